@@ -1,0 +1,122 @@
+//! Where "now" comes from.
+//!
+//! Every decision is made at one instant, an integer count of microseconds
+//! since the UNIX epoch. The arithmetic takes it as an argument, so tests move
+//! a clock instead of sleeping.
+
+use std::{
+    fmt,
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+/// Tells the time, in microseconds since the UNIX epoch.
+///
+/// Implement it to drive a store by a clock of your own. It may be called from
+/// any thread and must not block.
+pub trait Clock: fmt::Debug + Send + Sync + 'static {
+    /// Microseconds since 1970-01-01T00:00:00Z.
+    fn now_us(&self) -> u64;
+}
+
+/// The machine's clock, read once and then carried forward monotonically.
+///
+/// A later correction of the machine's wall clock does not move it, so no step
+/// can lock a caller out or let one in early. Windows aligned to UTC follow the
+/// wall clock as it was when this value was made.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemClock {
+    started: Instant,
+    started_us: u64,
+}
+
+impl SystemClock {
+    /// Reads the wall clock.
+    #[must_use]
+    pub fn new() -> Self {
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Self {
+            started: Instant::now(),
+            started_us: whole_us(since_epoch),
+        }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    fn now_us(&self) -> u64 {
+        self.started_us
+            .saturating_add(whole_us(self.started.elapsed()))
+    }
+}
+
+/// A clock that moves only when told to: for tests.
+///
+/// ```
+/// use std::{sync::Arc, time::Duration};
+/// use tower_throttle::{ManualClock, MemoryStore, Limiter, TokenBucket};
+///
+/// let clock = Arc::new(ManualClock::new());
+/// let store = MemoryStore::builder().clock(clock.clone()).build();
+/// let limiter = Limiter::new(store, TokenBucket::per_second(1));
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+/// # runtime.block_on(async {
+/// assert!(limiter.check("ann").await?.is_allowed());
+/// assert!(!limiter.check("ann").await?.is_allowed());
+/// clock.advance(Duration::from_secs(1));
+/// assert!(limiter.check("ann").await?.is_allowed());
+/// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct ManualClock(AtomicU64);
+
+impl ManualClock {
+    /// 2026-01-01T00:00:00Z, a whole UTC day.
+    const START_US: u64 = 1_767_225_600_000_000;
+
+    /// A clock that stands at 2026-01-01T00:00:00Z.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self::at_us(Self::START_US)
+    }
+
+    /// A clock that stands at `now_us`, microseconds since the UNIX epoch.
+    #[must_use]
+    pub const fn at_us(now_us: u64) -> Self {
+        Self(AtomicU64::new(now_us))
+    }
+
+    /// Moves forward. Less than a microsecond is no time at all.
+    pub fn advance(&self, by: Duration) {
+        self.0.fetch_add(whole_us(by), Ordering::SeqCst);
+    }
+
+    /// Steps to `now_us`, forwards or backwards, as a corrected wall clock would.
+    pub fn set_us(&self, now_us: u64) {
+        self.0.store(now_us, Ordering::SeqCst);
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for ManualClock {
+    fn now_us(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+fn whole_us(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

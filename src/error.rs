@@ -1,0 +1,329 @@
+//! Mistakes seen at build time, and failures of a store at run time.
+
+use std::{error::Error, fmt, time::Duration};
+
+type Source = Box<dyn Error + Send + Sync>;
+
+/// A mistake in what was configured, seen before the first request.
+///
+/// The message says what to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A period or window of no time.
+    ZeroPeriod,
+    /// More than 1,000,000 a second.
+    RateTooHigh {
+        /// Tokens per period.
+        limit: u64,
+        /// The period.
+        period: Duration,
+    },
+    /// A bucket that takes 2^53 nanoseconds (104 days) or more to fill.
+    BucketTooDeep {
+        /// Tokens per period.
+        limit: u64,
+        /// The period.
+        period: Duration,
+    },
+    /// A burst in a bucket that nothing flows into.
+    BurstWithoutRefill {
+        /// The burst.
+        burst: u64,
+    },
+    /// More initial tokens than the bucket holds.
+    InitialAboveBurst {
+        /// The tokens that a new caller would have.
+        initial: u64,
+        /// What the bucket holds.
+        burst: u64,
+    },
+    /// A window with a fraction of a millisecond.
+    WindowNotWholeMilliseconds {
+        /// The window.
+        window: Duration,
+    },
+    /// A window of more than 100 years.
+    WindowTooLong {
+        /// The window.
+        window: Duration,
+    },
+    /// A limit of 2^53 or more.
+    LimitTooLarge {
+        /// The limit.
+        limit: u64,
+    },
+    /// No policy at all.
+    NoPolicies,
+    /// A policy name that is empty, longer than 64 bytes or not printable ASCII.
+    PolicyName {
+        /// The name.
+        name: String,
+    },
+    /// Two policies of one name.
+    DuplicatePolicy {
+        /// The name.
+        name: String,
+    },
+    /// A fixed cost that the quota can never grant.
+    CostAboveCapacity {
+        /// The cost.
+        cost: u64,
+        /// The most that can be taken at once.
+        capacity: u64,
+    },
+    /// A mistake inside the policy of this name.
+    InPolicy {
+        /// The policy's name.
+        name: String,
+        /// The mistake.
+        mistake: Box<Self>,
+    },
+    /// A trusted proxy that is neither an address nor a CIDR range.
+    TrustedProxy {
+        /// What was given.
+        text: String,
+    },
+    /// A forwarding header to read, and nobody trusted to write it.
+    NoTrustedProxies,
+    /// Not a header name.
+    HeaderName {
+        /// What was given.
+        name: String,
+    },
+    /// Not a cookie name.
+    CookieName {
+        /// What was given.
+        name: String,
+    },
+    /// An IPv6 prefix outside 1 to 128.
+    Ipv6Prefix {
+        /// What was given.
+        bits: u8,
+    },
+    /// A Redis URL that cannot be used.
+    RedisUrl {
+        /// Why.
+        reason: String,
+    },
+    /// A key prefix with braces or unprintable bytes, or longer than 64 bytes.
+    KeyPrefix {
+        /// What was given.
+        prefix: String,
+    },
+    /// A number or duration of zero where that would stop everything.
+    Zero {
+        /// The name of the setting.
+        setting: &'static str,
+    },
+    /// The store needs a Tokio runtime to connect in.
+    NoRuntime,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ZeroPeriod => f.write_str("a period of zero: give one longer than that"),
+            Self::RateTooHigh { limit, period } => write!(
+                f,
+                "{limit} per {period:?} is more than 1,000,000 a second: lower the limit, or give each request a higher cost in a smaller unit",
+            ),
+            Self::BucketTooDeep { limit, period } => write!(
+                f,
+                "at {limit} per {period:?} this bucket takes 104 days or more to fill: lower the burst, or use a FixedWindow",
+            ),
+            Self::BurstWithoutRefill { burst } => write!(
+                f,
+                "a burst of {burst} with a limit of 0: a limit of 0 refuses everything; set a limit, or drop the burst",
+            ),
+            Self::InitialAboveBurst { initial, burst } => write!(
+                f,
+                "{initial} initial tokens in a bucket of {burst}: raise the burst or lower the initial tokens",
+            ),
+            Self::WindowNotWholeMilliseconds { window } => {
+                write!(f, "a window of {window:?}: use whole milliseconds")
+            }
+            Self::WindowTooLong { window } => {
+                write!(f, "a window of {window:?}: at most 100 years")
+            }
+            Self::LimitTooLarge { limit } => {
+                write!(f, "a limit of {limit}: use one below 2^53")
+            }
+            Self::NoPolicies => f.write_str("no policy: add at least one with `policy(..)`"),
+            Self::PolicyName { name } => write!(
+                f,
+                "the policy name {name:?}: use 1 to 64 printable ASCII characters",
+            ),
+            Self::DuplicatePolicy { name } => write!(
+                f,
+                "two policies named {name:?}: they would share their buckets; rename one",
+            ),
+            Self::CostAboveCapacity { cost, capacity } => write!(
+                f,
+                "a cost of {cost} where at most {capacity} can ever be taken at once: lower the cost or raise the quota",
+            ),
+            Self::InPolicy { name, mistake } => write!(f, "policy {name:?}: {mistake}"),
+            Self::TrustedProxy { text } => write!(
+                f,
+                "the trusted proxy {text:?}: give an address or a CIDR range such as \"10.0.0.0/8\"",
+            ),
+            Self::NoTrustedProxies => f.write_str(
+                "a client address behind no trusted proxy: name the proxies, or use `key::peer()`",
+            ),
+            Self::HeaderName { name } => write!(f, "{name:?} is not a header name"),
+            Self::CookieName { name } => write!(f, "{name:?} is not a cookie name"),
+            Self::Ipv6Prefix { bits } => {
+                write!(f, "an IPv6 prefix of {bits} bits: use 1 to 128")
+            }
+            Self::RedisUrl { reason } => write!(f, "the Redis URL: {reason}"),
+            Self::KeyPrefix { prefix } => write!(
+                f,
+                "the key prefix {prefix:?}: use 1 to 64 printable ASCII characters without braces",
+            ),
+            Self::Zero { setting } => write!(f, "`{setting}` is zero: nothing would ever pass"),
+            Self::NoRuntime => {
+                f.write_str("no Tokio runtime here to connect in: build the store inside one")
+            }
+        }
+    }
+}
+
+impl Error for ConfigError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::InPolicy { mistake, .. } => Some(mistake),
+            _ => None,
+        }
+    }
+}
+
+impl ConfigError {
+    pub(crate) fn in_policy(self, name: &str) -> Self {
+        Self::InPolicy {
+            name: name.to_owned(),
+            mistake: Box::new(self),
+        }
+    }
+}
+
+/// A store could not decide.
+///
+/// Nothing is known about the caller then; it is never a denial. Ask what
+/// happened with the `is_*` methods; the cause, where there is one, is the
+/// [`source`](Error::source).
+///
+/// Whether the units were charged is unknown after a
+/// [timeout](Self::is_timeout) or a [lost connection](Self::is_unavailable):
+/// the check may have run. It is never sent twice.
+pub struct StoreError {
+    kind: StoreErrorKind,
+    source: Option<Source>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreErrorKind {
+    Timeout,
+    Unavailable,
+    Overloaded,
+    Refused,
+    ForeignReply,
+    CorruptState,
+}
+
+impl StoreError {
+    #[cfg(feature = "redis")]
+    pub(crate) const fn new(kind: StoreErrorKind) -> Self {
+        Self { kind, source: None }
+    }
+
+    pub(crate) fn with_source(kind: StoreErrorKind, source: impl Into<Source>) -> Self {
+        Self {
+            kind,
+            source: Some(source.into()),
+        }
+    }
+
+    /// The store could not be reached: for stores of your own.
+    pub fn unavailable(source: impl Into<Source>) -> Self {
+        Self::with_source(StoreErrorKind::Unavailable, source)
+    }
+
+    /// The deadline passed before the store answered.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        self.kind == StoreErrorKind::Timeout
+    }
+
+    /// There is no connection, or it was lost before the answer came.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        self.kind == StoreErrorKind::Unavailable
+    }
+
+    /// Too many checks are waiting already; this one was not sent.
+    #[must_use]
+    pub fn is_overloaded(&self) -> bool {
+        self.kind == StoreErrorKind::Overloaded
+    }
+
+    /// The store answered with an error: it lacks a right (`NOPERM`), is out
+    /// of memory, is a replica, is loading.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.kind == StoreErrorKind::Refused
+    }
+
+    /// The reply was not an answer to this check. It was not believed.
+    #[must_use]
+    pub fn is_foreign_reply(&self) -> bool {
+        self.kind == StoreErrorKind::ForeignReply
+    }
+
+    /// Somebody else's data stands under one of our keys. The caller is not
+    /// admitted; the key expires after at most the time its quota takes to
+    /// start afresh, and then works again.
+    #[must_use]
+    pub fn is_corrupt_state(&self) -> bool {
+        self.kind == StoreErrorKind::CorruptState
+    }
+
+    /// A word for logs and metrics, one of a fixed set.
+    pub(crate) fn kind_name(&self) -> &'static str {
+        match self.kind {
+            StoreErrorKind::Timeout => "timeout",
+            StoreErrorKind::Unavailable => "unavailable",
+            StoreErrorKind::Overloaded => "overloaded",
+            StoreErrorKind::Refused => "refused",
+            StoreErrorKind::ForeignReply => "foreign_reply",
+            StoreErrorKind::CorruptState => "corrupt_state",
+        }
+    }
+}
+
+impl fmt::Debug for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreError")
+            .field("kind", &self.kind)
+            .field("source", &self.source)
+            .finish()
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            StoreErrorKind::Timeout => "the store did not answer before the deadline",
+            StoreErrorKind::Unavailable => "the store cannot be reached",
+            StoreErrorKind::Overloaded => "too many checks wait for the store",
+            StoreErrorKind::Refused => "the store refused the check",
+            StoreErrorKind::ForeignReply => "the store's reply does not belong to this check",
+            StoreErrorKind::CorruptState => "foreign data stands under the caller's key",
+        })
+    }
+}
+
+impl Error for StoreError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_ref().map(|source| &**source as _)
+    }
+}

@@ -1,0 +1,60 @@
+//! Keys made of other keys.
+
+use super::{Head, Key, KeyError, KeyExtractor};
+use crate::ConfigError;
+
+/// One key, or another where the first is missing: made by [`KeyExtractor::or`].
+///
+/// The two never collide with each other: which of them answered is part of
+/// the key, so nobody can pass for another caller by sending that caller's
+/// address as a header.
+#[derive(Clone, Debug)]
+pub struct Or<A, B> {
+    first: A,
+    second: B,
+}
+
+impl<A, B> Or<A, B> {
+    pub(super) const fn new(first: A, second: B) -> Self {
+        Self { first, second }
+    }
+}
+
+impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
+    fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
+        match self.first.extract(head) {
+            Err(error) if error.is_missing() => {
+                Ok(Key::part(b'|', &[]).and(&self.second.extract(head)?))
+            }
+            answer => answer,
+        }
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        self.first.validate()?;
+        self.second.validate()
+    }
+}
+
+macro_rules! tuple_extractor {
+    ($($name:ident),+) => {
+        /// All of them together; missing where one of them is.
+        impl<$($name: KeyExtractor),+> KeyExtractor for ($($name,)+) {
+            #[allow(non_snake_case)]
+            fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
+                let ($($name,)+) = self;
+                Ok(Key::everyone()$(.and(&$name.extract(head)?))+)
+            }
+
+            #[allow(non_snake_case)]
+            fn validate(&self) -> Result<(), ConfigError> {
+                let ($($name,)+) = self;
+                $($name.validate()?;)+
+                Ok(())
+            }
+        }
+    };
+}
+tuple_extractor!(A, B);
+tuple_extractor!(A, B, C);
+tuple_extractor!(A, B, C, D);

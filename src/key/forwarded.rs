@@ -1,0 +1,169 @@
+//! Addresses in forwarding headers, read from the right.
+//!
+//! The rightmost entry was written by the nearest proxy, so reading starts
+//! there and never needs to understand what stands left of it: a quote that a
+//! client leaves open cannot swallow what a proxy appends.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use http::{HeaderValue, header::GetAll};
+
+/// No chain of real proxies is longer; what follows is not read.
+const MOST_HOPS: usize = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Syntax {
+    /// `203.0.113.9, [2001:db8::1]:4711`
+    Addresses,
+    /// `for=203.0.113.9;proto=https, for="[2001:db8::1]:4711"` (RFC 7239)
+    Forwarded,
+}
+
+/// The entries of all lines, last first; `None` for one that is no address.
+pub(super) fn entries_from_right(
+    lines: GetAll<'_, HeaderValue>,
+    syntax: Syntax,
+) -> impl Iterator<Item = Option<IpAddr>> {
+    lines
+        .into_iter()
+        .rev()
+        .flat_map(move |line| Elements {
+            rest: Some(line.as_bytes()),
+            quotes: syntax == Syntax::Forwarded,
+        })
+        .take(MOST_HOPS)
+        .map(move |element| {
+            let text = std::str::from_utf8(element.trim_ascii()).ok()?;
+            match syntax {
+                Syntax::Addresses => address(text),
+                Syntax::Forwarded => forwarded_for(text),
+            }
+        })
+}
+
+/// Splits a line at its commas, from the right. Commas inside quotes do not
+/// count where `quotes` is set.
+struct Elements<'a> {
+    rest: Option<&'a [u8]>,
+    quotes: bool,
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let line = self.rest?;
+        let mut quoted = false;
+        for (at, byte) in line.iter().enumerate().rev() {
+            match byte {
+                b'"' if self.quotes => quoted = !quoted || is_escaped(line, at),
+                b',' if !quoted => {
+                    let (left, right) = line.split_at(at);
+                    self.rest = Some(left);
+                    return right.get(1..);
+                }
+                _ => {}
+            }
+        }
+        self.rest = None;
+        Some(line)
+    }
+}
+
+/// Whether an odd number of backslashes stands before this place.
+fn is_escaped(line: &[u8], at: usize) -> bool {
+    let before = line.get(..at).unwrap_or_default();
+    let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\');
+    backslashes.count() % 2 == 1
+}
+
+/// `ip`, `ip:port`, `[ipv6]` or `[ipv6]:port`, with a port of digits.
+fn address(text: &str) -> Option<IpAddr> {
+    if let Ok(address) = text.parse() {
+        return Some(address);
+    }
+    node(text, is_digits)
+}
+
+/// The one `for` of a well-formed `Forwarded` element.
+fn forwarded_for(element: &str) -> Option<IpAddr> {
+    let mut found = None;
+    let mut rest = element;
+    while !rest.is_empty() {
+        // Pairs may be empty, and the blanks around them are often there.
+        if let Some(after) = rest.strip_prefix([';', ' ', '\t']) {
+            rest = after;
+            continue;
+        }
+        let (name, text) = rest.split_once('=')?;
+        let (value, after) = value(text)?;
+        if !is_token(name) {
+            return None;
+        }
+        if name.eq_ignore_ascii_case("for") && found.replace(value).is_some() {
+            return None;
+        }
+        rest = after.trim_start();
+        if !(rest.is_empty() || rest.starts_with(';')) {
+            return None;
+        }
+    }
+    let node_text = found?;
+    if let Ok(IpAddr::V4(v4)) = node_text.parse() {
+        return Some(v4.into());
+    }
+    node(&node_text, |port| {
+        is_digits(port) || port.strip_prefix('_').is_some_and(is_obfuscated)
+    })
+}
+
+/// A token or a quoted string at the start of `text`, and what follows it.
+fn value(text: &str) -> Option<(String, &str)> {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let end = text.find([';', ' ', '\t']).unwrap_or(text.len());
+        let (token, after) = text.split_at(end);
+        return is_token(token).then(|| (token.to_owned(), after));
+    };
+    let mut value = String::new();
+    let mut chars = quoted.char_indices();
+    while let Some((at, char)) = chars.next() {
+        match char {
+            '"' => return Some((value, quoted.get(at + 1..)?)),
+            '\\' => value.push(chars.next()?.1),
+            _ => value.push(char),
+        }
+    }
+    None
+}
+
+/// `ipv4:port`, `[ipv6]` or `[ipv6]:port`.
+fn node(text: &str, is_port: impl Fn(&str) -> bool) -> Option<IpAddr> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (inside, after) = rest.split_once(']')?;
+        let address: Ipv6Addr = inside.parse().ok()?;
+        return (after.is_empty() || after.strip_prefix(':').is_some_and(is_port))
+            .then_some(IpAddr::V6(address));
+    }
+    let (host, port) = text.split_once(':')?;
+    let address: std::net::Ipv4Addr = host.parse().ok()?;
+    is_port(port).then_some(IpAddr::V4(address))
+}
+
+fn is_digits(port: &str) -> bool {
+    (1..=5).contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn is_obfuscated(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+/// RFC 9110, section 5.6.2.
+fn is_token(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}

@@ -1,0 +1,341 @@
+//! Who is asking: [`Key`], and what reads one from a request.
+//!
+//! A [`KeyExtractor`] looks at the head of a request and names the caller.
+//! The functions here make the usual ones; a closure makes any other:
+//!
+//! ```
+//! use tower_throttle::{Head, Key, key, key::KeyExtractor};
+//!
+//! let by_key_else_address = key::header("x-api-key").or(key::peer());
+//! let per_client_and_route = (key::peer(), key::method(), key::header("host"));
+//! let by_first_path_segment =
+//!     |head: &Head<'_>| head.uri().path().split('/').nth(1).map(Key::from);
+//! # fn takes(_: impl KeyExtractor) {}
+//! # takes(by_key_else_address); takes(per_client_and_route); takes(by_first_path_segment);
+//! ```
+//!
+//! **A header or cookie is whatever the client says.** A limit keyed only by
+//! one that is not checked elsewhere can be avoided by sending another value
+//! each time. Key by the address, or put such a limit behind authentication.
+
+mod client_ip;
+mod combine;
+mod forwarded;
+mod value;
+
+use std::{fmt, net::IpAddr};
+
+use http::{Extensions, HeaderMap, Method, Request, Uri};
+use smallvec::SmallVec;
+
+#[cfg(feature = "axum")]
+#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
+pub use self::value::{MatchedRoute, matched_route};
+pub use self::{
+    client_ip::{ClientIp, Peer, PeerAddr, client_ip, peer},
+    combine::Or,
+    value::{
+        Cookie, Extension, Global, Header, MethodKey, cookie, extension, global, header, method,
+    },
+};
+use crate::ConfigError;
+
+/// The name of a caller: one part or several, of any bytes.
+///
+/// Parts are kept apart by their lengths, and text, numbers and addresses by a
+/// tag, so `("ab", "c")` and `("a", "bc")`, or `"7"` and `7`, are different
+/// callers. Stores see only hashes of these bytes.
+///
+/// ```
+/// use tower_throttle::Key;
+///
+/// assert_ne!(Key::from(("ab", "c")), Key::from(("a", "bc")));
+/// assert_ne!(Key::from("7"), Key::from(7));
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Key(SmallVec<[u8; 48]>);
+
+impl Key {
+    /// The key that everybody has: what [`global`] and
+    /// [`Policy::shared`](crate::Policy::shared) use.
+    #[must_use]
+    pub fn everyone() -> Self {
+        Self(SmallVec::new())
+    }
+
+    /// Adds the parts of `other` behind the parts of this key.
+    #[must_use]
+    pub fn and(mut self, other: &Self) -> Self {
+        self.0.extend_from_slice(&other.0);
+        self
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(crate) fn missing() -> Self {
+        Self::part(b'?', &[])
+    }
+
+    fn part(tag: u8, bytes: &[u8]) -> Self {
+        // No part reaches 4 GiB: it was held in memory as one piece of a request.
+        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let mut key = SmallVec::new();
+        key.push(tag);
+        key.extend_from_slice(&length.to_le_bytes());
+        key.extend_from_slice(bytes);
+        Self(key)
+    }
+}
+
+impl fmt::Debug for Key {
+    /// Says how long the key is, not what it is: keys are credentials.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({} bytes)", self.0.len())
+    }
+}
+
+impl From<&[u8]> for Key {
+    fn from(bytes: &[u8]) -> Self {
+        Self::part(b's', bytes)
+    }
+}
+
+impl From<&str> for Key {
+    fn from(text: &str) -> Self {
+        Self::from(text.as_bytes())
+    }
+}
+
+impl From<String> for Key {
+    fn from(text: String) -> Self {
+        Self::from(text.as_bytes())
+    }
+}
+
+impl From<&String> for Key {
+    fn from(text: &String) -> Self {
+        Self::from(text.as_bytes())
+    }
+}
+
+impl From<u64> for Key {
+    fn from(number: u64) -> Self {
+        Self::part(b'n', &number.to_be_bytes())
+    }
+}
+
+impl From<u128> for Key {
+    /// Also for UUIDs, through `as_u128`.
+    fn from(number: u128) -> Self {
+        Self::part(b'N', &number.to_be_bytes())
+    }
+}
+
+impl From<IpAddr> for Key {
+    /// The whole address; [`peer`] and [`client_ip`] group IPv6 by prefix first.
+    fn from(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(v4) => Self::part(b'4', &v4.octets()),
+            IpAddr::V6(v6) => Self::part(b'6', &v6.octets()),
+        }
+    }
+}
+
+macro_rules! tuple_key {
+    ($($name:ident),+) => {
+        impl<$($name: Into<Key>),+> From<($($name,)+)> for Key {
+            #[allow(non_snake_case)]
+            fn from(($($name,)+): ($($name,)+)) -> Self {
+                Self::everyone()$(.and(&$name.into()))+
+            }
+        }
+    };
+}
+tuple_key!(A, B);
+tuple_key!(A, B, C);
+tuple_key!(A, B, C, D);
+
+/// The head of a request, borrowed: everything but the body.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    method: &'a Method,
+    uri: &'a Uri,
+    headers: &'a HeaderMap,
+    extensions: &'a Extensions,
+}
+
+impl<'a> Head<'a> {
+    /// The method.
+    #[must_use]
+    pub const fn method(&self) -> &'a Method {
+        self.method
+    }
+
+    /// The URI, as the client sent it.
+    #[must_use]
+    pub const fn uri(&self) -> &'a Uri {
+        self.uri
+    }
+
+    /// The headers.
+    #[must_use]
+    pub const fn headers(&self) -> &'a HeaderMap {
+        self.headers
+    }
+
+    /// What earlier layers and the server left with the request.
+    #[must_use]
+    pub const fn extensions(&self) -> &'a Extensions {
+        self.extensions
+    }
+}
+
+impl<'a, B> From<&'a Request<B>> for Head<'a> {
+    fn from(request: &'a Request<B>) -> Self {
+        Self {
+            method: request.method(),
+            uri: request.uri(),
+            headers: request.headers(),
+            extensions: request.extensions(),
+        }
+    }
+}
+
+/// Reads who is asking from the head of a request.
+///
+/// Closures `Fn(&Head<'_>) -> R` are extractors where `R` is a [`Key`], an
+/// `Option<Key>` (`None`: the key is [missing](KeyError::missing)), or a
+/// `Result<Key, KeyError>`. To leave some requests unlimited, say so with
+/// [`when`](crate::RequestPolicy::when) or
+/// [`OnMissingKey::Skip`](crate::OnMissingKey::Skip).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not read a key from a request",
+    note = "use a function of `tower_throttle::key`, or a closure `|head: &Head<'_>| -> Option<Key>`"
+)]
+pub trait KeyExtractor: Send + Sync + 'static {
+    /// Names the caller.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::missing`] where the request does not say, answered as
+    /// [`on_missing_key`](crate::RequestPolicy::on_missing_key) chose;
+    /// [`KeyError::miswired`] where the application lacks a part, answered with 500.
+    fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError>;
+
+    /// Checks the extractor's own settings when a layer is built.
+    ///
+    /// # Errors
+    ///
+    /// A [`ConfigError`] that says what to change. By default there is none.
+    fn validate(&self) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
+    /// Asks `other` where this key is missing.
+    fn or<K: KeyExtractor>(self, other: K) -> Or<Self, K>
+    where
+        Self: Sized,
+    {
+        Or::new(self, other)
+    }
+}
+
+/// Why there is no key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyError(Reason);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Reason {
+    Missing,
+    Miswired(&'static str),
+}
+
+impl KeyError {
+    /// The request does not say who is asking.
+    #[must_use]
+    pub const fn missing() -> Self {
+        Self(Reason::Missing)
+    }
+
+    /// The application is put together wrongly: every request would fail.
+    /// `advice` says what to change; it is logged once and never sent to a client.
+    #[must_use]
+    pub const fn miswired(advice: &'static str) -> Self {
+        Self(Reason::Miswired(advice))
+    }
+
+    /// Whether the request does not say who is asking.
+    #[must_use]
+    pub const fn is_missing(&self) -> bool {
+        matches!(self.0, Reason::Missing)
+    }
+
+    /// What to change, where the application is put together wrongly.
+    #[must_use]
+    pub const fn advice(&self) -> Option<&'static str> {
+        match self.0 {
+            Reason::Missing => None,
+            Reason::Miswired(advice) => Some(advice),
+        }
+    }
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Reason::Missing => "the request does not say who is asking",
+            Reason::Miswired(advice) => advice,
+        })
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+impl<F, R> KeyExtractor for F
+where
+    F: Fn(&Head<'_>) -> R + Send + Sync + 'static,
+    R: IntoKey,
+{
+    fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
+        self(head).into_key()
+    }
+}
+
+/// What a closure that names the caller may return.
+pub trait IntoKey: sealed::Sealed {
+    /// The key, or why there is none.
+    ///
+    /// # Errors
+    ///
+    /// The [`KeyError`] that the value stands for.
+    fn into_key(self) -> Result<Key, KeyError>;
+}
+
+impl IntoKey for Key {
+    fn into_key(self) -> Result<Key, KeyError> {
+        Ok(self)
+    }
+}
+
+impl IntoKey for Option<Key> {
+    fn into_key(self) -> Result<Key, KeyError> {
+        self.ok_or(KeyError::missing())
+    }
+}
+
+impl IntoKey for Result<Key, KeyError> {
+    fn into_key(self) -> Result<Key, KeyError> {
+        self
+    }
+}
+
+mod sealed {
+    use super::{Key, KeyError};
+
+    pub trait Sealed {}
+    impl Sealed for Key {}
+    impl Sealed for Option<Key> {}
+    impl Sealed for Result<Key, KeyError> {}
+}

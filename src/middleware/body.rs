@@ -1,0 +1,85 @@
+//! The body of a response: the inner service's, or an answer of the layer.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+pin_project! {
+    /// The body of a response of [`RateLimit`](crate::RateLimit).
+    ///
+    /// It wraps the inner service's body without boxing and passes its data,
+    /// trailers and errors through.
+    #[derive(Debug)]
+    pub struct ResponseBody<B> {
+        #[pin]
+        kind: Kind<B>,
+    }
+}
+
+pin_project! {
+    #[derive(Debug)]
+    #[project = KindProj]
+    enum Kind<B> {
+        Forwarded { #[pin] body: B },
+        Answer { bytes: Option<Bytes> },
+    }
+}
+
+impl<B> ResponseBody<B> {
+    pub(super) const fn forwarded(body: B) -> Self {
+        Self {
+            kind: Kind::Forwarded { body },
+        }
+    }
+
+    pub(super) fn answer(bytes: Bytes) -> Self {
+        Self {
+            kind: Kind::Answer {
+                bytes: Some(bytes).filter(|bytes| !bytes.is_empty()),
+            },
+        }
+    }
+}
+
+impl<B> Body for ResponseBody<B>
+where
+    B: Body,
+    B::Data: From<Bytes>,
+{
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        match self.project().kind.project() {
+            KindProj::Forwarded { body } => body.poll_frame(cx),
+            KindProj::Answer { bytes } => {
+                Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes.into()))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Forwarded { body } => body.is_end_stream(),
+            Kind::Answer { bytes } => bytes.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Forwarded { body } => body.size_hint(),
+            Kind::Answer { bytes } => {
+                let length = bytes.as_ref().map_or(0, Bytes::len);
+                SizeHint::with_exact(length as u64)
+            }
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! What the user sets.
+
+use std::{any::type_name, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode};
+use tower_layer::Layer;
+
+use super::{
+    headers::{self, Headers},
+    named::Named,
+    policy::{RequestPolicy, Rule},
+    rejection::Denied,
+    service::RateLimit,
+    settings::Settings,
+};
+use crate::{
+    ConfigError, Head, MemoryStore,
+    key::KeyError,
+    policy::check_names,
+    store::{Leg, Store},
+};
+
+/// Limits the rate of requests, as a Tower layer.
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use tower_throttle::{RateLimitLayer, TokenBucket};
+///
+/// let app: Router = Router::new()
+///     .route("/", get(|| async { "hello" }))
+///     .layer(RateLimitLayer::new(TokenBucket::per_second(10).burst(20)));
+/// // axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())
+/// ```
+///
+/// Every policy must admit a request; then all are charged. Otherwise none is,
+/// and the request is answered here: 429 with `Retry-After`, `RateLimit` fields
+/// and a `problem+json` body, or a gRPC status for a gRPC caller.
+///
+/// It has no type parameters: name it in a struct, return it, clone it. Clones
+/// share their store, so one layer on several routes is one limit.
+#[derive(Clone, Debug)]
+pub struct RateLimitLayer {
+    settings: Arc<Settings>,
+}
+
+impl RateLimitLayer {
+    /// One policy, or a bare quota, by peer address and in memory unless said
+    /// otherwise.
+    ///
+    /// ```
+    /// use tower_throttle::{Policy, RateLimitLayer, TokenBucket, key};
+    ///
+    /// let bare = RateLimitLayer::new(TokenBucket::per_minute(30));
+    /// let named = RateLimitLayer::new(
+    ///     Policy::new("search", TokenBucket::per_minute(30)).key(key::header("x-api-key")),
+    /// );
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics if the policy has a mistake, with the [`ConfigError`] that says
+    /// what to change. [`builder`](Self::builder) returns it instead.
+    #[must_use]
+    #[track_caller]
+    #[allow(clippy::panic)]
+    pub fn new(policy: impl Into<RequestPolicy>) -> Self {
+        match Self::builder().policy(policy).build() {
+            Ok(layer) => layer,
+            Err(mistake) => panic!("{mistake}"),
+        }
+    }
+
+    /// Starts a layer with several policies or other settings.
+    pub fn builder() -> RateLimitLayerBuilder {
+        RateLimitLayerBuilder::default()
+    }
+
+    /// The same limits, kept in another store.
+    #[must_use]
+    pub fn store(self, store: impl Store) -> Self {
+        let settings = Settings {
+            store: Arc::new(store),
+            health: Arc::default(),
+            ..(*self.settings).clone()
+        };
+        Self {
+            settings: Arc::new(settings),
+        }
+    }
+
+    /// The Redis keys of the buckets that a request is held to, to look at
+    /// them with `redis-cli`. Empty for stores without such keys.
+    ///
+    /// # Errors
+    ///
+    /// A policy's key is missing.
+    pub fn redis_keys(&self, head: &Head<'_>) -> Result<Vec<String>, KeyError> {
+        let mut keys = Vec::new();
+        for rule in self.settings.rules.iter() {
+            let Some(asked) = rule.ask(head)? else {
+                continue;
+            };
+            keys.extend(self.settings.store.storage_key(&Leg {
+                policy: &rule.base.name,
+                quota: asked.quota,
+                key: &asked.key,
+                cost: asked.cost,
+            }));
+        }
+        Ok(keys)
+    }
+}
+
+impl<S> Layer<S> for RateLimitLayer {
+    type Service = RateLimit<S>;
+
+    fn layer(&self, inner: S) -> RateLimit<S> {
+        RateLimit::new(inner, Arc::clone(&self.settings))
+    }
+}
+
+/// What a layer does with requests while its store cannot decide.
+///
+/// Either way the [`Decision`](crate::Decision) says so ([`Source::StoreFailure`](crate::Source::StoreFailure)), no
+/// `RateLimit` field claims what nobody knows, and one line is logged when it
+/// starts and one when it ends.
+///
+/// Foreign data under a caller's key is not such a failure: the store
+/// answered, and that caller is refused with 503 until the key has expired.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OnStoreFailure {
+    /// Forward them unchecked. This is the default: the limiter never takes
+    /// the API down. **The danger**: nothing is limited meanwhile. Choose
+    /// [`Deny`](Self::Deny) where a limit guards a secret, as on a login.
+    #[default]
+    Allow,
+    /// Answer 503 with `Retry-After: 5`, never 429. **The danger**: the API is
+    /// only as available as the store.
+    Deny,
+}
+
+/// Builds a [`RateLimitLayer`].
+///
+/// ```
+/// use tower_throttle::{FixedWindow, Headers, OnStoreFailure, Policy, RateLimitLayer, TokenBucket, key};
+///
+/// let layer = RateLimitLayer::builder()
+///     .policy(Policy::new("burst", TokenBucket::per_second(10).burst(20)).key(key::header("x-api-key")))
+///     .policy(Policy::new("day", FixedWindow::per_day(50_000)).key(key::header("x-api-key")))
+///     .policy(Policy::new("everyone", TokenBucket::per_second(5_000)).shared())
+///     .headers(Headers::Draft7)
+///     .on_store_failure(OnStoreFailure::Deny)
+///     .build()?;
+/// # Ok::<(), tower_throttle::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct RateLimitLayerBuilder {
+    store: Option<Arc<dyn Store>>,
+    policies: Vec<RequestPolicy>,
+    answers: Answers,
+    partition_secret: Option<[u8; 32]>,
+}
+
+type HeadersWhen = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync;
+type OnDenied = dyn Fn(Denied<'_>) -> Response<Bytes> + Send + Sync;
+
+/// How requests are answered.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Answers {
+    pub(super) headers: Headers,
+    pub(super) headers_when: Option<Named<HeadersWhen>>,
+    pub(super) retry_after_jitter: Duration,
+    pub(super) on_store_failure: OnStoreFailure,
+    pub(super) on_denied: Option<Named<OnDenied>>,
+}
+
+impl RateLimitLayerBuilder {
+    /// Where buckets are kept. Default: a [`MemoryStore`] of its own.
+    pub fn store(mut self, store: impl Store) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// Adds a policy, or a bare quota. A request needs room in all of them.
+    pub fn policy(mut self, policy: impl Into<RequestPolicy>) -> Self {
+        self.policies.push(policy.into());
+        self
+    }
+
+    /// Which header fields tell clients where they stand. Default:
+    /// [`Headers::Draft10`].
+    pub const fn headers(mut self, headers: Headers) -> Self {
+        self.answers.headers = headers;
+        self
+    }
+
+    /// Adds the fields only to those forwarded responses of which `wanted`
+    /// says so: not to redirects, or not to what caches may share, where one
+    /// client's counters would be shown to another. Denials always have them.
+    ///
+    /// ```
+    /// # use tower_throttle::{RateLimitLayer, TokenBucket};
+    /// let layer = RateLimitLayer::builder()
+    ///     .policy(TokenBucket::per_second(10))
+    ///     .headers_when(|status, _headers| !status.is_redirection())
+    ///     .build()?;
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    pub fn headers_when<F>(mut self, wanted: F) -> Self
+    where
+        F: Fn(StatusCode, &HeaderMap) -> bool + Send + Sync + 'static,
+    {
+        self.answers.headers_when = Some(Named(Arc::new(wanted), type_name::<F>()));
+        self
+    }
+
+    /// Adds a parameter `pk` to the fields: 96 bits of a hash of policy, key
+    /// and `secret`, by which a client can tell its partitions apart and
+    /// nobody can tell whose they are. Default: none. List fields only.
+    pub fn partition_key(mut self, secret: &[u8]) -> Self {
+        self.partition_secret = Some(blake3::derive_key(
+            "tower-throttle v1 secret of partition keys",
+            secret,
+        ));
+        self
+    }
+
+    /// Adds up to this much, at random, to `Retry-After`, so that clients who
+    /// were denied together do not come back together. Default: none.
+    pub const fn retry_after_jitter(mut self, most: Duration) -> Self {
+        self.answers.retry_after_jitter = most;
+        self
+    }
+
+    /// What to do while the store cannot decide. Default: [`OnStoreFailure::Allow`].
+    pub const fn on_store_failure(mut self, choice: OnStoreFailure) -> Self {
+        self.answers.on_store_failure = choice;
+        self
+    }
+
+    /// Makes the answer to a request that is not forwarded.
+    ///
+    /// It is called for every such answer; [`Denied::reason`] says which.
+    /// [`Denied::into_response`] is what would be sent without it. `RateLimit`
+    /// fields, `Retry-After` and `Cache-Control: no-store` are added to the
+    /// response unless it has them. Callers that speak gRPC get a gRPC status
+    /// and are not asked about here.
+    ///
+    /// ```
+    /// use http::{Response, StatusCode};
+    /// use tower_throttle::{RateLimitLayer, TokenBucket};
+    ///
+    /// let layer = RateLimitLayer::builder()
+    ///     .policy(TokenBucket::per_second(10))
+    ///     .on_denied(|denied| {
+    ///         let mut response = Response::new(format!("Slow down: {:?}\n", denied.reason()));
+    ///         *response.status_mut() = denied.status();
+    ///         response
+    ///     })
+    ///     .build()?;
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    pub fn on_denied<F, B>(mut self, respond: F) -> Self
+    where
+        F: Fn(Denied<'_>) -> Response<B> + Send + Sync + 'static,
+        B: Into<Bytes>,
+    {
+        let respond = move |denied: Denied<'_>| respond(denied).map(Into::into);
+        self.answers.on_denied = Some(Named(Arc::new(respond), type_name::<F>()));
+        self
+    }
+
+    /// Checks everything that can be seen before the first request.
+    ///
+    /// # Errors
+    ///
+    /// A [`ConfigError`] that says what to change.
+    pub fn build(self) -> Result<RateLimitLayer, ConfigError> {
+        let rules: Arc<[Rule]> = self
+            .policies
+            .iter()
+            .map(RequestPolicy::compile)
+            .collect::<Result<_, _>>()?;
+        check_names(rules.iter().map(|rule| &rule.base.name))?;
+
+        let is_constant = rules.iter().all(Rule::is_constant) && self.partition_secret.is_none();
+        let quotas = rules.iter().map(|rule| (&*rule.base.name, rule.base.quota));
+        let policy_field = is_constant.then(|| headers::policy_list(quotas)).flatten();
+        let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
+        Ok(RateLimitLayer {
+            settings: Arc::new(Settings {
+                store,
+                rules,
+                answers: self.answers,
+                partition_secret: self.partition_secret,
+                policy_field,
+                health: Arc::default(),
+            }),
+        })
+    }
+}

@@ -1,0 +1,14 @@
+//! The web half: a request comes in, is asked about, and is forwarded or answered.
+
+pub(crate) mod body;
+pub(crate) mod future;
+pub(crate) mod headers;
+pub(crate) mod layer;
+pub(crate) mod policy;
+pub(crate) mod rejection;
+pub(crate) mod service;
+
+mod grpc;
+mod health;
+mod named;
+mod settings;

@@ -1,0 +1,221 @@
+//! What reads a request: a policy with its key, its cost, and when it applies.
+
+use std::{any::type_name, fmt, sync::Arc};
+
+use super::named::Named;
+use crate::{
+    ConfigError, Head, Key, Policy, Quota,
+    key::{KeyError, KeyExtractor, global, peer},
+    policy::Compiled,
+};
+
+type CostBy = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
+type When = dyn Fn(&Head<'_>) -> bool + Send + Sync;
+type QuotaBy = dyn Fn(&Head<'_>) -> Quota + Send + Sync;
+
+/// A [`Policy`] for a [`RateLimitLayer`](crate::RateLimitLayer): who is asking,
+/// how much a request weighs, and whether the policy applies to it.
+///
+/// Made from a [`Policy`] by its methods of the same names, or as it stands:
+/// then the key is the [peer address](crate::key::peer).
+#[derive(Clone)]
+#[must_use]
+pub struct RequestPolicy {
+    policy: Policy,
+    key: Named<dyn KeyExtractor>,
+    cost_by: Option<Named<CostBy>>,
+    when: Option<Named<When>>,
+    quota_by: Option<Named<QuotaBy>>,
+    on_missing_key: OnMissingKey,
+}
+
+/// What to do with a request that does not say who is asking.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OnMissingKey {
+    /// Answer 403. This is the default: leaving a header out avoids no limit.
+    #[default]
+    Refuse,
+    /// Do not apply the policy. **The danger**: whoever leaves the key out is
+    /// not limited by it. Add another policy for them.
+    Skip,
+    /// Let all who do not say share one bucket.
+    Share,
+}
+
+impl Policy {
+    /// Who is asking. Default: the [peer address](crate::key::peer).
+    pub fn key<K: KeyExtractor>(self, key: K) -> RequestPolicy {
+        RequestPolicy::from(self).key(key)
+    }
+
+    /// Reads the cost of each request. See [`RequestPolicy::cost_by`].
+    pub fn cost_by<F>(self, cost: F) -> RequestPolicy
+    where
+        F: Fn(&Head<'_>) -> u64 + Send + Sync + 'static,
+    {
+        RequestPolicy::from(self).cost_by(cost)
+    }
+
+    /// Limits the policy to some requests. See [`RequestPolicy::when`].
+    pub fn when<F>(self, applies: F) -> RequestPolicy
+    where
+        F: Fn(&Head<'_>) -> bool + Send + Sync + 'static,
+    {
+        RequestPolicy::from(self).when(applies)
+    }
+
+    /// Chooses the quota of each request. See [`RequestPolicy::quota_by`].
+    pub fn quota_by<F>(self, quota: F) -> RequestPolicy
+    where
+        F: Fn(&Head<'_>) -> Quota + Send + Sync + 'static,
+    {
+        RequestPolicy::from(self).quota_by(quota)
+    }
+
+    /// What to do without a key. See [`OnMissingKey`].
+    pub fn on_missing_key(self, choice: OnMissingKey) -> RequestPolicy {
+        RequestPolicy::from(self).on_missing_key(choice)
+    }
+}
+
+impl RequestPolicy {
+    /// Who is asking. Default: the [peer address](crate::key::peer).
+    pub fn key<K: KeyExtractor>(mut self, key: K) -> Self {
+        self.key = Named(Arc::new(key), type_name::<K>());
+        self
+    }
+
+    /// How many units each request takes. Default: 1.
+    pub fn cost(mut self, units: u64) -> Self {
+        self.policy = self.policy.cost(units);
+        self
+    }
+
+    /// Reads the cost of each request from its head. A cost of 0 asks without
+    /// taking; one above the capacity is answered with 403, as no wait helps.
+    ///
+    /// What a client says of its own cost is not to be believed.
+    pub fn cost_by<F>(mut self, cost: F) -> Self
+    where
+        F: Fn(&Head<'_>) -> u64 + Send + Sync + 'static,
+    {
+        self.cost_by = Some(Named(Arc::new(cost), type_name::<F>()));
+        self
+    }
+
+    /// Applies the policy only to requests of which `applies` says so.
+    pub fn when<F>(mut self, applies: F) -> Self
+    where
+        F: Fn(&Head<'_>) -> bool + Send + Sync + 'static,
+    {
+        self.when = Some(Named(Arc::new(applies), type_name::<F>()));
+        self
+    }
+
+    /// Chooses the quota of each request: tiers. Make the quotas at start-up
+    /// and hand out copies; see [`Quota`].
+    ///
+    /// The choice should depend on the caller alone. A caller who can change
+    /// it from request to request has one bucket read under several quotas;
+    /// give each kind of request a policy of its own instead.
+    pub fn quota_by<F>(mut self, quota: F) -> Self
+    where
+        F: Fn(&Head<'_>) -> Quota + Send + Sync + 'static,
+    {
+        self.quota_by = Some(Named(Arc::new(quota), type_name::<F>()));
+        self
+    }
+
+    /// What to do without a key. Default: [`OnMissingKey::Refuse`].
+    pub fn on_missing_key(mut self, choice: OnMissingKey) -> Self {
+        self.on_missing_key = choice;
+        self
+    }
+
+    pub(super) fn compile(&self) -> Result<Rule, ConfigError> {
+        let base = self.policy.compile()?;
+        self.key
+            .0
+            .validate()
+            .map_err(|mistake| mistake.in_policy(&base.name))?;
+        Ok(Rule {
+            base,
+            reads: self.clone(),
+        })
+    }
+}
+
+impl<P: Into<Policy>> From<P> for RequestPolicy {
+    fn from(policy: P) -> Self {
+        let policy = policy.into();
+        let key: Named<dyn KeyExtractor> = if policy.is_shared() {
+            Named(Arc::new(global()), "global")
+        } else {
+            Named(Arc::new(peer()), "peer")
+        };
+        Self {
+            policy,
+            key,
+            cost_by: None,
+            when: None,
+            quota_by: None,
+            on_missing_key: OnMissingKey::default(),
+        }
+    }
+}
+
+impl fmt::Debug for RequestPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestPolicy")
+            .field("policy", &self.policy)
+            .field("key", &self.key)
+            .field("cost_by", &self.cost_by)
+            .field("when", &self.when)
+            .field("quota_by", &self.quota_by)
+            .field("on_missing_key", &self.on_missing_key)
+            .finish()
+    }
+}
+
+/// A checked policy and its readers.
+#[derive(Clone, Debug)]
+pub(super) struct Rule {
+    pub(super) base: Compiled,
+    reads: RequestPolicy,
+}
+
+/// What a policy asks of one request.
+pub(super) struct Asked {
+    pub(super) quota: Quota,
+    pub(super) key: Key,
+    pub(super) cost: u64,
+}
+
+impl Rule {
+    /// `None`: the policy does not apply.
+    pub(super) fn ask(&self, head: &Head<'_>) -> Result<Option<Asked>, KeyError> {
+        let reads = &self.reads;
+        if reads.when.as_ref().is_some_and(|when| !(when.0)(head)) {
+            return Ok(None);
+        }
+        let key = match (reads.key.0.extract(head), reads.on_missing_key) {
+            (Ok(key), _) => key,
+            (Err(error), OnMissingKey::Skip) if error.is_missing() => return Ok(None),
+            (Err(error), OnMissingKey::Share) if error.is_missing() => Key::missing(),
+            (Err(error), _) => return Err(error),
+        };
+        let quota_by = reads.quota_by.as_ref();
+        let cost_by = reads.cost_by.as_ref();
+        Ok(Some(Asked {
+            quota: quota_by.map_or(self.base.quota, |quota| (quota.0)(head)),
+            key,
+            cost: cost_by.map_or(self.base.cost, |cost| (cost.0)(head)),
+        }))
+    }
+
+    /// Whether every request is held to the same quota.
+    pub(super) fn is_constant(&self) -> bool {
+        self.reads.quota_by.is_none()
+    }
+}

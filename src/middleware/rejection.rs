@@ -1,0 +1,281 @@
+//! The answer to a request that is not forwarded.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
+};
+
+use super::{
+    grpc::{self, Dialect},
+    headers,
+    settings::Settings,
+};
+use crate::{Decision, Verdict};
+
+/// What a client is told to wait for a store that fails.
+const STORE_RETRY: Duration = Duration::from_secs(5);
+
+/// Why a request is not forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DenialReason {
+    /// A policy has no room now: 429.
+    QuotaExceeded,
+    /// The cost is above what a policy can ever grant: 403.
+    CostImpossible,
+    /// The request does not say who is asking: 403.
+    KeyMissing,
+    /// The store cannot decide, and the layer is to deny then: 503.
+    StoreFailed,
+    /// The application is put together wrongly: 500. The log says what to change.
+    Miswired,
+}
+
+/// A request that is not forwarded, for
+/// [`on_denied`](crate::RateLimitLayerBuilder::on_denied).
+#[derive(Debug)]
+pub struct Denied<'a> {
+    refusal: &'a Refusal,
+    retry_after_s: Option<u64>,
+}
+
+impl Denied<'_> {
+    /// Why.
+    #[must_use]
+    pub fn reason(&self) -> DenialReason {
+        self.refusal.reason()
+    }
+
+    /// The decision, where a store made one.
+    #[must_use]
+    pub fn decision(&self) -> Option<&Decision> {
+        self.refusal.decision()
+    }
+
+    /// The value of `Retry-After` in seconds: at least 1, rounded up, with its
+    /// jitter. `None` where waiting is of no use.
+    #[must_use]
+    pub const fn retry_after_s(&self) -> Option<u64> {
+        self.retry_after_s
+    }
+
+    /// The status that belongs to the [reason](Self::reason).
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        status(self.reason())
+    }
+
+    /// The response that would be sent without the hook: a `problem+json` body
+    /// (RFC 9457) with its content type. The other header fields follow later.
+    #[must_use]
+    pub fn into_response(self) -> Response<Bytes> {
+        let mut response = Response::new(problem(self.refusal));
+        *response.status_mut() = self.status();
+        let json = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(CONTENT_TYPE, json);
+        response
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Refusal {
+    Denied(Box<Decision>),
+    KeyMissing,
+    StoreFailed,
+    Miswired,
+}
+
+impl Refusal {
+    fn reason(&self) -> DenialReason {
+        match self {
+            Self::Denied(decision) if decision.verdict() == Verdict::Impossible => {
+                DenialReason::CostImpossible
+            }
+            Self::Denied(_) => DenialReason::QuotaExceeded,
+            Self::KeyMissing => DenialReason::KeyMissing,
+            Self::StoreFailed => DenialReason::StoreFailed,
+            Self::Miswired => DenialReason::Miswired,
+        }
+    }
+
+    fn decision(&self) -> Option<&Decision> {
+        match self {
+            Self::Denied(decision) => Some(decision),
+            _ => None,
+        }
+    }
+
+    /// How long to wait, where that helps.
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Denied(decision) => decision.retry_after(),
+            Self::StoreFailed => Some(STORE_RETRY),
+            Self::KeyMissing | Self::Miswired => None,
+        }
+    }
+}
+
+/// What the answer depends on of a request that may be gone by then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller {
+    dialect: Option<Dialect>,
+    is_head: bool,
+}
+
+impl Caller {
+    pub(super) fn of<B>(request: &Request<B>) -> Self {
+        Self {
+            dialect: Dialect::of(request.headers()),
+            is_head: request.method() == Method::HEAD,
+        }
+    }
+}
+
+pub(super) fn respond(refusal: &Refusal, settings: &Settings, caller: Caller) -> Response<Bytes> {
+    let jitter = settings.answers.retry_after_jitter;
+    let retry_after = refusal
+        .retry_after()
+        .map(|wait| wait + random_below(jitter));
+
+    if let Some(dialect) = caller.dialect {
+        let mut response = grpc::respond(dialect, refusal.reason(), &message(refusal), retry_after);
+        add_fields(response.headers_mut(), refusal, settings);
+        add_decision(&mut response, refusal);
+        return response;
+    }
+
+    let retry_after_s = retry_after.map(|wait| whole_seconds(wait).max(1));
+    let denied = Denied {
+        refusal,
+        retry_after_s,
+    };
+    let mut response = match &settings.answers.on_denied {
+        Some(hook) => (hook.0)(denied),
+        None => denied.into_response(),
+    };
+    let fields = response.headers_mut();
+    fields
+        .entry(CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+    if let Some(seconds) = retry_after_s {
+        fields.entry(RETRY_AFTER).or_insert(seconds.into());
+    }
+    add_fields(fields, refusal, settings);
+    add_decision(&mut response, refusal);
+    if caller.is_head {
+        let length = response.body().len();
+        response.headers_mut().insert(CONTENT_LENGTH, length.into());
+        *response.body_mut() = Bytes::new();
+    }
+    response
+}
+
+fn add_fields(fields: &mut HeaderMap, refusal: &Refusal, settings: &Settings) {
+    if let Some(decision) = refusal.decision() {
+        headers::add(fields, decision, settings);
+    }
+}
+
+fn add_decision(response: &mut Response<Bytes>, refusal: &Refusal) {
+    let decision = match refusal {
+        Refusal::Denied(decision) => Decision::clone(decision),
+        Refusal::StoreFailed => {
+            Decision::without_store(Verdict::Denied, crate::Source::StoreFailure)
+        }
+        Refusal::KeyMissing | Refusal::Miswired => return,
+    };
+    response.extensions_mut().insert(decision);
+}
+
+const fn status(reason: DenialReason) -> StatusCode {
+    match reason {
+        DenialReason::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
+        DenialReason::CostImpossible | DenialReason::KeyMissing => StatusCode::FORBIDDEN,
+        DenialReason::StoreFailed => StatusCode::SERVICE_UNAVAILABLE,
+        DenialReason::Miswired => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// One sentence for people.
+fn message(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Denied(decision) if decision.verdict() == Verdict::Impossible => {
+            let sentences = decision.policies().filter(|policy| policy.is_impossible());
+            let sentences = sentences.map(|policy| {
+                let (cost, name, limit) = (policy.cost(), policy.name(), policy.limit());
+                format!("Cost {cost} exceeds policy \"{name}\" ({limit}).")
+            });
+            sentences.collect::<Vec<_>>().join(" ")
+        }
+        Refusal::Denied(_) => "rate limit exceeded".to_owned(),
+        Refusal::KeyMissing => "The request does not say who is asking.".to_owned(),
+        Refusal::StoreFailed => "service unavailable".to_owned(),
+        Refusal::Miswired => "internal error".to_owned(),
+    }
+}
+
+/// A problem document (RFC 9457).
+fn problem(refusal: &Refusal) -> Bytes {
+    let reason = refusal.reason();
+    let status = status(reason);
+    let (kind, title) = match reason {
+        DenialReason::QuotaExceeded => (
+            "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "Quota Exceeded",
+        ),
+        _ => ("about:blank", status.canonical_reason().unwrap_or_default()),
+    };
+    let mut json = format!(
+        r#"{{"type":"{kind}","title":"{title}","status":{}"#,
+        status.as_u16()
+    );
+    if matches!(
+        reason,
+        DenialReason::CostImpossible | DenialReason::KeyMissing
+    ) {
+        json.push_str(r#","detail":"#);
+        push_json_string(&mut json, &message(refusal));
+    }
+    if let Some(decision) = refusal.decision() {
+        json.push_str(r#","violated-policies":["#);
+        for (at, policy) in decision.refused().enumerate() {
+            if at > 0 {
+                json.push(',');
+            }
+            push_json_string(&mut json, policy.name());
+        }
+        json.push(']');
+    }
+    json.push('}');
+    Bytes::from(json)
+}
+
+/// The text is printable ASCII: policy names, and sentences made of them.
+fn push_json_string(json: &mut String, text: &str) {
+    json.push('"');
+    for char in text.chars() {
+        if matches!(char, '"' | '\\') {
+            json.push('\\');
+        }
+        json.push(char);
+    }
+    json.push('"');
+}
+
+fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}
+
+fn random_below(most: Duration) -> Duration {
+    use std::hash::{BuildHasher, RandomState};
+
+    if most.is_zero() {
+        return Duration::ZERO;
+    }
+    // Each state has keys of its own.
+    let random = RandomState::new().hash_one(0_u8);
+    most.mul_f64(random as f64 / u64::MAX as f64).min(most)
+}

@@ -1,0 +1,97 @@
+//! A built layer: what every request meets.
+
+use std::sync::Arc;
+
+use http::HeaderValue;
+
+use super::{
+    health::Health,
+    layer::{Answers, OnStoreFailure},
+    policy::Rule,
+    rejection::Refusal,
+};
+use crate::{
+    Decision, Source, StoreError, Verdict,
+    key::KeyError,
+    store::{Leg, Store},
+    telemetry,
+};
+
+/// A built layer.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) rules: Arc<[Rule]>,
+    pub(super) answers: Answers,
+    pub(super) partition_secret: Option<[u8; 32]>,
+    /// `RateLimit-Policy` of a request to which all policies apply, where it never changes.
+    pub(super) policy_field: Option<HeaderValue>,
+    pub(super) health: Arc<Health>,
+}
+
+/// The partition key of each leg, where they are wanted.
+pub(super) type Partitions = Option<Box<[[u8; 12]]>>;
+
+impl Settings {
+    /// Turns the store's answer into a decision to go on, or a refusal.
+    pub(super) fn decide(
+        &self,
+        answer: Result<Decision, StoreError>,
+        partitions: Partitions,
+    ) -> Result<Decision, Refusal> {
+        match answer {
+            Ok(decision) => {
+                self.health.answered();
+                let decision = match partitions {
+                    Some(partitions) => decision.with_partitions(&partitions),
+                    None => decision,
+                };
+                if decision.is_allowed() {
+                    return Ok(decision);
+                }
+                telemetry::denied(&decision);
+                Err(Refusal::Denied(Box::new(decision)))
+            }
+            Err(error) => {
+                let allows = self.answers.on_store_failure == OnStoreFailure::Allow
+                    && !error.is_corrupt_state();
+                self.health.failed(&error, allows);
+                if allows {
+                    Ok(Decision::without_store(
+                        Verdict::Allowed,
+                        Source::StoreFailure,
+                    ))
+                } else {
+                    Err(Refusal::StoreFailed)
+                }
+            }
+        }
+    }
+
+    pub(super) fn without_key(&self, error: &KeyError) -> Refusal {
+        match error.advice() {
+            None => Refusal::KeyMissing,
+            Some(advice) => {
+                self.health.miswired(advice);
+                Refusal::Miswired
+            }
+        }
+    }
+
+    pub(super) fn partitions(&self, legs: &[Leg<'_>]) -> Partitions {
+        let secret = self.partition_secret.as_ref()?;
+        let partition = |leg: &Leg<'_>| {
+            let mut hasher = blake3::Hasher::new_keyed(secret);
+            hasher.update(leg.policy().as_bytes());
+            // Names are printable: this byte ends them.
+            hasher.update(&[0]);
+            hasher.update(leg.key_bytes());
+            let hash = hasher.finalize();
+            hash.as_bytes()
+                .first_chunk::<12>()
+                .copied()
+                .unwrap_or_default()
+        };
+        Some(legs.iter().map(partition).collect())
+    }
+}

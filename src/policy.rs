@@ -1,0 +1,158 @@
+//! A named quota.
+
+use std::sync::Arc;
+
+use crate::{ConfigError, Quota};
+
+/// A named quota: what a [`Limiter`](crate::Limiter) checks, and the start of
+/// what a [`RateLimitLayer`](crate::RateLimitLayer) checks.
+///
+/// The **name** is what clients read in headers and what separates this
+/// policy's buckets from those of others in a shared store. Processes that use
+/// one name on one Redis share the buckets; so do two routes of one process.
+///
+/// A bare quota is a policy too. Its name says the quota, as in
+/// `"10-per-second-burst-20"`.
+///
+/// ```
+/// use tower_throttle::{FixedWindow, Policy, TokenBucket, key};
+///
+/// let burst = Policy::new("burst", TokenBucket::per_second(10).burst(20));
+/// let day = Policy::new("day", FixedWindow::per_day(5_000)).cost(2);
+/// // for a layer: who is asking, and when it applies
+/// let writes = Policy::new("writes", TokenBucket::per_minute(30))
+///     .key(key::header("x-api-key").or(key::peer()))
+///     .when(|head| head.method() != http::Method::GET);
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Policy {
+    name: Option<String>,
+    quota: Result<Quota, ConfigError>,
+    cost: u64,
+    shared: bool,
+}
+
+impl Policy {
+    /// A quota under a name: 1 to 64 printable ASCII characters, unique among
+    /// the policies of a limiter or layer.
+    pub fn new<Q>(name: impl Into<String>, quota: Q) -> Self
+    where
+        Q: TryInto<Quota>,
+        ConfigError: From<Q::Error>,
+    {
+        Self {
+            name: Some(name.into()),
+            ..Self::unnamed(quota)
+        }
+    }
+
+    fn unnamed<Q>(quota: Q) -> Self
+    where
+        Q: TryInto<Quota>,
+        ConfigError: From<Q::Error>,
+    {
+        Self {
+            name: None,
+            quota: quota.try_into().map_err(ConfigError::from),
+            cost: 1,
+            shared: false,
+        }
+    }
+
+    /// How many units each check takes. Default: 1. A cost of 0 asks without taking.
+    pub const fn cost(mut self, units: u64) -> Self {
+        self.cost = units;
+        self
+    }
+
+    /// One bucket for all callers together, whoever asks.
+    pub const fn shared(mut self) -> Self {
+        self.shared = true;
+        self
+    }
+
+    pub(crate) const fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Checks all that can be seen before the first request.
+    pub(crate) fn compile(&self) -> Result<Compiled, ConfigError> {
+        let quota = self.quota.clone();
+        let quota = quota.map_err(|mistake| match &self.name {
+            Some(name) => mistake.in_policy(name),
+            None => mistake,
+        })?;
+        let name = self.name.clone().unwrap_or_else(|| quota.to_name());
+        if !(1..=64).contains(&name.len())
+            || !name.bytes().all(|byte| (b' '..=b'~').contains(&byte))
+        {
+            return Err(ConfigError::PolicyName { name });
+        }
+        let (cost, capacity) = (self.cost, quota.capacity());
+        // A capacity of 0 is said on purpose: it refuses everything.
+        if cost > capacity && capacity > 0 {
+            return Err(ConfigError::CostAboveCapacity { cost, capacity }.in_policy(&name));
+        }
+        Ok(Compiled {
+            name: name.into(),
+            quota,
+            cost,
+            shared: self.shared,
+        })
+    }
+}
+
+impl<Q> From<Q> for Policy
+where
+    Q: TryInto<Quota> + IsQuota,
+    ConfigError: From<Q::Error>,
+{
+    fn from(quota: Q) -> Self {
+        Self::unnamed(quota)
+    }
+}
+
+/// A checked policy.
+#[derive(Clone, Debug)]
+pub(crate) struct Compiled {
+    pub(crate) name: Arc<str>,
+    pub(crate) quota: Quota,
+    pub(crate) cost: u64,
+    pub(crate) shared: bool,
+}
+
+/// Refuses none, and two of one name.
+pub(crate) fn check_names<'a>(
+    names: impl IntoIterator<Item = &'a Arc<str>>,
+) -> Result<(), ConfigError> {
+    let mut seen = std::collections::HashSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(ConfigError::DuplicatePolicy {
+                name: name.to_string(),
+            });
+        }
+    }
+    if seen.is_empty() {
+        return Err(ConfigError::NoPolicies);
+    }
+    Ok(())
+}
+
+/// The quota types: what `From` above is for.
+pub trait IsQuota: sealed::Sealed {}
+
+macro_rules! is_quota {
+    ($($type:ty),+) => {
+        $(
+            impl IsQuota for $type {}
+            impl sealed::Sealed for $type {}
+        )+
+    };
+}
+is_quota!(Quota, crate::TokenBucket, crate::FixedWindow);
+
+mod sealed {
+    pub trait Sealed {}
+}

@@ -1,0 +1,312 @@
+//! Buckets in this process.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+use smallvec::SmallVec;
+
+use super::{Answer, Check, Leg, Store};
+use crate::{
+    Clock, Decision, SystemClock,
+    decision::legs_of,
+    quota::{Standing, State},
+};
+
+/// Keeps buckets in this process: the default store. No server, no task.
+///
+/// Each process counts for itself, so a fleet of n processes admits n times
+/// the quota. Share a [`RedisStore`](crate::RedisStore) where that is too much.
+///
+/// **Bounded.** At most [`capacity`](MemoryStoreBuilder::capacity) buckets,
+/// 1,000,000 by default. A bucket from which nothing is taken any more
+/// means the same as none, and is forgotten as requests go by. Nothing else is
+/// ever forgotten: if every bucket is in use, callers who have none share one
+/// bucket per policy until there is room. A flood of new callers can so slow
+/// newcomers down, but frees nobody who is over a limit.
+///
+/// Cloning shares the buckets.
+#[derive(Clone, Debug)]
+pub struct MemoryStore(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    shards: Box<[Mutex<Shard>]>,
+    shard_capacity: usize,
+    hash_key: (u64, u64),
+    clock: Arc<dyn Clock>,
+}
+
+/// More shards than threads contend for; a sweep stops one of them only.
+const SHARDS: usize = 64;
+
+/// A shard is swept when this much time has passed since it last was.
+const SWEEP_EVERY_US: u64 = 5_000_000;
+/// The same for a shard that is full.
+const SWEEP_FULL_EVERY_US: u64 = 50_000;
+
+impl MemoryStore {
+    /// A store with the default settings.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// Starts a store with settings.
+    pub fn builder() -> MemoryStoreBuilder {
+        MemoryStoreBuilder {
+            capacity: 1_000_000,
+            clock: Arc::new(SystemClock::new()),
+        }
+    }
+
+    /// How many buckets are kept now, those not yet forgotten among them.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        let shards = self.0.shards.iter();
+        shards.map(|shard| lock(shard).buckets.len()).sum()
+    }
+
+    /// Whether no bucket is kept.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Builds a [`MemoryStore`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct MemoryStoreBuilder {
+    capacity: usize,
+    clock: Arc<dyn Clock>,
+}
+
+impl MemoryStoreBuilder {
+    /// The most buckets to keep, one for each policy and caller. Default: 1,000,000.
+    ///
+    /// Rounded up to a multiple of 64. One bucket more per policy in use is
+    /// kept for callers who found no room.
+    pub const fn capacity(mut self, buckets: usize) -> Self {
+        self.capacity = buckets;
+        self
+    }
+
+    /// Takes the time from `clock`: for tests. Default: [`SystemClock`].
+    pub fn clock(mut self, clock: Arc<impl Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Builds the store. Memory is taken as callers come.
+    #[must_use]
+    pub fn build(self) -> MemoryStore {
+        MemoryStore(Arc::new(Inner {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shard_capacity: self.capacity.div_ceil(SHARDS),
+            hash_key: (random(), random()),
+            clock: self.clock,
+        }))
+    }
+}
+
+impl Store for MemoryStore {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        let inner = &*self.0;
+        let mut places: SmallVec<[Place; 2]> =
+            check.legs().iter().map(|leg| inner.place(leg)).collect();
+        let mut shards = inner.lock(&mut places);
+        // Read under the locks, so that a bucket sees time go forwards.
+        let now_us = inner.clock.now_us();
+
+        let mut standings: SmallVec<[Standing; 2]> = SmallVec::new();
+        let mut fits = true;
+        for (leg, place) in check.legs().iter().zip(&mut places) {
+            let shard = place.shard(&mut shards);
+            shard.settle(place, inner.shard_capacity, now_us);
+            let stored = shard.buckets.get(&place.bucket).map(|bucket| bucket.state);
+            let standing = leg.quota.read(stored, now_us);
+            fits &= standing.level + leg.quota.cost_level(leg.cost) <= leg.quota.capacity_level();
+            standings.push(standing);
+        }
+        if check.charges() {
+            let legs = check.legs().iter().zip(&places);
+            for ((leg, place), standing) in legs.zip(&mut standings) {
+                let taken = if fits {
+                    leg.quota.cost_level(leg.cost)
+                } else {
+                    0
+                };
+                if taken == 0 && !standing.unsaved {
+                    continue;
+                }
+                standing.level += taken;
+                let state = leg.quota.state(*standing, now_us);
+                let drained_at_us = leg.quota.drained_at_us(state);
+                let bucket = Bucket {
+                    state,
+                    drained_at_us,
+                };
+                place
+                    .shard(&mut shards)
+                    .buckets
+                    .insert(place.bucket, bucket);
+            }
+        }
+        drop(shards);
+        Answer::Now(Ok(Decision::new(legs_of(check), fits, now_us, standings)))
+    }
+
+    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+        for leg in legs {
+            let mut place = self.0.place(leg);
+            let mut shards = self.0.lock(std::slice::from_mut(&mut place));
+            place.shard(&mut shards).buckets.remove(&place.bucket);
+        }
+        Answer::Now(Ok(()))
+    }
+}
+
+type Shards<'a> = SmallVec<[MutexGuard<'a, Shard>; 2]>;
+
+impl Inner {
+    fn place(&self, leg: &Leg<'_>) -> Place {
+        let (first, second) = self.hash_key;
+        let mut hasher = SipHasher13::new_with_keys(first, second);
+        hasher.write(leg.policy.as_bytes());
+        // Printable names hold no such byte: names and keys stay apart.
+        hasher.write(&[0xff, leg.quota.algorithm() as u8]);
+        let newcomers = hasher;
+        hasher.write(leg.key.as_bytes());
+        let own = hasher.finish128();
+        Place {
+            bucket: (own.h1, own.h2),
+            newcomers,
+            shard: (own.h2 >> 32) as usize % SHARDS,
+            held: 0,
+        }
+    }
+
+    /// Locks the shards of all places, each once, always in the same order.
+    fn lock(&self, places: &mut [Place]) -> Shards<'_> {
+        let mut shards = Shards::new();
+        if let [place] = places {
+            shards.extend(self.shards.get(place.shard).map(lock));
+            return shards;
+        }
+        let mut wanted: SmallVec<[usize; 2]> = places.iter().map(|place| place.shard).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        for place in places {
+            place.held = wanted.partition_point(|shard| *shard < place.shard);
+        }
+        shards.extend(
+            wanted
+                .iter()
+                .filter_map(|shard| self.shards.get(*shard).map(lock)),
+        );
+        shards
+    }
+}
+
+/// Where a leg's bucket is.
+struct Place {
+    bucket: Id,
+    /// The hash of the policy alone, to find the bucket that newcomers share.
+    newcomers: SipHasher13,
+    shard: usize,
+    /// Which of the locked shards that is.
+    held: usize,
+}
+
+impl Place {
+    #[allow(clippy::indexing_slicing)] // `lock` made both the list and the index into it.
+    fn shard<'s>(&self, shards: &'s mut Shards<'_>) -> &'s mut Shard {
+        &mut shards[self.held]
+    }
+}
+
+/// 128 bits of a keyed hash: whoever does not know the process's key cannot make two callers meet.
+type Id = (u64, u64);
+
+#[derive(Debug, Default)]
+struct Shard {
+    buckets: HashMap<Id, Bucket, BuildHasherDefault<AlreadyHashed>>,
+    swept_at_us: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    state: State,
+    /// From then on the bucket means the same as none.
+    drained_at_us: u64,
+}
+
+impl Shard {
+    /// Forgets what is drained when it is time to, and sends a newcomer for
+    /// whom there is still no room to the bucket that newcomers share.
+    fn settle(&mut self, place: &mut Place, capacity: usize, now_us: u64) {
+        let is_full = self.buckets.len() >= capacity;
+        let pause_us = if is_full {
+            SWEEP_FULL_EVERY_US
+        } else {
+            SWEEP_EVERY_US
+        };
+        // A clock that went backwards makes it time, too.
+        if now_us.wrapping_sub(self.swept_at_us) >= pause_us {
+            self.sweep(now_us);
+        }
+        if self.buckets.len() >= capacity && !self.buckets.contains_key(&place.bucket) {
+            let shared = place.newcomers.finish128();
+            place.bucket = (shared.h1, shared.h2);
+        }
+    }
+
+    fn sweep(&mut self, now_us: u64) {
+        self.swept_at_us = now_us;
+        self.buckets
+            .retain(|_, bucket| bucket.drained_at_us > now_us);
+        if self.buckets.capacity() > 4 * self.buckets.len().max(16) {
+            self.buckets.shrink_to_fit();
+        }
+    }
+}
+
+/// Takes one word of a key that is a hash already.
+#[derive(Default)]
+struct AlreadyHashed(u64);
+
+impl Hasher for AlreadyHashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = word;
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    // Nothing panics while it holds a shard; if something did, each bucket is still whole.
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The standard library seeds its hasher from the system's randomness.
+fn random() -> u64 {
+    RandomState::new().hash_one(0_u8)
+}

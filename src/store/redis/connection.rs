@@ -1,0 +1,202 @@
+//! Clients of one Redis node, connected in the background and kept so.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use fred::{
+    clients::Client,
+    interfaces::ClientLike,
+    types::{
+        Builder,
+        config::{Config, ReconnectPolicy},
+    },
+};
+use tokio::{
+    runtime::Handle,
+    task::{AbortHandle, JoinHandle},
+    time::{sleep, timeout},
+};
+
+use crate::ConfigError;
+
+/// One attempt to connect takes at most this long.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Until the first connection, but no longer than this, checks wait for it
+/// within their deadlines. After that, a check without a connection fails at once.
+const FIRST_CONNECTION: Duration = Duration::from_secs(1);
+const SHORTEST_PAUSE_MS: u32 = 50;
+const LONGEST_PAUSE_MS: u32 = 1_000;
+/// A connection on which nothing comes back for so long is given up.
+const UNRESPONSIVE: Duration = Duration::from_secs(2);
+
+/// Connected clients, taken in turn.
+#[derive(Debug)]
+pub(super) struct Connections {
+    clients: Vec<Client>,
+    turn: AtomicUsize,
+    /// Nobody knows yet whether there is a server.
+    starting: Arc<AtomicBool>,
+    supervisors: Vec<AbortHandle>,
+}
+
+impl Connections {
+    /// Starts connecting and returns at once.
+    pub(super) fn connect(url: &str, count: usize, queue: usize) -> Result<Self, ConfigError> {
+        let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
+        let builder = builder(url, queue)?;
+        let starting = Arc::new(AtomicBool::new(true));
+        let mut clients = Vec::with_capacity(count);
+        let mut supervisors = Vec::with_capacity(count);
+        for _ in 0..count {
+            let client = builder.build().map_err(|error| url_error(&error))?;
+            let task = runtime.spawn(supervise(client.clone(), Arc::clone(&starting)));
+            supervisors.push(task.abort_handle());
+            clients.push(client);
+        }
+        Ok(Self {
+            clients,
+            turn: AtomicUsize::new(0),
+            starting,
+            supervisors,
+        })
+    }
+
+    /// A client that somebody else connected and looks after.
+    pub(super) fn given(client: Client) -> Self {
+        Self {
+            clients: vec![client],
+            turn: AtomicUsize::new(0),
+            starting: Arc::default(),
+            supervisors: Vec::new(),
+        }
+    }
+
+    /// The next client, and whether a check may wait for it to connect.
+    pub(super) fn next(&self) -> Option<(&Client, bool)> {
+        let turn = if self.clients.len() == 1 {
+            0
+        } else {
+            self.turn.fetch_add(1, Ordering::Relaxed) % self.clients.len().max(1)
+        };
+        let may_wait = self.starting.load(Ordering::Relaxed);
+        Some((self.clients.get(turn)?, may_wait))
+    }
+}
+
+impl Drop for Connections {
+    fn drop(&mut self) {
+        for supervisor in &self.supervisors {
+            supervisor.abort();
+        }
+    }
+}
+
+/// Connects, and connects again if the client's own task ever ends.
+async fn supervise(client: Client, starting: Arc<AtomicBool>) {
+    let mut task = AbortOnDrop(client.connect());
+    let _ = timeout(FIRST_CONNECTION, client.wait_for_connect()).await;
+    starting.store(false, Ordering::Relaxed);
+    loop {
+        let _ = (&mut task.0).await;
+        sleep(Duration::from_millis(LONGEST_PAUSE_MS.into())).await;
+        task = AbortOnDrop(client.connect());
+    }
+}
+
+/// The task that holds the sockets ends with its supervisor.
+struct AbortOnDrop<T>(JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn builder(url: &str, queue: usize) -> Result<Builder, ConfigError> {
+    let mut builder = Builder::from_config(config(url)?);
+    builder
+        .with_connection_config(|connection| {
+            connection.connection_timeout = CONNECT_TIMEOUT;
+            connection.internal_command_timeout = CONNECT_TIMEOUT;
+            // Never sent again: it may have been charged.
+            connection.max_command_attempts = 1;
+            connection.max_command_buffer_len = queue;
+            connection.reconnect_on_auth_error = true;
+            connection.unresponsive.max_timeout = Some(UNRESPONSIVE);
+            connection.unresponsive.interval = UNRESPONSIVE / 4;
+            connection.tcp.nodelay = Some(true);
+        })
+        // 0 attempts: without end.
+        .set_policy(ReconnectPolicy::new_exponential(
+            0,
+            SHORTEST_PAUSE_MS,
+            LONGEST_PAUSE_MS,
+            2,
+        ));
+    Ok(builder)
+}
+
+fn config(url: &str) -> Result<Config, ConfigError> {
+    let (scheme, address) = url.split_once("://").ok_or_else(|| ConfigError::RedisUrl {
+        reason: "it has no scheme; write redis://host:port/database".to_owned(),
+    })?;
+    let is_tls = match scheme {
+        "redis" | "valkey" => false,
+        "rediss" | "valkeys" => true,
+        _ => {
+            return Err(ConfigError::RedisUrl {
+                reason: format!("the scheme {scheme:?} is none of redis, rediss, valkey, valkeys"),
+            });
+        }
+    };
+    // The scheme is dropped here: TLS is set up below, with a provider chosen
+    // by name, where the client would panic if the application enables two.
+    let mut config = Config::from_url_centralized(&format!("redis://{address}"))
+        .map_err(|error| url_error(&error))?;
+    // Keep trying when the server is absent at the start.
+    config.fail_fast = false;
+    if is_tls {
+        use_tls(&mut config)?;
+    }
+    Ok(config)
+}
+
+#[cfg(feature = "redis-rustls")]
+fn use_tls(config: &mut Config) -> Result<(), ConfigError> {
+    use fred::{
+        rustls::{ClientConfig, RootCertStore, crypto::ring},
+        rustls_native_certs::load_native_certs,
+        types::config::TlsConnector,
+    };
+
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(load_native_certs().certs);
+    let client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| ConfigError::RedisUrl {
+            reason: error.to_string(),
+        })?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.tls = Some(TlsConnector::from(client).into());
+    Ok(())
+}
+
+#[cfg(not(feature = "redis-rustls"))]
+fn use_tls(_: &mut Config) -> Result<(), ConfigError> {
+    Err(ConfigError::RedisUrl {
+        reason: "TLS needs the feature `redis-rustls`, or a client of your own".to_owned(),
+    })
+}
+
+/// The details never hold the URL: it has a password in it.
+fn url_error(error: &fred::error::Error) -> ConfigError {
+    ConfigError::RedisUrl {
+        reason: error.details().to_owned(),
+    }
+}

@@ -1,0 +1,378 @@
+//! Buckets in Redis, decided by one script call.
+
+mod connection;
+mod key;
+mod script;
+
+use std::{
+    fmt,
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use fred::{
+    clients::Client,
+    error::{Error as FredError, ErrorKind},
+    interfaces::{ClientLike, KeysInterface},
+    types::{ClusterHash, CustomCommand, Value, config::Options},
+};
+
+use self::{connection::Connections, key::KeyNames, script::Script};
+use super::{Answer, Check, Leg, Store};
+use crate::{Clock, ConfigError, Decision, StoreError, decision::legs_of, error::StoreErrorKind};
+
+/// Keeps buckets in Redis or Valkey, so that a fleet of processes shares them.
+///
+/// Each check is one script call, whatever the number of policies: atomic, by
+/// the server's clock, all charged or none. Needs Redis 5 or later, or Valkey.
+///
+/// ```no_run
+/// use tower_throttle::{RateLimitLayer, RedisStore, TokenBucket};
+///
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let redis = RedisStore::connect("redis://127.0.0.1/")?;
+/// let layer = RateLimitLayer::new(TokenBucket::per_second(10).burst(20)).store(redis);
+/// # Ok(()) }
+/// ```
+///
+/// **Connecting** happens in the background and never ends: the application
+/// starts without Redis, and finds it when it comes. Until the first
+/// connection, for at most a second, checks wait for it within their
+/// [deadline](RedisStoreBuilder::deadline); after that, a check without a
+/// connection fails at once. What failing means is the layer's
+/// [`OnStoreFailure`](crate::OnStoreFailure).
+///
+/// **Never charged twice.** A check is sent once. Only the answer "no such
+/// script", which says that nothing ran, is followed by sending the script's text.
+///
+/// **State is small and leaves by itself**: one integer for each policy and
+/// caller, under a key of fixed size ([`Limiter::redis_keys`](crate::Limiter::redis_keys)
+/// prints it), which expires when it means the same as none. If Redis loses its
+/// data, each caller gets at most one new burst.
+///
+/// Cloning is cheap and shares the connections. They close when the last clone drops.
+#[derive(Clone, Debug)]
+pub struct RedisStore(Arc<Inner>);
+
+struct Inner {
+    connections: Connections,
+    names: KeyNames,
+    deadline: Duration,
+    in_flight: AtomicUsize,
+    most_in_flight: usize,
+    nonce: AtomicI64,
+    clock: Option<Arc<dyn Clock>>,
+}
+
+impl RedisStore {
+    /// Connects to one node with the default settings. Returns at once.
+    ///
+    /// `redis://user:password@host:port/database`; `rediss://` for TLS, with
+    /// the feature `redis-rustls`. Call it inside a Tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// The URL cannot be used, or there is no Tokio runtime. An absent server
+    /// is not an error.
+    pub fn connect(url: &str) -> Result<Self, ConfigError> {
+        Self::builder().connect(url)
+    }
+
+    /// Uses a fred client of your own, with the default settings: for TLS by
+    /// other means, a Unix socket, or credentials that change. See
+    /// [`RedisStoreBuilder::client`].
+    ///
+    /// # Errors
+    ///
+    /// Never with the default settings.
+    pub fn from_client(client: Client) -> Result<Self, ConfigError> {
+        Self::builder().client(client)
+    }
+
+    /// Starts a store with settings.
+    pub fn builder() -> RedisStoreBuilder {
+        RedisStoreBuilder {
+            prefix: "tt".to_owned(),
+            secret: None,
+            deadline: Duration::from_millis(100),
+            connections: 1,
+            most_in_flight: 4_096,
+            clock: None,
+        }
+    }
+}
+
+/// Builds a [`RedisStore`].
+#[derive(Clone)]
+#[must_use]
+pub struct RedisStoreBuilder {
+    prefix: String,
+    secret: Option<Vec<u8>>,
+    deadline: Duration,
+    connections: usize,
+    most_in_flight: usize,
+    clock: Option<Arc<dyn Clock>>,
+}
+
+impl RedisStoreBuilder {
+    /// What all keys start with: printable ASCII without braces. Default: `tt`.
+    ///
+    /// Applications that share a Redis and should not share limits need
+    /// different prefixes.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Hashes callers' keys with this secret, so that who can read Redis
+    /// cannot test guesses of addresses or API keys. Default: none.
+    ///
+    /// All processes need the same one. A new secret starts all buckets afresh.
+    pub fn secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
+        self.secret = Some(secret.into());
+        self
+    }
+
+    /// How long a check may take in all. Default: 100 ms.
+    ///
+    /// After that the store has failed for this check. It may still be charged.
+    pub const fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// How many connections to take turns on. Default: 1, which is enough for
+    /// what one Redis thread decides.
+    pub const fn connections(mut self, connections: usize) -> Self {
+        self.connections = connections;
+        self
+    }
+
+    /// How many checks may wait for Redis at a time. One more fails at once.
+    /// Default: 4,096.
+    pub const fn max_in_flight(mut self, checks: usize) -> Self {
+        self.most_in_flight = checks;
+        self
+    }
+
+    /// Takes the time from `clock` and not from Redis: for tests, and for
+    /// services that refuse `TIME` in scripts.
+    ///
+    /// **The danger**: the clocks of all processes must agree. One that runs
+    /// ahead lets callers in early everywhere.
+    pub fn clock(mut self, clock: Arc<impl Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Connects to one node. Returns at once. See [`RedisStore::connect`].
+    ///
+    /// # Errors
+    ///
+    /// The URL or a setting cannot be used, or there is no Tokio runtime.
+    pub fn connect(self, url: &str) -> Result<RedisStore, ConfigError> {
+        let not_zero = [
+            ("connections", self.connections),
+            ("max_in_flight", self.most_in_flight),
+        ];
+        if let Some((setting, _)) = not_zero.into_iter().find(|(_, number)| *number == 0) {
+            return Err(ConfigError::Zero { setting });
+        }
+        let connections = Connections::connect(url, self.connections, self.most_in_flight)?;
+        self.build(connections)
+    }
+
+    /// Uses a fred client of your own, for one node. You connect it and keep it so.
+    ///
+    /// Give it a [`ReconnectPolicy`](fred::types::config::ReconnectPolicy)
+    /// without an end: with none, the first lost connection is its last. Checks
+    /// are sent with one attempt, at once or not at all, and with this store's
+    /// deadline, whatever the client's own settings. A client for a cluster or
+    /// behind Sentinel is not supported here.
+    ///
+    /// # Errors
+    ///
+    /// A setting cannot be used.
+    pub fn client(self, client: Client) -> Result<RedisStore, ConfigError> {
+        self.build(Connections::given(client))
+    }
+
+    fn build(self, connections: Connections) -> Result<RedisStore, ConfigError> {
+        if self.deadline.is_zero() {
+            return Err(ConfigError::Zero {
+                setting: "deadline",
+            });
+        }
+        Ok(RedisStore(Arc::new(Inner {
+            connections,
+            names: KeyNames::new(self.prefix, self.secret.as_deref())?,
+            deadline: self.deadline,
+            in_flight: AtomicUsize::new(0),
+            most_in_flight: self.most_in_flight,
+            nonce: AtomicI64::new(first_nonce()),
+            clock: self.clock,
+        })))
+    }
+}
+
+impl Store for RedisStore {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        let inner = &*self.0;
+        let Some(call) = Call::start(&self.0) else {
+            return Answer::Now(Err(StoreError::new(StoreErrorKind::Overloaded)));
+        };
+        let nonce = inner.next_nonce();
+        let now_us = inner.clock.as_ref().map_or(0, |clock| clock.now_us());
+        let keys = check.legs().iter().map(|leg| inner.names.value(leg));
+        let arguments = script::arguments(check, keys, nonce, now_us);
+        let (script, legs) = (script::for_check(check), legs_of(check));
+        Answer::Later(Box::pin(async move {
+            let reply = call.script(script, arguments).await?;
+            script::decision(reply, nonce, legs)
+        }))
+    }
+
+    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+        let Some(call) = Call::start(&self.0) else {
+            return Answer::Now(Err(StoreError::new(StoreErrorKind::Overloaded)));
+        };
+        let keys: Vec<String> = legs.iter().map(|leg| self.0.names.name(leg)).collect();
+        Answer::Later(Box::pin(async move { call.delete(keys).await }))
+    }
+
+    fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {
+        Some(self.0.names.name(leg))
+    }
+}
+
+impl Inner {
+    /// Positive, and exact as a Lua number.
+    fn next_nonce(&self) -> i64 {
+        self.nonce.fetch_add(1, Ordering::Relaxed) & ((1 << 52) - 1)
+    }
+}
+
+/// One call in flight: counted, and with its deadline running.
+struct Call {
+    inner: Arc<Inner>,
+    started: Instant,
+}
+
+impl Call {
+    fn start(inner: &Arc<Inner>) -> Option<Self> {
+        let before = inner.in_flight.fetch_add(1, Ordering::Relaxed);
+        // Made first, so that its drop takes back what was just counted.
+        let call = Self {
+            inner: Arc::clone(inner),
+            started: Instant::now(),
+        };
+        (before < inner.most_in_flight).then_some(call)
+    }
+
+    async fn script(
+        &self,
+        script: &'static Script,
+        arguments: Vec<Value>,
+    ) -> Result<Value, StoreError> {
+        let mut by_name = Vec::with_capacity(1 + arguments.len());
+        by_name.push(script.sha1.clone());
+        by_name.extend(arguments.iter().cloned());
+        match self.custom("EVALSHA", by_name).await {
+            // Nothing ran. The text loads the script for all that follow.
+            Err(error) if error.details().starts_with("NOSCRIPT") => {
+                let mut by_text = arguments;
+                by_text.insert(0, script.text.clone());
+                self.custom("EVAL", by_text).await
+            }
+            result => result,
+        }
+        .map_err(store_error)
+    }
+
+    async fn delete(&self, keys: Vec<String>) -> Result<(), StoreError> {
+        let (client, options) = self.client().map_err(store_error)?;
+        let deleted: Result<i64, _> = client.with_options(&options).del(keys).await;
+        deleted.map(drop).map_err(store_error)
+    }
+
+    /// Not fred's own `evalsha`: on a client with options it loses them.
+    async fn custom(&self, name: &'static str, arguments: Vec<Value>) -> Result<Value, FredError> {
+        let (client, options) = self.client()?;
+        let command = CustomCommand::new_static(name, ClusterHash::FirstKey, false);
+        client
+            .with_options(&options)
+            .custom(command, arguments)
+            .await
+    }
+
+    fn client(&self) -> Result<(&Client, Options), FredError> {
+        let left = self.inner.deadline.saturating_sub(self.started.elapsed());
+        if left.is_zero() {
+            return Err(FredError::new(ErrorKind::Timeout, "no time left"));
+        }
+        let next = self.inner.connections.next();
+        let (client, may_wait) =
+            next.ok_or_else(|| FredError::new(ErrorKind::Config, "no client"))?;
+        let options = Options {
+            max_attempts: Some(1),
+            timeout: Some(left),
+            fail_fast: !may_wait,
+            ..Options::default()
+        };
+        Ok((client, options))
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.inner.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn store_error(error: FredError) -> StoreError {
+    let kind = match error.kind() {
+        ErrorKind::Timeout => StoreErrorKind::Timeout,
+        ErrorKind::Backpressure => StoreErrorKind::Overloaded,
+        ErrorKind::Protocol | ErrorKind::Parse => StoreErrorKind::ForeignReply,
+        ErrorKind::Auth => StoreErrorKind::Refused,
+        _ if is_server_error(error.details()) => StoreErrorKind::Refused,
+        _ => StoreErrorKind::Unavailable,
+    };
+    StoreError::with_source(kind, error)
+}
+
+/// What a server says starts with a word in capitals: `ERR`, `NOPERM`, `OOM`.
+fn is_server_error(details: &str) -> bool {
+    let word = details.split(' ').next().unwrap_or_default();
+    word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase())
+}
+
+fn first_nonce() -> i64 {
+    (RandomState::new().hash_one(0_u8) >> 12) as i64
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner")
+            .field("names", &self.names)
+            .field("deadline", &self.deadline)
+            .field("in_flight", &self.in_flight)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for RedisStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStoreBuilder")
+            .field("prefix", &self.prefix)
+            .field("has_secret", &self.secret.is_some())
+            .field("deadline", &self.deadline)
+            .field("connections", &self.connections)
+            .field("max_in_flight", &self.most_in_flight)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,200 @@
+//! What the integration tests share: Redis servers of their own, and polling.
+
+#![allow(dead_code, unreachable_pub)]
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Long enough for the slowest machine; nothing waits for it to pass.
+pub const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Asks again and again, for at most [`DEADLINE`].
+#[track_caller]
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < DEADLINE, "it never came: {what}");
+        thread::yield_now();
+    }
+}
+
+/// The same without blocking the runtime.
+pub async fn eventually_async<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
+    let started = Instant::now();
+    while !is_so().await {
+        assert!(started.elapsed() < DEADLINE, "it never came: {what}");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A Redis server on a free port of the loopback, in a temporary folder, that
+/// stops when dropped.
+#[derive(Debug)]
+pub struct RedisServer {
+    child: Option<Child>,
+    port: u16,
+    folder: PathBuf,
+    options: Vec<String>,
+}
+
+impl RedisServer {
+    pub fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// With options as `redis-server` takes them on its command line.
+    pub fn with(options: &[&str]) -> Self {
+        let mut server = Self::stopped(options);
+        server.run();
+        server
+    }
+
+    /// A port and a folder, and nobody there yet.
+    pub fn stopped(options: &[&str]) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder =
+            std::env::temp_dir().join(format!("tower-throttle-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a temporary folder");
+        Self {
+            child: None,
+            port: free_port(),
+            folder,
+            options: options.iter().map(|option| (*option).to_owned()).collect(),
+        }
+    }
+
+    /// Starts the server, on the same port as before, empty.
+    pub fn run(&mut self) {
+        assert!(self.child.is_none(), "it runs already");
+        let child = Command::new("redis-server")
+            .args(["--port", &self.port.to_string()])
+            .args(["--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no"])
+            .arg("--dir")
+            .arg(&self.folder)
+            .args(&self.options)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let child = match child {
+            Ok(child) => child,
+            Err(error) => panic!(
+                "these tests need `redis-server` on the PATH, and it could not be started \
+                 ({error}): install the package `redis-server` or `valkey`, or run \
+                 `scripts/test`, which does"
+            ),
+        };
+        self.child = Some(child);
+        eventually("an answer to PING", || self.try_command(&["PING"]).is_ok());
+    }
+
+    /// Kills the server: connections break.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// One command on a connection of its own, as `redis-cli` would; panics on an error.
+    #[track_caller]
+    pub fn command(&self, words: &[&str]) -> String {
+        match self.try_command(words) {
+            Ok(reply) => reply,
+            Err(error) => panic!("{words:?}: {error}"),
+        }
+    }
+
+    /// Elements of an array are separated by newlines; nil is empty.
+    pub fn try_command(&self, words: &[&str]) -> Result<String, String> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        let talk = || -> std::io::Result<Result<String, String>> {
+            let mut stream = TcpStream::connect_timeout(&address, DEADLINE)?;
+            stream.set_read_timeout(Some(DEADLINE))?;
+            let mut request = format!("*{}\r\n", words.len());
+            for word in words {
+                request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+            }
+            stream.write_all(request.as_bytes())?;
+            read_reply(&mut BufReader::new(stream))
+        };
+        talk().unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    /// Every key there is.
+    pub fn keys(&self) -> Vec<String> {
+        let keys = self.command(&["KEYS", "*"]);
+        keys.lines().map(str::to_owned).collect()
+    }
+
+    /// No key may ever be without an expiry.
+    #[track_caller]
+    pub fn assert_all_keys_expire(&self) {
+        for key in self.keys() {
+            assert_ne!(self.command(&["PTTL", &key]), "-1", "{key} never expires");
+        }
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn read_reply(reader: &mut impl BufRead) -> std::io::Result<Result<String, String>> {
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    let Some(kind) = line.chars().next() else {
+        return Err(std::io::ErrorKind::UnexpectedEof.into());
+    };
+    let rest = line[1..].trim_end().to_owned();
+    Ok(match kind {
+        '-' => Err(rest),
+        '$' if rest != "-1" => {
+            let mut bytes = vec![0; rest.parse::<usize>().expect("a length") + 2];
+            reader.read_exact(&mut bytes)?;
+            bytes.truncate(bytes.len() - 2);
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        }
+        '$' => Ok(String::new()),
+        '*' => {
+            let mut parts = Vec::new();
+            for _ in 0..rest.parse::<i64>().expect("a length").max(0) {
+                match read_reply(reader)? {
+                    Ok(part) => parts.push(part),
+                    Err(error) => return Ok(Err(error)),
+                }
+            }
+            Ok(parts.join("\n"))
+        }
+        _ => Ok(rest),
+    })
+}
+
+/// A port that nobody listens on now.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("its address").port()
+}
