@@ -1,10 +1,13 @@
 //! Clients of one Redis node, connected in the background and kept so.
 
 use std::{
+    future::poll_fn,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -16,21 +19,14 @@ use fred::{
         config::{Config, ReconnectPolicy},
     },
 };
-use tokio::{
-    runtime::Handle,
-    task::{AbortHandle, JoinHandle},
-    time::{sleep, timeout},
-};
+use tokio::{runtime::Handle, sync::oneshot, task::JoinHandle, time::sleep};
 
 use crate::ConfigError;
 
 /// One attempt to connect takes at most this long.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Until the first connection, but no longer than this, checks wait for it
-/// within their deadlines. After that, a check without a connection fails at once.
-const FIRST_CONNECTION: Duration = Duration::from_secs(1);
-const SHORTEST_PAUSE_MS: u32 = 50;
-const LONGEST_PAUSE_MS: u32 = 1_000;
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A connection on which nothing comes back for so long is given up.
 const UNRESPONSIVE: Duration = Duration::from_secs(2);
 
@@ -39,9 +35,12 @@ const UNRESPONSIVE: Duration = Duration::from_secs(2);
 pub(super) struct Connections {
     clients: Vec<Client>,
     turn: AtomicUsize,
-    /// Nobody knows yet whether there is a server.
+    /// Nobody knows yet whether there is a server: checks wait for the first
+    /// attempt to connect, within their deadlines. After that, a check
+    /// without a connection fails at once.
     starting: Arc<AtomicBool>,
-    supervisors: Vec<AbortHandle>,
+    /// Dropped, they end the tasks that keep the clients connected.
+    _supervisors: Vec<oneshot::Sender<()>>,
 }
 
 impl Connections {
@@ -54,15 +53,16 @@ impl Connections {
         let mut supervisors = Vec::with_capacity(count);
         for _ in 0..count {
             let client = builder.build().map_err(|error| url_error(&error))?;
-            let task = runtime.spawn(supervise(client.clone(), Arc::clone(&starting)));
-            supervisors.push(task.abort_handle());
+            let (supervisor, closed) = oneshot::channel();
+            runtime.spawn(supervise(client.clone(), Arc::clone(&starting), closed));
+            supervisors.push(supervisor);
             clients.push(client);
         }
         Ok(Self {
             clients,
             turn: AtomicUsize::new(0),
             starting,
-            supervisors,
+            _supervisors: supervisors,
         })
     }
 
@@ -72,7 +72,7 @@ impl Connections {
             clients: vec![client],
             turn: AtomicUsize::new(0),
             starting: Arc::default(),
-            supervisors: Vec::new(),
+            _supervisors: Vec::new(),
         }
     }
 
@@ -88,23 +88,31 @@ impl Connections {
     }
 }
 
-impl Drop for Connections {
-    fn drop(&mut self) {
-        for supervisor in &self.supervisors {
-            supervisor.abort();
-        }
-    }
-}
-
-/// Connects, and connects again if the client's own task ever ends.
-async fn supervise(client: Client, starting: Arc<AtomicBool>) {
-    let mut task = AbortOnDrop(client.connect());
-    let _ = timeout(FIRST_CONNECTION, client.wait_for_connect()).await;
-    starting.store(false, Ordering::Relaxed);
+/// Connects, and connects again if the client's own task ends.
+///
+/// That task looks after a connection once there was one; the first is ours to
+/// try for, because the task would sleep before its first attempt.
+async fn supervise(client: Client, starting: Arc<AtomicBool>, mut closed: oneshot::Receiver<()>) {
+    let mut pause = SHORTEST_PAUSE;
     loop {
-        let _ = (&mut task.0).await;
-        sleep(Duration::from_millis(LONGEST_PAUSE_MS.into())).await;
-        task = AbortOnDrop(client.connect());
+        let attempt = client.init().await;
+        starting.store(false, Ordering::Relaxed);
+        if let Ok(task) = attempt {
+            let mut task = AbortOnDrop(task);
+            let until_closed = poll_fn(|cx| {
+                if Pin::new(&mut closed).poll(cx).is_ready() {
+                    return Poll::Ready(());
+                }
+                Pin::new(&mut task.0).poll(cx).map(drop)
+            });
+            until_closed.await;
+            pause = SHORTEST_PAUSE;
+        }
+        if closed.try_recv() != Err(oneshot::error::TryRecvError::Empty) {
+            return;
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
@@ -134,8 +142,8 @@ fn builder(url: &str, queue: usize) -> Result<Builder, ConfigError> {
         // 0 attempts: without end.
         .set_policy(ReconnectPolicy::new_exponential(
             0,
-            SHORTEST_PAUSE_MS,
-            LONGEST_PAUSE_MS,
+            in_ms(SHORTEST_PAUSE),
+            in_ms(LONGEST_PAUSE),
             2,
         ));
     Ok(builder)
@@ -158,8 +166,8 @@ fn config(url: &str) -> Result<Config, ConfigError> {
     // by name, where the client would panic if the application enables two.
     let mut config = Config::from_url_centralized(&format!("redis://{address}"))
         .map_err(|error| url_error(&error))?;
-    // Keep trying when the server is absent at the start.
-    config.fail_fast = false;
+    // The first attempt says at once how it went.
+    config.fail_fast = true;
     if is_tls {
         use_tls(&mut config)?;
     }
@@ -199,4 +207,8 @@ fn url_error(error: &fred::error::Error) -> ConfigError {
     ConfigError::RedisUrl {
         reason: error.details().to_owned(),
     }
+}
+
+const fn in_ms(pause: Duration) -> u32 {
+    pause.as_millis() as u32
 }

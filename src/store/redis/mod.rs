@@ -40,11 +40,10 @@ use crate::{Clock, ConfigError, Decision, StoreError, decision::legs_of, error::
 /// ```
 ///
 /// **Connecting** happens in the background and never ends: the application
-/// starts without Redis, and finds it when it comes. Until the first
-/// connection, for at most a second, checks wait for it within their
-/// [deadline](RedisStoreBuilder::deadline); after that, a check without a
-/// connection fails at once. What failing means is the layer's
-/// [`OnStoreFailure`](crate::OnStoreFailure).
+/// starts without Redis, and finds it when it comes. Checks wait for the first
+/// attempt to connect, within their [deadline](RedisStoreBuilder::deadline);
+/// after that, a check without a connection fails at once. What failing means
+/// is the layer's [`OnStoreFailure`](crate::OnStoreFailure).
 ///
 /// **Never charged twice.** A check is sent once. Only the answer "no such
 /// script", which says that nothing ran, is followed by sending the script's text.
