@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::{
     ConfigError, Decision, Key, Policy, StoreError,
     policy::{Compiled, check_names},
-    store::{Check, Leg, Store},
+    store::{Answer, Check, Leg, Store},
 };
 
 /// Checks policies outside HTTP: jobs, sockets, outbound calls.
@@ -73,9 +73,9 @@ impl Limiter {
     /// The store could not decide.
     pub async fn check(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
         let key = key.into();
-        let answer = self
-            .store
-            .check(&Check::charging(&self.legs(&key, &Key::everyone(), None)));
+        let legs = self.legs(&key, None);
+        let answer = self.store.check(&Check::charging(&legs));
+        drop(legs);
         answer.wait().await
     }
 
@@ -87,11 +87,9 @@ impl Limiter {
     /// The store could not decide.
     pub async fn check_n(&self, key: impl Into<Key>, units: u64) -> Result<Decision, StoreError> {
         let key = key.into();
-        let answer = self.store.check(&Check::charging(&self.legs(
-            &key,
-            &Key::everyone(),
-            Some(units),
-        )));
+        let legs = self.legs(&key, Some(units));
+        let answer = self.store.check(&Check::charging(&legs));
+        drop(legs);
         answer.wait().await
     }
 
@@ -103,27 +101,21 @@ impl Limiter {
     /// The store could not answer.
     pub async fn peek(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
         let key = key.into();
-        let answer = self
-            .store
-            .check(&Check::peeking(&self.legs(&key, &Key::everyone(), None)));
+        let legs = self.legs(&key, None);
+        let answer = self.store.check(&Check::peeking(&legs));
+        drop(legs);
         answer.wait().await
     }
 
     /// Forgets what this caller has taken. [Shared](Policy::shared) buckets
-    /// are not the caller's, and stay.
+    /// are not the caller's, and stay; see [`reset_shared`](Self::reset_shared).
     ///
     /// # Errors
     ///
-    /// The store could not be reached, so nothing, or not everything, was forgotten.
+    /// The store could not be reached, so it may not have forgotten.
     pub async fn reset(&self, key: impl Into<Key>) -> Result<(), StoreError> {
         let key = key.into();
-        let everyone = Key::everyone();
-        let mut legs = self.legs(&key, &everyone, None);
-        legs.retain(|leg| !std::ptr::eq(leg.key, &raw const everyone));
-        if legs.is_empty() {
-            return Ok(());
-        }
-        self.store.reset(&legs).wait().await
+        self.forget(&key, false).wait().await
     }
 
     /// Forgets what all callers together have taken from the
@@ -131,16 +123,9 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// The store could not be reached, so nothing, or not everything, was forgotten.
+    /// The store could not be reached, so it may not have forgotten.
     pub async fn reset_shared(&self) -> Result<(), StoreError> {
-        let everyone = Key::everyone();
-        let mut legs = self.legs(&everyone, &everyone, None);
-        let mut shared = self.policies.iter().map(|policy| policy.shared);
-        legs.retain(|_| shared.next().unwrap_or(false));
-        if legs.is_empty() {
-            return Ok(());
-        }
-        self.store.reset(&legs).wait().await
+        self.forget(&Key::everyone(), true).wait().await
     }
 
     /// The Redis keys under which this caller's buckets are kept, one for each
@@ -148,27 +133,33 @@ impl Limiter {
     #[must_use]
     pub fn redis_keys(&self, key: impl Into<Key>) -> Vec<String> {
         let key = key.into();
-        self.legs(&key, &Key::everyone(), None)
-            .iter()
-            .filter_map(|leg| self.store.storage_key(leg))
-            .collect()
+        let legs = self.legs(&key, None);
+        let keys = legs.iter().filter_map(|leg| self.store.storage_key(leg));
+        keys.collect()
     }
 
-    fn legs<'a>(
-        &'a self,
-        key: &'a Key,
-        everyone: &'a Key,
-        cost: Option<u64>,
-    ) -> SmallVec<[Leg<'a>; 2]> {
+    fn forget(&self, key: &Key, shared: bool) -> Answer<()> {
+        let mut legs = self.legs(key, None);
+        let mut chosen = self.policies.iter().map(|policy| policy.shared == shared);
+        legs.retain(|_| chosen.next().unwrap_or(false));
+        if legs.is_empty() {
+            return Answer::Now(Ok(()));
+        }
+        self.store.reset(&legs)
+    }
+
+    fn legs<'a>(&'a self, key: &'a Key, cost: Option<u64>) -> SmallVec<[Leg<'a>; 2]> {
         let leg = |policy: &'a Compiled| Leg {
             policy: &policy.name,
             quota: policy.quota,
-            key: if policy.shared { everyone } else { key },
+            key: if policy.shared { &EVERYONE } else { key },
             cost: cost.unwrap_or(policy.cost),
         };
         self.policies.iter().map(leg).collect()
     }
 }
+
+static EVERYONE: Key = Key::everyone();
 
 /// Builds a [`Limiter`].
 #[derive(Clone, Debug, Default)]

@@ -59,8 +59,8 @@ impl Key {
     /// The key that everybody has: what [`global`] and
     /// [`Policy::shared`](crate::Policy::shared) use.
     #[must_use]
-    pub fn everyone() -> Self {
-        Self(SmallVec::new())
+    pub const fn everyone() -> Self {
+        Self(SmallVec::new_const())
     }
 
     /// Adds the parts of `other` behind the parts of this key.

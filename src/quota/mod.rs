@@ -166,18 +166,36 @@ impl Quota {
         }
     }
 
+    /// Whether `cost` more fits now.
+    pub(crate) fn fits(&self, standing: Standing, cost: u64) -> bool {
+        let (cost, capacity) = (self.cost_level(cost), self.capacity_level());
+        cost <= capacity && (standing.level <= self.slack() || standing.level + cost <= capacity)
+    }
+
     /// Microseconds until `cost` more fits; `None` if it never does.
     pub(crate) fn retry_us(&self, standing: Standing, cost: u64, now_us: u64) -> Option<u64> {
+        if self.fits(standing, cost) {
+            return Some(0);
+        }
         let (cost, capacity) = (self.cost_level(cost), self.capacity_level());
         if cost > capacity {
             return None;
         }
-        let over = (standing.level + cost).saturating_sub(capacity);
         Some(match &self.0 {
-            _ if over == 0 => 0,
-            Rule::TokenBucket(_) => over.div_ceil(1_000),
+            Rule::TokenBucket(_) => {
+                let over = standing.level.saturating_sub(self.slack());
+                over.min(standing.level + cost - capacity).div_ceil(1_000)
+            }
             Rule::FixedWindow(_) => fixed_window::until_end_us(standing, now_us),
         })
+    }
+
+    /// A level that counts as none: less than a tick of the clock.
+    const fn slack(&self) -> u64 {
+        match &self.0 {
+            Rule::TokenBucket(_) => token_bucket::SLACK_NS,
+            Rule::FixedWindow(_) => 0,
+        }
     }
 
     /// The time within which at most the remaining units may be used, for

@@ -78,6 +78,11 @@ impl TryFrom<TokenBucket> for Quota {
     }
 }
 
+/// Clocks tick in microseconds. A bucket that is full before the next tick is
+/// full: otherwise one that holds a single token would wait for the tick after
+/// each refill, and fall behind its rate.
+pub(super) const SLACK_NS: u64 = 999;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Rule {
     pub(crate) limit: u64,
@@ -120,7 +125,7 @@ impl Rule {
 
         let interval_ns = period_ns.div_ceil(limit.max(1));
         let capacity_ns = match burst.checked_mul(interval_ns) {
-            Some(capacity_ns) if capacity_ns < EXACT => capacity_ns,
+            Some(capacity_ns) if capacity_ns < EXACT - SLACK_NS => capacity_ns,
             _ => return Err(too_deep),
         };
         Ok(Self {
@@ -151,7 +156,11 @@ impl Rule {
             None => (self.initial_ns, self.initial_ns > 0),
             Some(State(full_at_ns, _)) => {
                 let ahead_ns = full_at_ns.saturating_sub(now_ns);
-                (ahead_ns.min(self.capacity_ns), ahead_ns > self.capacity_ns)
+                if ahead_ns > self.capacity_ns + SLACK_NS {
+                    (self.capacity_ns, true)
+                } else {
+                    (ahead_ns, false)
+                }
             }
         };
         Standing {

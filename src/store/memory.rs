@@ -135,7 +135,7 @@ impl Store for MemoryStore {
             shard.settle(place, inner.shard_capacity, now_us);
             let stored = shard.buckets.get(&place.bucket).map(|bucket| bucket.state);
             let standing = leg.quota.read(stored, now_us);
-            fits &= standing.level + leg.quota.cost_level(leg.cost) <= leg.quota.capacity_level();
+            fits &= leg.quota.fits(standing, leg.cost);
             standings.push(standing);
         }
         if check.charges() {

@@ -11,8 +11,9 @@ while ARGV[arg] do
 
   arg = first_arg
   for leg = 1, legs do
-    local capacity = tonumber(ARGV[arg + 2])
-    local level, mark, is_unsaved = read[tonumber(ARGV[arg])](
+    local algorithm = tonumber(ARGV[arg])
+    local cost, capacity = tonumber(ARGV[arg + 1]), tonumber(ARGV[arg + 2])
+    local level, mark, is_unsaved = read[algorithm](
       KEYS[first_key + leg], capacity, tonumber(ARGV[arg + 3]), tonumber(ARGV[arg + 4]))
     if level == nil then
       verdict = -1
@@ -24,7 +25,8 @@ while ARGV[arg] do
         end
       end
       level, mark, is_unsaved = 0, 0, false
-    elseif level + ARGV[arg + 1] > capacity and verdict == 1 then
+    elseif verdict == 1
+      and (cost > capacity or (level > slack[algorithm] and level + cost > capacity)) then
       verdict = 0
     end
     levels[leg], marks[leg], unsaved[leg] = level, mark, is_unsaved

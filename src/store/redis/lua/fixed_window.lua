@@ -8,6 +8,8 @@
 -- Mark     the window's end in milliseconds since the epoch
 -- Expiry   when the window ends.
 
+slack[2] = 0
+
 read[2] = function(key, _, window, aligned)
   local now_ms = floor(now_us / 1000)
   -- The end of a window that starts now, and the latest that any may have.

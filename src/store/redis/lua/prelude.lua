@@ -20,10 +20,11 @@
 -- An algorithm defines
 --   read[n](key, capacity, a, b) -> level, mark, unsaved
 --                                or nil and the milliseconds after which foreign data expires
+--   slack[n], the highest level that counts as none
 --   write[n](key, level, mark, capacity, a)
 -- All numbers are integers below 2^53, where a Lua number is exact.
 
-local read, write = {}, {}
+local read, write, slack = {}, {}, {}
 local call, pcall_redis = redis.call, redis.pcall
 local floor, find, sub, format = math.floor, string.find, string.sub, string.format
 

@@ -8,8 +8,13 @@
 -- Expiry   when full; where unknown callers do not start full, one more
 --          capacity later.
 --
+-- Clocks tick in microseconds: a bucket that is full before the next tick
+-- counts as full, and a level may be ahead of the capacity by less than a tick.
+--
 -- 19 digits are more than a Lua number holds. The microseconds are split off,
 -- now is subtracted from them, and what is left is nanoseconds ahead of now.
+
+slack[1] = 999
 
 read[1] = function(key, capacity, initial)
   local stored = pcall_redis('GET', key)
@@ -18,7 +23,7 @@ read[1] = function(key, capacity, initial)
       return nil, floor(capacity / 1000000) + 1
     end
     local ahead = (sub(stored, 1, -4) - now_us) * 1000 + sub(stored, -3)
-    if ahead > capacity then
+    if ahead > capacity + slack[1] then
       return capacity, 0, true
     elseif ahead > 0 then
       return ahead, 0, false
