@@ -3,10 +3,7 @@
 use std::{
     future::poll_fn,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     task::Poll,
     time::Duration,
 };
@@ -19,7 +16,12 @@ use fred::{
         config::{Config, ReconnectPolicy},
     },
 };
-use tokio::{runtime::Handle, sync::oneshot, task::JoinHandle, time::sleep};
+use tokio::{
+    runtime::Handle,
+    sync::{oneshot, watch},
+    task::JoinHandle,
+    time::sleep,
+};
 
 use crate::ConfigError;
 
@@ -33,14 +35,18 @@ const UNRESPONSIVE: Duration = Duration::from_secs(2);
 /// Connected clients, taken in turn.
 #[derive(Debug)]
 pub(super) struct Connections {
-    clients: Vec<Client>,
+    links: Vec<Link>,
     turn: AtomicUsize,
-    /// Nobody knows yet whether there is a server: checks wait for the first
-    /// attempt to connect, within their deadlines. After that, a check
-    /// without a connection fails at once.
-    starting: Arc<AtomicBool>,
-    /// Dropped, they end the tasks that keep the clients connected.
-    _supervisors: Vec<oneshot::Sender<()>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) client: Client,
+    /// Whether the first attempt to connect has ended. Until then nobody knows
+    /// whether there is a server.
+    tried: watch::Receiver<bool>,
+    /// Dropped, it ends the task that keeps the client connected.
+    _supervisor: Option<oneshot::Sender<()>>,
 }
 
 impl Connections {
@@ -48,43 +54,55 @@ impl Connections {
     pub(super) fn connect(url: &str, count: usize, queue: usize) -> Result<Self, ConfigError> {
         let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
         let builder = builder(url, queue)?;
-        let starting = Arc::new(AtomicBool::new(true));
-        let mut clients = Vec::with_capacity(count);
-        let mut supervisors = Vec::with_capacity(count);
-        for _ in 0..count {
+        let links = (0..count).map(|_| {
             let client = builder.build().map_err(|error| url_error(&error))?;
             let (supervisor, closed) = oneshot::channel();
-            runtime.spawn(supervise(client.clone(), Arc::clone(&starting), closed));
-            supervisors.push(supervisor);
-            clients.push(client);
-        }
+            let (tell, tried) = watch::channel(false);
+            runtime.spawn(supervise(client.clone(), tell, closed));
+            Ok(Link {
+                client,
+                tried,
+                _supervisor: Some(supervisor),
+            })
+        });
         Ok(Self {
-            clients,
+            links: links.collect::<Result<_, ConfigError>>()?,
             turn: AtomicUsize::new(0),
-            starting,
-            _supervisors: supervisors,
         })
     }
 
     /// A client that somebody else connected and looks after.
     pub(super) fn given(client: Client) -> Self {
+        let link = Link {
+            client,
+            tried: watch::channel(true).1,
+            _supervisor: None,
+        };
         Self {
-            clients: vec![client],
+            links: vec![link],
             turn: AtomicUsize::new(0),
-            starting: Arc::default(),
-            _supervisors: Vec::new(),
         }
     }
 
-    /// The next client, and whether a check may wait for it to connect.
-    pub(super) fn next(&self) -> Option<(&Client, bool)> {
-        let turn = if self.clients.len() == 1 {
-            0
-        } else {
-            self.turn.fetch_add(1, Ordering::Relaxed) % self.clients.len().max(1)
-        };
-        let may_wait = self.starting.load(Ordering::Relaxed);
-        Some((self.clients.get(turn)?, may_wait))
+    /// The next in turn.
+    pub(super) fn next(&self) -> Option<&Link> {
+        if let [link] = &self.links[..] {
+            return Some(link);
+        }
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        self.links.get(turn.checked_rem(self.links.len())?)
+    }
+}
+
+impl Link {
+    /// Whether the first attempt to connect has ended, however it did.
+    pub(super) fn was_tried(&self) -> bool {
+        *self.tried.borrow()
+    }
+
+    pub(super) async fn wait_until_tried(&self) {
+        // An error says that the supervisor is gone: nothing to wait for.
+        let _ = self.tried.clone().wait_for(|tried| *tried).await;
     }
 }
 
@@ -92,11 +110,11 @@ impl Connections {
 ///
 /// That task looks after a connection once there was one; the first is ours to
 /// try for, because the task would sleep before its first attempt.
-async fn supervise(client: Client, starting: Arc<AtomicBool>, mut closed: oneshot::Receiver<()>) {
+async fn supervise(client: Client, tell: watch::Sender<bool>, mut closed: oneshot::Receiver<()>) {
     let mut pause = SHORTEST_PAUSE;
     loop {
         let attempt = client.init().await;
-        starting.store(false, Ordering::Relaxed);
+        tell.send_replace(true);
         if let Ok(task) = attempt {
             let mut task = AbortOnDrop(task);
             let until_closed = poll_fn(|cx| {
@@ -184,7 +202,7 @@ fn use_tls(config: &mut Config) -> Result<(), ConfigError> {
 
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(load_native_certs().certs);
-    let client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let client = ClientConfig::builder_with_provider(ring::default_provider().into())
         .with_safe_default_protocol_versions()
         .map_err(|error| ConfigError::RedisUrl {
             reason: error.to_string(),

@@ -21,7 +21,13 @@ use fred::{
     types::{ClusterHash, CustomCommand, Value, config::Options},
 };
 
-use self::{connection::Connections, key::KeyNames, script::Script};
+use self::{
+    connection::{Connections, Link},
+    key::KeyNames,
+    script::Script,
+};
+use tokio::time::timeout;
+
 use super::{Answer, Check, Leg, Store};
 use crate::{Clock, ConfigError, Decision, StoreError, decision::legs_of, error::StoreErrorKind};
 
@@ -293,36 +299,44 @@ impl Call {
     }
 
     async fn delete(&self, keys: Vec<String>) -> Result<(), StoreError> {
-        let (client, options) = self.client().map_err(store_error)?;
-        let deleted: Result<i64, _> = client.with_options(&options).del(keys).await;
+        let (link, options) = self.link().await.map_err(store_error)?;
+        let deleted: Result<i64, _> = link.client.with_options(&options).del(keys).await;
         deleted.map(drop).map_err(store_error)
     }
 
     /// Not fred's own `evalsha`: on a client with options it loses them.
     async fn custom(&self, name: &'static str, arguments: Vec<Value>) -> Result<Value, FredError> {
-        let (client, options) = self.client()?;
+        let (link, options) = self.link().await?;
         let command = CustomCommand::new_static(name, ClusterHash::FirstKey, false);
-        client
-            .with_options(&options)
-            .custom(command, arguments)
-            .await
+        let client = link.client.with_options(&options);
+        client.custom(command, arguments).await
     }
 
-    fn client(&self) -> Result<(&Client, Options), FredError> {
-        let left = self.inner.deadline.saturating_sub(self.started.elapsed());
-        if left.is_zero() {
-            return Err(FredError::new(ErrorKind::Timeout, "no time left"));
-        }
+    /// The next connection, and how to send on it in the time that is left:
+    /// once, and only if it stands.
+    async fn link(&self) -> Result<(&Link, Options), FredError> {
         let next = self.inner.connections.next();
-        let (client, may_wait) =
-            next.ok_or_else(|| FredError::new(ErrorKind::Config, "no client"))?;
+        let link = next.ok_or_else(|| FredError::new(ErrorKind::Config, "no client"))?;
+        let no_time = || FredError::new(ErrorKind::Timeout, "no time left");
+        if !link.was_tried() {
+            let tried = timeout(self.time_left(), link.wait_until_tried());
+            tried.await.map_err(|_| no_time())?;
+        }
+        let left = self.time_left();
+        if left.is_zero() {
+            return Err(no_time());
+        }
         let options = Options {
             max_attempts: Some(1),
             timeout: Some(left),
-            fail_fast: !may_wait,
+            fail_fast: true,
             ..Options::default()
         };
-        Ok((client, options))
+        Ok((link, options))
+    }
+
+    fn time_left(&self) -> Duration {
+        self.inner.deadline.saturating_sub(self.started.elapsed())
     }
 }
 

@@ -24,7 +24,7 @@ read[2] = function(key, _, window, aligned)
     end
     local ends = tonumber(sub(stored, 1, 13))
     if ends > now_ms then
-      local used = tonumber(sub(stored, 14))
+      local used = math.min(tonumber(sub(stored, 14)), 9007199254740991)
       if ends > latest then
         return used, latest, true
       end

@@ -1,0 +1,435 @@
+//! What Redis does to a limiter, and what the limiter makes of it.
+
+mod common;
+
+use std::{
+    io::Write,
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use tower_throttle::{
+    ConfigError, Decision, FixedWindow, Limiter, Policy, RedisStore, StoreError, TokenBucket,
+};
+
+use common::{RedisServer, eventually_async};
+
+fn limiter(server: &RedisServer) -> Limiter {
+    let store = RedisStore::builder()
+        .deadline(common::DEADLINE)
+        .connect(&server.url())
+        .expect("a store");
+    Limiter::builder()
+        .store(store)
+        .policy(Policy::new("bucket", TokenBucket::per_hour(3)))
+        .policy(Policy::new("window", FixedWindow::per_hour(5)))
+        .build()
+        .expect("a limiter")
+}
+
+async fn admitted(limiter: &Limiter, key: &str, checks: usize) -> usize {
+    let mut admitted = 0;
+    for _ in 0..checks {
+        let decision = limiter.check(key).await.expect("a decision");
+        admitted += usize::from(decision.is_allowed());
+    }
+    admitted
+}
+
+/// Asks until the store decides again.
+async fn decides_again(limiter: &Limiter, key: &str) {
+    eventually_async("a decision", || async { limiter.peek(key).await.is_ok() }).await;
+}
+
+#[tokio::test]
+async fn a_flushed_script_is_sent_again_and_nothing_is_charged_twice() {
+    let server = RedisServer::start();
+    let limiter = limiter(&server);
+    for _ in 0..3 {
+        assert!(limiter.check("ann").await.expect("a decision").is_allowed());
+        server.command(&["SCRIPT", "FLUSH"]);
+    }
+    assert_eq!(admitted(&limiter, "ann", 3).await, 0);
+    let peek = limiter.peek("ann").await.expect("a decision");
+    let remaining: Vec<u64> = peek.policies().map(|policy| policy.remaining()).collect();
+    assert_eq!(remaining, [0, 2]);
+    server.assert_all_keys_expire();
+}
+
+#[tokio::test]
+async fn after_a_restart_it_decides_again_by_itself() {
+    let mut server = RedisServer::start();
+    let limiter = limiter(&server);
+    assert_eq!(admitted(&limiter, "ann", 4).await, 3);
+
+    server.kill();
+    let error = limiter.check("ann").await.expect_err("nobody is there");
+    assert!(error.is_unavailable(), "{error:?}");
+
+    server.run();
+    decides_again(&limiter, "ann").await;
+    // The state is gone: one new burst, and no more.
+    assert_eq!(admitted(&limiter, "ann", 10).await, 3);
+}
+
+#[tokio::test]
+async fn an_absent_server_fails_at_once_and_is_found_when_it_comes() {
+    let mut server = RedisServer::stopped(&[]);
+    let limiter = limiter(&server);
+    let asked = Instant::now();
+    let error = limiter.check("ann").await.expect_err("nobody is there");
+    assert!(error.is_unavailable(), "{error:?}");
+    assert!(asked.elapsed() < common::DEADLINE / 2, "it did not wait");
+
+    server.run();
+    decides_again(&limiter, "ann").await;
+    assert_eq!(admitted(&limiter, "ann", 10).await, 3);
+}
+
+#[tokio::test]
+async fn foreign_data_is_an_error_admits_nobody_and_leaves() {
+    let server = RedisServer::start();
+    let limiter = limiter(&server);
+    let keys = limiter.redis_keys("ann");
+    let [bucket, window] = &keys[..] else {
+        panic!("two keys");
+    };
+    let hour_ms = 3_600_000;
+
+    let junk: [(&str, &[&str]); 7] = [
+        (bucket, &["SET", bucket, "junk"]),
+        (bucket, &["SET", bucket, "-5"]),
+        (bucket, &["SET", bucket, "1e18"]),
+        (bucket, &["SET", bucket, "12345678901234567890"]),
+        (bucket, &["LPUSH", bucket, "a list"]),
+        (window, &["SET", window, "7"]),
+        (window, &["HSET", window, "a", "hash"]),
+    ];
+    for (key, put) in junk {
+        server.command(&["FLUSHALL"]);
+        server.command(put);
+        for _ in 0..5 {
+            let error = limiter.check("ann").await.expect_err("foreign data");
+            assert!(error.is_corrupt_state(), "{put:?}: {error:?}");
+        }
+        let left_ms: i64 = server.command(&["PTTL", key]).parse().expect("a number");
+        assert!((1..=hour_ms + 1).contains(&left_ms), "{put:?}: {left_ms}");
+        // All or none: the other policy's bucket was not touched.
+        assert_eq!(server.keys(), [key], "{put:?}");
+
+        // A shorter life than that is left as it is.
+        server.command(&["PEXPIRE", key, "50"]);
+        let error = limiter.check("ann").await.expect_err("foreign data");
+        assert!(error.is_corrupt_state(), "{put:?}: {error:?}");
+        decides_again(&limiter, "ann").await;
+        assert_eq!(admitted(&limiter, "ann", 10).await, 3, "{put:?}");
+    }
+}
+
+#[tokio::test]
+async fn foreign_digits_admit_no_more_than_the_quota() {
+    let server = RedisServer::start();
+    let limiter = limiter(&server);
+    let keys = limiter.redis_keys("ann");
+    let absurd = [
+        "9999999999999999999",
+        "0000000000000000000",
+        "1234",
+        "9223372036854775807",
+    ];
+    for digits in absurd {
+        server.command(&["SET", &keys[0], digits]);
+        assert!(admitted(&limiter, "ann", 10).await <= 3, "{digits}");
+        let decision = limiter.check("ann").await.expect("a decision");
+        let wait = decision.retry_after().expect("a wait");
+        assert!(wait <= Duration::from_secs(3_600), "{digits}: {wait:?}");
+        server.assert_all_keys_expire();
+        server.command(&["FLUSHALL"]);
+    }
+    for digits in [
+        "99999999999999999999999999999",
+        "99999999999995",
+        "00000000000000",
+    ] {
+        server.command(&["SET", &keys[1], digits]);
+        assert!(admitted(&limiter, "ann", 10).await <= 5, "{digits}");
+        server.command(&["FLUSHALL"]);
+    }
+}
+
+#[tokio::test]
+async fn a_user_without_the_right_is_refused_and_nothing_is_charged() {
+    let server = RedisServer::start();
+    let rights = [
+        "ACL",
+        "SETUSER",
+        "app",
+        "on",
+        ">pw",
+        "~tt:*",
+        "+@connection",
+    ];
+    server.command(&[&rights[..], &["+evalsha", "+eval", "+get", "+time"]].concat());
+    let url = format!("redis://app:pw@127.0.0.1:{}/", server.port());
+    let store = RedisStore::builder()
+        .deadline(common::DEADLINE)
+        .connect(&url);
+    let limiter = Limiter::new(store.expect("a store"), TokenBucket::per_hour(3));
+    let error = limiter.check("ann").await.expect_err("it may not write");
+    assert!(error.is_refused(), "{error:?}");
+    assert!(std::error::Error::source(&error).is_some());
+    assert!(server.keys().is_empty());
+
+    server.command(&["ACL", "SETUSER", "app", "+psetex"]);
+    assert_eq!(admitted(&limiter, "ann", 10).await, 3);
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_an_error_and_not_an_admission() {
+    let server = RedisServer::with(&["--requirepass", "secret"]);
+    let store = RedisStore::connect(&server.url()).expect("a store");
+    let limiter = Limiter::new(store, TokenBucket::per_hour(3));
+    let error = limiter.check("ann").await.expect_err("no password");
+    assert!(error.is_refused() || error.is_unavailable(), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_server_out_of_memory_refuses_and_is_not_believed() {
+    let server = RedisServer::with(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]);
+    let limiter = limiter(&server);
+    let error = limiter.check("ann").await.expect_err("no memory");
+    assert!(error.is_refused(), "{error:?}");
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(admitted(&limiter, "ann", 10).await, 3);
+}
+
+/// Listens, and hands every connection to `talk`.
+fn fake_server(talk: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let talk = Arc::new(talk);
+    thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            let talk = Arc::clone(&talk);
+            thread::spawn(move || talk(stream));
+        }
+    });
+    format!("redis://127.0.0.1:{port}/")
+}
+
+#[tokio::test]
+async fn the_deadline_holds_when_the_server_accepts_and_never_answers() {
+    let url = fake_server(|stream| {
+        let mut stream = stream;
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    let deadline = Duration::from_millis(100);
+    let store = RedisStore::builder().deadline(deadline).connect(&url);
+    let limiter = Limiter::new(store.expect("a store"), TokenBucket::per_hour(3));
+    for _ in 0..5 {
+        let asked = Instant::now();
+        let error = limiter.check("ann").await.expect_err("no answer");
+        assert!(error.is_timeout() || error.is_unavailable(), "{error:?}");
+        assert!(
+            asked.elapsed() < deadline + Duration::from_secs(1),
+            "{:?}",
+            asked.elapsed()
+        );
+    }
+}
+
+/// A server that is well until the script comes, and then says `reply`.
+fn lying_server(reply: &'static str) -> String {
+    fake_server(move |mut stream| {
+        use std::io::{BufRead, BufReader};
+
+        let reader = BufReader::new(stream.try_clone().expect("a second handle"));
+        let mut words_left = 0;
+        let mut words: Vec<String> = Vec::new();
+        for line in reader.lines() {
+            let Ok(line) = line else { return };
+            if let Some(count) = line.strip_prefix('*') {
+                words_left = count.parse().unwrap_or(0);
+                words.clear();
+            } else if !line.starts_with('$') {
+                words.push(line);
+                words_left -= 1;
+            }
+            if words_left == 0 && !words.is_empty() {
+                let nonce = words.get(4).cloned().unwrap_or_default();
+                let answer = match words[0].to_uppercase().as_str() {
+                    "EVALSHA" => reply.replace("NONCE", &nonce),
+                    _ => "+OK\r\n".to_owned(),
+                };
+                words.clear();
+                if stream.write_all(answer.as_bytes()).is_err() {
+                    return;
+                }
+            }
+        }
+    })
+}
+
+#[tokio::test]
+async fn a_reply_that_is_not_exactly_an_answer_is_an_error() {
+    let honest = "*5\r\n:NONCE\r\n:1795242000000000\r\n:1\r\n:1200000000000\r\n:0\r\n";
+    let lies = [
+        ("nil", "$-1\r\n"),
+        ("a status", "+OK\r\n"),
+        ("an integer", ":1\r\n"),
+        ("an empty list", "*0\r\n"),
+        ("no legs", "*3\r\n:NONCE\r\n:1795242000000000\r\n:1\r\n"),
+        (
+            "a leg too many",
+            "*7\r\n:NONCE\r\n:1\r\n:1\r\n:1\r\n:0\r\n:1\r\n:0\r\n",
+        ),
+        (
+            "somebody else's",
+            "*5\r\n:1\r\n:1795242000000000\r\n:1\r\n:1\r\n:0\r\n",
+        ),
+        (
+            "a verdict unknown",
+            "*5\r\n:NONCE\r\n:1795242000000000\r\n:7\r\n:1\r\n:0\r\n",
+        ),
+        (
+            "a time before the epoch",
+            "*5\r\n:NONCE\r\n:-1\r\n:1\r\n:1\r\n:0\r\n",
+        ),
+        (
+            "a negative level",
+            "*5\r\n:NONCE\r\n:1795242000000000\r\n:1\r\n:-1\r\n:0\r\n",
+        ),
+        (
+            "text for a number",
+            "*5\r\n:NONCE\r\n:1795242000000000\r\n$1\r\n1\r\n:1\r\n:0\r\n",
+        ),
+    ];
+    let check = async |reply: &'static str| -> Result<Decision, StoreError> {
+        let store = RedisStore::builder()
+            .deadline(common::DEADLINE)
+            .connect(&lying_server(reply));
+        let limiter = Limiter::new(store.expect("a store"), TokenBucket::per_hour(3));
+        limiter.check("ann").await
+    };
+    let decision = check(honest)
+        .await
+        .expect("the fake server can also be honest");
+    assert!(decision.is_allowed());
+    for (lie, reply) in lies {
+        let error = check(reply).await.expect_err(lie);
+        assert!(error.is_foreign_reply(), "{lie}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_check_whose_connection_breaks_is_not_sent_again() {
+    static SCRIPTS: AtomicU64 = AtomicU64::new(0);
+    let url = fake_server(|mut stream| {
+        use std::io::Read;
+
+        let mut bytes = [0; 4_096];
+        while let Ok(length @ 1..) = stream.read(&mut bytes) {
+            let text = String::from_utf8_lossy(&bytes[..length]).to_uppercase();
+            if text.contains("EVALSHA") {
+                // It ran, for all the client knows; the answer is lost.
+                SCRIPTS.fetch_add(1, Ordering::SeqCst);
+                return;
+            }
+            for _ in 0..text.matches("*").count() {
+                let _ = stream.write_all(b"+OK\r\n");
+            }
+        }
+    });
+    let store = RedisStore::builder()
+        .deadline(common::DEADLINE)
+        .connect(&url);
+    let limiter = Limiter::new(store.expect("a store"), TokenBucket::per_hour(3));
+    let mut asked_and_lost = 0;
+    let mut others = 0;
+    while asked_and_lost < 10 {
+        let before = SCRIPTS.load(Ordering::SeqCst);
+        let error = limiter.check("ann").await.expect_err("no answer");
+        assert!(error.is_unavailable(), "{error:?}");
+        let sent = SCRIPTS.load(Ordering::SeqCst) - before;
+        assert!(sent <= 1, "one check was sent {sent} times");
+        asked_and_lost += sent;
+        others += 1;
+        assert!(others < 1_000_000, "it never connected again");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn more_checks_than_may_wait_fail_at_once() {
+    let url = fake_server(|stream| {
+        let mut stream = stream;
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    let store = RedisStore::builder()
+        .deadline(Duration::from_secs(2))
+        .max_in_flight(8)
+        .connect(&url)
+        .expect("a store");
+    let limiter = Limiter::new(store, TokenBucket::per_hour(3));
+    let checks: Vec<_> = (0..100)
+        .map(|_| {
+            tokio::spawn({
+                let limiter = limiter.clone();
+                async move { limiter.check("ann").await }
+            })
+        })
+        .collect();
+    let mut overloaded = 0;
+    for check in checks {
+        let error = check.await.expect("no panic").expect_err("no answer");
+        overloaded += usize::from(error.is_overloaded());
+    }
+    assert!(overloaded >= 92, "{overloaded}");
+}
+
+#[test]
+fn mistakes_are_seen_before_the_first_request() {
+    let error = RedisStore::connect("redis://127.0.0.1/").expect_err("no runtime");
+    assert_eq!(error, ConfigError::NoRuntime);
+
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let _inside = runtime.enter();
+    for url in [
+        "",
+        "127.0.0.1",
+        "http://127.0.0.1/",
+        "redis://",
+        "redis-cluster://a:1",
+    ] {
+        let error = RedisStore::connect(url).expect_err(url);
+        assert!(
+            matches!(error, ConfigError::RedisUrl { .. }),
+            "{url}: {error:?}"
+        );
+    }
+    let url = "redis://127.0.0.1:1/";
+    for prefix in ["", "a{b", "a b", "a}b", "ü", &"x".repeat(65)] {
+        let error = RedisStore::builder()
+            .prefix(prefix)
+            .connect(url)
+            .expect_err(prefix);
+        assert!(
+            matches!(error, ConfigError::KeyPrefix { .. }),
+            "{prefix}: {error:?}"
+        );
+    }
+    let zero = [
+        RedisStore::builder().deadline(Duration::ZERO),
+        RedisStore::builder().connections(0),
+        RedisStore::builder().max_in_flight(0),
+    ];
+    for builder in zero {
+        let error = builder.connect(url).expect_err("zero");
+        assert!(matches!(error, ConfigError::Zero { .. }), "{error:?}");
+    }
+}
