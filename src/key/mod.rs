@@ -126,13 +126,6 @@ impl From<u64> for Key {
     }
 }
 
-impl From<u128> for Key {
-    /// Also for UUIDs, through `as_u128`.
-    fn from(number: u128) -> Self {
-        Self::part(b'N', &number.to_be_bytes())
-    }
-}
-
 impl From<IpAddr> for Key {
     /// The whole address; [`peer`] and [`client_ip`] group IPv6 by prefix first.
     fn from(address: IpAddr) -> Self {

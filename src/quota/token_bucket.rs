@@ -61,7 +61,9 @@ impl TokenBucket {
     ///
     /// The first request starts the caller's refill, even when it is refused.
     /// A caller is forgotten once the bucket has been full for as long as it
-    /// takes to fill from empty, and starts anew with `initial` tokens after that.
+    /// takes to fill from empty, and starts anew with `initial` tokens after
+    /// that. So beside another policy with a longer wait, `retry_after` is
+    /// enough only if `initial` covers the cost.
     pub const fn initial(mut self, initial: u64) -> Self {
         self.initial = Some(initial);
         self

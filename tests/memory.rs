@@ -1,0 +1,153 @@
+//! The memory store: bounded, forgetful of what means nothing, of nothing else.
+
+use std::{sync::Arc, thread, time::Duration};
+
+use tokio::runtime::{Builder, Runtime};
+use tower_throttle::{FixedWindow, Limiter, ManualClock, MemoryStore, Policy, TokenBucket};
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().build().expect("a runtime")
+}
+
+fn store(capacity: usize) -> (MemoryStore, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new());
+    let store = MemoryStore::builder()
+        .capacity(capacity)
+        .clock(clock.clone())
+        .build();
+    (store, clock)
+}
+
+fn is_admitted(runtime: &Runtime, limiter: &Limiter, key: u64) -> bool {
+    let decision = runtime.block_on(limiter.check(key));
+    decision.expect("memory always decides").is_allowed()
+}
+
+#[test]
+fn drained_buckets_are_forgotten_as_requests_go_by() {
+    let (runtime, (store, clock)) = (runtime(), store(1_000_000));
+    let limiter = Limiter::new(store.clone(), TokenBucket::per_second(10));
+    for key in 0..50_000 {
+        assert!(is_admitted(&runtime, &limiter, key));
+    }
+    assert_eq!(store.len(), 50_000);
+    clock.advance(Duration::from_secs(60));
+    for key in 0..2_000 {
+        assert!(is_admitted(&runtime, &limiter, key));
+    }
+    assert_eq!(store.len(), 2_000);
+}
+
+#[test]
+fn a_flood_of_new_callers_frees_nobody_and_stays_within_the_bound() {
+    let (runtime, (store, clock)) = (runtime(), store(1_024));
+    let limiter = Limiter::new(store.clone(), TokenBucket::per_hour(5));
+    let offender = u64::MAX;
+    for _ in 0..5 {
+        assert!(is_admitted(&runtime, &limiter, offender));
+    }
+    let mut admitted = 0;
+    for key in 0..100_000 {
+        admitted += u64::from(is_admitted(&runtime, &limiter, key));
+        if key % 1_000 == 0 {
+            assert!(!is_admitted(&runtime, &limiter, offender), "after {key}");
+            clock.advance(Duration::from_micros(900));
+        }
+    }
+    // A bucket each for those who came first; one for each shard for all others.
+    assert!(store.len() <= 1_024 + 64, "{}", store.len());
+    assert!(admitted <= 1_024 + 64 * 5, "{admitted}");
+    assert!(admitted >= 1_000, "{admitted}");
+
+    // When there is room again, new callers have buckets of their own.
+    clock.advance(Duration::from_secs(3_600));
+    for key in 200_000..200_500 {
+        assert!(is_admitted(&runtime, &limiter, key));
+    }
+    assert!(is_admitted(&runtime, &limiter, offender));
+}
+
+#[test]
+fn callers_without_room_share_by_policy() {
+    let (runtime, (store, _)) = (runtime(), store(64));
+    let one = Limiter::new(store.clone(), Policy::new("one", TokenBucket::per_hour(2)));
+    let two = Limiter::new(store.clone(), Policy::new("two", TokenBucket::per_hour(2)));
+    for key in 0..10_000 {
+        is_admitted(&runtime, &one, key);
+    }
+    // No room for anybody new, but the other policy's shared buckets are its own.
+    let admitted = (0..10_000).filter(|key| is_admitted(&runtime, &two, *key));
+    assert_eq!(admitted.count(), 64 * 2);
+}
+
+#[test]
+fn exactly_the_capacity_passes_of_many_racing_threads() {
+    let store = MemoryStore::new();
+    let limiter = Limiter::builder()
+        .store(store)
+        .policy(Policy::new("large", TokenBucket::per_day(1_000)))
+        .policy(Policy::new("small", FixedWindow::per_day(300)))
+        .policy(Policy::new("everyone", FixedWindow::per_day(700)).shared())
+        .build()
+        .expect("a limiter");
+    let admitted: usize = thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|number| {
+                let limiter = limiter.clone();
+                scope.spawn(move || {
+                    let runtime = runtime();
+                    // Half of the threads are one caller, half another.
+                    let checks = (0..400).map(|_| is_admitted(&runtime, &limiter, number % 2));
+                    checks.filter(|admitted| *admitted).count()
+                })
+            })
+            .collect();
+        let counts = threads.into_iter().map(|thread| thread.join());
+        counts.map(|count| count.expect("no panic")).sum()
+    });
+    assert_eq!(admitted, 600);
+    let left = |key: u64| -> Vec<u64> {
+        let peek = runtime().block_on(limiter.peek(key)).expect("a decision");
+        peek.policies().map(|policy| policy.remaining()).collect()
+    };
+    assert_eq!(left(0), [700, 0, 100]);
+    assert_eq!(left(1), [700, 0, 100]);
+}
+
+#[test]
+fn a_clock_put_back_locks_nobody_out_for_longer_than_a_refill() {
+    let (runtime, (store, clock)) = (runtime(), store(1_024));
+    let limiter = Limiter::builder()
+        .store(store)
+        .policy(Policy::new("bucket", TokenBucket::per_minute(3)))
+        .policy(Policy::new("window", FixedWindow::per_minute(3)))
+        .build()
+        .expect("a limiter");
+    while is_admitted(&runtime, &limiter, 1) {}
+    let an_hour_ago = 1_767_225_600_000_000 - 3_600_000_000;
+    clock.set_us(an_hour_ago);
+    assert!(!is_admitted(&runtime, &limiter, 1));
+    clock.advance(Duration::from_secs(30));
+    assert!(!is_admitted(&runtime, &limiter, 1));
+    clock.advance(Duration::from_secs(30));
+    assert!(is_admitted(&runtime, &limiter, 1));
+}
+
+#[test]
+fn reset_forgets_the_caller_and_not_the_shared_bucket() {
+    let (runtime, (store, _)) = (runtime(), store(1_024));
+    let limiter = Limiter::builder()
+        .store(store.clone())
+        .policy(Policy::new("own", TokenBucket::per_hour(1)))
+        .policy(Policy::new("everyone", TokenBucket::per_hour(2)).shared())
+        .build()
+        .expect("a limiter");
+    assert!(is_admitted(&runtime, &limiter, 1));
+    assert!(!is_admitted(&runtime, &limiter, 1));
+    runtime.block_on(limiter.reset(1)).expect("a reset");
+    assert!(is_admitted(&runtime, &limiter, 1));
+    runtime.block_on(limiter.reset(1)).expect("a reset");
+    assert!(!is_admitted(&runtime, &limiter, 1), "everyone's is used up");
+    runtime.block_on(limiter.reset_shared()).expect("a reset");
+    assert!(is_admitted(&runtime, &limiter, 1));
+}
