@@ -1,4 +1,120 @@
-//! Rate limiting for Tower and axum.
+//! Rate limiting for Tower and axum that a fleet can share.
+//!
+//! A request comes in, each policy names who is asking, a store decides on all
+//! of them at once, and the request is forwarded or answered with 429.
+//!
+//! # One line
+//!
+//! In memory, ten requests a second and twenty at once for each client address:
+//!
+//! ```
+//! use axum::{Router, routing::get};
+//! use tower_throttle::{RateLimitLayer, TokenBucket};
+//!
+//! let app: Router = Router::new()
+//!     .route("/", get(|| async { "hello" }))
+//!     .layer(RateLimitLayer::new(TokenBucket::per_second(10).burst(20)));
+//! ```
+//!
+//! The client's address is known only if the server passes it on: serve with
+//! `app.into_make_service_with_connect_info::<SocketAddr>()`. Behind a proxy,
+//! say which one with [`key::client_ip`].
+//!
+//! # A fleet
+//!
+//! The same limits in Redis, shared by every process that uses it. Several
+//! policies are charged all or none:
+//!
+//! ```no_run
+//! # #[cfg(feature = "redis")] mod example {
+//! use tower_throttle::{
+//!     FixedWindow, OnStoreFailure, Policy, RateLimitLayer, RedisStore, TokenBucket, key,
+//! };
+//!
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let redis = RedisStore::connect("redis://127.0.0.1/")?; // never waits for the server
+//! let who = key::header("x-api-key").or(key::client_ip(["10.0.0.0/8"]));
+//! let limits = RateLimitLayer::builder()
+//!     .store(redis)
+//!     .policy(Policy::new("burst", TokenBucket::per_second(10).burst(20)).key(who.clone()))
+//!     .policy(Policy::new("day", FixedWindow::per_day(50_000)).key(who))
+//!     .policy(Policy::new("everyone", TokenBucket::per_second(5_000)).shared())
+//!     .on_store_failure(OnStoreFailure::Deny)
+//!     .build()?; // every mistake that can be seen is seen here
+//! # Ok(()) }
+//! # }
+//! ```
+//!
+//! # A tour
+//!
+//! | To say | use |
+//! |---|---|
+//! | how much | [`TokenBucket`], [`FixedWindow`] |
+//! | under which name, at what cost | [`Policy`] |
+//! | who is asking | the functions of [`key`], or a closure |
+//! | when, how heavy, which tier | [`RequestPolicy`] |
+//! | where it is kept | [`MemoryStore`], [`RedisStore`] |
+//! | what clients are told | [`Headers`], [`on_denied`](RateLimitLayerBuilder::on_denied) |
+//! | what happens without Redis | [`OnStoreFailure`] |
+//! | outside HTTP | [`Limiter`] |
+//! | why was it denied? | [`Decision`], in the extensions of request and response |
+//!
+//! # Which quota
+//!
+//! A [`TokenBucket`] for most things: bursts pass, and the sustained rate
+//! holds. A [`FixedWindow`] for plans and quotas that are told in days; its
+//! edge lets up to twice the limit through in a short time.
+//!
+//! # What clients are told
+//!
+//! ```text
+//! HTTP/1.1 429 Too Many Requests
+//! content-type: application/problem+json
+//! cache-control: no-store
+//! retry-after: 1
+//! ratelimit-policy: "burst";q=10;w=1;tt-burst=20, "day";q=50000;w=86400
+//! ratelimit: "burst";r=0;t=1
+//! ```
+//!
+//! `Retry-After` is rounded up and never 0: a client who waits that long is
+//! admitted, unless somebody else of the same key was first. A cost that can
+//! never fit is 403 without `Retry-After`, so that nobody retries it. Callers
+//! that speak gRPC get `RESOURCE_EXHAUSTED` with `RetryInfo`.
+//!
+//! # Guarantees and their limits
+//!
+//! * **All or none.** A request is charged to all its policies or to none. A
+//!   denial costs nothing.
+//! * **Exact counts.** On one store, concurrent requests admit exactly what
+//!   the quota says: one script call in Redis, one set of locks in memory.
+//! * **Exact rates.** The sustained rate of a token bucket is never above the
+//!   configured one and at most 0.1% below it, from one a day to a million a
+//!   second for each key, to the microsecond by which clocks tick.
+//! * **Redis's clock.** Processes whose clocks differ cannot cheat each other.
+//!   A step of Redis's clock locks nobody out for longer than a full refill.
+//! * **Charged at most once.** A check is never sent twice. It may be charged
+//!   though the answer was lost, or the caller went away.
+//! * **Lost state** in Redis (a restart, an eviction, a failover) gives each
+//!   caller at most one new burst.
+//! * **In memory** each process counts for itself: n processes admit n times
+//!   the quota.
+//! * **While Redis fails**, a layer admits everything or denies everything, as
+//!   [`OnStoreFailure`] says.
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `redis` | yes | [`RedisStore`], on the client fred |
+//! | `axum` | yes | peer addresses from `ConnectInfo`, routes from `MatchedPath` |
+//! | `redis-rustls` | no | `rediss://` |
+//! | `tracing` | no | events under `tower_throttle::{denied, store, wiring}` |
+//!
+//! Without `tracing`, the lines that an operator must not miss (a store that
+//! fails or answers again, an application that is wired wrongly) go to
+//! standard error, once for each change.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod clock;
 mod decision;
@@ -18,7 +134,7 @@ pub use self::{
     clock::{Clock, ManualClock, SystemClock},
     decision::{Decision, PolicyDecision, Source, Verdict},
     error::{ConfigError, StoreError},
-    key::{Head, Key},
+    key::{Head, Key, KeyExtractor},
     limiter::{Limiter, LimiterBuilder},
     middleware::{
         body::ResponseBody,

@@ -1,6 +1,8 @@
 //! Keys made of other keys.
 
-use super::{Head, Key, KeyError, KeyExtractor};
+use super::{
+    ClientIp, Cookie, Extension, Global, Head, Header, Key, KeyError, KeyExtractor, MethodKey, Peer,
+};
 use crate::ConfigError;
 
 /// One key, or another where the first is missing: made by [`KeyExtractor::or`].
@@ -58,3 +60,23 @@ macro_rules! tuple_extractor {
 tuple_extractor!(A, B);
 tuple_extractor!(A, B, C);
 tuple_extractor!(A, B, C, D);
+
+/// `or` as a method of the types themselves, so that nobody needs to import the trait for it.
+macro_rules! inherent_or {
+    ($([$($generics:tt)*] $type:ty),+ $(,)?) => {
+        $(
+            impl<$($generics)*> $type {
+                /// Asks `other` where this key is missing. See [`KeyExtractor::or`].
+                pub fn or<Other: KeyExtractor>(self, other: Other) -> Or<Self, Other> {
+                    Or::new(self, other)
+                }
+            }
+        )+
+    };
+}
+inherent_or!(
+    [] Header, [] Cookie, [T] Extension<T>, [] MethodKey, [] Global, [] Peer, [] ClientIp,
+    [A, B] Or<A, B>,
+);
+#[cfg(feature = "axum")]
+inherent_or!([] super::MatchedRoute);

@@ -4,13 +4,13 @@
 //! The functions here make the usual ones; a closure makes any other:
 //!
 //! ```
-//! use tower_throttle::{Head, Key, key, key::KeyExtractor};
+//! use tower_throttle::{Head, Key, key};
 //!
 //! let by_key_else_address = key::header("x-api-key").or(key::peer());
 //! let per_client_and_route = (key::peer(), key::method(), key::header("host"));
 //! let by_first_path_segment =
 //!     |head: &Head<'_>| head.uri().path().split('/').nth(1).map(Key::from);
-//! # fn takes(_: impl KeyExtractor) {}
+//! # fn takes(_: impl key::KeyExtractor) {}
 //! # takes(by_key_else_address); takes(per_client_and_route); takes(by_first_path_segment);
 //! ```
 //!
@@ -226,7 +226,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Asks `other` where this key is missing.
+    /// Asks `other` where this key is missing. The types of this module have
+    /// the same method without an import.
     fn or<K: KeyExtractor>(self, other: K) -> Or<Self, K>
     where
         Self: Sized,
