@@ -3,7 +3,7 @@
 mod common;
 
 use std::{
-    io::Write,
+    io::{BufRead, BufReader, Write},
     net::{Ipv4Addr, TcpListener, TcpStream},
     sync::{
         Arc,
@@ -243,33 +243,41 @@ async fn the_deadline_holds_when_the_server_accepts_and_never_answers() {
     }
 }
 
+/// The words of the next command.
+fn read_command(reader: &mut impl BufRead) -> std::io::Result<Vec<Vec<u8>>> {
+    let number = |reader: &mut dyn BufRead| -> std::io::Result<usize> {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        let digits = line.trim_end().get(1..).unwrap_or_default();
+        digits
+            .parse()
+            .map_err(|_| std::io::ErrorKind::UnexpectedEof.into())
+    };
+    let words = number(reader)?;
+    (0..words)
+        .map(|_| {
+            let mut word = vec![0; number(reader)? + 2];
+            reader.read_exact(&mut word)?;
+            word.truncate(word.len() - 2);
+            Ok(word)
+        })
+        .collect()
+}
+
 /// A server that is well until the script comes, and then says `reply`.
 fn lying_server(reply: &'static str) -> String {
     fake_server(move |mut stream| {
-        use std::io::{BufRead, BufReader};
-
-        let reader = BufReader::new(stream.try_clone().expect("a second handle"));
-        let mut words_left = 0;
-        let mut words: Vec<String> = Vec::new();
-        for line in reader.lines() {
-            let Ok(line) = line else { return };
-            if let Some(count) = line.strip_prefix('*') {
-                words_left = count.parse().unwrap_or(0);
-                words.clear();
-            } else if !line.starts_with('$') {
-                words.push(line);
-                words_left -= 1;
-            }
-            if words_left == 0 && !words.is_empty() {
-                let nonce = words.get(4).cloned().unwrap_or_default();
-                let answer = match words[0].to_uppercase().as_str() {
-                    "EVALSHA" => reply.replace("NONCE", &nonce),
-                    _ => "+OK\r\n".to_owned(),
-                };
-                words.clear();
-                if stream.write_all(answer.as_bytes()).is_err() {
-                    return;
-                }
+        let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
+        while let Ok(words) = read_command(&mut reader) {
+            let answer = if words[0].eq_ignore_ascii_case(b"EVALSHA") {
+                // Name, script, 1, key, numbers: the nonce is the first.
+                let nonce = words[4].first_chunk().expect("eight bytes");
+                reply.replace("NONCE", &f64::from_le_bytes(*nonce).to_string())
+            } else {
+                "+OK\r\n".to_owned()
+            };
+            if stream.write_all(answer.as_bytes()).is_err() {
+                return;
             }
         }
     })

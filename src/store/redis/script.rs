@@ -14,13 +14,15 @@ use crate::{
     store::Check,
 };
 
-const PRELUDE: &str = include_str!("lua/prelude.lua");
 const ENGINE: &str = include_str!("lua/engine.lua");
 /// In the order of their numbers, from 1.
 const ALGORITHMS: [&str; 2] = [
     include_str!("lua/token_bucket.lua"),
     include_str!("lua/fixed_window.lua"),
 ];
+/// Where in the engine, and from where in its own file, an algorithm's parts go.
+const READ: &str = "--@read\n";
+const WRITE: &str = "--@write\n";
 
 /// A script and the name that Redis knows it by.
 #[derive(Clone, Debug)]
@@ -41,13 +43,7 @@ pub(super) fn for_check(check: &Check<'_>) -> &'static Script {
     // Every set of algorithms has its place: there is one for each.
     let place = SCRIPTS.get(in_use).unwrap_or(&SCRIPTS[0]);
     place.get_or_init(|| {
-        let parts = ALGORITHMS.iter().enumerate();
-        let chosen = parts.filter(|(bit, _)| in_use & 1 << bit != 0);
-        let text: String = std::iter::once(&PRELUDE)
-            .chain(chosen.map(|(_, part)| part))
-            .chain([&ENGINE])
-            .flat_map(|part| [part, "\n"])
-            .collect();
+        let text = assemble(in_use);
         Script {
             sha1: Value::from(sha1_hash(&text)),
             text: Value::from(text),
@@ -55,31 +51,62 @@ pub(super) fn for_check(check: &Check<'_>) -> &'static Script {
     })
 }
 
-/// KEYS, their number before them, and ARGV. `now_us` 0 is the server's own clock.
+/// The engine with the parts of the algorithms whose bits are set.
+fn assemble(in_use: usize) -> String {
+    let (mut read, mut write) = (String::new(), String::new());
+    let chosen = (1..)
+        .zip(ALGORITHMS)
+        .filter(|(number, _)| in_use & 1 << (number - 1) != 0);
+    for (number, file) in chosen {
+        let (_, parts) = file.split_once(READ).unwrap_or_default();
+        let (read_part, write_part) = parts.split_once(WRITE).unwrap_or_default();
+        let keyword = if read.is_empty() { "if" } else { "elseif" };
+        read.push_str(&format!(
+            "{keyword} algorithm == {number} then\n{read_part}"
+        ));
+        write.push_str(&format!(
+            "{keyword} algorithm == {number} then\n{write_part}"
+        ));
+    }
+    ENGINE
+        .replace(READ, &(read + "end\n"))
+        .replace(WRITE, &(write + "end\n"))
+}
+
+/// Added to an algorithm's number.
+const LAST_LEG: u64 = 32;
+const LOOK_ONLY: u64 = 64;
+
+/// The number of KEYS, KEYS and ARGV. `now_us` 0 is the server's own clock.
 pub(super) fn arguments(
     check: &Check<'_>,
     keys: impl ExactSizeIterator<Item = Value>,
     nonce: i64,
     now_us: u64,
 ) -> Vec<Value> {
-    let mut arguments = Vec::with_capacity(6 + 6 * check.legs().len());
-    arguments.push(integer(keys.len() as u64));
-    arguments.extend(keys);
-    arguments.extend([Value::Integer(nonce), integer(now_us)]);
-    arguments.extend([
-        Value::Integer(check.charges().into()),
-        integer(check.legs().len() as u64),
-    ]);
-    for leg in check.legs() {
+    let last = check.legs().len().saturating_sub(1);
+    let mut numbers = Vec::with_capacity(8 * (2 + 5 * check.legs().len()));
+    // All are integers below 2^53, which a double holds exactly.
+    let mut push = |number: f64| numbers.extend_from_slice(&number.to_le_bytes());
+    push(nonce as f64);
+    push(now_us as f64);
+    for (at, leg) in check.legs().iter().enumerate() {
         let (a, b) = match &leg.quota.0 {
             Rule::TokenBucket(rule) => (rule.initial_ns, 0),
             Rule::FixedWindow(rule) => (rule.window_ms, u64::from(rule.aligned)),
         };
-        let cost = leg.quota.cost_level(leg.cost);
-        let capacity = leg.quota.capacity_level();
-        arguments.push(integer(number(&leg.quota.0)));
-        arguments.extend([cost, capacity, a, b].map(integer));
+        let kind = number(&leg.quota.0)
+            + if at == last { LAST_LEG } else { 0 }
+            + if check.charges() { 0 } else { LOOK_ONLY };
+        let (cost, capacity) = (leg.quota.cost_level(leg.cost), leg.quota.capacity_level());
+        for number in [kind, cost, capacity, a, b] {
+            push(number as f64);
+        }
     }
+    let mut arguments = Vec::with_capacity(2 + keys.len());
+    arguments.push(Value::Integer(keys.len() as i64));
+    arguments.extend(keys);
+    arguments.push(Value::Bytes(numbers.into()));
     arguments
 }
 
@@ -138,9 +165,4 @@ fn number(rule: &Rule) -> u64 {
         Rule::TokenBucket(_) => 1,
         Rule::FixedWindow(_) => 2,
     }
-}
-
-/// No number in a check reaches 2^63.
-fn integer(number: u64) -> Value {
-    Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))
 }

@@ -1,56 +1,96 @@
--- Decides the checks in order. The contract stands at the top of the script.
+-- Decides a list of checks, one after another, in one call.
+--
+-- KEYS     one string for each leg, all legs of all checks in a row.
+-- ARGV[1]  numbers as IEEE doubles, little-endian, in a row:
+--            nonce: an integer that the reply starts with
+--            now in microseconds since the epoch, or 0 to ask this server
+--          then five for each leg:
+--            kind: its algorithm's number, plus 32 on the last leg of a check,
+--              plus 64 to look only
+--            cost and capacity, in the algorithm's own unit
+--            a and b, the algorithm's own
+-- Reply    integers only: nonce, now in microseconds, then for each check its
+--          verdict (1 allowed, 0 denied, -1 foreign data under one of its keys)
+--          and for each leg two: level and mark.
+-- Expiry   every write sets one, in milliseconds, never 0. A key expires when
+--          it means the same as no key, never before. Foreign data expires
+--          after what the algorithm says.
+-- Atomic   because a script runs alone: each check reads all its legs, then
+--          charges all or none.
+--
+-- An algorithm's file stands in at two places. It has the five numbers, and
+-- read: from `stored` (a string, or false) it sets level: how much is taken,
+--       or nil for foreign data; mark: what else it must know, or for foreign
+--       data the milliseconds after which to drop it; slack: the highest level
+--       that counts as none; unsaved: to be written even if nothing is charged.
+-- write: from level and mark it sets value and ttl_ms.
+-- All numbers are integers below 2^53, where a Lua number is exact.
 
-local reply = { tonumber(ARGV[1]), now_us }
-local key, arg, out = 0, 3, 2
-local levels, marks, unsaved = {}, {}, {}
+local numbers, unpack, format = ARGV[1], struct.unpack, string.format
+local nonce, now_us, at = unpack('<dd', numbers)
+-- The clock of another machine may lag behind the one that expires keys here.
+local spare_ms = 60000
+if now_us == 0 then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+  -- One for the part of a millisecond cut off the level, one for that of now.
+  spare_ms = 2
+end
+local reply, out, key = { nonce, now_us }, 2, 0
 
-while ARGV[arg] do
-  local charges, legs = ARGV[arg] == '1', tonumber(ARGV[arg + 1])
-  local first_key, first_arg = key, arg + 2
-  local verdict = 1
-
-  arg = first_arg
-  for leg = 1, legs do
-    local algorithm = tonumber(ARGV[arg])
-    local cost, capacity = tonumber(ARGV[arg + 1]), tonumber(ARGV[arg + 2])
-    local level, mark, is_unsaved = read[algorithm](
-      KEYS[first_key + leg], capacity, tonumber(ARGV[arg + 3]), tonumber(ARGV[arg + 4]))
+while at <= #numbers do
+  local first, legs, verdict, to_save = at, 0, 1, nil
+  local kind, cost, capacity, a, b
+  out = out + 1
+  repeat
+    kind, cost, capacity, a, b, at = unpack('<ddddd', numbers, at)
+    legs = legs + 1
+    local algorithm = kind % 32
+    local stored = redis.pcall('GET', KEYS[key + legs])
+    local is_foreign = stored and (type(stored) ~= 'string' or string.find(stored, '%D'))
+    local level, mark, slack, unsaved = 0, 0, 0, false
+    --@read
     if level == nil then
       verdict = -1
-      -- Foreign data is not ours to overwrite, but it must not stay for ever.
-      if charges then
-        local left_ms = call('PTTL', KEYS[first_key + leg])
+      -- Not ours to overwrite, but it must not stay for ever.
+      if kind < 64 then
+        local left_ms = redis.call('PTTL', KEYS[key + legs])
         if left_ms < 0 or left_ms > mark then
-          call('PEXPIRE', KEYS[first_key + leg], mark)
+          redis.call('PEXPIRE', KEYS[key + legs], mark)
         end
       end
-      level, mark, is_unsaved = 0, 0, false
-    elseif verdict == 1
-      and (cost > capacity or (level > slack[algorithm] and level + cost > capacity)) then
+      level, mark = 0, 0
+    elseif verdict == 1 and (cost > capacity or (level > slack and level + cost > capacity)) then
       verdict = 0
     end
-    levels[leg], marks[leg], unsaved[leg] = level, mark, is_unsaved
-    arg = arg + 5
-  end
-
-  out = out + 1
-  reply[out] = verdict
-  arg = first_arg
-  for leg = 1, legs do
-    local cost = tonumber(ARGV[arg + 1])
-    if charges and (unsaved[leg] or (verdict == 1 and cost > 0)) then
-      if verdict == 1 then
-        levels[leg] = levels[leg] + cost
-      end
-      write[tonumber(ARGV[arg])](
-        KEYS[first_key + leg], levels[leg], marks[leg],
-        tonumber(ARGV[arg + 2]), tonumber(ARGV[arg + 3]))
+    if unsaved then
+      to_save = to_save or {}
+      to_save[legs] = true
     end
-    reply[out + 1], reply[out + 2] = levels[leg], marks[leg]
-    out = out + 2
-    arg = arg + 5
+    reply[out + legs * 2 - 1], reply[out + legs * 2] = level, mark
+  until kind % 64 >= 32
+
+  reply[out] = verdict
+  if kind < 64 and (verdict == 1 or to_save) then
+    -- Backwards, as the numbers of the last leg are at hand.
+    for leg = legs, 1, -1 do
+      if leg < legs then
+        kind, cost, capacity, a, b = unpack('<ddddd', numbers, first + 40 * (leg - 1))
+      end
+      if verdict ~= 1 then
+        cost = 0
+      end
+      if cost > 0 or (to_save and to_save[leg]) then
+        local algorithm = kind % 32
+        local level, mark = reply[out + leg * 2 - 1] + cost, reply[out + leg * 2]
+        local value, ttl_ms
+        --@write
+        redis.call('PSETEX', KEYS[key + leg], format('%d', ttl_ms), value)
+        reply[out + leg * 2 - 1] = level
+      end
+    end
   end
-  key = first_key + legs
+  out, key = out + legs * 2, key + legs
 end
 
 return reply

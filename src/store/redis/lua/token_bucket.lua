@@ -1,4 +1,4 @@
--- Token bucket (algorithm 1).
+-- Token bucket.
 --
 -- KEYS     the instant at which the bucket is full again, in nanoseconds since
 --          the epoch: 19 digits, which Redis keeps as one integer.
@@ -7,39 +7,34 @@
 -- Mark     0
 -- Expiry   when full; where unknown callers do not start full, one more
 --          capacity later.
---
--- Clocks tick in microseconds: a bucket that is full before the next tick
--- counts as full, and a level may be ahead of the capacity by less than a tick.
+-- Atomic   see the engine.
 --
 -- 19 digits are more than a Lua number holds. The microseconds are split off,
 -- now is subtracted from them, and what is left is nanoseconds ahead of now.
-
-slack[1] = 999
-
-read[1] = function(key, capacity, initial)
-  local stored = pcall_redis('GET', key)
+-- Clocks tick in microseconds: a bucket that is full before the next tick
+-- counts as full, and a level may be ahead of the capacity by less than a tick.
+--@read
+slack = 999
+if is_foreign or stored and (#stored < 4 or #stored > 19) then
+  level, mark = nil, math.floor(capacity / 1000000) + 1
+else
+  local ahead
   if stored then
-    if type(stored) ~= 'string' or #stored < 4 or #stored > 19 or find(stored, '%D') then
-      return nil, floor(capacity / 1000000) + 1
-    end
-    local ahead = (sub(stored, 1, -4) - now_us) * 1000 + sub(stored, -3)
-    if ahead > capacity + slack[1] then
-      return capacity, 0, true
-    elseif ahead > 0 then
-      return ahead, 0, false
-    elseif initial > 0 and ahead + capacity > 0 then
-      return 0, 0, false
-    end
+    ahead = (string.sub(stored, 1, -4) - now_us) * 1000 + string.sub(stored, -3)
   end
-  return initial, 0, initial > 0
+  if ahead and ahead > 0 then
+    level = ahead
+    if ahead > capacity + slack then
+      level, unsaved = capacity, true
+    end
+  elseif a > 0 and not (ahead and ahead + capacity > 0) then
+    level, unsaved = a, true
+  end
 end
-
-write[1] = function(key, level, _, capacity, initial)
-  local ns = level % 1000
-  local known_ns = level
-  if initial > 0 then
-    known_ns = level + capacity
-  end
-  call('PSETEX', key, floor(known_ns / 1000000) + spare_ms,
-    format('%d%03d', now_us + (level - ns) / 1000, ns))
+--@write
+local ns = level % 1000
+value = format('%d%03d', now_us + (level - ns) / 1000, ns)
+ttl_ms = level / 1000000 + spare_ms
+if a > 0 then
+  ttl_ms = ttl_ms + capacity / 1000000
 end
