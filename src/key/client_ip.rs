@@ -253,9 +253,9 @@ fn check_ipv6_prefix(bits: u8) -> Result<(), ConfigError> {
 
 /// An address or a CIDR range; IPv4-mapped ones become the IPv4 ones they stand for.
 fn parse_network(text: &str) -> Option<IpNet> {
-    let network = match text.parse::<IpAddr>() {
-        Ok(address) => IpNet::from(address),
-        Err(_) => text.parse().ok()?,
+    let network = match text.split_once('/') {
+        None => IpNet::from(text.parse::<IpAddr>().ok()?),
+        Some((address, bits)) => IpNet::new(address.parse().ok()?, bits.parse().ok()?).ok()?,
     };
     let IpNet::V6(v6) = network else {
         return Some(network);

@@ -7,7 +7,7 @@ use crate::ConfigError;
 
 /// One key, or another where the first is missing: made by [`KeyExtractor::or`].
 ///
-/// The two never collide with each other: which of them answered is part of
+/// They never collide, however many are chained: which of them answered is part of
 /// the key, so nobody can pass for another caller by sending that caller's
 /// address as a header.
 #[derive(Clone, Debug)]
@@ -22,11 +22,19 @@ impl<A, B> Or<A, B> {
     }
 }
 
+/// Tags that no other key begins with.
+const FIRST: u8 = b'/';
+const SECOND: u8 = b'|';
+
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
         match self.first.extract(head) {
             Err(error) if error.is_missing() => {
-                Ok(Key::part(b'|', &[]).and(&self.second.extract(head)?))
+                Ok(Key::part(SECOND, &[]).and(&self.second.extract(head)?))
+            }
+            // The first is an alternative itself: its keys move aside.
+            Ok(key) if matches!(key.as_bytes(), [SECOND | FIRST, ..]) => {
+                Ok(Key::part(FIRST, &[]).and(&key))
             }
             answer => answer,
         }

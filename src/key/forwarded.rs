@@ -7,6 +7,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use http::{HeaderValue, header::GetAll};
+use smallvec::SmallVec;
 
 /// No chain of real proxies is longer; what follows is not read.
 const MOST_HOPS: usize = 64;
@@ -33,10 +34,10 @@ pub(super) fn entries_from_right(
         })
         .take(MOST_HOPS)
         .map(move |element| {
-            let text = std::str::from_utf8(element.trim_ascii()).ok()?;
+            let element = element.trim_ascii();
             match syntax {
-                Syntax::Addresses => address(text),
-                Syntax::Forwarded => forwarded_for(text),
+                Syntax::Addresses => address(std::str::from_utf8(element).ok()?),
+                Syntax::Forwarded => forwarded_for(element),
             }
         })
 }
@@ -86,51 +87,57 @@ fn address(text: &str) -> Option<IpAddr> {
 }
 
 /// The one `for` of a well-formed `Forwarded` element.
-fn forwarded_for(element: &str) -> Option<IpAddr> {
+fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
+    let mut names: SmallVec<[&[u8]; 4]> = SmallVec::new();
     let mut found = None;
     let mut rest = element;
-    while !rest.is_empty() {
+    while let Some((first, after)) = rest.split_first() {
         // Pairs may be empty, and the blanks around them are often there.
-        if let Some(after) = rest.strip_prefix([';', ' ', '\t']) {
+        if matches!(first, b';' | b' ' | b'\t') {
             rest = after;
             continue;
         }
-        let (name, text) = rest.split_once('=')?;
-        let (value, after) = value(text)?;
-        if !is_token(name) {
+        let equals = rest.iter().position(|byte| *byte == b'=')?;
+        let (name, text) = rest.split_at(equals);
+        let (value, after) = value(text.get(1..)?)?;
+        let is_known = names.iter().any(|known| known.eq_ignore_ascii_case(name));
+        if !is_token(name) || is_known {
             return None;
         }
-        if name.eq_ignore_ascii_case("for") && found.replace(value).is_some() {
-            return None;
+        if name.eq_ignore_ascii_case(b"for") {
+            found = Some(value);
         }
-        rest = after.trim_start();
-        if !(rest.is_empty() || rest.starts_with(';')) {
+        names.push(name);
+        let blanks = after.iter().take_while(|byte| matches!(byte, b' ' | b'\t'));
+        rest = after.get(blanks.count()..)?;
+        if !matches!(rest.first(), None | Some(b';')) {
             return None;
         }
     }
-    let node_text = found?;
+    let found = found?;
+    let node_text = std::str::from_utf8(&found).ok()?;
     if let Ok(IpAddr::V4(v4)) = node_text.parse() {
         return Some(v4.into());
     }
-    node(&node_text, |port| {
+    node(node_text, |port| {
         is_digits(port) || port.strip_prefix('_').is_some_and(is_obfuscated)
     })
 }
 
 /// A token or a quoted string at the start of `text`, and what follows it.
-fn value(text: &str) -> Option<(String, &str)> {
-    let Some(quoted) = text.strip_prefix('"') else {
-        let end = text.find([';', ' ', '\t']).unwrap_or(text.len());
-        let (token, after) = text.split_at(end);
+fn value(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let Some(quoted) = text.strip_prefix(b"\"") else {
+        let end = text.iter().position(|byte| b"; \t".contains(byte));
+        let (token, after) = text.split_at(end.unwrap_or(text.len()));
         return is_token(token).then(|| (token.to_owned(), after));
     };
-    let mut value = String::new();
-    let mut chars = quoted.char_indices();
-    while let Some((at, char)) = chars.next() {
-        match char {
-            '"' => return Some((value, quoted.get(at + 1..)?)),
-            '\\' => value.push(chars.next()?.1),
-            _ => value.push(char),
+    let mut value = Vec::new();
+    let mut bytes = quoted.iter().enumerate();
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'"' => return Some((value, quoted.get(at + 1..)?)),
+            b'\\' => value.push(*bytes.next()?.1),
+            _ => value.push(*byte),
         }
     }
     None
@@ -161,9 +168,8 @@ fn is_obfuscated(name: &str) -> bool {
 }
 
 /// RFC 9110, section 5.6.2.
-fn is_token(text: &str) -> bool {
-    !text.is_empty()
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+fn is_token(text: &[u8]) -> bool {
+    let is_token_byte =
+        |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    !text.is_empty() && text.iter().all(is_token_byte)
 }

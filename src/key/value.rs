@@ -70,7 +70,8 @@ impl KeyExtractor for Cookie {
                 let mut halves = pair.splitn(2, |byte| *byte == b'=');
                 Some((halves.next()?.trim_ascii(), halves.next()?.trim_ascii()))
             })
-            .find(|(name, value)| *name == self.name.as_bytes() && !value.is_empty())
+            .find(|(name, _)| *name == self.name.as_bytes())
+            .filter(|(_, value)| !value.is_empty())
             .map(|(_, value)| Key::from(value))
             .ok_or(KeyError::missing())
     }
