@@ -1,14 +1,10 @@
 //! What the store said.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
-use crate::{
-    Quota,
-    quota::Standing,
-    store::{Check, Leg},
-};
+use crate::{Quota, quota::Standing, store::Leg};
 
 /// The outcome of a check, with the standing of every policy in it.
 ///
@@ -27,12 +23,17 @@ use crate::{
 /// }
 /// # assert_eq!(handler(Request::new(())), "None left");
 /// ```
+///
+/// Cloning is cheap.
+#[derive(Clone)]
+pub struct Decision(Arc<Inner>);
+
 #[derive(Clone, Debug)]
-pub struct Decision {
+struct Inner {
     verdict: Verdict,
     source: Source,
     now_us: u64,
-    policies: SmallVec<[PolicyDecision; 2]>,
+    policies: SmallVec<[PolicyDecision; 1]>,
 }
 
 /// Allowed, or why not.
@@ -61,99 +62,111 @@ pub enum Source {
 impl Decision {
     /// Builds the decision on a check from what the store found.
     pub(crate) fn new(
-        legs: Legs,
+        legs: impl IntoIterator<Item = AskedLeg>,
         allowed: bool,
         now_us: u64,
         standings: impl IntoIterator<Item = Standing>,
     ) -> Self {
-        let policies: SmallVec<_> = legs
-            .into_iter()
-            .zip(standings)
-            .map(|((name, quota, cost), standing)| PolicyDecision {
-                retry_us: if allowed {
-                    Some(0)
-                } else {
-                    quota.retry_us(standing, cost, now_us)
-                },
+        let mut verdict = if allowed {
+            Verdict::Allowed
+        } else {
+            Verdict::Denied
+        };
+        let mut policies = SmallVec::new();
+        for ((name, quota, cost), standing) in legs.into_iter().zip(standings) {
+            let retry_us = if allowed {
+                Some(0)
+            } else {
+                quota.retry_us(standing, cost, now_us)
+            };
+            if retry_us.is_none() {
+                verdict = Verdict::Impossible;
+            }
+            policies.push(PolicyDecision {
                 name,
                 quota,
                 cost,
                 standing,
                 now_us,
+                retry_us,
                 partition: None,
-            })
-            .collect();
-        let verdict = if allowed {
-            Verdict::Allowed
-        } else if policies.iter().any(PolicyDecision::is_impossible) {
-            Verdict::Impossible
-        } else {
-            Verdict::Denied
-        };
-        Self {
+            });
+        }
+        Self(Arc::new(Inner {
             verdict,
             source: Source::Store,
             now_us,
             policies,
-        }
+        }))
     }
 
-    /// No store was asked, or none answered.
-    pub(crate) fn without_store(verdict: Verdict, source: Source) -> Self {
-        Self {
+    /// The store failed, and somebody chose.
+    pub(crate) fn on_store_failure(verdict: Verdict) -> Self {
+        Self(Arc::new(Inner {
             verdict,
-            source,
+            source: Source::StoreFailure,
             now_us: 0,
             policies: SmallVec::new(),
-        }
+        }))
     }
 
     pub(crate) fn with_partitions(mut self, partitions: &[[u8; 12]]) -> Self {
-        for (policy, partition) in self.policies.iter_mut().zip(partitions) {
+        let inner = Arc::make_mut(&mut self.0);
+        for (policy, partition) in inner.policies.iter_mut().zip(partitions) {
             policy.partition = Some(*partition);
         }
         self
     }
 
-    /// Adds the policies of a decision that an outer layer made.
-    pub(crate) fn joined(mut self, outer: &Self) -> Self {
-        self.policies.insert_many(0, outer.policies.iter().cloned());
-        self
+    /// This decision, with the policies of layers outside before its own.
+    pub(crate) fn within(&self, outer: Option<&Self>) -> Self {
+        let mut joined = self.clone();
+        if let Some(outer) = outer {
+            let inner = Arc::make_mut(&mut joined.0);
+            inner
+                .policies
+                .insert_many(0, outer.0.policies.iter().cloned());
+            if outer.source() == Source::StoreFailure {
+                inner.source = Source::StoreFailure;
+            }
+        }
+        joined
     }
 
     /// Whether the request may go on.
     #[must_use]
-    pub const fn is_allowed(&self) -> bool {
-        matches!(self.verdict, Verdict::Allowed)
+    pub fn is_allowed(&self) -> bool {
+        matches!(self.0.verdict, Verdict::Allowed)
     }
 
     /// Allowed, or why not.
     #[must_use]
-    pub const fn verdict(&self) -> Verdict {
-        self.verdict
+    pub fn verdict(&self) -> Verdict {
+        self.0.verdict
     }
 
-    /// Where the decision came from.
+    /// Where the decision came from. Under stacked layers, [`Source::StoreFailure`]
+    /// if it was so for any of them.
     #[must_use]
-    pub const fn source(&self) -> Source {
-        self.source
+    pub fn source(&self) -> Source {
+        self.0.source
     }
 
     /// When the decision was made by the store's clock, in microseconds since
     /// the UNIX epoch. 0 where no store decided.
     #[must_use]
-    pub const fn decided_at_us(&self) -> u64 {
-        self.now_us
+    pub fn decided_at_us(&self) -> u64 {
+        self.0.now_us
     }
 
     /// Every policy that was asked, in the order in which they were configured.
     pub fn policies(&self) -> impl ExactSizeIterator<Item = &PolicyDecision> {
-        self.policies.iter()
+        self.0.policies.iter()
     }
 
     /// The policies that refused: all of them, not only the first.
     pub fn refused(&self) -> impl Iterator<Item = &PolicyDecision> {
-        self.policies.iter().filter(|policy| policy.is_refused())
+        self.0.policies.iter().filter(|policy| policy.is_refused())
     }
 
     /// How long to wait until every policy has room, if nobody else takes it
@@ -161,6 +174,7 @@ impl Decision {
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let longest = self
+            .0
             .policies
             .iter()
             .try_fold(0, |longest, policy| Some(policy.retry_us?.max(longest)))?;
@@ -253,10 +267,17 @@ impl PolicyDecision {
     }
 }
 
-/// What a decision keeps of a check's legs while the store works: name, quota, cost.
-pub(crate) type Legs = SmallVec<[(Arc<str>, Quota, u64); 2]>;
+impl fmt::Debug for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
-pub(crate) fn legs_of(check: &Check<'_>) -> Legs {
-    let keep = |leg: &Leg<'_>| (Arc::clone(leg.policy), leg.quota, leg.cost);
-    check.legs().iter().map(keep).collect()
+/// What a decision keeps of a leg: name, quota, cost.
+pub(crate) type AskedLeg = (Arc<str>, Quota, u64);
+
+impl From<&Leg<'_>> for AskedLeg {
+    fn from(leg: &Leg<'_>) -> Self {
+        (Arc::clone(leg.policy), leg.quota, leg.cost)
+    }
 }

@@ -149,3 +149,8 @@ pub use self::{
     quota::{Algorithm, FixedWindow, Quota, TokenBucket},
     store::{MemoryStore, MemoryStoreBuilder},
 };
+
+/// The README's examples, compiled and run as tests.
+#[cfg(all(doctest, feature = "redis", feature = "axum"))]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -98,12 +98,12 @@ where
         settings: Arc<Settings>,
         caller: Caller,
     ) -> Self {
-        let future = call(service, request, &decision);
+        let future = call(service, request, &decision, &caller);
         Self::calling(future, Some(decision), settings, caller)
     }
 
     pub(super) fn rejected(refusal: &Refusal, settings: Arc<Settings>, caller: Caller) -> Self {
-        let response = rejection::respond(refusal, &settings, caller);
+        let response = rejection::respond(refusal, &settings, &caller);
         Self {
             state: State::Rejected {
                 response: Some(response),
@@ -119,16 +119,13 @@ fn call<S, ReqBody>(
     service: &mut S,
     mut request: Request<ReqBody>,
     decision: &Decision,
+    caller: &Caller,
 ) -> S::Future
 where
     S: Service<Request<ReqBody>>,
 {
-    let extensions = request.extensions_mut();
-    let decision = match extensions.remove::<Decision>() {
-        Some(outer) => decision.clone().joined(&outer),
-        None => decision.clone(),
-    };
-    extensions.insert(decision);
+    let decision = decision.within(caller.outer.as_ref());
+    request.extensions_mut().insert(decision);
     service.call(request)
 }
 
@@ -154,7 +151,7 @@ where
                         request.take(),
                     ) {
                         (Ok(decision), Some(request)) => {
-                            let future = call(service, request, &decision);
+                            let future = call(service, request, &decision, this.caller);
                             *this.decision = Some(decision);
                             State::Calling { future }
                         }
@@ -162,7 +159,7 @@ where
                             response: Some(rejection::respond(
                                 &refusal,
                                 this.settings,
-                                *this.caller,
+                                this.caller,
                             )),
                         },
                         // The request is taken once: the state changes at once.
@@ -172,7 +169,8 @@ where
                 StateProj::Calling { future } => {
                     let mut response = ready!(future.poll(cx))?;
                     if let Some(decision) = this.decision.take() {
-                        headers::add_to_forwarded(&mut response, decision, this.settings);
+                        let outer = this.caller.outer.as_ref();
+                        headers::add_to_forwarded(&mut response, &decision, outer, this.settings);
                     }
                     return Poll::Ready(Ok(response.map(ResponseBody::forwarded)));
                 }

@@ -15,43 +15,37 @@ const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const GRPC_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// How a gRPC caller speaks, and so is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
-    Grpc,
-    WebBinary,
-    WebText,
-}
+/// The content type in which a gRPC caller is answered.
+#[derive(Clone, Debug)]
+pub(super) struct Dialect(HeaderValue);
 
 impl Dialect {
     /// By the request's content type: the name exactly, or before `+` or `;`.
+    /// gRPC-Web is answered in the type it asked in.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
-        let kind = headers.get(CONTENT_TYPE)?.as_bytes();
-        let names: [(&[u8], Self); 3] = [
-            (b"application/grpc-web-text", Self::WebText),
-            (b"application/grpc-web", Self::WebBinary),
-            (b"application/grpc", Self::Grpc),
-        ];
-        names.into_iter().find_map(|(name, dialect)| {
-            let (start, rest) = kind.split_at_checked(name.len())?;
-            let is_named = start.eq_ignore_ascii_case(name)
-                && matches!(rest.first(), None | Some(b'+' | b';' | b' '));
-            is_named.then_some(dialect)
-        })
-    }
-
-    const fn content_type(self) -> &'static str {
-        match self {
-            Self::Grpc => "application/grpc",
-            Self::WebBinary => "application/grpc-web+proto",
-            Self::WebText => "application/grpc-web-text+proto",
+        let given = headers.get(CONTENT_TYPE)?;
+        let is_named = |name: &[u8]| {
+            let halves = given.as_bytes().split_at_checked(name.len());
+            halves.is_some_and(|(start, rest)| {
+                start.eq_ignore_ascii_case(name)
+                    && matches!(rest.first(), None | Some(b'+' | b';' | b' '))
+            })
+        };
+        if is_named(GRPC.as_bytes()) {
+            Some(Self(HeaderValue::from_static(GRPC)))
+        } else if is_named(b"application/grpc-web") || is_named(b"application/grpc-web-text") {
+            Some(Self(given.clone()))
+        } else {
+            None
         }
     }
 }
 
+const GRPC: &str = "application/grpc";
+
 /// `retry_after` `None` tells clients not to retry.
 pub(super) fn respond(
-    dialect: Dialect,
+    dialect: &Dialect,
     reason: DenialReason,
     message: &str,
     retry_after: Option<Duration>,
@@ -64,10 +58,7 @@ pub(super) fn respond(
     };
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static(dialect.content_type()),
-    );
+    headers.insert(CONTENT_TYPE, dialect.0.clone());
     headers.insert(GRPC_STATUS, u64::from(code).into());
     if let Ok(message) = HeaderValue::try_from(percent_encoded(message)) {
         headers.insert(GRPC_MESSAGE, message);
@@ -76,10 +67,9 @@ pub(super) fn respond(
         headers.insert(GRPC_PUSHBACK, HeaderValue::from_static("-1"));
         return response;
     };
-    // A signed integer of 32 bits.
-    let wait_ms = wait.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128);
-    let wait_ms = u32::try_from(wait_ms).unwrap_or(u32::MAX);
-    headers.insert(GRPC_PUSHBACK, wait_ms.into());
+    // To the millisecond; the pushback is a signed integer of 32 bits.
+    let wait_ms = u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+    headers.insert(GRPC_PUSHBACK, wait_ms.min(i32::MAX as u64).into());
     let details = STANDARD_NO_PAD.encode(status_with_retry(code, message, wait_ms));
     if let Ok(details) = HeaderValue::try_from(details) {
         headers.insert(GRPC_DETAILS, details);
@@ -94,7 +84,7 @@ const UNAVAILABLE: u8 = 14;
 
 /// A `google.rpc.Status` with a `google.rpc.RetryInfo`, in the wire format of
 /// Protocol Buffers.
-fn status_with_retry(code: u8, message: &str, wait_ms: u32) -> Vec<u8> {
+fn status_with_retry(code: u8, message: &str, wait_ms: u64) -> Vec<u8> {
     let mut duration = Vec::new();
     push_number(&mut duration, 1, wait_ms / 1_000);
     push_number(&mut duration, 2, wait_ms % 1_000 * 1_000_000);
@@ -111,7 +101,7 @@ fn status_with_retry(code: u8, message: &str, wait_ms: u32) -> Vec<u8> {
 }
 
 /// A field of the wire type "varint". Zero is left out, as the default.
-fn push_number(out: &mut Vec<u8>, field: u8, number: u32) {
+fn push_number(out: &mut Vec<u8>, field: u8, number: u64) {
     if number > 0 {
         out.push(field << 3);
         push_varint(out, number);
@@ -121,11 +111,11 @@ fn push_number(out: &mut Vec<u8>, field: u8, number: u32) {
 /// A field of the wire type "length-delimited".
 fn push_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
     out.push(field << 3 | 2);
-    push_varint(out, u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+    push_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-fn push_varint(out: &mut Vec<u8>, mut number: u32) {
+fn push_varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push((number & 0x7f) as u8 | 0x80);
         number >>= 7;

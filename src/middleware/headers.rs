@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 
 use super::settings::Settings;
-use crate::{Decision, PolicyDecision, Quota, decision::Source};
+use crate::{Decision, PolicyDecision, Quota, Source, Verdict};
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -57,26 +57,46 @@ pub enum Headers {
 /// Adds the fields to a response of the inner service, and the decision to its extensions.
 pub(super) fn add_to_forwarded<B>(
     response: &mut Response<B>,
-    decision: Decision,
+    decision: &Decision,
+    outer: Option<&Decision>,
     settings: &Settings,
 ) {
     let wanted = settings.answers.headers_when.as_ref();
     if wanted.is_none_or(|wanted| (wanted.0)(response.status(), response.headers())) {
-        add(response.headers_mut(), &decision, settings);
+        add(response.headers_mut(), decision, settings, Existing::GoesOn);
     }
     // A layer inside has put the decisions of both there.
     if response.extensions().get::<Decision>().is_none() {
-        response.extensions_mut().insert(decision);
+        response.extensions_mut().insert(decision.within(outer));
     }
 }
 
-/// Adds the fields of this layer behind those of layers inside.
-pub(super) fn add(headers: &mut HeaderMap, decision: &Decision, settings: &Settings) {
+/// What becomes of list fields that a response has already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Existing {
+    /// They are of layers inside: ours come behind them.
+    GoesOn,
+    /// The user's hook set them: ours stay away.
+    Stays,
+}
+
+/// Adds the fields of this layer.
+pub(super) fn add(
+    headers: &mut HeaderMap,
+    decision: &Decision,
+    settings: &Settings,
+    existing: Existing,
+) {
+    let add_list = |headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>| match (
+        value, existing,
+    ) {
+        (Some(value), Existing::GoesOn) => drop(headers.append(name, value)),
+        (value, _) => insert(headers, name, value),
+    };
     if decision.source() == Source::StoreFailure {
         // The policies still hold; where the caller stands, nobody knows.
-        if let (Headers::Draft10, Some(value)) = (settings.answers.headers, &settings.policy_field)
-        {
-            headers.append(RATELIMIT_POLICY, value.clone());
+        if settings.answers.headers == Headers::Draft10 {
+            add_list(headers, RATELIMIT_POLICY, settings.policy_field.clone());
         }
         return;
     }
@@ -85,16 +105,22 @@ pub(super) fn add(headers: &mut HeaderMap, decision: &Decision, settings: &Setti
         Headers::Draft10 => {
             let applied = decision.policies().len();
             let policy = match &settings.policy_field {
-                Some(value) if applied == settings.rules.len() => Some(value.clone()),
+                Some(value)
+                    if applied == settings.rules.len() && settings.partition_secret.is_none() =>
+                {
+                    Some(value.clone())
+                }
                 _ => value(list(decision.policies(), policy_item)),
             };
             let limit = if decision.is_allowed() {
                 value(list(decision.policies(), limit_item))
             } else {
-                value(list(decision.refused(), limit_item))
+                value(list(decision.refused(), |policy, text| {
+                    refused_item(policy, decision.verdict(), text);
+                }))
             };
-            policy.map(|policy| headers.append(RATELIMIT_POLICY, policy));
-            limit.map(|limit| headers.append(RATELIMIT, limit));
+            add_list(headers, RATELIMIT_POLICY, policy);
+            add_list(headers, RATELIMIT, limit);
         }
         Headers::Draft7 => {
             if let Some(binding) = Binding::of(decision) {
@@ -161,16 +187,26 @@ fn quota_item(name: &str, quota: Quota, partition: Option<&[u8; 12]>, text: &mut
     let (units, window_s) = per_whole_seconds(quota);
     text.string(name).push(";q=").number(units);
     text.push(";w=").number(window_s);
-    if quota.capacity() != quota.limit() {
+    if quota.capacity() != units {
         text.push(";tt-burst=").number(quota.capacity());
     }
     text.partition(partition);
 }
 
 fn limit_item(policy: &PolicyDecision, text: &mut Text) {
+    standing_item(policy, effective_us(policy), text);
+}
+
+/// Where one policy makes the request impossible, no wait at another helps.
+fn refused_item(policy: &PolicyDecision, verdict: Verdict, text: &mut Text) {
+    let wait_us = effective_us(policy).filter(|_| verdict != Verdict::Impossible);
+    standing_item(policy, wait_us, text);
+}
+
+fn standing_item(policy: &PolicyDecision, effective_us: Option<u64>, text: &mut Text) {
     text.string(policy.name());
     text.push(";r=").number(policy.remaining());
-    if let Some(us) = effective_us(policy) {
+    if let Some(us) = effective_us {
         text.push(";t=").number(us.div_ceil(1_000_000));
     }
     text.partition(policy.partition());

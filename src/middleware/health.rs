@@ -1,6 +1,7 @@
 //! What was logged of the store's failures, so that each change is said once.
 
 use std::{
+    fmt,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::Instant,
 };
@@ -8,7 +9,6 @@ use std::{
 use crate::{StoreError, telemetry};
 
 /// How the store does, as far as it was logged.
-#[derive(Debug)]
 pub(super) struct Health {
     started: Instant,
     is_failing: AtomicBool,
@@ -19,6 +19,15 @@ pub(super) struct Health {
 /// The store must answer for so long before it counts as well again: one line
 /// for each change of state, and not one for each request of a half-broken store.
 const WELL_AFTER_MS: u64 = 1_000;
+
+impl fmt::Debug for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Health")
+            .field("is_failing", &self.is_failing)
+            .field("is_miswired", &self.is_miswired)
+            .finish_non_exhaustive()
+    }
+}
 
 impl Default for Health {
     fn default() -> Self {

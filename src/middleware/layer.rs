@@ -12,7 +12,7 @@ use super::{
     policy::{RequestPolicy, Rule},
     rejection::Denied,
     service::RateLimit,
-    settings::Settings,
+    settings::{Secret, Settings},
 };
 use crate::{
     ConfigError, Head, MemoryStore,
@@ -161,7 +161,7 @@ pub struct RateLimitLayerBuilder {
     store: Option<Arc<dyn Store>>,
     policies: Vec<RequestPolicy>,
     answers: Answers,
-    partition_secret: Option<[u8; 32]>,
+    partition_secret: Option<Secret>,
 }
 
 type HeadersWhen = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync;
@@ -221,10 +221,8 @@ impl RateLimitLayerBuilder {
     /// and `secret`, by which a client can tell its partitions apart and
     /// nobody can tell whose they are. Default: none. List fields only.
     pub fn partition_key(mut self, secret: &[u8]) -> Self {
-        self.partition_secret = Some(blake3::derive_key(
-            "tower-throttle v1 secret of partition keys",
-            secret,
-        ));
+        let context = "tower-throttle v1 secret of partition keys";
+        self.partition_secret = Some(Secret(blake3::derive_key(context, secret)));
         self
     }
 
@@ -286,7 +284,7 @@ impl RateLimitLayerBuilder {
             .collect::<Result<_, _>>()?;
         check_names(rules.iter().map(|rule| &rule.base.name))?;
 
-        let is_constant = rules.iter().all(Rule::is_constant) && self.partition_secret.is_none();
+        let is_constant = rules.iter().all(Rule::is_constant);
         let quotas = rules.iter().map(|rule| (&*rule.base.name, rule.base.quota));
         let policy_field = is_constant.then(|| headers::policy_list(quotas)).flatten();
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));

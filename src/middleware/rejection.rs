@@ -82,7 +82,7 @@ impl Denied<'_> {
 
 #[derive(Debug)]
 pub(super) enum Refusal {
-    Denied(Box<Decision>),
+    Denied(Decision),
     KeyMissing,
     StoreFailed,
     Miswired,
@@ -119,10 +119,12 @@ impl Refusal {
 }
 
 /// What the answer depends on of a request that may be gone by then.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Caller {
     dialect: Option<Dialect>,
     is_head: bool,
+    /// What a layer outside decided.
+    pub(super) outer: Option<Decision>,
 }
 
 impl Caller {
@@ -130,20 +132,21 @@ impl Caller {
         Self {
             dialect: Dialect::of(request.headers()),
             is_head: request.method() == Method::HEAD,
+            outer: request.extensions().get().cloned(),
         }
     }
 }
 
-pub(super) fn respond(refusal: &Refusal, settings: &Settings, caller: Caller) -> Response<Bytes> {
+pub(super) fn respond(refusal: &Refusal, settings: &Settings, caller: &Caller) -> Response<Bytes> {
     let jitter = settings.answers.retry_after_jitter;
     let retry_after = refusal
         .retry_after()
         .map(|wait| wait + random_below(jitter));
 
-    if let Some(dialect) = caller.dialect {
+    if let Some(dialect) = &caller.dialect {
         let mut response = grpc::respond(dialect, refusal.reason(), &message(refusal), retry_after);
         add_fields(response.headers_mut(), refusal, settings);
-        add_decision(&mut response, refusal);
+        add_decision(&mut response, refusal, caller);
         return response;
     }
 
@@ -164,7 +167,7 @@ pub(super) fn respond(refusal: &Refusal, settings: &Settings, caller: Caller) ->
         fields.entry(RETRY_AFTER).or_insert(seconds.into());
     }
     add_fields(fields, refusal, settings);
-    add_decision(&mut response, refusal);
+    add_decision(&mut response, refusal, caller);
     if caller.is_head {
         let length = response.body().len();
         response.headers_mut().insert(CONTENT_LENGTH, length.into());
@@ -175,18 +178,17 @@ pub(super) fn respond(refusal: &Refusal, settings: &Settings, caller: Caller) ->
 
 fn add_fields(fields: &mut HeaderMap, refusal: &Refusal, settings: &Settings) {
     if let Some(decision) = refusal.decision() {
-        headers::add(fields, decision, settings);
+        headers::add(fields, decision, settings, headers::Existing::Stays);
     }
 }
 
-fn add_decision(response: &mut Response<Bytes>, refusal: &Refusal) {
+fn add_decision(response: &mut Response<Bytes>, refusal: &Refusal, caller: &Caller) {
     let decision = match refusal {
-        Refusal::Denied(decision) => Decision::clone(decision),
-        Refusal::StoreFailed => {
-            Decision::without_store(Verdict::Denied, crate::Source::StoreFailure)
-        }
+        Refusal::Denied(decision) => decision.clone(),
+        Refusal::StoreFailed => Decision::on_store_failure(Verdict::Denied),
         Refusal::KeyMissing | Refusal::Miswired => return,
     };
+    let decision = decision.within(caller.outer.as_ref());
     response.extensions_mut().insert(decision);
 }
 

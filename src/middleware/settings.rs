@@ -1,6 +1,6 @@
 //! A built layer: what every request meets.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use http::HeaderValue;
 
@@ -11,7 +11,7 @@ use super::{
     rejection::Refusal,
 };
 use crate::{
-    Decision, Source, StoreError, Verdict,
+    Decision, StoreError, Verdict,
     key::KeyError,
     store::{Leg, Store},
     telemetry,
@@ -23,7 +23,7 @@ pub(crate) struct Settings {
     pub(super) store: Arc<dyn Store>,
     pub(super) rules: Arc<[Rule]>,
     pub(super) answers: Answers,
-    pub(super) partition_secret: Option<[u8; 32]>,
+    pub(super) partition_secret: Option<Secret>,
     /// `RateLimit-Policy` of a request to which all policies apply, where it never changes.
     pub(super) policy_field: Option<HeaderValue>,
     pub(super) health: Arc<Health>,
@@ -50,17 +50,14 @@ impl Settings {
                     return Ok(decision);
                 }
                 telemetry::denied(&decision);
-                Err(Refusal::Denied(Box::new(decision)))
+                Err(Refusal::Denied(decision))
             }
             Err(error) => {
                 let allows = self.answers.on_store_failure == OnStoreFailure::Allow
                     && !error.is_corrupt_state();
                 self.health.failed(&error, allows);
                 if allows {
-                    Ok(Decision::without_store(
-                        Verdict::Allowed,
-                        Source::StoreFailure,
-                    ))
+                    Ok(Decision::on_store_failure(Verdict::Allowed))
                 } else {
                     Err(Refusal::StoreFailed)
                 }
@@ -79,7 +76,7 @@ impl Settings {
     }
 
     pub(super) fn partitions(&self, legs: &[Leg<'_>]) -> Partitions {
-        let secret = self.partition_secret.as_ref()?;
+        let secret = &self.partition_secret.as_ref()?.0;
         let partition = |leg: &Leg<'_>| {
             let mut hasher = blake3::Hasher::new_keyed(secret);
             hasher.update(leg.policy().as_bytes());
@@ -93,5 +90,15 @@ impl Settings {
                 .unwrap_or_default()
         };
         Some(legs.iter().map(partition).collect())
+    }
+}
+
+/// Key material: never shown.
+#[derive(Clone)]
+pub(super) struct Secret(pub(super) [u8; 32]);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
     }
 }

@@ -61,8 +61,8 @@ impl TokenBucket {
     ///
     /// The first request starts the caller's refill, even when it is refused.
     /// A caller is forgotten once the bucket has been full for as long as it
-    /// takes to fill from empty, and starts anew with `initial` tokens after
-    /// that. So beside another policy with a longer wait, `retry_after` is
+    /// takes to fill from empty, and at least a minute, and starts anew with
+    /// `initial` tokens after that. So beside another policy with a longer wait, `retry_after` is
     /// enough only if `initial` covers the cost.
     pub const fn initial(mut self, initial: u64) -> Self {
         self.initial = Some(initial);
@@ -79,6 +79,10 @@ impl TryFrom<TokenBucket> for Quota {
         Rule::new(bucket).map(|rule| Self(super::Rule::TokenBucket(rule)))
     }
 }
+
+/// Longer than a client oversleeps who waits for a `Retry-After` in whole
+/// seconds: the tokens it waited for must still be its own.
+const LEAST_REMEMBERED_NS: u64 = 60_000_000_000;
 
 /// Clocks tick in microseconds. A bucket that is full before the next tick is
 /// full: otherwise one that holds a single token would wait for the tick after
@@ -141,11 +145,11 @@ impl Rule {
     }
 
     /// How long a full bucket is remembered. A caller who starts full can be forgotten at once.
-    fn remembered_ns(&self) -> u64 {
+    pub(crate) fn remembered_ns(&self) -> u64 {
         if self.initial_ns == 0 {
             0
         } else {
-            self.capacity_ns
+            self.capacity_ns.max(LEAST_REMEMBERED_NS)
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    fmt,
     hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -12,7 +13,6 @@ use smallvec::SmallVec;
 use super::{Answer, Check, Leg, Store};
 use crate::{
     Clock, Decision, SystemClock,
-    decision::legs_of,
     quota::{Standing, State},
 };
 
@@ -32,12 +32,21 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct MemoryStore(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     shards: Box<[Mutex<Shard>]>,
     shard_capacity: usize,
     hash_key: (u64, u64),
     clock: Arc<dyn Clock>,
+}
+
+impl fmt::Debug for Inner {
+    /// Without the key of the hash, by which callers could be made to meet.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner")
+            .field("shard_capacity", &self.shard_capacity)
+            .field("clock", &self.clock)
+            .finish_non_exhaustive()
+    }
 }
 
 /// More shards than threads contend for; a sweep stops one of them only.
@@ -163,7 +172,8 @@ impl Store for MemoryStore {
             }
         }
         drop(shards);
-        Answer::Now(Ok(Decision::new(legs_of(check), fits, now_us, standings)))
+        let legs = check.legs().iter().map(Into::into);
+        Answer::Now(Ok(Decision::new(legs, fits, now_us, standings)))
     }
 
     fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {

@@ -134,7 +134,11 @@ impl Oracle {
         match self.specs[policy] {
             Spec::Bucket { .. } => {
                 let (_, depth, missing) = bucket(self.specs[policy]);
-                let kept = if missing > 0 { depth } else { 0 };
+                let kept = if missing > 0 {
+                    depth.max(60_000_000_000)
+                } else {
+                    0
+                };
                 state.0 + kept <= now_ns
             }
             Spec::Window { .. } => state.0 * 1_000_000 <= now_ns,

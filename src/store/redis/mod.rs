@@ -26,10 +26,11 @@ use self::{
     key::KeyNames,
     script::Script,
 };
+use smallvec::SmallVec;
 use tokio::time::timeout;
 
 use super::{Answer, Check, Leg, Store};
-use crate::{Clock, ConfigError, Decision, StoreError, decision::legs_of, error::StoreErrorKind};
+use crate::{Clock, ConfigError, Decision, StoreError, decision::AskedLeg, error::StoreErrorKind};
 
 /// Keeps buckets in Redis or Valkey, so that a fleet of processes shares them.
 ///
@@ -234,7 +235,8 @@ impl Store for RedisStore {
         let now_us = inner.clock.as_ref().map_or(0, |clock| clock.now_us());
         let keys = check.legs().iter().map(|leg| inner.names.value(leg));
         let arguments = script::arguments(check, keys, nonce, now_us);
-        let (script, legs) = (script::for_check(check), legs_of(check));
+        let script = script::for_check(check);
+        let legs: SmallVec<[AskedLeg; 2]> = check.legs().iter().map(Into::into).collect();
         Answer::Later(Box::pin(async move {
             let reply = call.script(script, arguments).await?;
             script::decision(reply, nonce, legs)

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::{
     Decision, StoreError,
-    decision::Legs,
+    decision::AskedLeg,
     error::StoreErrorKind,
     quota::{Rule, Standing},
     store::Check,
@@ -92,7 +92,7 @@ pub(super) fn arguments(
     push(now_us as f64);
     for (at, leg) in check.legs().iter().enumerate() {
         let (a, b) = match &leg.quota.0 {
-            Rule::TokenBucket(rule) => (rule.initial_ns, 0),
+            Rule::TokenBucket(rule) => (rule.initial_ns, rule.remembered_ns()),
             Rule::FixedWindow(rule) => (rule.window_ms, u64::from(rule.aligned)),
         };
         let kind = number(&leg.quota.0)
@@ -111,7 +111,11 @@ pub(super) fn arguments(
 }
 
 /// Reads the reply to one check. Whatever is not exactly that is an error.
-pub(super) fn decision(reply: Value, nonce: i64, legs: Legs) -> Result<Decision, StoreError> {
+pub(super) fn decision(
+    reply: Value,
+    nonce: i64,
+    legs: SmallVec<[AskedLeg; 2]>,
+) -> Result<Decision, StoreError> {
     let foreign = || StoreError::new(StoreErrorKind::ForeignReply);
 
     let Value::Array(values) = reply else {

@@ -3,10 +3,10 @@
 -- KEYS     the instant at which the bucket is full again, in nanoseconds since
 --          the epoch: 19 digits, which Redis keeps as one integer.
 -- Unit     nanoseconds of refill. Level: how far that instant is ahead of now.
--- ARGV     capacity: from empty to full; a: the level of an unknown caller; b: 0
+-- ARGV     capacity: from empty to full; a: the level of an unknown caller;
+--          b: how long a full bucket is remembered, 0 where a is
 -- Mark     0
--- Expiry   when full; where unknown callers do not start full, one more
---          capacity later.
+-- Expiry   when full, and remembered for long enough.
 -- Atomic   see the engine.
 --
 -- 19 digits are more than a Lua number holds. The microseconds are split off,
@@ -27,14 +27,11 @@ else
     if ahead > capacity + slack then
       level, unsaved = capacity, true
     end
-  elseif a > 0 and not (ahead and ahead + capacity > 0) then
+  elseif a > 0 and not (ahead and ahead + b > 0) then
     level, unsaved = a, true
   end
 end
 --@write
 local ns = level % 1000
 value = format('%d%03d', now_us + (level - ns) / 1000, ns)
-ttl_ms = level / 1000000 + spare_ms
-if a > 0 then
-  ttl_ms = ttl_ms + capacity / 1000000
-end
+ttl_ms = (level + b) / 1000000 + spare_ms

@@ -1,0 +1,221 @@
+//! Checklist 23, and what an operator reads: no key is ever shown, and a
+//! mistake is said once.
+
+use std::{cell::RefCell, io, sync::Once};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request};
+use http_body_util::Full;
+use tower::Layer;
+use tower_throttle::{
+    Decision, FixedWindow, Headers, OnStoreFailure, Policy, RateLimitLayer, RequestPolicy,
+    TokenBucket, key,
+};
+
+use crate::web::{
+    Answer, Down, ask, ask_service, cost_in, get, hello, layer_of, layer_with, plain, request,
+};
+
+thread_local! {
+    static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Writes to the log of the thread that runs the test.
+struct ToLog;
+
+impl io::Write for ToLog {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        LOG.with_borrow_mut(|log| log.extend_from_slice(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Everything that this thread logs meanwhile, by line.
+fn logged(run: impl FnOnce()) -> Vec<String> {
+    static INIT: Once = Once::new();
+    INIT.call_once(|| {
+        tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_ansi(false)
+            .without_time()
+            .with_writer(|| ToLog)
+            .init();
+    });
+    LOG.take();
+    run();
+    let text = String::from_utf8(LOG.take()).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_missing_peer_address_is_said_once_with_what_to_change() {
+    let (layer, _) = layer_of([TokenBucket::per_second(1).into()]);
+    let log = logged(|| {
+        for _ in 0..5 {
+            assert_eq!(ask(&layer, plain()).status, 500);
+        }
+        // Clones and services of one layer are one application.
+        assert_eq!(ask(&layer.clone(), plain()).status, 500);
+    });
+    assert_eq!(log.len(), 1, "{log:?}");
+    assert!(log[0].contains("into_make_service_with_connect_info"));
+    assert!(log[0].contains("tower_throttle::wiring"));
+    assert!(log[0].contains("ERROR"));
+}
+
+#[test]
+fn a_store_that_fails_is_said_once() {
+    let (layer, _) = layer_of([crate::web::api()]);
+    let layer = layer.store(Down);
+    let log = logged(|| {
+        for _ in 0..5 {
+            ask(&layer, plain());
+        }
+    });
+    assert_eq!(log.len(), 1, "{log:?}");
+    assert!(log[0].contains("tower_throttle::store"));
+    assert!(log[0].contains("unavailable"));
+    assert!(log[0].contains("admitted"));
+}
+
+#[test]
+fn a_denial_is_said_with_its_policies() {
+    let (layer, _) = layer_of([crate::web::api(), crate::web::day()]);
+    ask(&layer, get([("api", 100)]));
+    let log = logged(|| {
+        ask(&layer, plain());
+    });
+    assert_eq!(log.len(), 1, "{log:?}");
+    assert!(log[0].contains("tower_throttle::denied"));
+    assert!(log[0].contains(r#"["api"]"#));
+    assert!(!log[0].contains("day"));
+}
+
+#[test]
+fn a_request_that_is_admitted_is_not_logged() {
+    let (layer, _) = layer_of([crate::web::api()]);
+    let log = logged(|| {
+        ask(&layer, plain());
+    });
+    assert_eq!(log, Vec::<String>::new());
+}
+
+const SECRET: &str = "sk-live-7Qx9vLmZ";
+const PEER: &str = "203.0.113.77";
+
+fn with_secret(method: Method, cost: u64) -> Request<Full<Bytes>> {
+    let mut request = request(method, [("cost", cost)]);
+    let secret = HeaderValue::from_static(SECRET);
+    request.headers_mut().insert("x-api-key", secret);
+    let peer = format!("{PEER}:4711").parse().unwrap();
+    request.extensions_mut().insert(key::PeerAddr(peer));
+    request
+}
+
+#[track_caller]
+fn assert_hides(what: &str) {
+    use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
+
+    let as_numbers = format!("{:?}", SECRET.as_bytes());
+    let encoded = STANDARD_NO_PAD.encode(SECRET);
+    for part in [SECRET, "7Qx9", PEER, "203, 0, 113", &as_numbers, &encoded] {
+        assert!(!what.contains(part), "{part} in {what}");
+    }
+}
+
+fn shown(answer: &Answer) -> String {
+    let (headers, decision) = (&answer.headers, &answer.decision);
+    format!("{headers:?} {} {decision:?}", answer.text())
+}
+
+#[test]
+fn no_key_is_in_any_field_body_or_line() {
+    let by_key = || -> RequestPolicy {
+        Policy::new("key", TokenBucket::per_minute(2))
+            .key(key::header("x-api-key"))
+            .cost_by(cost_in("cost"))
+    };
+    let by_peer = || Policy::new("peer", FixedWindow::per_day(2)).key(key::peer());
+    let by_both = || {
+        let both = (key::header("x-api-key"), key::peer());
+        Policy::new("both", FixedWindow::per_day(2)).key(both)
+    };
+    for headers in [Headers::Draft10, Headers::Draft7, Headers::XRateLimitEpoch] {
+        for choice in [OnStoreFailure::Allow, OnStoreFailure::Deny] {
+            let (layer, _) = layer_with([by_key(), by_peer(), by_both()], |builder| {
+                let builder = builder.headers(headers).on_store_failure(choice);
+                builder.partition_key(b"partition secret")
+            });
+            let log = logged(|| {
+                for layer in [layer.clone(), layer.clone().store(Down)] {
+                    assert_hides(&format!("{layer:?}"));
+                    for method in [Method::GET, Method::HEAD] {
+                        for cost in [1, 1, 1, 250] {
+                            let answer = ask(&layer, with_secret(method.clone(), cost));
+                            assert_hides(&shown(&answer));
+                        }
+                        let mut grpc = with_secret(method, 1);
+                        let kind = HeaderValue::from_static("application/grpc");
+                        grpc.headers_mut().insert("content-type", kind);
+                        assert_hides(&shown(&ask(&layer, grpc)));
+                    }
+                }
+            });
+            assert!(!log.is_empty());
+            assert_hides(&log.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn no_key_is_shown_to_the_hook_or_by_services() {
+    let policy = Policy::new("key", TokenBucket::per_minute(1)).key(key::header("x-api-key"));
+    let (layer, _) = layer_with([policy], |builder| {
+        builder.on_denied(|denied| http::Response::new(format!("{denied:?}")))
+    });
+    let service = || {
+        let service = layer.layer(tower::service_fn(hello::<Full<Bytes>>));
+        assert_hides(&format!("{:?}", layer));
+        service
+    };
+    ask_service(service(), with_secret(Method::GET, 1));
+    let answer = ask_service(service(), with_secret(Method::GET, 1));
+    assert!(answer.text().contains("Denied"));
+    assert_hides(answer.text());
+}
+
+#[test]
+fn no_key_is_shown_by_a_decision_or_a_layer() {
+    let layer = RateLimitLayer::new(
+        Policy::new("key", TokenBucket::per_minute(1)).key(key::header("x-api-key")),
+    );
+    let inner = |request: Request<Full<Bytes>>| async move {
+        let decision = request.extensions().get::<Decision>();
+        let body: Full<Bytes> = format!("{decision:?}").into();
+        Ok::<_, std::convert::Infallible>(http::Response::new(body))
+    };
+    let answer = ask_service(
+        layer.layer(tower::service_fn(inner)),
+        with_secret(Method::GET, 1),
+    );
+    assert!(answer.text().contains("TokenBucket") || answer.text().contains("Decision"));
+    assert_hides(answer.text());
+    assert_hides(&format!("{layer:?}"));
+}
+
+#[test]
+fn the_secret_of_partition_keys_is_shown_by_nothing() {
+    let shown = |secret: &[u8]| {
+        let (layer, _) = layer_with([crate::web::api()], |builder| {
+            let builder = builder.store(Down).partition_key(secret);
+            assert_hides(&format!("{builder:?}"));
+            builder
+        });
+        format!("{layer:?}")
+    };
+    assert_eq!(shown(b"one"), shown(b"another"));
+}

@@ -1,0 +1,25 @@
+//! The layer against HTTP's standards: the examples and the checklist of the
+//! project's standards page, which is made from the RFCs and drafts.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+#[path = "../web/mod.rs"]
+mod web;
+
+mod answers;
+mod build_errors;
+mod cors;
+mod examples;
+mod fields;
+#[cfg(feature = "tracing")]
+mod logs;
+mod numbers;
+mod on_denied;
+mod stacked;
+mod store_down;
+mod wire;
