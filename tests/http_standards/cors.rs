@@ -1,7 +1,7 @@
 //! Checklist 16: `CorsLayer` outside the limiter, and inside.
 
 use bytes::Bytes;
-use http::{HeaderName, Method, Request, Response, StatusCode};
+use http::{HeaderName, Method, Request, StatusCode};
 use http_body_util::Full;
 use tower::{Layer, ServiceBuilder};
 use tower_http::cors::{Any, CorsLayer};

@@ -1,0 +1,54 @@
+//! The command line.
+
+use std::process::exit;
+
+const USAGE: &str = "\
+Usage: cargo run --example demo [-- OPTIONS]
+
+  --listen ADDR   listen on ADDR (default: 127.0.0.1:3000; port 0: any free one)
+  --redis URL     keep the buckets in Redis, as in redis://127.0.0.1:6379/
+                  (default: in the memory of this process)
+  --help          print this";
+
+pub(crate) struct Options {
+    pub(crate) listen: String,
+    pub(crate) redis_url: Option<String>,
+}
+
+impl Options {
+    /// Exits where the command line asks for help or has a mistake.
+    pub(crate) fn from_command_line() -> Self {
+        match Self::parse(std::env::args().skip(1)) {
+            Ok(Some(options)) => options,
+            Ok(None) => {
+                println!("{USAGE}");
+                exit(0);
+            }
+            Err(mistake) => {
+                eprintln!("demo: {mistake}\n\n{USAGE}");
+                exit(2);
+            }
+        }
+    }
+
+    /// `None`: help is wanted.
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
+        let mut options = Self {
+            listen: "127.0.0.1:3000".to_owned(),
+            redis_url: None,
+        };
+        while let Some(word) = words.next() {
+            let mut value = |what| {
+                let next = words.next().filter(|next| !next.starts_with("--"));
+                next.ok_or_else(|| format!("{word} needs {what}"))
+            };
+            match word.as_str() {
+                "--listen" => options.listen = value("an address, as in 127.0.0.1:3000")?,
+                "--redis" => options.redis_url = Some(value("a URL, as in redis://127.0.0.1/")?),
+                "--help" | "-h" => return Ok(None),
+                _ => return Err(format!("there is no option {word:?}")),
+            }
+        }
+        Ok(Some(options))
+    }
+}

@@ -1,0 +1,52 @@
+//! Two routes with limits of their own, one limit for the whole application,
+//! and callers told apart behind a proxy.
+//!
+//! Run it, and be two clients of a proxy on this machine:
+//!
+//! ```text
+//! cargo run --example per_route
+//! curl -i -X POST -H 'x-forwarded-for: 203.0.113.1' http://127.0.0.1:3000/login
+//! curl -i -H 'x-forwarded-for: 203.0.113.2' http://127.0.0.1:3000/search
+//! ```
+//!
+//! The fourth login of one client within a minute is 429; the other client's
+//! first is not. `RateLimit` names both policies that a request was held to.
+
+#![allow(clippy::print_stdout)]
+
+use std::{error::Error, net::SocketAddr};
+
+use axum::{
+    Router,
+    routing::{get, post},
+};
+use tokio::net::TcpListener;
+use tower_throttle::{FixedWindow, MemoryStore, Policy, RateLimitLayer, TokenBucket, key};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    // The proxies that connect to this server. Everybody else is the client
+    // itself, whatever the header says.
+    let client = key::client_ip(["127.0.0.0/8", "::1"]);
+    let store = MemoryStore::new();
+    let limit = |policy: Policy| {
+        RateLimitLayer::builder()
+            .store(store.clone())
+            .policy(policy.key(client.clone()))
+            .build()
+    };
+    let login = limit(Policy::new("login", FixedWindow::per_minute(3)))?;
+    let search = limit(Policy::new("search", TokenBucket::per_second(5)))?;
+    let whole = limit(Policy::new("app", TokenBucket::per_second(20).burst(50)))?;
+
+    let app = Router::new()
+        .route("/login", post(async || "welcome\n").route_layer(login))
+        .route("/search", get(async || "found\n").route_layer(search))
+        .layer(whole);
+
+    let listener = TcpListener::bind("127.0.0.1:3000").await?;
+    println!("listening on http://{}", listener.local_addr()?);
+    let service = app.into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, service).await?;
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! A limiter without HTTP: for jobs, sockets, and calls to other services.
+//!
+//! It needs no server, prints what is decided, and ends by itself:
+//!
+//! ```text
+//! cargo run --example without_http
+//! ```
+
+#![allow(clippy::print_stdout)]
+
+use std::error::Error;
+
+use tower_throttle::{Decision, FixedWindow, Limiter, MemoryStore, Policy, TokenBucket};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    // Both policies have room, and both are charged; or neither is.
+    let limiter = Limiter::builder()
+        .store(MemoryStore::new())
+        .policy(Policy::new("burst", TokenBucket::per_second(1).burst(3)))
+        .policy(Policy::new("day", FixedWindow::per_day(100)))
+        .build()?;
+
+    for n in 1..=4 {
+        print(&format!("mail {n} of Ann"), &limiter.check("ann").await?);
+    }
+    print("mail 1 of Bob", &limiter.check("bob").await?);
+    print("2 more of Bob at once", &limiter.check_n("bob", 2).await?);
+    print("50 of Bob at once", &limiter.check_n("bob", 50).await?);
+    print("a look at Ann", &limiter.peek("ann").await?);
+
+    limiter.reset("ann").await?;
+    print("Ann after a reset", &limiter.peek("ann").await?);
+    Ok(())
+}
+
+fn print(what: &str, decision: &Decision) {
+    let left: Vec<String> = decision
+        .policies()
+        .map(|policy| {
+            format!(
+                "{} of {} {}",
+                policy.remaining(),
+                policy.limit(),
+                policy.name()
+            )
+        })
+        .collect();
+    let left = left.join(", ");
+    match decision.retry_after() {
+        _ if decision.is_allowed() => println!("{what}: allowed; left: {left}"),
+        Some(wait) => println!("{what}: denied, wait {wait:.1?}; left: {left}"),
+        None => println!("{what}: never; left: {left}"),
+    }
+}
