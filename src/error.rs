@@ -1,6 +1,6 @@
 //! Mistakes seen at build time, and failures of a store at run time.
 
-use std::{error::Error, fmt, time::Duration};
+use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 type Source = Box<dyn Error + Send + Sync>;
 
@@ -215,9 +215,12 @@ impl ConfigError {
 /// Whether the units were charged is unknown after a
 /// [timeout](Self::is_timeout) or a [lost connection](Self::is_unavailable):
 /// the check may have run. It is never sent twice.
+///
+/// Cloning is cheap: checks that were sent together fail together.
+#[derive(Clone)]
 pub struct StoreError {
     kind: StoreErrorKind,
-    source: Option<Source>,
+    source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -239,7 +242,7 @@ impl StoreError {
     pub(crate) fn with_source(kind: StoreErrorKind, source: impl Into<Source>) -> Self {
         Self {
             kind,
-            source: Some(source.into()),
+            source: Some(Arc::from(source.into())),
         }
     }
 

@@ -51,8 +51,12 @@ pub(super) struct Link {
 
 impl Connections {
     /// Starts connecting and returns at once.
-    pub(super) fn connect(url: &str, count: usize, queue: usize) -> Result<Self, ConfigError> {
-        let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
+    pub(super) fn connect(
+        runtime: &Handle,
+        url: &str,
+        count: usize,
+        queue: usize,
+    ) -> Result<Self, ConfigError> {
         let builder = builder(url, queue)?;
         let links = (0..count).map(|_| {
             let client = builder.build().map_err(|error| url_error(&error))?;
@@ -82,6 +86,10 @@ impl Connections {
             links: vec![link],
             turn: AtomicUsize::new(0),
         }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.links.len()
     }
 
     /// The next in turn.

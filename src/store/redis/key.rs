@@ -1,7 +1,6 @@
 //! The names under which buckets stand in Redis.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use fred::types::Value;
 
 use crate::{Algorithm, ConfigError, store::Leg};
 
@@ -54,10 +53,6 @@ impl KeyNames {
         name.push(':');
         name.push_str(leg.policy());
         name
-    }
-
-    pub(super) fn value(&self, leg: &Leg<'_>) -> Value {
-        Value::from(self.name(leg))
     }
 }
 

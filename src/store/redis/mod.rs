@@ -1,6 +1,8 @@
 //! Buckets in Redis, decided by one script call.
 
+mod call;
 mod connection;
+mod dispatch;
 mod key;
 mod script;
 
@@ -11,31 +13,29 @@ use std::{
         Arc,
         atomic::{AtomicI64, AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use fred::{
-    clients::Client,
-    error::{Error as FredError, ErrorKind},
-    interfaces::{ClientLike, KeysInterface},
-    types::{ClusterHash, CustomCommand, Value, config::Options},
-};
+use fred::clients::Client;
+use smallvec::SmallVec;
+use tokio::runtime::Handle;
 
 use self::{
-    connection::{Connections, Link},
+    call::Deadline,
+    connection::Connections,
+    dispatch::{Dispatch, LANES_PER_CONNECTION},
     key::KeyNames,
-    script::Script,
+    script::Encoded,
 };
-use smallvec::SmallVec;
-use tokio::time::timeout;
-
 use super::{Answer, Check, Leg, Store};
 use crate::{Clock, ConfigError, Decision, StoreError, decision::AskedLeg, error::StoreErrorKind};
 
 /// Keeps buckets in Redis or Valkey, so that a fleet of processes shares them.
 ///
-/// Each check is one script call, whatever the number of policies: atomic, by
-/// the server's clock, all charged or none. Needs Redis 5 or later, or Valkey.
+/// Each check is decided in one script call, whatever the number of policies:
+/// atomic, by the server's clock, all charged or none. Checks that come while
+/// others are under way go out together in the next call. Needs Redis 5 or
+/// later, or Valkey.
 ///
 /// ```no_run
 /// use tower_throttle::{RateLimitLayer, RedisStore, TokenBucket};
@@ -66,6 +66,7 @@ pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
     connections: Connections,
+    dispatch: Dispatch,
     names: KeyNames,
     deadline: Duration,
     in_flight: AtomicUsize,
@@ -94,7 +95,7 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// Never with the default settings.
+    /// There is no Tokio runtime.
     pub fn from_client(client: Client) -> Result<Self, ConfigError> {
         Self::builder().client(client)
     }
@@ -188,8 +189,8 @@ impl RedisStoreBuilder {
         if let Some((setting, _)) = not_zero.into_iter().find(|(_, number)| *number == 0) {
             return Err(ConfigError::Zero { setting });
         }
-        let connections = Connections::connect(url, self.connections, self.most_in_flight)?;
-        self.build(connections)
+        let (count, queue) = (self.connections, self.most_in_flight);
+        self.build(|runtime| Connections::connect(runtime, url, count, queue))
     }
 
     /// Uses a fred client of your own, for one node. You connect it and keep it so.
@@ -202,20 +203,28 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// A setting cannot be used.
+    /// A setting cannot be used, or there is no Tokio runtime.
     pub fn client(self, client: Client) -> Result<RedisStore, ConfigError> {
-        self.build(Connections::given(client))
+        self.build(|_| Ok(Connections::given(client)))
     }
 
-    fn build(self, connections: Connections) -> Result<RedisStore, ConfigError> {
+    fn build(
+        self,
+        connect: impl FnOnce(&Handle) -> Result<Connections, ConfigError>,
+    ) -> Result<RedisStore, ConfigError> {
         if self.deadline.is_zero() {
             return Err(ConfigError::Zero {
                 setting: "deadline",
             });
         }
+        let names = KeyNames::new(self.prefix, self.secret.as_deref())?;
+        let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
+        let connections = connect(&runtime)?;
+        let lanes = LANES_PER_CONNECTION * connections.len();
         Ok(RedisStore(Arc::new(Inner {
             connections,
-            names: KeyNames::new(self.prefix, self.secret.as_deref())?,
+            dispatch: Dispatch::new(runtime, lanes),
+            names,
             deadline: self.deadline,
             in_flight: AtomicUsize::new(0),
             most_in_flight: self.most_in_flight,
@@ -227,28 +236,27 @@ impl RedisStoreBuilder {
 
 impl Store for RedisStore {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        let inner = &*self.0;
-        let Some(call) = Call::start(&self.0) else {
+        let Some(counted) = Counted::one_more(&self.0) else {
             return Answer::Now(Err(StoreError::new(StoreErrorKind::Overloaded)));
         };
-        let nonce = inner.next_nonce();
-        let now_us = inner.clock.as_ref().map_or(0, |clock| clock.now_us());
-        let keys = check.legs().iter().map(|leg| inner.names.value(leg));
-        let arguments = script::arguments(check, keys, nonce, now_us);
-        let script = script::for_check(check);
+        let deadline = Deadline::after(self.0.deadline);
         let legs: SmallVec<[AskedLeg; 2]> = check.legs().iter().map(Into::into).collect();
+        let check = Encoded::new(check, &self.0.names);
         Answer::Later(Box::pin(async move {
-            let reply = call.script(script, arguments).await?;
-            script::decision(reply, nonce, legs)
+            let found = counted.0.decide(check, deadline).await?;
+            Ok(found.decision(legs))
         }))
     }
 
     fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
-        let Some(call) = Call::start(&self.0) else {
+        let Some(counted) = Counted::one_more(&self.0) else {
             return Answer::Now(Err(StoreError::new(StoreErrorKind::Overloaded)));
         };
+        let deadline = Deadline::after(self.0.deadline);
         let keys: Vec<String> = legs.iter().map(|leg| self.0.names.name(leg)).collect();
-        Answer::Later(Box::pin(async move { call.delete(keys).await }))
+        Answer::Later(Box::pin(async move {
+            call::delete(&counted.0.connections, keys, deadline).await
+        }))
     }
 
     fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {
@@ -263,107 +271,22 @@ impl Inner {
     }
 }
 
-/// One call in flight: counted, and with its deadline running.
-struct Call {
-    inner: Arc<Inner>,
-    started: Instant,
-}
+/// One check in flight.
+struct Counted(Arc<Inner>);
 
-impl Call {
-    fn start(inner: &Arc<Inner>) -> Option<Self> {
+impl Counted {
+    fn one_more(inner: &Arc<Inner>) -> Option<Self> {
         let before = inner.in_flight.fetch_add(1, Ordering::Relaxed);
         // Made first, so that its drop takes back what was just counted.
-        let call = Self {
-            inner: Arc::clone(inner),
-            started: Instant::now(),
-        };
-        (before < inner.most_in_flight).then_some(call)
-    }
-
-    async fn script(
-        &self,
-        script: &'static Script,
-        arguments: Vec<Value>,
-    ) -> Result<Value, StoreError> {
-        let mut by_name = Vec::with_capacity(1 + arguments.len());
-        by_name.push(script.sha1.clone());
-        by_name.extend(arguments.iter().cloned());
-        match self.custom("EVALSHA", by_name).await {
-            // Nothing ran. The text loads the script for all that follow.
-            Err(error) if error.details().starts_with("NOSCRIPT") => {
-                let mut by_text = arguments;
-                by_text.insert(0, script.text.clone());
-                self.custom("EVAL", by_text).await
-            }
-            result => result,
-        }
-        .map_err(store_error)
-    }
-
-    async fn delete(&self, keys: Vec<String>) -> Result<(), StoreError> {
-        let (link, options) = self.link().await.map_err(store_error)?;
-        let deleted: Result<i64, _> = link.client.with_options(&options).del(keys).await;
-        deleted.map(drop).map_err(store_error)
-    }
-
-    /// Not fred's own `evalsha`: on a client with options it loses them.
-    async fn custom(&self, name: &'static str, arguments: Vec<Value>) -> Result<Value, FredError> {
-        let (link, options) = self.link().await?;
-        let command = CustomCommand::new_static(name, ClusterHash::FirstKey, false);
-        let client = link.client.with_options(&options);
-        client.custom(command, arguments).await
-    }
-
-    /// The next connection, and how to send on it in the time that is left:
-    /// once, and only if it stands.
-    async fn link(&self) -> Result<(&Link, Options), FredError> {
-        let next = self.inner.connections.next();
-        let link = next.ok_or_else(|| FredError::new(ErrorKind::Config, "no client"))?;
-        let no_time = || FredError::new(ErrorKind::Timeout, "no time left");
-        if !link.was_tried() {
-            let tried = timeout(self.time_left(), link.wait_until_tried());
-            tried.await.map_err(|_| no_time())?;
-        }
-        let left = self.time_left();
-        if left.is_zero() {
-            return Err(no_time());
-        }
-        let options = Options {
-            max_attempts: Some(1),
-            timeout: Some(left),
-            fail_fast: true,
-            ..Options::default()
-        };
-        Ok((link, options))
-    }
-
-    fn time_left(&self) -> Duration {
-        self.inner.deadline.saturating_sub(self.started.elapsed())
+        let counted = Self(Arc::clone(inner));
+        (before < inner.most_in_flight).then_some(counted)
     }
 }
 
-impl Drop for Call {
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.inner.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-fn store_error(error: FredError) -> StoreError {
-    let kind = match error.kind() {
-        ErrorKind::Timeout => StoreErrorKind::Timeout,
-        ErrorKind::Backpressure => StoreErrorKind::Overloaded,
-        ErrorKind::Protocol | ErrorKind::Parse => StoreErrorKind::ForeignReply,
-        ErrorKind::Auth => StoreErrorKind::Refused,
-        _ if is_server_error(error.details()) => StoreErrorKind::Refused,
-        _ => StoreErrorKind::Unavailable,
-    };
-    StoreError::with_source(kind, error)
-}
-
-/// What a server says starts with a word in capitals: `ERR`, `NOPERM`, `OOM`.
-fn is_server_error(details: &str) -> bool {
-    let word = details.split(' ').next().unwrap_or_default();
-    word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
 fn first_nonce() -> i64 {

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use fred::{types::Value, util::sha1_hash};
 use smallvec::SmallVec;
 
+use super::key::KeyNames;
 use crate::{
     Decision, StoreError,
     decision::AskedLeg,
@@ -31,15 +32,12 @@ pub(super) struct Script {
     pub(super) sha1: Value,
 }
 
-/// The script for exactly the algorithms of a check, made when first needed.
-pub(super) fn for_check(check: &Check<'_>) -> &'static Script {
+/// The script for exactly the algorithms of these checks, made when first needed.
+pub(super) fn for_checks(checks: &[Encoded]) -> &'static Script {
     static SCRIPTS: [OnceLock<Script>; 1 << ALGORITHMS.len()] =
         [const { OnceLock::new() }; 1 << ALGORITHMS.len()];
 
-    let in_use = check
-        .legs()
-        .iter()
-        .fold(0_usize, |set, leg| set | 1 << (number(&leg.quota.0) - 1));
+    let in_use = checks.iter().fold(0, |set, check| set | check.algorithms);
     // Every set of algorithms has its place: there is one for each.
     let place = SCRIPTS.get(in_use).unwrap_or(&SCRIPTS[0]);
     place.get_or_init(|| {
@@ -77,96 +75,148 @@ fn assemble(in_use: usize) -> String {
 const LAST_LEG: u64 = 32;
 const LOOK_ONLY: u64 = 64;
 
-/// The number of KEYS, KEYS and ARGV. `now_us` 0 is the server's own clock.
-pub(super) fn arguments(
-    check: &Check<'_>,
-    keys: impl ExactSizeIterator<Item = Value>,
-    nonce: i64,
-    now_us: u64,
-) -> Vec<Value> {
-    let last = check.legs().len().saturating_sub(1);
-    let mut numbers = Vec::with_capacity(8 * (2 + 5 * check.legs().len()));
-    // All are integers below 2^53, which a double holds exactly.
-    let mut push = |number: f64| numbers.extend_from_slice(&number.to_le_bytes());
-    push(nonce as f64);
-    push(now_us as f64);
-    for (at, leg) in check.legs().iter().enumerate() {
-        let (a, b) = match &leg.quota.0 {
-            Rule::TokenBucket(rule) => (rule.initial_ns, rule.remembered_ns()),
-            Rule::FixedWindow(rule) => (rule.window_ms, u64::from(rule.aligned)),
+/// A check as the script reads it.
+#[derive(Debug)]
+pub(super) struct Encoded {
+    keys: SmallVec<[Value; 2]>,
+    /// Five numbers for each leg.
+    numbers: SmallVec<[f64; 10]>,
+    /// A bit for each algorithm in use.
+    algorithms: usize,
+}
+
+impl Encoded {
+    pub(super) fn new(check: &Check<'_>, names: &KeyNames) -> Self {
+        let last = check.legs().len().saturating_sub(1);
+        let mut encoded = Self {
+            keys: SmallVec::new(),
+            numbers: SmallVec::new(),
+            algorithms: 0,
         };
-        let kind = number(&leg.quota.0)
-            + if at == last { LAST_LEG } else { 0 }
-            + if check.charges() { 0 } else { LOOK_ONLY };
-        let (cost, capacity) = (leg.quota.cost_level(leg.cost), leg.quota.capacity_level());
-        for number in [kind, cost, capacity, a, b] {
-            push(number as f64);
+        for (at, leg) in check.legs().iter().enumerate() {
+            let (algorithm, a, b) = match &leg.quota.0 {
+                Rule::TokenBucket(rule) => (1, rule.initial_ns, rule.remembered_ns()),
+                Rule::FixedWindow(rule) => (2, rule.window_ms, rule.aligned.into()),
+            };
+            let kind = algorithm
+                + if at == last { LAST_LEG } else { 0 }
+                + if check.charges() { 0 } else { LOOK_ONLY };
+            let (cost, capacity) = (leg.quota.cost_level(leg.cost), leg.quota.capacity_level());
+            // All are integers up to 2^53, which a double holds exactly.
+            let numbers = [kind, cost, capacity, a, b];
+            encoded.numbers.extend(numbers.map(|number| number as f64));
+            encoded.keys.push(Value::from(names.name(leg)));
+            encoded.algorithms |= 1 << (algorithm - 1);
         }
+        encoded
     }
-    let mut arguments = Vec::with_capacity(2 + keys.len());
-    arguments.push(Value::Integer(keys.len() as i64));
-    arguments.extend(keys);
+
+    pub(super) fn legs(&self) -> usize {
+        self.keys.len()
+    }
+}
+
+/// The number of KEYS, KEYS and ARGV. `now_us` 0 is the server's own clock.
+pub(super) fn arguments(checks: Vec<Encoded>, nonce: i64, now_us: u64) -> Vec<Value> {
+    let keys: usize = checks.iter().map(|check| check.keys.len()).sum();
+    let mut numbers = Vec::with_capacity(8 * (2 + 5 * keys));
+    for number in [nonce as f64, now_us as f64] {
+        numbers.extend_from_slice(&number.to_le_bytes());
+    }
+    let mut arguments = Vec::with_capacity(2 + keys);
+    arguments.push(Value::Integer(keys as i64));
+    for check in checks {
+        for number in check.numbers {
+            numbers.extend_from_slice(&number.to_le_bytes());
+        }
+        arguments.extend(check.keys);
+    }
     arguments.push(Value::Bytes(numbers.into()));
     arguments
 }
 
-/// Reads the reply to one check. Whatever is not exactly that is an error.
-pub(super) fn decision(
-    reply: Value,
-    nonce: i64,
-    legs: SmallVec<[AskedLeg; 2]>,
-) -> Result<Decision, StoreError> {
-    let foreign = || StoreError::new(StoreErrorKind::ForeignReply);
-
-    let Value::Array(values) = reply else {
-        return Err(foreign());
-    };
-    let integers: Option<SmallVec<[u64; 8]>> = values
-        .iter()
-        .skip(3)
-        .map(|value| match value {
-            Value::Integer(integer) => u64::try_from(*integer).ok(),
-            _ => None,
-        })
-        .collect();
-    let (Some(integers), Some(head)) = (integers, values.first_chunk::<3>()) else {
-        return Err(foreign());
-    };
-    let [
-        Value::Integer(echo),
-        Value::Integer(now_us),
-        Value::Integer(verdict),
-    ] = head
-    else {
-        return Err(foreign());
-    };
-    let Ok(now_us) = u64::try_from(*now_us) else {
-        return Err(foreign());
-    };
-    if *echo != nonce || integers.len() != 2 * legs.len() {
-        return Err(foreign());
-    }
-    let allowed = match verdict {
-        1 => true,
-        0 => false,
-        -1 => return Err(StoreError::new(StoreErrorKind::CorruptState)),
-        _ => return Err(foreign()),
-    };
-    let standings = integers.chunks_exact(2).map(|pair| match *pair {
-        [level, ends_ms] => Standing {
-            level,
-            ends_ms,
-            unsaved: false,
-        },
-        _ => Standing::default(),
-    });
-    Ok(Decision::new(legs, allowed, now_us, standings))
+/// What the script found out about one check.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    now_us: u64,
+    allowed: bool,
+    standings: SmallVec<[Standing; 2]>,
 }
 
-/// The algorithm's number in the protocol.
-fn number(rule: &Rule) -> u64 {
-    match rule {
-        Rule::TokenBucket(_) => 1,
-        Rule::FixedWindow(_) => 2,
+impl Found {
+    pub(super) fn decision(self, legs: impl IntoIterator<Item = AskedLeg>) -> Decision {
+        Decision::new(legs, self.allowed, self.now_us, self.standings)
     }
+}
+
+/// Reads the reply to a call, one check after another. Whatever is not
+/// exactly such a reply is an error.
+pub(super) struct Reply {
+    integers: std::vec::IntoIter<Value>,
+    now_us: u64,
+}
+
+impl Reply {
+    /// `legs`: of all checks together.
+    pub(super) fn new(
+        reply: Value,
+        nonce: i64,
+        checks: usize,
+        legs: usize,
+    ) -> Result<Self, StoreError> {
+        let Value::Array(values) = reply else {
+            return Err(foreign());
+        };
+        if values.len() != 2 + checks + 2 * legs {
+            return Err(foreign());
+        }
+        let mut reply = Self {
+            integers: values.into_iter(),
+            now_us: 0,
+        };
+        if reply.integer()? != nonce {
+            return Err(foreign());
+        }
+        reply.now_us = reply.number()?;
+        Ok(reply)
+    }
+
+    /// The next check's.
+    pub(super) fn found(&mut self, legs: usize) -> Result<Found, StoreError> {
+        let verdict = self.integer()?;
+        let mut standings = SmallVec::new();
+        for _ in 0..legs {
+            standings.push(Standing {
+                level: self.number()?,
+                ends_ms: self.number()?,
+                unsaved: false,
+            });
+        }
+        let allowed = match verdict {
+            1 => true,
+            0 => false,
+            -1 => return Err(StoreError::new(StoreErrorKind::CorruptState)),
+            _ => return Err(foreign()),
+        };
+        Ok(Found {
+            now_us: self.now_us,
+            allowed,
+            standings,
+        })
+    }
+
+    fn integer(&mut self) -> Result<i64, StoreError> {
+        match self.integers.next() {
+            Some(Value::Integer(integer)) => Ok(integer),
+            _ => Err(foreign()),
+        }
+    }
+
+    fn number(&mut self) -> Result<u64, StoreError> {
+        u64::try_from(self.integer()?).map_err(|_| foreign())
+    }
+}
+
+fn foreign() -> StoreError {
+    StoreError::new(StoreErrorKind::ForeignReply)
 }

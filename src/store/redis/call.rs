@@ -1,0 +1,133 @@
+//! One call to Redis: sent once, within a deadline, its errors told apart.
+
+use std::time::{Duration, Instant};
+
+use fred::{
+    error::{Error as FredError, ErrorKind},
+    interfaces::{ClientLike, KeysInterface},
+    types::{ClusterHash, CustomCommand, Value, config::Options},
+};
+use tokio::time::timeout;
+
+use super::{
+    connection::{Connections, Link},
+    script::Script,
+};
+use crate::{StoreError, error::StoreErrorKind};
+
+/// What remains of the time that a call may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadline(Instant);
+
+impl Deadline {
+    pub(super) fn after(time: Duration) -> Self {
+        let now = Instant::now();
+        // So far away that nobody sees it.
+        let ages = Duration::from_secs(86_400 * 365);
+        Self(now.checked_add(time).unwrap_or(now + ages))
+    }
+
+    pub(super) fn past() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(super) fn left(self) -> Duration {
+        self.0.saturating_duration_since(Instant::now())
+    }
+
+    pub(super) fn later(self, other: Self) -> Self {
+        Self(self.0.max(other.0))
+    }
+}
+
+/// Runs a script by its name or, if Redis does not know it, once by its text.
+pub(super) async fn script(
+    connections: &Connections,
+    script: &Script,
+    arguments: Vec<Value>,
+    deadline: Deadline,
+) -> Result<Value, StoreError> {
+    let mut by_name = Vec::with_capacity(1 + arguments.len());
+    by_name.push(script.sha1.clone());
+    by_name.extend(arguments.iter().cloned());
+    match send(connections, "EVALSHA", by_name, deadline).await {
+        // Nothing ran. The text loads the script for all that follow.
+        Err(error) if error.details().starts_with("NOSCRIPT") => {
+            let mut by_text = arguments;
+            by_text.insert(0, script.text.clone());
+            send(connections, "EVAL", by_text, deadline).await
+        }
+        result => result,
+    }
+    .map_err(store_error)
+}
+
+/// Deletes keys, those that are there.
+pub(super) async fn delete(
+    connections: &Connections,
+    keys: Vec<String>,
+    deadline: Deadline,
+) -> Result<(), StoreError> {
+    let deleted: Result<i64, _> = match link(connections, deadline).await {
+        Ok((link, options)) => link.client.with_options(&options).del(keys).await,
+        Err(error) => Err(error),
+    };
+    deleted.map(drop).map_err(store_error)
+}
+
+/// Not by fred's own `evalsha`: on a client with options it loses them.
+async fn send(
+    connections: &Connections,
+    name: &'static str,
+    arguments: Vec<Value>,
+    deadline: Deadline,
+) -> Result<Value, FredError> {
+    let (link, options) = link(connections, deadline).await?;
+    let command = CustomCommand::new_static(name, ClusterHash::FirstKey, false);
+    let client = link.client.with_options(&options);
+    client.custom(command, arguments).await
+}
+
+/// The next connection, and how to send on it in the time that is left: once,
+/// and only if it stands.
+async fn link(
+    connections: &Connections,
+    deadline: Deadline,
+) -> Result<(&Link, Options), FredError> {
+    let next = connections.next();
+    let link = next.ok_or_else(|| FredError::new(ErrorKind::Config, "no client"))?;
+    let no_time = || FredError::new(ErrorKind::Timeout, "no time left");
+    if !link.was_tried() {
+        let tried = timeout(deadline.left(), link.wait_until_tried());
+        tried.await.map_err(|_| no_time())?;
+    }
+    let left = deadline.left();
+    if left.is_zero() {
+        return Err(no_time());
+    }
+    let options = Options {
+        max_attempts: Some(1),
+        timeout: Some(left),
+        fail_fast: true,
+        ..Options::default()
+    };
+    Ok((link, options))
+}
+
+fn store_error(error: FredError) -> StoreError {
+    let kind = match error.kind() {
+        ErrorKind::Timeout => StoreErrorKind::Timeout,
+        ErrorKind::Backpressure => StoreErrorKind::Overloaded,
+        ErrorKind::Protocol | ErrorKind::Parse => StoreErrorKind::ForeignReply,
+        ErrorKind::Auth => StoreErrorKind::Refused,
+        _ if is_server_error(error.details()) => StoreErrorKind::Refused,
+        _ => StoreErrorKind::Unavailable,
+    };
+    StoreError::with_source(kind, error)
+}
+
+/// What a server says starts with a word in capitals: `ERR`, `NOPERM`, `OOM`.
+fn is_server_error(details: &str) -> bool {
+    let word = details.split(' ').next().unwrap_or_default();
+    word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase())
+}

@@ -1,0 +1,179 @@
+//! Gathers checks into script calls.
+//!
+//! A check that finds a free lane goes out at once. While all lanes are taken,
+//! checks queue up; the next lane that is free takes all that wait, up to a
+//! bound, in one call. So nothing waits at low load, and the more there is to
+//! do, the less each check costs Redis and the network.
+//!
+//! Lanes are tasks of their own: a caller who leaves, or who does not look at
+//! its answer, holds nobody up.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use smallvec::SmallVec;
+use tokio::{runtime::Handle, sync::oneshot, time::timeout};
+
+use super::{
+    Inner,
+    call::{self, Deadline},
+    script::{self, Encoded, Found, Reply},
+};
+use crate::{StoreError, error::StoreErrorKind};
+
+/// Calls in flight on each connection. One more than one, so that Redis has
+/// work while an answer is on its way.
+pub(super) const LANES_PER_CONNECTION: usize = 2;
+/// Redis decides so many in a third of a millisecond, and nobody else meanwhile.
+const MOST_PER_CALL: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Dispatch {
+    state: Mutex<State>,
+    lanes: usize,
+    runtime: Handle,
+}
+
+/// Whoever waits is served: while there is somebody, a lane is taken, and a
+/// lane is given back only when there is nobody.
+#[derive(Debug, Default)]
+struct State {
+    lanes_taken: usize,
+    waiting: VecDeque<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    check: Encoded,
+    deadline: Deadline,
+    answer: oneshot::Sender<Result<Found, StoreError>>,
+}
+
+impl Dispatch {
+    pub(super) fn new(runtime: Handle, lanes: usize) -> Self {
+        Self {
+            state: Mutex::default(),
+            lanes,
+            runtime,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Decides on a check. The queue is bounded by the number of checks that
+    /// may be in flight.
+    pub(super) async fn decide(
+        self: &Arc<Self>,
+        check: Encoded,
+        deadline: Deadline,
+    ) -> Result<Found, StoreError> {
+        let (answer, receiver) = oneshot::channel();
+        self.queue(Waiting {
+            check,
+            deadline,
+            answer,
+        });
+        match timeout(deadline.left(), receiver).await {
+            Ok(Ok(answer)) => answer,
+            // The runtime that the store was built in is gone.
+            Ok(Err(_)) => Err(StoreError::new(StoreErrorKind::Unavailable)),
+            Err(_) => Err(StoreError::new(StoreErrorKind::Timeout)),
+        }
+    }
+
+    fn queue(self: &Arc<Self>, waiting: Waiting) {
+        let mut state = self.dispatch.state();
+        state.waiting.push_back(waiting);
+        if state.lanes_taken < self.dispatch.lanes {
+            state.lanes_taken += 1;
+            drop(state);
+            let lane = Lane {
+                inner: Arc::clone(self),
+                is_given_back: false,
+            };
+            self.dispatch.runtime.spawn(lane.serve());
+        }
+    }
+}
+
+/// Serves the queue until it is empty.
+struct Lane {
+    inner: Arc<Inner>,
+    is_given_back: bool,
+}
+
+impl Lane {
+    async fn serve(mut self) {
+        while let Some(gathered) = self.gather() {
+            self.decide(gathered).await;
+        }
+    }
+
+    /// Who waits, without those who left. `None`: nobody, and the lane is given back.
+    fn gather(&mut self) -> Option<Vec<Waiting>> {
+        let mut state = self.inner.dispatch.state();
+        let mut gathered = Vec::new();
+        while gathered.len() < MOST_PER_CALL {
+            match state.waiting.pop_front() {
+                Some(waiting) if waiting.answer.is_closed() => {}
+                Some(waiting) => gathered.push(waiting),
+                None => break,
+            }
+        }
+        if gathered.is_empty() {
+            state.lanes_taken -= 1;
+            self.is_given_back = true;
+            return None;
+        }
+        Some(gathered)
+    }
+
+    async fn decide(&self, gathered: Vec<Waiting>) {
+        let mut checks = Vec::with_capacity(gathered.len());
+        let mut answers: SmallVec<[_; 1]> = SmallVec::new();
+        let mut last = Deadline::past();
+        for waiting in gathered {
+            last = last.later(waiting.deadline);
+            answers.push((waiting.check.legs(), waiting.answer));
+            checks.push(waiting.check);
+        }
+        let mut reply = self.call(checks, last).await;
+        for (legs, answer) in answers {
+            let found = match &mut reply {
+                Ok(reply) => reply.found(legs),
+                Err(error) => Err(error.clone()),
+            };
+            // A caller who left meanwhile was charged, as any whose answer is lost.
+            let _ = answer.send(found);
+        }
+    }
+
+    async fn call(&self, checks: Vec<Encoded>, deadline: Deadline) -> Result<Reply, StoreError> {
+        let inner = &*self.inner;
+        let nonce = inner.next_nonce();
+        let now_us = inner.clock.as_ref().map_or(0, |clock| clock.now_us());
+        let legs: usize = checks.iter().map(Encoded::legs).sum();
+        let (script, count) = (script::for_checks(&checks), checks.len());
+        let arguments = script::arguments(checks, nonce, now_us);
+        let reply = call::script(&inner.connections, script, arguments, deadline).await?;
+        Reply::new(reply, nonce, count, legs)
+    }
+}
+
+impl Drop for Lane {
+    /// Before it was given back: the runtime is gone, and nobody will serve
+    /// those who wait. They are told so.
+    fn drop(&mut self) {
+        if !self.is_given_back {
+            let mut state = self.inner.dispatch.state();
+            state.lanes_taken -= 1;
+            state.waiting.clear();
+        }
+    }
+}
