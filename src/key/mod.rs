@@ -81,9 +81,8 @@ impl Key {
     fn part(tag: u8, bytes: &[u8]) -> Self {
         // No part reaches 4 GiB: it was held in memory as one piece of a request.
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let mut key = SmallVec::new();
-        key.push(tag);
-        key.extend_from_slice(&length.to_le_bytes());
+        let [first, second, third, fourth] = length.to_le_bytes();
+        let mut key = SmallVec::from_slice(&[tag, first, second, third, fourth]);
         key.extend_from_slice(bytes);
         Self(key)
     }

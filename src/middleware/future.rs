@@ -40,15 +40,18 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State<S, F, ReqBody> {
-        Deciding {
-            answer: BoxFuture<Decision>,
-            partitions: Partitions,
-            request: Option<Request<ReqBody>>,
-            service: S,
-        },
+        // Boxed, so that the future stays small where the store answers at once.
+        Deciding { pending: Box<Pending<S, ReqBody>> },
         Calling { #[pin] future: F },
         Rejected { response: Option<Response<Bytes>> },
     }
+}
+
+struct Pending<S, ReqBody> {
+    answer: BoxFuture<Decision>,
+    partitions: Partitions,
+    request: Option<Request<ReqBody>>,
+    service: S,
 }
 
 impl<S, ReqBody> ResponseFuture<S, ReqBody>
@@ -65,10 +68,12 @@ where
     ) -> Self {
         Self {
             state: State::Deciding {
-                answer,
-                partitions,
-                request: Some(request),
-                service,
+                pending: Box::new(Pending {
+                    answer,
+                    partitions,
+                    request: Some(request),
+                    service,
+                }),
             },
             decision: None,
             settings,
@@ -139,19 +144,13 @@ where
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateProj::Deciding {
-                    answer,
-                    partitions,
-                    request,
-                    service,
-                } => {
-                    let answer = ready!(answer.as_mut().poll(cx));
-                    match (
-                        this.settings.decide(answer, partitions.take()),
-                        request.take(),
-                    ) {
+                StateProj::Deciding { pending } => {
+                    let answer = ready!(pending.answer.as_mut().poll(cx));
+                    let decided = this.settings.decide(answer, pending.partitions.take());
+                    match (decided, pending.request.take()) {
                         (Ok(decision), Some(request)) => {
-                            let future = call(service, request, &decision, this.caller);
+                            let future =
+                                call(&mut pending.service, request, &decision, this.caller);
                             *this.decision = Some(decision);
                             State::Calling { future }
                         }

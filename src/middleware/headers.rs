@@ -1,6 +1,7 @@
 //! A decision as header fields.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use smallvec::SmallVec;
 
 use super::settings::Settings;
 use crate::{Decision, PolicyDecision, Quota, Source, Verdict};
@@ -110,14 +111,14 @@ pub(super) fn add(
                 {
                     Some(value.clone())
                 }
-                _ => value(list(decision.policies(), policy_item)),
+                _ => list_value(decision.policies(), policy_item),
             };
             let limit = if decision.is_allowed() {
-                value(list(decision.policies(), limit_item))
+                list_value(decision.policies(), limit_item)
             } else {
-                value(list(decision.refused(), |policy, text| {
+                list_value(decision.refused(), |policy, text| {
                     refused_item(policy, decision.verdict(), text);
-                }))
+                })
             };
             add_list(headers, RATELIMIT_POLICY, policy);
             add_list(headers, RATELIMIT, limit);
@@ -133,7 +134,7 @@ pub(super) fn add(
                 if let Some(reset) = binding.reset_s() {
                     text.push(", reset=").number(reset);
                 }
-                insert(headers, RATELIMIT, value(text));
+                insert(headers, RATELIMIT, value(&text));
                 insert(headers, RATELIMIT_POLICY, binding.policy());
             }
         }
@@ -163,12 +164,15 @@ pub(super) fn add(
 pub(super) fn policy_list<'a>(
     quotas: impl Iterator<Item = (&'a str, Quota)>,
 ) -> Option<HeaderValue> {
-    value(list(quotas, |(name, quota), text| {
+    list_value(quotas, |(name, quota), text| {
         quota_item(name, quota, None, text);
-    }))
+    })
 }
 
-fn list<T>(items: impl Iterator<Item = T>, write: impl Fn(T, &mut Text)) -> Text {
+fn list_value<T>(
+    items: impl Iterator<Item = T>,
+    write: impl Fn(T, &mut Text),
+) -> Option<HeaderValue> {
     let mut text = Text::default();
     for item in items {
         if !text.0.is_empty() {
@@ -176,7 +180,7 @@ fn list<T>(items: impl Iterator<Item = T>, write: impl Fn(T, &mut Text)) -> Text
         }
         write(item, &mut text);
     }
-    text
+    value(&text)
 }
 
 fn policy_item(policy: &PolicyDecision, text: &mut Text) {
@@ -264,7 +268,7 @@ impl Binding {
         let (units, window_s) = per_whole_seconds(self.quota);
         let mut text = Text::default();
         text.number(units).push(";w=").number(window_s);
-        value(text)
+        value(&text)
     }
 }
 
@@ -290,16 +294,18 @@ fn insert(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>)
 }
 
 /// None for an empty list: such a field says nothing.
-fn value(text: Text) -> Option<HeaderValue> {
+fn value(text: &Text) -> Option<HeaderValue> {
     if text.0.is_empty() {
         return None;
     }
-    HeaderValue::from_maybe_shared(bytes::Bytes::from(text.0)).ok()
+    HeaderValue::from_bytes(&text.0).ok()
 }
 
 /// Writes the pieces of structured fields (RFC 9651).
+///
+/// On the stack: two policies fit, and the value copies it once.
 #[derive(Default)]
-struct Text(Vec<u8>);
+struct Text(SmallVec<[u8; 160]>);
 
 impl Text {
     fn push(&mut self, text: &str) -> &mut Self {
@@ -314,11 +320,15 @@ impl Text {
     /// Names are printable ASCII; quotes and backslashes are escaped.
     fn string(&mut self, text: &str) -> &mut Self {
         self.push("\"");
-        for byte in text.bytes() {
-            if matches!(byte, b'"' | b'\\') {
-                self.0.push(b'\\');
+        if text.bytes().any(|byte| matches!(byte, b'"' | b'\\')) {
+            for byte in text.bytes() {
+                if matches!(byte, b'"' | b'\\') {
+                    self.0.push(b'\\');
+                }
+                self.0.push(byte);
             }
-            self.0.push(byte);
+        } else {
+            self.push(text);
         }
         self.push("\"")
     }

@@ -189,11 +189,16 @@ impl Rule {
         } else {
             self.interval_ns - left % self.interval_ns
         };
-        let remaining = u128::from(left / self.interval_ns);
-        let at_rate_ns =
-            (remaining * u128::from(self.period_ns)).div_ceil(u128::from(self.limit.max(1)));
-        let at_rate_us = u64::try_from(at_rate_ns.div_ceil(1_000)).unwrap_or(u64::MAX);
-        at_rate_us.max(next_token_ns.div_ceil(1_000))
+        let (remaining, limit) = (left / self.interval_ns, self.limit.max(1));
+        // Small enough nearly always, and then much faster.
+        let at_rate_ns = match remaining.checked_mul(self.period_ns) {
+            Some(product) => product.div_ceil(limit),
+            None => {
+                let product = u128::from(remaining) * u128::from(self.period_ns);
+                u64::try_from(product.div_ceil(limit.into())).unwrap_or(u64::MAX)
+            }
+        };
+        at_rate_ns.max(next_token_ns).div_ceil(1_000)
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use siphasher::sip128::{Hasher128, SipHasher13};
+use siphasher::sip128::SipHasher13;
 use smallvec::SmallVec;
 
 use super::{Answer, Check, Leg, Store};
@@ -51,6 +51,9 @@ impl fmt::Debug for Inner {
 
 /// More shards than threads contend for; a sweep stops one of them only.
 const SHARDS: usize = 64;
+
+/// In place of a key. No key is like it: they start with a tag, or are empty.
+const NEWCOMERS: &[u8] = &[0];
 
 /// A shard is swept when this much time has passed since it last was.
 const SWEEP_EVERY_US: u64 = 5_000_000;
@@ -137,42 +140,39 @@ impl Store for MemoryStore {
         // Read under the locks, so that a bucket sees time go forwards.
         let now_us = inner.clock.now_us();
 
-        let mut standings: SmallVec<[Standing; 2]> = SmallVec::new();
         let mut fits = true;
         for (leg, place) in check.legs().iter().zip(&mut places) {
             let shard = place.shard(&mut shards);
-            shard.settle(place, inner.shard_capacity, now_us);
-            let stored = shard.buckets.get(&place.bucket).map(|bucket| bucket.state);
-            let standing = leg.quota.read(stored, now_us);
-            fits &= leg.quota.fits(standing, leg.cost);
-            standings.push(standing);
+            if !shard.has_room_for(place.bucket, inner.shard_capacity, now_us) {
+                place.bucket = inner.id(leg, NEWCOMERS);
+            }
+            let stored = shard.buckets.get(&place.bucket);
+            place.standing = leg.quota.read(stored.map(|bucket| bucket.state), now_us);
+            fits &= leg.quota.fits(place.standing, leg.cost);
         }
         if check.charges() {
-            let legs = check.legs().iter().zip(&places);
-            for ((leg, place), standing) in legs.zip(&mut standings) {
+            for (leg, place) in check.legs().iter().zip(&mut places) {
                 let taken = if fits {
                     leg.quota.cost_level(leg.cost)
                 } else {
                     0
                 };
-                if taken == 0 && !standing.unsaved {
+                if taken == 0 && !place.standing.unsaved {
                     continue;
                 }
-                standing.level += taken;
-                let state = leg.quota.state(*standing, now_us);
+                place.standing.level += taken;
+                let state = leg.quota.state(place.standing, now_us);
                 let drained_at_us = leg.quota.drained_at_us(state);
                 let bucket = Bucket {
                     state,
                     drained_at_us,
                 };
-                place
-                    .shard(&mut shards)
-                    .buckets
-                    .insert(place.bucket, bucket);
+                place.shard(&mut shards).put(place.bucket, bucket);
             }
         }
         drop(shards);
         let legs = check.legs().iter().map(Into::into);
+        let standings = places.iter().map(|place| place.standing);
         Answer::Now(Ok(Decision::new(legs, fits, now_us, standings)))
     }
 
@@ -190,20 +190,26 @@ type Shards<'a> = SmallVec<[MutexGuard<'a, Shard>; 2]>;
 
 impl Inner {
     fn place(&self, leg: &Leg<'_>) -> Place {
-        let (first, second) = self.hash_key;
-        let mut hasher = SipHasher13::new_with_keys(first, second);
-        hasher.write(leg.policy.as_bytes());
-        // Printable names hold no such byte: names and keys stay apart.
-        hasher.write(&[0xff, leg.quota.algorithm() as u8]);
-        let newcomers = hasher;
-        hasher.write(leg.key.as_bytes());
-        let own = hasher.finish128();
+        let bucket = self.id(leg, leg.key.as_bytes());
         Place {
-            bucket: (own.h1, own.h2),
-            newcomers,
-            shard: (own.h2 >> 32) as usize % SHARDS,
+            bucket,
+            shard: (bucket.1 >> 32) as usize % SHARDS,
             held: 0,
+            standing: Standing::default(),
         }
+    }
+
+    /// The bucket of a policy and a caller, or without a caller of newcomers.
+    fn id(&self, leg: &Leg<'_>, key: &[u8]) -> Id {
+        // Printable names hold no such byte: names and keys stay apart.
+        let tag = [0xff, leg.quota.algorithm() as u8];
+        let mut bytes: SmallVec<[u8; 128]> = SmallVec::new();
+        bytes.extend_from_slice(leg.policy.as_bytes());
+        bytes.extend_from_slice(&tag);
+        bytes.extend_from_slice(key);
+        let (first, second) = self.hash_key;
+        let hash = SipHasher13::new_with_keys(first, second).hash(&bytes);
+        (hash.h1, hash.h2)
     }
 
     /// Locks the shards of all places, each once, always in the same order.
@@ -231,11 +237,10 @@ impl Inner {
 /// Where a leg's bucket is.
 struct Place {
     bucket: Id,
-    /// The hash of the policy alone, to find the bucket that newcomers share.
-    newcomers: SipHasher13,
     shard: usize,
     /// Which of the locked shards that is.
     held: usize,
+    standing: Standing,
 }
 
 impl Place {
@@ -262,9 +267,8 @@ struct Bucket {
 }
 
 impl Shard {
-    /// Forgets what is drained when it is time to, and sends a newcomer for
-    /// whom there is still no room to the bucket that newcomers share.
-    fn settle(&mut self, place: &mut Place, capacity: usize, now_us: u64) {
+    /// Forgets what is drained when it is time to. A bucket that is there has room.
+    fn has_room_for(&mut self, bucket: Id, capacity: usize, now_us: u64) -> bool {
         let is_full = self.buckets.len() >= capacity;
         let pause_us = if is_full {
             SWEEP_FULL_EVERY_US
@@ -275,9 +279,15 @@ impl Shard {
         if now_us.wrapping_sub(self.swept_at_us) >= pause_us {
             self.sweep(now_us);
         }
-        if self.buckets.len() >= capacity && !self.buckets.contains_key(&place.bucket) {
-            let shared = place.newcomers.finish128();
-            place.bucket = (shared.h1, shared.h2);
+        self.buckets.len() < capacity || self.buckets.contains_key(&bucket)
+    }
+
+    fn put(&mut self, id: Id, bucket: Bucket) {
+        match self.buckets.get_mut(&id) {
+            Some(known) => *known = bucket,
+            None => {
+                self.buckets.insert(id, bucket);
+            }
         }
     }
 

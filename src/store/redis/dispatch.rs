@@ -1,9 +1,10 @@
 //! Gathers checks into script calls.
 //!
-//! A check that finds a free lane goes out at once. While all lanes are taken,
-//! checks queue up; the next lane that is free takes all that wait, up to a
-//! bound, in one call. So nothing waits at low load, and the more there is to
-//! do, the less each check costs Redis and the network.
+//! A check that comes while nothing else is under way goes out by itself, at
+//! once. Others take a lane; while all lanes are taken, they queue up, and the
+//! next lane that is free takes all that wait, up to a bound, in one call. So
+//! nothing waits at low load, and the more there is to do, the less each check
+//! costs Redis and the network.
 //!
 //! Lanes are tasks of their own: a caller who leaves, or who does not look at
 //! its answer, holds nobody up.
@@ -40,6 +41,8 @@ pub(super) struct Dispatch {
 /// lane is given back only when there is nobody.
 #[derive(Debug, Default)]
 struct State {
+    /// One check is under way by itself.
+    is_one_alone: bool,
     lanes_taken: usize,
     waiting: VecDeque<Waiting>,
 }
@@ -73,6 +76,12 @@ impl Inner {
         check: Encoded,
         deadline: Deadline,
     ) -> Result<Found, StoreError> {
+        if let Some(alone) = self.go_alone() {
+            let legs = check.legs();
+            let reply = self.call(vec![check], deadline).await;
+            drop(alone);
+            return reply?.found(legs);
+        }
         let (answer, receiver) = oneshot::channel();
         self.queue(Waiting {
             check,
@@ -99,6 +108,36 @@ impl Inner {
             };
             self.dispatch.runtime.spawn(lane.serve());
         }
+    }
+
+    /// If nothing is under way.
+    fn go_alone(&self) -> Option<Alone<'_>> {
+        let mut state = self.dispatch.state();
+        if state.is_one_alone || state.lanes_taken > 0 {
+            return None;
+        }
+        state.is_one_alone = true;
+        Some(Alone(&self.dispatch))
+    }
+
+    async fn call(&self, checks: Vec<Encoded>, deadline: Deadline) -> Result<Reply, StoreError> {
+        let nonce = self.next_nonce();
+        let now_us = self.clock.as_ref().map_or(0, |clock| clock.now_us());
+        let legs: usize = checks.iter().map(Encoded::legs).sum();
+        let (script, count) = (script::for_checks(&checks), checks.len());
+        let arguments = script::arguments(checks, nonce, now_us);
+        let reply = call::script(&self.connections, script, arguments, deadline).await?;
+        Reply::new(reply, nonce, count, legs)
+    }
+}
+
+/// A check under way without a lane, in its caller's own task. If that caller
+/// never looks again, all others still have the lanes.
+struct Alone<'a>(&'a Dispatch);
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.0.state().is_one_alone = false;
     }
 }
 
@@ -143,7 +182,7 @@ impl Lane {
             answers.push((waiting.check.legs(), waiting.answer));
             checks.push(waiting.check);
         }
-        let mut reply = self.call(checks, last).await;
+        let mut reply = self.inner.call(checks, last).await;
         for (legs, answer) in answers {
             let found = match &mut reply {
                 Ok(reply) => reply.found(legs),
@@ -152,17 +191,6 @@ impl Lane {
             // A caller who left meanwhile was charged, as any whose answer is lost.
             let _ = answer.send(found);
         }
-    }
-
-    async fn call(&self, checks: Vec<Encoded>, deadline: Deadline) -> Result<Reply, StoreError> {
-        let inner = &*self.inner;
-        let nonce = inner.next_nonce();
-        let now_us = inner.clock.as_ref().map_or(0, |clock| clock.now_us());
-        let legs: usize = checks.iter().map(Encoded::legs).sum();
-        let (script, count) = (script::for_checks(&checks), checks.len());
-        let arguments = script::arguments(checks, nonce, now_us);
-        let reply = call::script(&inner.connections, script, arguments, deadline).await?;
-        Reply::new(reply, nonce, count, legs)
     }
 }
 
