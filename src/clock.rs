@@ -6,14 +6,18 @@
 
 use std::{
     fmt,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 /// Tells the time, in microseconds since the UNIX epoch.
 ///
 /// Implement it to drive a store by a clock of your own. It may be called from
-/// any thread and must not block.
+/// any thread and must not block. Stores read times outside 1 to 2^53
+/// microseconds (the year 2255) as the nearest inside.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// Microseconds since 1970-01-01T00:00:00Z.
     fn now_us(&self) -> u64;
@@ -22,8 +26,9 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 /// The machine's clock, read once and then carried forward monotonically.
 ///
 /// A later correction of the machine's wall clock does not move it, so no step
-/// can lock a caller out or let one in early. Windows aligned to UTC follow the
-/// wall clock as it was when this value was made.
+/// can lock a caller out or let one in early. Windows aligned to UTC, and reset
+/// times told as a UNIX time, follow the wall clock as it was when this value
+/// was made.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     started: Instant,
@@ -96,7 +101,9 @@ impl ManualClock {
 
     /// Moves forward. Less than a microsecond is no time at all.
     pub fn advance(&self, by: Duration) {
-        self.0.fetch_add(whole_us(by), Ordering::SeqCst);
+        let on = |now_us: u64| Some(now_us.saturating_add(whole_us(by)));
+        // It never fails: there is always a next instant.
+        let _ = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, on);
     }
 
     /// Steps to `now_us`, forwards or backwards, as a corrected wall clock would.
@@ -116,6 +123,20 @@ impl Clock for ManualClock {
         self.0.load(Ordering::SeqCst)
     }
 }
+
+impl<T: Clock + ?Sized> Clock for Arc<T> {
+    fn now_us(&self) -> u64 {
+        (**self).now_us()
+    }
+}
+
+/// The time that a store goes by: within what all its arithmetic holds exactly.
+pub(crate) fn read(clock: &dyn Clock) -> u64 {
+    clock.now_us().clamp(1, LAST_US)
+}
+
+/// Window ends keep 13 digits of milliseconds until then, and a window more.
+const LAST_US: u64 = 1 << 53;
 
 fn whole_us(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)

@@ -9,7 +9,7 @@ use crate::{Quota, quota::Standing, store::Leg};
 /// The outcome of a check, with the standing of every policy in it.
 ///
 /// A layer puts it into the extensions of the request that it forwards, and
-/// into those of the response. Under stacked layers it holds the policies of
+/// into those of the response; it is empty where no policy applied. Under stacked layers it holds the policies of
 /// all of them.
 ///
 /// ```
@@ -100,11 +100,20 @@ impl Decision {
         }))
     }
 
+    /// No policy applied.
+    pub(crate) fn of_no_policy() -> Self {
+        Self::without_policies(Verdict::Allowed, Source::Store)
+    }
+
     /// The store failed, and somebody chose.
     pub(crate) fn on_store_failure(verdict: Verdict) -> Self {
+        Self::without_policies(verdict, Source::StoreFailure)
+    }
+
+    fn without_policies(verdict: Verdict, source: Source) -> Self {
         Self(Arc::new(Inner {
             verdict,
-            source: Source::StoreFailure,
+            source,
             now_us: 0,
             policies: SmallVec::new(),
         }))

@@ -72,6 +72,8 @@ pub enum ConfigError {
         /// The most that can be taken at once.
         capacity: u64,
     },
+    /// A policy that is shared by all callers and has a key for each.
+    SharedAndKeyed,
     /// A mistake inside the policy of this name.
     InPolicy {
         /// The policy's name.
@@ -111,7 +113,7 @@ pub enum ConfigError {
         /// What was given.
         prefix: String,
     },
-    /// A number or duration of zero where that would stop everything.
+    /// A number or duration of zero, or an empty secret.
     Zero {
         /// The name of the setting.
         setting: &'static str,
@@ -162,6 +164,9 @@ impl fmt::Display for ConfigError {
                 f,
                 "a cost of {cost} where at most {capacity} can ever be taken at once: lower the cost or raise the quota",
             ),
+            Self::SharedAndKeyed => {
+                f.write_str("shared by all callers and keyed by each: drop `shared()` or `key(..)`")
+            }
             Self::InPolicy { name, mistake } => write!(f, "policy {name:?}: {mistake}"),
             Self::TrustedProxy { text } => write!(
                 f,
@@ -180,7 +185,12 @@ impl fmt::Display for ConfigError {
                 f,
                 "the key prefix {prefix:?}: use 1 to 64 printable ASCII characters without braces",
             ),
-            Self::Zero { setting } => write!(f, "`{setting}` is zero: nothing would ever pass"),
+            Self::Zero { setting } => {
+                write!(
+                    f,
+                    "`{setting}` is zero or empty: leave it out, or give it a value"
+                )
+            }
             Self::NoRuntime => {
                 f.write_str("no Tokio runtime here to connect in: build the store inside one")
             }
@@ -246,7 +256,8 @@ impl StoreError {
         }
     }
 
-    /// The store could not be reached: for stores of your own.
+    /// The store could not be reached: for a [`Store`](crate::store::Store) that
+    /// wraps another, or fails on purpose in a test.
     pub fn unavailable(source: impl Into<Source>) -> Self {
         Self::with_source(StoreErrorKind::Unavailable, source)
     }
@@ -263,7 +274,8 @@ impl StoreError {
         self.kind == StoreErrorKind::Unavailable
     }
 
-    /// Too many checks are waiting already; this one was not sent.
+    /// Too many checks are waiting; this one was not sent. A layer never
+    /// admits on it.
     #[must_use]
     pub fn is_overloaded(&self) -> bool {
         self.kind == StoreErrorKind::Overloaded

@@ -72,7 +72,7 @@
 //! content-type: application/problem+json
 //! cache-control: no-store
 //! retry-after: 1
-//! ratelimit-policy: "burst";q=10;w=1;tt-burst=20, "day";q=50000;w=86400
+//! ratelimit-policy: "burst";q=10;w=1;tt-burst=20, "day";q=50000;w=86400, "everyone";q=5000;w=1
 //! ratelimit: "burst";r=0;t=1
 //! ```
 //!
@@ -110,7 +110,7 @@
 //! | `redis-rustls` | no | `rediss://` |
 //! | `tracing` | no | events under `tower_throttle::{denied, store, wiring}` |
 //!
-//! Without `tracing`, the lines that an operator must not miss (a store that
+//! Without `tracing`, or without a subscriber, the lines that an operator must not miss (a store that
 //! fails or answers again, an application that is wired wrongly) go to
 //! standard error, once for each change.
 

@@ -12,7 +12,9 @@ use crate::{ConfigError, Quota};
 /// one name on one Redis share the buckets; so do two routes of one process.
 ///
 /// A bare quota is a policy too. Its name says the quota, as in
-/// `"10-per-second-burst-20"`.
+/// `"10-per-second-burst-20"`. **Equal bare quotas on one store are one
+/// policy**: on two routes they share their buckets, and stacked they charge a
+/// bucket twice. Name policies that share a store.
 ///
 /// ```
 /// use tower_throttle::{FixedWindow, Policy, TokenBucket, key};
@@ -69,6 +71,14 @@ impl Policy {
     /// One bucket for all callers together, whoever asks.
     pub const fn shared(mut self) -> Self {
         self.shared = true;
+        self
+    }
+
+    /// A key for a bucket that all callers share contradicts itself.
+    pub(crate) fn shared_and_keyed(mut self) -> Self {
+        if self.shared {
+            self.quota = Err(ConfigError::SharedAndKeyed);
+        }
         self
     }
 

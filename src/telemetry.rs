@@ -2,9 +2,9 @@
 //!
 //! With the feature `tracing` these are events under the targets
 //! `tower_throttle::denied`, `tower_throttle::store` and
-//! `tower_throttle::wiring`. Without it, the lines that an operator must not
-//! miss, said once or at a change of state, go to standard error. Keys are
-//! never part of a line.
+//! `tower_throttle::wiring`. Without it, or without a subscriber, the lines that
+//! an operator must not miss, said once or at a change of state, go to standard
+//! error. Keys are never part of a line.
 
 use crate::{Decision, StoreError};
 
@@ -23,33 +23,52 @@ pub(crate) fn denied(decision: &Decision) {
 pub(crate) fn denied(_: &Decision) {}
 
 pub(crate) fn store_failed(error: &StoreError, allows: bool) {
-    let cause = std::error::Error::source(error).map(ToString::to_string);
-    let (kind, cause) = (error.kind_name(), cause.unwrap_or_default());
     let then = if allows { "admitted" } else { "refused" };
+    let line = format!(
+        "the store fails ({}): requests are {then} unchecked",
+        cause(error)
+    );
     #[cfg(feature = "tracing")]
-    tracing::warn!(target: "tower_throttle::store", kind, cause, "the store fails: requests are {then} unchecked");
-    #[cfg(not(feature = "tracing"))]
-    to_stderr(&format!(
-        "the store fails ({kind}: {cause}): requests are {then} unchecked"
-    ));
+    tracing::warn!(target: "tower_throttle::store", kind = error.kind_name(), "{line}");
+    to_stderr(&line);
 }
 
 pub(crate) fn store_recovered() {
+    let line = "the store answers again";
     #[cfg(feature = "tracing")]
-    tracing::warn!(target: "tower_throttle::store", "the store answers again");
-    #[cfg(not(feature = "tracing"))]
-    to_stderr("the store answers again");
+    tracing::warn!(target: "tower_throttle::store", "{line}");
+    to_stderr(line);
+}
+
+/// Refused, though the store is well: too many at once, or foreign data.
+pub(crate) fn shed(error: &StoreError) {
+    let line = format!("requests are refused with 503 ({})", cause(error));
+    #[cfg(feature = "tracing")]
+    tracing::warn!(target: "tower_throttle::store", kind = error.kind_name(), "{line}");
+    to_stderr(&line);
 }
 
 pub(crate) fn miswired(advice: &str) {
+    let line = format!("every request is answered with 500: {advice}");
     #[cfg(feature = "tracing")]
-    tracing::error!(target: "tower_throttle::wiring", "every request is answered with 500: {advice}");
-    #[cfg(not(feature = "tracing"))]
-    to_stderr(&format!("every request is answered with 500: {advice}"));
+    tracing::error!(target: "tower_throttle::wiring", "{line}");
+    to_stderr(&line);
 }
 
-#[cfg(not(feature = "tracing"))]
-#[allow(clippy::print_stderr)]
+fn cause(error: &StoreError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// Where nobody listens to events. A closed standard error is nobody's problem here.
 fn to_stderr(line: &str) {
-    eprintln!("tower-throttle: {line}");
+    use std::io::Write;
+
+    #[cfg(feature = "tracing")]
+    if tracing::dispatcher::has_been_set() {
+        return;
+    }
+    let _ = writeln!(std::io::stderr(), "tower-throttle: {line}");
 }

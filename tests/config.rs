@@ -59,6 +59,10 @@ fn quotas_that_cannot_be_kept_exactly_are_refused() {
         Err(ConfigError::BurstWithoutRefill { burst: 1 })
     );
     assert_eq!(
+        bucket(TokenBucket::per_second(5).burst(0)),
+        Err(ConfigError::Zero { setting: "burst" })
+    );
+    assert_eq!(
         bucket(TokenBucket::per_second(5).initial(6)),
         Err(ConfigError::InitialAboveBurst {
             initial: 6,
@@ -90,7 +94,6 @@ fn quotas_at_the_edges_are_kept() {
         bucket(TokenBucket::per_second(1_000_000)),
         bucket(TokenBucket::per_day(1).burst(104)),
         bucket(TokenBucket::per_second(0)),
-        bucket(TokenBucket::per_second(5).burst(0)),
         bucket(TokenBucket::per_second(5).initial(0)),
         bucket(TokenBucket::new(1, Duration::from_nanos(1_000))),
         window(FixedWindow::per_second(0)),
@@ -176,6 +179,24 @@ fn policies_that_would_mislead_are_refused() {
         message.contains("slow") && message.contains("zero"),
         "{message}"
     );
+}
+
+#[test]
+fn settings_that_contradict_or_protect_nothing_are_refused() {
+    let shared = Policy::new("a", TokenBucket::per_second(1)).shared();
+    let keyed = RateLimitLayer::builder().policy(shared.key(tower_throttle::key::global()));
+    let mistake = Box::new(ConfigError::SharedAndKeyed);
+    let name = "a".to_owned();
+    assert_eq!(
+        keyed.build().err(),
+        Some(ConfigError::InPolicy { name, mistake })
+    );
+
+    let secret = RateLimitLayer::builder()
+        .policy(TokenBucket::per_second(1))
+        .partition_key(b"");
+    let setting = "partition_key";
+    assert_eq!(secret.build().err(), Some(ConfigError::Zero { setting }));
 }
 
 #[test]

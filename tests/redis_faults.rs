@@ -3,18 +3,25 @@
 mod common;
 
 use std::{
+    convert::Infallible,
     io::{BufRead, BufReader, Write},
     net::{Ipv4Addr, TcpListener, TcpStream},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    task::Poll,
     thread,
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
-    ConfigError, Decision, FixedWindow, Limiter, Policy, RedisStore, StoreError, TokenBucket,
+    ConfigError, Decision, FixedWindow, Limiter, OnStoreFailure, Policy, RateLimitLayer,
+    RedisStore, StoreError, TokenBucket,
 };
 
 use common::{RedisServer, eventually_async};
@@ -400,6 +407,176 @@ async fn more_checks_than_may_wait_fail_at_once() {
     assert!(overloaded >= 92, "{overloaded}");
 }
 
+/// A server that answers the handshake and then nothing.
+fn silent_after_handshake() -> String {
+    fake_server(|mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
+        while let Ok(words) = read_command(&mut reader) {
+            if !words[0].eq_ignore_ascii_case(b"EVALSHA") && stream.write_all(b"+OK\r\n").is_err() {
+                return;
+            }
+        }
+    })
+}
+
+#[tokio::test]
+async fn a_flood_does_not_open_a_layer_that_allows_when_redis_fails() {
+    let server = RedisServer::start();
+    let store = RedisStore::builder()
+        .deadline(common::DEADLINE)
+        .max_in_flight(16)
+        .connect(&server.url())
+        .expect("a store");
+    let layer = RateLimitLayer::builder()
+        .store(store)
+        .policy(Policy::new("api", TokenBucket::per_day(1)).shared())
+        .on_store_failure(OnStoreFailure::Allow)
+        .build()
+        .expect("a layer");
+    let service = layer.layer(service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    }));
+    let requests: Vec<_> = (0..2_000)
+        .map(|_| tokio::spawn(service.clone().oneshot(Request::new(()))))
+        .collect();
+    let mut statuses = std::collections::HashMap::<u16, u32>::new();
+    for request in requests {
+        let response = request.await.expect("no panic").expect("infallible");
+        *statuses.entry(response.status().as_u16()).or_default() += 1;
+    }
+    assert_eq!(statuses.get(&200), Some(&1), "{statuses:?}");
+    assert_eq!(statuses.values().sum::<u32>(), 2_000);
+    assert!(
+        statuses
+            .keys()
+            .all(|status| [200, 429, 503].contains(status)),
+        "{statuses:?}"
+    );
+}
+
+#[tokio::test]
+async fn checks_whose_callers_left_still_count_while_they_wait() {
+    let store = RedisStore::builder()
+        .deadline(common::DEADLINE)
+        .max_in_flight(64)
+        .connect(&silent_after_handshake())
+        .expect("a store");
+    let limiter = Limiter::new(store, TokenBucket::per_hour(3));
+    // These stay, and take every way to the server.
+    let stay: Vec<_> = (0..8)
+        .map(|_| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move { limiter.check("ann").await })
+        })
+        .collect();
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    let mut overloaded = 0;
+    for _ in 0..10_000 {
+        let mut check = Box::pin(limiter.check("bob"));
+        let polled = std::future::poll_fn(|cx| Poll::Ready(check.as_mut().poll(cx))).await;
+        if let Poll::Ready(Err(error)) = polled {
+            overloaded += usize::from(error.is_overloaded());
+        }
+    }
+    assert!(overloaded >= 10_000 - 64, "{overloaded}");
+    stay.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn what_is_refused_to_one_check_of_a_call_is_not_refused_to_the_others() {
+    let server = RedisServer::start();
+    let rights = [
+        "ACL",
+        "SETUSER",
+        "app",
+        "on",
+        ">pw",
+        "~tt:*",
+        "+@connection",
+    ];
+    let commands = ["+evalsha", "+eval", "+get", "+time", "+psetex"];
+    server.command(&[&rights[..], &commands[..]].concat());
+    let url = format!("redis://app:pw@127.0.0.1:{}/", server.port());
+    let store = RedisStore::builder()
+        .deadline(common::DEADLINE)
+        .connect(&url);
+    let limiter = Limiter::new(
+        store.expect("a store"),
+        Policy::new("api", TokenBucket::per_day(5)),
+    );
+    // Foreign data that this user may not give an expiry.
+    server.command(&["SET", &limiter.redis_keys("ann")[0], "junk"]);
+
+    let checks: Vec<_> = (0..400)
+        .map(|number| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move {
+                limiter
+                    .check(if number % 4 == 0 { "ann" } else { "bob" })
+                    .await
+            })
+        })
+        .collect();
+    let (mut admitted, mut corrupt) = (0, 0);
+    for (number, check) in checks.into_iter().enumerate() {
+        match check.await.expect("no panic") {
+            Ok(decision) => admitted += u64::from(decision.is_allowed()),
+            Err(error) => {
+                assert!(error.is_corrupt_state() && number % 4 == 0, "{error:?}");
+                corrupt += 1;
+            }
+        }
+    }
+    assert_eq!((admitted, corrupt), (5, 100));
+}
+
+#[tokio::test]
+async fn duplicates_in_one_call_are_decided_in_order() {
+    let server = RedisServer::start();
+    let store = RedisStore::builder()
+        .deadline(common::DEADLINE)
+        .connect(&server.url());
+    let limiter = Limiter::new(store.expect("a store"), TokenBucket::per_day(100));
+    let checks: Vec<_> = (0..2_000)
+        .map(|_| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move { limiter.check("ann").await })
+        })
+        .collect();
+    let mut left = Vec::new();
+    for check in checks {
+        let decision = check.await.expect("no panic").expect("a decision");
+        if decision.is_allowed() {
+            left.extend(decision.policies().map(|policy| policy.remaining()));
+        }
+    }
+    left.sort_unstable();
+    assert_eq!(left, (0..100).collect::<Vec<_>>());
+    let calls = server.command(&["INFO", "commandstats"]);
+    let calls = calls
+        .lines()
+        .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    let calls: u64 = calls
+        .and_then(|calls| calls.split(',').next()?.parse().ok())
+        .expect("a count");
+    assert!(calls < 1_000, "gathered: {calls} calls for 2,000 checks");
+}
+
+#[tokio::test]
+async fn a_check_that_is_never_looked_at_again_holds_nobody_up() {
+    let server = RedisServer::start();
+    let limiter = limiter(&server);
+    decides_again(&limiter, "ann").await;
+    let mut forgotten: Vec<_> = (0..50).map(|_| Box::pin(limiter.check("zoe"))).collect();
+    for check in &mut forgotten {
+        let _ = std::future::poll_fn(|cx| Poll::Ready(check.as_mut().poll(cx))).await;
+    }
+    assert_eq!(admitted(&limiter, "ann", 10).await, 3);
+    drop(forgotten);
+}
+
 #[test]
 fn mistakes_are_seen_before_the_first_request() {
     let error = RedisStore::connect("redis://127.0.0.1/").expect_err("no runtime");
@@ -435,6 +612,7 @@ fn mistakes_are_seen_before_the_first_request() {
         RedisStore::builder().deadline(Duration::ZERO),
         RedisStore::builder().connections(0),
         RedisStore::builder().max_in_flight(0),
+        RedisStore::builder().secret(""),
     ];
     for builder in zero {
         let error = builder.connect(url).expect_err("zero");

@@ -235,6 +235,16 @@ pub trait KeyExtractor: Send + Sync + 'static {
     }
 }
 
+impl KeyExtractor for std::sync::Arc<dyn KeyExtractor> {
+    fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
+        (**self).extract(head)
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        (**self).validate()
+    }
+}
+
 /// Why there is no key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyError(Reason);

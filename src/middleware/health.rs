@@ -14,7 +14,12 @@ pub(super) struct Health {
     is_failing: AtomicBool,
     last_failure_ms: AtomicU64,
     is_miswired: AtomicBool,
+    /// When refusals that are not the store's failure were last logged, plus 1; 0 for never.
+    shed_ms: AtomicU64,
 }
+
+/// Such refusals are logged no more often than this.
+const SHED_EVERY_MS: u64 = 10_000;
 
 /// The store must answer for so long before it counts as well again: one line
 /// for each change of state, and not one for each request of a half-broken store.
@@ -36,6 +41,7 @@ impl Default for Health {
             is_failing: AtomicBool::new(false),
             last_failure_ms: AtomicU64::new(0),
             is_miswired: AtomicBool::new(false),
+            shed_ms: AtomicU64::new(0),
         }
     }
 }
@@ -45,6 +51,21 @@ impl Health {
         self.last_failure_ms.store(self.now_ms(), Ordering::Relaxed);
         if !self.is_failing.swap(true, Ordering::Relaxed) {
             telemetry::store_failed(error, allows);
+        }
+    }
+
+    /// Refused for a reason that is not the store's failure.
+    pub(super) fn shed(&self, error: &StoreError) {
+        let (now_ms, last_ms) = (self.now_ms() + 1, self.shed_ms.load(Ordering::Relaxed));
+        let is_time = last_ms == 0 || now_ms.saturating_sub(last_ms) >= SHED_EVERY_MS;
+        let order = Ordering::Relaxed;
+        if is_time
+            && self
+                .shed_ms
+                .compare_exchange(last_ms, now_ms, order, order)
+                .is_ok()
+        {
+            telemetry::shed(error);
         }
     }
 

@@ -76,7 +76,8 @@ impl RateLimitLayer {
         RateLimitLayerBuilder::default()
     }
 
-    /// The same limits, kept in another store.
+    /// The same limits, kept in another store, where policies of one name
+    /// share their buckets: see [`Policy`](crate::Policy).
     #[must_use]
     pub fn store(self, store: impl Store) -> Self {
         let settings = Settings {
@@ -126,8 +127,9 @@ impl<S> Layer<S> for RateLimitLayer {
 /// `RateLimit` field claims what nobody knows, and one line is logged when it
 /// starts and one when it ends.
 ///
-/// Foreign data under a caller's key is not such a failure: the store
-/// answered, and that caller is refused with 503 until the key has expired.
+/// Two things are not such a failure, and are answered with 503 either way:
+/// more checks at once than the store lets wait (a flood must not open the
+/// gate), and foreign data under a caller's key, until that key has expired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnStoreFailure {
@@ -162,6 +164,7 @@ pub struct RateLimitLayerBuilder {
     policies: Vec<RequestPolicy>,
     answers: Answers,
     partition_secret: Option<Secret>,
+    mistake: Option<ConfigError>,
 }
 
 type HeadersWhen = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync;
@@ -221,15 +224,19 @@ impl RateLimitLayerBuilder {
     /// and `secret`, by which a client can tell its partitions apart and
     /// nobody can tell whose they are. Default: none. List fields only.
     pub fn partition_key(mut self, secret: &[u8]) -> Self {
+        if secret.is_empty() {
+            let setting = "partition_key";
+            self.mistake.get_or_insert(ConfigError::Zero { setting });
+        }
         let context = "tower-throttle v1 secret of partition keys";
         self.partition_secret = Some(Secret(blake3::derive_key(context, secret)));
         self
     }
 
     /// Adds up to this much, at random, to `Retry-After`, so that clients who
-    /// were denied together do not come back together. Default: none.
-    pub const fn retry_after_jitter(mut self, most: Duration) -> Self {
-        self.answers.retry_after_jitter = most;
+    /// were denied together do not come back together. Default: none; a day at most.
+    pub fn retry_after_jitter(mut self, most: Duration) -> Self {
+        self.answers.retry_after_jitter = most.min(Duration::from_secs(86_400));
         self
     }
 
@@ -277,6 +284,9 @@ impl RateLimitLayerBuilder {
     ///
     /// A [`ConfigError`] that says what to change.
     pub fn build(self) -> Result<RateLimitLayer, ConfigError> {
+        if let Some(mistake) = self.mistake {
+            return Err(mistake);
+        }
         let rules: Arc<[Rule]> = self
             .policies
             .iter()

@@ -82,6 +82,8 @@ impl Policy {
 impl RequestPolicy {
     /// Who is asking. Default: the [peer address](crate::key::peer).
     pub fn key<K: KeyExtractor>(mut self, key: K) -> Self {
+        // Either everybody shares the bucket, or somebody has one.
+        self.policy = self.policy.shared_and_keyed();
         self.key = Named(Arc::new(key), type_name::<K>());
         self
     }
@@ -117,8 +119,9 @@ impl RequestPolicy {
     /// and hand out copies; see [`Quota`].
     ///
     /// The choice should depend on the caller alone. A caller who can change
-    /// it from request to request has one bucket read under several quotas;
-    /// give each kind of request a policy of its own instead.
+    /// it from request to request gets more than any of the quotas: one bucket
+    /// is read under several of them, and there is one for each algorithm. Give
+    /// each kind of request a policy of its own instead.
     pub fn quota_by<F>(mut self, quota: F) -> Self
     where
         F: Fn(&Head<'_>) -> Quota + Send + Sync + 'static,

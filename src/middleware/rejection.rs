@@ -130,7 +130,10 @@ pub(super) struct Caller {
 impl Caller {
     pub(super) fn of<B>(request: &Request<B>) -> Self {
         Self {
-            dialect: Dialect::of(request.headers()),
+            // gRPC knows no other method, and no cache keeps the 200 of a POST.
+            dialect: (request.method() == Method::POST)
+                .then(|| Dialect::of(request.headers()))
+                .flatten(),
             is_head: request.method() == Method::HEAD,
             outer: request.extensions().get().cloned(),
         }
@@ -141,7 +144,7 @@ pub(super) fn respond(refusal: &Refusal, settings: &Settings, caller: &Caller) -
     let jitter = settings.answers.retry_after_jitter;
     let retry_after = refusal
         .retry_after()
-        .map(|wait| wait + random_below(jitter));
+        .map(|wait| wait.saturating_add(random_below(jitter)));
 
     if let Some(dialect) = &caller.dialect {
         let mut response = grpc::respond(dialect, refusal.reason(), &message(refusal), retry_after);
@@ -268,7 +271,8 @@ fn push_json_string(json: &mut String, text: &str) {
 }
 
 fn whole_seconds(wait: Duration) -> u64 {
-    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+    wait.as_secs()
+        .saturating_add(u64::from(wait.subsec_nanos() > 0))
 }
 
 fn random_below(most: Duration) -> Duration {

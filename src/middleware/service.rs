@@ -71,7 +71,8 @@ where
 
         match ask(&settings, &Head::from(&request)) {
             Question::None => {
-                ResponseFuture::calling(self.inner.call(request), None, settings, caller)
+                let decision = Decision::of_no_policy();
+                ResponseFuture::forward(&mut self.inner, request, decision, settings, caller)
             }
             Question::Refused(refusal) => ResponseFuture::rejected(&refusal, settings, caller),
             Question::Asked(Answer::Now(answer), partitions) => {

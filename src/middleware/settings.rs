@@ -53,8 +53,14 @@ impl Settings {
                 Err(Refusal::Denied(decision))
             }
             Err(error) => {
-                let allows = self.answers.on_store_failure == OnStoreFailure::Allow
-                    && !error.is_corrupt_state();
+                // These are not the store's failures, and never open the gate:
+                // one is a flood, of which a limiter must not make an opening,
+                // the other is one caller's broken bucket.
+                if error.is_overloaded() || error.is_corrupt_state() {
+                    self.health.shed(&error);
+                    return Err(Refusal::StoreFailed);
+                }
+                let allows = self.answers.on_store_failure == OnStoreFailure::Allow;
                 self.health.failed(&error, allows);
                 if allows {
                     Ok(Decision::on_store_failure(Verdict::Allowed))

@@ -24,7 +24,8 @@ use crate::ConfigError;
 /// ```
 ///
 /// **Limits**, checked when the quota is used: windows of whole milliseconds,
-/// up to 100 years; a limit below 2^53. A limit of 0 refuses everything.
+/// up to 100 years; a limit below 2^53. A limit of 0 refuses everything
+/// that costs anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct FixedWindow {

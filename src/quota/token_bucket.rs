@@ -29,7 +29,7 @@ use crate::ConfigError;
 ///
 /// **Limits**, checked when the quota is used: at most 1,000,000 a second, and
 /// a bucket that fills from empty in at most 104 days (2^53 nanoseconds).
-/// A limit of 0 refuses everything.
+/// A limit of 0 refuses everything that costs anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct TokenBucket {
@@ -51,7 +51,7 @@ impl TokenBucket {
     }
 
     /// How many tokens the bucket holds, so how many can be taken at once.
-    /// Default: the limit.
+    /// Default: the limit. At least 1; 1 paces callers one by one.
     pub const fn burst(mut self, burst: u64) -> Self {
         self.burst = Some(burst);
         self
@@ -122,6 +122,7 @@ impl Rule {
         }
         let burst = match (limit, burst) {
             (0, Some(burst @ 1..)) => return Err(ConfigError::BurstWithoutRefill { burst }),
+            (1.., Some(0)) => return Err(ConfigError::Zero { setting: "burst" }),
             (_, burst) => burst.unwrap_or(limit),
         };
         let initial = initial.unwrap_or(burst);

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::{Answer, Check, Leg, Store};
 use crate::{
-    Clock, Decision, SystemClock,
+    Clock, Decision, SystemClock, clock,
     quota::{Standing, State},
 };
 
@@ -22,11 +22,17 @@ use crate::{
 /// the quota. Share a [`RedisStore`](crate::RedisStore) where that is too much.
 ///
 /// **Bounded.** At most [`capacity`](MemoryStoreBuilder::capacity) buckets,
-/// 1,000,000 by default. A bucket from which nothing is taken any more
-/// means the same as none, and is forgotten as requests go by. Nothing else is
-/// ever forgotten: if every bucket is in use, callers who have none share one
-/// bucket per policy until there is room. A flood of new callers can so slow
-/// newcomers down, but frees nobody who is over a limit.
+/// 1,000,000 by default, in up to 64 parts of equal size. A bucket from which
+/// nothing is taken any more means the same as none, and is forgotten as
+/// requests go by. Nothing else is ever forgotten: where a caller's part is
+/// full of buckets in use, callers who have none share one bucket per policy
+/// and part, until there is room.
+///
+/// So a flood of new callers frees nobody who has a bucket and is over its
+/// limit. It does hold newcomers up for as long as the flood's buckets last,
+/// which with windows of a day is a day: give the store room for the callers
+/// that you expect in one window. A newcomer who was held up starts with a
+/// bucket of its own once there is room.
 ///
 /// Cloning shares the buckets.
 #[derive(Clone, Debug)]
@@ -106,8 +112,9 @@ pub struct MemoryStoreBuilder {
 impl MemoryStoreBuilder {
     /// The most buckets to keep, one for each policy and caller. Default: 1,000,000.
     ///
-    /// Rounded up to a multiple of 64. One bucket more per policy in use is
-    /// kept for callers who found no room.
+    /// Rounded up to a multiple of the number of parts: 64, or fewer where a
+    /// part would have fewer than 64 buckets. Each part keeps one bucket more
+    /// per policy in use, for callers who found no room.
     pub const fn capacity(mut self, buckets: usize) -> Self {
         self.capacity = buckets;
         self
@@ -122,9 +129,10 @@ impl MemoryStoreBuilder {
     /// Builds the store. Memory is taken as callers come.
     #[must_use]
     pub fn build(self) -> MemoryStore {
+        let shards = (self.capacity / SHARDS).clamp(1, SHARDS);
         MemoryStore(Arc::new(Inner {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            shard_capacity: self.capacity.div_ceil(SHARDS),
+            shards: (0..shards).map(|_| Mutex::default()).collect(),
+            shard_capacity: self.capacity.div_ceil(shards),
             hash_key: (random(), random()),
             clock: self.clock,
         }))
@@ -138,7 +146,7 @@ impl Store for MemoryStore {
             check.legs().iter().map(|leg| inner.place(leg)).collect();
         let mut shards = inner.lock(&mut places);
         // Read under the locks, so that a bucket sees time go forwards.
-        let now_us = inner.clock.now_us();
+        let now_us = clock::read(&*inner.clock);
 
         let mut fits = true;
         for (leg, place) in check.legs().iter().zip(&mut places) {
@@ -193,7 +201,7 @@ impl Inner {
         let bucket = self.id(leg, leg.key.as_bytes());
         Place {
             bucket,
-            shard: (bucket.1 >> 32) as usize % SHARDS,
+            shard: (bucket.1 >> 32) as usize % self.shards.len().max(1),
             held: 0,
             standing: Standing::default(),
         }

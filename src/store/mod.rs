@@ -15,6 +15,10 @@ use crate::{Decision, Key, Quota, StoreError};
 
 /// Keeps buckets and decides.
 ///
+/// Implement it to wrap one of this crate's stores: to count, to log, to fail
+/// on purpose in a test ([`StoreError::unavailable`]). Decisions come from the
+/// stores of this crate; building them elsewhere is not open yet.
+///
 /// A check names one or more legs. The store reads all of them at one instant,
 /// and charges all or none.
 pub trait Store: fmt::Debug + Send + Sync + 'static {

@@ -270,7 +270,6 @@ fn a_partition_key_is_stable_and_differs_by_policy_key_and_secret() {
     assert_ne!(partition("secret", "web", "ann"), base);
     assert_ne!(partition("secret", "api", "bob"), base);
     assert_ne!(partition("other", "api", "ann"), base);
-    assert_ne!(partition("", "api", "ann"), base);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use tower_throttle::{
     Verdict, key,
 };
 
-use crate::web::{Down, api, ask, ask_service, get, hello, layer_with, plain, request};
+use crate::web::{Down, api, ask, ask_service, cost_in, get, hello, layer_with, plain, request};
 
 /// A layer for each reason, and the cost with which to ask it.
 fn every_reason<F>(hook: F) -> [(DenialReason, RateLimitLayer, u64); 5]
@@ -24,7 +24,9 @@ where
     };
     let full = layer(api());
     ask(&full, get([("api", 100)]));
-    let by_header = api().key(key::header("x-api-key"));
+    let by_header = Policy::new("api", TokenBucket::per_minute(100))
+        .cost_by(cost_in("api"))
+        .key(key::header("x-api-key"));
     let by_peer = Policy::new("api", TokenBucket::per_second(1));
     [
         (DenialReason::QuotaExceeded, full, 1),

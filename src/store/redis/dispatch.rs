@@ -18,11 +18,11 @@ use smallvec::SmallVec;
 use tokio::{runtime::Handle, sync::oneshot, time::timeout};
 
 use super::{
-    Inner,
+    Counted, Inner,
     call::{self, Deadline},
     script::{self, Encoded, Found, Reply},
 };
-use crate::{StoreError, error::StoreErrorKind};
+use crate::{StoreError, clock, error::StoreErrorKind};
 
 /// Calls in flight on each connection. One more than one, so that Redis has
 /// work while an answer is on its way.
@@ -52,6 +52,8 @@ struct Waiting {
     check: Encoded,
     deadline: Deadline,
     answer: oneshot::Sender<Result<Found, StoreError>>,
+    /// Stays until a lane takes the check out, even when its caller has left.
+    counted: Counted,
 }
 
 impl Dispatch {
@@ -75,6 +77,7 @@ impl Inner {
         self: &Arc<Self>,
         check: Encoded,
         deadline: Deadline,
+        counted: Counted,
     ) -> Result<Found, StoreError> {
         if let Some(alone) = self.go_alone() {
             let legs = check.legs();
@@ -87,6 +90,7 @@ impl Inner {
             check,
             deadline,
             answer,
+            counted,
         });
         match timeout(deadline.left(), receiver).await {
             Ok(Ok(answer)) => answer,
@@ -122,7 +126,7 @@ impl Inner {
 
     async fn call(&self, checks: Vec<Encoded>, deadline: Deadline) -> Result<Reply, StoreError> {
         let nonce = self.next_nonce();
-        let now_us = self.clock.as_ref().map_or(0, |clock| clock.now_us());
+        let now_us = self.clock.as_deref().map_or(0, clock::read);
         let legs: usize = checks.iter().map(Encoded::legs).sum();
         let (script, count) = (script::for_checks(&checks), checks.len());
         let arguments = script::arguments(checks, nonce, now_us);
@@ -176,13 +180,16 @@ impl Lane {
     async fn decide(&self, gathered: Vec<Waiting>) {
         let mut checks = Vec::with_capacity(gathered.len());
         let mut answers: SmallVec<[_; 1]> = SmallVec::new();
+        let mut counted: SmallVec<[_; 1]> = SmallVec::new();
         let mut last = Deadline::past();
         for waiting in gathered {
             last = last.later(waiting.deadline);
             answers.push((waiting.check.legs(), waiting.answer));
             checks.push(waiting.check);
+            counted.push(waiting.counted);
         }
         let mut reply = self.inner.call(checks, last).await;
+        drop(counted);
         for (legs, answer) in answers {
             let found = match &mut reply {
                 Ok(reply) => reply.found(legs),

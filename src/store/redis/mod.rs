@@ -60,7 +60,9 @@ use crate::{Clock, ConfigError, Decision, StoreError, decision::AskedLeg, error:
 /// prints it), which expires when it means the same as none. If Redis loses its
 /// data, each caller gets at most one new burst.
 ///
-/// Cloning is cheap and shares the connections. They close when the last clone drops.
+/// Cloning is cheap and shares the connections. They close when the last clone
+/// drops, and work in the Tokio runtime that the store was built in: when that
+/// ends, the store has failed.
 #[derive(Clone, Debug)]
 pub struct RedisStore(Arc<Inner>);
 
@@ -159,8 +161,10 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How many checks may wait for Redis at a time. One more fails at once.
-    /// Default: 4,096.
+    /// How many checks may wait for Redis at a time. Default: 4,096.
+    ///
+    /// One more fails at once with [`StoreError::is_overloaded`]; a layer
+    /// answers 503 then, whatever its [`OnStoreFailure`](crate::OnStoreFailure).
     pub const fn max_in_flight(mut self, checks: usize) -> Self {
         self.most_in_flight = checks;
         self
@@ -182,13 +186,6 @@ impl RedisStoreBuilder {
     ///
     /// The URL or a setting cannot be used, or there is no Tokio runtime.
     pub fn connect(self, url: &str) -> Result<RedisStore, ConfigError> {
-        let not_zero = [
-            ("connections", self.connections),
-            ("max_in_flight", self.most_in_flight),
-        ];
-        if let Some((setting, _)) = not_zero.into_iter().find(|(_, number)| *number == 0) {
-            return Err(ConfigError::Zero { setting });
-        }
         let (count, queue) = (self.connections, self.most_in_flight);
         self.build(|runtime| Connections::connect(runtime, url, count, queue))
     }
@@ -212,10 +209,14 @@ impl RedisStoreBuilder {
         self,
         connect: impl FnOnce(&Handle) -> Result<Connections, ConfigError>,
     ) -> Result<RedisStore, ConfigError> {
-        if self.deadline.is_zero() {
-            return Err(ConfigError::Zero {
-                setting: "deadline",
-            });
+        let settings = [
+            ("deadline", self.deadline.is_zero()),
+            ("connections", self.connections == 0),
+            ("max_in_flight", self.most_in_flight == 0),
+            ("secret", self.secret.as_ref().is_some_and(Vec::is_empty)),
+        ];
+        if let Some((setting, _)) = settings.into_iter().find(|(_, is_zero)| *is_zero) {
+            return Err(ConfigError::Zero { setting });
         }
         let names = KeyNames::new(self.prefix, self.secret.as_deref())?;
         let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
@@ -243,7 +244,8 @@ impl Store for RedisStore {
         let legs: SmallVec<[AskedLeg; 2]> = check.legs().iter().map(Into::into).collect();
         let check = Encoded::new(check, &self.0.names);
         Answer::Later(Box::pin(async move {
-            let found = counted.0.decide(check, deadline).await?;
+            let inner = Arc::clone(&counted.0);
+            let found = inner.decide(check, deadline, counted).await?;
             Ok(found.decision(legs))
         }))
     }
@@ -272,6 +274,7 @@ impl Inner {
 }
 
 /// One check in flight.
+#[derive(Debug)]
 struct Counted(Arc<Inner>);
 
 impl Counted {

@@ -170,6 +170,10 @@ impl Reply {
         if values.len() != 2 + checks + 2 * legs {
             return Err(foreign());
         }
+        // One that is not an integer would put all behind it out of step.
+        if !values.iter().all(Value::is_integer) {
+            return Err(foreign());
+        }
         let mut reply = Self {
             integers: values.into_iter(),
             now_us: 0,
@@ -185,17 +189,26 @@ impl Reply {
     pub(super) fn found(&mut self, legs: usize) -> Result<Found, StoreError> {
         let verdict = self.integer()?;
         let mut standings = SmallVec::new();
+        let mut is_foreign = false;
         for _ in 0..legs {
+            // Read to the end, so that the next check starts where it should.
+            let (level, ends_ms) = (self.number(), self.number());
+            is_foreign |= level.is_err() || ends_ms.is_err();
             standings.push(Standing {
-                level: self.number()?,
-                ends_ms: self.number()?,
+                level: level.unwrap_or_default(),
+                ends_ms: ends_ms.unwrap_or_default(),
                 unsaved: false,
             });
         }
         let allowed = match verdict {
+            _ if is_foreign => return Err(foreign()),
             1 => true,
             0 => false,
             -1 => return Err(StoreError::new(StoreErrorKind::CorruptState)),
+            -2 => {
+                let cause = "Redis refused one of the commands";
+                return Err(StoreError::with_source(StoreErrorKind::Refused, cause));
+            }
             _ => return Err(foreign()),
         };
         Ok(Found {

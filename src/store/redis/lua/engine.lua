@@ -10,13 +10,15 @@
 --            cost and capacity, in the algorithm's own unit
 --            a and b, the algorithm's own
 -- Reply    integers only: nonce, now in microseconds, then for each check its
---          verdict (1 allowed, 0 denied, -1 foreign data under one of its keys)
+--          verdict (1 allowed, 0 denied, -1 foreign data under one of its keys,
+--          -2 a command was refused)
 --          and for each leg two: level and mark.
 -- Expiry   every write sets one, in milliseconds, never 0. A key expires when
 --          it means the same as no key, never before. Foreign data expires
 --          after what the algorithm says.
 -- Atomic   because a script runs alone: each check reads all its legs, then
---          charges all or none.
+--          charges all or none. What Redis refuses one check (a right it lacks,
+--          memory) is that check's alone: the others go on.
 --
 -- An algorithm's file stands in at two places. It has the five numbers, and
 -- read: from `stored` (a string, or false) it sets level: how much is taken,
@@ -47,16 +49,24 @@ while at <= #numbers do
     legs = legs + 1
     local algorithm = kind % 32
     local stored = redis.pcall('GET', KEYS[key + legs])
-    local is_foreign = stored and (type(stored) ~= 'string' or string.find(stored, '%D'))
+    local is_foreign, is_refused = false, false
+    if type(stored) == 'table' then
+      is_foreign = string.find(stored.err, 'WRONGTYPE', 1, true)
+      is_refused, stored = not is_foreign, false
+    elseif stored then
+      is_foreign = string.find(stored, '%D')
+    end
     local level, mark, slack, unsaved = 0, 0, 0, false
     --@read
-    if level == nil then
-      verdict = -1
+    if is_refused then
+      verdict, level, mark = -2, 0, 0
+    elseif level == nil then
+      verdict = math.min(verdict, -1)
       -- Not ours to overwrite, but it must not stay for ever.
       if kind < 64 then
-        local left_ms = redis.call('PTTL', KEYS[key + legs])
-        if left_ms < 0 or left_ms > mark then
-          redis.call('PEXPIRE', KEYS[key + legs], mark)
+        local left_ms = redis.pcall('PTTL', KEYS[key + legs])
+        if type(left_ms) == 'number' and (left_ms < 0 or left_ms > mark) then
+          redis.pcall('PEXPIRE', KEYS[key + legs], mark)
         end
       end
       level, mark = 0, 0
@@ -70,7 +80,6 @@ while at <= #numbers do
     reply[out + legs * 2 - 1], reply[out + legs * 2] = level, mark
   until kind % 64 >= 32
 
-  reply[out] = verdict
   if kind < 64 and (verdict == 1 or to_save) then
     -- Backwards, as the numbers of the last leg are at hand.
     for leg = legs, 1, -1 do
@@ -85,11 +94,17 @@ while at <= #numbers do
         local level, mark = reply[out + leg * 2 - 1] + cost, reply[out + leg * 2]
         local value, ttl_ms
         --@write
-        redis.call('PSETEX', KEYS[key + leg], format('%d', ttl_ms), value)
+        local written = redis.pcall('PSETEX', KEYS[key + leg], format('%d', ttl_ms), value)
+        if written.err then
+          -- Refused one, Redis refuses all: this is the first.
+          verdict = -2
+          break
+        end
         reply[out + leg * 2 - 1] = level
       end
     end
   end
+  reply[out] = verdict
   out, key = out + legs * 2, key + legs
 end
 
