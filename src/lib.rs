@@ -115,6 +115,15 @@
 //! standard error, once for each change.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// What input could trip has no place here; tests and examples may.
+#![warn(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used
+)]
 
 mod clock;
 mod decision;
