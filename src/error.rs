@@ -303,6 +303,7 @@ impl StoreError {
     }
 
     /// A word for logs and metrics, one of a fixed set.
+    #[cfg(feature = "tracing")]
     pub(crate) fn kind_name(&self) -> &'static str {
         match self.kind {
             StoreErrorKind::Timeout => "timeout",
