@@ -485,6 +485,30 @@ async fn checks_whose_callers_left_still_count_while_they_wait() {
 }
 
 #[tokio::test]
+async fn a_frozen_server_is_a_failure_and_not_a_flood() {
+    let deadline = Duration::from_millis(50);
+    let store = RedisStore::builder()
+        .deadline(deadline)
+        .max_in_flight(8)
+        .connect(&silent_after_handshake())
+        .expect("a store");
+    let limiter = Limiter::new(store, TokenBucket::per_hour(3));
+    // The first finds out; from then on nobody is told of a flood.
+    let error = limiter.check("ann").await.expect_err("no answer");
+    assert!(error.is_timeout() || error.is_unavailable(), "{error:?}");
+    let checks: Vec<_> = (0..100)
+        .map(|_| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move { limiter.check("ann").await })
+        })
+        .collect();
+    for check in checks {
+        let error = check.await.expect("no panic").expect_err("no answer");
+        assert!(error.is_timeout() || error.is_unavailable(), "{error:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_refused_to_one_check_of_a_call_is_not_refused_to_the_others() {
     let server = RedisServer::start();
     let rights = [

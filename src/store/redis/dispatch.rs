@@ -11,7 +11,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use smallvec::SmallVec;
@@ -35,12 +38,15 @@ pub(super) struct Dispatch {
     state: Mutex<State>,
     lanes: usize,
     runtime: Handle,
+    /// The last call that ended got no answer.
+    is_failing: AtomicBool,
 }
 
 /// Whoever waits is served: while there is somebody, a lane is taken, and a
 /// lane is given back only when there is nobody.
 #[derive(Debug, Default)]
 struct State {
+    tickets: u64,
     /// One check is under way by itself.
     is_one_alone: bool,
     lanes_taken: usize,
@@ -49,6 +55,7 @@ struct State {
 
 #[derive(Debug)]
 struct Waiting {
+    ticket: u64,
     check: Encoded,
     deadline: Deadline,
     answer: oneshot::Sender<Result<Found, StoreError>>,
@@ -62,7 +69,28 @@ impl Dispatch {
             state: Mutex::default(),
             lanes,
             runtime,
+            is_failing: AtomicBool::new(false),
         }
+    }
+
+    /// What it means that there is no room, or no time, for a check that was not
+    /// sent: a flood, or a store that answers nobody.
+    pub(super) fn not_sent(&self) -> StoreError {
+        StoreError::new(if self.is_failing.load(Ordering::Relaxed) {
+            StoreErrorKind::Unavailable
+        } else {
+            StoreErrorKind::Overloaded
+        })
+    }
+
+    /// Takes a check out of the queue, if it is still there.
+    fn withdraw(&self, ticket: u64) -> bool {
+        let mut state = self.state();
+        let place = state
+            .waiting
+            .iter()
+            .position(|waiting| waiting.ticket == ticket);
+        place.is_some_and(|place| state.waiting.remove(place).is_some())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -86,7 +114,8 @@ impl Inner {
             return reply?.found(legs);
         }
         let (answer, receiver) = oneshot::channel();
-        self.queue(Waiting {
+        let ticket = self.queue(|ticket| Waiting {
+            ticket,
             check,
             deadline,
             answer,
@@ -96,13 +125,16 @@ impl Inner {
             Ok(Ok(answer)) => answer,
             // The runtime that the store was built in is gone.
             Ok(Err(_)) => Err(StoreError::new(StoreErrorKind::Unavailable)),
+            Err(_) if self.dispatch.withdraw(ticket) => Err(self.dispatch.not_sent()),
             Err(_) => Err(StoreError::new(StoreErrorKind::Timeout)),
         }
     }
 
-    fn queue(self: &Arc<Self>, waiting: Waiting) {
+    fn queue(self: &Arc<Self>, waiting: impl FnOnce(u64) -> Waiting) -> u64 {
         let mut state = self.dispatch.state();
-        state.waiting.push_back(waiting);
+        state.tickets += 1;
+        let ticket = state.tickets;
+        state.waiting.push_back(waiting(ticket));
         if state.lanes_taken < self.dispatch.lanes {
             state.lanes_taken += 1;
             drop(state);
@@ -112,6 +144,7 @@ impl Inner {
             };
             self.dispatch.runtime.spawn(lane.serve());
         }
+        ticket
     }
 
     /// If nothing is under way.
@@ -130,7 +163,14 @@ impl Inner {
         let legs: usize = checks.iter().map(Encoded::legs).sum();
         let (script, count) = (script::for_checks(&checks), checks.len());
         let arguments = script::arguments(checks, nonce, now_us);
-        let reply = call::script(&self.connections, script, arguments, deadline).await?;
+        let reply = call::script(&self.connections, script, arguments, deadline).await;
+        let is_failing = reply
+            .as_ref()
+            .is_err_and(|error| error.is_timeout() || error.is_unavailable());
+        self.dispatch
+            .is_failing
+            .store(is_failing, Ordering::Relaxed);
+        let reply = reply?;
         Reply::new(reply, nonce, count, legs)
     }
 }

@@ -28,7 +28,7 @@ use self::{
     script::Encoded,
 };
 use super::{Answer, Check, Leg, Store};
-use crate::{Clock, ConfigError, Decision, StoreError, decision::AskedLeg, error::StoreErrorKind};
+use crate::{Clock, ConfigError, Decision, decision::AskedLeg};
 
 /// Keeps buckets in Redis or Valkey, so that a fleet of processes shares them.
 ///
@@ -163,8 +163,11 @@ impl RedisStoreBuilder {
 
     /// How many checks may wait for Redis at a time. Default: 4,096.
     ///
-    /// One more fails at once with [`StoreError::is_overloaded`]; a layer
-    /// answers 503 then, whatever its [`OnStoreFailure`](crate::OnStoreFailure).
+    /// One more fails at once: with [`StoreError::is_overloaded`](crate::StoreError::is_overloaded) while Redis
+    /// answers, and a layer answers 503 then, whatever its
+    /// [`OnStoreFailure`](crate::OnStoreFailure); with
+    /// [`StoreError::is_unavailable`](crate::StoreError::is_unavailable) while Redis does not. The same goes for a
+    /// check whose deadline passes before it is its turn.
     pub const fn max_in_flight(mut self, checks: usize) -> Self {
         self.most_in_flight = checks;
         self
@@ -238,7 +241,7 @@ impl RedisStoreBuilder {
 impl Store for RedisStore {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         let Some(counted) = Counted::one_more(&self.0) else {
-            return Answer::Now(Err(StoreError::new(StoreErrorKind::Overloaded)));
+            return Answer::Now(Err(self.0.dispatch.not_sent()));
         };
         let deadline = Deadline::after(self.0.deadline);
         let legs: SmallVec<[AskedLeg; 2]> = check.legs().iter().map(Into::into).collect();
@@ -252,7 +255,7 @@ impl Store for RedisStore {
 
     fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
         let Some(counted) = Counted::one_more(&self.0) else {
-            return Answer::Now(Err(StoreError::new(StoreErrorKind::Overloaded)));
+            return Answer::Now(Err(self.0.dispatch.not_sent()));
         };
         let deadline = Deadline::after(self.0.deadline);
         let keys: Vec<String> = legs.iter().map(|leg| self.0.names.name(leg)).collect();
