@@ -74,8 +74,8 @@ impl Demo {
     }
 
     fn terminate(mut self) -> ExitStatus {
-        let killed = Command::new("kill")
-            .args(["-TERM", &self.child.id().to_string()])
+        let killed = Command::new("sh")
+            .args(["-c", &format!("kill -TERM {}", self.child.id())])
             .status();
         assert!(killed.expect("the command `kill`").success());
         let mut status = None;
