@@ -28,7 +28,7 @@ use crate::{Quota, quota::Standing, store::Leg};
 #[derive(Clone)]
 pub struct Decision(Arc<Inner>);
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Inner {
     verdict: Verdict,
     source: Source,
@@ -192,7 +192,7 @@ impl Decision {
 }
 
 /// The standing of one policy in a [`Decision`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PolicyDecision {
     name: Arc<str>,
     quota: Quota,
@@ -278,7 +278,24 @@ impl PolicyDecision {
 
 impl fmt::Debug for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        f.debug_struct("Decision")
+            .field("verdict", &self.0.verdict)
+            .field("source", &self.0.source)
+            .field("policies", &self.0.policies)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for PolicyDecision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PolicyDecision")
+            .field("name", &self.name)
+            .field("limit", &self.limit())
+            .field("cost", &self.cost)
+            .field("remaining", &self.remaining())
+            .field("reset_after", &self.reset_after())
+            .field("retry_after", &self.retry_after())
+            .finish_non_exhaustive()
     }
 }
 

@@ -22,6 +22,14 @@ pub(crate) fn denied(decision: &Decision) {
 #[cfg(not(feature = "tracing"))]
 pub(crate) fn denied(_: &Decision) {}
 
+#[cfg(feature = "redis")]
+pub(crate) fn not_connected(error: &fred::error::Error) {
+    let line = format!("no connection to Redis yet ({error}): trying on");
+    #[cfg(feature = "tracing")]
+    tracing::warn!(target: "tower_throttle::store", "{line}");
+    to_stderr(&line);
+}
+
 pub(crate) fn store_failed(error: &StoreError, allows: bool) {
     let then = if allows { "admitted" } else { "refused" };
     let line = format!(

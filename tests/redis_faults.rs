@@ -91,6 +91,8 @@ async fn an_absent_server_fails_at_once_and_is_found_when_it_comes() {
     let asked = Instant::now();
     let error = limiter.check("ann").await.expect_err("nobody is there");
     assert!(error.is_unavailable(), "{error:?}");
+    let cause = std::error::Error::source(&error).map(ToString::to_string);
+    assert!(cause.unwrap_or_default().contains("refused"), "{error:?}");
     assert!(asked.elapsed() < common::DEADLINE / 2, "it did not wait");
 
     server.run();
@@ -202,7 +204,13 @@ async fn a_wrong_password_is_an_error_and_not_an_admission() {
     let store = RedisStore::connect(&server.url()).expect("a store");
     let limiter = Limiter::new(store, TokenBucket::per_hour(3));
     let error = limiter.check("ann").await.expect_err("no password");
-    assert!(error.is_refused() || error.is_unavailable(), "{error:?}");
+    assert!(error.is_refused(), "{error:?}");
+    let cause = std::error::Error::source(&error).map(ToString::to_string);
+    let cause = cause.unwrap_or_default();
+    assert!(
+        cause.contains("NOAUTH") || cause.contains("password"),
+        "{cause}"
+    );
 }
 
 #[tokio::test]

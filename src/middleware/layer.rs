@@ -33,8 +33,8 @@ use crate::{
 /// // axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())
 /// ```
 ///
-/// Every policy must admit a request; then all are charged. Otherwise none is,
-/// and the request is answered here: 429 with `Retry-After`, `RateLimit` fields
+/// Every policy of the layer must admit a request; then all are charged.
+/// Otherwise none is, and the request is answered here: 429 with `Retry-After`, `RateLimit` fields
 /// and a `problem+json` body, or a gRPC status for a gRPC caller.
 ///
 /// It has no type parameters: name it in a struct, return it, clone it. Clones
@@ -251,7 +251,8 @@ impl RateLimitLayerBuilder {
     /// It is called for every such answer; [`Denied::reason`] says which.
     /// [`Denied::into_response`] is what would be sent without it. `RateLimit`
     /// fields, `Retry-After` and `Cache-Control: no-store` are added to the
-    /// response unless it has them. Callers that speak gRPC get a gRPC status
+    /// response unless it has them. Its body is anything that becomes `Bytes`:
+    /// `String`, `&'static str`, `Vec<u8>`; not axum's `Body`. Callers that speak gRPC get a gRPC status
     /// and are not asked about here.
     ///
     /// ```

@@ -23,7 +23,7 @@ use axum::{
 };
 use tower::{Layer, Service, service_fn};
 use tower_governor::{GovernorLayer, governor::GovernorConfigBuilder};
-use tower_throttle::{RateLimitLayer, TokenBucket};
+use tower_throttle::{Policy, RateLimitLayer, TokenBucket};
 
 use crate::measure::{self, Measured, Row, in_turns};
 
@@ -60,11 +60,12 @@ const WORKS: [Work; 3] = [
 pub(crate) fn run(print: impl Fn(Row)) {
     for work in WORKS {
         let is_denied = work.status == StatusCode::TOO_MANY_REQUESTS;
-        let our_layer = RateLimitLayer::new(if is_denied {
+        let quota = if is_denied {
             TokenBucket::per_hour(1)
         } else {
             TokenBucket::per_second(1_000_000).burst(1_000_000_000)
-        });
+        };
+        let our_layer = RateLimitLayer::new(Policy::new("api", quota));
         let (period, burst) = if is_denied {
             (Duration::from_secs(3_600), 1)
         } else {

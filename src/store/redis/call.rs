@@ -85,7 +85,12 @@ async fn send(
     let (link, options) = link(connections, deadline).await?;
     let command = CustomCommand::new_static(name, ClusterHash::FirstKey, false);
     let client = link.client.with_options(&options);
-    client.custom(command, arguments).await
+    let reply = client.custom(command, arguments).await;
+    reply.map_err(|error| match link.failure() {
+        // Says more than that there is no connection.
+        Some(failure) if error.is_canceled() => failure,
+        _ => error,
+    })
 }
 
 /// The next connection, and how to send on it in the time that is left: once,

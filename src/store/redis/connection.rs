@@ -10,6 +10,7 @@ use std::{
 
 use fred::{
     clients::Client,
+    error::Error as FredError,
     interfaces::ClientLike,
     types::{
         Builder,
@@ -23,7 +24,7 @@ use tokio::{
     time::sleep,
 };
 
-use crate::ConfigError;
+use crate::{ConfigError, telemetry};
 
 /// One attempt to connect takes at most this long.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -39,12 +40,20 @@ pub(super) struct Connections {
     turn: AtomicUsize,
 }
 
+/// What became of the attempts to connect.
+#[derive(Debug)]
+enum Attempts {
+    /// The first has not ended: nobody knows yet whether there is a server.
+    None,
+    Failed(FredError),
+    /// From then on the client looks after its connection.
+    Connected,
+}
+
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) client: Client,
-    /// Whether the first attempt to connect has ended. Until then nobody knows
-    /// whether there is a server.
-    tried: watch::Receiver<bool>,
+    attempts: watch::Receiver<Attempts>,
     /// Dropped, it ends the task that keeps the client connected.
     _supervisor: Option<oneshot::Sender<()>>,
 }
@@ -61,11 +70,11 @@ impl Connections {
         let links = (0..count).map(|_| {
             let client = builder.build().map_err(|error| url_error(&error))?;
             let (supervisor, closed) = oneshot::channel();
-            let (tell, tried) = watch::channel(false);
+            let (tell, attempts) = watch::channel(Attempts::None);
             runtime.spawn(supervise(client.clone(), tell, closed));
             Ok(Link {
                 client,
-                tried,
+                attempts,
                 _supervisor: Some(supervisor),
             })
         });
@@ -79,7 +88,7 @@ impl Connections {
     pub(super) fn given(client: Client) -> Self {
         let link = Link {
             client,
-            tried: watch::channel(true).1,
+            attempts: watch::channel(Attempts::Connected).1,
             _supervisor: None,
         };
         Self {
@@ -105,12 +114,22 @@ impl Connections {
 impl Link {
     /// Whether the first attempt to connect has ended, however it did.
     pub(super) fn was_tried(&self) -> bool {
-        *self.tried.borrow()
+        !matches!(*self.attempts.borrow(), Attempts::None)
     }
 
     pub(super) async fn wait_until_tried(&self) {
         // An error says that the supervisor is gone: nothing to wait for.
-        let _ = self.tried.clone().wait_for(|tried| *tried).await;
+        let mut attempts = self.attempts.clone();
+        let is_tried = |attempts: &Attempts| !matches!(attempts, Attempts::None);
+        let _ = attempts.wait_for(is_tried).await;
+    }
+
+    /// Why there is no connection, where there never was one.
+    pub(super) fn failure(&self) -> Option<FredError> {
+        match &*self.attempts.borrow() {
+            Attempts::Failed(error) => Some(error.clone()),
+            Attempts::None | Attempts::Connected => None,
+        }
     }
 }
 
@@ -118,11 +137,24 @@ impl Link {
 ///
 /// That task looks after a connection once there was one; the first is ours to
 /// try for, because the task would sleep before its first attempt.
-async fn supervise(client: Client, tell: watch::Sender<bool>, mut closed: oneshot::Receiver<()>) {
+async fn supervise(
+    client: Client,
+    tell: watch::Sender<Attempts>,
+    mut closed: oneshot::Receiver<()>,
+) {
     let mut pause = SHORTEST_PAUSE;
     loop {
         let attempt = client.init().await;
-        tell.send_replace(true);
+        let is_first = matches!(*tell.borrow(), Attempts::None);
+        tell.send_replace(match &attempt {
+            Ok(_) => Attempts::Connected,
+            Err(error) => {
+                if is_first {
+                    telemetry::not_connected(error);
+                }
+                Attempts::Failed(error.clone())
+            }
+        });
         if let Ok(task) = attempt {
             let mut task = AbortOnDrop(task);
             let until_closed = poll_fn(|cx| {

@@ -34,7 +34,7 @@ use crate::{Clock, ConfigError, Decision, decision::AskedLeg};
 ///
 /// Each check is decided in one script call, whatever the number of policies:
 /// atomic, by the server's clock, all charged or none. Checks that come while
-/// others are under way go out together in the next call. Needs Redis 5 or
+/// others are under way go out together in the next call. Needs Redis 6 or
 /// later, or Valkey.
 ///
 /// ```no_run

@@ -206,7 +206,8 @@ impl Reply {
             0 => false,
             -1 => return Err(StoreError::new(StoreErrorKind::CorruptState)),
             -2 => {
-                let cause = "Redis refused one of the commands";
+                let cause = "Redis refused a command of the script: its user lacks a right, \
+                             or it is out of memory, read-only or cannot save";
                 return Err(StoreError::with_source(StoreErrorKind::Refused, cause));
             }
             _ => return Err(foreign()),
