@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
-use crate::{Quota, quota::Standing, store::Leg};
+use crate::{Quota, policy::Name, quota::Standing, store::Leg};
 
 /// The outcome of a check, with the standing of every policy in it.
 ///
@@ -194,7 +194,7 @@ impl Decision {
 /// The standing of one policy in a [`Decision`].
 #[derive(Clone)]
 pub struct PolicyDecision {
-    name: Arc<str>,
+    name: Arc<Name>,
     quota: Quota,
     cost: u64,
     standing: Standing,
@@ -208,7 +208,7 @@ impl PolicyDecision {
     /// The policy's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.name.text
     }
 
     /// The quota that was applied.
@@ -263,6 +263,10 @@ impl PolicyDecision {
         self.retry_us.is_none()
     }
 
+    pub(crate) fn quoted_name(&self) -> &str {
+        &self.name.quoted
+    }
+
     pub(crate) const fn retry_us(&self) -> Option<u64> {
         self.retry_us
     }
@@ -289,7 +293,7 @@ impl fmt::Debug for Decision {
 impl fmt::Debug for PolicyDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PolicyDecision")
-            .field("name", &self.name)
+            .field("name", &self.name())
             .field("limit", &self.limit())
             .field("cost", &self.cost)
             .field("remaining", &self.remaining())
@@ -300,7 +304,7 @@ impl fmt::Debug for PolicyDecision {
 }
 
 /// What a decision keeps of a leg: name, quota, cost.
-pub(crate) type AskedLeg = (Arc<str>, Quota, u64);
+pub(crate) type AskedLeg = (Arc<Name>, Quota, u64);
 
 impl From<&Leg<'_>> for AskedLeg {
     fn from(leg: &Leg<'_>) -> Self {

@@ -105,7 +105,7 @@ impl Policy {
             return Err(ConfigError::CostAboveCapacity { cost, capacity }.in_policy(&name));
         }
         Ok(Compiled {
-            name: name.into(),
+            name: Arc::new(Name::new(name)),
             quota,
             cost,
             shared: self.shared,
@@ -123,10 +123,42 @@ where
     }
 }
 
+/// A policy's name: printable ASCII.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Name {
+    pub(crate) text: Box<str>,
+    /// In quotes, as both structured fields (RFC 9651) and JSON write it.
+    pub(crate) quoted: Box<str>,
+}
+
+impl Name {
+    fn new(text: String) -> Self {
+        let quoted = quoted(&text).into();
+        Self {
+            text: text.into(),
+            quoted,
+        }
+    }
+}
+
+/// Printable ASCII in quotes, with quotes and backslashes escaped.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for char in text.chars() {
+        if matches!(char, '"' | '\\') {
+            quoted.push('\\');
+        }
+        quoted.push(char);
+    }
+    quoted.push('"');
+    quoted
+}
+
 /// A checked policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Compiled {
-    pub(crate) name: Arc<str>,
+    pub(crate) name: Arc<Name>,
     pub(crate) quota: Quota,
     pub(crate) cost: u64,
     pub(crate) shared: bool,
@@ -134,13 +166,13 @@ pub(crate) struct Compiled {
 
 /// Refuses none, and two of one name.
 pub(crate) fn check_names<'a>(
-    names: impl IntoIterator<Item = &'a Arc<str>>,
+    names: impl IntoIterator<Item = &'a Arc<Name>>,
 ) -> Result<(), ConfigError> {
     let mut seen = std::collections::HashSet::new();
     for name in names {
         if !seen.insert(name) {
             return Err(ConfigError::DuplicatePolicy {
-                name: name.to_string(),
+                name: name.text.to_string(),
             });
         }
     }

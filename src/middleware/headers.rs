@@ -1,7 +1,6 @@
 //! A decision as header fields.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
-use smallvec::SmallVec;
 
 use super::settings::Settings;
 use crate::{Decision, PolicyDecision, Quota, Source, Verdict};
@@ -164,8 +163,8 @@ pub(super) fn add(
 pub(super) fn policy_list<'a>(
     quotas: impl Iterator<Item = (&'a str, Quota)>,
 ) -> Option<HeaderValue> {
-    list_value(quotas, |(name, quota), text| {
-        quota_item(name, quota, None, text);
+    list_value(quotas, |(quoted_name, quota), text| {
+        quota_item(quoted_name, quota, None, text);
     })
 }
 
@@ -175,7 +174,7 @@ fn list_value<T>(
 ) -> Option<HeaderValue> {
     let mut text = Text::default();
     for item in items {
-        if !text.0.is_empty() {
+        if !text.is_empty() {
             text.push(", ");
         }
         write(item, &mut text);
@@ -184,12 +183,17 @@ fn list_value<T>(
 }
 
 fn policy_item(policy: &PolicyDecision, text: &mut Text) {
-    quota_item(policy.name(), policy.quota(), policy.partition(), text);
+    quota_item(
+        policy.quoted_name(),
+        policy.quota(),
+        policy.partition(),
+        text,
+    );
 }
 
-fn quota_item(name: &str, quota: Quota, partition: Option<&[u8; 12]>, text: &mut Text) {
+fn quota_item(quoted_name: &str, quota: Quota, partition: Option<&[u8; 12]>, text: &mut Text) {
     let (units, window_s) = per_whole_seconds(quota);
-    text.string(name).push(";q=").number(units);
+    text.push(quoted_name).push(";q=").number(units);
     text.push(";w=").number(window_s);
     if quota.capacity() != units {
         text.push(";tt-burst=").number(quota.capacity());
@@ -208,7 +212,7 @@ fn refused_item(policy: &PolicyDecision, verdict: Verdict, text: &mut Text) {
 }
 
 fn standing_item(policy: &PolicyDecision, effective_us: Option<u64>, text: &mut Text) {
-    text.string(policy.name());
+    text.push(policy.quoted_name());
     text.push(";r=").number(policy.remaining());
     if let Some(us) = effective_us {
         text.push(";t=").number(us.div_ceil(1_000_000));
@@ -295,42 +299,64 @@ fn insert(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>)
 
 /// None for an empty list: such a field says nothing.
 fn value(text: &Text) -> Option<HeaderValue> {
-    if text.0.is_empty() {
+    if text.is_empty() {
         return None;
     }
-    HeaderValue::from_bytes(&text.0).ok()
+    HeaderValue::from_bytes(text.as_bytes()).ok()
 }
 
-/// Writes the pieces of structured fields (RFC 9651).
-///
-/// On the stack: two policies fit, and the value copies it once.
-#[derive(Default)]
-struct Text(SmallVec<[u8; 160]>);
+/// The text of a field. On the stack, where some policies fit; the value copies it once.
+struct Text {
+    short: [u8; Self::SHORT],
+    length: usize,
+    /// All of it, once it is longer than that.
+    long: Vec<u8>,
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self {
+            short: [0; Self::SHORT],
+            length: 0,
+            long: Vec::new(),
+        }
+    }
+}
 
 impl Text {
+    const SHORT: usize = 160;
+
+    fn is_empty(&self) -> bool {
+        self.as_bytes().is_empty()
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        if self.long.is_empty() {
+            self.short.get(..self.length).unwrap_or_default()
+        } else {
+            &self.long
+        }
+    }
+
     fn push(&mut self, text: &str) -> &mut Self {
-        self.0.extend_from_slice(text.as_bytes());
+        let end = self.length + text.len();
+        match self.short.get_mut(self.length..end) {
+            Some(place) if self.long.is_empty() => {
+                place.copy_from_slice(text.as_bytes());
+                self.length = end;
+            }
+            _ => {
+                if self.long.is_empty() {
+                    self.long = self.as_bytes().to_vec();
+                }
+                self.long.extend_from_slice(text.as_bytes());
+            }
+        }
         self
     }
 
     fn number(&mut self, number: u64) -> &mut Self {
         self.push(itoa::Buffer::new().format(number.min(LARGEST)))
-    }
-
-    /// Names are printable ASCII; quotes and backslashes are escaped.
-    fn string(&mut self, text: &str) -> &mut Self {
-        self.push("\"");
-        if text.bytes().any(|byte| matches!(byte, b'"' | b'\\')) {
-            for byte in text.bytes() {
-                if matches!(byte, b'"' | b'\\') {
-                    self.0.push(b'\\');
-                }
-                self.0.push(byte);
-            }
-        } else {
-            self.push(text);
-        }
-        self.push("\"")
     }
 
     fn partition(&mut self, partition: Option<&[u8; 12]>) {

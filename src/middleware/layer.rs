@@ -296,7 +296,9 @@ impl RateLimitLayerBuilder {
         check_names(rules.iter().map(|rule| &rule.base.name))?;
 
         let is_constant = rules.iter().all(Rule::is_constant);
-        let quotas = rules.iter().map(|rule| (&*rule.base.name, rule.base.quota));
+        let quotas = rules
+            .iter()
+            .map(|rule| (&*rule.base.name.quoted, rule.base.quota));
         let policy_field = is_constant.then(|| headers::policy_list(quotas)).flatten();
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         Ok(RateLimitLayer {

@@ -141,7 +141,7 @@ impl RequestPolicy {
         self.key
             .0
             .validate()
-            .map_err(|mistake| mistake.in_policy(&base.name))?;
+            .map_err(|mistake| mistake.in_policy(&base.name.text))?;
         Ok(Rule {
             base,
             reads: self.clone(),

@@ -13,7 +13,7 @@ use super::{
     headers,
     settings::Settings,
 };
-use crate::{Decision, Verdict};
+use crate::{Decision, Verdict, policy::quoted};
 
 /// What a client is told to wait for a store that fails.
 const STORE_RETRY: Duration = Duration::from_secs(5);
@@ -242,7 +242,7 @@ fn problem(refusal: &Refusal) -> Bytes {
         DenialReason::CostImpossible | DenialReason::KeyMissing
     ) {
         json.push_str(r#","detail":"#);
-        push_json_string(&mut json, &message(refusal));
+        json.push_str(&quoted(&message(refusal)));
     }
     if let Some(decision) = refusal.decision() {
         json.push_str(r#","violated-policies":["#);
@@ -250,24 +250,12 @@ fn problem(refusal: &Refusal) -> Bytes {
             if at > 0 {
                 json.push(',');
             }
-            push_json_string(&mut json, policy.name());
+            json.push_str(policy.quoted_name());
         }
         json.push(']');
     }
     json.push('}');
     Bytes::from(json)
-}
-
-/// The text is printable ASCII: policy names, and sentences made of them.
-fn push_json_string(json: &mut String, text: &str) {
-    json.push('"');
-    for char in text.chars() {
-        if matches!(char, '"' | '\\') {
-            json.push('\\');
-        }
-        json.push(char);
-    }
-    json.push('"');
 }
 
 fn whole_seconds(wait: Duration) -> u64 {

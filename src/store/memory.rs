@@ -212,7 +212,7 @@ impl Inner {
         // Printable names hold no such byte: names and keys stay apart.
         let tag = [0xff, leg.quota.algorithm() as u8];
         let mut bytes: SmallVec<[u8; 128]> = SmallVec::new();
-        bytes.extend_from_slice(leg.policy.as_bytes());
+        bytes.extend_from_slice(leg.policy().as_bytes());
         bytes.extend_from_slice(&tag);
         bytes.extend_from_slice(key);
         let (first, second) = self.hash_key;

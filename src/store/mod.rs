@@ -11,7 +11,7 @@ pub(crate) mod redis;
 use std::{fmt, pin::Pin, sync::Arc};
 
 pub use self::memory::{MemoryStore, MemoryStoreBuilder};
-use crate::{Decision, Key, Quota, StoreError};
+use crate::{Decision, Key, Quota, StoreError, policy::Name};
 
 /// Keeps buckets and decides.
 ///
@@ -91,7 +91,7 @@ impl<'a> Check<'a> {
 /// One policy of a check, and whose bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct Leg<'a> {
-    pub(crate) policy: &'a Arc<str>,
+    pub(crate) policy: &'a Arc<Name>,
     pub(crate) quota: Quota,
     pub(crate) key: &'a Key,
     pub(crate) cost: u64,
@@ -101,7 +101,7 @@ impl Leg<'_> {
     /// The policy's name.
     #[must_use]
     pub fn policy(&self) -> &str {
-        self.policy
+        &self.policy.text
     }
 
     /// The quota.
