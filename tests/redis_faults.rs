@@ -39,6 +39,40 @@ fn limiter(server: &RedisServer) -> Limiter {
         .expect("a limiter")
 }
 
+/// The URL of a user who may do only this, on our keys only.
+fn user_with(server: &RedisServer, commands: &[&str]) -> String {
+    let user = [
+        "ACL",
+        "SETUSER",
+        "app",
+        "on",
+        ">pw",
+        "~tt:*",
+        "+@connection",
+    ];
+    server.command(&[&user[..], commands].concat());
+    format!("redis://app:pw@127.0.0.1:{}/", server.port())
+}
+
+/// Many checks at once, each in a task of its own; their answers in order.
+async fn all_at_once(
+    limiter: &Limiter,
+    checks: usize,
+    key: impl Fn(usize) -> &'static str,
+) -> Vec<Result<Decision, StoreError>> {
+    let tasks: Vec<_> = (0..checks)
+        .map(|number| {
+            let (limiter, key) = (limiter.clone(), key(number));
+            tokio::spawn(async move { limiter.check(key).await })
+        })
+        .collect();
+    let mut answers = Vec::new();
+    for task in tasks {
+        answers.push(task.await.expect("no panic"));
+    }
+    answers
+}
+
 async fn admitted(limiter: &Limiter, key: &str, checks: usize) -> usize {
     let mut admitted = 0;
     for _ in 0..checks {
@@ -504,33 +538,32 @@ async fn a_frozen_server_is_a_failure_and_not_a_flood() {
     // The first finds out; from then on nobody is told of a flood.
     let error = limiter.check("ann").await.expect_err("no answer");
     assert!(error.is_timeout() || error.is_unavailable(), "{error:?}");
-    let checks: Vec<_> = (0..100)
-        .map(|_| {
-            let limiter = limiter.clone();
-            tokio::spawn(async move { limiter.check("ann").await })
-        })
-        .collect();
-    for check in checks {
-        let error = check.await.expect("no panic").expect_err("no answer");
+    for answer in all_at_once(&limiter, 100, |_| "ann").await {
+        let error = answer.expect_err("no answer");
         assert!(error.is_timeout() || error.is_unavailable(), "{error:?}");
     }
 }
 
 #[tokio::test]
+async fn what_cannot_be_read_is_not_written_over() {
+    let server = RedisServer::start();
+    let url = user_with(&server, &["+evalsha", "+eval", "+time", "+psetex"]);
+    let store = RedisStore::builder()
+        .deadline(common::DEADLINE)
+        .connect(&url);
+    // A caller who does not start full is written down at first sight.
+    let limiter = Limiter::new(store.expect("a store"), TokenBucket::per_day(5).initial(1));
+    let key = limiter.redis_keys("ann").remove(0);
+    server.command(&["SET", &key, "1795242000123456789"]);
+    let error = limiter.check("ann").await.expect_err("it may not read");
+    assert!(error.is_refused(), "{error:?}");
+    assert_eq!(server.command(&["GET", &key]), "1795242000123456789");
+}
+
+#[tokio::test]
 async fn what_is_refused_to_one_check_of_a_call_is_not_refused_to_the_others() {
     let server = RedisServer::start();
-    let rights = [
-        "ACL",
-        "SETUSER",
-        "app",
-        "on",
-        ">pw",
-        "~tt:*",
-        "+@connection",
-    ];
-    let commands = ["+evalsha", "+eval", "+get", "+time", "+psetex"];
-    server.command(&[&rights[..], &commands[..]].concat());
-    let url = format!("redis://app:pw@127.0.0.1:{}/", server.port());
+    let url = user_with(&server, &["+evalsha", "+eval", "+get", "+time", "+psetex"]);
     let store = RedisStore::builder()
         .deadline(common::DEADLINE)
         .connect(&url);
@@ -541,19 +574,14 @@ async fn what_is_refused_to_one_check_of_a_call_is_not_refused_to_the_others() {
     // Foreign data that this user may not give an expiry.
     server.command(&["SET", &limiter.redis_keys("ann")[0], "junk"]);
 
-    let checks: Vec<_> = (0..400)
-        .map(|number| {
-            let limiter = limiter.clone();
-            tokio::spawn(async move {
-                limiter
-                    .check(if number % 4 == 0 { "ann" } else { "bob" })
-                    .await
-            })
-        })
-        .collect();
+    let who = |number| if number % 4 == 0 { "ann" } else { "bob" };
     let (mut admitted, mut corrupt) = (0, 0);
-    for (number, check) in checks.into_iter().enumerate() {
-        match check.await.expect("no panic") {
+    for (number, answer) in all_at_once(&limiter, 400, who)
+        .await
+        .into_iter()
+        .enumerate()
+    {
+        match answer {
             Ok(decision) => admitted += u64::from(decision.is_allowed()),
             Err(error) => {
                 assert!(error.is_corrupt_state() && number % 4 == 0, "{error:?}");
@@ -571,15 +599,9 @@ async fn duplicates_in_one_call_are_decided_in_order() {
         .deadline(common::DEADLINE)
         .connect(&server.url());
     let limiter = Limiter::new(store.expect("a store"), TokenBucket::per_day(100));
-    let checks: Vec<_> = (0..2_000)
-        .map(|_| {
-            let limiter = limiter.clone();
-            tokio::spawn(async move { limiter.check("ann").await })
-        })
-        .collect();
     let mut left = Vec::new();
-    for check in checks {
-        let decision = check.await.expect("no panic").expect("a decision");
+    for answer in all_at_once(&limiter, 2_000, |_| "ann").await {
+        let decision = answer.expect("a decision");
         if decision.is_allowed() {
             left.extend(decision.policies().map(|policy| policy.remaining()));
         }

@@ -30,7 +30,7 @@ use crate::{StoreError, clock, error::StoreErrorKind};
 /// Calls in flight on each connection. One more than one, so that Redis has
 /// work while an answer is on its way.
 pub(super) const LANES_PER_CONNECTION: usize = 2;
-/// Redis decides so many in a third of a millisecond, and nobody else meanwhile.
+/// At 7 us of Redis each, half a millisecond in which nobody else is served.
 const MOST_PER_CALL: usize = 64;
 
 #[derive(Debug)]

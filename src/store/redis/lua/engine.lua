@@ -59,7 +59,8 @@ while at <= #numbers do
     local level, mark, slack, unsaved = 0, 0, 0, false
     --@read
     if is_refused then
-      verdict, level, mark = -2, 0, 0
+      -- What could not be read must not be written over.
+      verdict, level, mark, unsaved = -2, 0, 0, false
     elseif level == nil then
       verdict = math.min(verdict, -1)
       -- Not ours to overwrite, but it must not stay for ever.
