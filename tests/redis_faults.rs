@@ -208,17 +208,7 @@ async fn foreign_digits_admit_no_more_than_the_quota() {
 #[tokio::test]
 async fn a_user_without_the_right_is_refused_and_nothing_is_charged() {
     let server = RedisServer::start();
-    let rights = [
-        "ACL",
-        "SETUSER",
-        "app",
-        "on",
-        ">pw",
-        "~tt:*",
-        "+@connection",
-    ];
-    server.command(&[&rights[..], &["+evalsha", "+eval", "+get", "+time"]].concat());
-    let url = format!("redis://app:pw@127.0.0.1:{}/", server.port());
+    let url = user_with(&server, &["+evalsha", "+eval", "+get", "+time"]);
     let store = RedisStore::builder()
         .deadline(common::DEADLINE)
         .connect(&url);
