@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
-use crate::{Quota, policy::Name, quota::Standing, store::Leg};
+use crate::{Quota, policy::NameText, quota::Standing, store::Leg};
 
 /// The outcome of a check, with the standing of every policy in it.
 ///
@@ -128,10 +128,9 @@ impl Decision {
     }
 
     /// This decision, with the policies of layers outside before its own.
-    pub(crate) fn within(&self, outer: Option<&Self>) -> Self {
-        let mut joined = self.clone();
+    pub(crate) fn within(mut self, outer: Option<&Self>) -> Self {
         if let Some(outer) = outer {
-            let inner = Arc::make_mut(&mut joined.0);
+            let inner = Arc::make_mut(&mut self.0);
             inner
                 .policies
                 .insert_many(0, outer.0.policies.iter().cloned());
@@ -139,7 +138,7 @@ impl Decision {
                 inner.source = Source::StoreFailure;
             }
         }
-        joined
+        self
     }
 
     /// Whether the request may go on.
@@ -194,7 +193,7 @@ impl Decision {
 /// The standing of one policy in a [`Decision`].
 #[derive(Clone)]
 pub struct PolicyDecision {
-    name: Arc<Name>,
+    name: NameText,
     quota: Quota,
     cost: u64,
     standing: Standing,
@@ -208,7 +207,7 @@ impl PolicyDecision {
     /// The policy's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name.text
+        &self.name
     }
 
     /// The quota that was applied.
@@ -263,10 +262,6 @@ impl PolicyDecision {
         self.retry_us.is_none()
     }
 
-    pub(crate) fn quoted_name(&self) -> &str {
-        &self.name.quoted
-    }
-
     pub(crate) const fn retry_us(&self) -> Option<u64> {
         self.retry_us
     }
@@ -304,10 +299,10 @@ impl fmt::Debug for PolicyDecision {
 }
 
 /// What a decision keeps of a leg: name, quota, cost.
-pub(crate) type AskedLeg = (Arc<Name>, Quota, u64);
+pub(crate) type AskedLeg = (NameText, Quota, u64);
 
 impl From<&Leg<'_>> for AskedLeg {
     fn from(leg: &Leg<'_>) -> Self {
-        (Arc::clone(leg.policy), leg.quota, leg.cost)
+        (leg.policy.text, leg.quota, leg.cost)
     }
 }

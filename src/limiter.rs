@@ -1,6 +1,6 @@
 //! Policies and a store, without HTTP.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use smallvec::SmallVec;
 
@@ -152,7 +152,7 @@ impl Limiter {
         let leg = |policy: &'a Compiled| Leg {
             policy: &policy.name,
             quota: policy.quota,
-            key: if policy.shared { &EVERYONE } else { key },
+            key: Cow::Borrowed(if policy.shared { &EVERYONE } else { key }),
             cost: cost.unwrap_or(policy.cost),
         };
         self.policies.iter().map(leg).collect()

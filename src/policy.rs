@@ -1,6 +1,7 @@
 //! A named quota.
 
-use std::sync::Arc;
+use arrayvec::ArrayString;
+use siphasher::sip128::SipHasher13;
 
 use crate::{ConfigError, Quota};
 
@@ -94,18 +95,14 @@ impl Policy {
             None => mistake,
         })?;
         let name = self.name.clone().unwrap_or_else(|| quota.to_name());
-        if !(1..=64).contains(&name.len())
-            || !name.bytes().all(|byte| (b' '..=b'~').contains(&byte))
-        {
-            return Err(ConfigError::PolicyName { name });
-        }
+        let name = Name::new(&name).ok_or(ConfigError::PolicyName { name })?;
         let (cost, capacity) = (self.cost, quota.capacity());
         // A capacity of 0 is said on purpose: it refuses everything.
         if cost > capacity && capacity > 0 {
-            return Err(ConfigError::CostAboveCapacity { cost, capacity }.in_policy(&name));
+            return Err(ConfigError::CostAboveCapacity { cost, capacity }.in_policy(&name.text));
         }
         Ok(Compiled {
-            name: Arc::new(Name::new(name)),
+            name,
             quota,
             cost,
             shared: self.shared,
@@ -123,21 +120,32 @@ where
     }
 }
 
+/// The longest policy name.
+const LONGEST: usize = 64;
+
+/// Copied with each decision: a shared one would be written to by all threads
+/// with each request, to count its owners.
+pub(crate) type NameText = ArrayString<LONGEST>;
+
 /// A policy's name: printable ASCII.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub(crate) struct Name {
-    pub(crate) text: Box<str>,
-    /// In quotes, as both structured fields (RFC 9651) and JSON write it.
-    pub(crate) quoted: Box<str>,
+    pub(crate) text: NameText,
+    /// Of the name, to be mixed with a secret.
+    pub(crate) hash: (u64, u64),
 }
 
 impl Name {
-    fn new(text: String) -> Self {
-        let quoted = quoted(&text).into();
-        Self {
-            text: text.into(),
-            quoted,
-        }
+    fn new(name: &str) -> Option<Self> {
+        let is_printable = name.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+        let text = NameText::from(name).ok()?;
+        (is_printable && !text.is_empty()).then(|| {
+            let hash = SipHasher13::new().hash(name.as_bytes());
+            Self {
+                text,
+                hash: (hash.h1, hash.h2),
+            }
+        })
     }
 }
 
@@ -158,7 +166,7 @@ pub(crate) fn quoted(text: &str) -> String {
 /// A checked policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Compiled {
-    pub(crate) name: Arc<Name>,
+    pub(crate) name: Name,
     pub(crate) quota: Quota,
     pub(crate) cost: u64,
     pub(crate) shared: bool,
@@ -166,11 +174,11 @@ pub(crate) struct Compiled {
 
 /// Refuses none, and two of one name.
 pub(crate) fn check_names<'a>(
-    names: impl IntoIterator<Item = &'a Arc<Name>>,
+    names: impl IntoIterator<Item = &'a Name>,
 ) -> Result<(), ConfigError> {
     let mut seen = std::collections::HashSet::new();
     for name in names {
-        if !seen.insert(name) {
+        if !seen.insert(name.text) {
             return Err(ConfigError::DuplicatePolicy {
                 name: name.text.to_string(),
             });

@@ -223,8 +223,9 @@ fn peer_address(head: &Head<'_>) -> Result<IpAddr, KeyError> {
         use axum::extract::{ConnectInfo, connect_info::MockConnectInfo};
 
         let real = extensions.get::<ConnectInfo<SocketAddr>>();
-        let mock = extensions.get::<MockConnectInfo<SocketAddr>>();
-        real.map(|info| info.0).or(mock.map(|info| info.0))
+        let mock = || extensions.get::<MockConnectInfo<SocketAddr>>();
+        real.map(|info| info.0)
+            .or_else(|| mock().map(|info| info.0))
     });
     ours.map(|address| address.ip().to_canonical())
         .ok_or(KeyError::miswired(NO_PEER))

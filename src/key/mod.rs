@@ -53,7 +53,10 @@ use crate::ConfigError;
 /// assert_ne!(Key::from("7"), Key::from(7));
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Key(SmallVec<[u8; 48]>);
+pub struct Key(SmallVec<[u8; SHORT]>);
+
+/// Keys of so many bytes need no allocation.
+const SHORT: usize = 48;
 
 impl Key {
     /// The key that everybody has: what [`global`] and
@@ -78,13 +81,23 @@ impl Key {
         Self::part(b'?', &[])
     }
 
+    #[inline]
     fn part(tag: u8, bytes: &[u8]) -> Self {
         // No part reaches 4 GiB: it was held in memory as one piece of a request.
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let [first, second, third, fourth] = length.to_le_bytes();
-        let mut key = SmallVec::from_slice(&[tag, first, second, third, fourth]);
-        key.extend_from_slice(bytes);
-        Self(key)
+        let start = [tag, first, second, third, fourth];
+        let length = start.len() + bytes.len();
+        let mut short = [0; SHORT];
+        let room = short.get_mut(..length);
+        match room.and_then(<[u8]>::split_first_chunk_mut) {
+            Some((place, rest)) => {
+                *place = start;
+                rest.copy_from_slice(bytes);
+                Self(SmallVec::from_buf_and_len(short, length))
+            }
+            None => Self(SmallVec::from_vec([&start, bytes].concat())),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Deciding, then calling the inner service or answering.
 
 use std::{
-    fmt,
+    fmt, mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -31,9 +31,6 @@ pin_project! {
     {
         #[pin]
         state: State<S, S::Future, ReqBody>,
-        decision: Option<Decision>,
-        settings: Arc<Settings>,
-        caller: Caller,
     }
 }
 
@@ -42,96 +39,80 @@ pin_project! {
     enum State<S, F, ReqBody> {
         // Boxed, so that the future stays small where the store answers at once.
         Deciding { pending: Box<Pending<S, ReqBody>> },
-        Calling { #[pin] future: F },
+        Calling { #[pin] future: F, granted: Granted },
         Rejected { response: Option<Response<Bytes>> },
     }
 }
 
-struct Pending<S, ReqBody> {
-    answer: BoxFuture<Decision>,
-    partitions: Partitions,
-    request: Option<Request<ReqBody>>,
-    service: S,
+/// A request that waits for the store, and all that is needed then.
+pub(super) struct Pending<S, ReqBody> {
+    pub(super) answer: BoxFuture<Decision>,
+    pub(super) partitions: Partitions,
+    pub(super) request: Option<Request<ReqBody>>,
+    /// Was polled ready.
+    pub(super) service: S,
+    pub(super) settings: Arc<Settings>,
+    pub(super) caller: Caller,
+}
+
+/// What the response to an admitted request is told.
+pub(super) struct Granted {
+    /// Until then.
+    decision: Option<Decision>,
+    outer: Option<Decision>,
+    settings: Arc<Settings>,
+}
+
+impl Granted {
+    /// Puts the decision into the request, and keeps what the response needs.
+    pub(super) fn admit<B>(
+        request: &mut Request<B>,
+        decision: Decision,
+        settings: Arc<Settings>,
+        caller: Caller,
+    ) -> Self {
+        let outer = caller.outer;
+        let joined = decision.clone().within(outer.as_ref());
+        request.extensions_mut().insert(joined);
+        Self {
+            decision: Some(decision),
+            outer,
+            settings,
+        }
+    }
 }
 
 impl<S, ReqBody> ResponseFuture<S, ReqBody>
 where
     S: Service<Request<ReqBody>>,
 {
-    pub(super) fn deciding(
-        service: S,
-        request: Request<ReqBody>,
-        answer: BoxFuture<Decision>,
-        partitions: Partitions,
-        settings: Arc<Settings>,
-        caller: Caller,
-    ) -> Self {
+    pub(super) fn deciding(pending: Pending<S, ReqBody>) -> Self {
         Self {
             state: State::Deciding {
-                pending: Box::new(Pending {
-                    answer,
-                    partitions,
-                    request: Some(request),
-                    service,
-                }),
+                pending: Box::new(pending),
             },
-            decision: None,
-            settings,
-            caller,
         }
     }
 
-    pub(super) fn calling(
-        future: S::Future,
-        decision: Option<Decision>,
-        settings: Arc<Settings>,
-        caller: Caller,
-    ) -> Self {
+    pub(super) fn calling(future: S::Future, granted: Granted) -> Self {
         Self {
-            state: State::Calling { future },
-            decision,
-            settings,
-            caller,
+            state: State::Calling { future, granted },
         }
     }
 
-    /// Calls the inner service, which must be ready, with the decision in the request.
-    pub(super) fn forward(
-        service: &mut S,
-        request: Request<ReqBody>,
-        decision: Decision,
-        settings: Arc<Settings>,
-        caller: Caller,
-    ) -> Self {
-        let future = call(service, request, &decision, &caller);
-        Self::calling(future, Some(decision), settings, caller)
-    }
-
-    pub(super) fn rejected(refusal: &Refusal, settings: Arc<Settings>, caller: Caller) -> Self {
-        let response = rejection::respond(refusal, &settings, &caller);
+    pub(super) fn rejected(refusal: &Refusal, settings: &Settings, caller: &Caller) -> Self {
         Self {
-            state: State::Rejected {
-                response: Some(response),
-            },
-            decision: None,
-            settings,
-            caller,
+            state: State::rejected(refusal, settings, caller),
         }
     }
 }
 
-fn call<S, ReqBody>(
-    service: &mut S,
-    mut request: Request<ReqBody>,
-    decision: &Decision,
-    caller: &Caller,
-) -> S::Future
-where
-    S: Service<Request<ReqBody>>,
-{
-    let decision = decision.within(caller.outer.as_ref());
-    request.extensions_mut().insert(decision);
-    service.call(request)
+impl<S, F, ReqBody> State<S, F, ReqBody> {
+    fn rejected(refusal: &Refusal, settings: &Settings, caller: &Caller) -> Self {
+        Self::Rejected {
+            response: Some(rejection::respond(refusal, settings, caller)),
+        }
+    }
 }
 
 impl<S, ReqBody, ResBody> Future for ResponseFuture<S, ReqBody>
@@ -146,30 +127,30 @@ where
             let next = match this.state.as_mut().project() {
                 StateProj::Deciding { pending } => {
                     let answer = ready!(pending.answer.as_mut().poll(cx));
-                    let decided = this.settings.decide(answer, pending.partitions.take());
+                    let settings = Arc::clone(&pending.settings);
+                    let decided = settings.decide(answer, pending.partitions.take());
+                    let caller = mem::take(&mut pending.caller);
                     match (decided, pending.request.take()) {
-                        (Ok(decision), Some(request)) => {
-                            let future =
-                                call(&mut pending.service, request, &decision, this.caller);
-                            *this.decision = Some(decision);
-                            State::Calling { future }
+                        (Ok(decision), Some(mut request)) => {
+                            let granted = Granted::admit(&mut request, decision, settings, caller);
+                            let future = pending.service.call(request);
+                            State::Calling { future, granted }
                         }
-                        (Err(refusal), _) => State::Rejected {
-                            response: Some(rejection::respond(
-                                &refusal,
-                                this.settings,
-                                this.caller,
-                            )),
-                        },
+                        (Err(refusal), _) => State::rejected(&refusal, &settings, &caller),
                         // The request is taken once: the state changes at once.
                         (Ok(_), None) => State::Rejected { response: None },
                     }
                 }
-                StateProj::Calling { future } => {
+                StateProj::Calling { future, granted } => {
                     let mut response = ready!(future.poll(cx))?;
-                    if let Some(decision) = this.decision.take() {
-                        let outer = this.caller.outer.as_ref();
-                        headers::add_to_forwarded(&mut response, &decision, outer, this.settings);
+                    if let Some(decision) = granted.decision.take() {
+                        let outer = granted.outer.as_ref();
+                        headers::add_to_forwarded(
+                            &mut response,
+                            decision,
+                            outer,
+                            &granted.settings,
+                        );
                     }
                     return Poll::Ready(Ok(response.map(ResponseBody::forwarded)));
                 }
@@ -198,7 +179,6 @@ where
         };
         f.debug_struct("ResponseFuture")
             .field("state", &state)
-            .field("decision", &self.decision)
             .finish_non_exhaustive()
     }
 }

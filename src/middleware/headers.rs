@@ -1,9 +1,11 @@
 //! A decision as header fields.
 
+use std::sync::{Mutex, PoisonError};
+
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 
 use super::settings::Settings;
-use crate::{Decision, PolicyDecision, Quota, Source, Verdict};
+use crate::{Decision, PolicyDecision, Quota, Source, Verdict, policy::quoted};
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -57,13 +59,18 @@ pub enum Headers {
 /// Adds the fields to a response of the inner service, and the decision to its extensions.
 pub(super) fn add_to_forwarded<B>(
     response: &mut Response<B>,
-    decision: &Decision,
+    decision: Decision,
     outer: Option<&Decision>,
     settings: &Settings,
 ) {
     let wanted = settings.answers.headers_when.as_ref();
     if wanted.is_none_or(|wanted| (wanted.0)(response.status(), response.headers())) {
-        add(response.headers_mut(), decision, settings, Existing::GoesOn);
+        add(
+            response.headers_mut(),
+            &decision,
+            settings,
+            Existing::GoesOn,
+        );
     }
     // A layer inside has put the decisions of both there.
     if response.extensions().get::<Decision>().is_none() {
@@ -87,75 +94,100 @@ pub(super) fn add(
     settings: &Settings,
     existing: Existing,
 ) {
-    let add_list = |headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>| match (
-        value, existing,
-    ) {
-        (Some(value), Existing::GoesOn) => drop(headers.append(name, value)),
-        (value, _) => insert(headers, name, value),
-    };
+    let mut fields = Fields { headers, existing };
+    let form = settings.answers.headers;
     if decision.source() == Source::StoreFailure {
         // The policies still hold; where the caller stands, nobody knows.
-        if settings.answers.headers == Headers::Draft10 {
-            add_list(headers, RATELIMIT_POLICY, settings.policy_field.clone());
+        if form == Headers::Draft10 {
+            fields.list(RATELIMIT_POLICY, settings.policy_field.clone());
         }
         return;
     }
-    match settings.answers.headers {
-        Headers::None => {}
-        Headers::Draft10 => {
-            let applied = decision.policies().len();
-            let policy = match &settings.policy_field {
-                Some(value)
-                    if applied == settings.rules.len() && settings.partition_secret.is_none() =>
-                {
-                    Some(value.clone())
-                }
-                _ => list_value(decision.policies(), policy_item),
-            };
-            let limit = if decision.is_allowed() {
-                list_value(decision.policies(), limit_item)
-            } else {
-                list_value(decision.refused(), |policy, text| {
-                    refused_item(policy, decision.verdict(), text);
-                })
-            };
-            add_list(headers, RATELIMIT_POLICY, policy);
-            add_list(headers, RATELIMIT, limit);
-        }
+    if form == Headers::Draft10 {
+        return fields.draft_10(decision, settings);
+    }
+    let Some(binding) = (form != Headers::None)
+        .then(|| Binding::of(decision))
+        .flatten()
+    else {
+        return;
+    };
+    match form {
+        Headers::None | Headers::Draft10 => {}
         Headers::Draft7 => {
-            if let Some(binding) = Binding::of(decision) {
-                let Binding {
-                    limit, remaining, ..
-                } = binding;
-                let mut text = Text::default();
-                text.push("limit=").number(limit);
-                text.push(", remaining=").number(remaining);
-                if let Some(reset) = binding.reset_s() {
-                    text.push(", reset=").number(reset);
-                }
-                insert(headers, RATELIMIT, value(&text));
-                insert(headers, RATELIMIT_POLICY, binding.policy());
+            let mut text = Text::default();
+            text.push("limit=").number(binding.limit);
+            text.push(", remaining=").number(binding.remaining);
+            if let Some(reset) = binding.reset_s() {
+                text.push(", reset=").number(reset);
             }
+            fields.one(RATELIMIT, text.value());
+            fields.one(RATELIMIT_POLICY, binding.policy());
         }
         Headers::Draft6 => {
-            if let Some(binding) = Binding::of(decision) {
-                let reset = binding.reset_s();
-                insert_three(headers, DRAFT_6, &binding, reset);
-                insert(headers, RATELIMIT_POLICY, binding.policy());
-            }
+            fields.three(DRAFT_6, &binding, binding.reset_s());
+            fields.one(RATELIMIT_POLICY, binding.policy());
         }
-        Headers::XRateLimitDelta => {
-            if let Some(binding) = Binding::of(decision) {
-                insert_three(headers, X_RATELIMIT, &binding, binding.reset_s());
-            }
-        }
+        Headers::XRateLimitDelta => fields.three(X_RATELIMIT, &binding, binding.reset_s()),
         Headers::XRateLimitEpoch => {
-            if let Some(binding) = Binding::of(decision) {
-                let at_us = |us: u64| decision.decided_at_us().saturating_add(us);
-                let reset = binding.reset_us.map(|us| at_us(us).div_ceil(1_000_000));
-                insert_three(headers, X_RATELIMIT, &binding, reset);
-            }
+            let at_us = |us: u64| decision.decided_at_us().saturating_add(us);
+            let reset = binding.reset_us.map(|us| at_us(us).div_ceil(1_000_000));
+            fields.three(X_RATELIMIT, &binding, reset);
         }
+    }
+}
+
+struct Fields<'a> {
+    headers: &'a mut HeaderMap,
+    existing: Existing,
+}
+
+impl Fields<'_> {
+    fn draft_10(&mut self, decision: &Decision, settings: &Settings) {
+        let applied = decision.policies().len();
+        let policy = match &settings.policy_field {
+            Some(value)
+                if applied == settings.rules.len() && settings.partition_secret.is_none() =>
+            {
+                Some(value.clone())
+            }
+            _ => list(decision.policies(), policy_item).value(),
+        };
+        let limit = if decision.is_allowed() {
+            list(decision.policies(), limit_item)
+        } else {
+            list(decision.refused(), |policy, text| {
+                refused_item(policy, decision.verdict(), text);
+            })
+        };
+        self.list(RATELIMIT_POLICY, policy);
+        self.list(RATELIMIT, limit.value());
+    }
+
+    /// Layers add to a list.
+    fn list(&mut self, name: HeaderName, value: Option<HeaderValue>) {
+        match (self.existing, value) {
+            (Existing::GoesOn, Some(value)) => drop(self.headers.append(name, value)),
+            (_, value) => self.one(name, value),
+        }
+    }
+
+    /// The innermost layer has the word.
+    fn one(&mut self, name: HeaderName, value: Option<HeaderValue>) {
+        if let Some(value) = value {
+            self.headers.entry(name).or_insert(value);
+        }
+    }
+
+    fn three(
+        &mut self,
+        [limit, remaining, reset]: [HeaderName; 3],
+        binding: &Binding,
+        reset_value: Option<u64>,
+    ) {
+        self.one(limit, number_value(binding.limit));
+        self.one(remaining, number_value(binding.remaining));
+        self.one(reset, reset_value.and_then(number_value));
     }
 }
 
@@ -163,37 +195,48 @@ pub(super) fn add(
 pub(super) fn policy_list<'a>(
     quotas: impl Iterator<Item = (&'a str, Quota)>,
 ) -> Option<HeaderValue> {
-    list_value(quotas, |(quoted_name, quota), text| {
-        quota_item(quoted_name, quota, None, text);
-    })
+    let text = list(quotas, |(name, quota), text| {
+        quota_item(name, quota, None, text);
+    });
+    text.value().map(|value| for_ever(&value).unwrap_or(value))
 }
 
-fn list_value<T>(
-    items: impl Iterator<Item = T>,
-    write: impl Fn(T, &mut Text),
-) -> Option<HeaderValue> {
+/// The same value, kept for the life of the process: copies of it are free,
+/// where those of another are counted by all threads in one place, with each
+/// request. `None` for all but the first [`KEPT`] different values.
+fn for_ever(value: &HeaderValue) -> Option<HeaderValue> {
+    static VALUES: Mutex<Vec<HeaderValue>> = Mutex::new(Vec::new());
+
+    let mut values = VALUES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = values.iter().find(|known| *known == value) {
+        return Some(known.clone());
+    }
+    let text = value.to_str().ok().filter(|_| values.len() < KEPT)?;
+    let kept = HeaderValue::from_static(Box::leak(text.into()));
+    values.push(kept.clone());
+    Some(kept)
+}
+
+const KEPT: usize = 256;
+
+fn list<T>(items: impl Iterator<Item = T>, write: impl Fn(T, &mut Text)) -> Text {
     let mut text = Text::default();
     for item in items {
-        if !text.is_empty() {
+        if !text.as_bytes().is_empty() {
             text.push(", ");
         }
         write(item, &mut text);
     }
-    value(&text)
+    text
 }
 
 fn policy_item(policy: &PolicyDecision, text: &mut Text) {
-    quota_item(
-        policy.quoted_name(),
-        policy.quota(),
-        policy.partition(),
-        text,
-    );
+    quota_item(policy.name(), policy.quota(), policy.partition(), text);
 }
 
-fn quota_item(quoted_name: &str, quota: Quota, partition: Option<&[u8; 12]>, text: &mut Text) {
+fn quota_item(name: &str, quota: Quota, partition: Option<&[u8; 12]>, text: &mut Text) {
     let (units, window_s) = per_whole_seconds(quota);
-    text.push(quoted_name).push(";q=").number(units);
+    text.quoted(name).push(";q=").number(units);
     text.push(";w=").number(window_s);
     if quota.capacity() != units {
         text.push(";tt-burst=").number(quota.capacity());
@@ -212,7 +255,7 @@ fn refused_item(policy: &PolicyDecision, verdict: Verdict, text: &mut Text) {
 }
 
 fn standing_item(policy: &PolicyDecision, effective_us: Option<u64>, text: &mut Text) {
-    text.push(policy.quoted_name());
+    text.quoted(policy.name());
     text.push(";r=").number(policy.remaining());
     if let Some(us) = effective_us {
         text.push(";t=").number(us.div_ceil(1_000_000));
@@ -272,44 +315,19 @@ impl Binding {
         let (units, window_s) = per_whole_seconds(self.quota);
         let mut text = Text::default();
         text.number(units).push(";w=").number(window_s);
-        value(&text)
+        text.value()
     }
-}
-
-fn insert_three(
-    headers: &mut HeaderMap,
-    [limit, remaining, reset]: [HeaderName; 3],
-    binding: &Binding,
-    reset_value: Option<u64>,
-) {
-    insert(headers, limit, number_value(binding.limit));
-    insert(headers, remaining, number_value(binding.remaining));
-    insert(headers, reset, reset_value.and_then(number_value));
 }
 
 fn number_value(number: u64) -> Option<HeaderValue> {
     Some(number.min(LARGEST).into())
 }
 
-fn insert(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) {
-    if let Some(value) = value {
-        headers.entry(name).or_insert(value);
-    }
-}
-
-/// None for an empty list: such a field says nothing.
-fn value(text: &Text) -> Option<HeaderValue> {
-    if text.is_empty() {
-        return None;
-    }
-    HeaderValue::from_bytes(text.as_bytes()).ok()
-}
-
 /// The text of a field. On the stack, where some policies fit; the value copies it once.
 struct Text {
     short: [u8; Self::SHORT],
+    /// Past the end of `short` once the text is in `long`.
     length: usize,
-    /// All of it, once it is longer than that.
     long: Vec<u8>,
 }
 
@@ -326,33 +344,44 @@ impl Default for Text {
 impl Text {
     const SHORT: usize = 160;
 
-    fn is_empty(&self) -> bool {
-        self.as_bytes().is_empty()
-    }
-
     fn as_bytes(&self) -> &[u8] {
-        if self.long.is_empty() {
-            self.short.get(..self.length).unwrap_or_default()
-        } else {
-            &self.long
-        }
+        self.short.get(..self.length).unwrap_or(&self.long)
     }
 
+    /// None for an empty list: such a field says nothing.
+    fn value(&self) -> Option<HeaderValue> {
+        let text = Some(self.as_bytes()).filter(|text| !text.is_empty())?;
+        HeaderValue::from_bytes(text).ok()
+    }
+
+    #[inline]
     fn push(&mut self, text: &str) -> &mut Self {
         let end = self.length + text.len();
         match self.short.get_mut(self.length..end) {
-            Some(place) if self.long.is_empty() => {
+            Some(place) => {
                 place.copy_from_slice(text.as_bytes());
                 self.length = end;
             }
-            _ => {
-                if self.long.is_empty() {
-                    self.long = self.as_bytes().to_vec();
-                }
-                self.long.extend_from_slice(text.as_bytes());
-            }
+            None => self.push_long(text),
         }
         self
+    }
+
+    #[cold]
+    fn push_long(&mut self, text: &str) {
+        if let Some(short) = self.short.get(..self.length) {
+            self.long = short.to_vec();
+            self.length = Self::SHORT + 1;
+        }
+        self.long.extend_from_slice(text.as_bytes());
+    }
+
+    /// As structured fields (RFC 9651) write a string.
+    fn quoted(&mut self, name: &str) -> &mut Self {
+        if name.bytes().any(|byte| matches!(byte, b'"' | b'\\')) {
+            return self.push(&quoted(name));
+        }
+        self.push("\"").push(name).push("\"")
     }
 
     fn number(&mut self, number: u64) -> &mut Self {

@@ -14,12 +14,7 @@ use super::{
     service::RateLimit,
     settings::{Secret, Settings},
 };
-use crate::{
-    ConfigError, Head, MemoryStore,
-    key::KeyError,
-    policy::check_names,
-    store::{Leg, Store},
-};
+use crate::{ConfigError, Head, MemoryStore, key::KeyError, policy::check_names, store::Store};
 
 /// Limits the rate of requests, as a Tower layer.
 ///
@@ -99,15 +94,9 @@ impl RateLimitLayer {
     pub fn redis_keys(&self, head: &Head<'_>) -> Result<Vec<String>, KeyError> {
         let mut keys = Vec::new();
         for rule in self.settings.rules.iter() {
-            let Some(asked) = rule.ask(head)? else {
-                continue;
-            };
-            keys.extend(self.settings.store.storage_key(&Leg {
-                policy: &rule.base.name,
-                quota: asked.quota,
-                key: &asked.key,
-                cost: asked.cost,
-            }));
+            if let Some(leg) = rule.ask(head)? {
+                keys.extend(self.settings.store.storage_key(&leg));
+            }
         }
         Ok(keys)
     }
@@ -298,7 +287,7 @@ impl RateLimitLayerBuilder {
         let is_constant = rules.iter().all(Rule::is_constant);
         let quotas = rules
             .iter()
-            .map(|rule| (&*rule.base.name.quoted, rule.base.quota));
+            .map(|rule| (&*rule.base.name.text, rule.base.quota));
         let policy_field = is_constant.then(|| headers::policy_list(quotas)).flatten();
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         Ok(RateLimitLayer {

@@ -1,12 +1,13 @@
 //! What reads a request: a policy with its key, its cost, and when it applies.
 
-use std::{any::type_name, fmt, sync::Arc};
+use std::{any::type_name, borrow::Cow, fmt, sync::Arc};
 
 use super::named::Named;
 use crate::{
     ConfigError, Head, Key, Policy, Quota,
     key::{KeyError, KeyExtractor, global, peer},
     policy::Compiled,
+    store::Leg,
 };
 
 type CostBy = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
@@ -188,16 +189,9 @@ pub(super) struct Rule {
     reads: RequestPolicy,
 }
 
-/// What a policy asks of one request.
-pub(super) struct Asked {
-    pub(super) quota: Quota,
-    pub(super) key: Key,
-    pub(super) cost: u64,
-}
-
 impl Rule {
-    /// `None`: the policy does not apply.
-    pub(super) fn ask(&self, head: &Head<'_>) -> Result<Option<Asked>, KeyError> {
+    /// What the policy asks of one request. `None`: it does not apply.
+    pub(super) fn ask(&self, head: &Head<'_>) -> Result<Option<Leg<'_>>, KeyError> {
         let reads = &self.reads;
         if reads.when.as_ref().is_some_and(|when| !(when.0)(head)) {
             return Ok(None);
@@ -210,9 +204,10 @@ impl Rule {
         };
         let quota_by = reads.quota_by.as_ref();
         let cost_by = reads.cost_by.as_ref();
-        Ok(Some(Asked {
+        Ok(Some(Leg {
+            policy: &self.base.name,
             quota: quota_by.map_or(self.base.quota, |quota| (quota.0)(head)),
-            key,
+            key: Cow::Owned(key),
             cost: cost_by.map_or(self.base.cost, |cost| (cost.0)(head)),
         }))
     }

@@ -119,7 +119,7 @@ impl Refusal {
 }
 
 /// What the answer depends on of a request that may be gone by then.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Caller {
     dialect: Option<Dialect>,
     is_head: bool,
@@ -250,7 +250,7 @@ fn problem(refusal: &Refusal) -> Bytes {
             if at > 0 {
                 json.push(',');
             }
-            json.push_str(policy.quoted_name());
+            json.push_str(&quoted(policy.name()));
         }
         json.push(']');
     }

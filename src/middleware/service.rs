@@ -12,8 +12,7 @@ use tower_service::Service;
 
 use super::{
     body::ResponseBody,
-    future::ResponseFuture,
-    policy::{Asked, Rule},
+    future::{Granted, Pending, ResponseFuture},
     rejection::{Caller, Refusal},
     settings::{Partitions, Settings},
 };
@@ -65,35 +64,36 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        let settings = Arc::clone(&self.settings);
+    fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
+        let settings = &*self.settings;
         let caller = Caller::of(&request);
 
-        match ask(&settings, &Head::from(&request)) {
-            Question::None => {
-                let decision = Decision::of_no_policy();
-                ResponseFuture::forward(&mut self.inner, request, decision, settings, caller)
-            }
-            Question::Refused(refusal) => ResponseFuture::rejected(&refusal, settings, caller),
-            Question::Asked(Answer::Now(answer), partitions) => {
-                match settings.decide(answer, partitions) {
-                    Ok(decision) => ResponseFuture::forward(
-                        &mut self.inner,
-                        request,
-                        decision,
-                        settings,
-                        caller,
-                    ),
-                    Err(refusal) => ResponseFuture::rejected(&refusal, settings, caller),
-                }
-            }
+        let decided = match ask(settings, &Head::from(&request)) {
+            Question::None => Ok(Decision::of_no_policy()),
+            Question::Refused(refusal) => Err(refusal),
+            Question::Asked(Answer::Now(answer), partitions) => settings.decide(answer, partitions),
             Question::Asked(Answer::Later(answer), partitions) => {
                 // The service that was polled ready is the one to call; the
                 // clone that takes its place may not be ready.
                 let clone = self.inner.clone();
                 let ready = mem::replace(&mut self.inner, clone);
-                ResponseFuture::deciding(ready, request, answer, partitions, settings, caller)
+                return ResponseFuture::deciding(Pending {
+                    answer,
+                    partitions,
+                    request: Some(request),
+                    service: ready,
+                    settings: Arc::clone(&self.settings),
+                    caller,
+                });
             }
+        };
+        match decided {
+            Ok(decision) => {
+                let granted =
+                    Granted::admit(&mut request, decision, Arc::clone(&self.settings), caller);
+                ResponseFuture::calling(self.inner.call(request), granted)
+            }
+            Err(refusal) => ResponseFuture::rejected(&refusal, settings, &caller),
         }
     }
 }
@@ -110,26 +110,17 @@ enum Question {
 }
 
 fn ask(settings: &Settings, head: &Head<'_>) -> Question {
-    let mut asked: SmallVec<[_; 2]> = SmallVec::new();
+    let mut legs: SmallVec<[Leg<'_>; 2]> = SmallVec::new();
     for rule in settings.rules.iter() {
         match rule.ask(head) {
-            Ok(Some(question)) => asked.push((rule, question)),
+            Ok(Some(leg)) => legs.push(leg),
             Ok(None) => {}
             Err(error) => return Question::Refused(settings.without_key(&error)),
         }
     }
-    if asked.is_empty() {
+    if legs.is_empty() {
         return Question::None;
     }
-    let legs: SmallVec<[Leg<'_>; 2]> = asked
-        .iter()
-        .map(|(rule, asked): &(&Rule, Asked)| Leg {
-            policy: &rule.base.name,
-            quota: asked.quota,
-            key: &asked.key,
-            cost: asked.cost,
-        })
-        .collect();
     let answer = settings.store.check(&Check::charging(&legs));
     Question::Asked(answer, settings.partitions(&legs))
 }

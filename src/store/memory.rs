@@ -142,8 +142,10 @@ impl MemoryStoreBuilder {
 impl Store for MemoryStore {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         let inner = &*self.0;
-        let mut places: SmallVec<[Place; 2]> =
-            check.legs().iter().map(|leg| inner.place(leg)).collect();
+        let mut places = Places::new();
+        for leg in check.legs() {
+            places.push(inner.place(leg));
+        }
         let mut shards = inner.lock(&mut places);
         // Read under the locks, so that a bucket sees time go forwards.
         let now_us = clock::read(&*inner.clock);
@@ -201,7 +203,8 @@ impl Inner {
         let bucket = self.id(leg, leg.key.as_bytes());
         Place {
             bucket,
-            shard: (bucket.1 >> 32) as usize % self.shards.len().max(1),
+            // The high half, as a fraction of all shards.
+            shard: (((bucket.1 >> 32) * self.shards.len() as u64) >> 32) as usize,
             held: 0,
             standing: Standing::default(),
         }
@@ -209,14 +212,13 @@ impl Inner {
 
     /// The bucket of a policy and a caller, or without a caller of newcomers.
     fn id(&self, leg: &Leg<'_>, key: &[u8]) -> Id {
-        // Printable names hold no such byte: names and keys stay apart.
-        let tag = [0xff, leg.quota.algorithm() as u8];
-        let mut bytes: SmallVec<[u8; 128]> = SmallVec::new();
-        bytes.extend_from_slice(leg.policy().as_bytes());
-        bytes.extend_from_slice(&tag);
-        bytes.extend_from_slice(key);
+        // Each policy and algorithm hashes under a secret of its own.
         let (first, second) = self.hash_key;
-        let hash = SipHasher13::new_with_keys(first, second).hash(&bytes);
+        let (name_first, name_second) = leg.policy.hash;
+        let algorithm = leg.quota.algorithm() as u64;
+        let hasher =
+            SipHasher13::new_with_keys(first ^ name_first, second ^ name_second ^ algorithm);
+        let hash = hasher.hash(key);
         (hash.h1, hash.h2)
     }
 
@@ -224,7 +226,9 @@ impl Inner {
     fn lock(&self, places: &mut [Place]) -> Shards<'_> {
         let mut shards = Shards::new();
         if let [place] = places {
-            shards.extend(self.shards.get(place.shard).map(lock));
+            if let Some(shard) = self.shards.get(place.shard) {
+                shards.push(lock(shard));
+            }
             return shards;
         }
         let mut wanted: SmallVec<[usize; 2]> = places.iter().map(|place| place.shard).collect();
@@ -241,6 +245,8 @@ impl Inner {
         shards
     }
 }
+
+type Places = SmallVec<[Place; 2]>;
 
 /// Where a leg's bucket is.
 struct Place {

@@ -8,7 +8,7 @@ mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 
-use std::{fmt, pin::Pin, sync::Arc};
+use std::{borrow::Cow, fmt, pin::Pin, sync::Arc};
 
 pub use self::memory::{MemoryStore, MemoryStoreBuilder};
 use crate::{Decision, Key, Quota, StoreError, policy::Name};
@@ -89,11 +89,11 @@ impl<'a> Check<'a> {
 }
 
 /// One policy of a check, and whose bucket.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Leg<'a> {
-    pub(crate) policy: &'a Arc<Name>,
+    pub(crate) policy: &'a Name,
     pub(crate) quota: Quota,
-    pub(crate) key: &'a Key,
+    pub(crate) key: Cow<'a, Key>,
     pub(crate) cost: u64,
 }
 
