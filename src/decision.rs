@@ -1,10 +1,18 @@
 //! What the store said.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{cmp::Reverse, fmt, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
-use crate::{Quota, policy::NameText, quota::Standing, store::Leg};
+use crate::{
+    Quota,
+    policy::NameText,
+    quota::{
+        Rule, each,
+        rules::{At, Change, Rules, Standing},
+    },
+    store::{Asked, Operation},
+};
 
 /// The outcome of a check, with the standing of every policy in it.
 ///
@@ -60,44 +68,31 @@ pub enum Source {
 }
 
 impl Decision {
-    /// Builds the decision on a check from what the store found.
+    /// Sums up what became of a check. `fitting`: 0, 1, or the units taken.
     pub(crate) fn new(
-        legs: impl IntoIterator<Item = AskedLeg>,
-        allowed: bool,
+        operation: Operation,
+        policies: impl Iterator<Item = PolicyDecision>,
+        fitting: u64,
         now_us: u64,
-        standings: impl IntoIterator<Item = Standing>,
     ) -> Self {
-        let mut verdict = if allowed {
-            Verdict::Allowed
-        } else {
-            Verdict::Denied
-        };
-        let mut policies = SmallVec::new();
-        for ((name, quota, cost), standing) in legs.into_iter().zip(standings) {
-            let retry_us = if allowed {
-                Some(0)
-            } else {
-                quota.retry_us(standing, cost, now_us)
-            };
-            if retry_us.is_none() {
-                verdict = Verdict::Impossible;
-            }
-            policies.push(PolicyDecision {
-                name,
-                quota,
-                cost,
-                standing,
-                now_us,
-                retry_us,
-                partition: None,
-            });
-        }
-        Self(Arc::new(Inner {
-            verdict,
+        let mut inner = Inner {
+            verdict: Verdict::Allowed,
             source: Source::Store,
             now_us,
-            policies,
-        }))
+            policies: SmallVec::new(),
+        };
+        for policy in policies {
+            if policy.is_impossible {
+                inner.verdict = Verdict::Impossible;
+            } else if fitting == 0
+                && inner.verdict == Verdict::Allowed
+                && (operation != Operation::TakeUpTo || policy.cost > 0)
+            {
+                inner.verdict = Verdict::Denied;
+            }
+            inner.policies.push(policy);
+        }
+        Self(Arc::new(inner))
     }
 
     /// No policy applied.
@@ -188,6 +183,41 @@ impl Decision {
             .try_fold(0, |longest, policy| Some(policy.retry_us?.max(longest)))?;
         Some(Duration::from_micros(longest))
     }
+
+    /// How long the admitted request is to be held: the longest
+    /// [delay](PolicyDecision::delay) of its policies.
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        let delays = self.policies().map(PolicyDecision::delay);
+        delays.max().unwrap_or_default()
+    }
+
+    /// The fewest units that any policy [moved](PolicyDecision::moved).
+    #[must_use]
+    pub fn moved(&self) -> u64 {
+        let moved = self.policies().map(PolicyDecision::moved);
+        moved.min().unwrap_or(0)
+    }
+
+    /// The five integers of `CL.THROTTLE`, as
+    /// [`PolicyDecision::to_cl_throttle`] tells them of the policy that binds:
+    /// the one that refused with the longest wait, or else the one with the
+    /// fewest units left. `None` where no policy applied.
+    #[must_use]
+    pub fn to_cl_throttle(&self) -> Option<[i64; 5]> {
+        self.binding().map(PolicyDecision::to_cl_throttle)
+    }
+
+    /// The one policy that matters most to the caller.
+    pub(crate) fn binding(&self) -> Option<&PolicyDecision> {
+        let longest_wait = |policy: &&PolicyDecision| policy.retry_us.unwrap_or(u64::MAX);
+        if self.is_allowed() {
+            self.policies()
+                .min_by_key(|policy| (policy.remaining(), Reverse(policy.reset_after())))
+        } else {
+            self.refused().max_by_key(longest_wait)
+        }
+    }
 }
 
 /// The standing of one policy in a [`Decision`].
@@ -196,14 +226,63 @@ pub struct PolicyDecision {
     name: NameText,
     quota: Quota,
     cost: u64,
+    moved: u64,
     standing: Standing,
     now_us: u64,
-    /// `None`: never; 0: this policy had room.
+    /// 0: this policy had room. `None`: waiting does not help.
     retry_us: Option<u64>,
+    delay_us: u64,
+    is_impossible: bool,
     partition: Option<[u8; 12]>,
 }
 
 impl PolicyDecision {
+    /// From how its bucket stood before.
+    pub(crate) fn new(
+        operation: Operation,
+        name: NameText,
+        asked: &Asked,
+        fitting: u64,
+        at: At,
+        before: Standing,
+    ) -> Self {
+        let quota = asked.quota;
+        let mut change = asked.change(operation, fitting);
+        if let Change::Give(cost) = change {
+            change = Change::Give(each!(quota, rule => rule.returnable(None, &before, cost, at)));
+        }
+        let (moved, delay_us) = match change {
+            Change::Take(0) | Change::Renew => (0, 0),
+            Change::Take(more) => {
+                let delay_us = quota.delay_us(&before, more);
+                match operation {
+                    Operation::TakeUpTo => (fitting, delay_us),
+                    _ => (asked.cost, delay_us),
+                }
+            }
+            Change::Give(less) => (quota.units_of(less), 0),
+        };
+        let (mut retry_us, mut is_impossible) = (Some(0), false);
+        let is_for_nothing = operation == Operation::TakeUpTo && asked.cost == 0;
+        if fitting == 0 && !is_for_nothing {
+            let (least, extra) = asked.least(operation);
+            retry_us = quota.retry_us(&before, least, extra, at.now_us);
+            is_impossible = quota.most(least, extra).is_none();
+        }
+        Self {
+            name,
+            quota,
+            cost: asked.cost,
+            moved,
+            standing: each!(quota, rule => rule.after(before, change, at)),
+            now_us: at.now_us,
+            retry_us,
+            delay_us,
+            is_impossible,
+            partition: None,
+        }
+    }
+
     /// The policy's name.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -238,13 +317,13 @@ impl PolicyDecision {
     /// bucket is full again, a window has ended. To the microsecond, rounded up.
     #[must_use]
     pub fn reset_after(&self) -> Duration {
-        Duration::from_micros(self.quota.reset_us(self.standing, self.now_us))
+        Duration::from_micros(self.quota.reset_us(&self.standing, self.now_us))
     }
 
     /// How long to wait until this policy has room for the cost, to the
     /// microsecond: waiting that long is enough if nobody else takes it first,
-    /// one microsecond less is not. Zero where it had room; `None` where it
-    /// never will.
+    /// one microsecond less is not. (Permits may come back sooner.) Zero where
+    /// it had room; `None` where it never will by itself.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_us.map(Duration::from_micros)
@@ -259,7 +338,56 @@ impl PolicyDecision {
     /// Whether the cost is above what this policy can ever grant.
     #[must_use]
     pub const fn is_impossible(&self) -> bool {
-        self.retry_us.is_none()
+        self.is_impossible
+    }
+
+    /// Units that were taken: the cost where the request was admitted, and what
+    /// there was with [`check_up_to`](crate::Limiter::check_up_to). What was
+    /// given back, with [`credit`](crate::Limiter::credit).
+    #[must_use]
+    pub const fn moved(&self) -> u64 {
+        self.moved
+    }
+
+    /// How long the admitted request is to be held: until its turn in a
+    /// [queue](crate::LeakyBucket::queue), or until the tokens that it reserved
+    /// are there. Zero where nothing is to be waited for. Rounded up to the
+    /// microsecond.
+    #[must_use]
+    pub const fn delay(&self) -> Duration {
+        Duration::from_micros(self.delay_us)
+    }
+
+    /// The five integers of redis-cell's `CL.THROTTLE`: 1 if limited, else 0;
+    /// the limit; what remains; seconds until it is worth to ask again, rounded
+    /// up, -1 where it was admitted (or where no wait helps); seconds until all
+    /// is back, rounded up.
+    #[must_use]
+    pub fn to_cl_throttle(&self) -> [i64; 5] {
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let seconds = |wait: Duration| number(wait.as_micros().div_ceil(1_000_000) as u64);
+        [
+            i64::from(self.is_refused()),
+            number(self.limit()),
+            number(self.remaining()),
+            match self.retry_after() {
+                Some(wait) if self.is_refused() => seconds(wait),
+                _ => -1,
+            },
+            seconds(self.reset_after()),
+        ]
+    }
+
+    /// Under which mark its units were taken.
+    pub(crate) const fn mark(&self) -> u64 {
+        self.standing.mark
+    }
+
+    /// The nanosecond at which a bucket of this level is full again.
+    pub(crate) const fn full_at_ns(&self) -> u64 {
+        self.now_us
+            .saturating_mul(1_000)
+            .saturating_add(self.standing.level)
     }
 
     pub(crate) const fn retry_us(&self) -> Option<u64> {
@@ -271,7 +399,7 @@ impl PolicyDecision {
     }
 
     pub(crate) fn effective_window_us(&self) -> u64 {
-        self.quota.effective_window_us(self.standing, self.now_us)
+        self.quota.effective_window_us(&self.standing, self.now_us)
     }
 }
 
@@ -295,14 +423,5 @@ impl fmt::Debug for PolicyDecision {
             .field("reset_after", &self.reset_after())
             .field("retry_after", &self.retry_after())
             .finish_non_exhaustive()
-    }
-}
-
-/// What a decision keeps of a leg: name, quota, cost.
-pub(crate) type AskedLeg = (NameText, Quota, u64);
-
-impl From<&Leg<'_>> for AskedLeg {
-    fn from(leg: &Leg<'_>) -> Self {
-        (leg.policy.text, leg.quota, leg.cost)
     }
 }

@@ -53,6 +53,41 @@ pub enum ConfigError {
         /// The limit.
         limit: u64,
     },
+    /// A limit and a window whose product is too large to work with exactly.
+    WindowTooLarge {
+        /// The limit.
+        limit: u64,
+        /// The window.
+        window: Duration,
+    },
+    /// More entries than one key may hold.
+    LogTooLarge {
+        /// The limit.
+        limit: u64,
+        /// The most that are allowed.
+        most: u64,
+    },
+    /// A debt above the capacity.
+    DebtTooLarge {
+        /// The most that may be owed.
+        debt: u64,
+        /// The highest that it may be.
+        most: u64,
+    },
+    /// More permits than one key may hold.
+    TooManyPermits {
+        /// The limit.
+        limit: u64,
+        /// The most that are allowed.
+        most: u64,
+    },
+    /// A lifetime in which a permit cannot be renewed.
+    LifetimeTooShort {
+        /// The lifetime.
+        lifetime: Duration,
+    },
+    /// A spread over windows that start with each caller's first request.
+    SpreadWithoutStart,
     /// No policy at all.
     NoPolicies,
     /// A policy name that is empty, longer than 64 bytes or not printable ASCII.
@@ -136,7 +171,7 @@ impl fmt::Display for ConfigError {
             ),
             Self::BurstWithoutRefill { burst } => write!(
                 f,
-                "a burst of {burst} with a limit of 0: a limit of 0 refuses everything; set a limit, or drop the burst",
+                "a capacity of {burst} with a limit of 0, which refuses everything: set a limit, drop the capacity, or use `TokenBucket::without_refill({burst})`",
             ),
             Self::InitialAboveBurst { initial, burst } => write!(
                 f,
@@ -151,6 +186,29 @@ impl fmt::Display for ConfigError {
             Self::LimitTooLarge { limit } => {
                 write!(f, "a limit of {limit}: use one below 2^53")
             }
+            Self::WindowTooLarge { limit, window } => write!(
+                f,
+                "a limit of {limit} in a sliding window of {window:?}: four times the limit times the window in milliseconds must be below 2^53; lower one of them, or use a FixedWindow",
+            ),
+            Self::LogTooLarge { limit, most } => write!(
+                f,
+                "a limit of {limit}, each kept for itself, where {most} are the most: use a SlidingWindow, or allow more with `max_entries(..)`",
+            ),
+            Self::DebtTooLarge { debt, most } => write!(
+                f,
+                "a debt of up to {debt} where it may be {most} at most: lower `max_debt(..)`",
+            ),
+            Self::TooManyPermits { limit, most } => write!(
+                f,
+                "{limit} in flight under one key, where {most} are the most: lower the limit, or key it by more than that",
+            ),
+            Self::LifetimeTooShort { lifetime } => write!(
+                f,
+                "a lifetime of {lifetime:?}, in a third of which a permit is to be renewed: give it 100 ms or more",
+            ),
+            Self::SpreadWithoutStart => f.write_str(
+                "a spread over windows that start with the first request: those are spread already; call `aligned()` first, or drop `spread()`",
+            ),
             Self::NoPolicies => f.write_str("no policy: add at least one with `policy(..)`"),
             Self::PolicyName { name } => write!(
                 f,
@@ -241,10 +299,10 @@ pub(crate) enum StoreErrorKind {
     Refused,
     ForeignReply,
     CorruptState,
+    Unsupported,
 }
 
 impl StoreError {
-    #[cfg(feature = "redis")]
     pub(crate) const fn new(kind: StoreErrorKind) -> Self {
         Self { kind, source: None }
     }
@@ -302,6 +360,14 @@ impl StoreError {
         self.kind == StoreErrorKind::CorruptState
     }
 
+    /// The operation has no meaning for one of the policies: units of
+    /// [`Concurrency`](crate::Concurrency) are held, so they can only be
+    /// [acquired](crate::Limiter::acquire). Nothing was asked of the store.
+    #[must_use]
+    pub fn is_unsupported(&self) -> bool {
+        self.kind == StoreErrorKind::Unsupported
+    }
+
     /// A word for logs and metrics, one of a fixed set.
     #[cfg(feature = "tracing")]
     pub(crate) fn kind_name(&self) -> &'static str {
@@ -312,6 +378,7 @@ impl StoreError {
             StoreErrorKind::Refused => "refused",
             StoreErrorKind::ForeignReply => "foreign_reply",
             StoreErrorKind::CorruptState => "corrupt_state",
+            StoreErrorKind::Unsupported => "unsupported",
         }
     }
 }
@@ -334,6 +401,9 @@ impl fmt::Display for StoreError {
             StoreErrorKind::Refused => "the store refused the check",
             StoreErrorKind::ForeignReply => "the store's reply does not belong to this check",
             StoreErrorKind::CorruptState => "foreign data stands under the caller's key",
+            StoreErrorKind::Unsupported => {
+                "units of a concurrency policy are held: acquire them instead"
+            }
         })
     }
 }

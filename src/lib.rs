@@ -49,21 +49,50 @@
 //!
 //! | To say | use |
 //! |---|---|
-//! | how much | [`TokenBucket`], [`FixedWindow`] |
+//! | how much | [`TokenBucket`], [`LeakyBucket`], [`FixedWindow`], [`SlidingWindow`], [`SlidingLog`], [`Concurrency`] |
 //! | under which name, at what cost | [`Policy`] |
 //! | who is asking | the functions of [`key`], or a closure |
 //! | when, how heavy, which tier | [`RequestPolicy`] |
 //! | where it is kept | [`MemoryStore`], [`RedisStore`] |
 //! | what clients are told | [`Headers`], [`on_denied`](RateLimitLayerBuilder::on_denied) |
 //! | what happens without Redis | [`OnStoreFailure`] |
+//! | wait instead of being refused | [`wait_up_to`](RateLimitLayerBuilder::wait_up_to), [`LeakyBucket::queue`], [`Limiter::acquire`] |
 //! | outside HTTP | [`Limiter`] |
 //! | why was it denied? | [`Decision`], in the extensions of request and response |
 //!
 //! # Which quota
 //!
-//! A [`TokenBucket`] for most things: bursts pass, and the sustained rate
-//! holds. A [`FixedWindow`] for plans and quotas that are told in days; its
-//! edge lets up to twice the limit through in a short time.
+//! | | choose it for | its danger |
+//! |---|---|---|
+//! | [`TokenBucket`] | most things: bursts pass, the sustained rate holds | |
+//! | [`LeakyBucket`] | the same in other words; as a [queue](LeakyBucket::queue), what must not see bursts | a queue holds connections |
+//! | [`FixedWindow`] | plans: so many a day, week or month | up to twice the limit around an edge |
+//! | [`SlidingWindow`] | large limits in any window's length | estimates: exact only for even traffic |
+//! | [`SlidingLog`] | small limits that must be exact | 8 bytes for each unit |
+//! | [`Concurrency`] | how many at a time, not how many | a process that stands still loses its permits |
+//!
+//! Any of them stand side by side in one layer, charged all or none. A quota
+//! whose numbers change while callers are known goes on with what is stored:
+//! each type says how. A policy that changes its type starts afresh.
+//!
+//! # Waiting
+//!
+//! A request that has no room is refused at once, unless it may wait:
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_throttle::{Limiter, MemoryStore, TokenBucket};
+//!
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+//! # runtime.block_on(async {
+//! let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_second(100).burst(1));
+//! for _ in 0..3 {
+//!     let permit = limiter.acquire("outbound", Duration::from_secs(1)).await?;
+//!     assert!(permit.is_allowed());
+//!     // ... do the work while `permit` lives
+//! }
+//! # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
+//! ```
 //!
 //! # What clients are told
 //!
@@ -93,7 +122,8 @@
 //! * **Redis's clock.** Processes whose clocks differ cannot cheat each other.
 //!   A step of Redis's clock locks nobody out for longer than a full refill.
 //! * **Charged at most once.** A check is never sent twice. It may be charged
-//!   though the answer was lost, or the caller went away.
+//!   though the answer was lost, or the caller went away. (A caller who was to
+//!   wait, or holds a permit, is given back what it took when it goes away.)
 //! * **Lost state** in Redis (a restart, an eviction, a failover) gives each
 //!   caller at most one new burst.
 //! * **In memory** each process counts for itself: n processes admit n times
@@ -108,6 +138,7 @@
 //! | `redis` | yes | [`RedisStore`], on the client fred |
 //! | `axum` | yes | peer addresses from `ConnectInfo`, routes from `MatchedPath` |
 //! | `redis-rustls` | no | `rediss://` |
+//! | `testing` | no | [`testing`]: a suite that proves a store of your own |
 //! | `tracing` | no | events under `tower_throttle::{denied, store, wiring}` |
 //!
 //! Without `tracing`, or without a subscriber, the lines that an operator must not miss (a store that
@@ -125,16 +156,22 @@
     clippy::unwrap_used
 )]
 
+mod admission;
 mod clock;
 mod decision;
 mod error;
 pub mod key;
 mod limiter;
 mod middleware;
+mod permit;
 mod policy;
 mod quota;
 pub mod store;
 mod telemetry;
+#[cfg(feature = "testing")]
+#[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+pub mod testing;
+mod turns;
 
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
@@ -154,8 +191,12 @@ pub use self::{
         rejection::{DenialReason, Denied},
         service::RateLimit,
     },
+    permit::Permit,
     policy::Policy,
-    quota::{Algorithm, FixedWindow, Quota, TokenBucket},
+    quota::{
+        Algorithm, Concurrency, FixedWindow, LeakyBucket, Quota, SlidingLog, SlidingWindow,
+        TokenBucket,
+    },
     store::{MemoryStore, MemoryStoreBuilder},
 };
 

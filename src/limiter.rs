@@ -1,13 +1,16 @@
 //! Policies and a store, without HTTP.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
 use crate::{
-    ConfigError, Decision, Key, Policy, StoreError,
+    ConfigError, Decision, Key, Permit, Policy, StoreError,
+    admission::Admission,
+    error::StoreErrorKind,
+    permit::Legs,
     policy::{Compiled, check_names},
-    store::{Answer, Check, Leg, Store},
+    store::{Answer, Asked, Check, Leg, Operation, Store},
 };
 
 /// Checks policies outside HTTP: jobs, sockets, outbound calls.
@@ -68,15 +71,16 @@ impl Limiter {
     /// Asks for one request of this caller: each policy's own
     /// [cost](Policy::cost), 1 where none was set.
     ///
+    /// It does not wait: under a [`LeakyBucket`](crate::LeakyBucket) with a
+    /// queue, [`Decision::delay`] says how long to. [`acquire`](Self::acquire) does.
+    ///
     /// # Errors
     ///
-    /// The store could not decide.
+    /// The store could not decide. [`StoreError::is_unsupported`]: units of a
+    /// [`Concurrency`](crate::Concurrency) policy are held, not used up; use
+    /// [`acquire`](Self::acquire).
     pub async fn check(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
-        let key = key.into();
-        let legs = self.legs(&key, None);
-        let answer = self.store.check(&Check::charging(&legs));
-        drop(legs);
-        answer.wait().await
+        self.ask(Operation::Take, &key.into(), None).await
     }
 
     /// Asks for `units` at once, from every policy, whatever their own costs.
@@ -84,13 +88,36 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// The store could not decide.
+    /// As [`check`](Self::check).
     pub async fn check_n(&self, key: impl Into<Key>, units: u64) -> Result<Decision, StoreError> {
-        let key = key.into();
-        let legs = self.legs(&key, Some(units));
-        let answer = self.store.check(&Check::charging(&legs));
-        drop(legs);
-        answer.wait().await
+        self.ask(Operation::Take, &key.into(), Some(units)).await
+    }
+
+    /// Takes as many units as every policy has room for, at most `units`:
+    /// [`Decision::moved`] says how many. Refused if there is not one.
+    ///
+    /// ```
+    /// use tower_throttle::{Limiter, MemoryStore, TokenBucket};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_minute(5));
+    /// assert_eq!(limiter.check_up_to("ann", 3).await?.moved(), 3);
+    /// assert_eq!(limiter.check_up_to("ann", 3).await?.moved(), 2);
+    /// assert!(!limiter.check_up_to("ann", 3).await?.is_allowed());
+    /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    pub async fn check_up_to(
+        &self,
+        key: impl Into<Key>,
+        units: u64,
+    ) -> Result<Decision, StoreError> {
+        self.ask(Operation::TakeUpTo, &key.into(), Some(units))
+            .await
     }
 
     /// What [`check`](Self::check) would say now. Takes and writes nothing;
@@ -102,9 +129,126 @@ impl Limiter {
     pub async fn peek(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
         let key = key.into();
         let legs = self.legs(&key, None);
-        let answer = self.store.check(&Check::peeking(&legs));
+        let answer = self.store.check(&Check::new(Operation::Look, &legs));
         drop(legs);
         answer.wait().await
+    }
+
+    /// Gives `units` back to every policy, but no more than were taken from
+    /// it: nobody ever has more than the capacity. [`Decision::moved`] says how
+    /// many it were, the fewest of any policy;
+    /// [`PolicyDecision::moved`](crate::PolicyDecision::moved) of each.
+    ///
+    /// A [`SlidingWindow`](crate::SlidingWindow) gives back what the present
+    /// window has counted, a [`SlidingLog`](crate::SlidingLog) its newest entries.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    pub async fn credit(&self, key: impl Into<Key>, units: u64) -> Result<Decision, StoreError> {
+        self.ask(Operation::GiveBack, &key.into(), Some(units))
+            .await
+    }
+
+    /// Takes `units` whether they are there or not, as long as no policy comes
+    /// to owe more than its [`max_debt`](Policy::max_debt): for a cost that is
+    /// known only afterwards. Refused, and nothing taken, beyond that.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    pub async fn debit(&self, key: impl Into<Key>, units: u64) -> Result<Decision, StoreError> {
+        let key = key.into();
+        let mut legs = self.supported(&key, Some(units))?;
+        for (leg, policy) in legs.iter_mut().zip(&*self.policies) {
+            let quota = &leg.asked.quota;
+            let room = quota.extra(quota.level_of(policy.debt));
+            leg.asked.extra = i64::try_from(room).unwrap_or(i64::MAX);
+        }
+        let answer = self.store.check(&Check::new(Operation::Take, &legs));
+        drop(legs);
+        answer.wait().await
+    }
+
+    /// Waits until the caller is admitted, for at most `wait`.
+    ///
+    /// [`TokenBucket`](crate::TokenBucket) and [`LeakyBucket`](crate::LeakyBucket)
+    /// reserve a place at once: waiting is fair across the fleet, to the
+    /// millisecond in which timers tick, and who would have to wait too long is
+    /// refused without waiting. Under the other policies the caller waits for
+    /// room and asks again, as do all others who wait: not in order. Permits of
+    /// a [`Concurrency`](crate::Concurrency) policy are asked for again every
+    /// 10 to 200 ms.
+    ///
+    /// A bucket lets as many pass at once as it holds. To pace from the first
+    /// one on, let it hold one: `burst(1)`, `capacity(1)`, or a queue.
+    ///
+    /// Dropping the future while it waits gives everything back, and those who
+    /// wait behind move up: those of this process, on clones of this limiter. The
+    /// place stays taken where others wait behind it elsewhere, or after its turn
+    /// has come.
+    ///
+    /// Call it inside a Tokio runtime with timers. A `wait` of zero never waits.
+    ///
+    /// # Errors
+    ///
+    /// The store could not decide.
+    pub async fn acquire(&self, key: impl Into<Key>, wait: Duration) -> Result<Permit, StoreError> {
+        self.admit(&key.into(), None, wait).await
+    }
+
+    /// The same for `units` at once, from every policy, whatever their own costs.
+    ///
+    /// # Errors
+    ///
+    /// The store could not decide.
+    pub async fn acquire_n(
+        &self,
+        key: impl Into<Key>,
+        units: u64,
+        wait: Duration,
+    ) -> Result<Permit, StoreError> {
+        self.admit(&key.into(), Some(units), wait).await
+    }
+
+    async fn admit(
+        &self,
+        key: &Key,
+        units: Option<u64>,
+        wait: Duration,
+    ) -> Result<Permit, StoreError> {
+        let mut legs = self.legs(key, units);
+        for leg in &mut legs {
+            leg.asked.number_permit();
+        }
+        let legs = Legs::new(&self.store, &legs);
+        let (decision, taken) = Admission::new(legs, wait, true).await?;
+        Ok(Permit::new(decision, taken))
+    }
+
+    async fn ask(
+        &self,
+        operation: Operation,
+        key: &Key,
+        units: Option<u64>,
+    ) -> Result<Decision, StoreError> {
+        let legs = self.supported(key, units)?;
+        let answer = self.store.check(&Check::new(operation, &legs));
+        drop(legs);
+        answer.wait().await
+    }
+
+    /// Legs of which units are used, and not held.
+    fn supported<'a>(
+        &'a self,
+        key: &'a Key,
+        units: Option<u64>,
+    ) -> Result<SmallVec<[Leg<'a>; 2]>, StoreError> {
+        let legs = self.legs(key, units);
+        if legs.iter().any(|leg| leg.asked.quota.is_concurrency()) {
+            return Err(StoreError::new(StoreErrorKind::Unsupported));
+        }
+        Ok(legs)
     }
 
     /// Forgets what this caller has taken. [Shared](Policy::shared) buckets
@@ -151,9 +295,8 @@ impl Limiter {
     fn legs<'a>(&'a self, key: &'a Key, cost: Option<u64>) -> SmallVec<[Leg<'a>; 2]> {
         let leg = |policy: &'a Compiled| Leg {
             policy: &policy.name,
-            quota: policy.quota,
             key: Cow::Borrowed(if policy.shared { &EVERYONE } else { key }),
-            cost: cost.unwrap_or(policy.cost),
+            asked: Asked::new(policy.quota, cost.unwrap_or(policy.cost)),
         };
         self.policies.iter().map(leg).collect()
     }

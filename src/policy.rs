@@ -33,6 +33,7 @@ pub struct Policy {
     name: Option<String>,
     quota: Result<Quota, ConfigError>,
     cost: u64,
+    debt: Option<u64>,
     shared: bool,
 }
 
@@ -59,6 +60,7 @@ impl Policy {
             name: None,
             quota: quota.try_into().map_err(ConfigError::from),
             cost: 1,
+            debt: None,
             shared: false,
         }
     }
@@ -66,6 +68,16 @@ impl Policy {
     /// How many units each check takes. Default: 1. A cost of 0 asks without taking.
     pub const fn cost(mut self, units: u64) -> Self {
         self.cost = units;
+        self
+    }
+
+    /// How many units [`Limiter::debit`](crate::Limiter::debit) may take beyond
+    /// what there is. Default, and most: the capacity.
+    ///
+    /// A caller in debt waits until it is paid back, so for up to twice as long
+    /// as from an empty bucket.
+    pub const fn max_debt(mut self, units: u64) -> Self {
+        self.debt = Some(units);
         self
     }
 
@@ -101,10 +113,20 @@ impl Policy {
         if cost > capacity && capacity > 0 {
             return Err(ConfigError::CostAboveCapacity { cost, capacity }.in_policy(&name.text));
         }
+        let most_debt = quota.most_debt();
+        let debt = self.debt.unwrap_or(most_debt);
+        if debt > most_debt {
+            let mistake = ConfigError::DebtTooLarge {
+                debt,
+                most: most_debt,
+            };
+            return Err(mistake.in_policy(&name.text));
+        }
         Ok(Compiled {
             name,
             quota,
             cost,
+            debt,
             shared: self.shared,
         })
     }
@@ -169,6 +191,8 @@ pub(crate) struct Compiled {
     pub(crate) name: Name,
     pub(crate) quota: Quota,
     pub(crate) cost: u64,
+    /// The most units that may be owed.
+    pub(crate) debt: u64,
     pub(crate) shared: bool,
 }
 
@@ -201,7 +225,15 @@ macro_rules! is_quota {
         )+
     };
 }
-is_quota!(Quota, crate::TokenBucket, crate::FixedWindow);
+is_quota!(
+    Quota,
+    crate::TokenBucket,
+    crate::LeakyBucket,
+    crate::FixedWindow,
+    crate::SlidingWindow,
+    crate::SlidingLog,
+    crate::Concurrency
+);
 
 mod sealed {
     pub trait Sealed {}

@@ -41,15 +41,7 @@ fn limiter(server: &RedisServer) -> Limiter {
 
 /// The URL of a user who may do only this, on our keys only.
 fn user_with(server: &RedisServer, commands: &[&str]) -> String {
-    let user = [
-        "ACL",
-        "SETUSER",
-        "app",
-        "on",
-        ">pw",
-        "~tt:*",
-        "+@connection",
-    ];
+    let user = ["ACL", "SETUSER", "app", "on", ">pw", "~tt*", "+@connection"];
     server.command(&[&user[..], commands].concat());
     format!("redis://app:pw@127.0.0.1:{}/", server.port())
 }
@@ -324,36 +316,33 @@ fn lying_server(reply: &'static str) -> String {
 
 #[tokio::test]
 async fn a_reply_that_is_not_exactly_an_answer_is_an_error() {
-    let honest = "*5\r\n:NONCE\r\n:1795242000000000\r\n:1\r\n:1200000000000\r\n:0\r\n";
+    let honest = "*4\r\n:NONCE\r\n:1795242000000000\r\n:1\r\n:0\r\n";
     let lies = [
         ("nil", "$-1\r\n"),
         ("a status", "+OK\r\n"),
         ("an integer", ":1\r\n"),
         ("an empty list", "*0\r\n"),
         ("no legs", "*3\r\n:NONCE\r\n:1795242000000000\r\n:1\r\n"),
-        (
-            "a leg too many",
-            "*7\r\n:NONCE\r\n:1\r\n:1\r\n:1\r\n:0\r\n:1\r\n:0\r\n",
-        ),
+        ("a leg too many", "*5\r\n:NONCE\r\n:1\r\n:1\r\n:1\r\n:1\r\n"),
         (
             "somebody else's",
-            "*5\r\n:1\r\n:1795242000000000\r\n:1\r\n:1\r\n:0\r\n",
+            "*4\r\n:1\r\n:1795242000000000\r\n:1\r\n:1\r\n",
         ),
         (
             "a verdict unknown",
-            "*5\r\n:NONCE\r\n:1795242000000000\r\n:7\r\n:1\r\n:0\r\n",
+            "*4\r\n:NONCE\r\n:1795242000000000\r\n:7\r\n:1\r\n",
         ),
         (
             "a time before the epoch",
-            "*5\r\n:NONCE\r\n:-1\r\n:1\r\n:1\r\n:0\r\n",
+            "*4\r\n:NONCE\r\n:-1\r\n:1\r\n:1\r\n",
         ),
         (
             "a negative level",
-            "*5\r\n:NONCE\r\n:1795242000000000\r\n:1\r\n:-1\r\n:0\r\n",
+            "*4\r\n:NONCE\r\n:1795242000000000\r\n:1\r\n:-1\r\n",
         ),
         (
             "text for a number",
-            "*5\r\n:NONCE\r\n:1795242000000000\r\n$1\r\n1\r\n:1\r\n:0\r\n",
+            "*4\r\n:NONCE\r\n:1795242000000000\r\n$1\r\n1\r\n:1\r\n",
         ),
     ];
     let check = async |reply: &'static str| -> Result<Decision, StoreError> {
@@ -662,4 +651,63 @@ fn mistakes_are_seen_before_the_first_request() {
         let error = builder.connect(url).expect_err("zero");
         assert!(matches!(error, ConfigError::Zero { .. }), "{error:?}");
     }
+}
+
+/// Blobs of doubles, of our length and with our letter, that are not ours.
+#[tokio::test]
+async fn foreign_blobs_admit_nobody_and_leave() {
+    let server = RedisServer::start();
+    let now_us = 1_767_225_600_000_000_f64;
+    let log = |entries: &[f64]| blob(b"L", entries);
+    let permits = |numbers: &[f64]| blob(b"P", numbers);
+    let shapes = [
+        (true, log(&[f64::NAN, f64::NAN, f64::NAN, now_us])),
+        (true, log(&[f64::INFINITY; 3])),
+        (true, log(&[0.5 + now_us; 3])),
+        (true, b"Lx".to_vec()),
+        (false, permits(&[1.0, 1.0, 1e300, -5.0])),
+        (false, permits(&[f64::NAN, 1.0, 1e300, 1.0])),
+        (false, permits(&[1e300, 1.0, 1e300, 1.0])),
+        (false, permits(&[-1.0, 1.0, 1e300, 1.0])),
+        (false, permits(&[0.5, 1.0, 1e300, 1.0])),
+        (false, b"P123".to_vec()),
+    ];
+    for (is_log, bytes) in shapes {
+        let clock = Arc::new(tower_throttle::ManualClock::at_us(now_us as u64));
+        let store = RedisStore::builder()
+            .deadline(common::DEADLINE)
+            .clock(clock)
+            .connect(&server.url())
+            .expect("a store");
+        let minute = Duration::from_secs(60);
+        let limiter = if is_log {
+            Limiter::new(store, tower_throttle::SlidingLog::new(2, minute))
+        } else {
+            Limiter::new(store, tower_throttle::Concurrency::new(2).lifetime(minute))
+        };
+        let key = limiter.redis_keys("ann").remove(0);
+        set_bytes(&server, &key, &bytes);
+        for _ in 0..5 {
+            let permit = limiter.acquire("ann", Duration::ZERO).await;
+            let error = permit.expect_err("not ours");
+            assert!(error.is_corrupt_state(), "{bytes:?}: {error:?}");
+        }
+        let left_ms: i64 = server.command(&["PTTL", &key]).parse().expect("a time");
+        assert!((1..=60_000).contains(&left_ms), "{bytes:?}: {left_ms}");
+        server.command(&["FLUSHALL"]);
+        assert!(limiter.acquire("ann", Duration::ZERO).await.is_ok());
+        server.command(&["FLUSHALL"]);
+    }
+}
+
+fn blob(letter: &[u8], numbers: &[f64]) -> Vec<u8> {
+    let numbers = numbers.iter().flat_map(|number| number.to_le_bytes());
+    letter.iter().copied().chain(numbers).collect()
+}
+
+/// Any bytes, which a command line of text could not hold.
+fn set_bytes(server: &RedisServer, key: &str, bytes: &[u8]) {
+    let text: String = bytes.iter().map(|byte| format!("\\{byte:03}")).collect();
+    let script = format!("return redis.call('SET', KEYS[1], '{text}')");
+    server.command(&["EVAL", &script, "1", key]);
 }

@@ -74,17 +74,17 @@ fn names_are_what_they_always_were() {
         "api",
     );
     for (key, hash, secret_hash) in vectors {
-        let everyone = "tt:{rxNJufX5oaagQE3qNtzJSQ}b:everyone".to_owned();
+        let everyone = "ttb{rxNJufX5oaagQE3qNtzJSQ}everyone".to_owned();
         assert_eq!(
             plain.redis_keys(key.clone()),
             [
-                format!("tt:{{{hash}}}b:api"),
-                format!("tt:{{{hash}}}w:day"),
+                format!("ttb{{{hash}}}api"),
+                format!("ttw{{{hash}}}day"),
                 everyone
             ]
         );
         let name = secret.redis_keys(key).remove(0);
-        assert_eq!(name, format!("shop:{{{secret_hash}}}b:api"));
+        assert_eq!(name, format!("shopb{{{secret_hash}}}api"));
     }
 }
 
@@ -97,7 +97,7 @@ proptest! {
         prop_assume!(!["day", "everyone"].contains(&policy.as_str()));
         let (_runtime, limiter) = limiter(RedisStore::builder(), &policy);
         let name = limiter.redis_keys(bytes.as_slice()).remove(0);
-        prop_assert_eq!(name.len(), "tt:{}b:".len() + 22 + policy.len());
+        prop_assert_eq!(name.len(), "ttb{}".len() + 22 + policy.len());
         let (open, close) = (name.find('{'), name.find('}'));
         prop_assert_eq!((open, close), (Some(3), Some(26)));
         prop_assert!(name.is_ascii());

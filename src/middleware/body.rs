@@ -2,18 +2,21 @@
 
 use std::{
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
+use crate::permit::Taken;
+
 pin_project! {
     /// The body of a response of [`RateLimit`](crate::RateLimit).
     ///
     /// It wraps the inner service's body without boxing and passes its data,
-    /// trailers and errors through.
+    /// trailers and errors through. Until it ends or is dropped, it holds the
+    /// permits of [`Concurrency`](crate::Concurrency) policies.
     #[derive(Debug)]
     pub struct ResponseBody<B> {
         #[pin]
@@ -25,15 +28,16 @@ pin_project! {
     #[derive(Debug)]
     #[project = KindProj]
     enum Kind<B> {
-        Forwarded { #[pin] body: B },
+        Forwarded { #[pin] body: B, taken: Option<Box<Taken>> },
         Answer { bytes: Option<Bytes> },
     }
 }
 
 impl<B> ResponseBody<B> {
-    pub(super) const fn forwarded(body: B) -> Self {
+    /// `taken` is held until the body has ended.
+    pub(super) const fn forwarded(body: B, taken: Option<Box<Taken>>) -> Self {
         Self {
-            kind: Kind::Forwarded { body },
+            kind: Kind::Forwarded { body, taken },
         }
     }
 
@@ -66,7 +70,13 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         match self.project().kind.project() {
-            KindProj::Forwarded { body } => body.poll_frame(cx),
+            KindProj::Forwarded { body, taken } => {
+                let frame = ready!(body.poll_frame(cx));
+                if !matches!(frame, Some(Ok(_))) {
+                    *taken = None;
+                }
+                Poll::Ready(frame)
+            }
             KindProj::Answer { bytes } => {
                 Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes.into()))))
             }
@@ -75,14 +85,14 @@ where
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Forwarded { body } => body.is_end_stream(),
+            Kind::Forwarded { body, .. } => body.is_end_stream(),
             Kind::Answer { bytes } => bytes.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Forwarded { body } => body.size_hint(),
+            Kind::Forwarded { body, .. } => body.size_hint(),
             Kind::Answer { bytes } => {
                 let length = bytes.as_ref().map_or(0, Bytes::len);
                 SizeHint::with_exact(length as u64)

@@ -18,13 +18,14 @@ use super::{
     rejection::{self, Caller, Refusal},
     settings::{Partitions, Settings},
 };
-use crate::{Decision, store::BoxFuture};
+use crate::{Decision, StoreError, admission::Admission, permit::Taken, store::BoxFuture};
 
 pin_project! {
     /// The future of a [`RateLimit`](crate::RateLimit) service.
     ///
     /// Dropping it is safe at any point: while the store decides, the inner
-    /// service has not been called (the units may be taken all the same).
+    /// service has not been called. (The units may be taken all the same. Those
+    /// of a queue, of a wait and of permits are given back.)
     pub struct ResponseFuture<S, ReqBody>
     where
         S: Service<Request<ReqBody>>,
@@ -46,7 +47,7 @@ pin_project! {
 
 /// A request that waits for the store, and all that is needed then.
 pub(super) struct Pending<S, ReqBody> {
-    pub(super) answer: BoxFuture<Decision>,
+    pub(super) wait: Wait,
     pub(super) partitions: Partitions,
     pub(super) request: Option<Request<ReqBody>>,
     /// Was polled ready.
@@ -55,12 +56,33 @@ pub(super) struct Pending<S, ReqBody> {
     pub(super) caller: Caller,
 }
 
-/// What the response to an admitted request is told.
+pub(super) enum Wait {
+    Answer(BoxFuture<Decision>),
+    Admission(Box<Admission>),
+}
+
+impl Wait {
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(Decision, Option<Taken>), StoreError>> {
+        match self {
+            Self::Answer(answer) => {
+                let answer = ready!(answer.as_mut().poll(cx));
+                Poll::Ready(answer.map(|decision| (decision, None)))
+            }
+            Self::Admission(admission) => Pin::new(&mut **admission).poll(cx),
+        }
+    }
+}
+
+/// What the response to an admitted request is told, and what it holds.
 pub(super) struct Granted {
     /// Until then.
     decision: Option<Decision>,
     outer: Option<Decision>,
     settings: Arc<Settings>,
+    taken: Option<Box<Taken>>,
 }
 
 impl Granted {
@@ -68,6 +90,7 @@ impl Granted {
     pub(super) fn admit<B>(
         request: &mut Request<B>,
         decision: Decision,
+        taken: Option<Box<Taken>>,
         settings: Arc<Settings>,
         caller: Caller,
     ) -> Self {
@@ -78,6 +101,7 @@ impl Granted {
             decision: Some(decision),
             outer,
             settings,
+            taken,
         }
     }
 }
@@ -126,13 +150,18 @@ where
         loop {
             let next = match this.state.as_mut().project() {
                 StateProj::Deciding { pending } => {
-                    let answer = ready!(pending.answer.as_mut().poll(cx));
+                    let answer = ready!(pending.wait.poll(cx));
                     let settings = Arc::clone(&pending.settings);
+                    let (answer, taken) = match answer {
+                        Ok((decision, taken)) => (Ok(decision), taken.map(Box::new)),
+                        Err(error) => (Err(error), None),
+                    };
                     let decided = settings.decide(answer, pending.partitions.take());
                     let caller = mem::take(&mut pending.caller);
                     match (decided, pending.request.take()) {
                         (Ok(decision), Some(mut request)) => {
-                            let granted = Granted::admit(&mut request, decision, settings, caller);
+                            let granted =
+                                Granted::admit(&mut request, decision, taken, settings, caller);
                             let future = pending.service.call(request);
                             State::Calling { future, granted }
                         }
@@ -142,7 +171,9 @@ where
                     }
                 }
                 StateProj::Calling { future, granted } => {
-                    let mut response = ready!(future.poll(cx))?;
+                    let response = ready!(future.poll(cx));
+                    let taken = granted.taken.take();
+                    let mut response = response?;
                     if let Some(decision) = granted.decision.take() {
                         let outer = granted.outer.as_ref();
                         headers::add_to_forwarded(
@@ -152,7 +183,9 @@ where
                             &granted.settings,
                         );
                     }
-                    return Poll::Ready(Ok(response.map(ResponseBody::forwarded)));
+                    return Poll::Ready(Ok(
+                        response.map(|body| ResponseBody::forwarded(body, taken))
+                    ));
                 }
                 StateProj::Rejected { response } => {
                     // Polled again after it was ready, which no caller may do: wait for ever.

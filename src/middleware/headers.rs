@@ -237,8 +237,13 @@ fn policy_item(policy: &PolicyDecision, text: &mut Text) {
 fn quota_item(name: &str, quota: Quota, partition: Option<&[u8; 12]>, text: &mut Text) {
     let (units, window_s) = per_whole_seconds(quota);
     text.quoted(name).push(";q=").number(units);
-    text.push(";w=").number(window_s);
-    if quota.capacity() != units {
+    if let Some(window_s) = window_s {
+        text.push(";w=").number(window_s);
+    }
+    if quota.is_concurrency() {
+        text.push(";qu=\"concurrent-requests\"");
+    }
+    if quota.capacity() != units && !quota.paces() {
         text.push(";tt-burst=").number(quota.capacity());
     }
     text.partition(partition);
@@ -264,21 +269,28 @@ fn standing_item(policy: &PolicyDecision, effective_us: Option<u64>, text: &mut 
 }
 
 /// The wait where it refused; else the time within which what remains may be
-/// used; none where waiting is of no use.
+/// used; none where waiting is of no use, or nobody knows for how long.
 fn effective_us(policy: &PolicyDecision) -> Option<u64> {
+    if policy.quota().is_concurrency() {
+        return None;
+    }
     match policy.retry_us() {
         Some(0) => Some(policy.effective_window_us()),
         other => other,
     }
 }
 
-/// The quota in whole seconds, never looser than it is.
-fn per_whole_seconds(quota: Quota) -> (u64, u64) {
+/// The quota in whole seconds, never looser than it is. No seconds where units
+/// do not come back with time.
+fn per_whole_seconds(quota: Quota) -> (u64, Option<u64>) {
+    if quota.is_concurrency() || (quota.limit() == 0 && quota.capacity() > 0) {
+        return (quota.capacity(), None);
+    }
     let period_ns = quota.period().as_nanos().max(1);
     let window_s = period_ns.div_ceil(1_000_000_000);
     let units = u128::from(quota.limit()) * window_s * 1_000_000_000 / period_ns;
     let narrow = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
-    (narrow(units), narrow(window_s))
+    (narrow(units), Some(narrow(window_s)))
 }
 
 /// The one policy that the older forms tell of.
@@ -291,14 +303,7 @@ struct Binding {
 
 impl Binding {
     fn of(decision: &Decision) -> Option<Self> {
-        let longest_wait = |policy: &&PolicyDecision| policy.retry_us().unwrap_or(u64::MAX);
-        let policy = if decision.is_allowed() {
-            decision
-                .policies()
-                .min_by_key(|policy| (policy.remaining(), std::cmp::Reverse(policy.reset_after())))
-        } else {
-            decision.refused().max_by_key(longest_wait)
-        }?;
+        let policy = decision.binding()?;
         Some(Self {
             limit: policy.limit(),
             remaining: policy.remaining(),
@@ -314,7 +319,10 @@ impl Binding {
     fn policy(&self) -> Option<HeaderValue> {
         let (units, window_s) = per_whole_seconds(self.quota);
         let mut text = Text::default();
-        text.number(units).push(";w=").number(window_s);
+        text.number(units);
+        if let Some(window_s) = window_s {
+            text.push(";w=").number(window_s);
+        }
         text.value()
     }
 }

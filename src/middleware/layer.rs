@@ -152,6 +152,7 @@ pub struct RateLimitLayerBuilder {
     store: Option<Arc<dyn Store>>,
     policies: Vec<RequestPolicy>,
     answers: Answers,
+    wait: Option<Duration>,
     partition_secret: Option<Secret>,
     mistake: Option<ConfigError>,
 }
@@ -229,6 +230,20 @@ impl RateLimitLayerBuilder {
         self
     }
 
+    /// Lets a request that has no room wait for it, for at most so long, before
+    /// it is refused. Default: it is refused at once.
+    ///
+    /// Waiting is as [`Limiter::acquire`](crate::Limiter::acquire) does it:
+    /// fair where a bucket reserves a place. The turn in a
+    /// [queue](crate::LeakyBucket::queue) does not count; it is bounded by the queue.
+    ///
+    /// **The danger**: each request that waits holds its connection, and the
+    /// inner service's readiness.
+    pub const fn wait_up_to(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
     /// What to do while the store cannot decide. Default: [`OnStoreFailure::Allow`].
     pub const fn on_store_failure(mut self, choice: OnStoreFailure) -> Self {
         self.answers.on_store_failure = choice;
@@ -295,6 +310,7 @@ impl RateLimitLayerBuilder {
                 store,
                 rules,
                 answers: self.answers,
+                wait: self.wait,
                 partition_secret: self.partition_secret,
                 policy_field,
                 health: Arc::default(),

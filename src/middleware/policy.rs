@@ -7,7 +7,7 @@ use crate::{
     ConfigError, Head, Key, Policy, Quota,
     key::{KeyError, KeyExtractor, global, peer},
     policy::Compiled,
-    store::Leg,
+    store::{Asked, Leg},
 };
 
 type CostBy = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
@@ -206,9 +206,11 @@ impl Rule {
         let cost_by = reads.cost_by.as_ref();
         Ok(Some(Leg {
             policy: &self.base.name,
-            quota: quota_by.map_or(self.base.quota, |quota| (quota.0)(head)),
             key: Cow::Owned(key),
-            cost: cost_by.map_or(self.base.cost, |cost| (cost.0)(head)),
+            asked: Asked::new(
+                quota_by.map_or(self.base.quota, |quota| (quota.0)(head)),
+                cost_by.map_or(self.base.cost, |cost| (cost.0)(head)),
+            ),
         }))
     }
 

@@ -13,10 +13,13 @@ use super::{
     headers,
     settings::Settings,
 };
-use crate::{Decision, Verdict, policy::quoted};
+use crate::{Decision, PolicyDecision, Verdict, policy::quoted};
 
 /// What a client is told to wait for a store that fails.
 const STORE_RETRY: Duration = Duration::from_secs(5);
+
+/// What a client is told to wait for a permit, at most.
+const PERMIT_RETRY: Duration = Duration::from_secs(1);
 
 /// Why a request is not forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -111,7 +114,22 @@ impl Refusal {
     /// How long to wait, where that helps.
     fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Denied(decision) => decision.retry_after(),
+            Self::Denied(decision) => {
+                let wait = |policy: &PolicyDecision| {
+                    let wait = policy.retry_after();
+                    // When a permit comes back, nobody knows.
+                    let is_held = policy.quota().is_concurrency();
+                    wait.map(|wait| {
+                        if is_held {
+                            wait.min(PERMIT_RETRY)
+                        } else {
+                            wait
+                        }
+                    })
+                };
+                let mut waits = decision.refused().map(wait);
+                waits.try_fold(Duration::ZERO, |longest, wait| Some(longest.max(wait?)))
+            }
             Self::StoreFailed => Some(STORE_RETRY),
             Self::KeyMissing | Self::Miswired => None,
         }

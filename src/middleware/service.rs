@@ -12,13 +12,15 @@ use tower_service::Service;
 
 use super::{
     body::ResponseBody,
-    future::{Granted, Pending, ResponseFuture},
+    future::{Granted, Pending, ResponseFuture, Wait},
     rejection::{Caller, Refusal},
     settings::{Partitions, Settings},
 };
 use crate::{
     Decision, Head,
-    store::{Answer, Check, Leg},
+    admission::Admission,
+    permit::Legs,
+    store::{Answer, Check, Leg, Operation},
 };
 
 /// The service made by [`RateLimitLayer`](crate::RateLimitLayer).
@@ -73,28 +75,46 @@ where
             Question::Refused(refusal) => Err(refusal),
             Question::Asked(Answer::Now(answer), partitions) => settings.decide(answer, partitions),
             Question::Asked(Answer::Later(answer), partitions) => {
-                // The service that was polled ready is the one to call; the
-                // clone that takes its place may not be ready.
-                let clone = self.inner.clone();
-                let ready = mem::replace(&mut self.inner, clone);
-                return ResponseFuture::deciding(Pending {
-                    answer,
-                    partitions,
-                    request: Some(request),
-                    service: ready,
-                    settings: Arc::clone(&self.settings),
-                    caller,
-                });
+                return self.later(Wait::Answer(answer), partitions, request, caller);
+            }
+            Question::Waits(admission, partitions) => {
+                let wait = Wait::Admission(Box::new(admission));
+                return self.later(wait, partitions, request, caller);
             }
         };
         match decided {
             Ok(decision) => {
-                let granted =
-                    Granted::admit(&mut request, decision, Arc::clone(&self.settings), caller);
+                let settings = Arc::clone(&self.settings);
+                let granted = Granted::admit(&mut request, decision, None, settings, caller);
                 ResponseFuture::calling(self.inner.call(request), granted)
             }
             Err(refusal) => ResponseFuture::rejected(&refusal, settings, &caller),
         }
+    }
+}
+
+impl<S> RateLimit<S> {
+    fn later<ReqBody>(
+        &mut self,
+        wait: Wait,
+        partitions: Partitions,
+        request: Request<ReqBody>,
+        caller: Caller,
+    ) -> ResponseFuture<S, ReqBody>
+    where
+        S: Service<Request<ReqBody>> + Clone,
+    {
+        // The service that was polled ready is the one to call; the clone that
+        // takes its place may not be ready.
+        let clone = self.inner.clone();
+        ResponseFuture::deciding(Pending {
+            wait,
+            partitions,
+            request: Some(request),
+            service: mem::replace(&mut self.inner, clone),
+            settings: Arc::clone(&self.settings),
+            caller,
+        })
     }
 }
 
@@ -107,6 +127,8 @@ enum Question {
     None,
     Refused(Refusal),
     Asked(Answer<Decision>, Partitions),
+    /// For more than an answer, or what is taken must be given back.
+    Waits(Admission, Partitions),
 }
 
 fn ask(settings: &Settings, head: &Head<'_>) -> Question {
@@ -121,6 +143,16 @@ fn ask(settings: &Settings, head: &Head<'_>) -> Question {
     if legs.is_empty() {
         return Question::None;
     }
-    let answer = settings.store.check(&Check::charging(&legs));
-    Question::Asked(answer, settings.partitions(&legs))
+    let partitions = settings.partitions(&legs);
+    let is_held = |leg: &Leg<'_>| leg.asked.quota.is_concurrency() || leg.asked.quota.paces();
+    if settings.wait.is_some() || legs.iter().any(is_held) {
+        for leg in &mut legs {
+            leg.asked.number_permit();
+        }
+        let legs = Legs::new(&settings.store, &legs);
+        let admission = Admission::new(legs, settings.wait.unwrap_or_default(), false);
+        return Question::Waits(admission, partitions);
+    }
+    let answer = settings.store.check(&Check::new(Operation::Take, &legs));
+    Question::Asked(answer, partitions)
 }

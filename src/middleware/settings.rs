@@ -1,6 +1,6 @@
 //! A built layer: what every request meets.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use http::HeaderValue;
 
@@ -23,6 +23,8 @@ pub(crate) struct Settings {
     pub(super) store: Arc<dyn Store>,
     pub(super) rules: Arc<[Rule]>,
     pub(super) answers: Answers,
+    /// How long a request may wait to be admitted.
+    pub(super) wait: Option<Duration>,
     pub(super) partition_secret: Option<Secret>,
     /// `RateLimit-Policy` of a request to which all policies apply, where it never changes.
     pub(super) policy_field: Option<HeaderValue>,

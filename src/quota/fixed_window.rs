@@ -1,8 +1,19 @@
 //! The fixed window: a count that starts again when its window ends.
+//!
+//! The same arithmetic keeps a token bucket that is refilled at once: its
+//! refill is less than its capacity, so that a part of the count may stay.
 
 use std::time::Duration;
 
-use super::{EXACT, Quota, Standing, State, per_period};
+use smallvec::smallvec;
+
+use super::{
+    EXACT, Quota,
+    calendar::month_end_ms,
+    per_period,
+    rules::{At, Change, Rules, Standing, State, until_ms},
+    token_bucket::LEAST_REMEMBERED_NS,
+};
 use crate::ConfigError;
 
 /// At most `limit` units in each window; all of them come back at once when it ends.
@@ -10,29 +21,56 @@ use crate::ConfigError;
 /// The choice for plans and quotas ("5,000 a day"): easy to explain, cheap to
 /// keep. **The danger** is the edge: a caller can spend one window's limit just
 /// before it ends and the next one's just after, so up to twice the limit in a
-/// short time. Use a [`TokenBucket`](crate::TokenBucket) where that matters.
+/// short time. Use a [`TokenBucket`](crate::TokenBucket) or a
+/// [`SlidingWindow`](crate::SlidingWindow) where that matters.
 ///
 /// A window starts with the first request that is charged, at the millisecond
-/// in which it came; [`aligned`](Self::aligned) windows start by the clock.
+/// in which it came; [`aligned`](Self::aligned) windows and those of the
+/// calendar start by the clock.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tower_throttle::FixedWindow;
 ///
 /// let _five_in_ten_seconds = FixedWindow::new(5, Duration::from_secs(10));
-/// let _a_daily_quota_that_resets_at_midnight_utc = FixedWindow::per_day(5_000).aligned();
+/// let _a_daily_quota_that_resets_at_midnight_utc = FixedWindow::per_calendar_day(5_000);
+/// let _the_same_at_a_time_of_the_day_for_each_caller =
+///     FixedWindow::per_calendar_day(5_000).spread();
 /// ```
 ///
 /// **Limits**, checked when the quota is used: windows of whole milliseconds,
 /// up to 100 years; a limit below 2^53. A limit of 0 refuses everything
 /// that costs anything.
+///
+/// **Changed numbers.** What was used stays used, until the window ends as it
+/// was to end, or as a window would that starts now, if that is sooner. A debt
+/// ends with its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct FixedWindow {
     limit: u64,
     window: Duration,
-    aligned: bool,
+    start: Start,
+    spread: bool,
 }
+
+/// When windows start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Start {
+    /// With the first request.
+    FirstUse,
+    /// At multiples of the window, so many milliseconds after the epoch.
+    Aligned {
+        offset_ms: u64,
+    },
+    Month,
+}
+
+const WEEK: Duration = Duration::from_secs(7 * 86_400);
+/// The longest month, so that what clients are told is never too much.
+const MONTH: Duration = Duration::from_secs(31 * 86_400);
+/// The epoch was a Thursday.
+const FIRST_MONDAY_MS: u64 = 4 * 86_400_000;
 
 impl FixedWindow {
     /// `limit` units in each `window`.
@@ -40,25 +78,60 @@ impl FixedWindow {
         Self {
             limit,
             window,
-            aligned: false,
+            start: Start::FirstUse,
+            spread: false,
+        }
+    }
+
+    /// A day by the calendar: from midnight to midnight, UTC.
+    pub const fn per_calendar_day(limit: u64) -> Self {
+        Self::per_day(limit).aligned()
+    }
+
+    /// A week by the calendar: from Monday to Sunday, UTC (ISO 8601).
+    pub const fn per_calendar_week(limit: u64) -> Self {
+        Self {
+            start: Start::Aligned {
+                offset_ms: FIRST_MONDAY_MS,
+            },
+            ..Self::new(limit, WEEK)
+        }
+    }
+
+    /// A month by the calendar, UTC. Clients are told a window of 31 days.
+    pub const fn per_calendar_month(limit: u64) -> Self {
+        Self {
+            start: Start::Month,
+            ..Self::new(limit, MONTH)
         }
     }
 
     /// Starts windows at whole multiples of their length since the UNIX epoch, so
     /// hours start on the hour and days at midnight, UTC.
     ///
-    /// All callers then start again at the same moment: expect a rush. Weeks
-    /// start on Thursdays, as the epoch did.
+    /// All callers then start again at the same moment: expect a rush, or
+    /// [spread](Self::spread) it.
     pub const fn aligned(mut self) -> Self {
-        self.aligned = true;
+        self.start = Start::Aligned { offset_ms: 0 };
+        self
+    }
+
+    /// Starts the windows of each caller at a moment of its own, the same in
+    /// every process: for windows that start by the clock, so that not all
+    /// callers start again at once. It follows from the caller's key.
+    pub const fn spread(mut self) -> Self {
+        self.spread = true;
         self
     }
 }
 
 per_period!(FixedWindow);
 
-/// 100 years: ends of windows keep 13 digits until the year 2286.
-const LONGEST_WINDOW_MS: u128 = 100 * 365 * 86_400_000;
+/// The year 2286: ends of windows have 13 digits.
+const LAST_END_MS: u64 = 9_999_999_999_999;
+
+/// 100 years.
+pub(super) const LONGEST_WINDOW_MS: u64 = 100 * 365 * 86_400_000;
 
 impl TryFrom<FixedWindow> for Quota {
     type Error = ConfigError;
@@ -67,71 +140,192 @@ impl TryFrom<FixedWindow> for Quota {
         let FixedWindow {
             limit,
             window,
-            aligned,
+            start,
+            spread,
         } = fixed;
-        if window.is_zero() {
-            return Err(ConfigError::ZeroPeriod);
-        }
-        if window.as_nanos() % 1_000_000 != 0 {
-            return Err(ConfigError::WindowNotWholeMilliseconds { window });
-        }
-        let window_ms = match u64::try_from(window.as_millis()) {
-            Ok(window_ms) if window.as_millis() <= LONGEST_WINDOW_MS => window_ms,
-            _ => return Err(ConfigError::WindowTooLong { window }),
-        };
-        if limit >= EXACT {
-            return Err(ConfigError::LimitTooLarge { limit });
+        if spread && start == Start::FirstUse {
+            return Err(ConfigError::SpreadWithoutStart);
         }
         Ok(Self(super::Rule::FixedWindow(Rule {
-            limit,
-            window_ms,
-            aligned,
+            start,
+            spread,
+            ..Rule::new(limit, window)?
         })))
+    }
+}
+
+/// Whole milliseconds, at least one, at most 100 years.
+pub(super) fn checked_window_ms(window: Duration) -> Result<u64, ConfigError> {
+    if window.is_zero() {
+        return Err(ConfigError::ZeroPeriod);
+    }
+    if window.as_nanos() % 1_000_000 != 0 {
+        return Err(ConfigError::WindowNotWholeMilliseconds { window });
+    }
+    match u64::try_from(window.as_millis()) {
+        Ok(window_ms) if window_ms <= LONGEST_WINDOW_MS => Ok(window_ms),
+        _ => Err(ConfigError::WindowTooLong { window }),
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Rule {
+    /// The most that can be used.
     pub(crate) limit: u64,
     pub(crate) window_ms: u64,
-    pub(crate) aligned: bool,
+    pub(crate) start: Start,
+    pub(crate) spread: bool,
+    /// How much comes back when a window ends, where what else is used stays so.
+    /// `None`: all of it.
+    pub(crate) refill: Option<u64>,
+    /// What counts as used by an unknown caller.
+    pub(crate) initial_used: u64,
 }
 
 impl Rule {
-    pub(super) fn read(&self, stored: Option<State>, now_us: u64) -> Standing {
-        let now_ms = now_us / 1_000;
-        // The end of a window that starts now, and the latest that any may have.
-        let latest_ms = if self.aligned {
-            (now_ms / self.window_ms + 1) * self.window_ms
-        } else {
-            now_ms + self.window_ms
-        };
-        match stored {
-            Some(State(used, ends_ms)) if ends_ms > now_ms => Standing {
-                level: used,
-                ends_ms: ends_ms.min(latest_ms),
-                unsaved: ends_ms > latest_ms,
-            },
-            _ => Standing {
-                level: 0,
-                ends_ms: latest_ms,
-                unsaved: false,
-            },
+    pub(super) fn new(limit: u64, window: Duration) -> Result<Self, ConfigError> {
+        let window_ms = checked_window_ms(window)?;
+        if limit >= EXACT {
+            return Err(ConfigError::LimitTooLarge { limit });
+        }
+        Ok(Self {
+            limit,
+            window_ms,
+            start: Start::FirstUse,
+            spread: false,
+            refill: None,
+            initial_used: 0,
+        })
+    }
+
+    pub(super) const fn with_refill(self, refill: u64, initial_used: u64) -> Self {
+        Self {
+            refill: Some(refill),
+            initial_used,
+            ..self
+        }
+    }
+
+    /// How long after it is full a bucket is remembered, as in a token bucket.
+    pub(crate) fn remembered_ms(&self) -> u64 {
+        if self.initial_used == 0 {
+            return 0;
+        }
+        let to_fill_ms = self.windows(self.limit).saturating_mul(self.window_ms);
+        to_fill_ms.clamp(LEAST_REMEMBERED_NS / 1_000_000, LONGEST_WINDOW_MS)
+    }
+
+    /// How many windows must end until so much has come back. One, where all does.
+    fn windows(&self, units: u64) -> u64 {
+        match self.refill {
+            Some(refill @ 1..) => units.div_ceil(refill),
+            _ => 1,
+        }
+    }
+
+    /// The end of the last of so many windows, of which the first ends at `ends_ms`.
+    fn last_end_ms(&self, ends_ms: u64, windows: u64) -> u64 {
+        let later_ms = windows.saturating_sub(1).saturating_mul(self.window_ms);
+        ends_ms.saturating_add(later_ms)
+    }
+
+    /// The end of the window that starts now, or that runs now by the clock.
+    fn end_ms(&self, at: At) -> u64 {
+        let window_ms = self.window_ms;
+        match self.start {
+            Start::FirstUse => (at.now_ms() + window_ms).min(LAST_END_MS),
+            Start::Aligned { offset_ms } => {
+                // One window more, so that nothing is below zero.
+                let offset_ms = (offset_ms + at.offset_ms) % window_ms;
+                let since_ms = at.now_ms() + window_ms - offset_ms;
+                (since_ms / window_ms) * window_ms + offset_ms
+            }
+            Start::Month => month_end_ms(at.now_ms().saturating_sub(at.offset_ms)) + at.offset_ms,
         }
     }
 }
 
-pub(super) fn state(standing: Standing) -> State {
-    State(standing.level, standing.ends_ms)
-}
+impl Rules for Rule {
+    fn capacity(&self) -> u64 {
+        self.limit
+    }
 
-pub(super) fn drained_at_us(State(_, ends_ms): State) -> u64 {
-    ends_ms.saturating_mul(1_000)
-}
+    fn read(&self, stored: Option<&State>, at: At) -> Standing {
+        let (now_ms, latest_ms) = (at.now_ms(), self.end_ms(at));
+        let anew = |level: u64, unsaved: bool| Standing {
+            level,
+            mark: latest_ms,
+            more: 0,
+            unsaved,
+        };
+        let Some(&[used, ends_ms]) = stored.map(|words| &words[..]) else {
+            return anew(self.initial_used, self.initial_used > 0);
+        };
+        // More than that no debt of this bucket can be.
+        let used = match self.refill {
+            Some(_) => used.min(2 * self.limit),
+            None => used,
+        };
+        if ends_ms > now_ms {
+            return Standing {
+                level: used,
+                mark: ends_ms.min(latest_ms),
+                more: 0,
+                unsaved: ends_ms > latest_ms,
+            };
+        }
+        let ended = (now_ms - ends_ms) / self.window_ms + 1;
+        if ended < self.windows(used) {
+            return Standing {
+                level: used - ended * self.refill.unwrap_or(0),
+                mark: ends_ms + ended * self.window_ms,
+                more: 0,
+                unsaved: false,
+            };
+        }
+        let full_at_ms = self.last_end_ms(ends_ms, self.windows(used));
+        if now_ms >= full_at_ms.saturating_add(self.remembered_ms()) {
+            return anew(self.initial_used, self.initial_used > 0);
+        }
+        anew(0, false)
+    }
 
-pub(super) fn until_end_us(standing: Standing, now_us: u64) -> u64 {
-    standing
-        .ends_ms
-        .saturating_mul(1_000)
-        .saturating_sub(now_us)
+    fn write(&self, _: Option<State>, standing: &Standing, change: Change, _: At) -> State {
+        smallvec![change.applied_to(standing.level), standing.mark]
+    }
+
+    fn drained_at_us(&self, state: &State) -> u64 {
+        let &[used, ends_ms] = &state[..] else {
+            return 0;
+        };
+        self.last_end_ms(ends_ms, self.windows(used))
+            .saturating_add(self.remembered_ms())
+            .saturating_mul(1_000)
+    }
+
+    fn retry_us(&self, standing: &Standing, most: u64, now_us: u64) -> Option<u64> {
+        if self.refill == Some(0) {
+            return None;
+        }
+        let over = standing.level.saturating_sub(most);
+        let fits_at_ms = self.last_end_ms(standing.mark, self.windows(over));
+        Some(until_ms(fits_at_ms, now_us))
+    }
+
+    fn reset_us(&self, standing: &Standing, now_us: u64) -> u64 {
+        let full_at_ms = self.last_end_ms(standing.mark, self.windows(standing.level));
+        until_ms(full_at_ms, now_us)
+    }
+
+    fn returnable(&self, _: Option<&State>, standing: &Standing, cost: u64, at: At) -> u64 {
+        if at.since == 0 || at.since == standing.mark {
+            cost.min(standing.level)
+        } else {
+            0
+        }
+    }
+
+    fn effective_window_us(&self, standing: &Standing, now_us: u64) -> u64 {
+        until_ms(standing.mark, now_us)
+    }
 }

@@ -5,12 +5,25 @@
 //! each algorithm is pure: it takes what is stored and `now`, and serves both
 //! the memory store and, as the model, the tests of the Lua scripts.
 
-mod fixed_window;
-mod token_bucket;
+mod calendar;
+pub(crate) mod concurrency;
+pub(crate) mod fixed_window;
+mod leaky_bucket;
+pub(crate) mod rules;
+pub(crate) mod sliding_log;
+pub(crate) mod sliding_window;
+pub(crate) mod token_bucket;
 
 use std::{fmt, time::Duration};
 
-pub use self::{fixed_window::FixedWindow, token_bucket::TokenBucket};
+pub use self::{
+    concurrency::Concurrency, fixed_window::FixedWindow, leaky_bucket::LeakyBucket,
+    sliding_log::SlidingLog, sliding_window::SlidingWindow, token_bucket::TokenBucket,
+};
+use self::{
+    fixed_window::Start,
+    rules::{Rules, Standing},
+};
 use crate::ConfigError;
 
 /// One past the largest integer that a Lua number holds exactly, with all below it.
@@ -22,13 +35,22 @@ pub(crate) const EXACT: u64 = 1 << 53;
 pub enum Algorithm {
     /// [`TokenBucket`].
     TokenBucket,
+    /// [`LeakyBucket`].
+    LeakyBucket,
     /// [`FixedWindow`].
     FixedWindow,
+    /// [`SlidingWindow`].
+    SlidingWindow,
+    /// [`SlidingLog`].
+    SlidingLog,
+    /// [`Concurrency`].
+    Concurrency,
 }
 
 /// A checked quota of any algorithm: small, `Copy`, and always valid.
 ///
-/// Made from [`TokenBucket`] and [`FixedWindow`] with `try_from`/`try_into`.
+/// Made from the type of each algorithm, as [`TokenBucket`] or [`FixedWindow`],
+/// with `try_from`/`try_into`.
 /// You need it by name only where a request chooses its quota
 /// ([`RequestPolicy::quota_by`](crate::RequestPolicy::quota_by)): make the tiers
 /// at start-up, where a mistake is an error, and hand out copies.
@@ -48,54 +70,78 @@ pub struct Quota(pub(crate) Rule);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Rule {
     TokenBucket(token_bucket::Rule),
+    /// A token bucket that is refilled at once, or never.
+    IntervalBucket(fixed_window::Rule),
+    LeakyBucket {
+        rule: token_bucket::Rule,
+        /// Holds who is admitted until their turn.
+        paces: bool,
+    },
     FixedWindow(fixed_window::Rule),
+    SlidingWindow(sliding_window::Rule),
+    SlidingLog(sliding_log::Rule),
+    Concurrency(concurrency::Rule),
 }
 
-/// What a store keeps for one bucket: two words, whose meaning the algorithm knows.
-///
-/// Token bucket: the instant at which it is full again, in nanoseconds since
-/// the epoch, and 0. Fixed window: units used, and the window's end in
-/// milliseconds since the epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct State(pub(crate) u64, pub(crate) u64);
-
-/// What is stored, read at one instant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Standing {
-    /// How much is taken, in the algorithm's own unit (nanoseconds of refill, or units).
-    pub(crate) level: u64,
-    /// When the current window ends, in milliseconds since the epoch; 0 where there is none.
-    pub(crate) ends_ms: u64,
-    /// Must be written even when nothing is charged: first sight of a caller
-    /// who does not start full, or a stored time too far ahead.
-    pub(crate) unsaved: bool,
+/// Calls what every algorithm answers.
+macro_rules! each {
+    ($self:expr, $rule:ident => $answer:expr) => {
+        match &$self.0 {
+            Rule::TokenBucket($rule) | Rule::LeakyBucket { rule: $rule, .. } => $answer,
+            Rule::IntervalBucket($rule) | Rule::FixedWindow($rule) => $answer,
+            Rule::SlidingWindow($rule) => $answer,
+            Rule::SlidingLog($rule) => $answer,
+            Rule::Concurrency($rule) => $answer,
+        }
+    };
 }
+pub(crate) use each;
 
 impl Quota {
     /// The algorithm.
     #[must_use]
     pub const fn algorithm(&self) -> Algorithm {
         match self.0 {
-            Rule::TokenBucket(_) => Algorithm::TokenBucket,
+            Rule::TokenBucket(_) | Rule::IntervalBucket(_) => Algorithm::TokenBucket,
+            Rule::LeakyBucket { .. } => Algorithm::LeakyBucket,
             Rule::FixedWindow(_) => Algorithm::FixedWindow,
+            Rule::SlidingWindow(_) => Algorithm::SlidingWindow,
+            Rule::SlidingLog(_) => Algorithm::SlidingLog,
+            Rule::Concurrency(_) => Algorithm::Concurrency,
         }
     }
 
-    /// Units per [`period`](Self::period): the rate as it was configured.
+    /// Units per [`period`](Self::period): the rate as it was configured. For
+    /// [`Concurrency`], units at a time.
     #[must_use]
     pub const fn limit(&self) -> u64 {
         match &self.0 {
-            Rule::TokenBucket(rule) => rule.limit,
-            Rule::FixedWindow(rule) => rule.limit,
+            Rule::TokenBucket(rule) | Rule::LeakyBucket { rule, .. } => rule.limit,
+            Rule::IntervalBucket(fixed_window::Rule {
+                refill: Some(refill),
+                ..
+            }) => *refill,
+            Rule::IntervalBucket(rule) | Rule::FixedWindow(rule) => rule.limit,
+            Rule::SlidingWindow(rule) => rule.limit,
+            Rule::SlidingLog(rule) => rule.limit,
+            Rule::Concurrency(rule) => rule.limit,
         }
     }
 
-    /// The period of [`limit`](Self::limit).
+    /// The period of [`limit`](Self::limit). For [`Concurrency`], the lifetime
+    /// of a permit.
     #[must_use]
     pub const fn period(&self) -> Duration {
         match &self.0 {
-            Rule::TokenBucket(rule) => Duration::from_nanos(rule.period_ns),
-            Rule::FixedWindow(rule) => Duration::from_millis(rule.window_ms),
+            Rule::TokenBucket(rule) | Rule::LeakyBucket { rule, .. } => {
+                Duration::from_nanos(rule.period_ns)
+            }
+            Rule::IntervalBucket(rule) | Rule::FixedWindow(rule) => {
+                Duration::from_millis(rule.window_ms)
+            }
+            Rule::SlidingWindow(rule) => Duration::from_millis(rule.window_ms),
+            Rule::SlidingLog(rule) => Duration::from_micros(rule.window_us),
+            Rule::Concurrency(rule) => Duration::from_millis(rule.lifetime_ms),
         }
     }
 
@@ -104,133 +150,217 @@ impl Quota {
     #[must_use]
     pub const fn capacity(&self) -> u64 {
         match &self.0 {
-            Rule::TokenBucket(rule) => rule.burst,
-            Rule::FixedWindow(rule) => rule.limit,
+            Rule::TokenBucket(rule) | Rule::LeakyBucket { rule, .. } => rule.burst,
+            Rule::IntervalBucket(rule) | Rule::FixedWindow(rule) => rule.limit,
+            Rule::SlidingWindow(rule) => rule.limit,
+            Rule::SlidingLog(rule) => rule.limit,
+            Rule::Concurrency(rule) => rule.limit,
         }
     }
 
-    pub(crate) fn capacity_level(&self) -> u64 {
-        match &self.0 {
-            Rule::TokenBucket(rule) => rule.capacity_ns,
-            Rule::FixedWindow(rule) => rule.limit,
+    /// Of each form of state, one letter: state of one is never read as another's.
+    pub(crate) const fn letter(&self) -> u8 {
+        match self.0 {
+            Rule::TokenBucket(_) => b'b',
+            Rule::IntervalBucket(_) => b'i',
+            Rule::LeakyBucket { .. } => b'l',
+            Rule::FixedWindow(_) => b'w',
+            Rule::SlidingWindow(_) => b's',
+            Rule::SlidingLog(_) => b'g',
+            Rule::Concurrency(_) => b'c',
         }
+    }
+
+    /// Whether this is a number in flight, and units must be given back.
+    pub(crate) const fn is_concurrency(&self) -> bool {
+        matches!(self.0, Rule::Concurrency(_))
+    }
+
+    pub(crate) const fn permit_lifetime(&self) -> Option<Duration> {
+        match &self.0 {
+            Rule::Concurrency(rule) => Some(Duration::from_millis(rule.lifetime_ms)),
+            _ => None,
+        }
+    }
+
+    /// Room beyond the capacity, so little that all levels stay exact.
+    pub(crate) fn extra(&self, level: u64) -> u64 {
+        level.min((EXACT - 1_000).saturating_sub(self.level_of_capacity()))
+    }
+
+    /// The most units that may be owed.
+    pub(crate) fn most_debt(&self) -> u64 {
+        let debt = self.extra(self.level_of_capacity());
+        self.units_of(debt)
+    }
+
+    /// Whether who is admitted may have to wait for their turn.
+    pub(crate) const fn paces(&self) -> bool {
+        matches!(self.0, Rule::LeakyBucket { paces: true, .. })
+    }
+
+    /// Whether a place can be reserved ahead of time: where units come back one by one.
+    pub(crate) const fn reserves(&self) -> bool {
+        matches!(self.0, Rule::TokenBucket(_) | Rule::LeakyBucket { .. })
+    }
+
+    /// The room beyond the capacity in which a place may be reserved that comes
+    /// within `wait`; below zero where the turn in a queue must come by then.
+    pub(crate) fn room_for_wait(&self, level: u64, wait: Duration, is_turn_bound: bool) -> i64 {
+        let wait_ns = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
+        let capacity = self.level_of_capacity();
+        let signed = |level: u64| i64::try_from(level).unwrap_or(i64::MAX);
+        match &self.0 {
+            // What is above the capacity is impossible, however long one waits.
+            _ if level > capacity => 0,
+            Rule::LeakyBucket { paces: true, .. } if is_turn_bound => {
+                let bound = level.saturating_add(wait_ns).min(capacity);
+                -signed(capacity - bound)
+            }
+            Rule::TokenBucket(_) | Rule::LeakyBucket { paces: false, .. } => {
+                signed(self.extra(wait_ns))
+            }
+            _ => 0,
+        }
+    }
+
+    /// By how much this caller's windows start later than others'.
+    pub(crate) fn offset_ms(&self, key: &[u8]) -> u64 {
+        let (Rule::FixedWindow(rule) | Rule::IntervalBucket(rule)) = &self.0 else {
+            return 0;
+        };
+        if !rule.spread {
+            return 0;
+        }
+        // The same in every process, and whatever the store.
+        let hash = blake3::derive_key("tower-throttle v1 spread of windows", key);
+        let number = hash.first_chunk::<8>().copied().unwrap_or_default();
+        u64::from_le_bytes(number) % rule.window_ms
     }
 
     /// A cost as a level. At most [`EXACT`], which no capacity reaches.
-    pub(crate) fn cost_level(&self, cost: u64) -> u64 {
-        match &self.0 {
-            Rule::TokenBucket(rule) => cost.saturating_mul(rule.interval_ns),
-            Rule::FixedWindow(_) => cost,
-        }
-        .min(EXACT)
+    pub(crate) fn level_of(&self, units: u64) -> u64 {
+        each!(self, rule => units.saturating_mul(rule.unit())).min(EXACT)
     }
 
-    pub(crate) fn read(&self, stored: Option<State>, now_us: u64) -> Standing {
-        match &self.0 {
-            Rule::TokenBucket(rule) => rule.read(stored, now_us),
-            Rule::FixedWindow(rule) => rule.read(stored, now_us),
-        }
+    /// The level at which nothing more fits.
+    pub(crate) fn level_of_capacity(&self) -> u64 {
+        each!(self, rule => rule.capacity())
     }
 
-    pub(crate) fn state(&self, standing: Standing, now_us: u64) -> State {
-        match &self.0 {
-            Rule::TokenBucket(_) => token_bucket::state(standing, now_us),
-            Rule::FixedWindow(_) => fixed_window::state(standing),
-        }
-    }
-
-    /// The instant from which the stored state means the same as none.
-    pub(crate) fn drained_at_us(&self, state: State) -> u64 {
-        match &self.0 {
-            Rule::TokenBucket(rule) => rule.drained_at_us(state),
-            Rule::FixedWindow(_) => fixed_window::drained_at_us(state),
-        }
+    /// Whole units up to a level.
+    pub(crate) fn units_of(&self, level: u64) -> u64 {
+        each!(self, rule => level / rule.unit())
     }
 
     pub(crate) fn remaining(&self, level: u64) -> u64 {
-        let left = self.capacity_level().saturating_sub(level);
-        match &self.0 {
-            Rule::TokenBucket(rule) => left / rule.interval_ns,
-            Rule::FixedWindow(_) => left,
-        }
+        each!(self, rule => rule.capacity().saturating_sub(level) / rule.unit())
     }
 
     /// Microseconds until nothing is taken any more.
-    pub(crate) fn reset_us(&self, standing: Standing, now_us: u64) -> u64 {
+    pub(crate) fn reset_us(&self, standing: &Standing, now_us: u64) -> u64 {
         if standing.level == 0 {
             return 0;
         }
-        match &self.0 {
-            Rule::TokenBucket(_) => standing.level.div_ceil(1_000),
-            Rule::FixedWindow(_) => fixed_window::until_end_us(standing, now_us),
-        }
+        each!(self, rule => rule.reset_us(standing, now_us))
     }
 
-    /// Whether `cost` more fits now.
-    pub(crate) fn fits(&self, standing: Standing, cost: u64) -> bool {
-        let (cost, capacity) = (self.cost_level(cost), self.capacity_level());
-        cost <= capacity && (standing.level <= self.slack() || standing.level + cost <= capacity)
-    }
-
-    /// Microseconds until `cost` more fits; `None` if it never does.
-    pub(crate) fn retry_us(&self, standing: Standing, cost: u64, now_us: u64) -> Option<u64> {
-        if self.fits(standing, cost) {
-            return Some(0);
-        }
-        let (cost, capacity) = (self.cost_level(cost), self.capacity_level());
-        if cost > capacity {
-            return None;
-        }
-        Some(match &self.0 {
-            Rule::TokenBucket(_) => {
-                let over = standing.level.saturating_sub(self.slack());
-                over.min(standing.level + cost - capacity).div_ceil(1_000)
-            }
-            Rule::FixedWindow(_) => fixed_window::until_end_us(standing, now_us),
+    /// Whether `cost` more fits now, within the capacity and `extra`.
+    pub(crate) fn fits(&self, standing: &Standing, cost: u64, extra: i64) -> bool {
+        each!(self, rule => {
+            let room = rule.capacity().saturating_add_signed(extra);
+            cost <= room
+                && (standing.level <= rule.slack() || standing.level.saturating_add(cost) <= room)
         })
     }
 
-    /// A level that counts as none: less than a tick of the clock.
-    const fn slack(&self) -> u64 {
-        match &self.0 {
-            Rule::TokenBucket(_) => token_bucket::SLACK_NS,
-            Rule::FixedWindow(_) => 0,
-        }
+    /// How many units fit now.
+    pub(crate) fn units_that_fit(&self, standing: &Standing) -> u64 {
+        each!(self, rule => {
+            let level = if standing.level <= rule.slack() { 0 } else { standing.level };
+            rule.capacity().saturating_sub(level) / rule.unit()
+        })
     }
 
-    /// The time within which at most the remaining units may be used, for
-    /// the `t` parameter of `RateLimit`: the larger of the time to the next
-    /// unit and the remaining units at the sustained rate.
-    pub(crate) fn effective_window_us(&self, standing: Standing, now_us: u64) -> u64 {
-        match &self.0 {
-            Rule::TokenBucket(rule) => rule.effective_window_us(standing.level),
-            Rule::FixedWindow(_) => fixed_window::until_end_us(standing, now_us),
+    /// The highest level at which a cost fits; `None` where it never does.
+    pub(crate) fn most(&self, cost: u64, extra: i64) -> Option<u64> {
+        let room = self.level_of_capacity().saturating_add_signed(extra);
+        room.checked_sub(cost)
+    }
+
+    /// Microseconds until `cost` more fits; `None` if it never does by itself.
+    pub(crate) fn retry_us(
+        &self,
+        standing: &Standing,
+        cost: u64,
+        extra: i64,
+        now_us: u64,
+    ) -> Option<u64> {
+        if self.fits(standing, cost, extra) {
+            return Some(0);
         }
+        let most = self.most(cost, extra)?;
+        each!(self, rule => rule.retry_us(standing, most, now_us))
+    }
+
+    /// How long an admitted request must be held: until its turn in a queue,
+    /// or until what it has reserved is there.
+    pub(crate) fn delay_us(&self, before: &Standing, cost: u64) -> u64 {
+        let (rule, paces) = match &self.0 {
+            Rule::TokenBucket(rule) => (rule, false),
+            Rule::LeakyBucket { rule, paces } => (rule, *paces),
+            _ => return 0,
+        };
+        if cost == 0 || before.level <= rule.slack() && (paces || cost <= rule.capacity()) {
+            return 0;
+        }
+        let free = if paces { cost } else { rule.capacity() };
+        let ahead = before.level.saturating_add(cost);
+        ahead.saturating_sub(free).div_ceil(1_000)
+    }
+
+    pub(crate) fn effective_window_us(&self, standing: &Standing, now_us: u64) -> u64 {
+        each!(self, rule => rule.effective_window_us(standing, now_us))
     }
 
     /// A name that says the quota, for a policy that was given none.
     pub(crate) fn to_name(self) -> String {
-        let mut name = format!("{}-per-{}", self.limit(), period_name(self.period()));
+        let (limit, period) = (self.limit(), period_name(self.period()));
+        let capacity = self.capacity();
         match &self.0 {
-            Rule::TokenBucket(rule) => {
-                if rule.burst != rule.limit {
-                    name.push_str(&format!("-burst-{}", rule.burst));
-                }
+            Rule::TokenBucket(rule) if rule.burst == rule.limit => {
+                format!("{limit}-per-{period}")
+            }
+            Rule::TokenBucket(_) => format!("{limit}-per-{period}-burst-{capacity}"),
+            Rule::IntervalBucket(rule) if rule.refill == Some(0) => format!("{capacity}-by-hand"),
+            Rule::IntervalBucket(_) => {
+                format!("{limit}-per-{period}-at-once-burst-{capacity}")
+            }
+            Rule::LeakyBucket { paces: false, .. } => {
+                format!("{limit}-per-{period}-leaky-{capacity}")
+            }
+            Rule::LeakyBucket { paces: true, .. } => {
+                format!("{limit}-per-{period}-queue-{}", capacity.saturating_sub(1))
             }
             Rule::FixedWindow(rule) => {
-                name.push_str(if rule.aligned { "-aligned" } else { "-window" });
+                let start = match rule.start {
+                    Start::FirstUse => "window",
+                    Start::Aligned { offset_ms: 0 } => "aligned",
+                    Start::Aligned { .. } | Start::Month => "calendar",
+                };
+                let spread = if rule.spread { "-spread" } else { "" };
+                format!("{limit}-per-{period}-{start}{spread}")
             }
+            Rule::SlidingWindow(_) => format!("{limit}-per-{period}-sliding"),
+            Rule::SlidingLog(_) => format!("{limit}-per-{period}-log"),
+            Rule::Concurrency(_) => format!("{limit}-at-a-time"),
         }
-        name
     }
 }
 
 impl fmt::Debug for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Rule::TokenBucket(rule) => rule.fmt(f),
-            Rule::FixedWindow(rule) => rule.fmt(f),
-        }
+        self.0.fmt(f)
     }
 }
 

@@ -5,10 +5,23 @@
 //! that instant, in nanoseconds, makes the state one word and the arithmetic
 //! integer: taking n tokens moves it n intervals on, and it fits if the
 //! bucket's whole depth is not exceeded.
+//!
+//! A bucket may be further from full than it is deep: in debt, by tokens that
+//! were reserved or taken without asking; or by other numbers, of a version that
+//! is deployed beside this one; or by a clock that went backwards. Then two more
+//! words are kept: the instant at which it counts as just empty, from which on
+//! it fills, and that of the writing. So a debt is paid in full, a clock locks
+//! nobody out for longer than a refill, and what the other version holds taken
+//! stays taken for it.
 
 use std::time::Duration;
 
-use super::{EXACT, Quota, Standing, State, per_period};
+use smallvec::smallvec;
+
+use super::{
+    EXACT, Quota, fixed_window, per_period,
+    rules::{At, Change, Rules, Standing, State},
+};
 use crate::ConfigError;
 
 /// `limit` tokens flow in per period, evenly; at most `burst` are kept; a request takes its cost.
@@ -25,11 +38,18 @@ use crate::ConfigError;
 ///
 /// let _ten_a_second_at_most_twenty_at_once = TokenBucket::per_second(10).burst(20);
 /// let _one_every_two_seconds = TokenBucket::new(1, Duration::from_secs(2));
+/// let _five_by_hand = TokenBucket::without_refill(5);
 /// ```
 ///
 /// **Limits**, checked when the quota is used: at most 1,000,000 a second, and
 /// a bucket that fills from empty in at most 104 days (2^53 nanoseconds).
 /// A limit of 0 refuses everything that costs anything.
+///
+/// **Changed numbers.** A bucket that is there keeps the time until it is full,
+/// at most the time that an empty one takes under the new numbers: nobody is
+/// locked out by an old state, and nobody is given more than the new burst. A
+/// debt, or what is reserved, is paid as it was to be. Refilled at once, what was
+/// taken counts, up to twice the new burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct TokenBucket {
@@ -37,6 +57,14 @@ pub struct TokenBucket {
     period: Duration,
     burst: Option<u64>,
     initial: Option<u64>,
+    refill: Refill,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Refill {
+    Evenly,
+    AtOnce,
+    Never,
 }
 
 impl TokenBucket {
@@ -47,7 +75,34 @@ impl TokenBucket {
             period,
             burst: None,
             initial: None,
+            refill: Refill::Evenly,
         }
+    }
+
+    /// A bucket that nothing flows into: tokens come back only by hand, with
+    /// [`Limiter::credit`](crate::Limiter::credit) or
+    /// [`reset`](crate::Limiter::reset).
+    ///
+    /// A caller is remembered for 100 years. No wait helps who is denied, so no
+    /// `Retry-After` is sent.
+    pub const fn without_refill(burst: u64) -> Self {
+        Self {
+            limit: 0,
+            period: Duration::from_millis(fixed_window::LONGEST_WINDOW_MS),
+            burst: Some(burst),
+            initial: None,
+            refill: Refill::Never,
+        }
+    }
+
+    /// Lets the whole `limit` flow in at once, each time a period ends. The
+    /// first starts with the first token that is taken from a full bucket.
+    ///
+    /// Default: evenly, one token after another. With this, periods are whole
+    /// milliseconds of at most 100 years, and the rate has no upper bound.
+    pub const fn refill_at_once(mut self) -> Self {
+        self.refill = Refill::AtOnce;
+        self
     }
 
     /// How many tokens the bucket holds, so how many can be taken at once.
@@ -76,13 +131,36 @@ impl TryFrom<TokenBucket> for Quota {
     type Error = ConfigError;
 
     fn try_from(bucket: TokenBucket) -> Result<Self, ConfigError> {
-        Rule::new(bucket).map(|rule| Self(super::Rule::TokenBucket(rule)))
+        let rule = match bucket.refill {
+            Refill::Evenly => super::Rule::TokenBucket(Rule::evenly(bucket)?),
+            Refill::AtOnce | Refill::Never => super::Rule::IntervalBucket(bucket.at_once()?),
+        };
+        Ok(Self(rule))
+    }
+}
+
+impl TokenBucket {
+    fn at_once(self) -> Result<fixed_window::Rule, ConfigError> {
+        let burst = self.burst.unwrap_or(self.limit);
+        let initial = self.initial.unwrap_or(burst);
+        if initial > burst {
+            return Err(ConfigError::InitialAboveBurst { initial, burst });
+        }
+        let never = self.refill == Refill::Never;
+        if burst == 0 && (self.limit > 0 || never) {
+            return Err(ConfigError::Zero { setting: "burst" });
+        }
+        if self.limit == 0 && burst > 0 && !never {
+            return Err(ConfigError::BurstWithoutRefill { burst });
+        }
+        let rule = fixed_window::Rule::new(burst, self.period)?;
+        Ok(rule.with_refill(self.limit, burst - initial))
     }
 }
 
 /// Longer than a client oversleeps who waits for a `Retry-After` in whole
 /// seconds: the tokens it waited for must still be its own.
-const LEAST_REMEMBERED_NS: u64 = 60_000_000_000;
+pub(super) const LEAST_REMEMBERED_NS: u64 = 60_000_000_000;
 
 /// Clocks tick in microseconds. A bucket that is full before the next tick is
 /// full: otherwise one that holds a single token would wait for the tick after
@@ -103,23 +181,14 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    fn new(bucket: TokenBucket) -> Result<Self, ConfigError> {
+    fn evenly(bucket: TokenBucket) -> Result<Self, ConfigError> {
         let TokenBucket {
             limit,
             period,
             burst,
             initial,
+            ..
         } = bucket;
-        let too_deep = ConfigError::BucketTooDeep { limit, period };
-
-        let period_ns = match u64::try_from(period.as_nanos()) {
-            Ok(0) => return Err(ConfigError::ZeroPeriod),
-            Ok(period_ns) => period_ns,
-            Err(_) => return Err(too_deep),
-        };
-        if u128::from(limit) * 1_000 > u128::from(period_ns) {
-            return Err(ConfigError::RateTooHigh { limit, period });
-        }
         let burst = match (limit, burst) {
             (0, Some(burst @ 1..)) => return Err(ConfigError::BurstWithoutRefill { burst }),
             (1.., Some(0)) => return Err(ConfigError::Zero { setting: "burst" }),
@@ -129,7 +198,24 @@ impl Rule {
         if initial > burst {
             return Err(ConfigError::InitialAboveBurst { initial, burst });
         }
+        let rule = Self::new(limit, period, burst)?;
+        Ok(Self {
+            initial_ns: (burst - initial) * rule.interval_ns,
+            ..rule
+        })
+    }
 
+    /// A bucket that starts full.
+    pub(super) fn new(limit: u64, period: Duration, burst: u64) -> Result<Self, ConfigError> {
+        let too_deep = ConfigError::BucketTooDeep { limit, period };
+        let period_ns = match u64::try_from(period.as_nanos()) {
+            Ok(0) => return Err(ConfigError::ZeroPeriod),
+            Ok(period_ns) => period_ns,
+            Err(_) => return Err(too_deep),
+        };
+        if u128::from(limit) * 1_000 > u128::from(period_ns) {
+            return Err(ConfigError::RateTooHigh { limit, period });
+        }
         let interval_ns = period_ns.div_ceil(limit.max(1));
         let capacity_ns = match burst.checked_mul(interval_ns) {
             Some(capacity_ns) if capacity_ns < EXACT - SLACK_NS => capacity_ns,
@@ -141,7 +227,7 @@ impl Rule {
             burst,
             interval_ns,
             capacity_ns,
-            initial_ns: (burst - initial) * interval_ns,
+            initial_ns: 0,
         })
     }
 
@@ -153,39 +239,116 @@ impl Rule {
             self.capacity_ns.max(LEAST_REMEMBERED_NS)
         }
     }
+}
 
-    pub(super) fn read(&self, stored: Option<State>, now_us: u64) -> Standing {
-        let now_ns = now_us.saturating_mul(1_000);
-        let known = stored.filter(|State(full_at_ns, _)| {
-            full_at_ns.saturating_add(self.remembered_ns()) > now_ns
-        });
-        let (level, unsaved) = match known {
-            None => (self.initial_ns, self.initial_ns > 0),
-            Some(State(full_at_ns, _)) => {
-                let ahead_ns = full_at_ns.saturating_sub(now_ns);
-                if ahead_ns > self.capacity_ns + SLACK_NS {
-                    (self.capacity_ns, true)
-                } else {
-                    (ahead_ns, false)
-                }
+impl Rules for Rule {
+    fn capacity(&self) -> u64 {
+        self.capacity_ns
+    }
+
+    fn unit(&self) -> u64 {
+        self.interval_ns
+    }
+
+    fn slack(&self) -> u64 {
+        SLACK_NS
+    }
+
+    fn read(&self, stored: Option<&State>, at: At) -> Standing {
+        let (full_at_ns, empty_at) = match stored.map(|words| &words[..]) {
+            Some(&[full_at_ns]) => (full_at_ns, None),
+            Some(&[full_at_ns, empty_at_us, written_at_us]) => {
+                (full_at_ns, Some((empty_at_us, written_at_us)))
             }
+            _ => return self.unknown(),
         };
+        // No time passes until the clock is where it was.
+        let written_at_us = empty_at.map_or(0, |(_, written_at_us)| written_at_us);
+        let at_us = at.now_us.max(written_at_us);
+        let at_ns = at_us.saturating_mul(1_000);
+        if full_at_ns.saturating_add(self.remembered_ns()) <= at_ns {
+            return self.unknown();
+        }
+        let ahead_ns = full_at_ns.saturating_sub(at_ns).min(EXACT);
+        let highest_ns = match empty_at {
+            None => self.capacity_ns,
+            Some((empty_at_us, _)) => self
+                .capacity_ns
+                .saturating_add(empty_at_us.saturating_sub(at_us).saturating_mul(1_000))
+                .saturating_sub(at_us.saturating_sub(empty_at_us).saturating_mul(1_000)),
+        };
+        let is_too_far = ahead_ns > highest_ns.saturating_add(SLACK_NS);
         Standing {
-            level,
-            ends_ms: 0,
-            unsaved,
+            level: if is_too_far { highest_ns } else { ahead_ns },
+            more: ahead_ns,
+            unsaved: written_at_us > at.now_us || (is_too_far && empty_at.is_none()),
+            ..Standing::default()
         }
     }
 
-    pub(super) fn drained_at_us(&self, State(full_at_ns, _): State) -> u64 {
+    fn write(&self, _: Option<State>, standing: &Standing, change: Change, at: At) -> State {
+        let level = change.applied_to(standing.level);
+        // Under other numbers more may be taken: that stays taken.
+        let ahead = change.applied_to(standing.more).min(EXACT).max(level);
+        let full_at_ns = at.now_us.saturating_mul(1_000).saturating_add(ahead);
+        if ahead == level && level <= self.capacity_ns + SLACK_NS {
+            return smallvec![full_at_ns];
+        }
+        let debt_us = level.saturating_sub(self.capacity_ns).div_ceil(1_000);
+        let left_us = self.capacity_ns.saturating_sub(level) / 1_000;
+        let empty_at_us = (at.now_us + debt_us).saturating_sub(left_us);
+        smallvec![full_at_ns, empty_at_us, at.now_us]
+    }
+
+    fn drained_at_us(&self, state: &State) -> u64 {
+        let full_at_ns = state.first().copied().unwrap_or(0);
         full_at_ns
             .saturating_add(self.remembered_ns())
             .div_ceil(1_000)
     }
 
-    pub(super) fn effective_window_us(&self, level: u64) -> u64 {
-        let left = self.capacity_ns.saturating_sub(level);
-        let next_token_ns = if level == 0 {
+    /// Mark: the microsecond at which the bucket is full again, by which a
+    /// place in it is known to be the last.
+    fn after(&self, standing: Standing, change: Change, at: At) -> Standing {
+        let level = change.applied_to(standing.level);
+        Standing {
+            level,
+            mark: match change {
+                Change::Take(1..) => {
+                    let ahead = change.applied_to(standing.more).min(EXACT).max(level);
+                    at.now_us + ahead / 1_000
+                }
+                _ => 0,
+            },
+            ..standing
+        }
+    }
+
+    /// A place in the middle is not given back: who stands behind it keeps
+    /// theirs, so it would be had twice.
+    fn returnable(&self, _: Option<&State>, standing: &Standing, cost: u64, at: At) -> u64 {
+        let last_us = at.now_us + standing.more.max(standing.level) / 1_000;
+        if at.since == 0 || at.since == last_us {
+            cost.min(standing.level)
+        } else {
+            0
+        }
+    }
+
+    fn retry_us(&self, standing: &Standing, most: u64, _: u64) -> Option<u64> {
+        let over_ns = standing.level.saturating_sub(most.max(SLACK_NS));
+        Some(over_ns.div_ceil(1_000))
+    }
+
+    fn reset_us(&self, standing: &Standing, _: u64) -> u64 {
+        standing.level.div_ceil(1_000)
+    }
+
+    /// The larger of the time to the next token and the remaining ones at the
+    /// sustained rate.
+    fn effective_window_us(&self, standing: &Standing, _: u64) -> u64 {
+        let left = self.capacity_ns.saturating_sub(standing.level);
+        let next_token_ns = if standing.level == 0 {
             0
         } else {
             self.interval_ns - left % self.interval_ns
@@ -203,9 +366,13 @@ impl Rule {
     }
 }
 
-pub(super) fn state(standing: Standing, now_us: u64) -> State {
-    State(
-        now_us.saturating_mul(1_000).saturating_add(standing.level),
-        0,
-    )
+impl Rule {
+    const fn unknown(&self) -> Standing {
+        Standing {
+            level: self.initial_ns,
+            mark: 0,
+            more: 0,
+            unsaved: self.initial_ns > 0,
+        }
+    }
 }

@@ -4,17 +4,15 @@ use std::{
     collections::HashMap,
     fmt,
     hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState},
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use siphasher::sip128::SipHasher13;
 use smallvec::SmallVec;
 
-use super::{Answer, Check, Leg, Store};
-use crate::{
-    Clock, Decision, SystemClock, clock,
-    quota::{Standing, State},
-};
+use super::{Answer, Check, Leg, Slot, Store};
+use crate::{Clock, Decision, SystemClock, clock, quota::rules::State};
 
 /// Keeps buckets in this process: the default store. No server, no task.
 ///
@@ -27,6 +25,10 @@ use crate::{
 /// requests go by. Nothing else is ever forgotten: where a caller's part is
 /// full of buckets in use, callers who have none share one bucket per policy
 /// and part, until there is room.
+///
+/// A bucket is some words, but for a [`SlidingLog`](crate::SlidingLog) and for
+/// [`Concurrency`](crate::Concurrency), which keep one or three for each unit.
+/// Permits are kept beyond the capacity: there are no more than requests in flight.
 ///
 /// So a flood of new callers frees nobody who has a bucket and is over its
 /// limit. It does hold newcomers up for as long as the flood's buckets last,
@@ -150,40 +152,21 @@ impl Store for MemoryStore {
         // Read under the locks, so that a bucket sees time go forwards.
         let now_us = clock::read(&*inner.clock);
 
-        let mut fits = true;
+        let mut slots: SmallVec<[Slot; 2]> = SmallVec::new();
         for (leg, place) in check.legs().iter().zip(&mut places) {
             let shard = place.shard(&mut shards);
-            if !shard.has_room_for(place.bucket, inner.shard_capacity, now_us) {
+            let has_room = shard.has_room_for(place.bucket, inner.shard_capacity, now_us);
+            // Permits must be found again; there are no more than requests in flight.
+            if !has_room && !leg.quota().is_concurrency() {
                 place.bucket = inner.id(leg, NEWCOMERS);
             }
-            let stored = shard.buckets.get(&place.bucket);
-            place.standing = leg.quota.read(stored.map(|bucket| bucket.state), now_us);
-            fits &= leg.quota.fits(place.standing, leg.cost);
+            slots.push(shard.slot(place.bucket));
         }
-        if check.charges() {
-            for (leg, place) in check.legs().iter().zip(&mut places) {
-                let taken = if fits {
-                    leg.quota.cost_level(leg.cost)
-                } else {
-                    0
-                };
-                if taken == 0 && !place.standing.unsaved {
-                    continue;
-                }
-                place.standing.level += taken;
-                let state = leg.quota.state(place.standing, now_us);
-                let drained_at_us = leg.quota.drained_at_us(state);
-                let bucket = Bucket {
-                    state,
-                    drained_at_us,
-                };
-                place.shard(&mut shards).put(place.bucket, bucket);
-            }
+        let decision = check.decide(now_us, &mut slots);
+        for (slot, place) in slots.into_iter().zip(&places) {
+            place.shard(&mut shards).put(place.bucket, slot);
         }
-        drop(shards);
-        let legs = check.legs().iter().map(Into::into);
-        let standings = places.iter().map(|place| place.standing);
-        Answer::Now(Ok(Decision::new(legs, fits, now_us, standings)))
+        Answer::Now(Ok(decision))
     }
 
     fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
@@ -206,7 +189,6 @@ impl Inner {
             // The high half, as a fraction of all shards.
             shard: (((bucket.1 >> 32) * self.shards.len() as u64) >> 32) as usize,
             held: 0,
-            standing: Standing::default(),
         }
     }
 
@@ -215,9 +197,8 @@ impl Inner {
         // Each policy and algorithm hashes under a secret of its own.
         let (first, second) = self.hash_key;
         let (name_first, name_second) = leg.policy.hash;
-        let algorithm = leg.quota.algorithm() as u64;
-        let hasher =
-            SipHasher13::new_with_keys(first ^ name_first, second ^ name_second ^ algorithm);
+        let kind = u64::from(leg.asked.quota.letter());
+        let hasher = SipHasher13::new_with_keys(first ^ name_first, second ^ name_second ^ kind);
         let hash = hasher.hash(key);
         (hash.h1, hash.h2)
     }
@@ -254,7 +235,6 @@ struct Place {
     shard: usize,
     /// Which of the locked shards that is.
     held: usize,
-    standing: Standing,
 }
 
 impl Place {
@@ -273,7 +253,7 @@ struct Shard {
     swept_at_us: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Bucket {
     state: State,
     /// From then on the bucket means the same as none.
@@ -296,12 +276,42 @@ impl Shard {
         self.buckets.len() < capacity || self.buckets.contains_key(&bucket)
     }
 
-    fn put(&mut self, id: Id, bucket: Bucket) {
-        match self.buckets.get_mut(&id) {
-            Some(known) => *known = bucket,
-            None => {
+    /// The words of a bucket: the short ones copied, the long ones taken out
+    /// until they are [put](Self::put) back.
+    fn slot(&mut self, id: Id) -> Slot {
+        let state = self.buckets.get_mut(&id).map(|bucket| {
+            if bucket.state.spilled() {
+                mem::take(&mut bucket.state)
+            } else {
+                State::from_slice(&bucket.state)
+            }
+        });
+        Slot {
+            state,
+            drained_at_us: None,
+        }
+    }
+
+    fn put(&mut self, id: Id, slot: Slot) {
+        let Some(state) = slot.state else {
+            return;
+        };
+        match (self.buckets.get_mut(&id), slot.drained_at_us) {
+            (Some(known), Some(drained_at_us)) => {
+                *known = Bucket {
+                    state,
+                    drained_at_us,
+                };
+            }
+            (Some(known), None) => known.state = state,
+            (None, Some(drained_at_us)) => {
+                let bucket = Bucket {
+                    state,
+                    drained_at_us,
+                };
                 self.buckets.insert(id, bucket);
             }
+            (None, None) => {}
         }
     }
 

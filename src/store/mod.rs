@@ -4,26 +4,39 @@
 //! answers at once or later: memory without allocating or awaiting, Redis with
 //! one boxed future beside its round trip.
 
+mod decide;
 mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 
 use std::{borrow::Cow, fmt, pin::Pin, sync::Arc};
 
-pub use self::memory::{MemoryStore, MemoryStoreBuilder};
-use crate::{Decision, Key, Quota, StoreError, policy::Name};
+pub use self::{
+    decide::Slot,
+    memory::{MemoryStore, MemoryStoreBuilder},
+};
+use crate::{
+    Decision, Key, Quota, StoreError,
+    permit::next_number,
+    policy::Name,
+    quota::{
+        EXACT,
+        rules::{At, Change},
+    },
+};
 
 /// Keeps buckets and decides.
 ///
 /// Implement it to wrap one of this crate's stores: to count, to log, to fail
-/// on purpose in a test ([`StoreError::unavailable`]). Decisions come from the
-/// stores of this crate; building them elsewhere is not open yet.
+/// on purpose in a test ([`StoreError::unavailable`]). Or to keep buckets
+/// somewhere else: [`Check::decide`] does the arithmetic of every algorithm on
+/// words that you read and write in one transaction, and the feature `testing`
+/// has a suite to prove it by.
 ///
 /// A check names one or more legs. The store reads all of them at one instant,
 /// and charges all or none.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// Decides on a check and, if every leg has room and the check
-    /// [charges](Check::charges), takes the costs.
+    /// Does what the check asks for ([`Check::operation`]), to all its legs or none.
     fn check(&self, check: &Check<'_>) -> Answer<Decision>;
 
     /// Forgets what was taken: each leg's bucket is as new.
@@ -51,28 +64,33 @@ impl<T: Store + ?Sized> Store for Arc<T> {
     }
 }
 
+/// What a store is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Take the costs if every leg has room for its own.
+    Take,
+    /// Only look: nothing may be written.
+    Look,
+    /// Take as many units as every leg has room for, at most the cost, which is
+    /// the same for all.
+    TakeUpTo,
+    /// Give units back, no more than were taken, and permits that are held.
+    GiveBack,
+    /// Let permits live on.
+    Renew,
+}
+
 /// A question to a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
     legs: &'a [Leg<'a>],
-    charges: bool,
+    operation: Operation,
 }
 
 impl<'a> Check<'a> {
-    /// Takes the costs if all legs have room.
-    pub(crate) const fn charging(legs: &'a [Leg<'a>]) -> Self {
-        Self {
-            legs,
-            charges: true,
-        }
-    }
-
-    /// Only looks.
-    pub(crate) const fn peeking(legs: &'a [Leg<'a>]) -> Self {
-        Self {
-            legs,
-            charges: false,
-        }
+    pub(crate) const fn new(operation: Operation, legs: &'a [Leg<'a>]) -> Self {
+        Self { legs, operation }
     }
 
     /// The policies, each on its own bucket. Never empty.
@@ -81,10 +99,10 @@ impl<'a> Check<'a> {
         self.legs
     }
 
-    /// Whether the costs are to be taken. Otherwise nothing may be written.
+    /// What to do.
     #[must_use]
-    pub const fn charges(&self) -> bool {
-        self.charges
+    pub const fn operation(&self) -> Operation {
+        self.operation
     }
 }
 
@@ -92,9 +110,37 @@ impl<'a> Check<'a> {
 #[derive(Clone, Debug)]
 pub struct Leg<'a> {
     pub(crate) policy: &'a Name,
-    pub(crate) quota: Quota,
     pub(crate) key: Cow<'a, Key>,
+    pub(crate) asked: Asked,
+}
+
+/// What is asked of one policy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) quota: Quota,
+    /// In units.
     pub(crate) cost: u64,
+    /// The cost as a level.
+    pub(crate) level: u64,
+    /// Room beyond the capacity, as a level: for what is reserved or owed.
+    pub(crate) extra: i64,
+    /// Whose permit, where the policy counts those in flight.
+    pub(crate) permit: u64,
+    /// Give back only what was taken under this mark; 0 for any.
+    pub(crate) since: u64,
+}
+
+impl Asked {
+    pub(crate) fn new(quota: Quota, cost: u64) -> Self {
+        Self {
+            quota,
+            cost,
+            level: quota.level_of(cost),
+            extra: 0,
+            permit: 0,
+            since: 0,
+        }
+    }
 }
 
 impl Leg<'_> {
@@ -107,7 +153,14 @@ impl Leg<'_> {
     /// The quota.
     #[must_use]
     pub const fn quota(&self) -> Quota {
-        self.quota
+        self.asked.quota
+    }
+
+    /// Which form its state has: buckets of different kinds are different
+    /// buckets, whatever their names and keys.
+    #[must_use]
+    pub const fn kind(&self) -> char {
+        self.asked.quota.letter() as char
     }
 
     /// Who is asking. Never keep or log these bytes: they are credentials.
@@ -119,7 +172,67 @@ impl Leg<'_> {
     /// How many units are asked for.
     #[must_use]
     pub const fn cost(&self) -> u64 {
-        self.cost
+        self.asked.cost
+    }
+
+    /// The circumstances in which its bucket is read.
+    pub(crate) fn at(&self, operation: Operation, now_us: u64) -> At {
+        self.asked.at(
+            operation,
+            now_us,
+            self.asked.quota.offset_ms(self.key_bytes()),
+        )
+    }
+}
+
+impl Asked {
+    /// Where units are held, they need a number to be given back by.
+    pub(crate) fn number_permit(&mut self) {
+        if self.quota.is_concurrency() {
+            self.permit = next_number();
+        }
+    }
+
+    /// So much, if it was taken under this mark.
+    pub(crate) fn give_back(&mut self, level: u64, since: u64) {
+        self.cost = self.quota.units_of(level);
+        (self.level, self.since) = (level, since);
+    }
+
+    /// The level that must fit for anything to be done, and the room beyond the capacity.
+    pub(crate) fn least(&self, operation: Operation) -> (u64, i64) {
+        match operation {
+            Operation::Take | Operation::Look => (self.level, self.extra),
+            Operation::TakeUpTo => (self.quota.level_of(self.cost.min(1)), 0),
+            Operation::GiveBack | Operation::Renew => (0, EXACT as i64),
+        }
+    }
+
+    /// What becomes of its bucket. `fitting`: 0, 1, or the units taken.
+    pub(crate) fn change(&self, operation: Operation, fitting: u64) -> Change {
+        match operation {
+            _ if fitting == 0 => Change::Take(0),
+            Operation::Take => Change::Take(self.level),
+            Operation::TakeUpTo => Change::Take(self.quota.level_of(fitting)),
+            Operation::GiveBack => Change::Give(self.level),
+            Operation::Look => Change::Take(0),
+            Operation::Renew => Change::Renew,
+        }
+    }
+
+    pub(crate) fn at(&self, operation: Operation, now_us: u64, offset_ms: u64) -> At {
+        let (cost, extra) = self.least(operation);
+        At {
+            now_us,
+            most: self.quota.most(cost, extra).unwrap_or(0),
+            offset_ms,
+            permit: self.permit,
+            since: self.since,
+            give: match operation {
+                Operation::GiveBack => self.level,
+                _ => 0,
+            },
+        }
     }
 }
 

@@ -108,10 +108,10 @@ impl Inner {
         counted: Counted,
     ) -> Result<Found, StoreError> {
         if let Some(alone) = self.go_alone() {
-            let legs = check.legs();
+            let shape = check.shape.clone();
             let reply = self.call(vec![check], deadline).await;
             drop(alone);
-            return reply?.found(legs);
+            return reply?.found(&shape);
         }
         let (answer, receiver) = oneshot::channel();
         let ticket = self.queue(|ticket| Waiting {
@@ -160,8 +160,8 @@ impl Inner {
     async fn call(&self, checks: Vec<Encoded>, deadline: Deadline) -> Result<Reply, StoreError> {
         let nonce = self.next_nonce();
         let now_us = self.clock.as_deref().map_or(0, clock::read);
-        let legs: usize = checks.iter().map(Encoded::legs).sum();
-        let (script, count) = (script::for_checks(&checks), checks.len());
+        let integers = checks.iter().map(|check| check.shape.integers()).sum();
+        let script = script::for_checks(&checks);
         let arguments = script::arguments(checks, nonce, now_us);
         let reply = call::script(&self.connections, script, arguments, deadline).await;
         let is_failing = reply
@@ -171,7 +171,7 @@ impl Inner {
             .is_failing
             .store(is_failing, Ordering::Relaxed);
         let reply = reply?;
-        Reply::new(reply, nonce, count, legs)
+        Reply::new(reply, nonce, integers)
     }
 }
 
@@ -224,15 +224,15 @@ impl Lane {
         let mut last = Deadline::past();
         for waiting in gathered {
             last = last.later(waiting.deadline);
-            answers.push((waiting.check.legs(), waiting.answer));
+            answers.push((waiting.check.shape.clone(), waiting.answer));
             checks.push(waiting.check);
             counted.push(waiting.counted);
         }
         let mut reply = self.inner.call(checks, last).await;
         drop(counted);
-        for (legs, answer) in answers {
+        for (shape, answer) in answers {
             let found = match &mut reply {
-                Ok(reply) => reply.found(legs),
+                Ok(reply) => reply.found(&shape),
                 Err(error) => Err(error.clone()),
             };
             // A caller who left meanwhile was charged, as any whose answer is lost.

@@ -2,15 +2,16 @@
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
-use crate::{Algorithm, ConfigError, store::Leg};
+use crate::{ConfigError, store::Leg};
 
-/// Makes the names: `prefix:{hash}a:policy`.
+/// Makes the names: prefix, letter, `{hash}`, policy; as in `ttb{hash}api`.
+/// Without anything between, as each byte is paid for every caller.
 ///
 /// The hash is 128 bits of BLAKE3 over the key's parts, in URL-safe Base64;
 /// with a secret, keyed by it. It alone stands in braces, so that all buckets
 /// of one caller share a slot of a cluster, and what a client sends has no
-/// other influence on the name. The letter is the algorithm: state of one is
-/// never read as another's.
+/// other influence on the name. The letter is the form of the state: that of
+/// one algorithm is never read as another's.
 #[derive(Clone)]
 pub(super) struct KeyNames {
     prefix: String,
@@ -34,23 +35,18 @@ impl KeyNames {
             None => blake3::hash(bytes),
             Some(secret) => blake3::keyed_hash(secret, bytes),
         };
-        let letter = match leg.quota.algorithm() {
-            Algorithm::TokenBucket => 'b',
-            Algorithm::FixedWindow => 'w',
-        };
         let half = hash
             .as_bytes()
             .first_chunk::<16>()
             .copied()
             .unwrap_or_default();
 
-        let mut name = String::with_capacity(self.prefix.len() + leg.policy().len() + 27);
+        let mut name = String::with_capacity(self.prefix.len() + leg.policy().len() + 25);
         name.push_str(&self.prefix);
-        name.push_str(":{");
+        name.push(leg.kind());
+        name.push('{');
         URL_SAFE_NO_PAD.encode_string(half, &mut name);
         name.push('}');
-        name.push(letter);
-        name.push(':');
         name.push_str(leg.policy());
         name
     }

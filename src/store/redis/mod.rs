@@ -25,10 +25,10 @@ use self::{
     connection::Connections,
     dispatch::{Dispatch, LANES_PER_CONNECTION},
     key::KeyNames,
-    script::Encoded,
+    script::{AskedLeg, Encoded},
 };
-use super::{Answer, Check, Leg, Store};
-use crate::{Clock, ConfigError, Decision, decision::AskedLeg};
+use super::{Answer, Check, Leg, Operation, Store};
+use crate::{Clock, ConfigError, Decision};
 
 /// Keeps buckets in Redis or Valkey, so that a fleet of processes shares them.
 ///
@@ -55,9 +55,9 @@ use crate::{Clock, ConfigError, Decision, decision::AskedLeg};
 /// **Never charged twice.** A check is sent once. Only the answer "no such
 /// script", which says that nothing ran, is followed by sending the script's text.
 ///
-/// **State is small and leaves by itself**: one integer for each policy and
-/// caller, under a key of fixed size ([`Limiter::redis_keys`](crate::Limiter::redis_keys)
-/// prints it), which expires when it means the same as none. If Redis loses its
+/// **State is small and leaves by itself**: one string for each policy and
+/// caller, an integer for buckets and windows, under a key of fixed size
+/// ([`Limiter::redis_keys`](crate::Limiter::redis_keys) prints it), which expires when it means the same as none. If Redis loses its
 /// data, each caller gets at most one new burst.
 ///
 /// Cloning is cheap and shares the connections. They close when the last clone
@@ -240,7 +240,9 @@ impl RedisStoreBuilder {
 
 impl Store for RedisStore {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        let Some(counted) = Counted::one_more(&self.0) else {
+        let is_back = matches!(check.operation(), Operation::GiveBack | Operation::Renew);
+        // What was taken was counted, and must get back in any flood.
+        let Some(counted) = Counted::one_more(&self.0, is_back) else {
             return Answer::Now(Err(self.0.dispatch.not_sent()));
         };
         let deadline = Deadline::after(self.0.deadline);
@@ -249,12 +251,12 @@ impl Store for RedisStore {
         Answer::Later(Box::pin(async move {
             let inner = Arc::clone(&counted.0);
             let found = inner.decide(check, deadline, counted).await?;
-            Ok(found.decision(legs))
+            Ok(found.decision(&legs))
         }))
     }
 
     fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
-        let Some(counted) = Counted::one_more(&self.0) else {
+        let Some(counted) = Counted::one_more(&self.0, false) else {
             return Answer::Now(Err(self.0.dispatch.not_sent()));
         };
         let deadline = Deadline::after(self.0.deadline);
@@ -281,11 +283,11 @@ impl Inner {
 struct Counted(Arc<Inner>);
 
 impl Counted {
-    fn one_more(inner: &Arc<Inner>) -> Option<Self> {
+    fn one_more(inner: &Arc<Inner>, is_welcome: bool) -> Option<Self> {
         let before = inner.in_flight.fetch_add(1, Ordering::Relaxed);
         // Made first, so that its drop takes back what was just counted.
         let counted = Self(Arc::clone(inner));
-        (before < inner.most_in_flight).then_some(counted)
+        (is_welcome || before < inner.most_in_flight).then_some(counted)
     }
 }
 

@@ -3,23 +3,27 @@
 
 use std::sync::OnceLock;
 
+use arrayvec::ArrayVec;
 use fred::{types::Value, util::sha1_hash};
 use smallvec::SmallVec;
 
 use super::key::KeyNames;
 use crate::{
-    Decision, StoreError,
-    decision::AskedLeg,
+    Decision, PolicyDecision, StoreError,
     error::StoreErrorKind,
-    quota::{Rule, Standing},
-    store::Check,
+    policy::NameText,
+    quota::{Rule, fixed_window::Start, rules::Standing},
+    store::{Asked, Check, Leg, Operation},
 };
 
 const ENGINE: &str = include_str!("lua/engine.lua");
 /// In the order of their numbers, from 1.
-const ALGORITHMS: [&str; 2] = [
+const ALGORITHMS: [&str; 5] = [
     include_str!("lua/token_bucket.lua"),
     include_str!("lua/fixed_window.lua"),
+    include_str!("lua/sliding_window.lua"),
+    include_str!("lua/sliding_log.lua"),
+    include_str!("lua/concurrency.lua"),
 ];
 /// Where in the engine, and from where in its own file, an algorithm's parts go.
 const READ: &str = "--@read\n";
@@ -73,53 +77,123 @@ fn assemble(in_use: usize) -> String {
 
 /// Added to an algorithm's number.
 const LAST_LEG: u64 = 32;
-const LOOK_ONLY: u64 = 64;
+/// Times what to do.
+const TASK: u64 = 64;
 
 /// A check as the script reads it.
 #[derive(Debug)]
 pub(super) struct Encoded {
     keys: SmallVec<[Value; 2]>,
-    /// Five numbers for each leg.
-    numbers: SmallVec<[f64; 10]>,
+    numbers: SmallVec<[f64; 12]>,
     /// A bit for each algorithm in use.
     algorithms: usize,
+    pub(super) shape: Shape,
+}
+
+/// What the reply to a check is made of: for each leg, so many integers.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    operation: Operation,
+    legs: SmallVec<[u8; 8]>,
+}
+
+impl Shape {
+    /// With the verdict.
+    pub(super) fn integers(&self) -> usize {
+        let integers = self.legs.iter().copied().map(usize::from);
+        1 + integers.sum::<usize>()
+    }
 }
 
 impl Encoded {
     pub(super) fn new(check: &Check<'_>, names: &KeyNames) -> Self {
         let last = check.legs().len().saturating_sub(1);
+        let operation = check.operation();
         let mut encoded = Self {
             keys: SmallVec::new(),
             numbers: SmallVec::new(),
             algorithms: 0,
+            shape: Shape {
+                operation,
+                legs: SmallVec::new(),
+            },
         };
-        for (at, leg) in check.legs().iter().enumerate() {
-            let (algorithm, a, b) = match &leg.quota.0 {
-                Rule::TokenBucket(rule) => (1, rule.initial_ns, rule.remembered_ns()),
-                Rule::FixedWindow(rule) => (2, rule.window_ms, rule.aligned.into()),
+        for (place, leg) in check.legs().iter().enumerate() {
+            let asked = &leg.asked;
+            let (algorithm, own) = own_numbers(asked, leg.key_bytes());
+            let last_leg = if place == last { LAST_LEG } else { 0 };
+            let (cost, capacity) = (asked.level, asked.quota.level_of_capacity());
+            let extra = match operation {
+                Operation::Take | Operation::Look => asked.extra as f64,
+                Operation::TakeUpTo => asked.quota.level_of(1) as f64,
+                Operation::GiveBack | Operation::Renew => asked.since as f64,
             };
-            let kind = algorithm
-                + if at == last { LAST_LEG } else { 0 }
-                + if check.charges() { 0 } else { LOOK_ONLY };
-            let (cost, capacity) = (leg.quota.cost_level(leg.cost), leg.quota.capacity_level());
+            let kind = algorithm + last_leg + TASK * task(operation);
             // All are integers up to 2^53, which a double holds exactly.
-            let numbers = [kind, cost, capacity, a, b];
-            encoded.numbers.extend(numbers.map(|number| number as f64));
+            let numbers = [kind, cost, capacity].map(|number| number as f64);
+            encoded.numbers.extend(numbers.into_iter().chain([extra]));
+            encoded
+                .numbers
+                .extend(own.iter().map(|number| *number as f64));
             encoded.keys.push(Value::from(names.name(leg)));
             encoded.algorithms |= 1 << (algorithm - 1);
+            encoded.shape.legs.push(algorithm.min(3) as u8);
         }
         encoded
     }
+}
 
-    pub(super) fn legs(&self) -> usize {
-        self.keys.len()
+const fn task(operation: Operation) -> u64 {
+    match operation {
+        Operation::Take => 0,
+        Operation::Look => 1,
+        Operation::TakeUpTo => 2,
+        Operation::GiveBack => 3,
+        Operation::Renew => 4,
     }
+}
+
+/// The number of the algorithm, and the numbers that are its own.
+fn own_numbers(asked: &Asked, key: &[u8]) -> (u64, ArrayVec<u64, 6>) {
+    let mut own = ArrayVec::new();
+    let algorithm = match &asked.quota.0 {
+        Rule::TokenBucket(rule) | Rule::LeakyBucket { rule, .. } => {
+            own.extend([rule.initial_ns, rule.remembered_ns()]);
+            1
+        }
+        Rule::FixedWindow(rule) | Rule::IntervalBucket(rule) => {
+            let later_ms = asked.quota.offset_ms(key);
+            let (start, offset_ms) = match rule.start {
+                Start::FirstUse if rule.refill.is_some() => (3, 0),
+                Start::FirstUse => (0, 0),
+                Start::Aligned { offset_ms } => (1, (offset_ms + later_ms) % rule.window_ms),
+                Start::Month => (2, later_ms),
+            };
+            own.extend([rule.window_ms, start, offset_ms, rule.refill.unwrap_or(0)]);
+            own.extend([rule.initial_used, rule.remembered_ms()]);
+            2
+        }
+        Rule::SlidingWindow(rule) => {
+            own.extend([rule.window_ms, 0]);
+            3
+        }
+        Rule::SlidingLog(rule) => {
+            own.extend([rule.window_us, 0]);
+            4
+        }
+        Rule::Concurrency(rule) => {
+            own.extend([rule.lifetime_ms, asked.permit]);
+            5
+        }
+    };
+    (algorithm, own)
 }
 
 /// The number of KEYS, KEYS and ARGV. `now_us` 0 is the server's own clock.
 pub(super) fn arguments(checks: Vec<Encoded>, nonce: i64, now_us: u64) -> Vec<Value> {
     let keys: usize = checks.iter().map(|check| check.keys.len()).sum();
-    let mut numbers = Vec::with_capacity(8 * (2 + 5 * keys));
+    let count: usize = checks.iter().map(|check| check.numbers.len()).sum();
+    let mut numbers = Vec::with_capacity(8 * (2 + count));
     for number in [nonce as f64, now_us as f64] {
         numbers.extend_from_slice(&number.to_le_bytes());
     }
@@ -138,14 +212,38 @@ pub(super) fn arguments(checks: Vec<Encoded>, nonce: i64, now_us: u64) -> Vec<Va
 /// What the script found out about one check.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
+    operation: Operation,
     now_us: u64,
-    allowed: bool,
+    fitting: u64,
     standings: SmallVec<[Standing; 2]>,
 }
 
+/// What a decision needs of a leg that is gone by then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AskedLeg {
+    name: NameText,
+    asked: Asked,
+    offset_ms: u64,
+}
+
+impl From<&Leg<'_>> for AskedLeg {
+    fn from(leg: &Leg<'_>) -> Self {
+        Self {
+            name: leg.policy.text,
+            asked: leg.asked,
+            offset_ms: leg.asked.quota.offset_ms(leg.key_bytes()),
+        }
+    }
+}
+
 impl Found {
-    pub(super) fn decision(self, legs: impl IntoIterator<Item = AskedLeg>) -> Decision {
-        Decision::new(legs, self.allowed, self.now_us, self.standings)
+    pub(super) fn decision(self, legs: &[AskedLeg]) -> Decision {
+        let (operation, now_us, fitting) = (self.operation, self.now_us, self.fitting);
+        let policies = legs.iter().zip(self.standings).map(|(leg, standing)| {
+            let at = leg.asked.at(operation, now_us, leg.offset_ms);
+            PolicyDecision::new(operation, leg.name, &leg.asked, fitting, at, standing)
+        });
+        Decision::new(operation, policies, fitting, now_us)
     }
 }
 
@@ -157,17 +255,12 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    /// `legs`: of all checks together.
-    pub(super) fn new(
-        reply: Value,
-        nonce: i64,
-        checks: usize,
-        legs: usize,
-    ) -> Result<Self, StoreError> {
+    /// `integers`: of all checks together.
+    pub(super) fn new(reply: Value, nonce: i64, integers: usize) -> Result<Self, StoreError> {
         let Value::Array(values) = reply else {
             return Err(foreign());
         };
-        if values.len() != 2 + checks + 2 * legs {
+        if values.len() != 2 + integers {
             return Err(foreign());
         }
         // One that is not an integer would put all behind it out of step.
@@ -186,35 +279,41 @@ impl Reply {
     }
 
     /// The next check's.
-    pub(super) fn found(&mut self, legs: usize) -> Result<Found, StoreError> {
+    pub(super) fn found(&mut self, shape: &Shape) -> Result<Found, StoreError> {
         let verdict = self.integer()?;
         let mut standings = SmallVec::new();
         let mut is_foreign = false;
-        for _ in 0..legs {
+        for integers in &shape.legs {
             // Read to the end, so that the next check starts where it should.
-            let (level, ends_ms) = (self.number(), self.number());
-            is_foreign |= level.is_err() || ends_ms.is_err();
+            let mut number = |is_there: bool| {
+                let number = if is_there { self.number() } else { Ok(0) };
+                is_foreign |= number.is_err();
+                number.unwrap_or_default()
+            };
             standings.push(Standing {
-                level: level.unwrap_or_default(),
-                ends_ms: ends_ms.unwrap_or_default(),
+                level: number(true),
+                mark: number(*integers > 1),
+                more: number(*integers > 2),
                 unsaved: false,
             });
         }
-        let allowed = match verdict {
+        let fitting = match verdict {
             _ if is_foreign => return Err(foreign()),
-            1 => true,
-            0 => false,
             -1 => return Err(StoreError::new(StoreErrorKind::CorruptState)),
             -2 => {
                 let cause = "Redis refused a command of the script: its user lacks a right, \
                              or it is out of memory, read-only or cannot save";
                 return Err(StoreError::with_source(StoreErrorKind::Refused, cause));
             }
-            _ => return Err(foreign()),
+            fitting if fitting > 1 && shape.operation != Operation::TakeUpTo => {
+                return Err(foreign());
+            }
+            fitting => u64::try_from(fitting).map_err(|_| foreign())?,
         };
         Ok(Found {
+            operation: shape.operation,
             now_us: self.now_us,
-            allowed,
+            fitting,
             standings,
         })
     }

@@ -4,15 +4,20 @@
 -- ARGV[1]  numbers as IEEE doubles, little-endian, in a row:
 --            nonce: an integer that the reply starts with
 --            now in microseconds since the epoch, or 0 to ask this server
---          then five for each leg:
+--          then for each leg:
 --            kind: its algorithm's number, plus 32 on the last leg of a check,
---              plus 64 to look only
+--              plus 64 times what to do: 0 take all or nothing, 1 look only,
+--              2 take as much as fits, 3 give back, 4 renew a permit
 --            cost and capacity, in the algorithm's own unit
---            a and b, the algorithm's own
+--            extra: 0, 1: room beyond the capacity, or if negative, room that is
+--              not to be used; 2: the cost of one unit; 3: the mark that it was
+--              taken under, or 0 for any
+--            a and b, the algorithm's own, and as many more as its file says
 -- Reply    integers only: nonce, now in microseconds, then for each check its
---          verdict (1 allowed, 0 denied, -1 foreign data under one of its keys,
---          -2 a command was refused)
---          and for each leg two: level and mark.
+--          verdict (0 denied; 1 allowed, or with 2 the units taken; -1 foreign
+--          data under one of its keys, -2 a command was refused)
+--          and for each leg how it stood before: level, and mark and more where
+--          its algorithm has them.
 -- Expiry   every write sets one, in milliseconds, never 0. A key expires when
 --          it means the same as no key, never before. Foreign data expires
 --          after what the algorithm says.
@@ -20,15 +25,19 @@
 --          charges all or none. What Redis refuses one check (a right it lacks,
 --          memory) is that check's alone: the others go on.
 --
--- An algorithm's file stands in at two places. It has the five numbers, and
--- read: from `stored` (a string, or false) it sets level: how much is taken,
---       or nil for foreign data; mark: what else it must know, or for foreign
---       data the milliseconds after which to drop it; slack: the highest level
---       that counts as none; unsaved: to be written even if nothing is charged.
--- write: from level and mark it sets value and ttl_ms.
+-- An algorithm's file stands in at two places. It has the numbers, and
+-- read: takes more numbers from `at` on, if it has any; from `stored` (a string, or false)
+--       it sets level: how much is taken, or nil for foreign data; drop_ms: the
+--       milliseconds after which to drop such data; mark and more: what else
+--       the caller must know; slack: the highest level that
+--       counts as none; unsaved: to be written even if nothing changes; kept:
+--       what of `stored` its other part needs; for 3 it may lower cost to what
+--       can be given back. `most` is the highest level at which the cost fits.
+-- write: for a change of level, negative for what is given back, it sets value
+--       and ttl_ms.
 -- All numbers are integers below 2^53, where a Lua number is exact.
 
-local numbers, unpack, format = ARGV[1], struct.unpack, string.format
+local numbers, unpack, format, floor = ARGV[1], struct.unpack, string.format, math.floor
 local nonce, now_us, at = unpack('<dd', numbers)
 -- The clock of another machine may lag behind the one that expires keys here.
 local spare_ms = 60000
@@ -38,75 +47,113 @@ if now_us == 0 then
   -- One for the part of a millisecond cut off the level, one for that of now.
   spare_ms = 2
 end
+local now_ms = floor(now_us / 1000)
 local reply, out, key = { nonce, now_us }, 2, 0
+local largest = 9007199254740992
 
 while at <= #numbers do
-  local first, legs, verdict, to_save = at, 0, 1, nil
-  local kind, cost, capacity, a, b
   out = out + 1
+  local verdict_at, verdict, past, is_unsaved = out, 1, nil, false
+  local kind, cost, capacity, extra, algorithm, task
+  local a, b, c, d, e, f, stored, level, mark, more, slack, unsaved, kept, drop_ms
   repeat
-    kind, cost, capacity, a, b, at = unpack('<ddddd', numbers, at)
-    legs = legs + 1
-    local algorithm = kind % 32
-    local stored = redis.pcall('GET', KEYS[key + legs])
+    kind, cost, capacity, extra, a, b, at = unpack('<dddddd', numbers, at)
+    algorithm, task, key = kind % 32, (kind - kind % 64) / 64, key + 1
+    stored = redis.pcall('GET', KEYS[key])
     local is_foreign, is_refused = false, false
     if type(stored) == 'table' then
       is_foreign = string.find(stored.err, 'WRONGTYPE', 1, true)
       is_refused, stored = not is_foreign, false
-    elseif stored then
-      is_foreign = string.find(stored, '%D')
     end
-    local level, mark, slack, unsaved = 0, 0, 0, false
+    local most = capacity + extra - cost
+    if task == 2 then
+      most = capacity - math.min(cost, extra)
+    end
+    level, mark, more, slack, unsaved, kept, drop_ms = 0, 0, 0, 0, false, nil, 0
     --@read
+    -- No number of ours is below zero, a fraction, too large, or none at all.
+    if level and not (level >= 0 and level <= largest and level % 1 == 0) then
+      level = nil
+    elseif algorithm > 1 and not (mark >= 0 and mark <= largest and mark % 1 == 0
+        and more >= 0 and more <= largest and more % 1 == 0) then
+      level = nil
+    end
     if is_refused then
       -- What could not be read must not be written over.
-      verdict, level, mark, unsaved = -2, 0, 0, false
+      verdict, level, mark, more, unsaved = -2, 0, 0, 0, false
     elseif level == nil then
       verdict = math.min(verdict, -1)
       -- Not ours to overwrite, but it must not stay for ever.
-      if kind < 64 then
-        local left_ms = redis.pcall('PTTL', KEYS[key + legs])
-        if type(left_ms) == 'number' and (left_ms < 0 or left_ms > mark) then
-          redis.pcall('PEXPIRE', KEYS[key + legs], mark)
+      if task ~= 1 then
+        local left_ms = redis.pcall('PTTL', KEYS[key])
+        if type(left_ms) == 'number' and (left_ms < 0 or left_ms > drop_ms) then
+          redis.pcall('PEXPIRE', KEYS[key], format('%d', drop_ms))
         end
       end
-      level, mark = 0, 0
-    elseif verdict == 1 and (cost > capacity or (level > slack and level + cost > capacity)) then
-      verdict = 0
+      level, mark, more, unsaved = 0, 0, 0, false
+    elseif task < 2 then
+      if verdict == 1 and (most < 0 or (level > slack and level > most)) then
+        verdict = 0
+      end
+    elseif task == 2 then
+      local left = capacity
+      if level > slack then
+        left = math.max(capacity - level, 0)
+      end
+      if not past then
+        verdict = cost / extra
+      end
+      verdict = math.min(verdict, floor(left / extra))
     end
-    if unsaved then
-      to_save = to_save or {}
-      to_save[legs] = true
+    is_unsaved = is_unsaved or unsaved
+    out = out + 1
+    reply[out] = level
+    if algorithm > 1 then
+      out = out + 1
+      reply[out] = mark
     end
-    reply[out + legs * 2 - 1], reply[out + legs * 2] = level, mark
+    if algorithm > 2 then
+      out = out + 1
+      reply[out] = more
+    end
+    if kind % 64 < 32 then
+      past = { cost, capacity, extra, algorithm, a, b, c, d, e, f, level, mark, more, unsaved, kept or false, key, past or false }
+    end
   until kind % 64 >= 32
 
-  if kind < 64 and (verdict == 1 or to_save) then
-    -- Backwards, as the numbers of the last leg are at hand.
-    for leg = legs, 1, -1 do
-      if leg < legs then
-        kind, cost, capacity, a, b = unpack('<ddddd', numbers, first + 40 * (leg - 1))
+  if task ~= 1 and (verdict > 0 or is_unsaved) then
+    local leg_key = key
+    while leg_key do
+      local change = 0
+      if verdict > 0 then
+        if task == 0 then
+          change = cost
+        elseif task == 2 then
+          change = verdict * extra
+        elseif task == 3 then
+          change = -math.min(level, cost)
+        end
       end
-      if verdict ~= 1 then
-        cost = 0
-      end
-      if cost > 0 or (to_save and to_save[leg]) then
-        local algorithm = kind % 32
-        local level, mark = reply[out + leg * 2 - 1] + cost, reply[out + leg * 2]
+      if change ~= 0 or unsaved or (task == 4 and kept) then
         local value, ttl_ms
         --@write
-        local written = redis.pcall('PSETEX', KEYS[key + leg], format('%d', ttl_ms), value)
+        local written = redis.pcall('PSETEX', KEYS[leg_key], format('%d', ttl_ms), value)
         if written.err then
           -- Refused one, Redis refuses all: this is the first.
           verdict = -2
           break
         end
-        reply[out + leg * 2 - 1] = level
+      end
+      leg_key = nil
+      if past then
+        cost, capacity, extra, algorithm = past[1], past[2], past[3], past[4]
+        a, b, c, d, e, f = past[5], past[6], past[7], past[8], past[9], past[10]
+        level, mark, more, unsaved, kept = past[11], past[12], past[13], past[14], past[15]
+        leg_key, past = past[16], past[17]
       end
     end
   end
-  reply[out] = verdict
-  out, key = out + legs * 2, key + legs
+  reply[verdict_at] = verdict
 end
 
 return reply

@@ -1,30 +1,75 @@
--- Fixed window.
+-- Fixed window; token bucket that is refilled at once.
 --
 -- KEYS     the window's end in milliseconds since the epoch, 13 digits, then
 --          the units used: up to 999,999 Redis keeps the whole as one integer.
 -- Unit     units. Level: those used.
--- ARGV     capacity: the limit; a: the window in milliseconds; b: 1 where
---          windows start at its multiples, else 0
--- Mark     the window's end in milliseconds since the epoch
--- Expiry   when the window ends.
+-- ARGV     capacity: the most that can be used; a: the window in milliseconds;
+--          b: 0 where it starts with the first use, 1 at its multiples, 2 with
+--          the month, 3 as 0, in a token bucket; c: by how many milliseconds later; d: how much comes back
+--          when it ends and the rest stays used, or 0; e: what an unknown caller has used; f: how many
+--          milliseconds a caller is remembered who has used nothing, 0 where e is
+-- Reply    level, mark: the window's end in milliseconds since the epoch
+-- Expiry   when nothing is used any more, and remembered for long enough.
 -- Atomic   see the engine.
 --@read
-if is_foreign or stored and (#stored < 14 or #stored > 29) then
-  level, mark = nil, a
+c, d, e, f, at = unpack('<dddd', numbers, at)
+drop_ms = a
+if is_foreign or stored and (string.find(stored, '%D') or #stored < 14 or #stored > 29) then
+  level = nil
 else
-  local now_ms = math.floor(now_us / 1000)
   -- The end of a window that starts now, and the latest that any may have.
-  local latest_ms = now_ms + a
+  local latest_ms = math.min(now_ms + a, 9999999999999)
   if b == 1 then
-    latest_ms = (math.floor(now_ms / a) + 1) * a
+    latest_ms = floor((now_ms + a - c) / a) * a + c
+  elseif b == 2 then
+    -- As in "chrono-Compatible Low-Level Date Algorithms" by Howard Hinnant:
+    -- years start in March, so that the leap day is the last.
+    local day = floor(math.max(now_ms - c, 0) / 86400000) + 719468
+    local era, of_era = floor(day / 146097), day % 146097
+    local year = floor((of_era - floor(of_era / 1460) + floor(of_era / 36524) - floor(of_era / 146096)) / 365)
+    local of_year = of_era - (365 * year + floor(year / 4) - floor(year / 100))
+    local month = floor((5 * of_year + 2) / 153) + 1
+    if month == 12 then
+      year = year + 1
+      day = 365 * year + floor(year / 4) - floor(year / 100) + floor(year / 400)
+    else
+      day = 365 * year + floor(year / 4) - floor(year / 100) + floor((153 * month + 2) / 5)
+    end
+    latest_ms = (era * 146097 + day - 719468) * 86400000 + c
   end
-  mark = latest_ms
-  local ends_ms = stored and tonumber(string.sub(stored, 1, 13))
+  level, mark = 0, latest_ms
+  local ends_ms, used = stored and tonumber(string.sub(stored, 1, 13)), 0
+  if ends_ms then
+    used = math.min(tonumber(string.sub(stored, 14)), 9007199254740991)
+    if b == 3 then
+      -- More than that no debt of this bucket can be.
+      used = math.min(used, 2 * capacity)
+    end
+  end
   if ends_ms and ends_ms > now_ms then
-    level = math.min(tonumber(string.sub(stored, 14)), 9007199254740991)
-    mark, unsaved = math.min(ends_ms, latest_ms), ends_ms > latest_ms
+    level, mark, unsaved = used, math.min(ends_ms, latest_ms), ends_ms > latest_ms
+  else
+    local windows, ended = 1, 0
+    if ends_ms then
+      ended = floor((now_ms - ends_ms) / a) + 1
+      if d > 0 then
+        windows = math.ceil(used / d)
+      end
+    end
+    if ended > 0 and ended < windows then
+      level, mark = used - ended * d, ends_ms + ended * a
+    elseif e > 0 and not (ends_ms and now_ms < ends_ms + math.max(windows - 1, 0) * a + f) then
+      level, unsaved = e, true
+    end
+  end
+  if task == 3 and extra > 0 and extra ~= mark then
+    cost = 0
   end
 end
 --@write
+level = level + change
 value = format('%013d%d', mark, level)
-ttl_ms = mark - math.floor(now_us / 1000) + spare_ms
+ttl_ms = mark - now_ms + f + spare_ms
+if d > 0 then
+  ttl_ms = math.min(ttl_ms + math.max(math.ceil(level / d) - 1, 0) * a, 9007199254740991)
+end

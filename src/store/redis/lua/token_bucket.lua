@@ -1,11 +1,14 @@
--- Token bucket.
+-- Token bucket; leaky bucket.
 --
 -- KEYS     the instant at which the bucket is full again, in nanoseconds since
---          the epoch: 19 digits, which Redis keeps as one integer.
+--          the epoch: 19 digits, which Redis keeps as one integer. Where that
+--          is further than it is deep, 16 digits follow for the instant at which
+--          it counts as just empty, and 16 for that of the writing, in
+--          microseconds since the epoch.
 -- Unit     nanoseconds of refill. Level: how far that instant is ahead of now.
 -- ARGV     capacity: from empty to full; a: the level of an unknown caller;
 --          b: how long a full bucket is remembered, 0 where a is
--- Mark     0
+-- Reply    level
 -- Expiry   when full, and remembered for long enough.
 -- Atomic   see the engine.
 --
@@ -14,24 +17,52 @@
 -- Clocks tick in microseconds: a bucket that is full before the next tick
 -- counts as full, and a level may be ahead of the capacity by less than a tick.
 --@read
-slack = 999
-if is_foreign or stored and (#stored < 4 or #stored > 19) then
-  level, mark = nil, math.floor(capacity / 1000000) + 1
+slack, drop_ms = 999, capacity / 1000000 + 1
+if is_foreign or stored and (string.find(stored, '%D') or #stored < 4 or #stored > 51 or (#stored > 19 and #stored < 36)) then
+  level = nil
 else
-  local ahead
+  local ahead, at_us, highest = nil, now_us, capacity
   if stored then
-    ahead = (string.sub(stored, 1, -4) - now_us) * 1000 + string.sub(stored, -3)
+    local is_deep = #stored > 19
+    if is_deep then
+      -- No time passes until the clock is where it was.
+      at_us = math.max(now_us, tonumber(string.sub(stored, -16)))
+      unsaved = at_us > now_us
+      highest = math.max(capacity + (string.sub(stored, -32, -17) - at_us) * 1000, 0)
+      stored = string.sub(stored, 1, -33)
+    end
+    local full_at_us = tonumber(string.sub(stored, 1, -4))
+    ahead = (full_at_us - at_us) * 1000 + string.sub(stored, -3)
+    if ahead > largest then
+      ahead = largest
+    end
+    if ahead > highest + slack then
+      unsaved = unsaved or not is_deep
+    else
+      highest = ahead
+    end
+    if task == 3 and extra > 0 and extra ~= full_at_us then
+      cost = 0
+    end
   end
   if ahead and ahead > 0 then
-    level = ahead
-    if ahead > capacity + slack then
-      level, unsaved = capacity, true
-    end
+    level, kept = highest, ahead
   elseif a > 0 and not (ahead and ahead + b > 0) then
     level, unsaved = a, true
   end
 end
 --@write
-local ns = level % 1000
-value = format('%d%03d', now_us + (level - ns) / 1000, ns)
-ttl_ms = (level + b) / 1000000 + spare_ms
+level = level + change
+-- Under other numbers more may be taken: that stays taken.
+local ahead = level
+if kept and kept + change > level then
+  ahead = math.max(math.min(kept + change, largest), level)
+end
+local ns = ahead % 1000
+value = format('%d%03d', now_us + (ahead - ns) / 1000, ns)
+if ahead > level or level > capacity + 999 then
+  local debt_us = math.ceil(math.max(level - capacity, 0) / 1000)
+  local left_us = floor(math.max(capacity - level, 0) / 1000)
+  value = format('%s%016d%016d', value, now_us + debt_us - left_us, now_us)
+end
+ttl_ms = (ahead + b) / 1000000 + spare_ms

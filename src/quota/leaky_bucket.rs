@@ -1,0 +1,106 @@
+//! The leaky bucket: as a meter, and as a queue.
+//!
+//! As a meter it is the mirror image of a token bucket, and the same
+//! arithmetic. As a queue its level is the time until all who wait have left.
+
+use std::time::Duration;
+
+use super::{Quota, per_period, token_bucket};
+use crate::ConfigError;
+
+/// Each request pours its cost into a bucket that leaks `limit` units per
+/// period; what does not fit is refused.
+///
+/// As a **meter** (the default) it admits the same requests as a
+/// [`TokenBucket`](crate::TokenBucket) whose burst is this
+/// [`capacity`](Self::capacity); say it in these words if your users know them.
+///
+/// As a [`queue`](Self::queue) it paces: an admitted request is held until its
+/// turn, so that what leaves is evenly spaced, and refused only when the queue
+/// is full. The choice in front of something that must not see bursts.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_throttle::LeakyBucket;
+///
+/// let _fifteen_leaking_one_every_two_seconds =
+///     LeakyBucket::new(1, Duration::from_secs(2)).capacity(15);
+/// let _two_a_second_evenly_at_most_twenty_waiting = LeakyBucket::per_second(2).queue(20);
+/// ```
+///
+/// **The danger of a queue** is that it holds connections: at most
+/// `queue` units for each caller, each for up to `queue` times the interval.
+///
+/// **Limits**, and what becomes of a bucket whose numbers change: as for
+/// [`TokenBucket`](crate::TokenBucket).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub struct LeakyBucket {
+    limit: u64,
+    period: Duration,
+    room: Room,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Room {
+    Limit,
+    Capacity(u64),
+    Queue(u64),
+}
+
+impl LeakyBucket {
+    /// Leaks `limit` units per `period`.
+    pub const fn new(limit: u64, period: Duration) -> Self {
+        Self {
+            limit,
+            period,
+            room: Room::Limit,
+        }
+    }
+
+    /// How much the bucket holds. Default: the limit.
+    pub const fn capacity(mut self, units: u64) -> Self {
+        self.room = Room::Capacity(units);
+        self
+    }
+
+    /// Holds admitted requests until their turn, at most so many units at a
+    /// time; the one whose turn it is does not count. 0 holds nobody: who comes
+    /// before their turn is refused.
+    ///
+    /// A [`RateLimitLayer`](crate::RateLimitLayer) waits before it calls the
+    /// inner service, [`Limiter::acquire`](crate::Limiter::acquire) before it
+    /// returns. [`Limiter::check`](crate::Limiter::check) does not wait: it says
+    /// how long to, in [`Decision::delay`](crate::Decision::delay).
+    pub const fn queue(mut self, units: u64) -> Self {
+        self.room = Room::Queue(units);
+        self
+    }
+}
+
+per_period!(LeakyBucket);
+
+impl TryFrom<LeakyBucket> for Quota {
+    type Error = ConfigError;
+
+    fn try_from(bucket: LeakyBucket) -> Result<Self, ConfigError> {
+        let LeakyBucket {
+            limit,
+            period,
+            room,
+        } = bucket;
+        let (setting, capacity, paces) = match room {
+            Room::Limit => ("capacity", limit, false),
+            Room::Capacity(units) => ("capacity", units, false),
+            Room::Queue(units) if limit == 0 => ("limit", units, true),
+            Room::Queue(units) => ("queue", units.saturating_add(1), true),
+        };
+        match (limit, capacity) {
+            (0, 1..) => return Err(ConfigError::BurstWithoutRefill { burst: capacity }),
+            (1.., 0) => return Err(ConfigError::Zero { setting }),
+            _ => {}
+        }
+        let rule = token_bucket::Rule::new(limit, period, capacity)?;
+        Ok(Self(super::Rule::LeakyBucket { rule, paces }))
+    }
+}

@@ -1,0 +1,125 @@
+//! What every algorithm answers, and in which words.
+
+use smallvec::SmallVec;
+
+/// What a store keeps for one bucket: words, whose meaning the algorithm knows.
+pub(crate) type State = SmallVec<[u64; 2]>;
+
+/// What is stored, read at one instant, before anything is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// How much is taken, in the algorithm's own unit.
+    pub(crate) level: u64,
+    /// What else the algorithm must know; 0 where it needs nothing.
+    pub(crate) mark: u64,
+    /// The same again.
+    pub(crate) more: u64,
+    /// Must be written even when nothing is taken: first sight of a caller who
+    /// does not start full, or a stored time too far ahead.
+    pub(crate) unsaved: bool,
+}
+
+/// The circumstances of one reading.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct At {
+    pub(crate) now_us: u64,
+    /// The highest level at which what is asked for fits.
+    pub(crate) most: u64,
+    /// By how much this caller's windows start later.
+    pub(crate) offset_ms: u64,
+    /// Whose permit it is about.
+    pub(crate) permit: u64,
+    /// Only what was taken under this mark is to be given back; 0 for any.
+    pub(crate) since: u64,
+    /// How much is to be given back.
+    pub(crate) give: u64,
+}
+
+impl At {
+    pub(crate) const fn now_ms(&self) -> u64 {
+        self.now_us / 1_000
+    }
+}
+
+/// What becomes of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// So much more is taken. 0: only to save what was read.
+    Take(u64),
+    /// So much is given back: no more than was taken. For permits: this one.
+    Give(u64),
+    /// This permit lives on.
+    Renew,
+}
+
+impl Change {
+    pub(crate) const fn applied_to(self, level: u64) -> u64 {
+        match self {
+            Self::Take(more) => level.saturating_add(more),
+            Self::Give(less) => level.saturating_sub(less),
+            Self::Renew => level,
+        }
+    }
+}
+
+/// The arithmetic of one algorithm: pure, in integers, with `now` as an argument.
+///
+/// A request fits where its cost and what is taken do not exceed the capacity.
+/// All levels are below 2^53, so that the Lua side holds them exactly.
+pub(crate) trait Rules {
+    /// The level at which nothing more fits.
+    fn capacity(&self) -> u64;
+
+    /// The level of one unit.
+    fn unit(&self) -> u64 {
+        1
+    }
+
+    /// The highest level that counts as none.
+    fn slack(&self) -> u64 {
+        0
+    }
+
+    fn read(&self, stored: Option<&State>, at: At) -> Standing;
+
+    /// What is to be stored after a change; `standing` was read from `stored`.
+    fn write(&self, stored: Option<State>, standing: &Standing, change: Change, at: At) -> State;
+
+    /// The instant from which the stored words mean the same as none.
+    fn drained_at_us(&self, state: &State) -> u64;
+
+    /// Where the caller stands after a change.
+    fn after(&self, standing: Standing, change: Change, _at: At) -> Standing {
+        Standing {
+            level: change.applied_to(standing.level),
+            ..standing
+        }
+    }
+
+    /// Microseconds until the level is no higher than `most`, which it is now;
+    /// `None` if waiting alone does not help.
+    fn retry_us(&self, standing: &Standing, most: u64, now_us: u64) -> Option<u64>;
+
+    /// Microseconds until nothing is taken any more, where something is.
+    fn reset_us(&self, standing: &Standing, now_us: u64) -> u64;
+
+    /// The time within which at most the remaining units may be used, for the
+    /// `t` parameter of `RateLimit`.
+    fn effective_window_us(&self, standing: &Standing, now_us: u64) -> u64;
+
+    /// How much of a cost there is to give back.
+    fn returnable(&self, _stored: Option<&State>, standing: &Standing, cost: u64, _at: At) -> u64 {
+        cost.min(standing.level)
+    }
+}
+
+/// The time that `left` units take at `limit` in each `window_us`.
+pub(crate) fn at_rate_us(left: u64, limit: u64, window_us: u64) -> u64 {
+    let product = u128::from(left) * u128::from(window_us);
+    u64::try_from(product.div_ceil(u128::from(limit.max(1)))).unwrap_or(u64::MAX)
+}
+
+/// From now until a moment in milliseconds.
+pub(crate) const fn until_ms(moment_ms: u64, now_us: u64) -> u64 {
+    moment_ms.saturating_mul(1_000).saturating_sub(now_us)
+}

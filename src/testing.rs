@@ -1,0 +1,279 @@
+//! A suite that proves a [`Store`]: every algorithm, every operation.
+//!
+//! It walks at random, from a seed, through quotas, callers, costs and time, on
+//! the store under test and on the crate's own [`MemoryStore`] side by side,
+//! and compares every field of every decision.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use crate::{
+    Concurrency, ConfigError, Decision, FixedWindow, LeakyBucket, Limiter, ManualClock,
+    MemoryStore, Permit, Policy, SlidingLog, SlidingWindow, StoreError, TokenBucket, store::Store,
+};
+
+/// Walks `steps` steps on the store that `make` makes, for every algorithm by
+/// itself and for mixtures of them.
+///
+/// `make` is called for each walk. The store must go by the clock it is given,
+/// and start empty.
+///
+/// ```
+/// use tower_throttle::{MemoryStore, testing};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+/// # runtime.block_on(async {
+/// testing::prove(4711, 200, |clock| MemoryStore::builder().clock(clock).build()).await?;
+/// # Ok::<(), testing::Difference>(()) }).unwrap();
+/// ```
+///
+/// # Errors
+///
+/// The first [`Difference`], or the store's own error. The same seed leads
+/// there again.
+pub async fn prove<S: Store>(
+    seed: u64,
+    steps: usize,
+    mut make: impl FnMut(Arc<ManualClock>) -> S,
+) -> Result<(), Difference> {
+    let mut random = Random(seed);
+    for walk in 0..=KINDS {
+        // The last is of mixtures.
+        let kinds = match walk {
+            KINDS => (0..3).map(|_| random.below(KINDS - 1)).collect(),
+            kind => vec![kind],
+        };
+        let numbers = random.next();
+        let clock = Arc::new(ManualClock::new());
+        let model = MemoryStore::builder().clock(Arc::clone(&clock)).build();
+        let walk = Walk {
+            tested: limiter(make(Arc::clone(&clock)), &kinds, numbers)?,
+            model: limiter(model, &kinds, numbers)?,
+            clock,
+        };
+        walk.go(steps, &mut random, kinds == [KINDS - 1]).await?;
+    }
+    Ok(())
+}
+
+/// Where a store and the model part.
+#[derive(Clone, Debug)]
+pub struct Difference(String);
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Difference {}
+
+impl From<ConfigError> for Difference {
+    fn from(mistake: ConfigError) -> Self {
+        Self(mistake.to_string())
+    }
+}
+
+impl From<StoreError> for Difference {
+    fn from(error: StoreError) -> Self {
+        Self(format!("{error:?}"))
+    }
+}
+
+/// How many kinds of policies there are. The last counts those in flight.
+const KINDS: u64 = 10;
+
+fn limiter(store: impl Store, kinds: &[u64], numbers: u64) -> Result<Limiter, ConfigError> {
+    let mut builder = Limiter::builder().store(store);
+    let mut random = Random(numbers);
+    for (place, kind) in kinds.iter().enumerate() {
+        let (limit, room) = (1 + random.below(20), 1 + random.below(30));
+        let period = Duration::from_millis(1 + random.below(20_000));
+        let name = format!("policy {place}");
+        let policy = match kind {
+            0 => Policy::new(name, TokenBucket::new(limit, period).burst(room)),
+            1 => {
+                let bucket = TokenBucket::new(limit, period).burst(room);
+                Policy::new(name, bucket.initial(random.below(room + 1)))
+            }
+            2 => {
+                let bucket = TokenBucket::new(limit, period).burst(room);
+                let initial = random.below(2 * room).min(room);
+                Policy::new(name, bucket.refill_at_once().initial(initial))
+            }
+            3 => Policy::new(name, TokenBucket::without_refill(room)),
+            4 => Policy::new(name, LeakyBucket::new(limit, period).capacity(room)),
+            5 => Policy::new(name, LeakyBucket::new(limit, period).queue(room)),
+            6 => Policy::new(name, FixedWindow::new(limit, period)),
+            7 => Policy::new(name, by_the_clock(limit, period, &mut random)),
+            8 if random.below(2) == 0 => Policy::new(name, SlidingWindow::new(limit, period)),
+            8 => Policy::new(name, SlidingLog::new(limit, period)),
+            _ => Policy::new(name, Concurrency::new(limit)),
+        };
+        builder = builder.policy(policy);
+    }
+    builder.build()
+}
+
+fn by_the_clock(limit: u64, period: Duration, random: &mut Random) -> FixedWindow {
+    match random.below(5) {
+        0 => FixedWindow::per_calendar_day(limit),
+        1 => FixedWindow::per_calendar_week(limit).spread(),
+        2 => FixedWindow::per_calendar_month(limit).spread(),
+        3 => FixedWindow::new(limit, period).aligned().spread(),
+        _ => FixedWindow::new(limit, period).aligned(),
+    }
+}
+
+struct Walk {
+    tested: Limiter,
+    model: Limiter,
+    clock: Arc<ManualClock>,
+}
+
+impl Walk {
+    async fn go(&self, steps: usize, random: &mut Random, holds: bool) -> Result<(), Difference> {
+        let mut held: Vec<[Permit; 2]> = Vec::new();
+        for step in 0..steps {
+            self.clock.advance(random.pause());
+            let (key, units) = (random.below(3), random.below(12));
+            let task = random.below(if holds { 3 } else { 12 });
+            if holds && task == 0 {
+                // Given back one by one, each in both.
+                held.pop();
+                self.settle(key).await?;
+                continue;
+            }
+            if holds && task == 1 {
+                let [tested, model] = [&self.tested, &self.model]
+                    .map(|limiter| limiter.acquire_n(key, units, Duration::ZERO));
+                let permits = [tested.await?, model.await?];
+                let [tested, model] = &permits;
+                compare(step, "acquire", tested.decision(), model.decision())?;
+                held.push(permits);
+                continue;
+            }
+            let [tested, model] =
+                [&self.tested, &self.model].map(|limiter| ask(limiter, task, key, units));
+            if let (Some(tested), Some(model)) = (tested.await?, model.await?) {
+                compare(
+                    step,
+                    &format!("task {task}, {units} units"),
+                    &tested,
+                    &model,
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A permit may come back a little after it was dropped.
+    async fn settle(&self, key: u64) -> Result<(), Difference> {
+        for _ in 0..1_000 {
+            let [tested, model] = [self.tested.peek(key).await?, self.model.peek(key).await?];
+            if Said::of(&tested) == Said::of(&model) {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Err(Difference("a permit did not come back".to_owned()))
+    }
+}
+
+async fn ask(
+    limiter: &Limiter,
+    task: u64,
+    key: u64,
+    units: u64,
+) -> Result<Option<Decision>, StoreError> {
+    let decision = match task {
+        0 | 1 => limiter.check_n(key, units).await?,
+        2 => limiter.peek(key).await?,
+        3 => limiter.check_up_to(key, units).await?,
+        4 => limiter.credit(key, units).await?,
+        5 => limiter.debit(key, units).await?,
+        6 => {
+            limiter.reset(key).await?;
+            return Ok(None);
+        }
+        _ => limiter.check(key).await?,
+    };
+    Ok(Some(decision))
+}
+
+fn compare(step: usize, task: &str, tested: &Decision, model: &Decision) -> Result<(), Difference> {
+    let [tested, model] = [Said::of(tested), Said::of(model)];
+    if tested == model {
+        return Ok(());
+    }
+    Err(Difference(format!(
+        "step {step}, {task}: the store says\n{tested:#?}\nand should say\n{model:#?}"
+    )))
+}
+
+/// All that a decision says.
+#[derive(Debug, PartialEq, Eq)]
+struct Said {
+    verdict: crate::Verdict,
+    decided_at_us: u64,
+    retry_after: Option<Duration>,
+    policies: Vec<Line>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Line {
+    name: String,
+    cost: u64,
+    moved: u64,
+    remaining: u64,
+    is_impossible: bool,
+    reset_after: Duration,
+    retry_after: Option<Duration>,
+    delay: Duration,
+}
+
+impl Said {
+    fn of(decision: &Decision) -> Self {
+        let policies = decision.policies().map(|policy| Line {
+            name: policy.name().to_owned(),
+            cost: policy.cost(),
+            moved: policy.moved(),
+            remaining: policy.remaining(),
+            is_impossible: policy.is_impossible(),
+            reset_after: policy.reset_after(),
+            retry_after: policy.retry_after(),
+            delay: policy.delay(),
+        });
+        Self {
+            verdict: decision.verdict(),
+            decided_at_us: decision.decided_at_us(),
+            retry_after: decision.retry_after(),
+            policies: policies.collect(),
+        }
+    }
+}
+
+/// SplitMix64 (Steele, Lea and Flood, 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// The small bias does not matter here.
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// Of all magnitudes from nothing to some days, mostly shorter.
+    fn pause(&mut self) -> Duration {
+        let longest = 1 + self.below(14) as u32;
+        let magnitude = self.below(9) as u32 * longest / 9;
+        let us = self.below(10_u64.pow(magnitude));
+        Duration::from_micros(us)
+    }
+}

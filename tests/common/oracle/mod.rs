@@ -1,0 +1,426 @@
+//! A slow, obvious limiter: what both stores must agree with, field by field.
+//!
+//! It shares no code with the crate. It keeps lists of what was taken, for
+//! ever, and works in wide integers; what each algorithm is, is written down
+//! here once more. Waits are not computed but searched for: the first
+//! microsecond at which the answer would be another.
+
+// Not every test that includes this asks it anything.
+#![allow(unused_imports)]
+
+mod buckets;
+mod said;
+mod sliding;
+mod spec;
+mod windows;
+
+use std::collections::HashMap;
+
+use tower_throttle::Verdict;
+
+use self::{
+    buckets::Bucket,
+    sliding::{Log, Permits, Sliding},
+    windows::{Interval, Window},
+};
+pub use self::{
+    said::{Line, Said},
+    spec::{DAY_MS, Kind, Plan, Spec, Start},
+    windows::month_end_ms,
+};
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Each policy's own cost.
+    Check,
+    CheckN(u64),
+    Peek,
+    UpTo(u64),
+    Credit(u64),
+    Debit(u64),
+    /// Under a number that the permit can be released by; unset: own costs.
+    Acquire {
+        units: Option<u64>,
+        number: u64,
+    },
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Bucket(Bucket),
+    Interval(Interval),
+    Window(Window),
+    Sliding(Sliding),
+    Log(Log),
+    Permits(Permits),
+}
+
+/// A caller who has taken nothing.
+const NOBODY: u64 = u64::MAX;
+
+#[derive(Clone, Debug)]
+struct Kept {
+    state: State,
+    /// By whose numbers it was written.
+    writer: Spec,
+    /// From then on a store may have forgotten it.
+    forgotten_at_us: i128,
+}
+
+#[derive(Debug, Default)]
+pub struct Oracle {
+    kept: HashMap<(usize, u64), Kept>,
+    /// When the windows of a caller start, where each has a time of their own.
+    phases_ms: HashMap<(Spec, u64), i128>,
+}
+
+impl Oracle {
+    pub fn set_phase(&mut self, spec: Spec, caller: u64, phase_ms: i128) {
+        self.phases_ms.insert((spec, caller), phase_ms);
+    }
+
+    pub fn forget(&mut self, caller: u64) {
+        self.kept.retain(|(_, who), _| *who != caller);
+    }
+
+    /// Whether a key of this policy and caller may be gone.
+    pub fn is_drained(&self, policy: usize, caller: u64, now_us: u64) -> bool {
+        let kept = self.kept.get(&(policy, caller));
+        kept.is_none_or(|kept| kept.forgotten_at_us <= i128::from(now_us))
+    }
+
+    /// Whether a store that has forgotten, as it may, says another thing than
+    /// one that has not, because the numbers have changed meanwhile.
+    pub fn is_ambiguous(&self, plans: &[Plan], caller: u64, now_us: u64) -> bool {
+        plans.iter().enumerate().any(|(policy, plan)| {
+            let Some(kept) = self.kept.get(&(policy, caller)) else {
+                return false;
+            };
+            let now = i128::from(now_us);
+            if kept.writer == plan.spec || kept.forgotten_at_us > now {
+                return false;
+            }
+            let (known, _) = self.open(policy, plan, caller, now);
+            let (new, _) = self.open(policy, plan, NOBODY, now);
+            level(&known, now) != level(&new, now)
+                || level(&new, now) > 0
+                    && forgotten_at_us(&plan.spec, &known) != forgotten_at_us(&plan.spec, &new)
+        })
+    }
+
+    pub fn decide(&mut self, plans: &[Plan], caller: u64, op: Op, now_us: u64) -> Said {
+        let now = i128::from(now_us);
+        let opened: Vec<(State, bool)> = plans
+            .iter()
+            .enumerate()
+            .map(|(policy, plan)| self.open(policy, plan, caller, now))
+            .collect();
+        let asks: Vec<Ask> = plans.iter().map(|plan| Ask::new(plan, op)).collect();
+        // How many units each policy moves.
+        let granted = match op {
+            Op::UpTo(most) => {
+                let each = opened.iter().zip(plans);
+                let each = each.map(|((state, _), plan)| most_units(plan, state, most, now));
+                each.min().unwrap_or(0)
+            }
+            _ => {
+                let mut each = opened.iter().zip(plans).zip(&asks);
+                u64::from(each.all(|(((state, _), plan), ask)| {
+                    ask.cost == 0 && matches!(op, Op::Credit(_)) || ask.fits(plan, state, now)
+                }))
+            }
+        };
+        let allowed = granted > 0 || op == Op::UpTo(0);
+        let mut lines = Vec::new();
+        for (policy, plan) in plans.iter().enumerate() {
+            let (before, must_save) = &opened[policy];
+            let mut after = before.clone();
+            let taken = match op {
+                Op::Peek | Op::Credit(_) => 0,
+                Op::UpTo(_) => granted,
+                _ if allowed => asks[policy].units,
+                _ => 0,
+            };
+            let mut level = i128::from(taken) * plan.spec.unit();
+            let mut moved = taken;
+            match op {
+                Op::Credit(units) => {
+                    level = give(&plan.spec, &mut after, units, now);
+                    moved = (level / plan.spec.unit()) as u64;
+                }
+                _ if taken > 0 => take(&plan.spec, &mut after, level, op, now),
+                _ => {}
+            }
+            lines.push(Line {
+                moved,
+                delay_us: match op {
+                    Op::Credit(_) | Op::Peek => 0,
+                    _ => delay_us(&plan.spec, before, &after, level, now),
+                },
+                ..asks[policy].line(plan, before, &after, allowed, now)
+            });
+            if op != Op::Peek && (level > 0 || *must_save) {
+                self.keep(policy, caller, plan, after);
+            }
+        }
+        let waits: Option<Vec<u128>> = lines.iter().map(|line| line.retry_us).collect();
+        Said {
+            verdict: if allowed {
+                Verdict::Allowed
+            } else if lines.iter().any(|line| line.impossible) {
+                Verdict::Impossible
+            } else {
+                Verdict::Denied
+            },
+            now_us,
+            retry_us: waits.and_then(|waits| waits.into_iter().max()),
+            delay_us: lines.iter().map(|line| line.delay_us).max().unwrap_or(0),
+            moved: lines.iter().map(|line| line.moved).min().unwrap_or(0),
+            lines,
+        }
+    }
+
+    /// A permit is dropped.
+    pub fn release(&mut self, plan: &Plan, caller: u64, number: u64, now_us: u64) {
+        let (mut state, is_news) = self.open(0, plan, caller, now_us.into());
+        let State::Permits(permits) = &mut state else {
+            panic!("no permits");
+        };
+        if permits.release(number) || is_news {
+            self.keep(0, caller, plan, state);
+        }
+    }
+
+    fn keep(&mut self, policy: usize, caller: u64, plan: &Plan, state: State) {
+        let kept = Kept {
+            writer: plan.spec,
+            forgotten_at_us: forgotten_at_us(&plan.spec, &state),
+            state,
+        };
+        self.kept.insert((policy, caller), kept);
+    }
+
+    /// How the caller stands now, and whether that must be written down.
+    fn open(&self, policy: usize, plan: &Plan, caller: u64, now: i128) -> (State, bool) {
+        let stored = self.kept.get(&(policy, caller)).map(|kept| &kept.state);
+        macro_rules! stored {
+            ($kind:ident) => {
+                stored.map(|state| match state {
+                    State::$kind(state) => state,
+                    _ => panic!("state of another algorithm"),
+                })
+            };
+        }
+        let spec = &plan.spec;
+        match *spec {
+            Spec::Bucket { .. } => {
+                let (state, must_save) = Bucket::open(spec, stored!(Bucket), now);
+                (State::Bucket(state), must_save)
+            }
+            Spec::Interval { .. } => {
+                let (state, must_save) = Interval::open(spec, stored!(Interval), now);
+                (State::Interval(state), must_save)
+            }
+            Spec::Window { .. } => {
+                let phase = self.phases_ms.get(&(*spec, caller)).copied();
+                let phase = phase.unwrap_or_else(|| windows::phase_ms(spec));
+                let (state, must_save) = Window::open(spec, phase, stored!(Window), now);
+                (State::Window(state), must_save)
+            }
+            Spec::Sliding { window_ms, .. } => {
+                let (state, must_save) = Sliding::open(window_ms, stored!(Sliding), now);
+                (State::Sliding(state), must_save)
+            }
+            Spec::Log { window_ms, .. } => {
+                let (state, must_save) = Log::open(window_ms, stored!(Log), now);
+                (State::Log(state), must_save)
+            }
+            Spec::Concurrency { .. } => {
+                let (state, is_news) = Permits::open(spec, stored!(Permits), now);
+                (State::Permits(state), is_news)
+            }
+        }
+    }
+}
+
+/// What is asked of one policy.
+struct Ask {
+    units: u64,
+    /// What must fit, as a level, and how far beyond the depth.
+    cost: i128,
+    beyond: i128,
+    shown: u64,
+}
+
+impl Ask {
+    fn new(plan: &Plan, op: Op) -> Self {
+        let (units, beyond) = match op {
+            Op::Check | Op::Peek => (plan.cost, 0),
+            Op::Acquire { units, .. } => (units.unwrap_or(plan.cost), 0),
+            Op::CheckN(units) | Op::UpTo(units) => (units, 0),
+            Op::Credit(units) => (units, 0),
+            Op::Debit(units) => (units, plan.debt_level()),
+        };
+        let needed = match op {
+            Op::UpTo(units) => units.min(1),
+            Op::Credit(_) => 0,
+            _ => units,
+        };
+        Self {
+            units,
+            cost: i128::from(needed) * plan.spec.unit(),
+            beyond,
+            shown: units,
+        }
+    }
+
+    fn fits(&self, plan: &Plan, state: &State, at_us: i128) -> bool {
+        fits(&plan.spec, state, self.cost, self.beyond, at_us)
+    }
+
+    fn line(&self, plan: &Plan, before: &State, after: &State, allowed: bool, now: i128) -> Line {
+        let spec = &plan.spec;
+        let is_above_all = self.cost > spec.depth() + self.beyond;
+        let never_refills = matches!(spec, Spec::Interval { limit: 0, .. });
+        let retry_us = if allowed || self.fits(plan, before, now) {
+            Some(0)
+        } else if is_above_all || never_refills {
+            None
+        } else {
+            let fits_at = first(now, |at_us| self.fits(plan, before, at_us));
+            Some((fits_at - now) as u128)
+        };
+        let left = (spec.depth() - level(after, now)).max(0) / spec.unit();
+        Line {
+            refused: retry_us != Some(0),
+            impossible: !allowed && is_above_all,
+            limit: spec.capacity(),
+            cost: self.shown,
+            moved: 0,
+            remaining: u64::try_from(left).expect("a count"),
+            reset_us: (first(now, |at_us| level(after, at_us) == 0) - now) as u128,
+            retry_us,
+            delay_us: 0,
+        }
+    }
+}
+
+fn fits(spec: &Spec, state: &State, cost: i128, beyond: i128, at_us: i128) -> bool {
+    let room = spec.depth() + beyond;
+    let level = level(state, at_us);
+    cost <= room && (level <= spec.slack() || level + cost <= room)
+}
+
+/// The most units that fit, at most so many.
+fn most_units(plan: &Plan, state: &State, most: u64, now: i128) -> u64 {
+    let fit = |units: u64| {
+        let cost = i128::from(units) * plan.spec.unit();
+        units == 0 || fits(&plan.spec, state, cost, 0, now)
+    };
+    let (mut fitting, mut too_many) = (0, most.min(plan.spec.capacity()) + 1);
+    while too_many - fitting > 1 {
+        let middle = fitting + (too_many - fitting) / 2;
+        if fit(middle) {
+            fitting = middle;
+        } else {
+            too_many = middle;
+        }
+    }
+    fitting
+}
+
+/// How long who is admitted is to be held.
+fn delay_us(spec: &Spec, before: &State, after: &State, cost: i128, now: i128) -> u128 {
+    let Spec::Bucket { kind, .. } = *spec else {
+        return 0;
+    };
+    if cost == 0 {
+        return 0;
+    }
+    let turn_at = if kind == Kind::Queue {
+        // Until all before them have left.
+        let is_free = |at_us| level(before, at_us) == 0;
+        if level(before, now) <= spec.slack() {
+            now
+        } else {
+            first(now, is_free)
+        }
+    } else if fits(spec, before, cost, 0, now) {
+        now
+    } else {
+        // Until nothing is owed.
+        first(now, |at_us| level(after, at_us) <= spec.depth())
+    };
+    (turn_at - now) as u128
+}
+
+/// The first microsecond of which it is so; from then on it stays so.
+fn first(now: i128, is_so: impl Fn(i128) -> bool) -> i128 {
+    if is_so(now) {
+        return now;
+    }
+    let mut step = 1;
+    while !is_so(now + step) {
+        step *= 2;
+        assert!(step < 1 << 70, "it never is so");
+    }
+    let (mut not_yet, mut so) = (now + step / 2, now + step);
+    while so - not_yet > 1 {
+        let middle = not_yet + (so - not_yet) / 2;
+        if is_so(middle) {
+            so = middle;
+        } else {
+            not_yet = middle;
+        }
+    }
+    so
+}
+
+fn level(state: &State, at_us: i128) -> i128 {
+    match state {
+        State::Bucket(state) => state.level(at_us),
+        State::Interval(state) => state.level(at_us),
+        State::Window(state) => state.level(at_us),
+        State::Sliding(state) => state.level(at_us),
+        State::Log(state) => state.level(at_us),
+        State::Permits(state) => state.level(at_us),
+    }
+}
+
+fn take(spec: &Spec, state: &mut State, level: i128, op: Op, now: i128) {
+    match state {
+        State::Bucket(state) => state.take(spec, level, now),
+        State::Interval(state) => state.take(level),
+        State::Window(state) => state.take(level),
+        State::Sliding(state) => state.take(level),
+        State::Log(state) => state.take(level, now),
+        State::Permits(state) => match op {
+            Op::Acquire { number, .. } => state.take(level, number, now),
+            _ => panic!("permits are acquired"),
+        },
+    }
+}
+
+fn give(spec: &Spec, state: &mut State, units: u64, now: i128) -> i128 {
+    let level = i128::from(units) * spec.unit();
+    match state {
+        State::Bucket(state) => state.give(spec, level, now),
+        State::Interval(state) => state.give(level),
+        State::Window(state) => state.give(level),
+        State::Sliding(state) => state.give(level),
+        State::Log(state) => state.give(level),
+        State::Permits(_) => panic!("permits are released"),
+    }
+}
+
+fn forgotten_at_us(spec: &Spec, state: &State) -> i128 {
+    match state {
+        State::Bucket(state) => state.forgotten_at_us(spec),
+        State::Interval(state) => state.forgotten_at_us(spec),
+        State::Window(state) => state.forgotten_at_us(),
+        State::Sliding(state) => state.forgotten_at_us(),
+        State::Log(state) => state.forgotten_at_us(),
+        State::Permits(state) => state.forgotten_at_us(),
+    }
+}

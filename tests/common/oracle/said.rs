@@ -1,0 +1,54 @@
+//! What a decision says, all of it.
+
+use tower_throttle::{Decision, Verdict};
+
+/// What a decision says of one policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    pub refused: bool,
+    pub impossible: bool,
+    pub limit: u64,
+    pub cost: u64,
+    pub moved: u64,
+    pub remaining: u64,
+    pub reset_us: u128,
+    pub retry_us: Option<u128>,
+    pub delay_us: u128,
+}
+
+/// What a decision says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    pub verdict: Verdict,
+    pub now_us: u64,
+    pub retry_us: Option<u128>,
+    pub delay_us: u128,
+    pub moved: u64,
+    pub lines: Vec<Line>,
+}
+
+impl From<&Decision> for Said {
+    fn from(decision: &Decision) -> Self {
+        Self {
+            verdict: decision.verdict(),
+            now_us: decision.decided_at_us(),
+            retry_us: decision.retry_after().map(|wait| wait.as_micros()),
+            delay_us: decision.delay().as_micros(),
+            moved: decision.moved(),
+            lines: decision
+                .policies()
+                .map(|policy| Line {
+                    refused: policy.is_refused(),
+                    impossible: policy.is_impossible(),
+                    limit: policy.limit(),
+                    cost: policy.cost(),
+                    moved: policy.moved(),
+                    remaining: policy.remaining(),
+                    reset_us: policy.reset_after().as_micros(),
+                    retry_us: policy.retry_after().map(|wait| wait.as_micros()),
+                    delay_us: policy.delay().as_micros(),
+                })
+                .collect(),
+        }
+    }
+}

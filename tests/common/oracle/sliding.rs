@@ -1,0 +1,185 @@
+//! The sliding window and the sliding log: lists of what was admitted.
+
+use super::spec::{Spec, up};
+
+/// Each use, with the end of the window of the clock that counts it.
+#[derive(Clone, Debug)]
+pub struct Sliding {
+    ends_ms: i128,
+    window_ms: i128,
+    uses: Vec<(i128, i128)>,
+}
+
+impl Sliding {
+    pub fn open(window_ms: u64, stored: Option<&Self>, now_us: i128) -> (Self, bool) {
+        let window_ms = i128::from(window_ms);
+        let ends_ms = clock_end_ms(window_ms, now_us);
+        let mut uses = Vec::new();
+        let mut is_ahead = false;
+        if let Some(stored) = stored {
+            let (starts_ms, before_ms) = (ends_ms - window_ms, ends_ms - 2 * window_ms);
+            for (end_ms, units) in &stored.uses {
+                let is_newest = *end_ms == stored.ends_ms;
+                // Where the newest window lies tells what both are now.
+                if stored.ends_ms > starts_ms {
+                    let end_ms = if is_newest { ends_ms } else { starts_ms };
+                    uses.push((end_ms, *units));
+                } else if stored.ends_ms > before_ms && is_newest {
+                    uses.push((starts_ms, *units));
+                }
+            }
+            is_ahead = stored.ends_ms > ends_ms;
+        }
+        let known = Self {
+            ends_ms,
+            window_ms,
+            uses,
+        };
+        (known, is_ahead)
+    }
+
+    fn counted(&self, window_end_ms: i128) -> i128 {
+        let inside = self.uses.iter().filter(|(end, _)| *end == window_end_ms);
+        inside.map(|(_, units)| units).sum()
+    }
+
+    pub fn level(&self, at_us: i128) -> i128 {
+        let ends_ms = clock_end_ms(self.window_ms, at_us);
+        let left_ms = ends_ms - at_us / 1_000;
+        let before = self.counted(ends_ms - self.window_ms);
+        self.counted(ends_ms) + up(before * left_ms, self.window_ms)
+    }
+
+    pub fn take(&mut self, level: i128) {
+        self.uses.push((self.ends_ms, level));
+    }
+
+    /// Only from the present window.
+    pub fn give(&mut self, level: i128) -> i128 {
+        let given = level.min(self.counted(self.ends_ms));
+        let kept = self.counted(self.ends_ms) - given;
+        self.uses.retain(|(end, _)| *end != self.ends_ms);
+        if kept > 0 {
+            self.uses.push((self.ends_ms, kept));
+        }
+        given
+    }
+
+    pub fn forgotten_at_us(&self) -> i128 {
+        let is_used = self.counted(self.ends_ms) > 0;
+        (self.ends_ms + if is_used { self.window_ms } else { 0 }) * 1_000
+    }
+}
+
+fn clock_end_ms(window_ms: i128, at_us: i128) -> i128 {
+    let now_ms = at_us / 1_000;
+    now_ms - now_ms % window_ms + window_ms
+}
+
+/// Each unit, with its instant.
+#[derive(Clone, Debug)]
+pub struct Log {
+    window_us: i128,
+    taken_at_us: Vec<i128>,
+}
+
+impl Log {
+    pub fn open(window_ms: u64, stored: Option<&Self>, now_us: i128) -> (Self, bool) {
+        let window_us = i128::from(window_ms) * 1_000;
+        let mut is_ahead = false;
+        let mut taken_at_us = Vec::new();
+        for at_us in stored.iter().flat_map(|log| &log.taken_at_us) {
+            if at_us + window_us > now_us {
+                is_ahead |= *at_us > now_us;
+                taken_at_us.push((*at_us).min(now_us));
+            }
+        }
+        let known = Self {
+            window_us,
+            taken_at_us,
+        };
+        (known, is_ahead)
+    }
+
+    pub fn level(&self, at_us: i128) -> i128 {
+        let counts = |taken: &&i128| **taken + self.window_us > at_us;
+        self.taken_at_us.iter().filter(counts).count() as i128
+    }
+
+    pub fn take(&mut self, level: i128, now_us: i128) {
+        for _ in 0..level {
+            self.taken_at_us.push(now_us);
+        }
+    }
+
+    /// The newest.
+    pub fn give(&mut self, level: i128) -> i128 {
+        let mut given = 0;
+        while given < level && self.taken_at_us.pop().is_some() {
+            given += 1;
+        }
+        given
+    }
+
+    pub fn forgotten_at_us(&self) -> i128 {
+        let newest = self.taken_at_us.iter().max();
+        newest.map_or(0, |at_us| at_us + self.window_us)
+    }
+}
+
+/// Permits in flight.
+#[derive(Clone, Debug)]
+pub struct Permits {
+    lifetime_ms: i128,
+    held: Vec<Held>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    number: u64,
+    ends_ms: i128,
+    units: i128,
+}
+
+impl Permits {
+    pub fn open(spec: &Spec, stored: Option<&Self>, now_us: i128) -> (Self, bool) {
+        let Spec::Concurrency { lifetime_ms, .. } = *spec else {
+            panic!("not permits");
+        };
+        let (now_ms, lifetime_ms) = (now_us / 1_000, i128::from(lifetime_ms));
+        let (mut held, mut is_news) = (Vec::new(), false);
+        for permit in stored.iter().flat_map(|permits| &permits.held) {
+            is_news |= permit.ends_ms > now_ms + lifetime_ms;
+            let ends_ms = permit.ends_ms.min(now_ms + lifetime_ms);
+            if ends_ms > now_ms {
+                held.push(Held { ends_ms, ..*permit });
+            }
+        }
+        (Self { lifetime_ms, held }, is_news)
+    }
+
+    pub fn level(&self, at_us: i128) -> i128 {
+        let live = self.held.iter().filter(|held| held.ends_ms * 1_000 > at_us);
+        live.map(|held| held.units).sum()
+    }
+
+    pub fn take(&mut self, level: i128, number: u64, now_us: i128) {
+        self.held.push(Held {
+            number,
+            ends_ms: now_us / 1_000 + self.lifetime_ms,
+            units: level,
+        });
+    }
+
+    /// Whether it was there.
+    pub fn release(&mut self, number: u64) -> bool {
+        let before = self.held.len();
+        self.held.retain(|held| held.number != number);
+        self.held.len() < before
+    }
+
+    pub fn forgotten_at_us(&self) -> i128 {
+        let last = self.held.iter().map(|held| held.ends_ms).max();
+        last.unwrap_or(0) * 1_000
+    }
+}

@@ -1,0 +1,223 @@
+//! What a policy may be, in plain numbers.
+
+use std::time::Duration;
+
+use tower_throttle::{
+    Concurrency, FixedWindow, LeakyBucket, Policy, SlidingLog, SlidingWindow, TokenBucket,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Spec {
+    Bucket {
+        limit: u64,
+        period_ns: u64,
+        burst: u64,
+        initial: u64,
+        kind: Kind,
+    },
+    /// Refilled at once; with a limit of 0, never.
+    Interval {
+        limit: u64,
+        period_ms: u64,
+        burst: u64,
+        initial: u64,
+    },
+    Window {
+        limit: u64,
+        window_ms: u64,
+        start: Start,
+        spread: bool,
+    },
+    Sliding {
+        limit: u64,
+        window_ms: u64,
+    },
+    Log {
+        limit: u64,
+        window_ms: u64,
+    },
+    Concurrency {
+        limit: u64,
+        lifetime_ms: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    Token,
+    Meter,
+    Queue,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Start {
+    FirstUse,
+    Aligned,
+    Day,
+    Week,
+    Month,
+}
+
+pub const DAY_MS: u64 = 86_400_000;
+/// One past the largest integer that Lua holds exactly.
+const EXACT: i128 = 1 << 53;
+
+impl Spec {
+    pub fn capacity(&self) -> u64 {
+        match *self {
+            Self::Bucket { burst, .. } | Self::Interval { burst, .. } => burst,
+            Self::Window { limit, .. }
+            | Self::Sliding { limit, .. }
+            | Self::Log { limit, .. }
+            | Self::Concurrency { limit, .. } => limit,
+        }
+    }
+
+    /// Of what a new caller has, the part that is missing.
+    pub fn missing_at_first(&self) -> u64 {
+        match *self {
+            Self::Bucket { burst, initial, .. } | Self::Interval { burst, initial, .. } => {
+                burst - initial
+            }
+            _ => 0,
+        }
+    }
+
+    pub fn is_spread(&self) -> bool {
+        matches!(self, Self::Window { spread: true, .. })
+    }
+
+    /// In which one unit is counted: the time it takes to come back, in
+    /// nanoseconds, where units come back one after another.
+    pub fn unit(&self) -> i128 {
+        match *self {
+            Self::Bucket {
+                limit, period_ns, ..
+            } => up(period_ns.into(), limit.max(1).into()),
+            _ => 1,
+        }
+    }
+
+    /// The capacity in the same.
+    pub fn depth(&self) -> i128 {
+        self.unit() * i128::from(self.capacity())
+    }
+
+    /// Buckets that are full before the clock's next tick are full.
+    pub fn slack(&self) -> i128 {
+        match self {
+            Self::Bucket { .. } => 999,
+            _ => 0,
+        }
+    }
+
+    /// About how long it takes until all comes back, in microseconds.
+    pub fn scale_us(&self) -> u64 {
+        match *self {
+            Self::Bucket { .. } => (self.depth() / 1_000).max(1) as u64,
+            Self::Interval { period_ms, .. } => period_ms * 1_000,
+            Self::Window { window_ms, .. }
+            | Self::Sliding { window_ms, .. }
+            | Self::Log { window_ms, .. } => window_ms * 1_000,
+            Self::Concurrency { lifetime_ms, .. } => lifetime_ms * 1_000,
+        }
+    }
+}
+
+pub fn up(dividend: i128, divisor: i128) -> i128 {
+    (dividend + divisor - 1) / divisor
+}
+
+/// A policy but for its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Plan {
+    pub spec: Spec,
+    pub cost: u64,
+    /// Unset: as much as the capacity.
+    pub debt: Option<u64>,
+}
+
+impl Plan {
+    pub fn policy(&self, name: &str) -> Policy {
+        let policy = match self.spec {
+            Spec::Bucket {
+                limit,
+                period_ns,
+                burst,
+                initial,
+                kind,
+            } => {
+                let period = Duration::from_nanos(period_ns);
+                let leaky = LeakyBucket::new(limit, period);
+                match kind {
+                    Kind::Token => {
+                        let bucket = TokenBucket::new(limit, period).burst(burst);
+                        Policy::new(name, bucket.initial(initial))
+                    }
+                    Kind::Meter => Policy::new(name, leaky.capacity(burst)),
+                    Kind::Queue => Policy::new(name, leaky.queue(burst.saturating_sub(1))),
+                }
+            }
+            Spec::Interval {
+                limit: 0,
+                burst,
+                initial,
+                ..
+            } => Policy::new(name, TokenBucket::without_refill(burst).initial(initial)),
+            Spec::Interval {
+                limit,
+                period_ms,
+                burst,
+                initial,
+            } => {
+                let bucket = TokenBucket::new(limit, Duration::from_millis(period_ms));
+                let bucket = bucket.burst(burst).initial(initial).refill_at_once();
+                Policy::new(name, bucket)
+            }
+            Spec::Window {
+                limit,
+                window_ms,
+                start,
+                spread,
+            } => {
+                let window = FixedWindow::new(limit, Duration::from_millis(window_ms));
+                let window = match start {
+                    Start::FirstUse => window,
+                    Start::Aligned => window.aligned(),
+                    Start::Day => FixedWindow::per_calendar_day(limit),
+                    Start::Week => FixedWindow::per_calendar_week(limit),
+                    Start::Month => FixedWindow::per_calendar_month(limit),
+                };
+                Policy::new(name, if spread { window.spread() } else { window })
+            }
+            Spec::Sliding { limit, window_ms } => Policy::new(
+                name,
+                SlidingWindow::new(limit, Duration::from_millis(window_ms)),
+            ),
+            Spec::Log { limit, window_ms } => Policy::new(
+                name,
+                SlidingLog::new(limit, Duration::from_millis(window_ms)),
+            ),
+            Spec::Concurrency { limit, lifetime_ms } => Policy::new(
+                name,
+                Concurrency::new(limit).lifetime(Duration::from_millis(lifetime_ms)),
+            ),
+        };
+        let policy = policy.cost(self.cost);
+        match self.debt {
+            Some(debt) => policy.max_debt(debt),
+            None => policy,
+        }
+    }
+
+    /// How far the level may exceed the depth.
+    pub fn debt_level(&self) -> i128 {
+        let units = i128::from(self.debt.unwrap_or(self.most_debt()));
+        (units * self.spec.unit()).min(EXACT - 1_000 - self.spec.depth())
+    }
+
+    pub fn most_debt(&self) -> u64 {
+        let depth = self.spec.depth();
+        (depth.min(EXACT - 1_000 - depth) / self.spec.unit()) as u64
+    }
+}

@@ -1,0 +1,226 @@
+//! Fixed windows, and buckets that are refilled at once.
+
+use std::sync::LazyLock;
+
+use super::spec::{DAY_MS, Spec, Start, up};
+
+/// All uses in one window.
+#[derive(Clone, Debug)]
+pub struct Window {
+    ends_ms: i128,
+    uses: Vec<i128>,
+}
+
+impl Window {
+    pub fn open(spec: &Spec, phase_ms: i128, stored: Option<&Self>, now_us: i128) -> (Self, bool) {
+        let latest_ms = end_ms(spec, phase_ms, now_us / 1_000);
+        match stored {
+            Some(window) if window.ends_ms * 1_000 > now_us => {
+                let known = Self {
+                    ends_ms: window.ends_ms.min(latest_ms),
+                    uses: window.uses.clone(),
+                };
+                (known, window.ends_ms > latest_ms)
+            }
+            _ => {
+                let new = Self {
+                    ends_ms: latest_ms,
+                    uses: Vec::new(),
+                };
+                (new, false)
+            }
+        }
+    }
+
+    pub fn level(&self, at_us: i128) -> i128 {
+        if at_us < self.ends_ms * 1_000 {
+            self.uses.iter().sum()
+        } else {
+            0
+        }
+    }
+
+    pub fn take(&mut self, level: i128) {
+        self.uses.push(level);
+    }
+
+    pub fn give(&mut self, level: i128) -> i128 {
+        take_last(&mut self.uses, level)
+    }
+
+    pub fn forgotten_at_us(&self) -> i128 {
+        self.ends_ms * 1_000
+    }
+}
+
+/// From the last entries, as much as there is.
+fn take_last(entries: &mut Vec<i128>, level: i128) -> i128 {
+    let mut given = 0;
+    while given < level {
+        let Some(last) = entries.pop() else {
+            break;
+        };
+        let part = last.min(level - given);
+        given += part;
+        if part < last {
+            entries.push(last - part);
+        }
+    }
+    given
+}
+
+/// The end of the window that begins now, or that is open now by the clock.
+fn end_ms(spec: &Spec, phase_ms: i128, now_ms: i128) -> i128 {
+    let Spec::Window {
+        window_ms, start, ..
+    } = *spec
+    else {
+        panic!("not a window");
+    };
+    let window_ms = i128::from(window_ms);
+    match start {
+        Start::FirstUse => now_ms + window_ms,
+        Start::Month => month_end_ms(now_ms - phase_ms) + phase_ms,
+        Start::Aligned | Start::Day | Start::Week => {
+            now_ms + window_ms - (now_ms - phase_ms).rem_euclid(window_ms)
+        }
+    }
+}
+
+/// Where the windows of nobody in particular begin, after the epoch.
+pub fn phase_ms(spec: &Spec) -> i128 {
+    match spec {
+        Spec::Window {
+            start: Start::Week, ..
+        } => 4 * i128::from(DAY_MS),
+        _ => 0,
+    }
+}
+
+/// Counted month by month, by the rule for leap years.
+pub fn month_end_ms(at_ms: i128) -> i128 {
+    static ENDS: LazyLock<Vec<i128>> = LazyLock::new(|| {
+        let (mut ends, mut days) = (Vec::new(), 0);
+        for year in 1970..2300 {
+            let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+            let february = if is_leap { 29 } else { 28 };
+            for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+                days += length;
+                ends.push(days * i128::from(DAY_MS));
+            }
+        }
+        ends
+    });
+    let later = ENDS.iter().find(|end| **end > at_ms);
+    *later.expect("a month of this age")
+}
+
+/// A bucket whose tokens come all at once.
+#[derive(Clone, Debug)]
+pub struct Interval {
+    next_ms: i128,
+    used: i128,
+    refill: i128,
+    period_ms: i128,
+}
+
+/// The longest that anybody is remembered.
+const CENTURY_MS: i128 = 100 * 365 * DAY_MS as i128;
+
+impl Interval {
+    pub fn open(spec: &Spec, stored: Option<&Self>, now_us: i128) -> (Self, bool) {
+        let now_ms = now_us / 1_000;
+        let (refill, period_ms) = numbers(spec);
+        let with = |used: i128, next_ms: i128| Self {
+            next_ms,
+            used,
+            refill,
+            period_ms,
+        };
+        let anew = |used: i128| with(used, now_ms + period_ms);
+        let missing = i128::from(spec.missing_at_first());
+        let Some(stored) = stored else {
+            return (anew(missing), missing > 0);
+        };
+        // More than that no debt of this bucket can be.
+        let most = 2 * i128::from(spec.capacity());
+        let known = with(stored.used.min(most), stored.next_ms);
+        if known.next_ms > now_ms {
+            let latest_ms = now_ms + period_ms;
+            let next_ms = known.next_ms.min(latest_ms);
+            return (with(known.used, next_ms), known.next_ms > latest_ms);
+        }
+        let (used, next_ms) = known.later(now_ms);
+        if used > 0 {
+            return (with(used, next_ms), false);
+        }
+        if next_ms + remembered_ms(spec) <= now_ms {
+            return (anew(missing), missing > 0);
+        }
+        (anew(0), false)
+    }
+
+    /// What is used then, and when the next refill is; if nothing is, when
+    /// that began.
+    fn later(&self, at_ms: i128) -> (i128, i128) {
+        let (mut used, mut next_ms) = (self.used, self.next_ms);
+        while next_ms <= at_ms {
+            used = (used - self.refill).max(0);
+            if used == 0 {
+                break;
+            }
+            next_ms += self.period_ms;
+        }
+        (used, next_ms)
+    }
+
+    pub fn level(&self, at_us: i128) -> i128 {
+        self.later(at_us / 1_000).0
+    }
+
+    pub fn take(&mut self, level: i128) {
+        self.used += level;
+    }
+
+    pub fn give(&mut self, level: i128) -> i128 {
+        let given = level.min(self.used);
+        self.used -= given;
+        given
+    }
+
+    pub fn forgotten_at_us(&self, spec: &Spec) -> i128 {
+        let mut full_at_ms = self.next_ms;
+        let mut used = self.used - self.refill;
+        while used > 0 {
+            used -= self.refill;
+            full_at_ms += self.period_ms;
+        }
+        (full_at_ms + remembered_ms(spec)) * 1_000
+    }
+}
+
+/// How much comes, and how often. Without a refill, all is forgotten at last.
+fn numbers(spec: &Spec) -> (i128, i128) {
+    let Spec::Interval {
+        limit, period_ms, ..
+    } = *spec
+    else {
+        panic!("not an interval");
+    };
+    if limit == 0 {
+        return (i128::MAX, CENTURY_MS);
+    }
+    (limit.into(), period_ms.into())
+}
+
+fn remembered_ms(spec: &Spec) -> i128 {
+    if spec.missing_at_first() == 0 {
+        return 0;
+    }
+    let (refill, period_ms) = numbers(spec);
+    let periods = match refill {
+        i128::MAX => 1,
+        refill => up(spec.capacity().into(), refill),
+    };
+    (periods * period_ms).clamp(60_000, CENTURY_MS)
+}

@@ -1,0 +1,92 @@
+//! One Redis server, both stores and one clock for each test.
+
+use std::sync::Arc;
+
+use tokio::runtime::{Builder, Runtime};
+use tower_throttle::{FixedWindow, Limiter, ManualClock, MemoryStore, RedisStore, store::Store};
+
+use crate::common::{
+    self, RedisServer,
+    oracle::{DAY_MS, Plan, Spec, Start, month_end_ms},
+};
+
+/// 2026-01-01T00:00:00Z, and a bit.
+pub const START_US: u64 = 1_767_225_600_000_000 + 123_456;
+
+pub struct Bench {
+    pub runtime: Runtime,
+    pub server: RedisServer,
+    pub redis: RedisStore,
+    pub clock: Arc<ManualClock>,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        let server = RedisServer::start();
+        // One thread: a walk waits for each answer anyway.
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let clock = Arc::new(ManualClock::at_us(START_US));
+        let redis = runtime.block_on(async {
+            RedisStore::builder()
+                .clock(clock.clone())
+                .deadline(common::DEADLINE)
+                .connect(&server.url())
+                .expect("a store")
+        });
+        Self {
+            runtime,
+            server,
+            redis,
+            clock,
+        }
+    }
+
+    pub fn new_memory(&self) -> MemoryStore {
+        MemoryStore::builder().clock(self.clock.clone()).build()
+    }
+}
+
+pub fn limiter(store: impl Store, plans: &[Plan]) -> Limiter {
+    let mut builder = Limiter::builder().store(store);
+    for (number, plan) in plans.iter().enumerate() {
+        builder = builder.policy(plan.policy(&format!("policy {number}")));
+    }
+    match builder.build() {
+        Ok(limiter) => limiter,
+        Err(mistake) => panic!("{plans:?}: {mistake}"),
+    }
+}
+
+/// When this caller's windows start, found out by one request. The model
+/// cannot know the crate's hash, but that it never changes.
+pub async fn spread_phase_ms(spec: &Spec, caller: u64) -> i128 {
+    let Spec::Window {
+        window_ms, start, ..
+    } = *spec
+    else {
+        panic!("nothing to spread");
+    };
+    let window = match start {
+        Start::Month => FixedWindow::per_calendar_month(1),
+        Start::Week => FixedWindow::per_calendar_week(1),
+        _ => FixedWindow::new(1, std::time::Duration::from_millis(window_ms)).aligned(),
+    };
+    // The last millisecond of a January: 31 days before it, it was January, too.
+    let month_ms = i128::from(START_US / 1_000);
+    let next_month_ms = month_end_ms(month_ms);
+    let clock = Arc::new(ManualClock::at_us((next_month_ms - 1) as u64 * 1_000));
+    let store = MemoryStore::builder().clock(clock).build();
+    let decision = Limiter::new(store, window.spread()).check(caller).await;
+    let decision = decision.expect("a decision");
+    let policy = decision.policies().next().expect("a policy");
+    let end_ms = next_month_ms - 1 + policy.reset_after().as_millis() as i128;
+    match start {
+        Start::Month => {
+            let phase_ms = end_ms - next_month_ms;
+            assert!((0..31 * i128::from(DAY_MS)).contains(&phase_ms));
+            phase_ms
+        }
+        _ => end_ms.rem_euclid(window_ms.into()),
+    }
+}

@@ -1,0 +1,144 @@
+//! What the walks have found, each by itself.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::runtime::Builder;
+use tower_throttle::{
+    Concurrency, FixedWindow, Limiter, ManualClock, MemoryStore, Policy, SlidingLog, SlidingWindow,
+    TokenBucket,
+};
+
+fn memory() -> (Arc<ManualClock>, MemoryStore) {
+    let clock = Arc::new(ManualClock::new());
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    (clock, store)
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(test);
+}
+
+const TEN_SECONDS: Duration = Duration::from_secs(10);
+
+/// An admission has nothing to wait for.
+#[test]
+fn up_to_nothing_in_debt_is_one_answer() {
+    run(async {
+        let (_, store) = memory();
+        let limiter = Limiter::new(store, FixedWindow::new(4, TEN_SECONDS));
+        limiter.debit("ann", 6).await.unwrap();
+        let decision = limiter.check_up_to("ann", 0).await.unwrap();
+        assert!(decision.is_allowed());
+        assert_eq!(decision.retry_after(), Some(Duration::ZERO));
+        assert_eq!(decision.refused().count(), 0);
+    });
+}
+
+#[test]
+fn a_sliding_window_says_how_much_it_gave_back() {
+    run(async {
+        let (clock, store) = memory();
+        let limiter = Limiter::new(store, SlidingWindow::new(10, TEN_SECONDS));
+        limiter.check_n("ann", 10).await.unwrap();
+        clock.advance(TEN_SECONDS);
+        // Of the last window, 10 count; of this, nothing can be given back.
+        let decision = limiter.credit("ann", 4).await.unwrap();
+        assert_eq!(
+            limiter
+                .peek("ann")
+                .await
+                .unwrap()
+                .policies()
+                .next()
+                .unwrap()
+                .remaining(),
+            0
+        );
+        let policy = decision.policies().next().unwrap();
+        assert_eq!((policy.moved(), policy.remaining()), (0, 0));
+        assert_eq!(policy.reset_after(), TEN_SECONDS);
+    });
+}
+
+#[test]
+fn a_log_is_empty_when_what_is_left_in_it_is_old() {
+    run(async {
+        let (clock, store) = memory();
+        let limiter = Limiter::new(store, SlidingLog::new(10, TEN_SECONDS));
+        limiter.check("ann").await.unwrap();
+        clock.advance(Duration::from_secs(6));
+        limiter.check("ann").await.unwrap();
+        let decision = limiter.credit("ann", 1).await.unwrap();
+        let policy = decision.policies().next().unwrap();
+        let peek = limiter.peek("ann").await.unwrap();
+        let peeked = peek.policies().next().unwrap().reset_after();
+        assert_eq!(peeked, Duration::from_secs(4));
+        assert_eq!(policy.reset_after(), peeked);
+    });
+}
+
+/// A refill brings `limit` tokens, not all that is owed.
+#[test]
+fn a_debt_to_a_bucket_refilled_at_once_is_paid_back() {
+    run(async {
+        let (clock, store) = memory();
+        let bucket = TokenBucket::new(10, TEN_SECONDS).refill_at_once();
+        let limiter = Limiter::new(store, bucket);
+        limiter.debit("ann", 20).await.unwrap();
+        clock.advance(TEN_SECONDS);
+        let peek = limiter.peek("ann").await.unwrap();
+        assert_eq!(peek.policies().next().unwrap().remaining(), 0);
+    });
+}
+
+/// A window that grants nothing ends all the same.
+#[test]
+fn a_window_of_limit_0_says_when_it_ends() {
+    run(async {
+        let (_, store) = memory();
+        let of = |limit| {
+            let policy = Policy::new("one name", FixedWindow::new(limit, TEN_SECONDS));
+            Limiter::new(store.clone(), policy.cost(0))
+        };
+        of(1).check_n("ann", 1).await.unwrap();
+        let decision = of(0).check("ann").await.unwrap();
+        assert_eq!(decision.retry_after(), Some(TEN_SECONDS));
+    });
+}
+
+/// What was taken counts, up to twice the new burst.
+#[test]
+fn nobody_is_locked_out_of_a_bucket_refilled_at_once_by_old_numbers() {
+    run(async {
+        let (_, store) = memory();
+        let of = |limit, burst| {
+            let bucket = TokenBucket::new(limit, TEN_SECONDS).burst(burst);
+            let policy = Policy::new("one name", bucket.refill_at_once());
+            Limiter::new(store.clone(), policy)
+        };
+        of(1_000, 1_000).check_n("ann", 1_000).await.unwrap();
+        let decision = of(1, 5).peek("ann").await.unwrap();
+        let policy = decision.policies().next().unwrap();
+        assert!(policy.reset_after() <= 10 * TEN_SECONDS, "{policy:?}");
+    });
+}
+
+/// A shorter lifetime shortens what is left of the permits.
+#[test]
+fn permits_under_a_shorter_lifetime_end_when_it_was_said() {
+    run(async {
+        let (clock, store) = memory();
+        let of = |seconds| {
+            let permits = Concurrency::new(1).lifetime(Duration::from_secs(seconds));
+            Limiter::new(store.clone(), Policy::new("one name", permits))
+        };
+        let held = of(36_000).acquire("ann", Duration::ZERO).await.unwrap();
+        let refused = of(3_600).acquire("ann", Duration::ZERO).await.unwrap();
+        let wait = refused.decision().retry_after().unwrap();
+        assert_eq!(wait, Duration::from_secs(3_600));
+        clock.advance(wait);
+        assert!(of(3_600).peek("ann").await.unwrap().is_allowed());
+        drop(held);
+    });
+}
