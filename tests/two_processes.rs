@@ -8,81 +8,181 @@ use std::{
     io::{BufRead, BufReader, Write},
     process::{Child, Command, Stdio},
     sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use tokio::{runtime::Runtime, sync::Barrier};
-use tower_throttle::{FixedWindow, Limiter, Policy, RedisStore, TokenBucket};
+use tower_throttle::{
+    Concurrency, FixedWindow, LeakyBucket, Limiter, Permit, Policy, RedisStore, SlidingLog,
+    SlidingWindow, StoreError, TokenBucket,
+};
 
 use common::RedisServer;
 
 const TASKS: usize = 32;
-const CHECKS_PER_TASK: usize = 20;
+const CALLS_PER_TASK: usize = 20;
 /// What can pass in each race; far less than is asked.
 const CAPACITY: u64 = 100;
 const SMALLER_CAPACITY: u64 = 37;
+const MOST_DEBT: u64 = 50;
 
-/// A race: its name, its limiter, how much each check takes, how many must pass.
-struct Race {
-    name: &'static str,
-    limiter: fn(RedisStore) -> Limiter,
-    units: u64,
-    admitted: u64,
-    /// What must be left in each policy.
-    remaining: &'static [u64],
+/// What each task does, again and again. What it moves is counted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Work {
+    Check(u64),
+    /// As much as there is, up to so much.
+    UpTo(u64),
+    /// Also what is not there.
+    Debit(u64),
+    /// Takes two and gives one back.
+    TwoAndBack,
+    /// Holds what it gets until the race is over.
+    Hold,
 }
 
-const RACES: [Race; 4] = [
-    Race {
-        name: "token bucket",
-        limiter: |store| Limiter::new(store, bucket()),
-        units: 1,
-        admitted: CAPACITY,
-        remaining: &[0],
-    },
-    Race {
-        name: "fixed window",
-        limiter: |store| Limiter::new(store, window(CAPACITY)),
-        units: 1,
-        admitted: CAPACITY,
-        remaining: &[0],
-    },
-    Race {
-        name: "a cost of 3",
-        limiter: |store| Limiter::new(store, Policy::new("three", bucket())),
-        units: 3,
-        admitted: CAPACITY / 3,
-        remaining: &[CAPACITY % 3],
-    },
-    Race {
-        name: "stacked, all or none",
-        limiter: |store| {
-            Limiter::builder()
-                .store(store)
-                .policy(Policy::new("large", bucket()))
-                .policy(Policy::new("small", window(SMALLER_CAPACITY)))
-                .policy(Policy::new("everyone", bucket()).shared())
-                .build()
-                .expect("a limiter")
-        },
-        units: 1,
-        admitted: SMALLER_CAPACITY,
-        remaining: &[CAPACITY - SMALLER_CAPACITY, 0, CAPACITY - SMALLER_CAPACITY],
-    },
+struct Race {
+    name: String,
+    policies: Vec<Policy>,
+    work: Work,
+    /// What both processes together must move, where that does not depend on
+    /// who came when.
+    moved: Option<u64>,
+    /// What must be left in each policy: this, less what was moved.
+    capacities: Vec<u64>,
+}
+
+impl Race {
+    fn limiter(&self, store: &RedisStore) -> Limiter {
+        let builder = Limiter::builder().store(store.clone());
+        let builder = self
+            .policies
+            .iter()
+            .fold(builder, |builder, policy| builder.policy(policy.clone()));
+        builder.build().expect("a limiter")
+    }
+}
+
+/// Every algorithm of which units are used up. Nothing comes back during the test.
+fn algorithms(capacity: u64, window: Duration) -> Vec<Policy> {
+    let queue = LeakyBucket::new(capacity, window).queue(capacity - 1);
+    vec![
+        // One token comes back in 14 minutes.
+        Policy::new("token bucket", TokenBucket::new(capacity, window)),
+        Policy::new("leaky meter", LeakyBucket::new(capacity, window)),
+        Policy::new("leaky queue", queue),
+        Policy::new(
+            "interval bucket",
+            TokenBucket::new(capacity, window).refill_at_once(),
+        ),
+        Policy::new("by hand", TokenBucket::without_refill(capacity)),
+        Policy::new("fixed window", FixedWindow::new(capacity, window)),
+        Policy::new(
+            "aligned window",
+            FixedWindow::new(capacity, window).aligned(),
+        ),
+        Policy::new("sliding window", SlidingWindow::new(capacity, window)),
+        Policy::new("sliding log", SlidingLog::new(capacity, window)),
+    ]
+}
+
+const NAMES: [&str; 9] = [
+    "token bucket",
+    "leaky meter",
+    "leaky queue",
+    "interval bucket",
+    "by hand",
+    "fixed window",
+    "aligned window",
+    "sliding window",
+    "sliding log",
 ];
 
-/// One token comes back in 14 minutes: none during the test.
-fn bucket() -> TokenBucket {
-    TokenBucket::per_day(CAPACITY)
+fn all_races(window: Duration) -> Vec<Race> {
+    let mut races = Vec::new();
+    let works = [
+        (Work::Check(1), Some(CAPACITY)),
+        (Work::Check(3), Some(CAPACITY / 3 * 3)),
+        (Work::UpTo(7), Some(CAPACITY)),
+        (Work::Debit(3), Some((CAPACITY + MOST_DEBT) / 3 * 3)),
+        (Work::TwoAndBack, None),
+    ];
+    for (name, policy) in NAMES.iter().zip(algorithms(CAPACITY, window)) {
+        for (work, moved) in works {
+            races.push(Race {
+                name: format!("{name}, {work:?}"),
+                policies: vec![policy.clone().max_debt(MOST_DEBT)],
+                work,
+                moved,
+                capacities: vec![CAPACITY],
+            });
+        }
+    }
+    races.push(Race {
+        name: "concurrency, Hold".to_owned(),
+        policies: vec![Policy::new("at a time", Concurrency::new(CAPACITY))],
+        work: Work::Hold,
+        moved: Some(CAPACITY),
+        capacities: vec![CAPACITY],
+    });
+
+    // All or none: whichever of them is the smallest.
+    let with_smallest = |smallest: usize, capacity| {
+        let mut policies = algorithms(CAPACITY, window);
+        let mut capacities = vec![CAPACITY; policies.len()];
+        policies[smallest] = algorithms(capacity, window).swap_remove(smallest);
+        capacities[smallest] = capacity;
+        policies.push(Policy::new("everyone", TokenBucket::per_day(CAPACITY)).shared());
+        capacities.push(CAPACITY);
+        (policies, capacities)
+    };
+    for (smallest, name) in NAMES.iter().enumerate() {
+        for work in [Work::Check(1), Work::UpTo(7), Work::TwoAndBack] {
+            let (policies, capacities) = with_smallest(smallest, SMALLER_CAPACITY);
+            races.push(Race {
+                name: format!("all or none, least in {name}, {work:?}"),
+                policies,
+                work,
+                moved: (work != Work::TwoAndBack).then_some(SMALLER_CAPACITY),
+                capacities,
+            });
+        }
+    }
+    for (at_a_time, others) in [(SMALLER_CAPACITY, CAPACITY), (CAPACITY, SMALLER_CAPACITY)] {
+        let mut policies = algorithms(others, window);
+        // Who does not wait gets no turn in a queue but the first.
+        drop(policies.remove(2));
+        let mut capacities = vec![others; policies.len()];
+        policies.push(Policy::new("at a time", Concurrency::new(at_a_time)));
+        capacities.push(at_a_time);
+        races.push(Race {
+            name: format!("all or none, {at_a_time} at a time, else {others}, Hold"),
+            policies,
+            work: Work::Hold,
+            moved: Some(SMALLER_CAPACITY),
+            capacities,
+        });
+    }
+    races
 }
 
-fn window(limit: u64) -> FixedWindow {
-    FixedWindow::per_day(limit)
+/// About a day, of which much is left by the clock: some windows end by it,
+/// and none may end during the test.
+fn long_window() -> Duration {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now_s = since_epoch.expect("a clock").as_secs();
+    let lengths = [24, 25, 23].map(|hours| hours * 3_600);
+    let has_time_left = |length: &u64| length - now_s % length > 600;
+    let length = lengths.into_iter().find(has_time_left);
+    Duration::from_secs(length.expect("a length"))
 }
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
     match (arguments.next().as_deref(), arguments.next()) {
-        (Some("--other-process"), Some(url)) => other_process(&url),
+        (Some("--other-process"), Some(url)) => {
+            let window_s = arguments.next().and_then(|window_s| window_s.parse().ok());
+            other_process(&url, Duration::from_secs(window_s.expect("a window")));
+        }
         // As a test runner asks for the tests of a binary.
         (Some("--list"), _) => println!("two_processes: test"),
         _ => races(),
@@ -91,8 +191,10 @@ fn main() {
 
 fn races() {
     let server = RedisServer::start();
+    let window = long_window();
     let mut other = Command::new(std::env::current_exe().expect("this program"))
         .args(["--other-process", &server.url()])
+        .arg(window.as_secs().to_string())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -103,47 +205,62 @@ fn races() {
     let runtime = Runtime::new().expect("a runtime");
     let inside = runtime.enter();
     let store = connect(&server.url());
-    for race in &RACES {
+    let races = all_races(window);
+    for race in &races {
+        let (name, limiter) = (&race.name, race.limiter(&store));
         assert_eq!(said(), "ready");
-        start(&mut other);
-        let here = runtime.block_on(run(race, &store));
-        let there: u64 = said().parse().expect("a count");
-        assert_eq!(
-            here + there,
-            race.admitted,
-            "{}: {here} + {there}",
-            race.name
-        );
+        tell(&mut other, "go");
+        let Outcome {
+            moved: here,
+            held,
+            gave,
+        } = runtime.block_on(run(race, &limiter));
+        let there: u64 = said().parse().expect("a number");
+        let moved = here + there;
+        if let Some(wanted) = race.moved {
+            assert_eq!(moved, wanted, "{name}: {here} + {there}");
+        }
+        assert_eq!(gave > 0, race.work == Work::TwoAndBack, "{name}");
 
-        let peek = runtime.block_on((race.limiter)(store.clone()).peek("ann"));
-        let remaining = peek.expect("a decision");
-        let remaining: Vec<u64> = remaining
-            .policies()
-            .map(|policy| policy.remaining())
+        let left: Vec<u64> = race
+            .capacities
+            .iter()
+            .map(|capacity| capacity.saturating_sub(moved))
             .collect();
-        assert_eq!(remaining, race.remaining, "{}", race.name);
+        let remaining = || runtime.block_on(remaining(&limiter));
+        assert_eq!(remaining(), left, "{name}: {here} + {there}");
         server.assert_all_keys_expire();
+
+        drop(held);
+        tell(&mut other, "over");
+        if race.work == Work::Hold {
+            let at_a_time = race.capacities.last();
+            common::eventually("all permits back", || remaining().last() == at_a_time);
+            server.assert_all_keys_expire();
+        }
         server.command(&["FLUSHALL"]);
-        println!(
-            "{}: {here} here + {there} there = {} ... ok",
-            race.name, race.admitted
-        );
+        println!("{name}: {here} here + {there} there = {moved} ... ok");
     }
+    tell(&mut other, "end");
     drop(inside);
     assert!(other.wait().expect("an end").success());
-    println!("\ntest result: ok. {} passed; 0 failed", RACES.len());
+    println!("\ntest result: ok. {} passed; 0 failed", races.len());
 }
 
-fn other_process(url: &str) {
+fn other_process(url: &str, window: Duration) {
     let runtime = Runtime::new().expect("a runtime");
     let _inside = runtime.enter();
     let store = connect(url);
-    for race in &RACES {
+    for race in &all_races(window) {
+        let limiter = race.limiter(&store);
         println!("ready");
-        let mut go = String::new();
-        std::io::stdin().read_line(&mut go).expect("a sign to go");
-        println!("{}", runtime.block_on(run(race, &store)));
+        heard("go");
+        let outcome = runtime.block_on(run(race, &limiter));
+        println!("{}", outcome.moved);
+        heard("over");
     }
+    // Permits are given back by tasks of the runtime, which ends with this.
+    heard("end");
 }
 
 fn connect(url: &str) -> RedisStore {
@@ -153,33 +270,78 @@ fn connect(url: &str) -> RedisStore {
     store.expect("a store")
 }
 
-fn start(other: &mut Child) {
+fn tell(other: &mut Child, word: &str) {
     let stdin = other.stdin.as_mut().expect("its input");
-    stdin.write_all(b"go\n").expect("a sign to go");
+    writeln!(stdin, "{word}").expect("another process");
 }
 
-/// All tasks start together; the number of admissions.
-async fn run(race: &Race, store: &RedisStore) -> u64 {
-    let limiter = (race.limiter)(store.clone());
-    let units = race.units;
+fn heard(word: &str) {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).expect("a word");
+    assert_eq!(line.trim_end(), word);
+}
+
+async fn remaining(limiter: &Limiter) -> Vec<u64> {
+    let peek = limiter.peek("ann").await.expect("a decision");
+    peek.policies().map(|policy| policy.remaining()).collect()
+}
+
+/// What the tasks of one process did.
+#[derive(Default)]
+struct Outcome {
+    /// Units taken, less those given back.
+    moved: u64,
+    gave: u64,
+    held: Vec<Permit>,
+}
+
+/// All tasks start together.
+async fn run(race: &Race, limiter: &Limiter) -> Outcome {
+    let work = race.work;
     let barrier = Arc::new(Barrier::new(TASKS));
     let tasks: Vec<_> = (0..TASKS)
         .map(|_| {
             let (limiter, barrier) = (limiter.clone(), Arc::clone(&barrier));
             tokio::spawn(async move {
+                let mut outcome = Outcome::default();
                 barrier.wait().await;
-                let mut admitted = 0;
-                for _ in 0..CHECKS_PER_TASK {
-                    let decision = limiter.check_n("ann", units).await.expect("a decision");
-                    admitted += u64::from(decision.is_allowed());
+                for _ in 0..CALLS_PER_TASK {
+                    call(work, &limiter, &mut outcome).await?;
                 }
-                admitted
+                Ok::<_, StoreError>(outcome)
             })
         })
         .collect();
-    let mut admitted = 0;
+    let mut all = Outcome::default();
     for task in tasks {
-        admitted += task.await.expect("no panic");
+        let outcome = task.await.expect("no panic").expect("decisions");
+        all.moved += outcome.moved;
+        all.gave += outcome.gave;
+        all.held.extend(outcome.held);
     }
-    admitted
+    all
+}
+
+async fn call(work: Work, limiter: &Limiter, outcome: &mut Outcome) -> Result<(), StoreError> {
+    match work {
+        Work::Check(units) => outcome.moved += limiter.check_n("ann", units).await?.moved(),
+        Work::UpTo(units) => outcome.moved += limiter.check_up_to("ann", units).await?.moved(),
+        Work::Debit(units) => outcome.moved += limiter.debit("ann", units).await?.moved(),
+        Work::TwoAndBack => {
+            let taken = limiter.check_n("ann", 2).await?.moved();
+            if taken > 0 {
+                let gave = limiter.credit("ann", 1).await?.moved();
+                outcome.moved += taken - gave;
+                outcome.gave += gave;
+            }
+        }
+        Work::Hold => {
+            let permit = limiter.acquire("ann", Duration::ZERO).await?;
+            if permit.is_allowed() {
+                outcome.moved += permit.decision().moved();
+                outcome.held.push(permit);
+            }
+        }
+    }
+    Ok(())
 }
