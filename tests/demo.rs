@@ -9,8 +9,11 @@ use std::{
     net::{SocketAddr, TcpStream},
     path::PathBuf,
     process::{Child, Command, ExitStatus, Output, Stdio},
-    sync::Barrier,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Barrier,
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -24,27 +27,27 @@ struct Demo {
     address: SocketAddr,
 }
 
-fn demo_path() -> PathBuf {
+fn example_path(example: &str) -> PathBuf {
     let test = std::env::current_exe().expect("the path of this test");
     let folder = test.ancestors().nth(2).expect("the folder of the profile");
-    let name = format!("demo{}", std::env::consts::EXE_SUFFIX);
+    let name = format!("{example}{}", std::env::consts::EXE_SUFFIX);
     let path = folder.join("examples").join(name);
     assert!(
         path.is_file(),
-        "there is no {}: `cargo test` builds it, and so does `cargo build --example demo`",
+        "there is no {}: `cargo test` builds it, and so does `cargo build --examples`",
         path.display()
     );
     path
 }
 
 fn run_to_its_end(options: &[&str]) -> Output {
-    let output = Command::new(demo_path()).args(options).output();
+    let output = Command::new(example_path("demo")).args(options).output();
     output.expect("the demo runs")
 }
 
 impl Demo {
     fn start(options: &[&str]) -> Self {
-        let mut child = Command::new(demo_path())
+        let mut child = Command::new(example_path("demo"))
             .args(["--listen", "127.0.0.1:0"])
             .args(options)
             .stdout(Stdio::piped())
@@ -125,11 +128,19 @@ impl Answer {
     }
 
     fn is_decided_by_store(&self) -> bool {
-        self.status == 429 || self.json()["decided_by"] == "store"
+        self.header("ratelimit").is_some()
     }
 }
 
 fn ask(address: SocketAddr, method: &str, path: &str, api_key: Option<&str>) -> Answer {
+    let mut text = String::new();
+    let mut stream = send(address, method, path, api_key);
+    stream.read_to_string(&mut text).expect("it answers");
+    let (head, body) = text.split_once("\r\n\r\n").expect("an end of the head");
+    answer(head, body)
+}
+
+fn send(address: SocketAddr, method: &str, path: &str, api_key: Option<&str>) -> TcpStream {
     let api_key = api_key.map_or_else(String::new, |key| format!("x-api-key: {key}\r\n"));
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: {address}\r\n{api_key}\
@@ -140,10 +151,10 @@ fn ask(address: SocketAddr, method: &str, path: &str, api_key: Option<&str>) -> 
         .set_read_timeout(Some(DEADLINE))
         .expect("a time limit");
     stream.write_all(request.as_bytes()).expect("it reads");
-    let mut text = String::new();
-    stream.read_to_string(&mut text).expect("it answers");
+    stream
+}
 
-    let (head, body) = text.split_once("\r\n\r\n").expect("an end of the head");
+fn answer(head: &str, body: &str) -> Answer {
     let mut lines = head.lines();
     let status = lines.next().and_then(|line| line.split(' ').nth(1));
     let header = |line: &str| {
@@ -179,6 +190,8 @@ fn statuses(answers: &[Answer]) -> Vec<u16> {
     answers.iter().map(|answer| answer.status).collect()
 }
 
+const LEAKY: &str = "/api/leaky-bucket";
+const PACED: &str = "/api/paced";
 const ONE_UNIT: Duration = Duration::from_millis(950);
 
 #[test]
@@ -333,12 +346,15 @@ fn health_is_not_limited_and_the_page_names_each_route() {
     assert_eq!(page.status, 200);
     let kind = page.header("content-type").expect("a type");
     assert!(kind.starts_with("text/html"), "{kind}");
-    let routes = "/health /api/token-bucket /api/fixed-window /api/stacked /api/weighted";
+    let routes = "/health /api/token-bucket /api/fixed-window /api/stacked /api/weighted \
+                  /api/leaky-bucket /api/paced /api/sliding-window /api/sliding-log \
+                  /api/concurrency /api/remaining";
     for route in routes.split(' ') {
         assert!(page.body.contains(route), "{route}");
     }
     // Self-contained: nothing of another place.
     assert!(!page.body.contains("http://") && !page.body.contains("https://"));
+    assert!(!page.body.contains("/* page."), "a part of it is missing");
     assert_eq!(demo.get("/api/nothing", "caller").status, 404);
 }
 
@@ -350,6 +366,8 @@ fn the_view_takes_nothing() {
         assert_eq!(view.json()["store"], "memory");
         let left = ["bucket", "window", "burst", "minute", "weight"].map(|name| view.left(name));
         assert_eq!(left, [10, 5, 5, 20, 20]);
+        let left = ["leaky", "paced", "sliding", "log", "in-flight"].map(|name| view.left(name));
+        assert_eq!(left, [5, 11, 10, 5, 2]);
     }
 }
 
@@ -463,4 +481,344 @@ fn without_redis_the_demo_starts_and_lets_callers_in() {
     assert_eq!(answer.header("ratelimit"), None);
     assert!(!answer.is_decided_by_store());
     assert_eq!(demo.get("/api/remaining", "caller").status, 503);
+}
+
+/// The same with the buckets in memory and in Redis.
+fn on_each_store(test: impl Fn(&Demo)) {
+    test(&Demo::start(&[]));
+    let redis = RedisServer::start();
+    test(&Demo::start(&["--redis", &redis.url()]));
+    redis.assert_all_keys_expire();
+}
+
+/// Asks again where Redis took longer than the deadline: then the demo lets callers in.
+fn decided<T>(mut ask: impl FnMut() -> T, answers: impl Fn(&T) -> &[Answer]) -> T {
+    let started = Instant::now();
+    while started.elapsed() < DEADLINE {
+        let asked = ask();
+        if answers(&asked).iter().all(Answer::is_decided_by_store) {
+            return asked;
+        }
+    }
+    panic!("on this machine Redis never answers in time");
+}
+
+/// So many of a new caller, one after another.
+fn decided_within(most: Duration, demo: &Demo, times: usize, path: &str) -> Vec<Answer> {
+    let ask = || within(most, |caller| demo.get_times(times, path, caller));
+    decided(ask, |answers| answers)
+}
+
+/// The seconds in `ratelimit: "policy";r=left;t=seconds`.
+fn told_seconds(answer: &Answer, policy: &str, left: u64) -> u64 {
+    let told = answer.header("ratelimit").expect("it");
+    let seconds = told.strip_prefix(&format!("\"{policy}\";r={left};t="));
+    seconds
+        .and_then(|seconds| seconds.parse().ok())
+        .expect(told)
+}
+
+fn assert_refused_by(policy: &str, answer: &Answer) -> Duration {
+    let wait_s = told_seconds(answer, policy, 0);
+    assert!(wait_s >= 1);
+    assert_refused(policy, answer, wait_s);
+    Duration::from_secs(wait_s)
+}
+
+/// Nobody knows when a place comes free: clients are told to try soon.
+fn assert_no_place(answer: &Answer) {
+    assert_eq!(answer.header("ratelimit"), Some("\"in-flight\";r=0"));
+    assert_refused("in-flight", answer, 1);
+}
+
+fn assert_refused(policy: &str, answer: &Answer, wait_s: u64) {
+    assert_eq!(answer.status, 429);
+    assert_eq!(
+        answer.header("retry-after"),
+        Some(wait_s.to_string().as_str())
+    );
+    assert_eq!(
+        answer.header("content-type"),
+        Some("application/problem+json")
+    );
+    let violated = answer.json()["violated-policies"].to_string();
+    assert_eq!(violated, format!("[\"{policy}\"]"));
+}
+
+/// All that fit into an empty bucket, and two more.
+fn assert_fills(demo: &Demo, policy: &str, path: &str, quota: &str, limit: u64, most: Duration) {
+    let times = usize::try_from(limit).expect("a small limit");
+    let answers = decided_within(most, demo, times + 2, path);
+    let (admitted, refused) = answers.split_at(times);
+    for (answer, left) in admitted.iter().zip((0..limit).rev()) {
+        assert_eq!((answer.status, answer.left(policy)), (200, left));
+        assert!((1..=20).contains(&told_seconds(answer, policy, left)));
+        assert_eq!(answer.header("retry-after"), None);
+    }
+    for answer in refused {
+        // A sliding window that has just begun is too full until a while after its end.
+        let wait = assert_refused_by(policy, answer);
+        assert!(wait <= Duration::from_secs(11), "{wait:?}");
+    }
+    for answer in &answers {
+        assert_eq!(answer.header("ratelimit-policy"), Some(quota));
+    }
+}
+
+#[test]
+fn leaky_bucket_holds_five_and_leaks() {
+    on_each_store(|demo| {
+        let quota = "\"leaky\";q=1;w=1;tt-burst=5";
+        assert_fills(demo, "leaky", LEAKY, quota, 5, ONE_UNIT);
+
+        let (caller, answers) = decided(
+            || {
+                let ask = |caller: &str| (caller.to_owned(), demo.get_times(6, LEAKY, caller));
+                within(ONE_UNIT, ask)
+            },
+            |asked| &asked.1,
+        );
+        // Who waits as long as they were told is admitted.
+        thread::sleep(assert_refused_by("leaky", &answers[5]));
+        assert_eq!(demo.get(LEAKY, &caller).status, 200);
+    });
+}
+
+#[test]
+fn sliding_window_admits_ten() {
+    on_each_store(|demo| {
+        // Within a second what the last window counted weighs as much as at its end.
+        let quota = "\"sliding\";q=10;w=10";
+        assert_fills(demo, "sliding", "/api/sliding-window", quota, 10, ONE_UNIT);
+    });
+}
+
+#[test]
+fn sliding_log_admits_five() {
+    on_each_store(|demo| {
+        let (quota, most) = ("\"log\";q=5;w=10", Duration::from_secs(9));
+        assert_fills(demo, "log", "/api/sliding-log", quota, 5, most);
+    });
+}
+
+/// How long an admitted request says it was held.
+fn held(answer: &Answer) -> Duration {
+    if answer.status != 200 {
+        return Duration::ZERO;
+    }
+    Duration::from_millis(answer.json()["held_ms"].as_u64().expect("a number"))
+}
+
+/// So many at once of a new caller, in the order in which they came back, and
+/// when they did. Again where the machine was so slow that a turn passed before
+/// all were decided, or that two came at once: then no order is the right one.
+fn paced_at_once(demo: &Demo, times: usize) -> Vec<(Answer, Duration)> {
+    let half_a_turn = Duration::from_millis(250);
+    for _ in 0..10 {
+        let (caller, barrier) = (new_caller(), Barrier::new(times));
+        let (sender, receiver) = mpsc::channel();
+        let started = Instant::now();
+        thread::scope(|scope| {
+            for _ in 0..times {
+                let (caller, barrier, sender) = (&caller, &barrier, sender.clone());
+                scope.spawn(move || {
+                    barrier.wait();
+                    let answer = demo.get(PACED, caller);
+                    let _ = sender.send((answer, started.elapsed()));
+                });
+            }
+        });
+        drop(sender);
+        let came_back: Vec<(Answer, Duration)> = receiver.into_iter().collect();
+        let is_prompt = |(answer, at): &(Answer, Duration)| {
+            answer.is_decided_by_store() && *at < held(answer) + half_a_turn
+        };
+        if came_back.iter().all(is_prompt) {
+            return came_back;
+        }
+    }
+    panic!("this machine never answers {times} requests in time");
+}
+
+#[test]
+fn paced_requests_come_back_one_after_another() {
+    on_each_store(|demo| {
+        let came_back = paced_at_once(demo, 12);
+        for (answer, _) in &came_back {
+            let quota = "\"paced\";q=2;w=1";
+            assert_eq!(answer.header("ratelimit-policy"), Some(quota));
+        }
+        let (admitted, refused): (Vec<_>, Vec<_>) = came_back
+            .iter()
+            .partition(|(answer, _)| answer.status == 200);
+        assert_eq!((admitted.len(), refused.len()), (11, 1));
+        let wait = assert_refused_by("paced", &refused[0].0);
+        assert_eq!(wait, Duration::from_secs(1));
+
+        for ((answer, at), left) in admitted.iter().zip((0..11).rev()) {
+            assert_eq!(answer.left("paced"), left, "not in the order of turns");
+            assert!(*at >= held(answer), "{at:?}: {answer:?}");
+        }
+        assert_eq!(held(&admitted[0].0), Duration::ZERO);
+        // Ten turns of half a second, which began with the first answer's.
+        let last = admitted[10].1;
+        assert!(last >= Duration::from_millis(4_990), "{last:?}");
+    });
+}
+
+/// A request whose answer has begun and goes on until this is dropped.
+struct Open {
+    head: Answer,
+    stream: BufReader<TcpStream>,
+}
+
+impl Open {
+    fn new(demo: &Demo, caller: &str, seconds: u64) -> Self {
+        let path = format!("{CONCURRENCY}?seconds={seconds}");
+        let started = Instant::now();
+        while started.elapsed() < DEADLINE {
+            let stream = send(demo.address, "GET", &path, Some(caller));
+            let mut stream = BufReader::new(stream);
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                let read = stream.read_line(&mut head).expect("it answers");
+                assert_ne!(read, 0, "the head has no end: {head:?}");
+            }
+            let head = answer(head.trim_end(), "");
+            if head.is_decided_by_store() {
+                return Self { head, stream };
+            }
+        }
+        panic!("on this machine Redis never answers in time");
+    }
+
+    fn is_admitted(&self) -> bool {
+        self.head.status == 200
+    }
+
+    fn read_to_its_end(mut self) -> String {
+        let mut body = String::new();
+        self.stream.read_to_string(&mut body).expect("all of it");
+        body
+    }
+}
+
+const CONCURRENCY: &str = "/api/concurrency";
+/// The longest there is: no test takes that long.
+const OPEN_S: u64 = 30;
+
+fn ask_for_place(demo: &Demo, caller: &str) -> Answer {
+    let ask = || vec![demo.get("/api/concurrency?seconds=0", caller)];
+    decided(ask, |answers| answers).remove(0)
+}
+
+fn eventually_admitted(demo: &Demo, caller: &str) {
+    eventually("a free place", || Open::new(demo, caller, 0).is_admitted());
+}
+
+fn eventually_left(demo: &Demo, caller: &str, places: u64) {
+    eventually("so many free places", || {
+        let view = demo.get("/api/remaining", caller);
+        view.status == 200 && view.left("in-flight") == places
+    });
+}
+
+#[test]
+fn concurrency_holds_a_place_until_the_answer_has_ended() {
+    on_each_store(|demo| {
+        let caller = &new_caller();
+        let (long, short) = (Open::new(demo, caller, OPEN_S), Open::new(demo, caller, 1));
+        assert!(long.is_admitted() && short.is_admitted());
+        let body = short.read_to_its_end();
+        assert!(body.contains("1 of 1 seconds"), "{body}");
+        // Its place is free, and only its own.
+        eventually_admitted(demo, caller);
+        eventually_left(demo, caller, 1);
+        let another = Open::new(demo, caller, OPEN_S);
+        assert!(another.is_admitted());
+        assert_no_place(&ask_for_place(demo, caller));
+        drop((long, another));
+    });
+}
+
+#[test]
+fn concurrency_admits_two_at_a_time() {
+    on_each_store(|demo| {
+        let caller = &new_caller();
+        let open = [(); 2].map(|()| Open::new(demo, caller, OPEN_S));
+        assert!(open.iter().all(Open::is_admitted));
+        for (open, left) in open.iter().zip([1, 0]) {
+            let told = format!("\"in-flight\";r={left}");
+            assert_eq!(open.head.header("ratelimit"), Some(told.as_str()));
+            let quota = "\"in-flight\";q=2;qu=\"concurrent-requests\"";
+            assert_eq!(open.head.header("ratelimit-policy"), Some(quota));
+            assert_eq!(open.head.header("retry-after"), None);
+        }
+        assert_no_place(&ask_for_place(demo, caller));
+        eventually_left(demo, caller, 0);
+        // Another caller has places of their own.
+        assert!(Open::new(demo, &new_caller(), 0).is_admitted());
+
+        // One caller goes away in the middle of the answer.
+        let [first, second] = open;
+        drop(first);
+        eventually_admitted(demo, caller);
+        drop(second);
+        eventually_left(demo, caller, 2);
+    });
+}
+
+#[test]
+fn two_processes_on_one_redis_share_what_is_in_flight() {
+    let redis = RedisServer::start();
+    let url = redis.url();
+    let demos = [
+        Demo::start(&["--redis", &url]),
+        Demo::start(&["--redis", &url]),
+    ];
+    let (caller, barrier) = (&new_caller(), &Barrier::new(16));
+    let started = Instant::now();
+    let mut open: Vec<(usize, Open)> = thread::scope(|scope| {
+        let ask = |n: usize| {
+            let demo = &demos[n % 2];
+            scope.spawn(move || {
+                barrier.wait();
+                (n % 2, Open::new(demo, caller, OPEN_S))
+            })
+        };
+        let threads: Vec<_> = (0..16).map(ask).collect();
+        let opened = threads.into_iter().map(|thread| thread.join());
+        opened.map(|open| open.expect("an answer")).collect()
+    });
+    assert!(started.elapsed() < Duration::from_secs(OPEN_S - 5));
+    open.retain(|(_, open)| open.is_admitted());
+    assert_eq!(open.len(), 2);
+    for demo in &demos {
+        assert_no_place(&ask_for_place(demo, caller));
+    }
+
+    // A place that comes free in one process is free in the other.
+    let (process, gone) = open.remove(0);
+    drop(gone);
+    eventually_admitted(&demos[1 - process], caller);
+    redis.assert_all_keys_expire();
+}
+
+#[test]
+fn a_process_that_is_told_to_stop_lets_answers_end() {
+    let demo = Demo::start(&[]);
+    let open = Open::new(&demo, "caller", 1);
+    assert!(open.is_admitted());
+    assert_eq!(demo.terminate().code(), Some(0));
+    assert!(open.read_to_its_end().contains("1 of 1 seconds"));
+}
+
+#[test]
+fn the_job_queue_keeps_its_pace_and_ends() {
+    let output = Command::new(example_path("job_queue")).output();
+    let output = output.expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let jobs = said.lines().filter(|line| line.contains("runs job"));
+    assert_eq!(jobs.count(), 12, "{said}");
 }
