@@ -1,8 +1,9 @@
 -- Sliding window.
 --
--- KEYS     the end of the window of the clock in milliseconds since the epoch,
---          13 digits, the units it has counted, and those of the one before,
---          with colons between.
+-- KEYS     digits: how many the next two have, plus 10, in two digits each; the
+--          units that the window of the clock has counted; those of the one
+--          before; and the window's end since the epoch, in seconds (10 digits)
+--          or milliseconds (13). Up to 19 digits Redis keeps as one integer.
 -- Unit     units. Level: those counted, of the window before the part that lies
 --          within one window's length of now, rounded up.
 -- ARGV     capacity: the limit; a: the window in milliseconds
@@ -12,18 +13,27 @@
 --@read
 drop_ms = 2 * a
 local ends_ms, current, previous = false, 0, 0
-if stored then
-  ends_ms, current, previous = string.match(stored, '^(%d%d%d%d%d%d%d%d%d%d%d%d%d):(%d+):(%d+)$')
+if stored and not string.find(stored, '%D') and #stored >= 16 and #stored <= 49 then
+  local first = string.sub(stored, 1, 2) - 6
+  local second = first + string.sub(stored, 3, 4) - 10
+  current = tonumber(string.sub(stored, 5, first))
+  previous = tonumber(string.sub(stored, first + 1, second))
+  ends_ms = tonumber(string.sub(stored, second + 1))
+  local digits = #stored - second
+  if not current or not previous or (digits ~= 10 and digits ~= 13) then
+    ends_ms = false
+  elseif digits == 10 then
+    ends_ms = ends_ms * 1000
+  end
 end
-if is_foreign or stored and (not ends_ms or #stored > 47) then
+if is_foreign or stored and not ends_ms then
   level = nil
 else
   mark = (floor(now_ms / a) + 1) * a
   if ends_ms then
     -- So that the product below is exact where the limit was higher once.
     local highest = floor(9007199254740991 / (2 * a))
-    ends_ms = tonumber(ends_ms)
-    current, previous = math.min(tonumber(current), highest), math.min(tonumber(previous), highest)
+    current, previous = math.min(current, highest), math.min(previous, highest)
     if ends_ms + a > mark then
       unsaved = ends_ms > mark
     elseif ends_ms + 2 * a > mark then
@@ -43,7 +53,12 @@ else
 end
 --@write
 local current = kept + change
-value = format('%013d:%d:%d', mark, current, more)
+local ends = format('%013d', mark)
+if mark % 1000 == 0 then
+  ends = string.sub(ends, 1, 10)
+end
+local one, two = format('%d', current), format('%d', more)
+value = format('%d%d%s%s%s', #one + 10, #two + 10, one, two, ends)
 ttl_ms = mark - now_ms + spare_ms
 if current > 0 then
   ttl_ms = ttl_ms + a
