@@ -119,6 +119,33 @@ async fn a_store_that_forgets_what_was_given_back_does_not_pass() {
     );
 }
 
+/// A store that reads too few buckets must not open the gate.
+#[tokio::test]
+async fn too_few_slots_admit_nobody() {
+    #[derive(Debug)]
+    struct Short(usize);
+
+    impl Store for Short {
+        fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+            Answer::Now(Ok(check.decide(1, &mut vec![Slot::default(); self.0])))
+        }
+
+        fn reset(&self, _: &[Leg<'_>]) -> Answer<()> {
+            Answer::Now(Ok(()))
+        }
+    }
+
+    for slots in [0, 1, 3] {
+        let limiter = Limiter::builder()
+            .store(Short(slots))
+            .policy(Policy::new("one", TokenBucket::per_second(5)))
+            .policy(Policy::new("other", FixedWindow::per_second(5)));
+        let limiter = limiter.build().expect("a limiter");
+        let decision = limiter.check("ann").await.expect("a decision");
+        assert!(!decision.is_allowed(), "{slots} slots");
+    }
+}
+
 /// Words that no bucket could have: whatever stands in somebody else's storage.
 #[tokio::test]
 async fn garbage_in_a_store_is_no_panic() {

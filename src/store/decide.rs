@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::{Check, Operation};
 use crate::{
-    Decision, PolicyDecision,
+    Decision, PolicyDecision, Verdict,
     quota::{
         EXACT, Rule, each,
         rules::{At, Change, Rules, Standing, State},
@@ -53,6 +53,9 @@ impl Check<'_> {
 }
 
 fn decide(check: &Check<'_>, now_us: u64, slots: &mut [Slot]) -> Decision {
+    if slots.len() != check.legs().len() {
+        return Decision::on_store_failure(Verdict::Denied);
+    }
     let mut readings: SmallVec<[(At, Standing); 2]> = SmallVec::new();
     let operation = check.operation();
     // Units that every leg has room for.
@@ -60,9 +63,6 @@ fn decide(check: &Check<'_>, now_us: u64, slots: &mut [Slot]) -> Decision {
         Some(leg) if operation == Operation::TakeUpTo => leg.asked.cost,
         _ => 1,
     };
-    if slots.len() != check.legs().len() {
-        fitting = 0;
-    }
     for (leg, slot) in check.legs().iter().zip(&*slots) {
         let (asked, at) = (&leg.asked, leg.at(operation, now_us));
         let quota = &asked.quota;

@@ -240,7 +240,8 @@ impl Asked {
 pub enum Answer<T> {
     /// Here it is.
     Now(Result<T, StoreError>),
-    /// It is on its way.
+    /// It is on its way. Before it is first polled, nothing may be done: a
+    /// caller who leaves by then has taken nothing.
     Later(BoxFuture<T>),
 }
 
