@@ -1,18 +1,13 @@
 //! What the store said.
 
+mod policy;
+
 use std::{cmp::Reverse, fmt, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
-use crate::{
-    Quota,
-    policy::NameText,
-    quota::{
-        Rule, each,
-        rules::{At, Change, Rules, Standing},
-    },
-    store::{Asked, Operation},
-};
+pub use self::policy::PolicyDecision;
+use crate::store::Operation;
 
 /// The outcome of a check, with the standing of every policy in it.
 ///
@@ -220,208 +215,12 @@ impl Decision {
     }
 }
 
-/// The standing of one policy in a [`Decision`].
-#[derive(Clone)]
-pub struct PolicyDecision {
-    name: NameText,
-    quota: Quota,
-    cost: u64,
-    moved: u64,
-    standing: Standing,
-    now_us: u64,
-    /// 0: this policy had room. `None`: waiting does not help.
-    retry_us: Option<u64>,
-    delay_us: u64,
-    is_impossible: bool,
-    partition: Option<[u8; 12]>,
-}
-
-impl PolicyDecision {
-    /// From how its bucket stood before.
-    pub(crate) fn new(
-        operation: Operation,
-        name: NameText,
-        asked: &Asked,
-        fitting: u64,
-        at: At,
-        before: Standing,
-    ) -> Self {
-        let quota = asked.quota;
-        let mut change = asked.change(operation, fitting);
-        if let Change::Give(cost) = change {
-            change = Change::Give(each!(quota, rule => rule.returnable(None, &before, cost, at)));
-        }
-        let (moved, delay_us) = match change {
-            Change::Take(0) | Change::Renew => (0, 0),
-            Change::Take(more) => {
-                let delay_us = quota.delay_us(&before, more);
-                match operation {
-                    Operation::TakeUpTo => (fitting, delay_us),
-                    _ => (asked.cost, delay_us),
-                }
-            }
-            Change::Give(less) => (quota.units_of(less), 0),
-        };
-        let (mut retry_us, mut is_impossible) = (Some(0), false);
-        let is_for_nothing = operation == Operation::TakeUpTo && asked.cost == 0;
-        if fitting == 0 && !is_for_nothing {
-            let (least, extra) = asked.least(operation);
-            retry_us = quota.retry_us(&before, least, extra, at.now_us);
-            is_impossible = quota.most(least, extra).is_none();
-        }
-        Self {
-            name,
-            quota,
-            cost: asked.cost,
-            moved,
-            standing: each!(quota, rule => rule.after(before, change, at)),
-            now_us: at.now_us,
-            retry_us,
-            delay_us,
-            is_impossible,
-            partition: None,
-        }
-    }
-
-    /// The policy's name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The quota that was applied.
-    #[must_use]
-    pub const fn quota(&self) -> Quota {
-        self.quota
-    }
-
-    /// The most units that can be taken at once.
-    #[must_use]
-    pub const fn limit(&self) -> u64 {
-        self.quota.capacity()
-    }
-
-    /// The units asked for.
-    #[must_use]
-    pub const fn cost(&self) -> u64 {
-        self.cost
-    }
-
-    /// Whole units left after this decision, rounded down.
-    #[must_use]
-    pub fn remaining(&self) -> u64 {
-        self.quota.remaining(self.standing.level)
-    }
-
-    /// Time until nothing is taken any more, if nothing else is taken: a
-    /// bucket is full again, a window has ended. To the microsecond, rounded up.
-    #[must_use]
-    pub fn reset_after(&self) -> Duration {
-        Duration::from_micros(self.quota.reset_us(&self.standing, self.now_us))
-    }
-
-    /// How long to wait until this policy has room for the cost, to the
-    /// microsecond: waiting that long is enough if nobody else takes it first,
-    /// one microsecond less is not. (Permits may come back sooner.) Zero where
-    /// it had room; `None` where it never will by itself.
-    #[must_use]
-    pub fn retry_after(&self) -> Option<Duration> {
-        self.retry_us.map(Duration::from_micros)
-    }
-
-    /// Whether this policy had no room.
-    #[must_use]
-    pub fn is_refused(&self) -> bool {
-        self.retry_us != Some(0)
-    }
-
-    /// Whether the cost is above what this policy can ever grant.
-    #[must_use]
-    pub const fn is_impossible(&self) -> bool {
-        self.is_impossible
-    }
-
-    /// Units that were taken: the cost where the request was admitted, and what
-    /// there was with [`check_up_to`](crate::Limiter::check_up_to). What was
-    /// given back, with [`credit`](crate::Limiter::credit).
-    #[must_use]
-    pub const fn moved(&self) -> u64 {
-        self.moved
-    }
-
-    /// How long the admitted request is to be held: until its turn in a
-    /// [queue](crate::LeakyBucket::queue), or until the tokens that it reserved
-    /// are there. Zero where nothing is to be waited for. Rounded up to the
-    /// microsecond.
-    #[must_use]
-    pub const fn delay(&self) -> Duration {
-        Duration::from_micros(self.delay_us)
-    }
-
-    /// The five integers of redis-cell's `CL.THROTTLE`: 1 if limited, else 0;
-    /// the limit; what remains; seconds until it is worth to ask again, rounded
-    /// up, -1 where it was admitted (or where no wait helps); seconds until all
-    /// is back, rounded up.
-    #[must_use]
-    pub fn to_cl_throttle(&self) -> [i64; 5] {
-        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        let seconds = |wait: Duration| number(wait.as_micros().div_ceil(1_000_000) as u64);
-        [
-            i64::from(self.is_refused()),
-            number(self.limit()),
-            number(self.remaining()),
-            match self.retry_after() {
-                Some(wait) if self.is_refused() => seconds(wait),
-                _ => -1,
-            },
-            seconds(self.reset_after()),
-        ]
-    }
-
-    /// Under which mark its units were taken.
-    pub(crate) const fn mark(&self) -> u64 {
-        self.standing.mark
-    }
-
-    /// The nanosecond at which a bucket of this level is full again.
-    pub(crate) const fn full_at_ns(&self) -> u64 {
-        self.now_us
-            .saturating_mul(1_000)
-            .saturating_add(self.standing.level)
-    }
-
-    pub(crate) const fn retry_us(&self) -> Option<u64> {
-        self.retry_us
-    }
-
-    pub(crate) const fn partition(&self) -> Option<&[u8; 12]> {
-        self.partition.as_ref()
-    }
-
-    pub(crate) fn effective_window_us(&self) -> u64 {
-        self.quota.effective_window_us(&self.standing, self.now_us)
-    }
-}
-
 impl fmt::Debug for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Decision")
             .field("verdict", &self.0.verdict)
             .field("source", &self.0.source)
             .field("policies", &self.0.policies)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for PolicyDecision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PolicyDecision")
-            .field("name", &self.name())
-            .field("limit", &self.limit())
-            .field("cost", &self.cost)
-            .field("remaining", &self.remaining())
-            .field("reset_after", &self.reset_after())
-            .field("retry_after", &self.retry_after())
             .finish_non_exhaustive()
     }
 }
