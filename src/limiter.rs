@@ -296,7 +296,7 @@ impl Limiter {
         let leg = |policy: &'a Compiled| Leg {
             policy: &policy.name,
             key: Cow::Borrowed(if policy.shared { &EVERYONE } else { key }),
-            asked: Asked::new(policy.quota, cost.unwrap_or(policy.cost)),
+            asked: cost.map_or(policy.asked, |cost| Asked::new(policy.asked.quota, cost)),
         };
         self.policies.iter().map(leg).collect()
     }

@@ -228,7 +228,7 @@ impl Taken {
             let leg = legs.legs.get(place)?;
             let store = Arc::as_ptr(&legs.store).cast::<()>() as usize;
             let kind = leg.leg().kind();
-            let bucket = (store, leg.policy.text, kind, leg.key.clone());
+            let bucket = (store, leg.policy.clone(), kind, leg.key.clone());
             let (turn, free) = Turn::new(bucket, turn_at, full_at_ns);
             if let Some(free) = free {
                 let leg = legs.clone().take_out(place);

@@ -66,7 +66,7 @@ impl Decision {
     /// Sums up what became of a check. `fitting`: 0, 1, or the units taken.
     pub(crate) fn new(
         operation: Operation,
-        policies: impl Iterator<Item = PolicyDecision>,
+        policies: impl IntoIterator<Item = PolicyDecision>,
         fitting: u64,
         now_us: u64,
     ) -> Self {

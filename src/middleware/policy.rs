@@ -202,15 +202,18 @@ impl Rule {
             (Err(error), OnMissingKey::Share) if error.is_missing() => Key::missing(),
             (Err(error), _) => return Err(error),
         };
-        let quota_by = reads.quota_by.as_ref();
-        let cost_by = reads.cost_by.as_ref();
+        let mut asked = self.base.asked;
+        if reads.quota_by.is_some() || reads.cost_by.is_some() {
+            let (quota_by, cost_by) = (reads.quota_by.as_ref(), reads.cost_by.as_ref());
+            asked = Asked::new(
+                quota_by.map_or(asked.quota, |quota| (quota.0)(head)),
+                cost_by.map_or(asked.cost, |cost| (cost.0)(head)),
+            );
+        }
         Ok(Some(Leg {
             policy: &self.base.name,
             key: Cow::Owned(key),
-            asked: Asked::new(
-                quota_by.map_or(self.base.quota, |quota| (quota.0)(head)),
-                cost_by.map_or(self.base.cost, |cost| (cost.0)(head)),
-            ),
+            asked,
         }))
     }
 

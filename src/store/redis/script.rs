@@ -11,8 +11,8 @@ use super::key::KeyNames;
 use crate::{
     Decision, PolicyDecision, StoreError,
     error::StoreErrorKind,
-    policy::NameText,
-    quota::{Rule, fixed_window::Start, rules::Standing},
+    policy::Name,
+    quota::{Rule, each, fixed_window::Start, rules::Standing},
     store::{Asked, Check, Leg, Operation},
 };
 
@@ -219,9 +219,9 @@ pub(super) struct Found {
 }
 
 /// What a decision needs of a leg that is gone by then.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct AskedLeg {
-    name: NameText,
+    name: Name,
     asked: Asked,
     offset_ms: u64,
 }
@@ -229,7 +229,7 @@ pub(super) struct AskedLeg {
 impl From<&Leg<'_>> for AskedLeg {
     fn from(leg: &Leg<'_>) -> Self {
         Self {
-            name: leg.policy.text,
+            name: leg.policy.clone(),
             asked: leg.asked,
             offset_ms: leg.asked.quota.offset_ms(leg.key_bytes()),
         }
@@ -241,7 +241,10 @@ impl Found {
         let (operation, now_us, fitting) = (self.operation, self.now_us, self.fitting);
         let policies = legs.iter().zip(self.standings).map(|(leg, standing)| {
             let at = leg.asked.at(operation, now_us, leg.offset_ms);
-            PolicyDecision::new(operation, leg.name, &leg.asked, fitting, at, standing)
+            let name = leg.name.clone();
+            each!(leg.asked.quota, rule => {
+                PolicyDecision::new(rule, operation, name, &leg.asked, fitting, at, standing)
+            })
         });
         Decision::new(operation, policies, fitting, now_us)
     }
