@@ -368,6 +368,27 @@ impl StoreError {
         self.kind == StoreErrorKind::Unsupported
     }
 
+    /// Whether units may have been taken.
+    pub(crate) const fn may_have_run(&self) -> bool {
+        matches!(
+            self.kind,
+            StoreErrorKind::Timeout | StoreErrorKind::Unavailable
+        )
+    }
+
+    /// Whether no other check would fare better now.
+    pub(crate) const fn is_of_the_store(&self) -> bool {
+        match self.kind {
+            StoreErrorKind::Timeout
+            | StoreErrorKind::Unavailable
+            | StoreErrorKind::Refused
+            | StoreErrorKind::ForeignReply => true,
+            StoreErrorKind::Overloaded
+            | StoreErrorKind::CorruptState
+            | StoreErrorKind::Unsupported => false,
+        }
+    }
+
     /// A word for logs and metrics, one of a fixed set.
     #[cfg(feature = "tracing")]
     pub(crate) fn kind_name(&self) -> &'static str {

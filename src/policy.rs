@@ -8,7 +8,7 @@ use std::{
 
 use siphasher::sip128::SipHasher13;
 
-use crate::{ConfigError, Quota, store::Asked};
+use crate::{ConfigError, OnStoreFailure, Quota, store::Asked};
 
 /// A named quota: what a [`Limiter`](crate::Limiter) checks, and the start of
 /// what a [`RateLimitLayer`](crate::RateLimitLayer) checks.
@@ -40,6 +40,7 @@ pub struct Policy {
     cost: u64,
     debt: Option<u64>,
     shared: bool,
+    on_store_failure: Option<OnStoreFailure>,
 }
 
 impl Policy {
@@ -67,6 +68,7 @@ impl Policy {
             cost: 1,
             debt: None,
             shared: false,
+            on_store_failure: None,
         }
     }
 
@@ -83,6 +85,13 @@ impl Policy {
     /// as from an empty bucket.
     pub const fn max_debt(mut self, units: u64) -> Self {
         self.debt = Some(units);
+        self
+    }
+
+    /// What becomes of this policy while the store cannot decide. Default: what
+    /// its layer or limiter says, which is [`OnStoreFailure::local`] by default.
+    pub const fn on_store_failure(mut self, choice: OnStoreFailure) -> Self {
+        self.on_store_failure = Some(choice);
         self
     }
 
@@ -104,8 +113,12 @@ impl Policy {
         self.shared
     }
 
-    /// Checks all that can be seen before the first request.
-    pub(crate) fn compile(&self) -> Result<Compiled, ConfigError> {
+    /// Checks all that can be seen before the first request. `on_store_failure`
+    /// is for a policy that does not say.
+    pub(crate) fn compile(
+        &self,
+        on_store_failure: OnStoreFailure,
+    ) -> Result<Compiled, ConfigError> {
         let quota = self.quota.clone();
         let quota = quota.map_err(|mistake| match &self.name {
             Some(name) => mistake.in_policy(name),
@@ -127,11 +140,17 @@ impl Policy {
             };
             return Err(mistake.in_policy(&name.text));
         }
+        let on_store_failure = self.on_store_failure.unwrap_or(on_store_failure);
+        if on_store_failure == OnStoreFailure::share_of(0) {
+            let setting = "share_of";
+            return Err(ConfigError::Zero { setting }.in_policy(&name.text));
+        }
         Ok(Compiled {
             name,
             asked: Asked::new(quota, cost),
             debt,
             shared: self.shared,
+            on_store_failure,
         })
     }
 }
@@ -238,6 +257,7 @@ pub(crate) struct Compiled {
     /// The most units that may be owed.
     pub(crate) debt: u64,
     pub(crate) shared: bool,
+    pub(crate) on_store_failure: OnStoreFailure,
 }
 
 /// Refuses none, and two of one name.

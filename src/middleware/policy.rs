@@ -4,7 +4,7 @@ use std::{any::type_name, borrow::Cow, fmt, sync::Arc};
 
 use super::named::Named;
 use crate::{
-    ConfigError, Head, Key, Policy, Quota,
+    ConfigError, Head, Key, OnStoreFailure, Policy, Quota,
     key::{KeyError, KeyExtractor, global, peer},
     policy::Compiled,
     store::{Asked, Leg},
@@ -137,8 +137,15 @@ impl RequestPolicy {
         self
     }
 
-    pub(super) fn compile(&self) -> Result<Rule, ConfigError> {
-        let base = self.policy.compile()?;
+    /// What becomes of this policy while the store cannot decide. Default: what
+    /// the layer says, which is [`OnStoreFailure::local`] by default.
+    pub fn on_store_failure(mut self, choice: OnStoreFailure) -> Self {
+        self.policy = self.policy.on_store_failure(choice);
+        self
+    }
+
+    pub(super) fn compile(&self, on_store_failure: OnStoreFailure) -> Result<Rule, ConfigError> {
+        let base = self.policy.compile(on_store_failure)?;
         self.key
             .0
             .validate()
@@ -214,6 +221,7 @@ impl Rule {
             policy: &self.base.name,
             key: Cow::Owned(key),
             asked,
+            on_store_failure: self.base.on_store_failure,
         }))
     }
 

@@ -10,6 +10,7 @@ pub(crate) mod concurrency;
 pub(crate) mod fixed_window;
 mod leaky_bucket;
 pub(crate) mod rules;
+mod share;
 pub(crate) mod sliding_log;
 pub(crate) mod sliding_window;
 pub(crate) mod token_bucket;

@@ -27,7 +27,7 @@ use self::{
     key::KeyNames,
     script::{AskedLeg, Encoded},
 };
-use super::{Answer, Check, Leg, Operation, Store};
+use super::{Answer, Check, Fallback, Leg, Operation, Store};
 use crate::{Clock, ConfigError, Decision};
 
 /// Keeps buckets in Redis or Valkey, so that a fleet of processes shares them.
@@ -75,6 +75,7 @@ struct Inner {
     most_in_flight: usize,
     nonce: AtomicI64,
     clock: Option<Arc<dyn Clock>>,
+    fallback: Fallback,
 }
 
 impl RedisStore {
@@ -107,7 +108,7 @@ impl RedisStore {
         RedisStoreBuilder {
             prefix: "tt".to_owned(),
             secret: None,
-            deadline: Duration::from_millis(100),
+            deadline: Duration::from_millis(50),
             connections: 1,
             most_in_flight: 4_096,
             clock: None,
@@ -146,7 +147,7 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How long a check may take in all. Default: 100 ms.
+    /// How long a check may take in all. Default: 50 ms.
     ///
     /// After that the store has failed for this check. It may still be charged.
     pub const fn deadline(mut self, deadline: Duration) -> Self {
@@ -233,6 +234,10 @@ impl RedisStoreBuilder {
             in_flight: AtomicUsize::new(0),
             most_in_flight: self.most_in_flight,
             nonce: AtomicI64::new(first_nonce()),
+            fallback: match &self.clock {
+                Some(clock) => Fallback::with_clock(Arc::new(Arc::clone(clock))),
+                None => Fallback::new(),
+            },
             clock: self.clock,
         })))
     }
@@ -268,6 +273,10 @@ impl Store for RedisStore {
 
     fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {
         Some(self.0.names.name(leg))
+    }
+
+    fn fallback(&self) -> Option<Fallback> {
+        Some(self.0.fallback.clone())
     }
 }
 
