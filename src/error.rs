@@ -332,6 +332,11 @@ impl StoreError {
         self.kind == StoreErrorKind::Unavailable
     }
 
+    /// Nobody answered, so what became of the check is unknown.
+    pub(crate) fn is_no_answer(&self) -> bool {
+        self.is_timeout() || self.is_unavailable()
+    }
+
     /// Too many checks are waiting; this one was not sent. A layer never
     /// admits on it.
     #[must_use]

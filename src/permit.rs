@@ -253,8 +253,7 @@ impl Taken {
     /// What a check may have taken of which the answer is lost. Permits can be
     /// given back safely, as they have a number.
     pub(crate) fn perhaps(legs: Legs, error: &StoreError, runtime: Option<Handle>) -> Option<Self> {
-        let may_have_run = error.is_timeout() || error.is_unavailable();
-        may_have_run.then(|| Self {
+        error.is_no_answer().then(|| Self {
             legs: legs.with_permits(),
             runtime,
             renewals: Vec::new(),
