@@ -1,6 +1,8 @@
 //! A Redis cluster of processes of its own, on the loopback.
 
 use std::{
+    collections::HashSet,
+    ops::RangeInclusive,
     process::Command,
     sync::{
         Arc,
@@ -25,6 +27,13 @@ impl RedisCluster {
     pub fn start(primaries: usize, replicas: usize) -> Self {
         let mut cluster = Self::stopped(primaries + replicas);
         cluster.run(primaries);
+        cluster
+    }
+
+    /// Primaries alone, each with the slots from here on.
+    pub fn with_bounds(first_slots: &[u16]) -> Self {
+        let mut cluster = Self::stopped(first_slots.len());
+        cluster.run_with(first_slots);
         cluster
     }
 
@@ -53,6 +62,8 @@ impl RedisCluster {
             "1500",
             "--cluster-replica-validity-factor",
             "0",
+            "--cluster-allow-replica-migration",
+            "no",
             "--repl-diskless-sync-delay",
             "0",
             "--enable-debug-command",
@@ -64,15 +75,20 @@ impl RedisCluster {
 
     /// Starts all nodes and makes them a cluster.
     pub fn run(&mut self, primaries: usize) {
+        let bound = |place: usize| (place * usize::from(SLOTS) / primaries) as u16;
+        self.run_with(&(0..primaries).map(bound).collect::<Vec<_>>());
+    }
+
+    fn run_with(&mut self, first_slots: &[u16]) {
+        let primaries = first_slots.len();
         for (epoch, node) in (1..).zip(&mut self.nodes) {
             node.run();
             let epoch: i32 = epoch;
             node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch.to_string()]);
         }
-        for (place, node) in self.nodes[..primaries].iter().enumerate() {
-            let bound = |place: usize| place * usize::from(SLOTS) / primaries;
-            let first = bound(place).to_string();
-            let last = (bound(place + 1) - 1).to_string();
+        let ends = first_slots.iter().skip(1).chain([&SLOTS]);
+        for ((node, first), end) in self.nodes.iter().zip(first_slots).zip(ends) {
+            let (first, last) = (first.to_string(), (end - 1).to_string());
             node.command(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
         }
         for place in 1..self.nodes.len() {
@@ -160,19 +176,26 @@ impl RedisCluster {
 
     /// The place of the node that says that it serves a slot.
     pub fn owner(&self, slot: u16) -> usize {
-        let serves = |node: &RedisServer| {
-            let Ok(nodes) = node.try_command(&["CLUSTER", "NODES"]) else {
-                return false;
-            };
-            let own = nodes.lines().find(|line| line.contains("myself"));
-            let ranges = own.unwrap_or_default().split(' ').skip(8);
-            ranges.filter(|range| !range.starts_with('[')).any(|range| {
+        let mut places = 0..self.nodes.len();
+        let owner = places.find(|place| self.slots_of(*place).any(|its| its.contains(&slot)));
+        owner.expect("an owner")
+    }
+
+    /// The slots that a node says it serves.
+    pub fn slots_of(&self, place: usize) -> impl Iterator<Item = RangeInclusive<u16>> {
+        let nodes = self.nodes[place].try_command(&["CLUSTER", "NODES"]);
+        let nodes = nodes.unwrap_or_default();
+        let own = nodes.lines().find(|line| line.contains("myself"));
+        let ranges = own.unwrap_or_default().split(' ').skip(8);
+        let ranges: Vec<_> = ranges
+            .filter(|range| !range.starts_with('['))
+            .map(|range| {
                 let (first, last) = range.split_once('-').unwrap_or((range, range));
                 let bound = |text: &str| text.parse::<u16>().expect("a slot");
-                (bound(first)..=bound(last)).contains(&slot)
+                bound(first)..=bound(last)
             })
-        };
-        self.nodes.iter().position(serves).expect("an owner")
+            .collect();
+        ranges.into_iter()
     }
 
     /// Asks the node that serves the key.
@@ -214,10 +237,35 @@ impl RedisCluster {
 
     /// The new owner knows first, so that the slot always has one.
     pub fn end_move(&self, slot: u16, from: usize, to: usize) {
-        let (slot, id) = (slot.to_string(), self.id(to));
-        for place in [to, from] {
-            self.nodes[place].command(&["CLUSTER", "SETSLOT", &slot, "NODE", &id]);
+        let (number, id) = (slot.to_string(), self.id(to));
+        let others = (0..self.nodes.len()).filter(|place| *place != to && *place != from);
+        for place in [to, from].into_iter().chain(others) {
+            let node = &self.nodes[place];
+            if node.process_id().is_some() {
+                node.command(&["CLUSTER", "SETSLOT", &number, "NODE", &id]);
+            }
         }
+    }
+
+    /// Nodes that learn late of a move may undo it: no two may be of one epoch.
+    pub fn wait_until_agreed(&self) {
+        let number = |node: &RedisServer, name: &str| {
+            let info = node.command(&["CLUSTER", "INFO"]);
+            let line = info.lines().find_map(|line| line.strip_prefix(name));
+            line.map(str::to_owned)
+        };
+        eventually("one epoch that all know", || {
+            let current = self
+                .nodes
+                .iter()
+                .map(|node| number(node, "cluster_current_epoch:"));
+            let own = self
+                .nodes
+                .iter()
+                .map(|node| number(node, "cluster_my_epoch:"));
+            current.collect::<HashSet<_>>().len() == 1
+                && own.collect::<HashSet<_>>().len() == self.nodes.len()
+        });
     }
 }
 
