@@ -62,6 +62,8 @@ impl RedisCluster {
             "1500",
             "--cluster-replica-validity-factor",
             "0",
+            "--cluster-require-full-coverage",
+            "no",
             "--cluster-allow-replica-migration",
             "no",
             "--repl-diskless-sync-delay",
