@@ -12,7 +12,10 @@ use fred::util::redis_keyslot;
 use tower_throttle::{FixedWindow, Limiter, Policy, SlidingLog, TokenBucket};
 
 use super::{admitted, patient, per_day, taken};
-use crate::common::cluster::{Meanwhile, RedisCluster};
+use crate::common::{
+    cluster::{Meanwhile, RedisCluster},
+    eventually, eventually_async,
+};
 
 const CALLERS: usize = 64;
 const KEYS: usize = 32;
@@ -233,4 +236,35 @@ async fn all_slots_of_a_node_move_to_a_new_one_and_it_goes() {
     ledger.assert_exact(limiter).await;
     eprintln!("{} checks", ledger.checks.load(Ordering::Relaxed));
     assert_eq!(admitted(limiter, "somebody new", 3).await, 3);
+}
+
+#[tokio::test]
+async fn connections_close_with_the_last_slot_of_a_node_and_with_the_store() {
+    let of_the_first = 32;
+    let cluster = RedisCluster::with_bounds(&[0, of_the_first, 8_000]);
+    let connections = |place: usize| {
+        let clients = cluster.nodes[place].command(&["CLIENT", "LIST", "TYPE", "normal"]);
+        // One is that of the question.
+        clients.lines().count() - 1
+    };
+    let limiter = per_day(&patient(&cluster), 3);
+    let key = keys().find(|key| slot(&limiter, key) < of_the_first);
+    let key = key.expect("a key");
+    assert_eq!(admitted(&limiter, &key, 2).await, 2);
+    eventually("all connected", || {
+        (0..3).all(|place| connections(place) > 0)
+    });
+
+    for slot in 0..of_the_first {
+        cluster.move_slot(slot, 1);
+    }
+    assert_eq!(admitted(&limiter, &key, 2).await, 1);
+    eventually_async("no connection", || async { connections(0) == 0 }).await;
+    assert!(connections(1) > 0);
+
+    drop(limiter);
+    eventually_async("no connections", || async {
+        (1..3).all(|place| connections(place) == 0)
+    })
+    .await;
 }

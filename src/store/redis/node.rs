@@ -101,12 +101,13 @@ impl Node {
         self.seen(call).await
     }
 
-    /// Which node of its cluster serves which slots, as it knows it.
+    /// Which node of its cluster serves which slots, as it knows it. Who tells
+    /// may still serve nobody, so this is not [seen](Self::seen).
     pub(super) async fn slots(&self, deadline: Deadline) -> Result<Value, StoreError> {
-        self.seen(call::slots(&self.connections, deadline)).await
+        call::slots(&self.connections, deadline).await
     }
 
-    /// Every call to this server passes here, and how it ended is seen.
+    /// Every call about buckets passes here, and how it ended is seen.
     async fn seen<T>(
         &self,
         call: impl Future<Output = Result<T, StoreError>>,

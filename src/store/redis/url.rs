@@ -129,6 +129,7 @@ fn unusable(reason: impl Into<String>) -> ConfigError {
 }
 
 #[cfg(test)]
+#[allow(clippy::expect_used, clippy::panic)]
 mod tests {
     use super::*;
 

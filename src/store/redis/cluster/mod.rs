@@ -272,8 +272,8 @@ impl Cluster {
         let mut looks = self.topology.looks();
         let is_first_under_way = matches!(*looks.borrow(), Looks::None);
         if is_first_under_way {
-            let overloaded = || StoreError::new(StoreErrorKind::Unavailable);
-            let _counted = Counted::one_more(&self.room, false).ok_or_else(overloaded)?;
+            let no_room = || StoreError::new(StoreErrorKind::Unavailable);
+            let _counted = Counted::one_more(&self.room, false).ok_or_else(no_room)?;
             let is_over = |looks: &Looks| !matches!(looks, Looks::None);
             let over = timeout(deadline.left(), looks.wait_for(is_over)).await;
             if over.is_err() {
@@ -296,5 +296,30 @@ fn unsplittable(failed: Failed) -> StoreError {
     match failed {
         Failed::Error(error) => error,
         Failed::KeyByKey => StoreError::unavailable("the slot is on its way"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::slot;
+
+    /// The check value of the specification's CRC16, and what a server says of
+    /// the specification's examples.
+    #[test]
+    fn slots_are_those_of_the_specification() {
+        for (key, expected) in [
+            ("123456789", 0x31C3),
+            ("foo", 12_182),
+            ("foo{}{bar}", 8_363),
+            ("foo{{bar}}zap", 4_015),
+            ("foo{bar}{zap}", slot("bar")),
+            ("{user1000}.following", slot("{user1000}.followers")),
+            (
+                "ttb{9XyW2mZo-_4kVqP1sT7uRg}api",
+                slot("9XyW2mZo-_4kVqP1sT7uRg"),
+            ),
+        ] {
+            assert_eq!(slot(key), expected, "{key}");
+        }
     }
 }

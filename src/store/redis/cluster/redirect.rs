@@ -43,3 +43,52 @@ impl Redirect {
         })
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::panic)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_as_nodes_name_them() {
+        let asked = Address::named("10.0.0.1", "7000", &Address::example()).expect("an address");
+        let parse = |said: &str| Redirect::parse(said, 3_999, &asked);
+        let to = |host: &str| Address::named(host, "6381", &asked).expect("an address");
+        for (said, redirect) in [
+            ("MOVED 3999 10.0.0.2:6381", Redirect::Moved(to("10.0.0.2"))),
+            ("MOVED 3999 ::1:6381", Redirect::Moved(to("::1"))),
+            (
+                "ASK 3999 node-2.example:6381",
+                Redirect::Ask(to("node-2.example")),
+            ),
+            ("ASK 3999 :6381", Redirect::Ask(to("10.0.0.1"))),
+            ("TRYAGAIN Multiple keys", Redirect::TryAgain),
+        ] {
+            assert_eq!(parse(said), Some(redirect), "{said}");
+        }
+        for said in [
+            "",
+            "MOVED",
+            "MOVED 3999",
+            "MOVED 3998 10.0.0.2:6381",
+            "MOVED 99999 10.0.0.2:6381",
+            "MOVED 3999 10.0.0.2",
+            "MOVED 3999 10.0.0.2:0",
+            "MOVED 3999 10.0.0.2:65536",
+            "MOVED 3999 ?:6381",
+            "MOVED 3999 a/b:6381",
+            "moved 3999 10.0.0.2:6381",
+            "NOSCRIPT",
+        ] {
+            assert_eq!(parse(said), None, "{said}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_is_said(said in ".*", slot: u16) {
+            let _ = Redirect::parse(&said, slot, &Address::example());
+            let _ = Redirect::parse(&format!("MOVED {slot} {said}"), slot, &Address::example());
+        }
+    }
+}

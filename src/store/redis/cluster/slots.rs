@@ -145,3 +145,115 @@ fn foreign(why: &'static str) -> StoreError {
         format!("the reply to CLUSTER SLOTS: {why}"),
     )
 }
+
+#[cfg(test)]
+impl Address {
+    pub(super) fn example() -> Self {
+        Self {
+            host: "asked.example".to_owned(),
+            port: 7_000,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::panic)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    fn entry(first: i64, last: i64, host: Value, port: i64) -> Value {
+        let primary = vec![host, Value::Integer(port), Value::from("an id")];
+        Value::Array(vec![
+            Value::Integer(first),
+            Value::Integer(last),
+            Value::Array(primary.clone()),
+            Value::Array(primary),
+        ])
+    }
+
+    fn told(entries: Vec<Value>) -> Option<Vec<(u16, u16, String)>> {
+        let ranges = parse(Value::Array(entries), &Address::example()).ok()?;
+        let told = ranges.into_iter();
+        Some(
+            told.map(|range| (range.first, range.last, range.address.to_string()))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn hosts_in_all_their_forms() {
+        let told = told(vec![
+            entry(200, 299, "::1".into(), 3),
+            entry(0, 99, "10.0.0.1".into(), 1),
+            entry(100, 199, Value::Null, 2),
+            entry(300, 300, "".into(), 4),
+            entry(301, 400, "?".into(), 5),
+            entry(16_383, 16_383, "node-1.example".into(), 6),
+        ]);
+        let told = told.expect("a slot map");
+        let addresses: Vec<_> = told
+            .iter()
+            .map(|(first, _, address)| (*first, &**address))
+            .collect();
+        let expected = [
+            (0, "10.0.0.1:1"),
+            (100, "asked.example:2"),
+            (200, "::1:3"),
+            (300, "asked.example:4"),
+            (16_383, "node-1.example:6"),
+        ];
+        assert_eq!(addresses, expected);
+    }
+
+    #[test]
+    fn what_cannot_be_is_not_believed() {
+        let host = || Value::from("10.0.0.1");
+        for entries in [
+            vec![],
+            vec![Value::Null],
+            vec![entry(0, 16_384, host(), 1)],
+            vec![entry(-1, 5, host(), 1)],
+            vec![entry(5, 4, host(), 1)],
+            vec![entry(0, 5, host(), 1), entry(5, 9, host(), 2)],
+            vec![entry(0, 9, host(), 1), entry(3, 4, host(), 1)],
+            vec![entry(0, 5, host(), 0)],
+            vec![entry(0, 5, host(), 65_536)],
+            vec![entry(0, 5, Value::Integer(1), 1)],
+            vec![entry(0, 5, "a host".into(), 1)],
+            vec![entry(0, 5, "h".repeat(256).into(), 1)],
+            vec![entry(0, 5, "?".into(), 1)],
+            (0..1_001)
+                .map(|slot| entry(slot, slot, host(), slot + 1))
+                .collect(),
+            (0..16_385).map(|_| entry(1, 1, host(), 1)).collect(),
+        ] {
+            assert_eq!(told(entries), None);
+        }
+        let most = (0..1_000).map(|slot| entry(slot, slot, host(), slot + 1));
+        assert_eq!(told(most.collect()).map(|ranges| ranges.len()), Some(1_000));
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let slot = prop_oneof![-2..20_000_i64, Just(0), Just(16_383), any::<i64>()];
+        let leaf = prop_oneof![
+            slot.prop_map(Value::Integer),
+            ".{0,12}".prop_map(Value::from),
+            vec(any::<u8>(), 0..8).prop_map(|bytes| Value::Bytes(bytes.into())),
+            Just(Value::Null),
+            Just(Value::Boolean(true)),
+            any::<f64>().prop_map(Value::Double),
+        ];
+        leaf.prop_recursive(4, 64, 5, |inner| vec(inner, 0..5).prop_map(Value::Array))
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_server_says(reply in any_value()) {
+            if let Ok(ranges) = parse(reply, &Address::example()) {
+                prop_assert!(ranges.iter().all(|range| range.first <= range.last && range.last < SLOTS));
+            }
+        }
+    }
+}
