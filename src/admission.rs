@@ -95,7 +95,7 @@ impl Admission {
                 // Of a check whose answer is lost, nobody knows what it took.
                 let legs = self.legs.take();
                 let runtime = self.runtime.clone();
-                if error.may_have_run() {
+                if error.is_no_answer() {
                     drop(legs.map(|legs| Taken::perhaps(legs, runtime)));
                 }
                 return Poll::Ready(Err(error));
@@ -244,7 +244,7 @@ async fn undo(answer: BoxFuture<Decision>, legs: Legs, runtime: Handle) {
             }
             Taken::by(legs, &decision, turn_at, Some(runtime))
         }
-        Err(error) if error.may_have_run() => Some(Taken::perhaps(legs, Some(runtime))),
+        Err(error) if error.is_no_answer() => Some(Taken::perhaps(legs, Some(runtime))),
         Err(_) => None,
     });
 }

@@ -23,8 +23,8 @@ pub(crate) fn denied(decision: &Decision) {
 pub(crate) fn denied(_: &Decision) {}
 
 #[cfg(feature = "redis")]
-pub(crate) fn not_connected(error: &fred::error::Error) {
-    let line = format!("no connection to Redis yet ({error}): trying on");
+pub(crate) fn not_connected(error: &dyn std::error::Error) {
+    let line = format!("no connection to Redis yet ({}): trying on", cause(error));
     #[cfg(feature = "tracing")]
     tracing::warn!(target: "tower_throttle::store", "{line}");
     to_stderr(&line);
@@ -65,8 +65,8 @@ pub(crate) fn miswired(advice: &str) {
     to_stderr(&line);
 }
 
-fn cause(error: &StoreError) -> String {
-    match std::error::Error::source(error) {
+fn cause(error: &dyn std::error::Error) -> String {
+    match error.source() {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
     }

@@ -628,7 +628,7 @@ fn mistakes_are_seen_before_the_first_request() {
         "127.0.0.1",
         "http://127.0.0.1/",
         "redis://",
-        "redis-cluster://a:1",
+        "redis-sentinel://a:1",
     ] {
         let error = RedisStore::connect(url).expect_err(url);
         assert!(

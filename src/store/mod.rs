@@ -309,6 +309,12 @@ impl Asked {
         }
     }
 
+    /// Whether its quota can never grant it.
+    pub(crate) fn is_impossible(&self, operation: Operation) -> bool {
+        let (least, extra) = self.least(operation);
+        self.quota.most(least, extra).is_none()
+    }
+
     pub(crate) fn at(&self, operation: Operation, now_us: u64, offset_ms: u64) -> At {
         let (cost, extra) = self.least(operation);
         At {

@@ -5,7 +5,7 @@
 use std::{
     hash::{BuildHasher, RandomState},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use crate::StoreError;
@@ -92,11 +92,16 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    pub(crate) fn ended(self, ended: Ended) {
+    /// Tells how the call ended. For how long nobody is asked from then on.
+    pub(crate) fn ended(self, ended: Ended) -> Duration {
         let now_ms = self.breaker.now_ms();
         let random = self.breaker.random.hash_one(now_ms);
         let mut machine = self.breaker.machine();
         machine.ended(self.era, ended, now_ms, random);
+        match machine.state {
+            State::Open { until_ms } => Duration::from_millis(until_ms.saturating_sub(now_ms)),
+            _ => Duration::ZERO,
+        }
     }
 }
 
