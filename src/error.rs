@@ -352,10 +352,7 @@ impl StoreError {
     /// of memory, is a replica, is loading.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        matches!(
-            self.kind,
-            StoreErrorKind::Refused | StoreErrorKind::Redirected
-        )
+        self.kind == StoreErrorKind::Refused || self.kind == StoreErrorKind::Redirected
     }
 
     /// The reply was not an answer to this check. It was not believed.

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     hash::{BuildHasher, RandomState},
-    sync::Arc,
+    sync::{Arc, RwLock},
     time::Duration,
 };
 
@@ -108,7 +108,7 @@ impl RedisStoreBuilder {
     /// The URL or a setting cannot be used, or there is no Tokio runtime.
     pub fn connect(self, url: &str) -> Result<RedisStore, ConfigError> {
         let target = Target::of(url)?;
-        self.build(|settings, runtime, asker| {
+        self.build(|settings, runtime, asker, fallback| {
             let (count, queue) = (settings.connections, settings.most_in_flight);
             Ok(match target {
                 Target::Node(config) => {
@@ -124,7 +124,8 @@ impl RedisStoreBuilder {
                         most_in_flight: queue,
                         asker,
                     };
-                    Servers::Cluster(Cluster::connect(connect, seeds, settings.deadline))
+                    let tasks = fallback.tasks().clone();
+                    Servers::Cluster(Cluster::connect(connect, seeds, settings.deadline, tasks))
                 }
             })
         })
@@ -142,7 +143,7 @@ impl RedisStoreBuilder {
     ///
     /// A setting cannot be used, or there is no Tokio runtime.
     pub fn client(self, client: Client) -> Result<RedisStore, ConfigError> {
-        self.build(|settings, runtime, asker| {
+        self.build(|settings, runtime, asker, _| {
             let connections = Connections::given(client);
             let node = Node::new(runtime, connections, settings.most_in_flight, asker);
             Ok(Servers::One(node))
@@ -151,7 +152,7 @@ impl RedisStoreBuilder {
 
     fn build(
         self,
-        connect: impl FnOnce(&Self, Handle, Arc<Asker>) -> Result<Servers, ConfigError>,
+        connect: impl FnOnce(&Self, Handle, Arc<Asker>, &Fallback) -> Result<Servers, ConfigError>,
     ) -> Result<RedisStore, ConfigError> {
         let settings = [
             ("deadline", self.deadline.is_zero()),
@@ -165,14 +166,16 @@ impl RedisStoreBuilder {
         let names = KeyNames::new(self.prefix.clone(), self.secret.as_deref())?;
         let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
         let asker = Asker::new(first_nonce(), self.clock.clone());
+        let fallback = match &self.clock {
+            Some(clock) => Fallback::with_clock(Arc::new(Arc::clone(clock))),
+            None => Fallback::new(),
+        };
+        let servers = connect(&self, runtime, asker, &fallback)?;
         Ok(RedisStore(Arc::new(Inner {
-            servers: connect(&self, runtime, asker)?,
+            servers: RwLock::new(Some(servers)),
             names,
             deadline: self.deadline,
-            fallback: match self.clock {
-                Some(clock) => Fallback::with_clock(Arc::new(clock)),
-                None => Fallback::new(),
-            },
+            fallback,
         })))
     }
 }

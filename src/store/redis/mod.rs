@@ -10,10 +10,15 @@ mod node;
 mod script;
 mod url;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
 
 use fred::{clients::Client, types::Value};
 use smallvec::SmallVec;
+use tokio::time::timeout;
 
 pub use self::builder::RedisStoreBuilder;
 use self::{
@@ -24,7 +29,7 @@ use self::{
     script::{AskedLeg, Encoded},
 };
 use super::{Answer, Check, Fallback, Leg, Operation, Store};
-use crate::{ConfigError, Decision};
+use crate::{ConfigError, Decision, StoreError};
 
 /// Keeps buckets in Redis or Valkey, so that a fleet of processes shares them.
 ///
@@ -90,13 +95,15 @@ use crate::{ConfigError, Decision};
 pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
-    servers: Servers,
+    /// None once it was shut down: with the last of those that use them, the
+    /// connections close.
+    servers: RwLock<Option<Servers>>,
     names: KeyNames,
     deadline: Duration,
     fallback: Fallback,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Servers {
     One(Arc<Node>),
     Cluster(Arc<Cluster>),
@@ -135,15 +142,54 @@ impl RedisStore {
     pub fn builder() -> RedisStoreBuilder {
         RedisStoreBuilder::new()
     }
+
+    /// Lets what is on its way back to Redis arrive (permits of requests that
+    /// have ended, places of callers who left), for at most a second, and closes
+    /// the connections, those of all clones.
+    ///
+    /// Call it last, when nothing is served any more: a process that just ends
+    /// may leave permits behind, until they expire. A check after that fails at
+    /// once, and [`OnStoreFailure`](crate::OnStoreFailure) decides. A client
+    /// that was handed in stays open.
+    ///
+    /// ```no_run
+    /// # use tower_throttle::RedisStore;
+    /// # async fn serve(redis: RedisStore) -> Result<(), std::io::Error> {
+    /// # let (listener, app) = (tokio::net::TcpListener::bind("127.0.0.1:0").await?, axum::Router::new());
+    /// # async fn ctrl_c() {}
+    /// axum::serve(listener, app).with_graceful_shutdown(ctrl_c()).await?;
+    /// redis.shutdown().await;
+    /// # Ok(()) }
+    /// ```
+    pub async fn shutdown(&self) {
+        let tasks = self.0.fallback.tasks();
+        // Whatever is left then stays taken until it expires.
+        let _ = timeout(PATIENCE, tasks.are_done()).await;
+        let servers = self.0.servers.write();
+        let servers = servers.unwrap_or_else(PoisonError::into_inner).take();
+        drop(servers);
+    }
+}
+
+/// How long to wait for what is on its way.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+impl Inner {
+    fn servers(&self) -> Result<Servers, StoreError> {
+        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
+        let closed = || StoreError::unavailable("the store was shut down");
+        servers.clone().ok_or_else(closed)
+    }
 }
 
 impl Store for RedisStore {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         let operation = check.operation();
         let name = |leg: &Leg<'_>| self.0.names.name(leg);
-        let node = match &self.0.servers {
-            Servers::One(node) => Arc::clone(node),
-            Servers::Cluster(cluster) => {
+        let node = match self.0.servers() {
+            Err(closed) => return Answer::Now(Err(closed)),
+            Ok(Servers::One(node)) => node,
+            Ok(Servers::Cluster(cluster)) => {
                 let legs = check.legs().iter();
                 let legs = legs.map(|leg| KeyedLeg::new(leg.into(), name(leg)));
                 return Answer::Later(cluster.check(operation, legs.collect()));
@@ -167,9 +213,10 @@ impl Store for RedisStore {
 
     fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
         let keys: Vec<String> = legs.iter().map(|leg| self.0.names.name(leg)).collect();
-        let node = match &self.0.servers {
-            Servers::One(node) => Arc::clone(node),
-            Servers::Cluster(cluster) => return Answer::Later(cluster.reset(keys)),
+        let node = match self.0.servers() {
+            Err(closed) => return Answer::Now(Err(closed)),
+            Ok(Servers::One(node)) => node,
+            Ok(Servers::Cluster(cluster)) => return Answer::Later(cluster.reset(keys)),
         };
         let counted = match node.counted(false) {
             Ok(counted) => counted,

@@ -32,6 +32,7 @@ use super::{
 use crate::{
     Decision, StoreError,
     error::StoreErrorKind,
+    fallback::Tasks,
     store::{BoxFuture, Operation},
 };
 
@@ -42,6 +43,7 @@ pub(super) struct Cluster {
     /// For those who wait for the first map.
     room: Arc<Room>,
     deadline: Duration,
+    tasks: Tasks,
 }
 
 /// A leg, where it stands among the others, and the key of its bucket.
@@ -69,7 +71,12 @@ fn slot(key: &str) -> u16 {
 
 impl Cluster {
     /// Starts looking for the cluster and returns at once.
-    pub(super) fn connect(connect: Connect, seeds: Vec<Address>, deadline: Duration) -> Arc<Self> {
+    pub(super) fn connect(
+        connect: Connect,
+        seeds: Vec<Address>,
+        deadline: Duration,
+        tasks: Tasks,
+    ) -> Arc<Self> {
         let room = Room::for_at_most(connect.most_in_flight);
         let topology = Topology::new(connect, seeds);
         let keeper = topology.runtime().spawn(Arc::clone(&topology).keep());
@@ -78,6 +85,7 @@ impl Cluster {
             _keeper: AbortOnDrop(keeper),
             room,
             deadline,
+            tasks,
         })
     }
 
@@ -111,7 +119,8 @@ impl Cluster {
     ) -> Result<Decision, StoreError> {
         let runtime = self.topology.runtime().clone();
         let (answer, receiver) = oneshot::channel();
-        runtime.spawn(async move {
+        let tasks = self.tasks.clone();
+        tasks.spawn(&runtime, async move {
             let decision = self.decide_in_groups(operation, groups, deadline, &answer);
             let decision = decision.await;
             // A caller who left was charged, as any whose answer is lost.
