@@ -2,6 +2,7 @@
 
 use std::{
     error::Error,
+    pin::Pin,
     time::{Duration, Instant},
 };
 
@@ -107,13 +108,16 @@ async fn send(
 ) -> Result<Value, FredError> {
     let (link, options) = link(connections, deadline).await?;
     let command = CustomCommand::new_static(name, ClusterHash::FirstKey, false);
-    let reply = match manner {
+    // The client's futures have 5 kB, which every future around them would
+    // carry and copy.
+    let reply: BoxFuture<'_> = match manner {
         Manner::Plain => {
             let client = link.client.with_options(&options);
-            client.custom(command, arguments).await
+            Box::pin(async move { client.custom(command, arguments).await })
         }
-        Manner::Asking => ask(&link.client, &options, command, arguments).await,
+        Manner::Asking => Box::pin(ask(&link.client, &options, command, arguments)),
     };
+    let reply = reply.await;
     reply.map_err(|error| match link.failure() {
         // Says more than that there is no connection.
         Some(failure) if error.is_canceled() => failure,
@@ -123,6 +127,8 @@ async fn send(
 
 /// ASKING is for the next command on its connection. The client writes a
 /// pipeline in one piece, on the one connection that it has.
+type BoxFuture<'a> = Pin<Box<dyn Future<Output = Result<Value, FredError>> + Send + 'a>>;
+
 async fn ask(
     client: &Client,
     options: &Options,
