@@ -109,7 +109,8 @@ async fn send(
             let client = link.client.with_options(&options);
             client.custom(command, arguments).await
         }
-        Manner::Asking => ask(&link.client, &options, command, arguments).await,
+        // Boxed, as it is rare and every future of a check would have room for it.
+        Manner::Asking => Box::pin(ask(&link.client, &options, command, arguments)).await,
     };
     reply.map_err(|error| match link.failure() {
         // Says more than that there is no connection.

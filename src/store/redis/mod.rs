@@ -141,7 +141,7 @@ impl Store for RedisStore {
         let operation = check.operation();
         let name = |leg: &Leg<'_>| self.0.names.name(leg);
         let node = match &self.0.servers {
-            Servers::One(node) => Arc::clone(node),
+            Servers::One(node) => node,
             Servers::Cluster(cluster) => {
                 let legs = check.legs().iter();
                 let legs = legs.map(|leg| KeyedLeg::new(leg.into(), name(leg)));
@@ -159,6 +159,7 @@ impl Store for RedisStore {
         let keys = check.legs().iter().map(|leg| Value::from(name(leg)));
         let check = Encoded::new(operation, 0, legs.iter().zip(keys));
         Answer::Later(Box::pin(async move {
+            let node = Arc::clone(counted.node());
             let found = node.decide(check, deadline, counted).await?;
             Ok(found.decision(&legs))
         }))
@@ -167,7 +168,7 @@ impl Store for RedisStore {
     fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
         let keys: Vec<String> = legs.iter().map(|leg| self.0.names.name(leg)).collect();
         let node = match &self.0.servers {
-            Servers::One(node) => Arc::clone(node),
+            Servers::One(node) => node,
             Servers::Cluster(cluster) => return Answer::Later(cluster.reset(keys)),
         };
         let counted = match node.counted(false) {
@@ -177,7 +178,7 @@ impl Store for RedisStore {
         let deadline = Deadline::after(self.0.deadline);
         let keys = keys.into_iter().map(Value::from).collect();
         Answer::Later(Box::pin(async move {
-            let _counted = counted;
+            let node = counted.node();
             node.delete(keys, Manner::Plain, deadline).await
         }))
     }
