@@ -9,7 +9,10 @@ use tower_throttle::{
 };
 
 use super::{patient, taken};
-use crate::common::{cluster::RedisCluster, eventually_async};
+use crate::common::{
+    cluster::{Frozen, RedisCluster},
+    eventually_async,
+};
 
 fn limiter(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> Limiter {
     let builder = Limiter::builder()
@@ -266,4 +269,48 @@ async fn permits_of_all_slots_are_held_and_come_back() {
         taken(&limiter, "ann").await == [0, 0]
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_a_later_slot_does_not_answer_the_first_is_given_back() {
+    let cluster = RedisCluster::start(3, 0);
+    let store = RedisStore::builder().deadline(Duration::from_millis(300));
+    let store = store.connect(&cluster.url()).expect("a store");
+    let limiter = limiter(
+        store,
+        [
+            Policy::new("own", TokenBucket::per_day(100)),
+            Policy::new("all", FixedWindow::per_day(100)).shared(),
+            Policy::new("own-log", SlidingLog::per_day(100)),
+        ],
+    );
+    let node_of = |caller: &str, place: usize| {
+        let keys = limiter.redis_keys(caller);
+        cluster.owner(cluster.slot(&keys[place]))
+    };
+    let shared = node_of("", 1);
+    let mut callers = (0..).map(|number| format!("caller-{number}"));
+    let caller = callers.find(|caller| node_of(caller, 0) != shared);
+    let caller = &*caller.expect("a caller");
+    eventually_async("a decision", || async {
+        limiter.check(caller).await.is_ok()
+    })
+    .await;
+    let before = taken(&limiter, caller).await;
+
+    let frozen = Frozen::new(&cluster.nodes[shared]);
+    for _ in 0..5 {
+        let error = limiter.check(caller).await.expect_err("half a check");
+        assert!(error.is_timeout() || error.is_unavailable(), "{error:?}");
+    }
+    drop(frozen);
+    eventually_async("an answer", || async { limiter.peek(caller).await.is_ok() }).await;
+    eventually_async("units back", || async {
+        let now = taken(&limiter, caller).await;
+        [now[0], now[2]] == [before[0], before[2]]
+    })
+    .await;
+    // What reached the frozen node may have run when it went on.
+    let now = taken(&limiter, caller).await[1];
+    assert!((before[1]..=before[1] + 5).contains(&now), "{now}");
 }

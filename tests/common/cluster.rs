@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    net::{Ipv4Addr, TcpListener},
     ops::RangeInclusive,
     process::Command,
     sync::{
@@ -11,7 +12,7 @@ use std::{
     thread,
 };
 
-use super::{RedisServer, eventually, free_port};
+use super::{RedisServer, eventually};
 
 pub const SLOTS: u16 = 16_384;
 
@@ -20,7 +21,6 @@ pub const SLOTS: u16 = 16_384;
 #[derive(Debug)]
 pub struct RedisCluster {
     pub nodes: Vec<RedisServer>,
-    bus_ports: Vec<u16>,
 }
 
 impl RedisCluster {
@@ -39,10 +39,7 @@ impl RedisCluster {
 
     /// Ports and folders, and nobody there yet.
     pub fn stopped(nodes: usize) -> Self {
-        let mut cluster = Self {
-            nodes: Vec::new(),
-            bus_ports: Vec::new(),
-        };
+        let mut cluster = Self { nodes: Vec::new() };
         for _ in 0..nodes {
             cluster.add_stopped();
         }
@@ -50,28 +47,23 @@ impl RedisCluster {
     }
 
     fn add_stopped(&mut self) -> usize {
-        let bus_port = free_port();
-        self.nodes.push(RedisServer::stopped(&[
-            "--cluster-enabled",
-            "yes",
-            "--cluster-config-file",
-            "nodes.conf",
-            "--cluster-port",
-            &bus_port.to_string(),
-            "--cluster-node-timeout",
-            "1500",
-            "--cluster-replica-validity-factor",
-            "0",
-            "--cluster-require-full-coverage",
-            "no",
-            "--cluster-allow-replica-migration",
-            "no",
-            "--repl-diskless-sync-delay",
-            "0",
-            "--enable-debug-command",
-            "yes",
-        ]));
-        self.bus_ports.push(bus_port);
+        let options = [
+            ["--cluster-enabled", "yes"],
+            ["--cluster-config-file", "nodes.conf"],
+            ["--cluster-node-timeout", "1500"],
+            ["--cluster-require-full-coverage", "no"],
+            ["--cluster-replica-validity-factor", "0"],
+            ["--repl-diskless-sync-delay", "0"],
+        ];
+        // The nodes talk to each other on a second port, so much higher.
+        let has_bus = |node: &RedisServer| {
+            let bus_port = node.port().checked_add(10_000);
+            let bus = bus_port.map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)));
+            bus.is_some_and(|bus| bus.is_ok())
+        };
+        let mut nodes = (0..1_000).map(|_| RedisServer::stopped(&options.concat()));
+        self.nodes
+            .push(nodes.find(has_bus).expect("two free ports"));
         self.nodes.len() - 1
     }
 
@@ -90,8 +82,14 @@ impl RedisCluster {
         }
         let ends = first_slots.iter().skip(1).chain([&SLOTS]);
         for ((node, first), end) in self.nodes.iter().zip(first_slots).zip(ends) {
-            let (first, last) = (first.to_string(), (end - 1).to_string());
-            node.command(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
+            let slots: Vec<_> = (*first..*end).map(|slot| slot.to_string()).collect();
+            let slots = slots.iter().map(String::as_str);
+            node.command(
+                &["CLUSTER", "ADDSLOTS"]
+                    .into_iter()
+                    .chain(slots)
+                    .collect::<Vec<_>>(),
+            );
         }
         for place in 1..self.nodes.len() {
             self.meet(place);
@@ -138,8 +136,7 @@ impl RedisCluster {
 
     fn meet(&self, place: usize) {
         let port = self.nodes[place].port().to_string();
-        let bus_port = self.bus_ports[place].to_string();
-        self.nodes[0].command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus_port]);
+        self.nodes[0].command(&["CLUSTER", "MEET", "127.0.0.1", &port]);
     }
 
     fn wait_until_well(&self) {
@@ -154,11 +151,10 @@ impl RedisCluster {
     }
 
     pub fn url(&self) -> String {
-        self.url_of(self.nodes.iter())
-    }
-
-    pub fn url_of<'a>(&self, nodes: impl Iterator<Item = &'a RedisServer>) -> String {
-        let hosts = nodes.map(|node| format!("127.0.0.1:{}", node.port()));
+        let hosts = self
+            .nodes
+            .iter()
+            .map(|node| format!("127.0.0.1:{}", node.port()));
         let hosts: Vec<_> = hosts.collect();
         format!("redis-cluster://{}/", hosts.join(","))
     }
@@ -168,13 +164,8 @@ impl RedisCluster {
     }
 
     pub fn slot(&self, key: &str) -> u16 {
-        let slot = self.running().command(&["CLUSTER", "KEYSLOT", key]);
+        let slot = self.nodes[0].command(&["CLUSTER", "KEYSLOT", key]);
         slot.parse().expect("a slot")
-    }
-
-    fn running(&self) -> &RedisServer {
-        let is_there = |node: &&RedisServer| node.try_command(&["PING"]).is_ok();
-        self.nodes.iter().find(is_there).expect("a node")
     }
 
     /// The place of the node that says that it serves a slot.
@@ -199,11 +190,6 @@ impl RedisCluster {
             })
             .collect();
         ranges.into_iter()
-    }
-
-    /// Asks the node that serves the key.
-    pub fn command_for(&self, key: &str, words: &[&str]) -> String {
-        self.nodes[self.owner(self.slot(key))].command(words)
     }
 
     /// Moves a slot with all its keys, as `redis-cli --cluster reshard` does.
@@ -244,30 +230,34 @@ impl RedisCluster {
         let others = (0..self.nodes.len()).filter(|place| *place != to && *place != from);
         for place in [to, from].into_iter().chain(others) {
             let node = &self.nodes[place];
-            if node.process_id().is_some() {
-                node.command(&["CLUSTER", "SETSLOT", &number, "NODE", &id]);
-            }
+            // Who has lost its last slot is a replica of the new owner.
+            let is_told = node.try_command(&["CLUSTER", "SETSLOT", &number, "NODE", &id]);
+            let is_replica = |error: String| error.contains("only with masters");
+            assert!(
+                is_told.map_or_else(is_replica, |_| true),
+                "SETSLOT {number}"
+            );
         }
     }
 
     /// Nodes that learn late of a move may undo it: no two may be of one epoch.
     pub fn wait_until_agreed(&self) {
-        let number = |node: &RedisServer, name: &str| {
-            let info = node.command(&["CLUSTER", "INFO"]);
+        let number = |place: usize, name: &str| {
+            let info = self.nodes[place].command(&["CLUSTER", "INFO"]);
             let line = info.lines().find_map(|line| line.strip_prefix(name));
             line.map(str::to_owned)
         };
         eventually("one epoch that all know", || {
-            let current = self
-                .nodes
-                .iter()
-                .map(|node| number(node, "cluster_current_epoch:"));
-            let own = self
-                .nodes
-                .iter()
-                .map(|node| number(node, "cluster_my_epoch:"));
+            let all = 0..self.nodes.len();
+            let serving = all
+                .clone()
+                .filter(|place| self.slots_of(*place).next().is_some());
+            let own: Vec<_> = serving
+                .map(|place| number(place, "cluster_my_epoch:"))
+                .collect();
+            let current = all.map(|place| number(place, "cluster_current_epoch:"));
             current.collect::<HashSet<_>>().len() == 1
-                && own.collect::<HashSet<_>>().len() == self.nodes.len()
+                && own.iter().collect::<HashSet<_>>().len() == own.len()
         });
     }
 }

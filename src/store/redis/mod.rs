@@ -206,6 +206,7 @@ impl Store for RedisStore {
         let keys = check.legs().iter().map(|leg| Value::from(name(leg)));
         let check = Encoded::new(operation, 0, legs.iter().zip(keys));
         Answer::Later(Box::pin(async move {
+            let node = Arc::clone(counted.node());
             let found = node.decide(check, deadline, counted).await?;
             Ok(found.decision(&legs))
         }))
@@ -225,7 +226,7 @@ impl Store for RedisStore {
         let deadline = Deadline::after(self.0.deadline);
         let keys = keys.into_iter().map(Value::from).collect();
         Answer::Later(Box::pin(async move {
-            let _counted = counted;
+            let node = counted.node();
             node.delete(keys, Manner::Plain, deadline).await
         }))
     }

@@ -24,7 +24,8 @@ use crate::{
 pub(super) struct Node {
     connections: Connections,
     pub(super) dispatch: Dispatch,
-    room: Arc<Room>,
+    in_flight: AtomicUsize,
+    most_in_flight: usize,
     asker: Arc<Asker>,
     /// The last call that ended got no answer.
     is_failing: AtomicBool,
@@ -41,7 +42,8 @@ impl Node {
         Arc::new(Self {
             dispatch: Dispatch::new(runtime, connections.len()),
             connections,
-            room: Room::for_at_most(most_in_flight),
+            in_flight: AtomicUsize::new(0),
+            most_in_flight,
             asker,
             is_failing: AtomicBool::new(false),
             breaker: Arc::new(Breaker::new()),
@@ -50,8 +52,14 @@ impl Node {
 
     /// One more check in flight here. What was taken was counted already, and
     /// must get back in any flood.
-    pub(super) fn counted(&self, is_back: bool) -> Result<Counted, StoreError> {
-        Counted::one_more(&self.room, is_back).ok_or_else(|| self.not_sent())
+    pub(super) fn counted(self: &Arc<Self>, is_back: bool) -> Result<Counted, StoreError> {
+        let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
+        // Made first, so that its drop takes back what was just counted.
+        let counted = Counted(Arc::clone(self));
+        match is_back || before < self.most_in_flight {
+            true => Ok(counted),
+            false => Err(self.not_sent()),
+        }
     }
 
     /// What it means that there is no room, or no time, for a check that was not
@@ -156,32 +164,14 @@ impl Asker {
     }
 }
 
-/// For so many at a time.
-#[derive(Debug)]
-pub(super) struct Room {
-    in_flight: AtomicUsize,
-    most: usize,
-}
-
-impl Room {
-    pub(super) fn for_at_most(most: usize) -> Arc<Self> {
-        Arc::new(Self {
-            in_flight: AtomicUsize::new(0),
-            most,
-        })
-    }
-}
-
 /// One check in flight.
 #[derive(Debug)]
-pub(super) struct Counted(Arc<Room>);
+pub(super) struct Counted(Arc<Node>);
 
 impl Counted {
-    pub(super) fn one_more(room: &Arc<Room>, is_welcome: bool) -> Option<Self> {
-        let before = room.in_flight.fetch_add(1, Ordering::Relaxed);
-        // Made first, so that its drop takes back what was just counted.
-        let counted = Self(Arc::clone(room));
-        (is_welcome || before < room.most).then_some(counted)
+    /// Where it is in flight.
+    pub(super) fn node(&self) -> &Arc<Node> {
+        &self.0
     }
 }
 

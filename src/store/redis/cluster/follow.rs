@@ -10,7 +10,7 @@ use crate::{
     error::StoreErrorKind,
     store::redis::{
         call::{Deadline, Manner},
-        node::{Counted, Node},
+        node::Node,
     },
 };
 
@@ -108,8 +108,8 @@ impl Cluster {
         let mut looks = self.topology.looks();
         let is_first_under_way = matches!(*looks.borrow(), Looks::None);
         if is_first_under_way {
-            let no_room = || StoreError::new(StoreErrorKind::Unavailable);
-            let _counted = Counted::one_more(&self.room, false).ok_or_else(no_room)?;
+            let no_room = |_| StoreError::new(StoreErrorKind::Unavailable);
+            let _room = self.room.try_acquire().map_err(no_room)?;
             let is_over = |looks: &Looks| !matches!(looks, Looks::None);
             let over = timeout(deadline.left(), looks.wait_for(is_over)).await;
             if over.is_err() {

@@ -15,7 +15,10 @@ use std::{sync::Arc, time::Duration};
 
 use fred::{types::Value, util::redis_keyslot};
 use smallvec::SmallVec;
-use tokio::{sync::oneshot, time::timeout};
+use tokio::{
+    sync::{Semaphore, oneshot},
+    time::timeout,
+};
 
 use self::{
     follow::{Failed, Way, unsplittable},
@@ -26,7 +29,7 @@ pub(super) use self::{slots::Address, topology::Connect};
 use super::{
     call::Deadline,
     connection::AbortOnDrop,
-    node::{Node, Room},
+    node::Node,
     script::{AskedLeg, Encoded, Found},
 };
 use crate::{
@@ -41,7 +44,7 @@ pub(super) struct Cluster {
     topology: Arc<Topology>,
     _keeper: AbortOnDrop<()>,
     /// For those who wait for the first map.
-    room: Arc<Room>,
+    room: Semaphore,
     deadline: Duration,
     tasks: Tasks,
 }
@@ -77,7 +80,7 @@ impl Cluster {
         deadline: Duration,
         tasks: Tasks,
     ) -> Arc<Self> {
-        let room = Room::for_at_most(connect.most_in_flight);
+        let room = Semaphore::new(connect.most_in_flight.min(Semaphore::MAX_PERMITS));
         let topology = Topology::new(connect, seeds);
         let keeper = topology.runtime().spawn(Arc::clone(&topology).keep());
         Arc::new(Self {
