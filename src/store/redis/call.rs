@@ -3,6 +3,7 @@
 use std::{
     error::Error,
     pin::Pin,
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
@@ -62,19 +63,32 @@ pub(super) async fn script(
     manner: Manner,
     deadline: Deadline,
 ) -> Result<Value, StoreError> {
-    let mut by_name = Vec::with_capacity(1 + arguments.len());
-    by_name.push(script.sha1.clone());
-    by_name.extend(arguments.iter().cloned());
-    match send(connections, "EVALSHA", by_name, manner, deadline).await {
-        // Nothing ran. The text loads the script for all that follow.
-        Err(error) if error.details().starts_with("NOSCRIPT") => {
-            let mut by_text = arguments;
-            by_text.insert(0, script.text.clone());
-            send(connections, "EVAL", by_text, manner, deadline).await
+    let by = |name: &'static str, which: &Value| {
+        let mut all = Vec::with_capacity(1 + arguments.len());
+        all.push(which.clone());
+        all.extend(arguments.iter().cloned());
+        send(connections, name, all, manner, deadline)
+    };
+    let loads = connections.loads.load(Ordering::Relaxed);
+    let mut reply = by("EVALSHA", &script.sha1).await;
+    if is_unknown(&reply) {
+        // Nothing ran. One at a time: the text loads the script for all others.
+        let loading = timeout(deadline.left(), connections.loading.lock()).await;
+        let _loading = loading.map_err(|_| StoreError::new(StoreErrorKind::Timeout))?;
+        if connections.loads.load(Ordering::Relaxed) != loads {
+            reply = by("EVALSHA", &script.sha1).await;
         }
-        result => result,
+        if is_unknown(&reply) {
+            reply = by("EVAL", &script.text).await;
+            connections.loads.fetch_add(1, Ordering::Relaxed);
+        }
     }
-    .map_err(store_error)
+    reply.map_err(store_error)
+}
+
+fn is_unknown(reply: &Result<Value, FredError>) -> bool {
+    let error = reply.as_ref().err();
+    error.is_some_and(|error| error.details().starts_with("NOSCRIPT"))
 }
 
 /// Deletes keys, those that are there.

@@ -22,7 +22,7 @@ use fred::{
 };
 use tokio::{
     runtime::Handle,
-    sync::{oneshot, watch},
+    sync::{Mutex, oneshot, watch},
     task::JoinHandle,
     time::{sleep, timeout},
 };
@@ -42,6 +42,10 @@ const UNRESPONSIVE: Duration = Duration::from_secs(2);
 pub(super) struct Connections {
     links: Vec<Link>,
     turn: AtomicUsize,
+    /// Held by whom loads a script.
+    pub(super) loading: Mutex<()>,
+    /// Scripts that were loaded.
+    pub(super) loads: AtomicUsize,
 }
 
 /// What became of the attempts to connect.
@@ -85,10 +89,7 @@ impl Connections {
                 _supervisor: Some(supervisor),
             })
         });
-        Ok(Self {
-            links: links.collect::<Result<_, ConfigError>>()?,
-            turn: AtomicUsize::new(0),
-        })
+        Ok(Self::of(links.collect::<Result<_, ConfigError>>()?))
     }
 
     /// A client that somebody else connected and looks after.
@@ -99,9 +100,15 @@ impl Connections {
             is_renewing: Arc::default(),
             _supervisor: None,
         };
+        Self::of(vec![link])
+    }
+
+    fn of(links: Vec<Link>) -> Self {
         Self {
-            links: vec![link],
+            links,
             turn: AtomicUsize::new(0),
+            loading: Mutex::default(),
+            loads: AtomicUsize::new(0),
         }
     }
 

@@ -103,6 +103,7 @@ impl Node {
             drop(alone);
             return found;
         }
+        let answers = self.answers();
         let (answer, receiver) = oneshot::channel();
         let ticket = self.queue(|ticket| Waiting {
             ticket,
@@ -115,7 +116,10 @@ impl Node {
             Ok(Ok(answer)) => answer,
             // The runtime that the store was built in is gone.
             Ok(Err(_)) => Err(StoreError::new(StoreErrorKind::Unavailable)),
-            Err(_) if self.dispatch.withdraw(ticket) => Err(self.not_sent()),
+            // It was not its turn, though others had theirs: a flood.
+            Err(_) if self.dispatch.withdraw(ticket) && self.answers() != answers => {
+                Err(StoreError::new(StoreErrorKind::Overloaded))
+            }
             Err(_) => Err(StoreError::new(StoreErrorKind::Timeout)),
         }
     }

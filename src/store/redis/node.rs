@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
 };
 
 use fred::types::Value;
@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Clock, StoreError, clock,
     error::StoreErrorKind,
-    store::breaker::{Breaker, Ended},
+    store::breaker::{Breaker, Ended, Pass},
 };
 
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub(super) struct Node {
     asker: Arc<Asker>,
     /// The last call that ended got no answer.
     is_failing: AtomicBool,
+    /// Calls that got an answer.
+    answers: AtomicU64,
     breaker: Arc<Breaker>,
 }
 
@@ -46,6 +48,7 @@ impl Node {
             most_in_flight,
             asker,
             is_failing: AtomicBool::new(false),
+            answers: AtomicU64::new(0),
             breaker: Arc::new(Breaker::new()),
         })
     }
@@ -62,14 +65,18 @@ impl Node {
         }
     }
 
-    /// What it means that there is no room, or no time, for a check that was not
-    /// sent: a flood, or a server that answers nobody.
-    pub(super) fn not_sent(&self) -> StoreError {
+    /// What it means that there is no room for a check: a flood, or a server
+    /// that answers nobody.
+    fn not_sent(&self) -> StoreError {
         StoreError::new(if self.is_failing() {
             StoreErrorKind::Unavailable
         } else {
             StoreErrorKind::Overloaded
         })
+    }
+
+    pub(super) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_failing(&self) -> bool {
@@ -88,9 +95,12 @@ impl Node {
         let integers = checks.iter().map(|check| check.shape.integers()).sum();
         let script = script::for_checks(&checks);
         let arguments = script::arguments(checks, nonce, now_us);
-        let call = call::script(&self.connections, script, arguments, manner, deadline);
-        self.seen(async { Reply::new(call.await?, nonce, integers) })
-            .await
+        let pass = self.pass()?;
+        let reply = call::script(&self.connections, script, arguments, manner, deadline).await;
+        self.saw(
+            pass,
+            reply.and_then(|reply| Reply::new(reply, nonce, integers)),
+        )
     }
 
     /// Decides on a check in a call of its own, whatever else is under way.
@@ -112,33 +122,39 @@ impl Node {
         manner: Manner,
         deadline: Deadline,
     ) -> Result<(), StoreError> {
-        let call = call::delete(&self.connections, keys, manner, deadline);
-        self.seen(call).await
+        let pass = self.pass()?;
+        let deleted = call::delete(&self.connections, keys, manner, deadline).await;
+        self.saw(pass, deleted)
     }
 
     /// Which node of its cluster serves which slots, as it knows it. Who tells
-    /// may still serve nobody, so this is not [seen](Self::seen).
+    /// may still serve nobody, so this has no [pass](Self::pass).
     pub(super) async fn slots(&self, deadline: Deadline) -> Result<Value, StoreError> {
         call::slots(&self.connections, deadline).await
     }
 
-    /// Every call about buckets passes here, and how it ended is seen.
-    async fn seen<T>(
-        &self,
-        call: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        let Some(pass) = self.breaker.pass() else {
-            return Err(StoreError::new(StoreErrorKind::Unavailable));
-        };
-        let result = call.await;
+    /// Leave to make a call about buckets.
+    fn pass(&self) -> Result<Pass, StoreError> {
+        let closed = || StoreError::new(StoreErrorKind::Unavailable);
+        self.breaker.pass().ok_or_else(closed)
+    }
+
+    /// How each such call ended.
+    fn saw<T>(&self, pass: Pass, result: Result<T, StoreError>) -> Result<T, StoreError> {
         let pause = pass.ended(Ended::of(&result));
-        if let Err(error) = &result {
-            if call::asks_for_another_connection(error, pause) {
-                self.connections.renew(self.dispatch.runtime());
+        let is_failing = match &result {
+            Ok(_) => false,
+            Err(error) => {
+                if call::asks_for_another_connection(error, pause) {
+                    self.connections.renew(self.dispatch.runtime());
+                }
+                error.is_no_answer()
             }
-        }
-        let is_failing = result.as_ref().is_err_and(StoreError::is_no_answer);
+        };
         self.is_failing.store(is_failing, Ordering::Relaxed);
+        if !is_failing {
+            self.answers.fetch_add(1, Ordering::Relaxed);
+        }
         result
     }
 }
