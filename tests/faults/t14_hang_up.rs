@@ -1,0 +1,113 @@
+//! T14: clients that do not wait for their answer.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tower_throttle::{Limiter, RedisStore, TokenBucket};
+
+use crate::{
+    checker,
+    common::{DEADLINE, RedisServer},
+    figures::{ms, or_long, tell},
+    ledger::{Outcome, Recorder},
+    load::Load,
+    proxy::{Mode, Proxy},
+    rig, wait,
+};
+
+const HIGHEST: u64 = 1_000_000;
+const LEAVE_AFTER: Duration = Duration::from_millis(1);
+/// Of each direction: nobody who leaves has an answer by then.
+const AWAY: Duration = Duration::from_millis(5);
+
+fn is_idle(store: &RedisStore) -> bool {
+    let shown = format!("{store:?}");
+    assert!(shown.contains("in_flight: "), "{shown}");
+    shown.contains("in_flight: 0,")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t14_half_of_the_clients_hang_up_and_nothing_stays_in_flight() {
+    let _alone = rig::alone().await;
+    let server = RedisServer::start();
+    let proxy = Proxy::before(server.port());
+    let (deadline, in_time) = rig::patience();
+    let quota = TokenBucket::without_refill(HIGHEST);
+    let store = rig::store(deadline, &proxy.url());
+    let limiter = Limiter::new(store.clone(), quota);
+    rig::ready(&limiter).await;
+    proxy.set(Mode::Delay(AWAY));
+
+    let load = Load {
+        keys: 500,
+        leaving: Some((50, LEAVE_AFTER)),
+        ..Load::OF_ONE_IN_THREE
+    };
+    let recorder = Recorder::new(0);
+    let time = Duration::from_secs(or_long(3, 60));
+    load.run_for(&limiter, &recorder, time).await;
+    let drained = wait::until("nothing in flight", Duration::from_secs(1), || {
+        is_idle(&store)
+    });
+
+    let ledger = recorder.ledger();
+    let direct = Limiter::new(rig::store(DEADLINE, &server.url()), quota);
+    let charges = rig::charges(&direct, &ledger, |_| HIGHEST).await;
+    let surplus = checker::charged(&ledger, &charges, 1).expect("I5");
+    let latency = checker::answered(&ledger, in_time).expect("I2");
+    checker::nothing_broke(&ledger).expect("I7");
+    assert_eq!(proxy.sent().sent_again(), 0);
+    let hung_up = rig::count(&ledger, |outcome| outcome == Outcome::HungUp);
+    assert!(hung_up * 3 > ledger.len() as u64, "{hung_up}");
+    let decided = rig::count(&ledger, Outcome::is_decision);
+    assert_eq!(
+        decided + hung_up,
+        ledger.len() as u64,
+        "the others are served"
+    );
+    tell(
+        "T14",
+        ledger.len() as u64,
+        &[
+            ("hung up", hung_up.to_string()),
+            ("of them charged", surplus.to_string()),
+            ("nothing in flight after", ms(drained)),
+            ("p99.9", ms(latency.p999)),
+        ],
+    );
+}
+
+/// One at a time, each is on its way when its client leaves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t14_who_hangs_up_after_it_was_sent_is_charged() {
+    let _alone = rig::alone().await;
+    let server = RedisServer::start();
+    let proxy = Proxy::before(server.port());
+    let quota = TokenBucket::without_refill(HIGHEST);
+    let limiter = Limiter::new(rig::store(DEADLINE, &proxy.url()), quota);
+    let direct = Limiter::new(rig::store(DEADLINE, &server.url()), quota);
+    rig::ready(&limiter).await;
+    proxy.set(Mode::Delay(AWAY));
+    let sent_before = proxy.sent().calls();
+    let leavers = or_long(50, 1_000);
+    for leaver in 1..=leavers {
+        let sent = sent_before + leaver as usize;
+        let mut check = Box::pin(limiter.check("ann"));
+        let leaves = async || {
+            let answer = timeout(LEAVE_AFTER, &mut check).await;
+            assert!(answer.is_err(), "too early to be an answer: {answer:?}");
+            proxy.sent().calls() >= sent
+        };
+        wait::until_async("it is sent", DEADLINE, leaves).await;
+    }
+    wait::until_async("all charges", DEADLINE, async || {
+        let peek = direct.peek("ann").await.expect("a decision");
+        let remaining = peek.policies().map(|policy| policy.remaining());
+        remaining.min() == Some(HIGHEST - leavers)
+    })
+    .await;
+    proxy.set(Mode::Pass);
+    let last = limiter.check("ann").await.expect("its own reply");
+    let remaining = last.policies().map(|policy| policy.remaining()).min();
+    assert_eq!(remaining, Some(HIGHEST - leavers - 1));
+}
