@@ -87,6 +87,14 @@ impl Recorder {
         }
     }
 
+    /// Whether there is such an entry.
+    pub(crate) fn has(&self, is: impl Fn(&Entry) -> bool) -> bool {
+        self.0.buffers.iter().any(|buffer| {
+            let buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+            buffer.iter().rev().any(&is)
+        })
+    }
+
     /// All entries, in the order in which they were sent.
     pub(crate) fn ledger(&self) -> Vec<Entry> {
         let mut all = Vec::new();

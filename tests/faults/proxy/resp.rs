@@ -114,9 +114,10 @@ impl Sent {
         each.sum::<u64>() + by_text.saturating_sub(self.unknown_scripts)
     }
 
-    /// Most script calls in any stretch of this length after `from`.
-    pub(crate) fn most_scripts_in(&self, stretch: Duration, from: Instant) -> usize {
-        let times: Vec<_> = self.scripts.iter().filter(|time| **time >= from).collect();
+    /// Most script calls in any stretch of this length between these instants.
+    pub(crate) fn most_scripts_in(&self, stretch: Duration, from: Instant, to: Instant) -> usize {
+        let times = self.scripts.iter();
+        let times: Vec<_> = times.filter(|time| (from..to).contains(time)).collect();
         let mut first = 0;
         let counts = times.iter().enumerate().map(|(last, time)| {
             while time.duration_since(*times[first]) >= stretch {
@@ -170,7 +171,8 @@ mod tests {
         sent.unknown_scripts = 1;
         assert_eq!(sent.sent_again(), 1);
         assert_eq!(sent.calls(), 2);
-        let minute = Duration::from_secs(60);
-        assert_eq!(sent.most_scripts_in(minute, Instant::now() - minute), 4);
+        let (minute, now) = (Duration::from_secs(60), Instant::now());
+        assert_eq!(sent.most_scripts_in(minute, now - minute, now), 4);
+        assert_eq!(sent.most_scripts_in(minute, now, now + minute), 0);
     }
 }
