@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use crate::{
-    Decision, StoreError,
+    Decision, Source, StoreError,
     permit::{Legs, Taken},
     store::{Answer, BoxFuture},
 };
@@ -95,10 +95,17 @@ impl Admission {
                 // Of a check whose answer is lost, nobody knows what it took.
                 let legs = self.legs.take();
                 let runtime = self.runtime.clone();
-                drop(legs.map(|legs| Taken::perhaps(legs, &error, runtime)));
+                if error.is_no_answer() {
+                    drop(legs.map(|legs| Taken::perhaps(legs, runtime)));
+                }
                 return Poll::Ready(Err(error));
             }
         };
+        if decision.source() != Source::Store {
+            // Neither does of what the store was asked for before others decided.
+            let legs = self.legs.clone();
+            drop(legs.map(|legs| Taken::perhaps(legs, self.runtime.clone())));
+        }
         if !decision.is_allowed() {
             return match self.worth_waiting(&decision) {
                 Some(wait) => {
@@ -232,9 +239,13 @@ async fn undo(answer: BoxFuture<Decision>, legs: Legs, runtime: Handle) {
     drop(match answer.await {
         Ok(decision) => {
             let turn_at = later(Instant::now(), decision.delay());
+            if decision.source() != Source::Store {
+                drop(Taken::perhaps(legs.clone(), Some(runtime.clone())));
+            }
             Taken::by(legs, &decision, turn_at, Some(runtime))
         }
-        Err(error) => Taken::perhaps(legs, &error, Some(runtime)),
+        Err(error) if error.is_no_answer() => Some(Taken::perhaps(legs, Some(runtime))),
+        Err(_) => None,
     });
 }
 

@@ -139,5 +139,6 @@ pub(crate) fn read(clock: &dyn Clock) -> u64 {
 const LAST_US: u64 = 1 << 53;
 
 fn whole_us(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+    let seconds_us = duration.as_secs().saturating_mul(1_000_000);
+    seconds_us.saturating_add(duration.subsec_micros().into())
 }

@@ -297,6 +297,8 @@ pub(crate) enum StoreErrorKind {
     Unavailable,
     Overloaded,
     Refused,
+    /// Not this server serves the key. Nothing ran.
+    Redirected,
     ForeignReply,
     CorruptState,
     Unsupported,
@@ -332,6 +334,11 @@ impl StoreError {
         self.kind == StoreErrorKind::Unavailable
     }
 
+    /// Nobody answered, so what became of the check is unknown.
+    pub(crate) fn is_no_answer(&self) -> bool {
+        self.is_timeout() || self.is_unavailable()
+    }
+
     /// Too many checks are waiting; this one was not sent. A layer never
     /// admits on it.
     #[must_use]
@@ -343,7 +350,10 @@ impl StoreError {
     /// of memory, is a replica, is loading.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        self.kind == StoreErrorKind::Refused
+        matches!(
+            self.kind,
+            StoreErrorKind::Refused | StoreErrorKind::Redirected
+        )
     }
 
     /// The reply was not an answer to this check. It was not believed.
@@ -368,6 +378,20 @@ impl StoreError {
         self.kind == StoreErrorKind::Unsupported
     }
 
+    /// Whether no other check would fare better now.
+    pub(crate) const fn is_of_the_store(&self) -> bool {
+        match self.kind {
+            StoreErrorKind::Timeout
+            | StoreErrorKind::Unavailable
+            | StoreErrorKind::Refused
+            | StoreErrorKind::ForeignReply => true,
+            StoreErrorKind::Overloaded
+            | StoreErrorKind::Redirected
+            | StoreErrorKind::CorruptState
+            | StoreErrorKind::Unsupported => false,
+        }
+    }
+
     /// A word for logs and metrics, one of a fixed set.
     #[cfg(feature = "tracing")]
     pub(crate) fn kind_name(&self) -> &'static str {
@@ -376,6 +400,7 @@ impl StoreError {
             StoreErrorKind::Unavailable => "unavailable",
             StoreErrorKind::Overloaded => "overloaded",
             StoreErrorKind::Refused => "refused",
+            StoreErrorKind::Redirected => "redirected",
             StoreErrorKind::ForeignReply => "foreign_reply",
             StoreErrorKind::CorruptState => "corrupt_state",
             StoreErrorKind::Unsupported => "unsupported",
@@ -399,6 +424,9 @@ impl fmt::Display for StoreError {
             StoreErrorKind::Unavailable => "the store cannot be reached",
             StoreErrorKind::Overloaded => "too many checks wait for the store",
             StoreErrorKind::Refused => "the store refused the check",
+            StoreErrorKind::Redirected => {
+                "the server is one of a cluster: connect with redis-cluster://"
+            }
             StoreErrorKind::ForeignReply => "the store's reply does not belong to this check",
             StoreErrorKind::CorruptState => "foreign data stands under the caller's key",
             StoreErrorKind::Unsupported => {

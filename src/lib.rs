@@ -128,7 +128,8 @@
 //!   caller at most one new burst.
 //! * **In memory** each process counts for itself: n processes admit n times
 //!   the quota.
-//! * **While Redis fails**, a layer admits everything or denies everything, as
+//! * **While Redis fails**, each process decides by itself, by the same quota or
+//!   its part of it; or a policy admits or denies everything, as
 //!   [`OnStoreFailure`] says.
 //!
 //! # Features
@@ -160,6 +161,7 @@ mod admission;
 mod clock;
 mod decision;
 mod error;
+mod fallback;
 pub mod key;
 mod limiter;
 mod middleware;
@@ -180,13 +182,14 @@ pub use self::{
     clock::{Clock, ManualClock, SystemClock},
     decision::{Decision, PolicyDecision, Source, Verdict},
     error::{ConfigError, StoreError},
+    fallback::OnStoreFailure,
     key::{Head, Key, KeyExtractor},
     limiter::{Limiter, LimiterBuilder},
     middleware::{
         body::ResponseBody,
         future::ResponseFuture,
         headers::Headers,
-        layer::{OnStoreFailure, RateLimitLayer, RateLimitLayerBuilder},
+        layer::{RateLimitLayer, RateLimitLayerBuilder},
         policy::{OnMissingKey, RequestPolicy},
         rejection::{DenialReason, Denied},
         service::RateLimit,

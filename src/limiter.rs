@@ -5,9 +5,10 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use smallvec::SmallVec;
 
 use crate::{
-    ConfigError, Decision, Key, Permit, Policy, StoreError,
+    ConfigError, Decision, Key, MemoryStore, OnStoreFailure, Permit, Policy, StoreError,
     admission::Admission,
     error::StoreErrorKind,
+    fallback::BackedStore,
     permit::Legs,
     policy::{Compiled, check_names},
     store::{Answer, Asked, Check, Leg, Operation, Store},
@@ -38,11 +39,11 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
 ///
-/// A store that cannot answer is an error here: what to do then is the
-/// caller's choice. A layer has [`OnStoreFailure`](crate::OnStoreFailure) for it.
+/// While the store cannot decide, [`OnStoreFailure`] does, as in a layer: by
+/// default in this process. With [`OnStoreFailure::Deny`] the check is an error.
 #[derive(Clone, Debug)]
 pub struct Limiter {
-    store: Arc<dyn Store>,
+    store: BackedStore,
     policies: Arc<[Compiled]>,
 }
 
@@ -296,7 +297,8 @@ impl Limiter {
         let leg = |policy: &'a Compiled| Leg {
             policy: &policy.name,
             key: Cow::Borrowed(if policy.shared { &EVERYONE } else { key }),
-            asked: Asked::new(policy.quota, cost.unwrap_or(policy.cost)),
+            asked: cost.map_or(policy.asked, |cost| Asked::new(policy.asked.quota, cost)),
+            on_store_failure: policy.on_store_failure,
         };
         self.policies.iter().map(leg).collect()
     }
@@ -310,6 +312,7 @@ static EVERYONE: Key = Key::everyone();
 pub struct LimiterBuilder {
     store: Option<Arc<dyn Store>>,
     policies: Vec<Policy>,
+    on_store_failure: OnStoreFailure,
 }
 
 impl LimiterBuilder {
@@ -325,6 +328,14 @@ impl LimiterBuilder {
         self
     }
 
+    /// What becomes of checks while the store cannot decide, under policies that
+    /// [do not say](Policy::on_store_failure) themselves. Default:
+    /// [`OnStoreFailure::local`].
+    pub const fn on_store_failure(mut self, choice: OnStoreFailure) -> Self {
+        self.on_store_failure = choice;
+        self
+    }
+
     /// Checks everything.
     ///
     /// # Errors
@@ -334,13 +345,12 @@ impl LimiterBuilder {
         let policies: Arc<[Compiled]> = self
             .policies
             .iter()
-            .map(Policy::compile)
+            .map(|policy| policy.compile(self.on_store_failure))
             .collect::<Result<_, _>>()?;
         check_names(policies.iter().map(|policy| &policy.name))?;
+        let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         Ok(Limiter {
-            store: self
-                .store
-                .unwrap_or_else(|| Arc::new(crate::MemoryStore::new())),
+            store: BackedStore::new(store),
             policies,
         })
     }

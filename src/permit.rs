@@ -1,11 +1,10 @@
 //! What was taken and may have to be given back.
 
 use std::{
-    borrow::Cow,
     fmt,
     hash::{BuildHasher, RandomState},
     sync::{
-        Arc, LazyLock,
+        LazyLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -18,10 +17,10 @@ use tokio::{
 };
 
 use crate::{
-    Decision, Key, StoreError,
-    policy::Name,
+    Decision, Source, StoreError,
+    fallback::BackedStore,
     quota::EXACT,
-    store::{Answer, Asked, Check, Leg, Operation, Store},
+    store::{Answer, Check, Leg, Operation, OwnedLeg},
     turns::{Free, Turn},
 };
 
@@ -69,38 +68,29 @@ pub(crate) fn next_number() -> u64 {
 /// The legs of a check, to be asked about again.
 #[derive(Clone)]
 pub(crate) struct Legs {
-    store: Arc<dyn Store>,
+    store: BackedStore,
     legs: Vec<OwnedLeg>,
 }
 
-#[derive(Clone)]
-struct OwnedLeg {
-    policy: Name,
-    key: Key,
-    asked: Asked,
-}
-
-impl OwnedLeg {
-    fn leg(&self) -> Leg<'_> {
-        Leg {
-            policy: &self.policy,
-            key: Cow::Borrowed(&self.key),
-            asked: self.asked,
+impl Legs {
+    pub(crate) fn new(store: &BackedStore, legs: &[Leg<'_>]) -> Self {
+        Self {
+            store: store.clone(),
+            legs: legs.iter().map(OwnedLeg::from).collect(),
         }
     }
-}
 
-impl Legs {
-    pub(crate) fn new(store: &Arc<dyn Store>, legs: &[Leg<'_>]) -> Self {
-        let owned = |leg: &Leg<'_>| OwnedLeg {
-            policy: leg.policy.clone(),
-            key: leg.key.clone().into_owned(),
-            asked: leg.asked,
-        };
-        Self {
-            store: Arc::clone(store),
-            legs: legs.iter().map(owned).collect(),
+    /// Those of a decision that this process made alone, where it was made.
+    fn that_decided(mut self, decision: &Decision) -> Self {
+        if decision.source() == Source::Local {
+            self.store = self.store.local();
+            let local = self
+                .legs
+                .iter()
+                .filter_map(|leg| leg.leg().local().as_ref().map(OwnedLeg::from));
+            self.legs = local.collect();
         }
+        self
     }
 
     /// Asks for the units, where they come in time.
@@ -131,7 +121,7 @@ impl Legs {
             .splice(place..(place + 1).min(self.legs.len()), None);
         Self {
             legs: legs.collect(),
-            store: Arc::clone(&self.store),
+            store: self.store.clone(),
         }
     }
 
@@ -177,7 +167,7 @@ impl Legs {
     fn one_by_one(self) -> impl Iterator<Item = Self> {
         let store = self.store;
         self.legs.into_iter().map(move |leg| Self {
-            store: Arc::clone(&store),
+            store: store.clone(),
             legs: vec![leg],
         })
     }
@@ -213,22 +203,22 @@ pub(crate) struct Taken {
 impl Taken {
     /// What a decision has taken: all of it, until it is [settled](Self::settled).
     pub(crate) fn by(
-        mut legs: Legs,
+        legs: Legs,
         decision: &Decision,
         turn_at: Instant,
         runtime: Option<Handle>,
     ) -> Option<Self> {
-        if !decision.is_allowed() {
+        if !decision.is_allowed() || decision.source() == Source::StoreFailure {
             return None;
         }
+        let mut legs = legs.that_decided(decision);
         for (leg, policy) in legs.legs.iter_mut().zip(decision.policies()) {
             leg.asked.since = policy.mark();
         }
         let turn = legs.reserving(decision).and_then(|(place, full_at_ns)| {
             let leg = legs.legs.get(place)?;
-            let store = Arc::as_ptr(&legs.store).cast::<()>() as usize;
             let kind = leg.leg().kind();
-            let bucket = (store, leg.policy.text, kind, leg.key.clone());
+            let bucket = (legs.store.id(), leg.policy.clone(), kind, leg.key.clone());
             let (turn, free) = Turn::new(bucket, turn_at, full_at_ns);
             if let Some(free) = free {
                 let leg = legs.clone().take_out(place);
@@ -252,15 +242,14 @@ impl Taken {
 
     /// What a check may have taken of which the answer is lost. Permits can be
     /// given back safely, as they have a number.
-    pub(crate) fn perhaps(legs: Legs, error: &StoreError, runtime: Option<Handle>) -> Option<Self> {
-        let may_have_run = error.is_timeout() || error.is_unavailable();
-        may_have_run.then(|| Self {
+    pub(crate) fn perhaps(legs: Legs, runtime: Option<Handle>) -> Self {
+        Self {
             legs: legs.with_permits(),
             runtime,
             renewals: Vec::new(),
             turn: None,
             is_certain: false,
-        })
+        }
     }
 
     /// The turn that is waited for, where those before may leave.

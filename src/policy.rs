@@ -1,9 +1,14 @@
 //! A named quota.
 
-use arrayvec::ArrayString;
+use std::{
+    fmt,
+    ops::Deref,
+    sync::{Arc, Mutex, PoisonError},
+};
+
 use siphasher::sip128::SipHasher13;
 
-use crate::{ConfigError, Quota};
+use crate::{ConfigError, OnStoreFailure, Quota, store::Asked};
 
 /// A named quota: what a [`Limiter`](crate::Limiter) checks, and the start of
 /// what a [`RateLimitLayer`](crate::RateLimitLayer) checks.
@@ -35,6 +40,7 @@ pub struct Policy {
     cost: u64,
     debt: Option<u64>,
     shared: bool,
+    on_store_failure: Option<OnStoreFailure>,
 }
 
 impl Policy {
@@ -62,6 +68,7 @@ impl Policy {
             cost: 1,
             debt: None,
             shared: false,
+            on_store_failure: None,
         }
     }
 
@@ -78,6 +85,13 @@ impl Policy {
     /// as from an empty bucket.
     pub const fn max_debt(mut self, units: u64) -> Self {
         self.debt = Some(units);
+        self
+    }
+
+    /// What becomes of this policy while the store cannot decide. Default: what
+    /// its layer or limiter says, which is [`OnStoreFailure::local`] by default.
+    pub const fn on_store_failure(mut self, choice: OnStoreFailure) -> Self {
+        self.on_store_failure = Some(choice);
         self
     }
 
@@ -99,8 +113,12 @@ impl Policy {
         self.shared
     }
 
-    /// Checks all that can be seen before the first request.
-    pub(crate) fn compile(&self) -> Result<Compiled, ConfigError> {
+    /// Checks all that can be seen before the first request. `on_store_failure`
+    /// is for a policy that does not say.
+    pub(crate) fn compile(
+        &self,
+        on_store_failure: OnStoreFailure,
+    ) -> Result<Compiled, ConfigError> {
         let quota = self.quota.clone();
         let quota = quota.map_err(|mistake| match &self.name {
             Some(name) => mistake.in_policy(name),
@@ -122,12 +140,17 @@ impl Policy {
             };
             return Err(mistake.in_policy(&name.text));
         }
+        let on_store_failure = self.on_store_failure.unwrap_or(on_store_failure);
+        if on_store_failure == OnStoreFailure::share_of(0) {
+            let setting = "share_of";
+            return Err(ConfigError::Zero { setting }.in_policy(&name.text));
+        }
         Ok(Compiled {
             name,
-            quota,
-            cost,
+            asked: Asked::new(quota, cost),
             debt,
             shared: self.shared,
+            on_store_failure,
         })
     }
 }
@@ -145,29 +168,69 @@ where
 /// The longest policy name.
 const LONGEST: usize = 64;
 
-/// Copied with each decision: a shared one would be written to by all threads
-/// with each request, to count its owners.
-pub(crate) type NameText = ArrayString<LONGEST>;
-
 /// A policy's name: printable ASCII.
-#[derive(Clone, Debug)]
-pub(crate) struct Name {
-    pub(crate) text: NameText,
-    /// Of the name, to be mixed with a secret.
+///
+/// Copied into each decision. A counted pointer would be written to by all
+/// threads with each request, so the first [`KEPT`] names stay for the life of
+/// the process, and copies of them cost nothing.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Name {
+    Kept(&'static NameParts),
+    Counted(Arc<NameParts>),
+}
+
+const KEPT: usize = 256;
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct NameParts {
+    pub(crate) text: Box<str>,
+    /// As structured fields (RFC 9651) write a string.
+    pub(crate) quoted: Box<str>,
+    /// To be mixed with a secret.
     pub(crate) hash: (u64, u64),
 }
 
 impl Name {
     fn new(name: &str) -> Option<Self> {
+        static NAMES: Mutex<Vec<&'static NameParts>> = Mutex::new(Vec::new());
+
         let is_printable = name.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-        let text = NameText::from(name).ok()?;
-        (is_printable && !text.is_empty()).then(|| {
-            let hash = SipHasher13::new().hash(name.as_bytes());
-            Self {
-                text,
-                hash: (hash.h1, hash.h2),
-            }
-        })
+        if !is_printable || name.is_empty() || name.len() > LONGEST {
+            return None;
+        }
+        let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = names.iter().find(|known| &*known.text == name) {
+            return Some(Self::Kept(known));
+        }
+        let hash = SipHasher13::new().hash(name.as_bytes());
+        let parts = NameParts {
+            text: name.into(),
+            quoted: quoted(name).into(),
+            hash: (hash.h1, hash.h2),
+        };
+        if names.len() >= KEPT {
+            return Some(Self::Counted(Arc::new(parts)));
+        }
+        let kept = Box::leak(Box::new(parts));
+        names.push(kept);
+        Some(Self::Kept(kept))
+    }
+}
+
+impl Deref for Name {
+    type Target = NameParts;
+
+    fn deref(&self) -> &NameParts {
+        match self {
+            Self::Kept(parts) => parts,
+            Self::Counted(parts) => parts,
+        }
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text.fmt(f)
     }
 }
 
@@ -189,11 +252,12 @@ pub(crate) fn quoted(text: &str) -> String {
 #[derive(Clone, Debug)]
 pub(crate) struct Compiled {
     pub(crate) name: Name,
-    pub(crate) quota: Quota,
-    pub(crate) cost: u64,
+    /// What is asked of it, unless the request says otherwise.
+    pub(crate) asked: Asked,
     /// The most units that may be owed.
     pub(crate) debt: u64,
     pub(crate) shared: bool,
+    pub(crate) on_store_failure: OnStoreFailure,
 }
 
 /// Refuses none, and two of one name.
@@ -202,7 +266,7 @@ pub(crate) fn check_names<'a>(
 ) -> Result<(), ConfigError> {
     let mut seen = std::collections::HashSet::new();
     for name in names {
-        if !seen.insert(name.text) {
+        if !seen.insert(&*name.text) {
             return Err(ConfigError::DuplicatePolicy {
                 name: name.text.to_string(),
             });

@@ -23,17 +23,16 @@ pub(crate) fn denied(decision: &Decision) {
 pub(crate) fn denied(_: &Decision) {}
 
 #[cfg(feature = "redis")]
-pub(crate) fn not_connected(error: &fred::error::Error) {
-    let line = format!("no connection to Redis yet ({error}): trying on");
+pub(crate) fn not_connected(error: &dyn std::error::Error) {
+    let line = format!("no connection to Redis yet ({}): trying on", cause(error));
     #[cfg(feature = "tracing")]
     tracing::warn!(target: "tower_throttle::store", "{line}");
     to_stderr(&line);
 }
 
-pub(crate) fn store_failed(error: &StoreError, allows: bool) {
-    let then = if allows { "admitted" } else { "refused" };
+pub(crate) fn store_failed(error: &StoreError) {
     let line = format!(
-        "the store fails ({}): requests are {then} unchecked",
+        "the store fails ({}): meanwhile policies go by `on_store_failure`",
         cause(error)
     );
     #[cfg(feature = "tracing")]
@@ -48,9 +47,12 @@ pub(crate) fn store_recovered() {
     to_stderr(line);
 }
 
-/// Refused, though the store is well: too many at once, or foreign data.
+/// Though the store is well: too many at once, or foreign data.
 pub(crate) fn shed(error: &StoreError) {
-    let line = format!("requests are refused with 503 ({})", cause(error));
+    let line = format!(
+        "some checks are not decided by the store ({})",
+        cause(error)
+    );
     #[cfg(feature = "tracing")]
     tracing::warn!(target: "tower_throttle::store", kind = error.kind_name(), "{line}");
     to_stderr(&line);
@@ -63,8 +65,8 @@ pub(crate) fn miswired(advice: &str) {
     to_stderr(&line);
 }
 
-fn cause(error: &StoreError) -> String {
-    match std::error::Error::source(error) {
+fn cause(error: &dyn std::error::Error) -> String {
+    match error.source() {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
     }

@@ -8,7 +8,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
     Concurrency, ConfigError, Decision, FixedWindow, LeakyBucket, Limiter, ManualClock,
-    MemoryStore, Permit, Policy, SlidingLog, SlidingWindow, StoreError, TokenBucket, store::Store,
+    MemoryStore, OnStoreFailure, Permit, Policy, SlidingLog, SlidingWindow, StoreError,
+    TokenBucket, store::Store,
 };
 
 /// Walks `steps` steps on the store that `make` makes, for every algorithm by
@@ -83,7 +84,10 @@ impl From<StoreError> for Difference {
 const KINDS: u64 = 10;
 
 fn limiter(store: impl Store, kinds: &[u64], numbers: u64) -> Result<Limiter, ConfigError> {
-    let mut builder = Limiter::builder().store(store);
+    // Nobody else may decide in the store's place.
+    let mut builder = Limiter::builder()
+        .store(store)
+        .on_store_failure(OnStoreFailure::Deny);
     let mut random = Random(numbers);
     for (place, kind) in kinds.iter().enumerate() {
         let (limit, room) = (1 + random.below(20), 1 + random.below(30));

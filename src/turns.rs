@@ -15,10 +15,10 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::{Key, policy::NameText};
+use crate::{Key, policy::Name};
 
 /// A store by its address, a policy with its kind, and a caller.
-pub(crate) type Bucket = (usize, NameText, char, Key);
+pub(crate) type Bucket = (usize, Name, char, Key);
 
 static LINES: LazyLock<Mutex<Lines>> = LazyLock::new(Mutex::default);
 

@@ -33,10 +33,16 @@ fn limiter(server: &RedisServer) -> Limiter {
         .expect("a store");
     Limiter::builder()
         .store(store)
+        .on_store_failure(OnStoreFailure::Deny)
         .policy(Policy::new("bucket", TokenBucket::per_hour(3)))
         .policy(Policy::new("window", FixedWindow::per_hour(5)))
         .build()
         .expect("a limiter")
+}
+
+/// Nobody decides in the store's place.
+fn denying(store: RedisStore, policy: impl Into<Policy>) -> Limiter {
+    Limiter::new(store, policy.into().on_store_failure(OnStoreFailure::Deny))
 }
 
 /// The URL of a user who may do only this, on our keys only.
@@ -204,7 +210,7 @@ async fn a_user_without_the_right_is_refused_and_nothing_is_charged() {
     let store = RedisStore::builder()
         .deadline(common::DEADLINE)
         .connect(&url);
-    let limiter = Limiter::new(store.expect("a store"), TokenBucket::per_hour(3));
+    let limiter = denying(store.expect("a store"), TokenBucket::per_hour(3));
     let error = limiter.check("ann").await.expect_err("it may not write");
     assert!(error.is_refused(), "{error:?}");
     assert!(std::error::Error::source(&error).is_some());
@@ -218,7 +224,7 @@ async fn a_user_without_the_right_is_refused_and_nothing_is_charged() {
 async fn a_wrong_password_is_an_error_and_not_an_admission() {
     let server = RedisServer::with(&["--requirepass", "secret"]);
     let store = RedisStore::connect(&server.url()).expect("a store");
-    let limiter = Limiter::new(store, TokenBucket::per_hour(3));
+    let limiter = denying(store, TokenBucket::per_hour(3));
     let error = limiter.check("ann").await.expect_err("no password");
     assert!(error.is_refused(), "{error:?}");
     let cause = std::error::Error::source(&error).map(ToString::to_string);
@@ -261,7 +267,7 @@ async fn the_deadline_holds_when_the_server_accepts_and_never_answers() {
     });
     let deadline = Duration::from_millis(100);
     let store = RedisStore::builder().deadline(deadline).connect(&url);
-    let limiter = Limiter::new(store.expect("a store"), TokenBucket::per_hour(3));
+    let limiter = denying(store.expect("a store"), TokenBucket::per_hour(3));
     for _ in 0..5 {
         let asked = Instant::now();
         let error = limiter.check("ann").await.expect_err("no answer");
@@ -349,7 +355,7 @@ async fn a_reply_that_is_not_exactly_an_answer_is_an_error() {
         let store = RedisStore::builder()
             .deadline(common::DEADLINE)
             .connect(&lying_server(reply));
-        let limiter = Limiter::new(store.expect("a store"), TokenBucket::per_hour(3));
+        let limiter = denying(store.expect("a store"), TokenBucket::per_hour(3));
         limiter.check("ann").await
     };
     let decision = check(honest)
@@ -384,7 +390,7 @@ async fn a_check_whose_connection_breaks_is_not_sent_again() {
     let store = RedisStore::builder()
         .deadline(common::DEADLINE)
         .connect(&url);
-    let limiter = Limiter::new(store.expect("a store"), TokenBucket::per_hour(3));
+    let limiter = denying(store.expect("a store"), TokenBucket::per_hour(3));
     let mut asked_and_lost = 0;
     let mut others = 0;
     while asked_and_lost < 10 {
@@ -411,7 +417,7 @@ async fn more_checks_than_may_wait_fail_at_once() {
         .max_in_flight(8)
         .connect(&url)
         .expect("a store");
-    let limiter = Limiter::new(store, TokenBucket::per_hour(3));
+    let limiter = denying(store, TokenBucket::per_hour(3));
     let checks: Vec<_> = (0..100)
         .map(|_| {
             tokio::spawn({
@@ -482,7 +488,7 @@ async fn checks_whose_callers_left_still_count_while_they_wait() {
         .max_in_flight(64)
         .connect(&silent_after_handshake())
         .expect("a store");
-    let limiter = Limiter::new(store, TokenBucket::per_hour(3));
+    let limiter = denying(store, TokenBucket::per_hour(3));
     // These stay, and take every way to the server.
     let stay: Vec<_> = (0..8)
         .map(|_| {
@@ -513,7 +519,7 @@ async fn a_frozen_server_is_a_failure_and_not_a_flood() {
         .max_in_flight(8)
         .connect(&silent_after_handshake())
         .expect("a store");
-    let limiter = Limiter::new(store, TokenBucket::per_hour(3));
+    let limiter = denying(store, TokenBucket::per_hour(3));
     // The first finds out; from then on nobody is told of a flood.
     let error = limiter.check("ann").await.expect_err("no answer");
     assert!(error.is_timeout() || error.is_unavailable(), "{error:?}");
@@ -531,7 +537,7 @@ async fn what_cannot_be_read_is_not_written_over() {
         .deadline(common::DEADLINE)
         .connect(&url);
     // A caller who does not start full is written down at first sight.
-    let limiter = Limiter::new(store.expect("a store"), TokenBucket::per_day(5).initial(1));
+    let limiter = denying(store.expect("a store"), TokenBucket::per_day(5).initial(1));
     let key = limiter.redis_keys("ann").remove(0);
     server.command(&["SET", &key, "1795242000123456789"]);
     let error = limiter.check("ann").await.expect_err("it may not read");
@@ -546,7 +552,7 @@ async fn what_is_refused_to_one_check_of_a_call_is_not_refused_to_the_others() {
     let store = RedisStore::builder()
         .deadline(common::DEADLINE)
         .connect(&url);
-    let limiter = Limiter::new(
+    let limiter = denying(
         store.expect("a store"),
         Policy::new("api", TokenBucket::per_day(5)),
     );
@@ -577,7 +583,7 @@ async fn duplicates_in_one_call_are_decided_in_order() {
     let store = RedisStore::builder()
         .deadline(common::DEADLINE)
         .connect(&server.url());
-    let limiter = Limiter::new(store.expect("a store"), TokenBucket::per_day(100));
+    let limiter = denying(store.expect("a store"), TokenBucket::per_day(100));
     let mut left = Vec::new();
     for answer in all_at_once(&limiter, 2_000, |_| "ann").await {
         let decision = answer.expect("a decision");
@@ -622,7 +628,7 @@ fn mistakes_are_seen_before_the_first_request() {
         "127.0.0.1",
         "http://127.0.0.1/",
         "redis://",
-        "redis-cluster://a:1",
+        "redis-sentinel://a:1",
     ] {
         let error = RedisStore::connect(url).expect_err(url);
         assert!(
@@ -681,9 +687,9 @@ async fn foreign_blobs_admit_nobody_and_leave() {
             .expect("a store");
         let minute = Duration::from_secs(60);
         let limiter = if is_log {
-            Limiter::new(store, tower_throttle::SlidingLog::new(2, minute))
+            denying(store, tower_throttle::SlidingLog::new(2, minute))
         } else {
-            Limiter::new(store, tower_throttle::Concurrency::new(2).lifetime(minute))
+            denying(store, tower_throttle::Concurrency::new(2).lifetime(minute))
         };
         let key = limiter.redis_keys("ann").remove(0);
         set_bytes(&server, &key, &bytes);

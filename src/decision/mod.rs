@@ -53,12 +53,16 @@ pub enum Verdict {
 }
 
 /// Where a decision came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Source {
     /// The store decided.
     Store,
-    /// The store failed; [`OnStoreFailure`](crate::OnStoreFailure) chose.
+    /// The store failed, and this process decided by itself, under the
+    /// policies that are [local](crate::OnStoreFailure::Local) then.
+    Local,
+    /// The store failed, and nobody decided:
+    /// [`OnStoreFailure`](crate::OnStoreFailure) chose.
     StoreFailure,
 }
 
@@ -66,7 +70,7 @@ impl Decision {
     /// Sums up what became of a check. `fitting`: 0, 1, or the units taken.
     pub(crate) fn new(
         operation: Operation,
-        policies: impl Iterator<Item = PolicyDecision>,
+        policies: impl IntoIterator<Item = PolicyDecision>,
         fitting: u64,
         now_us: u64,
     ) -> Self {
@@ -109,6 +113,11 @@ impl Decision {
         }))
     }
 
+    pub(crate) fn made_locally(mut self) -> Self {
+        Arc::make_mut(&mut self.0).source = Source::Local;
+        self
+    }
+
     pub(crate) fn with_partitions(mut self, partitions: &[[u8; 12]]) -> Self {
         let inner = Arc::make_mut(&mut self.0);
         for (policy, partition) in inner.policies.iter_mut().zip(partitions) {
@@ -124,9 +133,7 @@ impl Decision {
             inner
                 .policies
                 .insert_many(0, outer.0.policies.iter().cloned());
-            if outer.source() == Source::StoreFailure {
-                inner.source = Source::StoreFailure;
-            }
+            inner.source = inner.source.max(outer.source());
         }
         self
     }
@@ -143,8 +150,8 @@ impl Decision {
         self.0.verdict
     }
 
-    /// Where the decision came from. Under stacked layers, [`Source::StoreFailure`]
-    /// if it was so for any of them.
+    /// Where the decision came from. Under stacked layers, the last in the
+    /// order of [`Source`] of any of them.
     #[must_use]
     pub fn source(&self) -> Source {
         self.0.source

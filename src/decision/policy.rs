@@ -4,18 +4,15 @@ use std::{fmt, time::Duration};
 
 use crate::{
     Quota,
-    policy::NameText,
-    quota::{
-        Rule, each,
-        rules::{At, Change, Rules, Standing},
-    },
+    policy::Name,
+    quota::rules::{At, Change, Rules, Standing},
     store::{Asked, Operation},
 };
 
 /// The standing of one policy in a [`Decision`](crate::Decision).
 #[derive(Clone)]
 pub struct PolicyDecision {
-    name: NameText,
+    name: Name,
     quota: Quota,
     pub(super) cost: u64,
     moved: u64,
@@ -29,44 +26,48 @@ pub struct PolicyDecision {
 }
 
 impl PolicyDecision {
-    /// From how its bucket stood before.
+    /// From how its bucket stood before. `rule` is that of the quota asked for.
+    #[inline]
     pub(crate) fn new(
+        rule: &impl Rules,
         operation: Operation,
-        name: NameText,
+        name: Name,
         asked: &Asked,
         fitting: u64,
         at: At,
         before: Standing,
     ) -> Self {
-        let quota = asked.quota;
         let mut change = asked.change(operation, fitting);
         if let Change::Give(cost) = change {
-            change = Change::Give(each!(quota, rule => rule.returnable(None, &before, cost, at)));
+            change = Change::Give(rule.returnable(None, &before, cost, at));
         }
         let (moved, delay_us) = match change {
             Change::Take(0) | Change::Renew => (0, 0),
             Change::Take(more) => {
-                let delay_us = quota.delay_us(&before, more);
-                match operation {
-                    Operation::TakeUpTo => (fitting, delay_us),
-                    _ => (asked.cost, delay_us),
-                }
+                let moved = match operation {
+                    Operation::TakeUpTo => fitting,
+                    _ => asked.cost,
+                };
+                (moved, rule.delay_us(&before, more, asked.quota.paces()))
             }
-            Change::Give(less) => (quota.units_of(less), 0),
+            Change::Give(less) => (less / rule.unit(), 0),
         };
         let (mut retry_us, mut is_impossible) = (Some(0), false);
         let is_for_nothing = operation == Operation::TakeUpTo && asked.cost == 0;
         if fitting == 0 && !is_for_nothing {
             let (least, extra) = asked.least(operation);
-            retry_us = quota.retry_us(&before, least, extra, at.now_us);
-            is_impossible = quota.most(least, extra).is_none();
+            if !rule.fits(&before, least, extra) {
+                let most = rule.most(least, extra);
+                is_impossible = most.is_none();
+                retry_us = most.and_then(|most| rule.retry_us(&before, most, at.now_us));
+            }
         }
         Self {
             name,
-            quota,
+            quota: asked.quota,
             cost: asked.cost,
             moved,
-            standing: each!(quota, rule => rule.after(before, change, at)),
+            standing: rule.after(before, change, at),
             now_us: at.now_us,
             retry_us,
             delay_us,
@@ -78,7 +79,7 @@ impl PolicyDecision {
     /// The policy's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.name.text
     }
 
     /// The quota that was applied.
@@ -168,6 +169,10 @@ impl PolicyDecision {
             },
             seconds(self.reset_after()),
         ]
+    }
+
+    pub(crate) fn quoted_name(&self) -> &str {
+        &self.name.quoted
     }
 
     /// Under which mark its units were taken.

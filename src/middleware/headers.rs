@@ -2,10 +2,11 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use arrayvec::ArrayVec;
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 
 use super::settings::Settings;
-use crate::{Decision, PolicyDecision, Quota, Source, Verdict, policy::quoted};
+use crate::{Decision, PolicyDecision, Quota, Source, Verdict, policy::Name};
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -193,10 +194,10 @@ impl Fields<'_> {
 
 /// `RateLimit-Policy` for quotas that never change.
 pub(super) fn policy_list<'a>(
-    quotas: impl Iterator<Item = (&'a str, Quota)>,
+    quotas: impl Iterator<Item = (&'a Name, Quota)>,
 ) -> Option<HeaderValue> {
     let text = list(quotas, |(name, quota), text| {
-        quota_item(name, quota, None, text);
+        quota_item(&name.quoted, quota, None, text);
     });
     text.value().map(|value| for_ever(&value).unwrap_or(value))
 }
@@ -231,12 +232,17 @@ fn list<T>(items: impl Iterator<Item = T>, write: impl Fn(T, &mut Text)) -> Text
 }
 
 fn policy_item(policy: &PolicyDecision, text: &mut Text) {
-    quota_item(policy.name(), policy.quota(), policy.partition(), text);
+    quota_item(
+        policy.quoted_name(),
+        policy.quota(),
+        policy.partition(),
+        text,
+    );
 }
 
-fn quota_item(name: &str, quota: Quota, partition: Option<&[u8; 12]>, text: &mut Text) {
+fn quota_item(quoted_name: &str, quota: Quota, partition: Option<&[u8; 12]>, text: &mut Text) {
     let (units, window_s) = per_whole_seconds(quota);
-    text.quoted(name).push(";q=").number(units);
+    text.push(quoted_name).push(";q=").number(units);
     if let Some(window_s) = window_s {
         text.push(";w=").number(window_s);
     }
@@ -260,8 +266,9 @@ fn refused_item(policy: &PolicyDecision, verdict: Verdict, text: &mut Text) {
 }
 
 fn standing_item(policy: &PolicyDecision, effective_us: Option<u64>, text: &mut Text) {
-    text.quoted(policy.name());
-    text.push(";r=").number(policy.remaining());
+    text.push(policy.quoted_name())
+        .push(";r=")
+        .number(policy.remaining());
     if let Some(us) = effective_us {
         text.push(";t=").number(us.div_ceil(1_000_000));
     }
@@ -332,28 +339,20 @@ fn number_value(number: u64) -> Option<HeaderValue> {
 }
 
 /// The text of a field. On the stack, where some policies fit; the value copies it once.
+#[derive(Default)]
 struct Text {
-    short: [u8; Self::SHORT],
-    /// Past the end of `short` once the text is in `long`.
-    length: usize,
+    short: ArrayVec<u8, 160>,
+    /// All of it, once it is longer than that.
     long: Vec<u8>,
 }
 
-impl Default for Text {
-    fn default() -> Self {
-        Self {
-            short: [0; Self::SHORT],
-            length: 0,
-            long: Vec::new(),
-        }
-    }
-}
-
 impl Text {
-    const SHORT: usize = 160;
-
     fn as_bytes(&self) -> &[u8] {
-        self.short.get(..self.length).unwrap_or(&self.long)
+        if self.long.is_empty() {
+            &self.short
+        } else {
+            &self.long
+        }
     }
 
     /// None for an empty list: such a field says nothing.
@@ -364,32 +363,19 @@ impl Text {
 
     #[inline]
     fn push(&mut self, text: &str) -> &mut Self {
-        let end = self.length + text.len();
-        match self.short.get_mut(self.length..end) {
-            Some(place) => {
-                place.copy_from_slice(text.as_bytes());
-                self.length = end;
-            }
-            None => self.push_long(text),
+        let is_short = self.long.is_empty();
+        if !is_short || self.short.try_extend_from_slice(text.as_bytes()).is_err() {
+            self.push_long(text);
         }
         self
     }
 
     #[cold]
     fn push_long(&mut self, text: &str) {
-        if let Some(short) = self.short.get(..self.length) {
-            self.long = short.to_vec();
-            self.length = Self::SHORT + 1;
+        if self.long.is_empty() {
+            self.long.extend_from_slice(&self.short);
         }
         self.long.extend_from_slice(text.as_bytes());
-    }
-
-    /// As structured fields (RFC 9651) write a string.
-    fn quoted(&mut self, name: &str) -> &mut Self {
-        if name.bytes().any(|byte| matches!(byte, b'"' | b'\\')) {
-            return self.push(&quoted(name));
-        }
-        self.push("\"").push(name).push("\"")
     }
 
     fn number(&mut self, number: u64) -> &mut Self {

@@ -14,7 +14,10 @@ use super::{
     service::RateLimit,
     settings::{Secret, Settings},
 };
-use crate::{ConfigError, Head, MemoryStore, key::KeyError, policy::check_names, store::Store};
+use crate::{
+    ConfigError, Head, MemoryStore, OnStoreFailure, fallback::BackedStore, key::KeyError,
+    policy::check_names, store::Store,
+};
 
 /// Limits the rate of requests, as a Tower layer.
 ///
@@ -76,8 +79,7 @@ impl RateLimitLayer {
     #[must_use]
     pub fn store(self, store: impl Store) -> Self {
         let settings = Settings {
-            store: Arc::new(store),
-            health: Arc::default(),
+            store: BackedStore::new(Arc::new(store)),
             ..(*self.settings).clone()
         };
         Self {
@@ -110,28 +112,6 @@ impl<S> Layer<S> for RateLimitLayer {
     }
 }
 
-/// What a layer does with requests while its store cannot decide.
-///
-/// Either way the [`Decision`](crate::Decision) says so ([`Source::StoreFailure`](crate::Source::StoreFailure)), no
-/// `RateLimit` field claims what nobody knows, and one line is logged when it
-/// starts and one when it ends.
-///
-/// Two things are not such a failure, and are answered with 503 either way:
-/// more checks at once than the store lets wait (a flood must not open the
-/// gate), and foreign data under a caller's key, until that key has expired.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum OnStoreFailure {
-    /// Forward them unchecked. This is the default: the limiter never takes
-    /// the API down. **The danger**: nothing is limited meanwhile. Choose
-    /// [`Deny`](Self::Deny) where a limit guards a secret, as on a login.
-    #[default]
-    Allow,
-    /// Answer 503 with `Retry-After: 5`, never 429. **The danger**: the API is
-    /// only as available as the store.
-    Deny,
-}
-
 /// Builds a [`RateLimitLayer`].
 ///
 /// ```
@@ -154,6 +134,7 @@ pub struct RateLimitLayerBuilder {
     answers: Answers,
     wait: Option<Duration>,
     partition_secret: Option<Secret>,
+    on_store_failure: OnStoreFailure,
     mistake: Option<ConfigError>,
 }
 
@@ -166,7 +147,6 @@ pub(super) struct Answers {
     pub(super) headers: Headers,
     pub(super) headers_when: Option<Named<HeadersWhen>>,
     pub(super) retry_after_jitter: Duration,
-    pub(super) on_store_failure: OnStoreFailure,
     pub(super) on_denied: Option<Named<OnDenied>>,
 }
 
@@ -244,9 +224,11 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// What to do while the store cannot decide. Default: [`OnStoreFailure::Allow`].
+    /// What becomes of requests while the store cannot decide, under policies
+    /// that [do not say](crate::Policy::on_store_failure) themselves. Default:
+    /// [`OnStoreFailure::local`].
     pub const fn on_store_failure(mut self, choice: OnStoreFailure) -> Self {
-        self.answers.on_store_failure = choice;
+        self.on_store_failure = choice;
         self
     }
 
@@ -295,16 +277,17 @@ impl RateLimitLayerBuilder {
         let rules: Arc<[Rule]> = self
             .policies
             .iter()
-            .map(RequestPolicy::compile)
+            .map(|policy| policy.compile(self.on_store_failure))
             .collect::<Result<_, _>>()?;
         check_names(rules.iter().map(|rule| &rule.base.name))?;
 
         let is_constant = rules.iter().all(Rule::is_constant);
         let quotas = rules
             .iter()
-            .map(|rule| (&*rule.base.name.text, rule.base.quota));
+            .map(|rule| (&rule.base.name, rule.base.asked.quota));
         let policy_field = is_constant.then(|| headers::policy_list(quotas)).flatten();
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
+        let store = BackedStore::new(store);
         Ok(RateLimitLayer {
             settings: Arc::new(Settings {
                 store,
@@ -313,7 +296,7 @@ impl RateLimitLayerBuilder {
                 wait: self.wait,
                 partition_secret: self.partition_secret,
                 policy_field,
-                health: Arc::default(),
+                is_miswired: Arc::default(),
             }),
         })
     }

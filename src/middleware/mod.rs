@@ -9,6 +9,5 @@ pub(crate) mod rejection;
 pub(crate) mod service;
 
 mod grpc;
-mod health;
 mod named;
 mod settings;

@@ -4,7 +4,7 @@ use std::{any::type_name, borrow::Cow, fmt, sync::Arc};
 
 use super::named::Named;
 use crate::{
-    ConfigError, Head, Key, Policy, Quota,
+    ConfigError, Head, Key, OnStoreFailure, Policy, Quota,
     key::{KeyError, KeyExtractor, global, peer},
     policy::Compiled,
     store::{Asked, Leg},
@@ -137,8 +137,15 @@ impl RequestPolicy {
         self
     }
 
-    pub(super) fn compile(&self) -> Result<Rule, ConfigError> {
-        let base = self.policy.compile()?;
+    /// What becomes of this policy while the store cannot decide. Default: what
+    /// the layer says, which is [`OnStoreFailure::local`] by default.
+    pub fn on_store_failure(mut self, choice: OnStoreFailure) -> Self {
+        self.policy = self.policy.on_store_failure(choice);
+        self
+    }
+
+    pub(super) fn compile(&self, on_store_failure: OnStoreFailure) -> Result<Rule, ConfigError> {
+        let base = self.policy.compile(on_store_failure)?;
         self.key
             .0
             .validate()
@@ -202,15 +209,19 @@ impl Rule {
             (Err(error), OnMissingKey::Share) if error.is_missing() => Key::missing(),
             (Err(error), _) => return Err(error),
         };
-        let quota_by = reads.quota_by.as_ref();
-        let cost_by = reads.cost_by.as_ref();
+        let mut asked = self.base.asked;
+        if reads.quota_by.is_some() || reads.cost_by.is_some() {
+            let (quota_by, cost_by) = (reads.quota_by.as_ref(), reads.cost_by.as_ref());
+            asked = Asked::new(
+                quota_by.map_or(asked.quota, |quota| (quota.0)(head)),
+                cost_by.map_or(asked.cost, |cost| (cost.0)(head)),
+            );
+        }
         Ok(Some(Leg {
             policy: &self.base.name,
             key: Cow::Owned(key),
-            asked: Asked::new(
-                quota_by.map_or(self.base.quota, |quota| (quota.0)(head)),
-                cost_by.map_or(self.base.cost, |cost| (cost.0)(head)),
-            ),
+            asked,
+            on_store_failure: self.base.on_store_failure,
         }))
     }
 

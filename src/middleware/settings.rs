@@ -1,26 +1,23 @@
 //! A built layer: what every request meets.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use http::HeaderValue;
 
-use super::{
-    health::Health,
-    layer::{Answers, OnStoreFailure},
-    policy::Rule,
-    rejection::Refusal,
-};
-use crate::{
-    Decision, StoreError, Verdict,
-    key::KeyError,
-    store::{Leg, Store},
-    telemetry,
-};
+use super::{layer::Answers, policy::Rule, rejection::Refusal};
+use crate::{Decision, StoreError, fallback::BackedStore, key::KeyError, store::Leg, telemetry};
 
 /// A built layer.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: BackedStore,
     pub(super) rules: Arc<[Rule]>,
     pub(super) answers: Answers,
     /// How long a request may wait to be admitted.
@@ -28,7 +25,8 @@ pub(crate) struct Settings {
     pub(super) partition_secret: Option<Secret>,
     /// `RateLimit-Policy` of a request to which all policies apply, where it never changes.
     pub(super) policy_field: Option<HeaderValue>,
-    pub(super) health: Arc<Health>,
+    /// It was logged.
+    pub(super) is_miswired: Arc<AtomicBool>,
 }
 
 /// The partition key of each leg, where they are wanted.
@@ -43,10 +41,12 @@ impl Settings {
     ) -> Result<Decision, Refusal> {
         match answer {
             Ok(decision) => {
-                self.health.answered();
                 let decision = match partitions {
-                    Some(partitions) => decision.with_partitions(&partitions),
-                    None => decision,
+                    // While the store fails, policies may be left out.
+                    Some(partitions) if decision.policies().len() == partitions.len() => {
+                        decision.with_partitions(&partitions)
+                    }
+                    _ => decision,
                 };
                 if decision.is_allowed() {
                     return Ok(decision);
@@ -54,22 +54,7 @@ impl Settings {
                 telemetry::denied(&decision);
                 Err(Refusal::Denied(decision))
             }
-            Err(error) => {
-                // These are not the store's failures, and never open the gate:
-                // one is a flood, of which a limiter must not make an opening,
-                // the other is one caller's broken bucket.
-                if error.is_overloaded() || error.is_corrupt_state() {
-                    self.health.shed(&error);
-                    return Err(Refusal::StoreFailed);
-                }
-                let allows = self.answers.on_store_failure == OnStoreFailure::Allow;
-                self.health.failed(&error, allows);
-                if allows {
-                    Ok(Decision::on_store_failure(Verdict::Allowed))
-                } else {
-                    Err(Refusal::StoreFailed)
-                }
-            }
+            Err(_) => Err(Refusal::StoreFailed),
         }
     }
 
@@ -77,7 +62,9 @@ impl Settings {
         match error.advice() {
             None => Refusal::KeyMissing,
             Some(advice) => {
-                self.health.miswired(advice);
+                if !self.is_miswired.swap(true, Ordering::Relaxed) {
+                    telemetry::miswired(advice);
+                }
                 Refusal::Miswired
             }
         }

@@ -10,6 +10,7 @@ pub(crate) mod concurrency;
 pub(crate) mod fixed_window;
 mod leaky_bucket;
 pub(crate) mod rules;
+mod share;
 pub(crate) mod sliding_log;
 pub(crate) mod sliding_window;
 pub(crate) mod token_bucket;
@@ -265,58 +266,9 @@ impl Quota {
         each!(self, rule => rule.reset_us(standing, now_us))
     }
 
-    /// Whether `cost` more fits now, within the capacity and `extra`.
-    pub(crate) fn fits(&self, standing: &Standing, cost: u64, extra: i64) -> bool {
-        each!(self, rule => {
-            let room = rule.capacity().saturating_add_signed(extra);
-            cost <= room
-                && (standing.level <= rule.slack() || standing.level.saturating_add(cost) <= room)
-        })
-    }
-
-    /// How many units fit now.
-    pub(crate) fn units_that_fit(&self, standing: &Standing) -> u64 {
-        each!(self, rule => {
-            let level = if standing.level <= rule.slack() { 0 } else { standing.level };
-            rule.capacity().saturating_sub(level) / rule.unit()
-        })
-    }
-
     /// The highest level at which a cost fits; `None` where it never does.
     pub(crate) fn most(&self, cost: u64, extra: i64) -> Option<u64> {
-        let room = self.level_of_capacity().saturating_add_signed(extra);
-        room.checked_sub(cost)
-    }
-
-    /// Microseconds until `cost` more fits; `None` if it never does by itself.
-    pub(crate) fn retry_us(
-        &self,
-        standing: &Standing,
-        cost: u64,
-        extra: i64,
-        now_us: u64,
-    ) -> Option<u64> {
-        if self.fits(standing, cost, extra) {
-            return Some(0);
-        }
-        let most = self.most(cost, extra)?;
-        each!(self, rule => rule.retry_us(standing, most, now_us))
-    }
-
-    /// How long an admitted request must be held: until its turn in a queue,
-    /// or until what it has reserved is there.
-    pub(crate) fn delay_us(&self, before: &Standing, cost: u64) -> u64 {
-        let (rule, paces) = match &self.0 {
-            Rule::TokenBucket(rule) => (rule, false),
-            Rule::LeakyBucket { rule, paces } => (rule, *paces),
-            _ => return 0,
-        };
-        if cost == 0 || before.level <= rule.slack() && (paces || cost <= rule.capacity()) {
-            return 0;
-        }
-        let free = if paces { cost } else { rule.capacity() };
-        let ahead = before.level.saturating_add(cost);
-        ahead.saturating_sub(free).div_ceil(1_000)
+        each!(self, rule => rule.most(cost, extra))
     }
 
     pub(crate) fn effective_window_us(&self, standing: &Standing, now_us: u64) -> u64 {

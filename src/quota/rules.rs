@@ -80,6 +80,35 @@ pub(crate) trait Rules {
         0
     }
 
+    /// Whether `cost` more fits now, within the capacity and `extra`.
+    fn fits(&self, standing: &Standing, cost: u64, extra: i64) -> bool {
+        let room = self.capacity().saturating_add_signed(extra);
+        cost <= room
+            && (standing.level <= self.slack() || standing.level.saturating_add(cost) <= room)
+    }
+
+    /// How many units fit now.
+    fn units_that_fit(&self, standing: &Standing) -> u64 {
+        let level = if standing.level <= self.slack() {
+            0
+        } else {
+            standing.level
+        };
+        self.capacity().saturating_sub(level) / self.unit()
+    }
+
+    /// The highest level at which a cost fits; `None` where it never does.
+    fn most(&self, cost: u64, extra: i64) -> Option<u64> {
+        let room = self.capacity().saturating_add_signed(extra);
+        room.checked_sub(cost)
+    }
+
+    /// How long an admitted request must be held: until its turn in a queue
+    /// that `paces`, or until what it has reserved is there.
+    fn delay_us(&self, _before: &Standing, _cost: u64, _paces: bool) -> u64 {
+        0
+    }
+
     fn read(&self, stored: Option<&State>, at: At) -> Standing;
 
     /// What is to be stored after a change; `standing` was read from `stored`.

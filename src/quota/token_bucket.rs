@@ -335,6 +335,15 @@ impl Rules for Rule {
         }
     }
 
+    fn delay_us(&self, before: &Standing, cost: u64, paces: bool) -> u64 {
+        if cost == 0 || before.level <= SLACK_NS && (paces || cost <= self.capacity_ns) {
+            return 0;
+        }
+        let free = if paces { cost } else { self.capacity_ns };
+        let ahead = before.level.saturating_add(cost);
+        ahead.saturating_sub(free).div_ceil(1_000)
+    }
+
     fn retry_us(&self, standing: &Standing, most: u64, _: u64) -> Option<u64> {
         let over_ns = standing.level.saturating_sub(most.max(SLACK_NS));
         Some(over_ns.div_ceil(1_000))

@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Check, Operation};
+use super::{Check, Leg, Operation};
 use crate::{
     Decision, PolicyDecision, Verdict,
     quota::{
@@ -56,68 +56,88 @@ fn decide(check: &Check<'_>, now_us: u64, slots: &mut [Slot]) -> Decision {
     if slots.len() != check.legs().len() {
         return Decision::on_store_failure(Verdict::Denied);
     }
-    let mut readings: SmallVec<[(At, Standing); 2]> = SmallVec::new();
     let operation = check.operation();
-    // Units that every leg has room for.
     let mut fitting = match check.legs().first() {
         Some(leg) if operation == Operation::TakeUpTo => leg.asked.cost,
         _ => 1,
     };
+    if let ([leg], [slot]) = (check.legs(), &mut *slots) {
+        return each!(leg.asked.quota, rule => {
+            let (at, standing, fits) = read(rule, check, leg, slot, now_us);
+            let fitting = fitting.min(fits);
+            write(rule, check, leg, slot, fitting, &standing, at);
+            let policy = PolicyDecision::new(
+                rule, operation, leg.policy.clone(), &leg.asked, fitting, at, standing,
+            );
+            Decision::new(operation, [policy], fitting, now_us)
+        });
+    }
+    let mut readings: SmallVec<[(At, Standing); 4]> = SmallVec::new();
     for (leg, slot) in check.legs().iter().zip(&*slots) {
-        let (asked, at) = (&leg.asked, leg.at(operation, now_us));
-        let quota = &asked.quota;
-        let standing = each!(quota, rule => rule.read(slot.state.as_ref(), at));
-        match operation {
-            Operation::Take | Operation::Look => {
-                if !quota.fits(&standing, asked.level, asked.extra) {
-                    fitting = 0;
-                }
-            }
-            Operation::TakeUpTo => fitting = fitting.min(quota.units_that_fit(&standing)),
-            Operation::GiveBack => {}
-            Operation::Renew => {
-                let state = slot.state.as_ref();
-                if each!(quota, rule => rule.returnable(state, &standing, 0, at)) == 0 {
-                    fitting = 0;
-                }
-            }
-        }
+        let (at, standing, fits) =
+            each!(leg.asked.quota, rule => read(rule, check, leg, slot, now_us));
+        fitting = fitting.min(fits);
         readings.push((at, standing));
     }
-    if operation != Operation::Look {
-        for ((leg, slot), (at, standing)) in check.legs().iter().zip(slots).zip(&readings) {
-            let quota = &leg.asked.quota;
-            let mut change = leg.asked.change(operation, fitting);
-            if let Change::Give(cost) = change {
-                let state = slot.state.as_ref();
-                let given = each!(quota, rule => rule.returnable(state, standing, cost, *at));
-                change = Change::Give(given);
-            }
-            if matches!(change, Change::Take(0) | Change::Give(0)) && !standing.unsaved {
-                continue;
-            }
-            let state = slot.state.take();
-            let (state, drained_at_us) = each!(quota, rule => {
-                let state = rule.write(state, standing, change, *at);
-                let drained_at_us = rule.drained_at_us(&state);
-                (state, drained_at_us)
-            });
-            *slot = Slot {
-                state: Some(state),
-                drained_at_us: Some(drained_at_us),
-            };
-        }
+    for ((leg, slot), (at, standing)) in check.legs().iter().zip(slots).zip(&readings) {
+        each!(leg.asked.quota, rule => write(rule, check, leg, slot, fitting, standing, *at));
     }
-    let legs = check.legs().iter().zip(&readings);
+    let legs = check.legs().iter().zip(readings);
     let policies = legs.map(|(leg, (at, standing))| {
-        PolicyDecision::new(
-            operation,
-            leg.policy.text,
-            &leg.asked,
-            fitting,
-            *at,
-            *standing,
-        )
+        let (name, asked) = (leg.policy.clone(), &leg.asked);
+        each!(asked.quota, rule => {
+            PolicyDecision::new(rule, operation, name, asked, fitting, at, standing)
+        })
     });
     Decision::new(operation, policies, fitting, now_us)
+}
+
+/// How a leg's bucket stands, and how many units it has room for; 1 or 0 where
+/// all are asked for or none.
+fn read(
+    rule: &impl Rules,
+    check: &Check<'_>,
+    leg: &Leg<'_>,
+    slot: &Slot,
+    now_us: u64,
+) -> (At, Standing, u64) {
+    let asked = &leg.asked;
+    let at = leg.at(check.operation(), now_us);
+    let standing = rule.read(slot.state.as_ref(), at);
+    let fits = match check.operation() {
+        Operation::Take | Operation::Look => {
+            u64::from(rule.fits(&standing, asked.level, asked.extra))
+        }
+        Operation::TakeUpTo => rule.units_that_fit(&standing),
+        Operation::GiveBack => 1,
+        Operation::Renew => {
+            let state = slot.state.as_ref();
+            rule.returnable(state, &standing, 0, at).min(1)
+        }
+    };
+    (at, standing, fits)
+}
+
+fn write(
+    rule: &impl Rules,
+    check: &Check<'_>,
+    leg: &Leg<'_>,
+    slot: &mut Slot,
+    fitting: u64,
+    standing: &Standing,
+    at: At,
+) {
+    let mut change = leg.asked.change(check.operation(), fitting);
+    if let Change::Give(cost) = change {
+        change = Change::Give(rule.returnable(slot.state.as_ref(), standing, cost, at));
+    }
+    let is_nothing = matches!(change, Change::Take(0) | Change::Give(0)) && !standing.unsaved;
+    if is_nothing || check.operation() == Operation::Look {
+        return;
+    }
+    let state = rule.write(slot.state.take(), standing, change, at);
+    *slot = Slot {
+        drained_at_us: Some(rule.drained_at_us(&state)),
+        state: Some(state),
+    };
 }

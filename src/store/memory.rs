@@ -143,37 +143,18 @@ impl MemoryStoreBuilder {
 
 impl Store for MemoryStore {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        let inner = &*self.0;
-        let mut places = Places::new();
-        for leg in check.legs() {
-            places.push(inner.place(leg));
-        }
-        let mut shards = inner.lock(&mut places);
-        // Read under the locks, so that a bucket sees time go forwards.
-        let now_us = clock::read(&*inner.clock);
-
-        let mut slots: SmallVec<[Slot; 2]> = SmallVec::new();
-        for (leg, place) in check.legs().iter().zip(&mut places) {
-            let shard = place.shard(&mut shards);
-            let has_room = shard.has_room_for(place.bucket, inner.shard_capacity, now_us);
-            // Permits must be found again; there are no more than requests in flight.
-            if !has_room && !leg.quota().is_concurrency() {
-                place.bucket = inner.id(leg, NEWCOMERS);
-            }
-            slots.push(shard.slot(place.bucket));
-        }
-        let decision = check.decide(now_us, &mut slots);
-        for (slot, place) in slots.into_iter().zip(&places) {
-            place.shard(&mut shards).put(place.bucket, slot);
-        }
-        Answer::Now(Ok(decision))
+        Answer::Now(Ok(match check.legs() {
+            [leg] => self.0.check_one(check, leg),
+            _ => self.0.check_all(check),
+        }))
     }
 
     fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
         for leg in legs {
-            let mut place = self.0.place(leg);
-            let mut shards = self.0.lock(std::slice::from_mut(&mut place));
-            place.shard(&mut shards).buckets.remove(&place.bucket);
+            let place = self.0.place(leg);
+            if let Some(shard) = self.0.shards.get(place.shard) {
+                lock(shard).buckets.remove(&place.bucket);
+            }
         }
         Answer::Now(Ok(()))
     }
@@ -182,6 +163,46 @@ impl Store for MemoryStore {
 type Shards<'a> = SmallVec<[MutexGuard<'a, Shard>; 2]>;
 
 impl Inner {
+    fn check_one(&self, check: &Check<'_>, leg: &Leg<'_>) -> Decision {
+        let mut place = self.place(leg);
+        let Some(shard) = self.shards.get(place.shard) else {
+            return check.decide(0, &mut []);
+        };
+        let mut shard = lock(shard);
+        // Read under the lock, so that a bucket sees time go forwards.
+        let now_us = clock::read(&*self.clock);
+        let mut slot = self.open(leg, &mut place, &mut shard, now_us);
+        let decision = check.decide(now_us, std::slice::from_mut(&mut slot));
+        shard.put(place.bucket, slot);
+        decision
+    }
+
+    fn check_all(&self, check: &Check<'_>) -> Decision {
+        let mut places: Places = check.legs().iter().map(|leg| self.place(leg)).collect();
+        let mut shards = self.lock(&mut places);
+        let now_us = clock::read(&*self.clock);
+        let mut slots: SmallVec<[Slot; 2]> = SmallVec::new();
+        for (leg, place) in check.legs().iter().zip(&mut places) {
+            let held = place.held;
+            slots.push(self.open(leg, place, held_by(&mut shards, held), now_us));
+        }
+        let decision = check.decide(now_us, &mut slots);
+        for (slot, place) in slots.into_iter().zip(&places) {
+            held_by(&mut shards, place.held).put(place.bucket, slot);
+        }
+        decision
+    }
+
+    /// A leg's words; where there is no room for its bucket, those of newcomers.
+    fn open(&self, leg: &Leg<'_>, place: &mut Place, shard: &mut Shard, now_us: u64) -> Slot {
+        let has_room = shard.has_room_for(place.bucket, self.shard_capacity, now_us);
+        // Permits must be found again; there are no more than requests in flight.
+        if !has_room && !leg.asked.quota.is_concurrency() {
+            place.bucket = self.id(leg, NEWCOMERS);
+        }
+        shard.slot(place.bucket)
+    }
+
     fn place(&self, leg: &Leg<'_>) -> Place {
         let bucket = self.id(leg, leg.key.as_bytes());
         Place {
@@ -205,25 +226,16 @@ impl Inner {
 
     /// Locks the shards of all places, each once, always in the same order.
     fn lock(&self, places: &mut [Place]) -> Shards<'_> {
-        let mut shards = Shards::new();
-        if let [place] = places {
-            if let Some(shard) = self.shards.get(place.shard) {
-                shards.push(lock(shard));
-            }
-            return shards;
-        }
         let mut wanted: SmallVec<[usize; 2]> = places.iter().map(|place| place.shard).collect();
         wanted.sort_unstable();
         wanted.dedup();
         for place in places {
             place.held = wanted.partition_point(|shard| *shard < place.shard);
         }
-        shards.extend(
-            wanted
-                .iter()
-                .filter_map(|shard| self.shards.get(*shard).map(lock)),
-        );
-        shards
+        let wanted = wanted.iter();
+        wanted
+            .filter_map(|shard| self.shards.get(*shard).map(lock))
+            .collect()
     }
 }
 
@@ -237,11 +249,9 @@ struct Place {
     held: usize,
 }
 
-impl Place {
-    #[allow(clippy::indexing_slicing)] // `lock` made both the list and the index into it.
-    fn shard<'s>(&self, shards: &'s mut Shards<'_>) -> &'s mut Shard {
-        &mut shards[self.held]
-    }
+#[allow(clippy::indexing_slicing)] // `lock` made both the list and the index into it.
+fn held_by<'s>(shards: &'s mut Shards<'_>, held: usize) -> &'s mut Shard {
+    &mut shards[held]
 }
 
 /// 128 bits of a keyed hash: whoever does not know the process's key cannot make two callers meet.

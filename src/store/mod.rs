@@ -4,7 +4,9 @@
 //! answers at once or later: memory without allocating or awaiting, Redis with
 //! one boxed future beside its round trip.
 
+mod breaker;
 mod decide;
+mod guarded;
 mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
@@ -13,10 +15,12 @@ use std::{borrow::Cow, fmt, pin::Pin, sync::Arc};
 
 pub use self::{
     decide::Slot,
+    guarded::Guarded,
     memory::{MemoryStore, MemoryStoreBuilder},
 };
+pub use crate::fallback::Fallback;
 use crate::{
-    Decision, Key, Quota, StoreError,
+    Decision, Key, OnStoreFailure, Quota, StoreError,
     permit::next_number,
     policy::Name,
     quota::{
@@ -48,6 +52,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         let _ = leg;
         None
     }
+
+    /// What decides while this store fails. A store whose clones share their
+    /// buckets returns one that they share, too. With `None`, which is the
+    /// default, each limiter and layer makes one of its own.
+    fn fallback(&self) -> Option<Fallback> {
+        None
+    }
 }
 
 impl<T: Store + ?Sized> Store for Arc<T> {
@@ -61,6 +72,10 @@ impl<T: Store + ?Sized> Store for Arc<T> {
 
     fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {
         (**self).storage_key(leg)
+    }
+
+    fn fallback(&self) -> Option<Fallback> {
+        (**self).fallback()
     }
 }
 
@@ -112,6 +127,7 @@ pub struct Leg<'a> {
     pub(crate) policy: &'a Name,
     pub(crate) key: Cow<'a, Key>,
     pub(crate) asked: Asked,
+    pub(crate) on_store_failure: OnStoreFailure,
 }
 
 /// What is asked of one policy.
@@ -140,6 +156,54 @@ impl Asked {
             permit: 0,
             since: 0,
         }
+    }
+}
+
+/// A leg to be asked about again.
+#[derive(Clone)]
+pub(crate) struct OwnedLeg {
+    pub(crate) policy: Name,
+    pub(crate) key: Key,
+    pub(crate) asked: Asked,
+    pub(crate) on_store_failure: OnStoreFailure,
+}
+
+impl From<&Leg<'_>> for OwnedLeg {
+    fn from(leg: &Leg<'_>) -> Self {
+        Self {
+            policy: leg.policy.clone(),
+            key: Key::clone(&leg.key),
+            asked: leg.asked,
+            on_store_failure: leg.on_store_failure,
+        }
+    }
+}
+
+impl OwnedLeg {
+    pub(crate) fn leg(&self) -> Leg<'_> {
+        Leg {
+            policy: &self.policy,
+            key: Cow::Borrowed(&self.key),
+            asked: self.asked,
+            on_store_failure: self.on_store_failure,
+        }
+    }
+}
+
+impl<'a> Leg<'a> {
+    /// What is asked of this process alone while the store fails.
+    pub(crate) fn local(&'a self) -> Option<Self> {
+        let OnStoreFailure::Local { share_of } = self.on_store_failure else {
+            return None;
+        };
+        Some(Self {
+            key: Cow::Borrowed(&self.key),
+            asked: match share_of {
+                1 => self.asked,
+                nodes => self.asked.share_of(nodes),
+            },
+            ..*self
+        })
     }
 }
 
@@ -199,6 +263,31 @@ impl Asked {
         (self.level, self.since) = (level, since);
     }
 
+    /// The same of a process that has one part of `nodes` to itself. A cost
+    /// above that part fits where nothing is taken.
+    pub(crate) fn share_of(&self, nodes: u32) -> Self {
+        let quota = self.quota.share_of(nodes);
+        let (whole, part) = (self.quota.level_of_capacity(), quota.level_of_capacity());
+        let mut share = Self {
+            permit: self.permit,
+            since: self.since,
+            ..Self::new(quota, self.cost)
+        };
+        let signed = |level: u64| i64::try_from(level).unwrap_or(i64::MAX);
+        share.extra = if self.extra < 0 {
+            // The turn in a queue must come by then.
+            let wait_ns = whole.saturating_add_signed(self.extra) - self.level.min(whole);
+            let bound = share.level.saturating_add(wait_ns).min(part);
+            -signed(part - bound)
+        } else {
+            signed(quota.extra(self.extra.unsigned_abs()))
+        };
+        if self.level <= whole && share.level > part {
+            share.extra = share.extra.saturating_add(signed(share.level - part));
+        }
+        share
+    }
+
     /// The level that must fit for anything to be done, and the room beyond the capacity.
     pub(crate) fn least(&self, operation: Operation) -> (u64, i64) {
         match operation {
@@ -218,6 +307,12 @@ impl Asked {
             Operation::Look => Change::Take(0),
             Operation::Renew => Change::Renew,
         }
+    }
+
+    /// Whether its quota can never grant it.
+    pub(crate) fn is_impossible(&self, operation: Operation) -> bool {
+        let (least, extra) = self.least(operation);
+        self.quota.most(least, extra).is_none()
     }
 
     pub(crate) fn at(&self, operation: Operation, now_us: u64, offset_ms: u64) -> At {

@@ -112,7 +112,9 @@ RateLimit: "api";r=60
 
 #[test]
 fn a_store_that_is_down_and_a_layer_that_allows() {
-    let (layer, _) = layer_of([api()]);
+    let (layer, _) = layer_with([api()], |builder| {
+        builder.on_store_failure(OnStoreFailure::Allow)
+    });
     ask(&layer.store(Down), plain()).assert_is(
         r#"HTTP/1.1 200 OK
 RateLimit-Policy: "api";q=100;w=60

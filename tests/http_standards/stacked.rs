@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tower::{Layer, ServiceBuilder};
-use tower_throttle::{Decision, Headers, RateLimitLayer, Source, Verdict};
+use tower_throttle::{Decision, Headers, OnStoreFailure, RateLimitLayer, Source, Verdict};
 
 use crate::web::{Answer, Down, api, ask_service, day, get, layer_with, plain};
 
@@ -23,7 +23,13 @@ async fn tell(request: Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>, In
 }
 
 fn api_and_day(headers: Headers) -> [RateLimitLayer; 2] {
-    let layer = |policy| layer_with([policy], |builder| builder.headers(headers)).0;
+    let layer = |policy| {
+        let (layer, _) = layer_with([policy], |builder| {
+            let builder = builder.headers(headers);
+            builder.on_store_failure(OnStoreFailure::Allow)
+        });
+        layer
+    };
     [layer(api()), layer(day())]
 }
 

@@ -97,9 +97,21 @@ fn the_inner_service_sees_the_failure_too() {
 }
 
 #[test]
-fn allowing_is_the_default() {
+fn deciding_in_this_process_is_the_default() {
     let layer = RateLimitLayer::new(api()).store(Down);
-    assert_eq!(ask(&layer, plain()).status, StatusCode::OK);
+    for left in (0..100).rev() {
+        let answer = ask(&layer, plain());
+        assert_eq!(answer.status, StatusCode::OK);
+        assert_eq!(answer.decision.unwrap().source(), Source::Local);
+        let limit = answer.headers["ratelimit"].to_str().unwrap().to_owned();
+        assert!(limit.starts_with(&format!("\"api\";r={left};")), "{limit}");
+        let policy = &answer.headers["ratelimit-policy"];
+        assert_eq!(policy, "\"api\";q=100;w=60");
+    }
+    let denied = ask(&layer, plain());
+    assert_eq!(denied.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(denied.number("retry-after"), 1);
+    assert_eq!(denied.decision.unwrap().source(), Source::Local);
 }
 
 #[test]
@@ -118,7 +130,9 @@ fn jitter_is_added_for_a_failing_store_too() {
 #[test]
 fn a_quota_that_requests_choose_is_not_told_while_nobody_knows_it() {
     let quota: Quota = TokenBucket::per_minute(7).try_into().unwrap();
-    let (layer, _) = layer_with([api().quota_by(move |_| quota)], |builder| builder);
+    let (layer, _) = layer_with([api().quota_by(move |_| quota)], |builder| {
+        builder.on_store_failure(OnStoreFailure::Allow)
+    });
     let answer = ask(&layer.store(Down), plain());
     assert_eq!(answer.status, StatusCode::OK);
     assert_eq!(answer.names(), Vec::<&str>::new());

@@ -1,10 +1,14 @@
 //! One call to Redis: sent once, within a deadline, its errors told apart.
 
-use std::time::{Duration, Instant};
+use std::{
+    error::Error,
+    time::{Duration, Instant},
+};
 
 use fred::{
+    clients::Client,
     error::{Error as FredError, ErrorKind},
-    interfaces::{ClientLike, KeysInterface},
+    interfaces::ClientLike,
     types::{ClusterHash, CustomCommand, Value, config::Options},
 };
 use tokio::time::timeout;
@@ -40,22 +44,32 @@ impl Deadline {
     }
 }
 
+/// How a command is sent to a node of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    Plain,
+    /// To the node that a slot is on its way to, whose keys it answers for
+    /// only when asked so.
+    Asking,
+}
+
 /// Runs a script by its name or, if Redis does not know it, once by its text.
 pub(super) async fn script(
     connections: &Connections,
     script: &Script,
     arguments: Vec<Value>,
+    manner: Manner,
     deadline: Deadline,
 ) -> Result<Value, StoreError> {
     let mut by_name = Vec::with_capacity(1 + arguments.len());
     by_name.push(script.sha1.clone());
     by_name.extend(arguments.iter().cloned());
-    match send(connections, "EVALSHA", by_name, deadline).await {
+    match send(connections, "EVALSHA", by_name, manner, deadline).await {
         // Nothing ran. The text loads the script for all that follow.
         Err(error) if error.details().starts_with("NOSCRIPT") => {
             let mut by_text = arguments;
             by_text.insert(0, script.text.clone());
-            send(connections, "EVAL", by_text, deadline).await
+            send(connections, "EVAL", by_text, manner, deadline).await
         }
         result => result,
     }
@@ -65,14 +79,22 @@ pub(super) async fn script(
 /// Deletes keys, those that are there.
 pub(super) async fn delete(
     connections: &Connections,
-    keys: Vec<String>,
+    keys: Vec<Value>,
+    manner: Manner,
     deadline: Deadline,
 ) -> Result<(), StoreError> {
-    let deleted: Result<i64, _> = match link(connections, deadline).await {
-        Ok((link, options)) => link.client.with_options(&options).del(keys).await,
-        Err(error) => Err(error),
-    };
+    let deleted = send(connections, "DEL", keys, manner, deadline).await;
     deleted.map(drop).map_err(store_error)
+}
+
+/// Asks for the slot map of a cluster.
+pub(super) async fn slots(
+    connections: &Connections,
+    deadline: Deadline,
+) -> Result<Value, StoreError> {
+    let which = vec![Value::from("SLOTS")];
+    let slots = send(connections, "CLUSTER", which, Manner::Plain, deadline).await;
+    slots.map_err(store_error)
 }
 
 /// Not by fred's own `evalsha`: on a client with options it loses them.
@@ -80,17 +102,43 @@ async fn send(
     connections: &Connections,
     name: &'static str,
     arguments: Vec<Value>,
+    manner: Manner,
     deadline: Deadline,
 ) -> Result<Value, FredError> {
     let (link, options) = link(connections, deadline).await?;
     let command = CustomCommand::new_static(name, ClusterHash::FirstKey, false);
-    let client = link.client.with_options(&options);
-    let reply = client.custom(command, arguments).await;
+    let reply = match manner {
+        Manner::Plain => {
+            let client = link.client.with_options(&options);
+            client.custom(command, arguments).await
+        }
+        Manner::Asking => ask(&link.client, &options, command, arguments).await,
+    };
     reply.map_err(|error| match link.failure() {
         // Says more than that there is no connection.
         Some(failure) if error.is_canceled() => failure,
         _ => error,
     })
+}
+
+/// ASKING is for the next command on its connection. The client writes a
+/// pipeline in one piece, on the one connection that it has.
+async fn ask(
+    client: &Client,
+    options: &Options,
+    command: CustomCommand,
+    arguments: Vec<Value>,
+) -> Result<Value, FredError> {
+    let asking = CustomCommand::new_static("ASKING", ClusterHash::FirstKey, false);
+    let pipeline = client.pipeline().with_options(options);
+    let _: () = pipeline.custom(asking, Vec::<Value>::new()).await?;
+    let _: () = pipeline.custom(command, arguments).await?;
+    let replies: Value = pipeline.all().await?;
+    match replies {
+        Value::Array(mut replies) => replies.pop(),
+        _ => None,
+    }
+    .ok_or_else(|| FredError::new(ErrorKind::Protocol, "no reply behind that to ASKING"))
 }
 
 /// The next connection, and how to send on it in the time that is left: once,
@@ -125,14 +173,37 @@ fn store_error(error: FredError) -> StoreError {
         ErrorKind::Backpressure => StoreErrorKind::Overloaded,
         ErrorKind::Protocol | ErrorKind::Parse => StoreErrorKind::ForeignReply,
         ErrorKind::Auth => StoreErrorKind::Refused,
-        _ if is_server_error(error.details()) => StoreErrorKind::Refused,
-        _ => StoreErrorKind::Unavailable,
+        _ => match first_word(error.details()) {
+            // The cluster has lost a part of itself, and this one serves nobody.
+            Some("CLUSTERDOWN") => StoreErrorKind::Unavailable,
+            Some("MOVED" | "ASK" | "TRYAGAIN") => StoreErrorKind::Redirected,
+            Some(_) => StoreErrorKind::Refused,
+            None => StoreErrorKind::Unavailable,
+        },
     };
     StoreError::with_source(kind, error)
 }
 
+/// Whether the trouble may be the connection's, and another lead elsewhere.
+/// `pause`: for how long nobody is asked after it.
+pub(super) fn asks_for_another_connection(error: &StoreError, pause: Duration) -> bool {
+    // Replies that are out of step stay so.
+    if error.is_foreign_reply() {
+        return true;
+    }
+    let said = error.source().and_then(|source| source.downcast_ref());
+    let word = said.and_then(|said: &FredError| first_word(said.details()));
+    // After a failover the same address may be a replica's, or nobody's.
+    let is_elsewhere = error.is_timeout() || matches!(word, Some("READONLY" | "MASTERDOWN"));
+    is_elsewhere && pause >= PATIENCE
+}
+
+/// Shorter pauses are not long enough to be sure.
+const PATIENCE: Duration = Duration::from_millis(400);
+
 /// What a server says starts with a word in capitals: `ERR`, `NOPERM`, `OOM`.
-fn is_server_error(details: &str) -> bool {
-    let word = details.split(' ').next().unwrap_or_default();
-    word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase())
+fn first_word(details: &str) -> Option<&str> {
+    let word = details.split(' ').next()?;
+    let is_word = word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase());
+    is_word.then_some(word)
 }

@@ -3,7 +3,10 @@
 use std::{
     future::poll_fn,
     pin::Pin,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     task::Poll,
     time::Duration,
 };
@@ -21,15 +24,16 @@ use tokio::{
     runtime::Handle,
     sync::{oneshot, watch},
     task::JoinHandle,
-    time::sleep,
+    time::{sleep, timeout},
 };
 
-use crate::{ConfigError, telemetry};
+use super::url;
+use crate::ConfigError;
 
 /// One attempt to connect takes at most this long.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A connection on which nothing comes back for so long is given up.
 const UNRESPONSIVE: Duration = Duration::from_secs(2);
 
@@ -54,6 +58,7 @@ enum Attempts {
 pub(super) struct Link {
     pub(super) client: Client,
     attempts: watch::Receiver<Attempts>,
+    is_renewing: Arc<AtomicBool>,
     /// Dropped, it ends the task that keeps the client connected.
     _supervisor: Option<oneshot::Sender<()>>,
 }
@@ -62,19 +67,21 @@ impl Connections {
     /// Starts connecting and returns at once.
     pub(super) fn connect(
         runtime: &Handle,
-        url: &str,
+        config: Config,
         count: usize,
         queue: usize,
+        on_first_failure: fn(&FredError),
     ) -> Result<Self, ConfigError> {
-        let builder = builder(url, queue)?;
+        let builder = builder(config, queue);
         let links = (0..count).map(|_| {
-            let client = builder.build().map_err(|error| url_error(&error))?;
+            let client = builder.build().map_err(|error| url::mistake(&error))?;
             let (supervisor, closed) = oneshot::channel();
             let (tell, attempts) = watch::channel(Attempts::None);
-            runtime.spawn(supervise(client.clone(), tell, closed));
+            runtime.spawn(supervise(client.clone(), tell, closed, on_first_failure));
             Ok(Link {
                 client,
                 attempts,
+                is_renewing: Arc::default(),
                 _supervisor: Some(supervisor),
             })
         });
@@ -89,6 +96,7 @@ impl Connections {
         let link = Link {
             client,
             attempts: watch::channel(Attempts::Connected).1,
+            is_renewing: Arc::default(),
             _supervisor: None,
         };
         Self {
@@ -99,6 +107,22 @@ impl Connections {
 
     pub(super) fn len(&self) -> usize {
         self.links.len()
+    }
+
+    /// Gives the connections up and makes others, unless that is under way.
+    pub(super) fn renew(&self, runtime: &Handle) {
+        for link in &self.links {
+            if link.is_renewing.swap(true, Ordering::Relaxed) {
+                continue;
+            }
+            let client = link.client.clone();
+            let is_renewing = Arc::clone(&link.is_renewing);
+            runtime.spawn(async move {
+                // It tries again by itself; how it went, the next call finds out.
+                let _ = timeout(LONGEST_PAUSE, client.force_reconnection()).await;
+                is_renewing.store(false, Ordering::Relaxed);
+            });
+        }
     }
 
     /// The next in turn.
@@ -141,6 +165,7 @@ async fn supervise(
     client: Client,
     tell: watch::Sender<Attempts>,
     mut closed: oneshot::Receiver<()>,
+    on_first_failure: fn(&FredError),
 ) {
     let mut pause = SHORTEST_PAUSE;
     loop {
@@ -150,7 +175,7 @@ async fn supervise(
             Ok(_) => Attempts::Connected,
             Err(error) => {
                 if is_first {
-                    telemetry::not_connected(error);
+                    on_first_failure(error);
                 }
                 Attempts::Failed(error.clone())
             }
@@ -174,8 +199,9 @@ async fn supervise(
     }
 }
 
-/// The task that holds the sockets ends with its supervisor.
-struct AbortOnDrop<T>(JoinHandle<T>);
+/// A task that ends with whom it works for.
+#[derive(Debug)]
+pub(super) struct AbortOnDrop<T>(pub(super) JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
@@ -183,8 +209,10 @@ impl<T> Drop for AbortOnDrop<T> {
     }
 }
 
-fn builder(url: &str, queue: usize) -> Result<Builder, ConfigError> {
-    let mut builder = Builder::from_config(config(url)?);
+fn builder(mut config: Config, queue: usize) -> Builder {
+    // The first attempt says at once how it went.
+    config.fail_fast = true;
+    let mut builder = Builder::from_config(config);
     builder
         .with_connection_config(|connection| {
             connection.connection_timeout = CONNECT_TIMEOUT;
@@ -204,67 +232,7 @@ fn builder(url: &str, queue: usize) -> Result<Builder, ConfigError> {
             in_ms(LONGEST_PAUSE),
             2,
         ));
-    Ok(builder)
-}
-
-fn config(url: &str) -> Result<Config, ConfigError> {
-    let (scheme, address) = url.split_once("://").ok_or_else(|| ConfigError::RedisUrl {
-        reason: "it has no scheme; write redis://host:port/database".to_owned(),
-    })?;
-    let is_tls = match scheme {
-        "redis" | "valkey" => false,
-        "rediss" | "valkeys" => true,
-        _ => {
-            return Err(ConfigError::RedisUrl {
-                reason: format!("the scheme {scheme:?} is none of redis, rediss, valkey, valkeys"),
-            });
-        }
-    };
-    // The scheme is dropped here: TLS is set up below, with a provider chosen
-    // by name, where the client would panic if the application enables two.
-    let mut config = Config::from_url_centralized(&format!("redis://{address}"))
-        .map_err(|error| url_error(&error))?;
-    // The first attempt says at once how it went.
-    config.fail_fast = true;
-    if is_tls {
-        use_tls(&mut config)?;
-    }
-    Ok(config)
-}
-
-#[cfg(feature = "redis-rustls")]
-fn use_tls(config: &mut Config) -> Result<(), ConfigError> {
-    use fred::{
-        rustls::{ClientConfig, RootCertStore, crypto::ring},
-        rustls_native_certs::load_native_certs,
-        types::config::TlsConnector,
-    };
-
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(load_native_certs().certs);
-    let client = ClientConfig::builder_with_provider(ring::default_provider().into())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| ConfigError::RedisUrl {
-            reason: error.to_string(),
-        })?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.tls = Some(TlsConnector::from(client).into());
-    Ok(())
-}
-
-#[cfg(not(feature = "redis-rustls"))]
-fn use_tls(_: &mut Config) -> Result<(), ConfigError> {
-    Err(ConfigError::RedisUrl {
-        reason: "TLS needs the feature `redis-rustls`, or a client of your own".to_owned(),
-    })
-}
-
-/// The details never hold the URL: it has a password in it.
-fn url_error(error: &fred::error::Error) -> ConfigError {
-    ConfigError::RedisUrl {
-        reason: error.details().to_owned(),
-    }
+    builder
 }
 
 const fn in_ms(pause: Duration) -> u32 {

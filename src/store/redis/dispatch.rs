@@ -8,38 +8,36 @@
 //!
 //! Lanes are tasks of their own: a caller who leaves, or who does not look at
 //! its answer, holds nobody up.
+//!
+//! In a cluster a call may only hold keys of one slot. What a lane takes is
+//! then several calls, sent together, whose answers come together.
 
 use std::{
     collections::VecDeque,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use smallvec::SmallVec;
-use tokio::{runtime::Handle, sync::oneshot, time::timeout};
+use tokio::{runtime::Handle, sync::oneshot, task::JoinSet, time::timeout};
 
 use super::{
-    Counted, Inner,
-    call::{self, Deadline},
-    script::{self, Encoded, Found, Reply},
+    call::{Deadline, Manner},
+    node::{Counted, Node},
+    script::{Encoded, Found},
 };
-use crate::{StoreError, clock, error::StoreErrorKind};
+use crate::{StoreError, error::StoreErrorKind};
 
 /// Calls in flight on each connection. One more than one, so that Redis has
 /// work while an answer is on its way.
-pub(super) const LANES_PER_CONNECTION: usize = 2;
+const LANES_PER_CONNECTION: usize = 2;
 /// At 7 us of Redis each, half a millisecond in which nobody else is served.
-const MOST_PER_CALL: usize = 64;
+const MOST_PER_LANE: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Dispatch {
     state: Mutex<State>,
     lanes: usize,
     runtime: Handle,
-    /// The last call that ended got no answer.
-    is_failing: AtomicBool,
 }
 
 /// Whoever waits is served: while there is somebody, a lane is taken, and a
@@ -64,23 +62,16 @@ struct Waiting {
 }
 
 impl Dispatch {
-    pub(super) fn new(runtime: Handle, lanes: usize) -> Self {
+    pub(super) fn new(runtime: Handle, connections: usize) -> Self {
         Self {
             state: Mutex::default(),
-            lanes,
+            lanes: LANES_PER_CONNECTION * connections,
             runtime,
-            is_failing: AtomicBool::new(false),
         }
     }
 
-    /// What it means that there is no room, or no time, for a check that was not
-    /// sent: a flood, or a store that answers nobody.
-    pub(super) fn not_sent(&self) -> StoreError {
-        StoreError::new(if self.is_failing.load(Ordering::Relaxed) {
-            StoreErrorKind::Unavailable
-        } else {
-            StoreErrorKind::Overloaded
-        })
+    pub(super) const fn runtime(&self) -> &Handle {
+        &self.runtime
     }
 
     /// Takes a check out of the queue, if it is still there.
@@ -98,7 +89,7 @@ impl Dispatch {
     }
 }
 
-impl Inner {
+impl Node {
     /// Decides on a check. The queue is bounded by the number of checks that
     /// may be in flight.
     pub(super) async fn decide(
@@ -108,10 +99,9 @@ impl Inner {
         counted: Counted,
     ) -> Result<Found, StoreError> {
         if let Some(alone) = self.go_alone() {
-            let shape = check.shape.clone();
-            let reply = self.call(vec![check], deadline).await;
+            let found = self.call_for_one(check, Manner::Plain, deadline).await;
             drop(alone);
-            return reply?.found(&shape);
+            return found;
         }
         let (answer, receiver) = oneshot::channel();
         let ticket = self.queue(|ticket| Waiting {
@@ -125,7 +115,7 @@ impl Inner {
             Ok(Ok(answer)) => answer,
             // The runtime that the store was built in is gone.
             Ok(Err(_)) => Err(StoreError::new(StoreErrorKind::Unavailable)),
-            Err(_) if self.dispatch.withdraw(ticket) => Err(self.dispatch.not_sent()),
+            Err(_) if self.dispatch.withdraw(ticket) => Err(self.not_sent()),
             Err(_) => Err(StoreError::new(StoreErrorKind::Timeout)),
         }
     }
@@ -139,7 +129,7 @@ impl Inner {
             state.lanes_taken += 1;
             drop(state);
             let lane = Lane {
-                inner: Arc::clone(self),
+                node: Arc::clone(self),
                 is_given_back: false,
             };
             self.dispatch.runtime.spawn(lane.serve());
@@ -156,23 +146,6 @@ impl Inner {
         state.is_one_alone = true;
         Some(Alone(&self.dispatch))
     }
-
-    async fn call(&self, checks: Vec<Encoded>, deadline: Deadline) -> Result<Reply, StoreError> {
-        let nonce = self.next_nonce();
-        let now_us = self.clock.as_deref().map_or(0, clock::read);
-        let integers = checks.iter().map(|check| check.shape.integers()).sum();
-        let script = script::for_checks(&checks);
-        let arguments = script::arguments(checks, nonce, now_us);
-        let reply = call::script(&self.connections, script, arguments, deadline).await;
-        let is_failing = reply
-            .as_ref()
-            .is_err_and(|error| error.is_timeout() || error.is_unavailable());
-        self.dispatch
-            .is_failing
-            .store(is_failing, Ordering::Relaxed);
-        let reply = reply?;
-        Reply::new(reply, nonce, integers)
-    }
 }
 
 /// A check under way without a lane, in its caller's own task. If that caller
@@ -187,22 +160,45 @@ impl Drop for Alone<'_> {
 
 /// Serves the queue until it is empty.
 struct Lane {
-    inner: Arc<Inner>,
+    node: Arc<Node>,
     is_given_back: bool,
 }
 
 impl Lane {
     async fn serve(mut self) {
         while let Some(gathered) = self.gather() {
-            self.decide(gathered).await;
+            let mut slots = gathered.iter().map(|waiting| waiting.check.slot);
+            let first = slots.next();
+            if slots.all(|slot| Some(slot) == first) {
+                decide(&self.node, gathered).await;
+            } else {
+                self.decide_by_slot(gathered).await;
+            }
         }
+    }
+
+    async fn decide_by_slot(&self, gathered: Vec<Waiting>) {
+        let mut groups: Vec<(u16, Vec<Waiting>)> = Vec::new();
+        for waiting in gathered {
+            let slot = waiting.check.slot;
+            match groups.iter_mut().find(|(other, _)| *other == slot) {
+                Some((_, group)) => group.push(waiting),
+                None => groups.push((slot, vec![waiting])),
+            }
+        }
+        let mut calls = JoinSet::new();
+        for (_, group) in groups {
+            let node = Arc::clone(&self.node);
+            calls.spawn(async move { decide(&node, group).await });
+        }
+        while calls.join_next().await.is_some() {}
     }
 
     /// Who waits, without those who left. `None`: nobody, and the lane is given back.
     fn gather(&mut self) -> Option<Vec<Waiting>> {
-        let mut state = self.inner.dispatch.state();
+        let mut state = self.node.dispatch.state();
         let mut gathered = Vec::new();
-        while gathered.len() < MOST_PER_CALL {
+        while gathered.len() < MOST_PER_LANE {
             match state.waiting.pop_front() {
                 Some(waiting) if waiting.answer.is_closed() => {}
                 Some(waiting) => gathered.push(waiting),
@@ -216,28 +212,29 @@ impl Lane {
         }
         Some(gathered)
     }
+}
 
-    async fn decide(&self, gathered: Vec<Waiting>) {
-        let mut checks = Vec::with_capacity(gathered.len());
-        let mut answers: SmallVec<[_; 1]> = SmallVec::new();
-        let mut counted: SmallVec<[_; 1]> = SmallVec::new();
-        let mut last = Deadline::past();
-        for waiting in gathered {
-            last = last.later(waiting.deadline);
-            answers.push((waiting.check.shape.clone(), waiting.answer));
-            checks.push(waiting.check);
-            counted.push(waiting.counted);
-        }
-        let mut reply = self.inner.call(checks, last).await;
-        drop(counted);
-        for (shape, answer) in answers {
-            let found = match &mut reply {
-                Ok(reply) => reply.found(&shape),
-                Err(error) => Err(error.clone()),
-            };
-            // A caller who left meanwhile was charged, as any whose answer is lost.
-            let _ = answer.send(found);
-        }
+/// Decides on checks of one slot in one call.
+async fn decide(node: &Node, gathered: Vec<Waiting>) {
+    let mut checks = Vec::with_capacity(gathered.len());
+    let mut answers: SmallVec<[_; 1]> = SmallVec::new();
+    let mut counted: SmallVec<[_; 1]> = SmallVec::new();
+    let mut last = Deadline::past();
+    for waiting in gathered {
+        last = last.later(waiting.deadline);
+        answers.push((waiting.check.shape.clone(), waiting.answer));
+        checks.push(waiting.check);
+        counted.push(waiting.counted);
+    }
+    let mut reply = node.call(checks, Manner::Plain, last).await;
+    drop(counted);
+    for (shape, answer) in answers {
+        let found = match &mut reply {
+            Ok(reply) => reply.found(&shape),
+            Err(error) => Err(error.clone()),
+        };
+        // A caller who left meanwhile was charged, as any whose answer is lost.
+        let _ = answer.send(found);
     }
 }
 
@@ -246,7 +243,7 @@ impl Drop for Lane {
     /// those who wait. They are told so.
     fn drop(&mut self) {
         if !self.is_given_back {
-            let mut state = self.inner.dispatch.state();
+            let mut state = self.node.dispatch.state();
             state.lanes_taken -= 1;
             state.waiting.clear();
         }

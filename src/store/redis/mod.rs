@@ -1,34 +1,36 @@
 //! Buckets in Redis, decided by one script call.
 
 mod call;
+mod cluster;
 mod connection;
 mod dispatch;
 mod key;
+mod node;
 mod script;
+mod url;
 
 use std::{
     fmt,
     hash::{BuildHasher, RandomState},
-    sync::{
-        Arc,
-        atomic::{AtomicI64, AtomicUsize, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
-use fred::clients::Client;
+use fred::{clients::Client, error::Error as FredError, types::Value};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use self::{
-    call::Deadline,
+    call::{Deadline, Manner},
+    cluster::{Cluster, Connect, KeyedLeg},
     connection::Connections,
-    dispatch::{Dispatch, LANES_PER_CONNECTION},
     key::KeyNames,
+    node::{Asker, Node},
     script::{AskedLeg, Encoded},
+    url::Target,
 };
-use super::{Answer, Check, Leg, Operation, Store};
-use crate::{Clock, ConfigError, Decision};
+use super::{Answer, Check, Fallback, Leg, Operation, Store};
+use crate::{Clock, ConfigError, Decision, telemetry};
 
 /// Keeps buckets in Redis or Valkey, so that a fleet of processes shares them.
 ///
@@ -67,14 +69,16 @@ use crate::{Clock, ConfigError, Decision};
 pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
-    connections: Connections,
-    dispatch: Dispatch,
+    servers: Servers,
     names: KeyNames,
     deadline: Duration,
-    in_flight: AtomicUsize,
-    most_in_flight: usize,
-    nonce: AtomicI64,
-    clock: Option<Arc<dyn Clock>>,
+    fallback: Fallback,
+}
+
+#[derive(Debug)]
+enum Servers {
+    One(Arc<Node>),
+    Cluster(Arc<Cluster>),
 }
 
 impl RedisStore {
@@ -107,7 +111,7 @@ impl RedisStore {
         RedisStoreBuilder {
             prefix: "tt".to_owned(),
             secret: None,
-            deadline: Duration::from_millis(100),
+            deadline: Duration::from_millis(50),
             connections: 1,
             most_in_flight: 4_096,
             clock: None,
@@ -146,7 +150,7 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How long a check may take in all. Default: 100 ms.
+    /// How long a check may take in all. Default: 50 ms.
     ///
     /// After that the store has failed for this check. It may still be charged.
     pub const fn deadline(mut self, deadline: Duration) -> Self {
@@ -183,14 +187,34 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Connects to one node. Returns at once. See [`RedisStore::connect`].
+    /// Connects to one node or to a cluster. Returns at once. See
+    /// [`RedisStore::connect`].
     ///
     /// # Errors
     ///
     /// The URL or a setting cannot be used, or there is no Tokio runtime.
     pub fn connect(self, url: &str) -> Result<RedisStore, ConfigError> {
-        let (count, queue) = (self.connections, self.most_in_flight);
-        self.build(|runtime| Connections::connect(runtime, url, count, queue))
+        let target = Target::of(url)?;
+        self.build(|settings, runtime, asker| {
+            let (count, queue) = (settings.connections, settings.most_in_flight);
+            Ok(match target {
+                Target::Node(config) => {
+                    let say = |error: &FredError| telemetry::not_connected(error);
+                    let connections = Connections::connect(&runtime, config, count, queue, say)?;
+                    Servers::One(Node::new(runtime, connections, queue, asker))
+                }
+                Target::Cluster(config, seeds) => {
+                    let connect = Connect {
+                        runtime,
+                        config,
+                        connections: count,
+                        most_in_flight: queue,
+                        asker,
+                    };
+                    Servers::Cluster(Cluster::connect(connect, seeds, settings.deadline))
+                }
+            })
+        })
     }
 
     /// Uses a fred client of your own, for one node. You connect it and keep it so.
@@ -205,12 +229,16 @@ impl RedisStoreBuilder {
     ///
     /// A setting cannot be used, or there is no Tokio runtime.
     pub fn client(self, client: Client) -> Result<RedisStore, ConfigError> {
-        self.build(|_| Ok(Connections::given(client)))
+        self.build(|settings, runtime, asker| {
+            let connections = Connections::given(client);
+            let node = Node::new(runtime, connections, settings.most_in_flight, asker);
+            Ok(Servers::One(node))
+        })
     }
 
     fn build(
         self,
-        connect: impl FnOnce(&Handle) -> Result<Connections, ConfigError>,
+        connect: impl FnOnce(&Self, Handle, Arc<Asker>) -> Result<Servers, ConfigError>,
     ) -> Result<RedisStore, ConfigError> {
         let settings = [
             ("deadline", self.deadline.is_zero()),
@@ -221,79 +249,73 @@ impl RedisStoreBuilder {
         if let Some((setting, _)) = settings.into_iter().find(|(_, is_zero)| *is_zero) {
             return Err(ConfigError::Zero { setting });
         }
-        let names = KeyNames::new(self.prefix, self.secret.as_deref())?;
+        let names = KeyNames::new(self.prefix.clone(), self.secret.as_deref())?;
         let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
-        let connections = connect(&runtime)?;
-        let lanes = LANES_PER_CONNECTION * connections.len();
+        let asker = Asker::new(first_nonce(), self.clock.clone());
         Ok(RedisStore(Arc::new(Inner {
-            connections,
-            dispatch: Dispatch::new(runtime, lanes),
+            servers: connect(&self, runtime, asker)?,
             names,
             deadline: self.deadline,
-            in_flight: AtomicUsize::new(0),
-            most_in_flight: self.most_in_flight,
-            nonce: AtomicI64::new(first_nonce()),
-            clock: self.clock,
+            fallback: match self.clock {
+                Some(clock) => Fallback::with_clock(Arc::new(clock)),
+                None => Fallback::new(),
+            },
         })))
     }
 }
 
 impl Store for RedisStore {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        let is_back = matches!(check.operation(), Operation::GiveBack | Operation::Renew);
+        let operation = check.operation();
+        let name = |leg: &Leg<'_>| self.0.names.name(leg);
+        let node = match &self.0.servers {
+            Servers::One(node) => Arc::clone(node),
+            Servers::Cluster(cluster) => {
+                let legs = check.legs().iter();
+                let legs = legs.map(|leg| KeyedLeg::new(leg.into(), name(leg)));
+                return Answer::Later(cluster.check(operation, legs.collect()));
+            }
+        };
         // What was taken was counted, and must get back in any flood.
-        let Some(counted) = Counted::one_more(&self.0, is_back) else {
-            return Answer::Now(Err(self.0.dispatch.not_sent()));
+        let is_back = matches!(operation, Operation::GiveBack | Operation::Renew);
+        let counted = match node.counted(is_back) {
+            Ok(counted) => counted,
+            Err(error) => return Answer::Now(Err(error)),
         };
         let deadline = Deadline::after(self.0.deadline);
         let legs: SmallVec<[AskedLeg; 2]> = check.legs().iter().map(Into::into).collect();
-        let check = Encoded::new(check, &self.0.names);
+        let keys = check.legs().iter().map(|leg| Value::from(name(leg)));
+        let check = Encoded::new(operation, 0, legs.iter().zip(keys));
         Answer::Later(Box::pin(async move {
-            let inner = Arc::clone(&counted.0);
-            let found = inner.decide(check, deadline, counted).await?;
+            let found = node.decide(check, deadline, counted).await?;
             Ok(found.decision(&legs))
         }))
     }
 
     fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
-        let Some(counted) = Counted::one_more(&self.0, false) else {
-            return Answer::Now(Err(self.0.dispatch.not_sent()));
+        let keys: Vec<String> = legs.iter().map(|leg| self.0.names.name(leg)).collect();
+        let node = match &self.0.servers {
+            Servers::One(node) => Arc::clone(node),
+            Servers::Cluster(cluster) => return Answer::Later(cluster.reset(keys)),
+        };
+        let counted = match node.counted(false) {
+            Ok(counted) => counted,
+            Err(error) => return Answer::Now(Err(error)),
         };
         let deadline = Deadline::after(self.0.deadline);
-        let keys: Vec<String> = legs.iter().map(|leg| self.0.names.name(leg)).collect();
+        let keys = keys.into_iter().map(Value::from).collect();
         Answer::Later(Box::pin(async move {
-            call::delete(&counted.0.connections, keys, deadline).await
+            let _counted = counted;
+            node.delete(keys, Manner::Plain, deadline).await
         }))
     }
 
     fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {
         Some(self.0.names.name(leg))
     }
-}
 
-impl Inner {
-    /// Positive, and exact as a Lua number.
-    fn next_nonce(&self) -> i64 {
-        self.nonce.fetch_add(1, Ordering::Relaxed) & ((1 << 52) - 1)
-    }
-}
-
-/// One check in flight.
-#[derive(Debug)]
-struct Counted(Arc<Inner>);
-
-impl Counted {
-    fn one_more(inner: &Arc<Inner>, is_welcome: bool) -> Option<Self> {
-        let before = inner.in_flight.fetch_add(1, Ordering::Relaxed);
-        // Made first, so that its drop takes back what was just counted.
-        let counted = Self(Arc::clone(inner));
-        (is_welcome || before < inner.most_in_flight).then_some(counted)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    fn fallback(&self) -> Option<Fallback> {
+        Some(self.0.fallback.clone())
     }
 }
 
@@ -306,7 +328,6 @@ impl fmt::Debug for Inner {
         f.debug_struct("Inner")
             .field("names", &self.names)
             .field("deadline", &self.deadline)
-            .field("in_flight", &self.in_flight)
             .finish_non_exhaustive()
     }
 }

@@ -7,13 +7,12 @@ use arrayvec::ArrayVec;
 use fred::{types::Value, util::sha1_hash};
 use smallvec::SmallVec;
 
-use super::key::KeyNames;
 use crate::{
     Decision, PolicyDecision, StoreError,
     error::StoreErrorKind,
-    policy::NameText,
-    quota::{Rule, fixed_window::Start, rules::Standing},
-    store::{Asked, Check, Leg, Operation},
+    policy::Name,
+    quota::{Rule, each, fixed_window::Start, rules::Standing},
+    store::{Asked, Leg, Operation},
 };
 
 const ENGINE: &str = include_str!("lua/engine.lua");
@@ -81,8 +80,10 @@ const LAST_LEG: u64 = 32;
 const TASK: u64 = 64;
 
 /// A check as the script reads it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Encoded {
+    /// Of all its keys, where the server is one of a cluster; otherwise 0.
+    pub(super) slot: u16,
     keys: SmallVec<[Value; 2]>,
     numbers: SmallVec<[f64; 12]>,
     /// A bit for each algorithm in use.
@@ -106,10 +107,15 @@ impl Shape {
 }
 
 impl Encoded {
-    pub(super) fn new(check: &Check<'_>, names: &KeyNames) -> Self {
-        let last = check.legs().len().saturating_sub(1);
-        let operation = check.operation();
+    /// Of legs, each with the key that its bucket stands under.
+    pub(super) fn new<'a>(
+        operation: Operation,
+        slot: u16,
+        legs: impl ExactSizeIterator<Item = (&'a AskedLeg, Value)>,
+    ) -> Self {
+        let last = legs.len().saturating_sub(1);
         let mut encoded = Self {
+            slot,
             keys: SmallVec::new(),
             numbers: SmallVec::new(),
             algorithms: 0,
@@ -118,9 +124,9 @@ impl Encoded {
                 legs: SmallVec::new(),
             },
         };
-        for (place, leg) in check.legs().iter().enumerate() {
+        for (place, (leg, key)) in legs.enumerate() {
             let asked = &leg.asked;
-            let (algorithm, own) = own_numbers(asked, leg.key_bytes());
+            let (algorithm, own) = own_numbers(asked, leg.offset_ms);
             let last_leg = if place == last { LAST_LEG } else { 0 };
             let (cost, capacity) = (asked.level, asked.quota.level_of_capacity());
             let extra = match operation {
@@ -135,7 +141,7 @@ impl Encoded {
             encoded
                 .numbers
                 .extend(own.iter().map(|number| *number as f64));
-            encoded.keys.push(Value::from(names.name(leg)));
+            encoded.keys.push(key);
             encoded.algorithms |= 1 << (algorithm - 1);
             encoded.shape.legs.push(algorithm.min(3) as u8);
         }
@@ -154,7 +160,7 @@ const fn task(operation: Operation) -> u64 {
 }
 
 /// The number of the algorithm, and the numbers that are its own.
-fn own_numbers(asked: &Asked, key: &[u8]) -> (u64, ArrayVec<u64, 6>) {
+fn own_numbers(asked: &Asked, later_ms: u64) -> (u64, ArrayVec<u64, 6>) {
     let mut own = ArrayVec::new();
     let algorithm = match &asked.quota.0 {
         Rule::TokenBucket(rule) | Rule::LeakyBucket { rule, .. } => {
@@ -162,7 +168,6 @@ fn own_numbers(asked: &Asked, key: &[u8]) -> (u64, ArrayVec<u64, 6>) {
             1
         }
         Rule::FixedWindow(rule) | Rule::IntervalBucket(rule) => {
-            let later_ms = asked.quota.offset_ms(key);
             let (start, offset_ms) = match rule.start {
                 Start::FirstUse if rule.refill.is_some() => (3, 0),
                 Start::FirstUse => (0, 0),
@@ -213,36 +218,55 @@ pub(super) fn arguments(checks: Vec<Encoded>, nonce: i64, now_us: u64) -> Vec<Va
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     operation: Operation,
-    now_us: u64,
-    fitting: u64,
-    standings: SmallVec<[Standing; 2]>,
+    pub(super) now_us: u64,
+    /// 0, 1, or the units taken.
+    pub(super) fitting: u64,
+    /// How each leg stood before.
+    pub(super) standings: SmallVec<[Standing; 2]>,
 }
 
-/// What a decision needs of a leg that is gone by then.
-#[derive(Clone, Copy, Debug)]
+/// What a question and a decision need of a leg that is gone by then.
+#[derive(Clone, Debug)]
 pub(super) struct AskedLeg {
-    name: NameText,
-    asked: Asked,
+    name: Name,
+    pub(super) asked: Asked,
     offset_ms: u64,
 }
 
 impl From<&Leg<'_>> for AskedLeg {
     fn from(leg: &Leg<'_>) -> Self {
         Self {
-            name: leg.policy.text,
+            name: leg.policy.clone(),
             asked: leg.asked,
             offset_ms: leg.asked.quota.offset_ms(leg.key_bytes()),
         }
     }
 }
 
+impl AskedLeg {
+    /// Its part of a decision, from how it stood before.
+    pub(super) fn decision(
+        &self,
+        operation: Operation,
+        fitting: u64,
+        now_us: u64,
+        before: Standing,
+    ) -> PolicyDecision {
+        let at = self.asked.at(operation, now_us, self.offset_ms);
+        let (name, asked) = (self.name.clone(), &self.asked);
+        each!(asked.quota, rule => {
+            PolicyDecision::new(rule, operation, name, asked, fitting, at, before)
+        })
+    }
+}
+
 impl Found {
     pub(super) fn decision(self, legs: &[AskedLeg]) -> Decision {
         let (operation, now_us, fitting) = (self.operation, self.now_us, self.fitting);
-        let policies = legs.iter().zip(self.standings).map(|(leg, standing)| {
-            let at = leg.asked.at(operation, now_us, leg.offset_ms);
-            PolicyDecision::new(operation, leg.name, &leg.asked, fitting, at, standing)
-        });
+        let policies = legs
+            .iter()
+            .zip(self.standings)
+            .map(|(leg, standing)| leg.decision(operation, fitting, now_us, standing));
         Decision::new(operation, policies, fitting, now_us)
     }
 }

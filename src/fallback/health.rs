@@ -13,7 +13,6 @@ pub(super) struct Health {
     started: Instant,
     is_failing: AtomicBool,
     last_failure_ms: AtomicU64,
-    is_miswired: AtomicBool,
     /// When refusals that are not the store's failure were last logged, plus 1; 0 for never.
     shed_ms: AtomicU64,
 }
@@ -29,7 +28,6 @@ impl fmt::Debug for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Health")
             .field("is_failing", &self.is_failing)
-            .field("is_miswired", &self.is_miswired)
             .finish_non_exhaustive()
     }
 }
@@ -40,17 +38,16 @@ impl Default for Health {
             started: Instant::now(),
             is_failing: AtomicBool::new(false),
             last_failure_ms: AtomicU64::new(0),
-            is_miswired: AtomicBool::new(false),
             shed_ms: AtomicU64::new(0),
         }
     }
 }
 
 impl Health {
-    pub(super) fn failed(&self, error: &StoreError, allows: bool) {
+    pub(super) fn failed(&self, error: &StoreError) {
         self.last_failure_ms.store(self.now_ms(), Ordering::Relaxed);
         if !self.is_failing.swap(true, Ordering::Relaxed) {
-            telemetry::store_failed(error, allows);
+            telemetry::store_failed(error);
         }
     }
 
@@ -78,12 +75,6 @@ impl Health {
             && self.is_failing.swap(false, Ordering::Relaxed)
         {
             telemetry::store_recovered();
-        }
-    }
-
-    pub(super) fn miswired(&self, advice: &str) {
-        if !self.is_miswired.swap(true, Ordering::Relaxed) {
-            telemetry::miswired(advice);
         }
     }
 

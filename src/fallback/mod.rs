@@ -1,0 +1,240 @@
+//! What decides while a store fails.
+
+mod health;
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use smallvec::SmallVec;
+
+use self::health::Health;
+use crate::{
+    Clock, Decision, MemoryStore, StoreError, SystemClock, Verdict,
+    store::{Answer, Check, Leg, Operation, OwnedLeg, Store},
+};
+
+/// What becomes of a policy while the store cannot decide.
+///
+/// The [`Decision`] says so ([`Source`](crate::Source)), and one line is logged
+/// when it starts and one when it ends. In a check of several policies, one
+/// that denies refuses it; the local ones decide together, all or none; those
+/// that allow are left out.
+///
+/// **More checks at once than the store lets wait** are such a failure, except
+/// that nothing is allowed unchecked: a flood must not open the gate. Foreign
+/// data under a caller's key is not: that caller is answered with 503 until the
+/// key has expired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OnStoreFailure {
+    /// Decide in this process, by the same quota or a part of it. This is the
+    /// default, for one process: [`local`](Self::local).
+    ///
+    /// Its buckets start full and are kept, so that a store that fails now and
+    /// then grants nobody a new burst each time. **What that admits**: beside
+    /// what the store grants, each process grants its part once more in each
+    /// failure. With `share_of` the number of processes, all of them together
+    /// grant what the quota says, rounded up to one unit for each process; with
+    /// 1, as many times the quota as there are processes.
+    ///
+    /// A request that costs more than a process's part is admitted where the
+    /// caller has taken nothing, and the excess is owed.
+    Local {
+        /// How many processes share the quota.
+        share_of: u32,
+    },
+    /// Leave the policy out: it limits nothing meanwhile. **The danger** is
+    /// that. Where no other policy remains, the request is forwarded unchecked.
+    Allow,
+    /// Refuse: a layer answers 503 with `Retry-After: 5`, never 429; a
+    /// [`Limiter`](crate::Limiter) gives the error. For a limit that guards a
+    /// secret, as on a login. **The danger**: what is behind it is only as
+    /// available as the store.
+    Deny,
+}
+
+impl OnStoreFailure {
+    /// Decide in this process by the whole quota.
+    #[must_use]
+    pub const fn local() -> Self {
+        Self::share_of(1)
+    }
+
+    /// Decide in this process by one part of the quota, of `processes` parts.
+    ///
+    /// ```
+    /// use tower_throttle::{OnStoreFailure, Policy, TokenBucket};
+    ///
+    /// // four instances of this service, which together may do 100 a second
+    /// let policy = Policy::new("search", TokenBucket::per_second(100))
+    ///     .on_store_failure(OnStoreFailure::share_of(4));
+    /// ```
+    #[must_use]
+    pub const fn share_of(processes: u32) -> Self {
+        Self::Local {
+            share_of: processes,
+        }
+    }
+}
+
+impl Default for OnStoreFailure {
+    fn default() -> Self {
+        Self::local()
+    }
+}
+
+/// What decides while a store fails: buckets in this process, and what was
+/// logged of it. Clones share both.
+///
+/// A [`Store`] hands one out ([`Store::fallback`]) so that all layers and
+/// limiters on it share one. At most 100,000 buckets are kept, by the rules of
+/// [`MemoryStore`].
+#[derive(Clone, Default)]
+pub struct Fallback(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    health: Health,
+    clock: Option<Arc<dyn Clock>>,
+    /// Made when it is first needed.
+    local: OnceLock<Arc<dyn Store>>,
+}
+
+/// At most 10 MB.
+const BUCKETS: usize = 100_000;
+
+impl Fallback {
+    /// One that nothing was taken from.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the time from `clock`: for tests, and for a store that does.
+    #[must_use]
+    pub fn with_clock(clock: Arc<impl Clock>) -> Self {
+        Self(Arc::new(Inner {
+            clock: Some(clock),
+            ..Inner::default()
+        }))
+    }
+
+    fn local(&self) -> &Arc<dyn Store> {
+        self.0.local.get_or_init(|| {
+            let clock = self.0.clock.clone();
+            let clock = clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
+            let store = MemoryStore::builder().capacity(BUCKETS);
+            Arc::new(store.clock(Arc::new(clock)).build())
+        })
+    }
+
+    /// Lets an answer of the store be, or decides in its place.
+    fn settle(
+        &self,
+        answer: Result<Decision, StoreError>,
+        check: &Check<'_>,
+    ) -> Result<Decision, StoreError> {
+        let error = match answer {
+            Ok(decision) => {
+                self.0.health.answered();
+                return Ok(decision);
+            }
+            Err(error) if error.is_unsupported() => return Err(error),
+            Err(error) => error,
+        };
+        let choices = || check.legs().iter().map(|leg| leg.on_store_failure);
+        let is_flood = error.is_overloaded();
+        if is_flood || error.is_corrupt_state() {
+            self.0.health.shed(&error);
+        } else {
+            self.0.health.failed(&error);
+        }
+        let is_for_store = matches!(check.operation(), Operation::GiveBack | Operation::Renew);
+        if is_for_store
+            || error.is_corrupt_state()
+            || choices().any(|choice| choice == OnStoreFailure::Deny)
+            || is_flood && choices().any(|choice| choice == OnStoreFailure::Allow)
+        {
+            return Err(error);
+        }
+        let legs: SmallVec<[Leg<'_>; 2]> = check.legs().iter().filter_map(Leg::local).collect();
+        if legs.is_empty() {
+            return Ok(Decision::on_store_failure(Verdict::Allowed));
+        }
+        let local = Check::new(check.operation(), &legs);
+        match self.local().check(&local) {
+            Answer::Now(decision) => decision.map(Decision::made_locally),
+            // Memory answers at once.
+            Answer::Later(_) => Err(error),
+        }
+    }
+}
+
+impl fmt::Debug for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fallback")
+            .field("health", &self.0.health)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A store, and what decides while it fails.
+#[derive(Clone, Debug)]
+pub(crate) struct BackedStore {
+    store: Arc<dyn Store>,
+    fallback: Fallback,
+}
+
+impl BackedStore {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        let fallback = store.fallback().unwrap_or_default();
+        Self { store, fallback }
+    }
+
+    pub(crate) fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        match self.store.check(check) {
+            Answer::Now(answer) => Answer::Now(self.fallback.settle(answer, check)),
+            Answer::Later(answer) => {
+                let fallback = self.fallback.clone();
+                let operation = check.operation();
+                let legs: SmallVec<[OwnedLeg; 1]> =
+                    check.legs().iter().map(OwnedLeg::from).collect();
+                Answer::Later(Box::pin(async move {
+                    let answer = answer.await;
+                    let legs: SmallVec<[Leg<'_>; 2]> = legs.iter().map(OwnedLeg::leg).collect();
+                    fallback.settle(answer, &Check::new(operation, &legs))
+                }))
+            }
+        }
+    }
+
+    /// Forgets in the store and in this process.
+    pub(crate) fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+        if let Some(local) = self.fallback.0.local.get() {
+            let legs: SmallVec<[Leg<'_>; 2]> = legs.iter().filter_map(Leg::local).collect();
+            // Memory answers at once.
+            drop(local.reset(&legs));
+        }
+        self.store.reset(legs)
+    }
+
+    pub(crate) fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {
+        self.store.storage_key(leg)
+    }
+
+    /// The buckets of this process alone: where a decision that was made there
+    /// is given back.
+    pub(crate) fn local(&self) -> Self {
+        Self {
+            store: Arc::clone(self.fallback.local()),
+            fallback: self.fallback.clone(),
+        }
+    }
+
+    /// The same for all that share the buckets.
+    pub(crate) fn id(&self) -> usize {
+        Arc::as_ptr(&self.store).cast::<()>() as usize
+    }
+}

@@ -1,0 +1,36 @@
+//! The part of a quota that one of several processes has to itself.
+
+use super::{EXACT, Quota, Rule, token_bucket::SLACK_NS};
+
+impl Quota {
+    /// One part of `nodes`: rates are divided exactly, what can be taken at
+    /// once is rounded up, so that no part refuses everything.
+    pub(crate) fn share_of(self, nodes: u32) -> Self {
+        let nodes = u64::from(nodes.max(1));
+        let part = |units: u64| units.div_ceil(nodes);
+        let mut quota = self;
+        match &mut quota.0 {
+            Rule::TokenBucket(rule) | Rule::LeakyBucket { rule, .. } if rule.burst > 0 => {
+                let initial = (rule.capacity_ns - rule.initial_ns) / rule.interval_ns;
+                rule.burst = part(rule.burst);
+                rule.period_ns = rule.period_ns.saturating_mul(nodes);
+                // What would be deeper than 104 days is as deep as that.
+                let longest_ns = (EXACT - SLACK_NS - 1) / rule.burst;
+                rule.interval_ns = rule.interval_ns.saturating_mul(nodes).min(longest_ns);
+                rule.capacity_ns = rule.burst * rule.interval_ns;
+                rule.initial_ns = (rule.burst - part(initial)) * rule.interval_ns;
+            }
+            Rule::TokenBucket(_) | Rule::LeakyBucket { .. } => {}
+            Rule::FixedWindow(rule) | Rule::IntervalBucket(rule) => {
+                let initial = rule.limit - rule.initial_used;
+                rule.limit = part(rule.limit);
+                rule.refill = rule.refill.map(part);
+                rule.initial_used = rule.limit - part(initial);
+            }
+            Rule::SlidingWindow(rule) => rule.limit = part(rule.limit),
+            Rule::SlidingLog(rule) => rule.limit = part(rule.limit),
+            Rule::Concurrency(rule) => rule.limit = part(rule.limit),
+        }
+        quota
+    }
+}

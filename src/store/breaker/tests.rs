@@ -1,0 +1,177 @@
+#![allow(clippy::expect_used, clippy::indexing_slicing)]
+
+use std::collections::HashSet;
+
+use super::*;
+
+/// A machine, the time, and the calls that are under way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct World {
+    machine: Machine,
+    now_ms: u64,
+    calls: Vec<(u64, bool)>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            machine: Machine::new(),
+            now_ms: 0,
+            calls: Vec::new(),
+        }
+    }
+
+    fn probes(&self) -> usize {
+        let era = self.machine.era;
+        let calls = self.calls.iter();
+        calls
+            .filter(|(of, is_probe)| *is_probe && *of == era)
+            .count()
+    }
+
+    /// Everything that may happen next.
+    fn next(&self) -> Vec<Self> {
+        let mut worlds = Vec::new();
+        let mut then = |change: &dyn Fn(&mut Self)| {
+            let mut world = self.clone();
+            change(&mut world);
+            worlds.push(world);
+        };
+        for ms in [10, 60, 300, 1_300] {
+            then(&|world| world.now_ms += ms);
+        }
+        if self.calls.len() < 3 {
+            then(&|world| world.ask());
+        }
+        for place in 0..self.calls.len() {
+            for ended in [Ended::Answered, Ended::Failed, Ended::NotSent] {
+                then(&|world| {
+                    let (era, _) = world.calls.remove(place);
+                    world.machine.ended(era, ended, world.now_ms, 7);
+                });
+            }
+            then(&|world| {
+                let (era, is_probe) = world.calls.remove(place);
+                if is_probe {
+                    world.machine.left(era, world.now_ms);
+                }
+            });
+        }
+        worlds
+    }
+
+    fn ask(&mut self) {
+        let was_open = self.machine.is_open(self.now_ms);
+        let era = self.machine.pass(self.now_ms);
+        assert_eq!(era.is_none(), was_open, "{self:?}");
+        if let Some(era) = era {
+            let is_probe = self.machine.state == State::Probing;
+            self.calls.push((era, is_probe));
+        }
+    }
+
+    /// A server that answers again is found out within the longest pause,
+    /// if somebody asks and those on their way come to an end.
+    fn assert_recovers(mut self) {
+        for (era, is_probe) in std::mem::take(&mut self.calls) {
+            self.machine
+                .ended(era, Ended::Failed, self.now_ms, u64::MAX);
+            if is_probe {
+                self.machine.left(era, self.now_ms);
+            }
+        }
+        self.now_ms += LONGEST_PAUSE_MS + LONGEST_PAUSE_MS / JITTER_PARTS;
+        let era = self.machine.pass(self.now_ms).expect("a pass");
+        self.machine.ended(era, Ended::Answered, self.now_ms, 0);
+        assert!(
+            matches!(self.machine.state, State::Closed { .. }),
+            "{self:?}"
+        );
+    }
+}
+
+#[test]
+fn in_every_schedule_there_is_one_probe_at_most_and_a_way_back() {
+    let mut seen = HashSet::new();
+    let mut worlds = vec![World::new()];
+    for _ in 0..10 {
+        let mut next = Vec::new();
+        for world in worlds {
+            for world in world.next() {
+                if seen.insert(world.clone()) {
+                    assert!(world.probes() <= 1, "{world:?}");
+                    assert_eq!(
+                        world.machine.state == State::Probing,
+                        world.probes() == 1,
+                        "a probe is under way, or none: {world:?}"
+                    );
+                    world.clone().assert_recovers();
+                    next.push(world);
+                }
+            }
+        }
+        worlds = next;
+    }
+    assert!(seen.len() > 10_000, "{} states", seen.len());
+}
+
+/// How many calls are made to a server in so much time, by one caller who
+/// asks every millisecond and waits `takes_ms` for each end.
+fn calls_in(ms: u64, takes_ms: u64, ended: Ended) -> (u64, Vec<u64>) {
+    let (mut machine, mut calls, mut at) = (Machine::new(), 0, Vec::new());
+    let mut now_ms = 0;
+    while now_ms < ms {
+        match machine.pass(now_ms) {
+            Some(era) => {
+                (calls, now_ms) = (calls + 1, now_ms + takes_ms);
+                at.push(now_ms);
+                machine.ended(era, ended, now_ms, calls * 7_919);
+            }
+            None => now_ms += 1,
+        }
+    }
+    (calls, at)
+}
+
+#[test]
+fn a_server_that_never_answers_is_asked_once_a_second() {
+    let (_, at) = calls_in(60_000, 50, Ended::Failed);
+    assert!(at[4] <= 300, "open after 300 ms: {at:?}");
+    let late: Vec<_> = at.iter().filter(|at| **at > 5_000).collect();
+    for pair in late.windows(2) {
+        let pause = pair[1] - pair[0];
+        assert!((1_000..=1_300).contains(&pause), "{pause} ms");
+    }
+    let first_second = at.iter().filter(|at| **at <= 1_250).count();
+    assert!(first_second <= 5 + 4, "{at:?}");
+}
+
+#[test]
+fn a_lost_connection_is_looked_at_again_soon() {
+    let (calls, _) = calls_in(10_000, 0, Ended::NotSent);
+    assert!((150..=205).contains(&calls), "{calls}");
+}
+
+#[test]
+fn a_server_that_answers_is_always_asked() {
+    let (calls, _) = calls_in(1_000, 1, Ended::Answered);
+    assert_eq!(calls, 1_000);
+}
+
+#[test]
+fn few_failures_among_answers_do_not_open_it_and_half_do() {
+    for (every, opens) in [(3, false), (2, true)] {
+        let mut machine = Machine::new();
+        let mut call = 0;
+        while let Some(era) = machine.pass(call).filter(|_| call < 1_000) {
+            let ended = if call % every == 0 {
+                Ended::Failed
+            } else {
+                Ended::Answered
+            };
+            machine.ended(era, ended, call, 0);
+            call += 1;
+        }
+        assert_eq!(call < 1_000, opens, "one of {every} fails: {call}");
+    }
+}

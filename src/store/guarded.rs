@@ -1,0 +1,109 @@
+//! Deadline and breaker around a store that answers from afar.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::time::timeout;
+
+use super::{
+    Answer, Check, Fallback, Leg, Store,
+    breaker::{Breaker, Ended},
+};
+use crate::{Decision, StoreError, error::StoreErrorKind};
+
+/// Puts a deadline and a breaker around a store of your own: what
+/// [`RedisStore`](crate::RedisStore) has built in.
+///
+/// An answer that takes longer than the deadline is a failure
+/// ([`StoreError::is_timeout`]). Five failures in a row, or ten and half of all
+/// within 200 ms, open the breaker: checks fail at once then, but for a single
+/// one after a pause, which finds out whether the store answers again. The
+/// pause is 50 ms, twice as long after each such probe that fails, at most a
+/// second, and up to a quarter more at random. It stays 50 ms while the store
+/// says that it cannot be reached ([`StoreError::is_unavailable`]).
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_throttle::{Limiter, MemoryStore, TokenBucket, store::Guarded};
+///
+/// let far = MemoryStore::new(); // imagine a database
+/// let store = Guarded::new(far).deadline(Duration::from_millis(20));
+/// let limiter = Limiter::new(store, TokenBucket::per_second(10));
+/// ```
+///
+/// Waiting for a deadline needs a Tokio runtime with timers.
+#[derive(Clone)]
+pub struct Guarded<S> {
+    store: S,
+    deadline: Duration,
+    breaker: Arc<Breaker>,
+    fallback: Fallback,
+}
+
+impl<S: Store> Guarded<S> {
+    /// A guard with a deadline of 50 ms.
+    #[must_use]
+    pub fn new(store: S) -> Self {
+        Self {
+            deadline: Duration::from_millis(50),
+            breaker: Arc::new(Breaker::new()),
+            fallback: store.fallback().unwrap_or_default(),
+            store,
+        }
+    }
+
+    /// How long a check may take. Default: 50 ms. After that it may still be charged.
+    #[must_use]
+    pub const fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    fn guard<T: Send + 'static>(&self, ask: impl FnOnce() -> Answer<T>) -> Answer<T> {
+        let Some(pass) = self.breaker.pass() else {
+            return Answer::Now(Err(StoreError::new(StoreErrorKind::Unavailable)));
+        };
+        match ask() {
+            Answer::Now(answer) => {
+                pass.ended(Ended::of(&answer));
+                Answer::Now(answer)
+            }
+            Answer::Later(answer) => {
+                let deadline = self.deadline;
+                Answer::Later(Box::pin(async move {
+                    let answer = timeout(deadline, answer).await;
+                    let answer =
+                        answer.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout)));
+                    pass.ended(Ended::of(&answer));
+                    answer
+                }))
+            }
+        }
+    }
+}
+
+impl<S: Store> Store for Guarded<S> {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        self.guard(|| self.store.check(check))
+    }
+
+    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+        self.guard(|| self.store.reset(legs))
+    }
+
+    fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {
+        self.store.storage_key(leg)
+    }
+
+    fn fallback(&self) -> Option<Fallback> {
+        Some(self.fallback.clone())
+    }
+}
+
+impl<S: Store> fmt::Debug for Guarded<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guarded")
+            .field("store", &self.store)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}

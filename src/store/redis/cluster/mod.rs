@@ -1,0 +1,325 @@
+//! A cluster: each slot is asked about where it is.
+//!
+//! A client that follows a cluster by itself may hand one caller's reply to
+//! another while slots move. So each node has a client that knows of no other,
+//! to which a redirection is an error like any other, and is followed here.
+
+mod groups;
+mod map;
+mod redirect;
+mod slots;
+mod topology;
+
+use std::{sync::Arc, time::Duration};
+
+use fred::{types::Value, util::redis_keyslot};
+use smallvec::SmallVec;
+use tokio::{sync::oneshot, time::timeout};
+
+use self::{
+    groups::Group,
+    map::Member,
+    redirect::Redirect,
+    topology::{Looks, Topology},
+};
+pub(super) use self::{slots::Address, topology::Connect};
+use super::{
+    call::{Deadline, Manner},
+    connection::AbortOnDrop,
+    node::{Counted, Node, Room},
+    script::{AskedLeg, Encoded, Found},
+};
+use crate::{
+    Decision, StoreError,
+    error::StoreErrorKind,
+    store::{BoxFuture, Operation},
+};
+
+/// How often a check is sent on before it is given up.
+const MOST_REDIRECTIONS: usize = 5;
+
+#[derive(Debug)]
+pub(super) struct Cluster {
+    topology: Arc<Topology>,
+    _keeper: AbortOnDrop<()>,
+    /// For those who wait for the first map.
+    room: Arc<Room>,
+    deadline: Duration,
+}
+
+/// A leg, where it stands among the others, and the key of its bucket.
+#[derive(Clone, Debug)]
+pub(super) struct KeyedLeg {
+    leg: AskedLeg,
+    key: Value,
+    slot: u16,
+}
+
+impl KeyedLeg {
+    pub(super) fn new(leg: AskedLeg, key: String) -> Self {
+        Self {
+            leg,
+            slot: slot(&key),
+            key: Value::from(key),
+        }
+    }
+}
+
+/// What stands in braces alone decides on the slot.
+fn slot(key: &str) -> u16 {
+    redis_keyslot(key.as_bytes())
+}
+
+/// Why there is no answer.
+enum Failed {
+    Error(StoreError),
+    /// The slot is on its way, and its keys are here and there: nothing ran,
+    /// and each key must be asked about by itself.
+    KeyByKey,
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// How a node is to be asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Gathered,
+    /// In a call of its own.
+    Alone(Manner),
+}
+
+impl Way {
+    const fn manner(self) -> Manner {
+        match self {
+            Self::Gathered => Manner::Plain,
+            Self::Alone(manner) => manner,
+        }
+    }
+}
+
+impl Cluster {
+    /// Starts looking for the cluster and returns at once.
+    pub(super) fn connect(connect: Connect, seeds: Vec<Address>, deadline: Duration) -> Arc<Self> {
+        let room = Room::for_at_most(connect.most_in_flight);
+        let topology = Topology::new(connect, seeds);
+        let keeper = topology.runtime().spawn(Arc::clone(&topology).keep());
+        Arc::new(Self {
+            topology,
+            _keeper: AbortOnDrop(keeper),
+            room,
+            deadline,
+        })
+    }
+
+    pub(super) fn check(
+        self: &Arc<Self>,
+        operation: Operation,
+        legs: Vec<KeyedLeg>,
+    ) -> BoxFuture<Decision> {
+        let cluster = Arc::clone(self);
+        let deadline = Deadline::after(self.deadline);
+        Box::pin(async move {
+            let groups = Group::by_slot(legs);
+            if let [group] = &groups[..] {
+                let found = cluster.ask(operation, group.encoded(operation), deadline);
+                match found.await {
+                    Ok(found) => return Ok(found.decision(&group.asked())),
+                    Err(Failed::Error(error)) => return Err(error),
+                    Err(Failed::KeyByKey) => {}
+                }
+            }
+            cluster.in_its_own_task(operation, groups, deadline).await
+        })
+    }
+
+    /// A caller who leaves must not leave half a check behind.
+    async fn in_its_own_task(
+        self: Arc<Self>,
+        operation: Operation,
+        groups: Vec<Group>,
+        deadline: Deadline,
+    ) -> Result<Decision, StoreError> {
+        let runtime = self.topology.runtime().clone();
+        let (answer, receiver) = oneshot::channel();
+        runtime.spawn(async move {
+            let decision = self.decide_in_groups(operation, groups, deadline, &answer);
+            let decision = decision.await;
+            // A caller who left was charged, as any whose answer is lost.
+            let _ = answer.send(decision);
+        });
+        match timeout(deadline.left(), receiver).await {
+            Ok(Ok(decision)) => decision,
+            // The runtime that the store was built in is gone.
+            Ok(Err(_)) => Err(StoreError::new(StoreErrorKind::Unavailable)),
+            Err(_) => Err(StoreError::new(StoreErrorKind::Timeout)),
+        }
+    }
+
+    pub(super) fn reset(self: &Arc<Self>, keys: Vec<String>) -> BoxFuture<()> {
+        let cluster = Arc::clone(self);
+        let deadline = Deadline::after(self.deadline);
+        Box::pin(async move {
+            let mut by_slot: SmallVec<[(u16, Vec<Value>); 2]> = SmallVec::new();
+            for key in keys {
+                let slot = slot(&key);
+                match by_slot.iter_mut().find(|(other, _)| *other == slot) {
+                    Some((_, keys)) => keys.push(Value::from(key)),
+                    None => by_slot.push((slot, vec![Value::from(key)])),
+                }
+            }
+            for (slot, keys) in by_slot {
+                match cluster.delete(slot, keys.clone(), deadline).await {
+                    Ok(()) => {}
+                    Err(Failed::Error(error)) => return Err(error),
+                    Err(Failed::KeyByKey) => {
+                        for key in keys {
+                            let deleted = cluster.delete(slot, vec![key], deadline).await;
+                            deleted.map_err(unsplittable)?;
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    async fn delete(&self, slot: u16, keys: Vec<Value>, deadline: Deadline) -> Result<(), Failed> {
+        let delete = |node: Arc<Node>, way: Way| {
+            let keys = keys.clone();
+            async move {
+                let _counted = node.counted(false)?;
+                node.delete(keys, way.manner(), deadline).await
+            }
+        };
+        self.follow(slot, deadline, delete).await
+    }
+
+    /// Asks about keys of one slot.
+    async fn ask(
+        &self,
+        operation: Operation,
+        check: Encoded,
+        deadline: Deadline,
+    ) -> Result<Found, Failed> {
+        let is_back = matches!(operation, Operation::GiveBack | Operation::Renew);
+        let decide = |node: Arc<Node>, way: Way| {
+            let check = check.clone();
+            async move {
+                let counted = node.counted(is_back)?;
+                match way {
+                    Way::Gathered => node.decide(check, deadline, counted).await,
+                    Way::Alone(manner) => node.call_for_one(check, manner, deadline).await,
+                }
+            }
+        };
+        self.follow(check.slot, deadline, decide).await
+    }
+
+    /// Sends to the owner of a slot, and on to whom that one names: only where
+    /// nothing ran.
+    async fn follow<T, F>(
+        &self,
+        slot: u16,
+        deadline: Deadline,
+        send: impl Fn(Arc<Node>, Way) -> F,
+    ) -> Result<T, Failed>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let mut to = self.owner(slot, deadline).await?;
+        let mut way = Way::Gathered;
+        for _ in 0..=MOST_REDIRECTIONS {
+            let error = match send(Arc::clone(&to.node), way).await {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            let next = match Redirect::of(&error, slot, &to.address) {
+                Some(Redirect::Moved(address)) => {
+                    way = Way::Gathered;
+                    self.topology.moved(slot, &address)
+                }
+                Some(Redirect::Ask(address)) => {
+                    way = Way::Alone(Manner::Asking);
+                    self.topology.member(&address)
+                }
+                // Perhaps only for the checks that it was gathered with.
+                Some(Redirect::TryAgain) if way == Way::Gathered => {
+                    way = Way::Alone(Manner::Plain);
+                    Some(to)
+                }
+                Some(Redirect::TryAgain) => return Err(Failed::KeyByKey),
+                None => {
+                    if error.is_no_answer() {
+                        self.topology.look_soon();
+                    }
+                    return Err(error.into());
+                }
+            };
+            to = next.ok_or_else(|| StoreError::unavailable("the cluster has too many nodes"))?;
+        }
+        self.topology.look_soon();
+        Err(StoreError::unavailable("sent on from node to node, and none served the slot").into())
+    }
+
+    async fn owner(&self, slot: u16, deadline: Deadline) -> Result<Member, StoreError> {
+        if let Some(owner) = self.topology.owner(slot) {
+            return Ok(owner);
+        }
+        let mut looks = self.topology.looks();
+        let is_first_under_way = matches!(*looks.borrow(), Looks::None);
+        if is_first_under_way {
+            let no_room = || StoreError::new(StoreErrorKind::Unavailable);
+            let _counted = Counted::one_more(&self.room, false).ok_or_else(no_room)?;
+            let is_over = |looks: &Looks| !matches!(looks, Looks::None);
+            let over = timeout(deadline.left(), looks.wait_for(is_over)).await;
+            if over.is_err() {
+                return Err(StoreError::new(StoreErrorKind::Timeout));
+            }
+        }
+        if let Some(owner) = self.topology.owner(slot) {
+            return Ok(owner);
+        }
+        self.topology.look_soon();
+        Err(match &*looks.borrow() {
+            Looks::Failed(error) => error.clone(),
+            _ => StoreError::unavailable("no node of the cluster serves the slot"),
+        })
+    }
+}
+
+/// One key alone is never here and there.
+fn unsplittable(failed: Failed) -> StoreError {
+    match failed {
+        Failed::Error(error) => error,
+        Failed::KeyByKey => StoreError::unavailable("the slot is on its way"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::slot;
+
+    /// The check value of the specification's CRC16, and what a server says of
+    /// the specification's examples.
+    #[test]
+    fn slots_are_those_of_the_specification() {
+        for (key, expected) in [
+            ("123456789", 0x31C3),
+            ("foo", 12_182),
+            ("foo{}{bar}", 8_363),
+            ("foo{{bar}}zap", 4_015),
+            ("foo{bar}{zap}", slot("bar")),
+            ("{user1000}.following", slot("{user1000}.followers")),
+            (
+                "ttb{9XyW2mZo-_4kVqP1sT7uRg}api",
+                slot("9XyW2mZo-_4kVqP1sT7uRg"),
+            ),
+        ] {
+            assert_eq!(slot(key), expected, "{key}");
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! What a URL says: where to connect, and as whom.
+
+use fred::types::config::{Config, ServerConfig};
+
+use super::cluster::Address;
+use crate::ConfigError;
+
+/// What to connect to.
+pub(super) enum Target {
+    /// One server, or the one that sentinels name.
+    Node(Config),
+    /// Nodes to ask for the others. Their settings hold for all.
+    Cluster(Config, Vec<Address>),
+}
+
+impl Target {
+    pub(super) fn of(url: &str) -> Result<Self, ConfigError> {
+        let (scheme, address) = url
+            .split_once("://")
+            .ok_or_else(|| unusable("it has no scheme; write redis://host:port/database"))?;
+        let (kind, form) = scheme.split_once('-').unwrap_or((scheme, ""));
+        let is_tls = match kind {
+            "redis" | "valkey" => false,
+            "rediss" | "valkeys" => true,
+            _ => return Err(unknown(scheme)),
+        };
+        let mut target = match form {
+            "" if kind == scheme => Self::Node(node(address)?),
+            "cluster" => cluster(&Parts::of(address))?,
+            "sentinel" => sentinel(&Parts::of(address))?,
+            _ => return Err(unknown(scheme)),
+        };
+        if is_tls {
+            let (Self::Node(config) | Self::Cluster(config, _)) = &mut target;
+            use_tls(config)?;
+        }
+        Ok(target)
+    }
+}
+
+/// `user:password@host:port,host:port/database?name=value`.
+struct Parts<'a> {
+    user: &'a str,
+    hosts: Vec<&'a str>,
+    database: &'a str,
+    query: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(address: &'a str) -> Self {
+        let (address, query) = address.split_once('?').unwrap_or((address, ""));
+        let (authority, database) = address.split_once('/').unwrap_or((address, ""));
+        let (user, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let query = query.split('&').filter(|part| !part.is_empty());
+        let query = query.map(|part| part.split_once('=').unwrap_or((part, "")));
+        let (others, query): (Vec<_>, Vec<_>) = query.partition(|(name, _)| *name == "node");
+        let others = others.iter().map(|(_, host)| *host);
+        Self {
+            user,
+            hosts: hosts.split(',').chain(others).collect(),
+            database,
+            query,
+        }
+    }
+}
+
+fn cluster(parts: &Parts<'_>) -> Result<Target, ConfigError> {
+    if !matches!(parts.database, "" | "0") {
+        return Err(unusable("a cluster has one database: leave it out"));
+    }
+    if !parts.query.is_empty() {
+        return Err(unusable("its query may only hold node=host:port"));
+    }
+    let mut seeds = Vec::new();
+    let mut first = None;
+    for host in &parts.hosts {
+        let config = node(&format!("{}@{host}/", parts.user))?;
+        if let ServerConfig::Centralized { server } = &config.server {
+            let seed = Address::of(server);
+            if !seeds.contains(&seed) {
+                seeds.push(seed);
+            }
+        }
+        first.get_or_insert(config);
+    }
+    let config = first.ok_or_else(|| unusable("it has no host"))?;
+    Ok(Target::Cluster(config, seeds))
+}
+
+/// The sentinels, and the name by which they know the primary.
+fn sentinel(parts: &Parts<'_>) -> Result<Target, ConfigError> {
+    let (mut service, mut username, mut password) = ("", "", "");
+    for (name, value) in &parts.query {
+        match *name {
+            "sentinelServiceName" => service = value,
+            "sentinelUsername" => username = value,
+            "sentinelPassword" => password = value,
+            _ => return Err(unusable(format!("its query may not hold {name:?}"))),
+        }
+    }
+    if service.is_empty() {
+        return Err(unusable(
+            "it does not name the primary: add ?sentinelServiceName=mymaster",
+        ));
+    }
+    let mut hosts = Vec::new();
+    for host in &parts.hosts {
+        let url = format!("redis-sentinel://{host}/?sentinelServiceName=any");
+        let config = Config::from_url_sentinel(&url).map_err(|error| mistake(&error))?;
+        hosts.extend(config.server.hosts());
+    }
+    let watch = node(&format!("{username}:{password}@sentinel/"))?;
+    let mut config = node(&format!("{}@primary/{}", parts.user, parts.database))?;
+    config.server = ServerConfig::Sentinel {
+        hosts,
+        service_name: service.to_owned(),
+        username: watch.username,
+        password: watch.password,
+    };
+    Ok(Target::Node(config))
+}
+
+fn unknown(scheme: &str) -> ConfigError {
+    unusable(format!(
+        "the scheme {scheme:?} is none of redis, rediss, valkey, valkeys, nor one of them with \
+         -cluster or -sentinel"
+    ))
+}
+
+/// The scheme is dropped here: TLS is set up below, with a provider chosen
+/// by name, where the client would panic if the application enables two.
+fn node(address: &str) -> Result<Config, ConfigError> {
+    Config::from_url_centralized(&format!("redis://{address}")).map_err(|error| mistake(&error))
+}
+
+/// The same settings for another server.
+pub(super) fn elsewhere(config: &Config, address: &Address) -> Config {
+    let mut config = config.clone();
+    config.server = ServerConfig::Centralized {
+        server: address.server(),
+    };
+    config
+}
+
+#[cfg(feature = "redis-rustls")]
+fn use_tls(config: &mut Config) -> Result<(), ConfigError> {
+    use fred::{
+        rustls::{ClientConfig, RootCertStore, crypto::ring},
+        rustls_native_certs::load_native_certs,
+        types::config::TlsConnector,
+    };
+
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(load_native_certs().certs);
+    let client = ClientConfig::builder_with_provider(ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.tls = Some(TlsConnector::from(client).into());
+    Ok(())
+}
+
+#[cfg(not(feature = "redis-rustls"))]
+fn use_tls(_: &mut Config) -> Result<(), ConfigError> {
+    Err(unusable(
+        "TLS needs the feature `redis-rustls`, or a client of your own",
+    ))
+}
+
+/// The details never hold the URL: it has a password in it.
+pub(super) fn mistake(error: &fred::error::Error) -> ConfigError {
+    unusable(error.details())
+}
+
+fn unusable(reason: impl Into<String>) -> ConfigError {
+    ConfigError::RedisUrl {
+        reason: reason.into(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::panic)]
+mod tests {
+    use super::*;
+
+    fn seeds(url: &str) -> (Config, Vec<String>) {
+        match Target::of(url).expect("a usable URL") {
+            Target::Cluster(config, seeds) => {
+                (config, seeds.iter().map(Address::to_string).collect())
+            }
+            Target::Node(_) => panic!("a cluster"),
+        }
+    }
+
+    #[test]
+    fn both_ways_to_name_several_nodes() {
+        let (config, named) = seeds("redis-cluster://app:p%40w@one:1,two,[::1]:3/");
+        assert_eq!(named, ["one:1", "two:6379", "::1:3"]);
+        assert_eq!(config.username.as_deref(), Some("app"));
+        assert_eq!(config.password.as_deref(), Some("p@w"));
+
+        let (_, named) = seeds("valkey-cluster://one:1?node=two:2&node=one:1&node=three:3");
+        assert_eq!(named, ["one:1", "two:2", "three:3"]);
+    }
+
+    #[test]
+    fn sentinels_their_own_user_and_the_name_of_the_primary() {
+        let url = "redis-sentinel://app:p%40w@one,two:2,[::1]:3/4\
+                   ?sentinelServiceName=main&sentinelUsername=watch&sentinelPassword=p%40ss";
+        let Target::Node(config) = Target::of(url).expect("a usable URL") else {
+            panic!("one node");
+        };
+        assert_eq!(config.username.as_deref(), Some("app"));
+        assert_eq!(config.password.as_deref(), Some("p@w"));
+        assert_eq!(config.database, Some(4));
+        let ServerConfig::Sentinel {
+            hosts,
+            service_name,
+            username,
+            password,
+        } = config.server
+        else {
+            panic!("sentinels");
+        };
+        let hosts: Vec<_> = hosts.iter().map(|host| (&*host.host, host.port)).collect();
+        assert_eq!(hosts, [("one", 26_379), ("two", 2), ("[::1]", 3)]);
+        assert_eq!(service_name, "main");
+        assert_eq!(username.as_deref(), Some("watch"));
+        assert_eq!(password.as_deref(), Some("p@ss"));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_said_without_the_password() {
+        for url in [
+            "redis-cluster://",
+            "redis-cluster://app:secret@/",
+            "redis-cluster://app:secret@one:1,,two:2/",
+            "redis-cluster://app:secret@one:99999/",
+            "redis-cluster://app:secret@one/1",
+            "redis-cluster://app:secret@one/?nodes=two",
+            "redis-sentinel://app:secret@one/",
+            "redis-sentinel://app:secret@one/?sentinelServiceName=",
+            "redis-sentinel://app:secret@one:99999/?sentinelServiceName=main",
+            "redis-sentinel://app:secret@one/?sentinelServiceName=main&other=secret",
+            "redis-sentinel://app:secret@/?sentinelServiceName=main",
+            "redis-://app:secret@one/",
+            "redis-cluster-cluster://app:secret@one/",
+        ] {
+            let mistake = Target::of(url).err().expect(url);
+            assert!(!mistake.to_string().contains("secret"), "{mistake}");
+        }
+    }
+}

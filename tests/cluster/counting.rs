@@ -1,0 +1,164 @@
+//! The same exact counts as on one node.
+
+use std::time::{Duration, Instant};
+
+use tower_throttle::{Limiter, Policy, RedisStore, SlidingLog, TokenBucket};
+
+use super::{admitted, patient, per_day, taken};
+use crate::common::{cluster::RedisCluster, eventually_async};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_lie_on_all_nodes_and_each_is_counted_exactly() {
+    let cluster = RedisCluster::start(3, 0);
+    let limiter = Limiter::builder()
+        .store(patient(&cluster))
+        .policy(Policy::new("bucket", TokenBucket::per_day(3)))
+        .policy(Policy::new("log", SlidingLog::per_day(5)))
+        .build()
+        .expect("a limiter");
+
+    let tasks = (0..300).map(|number| {
+        let limiter = limiter.clone();
+        tokio::spawn(async move { admitted(&limiter, &format!("caller-{number}"), 5).await })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        assert_eq!(task.await.expect("no panic"), 3);
+    }
+    for node in &cluster.nodes {
+        let keys = node.keys().len();
+        assert!((100..300).contains(&keys), "{keys} of 600 keys on a node");
+        node.assert_all_keys_expire();
+    }
+    // Both keys of a caller share a slot, which the store takes for the same as Redis does.
+    for number in 0..300 {
+        let keys = limiter.redis_keys(format!("caller-{number}"));
+        assert_eq!(cluster.slot(&keys[0]), cluster.slot(&keys[1]));
+    }
+
+    let caller = "caller-7";
+    assert_eq!(limiter.credit(caller, 2).await.expect("given").moved(), 2);
+    assert_eq!(taken(&limiter, caller).await, [1, 1]);
+    limiter.reset(caller).await.expect("forgotten");
+    assert_eq!(taken(&limiter, caller).await, [0, 0]);
+    assert_eq!(admitted(&limiter, caller, 5).await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_racing_checks_exactly_as_many_pass_as_the_quota_says() {
+    let cluster = RedisCluster::start(3, 0);
+    let stores = [patient(&cluster), patient(&cluster)];
+    for round in 0..4 {
+        let tasks = (0..64).map(|task| {
+            let limiter = per_day(&stores[task % 2], 100);
+            tokio::spawn(async move { admitted(&limiter, &format!("hot-{round}"), 10).await })
+        });
+        let mut passed = 0;
+        for task in tasks.collect::<Vec<_>>() {
+            passed += task.await.expect("no panic");
+        }
+        assert_eq!(passed, 100);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn flushed_scripts_are_sent_again_and_nothing_is_charged_twice() {
+    let cluster = RedisCluster::start(3, 0);
+    let limiter = per_day(&patient(&cluster), 1_000);
+    for round in 1..=10 {
+        let tasks = (0..40).map(|caller| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move { admitted(&limiter, &format!("caller-{caller}"), 2).await })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            assert_eq!(task.await.expect("no panic"), 2);
+        }
+        for node in &cluster.nodes {
+            node.command(&["SCRIPT", "FLUSH"]);
+        }
+        assert_eq!(taken(&limiter, "caller-3").await, [2 * round]);
+    }
+}
+
+#[tokio::test]
+async fn an_absent_cluster_fails_at_once_and_is_found_when_it_comes() {
+    let mut cluster = RedisCluster::stopped(3);
+    let limiter = per_day(&patient(&cluster), 3);
+    let asked = Instant::now();
+    let error = limiter.check("ann").await.expect_err("nobody is there");
+    assert!(error.is_unavailable(), "{error:?}");
+    let cause = std::error::Error::source(&error).map(ToString::to_string);
+    assert!(cause.unwrap_or_default().contains("refused"), "{error:?}");
+    assert!(asked.elapsed() < Duration::from_secs(10), "it did not wait");
+
+    cluster.run(3);
+    eventually_async("a decision", || async { limiter.peek("ann").await.is_ok() }).await;
+    assert_eq!(admitted(&limiter, "ann", 10).await, 3);
+}
+
+#[tokio::test]
+async fn one_seed_that_answers_is_enough() {
+    let cluster = RedisCluster::start(3, 0);
+    let nobody = crate::common::free_port();
+    let port = cluster.nodes[2].port();
+    for url in [
+        format!("redis-cluster://127.0.0.1:{nobody},localhost:{port}/"),
+        format!("valkey-cluster://127.0.0.1:{nobody}/?node=127.0.0.1:{port}"),
+    ] {
+        let store = RedisStore::connect(&url).expect("a store");
+        let limiter = per_day(&store, 1_000);
+        for caller in 0..20 {
+            let caller = format!("caller-{caller}");
+            eventually_async("a decision", || async {
+                limiter.check(&*caller).await.is_ok()
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_user_needs_one_right_more_than_on_one_node() {
+    let cluster = RedisCluster::start(3, 0);
+    let rights = [
+        "ACL",
+        "SETUSER",
+        "app",
+        "on",
+        ">p@:w",
+        "~tt*",
+        "+@connection",
+        "+evalsha",
+        "+eval",
+        "+time",
+        "+get",
+        "+psetex",
+        "+pttl",
+        "+pexpire",
+        "+del",
+        "+info",
+    ];
+    for node in &cluster.nodes {
+        node.command(&rights);
+    }
+    let url = cluster.url().replace("://", "://app:p%40%3Aw@");
+    let limiter = per_day(
+        &RedisStore::builder()
+            .deadline(crate::common::DEADLINE)
+            .connect(&url)
+            .expect("a store"),
+        3,
+    );
+    let error = limiter
+        .check("ann")
+        .await
+        .expect_err("it may not ask for the slots");
+    assert!(error.is_refused(), "{error:?}");
+
+    for node in &cluster.nodes {
+        node.command(&["ACL", "SETUSER", "app", "+cluster|slots"]);
+    }
+    eventually_async("a decision", || async { limiter.peek("ann").await.is_ok() }).await;
+    for caller in ["ann", "bob", "cid", "dan", "eve"] {
+        assert_eq!(admitted(&limiter, caller, 5).await, 3);
+    }
+}

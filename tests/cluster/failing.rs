@@ -1,0 +1,172 @@
+//! Nodes that die, are replaced, or stand still.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use fred::util::redis_keyslot;
+use tower_throttle::{Limiter, RedisStore};
+
+use super::{admitted, patient, per_day, taken};
+use crate::common::{
+    cluster::{Frozen, RedisCluster},
+    eventually_async,
+};
+
+/// How long a check may take here: as in production.
+const DEADLINE: Duration = Duration::from_millis(100);
+
+fn hasty(cluster: &RedisCluster) -> RedisStore {
+    let builder = RedisStore::builder().deadline(DEADLINE);
+    builder.connect(&cluster.url()).expect("a store")
+}
+
+/// So many callers of this node, by its slots.
+fn callers_of(cluster: &RedisCluster, node: usize, limiter: &Limiter) -> Vec<String> {
+    let slots: Vec<_> = cluster.slots_of(node).collect();
+    let is_there = |caller: &String| {
+        let slot = redis_keyslot(limiter.redis_keys(&**caller)[0].as_bytes());
+        slots.iter().any(|range| range.contains(&slot))
+    };
+    let callers = (0..).map(|number: u64| format!("caller-{number}"));
+    callers.filter(is_there).take(20).collect()
+}
+
+async fn all_decide(limiter: &Limiter, callers: &[String]) -> bool {
+    for caller in callers {
+        if limiter.check(&**caller).await.is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+/// What so many tasks saw who asked about these callers for some time.
+#[derive(Debug, Default)]
+struct Seen {
+    checks: usize,
+    errors: usize,
+    slowest: Duration,
+}
+
+async fn ask_for(limiter: &Limiter, callers: &[String], time: Duration) -> Seen {
+    let until = Instant::now() + time;
+    let tasks = callers.iter().map(|caller| {
+        let (limiter, caller) = (limiter.clone(), caller.clone());
+        tokio::spawn(async move {
+            let mut seen = Seen::default();
+            while Instant::now() < until {
+                let asked = Instant::now();
+                let answer = limiter.check(&*caller).await;
+                seen.checks += 1;
+                seen.errors += usize::from(answer.is_err());
+                seen.slowest = seen.slowest.max(asked.elapsed());
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            seen
+        })
+    });
+    let mut all = Seen::default();
+    for task in tasks.collect::<Vec<_>>() {
+        let seen = task.await.expect("no panic");
+        all.checks += seen.checks;
+        all.errors += seen.errors;
+        all.slowest = all.slowest.max(seen.slowest);
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_primary_is_replaced_and_nobody_else_notices() {
+    let mut cluster = RedisCluster::start(3, 3);
+    let limiter = per_day(&hasty(&cluster), 1 << 40);
+    let [hurt, well] = [0, 1].map(|node| callers_of(&cluster, node, &limiter));
+    for callers in [&hurt, &well] {
+        eventually_async("decisions", || all_decide(&limiter, callers)).await;
+    }
+
+    cluster.nodes[0].kill();
+    let killed = Instant::now();
+    let asking = {
+        let (limiter, well) = (limiter.clone(), well.clone());
+        tokio::spawn(async move { ask_for(&limiter, &well, Duration::from_secs(6)).await })
+    };
+    let error = limiter.check(&*hurt[0]).await.expect_err("nobody is there");
+    assert!(error.is_timeout() || error.is_unavailable(), "{error:?}");
+    // The replica of the first is the fourth.
+    eventually_async("an election", || async {
+        let info = cluster.nodes[3].try_command(&["INFO", "replication"]);
+        info.is_ok_and(|info| info.contains("role:master"))
+    })
+    .await;
+    let elected = Instant::now();
+    eventually_async("decisions", || all_decide(&limiter, &hurt)).await;
+    eprintln!(
+        "elected after {:?}, all decide {:?} later",
+        elected - killed,
+        elected.elapsed()
+    );
+    assert!(elected.elapsed() < Duration::from_secs(3));
+
+    let seen = asking.await.expect("no panic");
+    eprintln!("elsewhere: {seen:?}");
+    assert_eq!(seen.errors, 0, "{seen:?}");
+    // The new primary counts on from what it was told.
+    let before = taken(&limiter, &hurt[0]).await[0];
+    assert_eq!(admitted(&limiter, &hurt[0], 5).await, 5);
+    assert_eq!(taken(&limiter, &hurt[0]).await[0], before + 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_takes_over_while_all_are_well_loses_nothing() {
+    let cluster = Arc::new(RedisCluster::start(3, 3));
+    let limiter = per_day(&patient(&cluster), 1 << 40);
+    let callers = callers_of(&cluster, 0, &limiter);
+    eventually_async("decisions", || all_decide(&limiter, &callers)).await;
+    let before = taken(&limiter, &callers[0]).await[0];
+    let asking = {
+        let (limiter, callers) = (limiter.clone(), callers.clone());
+        tokio::spawn(async move { ask_for(&limiter, &callers, Duration::from_secs(3)).await })
+    };
+    cluster.nodes[3].command(&["CLUSTER", "FAILOVER"]);
+    eventually_async("a new primary", || async {
+        let info = cluster.nodes[3].command(&["INFO", "replication"]);
+        info.contains("role:master")
+    })
+    .await;
+    let seen = asking.await.expect("no panic");
+    eprintln!("{seen:?}");
+    assert_eq!(seen.errors, 0, "{seen:?}");
+    let mut sum = 0;
+    for caller in &callers {
+        sum += taken(&limiter, caller).await[0];
+    }
+    // Each was asked once before.
+    assert_eq!(sum as usize, seen.checks + callers.len() * before as usize);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_primary_hurts_only_its_own_slots() {
+    let cluster = RedisCluster::start(3, 0);
+    let limiter = per_day(&hasty(&cluster), 1 << 40);
+    let [hurt, well, also_well] = [0, 1, 2].map(|node| callers_of(&cluster, node, &limiter));
+    let well = [well, also_well].concat();
+    for callers in [&hurt, &well] {
+        eventually_async("decisions", || all_decide(&limiter, callers)).await;
+    }
+
+    let frozen = Frozen::new(&cluster.nodes[0]);
+    let time = Duration::from_secs(4);
+    let (hurt_saw, well_saw) = tokio::join!(
+        ask_for(&limiter, &hurt, time),
+        ask_for(&limiter, &well, time)
+    );
+    eprintln!("frozen: {hurt_saw:?}\nelsewhere: {well_saw:?}");
+    assert_eq!(hurt_saw.errors, hurt_saw.checks);
+    assert!(hurt_saw.slowest < 10 * DEADLINE, "{hurt_saw:?}");
+    assert_eq!(well_saw.errors, 0, "{well_saw:?}");
+
+    drop(frozen);
+    eventually_async("decisions", || all_decide(&limiter, &hurt)).await;
+}

@@ -1,0 +1,54 @@
+//! A Redis cluster: real ones, whose slots move, whose nodes die, freeze, come
+//! and go; and servers that lie about theirs.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod counting;
+mod failing;
+mod lying;
+mod moving;
+mod several_slots;
+
+use tower_throttle::{FixedWindow, Limiter, Policy, RedisStore};
+
+use common::{DEADLINE, cluster::RedisCluster};
+
+/// A store that never gives up by itself.
+fn patient(cluster: &RedisCluster) -> RedisStore {
+    let builder = RedisStore::builder().deadline(DEADLINE);
+    builder.connect(&cluster.url()).expect("a store")
+}
+
+fn per_day(store: &RedisStore, units: u64) -> Limiter {
+    Limiter::new(
+        store.clone(),
+        Policy::new("day", FixedWindow::per_day(units)),
+    )
+}
+
+/// How many of these checks were admitted.
+async fn admitted(limiter: &Limiter, key: &str, checks: usize) -> usize {
+    let mut admitted = 0;
+    for _ in 0..checks {
+        let decision = limiter.check(key).await.expect("a decision");
+        admitted += usize::from(decision.is_allowed());
+    }
+    admitted
+}
+
+/// How many units are taken, as the cluster counts.
+async fn taken(limiter: &Limiter, key: &str) -> Vec<u64> {
+    let decision = limiter.peek(key).await.expect("a decision");
+    let policies = decision.policies();
+    policies
+        .map(|policy| policy.limit() - policy.remaining())
+        .collect()
+}

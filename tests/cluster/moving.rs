@@ -1,0 +1,268 @@
+//! Slots that move while they are asked about.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use fred::util::redis_keyslot;
+use tower_throttle::{FixedWindow, Limiter, Policy, SlidingLog, TokenBucket};
+
+use super::{admitted, patient, per_day, taken};
+use crate::common::{
+    cluster::{Meanwhile, RedisCluster},
+    eventually, eventually_async,
+};
+
+const CALLERS: usize = 64;
+const KEYS: usize = 32;
+
+/// What so many callers at a time were told about some keys.
+struct Ledger {
+    keys: Vec<String>,
+    checks: AtomicU64,
+    errors: AtomicU64,
+    foreign: AtomicU64,
+    admitted: [AtomicU64; KEYS],
+    /// Checks of which nobody knows whether they were charged.
+    unknown: [AtomicU64; KEYS],
+}
+
+impl Ledger {
+    fn of(keys: Vec<String>) -> Arc<Self> {
+        assert_eq!(keys.len(), KEYS);
+        Arc::new(Self {
+            keys,
+            checks: AtomicU64::default(),
+            errors: AtomicU64::default(),
+            foreign: AtomicU64::default(),
+            admitted: [const { AtomicU64::new(0) }; KEYS],
+            unknown: [const { AtomicU64::new(0) }; KEYS],
+        })
+    }
+
+    async fn fill(self: &Arc<Self>, limiter: &Limiter, time: Duration) {
+        let until = Instant::now() + time;
+        let tasks = (0..CALLERS).map(|caller| {
+            let (ledger, limiter) = (Arc::clone(self), limiter.clone());
+            tokio::spawn(async move {
+                let mut turn = caller;
+                while Instant::now() < until {
+                    turn += 7;
+                    let key = turn % KEYS;
+                    let answer = limiter.check(&*ledger.keys[key]).await;
+                    ledger.checks.fetch_add(1, Ordering::Relaxed);
+                    match answer {
+                        Ok(decision) => {
+                            let admitted = u64::from(decision.is_allowed());
+                            ledger.admitted[key].fetch_add(admitted, Ordering::Relaxed);
+                        }
+                        Err(error) => {
+                            eprintln!("{error:?}");
+                            let foreign = u64::from(error.is_foreign_reply());
+                            ledger.foreign.fetch_add(foreign, Ordering::Relaxed);
+                            ledger.errors.fetch_add(1, Ordering::Relaxed);
+                            ledger.unknown[key].fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                }
+            })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            task.await.expect("no panic");
+        }
+    }
+
+    /// Whatever was acknowledged is counted, and nothing else that is known of.
+    async fn assert_exact(&self, limiter: &Limiter) {
+        let checks = self.checks.load(Ordering::Relaxed);
+        let errors = self.errors.load(Ordering::Relaxed);
+        assert_eq!(self.foreign.load(Ordering::Relaxed), 0, "foreign replies");
+        assert!(
+            errors * 1_000 <= checks,
+            "{errors} errors in {checks} checks"
+        );
+        for key in 0..KEYS {
+            let admitted = self.admitted[key].load(Ordering::Relaxed);
+            let unknown = self.unknown[key].load(Ordering::Relaxed);
+            for units in taken(limiter, &self.keys[key]).await {
+                assert!(
+                    (admitted..=admitted + unknown).contains(&units),
+                    "key-{key}: {units} counted, {admitted} acknowledged, {unknown} unknown"
+                );
+            }
+        }
+    }
+}
+
+fn keys() -> impl Iterator<Item = String> {
+    (0..).map(|number: u64| format!("key-{number}"))
+}
+
+fn slot(limiter: &Limiter, key: &str) -> u16 {
+    redis_keyslot(limiter.redis_keys(key)[0].as_bytes())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slots_on_their_way_lose_nothing_and_charge_nothing_twice() {
+    let cluster = Arc::new(RedisCluster::start(3, 0));
+    let limiter = per_day(&patient(&cluster), 1 << 40);
+    let keys: Vec<_> = keys().take(KEYS).collect();
+    let slots: Vec<_> = keys.iter().map(|key| slot(&limiter, key)).collect();
+    let mover = Arc::clone(&cluster);
+    let moves = Meanwhile::new(move |turn| {
+        let slot = slots[turn as usize % slots.len()];
+        mover.move_slot(slot, (mover.owner(slot) + 1) % 3);
+        mover.wait_until_agreed();
+    });
+    let ledger = Ledger::of(keys);
+    ledger.fill(&limiter, Duration::from_secs(15)).await;
+    let moves = moves.end();
+    ledger.assert_exact(&limiter).await;
+    eprintln!(
+        "{moves} slots moved under {} checks, {} errors",
+        ledger.checks.load(Ordering::Relaxed),
+        ledger.errors.load(Ordering::Relaxed)
+    );
+    assert!(moves > 20, "{moves} moves");
+}
+
+/// Redis asks for patience with several keys of a slot on its way, which may be
+/// for minutes. They are asked about one by one then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_keys_of_a_slot_that_stays_on_its_way_are_decided_one_by_one() {
+    let cluster = RedisCluster::start(3, 0);
+    let limiter = Limiter::builder()
+        .store(patient(&cluster))
+        .policy(Policy::new("bucket", TokenBucket::per_day(5)))
+        .policy(Policy::new("window", FixedWindow::per_day(4)))
+        .policy(Policy::new("log", SlidingLog::per_day(6)))
+        .build()
+        .expect("a limiter");
+    assert_eq!(admitted(&limiter, "ann", 1).await, 1);
+    let keys = limiter.redis_keys("ann");
+    let slot = cluster.slot(&keys[0]);
+    let from = cluster.owner(slot);
+    let to = (from + 1) % 3;
+    cluster.begin_move(slot, from, to);
+    // All keys are here; then one is there.
+    assert_eq!(taken(&limiter, "ann").await, [1, 1, 1]);
+    let port = cluster.nodes[to].port().to_string();
+    cluster.nodes[from].command(&["MIGRATE", "127.0.0.1", &port, &keys[1], "0", "5000"]);
+    assert_eq!(admitted(&limiter, "ann", 2).await, 2);
+    assert_eq!(taken(&limiter, "ann").await, [3, 3, 3]);
+    let decision = limiter.check_n("ann", 2).await.expect("a decision");
+    let refused: Vec<_> = decision.refused().map(|policy| policy.name()).collect();
+    assert_eq!(refused, ["window"]);
+    assert_eq!(taken(&limiter, "ann").await, [3, 3, 3]);
+    assert_eq!(limiter.credit("ann", 1).await.expect("given").moved(), 1);
+    assert_eq!(
+        limiter
+            .check_up_to("ann", 9)
+            .await
+            .expect("a decision")
+            .moved(),
+        2
+    );
+    assert_eq!(taken(&limiter, "ann").await, [4, 4, 4]);
+
+    // Nobody is here any more, and one who never was comes.
+    cluster.move_keys(slot, from, to);
+    assert_eq!(taken(&limiter, "ann").await, [4, 4, 4]);
+    limiter.reset("ann").await.expect("forgotten");
+    assert_eq!(admitted(&limiter, "ann", 6).await, 4);
+    cluster.end_move(slot, from, to);
+    assert_eq!(taken(&limiter, "ann").await, [4, 4, 4]);
+    assert_eq!(cluster.owner(slot), to);
+}
+
+/// The command behind ASKING is nobody else's, however many ask on the one
+/// connection; and a script that the target does not know is sent to it once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn asking_is_for_the_command_behind_it() {
+    let cluster = Arc::new(RedisCluster::start(3, 0));
+    let limiter = per_day(&patient(&cluster), 1 << 40);
+    let keys: Vec<_> = keys().take(KEYS).collect();
+    // All slots are on their way, and no key is where it was.
+    for key in &keys {
+        let slot = slot(&limiter, key);
+        let from = cluster.owner(slot);
+        cluster.begin_move(slot, from, (from + 1) % 3);
+    }
+    let flusher = Arc::clone(&cluster);
+    let flushes = Meanwhile::new(move |turn| {
+        flusher.nodes[turn as usize % 3].command(&["SCRIPT", "FLUSH"]);
+    });
+    let ledger = Ledger::of(keys);
+    ledger.fill(&limiter, Duration::from_secs(4)).await;
+    flushes.end();
+    assert_eq!(ledger.errors.load(Ordering::Relaxed), 0);
+    ledger.assert_exact(&limiter).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_slots_of_a_node_move_to_a_new_one_and_it_goes() {
+    let of_the_first = 128;
+    let mut cluster = RedisCluster::with_bounds(&[0, of_the_first, 8_000]);
+    let limiter = per_day(&patient(&cluster), 1 << 40);
+    let keys = keys().scan(0, |others, key| {
+        let is_another = slot(&limiter, &key) >= of_the_first;
+        *others += usize::from(is_another);
+        Some((!is_another || *others <= KEYS / 2).then_some(key))
+    });
+    let keys: Vec<_> = keys.flatten().take(KEYS).collect();
+    let new = cluster.add();
+    let cluster = Arc::new(cluster);
+
+    let ledger = Ledger::of(keys);
+    let mover = Arc::clone(&cluster);
+    let reshard = tokio::task::spawn_blocking(move || {
+        for slot in 0..of_the_first {
+            mover.move_slot(slot, new);
+            mover.wait_until_agreed();
+        }
+    });
+    let limiter = &limiter;
+    while !reshard.is_finished() {
+        ledger.fill(limiter, Duration::from_millis(200)).await;
+    }
+    reshard.await.expect("no panic");
+    let mut cluster = Arc::try_unwrap(cluster).expect("nobody else");
+    cluster.remove(0);
+    ledger.fill(limiter, Duration::from_secs(3)).await;
+    ledger.assert_exact(limiter).await;
+    eprintln!("{} checks", ledger.checks.load(Ordering::Relaxed));
+    assert_eq!(admitted(limiter, "somebody new", 3).await, 3);
+}
+
+#[tokio::test]
+async fn connections_close_with_the_last_slot_of_a_node_and_with_the_store() {
+    let of_the_first = 32;
+    let cluster = RedisCluster::with_bounds(&[0, of_the_first, 8_000]);
+    let connections = |place: usize| {
+        let clients = cluster.nodes[place].command(&["CLIENT", "LIST", "TYPE", "normal"]);
+        // One is that of the question.
+        clients.lines().count() - 1
+    };
+    let limiter = per_day(&patient(&cluster), 3);
+    let key = keys().find(|key| slot(&limiter, key) < of_the_first);
+    let key = key.expect("a key");
+    assert_eq!(admitted(&limiter, &key, 2).await, 2);
+    eventually("all connected", || {
+        (0..3).all(|place| connections(place) > 0)
+    });
+
+    for slot in 0..of_the_first {
+        cluster.move_slot(slot, 1);
+    }
+    assert_eq!(admitted(&limiter, &key, 2).await, 1);
+    eventually_async("no connection", || async { connections(0) == 0 }).await;
+    assert!(connections(1) > 0);
+
+    // The second node still has one by which keys came.
+    drop(limiter);
+    eventually_async("no connection", || async { connections(2) == 0 }).await;
+}

@@ -1,0 +1,267 @@
+//! A check whose policies lie in several slots.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::Barrier;
+use tower_throttle::{
+    Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, MemoryStore, Policy, RedisStore,
+    SlidingLog, SlidingWindow, TokenBucket, Verdict, store::Store,
+};
+
+use super::{patient, taken};
+use crate::common::{cluster::RedisCluster, eventually_async};
+
+fn limiter(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> Limiter {
+    let builder = Limiter::builder().store(store);
+    let builder = policies
+        .into_iter()
+        .fold(builder, |builder, policy| builder.policy(policy));
+    builder.build().expect("a limiter")
+}
+
+/// Three of one caller around two of all callers, each of another algorithm.
+fn mixed() -> [Policy; 5] {
+    [
+        Policy::new("bucket", TokenBucket::per_day(8)),
+        Policy::new("all-window", FixedWindow::per_day(20)).shared(),
+        Policy::new("log", SlidingLog::per_day(9)),
+        Policy::new("all-leaky", LeakyBucket::per_day(30).capacity(30)).shared(),
+        Policy::new("sliding", SlidingWindow::per_day(7)),
+    ]
+}
+
+/// What can be told without a clock.
+fn facts(decision: &Decision) -> Vec<(String, u64, u64, u64, bool, bool)> {
+    let policies = decision.policies().map(|policy| {
+        (
+            policy.name().to_owned(),
+            policy.cost(),
+            policy.moved(),
+            policy.remaining(),
+            policy.is_refused(),
+            policy.is_impossible(),
+        )
+    });
+    policies.collect()
+}
+
+#[tokio::test]
+async fn decides_as_one_check_does() {
+    let cluster = RedisCluster::start(3, 0);
+    let here = limiter(MemoryStore::new(), mixed());
+    let there = limiter(patient(&cluster), mixed());
+    let mut verdicts = Vec::new();
+    for round in 0..60_u64 {
+        let (caller, units) = (format!("caller-{}", round % 4), round * 7 % 12);
+        let [mine, theirs] = [&here, &there].map(|limiter| {
+            let caller = caller.clone();
+            async move {
+                match round % 6 {
+                    0 | 1 => limiter.check(caller).await,
+                    2 => limiter.check_n(caller, units).await,
+                    3 => limiter.check_up_to(caller, units).await,
+                    4 => limiter.credit(caller, units / 4).await,
+                    _ => limiter.peek(caller).await,
+                }
+            }
+        });
+        let (mine, theirs) = (mine.await.expect("mine"), theirs.await.expect("theirs"));
+        assert_eq!(theirs.verdict(), mine.verdict(), "round {round}");
+        assert_eq!(facts(&theirs), facts(&mine), "round {round}, {units} units");
+        assert_eq!(theirs.moved(), mine.moved(), "round {round}");
+        verdicts.push(theirs.verdict());
+    }
+    for verdict in [Verdict::Allowed, Verdict::Denied, Verdict::Impossible] {
+        assert!(verdicts.contains(&verdict), "{verdict:?} was tried");
+    }
+    for caller in 0..4 {
+        let caller = format!("caller-{caller}");
+        assert_eq!(taken(&there, &caller).await, taken(&here, &caller).await);
+    }
+    there.reset("caller-1").await.expect("forgotten");
+    let left = taken(&there, "caller-1").await;
+    assert_eq!([left[0], left[2], left[4]], [0, 0, 0]);
+    there.reset_shared().await.expect("forgotten");
+    let left = taken(&there, "caller-1").await;
+    assert_eq!(left, [0; 5]);
+}
+
+#[tokio::test]
+async fn a_denial_names_all_who_refuse_and_costs_nothing() {
+    let cluster = RedisCluster::start(3, 0);
+    let store = patient(&cluster);
+    let own = |name: &str, units| Policy::new(name, TokenBucket::per_day(units));
+    let all = |name: &str, units| Policy::new(name, TokenBucket::per_day(units)).shared();
+    // Refused first, in the middle, last, and by several.
+    for (number, rooms) in [
+        [0, 5, 5, 5],
+        [5, 0, 5, 5],
+        [5, 5, 5, 0],
+        [0, 5, 5, 0],
+        [5, 0, 0, 5],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = |place: usize| format!("{number}-{place}");
+        let limiter = limiter(
+            store.clone(),
+            [
+                own(&name(0), 5),
+                all(&name(1), 5),
+                own(&name(2), 5),
+                all(&name(3), 5),
+            ],
+        );
+        for (place, room) in rooms.into_iter().enumerate() {
+            let policy = if place % 2 == 0 {
+                own(&name(place), 5)
+            } else {
+                all(&name(place), 5)
+            };
+            let alone = Limiter::new(store.clone(), policy);
+            alone.check_n("ann", 5 - room).await.expect("a decision");
+        }
+        let decision = limiter.check_n("ann", 2).await.expect("a decision");
+        assert_eq!(decision.verdict(), Verdict::Denied);
+        let refused: Vec<_> = decision
+            .policies()
+            .map(|policy| policy.is_refused())
+            .collect();
+        assert_eq!(refused, rooms.map(|room| room == 0));
+        let remaining: Vec<_> = decision
+            .policies()
+            .map(|policy| policy.remaining())
+            .collect();
+        assert_eq!(remaining, rooms);
+        assert!(
+            decision
+                .retry_after()
+                .is_some_and(|wait| wait > Duration::from_secs(3_600))
+        );
+        assert_eq!(taken(&limiter, "ann").await, rooms.map(|room| 5 - room));
+    }
+}
+
+async fn race(store: RedisStore, policies: Vec<Policy>, checks: usize) -> (u64, u64) {
+    let limiter = limiter(store, policies);
+    let start = Arc::new(Barrier::new(64));
+    let tasks = (0..64).map(|task| {
+        let (limiter, start) = (limiter.clone(), Arc::clone(&start));
+        tokio::spawn(async move {
+            start.wait().await;
+            let (mut admitted, mut most_at_once) = (0, 0);
+            for _ in 0..checks {
+                let decision = limiter
+                    .check(format!("caller-{task}"))
+                    .await
+                    .expect("a decision");
+                admitted += u64::from(decision.is_allowed());
+                let shared = decision.policies().next().expect("a policy");
+                most_at_once = most_at_once.max(shared.limit() - shared.remaining());
+            }
+            (admitted, most_at_once)
+        })
+    });
+    let (mut admitted, mut most_at_once) = (0, 0);
+    for task in tasks.collect::<Vec<_>>() {
+        let (more, most) = task.await.expect("no panic");
+        admitted += more;
+        most_at_once = most_at_once.max(most);
+    }
+    (admitted, most_at_once)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn racing_tasks_never_pass_a_shared_quota_and_are_charged_what_they_passed() {
+    let cluster = RedisCluster::start(3, 0);
+    let store = patient(&cluster);
+    let all: [fn(&str) -> Policy; 5] = [
+        |name| Policy::new(name, TokenBucket::per_day(100)).shared(),
+        |name| Policy::new(name, FixedWindow::per_day(100)).shared(),
+        |name| Policy::new(name, SlidingWindow::per_day(100)).shared(),
+        |name| Policy::new(name, SlidingLog::per_day(100)).shared(),
+        |name| Policy::new(name, LeakyBucket::per_day(100).capacity(100)).shared(),
+    ];
+    for (number, all) in all.into_iter().enumerate() {
+        for is_shared_first in [true, false] {
+            let name = format!("all-{number}-{is_shared_first}");
+            let own_name = format!("own-{number}-{is_shared_first}");
+            let own = Policy::new(&own_name, FixedWindow::per_day(3));
+            let mut policies = vec![all(&name), own.clone()];
+            if !is_shared_first {
+                policies.reverse();
+            }
+            let (admitted, _) = race(store.clone(), policies, 6).await;
+            // Units that come back a moment later may have refused somebody.
+            assert!(admitted <= 100, "{name}: {admitted}");
+            assert!(admitted >= 64, "{name}: {admitted}");
+            let shared = Limiter::new(store.clone(), all(&name));
+            assert_eq!(taken(&shared, "").await, [admitted], "{name}");
+            let own = Limiter::new(store.clone(), own);
+            let mut sum = 0;
+            for task in 0..64 {
+                sum += taken(&own, &format!("caller-{task}")).await[0];
+            }
+            assert_eq!(sum, admitted, "{name}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_leaves_in_the_middle_is_charged_everywhere_or_nowhere() {
+    let cluster = RedisCluster::start(3, 0);
+    let limiter = limiter(
+        patient(&cluster),
+        [
+            Policy::new("own", TokenBucket::per_day(100_000)),
+            Policy::new("all", FixedWindow::per_day(100_000)).shared(),
+            Policy::new("also-own", FixedWindow::per_day(100_000)),
+        ],
+    );
+    limiter.check("ann").await.expect("a decision");
+    for round in 0..400_u64 {
+        let check = limiter.check("ann");
+        let _ = tokio::time::timeout(Duration::from_micros(round * 3), check).await;
+    }
+    eventually_async("the same count everywhere", || async {
+        let taken = taken(&limiter, "ann").await;
+        taken.iter().all(|units| *units == taken[0])
+    })
+    .await;
+    assert!(taken(&limiter, "ann").await[0] <= 401);
+}
+
+#[tokio::test]
+async fn permits_of_all_slots_are_held_and_come_back() {
+    let cluster = RedisCluster::start(3, 0);
+    let limiter = limiter(
+        patient(&cluster),
+        [
+            Policy::new("own", Concurrency::new(2)),
+            Policy::new("all", Concurrency::new(3)).shared(),
+        ],
+    );
+    let hold = |caller: &'static str| limiter.acquire(caller, Duration::ZERO);
+    let held = [
+        hold("ann").await.expect("held"),
+        hold("ann").await.expect("held"),
+        hold("bob").await.expect("held"),
+    ];
+    assert!(held.iter().all(|permit| permit.is_allowed()));
+    let refused = hold("ann").await.expect("a decision");
+    let names: Vec<_> = refused
+        .decision()
+        .refused()
+        .map(|policy| policy.name())
+        .collect();
+    assert_eq!(names, ["own", "all"]);
+    assert!(!hold("bob").await.expect("a decision").is_allowed());
+    assert_eq!(taken(&limiter, "ann").await, [2, 3]);
+    assert_eq!(taken(&limiter, "bob").await, [1, 3]);
+    drop(held);
+    eventually_async("all permits back", || async {
+        taken(&limiter, "ann").await == [0, 0]
+    })
+    .await;
+}

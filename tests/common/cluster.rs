@@ -1,0 +1,336 @@
+//! A Redis cluster of processes of its own, on the loopback.
+
+use std::{
+    collections::HashSet,
+    ops::RangeInclusive,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+
+use super::{RedisServer, eventually, free_port};
+
+pub const SLOTS: u16 = 16_384;
+
+/// Stops when dropped. The first nodes are the primaries, with as many slots
+/// each; the rest their replicas, in turn.
+#[derive(Debug)]
+pub struct RedisCluster {
+    pub nodes: Vec<RedisServer>,
+    bus_ports: Vec<u16>,
+}
+
+impl RedisCluster {
+    pub fn start(primaries: usize, replicas: usize) -> Self {
+        let mut cluster = Self::stopped(primaries + replicas);
+        cluster.run(primaries);
+        cluster
+    }
+
+    /// Primaries alone, each with the slots from here on.
+    pub fn with_bounds(first_slots: &[u16]) -> Self {
+        let mut cluster = Self::stopped(first_slots.len());
+        cluster.run_with(first_slots);
+        cluster
+    }
+
+    /// Ports and folders, and nobody there yet.
+    pub fn stopped(nodes: usize) -> Self {
+        let mut cluster = Self {
+            nodes: Vec::new(),
+            bus_ports: Vec::new(),
+        };
+        for _ in 0..nodes {
+            cluster.add_stopped();
+        }
+        cluster
+    }
+
+    fn add_stopped(&mut self) -> usize {
+        let bus_port = free_port();
+        self.nodes.push(RedisServer::stopped(&[
+            "--cluster-enabled",
+            "yes",
+            "--cluster-config-file",
+            "nodes.conf",
+            "--cluster-port",
+            &bus_port.to_string(),
+            "--cluster-node-timeout",
+            "1500",
+            "--cluster-replica-validity-factor",
+            "0",
+            "--cluster-require-full-coverage",
+            "no",
+            "--cluster-allow-replica-migration",
+            "no",
+            "--repl-diskless-sync-delay",
+            "0",
+            "--enable-debug-command",
+            "yes",
+        ]));
+        self.bus_ports.push(bus_port);
+        self.nodes.len() - 1
+    }
+
+    /// Starts all nodes and makes them a cluster.
+    pub fn run(&mut self, primaries: usize) {
+        let bound = |place: usize| (place * usize::from(SLOTS) / primaries) as u16;
+        self.run_with(&(0..primaries).map(bound).collect::<Vec<_>>());
+    }
+
+    fn run_with(&mut self, first_slots: &[u16]) {
+        let primaries = first_slots.len();
+        for (epoch, node) in (1..).zip(&mut self.nodes) {
+            node.run();
+            let epoch: i32 = epoch;
+            node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch.to_string()]);
+        }
+        let ends = first_slots.iter().skip(1).chain([&SLOTS]);
+        for ((node, first), end) in self.nodes.iter().zip(first_slots).zip(ends) {
+            let (first, last) = (first.to_string(), (end - 1).to_string());
+            node.command(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
+        }
+        for place in 1..self.nodes.len() {
+            self.meet(place);
+        }
+        self.wait_until_well();
+        for place in primaries..self.nodes.len() {
+            let primary = self.id(place % primaries);
+            self.nodes[place].command(&["CLUSTER", "REPLICATE", &primary]);
+        }
+        for node in &self.nodes[primaries..] {
+            eventually("a replica in step", || {
+                let info = node.command(&["INFO", "replication"]);
+                info.contains("master_link_status:up")
+            });
+        }
+        for node in &self.nodes {
+            eventually("replicas that all know of", || {
+                let nodes = node.command(&["CLUSTER", "NODES"]);
+                let replicas = nodes.lines().filter(|line| line.contains("slave"));
+                replicas.count() == self.nodes.len() - primaries
+            });
+        }
+    }
+
+    /// A new node without slots.
+    pub fn add(&mut self) -> usize {
+        let place = self.add_stopped();
+        self.nodes[place].run();
+        self.meet(place);
+        self.wait_until_well();
+        place
+    }
+
+    /// The others forget a node that serves no slot any more, and it stops.
+    pub fn remove(&mut self, place: usize) {
+        let id = self.id(place);
+        self.nodes[place].kill();
+        for (other, node) in self.nodes.iter().enumerate() {
+            if other != place {
+                node.command(&["CLUSTER", "FORGET", &id]);
+            }
+        }
+    }
+
+    fn meet(&self, place: usize) {
+        let port = self.nodes[place].port().to_string();
+        let bus_port = self.bus_ports[place].to_string();
+        self.nodes[0].command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus_port]);
+    }
+
+    fn wait_until_well(&self) {
+        let known = format!("cluster_known_nodes:{}", self.nodes.len());
+        for node in &self.nodes {
+            eventually("a cluster in which all know all", || {
+                let info = node.command(&["CLUSTER", "INFO"]);
+                info.contains("cluster_state:ok") && info.contains(&known)
+            });
+        }
+    }
+
+    pub fn url(&self) -> String {
+        self.url_of(self.nodes.iter())
+    }
+
+    pub fn url_of<'a>(&self, nodes: impl Iterator<Item = &'a RedisServer>) -> String {
+        let hosts = nodes.map(|node| format!("127.0.0.1:{}", node.port()));
+        let hosts: Vec<_> = hosts.collect();
+        format!("redis-cluster://{}/", hosts.join(","))
+    }
+
+    pub fn id(&self, place: usize) -> String {
+        self.nodes[place].command(&["CLUSTER", "MYID"])
+    }
+
+    pub fn slot(&self, key: &str) -> u16 {
+        let slot = self.running().command(&["CLUSTER", "KEYSLOT", key]);
+        slot.parse().expect("a slot")
+    }
+
+    fn running(&self) -> &RedisServer {
+        let is_there = |node: &&RedisServer| node.try_command(&["PING"]).is_ok();
+        self.nodes.iter().find(is_there).expect("a node")
+    }
+
+    /// The place of the node that says that it serves a slot.
+    pub fn owner(&self, slot: u16) -> usize {
+        let mut places = 0..self.nodes.len();
+        let owner = places.find(|place| self.slots_of(*place).any(|its| its.contains(&slot)));
+        owner.expect("an owner")
+    }
+
+    /// The slots that a node says it serves.
+    pub fn slots_of(&self, place: usize) -> impl Iterator<Item = RangeInclusive<u16>> {
+        let nodes = self.nodes[place].try_command(&["CLUSTER", "NODES"]);
+        let nodes = nodes.unwrap_or_default();
+        let own = nodes.lines().find(|line| line.contains("myself"));
+        let ranges = own.unwrap_or_default().split(' ').skip(8);
+        let ranges: Vec<_> = ranges
+            .filter(|range| !range.starts_with('['))
+            .map(|range| {
+                let (first, last) = range.split_once('-').unwrap_or((range, range));
+                let bound = |text: &str| text.parse::<u16>().expect("a slot");
+                bound(first)..=bound(last)
+            })
+            .collect();
+        ranges.into_iter()
+    }
+
+    /// Asks the node that serves the key.
+    pub fn command_for(&self, key: &str, words: &[&str]) -> String {
+        self.nodes[self.owner(self.slot(key))].command(words)
+    }
+
+    /// Moves a slot with all its keys, as `redis-cli --cluster reshard` does.
+    pub fn move_slot(&self, slot: u16, to: usize) {
+        let from = self.owner(slot);
+        if from == to {
+            return;
+        }
+        self.begin_move(slot, from, to);
+        self.move_keys(slot, from, to);
+        self.end_move(slot, from, to);
+    }
+
+    pub fn begin_move(&self, slot: u16, from: usize, to: usize) {
+        let (slot, from_id, to_id) = (slot.to_string(), self.id(from), self.id(to));
+        let (from, to) = (&self.nodes[from], &self.nodes[to]);
+        to.command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]);
+        from.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]);
+    }
+
+    pub fn move_keys(&self, slot: u16, from: usize, to: usize) {
+        let (slot, port) = (slot.to_string(), self.nodes[to].port().to_string());
+        let from = &self.nodes[from];
+        loop {
+            let keys = from.command(&["CLUSTER", "GETKEYSINSLOT", &slot, "10"]);
+            if keys.is_empty() {
+                return;
+            }
+            let migrate = ["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
+            let keys: Vec<_> = keys.lines().collect();
+            from.command(&[&migrate[..], &keys].concat());
+        }
+    }
+
+    /// The new owner knows first, so that the slot always has one.
+    pub fn end_move(&self, slot: u16, from: usize, to: usize) {
+        let (number, id) = (slot.to_string(), self.id(to));
+        let others = (0..self.nodes.len()).filter(|place| *place != to && *place != from);
+        for place in [to, from].into_iter().chain(others) {
+            let node = &self.nodes[place];
+            if node.process_id().is_some() {
+                node.command(&["CLUSTER", "SETSLOT", &number, "NODE", &id]);
+            }
+        }
+    }
+
+    /// Nodes that learn late of a move may undo it: no two may be of one epoch.
+    pub fn wait_until_agreed(&self) {
+        let number = |node: &RedisServer, name: &str| {
+            let info = node.command(&["CLUSTER", "INFO"]);
+            let line = info.lines().find_map(|line| line.strip_prefix(name));
+            line.map(str::to_owned)
+        };
+        eventually("one epoch that all know", || {
+            let current = self
+                .nodes
+                .iter()
+                .map(|node| number(node, "cluster_current_epoch:"));
+            let own = self
+                .nodes
+                .iter()
+                .map(|node| number(node, "cluster_my_epoch:"));
+            current.collect::<HashSet<_>>().len() == 1
+                && own.collect::<HashSet<_>>().len() == self.nodes.len()
+        });
+    }
+}
+
+/// Stands still until it is dropped: connections stay, nothing is answered.
+#[derive(Debug)]
+pub struct Frozen(u32);
+
+impl Frozen {
+    pub fn new(server: &RedisServer) -> Self {
+        let id = server.process_id().expect("a running server");
+        signal(id, "-STOP");
+        Self(id)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        signal(self.0, "-CONT");
+    }
+}
+
+fn signal(process: u32, signal: &str) {
+    let status = Command::new("kill")
+        .args([signal, &process.to_string()])
+        .status();
+    assert!(status.is_ok_and(|status| status.success()), "kill {signal}");
+}
+
+/// Does something over and over on a thread of its own, until it is dropped.
+#[derive(Debug)]
+pub struct Meanwhile {
+    is_over: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<u64>>,
+}
+
+impl Meanwhile {
+    pub fn new(mut again: impl FnMut(u64) + Send + 'static) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&is_over);
+        let thread = thread::spawn(move || {
+            let mut times = 0;
+            while !seen.load(Ordering::Relaxed) {
+                again(times);
+                times += 1;
+            }
+            times
+        });
+        Self {
+            is_over,
+            thread: Some(thread),
+        }
+    }
+
+    /// How often it was done.
+    pub fn end(mut self) -> u64 {
+        self.is_over.store(true, Ordering::Relaxed);
+        let thread = self.thread.take().expect("a thread");
+        thread.join().expect("no panic")
+    }
+}
+
+impl Drop for Meanwhile {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
