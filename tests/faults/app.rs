@@ -8,7 +8,7 @@ use std::{
 };
 
 use tokio::signal::unix::{SignalKind, signal};
-use tower_throttle::{Limiter, TokenBucket};
+use tower_throttle::TokenBucket;
 
 use crate::{
     common::RedisServer,
@@ -95,7 +95,7 @@ async fn obey(order: &str) {
         per_s => TokenBucket::per_second(per_s).burst(number(burst)),
     };
     let store = rig::store(rig::patience().0, url);
-    let limiter = Limiter::new(store, quota);
+    let limiter = rig::limiter(store, quota);
     let recorder = Recorder::new(process.parse().expect("a number"));
     let mut end = signal(SignalKind::terminate()).expect("a signal");
     println!("{READY}");

@@ -4,7 +4,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use tokio::sync::{Mutex, MutexGuard};
-use tower_throttle::{Limiter, RedisStore};
+use tower_throttle::{Limiter, OnStoreFailure, Policy, RedisStore};
 
 use crate::{
     checker::Latency,
@@ -35,6 +35,20 @@ pub(crate) fn patience() -> (Duration, Latency) {
 pub(crate) fn store(deadline: Duration, url: &str) -> RedisStore {
     let store = RedisStore::builder().deadline(deadline).connect(url);
     store.expect("a store")
+}
+
+/// Fail-closed: whatever it admits, the store did.
+pub(crate) fn limiter(store: RedisStore, quota: impl Into<Policy>) -> Limiter {
+    failing(OnStoreFailure::Deny, store, quota)
+}
+
+pub(crate) fn failing(
+    choice: OnStoreFailure,
+    store: RedisStore,
+    quota: impl Into<Policy>,
+) -> Limiter {
+    let builder = Limiter::builder().store(store).on_store_failure(choice);
+    builder.policy(quota).build().expect("a limiter")
 }
 
 /// Rows at load have the machine to themselves.

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tower_throttle::Limiter;
-
 use crate::{
     checker::{self, Window},
     common::RedisServer,
@@ -21,7 +19,7 @@ async fn t01_absent_at_the_start_is_found_when_it_comes() {
     let _alone = rig::alone().await;
     let mut server = RedisServer::stopped(&[]);
     let url = server.url();
-    let limiter = Limiter::new(rig::store(rig::CALL, &url), quota());
+    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
     let (run, _server) = outage::under_load(&limiter, Some(&url), move |outage| {
         outage.hold(DOWN);
         server.run();
@@ -39,7 +37,7 @@ async fn t01_crashed_and_down_for_a_while() {
     let mut server = RedisServer::start();
     let proxy = Proxy::before(server.port());
     let url = proxy.url();
-    let limiter = Limiter::new(rig::store(rig::CALL, &url), quota());
+    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
     rig::ready(&limiter).await;
     let (run, _server) = outage::under_load(&limiter, Some(&url), move |outage| {
         server.kill();
@@ -61,7 +59,7 @@ async fn t01_crashes_again_and_again() {
     let _alone = rig::alone().await;
     let mut server = RedisServer::start();
     let url = server.url();
-    let limiter = Limiter::new(rig::store(rig::CALL, &url), quota());
+    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
     rig::ready(&limiter).await;
     let cycles = or_long(5, 100);
     let recorder = Recorder::new(0);

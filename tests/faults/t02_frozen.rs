@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_throttle::{Limiter, TokenBucket};
+use tower_throttle::TokenBucket;
 
 use crate::{
     checker,
@@ -21,7 +21,7 @@ async fn t02_late_charges_only_count_too_much() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let quota = TokenBucket::without_refill(HIGHEST);
-    let limiter = Limiter::new(rig::store(rig::CALL, &server.url()), quota);
+    let limiter = rig::limiter(rig::store(rig::CALL, &server.url()), quota);
     rig::ready(&limiter).await;
     let (run, server) = outage::under_load(&limiter, None, move |outage| {
         let frozen = signals::freeze(server.pid());
@@ -30,7 +30,7 @@ async fn t02_late_charges_only_count_too_much() {
         server
     })
     .await;
-    let direct = Limiter::new(rig::store(DEADLINE, &server.url()), quota);
+    let direct = rig::limiter(rig::store(DEADLINE, &server.url()), quota);
     let charges = rig::charges(&direct, &run.ledger, |_| HIGHEST).await;
     let surplus = checker::charged(&run.ledger, &charges, 1).expect("I5");
     checker::nothing_broke(&run.ledger).expect("I7");

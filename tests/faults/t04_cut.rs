@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tower_throttle::{Limiter, TokenBucket};
+use tower_throttle::TokenBucket;
 
 use crate::{
     checker,
@@ -25,8 +25,8 @@ async fn t04_cut_connections_never_undercharge_and_nothing_is_sent_again() {
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
     let quota = TokenBucket::without_refill(HIGHEST);
-    let limiter = Limiter::new(rig::store(DEADLINE, &proxy.url()), quota);
-    let direct = Limiter::new(rig::store(DEADLINE, &server.url()), quota);
+    let limiter = rig::limiter(rig::store(DEADLINE, &proxy.url()), quota);
+    let direct = rig::limiter(rig::store(DEADLINE, &server.url()), quota);
     rig::spread_out(&direct, KEYS, BAND).await;
 
     let recorder = Recorder::new(0);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_throttle::{Limiter, TokenBucket};
+use tower_throttle::TokenBucket;
 
 use crate::{
     checker,
@@ -25,7 +25,7 @@ async fn t05_flush_of_scripts_every_100_ms_is_not_noticed() {
     let proxy = Proxy::before(server.port());
     let (deadline, in_time) = rig::patience();
     let quota = TokenBucket::without_refill(HIGHEST);
-    let limiter = Limiter::new(rig::store(deadline, &proxy.url()), quota);
+    let limiter = rig::limiter(rig::store(deadline, &proxy.url()), quota);
     rig::ready(&limiter).await;
 
     let recorder = Recorder::new(0);
@@ -44,7 +44,7 @@ async fn t05_flush_of_scripts_every_100_ms_is_not_noticed() {
     load.run(&limiter, &recorder, flushing).await;
 
     let ledger = recorder.ledger();
-    let direct = Limiter::new(rig::store(DEADLINE, &server.url()), quota);
+    let direct = rig::limiter(rig::store(DEADLINE, &server.url()), quota);
     let charges = rig::charges(&direct, &ledger, |_| HIGHEST).await;
     checker::charged(&ledger, &charges, 1).expect("I5");
     checker::nothing_broke(&ledger).expect("I7");

@@ -6,8 +6,6 @@ use std::{
     time::Duration,
 };
 
-use tower_throttle::Limiter;
-
 use crate::{
     common::{RedisServer, try_command},
     figures::tell,
@@ -24,7 +22,7 @@ async fn t06_busy_with_a_script() {
     let _alone = rig::alone().await;
     let server = RedisServer::with(&["--lua-time-limit", "100"]);
     let url = server.url();
-    let limiter = Limiter::new(rig::store(rig::CALL, &url), quota());
+    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
     rig::ready(&limiter).await;
     let (run, _server) = outage::under_load(&limiter, Some(&url), move |outage| {
         let port = server.port();
@@ -50,7 +48,7 @@ async fn t06_out_of_memory() {
     let _alone = rig::alone().await;
     let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
     let url = server.url();
-    let limiter = Limiter::new(rig::store(rig::CALL, &url), quota());
+    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
     rig::ready(&limiter).await;
     let (run, _server) = outage::under_load(&limiter, Some(&url), move |outage| {
         server.command(&["CONFIG", "SET", "maxmemory", "1"]);
@@ -73,7 +71,7 @@ async fn t06_not_permitted() {
     let rights = ["ACL", "SETUSER", "app", "on", ">pw", "~tt*", "+@all"];
     server.command(&rights);
     let url = format!("redis://app:pw@127.0.0.1:{}/", server.port());
-    let limiter = Limiter::new(rig::store(rig::CALL, &url), quota());
+    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
     rig::ready(&limiter).await;
     let (run, _server) = outage::under_load(&limiter, Some(&url), move |outage| {
         server.command(&["ACL", "SETUSER", "app", "-evalsha", "-eval"]);
@@ -95,7 +93,7 @@ async fn t06_too_many_clients() {
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
     let url = proxy.url();
-    let limiter = Limiter::new(rig::store(rig::CALL, &url), quota());
+    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
     rig::ready(&limiter).await;
     let (run, (_server, proxy)) = outage::under_load(&limiter, Some(&url), move |outage| {
         let mut only = TcpStream::connect(("127.0.0.1", server.port())).expect("room");

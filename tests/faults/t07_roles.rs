@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tower_throttle::Limiter;
-
 use crate::{
     common::{RedisServer, free_port},
     figures::{or_long, tell},
@@ -22,7 +20,7 @@ async fn t07_readonly_while_it_is_a_replica() {
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
     let url = proxy.url();
-    let limiter = Limiter::new(rig::store(rig::CALL, &url), quota());
+    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
     rig::ready(&limiter).await;
     // Of nobody: it keeps what it has.
     let nobody = free_port().to_string();
@@ -54,7 +52,7 @@ async fn t07_loading_after_a_restart() {
     server.command(&["EVAL", fill, "0", &keys]);
     let proxy = Proxy::before(server.port());
     let url = proxy.url();
-    let limiter = Limiter::new(rig::store(rig::CALL, &url), quota());
+    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
     rig::ready(&limiter).await;
     let (run, (_server, proxy)) = outage::under_load(&limiter, Some(&url), move |_| {
         server.command(&["SAVE"]);

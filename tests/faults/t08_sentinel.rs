@@ -2,14 +2,7 @@
 
 use std::time::Duration;
 
-use fred::{
-    interfaces::ClientLike,
-    types::{
-        Builder,
-        config::{Config, ReconnectPolicy, Server, ServerConfig},
-    },
-};
-use tower_throttle::{Limiter, RedisStore};
+use tower_throttle::RedisStore;
 
 use crate::{
     checker::{self, Elsewhere, Promise, Window},
@@ -37,28 +30,13 @@ enum Fault {
 
 fn store(watched: &Watched) -> RedisStore {
     let ports = watched.sentinel_ports();
-    let hosts = ports.iter().map(|port| Server::new("127.0.0.1", *port));
-    let config = Config {
-        server: ServerConfig::Sentinel {
-            hosts: hosts.collect(),
-            service_name: NAME.to_owned(),
-        },
-        ..Config::default()
-    };
-    let second = Duration::from_secs(1);
-    let client = Builder::from_config(config)
-        .with_connection_config(|connection| {
-            connection.connection_timeout = second;
-            connection.internal_command_timeout = second;
-            connection.unresponsive.max_timeout = Some(second);
-            connection.unresponsive.interval = second / 4;
-        })
-        .set_policy(ReconnectPolicy::new_exponential(0, 50, 1_000, 2))
-        .build()
-        .expect("a client");
-    client.connect();
-    let builder = RedisStore::builder().deadline(rig::CALL);
-    builder.client(client).expect("a store")
+    let hosts: Vec<String> = ports
+        .iter()
+        .map(|port| format!("127.0.0.1:{port}"))
+        .collect();
+    let hosts = hosts.join(",");
+    let url = format!("redis-sentinel://{hosts}/?sentinelServiceName={NAME}");
+    rig::store(rig::CALL, &url)
 }
 
 /// One failover under load.
@@ -67,7 +45,7 @@ async fn fails_over(name: &str, fault: Fault) {
     let mut watched = tokio::task::spawn_blocking(Watched::start)
         .await
         .expect("sentinels");
-    let limiter = Limiter::new(store(&watched), quota());
+    let limiter = rig::limiter(store(&watched), quota());
     rig::ready(&limiter).await;
     let recorder = Recorder::new(0);
     let script = tokio::task::spawn_blocking({

@@ -88,7 +88,7 @@ async fn t11_flushall_gives_each_key_one_burst_and_no_more() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let (deadline, in_time) = rig::patience();
-    let limiter = Limiter::new(rig::store(deadline, &server.url()), quota());
+    let limiter = rig::limiter(rig::store(deadline, &server.url()), quota());
     rig::ready(&limiter).await;
     let recorder = Recorder::new(0);
     let losses = or_long(4, 100);
@@ -119,7 +119,7 @@ async fn t11_junk_under_a_key_admits_no_more_and_leaves() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let (deadline, in_time) = rig::patience();
-    let limiter = Limiter::new(rig::store(deadline, &server.url()), quota());
+    let limiter = rig::limiter(rig::store(deadline, &server.url()), quota());
     rig::ready(&limiter).await;
     let key = limiter.redis_keys(u64::from(HOT)).remove(0);
     let junk: [&[&str]; 5] = [
@@ -192,7 +192,7 @@ async fn t11_clock_steps_of_an_hour_lock_nobody_out() {
         .deadline(deadline)
         .clock(Arc::clone(&clock))
         .connect(&server.url());
-    let limiter = Limiter::new(store.expect("a store"), quota());
+    let limiter = rig::limiter(store.expect("a store"), quota());
     rig::ready(&limiter).await;
     let recorder = Recorder::new(0);
     let hours = [-1, 0, 1, 0, -1, 1];

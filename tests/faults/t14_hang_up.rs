@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::timeout;
-use tower_throttle::{Limiter, RedisStore, TokenBucket};
+use tower_throttle::{RedisStore, TokenBucket};
 
 use crate::{
     checker,
@@ -34,7 +34,7 @@ async fn t14_half_of_the_clients_hang_up_and_nothing_stays_in_flight() {
     let (deadline, in_time) = rig::patience();
     let quota = TokenBucket::without_refill(HIGHEST);
     let store = rig::store(deadline, &proxy.url());
-    let limiter = Limiter::new(store.clone(), quota);
+    let limiter = rig::limiter(store.clone(), quota);
     rig::ready(&limiter).await;
     proxy.set(Mode::Delay(AWAY));
 
@@ -51,7 +51,7 @@ async fn t14_half_of_the_clients_hang_up_and_nothing_stays_in_flight() {
     });
 
     let ledger = recorder.ledger();
-    let direct = Limiter::new(rig::store(DEADLINE, &server.url()), quota);
+    let direct = rig::limiter(rig::store(DEADLINE, &server.url()), quota);
     let charges = rig::charges(&direct, &ledger, |_| HIGHEST).await;
     let surplus = checker::charged(&ledger, &charges, 1).expect("I5");
     let latency = checker::answered(&ledger, in_time).expect("I2");
@@ -84,8 +84,8 @@ async fn t14_who_hangs_up_after_it_was_sent_is_charged() {
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
     let quota = TokenBucket::without_refill(HIGHEST);
-    let limiter = Limiter::new(rig::store(DEADLINE, &proxy.url()), quota);
-    let direct = Limiter::new(rig::store(DEADLINE, &server.url()), quota);
+    let limiter = rig::limiter(rig::store(DEADLINE, &proxy.url()), quota);
+    let direct = rig::limiter(rig::store(DEADLINE, &server.url()), quota);
     rig::ready(&limiter).await;
     proxy.set(Mode::Delay(AWAY));
     let sent_before = proxy.sent().calls();

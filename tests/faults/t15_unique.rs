@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tower_throttle::{Limiter, TokenBucket};
+use tower_throttle::TokenBucket;
 
 use crate::{
     common::{DEADLINE, RedisServer},
@@ -36,7 +36,7 @@ async fn t15_unique_callers_cost_little_and_leave() {
     let server = RedisServer::start();
     let callers: u64 = or_long(50_000, 5_000_000);
     let quota = TokenBucket::new(1, or_long(LIFE, LIFE * 60));
-    let limiter = Limiter::new(rig::store(DEADLINE, &server.url()), quota);
+    let limiter = rig::limiter(rig::store(DEADLINE, &server.url()), quota);
     rig::ready(&limiter).await;
     let empty = used_memory(&server);
     let sampler = Sampler::start();

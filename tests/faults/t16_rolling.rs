@@ -45,7 +45,7 @@ async fn t16_processes_that_are_replaced_fail_no_request() {
         .filter(|entry| entry.key == 0)
         .cloned()
         .collect();
-    let limiter = tower_throttle::Limiter::new(
+    let limiter = rig::limiter(
         rig::store(crate::common::DEADLINE, &server.url()),
         tower_throttle::TokenBucket::without_refill(HIGHEST),
     );
