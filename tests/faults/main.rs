@@ -23,6 +23,7 @@ mod wait;
 
 mod t01_absent;
 mod t02_frozen;
+mod t03_network;
 mod t04_cut;
 mod t05_flush;
 mod t06_refusals;
@@ -30,6 +31,7 @@ mod t07_roles;
 mod t08_sentinel;
 mod t11_state;
 mod t12_liar;
+mod t12_resumes;
 mod t14_hang_up;
 mod t15_unique;
 mod t16_rolling;

@@ -138,11 +138,20 @@ impl Run {
     /// I1, I2, I6, I7 for a limiter that admits nobody by itself; what was
     /// found, to be told.
     pub(crate) fn judge(&self, losses: Vec<Window>) -> Vec<(&'static str, String)> {
+        self.judge_beside(losses, Elsewhere::Nothing)
+    }
+
+    /// The same, for one that may.
+    pub(crate) fn judge_beside(
+        &self,
+        losses: Vec<Window>,
+        elsewhere: Elsewhere,
+    ) -> Vec<(&'static str, String)> {
         let promise = Promise {
             burst: BURST,
             per_s: PER_S as f64,
             losses,
-            elsewhere: Elsewhere::Nothing,
+            elsewhere,
         };
         let used = checker::admitted(&self.ledger, &promise).expect("I1");
         checker::nothing_broke(&self.ledger).expect("I7");

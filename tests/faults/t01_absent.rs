@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use tower_throttle::OnStoreFailure;
+
 use crate::{
-    checker::{self, Window},
+    checker::{self, Elsewhere, Window},
     common::RedisServer,
     figures::{ms, or_long, tell},
-    ledger::{Outcome, Recorder},
+    ledger::{By, Outcome, Recorder},
     outage::{self, RESUMES, quota},
     proxy::Proxy,
     rig, wait,
@@ -54,6 +56,38 @@ async fn t01_crashed_and_down_for_a_while() {
     tell("T1 crash", 1, &figures);
 }
 
+/// Each process goes on by its part of the quota.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t01_crashed_while_processes_decide_by_themselves() {
+    const PROCESSES: u32 = 2;
+    let _alone = rig::alone().await;
+    let mut server = RedisServer::start();
+    let choice = OnStoreFailure::share_of(PROCESSES);
+    let store = rig::store(rig::CALL, &server.url());
+    let limiter = rig::failing(choice, store, quota());
+    rig::ready(&limiter).await;
+    let (run, _server) = outage::under_load(&limiter, None, move |outage| {
+        server.kill();
+        outage.hold(DOWN);
+        server.run();
+        server
+    })
+    .await;
+    run.is_open_soon();
+    let undecided = rig::count(&run.ledger, |outcome| !outcome.is_decision());
+    assert_eq!(undecided, 0, "{:?}", checker::outcomes(&run.ledger));
+    let by_itself = run.during(|outcome| outcome == Outcome::Allowed(By::Local));
+    assert!(by_itself > 0, "the process admits");
+    let share = Elsewhere::Local {
+        burst: outage::BURST / u64::from(PROCESSES),
+        per_s: outage::PER_S as f64 / f64::from(PROCESSES),
+        outages: 1,
+    };
+    let mut figures = run.judge_beside(vec![run.outage.when], share);
+    figures.push(("admitted by itself", by_itself.to_string()));
+    tell("T1 local", 1, &figures);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t01_crashes_again_and_again() {
     let _alone = rig::alone().await;
@@ -93,7 +127,7 @@ async fn t01_crashes_again_and_again() {
         burst: outage::BURST,
         per_s: outage::PER_S as f64,
         losses: lost,
-        elsewhere: checker::Elsewhere::Nothing,
+        elsewhere: Elsewhere::Nothing,
     };
     checker::admitted(&recorder.ledger(), &promise).expect("I1");
     tell("T1 cycles", cycles, &[("resumed after", ms(longest))]);

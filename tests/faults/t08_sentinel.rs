@@ -12,6 +12,7 @@ use crate::{
     outage::{self, BURST, PER_S, quota},
     rig,
     sentinel::{NAME, Watched},
+    signals::{self, Frozen},
 };
 
 const RESUMES: Duration = Duration::from_secs(5);
@@ -25,6 +26,7 @@ const LOAD: Load = Load {
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     Kill,
+    Freeze,
     Ask,
 }
 
@@ -55,13 +57,16 @@ async fn fails_over(name: &str, fault: Fault) {
             let from_us = recorder.now_us();
             let old = watched.primary();
             let port = old.port();
+            let mut frozen: Option<Frozen> = None;
             match fault {
                 Fault::Kill => old.kill(),
+                Fault::Freeze => frozen = Some(signals::freeze(old.pid())),
                 Fault::Ask => watched.fail_over(),
             }
             let elected = watched.wait_for_another(port);
             let to_us = recorder.now_us();
             outage::load_until_resumed(&recorder, to_us, RESUMES);
+            drop(frozen);
             (Window { from_us, to_us }, elected, watched)
         }
     });
@@ -100,6 +105,11 @@ async fn fails_over(name: &str, fault: Fault) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t08_the_primary_is_killed() {
     fails_over("T8 killed", Fault::Kill).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t08_the_primary_freezes() {
+    fails_over("T8 frozen", Fault::Freeze).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
