@@ -225,28 +225,13 @@ impl Drop for Admission {
                 is_polled: true,
             } => {
                 if let (Some(legs), Some(runtime)) = (self.legs.take(), &self.runtime) {
-                    runtime.spawn(undo(answer, legs, runtime.clone()));
+                    legs.undo(answer, runtime);
                 }
             }
             // Not sent, or held by what has a drop of its own.
             _ => {}
         }
     }
-}
-
-/// What an answer says was taken is given back as soon as it comes.
-async fn undo(answer: BoxFuture<Decision>, legs: Legs, runtime: Handle) {
-    drop(match answer.await {
-        Ok(decision) => {
-            let turn_at = later(Instant::now(), decision.delay());
-            if decision.source() != Source::Store {
-                drop(Taken::perhaps(legs.clone(), Some(runtime.clone())));
-            }
-            Taken::by(legs, &decision, turn_at, Some(runtime))
-        }
-        Err(error) if error.is_no_answer() => Some(Taken::perhaps(legs, Some(runtime))),
-        Err(_) => None,
-    });
 }
 
 impl fmt::Debug for Admission {
@@ -266,7 +251,7 @@ impl fmt::Debug for Admission {
 }
 
 /// So much later, or so late that nobody sees it.
-fn later(than: Instant, wait: Duration) -> Instant {
+pub(crate) fn later(than: Instant, wait: Duration) -> Instant {
     let years = Duration::from_secs(30 * 365 * 86_400);
     than.checked_add(wait.min(years)).unwrap_or(than)
 }

@@ -282,7 +282,8 @@ impl ConfigError {
 ///
 /// Whether the units were charged is unknown after a
 /// [timeout](Self::is_timeout) or a [lost connection](Self::is_unavailable):
-/// the check may have run. It is never sent twice.
+/// the check may have run. It is never sent twice, except to another node of a
+/// cluster where the first one says that it did not run it.
 ///
 /// Cloning is cheap: checks that were sent together fail together.
 #[derive(Clone)]
@@ -328,7 +329,8 @@ impl StoreError {
         self.kind == StoreErrorKind::Timeout
     }
 
-    /// There is no connection, or it was lost before the answer came.
+    /// There is no connection, or it was lost before the answer came; or no node
+    /// of the cluster serves the key.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         self.kind == StoreErrorKind::Unavailable
@@ -350,10 +352,7 @@ impl StoreError {
     /// of memory, is a replica, is loading.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        matches!(
-            self.kind,
-            StoreErrorKind::Refused | StoreErrorKind::Redirected
-        )
+        self.kind == StoreErrorKind::Refused || self.kind == StoreErrorKind::Redirected
     }
 
     /// The reply was not an answer to this check. It was not believed.

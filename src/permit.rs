@@ -18,9 +18,10 @@ use tokio::{
 
 use crate::{
     Decision, Source, StoreError,
+    admission::later,
     fallback::BackedStore,
     quota::EXACT,
-    store::{Answer, Check, Leg, Operation, OwnedLeg},
+    store::{Answer, BoxFuture, Check, Leg, Operation, OwnedLeg},
     turns::{Free, Turn},
 };
 
@@ -102,6 +103,25 @@ impl Legs {
         self.ask(Operation::Take)
     }
 
+    /// Undoes what an answer that nobody waits for says was taken.
+    pub(crate) fn undo(self, answer: BoxFuture<Decision>, runtime: &Handle) {
+        let (store, again) = (self.store.clone(), Some(runtime.clone()));
+        store.spawn(runtime, async move {
+            let taken = match answer.await {
+                Ok(decision) => {
+                    if decision.source() != Source::Store {
+                        drop(Taken::perhaps(self.clone(), again.clone()));
+                    }
+                    let turn_at = later(Instant::now(), decision.delay());
+                    Taken::by(self, &decision, turn_at, again)
+                }
+                Err(error) if error.is_no_answer() => Some(Taken::perhaps(self, again)),
+                Err(_) => None,
+            };
+            drop(taken);
+        });
+    }
+
     fn ask(&self, operation: Operation) -> Answer<Decision> {
         let legs: Vec<Leg<'_>> = self.legs.iter().map(OwnedLeg::leg).collect();
         self.store.check(&Check::new(operation, &legs))
@@ -143,8 +163,8 @@ impl Legs {
                         drop(free.given(0));
                         return;
                     };
-                    let again = runtime.clone();
-                    runtime.spawn(async move {
+                    let (again, store) = (runtime.clone(), self.store.clone());
+                    store.spawn(runtime, async move {
                         let given = self.given(answer.await);
                         if let Some(free) = free.given(given) {
                             self.give_free(free, Some(&again));
@@ -295,7 +315,7 @@ impl Drop for Taken {
         {
             let permits = self.legs.clone().with_permits();
             let is_certain = self.is_certain;
-            runtime.spawn(async move {
+            self.legs.store.spawn(runtime, async move {
                 // Other units are as if used.
                 if answer.await.is_err() && is_certain {
                     give_back(permits).await;

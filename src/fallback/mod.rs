@@ -1,6 +1,7 @@
 //! What decides while a store fails.
 
 mod health;
+mod tasks;
 
 use std::{
     fmt,
@@ -8,8 +9,10 @@ use std::{
 };
 
 use smallvec::SmallVec;
+use tokio::runtime::Handle;
 
 use self::health::Health;
+pub(crate) use self::tasks::Tasks;
 use crate::{
     Clock, Decision, MemoryStore, StoreError, SystemClock, Verdict,
     store::{Answer, Check, Leg, Operation, OwnedLeg, Store},
@@ -100,6 +103,7 @@ struct Inner {
     clock: Option<Arc<dyn Clock>>,
     /// Made when it is first needed.
     local: OnceLock<Arc<dyn Store>>,
+    tasks: Tasks,
 }
 
 /// At most 10 MB.
@@ -119,6 +123,10 @@ impl Fallback {
             clock: Some(clock),
             ..Inner::default()
         }))
+    }
+
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.0.tasks
     }
 
     fn local(&self) -> &Arc<dyn Store> {
@@ -231,6 +239,14 @@ impl BackedStore {
             store: Arc::clone(self.fallback.local()),
             fallback: self.fallback.clone(),
         }
+    }
+
+    /// Does work for the store that its caller does not wait for.
+    pub(crate) fn spawn<F>(&self, runtime: &Handle, work: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.fallback.tasks().spawn(runtime, work);
     }
 
     /// The same for all that share the buckets.

@@ -310,6 +310,7 @@ impl Asked {
     }
 
     /// Whether its quota can never grant it.
+    #[cfg(feature = "redis")]
     pub(crate) fn is_impossible(&self, operation: Operation) -> bool {
         let (least, extra) = self.least(operation);
         self.quota.most(least, extra).is_none()

@@ -12,6 +12,7 @@ async fn keys_lie_on_all_nodes_and_each_is_counted_exactly() {
     let cluster = RedisCluster::start(3, 0);
     let limiter = Limiter::builder()
         .store(patient(&cluster))
+        .on_store_failure(tower_throttle::OnStoreFailure::Deny)
         .policy(Policy::new("bucket", TokenBucket::per_day(3)))
         .policy(Policy::new("log", SlidingLog::per_day(5)))
         .build()

@@ -74,7 +74,10 @@ fn limiter(url: &str) -> Limiter {
     let store = RedisStore::builder()
         .deadline(Duration::from_secs(2))
         .connect(url);
-    Limiter::new(store.expect("a store"), TokenBucket::per_hour(3))
+    Limiter::new(
+        store.expect("a store"),
+        crate::denying(TokenBucket::per_hour(3)),
+    )
 }
 
 const ALL_SLOTS: &str = "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:HERE\r\n";

@@ -17,7 +17,7 @@ mod lying;
 mod moving;
 mod several_slots;
 
-use tower_throttle::{FixedWindow, Limiter, Policy, RedisStore};
+use tower_throttle::{FixedWindow, Limiter, OnStoreFailure, Policy, RedisStore};
 
 use common::{DEADLINE, cluster::RedisCluster};
 
@@ -27,10 +27,15 @@ fn patient(cluster: &RedisCluster) -> RedisStore {
     builder.connect(&cluster.url()).expect("a store")
 }
 
+/// Nobody decides in the store's place.
+fn denying(policy: impl Into<Policy>) -> Policy {
+    policy.into().on_store_failure(OnStoreFailure::Deny)
+}
+
 fn per_day(store: &RedisStore, units: u64) -> Limiter {
     Limiter::new(
         store.clone(),
-        Policy::new("day", FixedWindow::per_day(units)),
+        denying(Policy::new("day", FixedWindow::per_day(units))),
     )
 }
 

@@ -9,10 +9,11 @@ use std::{
 };
 
 use fred::util::redis_keyslot;
-use tower_throttle::{FixedWindow, Limiter, Policy, SlidingLog, TokenBucket};
+use tower_throttle::{FixedWindow, Limiter, Policy, RedisStore, SlidingLog, TokenBucket};
 
 use super::{admitted, patient, per_day, taken};
 use crate::common::{
+    DEADLINE,
     cluster::{Meanwhile, RedisCluster},
     eventually, eventually_async,
 };
@@ -137,6 +138,7 @@ async fn several_keys_of_a_slot_that_stays_on_its_way_are_decided_one_by_one() {
     let cluster = RedisCluster::start(3, 0);
     let limiter = Limiter::builder()
         .store(patient(&cluster))
+        .on_store_failure(tower_throttle::OnStoreFailure::Deny)
         .policy(Policy::new("bucket", TokenBucket::per_day(5)))
         .policy(Policy::new("window", FixedWindow::per_day(4)))
         .policy(Policy::new("log", SlidingLog::per_day(6)))
@@ -179,12 +181,14 @@ async fn several_keys_of_a_slot_that_stays_on_its_way_are_decided_one_by_one() {
     assert_eq!(cluster.owner(slot), to);
 }
 
-/// The command behind ASKING is nobody else's, however many ask on the one
-/// connection; and a script that the target does not know is sent to it once.
+/// The command behind ASKING is nobody else's, however many ask on a
+/// connection: Redis would send it back. And a script that the target does not
+/// know is sent to it once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn asking_is_for_the_command_behind_it() {
     let cluster = Arc::new(RedisCluster::start(3, 0));
-    let limiter = per_day(&patient(&cluster), 1 << 40);
+    let builder = RedisStore::builder().deadline(DEADLINE).connections(2);
+    let limiter = per_day(&builder.connect(&cluster.url()).expect("a store"), 1 << 40);
     let keys: Vec<_> = keys().take(KEYS).collect();
     // All slots are on their way, and no key is where it was.
     for key in &keys {
@@ -200,6 +204,40 @@ async fn asking_is_for_the_command_behind_it() {
     ledger.fill(&limiter, Duration::from_secs(4)).await;
     flushes.end();
     assert_eq!(ledger.errors.load(Ordering::Relaxed), 0);
+    ledger.assert_exact(&limiter).await;
+    for node in &cluster.nodes {
+        let errors = node.command(&["INFO", "errorstats"]);
+        assert!(errors.contains("errorstat_ASK:"), "{errors}");
+        assert!(!errors.contains("errorstat_MOVED:"), "{errors}");
+    }
+}
+
+/// Until the new owner has learned of it, the two send everybody to each other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_name_each_other_for_a_moment_are_waited_for() {
+    let cluster = Arc::new(RedisCluster::start(3, 0));
+    let limiter = per_day(&patient(&cluster), 1 << 40);
+    let keys: Vec<_> = keys().take(KEYS).collect();
+    let slots: Vec<_> = keys.iter().map(|key| slot(&limiter, key)).collect();
+    let ledger = Ledger::of(keys);
+    let mover = Arc::clone(&cluster);
+    let moves = tokio::task::spawn_blocking(move || {
+        for slot in slots {
+            let from = mover.owner(slot);
+            let to = (from + 1) % 3;
+            mover.begin_move(slot, from, to);
+            mover.move_keys(slot, from, to);
+            // In the order that makes them disagree.
+            let (number, id) = (slot.to_string(), mover.id(to));
+            mover.nodes[from].command(&["CLUSTER", "SETSLOT", &number, "NODE", &id]);
+            mover.end_move(slot, from, to);
+            mover.wait_until_agreed();
+        }
+    });
+    while !moves.is_finished() {
+        ledger.fill(&limiter, Duration::from_millis(200)).await;
+    }
+    moves.await.expect("no panic");
     ledger.assert_exact(&limiter).await;
 }
 

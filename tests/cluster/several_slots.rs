@@ -12,7 +12,9 @@ use super::{patient, taken};
 use crate::common::{cluster::RedisCluster, eventually_async};
 
 fn limiter(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> Limiter {
-    let builder = Limiter::builder().store(store);
+    let builder = Limiter::builder()
+        .store(store)
+        .on_store_failure(tower_throttle::OnStoreFailure::Deny);
     let builder = policies
         .into_iter()
         .fold(builder, |builder, policy| builder.policy(policy));
@@ -119,7 +121,7 @@ async fn a_denial_names_all_who_refuse_and_costs_nothing() {
             } else {
                 all(&name(place), 5)
             };
-            let alone = Limiter::new(store.clone(), policy);
+            let alone = Limiter::new(store.clone(), crate::denying(policy));
             alone.check_n("ann", 5 - room).await.expect("a decision");
         }
         let decision = limiter.check_n("ann", 2).await.expect("a decision");
@@ -196,9 +198,9 @@ async fn racing_tasks_never_pass_a_shared_quota_and_are_charged_what_they_passed
             // Units that come back a moment later may have refused somebody.
             assert!(admitted <= 100, "{name}: {admitted}");
             assert!(admitted >= 64, "{name}: {admitted}");
-            let shared = Limiter::new(store.clone(), all(&name));
+            let shared = Limiter::new(store.clone(), crate::denying(all(&name)));
             assert_eq!(taken(&shared, "").await, [admitted], "{name}");
-            let own = Limiter::new(store.clone(), own);
+            let own = Limiter::new(store.clone(), crate::denying(own));
             let mut sum = 0;
             for task in 0..64 {
                 sum += taken(&own, &format!("caller-{task}")).await[0];

@@ -144,10 +144,11 @@ impl RedisCluster {
 
     fn wait_until_well(&self) {
         let known = format!("cluster_known_nodes:{}", self.nodes.len());
+        let signs = ["cluster_state:ok", "cluster_slots_ok:16384", &known];
         for node in &self.nodes {
             eventually("a cluster in which all know all", || {
                 let info = node.command(&["CLUSTER", "INFO"]);
-                info.contains("cluster_state:ok") && info.contains(&known)
+                signs.iter().all(|sign| info.contains(sign))
             });
         }
     }

@@ -1,5 +1,6 @@
-//! Buckets in Redis, decided by one script call.
+//! Buckets in Redis, decided by one script call where they lie together.
 
+mod builder;
 mod call;
 mod cluster;
 mod connection;
@@ -11,31 +12,30 @@ mod url;
 
 use std::{
     fmt,
-    hash::{BuildHasher, RandomState},
-    sync::Arc,
+    sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
-use fred::{clients::Client, error::Error as FredError, types::Value};
+use fred::{clients::Client, types::Value};
 use smallvec::SmallVec;
-use tokio::runtime::Handle;
+use tokio::time::timeout;
 
+pub use self::builder::RedisStoreBuilder;
 use self::{
     call::{Deadline, Manner},
-    cluster::{Cluster, Connect, KeyedLeg},
-    connection::Connections,
+    cluster::{Cluster, KeyedLeg},
     key::KeyNames,
-    node::{Asker, Node},
+    node::Node,
     script::{AskedLeg, Encoded},
-    url::Target,
 };
 use super::{Answer, Check, Fallback, Leg, Operation, Store};
-use crate::{Clock, ConfigError, Decision, telemetry};
+use crate::{ConfigError, Decision, StoreError};
 
 /// Keeps buckets in Redis or Valkey, so that a fleet of processes shares them.
 ///
-/// Each check is decided in one script call, whatever the number of policies:
-/// atomic, by the server's clock, all charged or none. Checks that come while
+/// Each check is decided in one script call, whatever the number of policies
+/// ([but](#a-cluster) for shared ones in a cluster): atomic, by the server's clock,
+/// all charged or none. Checks that come while
 /// others are under way go out together in the next call. Needs Redis 6 or
 /// later, or Valkey.
 ///
@@ -55,7 +55,8 @@ use crate::{Clock, ConfigError, Decision, telemetry};
 /// is the layer's [`OnStoreFailure`](crate::OnStoreFailure).
 ///
 /// **Never charged twice.** A check is sent once. Only the answer "no such
-/// script", which says that nothing ran, is followed by sending the script's text.
+/// script", which says that nothing ran, is followed by sending the script's text;
+/// and in a cluster, "not here" by sending it to where that answer says.
 ///
 /// **State is small and leaves by itself**: one string for each policy and
 /// caller, an integer for buckets and windows, under a key of fixed size
@@ -65,27 +66,58 @@ use crate::{Clock, ConfigError, Decision, telemetry};
 /// Cloning is cheap and shares the connections. They close when the last clone
 /// drops, and work in the Tokio runtime that the store was built in: when that
 /// ends, the store has failed.
+///
+/// # A cluster
+///
+/// `redis-cluster://host:port,host:port/` names some nodes of a cluster, which
+/// tell of the rest. Each check goes to the primary of its slot. Slots may move
+/// and replicas may take over meanwhile. A node that fails or stands still fails
+/// only the checks of its own slots; set `cluster-require-full-coverage no`, or
+/// Redis lets the others refuse theirs, too.
+///
+/// The policies of one caller lie in one slot, and are decided as on one node.
+/// [Shared](crate::Policy::shared) policies lie in another. A check of both takes
+/// slot after slot, in the order of its policies; where one refuses, what those
+/// before it gave is given back, and those behind it are only looked at. So in the
+/// end all are charged or none, and the decision names all that refused, but not
+/// in one instant:
+///
+/// - Until units are back, one round trip later and at most one
+///   [deadline](RedisStoreBuilder::deadline), others may be refused for want of them.
+///   Nobody is admitted for whom there is no room. Put shared policies last: then
+///   they only see callers whose own policies had room.
+/// - Where an answer is lost on the way, the check is an error, and units may
+///   stay taken that nobody used.
+/// - A place in a queue is given back only while nobody stands behind it.
+/// - The same holds for the policies of one caller while their slot is on its
+///   way from one node to another.
 #[derive(Clone, Debug)]
 pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
-    servers: Servers,
+    /// None once it was shut down: with the last of those that use them, the
+    /// connections close.
+    servers: RwLock<Option<Servers>>,
     names: KeyNames,
     deadline: Duration,
     fallback: Fallback,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Servers {
     One(Arc<Node>),
     Cluster(Arc<Cluster>),
 }
 
 impl RedisStore {
-    /// Connects to one node with the default settings. Returns at once.
+    /// Connects to one node, or to a cluster, with the default settings. Returns
+    /// at once. Call it inside a Tokio runtime.
     ///
-    /// `redis://user:password@host:port/database`; `rediss://` for TLS, with
-    /// the feature `redis-rustls`. Call it inside a Tokio runtime.
+    /// `redis://user:password@host:port/database` is one node,
+    /// `redis-cluster://user:password@host:port,host:port/` is a cluster; its other
+    /// nodes may also stand behind it, as in `?node=host:port&node=host:port`.
+    /// `rediss` for TLS, with the feature `redis-rustls`: the names by which a
+    /// cluster calls its nodes must then be those of their certificates.
     ///
     /// # Errors
     ///
@@ -108,159 +140,45 @@ impl RedisStore {
 
     /// Starts a store with settings.
     pub fn builder() -> RedisStoreBuilder {
-        RedisStoreBuilder {
-            prefix: "tt".to_owned(),
-            secret: None,
-            deadline: Duration::from_millis(50),
-            connections: 1,
-            most_in_flight: 4_096,
-            clock: None,
-        }
+        RedisStoreBuilder::new()
+    }
+
+    /// Lets what is on its way back to Redis arrive (permits of requests that
+    /// have ended, places of callers who left), for at most a second, and closes
+    /// the connections, those of all clones.
+    ///
+    /// Call it last, when nothing is served any more: a process that just ends
+    /// may leave permits behind, until they expire. A check after that fails at
+    /// once, and [`OnStoreFailure`](crate::OnStoreFailure) decides. A client
+    /// that was handed in stays open.
+    ///
+    /// ```no_run
+    /// # use tower_throttle::RedisStore;
+    /// # async fn serve(redis: RedisStore) -> Result<(), std::io::Error> {
+    /// # let (listener, app) = (tokio::net::TcpListener::bind("127.0.0.1:0").await?, axum::Router::new());
+    /// # async fn ctrl_c() {}
+    /// axum::serve(listener, app).with_graceful_shutdown(ctrl_c()).await?;
+    /// redis.shutdown().await;
+    /// # Ok(()) }
+    /// ```
+    pub async fn shutdown(&self) {
+        let tasks = self.0.fallback.tasks();
+        // Whatever is left then stays taken until it expires.
+        let _ = timeout(PATIENCE, tasks.are_done()).await;
+        let servers = self.0.servers.write();
+        let servers = servers.unwrap_or_else(PoisonError::into_inner).take();
+        drop(servers);
     }
 }
 
-/// Builds a [`RedisStore`].
-#[derive(Clone)]
-#[must_use]
-pub struct RedisStoreBuilder {
-    prefix: String,
-    secret: Option<Vec<u8>>,
-    deadline: Duration,
-    connections: usize,
-    most_in_flight: usize,
-    clock: Option<Arc<dyn Clock>>,
-}
+/// How long to wait for what is on its way.
+const PATIENCE: Duration = Duration::from_secs(1);
 
-impl RedisStoreBuilder {
-    /// What all keys start with: printable ASCII without braces. Default: `tt`.
-    ///
-    /// Applications that share a Redis and should not share limits need
-    /// different prefixes.
-    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.prefix = prefix.into();
-        self
-    }
-
-    /// Hashes callers' keys with this secret, so that who can read Redis
-    /// cannot test guesses of addresses or API keys. Default: none.
-    ///
-    /// All processes need the same one. A new secret starts all buckets afresh.
-    pub fn secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
-        self.secret = Some(secret.into());
-        self
-    }
-
-    /// How long a check may take in all. Default: 50 ms.
-    ///
-    /// After that the store has failed for this check. It may still be charged.
-    pub const fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = deadline;
-        self
-    }
-
-    /// How many connections to take turns on. Default: 1, which is enough for
-    /// what one Redis thread decides.
-    pub const fn connections(mut self, connections: usize) -> Self {
-        self.connections = connections;
-        self
-    }
-
-    /// How many checks may wait for Redis at a time. Default: 4,096.
-    ///
-    /// One more fails at once: with [`StoreError::is_overloaded`](crate::StoreError::is_overloaded) while Redis
-    /// answers, and a layer answers 503 then, whatever its
-    /// [`OnStoreFailure`](crate::OnStoreFailure); with
-    /// [`StoreError::is_unavailable`](crate::StoreError::is_unavailable) while Redis does not. The same goes for a
-    /// check whose deadline passes before it is its turn.
-    pub const fn max_in_flight(mut self, checks: usize) -> Self {
-        self.most_in_flight = checks;
-        self
-    }
-
-    /// Takes the time from `clock` and not from Redis: for tests, and for
-    /// services that refuse `TIME` in scripts.
-    ///
-    /// **The danger**: the clocks of all processes must agree. One that runs
-    /// ahead lets callers in early everywhere.
-    pub fn clock(mut self, clock: Arc<impl Clock>) -> Self {
-        self.clock = Some(clock);
-        self
-    }
-
-    /// Connects to one node or to a cluster. Returns at once. See
-    /// [`RedisStore::connect`].
-    ///
-    /// # Errors
-    ///
-    /// The URL or a setting cannot be used, or there is no Tokio runtime.
-    pub fn connect(self, url: &str) -> Result<RedisStore, ConfigError> {
-        let target = Target::of(url)?;
-        self.build(|settings, runtime, asker| {
-            let (count, queue) = (settings.connections, settings.most_in_flight);
-            Ok(match target {
-                Target::Node(config) => {
-                    let say = |error: &FredError| telemetry::not_connected(error);
-                    let connections = Connections::connect(&runtime, config, count, queue, say)?;
-                    Servers::One(Node::new(runtime, connections, queue, asker))
-                }
-                Target::Cluster(config, seeds) => {
-                    let connect = Connect {
-                        runtime,
-                        config,
-                        connections: count,
-                        most_in_flight: queue,
-                        asker,
-                    };
-                    Servers::Cluster(Cluster::connect(connect, seeds, settings.deadline))
-                }
-            })
-        })
-    }
-
-    /// Uses a fred client of your own, for one node. You connect it and keep it so.
-    ///
-    /// Give it a [`ReconnectPolicy`](fred::types::config::ReconnectPolicy)
-    /// without an end: with none, the first lost connection is its last. Checks
-    /// are sent with one attempt, at once or not at all, and with this store's
-    /// deadline, whatever the client's own settings. A client for a cluster or
-    /// behind Sentinel is not supported here.
-    ///
-    /// # Errors
-    ///
-    /// A setting cannot be used, or there is no Tokio runtime.
-    pub fn client(self, client: Client) -> Result<RedisStore, ConfigError> {
-        self.build(|settings, runtime, asker| {
-            let connections = Connections::given(client);
-            let node = Node::new(runtime, connections, settings.most_in_flight, asker);
-            Ok(Servers::One(node))
-        })
-    }
-
-    fn build(
-        self,
-        connect: impl FnOnce(&Self, Handle, Arc<Asker>) -> Result<Servers, ConfigError>,
-    ) -> Result<RedisStore, ConfigError> {
-        let settings = [
-            ("deadline", self.deadline.is_zero()),
-            ("connections", self.connections == 0),
-            ("max_in_flight", self.most_in_flight == 0),
-            ("secret", self.secret.as_ref().is_some_and(Vec::is_empty)),
-        ];
-        if let Some((setting, _)) = settings.into_iter().find(|(_, is_zero)| *is_zero) {
-            return Err(ConfigError::Zero { setting });
-        }
-        let names = KeyNames::new(self.prefix.clone(), self.secret.as_deref())?;
-        let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
-        let asker = Asker::new(first_nonce(), self.clock.clone());
-        Ok(RedisStore(Arc::new(Inner {
-            servers: connect(&self, runtime, asker)?,
-            names,
-            deadline: self.deadline,
-            fallback: match self.clock {
-                Some(clock) => Fallback::with_clock(Arc::new(clock)),
-                None => Fallback::new(),
-            },
-        })))
+impl Inner {
+    fn servers(&self) -> Result<Servers, StoreError> {
+        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
+        let closed = || StoreError::unavailable("the store was shut down");
+        servers.clone().ok_or_else(closed)
     }
 }
 
@@ -268,9 +186,10 @@ impl Store for RedisStore {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         let operation = check.operation();
         let name = |leg: &Leg<'_>| self.0.names.name(leg);
-        let node = match &self.0.servers {
-            Servers::One(node) => Arc::clone(node),
-            Servers::Cluster(cluster) => {
+        let node = match self.0.servers() {
+            Err(closed) => return Answer::Now(Err(closed)),
+            Ok(Servers::One(node)) => node,
+            Ok(Servers::Cluster(cluster)) => {
                 let legs = check.legs().iter();
                 let legs = legs.map(|leg| KeyedLeg::new(leg.into(), name(leg)));
                 return Answer::Later(cluster.check(operation, legs.collect()));
@@ -294,9 +213,10 @@ impl Store for RedisStore {
 
     fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
         let keys: Vec<String> = legs.iter().map(|leg| self.0.names.name(leg)).collect();
-        let node = match &self.0.servers {
-            Servers::One(node) => Arc::clone(node),
-            Servers::Cluster(cluster) => return Answer::Later(cluster.reset(keys)),
+        let node = match self.0.servers() {
+            Err(closed) => return Answer::Now(Err(closed)),
+            Ok(Servers::One(node)) => node,
+            Ok(Servers::Cluster(cluster)) => return Answer::Later(cluster.reset(keys)),
         };
         let counted = match node.counted(false) {
             Ok(counted) => counted,
@@ -319,27 +239,11 @@ impl Store for RedisStore {
     }
 }
 
-fn first_nonce() -> i64 {
-    (RandomState::new().hash_one(0_u8) >> 12) as i64
-}
-
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inner")
             .field("names", &self.names)
             .field("deadline", &self.deadline)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for RedisStoreBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStoreBuilder")
-            .field("prefix", &self.prefix)
-            .field("has_secret", &self.secret.is_some())
-            .field("deadline", &self.deadline)
-            .field("connections", &self.connections)
-            .field("max_in_flight", &self.most_in_flight)
             .finish_non_exhaustive()
     }
 }

@@ -11,7 +11,10 @@ use fred::types::Value;
 use smallvec::SmallVec;
 use tokio::{sync::oneshot, task::JoinSet};
 
-use super::{Cluster, Failed, KeyedLeg, unsplittable};
+use super::{
+    Cluster, KeyedLeg,
+    follow::{Failed, unsplittable},
+};
 use crate::{
     Decision, PolicyDecision, StoreError,
     store::{

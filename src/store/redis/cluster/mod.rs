@@ -4,6 +4,7 @@
 //! another while slots move. So each node has a client that knows of no other,
 //! to which a redirection is an error like any other, and is followed here.
 
+mod follow;
 mod groups;
 mod map;
 mod redirect;
@@ -17,26 +18,23 @@ use smallvec::SmallVec;
 use tokio::{sync::oneshot, time::timeout};
 
 use self::{
+    follow::{Failed, Way, unsplittable},
     groups::Group,
-    map::Member,
-    redirect::Redirect,
-    topology::{Looks, Topology},
+    topology::Topology,
 };
 pub(super) use self::{slots::Address, topology::Connect};
 use super::{
-    call::{Deadline, Manner},
+    call::Deadline,
     connection::AbortOnDrop,
-    node::{Counted, Node, Room},
+    node::{Node, Room},
     script::{AskedLeg, Encoded, Found},
 };
 use crate::{
     Decision, StoreError,
     error::StoreErrorKind,
+    fallback::Tasks,
     store::{BoxFuture, Operation},
 };
-
-/// How often a check is sent on before it is given up.
-const MOST_REDIRECTIONS: usize = 5;
 
 #[derive(Debug)]
 pub(super) struct Cluster {
@@ -45,6 +43,7 @@ pub(super) struct Cluster {
     /// For those who wait for the first map.
     room: Arc<Room>,
     deadline: Duration,
+    tasks: Tasks,
 }
 
 /// A leg, where it stands among the others, and the key of its bucket.
@@ -70,40 +69,14 @@ fn slot(key: &str) -> u16 {
     redis_keyslot(key.as_bytes())
 }
 
-/// Why there is no answer.
-enum Failed {
-    Error(StoreError),
-    /// The slot is on its way, and its keys are here and there: nothing ran,
-    /// and each key must be asked about by itself.
-    KeyByKey,
-}
-
-impl From<StoreError> for Failed {
-    fn from(error: StoreError) -> Self {
-        Self::Error(error)
-    }
-}
-
-/// How a node is to be asked.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Gathered,
-    /// In a call of its own.
-    Alone(Manner),
-}
-
-impl Way {
-    const fn manner(self) -> Manner {
-        match self {
-            Self::Gathered => Manner::Plain,
-            Self::Alone(manner) => manner,
-        }
-    }
-}
-
 impl Cluster {
     /// Starts looking for the cluster and returns at once.
-    pub(super) fn connect(connect: Connect, seeds: Vec<Address>, deadline: Duration) -> Arc<Self> {
+    pub(super) fn connect(
+        connect: Connect,
+        seeds: Vec<Address>,
+        deadline: Duration,
+        tasks: Tasks,
+    ) -> Arc<Self> {
         let room = Room::for_at_most(connect.most_in_flight);
         let topology = Topology::new(connect, seeds);
         let keeper = topology.runtime().spawn(Arc::clone(&topology).keep());
@@ -112,6 +85,7 @@ impl Cluster {
             _keeper: AbortOnDrop(keeper),
             room,
             deadline,
+            tasks,
         })
     }
 
@@ -145,7 +119,8 @@ impl Cluster {
     ) -> Result<Decision, StoreError> {
         let runtime = self.topology.runtime().clone();
         let (answer, receiver) = oneshot::channel();
-        runtime.spawn(async move {
+        let tasks = self.tasks.clone();
+        tasks.spawn(&runtime, async move {
             let decision = self.decide_in_groups(operation, groups, deadline, &answer);
             let decision = decision.await;
             // A caller who left was charged, as any whose answer is lost.
@@ -217,85 +192,6 @@ impl Cluster {
             }
         };
         self.follow(check.slot, deadline, decide).await
-    }
-
-    /// Sends to the owner of a slot, and on to whom that one names: only where
-    /// nothing ran.
-    async fn follow<T, F>(
-        &self,
-        slot: u16,
-        deadline: Deadline,
-        send: impl Fn(Arc<Node>, Way) -> F,
-    ) -> Result<T, Failed>
-    where
-        F: Future<Output = Result<T, StoreError>>,
-    {
-        let mut to = self.owner(slot, deadline).await?;
-        let mut way = Way::Gathered;
-        for _ in 0..=MOST_REDIRECTIONS {
-            let error = match send(Arc::clone(&to.node), way).await {
-                Ok(done) => return Ok(done),
-                Err(error) => error,
-            };
-            let next = match Redirect::of(&error, slot, &to.address) {
-                Some(Redirect::Moved(address)) => {
-                    way = Way::Gathered;
-                    self.topology.moved(slot, &address)
-                }
-                Some(Redirect::Ask(address)) => {
-                    way = Way::Alone(Manner::Asking);
-                    self.topology.member(&address)
-                }
-                // Perhaps only for the checks that it was gathered with.
-                Some(Redirect::TryAgain) if way == Way::Gathered => {
-                    way = Way::Alone(Manner::Plain);
-                    Some(to)
-                }
-                Some(Redirect::TryAgain) => return Err(Failed::KeyByKey),
-                None => {
-                    if error.is_no_answer() {
-                        self.topology.look_soon();
-                    }
-                    return Err(error.into());
-                }
-            };
-            to = next.ok_or_else(|| StoreError::unavailable("the cluster has too many nodes"))?;
-        }
-        self.topology.look_soon();
-        Err(StoreError::unavailable("sent on from node to node, and none served the slot").into())
-    }
-
-    async fn owner(&self, slot: u16, deadline: Deadline) -> Result<Member, StoreError> {
-        if let Some(owner) = self.topology.owner(slot) {
-            return Ok(owner);
-        }
-        let mut looks = self.topology.looks();
-        let is_first_under_way = matches!(*looks.borrow(), Looks::None);
-        if is_first_under_way {
-            let no_room = || StoreError::new(StoreErrorKind::Unavailable);
-            let _counted = Counted::one_more(&self.room, false).ok_or_else(no_room)?;
-            let is_over = |looks: &Looks| !matches!(looks, Looks::None);
-            let over = timeout(deadline.left(), looks.wait_for(is_over)).await;
-            if over.is_err() {
-                return Err(StoreError::new(StoreErrorKind::Timeout));
-            }
-        }
-        if let Some(owner) = self.topology.owner(slot) {
-            return Ok(owner);
-        }
-        self.topology.look_soon();
-        Err(match &*looks.borrow() {
-            Looks::Failed(error) => error.clone(),
-            _ => StoreError::unavailable("no node of the cluster serves the slot"),
-        })
-    }
-}
-
-/// One key alone is never here and there.
-fn unsplittable(failed: Failed) -> StoreError {
-    match failed {
-        Failed::Error(error) => error,
-        Failed::KeyByKey => StoreError::unavailable("the slot is on its way"),
     }
 }
 

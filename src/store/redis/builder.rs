@@ -1,0 +1,197 @@
+//! The settings of a store on Redis.
+
+use std::{
+    fmt,
+    hash::{BuildHasher, RandomState},
+    sync::{Arc, RwLock},
+    time::Duration,
+};
+
+use fred::{clients::Client, error::Error as FredError};
+use tokio::runtime::Handle;
+
+use super::{
+    Inner, RedisStore, Servers,
+    cluster::{Cluster, Connect},
+    connection::Connections,
+    key::KeyNames,
+    node::{Asker, Node},
+    url::Target,
+};
+use crate::{Clock, ConfigError, store::Fallback, telemetry};
+
+/// Builds a [`RedisStore`].
+#[derive(Clone)]
+#[must_use]
+pub struct RedisStoreBuilder {
+    prefix: String,
+    secret: Option<Vec<u8>>,
+    deadline: Duration,
+    connections: usize,
+    most_in_flight: usize,
+    clock: Option<Arc<dyn Clock>>,
+}
+
+impl RedisStoreBuilder {
+    pub(super) fn new() -> Self {
+        Self {
+            prefix: "tt".to_owned(),
+            secret: None,
+            deadline: Duration::from_millis(50),
+            connections: 1,
+            most_in_flight: 4_096,
+            clock: None,
+        }
+    }
+
+    /// What all keys start with: printable ASCII without braces. Default: `tt`.
+    ///
+    /// Applications that share a Redis and should not share limits need
+    /// different prefixes.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Hashes callers' keys with this secret, so that who can read Redis
+    /// cannot test guesses of addresses or API keys. Default: none.
+    ///
+    /// All processes need the same one. A new secret starts all buckets afresh.
+    pub fn secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
+        self.secret = Some(secret.into());
+        self
+    }
+
+    /// How long a check may take in all. Default: 50 ms.
+    ///
+    /// After that the store has failed for this check. It may still be charged.
+    pub const fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// How many connections to take turns on, to each node. Default: 1, which is
+    /// enough for what one Redis thread decides.
+    pub const fn connections(mut self, connections: usize) -> Self {
+        self.connections = connections;
+        self
+    }
+
+    /// How many checks may wait for Redis at a time; in a cluster, for each
+    /// node. Default: 4,096.
+    ///
+    /// One more fails at once: with [`StoreError::is_overloaded`](crate::StoreError::is_overloaded) while Redis
+    /// answers, and a layer answers 503 then, whatever its
+    /// [`OnStoreFailure`](crate::OnStoreFailure); with
+    /// [`StoreError::is_unavailable`](crate::StoreError::is_unavailable) while Redis does not. The same goes for a
+    /// check whose deadline passes before it is its turn.
+    pub const fn max_in_flight(mut self, checks: usize) -> Self {
+        self.most_in_flight = checks;
+        self
+    }
+
+    /// Takes the time from `clock` and not from Redis: for tests, and for
+    /// services that refuse `TIME` in scripts.
+    ///
+    /// **The danger**: the clocks of all processes must agree. One that runs
+    /// ahead lets callers in early everywhere.
+    pub fn clock(mut self, clock: Arc<impl Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Connects to one node or to a cluster. Returns at once. See
+    /// [`RedisStore::connect`].
+    ///
+    /// # Errors
+    ///
+    /// The URL or a setting cannot be used, or there is no Tokio runtime.
+    pub fn connect(self, url: &str) -> Result<RedisStore, ConfigError> {
+        let target = Target::of(url)?;
+        self.build(|settings, runtime, asker, fallback| {
+            let (count, queue) = (settings.connections, settings.most_in_flight);
+            Ok(match target {
+                Target::Node(config) => {
+                    let say = |error: &FredError| telemetry::not_connected(error);
+                    let connections = Connections::connect(&runtime, config, count, queue, say)?;
+                    Servers::One(Node::new(runtime, connections, queue, asker))
+                }
+                Target::Cluster(config, seeds) => {
+                    let connect = Connect {
+                        runtime,
+                        config,
+                        connections: count,
+                        most_in_flight: queue,
+                        asker,
+                    };
+                    let tasks = fallback.tasks().clone();
+                    Servers::Cluster(Cluster::connect(connect, seeds, settings.deadline, tasks))
+                }
+            })
+        })
+    }
+
+    /// Uses a fred client of your own, for one node. You connect it and keep it so.
+    ///
+    /// Give it a [`ReconnectPolicy`](fred::types::config::ReconnectPolicy)
+    /// without an end: with none, the first lost connection is its last. Checks
+    /// are sent with one attempt, at once or not at all, and with this store's
+    /// deadline, whatever the client's own settings. A client for a cluster or
+    /// behind Sentinel is not supported here.
+    ///
+    /// # Errors
+    ///
+    /// A setting cannot be used, or there is no Tokio runtime.
+    pub fn client(self, client: Client) -> Result<RedisStore, ConfigError> {
+        self.build(|settings, runtime, asker, _| {
+            let connections = Connections::given(client);
+            let node = Node::new(runtime, connections, settings.most_in_flight, asker);
+            Ok(Servers::One(node))
+        })
+    }
+
+    fn build(
+        self,
+        connect: impl FnOnce(&Self, Handle, Arc<Asker>, &Fallback) -> Result<Servers, ConfigError>,
+    ) -> Result<RedisStore, ConfigError> {
+        let settings = [
+            ("deadline", self.deadline.is_zero()),
+            ("connections", self.connections == 0),
+            ("max_in_flight", self.most_in_flight == 0),
+            ("secret", self.secret.as_ref().is_some_and(Vec::is_empty)),
+        ];
+        if let Some((setting, _)) = settings.into_iter().find(|(_, is_zero)| *is_zero) {
+            return Err(ConfigError::Zero { setting });
+        }
+        let names = KeyNames::new(self.prefix.clone(), self.secret.as_deref())?;
+        let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
+        let asker = Asker::new(first_nonce(), self.clock.clone());
+        let fallback = match &self.clock {
+            Some(clock) => Fallback::with_clock(Arc::new(Arc::clone(clock))),
+            None => Fallback::new(),
+        };
+        let servers = connect(&self, runtime, asker, &fallback)?;
+        Ok(RedisStore(Arc::new(Inner {
+            servers: RwLock::new(Some(servers)),
+            names,
+            deadline: self.deadline,
+            fallback,
+        })))
+    }
+}
+
+fn first_nonce() -> i64 {
+    (RandomState::new().hash_one(0_u8) >> 12) as i64
+}
+
+impl fmt::Debug for RedisStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStoreBuilder")
+            .field("prefix", &self.prefix)
+            .field("has_secret", &self.secret.is_some())
+            .field("deadline", &self.deadline)
+            .field("connections", &self.connections)
+            .field("max_in_flight", &self.most_in_flight)
+            .finish_non_exhaustive()
+    }
+}
