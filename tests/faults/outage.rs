@@ -157,7 +157,8 @@ impl Run {
         checker::nothing_broke(&self.ledger).expect("I7");
         let outcomes = checker::outcomes(&self.ledger);
         let latency = checker::answered(&self.ledger, in_time());
-        let latency = latency.unwrap_or_else(|broken| panic!("{broken}: {outcomes:?}"));
+        let latency = latency
+            .unwrap_or_else(|broken| panic!("{broken}: {outcomes:?}, {:?}", self.outage.when));
         let resumed = checker::resumed(&self.ledger, self.outage.when.to_us, RESUMES);
         let resumed = resumed.unwrap_or_else(|broken| panic!("{broken}: {outcomes:?}"));
         vec![

@@ -40,7 +40,10 @@ pub(crate) fn answered(ledger: &[Entry], bound: Latency) -> Result<Latency, Stri
         most: Duration::from_micros(*longest),
     };
     if found.p999 > bound.p999 || found.most > bound.most {
-        return Err(format!("I2: {found:?} where {bound:?} is the most"));
+        let slowest = ledger.iter().max_by_key(|entry| entry.took_us());
+        return Err(format!(
+            "I2: {found:?} where {bound:?} is the most; the slowest is {slowest:?}"
+        ));
     }
     Ok(found)
 }
