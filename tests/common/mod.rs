@@ -131,20 +131,15 @@ impl RedisServer {
         }
     }
 
-    /// Elements of an array are separated by newlines; nil is empty.
+    /// As [`try_command`].
     pub fn try_command(&self, words: &[&str]) -> Result<String, String> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        let talk = || -> std::io::Result<Result<String, String>> {
-            let mut stream = TcpStream::connect_timeout(&address, DEADLINE)?;
-            stream.set_read_timeout(Some(DEADLINE))?;
-            let mut request = format!("*{}\r\n", words.len());
-            for word in words {
-                request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
-            }
-            stream.write_all(request.as_bytes())?;
-            read_reply(&mut BufReader::new(stream))
-        };
-        talk().unwrap_or_else(|error| Err(error.to_string()))
+        try_command(self.port, words)
+    }
+
+    /// Of the running server.
+    #[track_caller]
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
     }
 
     /// Every key there is.
@@ -171,6 +166,23 @@ impl Drop for RedisServer {
         self.kill();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// One command to whatever listens there. Elements of an array are separated by
+/// newlines; nil is empty.
+pub fn try_command(port: u16, words: &[&str]) -> Result<String, String> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let talk = || -> std::io::Result<Result<String, String>> {
+        let mut stream = TcpStream::connect_timeout(&address, DEADLINE)?;
+        stream.set_read_timeout(Some(DEADLINE))?;
+        let mut request = format!("*{}\r\n", words.len());
+        for word in words {
+            request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+        }
+        stream.write_all(request.as_bytes())?;
+        read_reply(&mut BufReader::new(stream))
+    };
+    talk().unwrap_or_else(|error| Err(error.to_string()))
 }
 
 fn read_reply(reader: &mut impl BufRead) -> std::io::Result<Result<String, String>> {

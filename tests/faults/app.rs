@@ -1,0 +1,105 @@
+//! Applications in processes of their own: this program, started again.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use tokio::signal::unix::{SignalKind, signal};
+use tower_throttle::TokenBucket;
+
+use crate::{
+    common::RedisServer,
+    ledger::{self, Entry, Recorder},
+    load::Load,
+    rig, signals,
+};
+
+/// Says to the other process what it is to do.
+const ORDER: &str = "TT_FAULTS_APP";
+const READY: &str = "the application is ready";
+
+/// An application that asks at [`Load::OF_ONE_IN_THREE`] until it is told to end.
+#[derive(Debug)]
+pub(crate) struct App {
+    child: Child,
+    ledger: PathBuf,
+}
+
+impl App {
+    /// Returns when the application has started; the store may be absent.
+    pub(crate) fn start(process: u8, url: &str, per_s: u64, burst: u64) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tower-throttle-app-{}-{number}", std::process::id());
+        let ledger = std::env::temp_dir().join(name);
+        let order = format!("{process} {url} {per_s} {burst} {}", ledger.display());
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "--nocapture"])
+            .arg("app::an_application_leaves_its_ledger")
+            .env(ORDER, order)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("another process");
+        let output = child.stdout.as_mut().expect("its output");
+        let mut lines = BufReader::new(output).lines();
+        let is_ready = lines.any(|line| line.is_ok_and(|line| line.contains(READY)));
+        assert!(is_ready, "it ended before it was ready");
+        Self { child, ledger }
+    }
+
+    /// SIGTERM, and what became of its requests.
+    pub(crate) fn stop(mut self) -> Vec<Entry> {
+        signals::terminate(self.child.id());
+        let status = self.child.wait().expect("an end");
+        assert!(status.success(), "{status}");
+        ledger::read(&self.ledger).expect("its ledger")
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.ledger);
+    }
+}
+
+/// The other process comes in here too, with its order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_application_leaves_its_ledger() {
+    if let Ok(order) = std::env::var(ORDER) {
+        return obey(&order).await;
+    }
+    let server = RedisServer::start();
+    let app = App::start(7, &server.url(), 0, 1_000_000);
+    crate::wait::until("requests", crate::common::DEADLINE, || {
+        server.keys().len() > 100
+    });
+    let path = app.ledger.clone();
+    let ledger = app.stop();
+    assert!(ledger.len() > 100 && ledger.iter().all(|entry| entry.process == 7));
+    assert!(!path.exists(), "it cleans up");
+}
+
+async fn obey(order: &str) {
+    let words: Vec<&str> = order.splitn(5, ' ').collect();
+    let [process, url, per_s, burst, path] = words[..] else {
+        panic!("not an order: {order}");
+    };
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    let quota = match number(per_s) {
+        0 => TokenBucket::without_refill(number(burst)),
+        per_s => TokenBucket::per_second(per_s).burst(number(burst)),
+    };
+    let store = rig::store(rig::patience().0, url);
+    let limiter = rig::limiter(store, quota);
+    let recorder = Recorder::new(process.parse().expect("a number"));
+    let mut end = signal(SignalKind::terminate()).expect("a signal");
+    println!("{READY}");
+    let load = Load::OF_ONE_IN_THREE;
+    load.run(&limiter, &recorder, end.recv()).await;
+    ledger::write(path.as_ref(), &recorder.ledger());
+}

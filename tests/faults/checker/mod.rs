@@ -1,0 +1,160 @@
+//! Judges ledgers, after the fact: the invariants that every row of the fault
+//! matrix keeps. Each says what it found, or how it was broken.
+
+mod admitted;
+mod most_needed;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    time::Duration,
+};
+
+pub(crate) use self::admitted::{Elsewhere, Promise, Window, admitted};
+use crate::ledger::{Entry, Outcome};
+
+/// How long the limiter may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Latency {
+    pub(crate) p999: Duration,
+    pub(crate) most: Duration,
+}
+
+/// I2: every request is answered, and in time. The 99.9th percentile, and the longest.
+pub(crate) fn answered(ledger: &[Entry], bound: Latency) -> Result<Latency, String> {
+    let lost = |entry: &&Entry| entry.outcome == Outcome::Unanswered;
+    if let Some(entry) = ledger.iter().find(lost) {
+        let count = ledger.iter().filter(lost).count();
+        return Err(format!("I2: {count} without an answer, such as {entry:?}"));
+    }
+    let mut times: Vec<u64> = ledger.iter().map(Entry::took_us).collect();
+    times.sort_unstable();
+    let Some(longest) = times.last() else {
+        return Err("I2: nobody asked".to_owned());
+    };
+    let place = (times.len() * 999).div_ceil(1_000) - 1;
+    let found = Latency {
+        p999: Duration::from_micros(times[place]),
+        most: Duration::from_micros(*longest),
+    };
+    if found.p999 > bound.p999 || found.most > bound.most {
+        let slowest = ledger.iter().max_by_key(|entry| entry.took_us());
+        return Err(format!(
+            "I2: {found:?} where {bound:?} is the most; the slowest is {slowest:?}"
+        ));
+    }
+    Ok(found)
+}
+
+/// I4: nobody is told of somebody else's bucket. What is left to key k must be
+/// in its own band, of `width` below `highest - k * width`, and where nothing
+/// refills, no two who were admitted are told the same.
+pub(crate) fn own_replies(ledger: &[Entry], highest: u64, width: u64) -> Result<usize, String> {
+    let mut told = HashSet::new();
+    for entry in ledger {
+        let Some(remaining) = entry.remaining else {
+            continue;
+        };
+        let below = highest - u64::from(entry.key) * width;
+        if remaining > below || remaining + width <= below {
+            return Err(format!("I4: told of another's bucket: {entry:?}"));
+        }
+        if entry.outcome.is_allowed() && !told.insert((entry.key, remaining)) {
+            return Err(format!("I4: told what another was told: {entry:?}"));
+        }
+    }
+    if told.is_empty() {
+        return Err("I4: nobody was admitted".to_owned());
+    }
+    Ok(told.len())
+}
+
+/// I5: whoever was admitted by the store was charged there; more was charged
+/// only for requests without a reply. `charges`: what the store holds against
+/// each key. The surplus.
+pub(crate) fn charged(
+    ledger: &[Entry],
+    charges: &HashMap<u32, u64>,
+    attempts: u64,
+) -> Result<u64, String> {
+    // Of each key: what was surely charged, and what may have been.
+    let mut expected: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for entry in ledger {
+        let (sure, perhaps) = expected.entry(entry.key).or_default();
+        let cost = u64::from(entry.cost);
+        if entry.outcome.is_by_store() && entry.outcome.is_allowed() {
+            *sure += cost;
+        } else if entry.outcome.lacks_reply() {
+            *perhaps += cost * attempts;
+        }
+    }
+    let mut surplus = 0;
+    for (key, (sure, perhaps)) in &expected {
+        let charge = charges.get(key).copied().unwrap_or(0);
+        if charge < *sure {
+            return Err(format!("I5: key {key} was charged {charge} for {sure}"));
+        }
+        if charge > sure + perhaps {
+            return Err(format!(
+                "I5: key {key} was charged {charge} for {sure}, and at most {perhaps} more"
+            ));
+        }
+        surplus += charge - sure;
+    }
+    if expected.is_empty() {
+        return Err("I5: nobody asked".to_owned());
+    }
+    Ok(surplus)
+}
+
+/// I6: the store decides again soon after the fault ended, in every process.
+/// The longest that one took.
+pub(crate) fn resumed(
+    ledger: &[Entry],
+    ended_us: u64,
+    within: Duration,
+) -> Result<Duration, String> {
+    let processes: HashSet<u8> = ledger.iter().map(|entry| entry.process).collect();
+    let mut longest = Duration::ZERO;
+    for process in processes.iter().copied() {
+        let after = ledger
+            .iter()
+            .filter(|entry| entry.process == process && entry.sent_us >= ended_us);
+        let first = after
+            .filter(|entry| entry.outcome.is_by_store())
+            .map(|entry| entry.answered_us)
+            .min();
+        let Some(first) = first else {
+            return Err(format!("I6: the store never decided again for {process}"));
+        };
+        let took = Duration::from_micros(first - ended_us);
+        if took > within {
+            return Err(format!("I6: process {process} took {took:?} to resume"));
+        }
+        longest = longest.max(took);
+    }
+    if processes.is_empty() {
+        return Err("I6: nobody asked".to_owned());
+    }
+    Ok(longest)
+}
+
+/// I7: nothing panicked, and nothing hangs.
+pub(crate) fn nothing_broke(ledger: &[Entry]) -> Result<(), String> {
+    let broken = |entry: &&Entry| matches!(entry.outcome, Outcome::Panicked | Outcome::Unanswered);
+    match ledger.iter().find(broken) {
+        Some(entry) => Err(format!("I7: {entry:?}")),
+        None => Ok(()),
+    }
+}
+
+/// How many of each outcome.
+pub(crate) fn outcomes(ledger: &[Entry]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for entry in ledger {
+        *counts.entry(entry.outcome.to_string()).or_default() += 1;
+    }
+    counts
+}

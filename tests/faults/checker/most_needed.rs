@@ -1,0 +1,134 @@
+//! How deep a bucket must be to have admitted all this.
+
+/// Taken some time between two instants, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    pub(super) from_us: u64,
+    pub(super) to_us: u64,
+    pub(super) units: f64,
+}
+
+/// The most that was surely taken in any interval, less what refills in it.
+///
+/// An instant is known only as between two, so an interval has what lies wholly
+/// in it. For each end, in order, the sum over every beginning is kept in a
+/// tree: n log n, and exact.
+pub(super) fn most_needed(taken: &[Taken], per_us: f64) -> f64 {
+    let mut beginnings: Vec<u64> = taken.iter().map(|taken| taken.from_us).collect();
+    beginnings.sort_unstable();
+    beginnings.dedup();
+    let Some(origin) = beginnings.first().copied() else {
+        return 0.0;
+    };
+    let refilled = |at_us: u64| per_us * (at_us as f64 - origin as f64);
+    let mut sums = Sums::new(beginnings.iter().map(|at| refilled(*at)).collect());
+    let mut by_end: Vec<&Taken> = taken.iter().collect();
+    // What is given back first, where ends are the same.
+    by_end.sort_by(|a, b| (a.to_us.cmp(&b.to_us)).then(a.units.total_cmp(&b.units)));
+    let mut most: f64 = 0.0;
+    for taken in by_end {
+        let up_to = |at_us: u64| beginnings.partition_point(|begin| *begin <= at_us);
+        sums.add(up_to(taken.from_us), taken.units);
+        most = most.max(sums.most(up_to(taken.to_us)) - refilled(taken.to_us));
+    }
+    most
+}
+
+/// Numbers in a row: one number is added to the first few, and the largest of
+/// the first few is asked for.
+struct Sums {
+    size: usize,
+    /// Of each node: what was added to all under it, and the largest there.
+    nodes: Vec<(f64, f64)>,
+}
+
+impl Sums {
+    fn new(numbers: Vec<f64>) -> Self {
+        let size = numbers.len().next_power_of_two();
+        let mut nodes = vec![(0.0, f64::NEG_INFINITY); 2 * size];
+        for (place, number) in numbers.into_iter().enumerate() {
+            nodes[size + place].1 = number;
+        }
+        for node in (1..size).rev() {
+            nodes[node].1 = nodes[2 * node].1.max(nodes[2 * node + 1].1);
+        }
+        Self { size, nodes }
+    }
+
+    fn add(&mut self, count: usize, number: f64) {
+        self.add_under(1, self.size, count, number);
+    }
+
+    fn add_under(&mut self, node: usize, size: usize, count: usize, number: f64) {
+        if count == 0 {
+            return;
+        }
+        if count >= size {
+            self.nodes[node].0 += number;
+            self.nodes[node].1 += number;
+            return;
+        }
+        let half = size / 2;
+        self.add_under(2 * node, half, count.min(half), number);
+        self.add_under(2 * node + 1, half, count.saturating_sub(half), number);
+        let largest = self.nodes[2 * node].1.max(self.nodes[2 * node + 1].1);
+        self.nodes[node].1 = self.nodes[node].0 + largest;
+    }
+
+    fn most(&self, count: usize) -> f64 {
+        self.most_under(1, self.size, count)
+    }
+
+    fn most_under(&self, node: usize, size: usize, count: usize) -> f64 {
+        if count == 0 {
+            return f64::NEG_INFINITY;
+        }
+        if count >= size {
+            return self.nodes[node].1;
+        }
+        let half = size / 2;
+        let left = self.most_under(2 * node, half, count.min(half));
+        let right = self.most_under(2 * node + 1, half, count.saturating_sub(half));
+        self.nodes[node].0 + left.max(right)
+    }
+}
+
+#[test]
+fn it_finds_what_trying_every_interval_finds() {
+    // xorshift64*: any numbers do.
+    let mut seed = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut below = |bound: u64| {
+        seed ^= seed >> 12;
+        seed ^= seed << 25;
+        seed ^= seed >> 27;
+        (seed.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % bound
+    };
+    for round in 0..500 {
+        let taken: Vec<Taken> = (0..=below(24))
+            .map(|_| {
+                let from_us = 1_000 + below(200);
+                Taken {
+                    from_us,
+                    to_us: from_us + below(30),
+                    units: below(5) as f64 - 1.0,
+                }
+            })
+            .collect();
+        let per_us = below(4) as f64 / 10.0;
+        let mut most: f64 = 0.0;
+        for begin in &taken {
+            for end in taken.iter().filter(|end| end.to_us >= begin.from_us) {
+                let inside = taken
+                    .iter()
+                    .filter(|taken| taken.from_us >= begin.from_us && taken.to_us <= end.to_us);
+                let units: f64 = inside.map(|taken| taken.units).sum();
+                most = most.max(units - per_us * (end.to_us - begin.from_us) as f64);
+            }
+        }
+        let found = most_needed(&taken, per_us);
+        assert!(
+            (found - most).abs() < 1e-6,
+            "{round}: {found} and not {most}"
+        );
+    }
+}

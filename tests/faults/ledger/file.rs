@@ -1,0 +1,74 @@
+//! Ledgers in files, so that processes can hand them over.
+
+use std::path::Path;
+
+use super::Entry;
+
+/// One line for each entry.
+pub(crate) fn write(path: &Path, ledger: &[Entry]) {
+    let mut text = String::new();
+    for entry in ledger {
+        let remaining = entry
+            .remaining
+            .map_or("-".to_owned(), |left| left.to_string());
+        text += &format!(
+            "{} {} {} {} {} {} {} {remaining}\n",
+            entry.process,
+            entry.id,
+            entry.key,
+            entry.cost,
+            entry.outcome,
+            entry.sent_us,
+            entry.answered_us,
+        );
+    }
+    std::fs::write(path, text).expect("a ledger is written");
+}
+
+pub(crate) fn read(path: &Path) -> Result<Vec<Entry>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    text.lines()
+        .map(|line| entry(line).ok_or_else(|| format!("not an entry: {line}")))
+        .collect()
+}
+
+fn entry(line: &str) -> Option<Entry> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let [process, id, key, cost, outcome, sent, answered, remaining] = words[..] else {
+        return None;
+    };
+    Some(Entry {
+        process: process.parse().ok()?,
+        id: id.parse().ok()?,
+        key: key.parse().ok()?,
+        cost: cost.parse().ok()?,
+        outcome: outcome.parse().ok()?,
+        sent_us: sent.parse().ok()?,
+        answered_us: answered.parse().ok()?,
+        remaining: match remaining {
+            "-" => None,
+            left => Some(left.parse().ok()?),
+        },
+    })
+}
+
+#[test]
+fn a_ledger_is_read_as_it_was_written() {
+    use super::{By, Outcome, Recorder};
+
+    let recorder = Recorder::new(2);
+    recorder.open(3, 5).hung_up();
+    drop(recorder.open(4, 1));
+    let mut ledger = recorder.ledger();
+    ledger[1].outcome = Outcome::Allowed(By::Local);
+    ledger[1].remaining = Some(7);
+    let name = format!("tower-throttle-ledger-{}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    write(&path, &ledger);
+    let read_back = read(&path);
+    std::fs::write(&path, "0 1 2\n").expect("a file");
+    let broken = read(&path);
+    std::fs::remove_file(&path).expect("it was there");
+    assert_eq!(read_back, Ok(ledger));
+    assert!(broken.is_err(), "{broken:?}");
+}

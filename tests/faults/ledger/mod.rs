@@ -1,0 +1,141 @@
+//! What became of each request, written down as it happens and judged later.
+
+mod file;
+mod outcome;
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
+
+use tower_throttle::{Decision, StoreError};
+
+pub(crate) use self::{
+    file::{read, write},
+    outcome::{By, Outcome},
+};
+
+/// One request. Times are microseconds since the epoch, monotonic in a process.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Entry {
+    pub(crate) process: u8,
+    pub(crate) id: u64,
+    pub(crate) key: u32,
+    pub(crate) cost: u32,
+    pub(crate) outcome: Outcome,
+    pub(crate) sent_us: u64,
+    pub(crate) answered_us: u64,
+    /// What the decision says is left; of several policies, the least.
+    pub(crate) remaining: Option<u64>,
+}
+
+impl Entry {
+    pub(crate) const fn took_us(&self) -> u64 {
+        self.answered_us.saturating_sub(self.sent_us)
+    }
+}
+
+/// Writes entries down, in buffers that few tasks share.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorder(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    process: u8,
+    ids: AtomicU64,
+    started: Instant,
+    started_us: u64,
+    buffers: [Mutex<Vec<Entry>>; 16],
+}
+
+impl Recorder {
+    pub(crate) fn new(process: u8) -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self(Arc::new(Inner {
+            process,
+            ids: AtomicU64::new(0),
+            started: Instant::now(),
+            started_us: since_epoch.expect("a clock").as_micros() as u64,
+            buffers: Default::default(),
+        }))
+    }
+
+    pub(crate) fn now_us(&self) -> u64 {
+        self.0.started_us + self.0.started.elapsed().as_micros() as u64
+    }
+
+    /// A request that is about to be sent. It is in the ledger whatever
+    /// becomes of it.
+    pub(crate) fn open(&self, key: u32, cost: u32) -> Pending {
+        let id = self.0.ids.fetch_add(1, Ordering::Relaxed);
+        let entry = Entry {
+            process: self.0.process,
+            id,
+            key,
+            cost,
+            outcome: Outcome::Unanswered,
+            sent_us: self.now_us(),
+            answered_us: 0,
+            remaining: None,
+        };
+        Pending {
+            recorder: self.clone(),
+            entry,
+        }
+    }
+
+    /// Whether there is such an entry.
+    pub(crate) fn has(&self, is: impl Fn(&Entry) -> bool) -> bool {
+        self.0.buffers.iter().any(|buffer| {
+            let buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+            buffer.iter().rev().any(&is)
+        })
+    }
+
+    /// All entries, in the order in which they were sent.
+    pub(crate) fn ledger(&self) -> Vec<Entry> {
+        let mut all = Vec::new();
+        for buffer in &self.0.buffers {
+            let buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+            all.extend(buffer.iter().cloned());
+        }
+        all.sort_by_key(|entry| (entry.sent_us, entry.id));
+        all
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Pending {
+    recorder: Recorder,
+    entry: Entry,
+}
+
+impl Pending {
+    pub(crate) fn answered(mut self, answer: &Result<Decision, StoreError>) {
+        self.entry.outcome = Outcome::of(answer);
+        if let Ok(decision) = answer {
+            let remaining = decision.policies().map(|policy| policy.remaining());
+            self.entry.remaining = remaining.min();
+        }
+    }
+
+    pub(crate) fn hung_up(mut self) {
+        self.entry.outcome = Outcome::HungUp;
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.entry.answered_us = self.recorder.now_us();
+        if std::thread::panicking() {
+            self.entry.outcome = Outcome::Panicked;
+        }
+        let buffers = &self.recorder.0.buffers;
+        let buffer = &buffers[self.entry.id as usize % buffers.len()];
+        let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        buffer.push(self.entry.clone());
+    }
+}

@@ -1,0 +1,106 @@
+//! Requests at a steady rate, whatever becomes of those before.
+
+use std::time::Duration;
+
+use tokio::{
+    task::JoinSet,
+    time::{Instant, MissedTickBehavior, interval, timeout},
+};
+use tower_throttle::Limiter;
+
+use crate::ledger::Recorder;
+
+/// The key that many ask for at once.
+pub(crate) const HOT: u32 = 0;
+const HOT_TASKS: u64 = 64;
+/// How finely requests are spread over time.
+const TICK: Duration = Duration::from_millis(1);
+/// After that, what is not answered will never be.
+const HUNG: Duration = Duration::from_secs(5);
+
+/// How often who asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// Requests in each second, over all keys but the hot one.
+    pub(crate) per_s: u64,
+    pub(crate) keys: u32,
+    /// Requests for the hot key in each second, 64 tasks at a time.
+    pub(crate) hot_per_s: u64,
+    /// Of a hundred callers, so many leave, after so long.
+    pub(crate) leaving: Option<(u64, Duration)>,
+}
+
+impl Load {
+    /// The matrix asks for 2,000 a second of three processes.
+    pub(crate) const OF_ONE_IN_THREE: Self = Self {
+        per_s: 500,
+        keys: 20_000,
+        hot_per_s: 160,
+        leaving: None,
+    };
+
+    /// Asks until `over`, and waits for the answers.
+    pub(crate) async fn run(self, limiter: &Limiter, recorder: &Recorder, over: impl Future) {
+        let mut asking = JoinSet::new();
+        let started = Instant::now();
+        let (mut spread, mut hot) = (0, 0);
+        let mut ticks = interval(TICK);
+        // Late, it catches up: the rate holds.
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+        tokio::pin!(over);
+        loop {
+            tokio::select! {
+                biased;
+                _ = &mut over => break,
+                _ = ticks.tick() => {}
+            }
+            let passed = started.elapsed().as_secs_f64();
+            while (spread as f64) < passed * self.per_s as f64 {
+                // A prime step: each key has its turn before one has a second.
+                let key = 1 + (spread * 7_919 % u64::from(self.keys)) as u32;
+                self.ask(&mut asking, limiter, recorder, key, spread);
+                spread += 1;
+            }
+            while self.hot_per_s > 0 && ((hot + HOT_TASKS) as f64) < passed * self.hot_per_s as f64
+            {
+                for _ in 0..HOT_TASKS {
+                    self.ask(&mut asking, limiter, recorder, HOT, hot);
+                    hot += 1;
+                }
+            }
+            while asking.try_join_next().is_some() {}
+        }
+        let rest = async { while asking.join_next().await.is_some() {} };
+        if timeout(HUNG, rest).await.is_err() {
+            // Each is recorded as unanswered.
+            asking.shutdown().await;
+        }
+    }
+
+    pub(crate) async fn run_for(self, limiter: &Limiter, recorder: &Recorder, time: Duration) {
+        self.run(limiter, recorder, tokio::time::sleep(time)).await;
+    }
+
+    fn ask(
+        self,
+        asking: &mut JoinSet<()>,
+        limiter: &Limiter,
+        recorder: &Recorder,
+        key: u32,
+        number: u64,
+    ) {
+        let (limiter, recorder) = (limiter.clone(), recorder.clone());
+        let patience = self.leaving.filter(|(percent, _)| number % 100 < *percent);
+        asking.spawn(async move {
+            let pending = recorder.open(key, 1);
+            let check = limiter.check(u64::from(key));
+            match patience {
+                None => pending.answered(&check.await),
+                Some((_, patience)) => match timeout(patience, check).await {
+                    Ok(answer) => pending.answered(&answer),
+                    Err(_) => pending.hung_up(),
+                },
+            }
+        });
+    }
+}

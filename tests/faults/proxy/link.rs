@@ -1,0 +1,188 @@
+//! One connection through the proxy.
+
+use std::{cell::Cell, io, sync::Arc};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpStream,
+        tcp::{ReadHalf, WriteHalf},
+    },
+    sync::mpsc,
+    time::{Instant, sleep, sleep_until},
+};
+
+use super::{
+    Cut, Mode, Shared, lock,
+    resp::{Commands, Seen},
+};
+
+/// Why a connection ends.
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    Closed,
+    Reset,
+}
+
+/// Bytes on their way: when they may arrive at the earliest.
+type Pieces = mpsc::UnboundedSender<(Instant, Vec<u8>)>;
+
+struct Link<'a> {
+    shared: &'a Shared,
+    /// It swallowed something, and can never again be a stream.
+    is_black: Cell<bool>,
+    /// How the reply to the present call is to be cut off.
+    cut: Cell<Option<Cut>>,
+}
+
+pub(super) async fn serve(shared: Arc<Shared>, mut client: TcpStream) {
+    let link = Link {
+        shared: &shared,
+        is_black: Cell::new(shared.control.borrow().mode == Mode::BlackHole),
+        cut: Cell::new(None),
+    };
+    let end = link.serve(&mut client).await;
+    if end == End::Reset {
+        let _ = client.set_zero_linger();
+    }
+}
+
+impl Link<'_> {
+    async fn serve(&self, client: &mut TcpStream) -> End {
+        let mut control = self.shared.control.subscribe();
+        let before = control.borrow().resets;
+        let reset = control.wait_for(|now| now.resets > before || now.is_over);
+        if self.is_black.get() {
+            let mut nowhere = tokio::io::sink();
+            return tokio::select! {
+                _ = tokio::io::copy(client, &mut nowhere) => End::Closed,
+                _ = reset => End::Reset,
+            };
+        }
+        let Ok(mut server) = TcpStream::connect(self.shared.server).await else {
+            return End::Reset;
+        };
+        let _ = (client.set_nodelay(true), server.set_nodelay(true));
+        let (from_client, to_client) = client.split();
+        let (from_server, to_server) = server.split();
+        let (up, rising) = mpsc::unbounded_channel();
+        let (down, falling) = mpsc::unbounded_channel();
+        // A reader that ends lets its writer write what is left.
+        let upward = async {
+            let (read, written) = tokio::join!(
+                self.read_client(from_client, up),
+                self.write(to_server, rising)
+            );
+            if read == End::Reset { read } else { written }
+        };
+        let downward = async {
+            let (read, written) = tokio::join!(
+                self.read_server(from_server, down),
+                self.write(to_client, falling)
+            );
+            if read == End::Reset { read } else { written }
+        };
+        tokio::select! {
+            end = upward => end,
+            end = downward => end,
+            _ = reset => End::Reset,
+        }
+    }
+
+    async fn read_client(&self, mut from: ReadHalf<'_>, to: Pieces) -> End {
+        let mut commands = Commands::default();
+        let mut bytes = vec![0; 65_536];
+        loop {
+            let Ok(length @ 1..) = from.read(&mut bytes).await else {
+                return End::Closed;
+            };
+            let seen = commands.read(&bytes[..length]);
+            let mut sent = lock(&self.shared.sent);
+            seen.iter().for_each(|seen| sent.add(seen));
+            drop(sent);
+            if seen.iter().any(|seen| matches!(seen, Seen::Script { .. }))
+                && self.cut.get().is_none()
+            {
+                self.cut.set(lock(&self.shared.next_cut).take());
+            }
+            if self.cut.get() == Some(Cut::BeforeRequest) {
+                self.count_cut();
+                return End::Reset;
+            }
+            self.send(&to, bytes[..length].to_vec());
+        }
+    }
+
+    async fn read_server(&self, mut from: ReadHalf<'_>, to: Pieces) -> End {
+        let mut bytes = vec![0; 65_536];
+        loop {
+            let Ok(length @ 1..) = from.read(&mut bytes).await else {
+                return End::Closed;
+            };
+            let reply = &bytes[..length];
+            let unknown = reply.windows(9).filter(|part| part == b"-NOSCRIPT");
+            lock(&self.shared.sent).unknown_scripts += unknown.count() as u64;
+            match self.cut.get() {
+                None => self.send(&to, reply.to_vec()),
+                Some(cut) => {
+                    if cut == Cut::AmidReply {
+                        self.send(&to, reply[..length / 2].to_vec());
+                        // Closed, it is emptied by the writer before the reset.
+                        drop(to);
+                        sleep(std::time::Duration::from_millis(1)).await;
+                    }
+                    self.count_cut();
+                    return End::Reset;
+                }
+            }
+        }
+    }
+
+    fn count_cut(&self) {
+        use std::sync::atomic::Ordering;
+        self.shared.cuts.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn send(&self, to: &Pieces, bytes: Vec<u8>) {
+        let delay = match self.shared.control.borrow().mode {
+            Mode::Delay(delay) => delay,
+            _ => std::time::Duration::ZERO,
+        };
+        // The writer is gone only when the connection is.
+        let _ = to.send((Instant::now() + delay, bytes));
+    }
+
+    async fn write(
+        &self,
+        mut to: WriteHalf<'_>,
+        mut pieces: mpsc::UnboundedReceiver<(Instant, Vec<u8>)>,
+    ) -> End {
+        while let Some((at, bytes)) = pieces.recv().await {
+            sleep_until(at).await;
+            if self.write_piece(&mut to, &bytes).await.is_err() {
+                return End::Closed;
+            }
+        }
+        End::Closed
+    }
+
+    async fn write_piece(&self, to: &mut WriteHalf<'_>, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let mode = self.shared.control.borrow().mode;
+            if mode == Mode::BlackHole || self.is_black.get() {
+                self.is_black.set(true);
+                return Ok(());
+            }
+            let (now, later) = match mode {
+                Mode::Drip { bytes: most, every } => {
+                    sleep(every).await;
+                    bytes.split_at(most.min(bytes.len()))
+                }
+                _ => (bytes, &[][..]),
+            };
+            to.write_all(now).await?;
+            bytes = later;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,204 @@
+//! A proxy in front of a server, that does to connections what networks do.
+//!
+//! It runs on a thread and a runtime of its own: the application's load slows
+//! it down no more than it would a network.
+
+mod link;
+mod resp;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use tokio::{runtime::Builder, sync::watch, task::LocalSet};
+
+pub(crate) use self::resp::Sent;
+
+/// What becomes of bytes, from now on, on all connections.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Mode {
+    Pass,
+    /// Each direction takes so long.
+    Delay(Duration),
+    /// So many bytes at a time, in each direction.
+    Drip {
+        bytes: usize,
+        every: Duration,
+    },
+    /// Connections stand, and what is sent is lost. One that lost something
+    /// stays so.
+    BlackHole,
+    /// Nobody listens. Connections that stand are left alone.
+    Refuse,
+}
+
+/// Where the next script call is cut off, by a reset.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Cut {
+    /// The server never sees it.
+    BeforeRequest,
+    /// The client sees half of the reply.
+    AmidReply,
+    /// The server replied, and the client does not know.
+    AfterReply,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Control {
+    mode: Mode,
+    /// A connection ends when this grows.
+    resets: u64,
+    is_over: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    server: SocketAddr,
+    control: watch::Sender<Control>,
+    next_cut: Mutex<Option<Cut>>,
+    cuts: AtomicU64,
+    connects: Mutex<Vec<Instant>>,
+    sent: Mutex<Sent>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    port: u16,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Proxy {
+    pub(crate) fn before(server_port: u16) -> Self {
+        let control = Control {
+            mode: Mode::Pass,
+            resets: 0,
+            is_over: false,
+        };
+        let shared = Arc::new(Shared {
+            server: (Ipv4Addr::LOCALHOST, server_port).into(),
+            control: watch::Sender::new(control),
+            next_cut: Mutex::default(),
+            cuts: AtomicU64::new(0),
+            connects: Mutex::default(),
+            sent: Mutex::default(),
+        });
+        let listener = listen(0);
+        let port = listener.local_addr().expect("an address").port();
+        let thread = std::thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || {
+                let runtime = Builder::new_current_thread().enable_all().build();
+                let runtime = runtime.expect("a runtime");
+                LocalSet::new().block_on(&runtime, serve(shared, listener));
+            }
+        });
+        Self {
+            port,
+            shared,
+            thread: Some(thread),
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    pub(crate) fn set(&self, mode: Mode) {
+        self.shared
+            .control
+            .send_modify(|control| control.mode = mode);
+    }
+
+    /// Resets all connections that stand.
+    pub(crate) fn reset_all(&self) {
+        self.shared
+            .control
+            .send_modify(|control| control.resets += 1);
+    }
+
+    pub(crate) fn cut_next(&self, cut: Cut) {
+        *lock(&self.shared.next_cut) = Some(cut);
+    }
+
+    /// How many calls were cut off.
+    pub(crate) fn cuts(&self) -> u64 {
+        self.shared.cuts.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn sent(&self) -> Sent {
+        lock(&self.shared.sent).clone()
+    }
+
+    /// Connections that were accepted since then.
+    pub(crate) fn connects_since(&self, from: Instant) -> usize {
+        let connects = lock(&self.shared.connects);
+        connects.iter().filter(|time| **time >= from).count()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared
+            .control
+            .send_modify(|control| control.is_over = true);
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking(), "the proxy broke");
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Also on a port that connections were on just now.
+fn listen(port: u16) -> TcpListener {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a free port")
+}
+
+fn from_std(listener: TcpListener) -> tokio::net::TcpListener {
+    listener.set_nonblocking(true).expect("an option");
+    tokio::net::TcpListener::from_std(listener).expect("a listener")
+}
+
+async fn serve(shared: Arc<Shared>, listener: TcpListener) {
+    let port = listener.local_addr().expect("an address").port();
+    let mut listener = Some(from_std(listener));
+    let mut control = shared.control.subscribe();
+    loop {
+        let now = *control.borrow_and_update();
+        if now.is_over {
+            return;
+        }
+        if now.mode == Mode::Refuse {
+            listener = None;
+        } else if listener.is_none() {
+            listener = Some(from_std(listen(port)));
+        }
+        let accepted = async {
+            match &listener {
+                Some(listener) => listener.accept().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            changed = control.changed() => changed.expect("the proxy's owner"),
+            accepted = accepted => {
+                if let Ok((client, _)) = accepted {
+                    lock(&shared.connects).push(Instant::now());
+                    tokio::task::spawn_local(link::serve(Arc::clone(&shared), client));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What clients send, read as it goes by.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+/// A command, as far as the proxy cares.
+#[derive(Debug, PartialEq)]
+pub(super) enum Seen {
+    /// By its name or by its text, under the nonce of the call.
+    Script {
+        by_text: bool,
+        nonce: i64,
+    },
+    Other,
+}
+
+/// Cuts a stream of bytes into commands.
+#[derive(Debug, Default)]
+pub(super) struct Commands(Vec<u8>);
+
+impl Commands {
+    /// The commands that are whole with these bytes.
+    pub(super) fn read(&mut self, bytes: &[u8]) -> Vec<Seen> {
+        self.0.extend_from_slice(bytes);
+        let mut seen = Vec::new();
+        let mut from = 0;
+        while let Some((words, length)) = command(&self.0[from..]) {
+            seen.push(sort(&words));
+            from += length;
+        }
+        self.0.drain(..from);
+        seen
+    }
+}
+
+/// The words of the first command, and how long it is. `None`: it is not whole.
+fn command(bytes: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
+    let (count, mut at) = number(bytes, 0)?;
+    let mut words = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (length, start) = number(bytes, at)?;
+        words.push(bytes.get(start..start + length)?);
+        at = start + length + 2;
+    }
+    (at <= bytes.len()).then_some((words, at))
+}
+
+/// The number in the line that starts at `at`, behind its sign, and the line's end.
+fn number(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
+    let line = bytes.get(at..)?;
+    let end = line.windows(2).position(|two| two == b"\r\n")?;
+    let digits = std::str::from_utf8(line.get(1..end)?).ok()?;
+    Some((digits.parse().ok()?, at + end + 2))
+}
+
+fn sort(words: &[&[u8]]) -> Seen {
+    let is = |name: &str| {
+        words
+            .first()
+            .is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    let by_text = is("EVAL");
+    // The last argument is numbers in a row, of which the nonce is the first.
+    match words.last().and_then(|word| word.first_chunk()) {
+        Some(nonce) if by_text || is("EVALSHA") => Seen::Script {
+            by_text,
+            nonce: f64::from_le_bytes(*nonce) as i64,
+        },
+        _ => Seen::Other,
+    }
+}
+
+/// What was sent, of all connections together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sent {
+    /// How often each call was sent: by name, by text.
+    calls: HashMap<i64, (u32, u32)>,
+    scripts: Vec<Instant>,
+    pub(crate) commands: u64,
+    /// Answers "no such script", each of which allows one call to be sent by text.
+    pub(crate) unknown_scripts: u64,
+}
+
+impl Sent {
+    pub(super) fn add(&mut self, seen: &Seen) {
+        self.commands += 1;
+        if let Seen::Script { by_text, nonce } = seen {
+            self.scripts.push(Instant::now());
+            let times = self.calls.entry(*nonce).or_default();
+            if *by_text {
+                times.1 += 1;
+            } else {
+                times.0 += 1;
+            }
+        }
+    }
+
+    /// Script calls, each counted once.
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Calls that were sent more often than they may be: by name once, and by
+    /// text once for each answer that the script is unknown.
+    pub(crate) fn sent_again(&self) -> u64 {
+        let twice = |times: u32| u64::from(times.saturating_sub(1));
+        let each = self
+            .calls
+            .values()
+            .map(|times| twice(times.0) + twice(times.1));
+        let by_text: u64 = self.calls.values().map(|times| u64::from(times.1)).sum();
+        each.sum::<u64>() + by_text.saturating_sub(self.unknown_scripts)
+    }
+
+    /// Most script calls in any stretch of this length between these instants.
+    pub(crate) fn most_scripts_in(&self, stretch: Duration, from: Instant, to: Instant) -> usize {
+        let times = self.scripts.iter();
+        let times: Vec<_> = times.filter(|time| (from..to).contains(time)).collect();
+        let mut first = 0;
+        let counts = times.iter().enumerate().map(|(last, time)| {
+            while time.duration_since(*times[first]) >= stretch {
+                first += 1;
+            }
+            last + 1 - first
+        });
+        counts.max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(name: &str, nonce: f64) -> Vec<u8> {
+        let mut bytes =
+            format!("*3\r\n${}\r\n{name}\r\n$2\r\nxy\r\n$8\r\n", name.len()).into_bytes();
+        bytes.extend(nonce.to_le_bytes());
+        bytes.extend(b"\r\n");
+        bytes
+    }
+
+    #[test]
+    fn commands_are_read_however_the_stream_is_cut() {
+        let ping = b"*1\r\n$4\r\nPING\r\n";
+        let stream = [&call("EVALSHA", 7.0)[..], ping, &call("eval", 8.0)].concat();
+        for size in 1..=stream.len() {
+            let mut commands = Commands::default();
+            let seen: Vec<_> = stream
+                .chunks(size)
+                .flat_map(|bytes| commands.read(bytes))
+                .collect();
+            let script = |by_text, nonce| Seen::Script { by_text, nonce };
+            assert_eq!(seen, [script(false, 7), Seen::Other, script(true, 8)]);
+        }
+    }
+
+    #[test]
+    fn a_call_that_is_sent_again_is_counted() {
+        let mut sent = Sent::default();
+        let mut send = |by_text, nonce| {
+            sent.add(&Seen::Script { by_text, nonce });
+            sent.sent_again()
+        };
+        assert_eq!(send(false, 1), 0);
+        assert_eq!(send(false, 2), 0);
+        assert_eq!(send(false, 1), 1);
+        // By text, though nobody said that the script is unknown.
+        assert_eq!(send(true, 2), 2);
+        sent.unknown_scripts = 1;
+        assert_eq!(sent.sent_again(), 1);
+        assert_eq!(sent.calls(), 2);
+        let (minute, now) = (Duration::from_secs(60), Instant::now());
+        assert_eq!(sent.most_scripts_in(minute, now - minute, now), 4);
+        assert_eq!(sent.most_scripts_in(minute, now, now + minute), 0);
+    }
+}

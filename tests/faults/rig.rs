@@ -1,0 +1,107 @@
+//! What rows have in common: stores and limiters as an application has them,
+//! and what the server holds against each key.
+
+use std::{collections::HashMap, time::Duration};
+
+use tokio::sync::{Mutex, MutexGuard};
+use tower_throttle::{Limiter, OnStoreFailure, Policy, RedisStore};
+
+use crate::{
+    checker::Latency,
+    figures::or_long,
+    ledger::{Entry, Outcome},
+    wait,
+};
+
+/// What the matrix asks of each call to the store.
+pub(crate) const CALL: Duration = Duration::from_millis(50);
+
+/// I2 with that.
+pub(crate) const IN_TIME: Latency = Latency {
+    p999: Duration::from_millis(60),
+    most: Duration::from_millis(100),
+};
+
+/// For rows in which nothing makes the store slow. Short runs stand aside when
+/// the machine does, so that only what is broken fails.
+pub(crate) fn patience() -> (Duration, Latency) {
+    let slow = Latency {
+        p999: Duration::from_millis(1_200),
+        most: Duration::from_millis(1_500),
+    };
+    or_long((Duration::from_secs(1), slow), (CALL, IN_TIME))
+}
+
+pub(crate) fn store(deadline: Duration, url: &str) -> RedisStore {
+    let store = RedisStore::builder().deadline(deadline).connect(url);
+    store.expect("a store")
+}
+
+/// Fail-closed: whatever it admits, the store did.
+pub(crate) fn limiter(store: RedisStore, quota: impl Into<Policy>) -> Limiter {
+    failing(OnStoreFailure::Deny, store, quota)
+}
+
+pub(crate) fn failing(
+    choice: OnStoreFailure,
+    store: RedisStore,
+    quota: impl Into<Policy>,
+) -> Limiter {
+    let builder = Limiter::builder().store(store).on_store_failure(choice);
+    builder.policy(quota).build().expect("a limiter")
+}
+
+/// Rows at load have the machine to themselves.
+pub(crate) async fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    ALONE.lock().await
+}
+
+/// Waits for the first connection.
+pub(crate) async fn ready(limiter: &Limiter) {
+    let within = crate::common::DEADLINE;
+    wait::until_async("a store that decides", within, async || {
+        limiter.peek("nobody").await.is_ok()
+    })
+    .await;
+}
+
+/// Takes so much of each key that what is left tells them apart, as
+/// [`own_replies`](crate::checker::own_replies) asks for.
+pub(crate) async fn spread_out(limiter: &Limiter, keys: u32, band: u64) {
+    for key in 1..u64::from(keys) {
+        let taken = limiter.check_n(key, key * band).await;
+        assert!(taken.expect("a decision").is_allowed());
+    }
+}
+
+/// What was taken of each key in the ledger, of a quota that never refills.
+pub(crate) async fn charges(
+    limiter: &Limiter,
+    ledger: &[Entry],
+    capacity: impl Fn(u32) -> u64,
+) -> HashMap<u32, u64> {
+    let mut charges = HashMap::new();
+    for entry in ledger {
+        if charges.contains_key(&entry.key) {
+            continue;
+        }
+        let mut left = None;
+        wait::until_async("what is left", crate::common::DEADLINE, async || {
+            let peek = limiter.peek(u64::from(entry.key)).await.ok();
+            let remaining = peek.and_then(|peek| peek.policies().map(|p| p.remaining()).min());
+            left = remaining.or(left);
+            remaining.is_some()
+        })
+        .await;
+        charges.insert(
+            entry.key,
+            capacity(entry.key) - left.expect("it was waited for"),
+        );
+    }
+    charges
+}
+
+pub(crate) fn count(ledger: &[Entry], is: impl Fn(Outcome) -> bool) -> u64 {
+    ledger.iter().filter(|entry| is(entry.outcome)).count() as u64
+}

@@ -1,0 +1,189 @@
+//! A primary, two replicas, and three sentinels that watch over them.
+
+use std::{
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use crate::{
+    common::{RedisServer, free_port, try_command},
+    wait,
+};
+
+pub(crate) const NAME: &str = "limits";
+/// Sentinels take their time: ten seconds until one that was primary follows.
+const LONG: Duration = Duration::from_secs(60);
+/// A replica is not made to wait for others.
+const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
+
+#[derive(Debug)]
+struct Sentinel {
+    child: Child,
+    port: u16,
+    folder: PathBuf,
+}
+
+impl Sentinel {
+    fn start(primary: u16) -> Self {
+        let port = free_port();
+        let name = format!("tower-throttle-sentinel-{}-{port}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).expect("a temporary folder");
+        let file = folder.join("sentinel.conf");
+        // It writes down there what it learns.
+        std::fs::write(&file, "").expect("a file");
+        let child = Command::new("redis-server")
+            .arg(&file)
+            .args(["--sentinel", "--bind", "127.0.0.1"])
+            .args(["--port", &port.to_string()])
+            .arg("--dir")
+            .arg(&folder)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("redis-server");
+        let sentinel = Self {
+            child,
+            port,
+            folder,
+        };
+        wait::until("an answer of a sentinel", LONG, || {
+            try_command(port, &["PING"]).is_ok()
+        });
+        sentinel.command(&["MONITOR", NAME, "127.0.0.1", &primary.to_string(), "2"]);
+        sentinel.command(&["SET", NAME, "down-after-milliseconds", "1000"]);
+        sentinel.command(&["SET", NAME, "failover-timeout", "4000"]);
+        sentinel
+    }
+
+    fn command(&self, words: &[&str]) -> String {
+        let words = [&["SENTINEL"], words].concat();
+        match try_command(self.port, &words) {
+            Ok(reply) => reply,
+            Err(error) => panic!("{words:?}: {error}"),
+        }
+    }
+
+    /// A field of what it knows of the primary.
+    fn known(&self, field: &str) -> Option<String> {
+        let reply = self.command(&["MASTER", NAME]);
+        let mut lines = reply.lines();
+        lines.find(|line| *line == field)?;
+        lines.next().map(str::to_owned)
+    }
+
+    fn primary(&self) -> Option<u16> {
+        let reply = self.command(&["GET-MASTER-ADDR-BY-NAME", NAME]);
+        reply.lines().nth(1)?.parse().ok()
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Watched {
+    sentinels: Vec<Sentinel>,
+    pub(crate) servers: Vec<RedisServer>,
+}
+
+impl Watched {
+    pub(crate) fn start() -> Self {
+        let primary = RedisServer::with(&AT_ONCE);
+        let port = primary.port().to_string();
+        let follows = ["--replicaof", "127.0.0.1", &port];
+        let replica = || RedisServer::with(&[&follows[..], &AT_ONCE].concat());
+        let servers = vec![replica(), replica(), primary];
+        let sentinels = (0..3).map(|_| Sentinel::start(servers[2].port())).collect();
+        let watched = Self { sentinels, servers };
+        watched.wait_until_whole();
+        watched
+    }
+
+    /// Every sentinel knows the others, and both replicas follow.
+    pub(crate) fn wait_until_whole(&self) {
+        let is = |sentinel: &Sentinel, field: &str, wanted: &str| {
+            sentinel.known(field).is_some_and(|known| known == wanted)
+        };
+        wait::until("sentinels that agree", LONG, || {
+            let sentinels = &self.sentinels;
+            sentinels.iter().all(|sentinel| {
+                is(sentinel, "num-other-sentinels", "2")
+                    && is(sentinel, "num-slaves", "2")
+                    && is(sentinel, "flags", "master")
+            })
+        });
+        wait::until("replicas that follow", LONG, || {
+            let followers = self.servers.iter().filter(|server| {
+                let info = server.try_command(&["INFO", "replication"]);
+                info.is_ok_and(|info| info.contains("master_link_status:up"))
+            });
+            followers.count() == 2
+        });
+    }
+
+    /// The port of the primary, if all sentinels name the same.
+    pub(crate) fn agreed(&self) -> Option<u16> {
+        let mut named = self.sentinels.iter().map(Sentinel::primary);
+        let first = named.next()??;
+        named.all(|port| port == Some(first)).then_some(first)
+    }
+
+    /// Who the sentinels say it is.
+    pub(crate) fn primary(&mut self) -> &mut RedisServer {
+        let port = self.agreed().expect("sentinels that agree");
+        let mut servers = self.servers.iter_mut();
+        let primary = servers.find(|server| server.port() == port);
+        primary.expect("one of these")
+    }
+
+    /// Asks for a failover, and does not wait for it.
+    pub(crate) fn fail_over(&self) {
+        self.sentinels[0].command(&["FAILOVER", NAME]);
+    }
+
+    /// Until all name another primary, and it takes writes; how long it took.
+    pub(crate) fn wait_for_another(&self, than: u16) -> Duration {
+        wait::until("another primary", LONG, || {
+            let another = self.agreed().filter(|port| *port != than);
+            another.is_some_and(|port| {
+                try_command(port, &["ROLE"]).is_ok_and(|role| role.starts_with("master"))
+            })
+        })
+    }
+
+    pub(crate) fn sentinel_ports(&self) -> Vec<u16> {
+        self.sentinels
+            .iter()
+            .map(|sentinel| sentinel.port)
+            .collect()
+    }
+}
+
+#[test]
+fn sentinels_agree_on_another_primary_when_one_is_told_to_go_or_dies() {
+    let mut watched = Watched::start();
+    assert_eq!(watched.sentinel_ports().len(), 3);
+    let first = watched.primary().port();
+    watched.primary().command(&["SET", "a", "1"]);
+    watched.fail_over();
+    watched.wait_for_another(first);
+    let second = watched.primary().port();
+    assert_eq!(watched.primary().command(&["GET", "a"]), "1");
+
+    // The first becomes a replica only after ten seconds.
+    if !crate::figures::is_long() {
+        return;
+    }
+    watched.wait_until_whole();
+    watched.primary().kill();
+    let took = watched.wait_for_another(second);
+    assert!(took > Duration::from_millis(900), "down-after: {took:?}");
+    assert_ne!(watched.primary().port(), second);
+}

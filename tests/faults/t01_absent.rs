@@ -1,0 +1,134 @@
+//! T1: a server that is absent at the start, crashes, stays away.
+
+use std::time::Duration;
+
+use tower_throttle::OnStoreFailure;
+
+use crate::{
+    checker::{self, Elsewhere, Window},
+    common::RedisServer,
+    figures::{ms, or_long, tell},
+    ledger::{By, Outcome, Recorder},
+    outage::{self, RESUMES, quota},
+    proxy::Proxy,
+    rig, wait,
+};
+
+const DOWN: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t01_absent_at_the_start_is_found_when_it_comes() {
+    let _alone = rig::alone().await;
+    let mut server = RedisServer::stopped(&[]);
+    let url = server.url();
+    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
+    let (run, _server) = outage::under_load(&limiter, Some(&url), move |outage| {
+        outage.hold(DOWN);
+        server.run();
+        server
+    })
+    .await;
+    run.is_open_soon();
+    assert_eq!(run.during(Outcome::is_by_store), 0);
+    tell("T1 absent", 1, &run.judge(Vec::new()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t01_crashed_and_down_for_a_while() {
+    let _alone = rig::alone().await;
+    let mut server = RedisServer::start();
+    let proxy = Proxy::before(server.port());
+    let url = proxy.url();
+    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
+    rig::ready(&limiter).await;
+    let (run, _server) = outage::under_load(&limiter, Some(&url), move |outage| {
+        server.kill();
+        outage.hold(DOWN);
+        server.run();
+        server
+    })
+    .await;
+    run.is_open_soon();
+    let lost = vec![run.outage.when];
+    let mut figures = run.judge(lost);
+    let sends = run.sends_at_most(&proxy, 20);
+    figures.push(("calls in a second of it", sends.to_string()));
+    tell("T1 crash", 1, &figures);
+}
+
+/// Each process goes on by its part of the quota.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t01_crashed_while_processes_decide_by_themselves() {
+    const PROCESSES: u32 = 2;
+    let _alone = rig::alone().await;
+    let mut server = RedisServer::start();
+    let choice = OnStoreFailure::share_of(PROCESSES);
+    let store = rig::store(rig::CALL, &server.url());
+    let limiter = rig::failing(choice, store, quota());
+    rig::ready(&limiter).await;
+    let (run, _server) = outage::under_load(&limiter, None, move |outage| {
+        server.kill();
+        outage.hold(DOWN);
+        server.run();
+        server
+    })
+    .await;
+    run.is_open_soon();
+    let undecided = rig::count(&run.ledger, |outcome| !outcome.is_decision());
+    assert_eq!(undecided, 0, "{:?}", checker::outcomes(&run.ledger));
+    let by_itself = run.during(|outcome| outcome == Outcome::Allowed(By::Local));
+    assert!(by_itself > 0, "the process admits");
+    let share = Elsewhere::Local {
+        burst: outage::BURST / u64::from(PROCESSES),
+        per_s: outage::PER_S as f64 / f64::from(PROCESSES),
+        outages: 1,
+    };
+    let mut figures = run.judge_beside(vec![run.outage.when], share);
+    figures.push(("admitted by itself", by_itself.to_string()));
+    tell("T1 local", 1, &figures);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t01_crashes_again_and_again() {
+    let _alone = rig::alone().await;
+    let mut server = RedisServer::start();
+    let url = server.url();
+    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
+    rig::ready(&limiter).await;
+    let cycles = or_long(5, 100);
+    let recorder = Recorder::new(0);
+    let mut longest = Duration::ZERO;
+    let mut lost = Vec::new();
+    for _ in 0..cycles {
+        let from_us = recorder.now_us();
+        server.kill();
+        wait::until_async("a failure", RESUMES, async || {
+            let pending = recorder.open(1, 1);
+            let answer = limiter.check(1_u64).await;
+            pending.answered(&answer);
+            answer.is_err()
+        })
+        .await;
+        server.run();
+        lost.push(Window {
+            from_us,
+            to_us: recorder.now_us(),
+        });
+        let took = wait::until_async("decisions", RESUMES, async || {
+            let pending = recorder.open(1, 1);
+            let answer = limiter.check(1_u64).await;
+            pending.answered(&answer);
+            answer.is_ok()
+        })
+        .await;
+        longest = longest.max(took);
+    }
+    let promise = checker::Promise {
+        burst: outage::BURST,
+        per_s: outage::PER_S as f64,
+        losses: lost,
+        elsewhere: Elsewhere::Nothing,
+    };
+    checker::admitted(&recorder.ledger(), &promise).expect("I1");
+    tell("T1 cycles", cycles, &[("resumed after", ms(longest))]);
+}

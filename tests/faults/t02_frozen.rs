@@ -1,0 +1,87 @@
+//! T2: a server that stands still, idle and at load.
+
+use std::time::Duration;
+
+use tower_throttle::TokenBucket;
+
+use crate::{
+    checker,
+    common::{DEADLINE, RedisServer},
+    figures::tell,
+    outage::{self, quota},
+    proxy::Proxy,
+    rig, signals,
+};
+
+const FROZEN: Duration = Duration::from_secs(10);
+const MOST_SENDS: usize = 20;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t02_frozen_at_load_and_thawed() {
+    let _alone = rig::alone().await;
+    let server = RedisServer::start();
+    let proxy = Proxy::before(server.port());
+    let url = proxy.url();
+    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
+    rig::ready(&limiter).await;
+    let (run, server) = outage::under_load(&limiter, Some(&url), move |outage| {
+        let frozen = signals::freeze(server.pid());
+        outage.hold(FROZEN);
+        drop(frozen);
+        server
+    })
+    .await;
+    let mut figures = run.judge(Vec::new());
+    run.is_open_soon();
+    let sends = run.sends_at_most(&proxy, MOST_SENDS);
+    assert_eq!(proxy.sent().sent_again(), 0);
+    server.assert_all_keys_expire();
+    figures.push(("calls in a second of it", sends.to_string()));
+    tell("T2 at load", 1, &figures);
+}
+
+/// Nobody asks while it freezes; the first who ask then find out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t02_frozen_while_idle() {
+    let _alone = rig::alone().await;
+    let server = RedisServer::start();
+    let url = server.url();
+    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
+    rig::ready(&limiter).await;
+    let frozen = signals::freeze(server.pid());
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let (run, _server) = outage::under_load(&limiter, Some(&url), move |outage| {
+        outage.hold(FROZEN);
+        drop(frozen);
+        server
+    })
+    .await;
+    let figures = run.judge(Vec::new());
+    run.is_open_soon();
+    tell("T2 idle", 1, &figures);
+}
+
+/// What was sent before it froze is charged when it thaws: never less than
+/// was admitted, and no more than was asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t02_late_charges_only_count_too_much() {
+    const HIGHEST: u64 = 1_000_000;
+    let _alone = rig::alone().await;
+    let server = RedisServer::start();
+    let quota = TokenBucket::without_refill(HIGHEST);
+    let limiter = rig::limiter(rig::store(rig::CALL, &server.url()), quota);
+    rig::ready(&limiter).await;
+    let (run, server) = outage::under_load(&limiter, None, move |outage| {
+        let frozen = signals::freeze(server.pid());
+        outage.hold(FROZEN);
+        drop(frozen);
+        server
+    })
+    .await;
+    let direct = rig::limiter(rig::store(DEADLINE, &server.url()), quota);
+    let charges = rig::charges(&direct, &run.ledger, |_| HIGHEST).await;
+    let surplus = checker::charged(&run.ledger, &charges, 1).expect("I5");
+    checker::nothing_broke(&run.ledger).expect("I7");
+    let figure = ("charged without a reply", surplus.to_string());
+    tell("T2 charges", run.ledger.len() as u64, &[figure]);
+}

@@ -1,0 +1,75 @@
+//! T5: the scripts are flushed again and again.
+
+use std::time::Duration;
+
+use tower_throttle::TokenBucket;
+
+use crate::{
+    checker,
+    common::{DEADLINE, RedisServer},
+    figures::{ms, or_long, tell},
+    ledger::{Outcome, Recorder},
+    load::Load,
+    proxy::Proxy,
+    rig,
+};
+
+const HIGHEST: u64 = 1_000_000;
+/// Two calls of each connection's lanes, and one without a lane.
+const CALLS_AT_A_TIME: u64 = 3;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t05_flush_of_scripts_every_100_ms_is_not_noticed() {
+    let _alone = rig::alone().await;
+    let server = RedisServer::start();
+    let proxy = Proxy::before(server.port());
+    let (deadline, in_time) = rig::patience();
+    let quota = TokenBucket::without_refill(HIGHEST);
+    let limiter = rig::limiter(rig::store(deadline, &proxy.url()), quota);
+    rig::ready(&limiter).await;
+
+    let recorder = Recorder::new(0);
+    let load = Load {
+        keys: 500,
+        ..Load::OF_ONE_IN_THREE
+    };
+    let flushes = or_long(30, 600);
+    let flushing = async {
+        let mut ticks = tokio::time::interval(Duration::from_millis(100));
+        for _ in 0..flushes {
+            ticks.tick().await;
+            server.command(&["SCRIPT", "FLUSH"]);
+        }
+    };
+    load.run(&limiter, &recorder, flushing).await;
+
+    let ledger = recorder.ledger();
+    let direct = rig::limiter(rig::store(DEADLINE, &server.url()), quota);
+    let charges = rig::charges(&direct, &ledger, |_| HIGHEST).await;
+    checker::charged(&ledger, &charges, 1).expect("I5");
+    checker::nothing_broke(&ledger).expect("I7");
+    let latency = checker::answered(&ledger, in_time).expect("I2");
+    let sent = proxy.sent();
+    assert_eq!(sent.sent_again(), 0);
+    let by_store = rig::count(&ledger, Outcome::is_by_store);
+    let total = ledger.len() as u64;
+    assert!(total > flushes * 50, "{total}");
+    assert!(
+        by_store * 1_000 >= total * 999,
+        "{:?}",
+        checker::outcomes(&ledger)
+    );
+    let loads = sent.unknown_scripts;
+    assert!(loads >= flushes / 2, "the flushes were noticed: {loads}");
+    assert!(loads <= (flushes + 1) * CALLS_AT_A_TIME, "{loads}");
+    tell(
+        "T5",
+        flushes,
+        &[
+            ("decided by the store", format!("{by_store} of {total}")),
+            ("loads", loads.to_string()),
+            ("p99.9", ms(latency.p999)),
+            ("longest", ms(latency.most)),
+        ],
+    );
+}

@@ -1,0 +1,119 @@
+//! T6: a server that is there and refuses.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    time::Duration,
+};
+
+use crate::{
+    common::{RedisServer, try_command},
+    figures::tell,
+    ledger::Outcome,
+    outage::{self, quota},
+    proxy::Proxy,
+    rig, wait,
+};
+
+const LASTS: Duration = Duration::from_secs(6);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t06_busy_with_a_script() {
+    let _alone = rig::alone().await;
+    let server = RedisServer::with(&["--lua-time-limit", "100"]);
+    let url = server.url();
+    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
+    rig::ready(&limiter).await;
+    let (run, _server) = outage::under_load(&limiter, Some(&url), move |outage| {
+        let port = server.port();
+        let busy = std::thread::spawn(move || {
+            try_command(port, &["EVAL", "while true do end", "0"]).expect_err("it is killed")
+        });
+        outage.hold(LASTS);
+        wait::until("the script's end", Duration::from_secs(5), || {
+            server.try_command(&["SCRIPT", "KILL"]).is_ok()
+        });
+        busy.join().expect("an error");
+        server
+    })
+    .await;
+    assert_eq!(run.during(Outcome::is_by_store), 0);
+    let figures = run.judge(Vec::new());
+    run.is_open_soon();
+    tell("T6 BUSY", 1, &figures);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t06_out_of_memory() {
+    let _alone = rig::alone().await;
+    let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
+    let url = server.url();
+    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
+    rig::ready(&limiter).await;
+    let (run, _server) = outage::under_load(&limiter, Some(&url), move |outage| {
+        server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+        outage.hold(LASTS);
+        server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+        server
+    })
+    .await;
+    let figures = run.judge(Vec::new());
+    // Denials write nothing, so they may go on.
+    assert_eq!(run.during(Outcome::is_allowed), 0);
+    run.is_open_soon();
+    tell("T6 OOM", 1, &figures);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t06_not_permitted() {
+    let _alone = rig::alone().await;
+    let server = RedisServer::start();
+    let rights = ["ACL", "SETUSER", "app", "on", ">pw", "~tt*", "+@all"];
+    server.command(&rights);
+    let url = format!("redis://app:pw@127.0.0.1:{}/", server.port());
+    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
+    rig::ready(&limiter).await;
+    let (run, _server) = outage::under_load(&limiter, Some(&url), move |outage| {
+        server.command(&["ACL", "SETUSER", "app", "-evalsha", "-eval"]);
+        outage.hold(LASTS);
+        server.command(&["ACL", "SETUSER", "app", "+evalsha", "+eval"]);
+        server
+    })
+    .await;
+    let figures = run.judge(Vec::new());
+    assert_eq!(run.during(Outcome::is_by_store), 0);
+    run.is_open_soon();
+    tell("T6 NOPERM", 1, &figures);
+}
+
+/// The application lost its connection, and others have taken all there are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t06_too_many_clients() {
+    let _alone = rig::alone().await;
+    let server = RedisServer::start();
+    let proxy = Proxy::before(server.port());
+    let url = proxy.url();
+    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
+    rig::ready(&limiter).await;
+    let (run, (_server, proxy)) = outage::under_load(&limiter, Some(&url), move |outage| {
+        let mut only = TcpStream::connect(("127.0.0.1", server.port())).expect("room");
+        let mut say = |line: &str| {
+            only.write_all(line.as_bytes()).expect("a connection");
+            let mut ok = [0; 5];
+            only.read_exact(&mut ok).expect("an answer");
+            assert_eq!(&ok, b"+OK\r\n", "{line}");
+        };
+        say("CONFIG SET maxclients 1\r\n");
+        proxy.reset_all();
+        outage.hold(LASTS);
+        say("CONFIG SET maxclients 1000\r\n");
+        (server, proxy)
+    })
+    .await;
+    let mut figures = run.judge(Vec::new());
+    assert_eq!(run.during(Outcome::is_by_store), 0);
+    run.is_open_soon();
+    let connects = run.connects_at_most(&proxy, 2);
+    figures.push(("connects", connects.to_string()));
+    tell("T6 maxclients", 1, &figures);
+}

@@ -1,0 +1,71 @@
+//! T7: a server that became a replica, and one that loads its data.
+
+use std::time::Duration;
+
+use crate::{
+    common::{RedisServer, free_port},
+    figures::{or_long, tell},
+    ledger::Outcome,
+    outage::{self, quota},
+    proxy::Proxy,
+    rig,
+};
+
+const LASTS: Duration = Duration::from_secs(10);
+const MOST_CONNECTS: usize = 2;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t07_readonly_while_it_is_a_replica() {
+    let _alone = rig::alone().await;
+    let server = RedisServer::start();
+    let proxy = Proxy::before(server.port());
+    let url = proxy.url();
+    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
+    rig::ready(&limiter).await;
+    // Of nobody: it keeps what it has.
+    let nobody = free_port().to_string();
+    let (run, (_server, proxy)) = outage::under_load(&limiter, Some(&url), move |outage| {
+        server.command(&["REPLICAOF", "127.0.0.1", &nobody]);
+        outage.hold(LASTS);
+        server.command(&["REPLICAOF", "NO", "ONE"]);
+        (server, proxy)
+    })
+    .await;
+    assert_eq!(run.during(Outcome::is_allowed), 0);
+    let mut figures = run.judge(Vec::new());
+    run.is_open_soon();
+    let connects = run.connects_at_most(&proxy, MOST_CONNECTS);
+    figures.push(("connects", connects.to_string()));
+    tell("T7 READONLY", 1, &figures);
+}
+
+/// It comes back with what it saved; what was taken since is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t07_loading_after_a_restart() {
+    let _alone = rig::alone().await;
+    // So slow that it takes seconds, and looks up often enough to say so.
+    let slowly = ["--key-load-delay", "1000"];
+    let often = ["--loading-process-events-interval-bytes", "1024"];
+    let mut server = RedisServer::with(&[slowly, often].concat());
+    let keys = or_long(2_000, 10_000).to_string();
+    let fill = "for i = 1, ARGV[1] do redis.call('SET', 'filled' .. i, i) end";
+    server.command(&["EVAL", fill, "0", &keys]);
+    let proxy = Proxy::before(server.port());
+    let url = proxy.url();
+    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
+    rig::ready(&limiter).await;
+    let (run, (_server, proxy)) = outage::under_load(&limiter, Some(&url), move |_| {
+        server.command(&["SAVE"]);
+        server.kill();
+        server.run();
+        (server, proxy)
+    })
+    .await;
+    let when = run.outage.when;
+    assert!(when.to_us - when.from_us > 1_000_000, "it loads for long");
+    let mut figures = run.judge(vec![when]);
+    run.is_open_soon();
+    let connects = run.connects_at_most(&proxy, MOST_CONNECTS);
+    figures.push(("connects", connects.to_string()));
+    tell("T7 LOADING", 1, &figures);
+}

@@ -1,0 +1,150 @@
+//! T12: a server that lies.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tower_throttle::{Limiter, TokenBucket};
+
+use crate::{
+    checker,
+    figures::{ms, or_long, tell},
+    ledger::{Entry, Outcome, Recorder},
+    liar::{Liar, Lie},
+    memory::Sampler,
+    rig, wait,
+};
+
+const RESUMES: Duration = Duration::from_secs(3);
+
+/// The server failed, or there was no time to ask it.
+const NO_ANSWER: [Outcome; 4] = [
+    Outcome::Unavailable,
+    Outcome::Timeout,
+    Outcome::Refused,
+    Outcome::Overloaded,
+];
+
+async fn ask(limiter: &Limiter, checks: u32) -> Vec<Entry> {
+    let recorder = Recorder::new(0);
+    for _ in 0..checks / 8 {
+        let mut asking = JoinSet::new();
+        for key in 0..8 {
+            let (limiter, recorder) = (limiter.clone(), recorder.clone());
+            asking.spawn(async move {
+                let pending = recorder.open(key, 1);
+                pending.answered(&limiter.check(u64::from(key)).await);
+            });
+        }
+        asking.join_all().await;
+    }
+    recorder.ledger()
+}
+
+/// All checks end in one of these, and decisions come back with the truth. How
+/// long that took.
+async fn lies(lie: Lie, expected: &[Outcome]) -> Duration {
+    let liar = Liar::start(Lie::None);
+    let limiter = is_told(&liar, lie, expected).await;
+    liar.set(Lie::None);
+    wait::until_async("decisions after a lie", RESUMES, async || {
+        limiter.check("ann").await.is_ok()
+    })
+    .await
+}
+
+/// All checks end in one of these.
+async fn is_told(liar: &Liar, lie: Lie, expected: &[Outcome]) -> Limiter {
+    let deadline = if *expected == NO_ANSWER {
+        rig::CALL
+    } else {
+        rig::patience().0
+    };
+    let store = rig::store(deadline, &liar.url());
+    let limiter = rig::limiter(store, TokenBucket::per_hour(3));
+    rig::ready(&limiter).await;
+    liar.set(lie);
+    let before = liar.scripts();
+    let ledger = ask(&limiter, or_long(32, 1_000)).await;
+    assert!(liar.scripts() > before, "{lie:?} was told");
+    let outcomes = checker::outcomes(&ledger);
+    let is = |outcome| expected.contains(&outcome);
+    assert!(rig::count(&ledger, is) > 0, "{lie:?}: {outcomes:?}");
+    // Too many of them, and the store is left alone for a while.
+    let others = rig::count(&ledger, |outcome| {
+        !is(outcome) && outcome != Outcome::Unavailable
+    });
+    assert_eq!(others, 0, "{lie:?}: {outcomes:?}");
+    limiter
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t12_lies_are_errors_and_never_decisions() {
+    let _alone = rig::alone().await;
+    let foreign = [Outcome::ForeignReply];
+    let all: [(Lie, &[Outcome]); 5] = [
+        (Lie::Nil, &foreign),
+        (Lie::ShortArray, &foreign),
+        (Lie::WrongNonce, &foreign),
+        (Lie::StringsForIntegers, &foreign),
+        (Lie::Close, &NO_ANSWER),
+    ];
+    let mut longest = Duration::ZERO;
+    for (lie, expected) in all {
+        longest = longest.max(lies(lie, expected).await);
+    }
+    tell("T12 lies", 5, &[("resumed after", ms(longest))]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t12_errors_of_servers_are_refusals() {
+    let _alone = rig::alone().await;
+    let errors = [
+        "READONLY You can't write against a read only replica.",
+        "LOADING Redis is loading the dataset in memory",
+        "OOM command not allowed when used memory > 'maxmemory'.",
+        "BUSY Redis is busy running a script.",
+        "MASTERDOWN Link with MASTER is down",
+        "MISCONF Redis is configured to save RDB snapshots",
+        "NOPERM this user has no permissions to run the 'evalsha' command",
+        "TRYAGAIN Multiple keys request during rehashing of slot",
+        "WRONGTYPE Operation against a key holding the wrong kind of value",
+    ];
+    let mut longest = Duration::ZERO;
+    for error in errors {
+        longest = longest.max(lies(Lie::Error(error), &[Outcome::Refused]).await);
+    }
+    tell("T12 errors", 9, &[("resumed after", ms(longest))]);
+}
+
+/// The client reconnects on this one, and whoever asks meanwhile has no answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t12_a_cluster_that_is_down_is_an_error() {
+    let _alone = rig::alone().await;
+    let lie = Lie::Error("CLUSTERDOWN The cluster is down");
+    let resumed = lies(lie, &NO_ANSWER).await;
+    tell("T12 CLUSTERDOWN", 1, &[("resumed after", ms(resumed))]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t12_half_a_gigabyte_that_never_comes_is_not_waited_for() {
+    let _alone = rig::alone().await;
+    let liar = Liar::start(Lie::None);
+    let memory = Sampler::start();
+    is_told(&liar, Lie::HugeBulk, &NO_ANSWER).await;
+    let memory = memory.stop().bounded(32 * 1_024, 100).expect("I3");
+    let grew = (memory.most - memory.before).to_string();
+    tell("T12 huge bulk", 1, &[("this process grew by kB", grew)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t12_a_reply_too_many_is_nobodys() {
+    let _alone = rig::alone().await;
+    let expected = [
+        Outcome::Allowed(crate::ledger::By::Store),
+        Outcome::ForeignReply,
+        Outcome::Unavailable,
+        Outcome::Timeout,
+    ];
+    let resumed = lies(Lie::ExtraFrame, &expected).await;
+    tell("T12 extra frame", 1, &[("resumed after", ms(resumed))]);
+}

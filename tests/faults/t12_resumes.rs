@@ -1,0 +1,67 @@
+//! T12: after a lie, however it left the connection, truth is believed again.
+
+use std::time::{Duration, Instant};
+
+use tokio::{task::JoinSet, time::sleep};
+use tower_throttle::TokenBucket;
+
+use crate::{
+    figures::{ms, tell},
+    liar::{Liar, Lie},
+    outage::RESUMES,
+    proxy::{Mode, Proxy},
+    rig,
+};
+
+/// Callers who ask again and again, so that there are always some under way.
+const CALLERS: u64 = 8;
+
+/// On a network on which replies take a while. How long until a decision.
+async fn resumes_after(lie: Lie) -> Duration {
+    let _alone = rig::alone().await;
+    let liar = Liar::start(Lie::None);
+    let proxy = Proxy::before(liar.port());
+    proxy.set(Mode::Delay(Duration::from_millis(5)));
+    let limiter = rig::limiter(
+        rig::store(rig::CALL, &proxy.url()),
+        TokenBucket::per_hour(3),
+    );
+    rig::ready(&limiter).await;
+    let start = Instant::now();
+    let lies_until = start + Duration::from_millis(300);
+    let ends = lies_until + RESUMES;
+    let mut asking = JoinSet::new();
+    liar.set(lie);
+    for caller in 0..CALLERS {
+        let limiter = limiter.clone();
+        asking.spawn(async move {
+            while Instant::now() < ends {
+                let sent = Instant::now();
+                let answer = limiter.check(caller).await;
+                if answer.is_ok() && sent > lies_until {
+                    return Some(sent - lies_until);
+                }
+                sleep(Duration::from_millis(1)).await;
+            }
+            None
+        });
+    }
+    tokio::time::sleep_until(lies_until.into()).await;
+    liar.set(Lie::None);
+    let waits: Vec<_> = asking.join_all().await;
+    let waits: Option<Vec<Duration>> = waits.into_iter().collect();
+    let longest = waits.and_then(|waits| waits.into_iter().max());
+    longest.unwrap_or_else(|| panic!("{lie:?}: no decision within {RESUMES:?} after it"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t12_resumes_after_a_reply_too_many() {
+    let resumed = resumes_after(Lie::ExtraFrame).await;
+    tell("T12 in step again", 1, &[("resumed after", ms(resumed))]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t12_resumes_after_half_a_gigabyte_that_never_came() {
+    let resumed = resumes_after(Lie::HugeBulk).await;
+    tell("T12 after huge bulk", 1, &[("resumed after", ms(resumed))]);
+}

@@ -1,0 +1,131 @@
+//! T14: clients that do not wait for their answer.
+
+use std::{future::poll_fn, task::Poll, time::Duration};
+
+use tokio::time::timeout;
+use tower_throttle::{Limiter, RedisStore, TokenBucket};
+
+use crate::{
+    checker,
+    common::{DEADLINE, RedisServer},
+    figures::{ms, or_long, tell},
+    ledger::{Outcome, Recorder},
+    load::Load,
+    proxy::{Mode, Proxy},
+    rig, wait,
+};
+
+const HIGHEST: u64 = 1_000_000;
+const MOST_IN_FLIGHT: usize = 1_024;
+const LEAVE_AFTER: Duration = Duration::from_millis(1);
+/// Of each direction: nobody who leaves has an answer by then.
+const AWAY: Duration = Duration::from_millis(5);
+
+/// As many as may be in flight find room, and not one more: there were none.
+async fn is_idle(limiter: &Limiter) -> bool {
+    let mut all: Vec<_> = (0..=MOST_IN_FLIGHT)
+        .map(|_| Box::pin(limiter.peek("nobody")))
+        .collect();
+    let mut refused = Vec::new();
+    for (number, check) in all.iter_mut().enumerate() {
+        let polled = poll_fn(|cx| Poll::Ready(check.as_mut().poll(cx))).await;
+        if let Poll::Ready(Err(error)) = polled {
+            assert!(error.is_overloaded(), "{error:?}");
+            refused.push(number);
+        }
+    }
+    refused == [MOST_IN_FLIGHT]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t14_half_of_the_clients_hang_up_and_nothing_stays_in_flight() {
+    let _alone = rig::alone().await;
+    let server = RedisServer::start();
+    let proxy = Proxy::before(server.port());
+    let (deadline, in_time) = rig::patience();
+    let quota = TokenBucket::without_refill(HIGHEST);
+    let store = RedisStore::builder()
+        .deadline(deadline)
+        .max_in_flight(MOST_IN_FLIGHT)
+        .connect(&proxy.url());
+    let limiter = rig::limiter(store.expect("a store"), quota);
+    rig::ready(&limiter).await;
+    proxy.set(Mode::Delay(AWAY));
+
+    let load = Load {
+        keys: 500,
+        leaving: Some((50, LEAVE_AFTER)),
+        ..Load::OF_ONE_IN_THREE
+    };
+    let recorder = Recorder::new(0);
+    let time = Duration::from_secs(or_long(3, 60));
+    load.run_for(&limiter, &recorder, time).await;
+    // So slow that nothing comes back while it is looked at.
+    proxy.set(Mode::Delay(10 * AWAY));
+    let second = Duration::from_secs(1);
+    let drained = wait::until_async("nothing in flight", second, async || {
+        is_idle(&limiter).await
+    })
+    .await;
+
+    let ledger = recorder.ledger();
+    let direct = rig::limiter(rig::store(DEADLINE, &server.url()), quota);
+    let charges = rig::charges(&direct, &ledger, |_| HIGHEST).await;
+    let surplus = checker::charged(&ledger, &charges, 1).expect("I5");
+    let latency = checker::answered(&ledger, in_time).expect("I2");
+    checker::nothing_broke(&ledger).expect("I7");
+    assert_eq!(proxy.sent().sent_again(), 0);
+    let hung_up = rig::count(&ledger, |outcome| outcome == Outcome::HungUp);
+    assert!(hung_up * 3 > ledger.len() as u64, "{hung_up}");
+    let decided = rig::count(&ledger, Outcome::is_decision);
+    assert_eq!(
+        decided + hung_up,
+        ledger.len() as u64,
+        "the others are served"
+    );
+    tell(
+        "T14",
+        ledger.len() as u64,
+        &[
+            ("hung up", hung_up.to_string()),
+            ("of them charged", surplus.to_string()),
+            ("nothing in flight after", ms(drained)),
+            ("p99.9", ms(latency.p999)),
+        ],
+    );
+}
+
+/// One at a time, each is on its way when its client leaves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t14_who_hangs_up_after_it_was_sent_is_charged() {
+    let _alone = rig::alone().await;
+    let server = RedisServer::start();
+    let proxy = Proxy::before(server.port());
+    let quota = TokenBucket::without_refill(HIGHEST);
+    let limiter = rig::limiter(rig::store(DEADLINE, &proxy.url()), quota);
+    let direct = rig::limiter(rig::store(DEADLINE, &server.url()), quota);
+    rig::ready(&limiter).await;
+    proxy.set(Mode::Delay(AWAY));
+    let sent_before = proxy.sent().calls();
+    let leavers = or_long(50, 1_000);
+    for leaver in 1..=leavers {
+        let sent = sent_before + leaver as usize;
+        let mut check = Box::pin(limiter.check("ann"));
+        let leaves = async || {
+            let answer = timeout(LEAVE_AFTER, &mut check).await;
+            assert!(answer.is_err(), "too early to be an answer: {answer:?}");
+            proxy.sent().calls() >= sent
+        };
+        wait::until_async("it is sent", DEADLINE, leaves).await;
+    }
+    wait::until_async("all charges", DEADLINE, async || {
+        let peek = direct.peek("ann").await.expect("a decision");
+        let remaining = peek.policies().map(|policy| policy.remaining());
+        remaining.min() == Some(HIGHEST - leavers)
+    })
+    .await;
+    proxy.set(Mode::Pass);
+    let last = limiter.check("ann").await.expect("its own reply");
+    let remaining = last.policies().map(|policy| policy.remaining()).min();
+    assert_eq!(remaining, Some(HIGHEST - leavers - 1));
+}

@@ -1,0 +1,74 @@
+//! T15: as many callers as there are requests.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tower_throttle::TokenBucket;
+
+use crate::{
+    common::{DEADLINE, RedisServer},
+    figures::{or_long, tell},
+    memory::Sampler,
+    rig, wait,
+};
+
+const TASKS: u64 = 256;
+const MOST_BYTES: u64 = 250;
+/// One unit is back after that, and the key is gone.
+const LIFE: Duration = Duration::from_secs(5);
+
+fn used_memory(server: &RedisServer) -> u64 {
+    let info = server.command(&["INFO", "memory"]);
+    let used = info
+        .lines()
+        .find_map(|line| line.strip_prefix("used_memory:"));
+    used.and_then(|used| used.trim().parse().ok())
+        .expect("bytes")
+}
+
+fn keys(server: &RedisServer) -> u64 {
+    server.command(&["DBSIZE"]).parse().expect("a number")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t15_unique_callers_cost_little_and_leave() {
+    let _alone = rig::alone().await;
+    let server = RedisServer::start();
+    let callers: u64 = or_long(50_000, 5_000_000);
+    let quota = TokenBucket::new(1, or_long(LIFE, LIFE * 60));
+    let limiter = rig::limiter(rig::store(DEADLINE, &server.url()), quota);
+    rig::ready(&limiter).await;
+    let empty = used_memory(&server);
+    let sampler = Sampler::start();
+    let mut asking = JoinSet::new();
+    for task in 0..TASKS {
+        let limiter = limiter.clone();
+        asking.spawn(async move {
+            for caller in (task..callers).step_by(TASKS as usize) {
+                let decision = limiter.check(caller).await.expect("a decision");
+                assert!(decision.is_allowed(), "{caller} was never here");
+            }
+        });
+    }
+    asking.join_all().await;
+
+    let memory = sampler.stop().bounded(32 * 1_024, 100).expect("I3");
+    let there = keys(&server);
+    assert!(there > callers / 10, "{there} are enough to weigh");
+    let bytes = (used_memory(&server) - empty) / there;
+    assert!(bytes <= MOST_BYTES, "{bytes} bytes for each caller");
+    let within = or_long(LIFE, LIFE * 60) + Duration::from_secs(60);
+    let gone = wait::until("an empty server", within, || keys(&server) == 0);
+    tell(
+        "T15",
+        callers,
+        &[
+            ("bytes for each caller", bytes.to_string()),
+            ("all gone after", format!("{:.1} s", gone.as_secs_f64())),
+            (
+                "this process grew by kB",
+                (memory.most - memory.before).to_string(),
+            ),
+        ],
+    );
+}
