@@ -102,16 +102,20 @@ impl Sent {
         self.calls.len()
     }
 
-    /// Calls that were sent more often than they may be: by name once, and by
-    /// text once for each answer that the script is unknown.
+    /// Calls that were sent more often than they may be: once, and once more for
+    /// each answer that the script is unknown.
     pub(crate) fn sent_again(&self) -> u64 {
-        let twice = |times: u32| u64::from(times.saturating_sub(1));
-        let each = self
+        let sent: u64 = self
             .calls
             .values()
-            .map(|times| twice(times.0) + twice(times.1));
-        let by_text: u64 = self.calls.values().map(|times| u64::from(times.1)).sum();
-        each.sum::<u64>() + by_text.saturating_sub(self.unknown_scripts)
+            .map(|(name, text)| u64::from(name + text))
+            .sum();
+        (sent - self.calls.len() as u64).saturating_sub(self.unknown_scripts)
+    }
+
+    /// Calls by text, each of which loads a script.
+    pub(crate) fn loads(&self) -> u64 {
+        self.calls.values().map(|times| u64::from(times.1)).sum()
     }
 
     /// Most script calls in any stretch of this length between these instants.
