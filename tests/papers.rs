@@ -1,0 +1,77 @@
+//! What the papers name is there.
+
+use std::{collections::HashSet, fs, path::Path};
+
+fn sources(folder: &Path, texts: &mut String) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            sources(&path, texts);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            texts.push_str(&fs::read_to_string(&path).expect("a text"));
+        }
+    }
+}
+
+/// The words in backquotes of each row's last cell.
+fn tests_named(page: &str) -> Vec<String> {
+    let rows = page.lines().filter(|line| line.starts_with('|'));
+    let mut names = Vec::new();
+    let mut is_of_tests = false;
+    for row in rows {
+        let cells: Vec<_> = row.trim_matches('|').split(" | ").collect();
+        let last = cells.last().map_or("", |cell| cell.trim());
+        if row.starts_with("|---") {
+            continue;
+        }
+        if !row.contains('`') || last == "Test" {
+            is_of_tests = last == "Test";
+            continue;
+        }
+        if is_of_tests {
+            let words = last.split('`').skip(1).step_by(2);
+            names.extend(words.filter(|word| !word.contains('/')).map(str::to_owned));
+        }
+    }
+    names
+}
+
+#[test]
+fn every_test_that_the_guarantees_name_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("docs/guarantees.md")).expect("the page");
+    let mut texts = String::new();
+    sources(&root.join("tests"), &mut texts);
+    let known: HashSet<&str> = texts
+        .split("fn ")
+        .filter_map(|rest| rest.split(['(', '<']).next())
+        .collect();
+    let names = tests_named(&page);
+    assert!(names.len() > 20, "{names:?}");
+    for name in names {
+        assert!(known.contains(&*name), "{name} is no test");
+    }
+}
+
+#[test]
+fn every_line_of_the_log_is_in_the_runbook() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("docs/guarantees.md")).expect("the page");
+    let telemetry = fs::read_to_string(root.join("src/telemetry.rs")).expect("a source");
+    // Each line starts with words of its own, up to what it fills in.
+    let lines: Vec<_> = telemetry
+        .split("let line = ")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').nth(1))
+        .map(|line| {
+            line.split('{')
+                .next()
+                .unwrap_or(line)
+                .trim_end_matches([' ', '('])
+        })
+        .collect();
+    assert!(lines.len() >= 5, "{lines:?}");
+    for line in lines {
+        assert!(page.contains(line), "{line:?} is not in the runbook");
+    }
+}
