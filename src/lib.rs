@@ -39,7 +39,8 @@
 //!     .policy(Policy::new("burst", TokenBucket::per_second(10).burst(20)).key(who.clone()))
 //!     .policy(Policy::new("day", FixedWindow::per_day(50_000)).key(who))
 //!     .policy(Policy::new("everyone", TokenBucket::per_second(5_000)).shared())
-//!     .on_store_failure(OnStoreFailure::Deny)
+//!     // if Redis is away: four of these processes, each with its part of the quota
+//!     .on_store_failure(OnStoreFailure::share_of(4))
 //!     .build()?; // every mistake that can be seen is seen here
 //! # Ok(()) }
 //! # }
@@ -53,7 +54,7 @@
 //! | under which name, at what cost | [`Policy`] |
 //! | who is asking | the functions of [`key`], or a closure |
 //! | when, how heavy, which tier | [`RequestPolicy`] |
-//! | where it is kept | [`MemoryStore`], [`RedisStore`] |
+//! | where it is kept | [`MemoryStore`], [`RedisStore`] on one node, a cluster or behind Sentinel |
 //! | what clients are told | [`Headers`], [`on_denied`](RateLimitLayerBuilder::on_denied) |
 //! | what happens without Redis | [`OnStoreFailure`] |
 //! | wait instead of being refused | [`wait_up_to`](RateLimitLayerBuilder::wait_up_to), [`LeakyBucket::queue`], [`Limiter::acquire`] |

@@ -81,10 +81,9 @@ impl RedisStoreBuilder {
     /// node. Default: 4,096.
     ///
     /// One more fails at once: with [`StoreError::is_overloaded`](crate::StoreError::is_overloaded) while Redis
-    /// answers, and a layer answers 503 then, whatever its
-    /// [`OnStoreFailure`](crate::OnStoreFailure); with
-    /// [`StoreError::is_unavailable`](crate::StoreError::is_unavailable) while Redis does not. The same goes for a
-    /// check whose deadline passes before it is its turn.
+    /// answers, which [`OnStoreFailure::Allow`](crate::OnStoreFailure::Allow) does not
+    /// let pass; with [`StoreError::is_unavailable`](crate::StoreError::is_unavailable) while Redis does not. A
+    /// check whose deadline passes before its turn comes has failed in the same way.
     pub const fn max_in_flight(mut self, checks: usize) -> Self {
         self.most_in_flight = checks;
         self

@@ -52,7 +52,14 @@ use crate::{ConfigError, Decision, StoreError};
 /// starts without Redis, and finds it when it comes. Checks wait for the first
 /// attempt to connect, within their [deadline](RedisStoreBuilder::deadline);
 /// after that, a check without a connection fails at once. What failing means
-/// is the layer's [`OnStoreFailure`](crate::OnStoreFailure).
+/// is each policy's [`OnStoreFailure`](crate::OnStoreFailure).
+///
+/// **A server that does not answer is left alone.** Five calls in a row without
+/// an answer, or ten that are half of all within 200 ms, open a breaker: checks
+/// fail at once then, but for a single call after a pause, which finds out
+/// whether it answers again. The pause is 50 ms; each such call that gets no
+/// answer makes the next one twice as long, up to a second and up to a quarter
+/// more at random.
 ///
 /// **Never charged twice.** A check is sent once. Only the answer "no such
 /// script", which says that nothing ran, is followed by sending the script's text;
@@ -110,12 +117,15 @@ enum Servers {
 }
 
 impl RedisStore {
-    /// Connects to one node, or to a cluster, with the default settings. Returns
+    /// Connects to one node, to a cluster, or by way of sentinels, with the default settings. Returns
     /// at once. Call it inside a Tokio runtime.
     ///
     /// `redis://user:password@host:port/database` is one node,
     /// `redis-cluster://user:password@host:port,host:port/` is a cluster; its other
     /// nodes may also stand behind it, as in `?node=host:port&node=host:port`.
+    /// `redis-sentinel://user:password@host:port,host:port/database?sentinelServiceName=mymaster`
+    /// is the primary that these sentinels name, now and after each failover; user and
+    /// password are the primary's, `sentinelUsername` and `sentinelPassword` are theirs.
     /// `rediss` for TLS, with the feature `redis-rustls`: the names by which a
     /// cluster calls its nodes must then be those of their certificates.
     ///
