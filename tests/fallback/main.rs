@@ -16,8 +16,13 @@ mod web;
 mod dear;
 mod equal;
 mod flapping;
+mod guarded;
+#[cfg(feature = "tracing")]
+mod logs;
 mod mixed;
+mod permits;
 mod quiet;
 mod quotas;
+mod shared;
 mod shares;
 mod switch;

@@ -206,3 +206,13 @@ pub fn finish<F: Future>(future: F) -> F::Output {
     }
     panic!("it waits");
 }
+
+/// The time of tokio, so that pausing it pauses the stores too.
+#[derive(Debug)]
+pub struct TokioClock(pub tokio::time::Instant);
+
+impl Clock for TokioClock {
+    fn now_us(&self) -> u64 {
+        1_767_225_600_007_000 + u64::try_from(self.0.elapsed().as_micros()).unwrap()
+    }
+}
