@@ -17,6 +17,8 @@ mod dear;
 mod equal;
 mod flapping;
 mod guarded;
+#[cfg(feature = "redis")]
+mod kinds;
 #[cfg(feature = "tracing")]
 mod logs;
 mod mixed;
@@ -26,3 +28,4 @@ mod quotas;
 mod shared;
 mod shares;
 mod switch;
+mod waiting;

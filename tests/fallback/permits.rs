@@ -68,7 +68,7 @@ async fn permits_of_an_outage_are_held_and_given_back_in_this_process() {
         assert_eq!(free(&store).await, (9, 0));
         for left in (5..15).rev() {
             permits.pop();
-            let expected = if left < 10 { 10 - left } else { 0 };
+            let expected = 10_u64.saturating_sub(left);
             assert_eq!(free(&store).await, (9, expected));
         }
         drop(permits);
