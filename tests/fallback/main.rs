@@ -14,6 +14,7 @@ mod common;
 mod web;
 
 mod dear;
+mod defects;
 mod equal;
 mod flapping;
 mod guarded;
