@@ -1,0 +1,74 @@
+//! One line when the store fails, and one when it is well again.
+
+use std::{sync::Arc, time::Instant};
+
+use tower_throttle::{Limiter, ManualClock, RateLimitLayer, TokenBucket, store::Guarded};
+
+use crate::{
+    common::DEADLINE,
+    quiet::logging_runtime,
+    switch::{Does, Switch, unavailable, unavailable_later},
+    web::{api, ask, plain},
+};
+
+const TASKS: usize = 64;
+const REQUESTS: usize = 10_000;
+
+/// By limiters on clones of one store, from many tasks at once.
+async fn flood(store: &Guarded<Switch>, switch: &Switch, does: [Does; 2]) {
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|task| {
+            let limiter = Limiter::new(store.clone(), TokenBucket::per_second(10));
+            let layer = RateLimitLayer::new(api()).store(store.clone());
+            let (switch, does) = (switch.clone(), does.clone());
+            tokio::spawn(async move {
+                for number in 0..REQUESTS / TASKS + 1 {
+                    switch.now(does[(number + task) % 2].clone());
+                    let _ = limiter.check(task as u64).await;
+                    if matches!(does[0], Does::Answers) && matches!(does[1], Does::Answers) {
+                        ask(&layer, plain());
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+#[test]
+fn a_failure_and_its_end_are_one_line_each() {
+    let (runtime, lines) = logging_runtime(4);
+    let run = async move {
+        let switch = Switch::on(&Arc::new(ManualClock::new()));
+        let store = Guarded::new(switch.clone());
+        flood(&store, &switch, [Does::Answers, Does::Answers]).await;
+        assert_eq!(lines(), Vec::<String>::new(), "all is well");
+        for round in 0..2 {
+            flood(&store, &switch, [unavailable(), unavailable_later()]).await;
+            let log = lines();
+            assert_eq!(log.len(), 2 * round + 1, "{log:#?}");
+            assert!(log[2 * round].contains("unavailable"), "{log:#?}");
+            assert!(log[2 * round].contains("on_store_failure"), "{log:#?}");
+            // Half of the answers are none: it fails still.
+            flood(&store, &switch, [unavailable_later(), Does::Answers]).await;
+            assert_eq!(lines().len(), 2 * round + 1, "{:#?}", lines());
+            switch.now(unavailable());
+            let limiter = Limiter::new(store.clone(), TokenBucket::per_second(10));
+            let _ = limiter.check("ann").await;
+            let started = Instant::now();
+            while lines().len() == 2 * round + 1 {
+                assert!(started.elapsed() < DEADLINE, "it never said so");
+                flood(&store, &switch, [Does::Answers, Does::Answers]).await;
+            }
+            assert!(started.elapsed().as_millis() >= 1_000, "too early to say");
+            flood(&store, &switch, [Does::Answers, Does::Answers]).await;
+            let log = lines();
+            assert_eq!(log.len(), 2 * round + 2, "{log:#?}");
+            assert!(log[2 * round + 1].contains("answers again"), "{log:#?}");
+        }
+    };
+    // On a thread of the runtime, which logs where the test looks.
+    runtime.block_on(runtime.spawn(run)).unwrap();
+}

@@ -1,0 +1,146 @@
+//! Random numbers from a printed seed, and random quotas of every algorithm.
+
+#![allow(unreachable_pub)]
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    time::Duration,
+};
+
+use tower_throttle::{
+    Concurrency, FixedWindow, LeakyBucket, Quota, SlidingLog, SlidingWindow, TokenBucket,
+};
+
+/// SplitMix64.
+#[derive(Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// From `SEED`, or a new one, which is printed.
+    pub fn new() -> Self {
+        let seed = match std::env::var("SEED") {
+            Ok(seed) => seed.parse().expect("a number"),
+            Err(_) => RandomState::new().hash_one(0_u8),
+        };
+        println!("SEED={seed}");
+        Self(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+
+    /// From 0 to one below.
+    pub fn below(&mut self, end: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
+    }
+
+    /// Both included.
+    pub fn between(&mut self, least: u64, most: u64) -> u64 {
+        least + self.below(most - least + 1)
+    }
+
+    pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize]
+    }
+
+    /// Evenly over the magnitudes.
+    pub fn magnitude(&mut self, most: u64) -> u64 {
+        let bits = self.below(u64::from(64 - most.leading_zeros()) + 1);
+        let one = 1_u64 << bits.min(63);
+        (one - 1 + self.below(one)).min(most)
+    }
+}
+
+/// Limits that are at an edge, primes, and anything.
+fn limit(random: &mut Random) -> u64 {
+    match random.below(3) {
+        0 => random.one_of(&[0, 1, 1, 2, 3, 7, 13, 97, 1_009, 7_919, 1_000_000]),
+        1 => random.between(1, 40),
+        _ => random.magnitude(2_000_000),
+    }
+}
+
+fn period(random: &mut Random) -> Duration {
+    const DAY: u64 = 86_400;
+    match random.below(4) {
+        0 => Duration::from_secs(random.one_of(&[1, 60, 3_600, DAY, 7 * DAY, 30 * DAY, 100 * DAY])),
+        1 => Duration::from_secs(1),
+        2 => Duration::from_millis(1 + random.magnitude(100 * DAY * 1_000)),
+        _ => Duration::from_millis(1 + random.magnitude(100_000)),
+    }
+}
+
+/// The algorithms that use units up, by number.
+pub const ALGORITHMS: usize = 11;
+
+fn bucket(random: &mut Random) -> TokenBucket {
+    let bucket = TokenBucket::new(limit(random), period(random));
+    match random.below(4) {
+        0 => bucket.burst(1),
+        1 => bucket.burst(1 + random.magnitude(5_000_000)),
+        2 => {
+            let burst = 1 + random.magnitude(1_000);
+            let initial = random.below(burst + 1);
+            bucket.burst(burst).initial(random.one_of(&[0, initial]))
+        }
+        _ => bucket,
+    }
+}
+
+/// One that the crate accepts.
+pub fn quota_of(algorithm: usize, random: &mut Random) -> Quota {
+    loop {
+        let (limit, period) = (limit(random), period(random));
+        let room = 1 + random.magnitude(10_000);
+        let quota: Result<Quota, _> = match algorithm {
+            0 => bucket(random).try_into(),
+            1 => bucket(random).refill_at_once().try_into(),
+            2 => {
+                let bucket = TokenBucket::without_refill(room);
+                let initial = random.below(room + 1);
+                bucket.initial(random.one_of(&[initial, room])).try_into()
+            }
+            3 => LeakyBucket::new(limit, period).try_into(),
+            4 => LeakyBucket::new(limit, period).capacity(room).try_into(),
+            5 => {
+                let queue = random.one_of(&[0, 1, room]);
+                LeakyBucket::new(limit, period).queue(queue).try_into()
+            }
+            6 => FixedWindow::new(limit, period).try_into(),
+            7 => FixedWindow::new(limit, period).aligned().try_into(),
+            8 => {
+                let windows = [
+                    FixedWindow::new(limit, period).aligned().spread(),
+                    FixedWindow::per_calendar_day(limit).spread(),
+                    FixedWindow::per_calendar_week(limit),
+                    FixedWindow::per_calendar_month(limit).spread(),
+                    FixedWindow::per_calendar_month(limit),
+                ];
+                random.one_of(&windows).try_into()
+            }
+            9 => SlidingWindow::new(limit, period).try_into(),
+            _ => SlidingLog::new(limit.min(500), period).try_into(),
+        };
+        if let Ok(quota) = quota {
+            return quota;
+        }
+    }
+}
+
+pub fn quota(random: &mut Random) -> Quota {
+    quota_of(random.below(ALGORITHMS as u64) as usize, random)
+}
+
+pub fn concurrency(random: &mut Random) -> Quota {
+    let lifetime = Duration::from_millis(random.between(100, 100_000));
+    let limit = random.between(0, 12);
+    Concurrency::new(limit)
+        .lifetime(lifetime)
+        .try_into()
+        .unwrap()
+}
