@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use crate::{
-    Decision, Source, StoreError,
+    Decision, StoreError,
     permit::{Legs, Taken},
     store::{Answer, BoxFuture},
 };
@@ -95,13 +95,13 @@ impl Admission {
                 // Of a check whose answer is lost, nobody knows what it took.
                 let legs = self.legs.take();
                 let runtime = self.runtime.clone();
-                if error.is_no_answer() {
+                if error.may_have_run() {
                     drop(legs.map(|legs| Taken::perhaps(legs, runtime)));
                 }
                 return Poll::Ready(Err(error));
             }
         };
-        if decision.source() != Source::Store {
+        if decision.is_lost() {
             // Neither does of what the store was asked for before others decided.
             let legs = self.legs.clone();
             drop(legs.map(|legs| Taken::perhaps(legs, self.runtime.clone())));

@@ -296,6 +296,8 @@ pub struct StoreError {
 pub(crate) enum StoreErrorKind {
     Timeout,
     Unavailable,
+    /// The breaker is open: nothing was sent.
+    LeftAlone,
     Overloaded,
     Refused,
     /// Not this server serves the key. Nothing ran.
@@ -333,10 +335,15 @@ impl StoreError {
     /// of the cluster serves the key.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
-        self.kind == StoreErrorKind::Unavailable
+        self.kind == StoreErrorKind::Unavailable || self.kind == StoreErrorKind::LeftAlone
     }
 
-    /// Nobody answered, so what became of the check is unknown.
+    /// Whether units may have been taken.
+    pub(crate) fn may_have_run(&self) -> bool {
+        self.is_no_answer() && self.kind != StoreErrorKind::LeftAlone
+    }
+
+    /// Nobody answered.
     pub(crate) fn is_no_answer(&self) -> bool {
         self.is_timeout() || self.is_unavailable()
     }
@@ -382,6 +389,7 @@ impl StoreError {
         match self.kind {
             StoreErrorKind::Timeout
             | StoreErrorKind::Unavailable
+            | StoreErrorKind::LeftAlone
             | StoreErrorKind::Refused
             | StoreErrorKind::ForeignReply => true,
             StoreErrorKind::Overloaded
@@ -397,6 +405,7 @@ impl StoreError {
         match self.kind {
             StoreErrorKind::Timeout => "timeout",
             StoreErrorKind::Unavailable => "unavailable",
+            StoreErrorKind::LeftAlone => "left_alone",
             StoreErrorKind::Overloaded => "overloaded",
             StoreErrorKind::Refused => "refused",
             StoreErrorKind::Redirected => "redirected",
@@ -421,6 +430,7 @@ impl fmt::Display for StoreError {
         f.write_str(match self.kind {
             StoreErrorKind::Timeout => "the store did not answer before the deadline",
             StoreErrorKind::Unavailable => "the store cannot be reached",
+            StoreErrorKind::LeftAlone => "the store did not answer, and is left alone for a while",
             StoreErrorKind::Overloaded => "too many checks wait for the store",
             StoreErrorKind::Refused => "the store refused the check",
             StoreErrorKind::Redirected => {

@@ -218,10 +218,7 @@ impl Limiter {
         units: Option<u64>,
         wait: Duration,
     ) -> Result<Permit, StoreError> {
-        let mut legs = self.legs(key, units);
-        for leg in &mut legs {
-            leg.asked.number_permit();
-        }
+        let legs = self.legs(key, units);
         let legs = Legs::new(&self.store, &legs);
         let (decision, taken) = Admission::new(legs, wait, true).await?;
         Ok(Permit::new(decision, taken))

@@ -85,11 +85,12 @@ impl Legs {
     fn that_decided(mut self, decision: &Decision) -> Self {
         if decision.source() == Source::Local {
             self.store = self.store.local();
-            let local = self
-                .legs
-                .iter()
-                .filter_map(|leg| leg.leg().local().as_ref().map(OwnedLeg::from));
-            self.legs = local.collect();
+            let local = |leg: &OwnedLeg| {
+                let leg = leg.leg();
+                let local = leg.local(Operation::Take)?.ok()?;
+                Some(OwnedLeg::from(&local))
+            };
+            self.legs = self.legs.iter().filter_map(local).collect();
         }
         self
     }
@@ -99,6 +100,8 @@ impl Legs {
         for leg in &mut self.legs {
             let asked = &mut leg.asked;
             asked.extra = asked.quota.room_for_wait(asked.level, wait, is_turn_bound);
+            // A new one each time: the last may be on its way back.
+            asked.number_permit();
         }
         self.ask(Operation::Take)
     }
@@ -109,13 +112,13 @@ impl Legs {
         store.spawn(runtime, async move {
             let taken = match answer.await {
                 Ok(decision) => {
-                    if decision.source() != Source::Store {
+                    if decision.is_lost() {
                         drop(Taken::perhaps(self.clone(), again.clone()));
                     }
                     let turn_at = later(Instant::now(), decision.delay());
                     Taken::by(self, &decision, turn_at, again)
                 }
-                Err(error) if error.is_no_answer() => Some(Taken::perhaps(self, again)),
+                Err(error) if error.may_have_run() => Some(Taken::perhaps(self, again)),
                 Err(_) => None,
             };
             drop(taken);
@@ -216,8 +219,6 @@ pub(crate) struct Taken {
     renewals: Vec<AbortHandle>,
     /// Which leg's turn is waited for.
     turn: Option<(usize, Turn)>,
-    /// Otherwise it may not have been taken at all.
-    is_certain: bool,
 }
 
 impl Taken {
@@ -256,7 +257,6 @@ impl Taken {
             legs,
             runtime,
             turn,
-            is_certain: true,
         })
     }
 
@@ -268,7 +268,6 @@ impl Taken {
             runtime,
             renewals: Vec::new(),
             turn: None,
-            is_certain: false,
         }
     }
 
@@ -309,18 +308,20 @@ impl Drop for Taken {
         if self.legs.legs.is_empty() {
             return;
         }
-        // An answer at once is all there is to it.
-        if let (Answer::Later(answer), Some(runtime)) =
-            (self.legs.ask(Operation::GiveBack), &self.runtime)
-        {
-            let permits = self.legs.clone().with_permits();
-            let is_certain = self.is_certain;
-            self.legs.store.spawn(runtime, async move {
-                // Other units are as if used.
-                if answer.await.is_err() && is_certain {
-                    give_back(permits).await;
-                }
-            });
+        let permits = self.legs.clone().with_permits();
+        match (self.legs.ask(Operation::GiveBack), &self.runtime) {
+            (Answer::Now(Err(_)), Some(runtime)) => {
+                runtime.spawn(give_back(permits));
+            }
+            (Answer::Later(answer), Some(runtime)) => {
+                self.legs.store.spawn(runtime, async move {
+                    // Other units are as if used.
+                    if answer.await.is_err() {
+                        tokio::spawn(give_back(permits));
+                    }
+                });
+            }
+            _ => {}
         }
     }
 }

@@ -36,6 +36,9 @@ struct Inner {
     verdict: Verdict,
     source: Source,
     now_us: u64,
+    /// Units that no policy looked at.
+    unchecked: u64,
+    is_lost: bool,
     policies: SmallVec<[PolicyDecision; 1]>,
 }
 
@@ -78,6 +81,8 @@ impl Decision {
             verdict: Verdict::Allowed,
             source: Source::Store,
             now_us,
+            unchecked: 0,
+            is_lost: false,
             policies: SmallVec::new(),
         };
         for policy in policies {
@@ -109,13 +114,31 @@ impl Decision {
             verdict,
             source,
             now_us: 0,
+            unchecked: 0,
+            is_lost: false,
             policies: SmallVec::new(),
         }))
     }
 
-    pub(crate) fn made_locally(mut self) -> Self {
-        Arc::make_mut(&mut self.0).source = Source::Local;
+    /// The store failed, and this process decided. `is_lost`: the store may
+    /// have, too.
+    pub(crate) fn made_locally(mut self, is_lost: bool) -> Self {
+        let inner = Arc::make_mut(&mut self.0);
+        (inner.source, inner.is_lost) = (Source::Local, is_lost);
         self
+    }
+
+    /// The store failed, and nothing limits these units meanwhile.
+    pub(crate) fn unchecked(units: u64, is_lost: bool) -> Self {
+        let mut decision = Self::on_store_failure(Verdict::Allowed);
+        let inner = Arc::make_mut(&mut decision.0);
+        (inner.unchecked, inner.is_lost) = (units, is_lost);
+        decision
+    }
+
+    /// Whether the store may have taken what nobody knows of.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.0.is_lost
     }
 
     pub(crate) fn with_partitions(mut self, partitions: &[[u8; 12]]) -> Self {
@@ -194,11 +217,12 @@ impl Decision {
         delays.max().unwrap_or_default()
     }
 
-    /// The fewest units that any policy [moved](PolicyDecision::moved).
+    /// The fewest units that any policy [moved](PolicyDecision::moved); the
+    /// units asked for, where the store failed and all were left out.
     #[must_use]
     pub fn moved(&self) -> u64 {
         let moved = self.policies().map(PolicyDecision::moved);
-        moved.min().unwrap_or(0)
+        moved.min().unwrap_or(self.0.unchecked)
     }
 
     /// The five integers of `CL.THROTTLE`, as

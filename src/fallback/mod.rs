@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use self::health::Health;
 pub(crate) use self::tasks::Tasks;
 use crate::{
-    Clock, Decision, MemoryStore, StoreError, SystemClock, Verdict,
+    Clock, Decision, MemoryStore, StoreError, SystemClock,
     store::{Answer, Check, Leg, Operation, OwnedLeg, Store},
 };
 
@@ -42,8 +42,9 @@ pub enum OnStoreFailure {
     /// grant what the quota says, rounded up to one unit for each process; with
     /// 1, as many times the quota as there are processes.
     ///
-    /// A request that costs more than a process's part is admitted where the
-    /// caller has taken nothing, and the excess is owed.
+    /// A request that costs more than a process's part is refused as under
+    /// [`Deny`](Self::Deny): no part can grant it, and no other is asked. A part
+    /// that would fill more slowly than in 104 days fills in 104 days.
     Local {
         /// How many processes share the quota.
         share_of: u32,
@@ -93,7 +94,8 @@ impl Default for OnStoreFailure {
 ///
 /// A [`Store`] hands one out ([`Store::fallback`]) so that all layers and
 /// limiters on it share one. At most 100,000 buckets are kept, by the rules of
-/// [`MemoryStore`].
+/// [`MemoryStore`]: 10 MB, and 8 bytes more for each entry of a
+/// [`SlidingLog`](crate::SlidingLog), 24 for each permit.
 #[derive(Clone, Default)]
 pub struct Fallback(Arc<Inner>);
 
@@ -106,7 +108,6 @@ struct Inner {
     tasks: Tasks,
 }
 
-/// At most 10 MB.
 const BUCKETS: usize = 100_000;
 
 impl Fallback {
@@ -167,13 +168,18 @@ impl Fallback {
         {
             return Err(error);
         }
-        let legs: SmallVec<[Leg<'_>; 2]> = check.legs().iter().filter_map(Leg::local).collect();
+        let operation = check.operation();
+        let legs = check.legs().iter().filter_map(|leg| leg.local(operation));
+        let Ok(legs) = legs.collect::<Result<SmallVec<[Leg<'_>; 2]>, _>>() else {
+            return Err(error);
+        };
+        let is_lost = error.may_have_run();
         if legs.is_empty() {
-            return Ok(Decision::on_store_failure(Verdict::Allowed));
+            let units = check.legs().first().map_or(0, Leg::cost);
+            return Ok(Decision::unchecked(units, is_lost));
         }
-        let local = Check::new(check.operation(), &legs);
-        match self.local().check(&local) {
-            Answer::Now(decision) => decision.map(Decision::made_locally),
+        match self.local().check(&Check::new(operation, &legs)) {
+            Answer::Now(decision) => decision.map(|decision| decision.made_locally(is_lost)),
             // Memory answers at once.
             Answer::Later(_) => Err(error),
         }
@@ -221,9 +227,8 @@ impl BackedStore {
     /// Forgets in the store and in this process.
     pub(crate) fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
         if let Some(local) = self.fallback.0.local.get() {
-            let legs: SmallVec<[Leg<'_>; 2]> = legs.iter().filter_map(Leg::local).collect();
             // Memory answers at once.
-            drop(local.reset(&legs));
+            drop(local.reset(legs));
         }
         self.store.reset(legs)
     }
@@ -237,7 +242,8 @@ impl BackedStore {
     pub(crate) fn local(&self) -> Self {
         Self {
             store: Arc::clone(self.fallback.local()),
-            fallback: self.fallback.clone(),
+            // What it answers says nothing of the store.
+            fallback: Fallback::new(),
         }
     }
 

@@ -146,9 +146,6 @@ fn ask(settings: &Settings, head: &Head<'_>) -> Question {
     let partitions = settings.partitions(&legs);
     let is_held = |leg: &Leg<'_>| leg.asked.quota.is_concurrency() || leg.asked.quota.paces();
     if settings.wait.is_some() || legs.iter().any(is_held) {
-        for leg in &mut legs {
-            leg.asked.number_permit();
-        }
         let legs = Legs::new(&settings.store, &legs);
         let admission = Admission::new(legs, settings.wait.unwrap_or_default(), false);
         return Question::Waits(admission, partitions);

@@ -191,21 +191,27 @@ impl OwnedLeg {
 }
 
 impl<'a> Leg<'a> {
-    /// What is asked of this process alone while the store fails.
-    pub(crate) fn local(&'a self) -> Option<Self> {
+    /// What is asked of this process alone while the store fails, where
+    /// anything is. An error: it can never grant that.
+    pub(crate) fn local(&'a self, operation: Operation) -> Option<Result<Self, TooDear>> {
         let OnStoreFailure::Local { share_of } = self.on_store_failure else {
             return None;
         };
-        Some(Self {
+        let asked = match share_of {
+            1 => Some(self.asked),
+            nodes => self.asked.share_of(operation, nodes),
+        };
+        let leg = asked.map(|asked| Self {
             key: Cow::Borrowed(&self.key),
-            asked: match share_of {
-                1 => self.asked,
-                nodes => self.asked.share_of(nodes),
-            },
+            asked,
             ..*self
-        })
+        });
+        Some(leg.ok_or(TooDear))
     }
 }
+
+/// More than a part of the quota.
+pub(crate) struct TooDear;
 
 impl Leg<'_> {
     /// The policy's name.
@@ -263,9 +269,9 @@ impl Asked {
         (self.level, self.since) = (level, since);
     }
 
-    /// The same of a process that has one part of `nodes` to itself. A cost
-    /// above that part fits where nothing is taken.
-    pub(crate) fn share_of(&self, nodes: u32) -> Self {
+    /// The same of a process that has one part of `nodes` to itself. `None` where
+    /// that part can never grant what the whole could.
+    pub(crate) fn share_of(&self, operation: Operation, nodes: u32) -> Option<Self> {
         let quota = self.quota.share_of(nodes);
         let (whole, part) = (self.quota.level_of_capacity(), quota.level_of_capacity());
         let mut share = Self {
@@ -279,13 +285,14 @@ impl Asked {
             let wait_ns = whole.saturating_add_signed(self.extra) - self.level.min(whole);
             let bound = share.level.saturating_add(wait_ns).min(part);
             -signed(part - bound)
-        } else {
+        } else if quota.reserves() {
+            // Time, in which a part gains less.
             signed(quota.extra(self.extra.unsigned_abs()))
+        } else {
+            signed(quota.extra(self.extra.unsigned_abs().div_ceil(nodes.into())))
         };
-        if self.level <= whole && share.level > part {
-            share.extra = share.extra.saturating_add(signed(share.level - part));
-        }
-        share
+        let is_too_dear = share.is_impossible(operation) && !self.is_impossible(operation);
+        (!is_too_dear).then_some(share)
     }
 
     /// The level that must fit for anything to be done, and the room beyond the capacity.
@@ -310,7 +317,6 @@ impl Asked {
     }
 
     /// Whether its quota can never grant it.
-    #[cfg(feature = "redis")]
     pub(crate) fn is_impossible(&self, operation: Operation) -> bool {
         let (least, extra) = self.least(operation);
         self.quota.most(least, extra).is_none()

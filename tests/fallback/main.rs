@@ -14,7 +14,6 @@ mod common;
 mod web;
 
 mod dear;
-mod defects;
 mod equal;
 mod flapping;
 mod guarded;
@@ -22,6 +21,7 @@ mod guarded;
 mod kinds;
 #[cfg(feature = "tracing")]
 mod logs;
+mod mended;
 mod mixed;
 mod permits;
 mod quiet;

@@ -256,11 +256,7 @@ fn tells_the_truth(fleet: &mut Fleet, quota: Quota, processes: u32, random: &mut
         assert_eq!(left, remaining - units, "{what}");
     }
 
-    // A debt of 104 days and more is a matter of its own.
-    let unit_ns =
-        quota.period().as_nanos() * u128::from(processes) / u128::from(quota.limit().max(1));
-    let most = u64::try_from(DEEPEST_NS * 9 / 10 / unit_ns.max(1)).unwrap();
-    let wanted = random.between(1, quota.capacity().min(most).max(1));
+    let wanted = random.between(1, limit.max(1));
     let refused = finish(process.check_n("ann", wanted)).unwrap();
     if refused.is_allowed() {
         return;

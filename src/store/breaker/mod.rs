@@ -5,8 +5,10 @@
 use std::{
     hash::{BuildHasher, RandomState},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use tokio::time::Instant;
 
 use crate::StoreError;
 
@@ -65,7 +67,7 @@ impl Breaker {
     pub(crate) fn pass(self: &Arc<Self>) -> Option<Pass> {
         let mut machine = self.machine();
         let era = machine.pass(self.now_ms())?;
-        let is_probe = machine.state == State::Probing;
+        let is_probe = matches!(machine.state, State::Probing { .. });
         drop(machine);
         Some(Pass {
             breaker: Arc::clone(self),
@@ -136,7 +138,9 @@ enum State {
         until_ms: u64,
     },
     /// One call is under way to find out.
-    Probing,
+    Probing {
+        since_ms: u64,
+    },
 }
 
 impl Machine {
@@ -152,7 +156,8 @@ impl Machine {
         match self.state {
             State::Closed { .. } => false,
             State::Open { until_ms } => now_ms < until_ms,
-            State::Probing => true,
+            // Of one that nobody looks at, there is no end.
+            State::Probing { since_ms } => now_ms.saturating_sub(since_ms) < LONGEST_PAUSE_MS,
         }
     }
 
@@ -160,8 +165,8 @@ impl Machine {
         if self.is_open(now_ms) {
             return None;
         }
-        if matches!(self.state, State::Open { .. }) {
-            self.becomes(State::Probing);
+        if !matches!(self.state, State::Closed { .. }) {
+            self.becomes(State::Probing { since_ms: now_ms });
         }
         Some(self.era)
     }
@@ -197,7 +202,7 @@ impl Machine {
                     self.opens(now_ms, random);
                 }
             }
-            State::Probing => match ended {
+            State::Probing { .. } => match ended {
                 Ended::Answered => self.becomes(State::closed(now_ms)),
                 Ended::Failed => {
                     self.pause_ms = (2 * self.pause_ms).min(LONGEST_PAUSE_MS);
@@ -214,7 +219,7 @@ impl Machine {
 
     /// A call of which nobody waits for the end. The next is a probe in its place.
     fn left(&mut self, era: u64, now_ms: u64) {
-        if era == self.era && self.state == State::Probing {
+        if era == self.era && matches!(self.state, State::Probing { .. }) {
             self.becomes(State::Open { until_ms: now_ms });
         }
     }

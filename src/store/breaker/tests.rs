@@ -65,7 +65,7 @@ impl World {
         let era = self.machine.pass(self.now_ms);
         assert_eq!(era.is_none(), was_open, "{self:?}");
         if let Some(era) = era {
-            let is_probe = self.machine.state == State::Probing;
+            let is_probe = matches!(self.machine.state, State::Probing { .. });
             self.calls.push((era, is_probe));
         }
     }
@@ -101,7 +101,7 @@ fn in_every_schedule_there_is_one_probe_at_most_and_a_way_back() {
                 if seen.insert(world.clone()) {
                     assert!(world.probes() <= 1, "{world:?}");
                     assert_eq!(
-                        world.machine.state == State::Probing,
+                        matches!(world.machine.state, State::Probing { .. }),
                         world.probes() == 1,
                         "a probe is under way, or none: {world:?}"
                     );

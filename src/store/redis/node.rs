@@ -135,7 +135,7 @@ impl Node {
 
     /// Leave to make a call about buckets.
     fn pass(&self) -> Result<Pass, StoreError> {
-        let closed = || StoreError::new(StoreErrorKind::Unavailable);
+        let closed = || StoreError::new(StoreErrorKind::LeftAlone);
         self.breaker.pass().ok_or_else(closed)
     }
 
