@@ -160,6 +160,7 @@ mod admission;
 mod clock;
 mod decision;
 mod error;
+mod kept;
 pub mod key;
 mod limiter;
 mod middleware;

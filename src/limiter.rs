@@ -296,7 +296,10 @@ impl Limiter {
         let leg = |policy: &'a Compiled| Leg {
             policy: &policy.name,
             key: Cow::Borrowed(if policy.shared { &EVERYONE } else { key }),
-            asked: cost.map_or(policy.asked, |cost| Asked::new(policy.asked.quota, cost)),
+            asked: match cost {
+                None => policy.asked.clone(),
+                Some(cost) => Asked::new(policy.asked.quota.clone(), cost),
+            },
         };
         self.policies.iter().map(leg).collect()
     }

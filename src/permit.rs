@@ -85,7 +85,7 @@ impl OwnedLeg {
         Leg {
             policy: &self.policy,
             key: Cow::Borrowed(&self.key),
-            asked: self.asked,
+            asked: self.asked.clone(),
         }
     }
 }
@@ -95,7 +95,7 @@ impl Legs {
         let owned = |leg: &Leg<'_>| OwnedLeg {
             policy: leg.policy.clone(),
             key: leg.key.clone().into_owned(),
-            asked: leg.asked,
+            asked: leg.asked.clone(),
         };
         Self {
             store: Arc::clone(store),

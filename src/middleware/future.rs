@@ -80,7 +80,7 @@ impl Wait {
 pub(super) struct Granted {
     /// Until then.
     decision: Option<Decision>,
-    outer: Option<Decision>,
+    outer: Option<Box<Decision>>,
     settings: Arc<Settings>,
     taken: Option<Box<Taken>>,
 }
@@ -95,8 +95,9 @@ impl Granted {
         caller: Caller,
     ) -> Self {
         let outer = caller.outer;
-        let joined = decision.clone().within(outer.as_ref());
-        request.extensions_mut().insert(joined);
+        request
+            .extensions_mut()
+            .insert(decision.within(outer.as_deref()));
         Self {
             decision: Some(decision),
             outer,
@@ -175,7 +176,7 @@ where
                     let taken = granted.taken.take();
                     let mut response = response?;
                     if let Some(decision) = granted.decision.take() {
-                        let outer = granted.outer.as_ref();
+                        let outer = granted.outer.as_deref();
                         headers::add_to_forwarded(
                             &mut response,
                             decision,

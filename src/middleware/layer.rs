@@ -302,7 +302,7 @@ impl RateLimitLayerBuilder {
         let is_constant = rules.iter().all(Rule::is_constant);
         let quotas = rules
             .iter()
-            .map(|rule| (&rule.base.name, rule.base.asked.quota));
+            .map(|rule| (&rule.base.name, *rule.base.asked.quota));
         let policy_field = is_constant.then(|| headers::policy_list(quotas)).flatten();
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         Ok(RateLimitLayer {

@@ -142,7 +142,7 @@ pub(super) struct Caller {
     dialect: Option<Dialect>,
     is_head: bool,
     /// What a layer outside decided.
-    pub(super) outer: Option<Decision>,
+    pub(super) outer: Option<Box<Decision>>,
 }
 
 impl Caller {
@@ -153,7 +153,7 @@ impl Caller {
                 .then(|| Dialect::of(request.headers()))
                 .flatten(),
             is_head: request.method() == Method::HEAD,
-            outer: request.extensions().get().cloned(),
+            outer: request.extensions().get().cloned().map(Box::new),
         }
     }
 }
@@ -204,12 +204,12 @@ fn add_fields(fields: &mut HeaderMap, refusal: &Refusal, settings: &Settings) {
 }
 
 fn add_decision(response: &mut Response<Bytes>, refusal: &Refusal, caller: &Caller) {
+    let outer = caller.outer.as_deref();
     let decision = match refusal {
-        Refusal::Denied(decision) => decision.clone(),
-        Refusal::StoreFailed => Decision::on_store_failure(Verdict::Denied),
+        Refusal::Denied(decision) => decision.within(outer),
+        Refusal::StoreFailed => Decision::on_store_failure(Verdict::Denied).within(outer),
         Refusal::KeyMissing | Refusal::Miswired => return,
     };
-    let decision = decision.within(caller.outer.as_ref());
     response.extensions_mut().insert(decision);
 }
 

@@ -42,12 +42,11 @@ impl Settings {
         partitions: Partitions,
     ) -> Result<Decision, Refusal> {
         match answer {
-            Ok(decision) => {
+            Ok(mut decision) => {
                 self.health.answered();
-                let decision = match partitions {
-                    Some(partitions) => decision.with_partitions(&partitions),
-                    None => decision,
-                };
+                if let Some(partitions) = partitions {
+                    decision.give_partitions(&partitions);
+                }
                 if decision.is_allowed() {
                     return Ok(decision);
                 }

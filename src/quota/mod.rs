@@ -24,7 +24,10 @@ use self::{
     fixed_window::Start,
     rules::{Rules, Standing},
 };
-use crate::ConfigError;
+use crate::{
+    ConfigError,
+    kept::{Kept, Table},
+};
 
 /// One past the largest integer that a Lua number holds exactly, with all below it.
 pub(crate) const EXACT: u64 = 1 << 53;
@@ -156,6 +159,13 @@ impl Quota {
             Rule::SlidingLog(rule) => rule.limit,
             Rule::Concurrency(rule) => rule.limit,
         }
+    }
+
+    /// For a policy that is set up once.
+    pub(crate) fn keep(self) -> Kept<Self> {
+        static QUOTAS: Table<Quota> = Table::new();
+
+        QUOTAS.keep(self)
     }
 
     /// Of each form of state, one letter: state of one is never read as another's.

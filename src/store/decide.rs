@@ -66,7 +66,7 @@ impl Check<'_> {
             let policy = PolicyDecision::new(
                 rule, operation, leg.policy.clone(), &leg.asked, fitting, at, standing,
             );
-            Decision::new(operation, [policy], fitting, now_us)
+            Decision::of_one(operation, policy, fitting, now_us)
         })
     }
 }

@@ -17,6 +17,7 @@ pub use self::{
 };
 use crate::{
     Decision, Key, Quota, StoreError,
+    kept::Kept,
     permit::next_number,
     policy::Name,
     quota::{
@@ -115,9 +116,9 @@ pub struct Leg<'a> {
 }
 
 /// What is asked of one policy.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Asked {
-    pub(crate) quota: Quota,
+    pub(crate) quota: Kept<Quota>,
     /// In units.
     pub(crate) cost: u64,
     /// The cost as a level.
@@ -131,11 +132,11 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    pub(crate) fn new(quota: Quota, cost: u64) -> Self {
+    pub(crate) fn new(quota: Kept<Quota>, cost: u64) -> Self {
         Self {
+            level: quota.level_of(cost),
             quota,
             cost,
-            level: quota.level_of(cost),
             extra: 0,
             permit: 0,
             since: 0,
@@ -152,14 +153,14 @@ impl Leg<'_> {
 
     /// The quota.
     #[must_use]
-    pub const fn quota(&self) -> Quota {
-        self.asked.quota
+    pub fn quota(&self) -> Quota {
+        *self.asked.quota
     }
 
     /// Which form its state has: buckets of different kinds are different
     /// buckets, whatever their names and keys.
     #[must_use]
-    pub const fn kind(&self) -> char {
+    pub fn kind(&self) -> char {
         self.asked.quota.letter() as char
     }
 

@@ -230,7 +230,7 @@ impl From<&Leg<'_>> for AskedLeg {
     fn from(leg: &Leg<'_>) -> Self {
         Self {
             name: leg.policy.clone(),
-            asked: leg.asked,
+            asked: leg.asked.clone(),
             offset_ms: leg.asked.quota.offset_ms(leg.key_bytes()),
         }
     }
