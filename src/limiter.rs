@@ -159,7 +159,8 @@ impl Limiter {
     /// As [`check`](Self::check).
     pub async fn debit(&self, key: impl Into<Key>, units: u64) -> Result<Decision, StoreError> {
         let key = key.into();
-        let mut legs = self.supported(&key, Some(units))?;
+        let mut legs = self.legs(&key, Some(units));
+        refuse_held(&legs)?;
         for (leg, policy) in legs.iter_mut().zip(&*self.policies) {
             let quota = &leg.asked.quota;
             let room = quota.extra(quota.level_of(policy.debt));
@@ -232,23 +233,11 @@ impl Limiter {
         key: &Key,
         units: Option<u64>,
     ) -> Result<Decision, StoreError> {
-        let legs = self.supported(key, units)?;
+        let legs = self.legs(key, units);
+        refuse_held(&legs)?;
         let answer = self.store.check(&Check::new(operation, &legs));
         drop(legs);
         answer.wait().await
-    }
-
-    /// Legs of which units are used, and not held.
-    fn supported<'a>(
-        &'a self,
-        key: &'a Key,
-        units: Option<u64>,
-    ) -> Result<SmallVec<[Leg<'a>; 2]>, StoreError> {
-        let legs = self.legs(key, units);
-        if legs.iter().any(|leg| leg.asked.quota.is_concurrency()) {
-            return Err(StoreError::new(StoreErrorKind::Unsupported));
-        }
-        Ok(legs)
     }
 
     /// Forgets what this caller has taken. [Shared](Policy::shared) buckets
@@ -303,6 +292,14 @@ impl Limiter {
         };
         self.policies.iter().map(leg).collect()
     }
+}
+
+/// Units that are held, and not used up, are for [`Limiter::acquire`].
+fn refuse_held(legs: &[Leg<'_>]) -> Result<(), StoreError> {
+    if legs.iter().any(|leg| leg.asked.quota.is_concurrency()) {
+        return Err(StoreError::new(StoreErrorKind::Unsupported));
+    }
+    Ok(())
 }
 
 static EVERYONE: Key = Key::everyone();

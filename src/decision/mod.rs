@@ -159,16 +159,13 @@ impl Decision {
     }
 
     /// This decision, with the policies of layers outside before its own.
-    pub(crate) fn within(&self, outer: Option<&Self>) -> Self {
-        let mut joined = self.clone();
-        if let Some(outer) = outer {
-            let policies = outer.policies().chain(self.policies());
-            joined.policies = Policies::Several(policies.cloned().collect());
-            if outer.source == Source::StoreFailure {
-                joined.source = Source::StoreFailure;
-            }
+    pub(crate) fn within(mut self, outer: &Self) -> Self {
+        let policies = outer.policies().chain(self.policies());
+        self.policies = Policies::Several(policies.cloned().collect());
+        if outer.source == Source::StoreFailure {
+            self.source = Source::StoreFailure;
         }
-        joined
+        self
     }
 
     /// Whether the request may go on.

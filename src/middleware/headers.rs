@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use arrayvec::ArrayVec;
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 
-use super::settings::Settings;
+use super::{layer::HeadersWhen, named::Named, settings::Settings};
 use crate::{Decision, PolicyDecision, Quota, Source, Verdict, policy::Name};
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -57,25 +57,37 @@ pub enum Headers {
     None,
 }
 
-/// Adds the fields to a response of the inner service, and the decision to its extensions.
-pub(super) fn add_to_forwarded<B>(
-    response: &mut Response<B>,
-    decision: Decision,
-    outer: Option<&Decision>,
-    settings: &Settings,
-) {
-    let wanted = settings.answers.headers_when.as_ref();
-    if wanted.is_none_or(|wanted| (wanted.0)(response.status(), response.headers())) {
-        add(
-            response.headers_mut(),
-            &decision,
-            settings,
-            Existing::GoesOn,
-        );
+/// How a decision is told. Copied for each request, where a pointer to the
+/// settings would be counted by all threads in one place.
+pub(super) struct Style {
+    form: Headers,
+    /// `RateLimit-Policy`, where it is known before.
+    policy: Option<HeaderValue>,
+    when: Option<Named<HeadersWhen>>,
+}
+
+impl Style {
+    pub(super) fn of(decision: &Decision, settings: &Settings) -> Self {
+        let applied = decision.policies().len();
+        let is_known = decision.source() == Source::StoreFailure
+            || (applied == settings.rules.len() && settings.partition_secret.is_none());
+        let form = settings.answers.headers;
+        Self {
+            form,
+            policy: (is_known && form == Headers::Draft10)
+                .then(|| settings.policy_field.clone())
+                .flatten(),
+            when: settings.answers.headers_when.clone(),
+        }
     }
-    // A layer inside has put the decisions of both there.
-    if response.extensions().get::<Decision>().is_none() {
-        response.extensions_mut().insert(decision.within(outer));
+}
+
+/// Adds the fields to a response of the inner service.
+#[inline]
+pub(super) fn add_to_forwarded<B>(response: &mut Response<B>, decision: &Decision, style: Style) {
+    let wanted = style.when.as_ref();
+    if wanted.is_none_or(|wanted| (wanted.0)(response.status(), response.headers())) {
+        add(response.headers_mut(), decision, style, Existing::GoesOn);
     }
 }
 
@@ -89,23 +101,18 @@ pub(super) enum Existing {
 }
 
 /// Adds the fields of this layer.
-pub(super) fn add(
-    headers: &mut HeaderMap,
-    decision: &Decision,
-    settings: &Settings,
-    existing: Existing,
-) {
+pub(super) fn add(headers: &mut HeaderMap, decision: &Decision, style: Style, existing: Existing) {
     let mut fields = Fields { headers, existing };
-    let form = settings.answers.headers;
+    let form = style.form;
     if decision.source() == Source::StoreFailure {
         // The policies still hold; where the caller stands, nobody knows.
         if form == Headers::Draft10 {
-            fields.list(RATELIMIT_POLICY, settings.policy_field.clone());
+            fields.list(RATELIMIT_POLICY, style.policy);
         }
         return;
     }
     if form == Headers::Draft10 {
-        return fields.draft_10(decision, settings);
+        return fields.draft_10(decision, style.policy);
     }
     let Some(binding) = (form != Headers::None)
         .then(|| Binding::of(decision))
@@ -144,16 +151,8 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    fn draft_10(&mut self, decision: &Decision, settings: &Settings) {
-        let applied = decision.policies().len();
-        let policy = match &settings.policy_field {
-            Some(value)
-                if applied == settings.rules.len() && settings.partition_secret.is_none() =>
-            {
-                Some(value.clone())
-            }
-            _ => list(decision.policies(), policy_item).value(),
-        };
+    fn draft_10(&mut self, decision: &Decision, policy: Option<HeaderValue>) {
+        let policy = policy.or_else(|| list(decision.policies(), policy_item).value());
         let limit = if decision.is_allowed() {
             list(decision.policies(), limit_item)
         } else {

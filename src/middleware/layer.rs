@@ -157,7 +157,7 @@ pub struct RateLimitLayerBuilder {
     mistake: Option<ConfigError>,
 }
 
-type HeadersWhen = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync;
+pub(super) type HeadersWhen = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync;
 type OnDenied = dyn Fn(Denied<'_>) -> Response<Bytes> + Send + Sync;
 
 /// How requests are answered.

@@ -199,16 +199,20 @@ pub(super) fn respond(refusal: &Refusal, settings: &Settings, caller: &Caller) -
 
 fn add_fields(fields: &mut HeaderMap, refusal: &Refusal, settings: &Settings) {
     if let Some(decision) = refusal.decision() {
-        headers::add(fields, decision, settings, headers::Existing::Stays);
+        let style = headers::Style::of(decision, settings);
+        headers::add(fields, decision, style, headers::Existing::Stays);
     }
 }
 
 fn add_decision(response: &mut Response<Bytes>, refusal: &Refusal, caller: &Caller) {
-    let outer = caller.outer.as_deref();
     let decision = match refusal {
-        Refusal::Denied(decision) => decision.within(outer),
-        Refusal::StoreFailed => Decision::on_store_failure(Verdict::Denied).within(outer),
+        Refusal::Denied(decision) => decision.clone(),
+        Refusal::StoreFailed => Decision::on_store_failure(Verdict::Denied),
         Refusal::KeyMissing | Refusal::Miswired => return,
+    };
+    let decision = match &caller.outer {
+        Some(outer) => decision.within(outer),
+        None => decision,
     };
     response.extensions_mut().insert(decision);
 }

@@ -84,7 +84,6 @@ where
         };
         match decided {
             Ok(decision) => {
-                let settings = Arc::clone(&self.settings);
                 let granted = Granted::admit(&mut request, decision, None, settings, caller);
                 ResponseFuture::calling(self.inner.call(request), granted)
             }
