@@ -152,7 +152,7 @@ struct Fields<'a> {
 
 impl Fields<'_> {
     fn draft_10(&mut self, decision: &Decision, policy: Option<HeaderValue>) {
-        let policy = policy.or_else(|| list(decision.policies(), policy_item).value());
+        let policy = policy.or_else(|| list(decision.policies(), policy_item));
         let limit = if decision.is_allowed() {
             list(decision.policies(), limit_item)
         } else {
@@ -161,7 +161,7 @@ impl Fields<'_> {
             })
         };
         self.list(RATELIMIT_POLICY, policy);
-        self.list(RATELIMIT, limit.value());
+        self.list(RATELIMIT, limit);
     }
 
     /// Layers add to a list.
@@ -195,10 +195,10 @@ impl Fields<'_> {
 pub(super) fn policy_list<'a>(
     quotas: impl Iterator<Item = (&'a Name, Quota)>,
 ) -> Option<HeaderValue> {
-    let text = list(quotas, |(name, quota), text| {
+    let value = list(quotas, |(name, quota), text| {
         quota_item(&name.quoted, quota, None, text);
     });
-    text.value().map(|value| for_ever(&value).unwrap_or(value))
+    value.map(|value| for_ever(&value).unwrap_or(value))
 }
 
 /// The same value, kept for the life of the process: copies of it are free,
@@ -219,15 +219,15 @@ fn for_ever(value: &HeaderValue) -> Option<HeaderValue> {
 
 const KEPT: usize = 256;
 
-fn list<T>(items: impl Iterator<Item = T>, write: impl Fn(T, &mut Text)) -> Text {
+fn list<T>(items: impl Iterator<Item = T>, write: impl Fn(T, &mut Text)) -> Option<HeaderValue> {
     let mut text = Text::default();
     for item in items {
-        if !text.as_bytes().is_empty() {
+        if !text.is_empty() {
             text.push(", ");
         }
         write(item, &mut text);
     }
-    text
+    text.value()
 }
 
 fn policy_item(policy: &PolicyDecision, text: &mut Text) {
@@ -346,6 +346,10 @@ struct Text {
 }
 
 impl Text {
+    fn is_empty(&self) -> bool {
+        self.short.is_empty() && self.long.is_empty()
+    }
+
     fn as_bytes(&self) -> &[u8] {
         if self.long.is_empty() {
             &self.short

@@ -130,6 +130,7 @@ enum Question {
     Waits(Admission, Partitions),
 }
 
+#[inline]
 fn ask(settings: &Settings, head: &Head<'_>) -> Question {
     let mut legs: SmallVec<[Leg<'_>; 2]> = SmallVec::new();
     for rule in settings.rules.iter() {

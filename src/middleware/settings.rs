@@ -36,6 +36,7 @@ pub(super) type Partitions = Option<Box<[[u8; 12]]>>;
 
 impl Settings {
     /// Turns the store's answer into a decision to go on, or a refusal.
+    #[inline]
     pub(super) fn decide(
         &self,
         answer: Result<Decision, StoreError>,
@@ -53,22 +54,25 @@ impl Settings {
                 telemetry::denied(&decision);
                 Err(Refusal::Denied(decision))
             }
-            Err(error) => {
-                // These are not the store's failures, and never open the gate:
-                // one is a flood, of which a limiter must not make an opening,
-                // the other is one caller's broken bucket.
-                if error.is_overloaded() || error.is_corrupt_state() {
-                    self.health.shed(&error);
-                    return Err(Refusal::StoreFailed);
-                }
-                let allows = self.answers.on_store_failure == OnStoreFailure::Allow;
-                self.health.failed(&error, allows);
-                if allows {
-                    Ok(Decision::on_store_failure(Verdict::Allowed))
-                } else {
-                    Err(Refusal::StoreFailed)
-                }
-            }
+            Err(error) => self.without_answer(&error),
+        }
+    }
+
+    #[cold]
+    fn without_answer(&self, error: &StoreError) -> Result<Decision, Refusal> {
+        // These are not the store's failures, and never open the gate:
+        // one is a flood, of which a limiter must not make an opening,
+        // the other is one caller's broken bucket.
+        if error.is_overloaded() || error.is_corrupt_state() {
+            self.health.shed(error);
+            return Err(Refusal::StoreFailed);
+        }
+        let allows = self.answers.on_store_failure == OnStoreFailure::Allow;
+        self.health.failed(error, allows);
+        if allows {
+            Ok(Decision::on_store_failure(Verdict::Allowed))
+        } else {
+            Err(Refusal::StoreFailed)
         }
     }
 

@@ -20,7 +20,7 @@ use smallvec::smallvec;
 
 use super::{
     EXACT, Quota, fixed_window, per_period,
-    rules::{At, Change, Rules, Standing, State},
+    rules::{At, Change, Rules, Standing, State, at_rate},
 };
 use crate::ConfigError;
 
@@ -357,19 +357,17 @@ impl Rules for Rule {
     /// sustained rate.
     fn effective_window_us(&self, standing: &Standing, _: u64) -> u64 {
         let left = self.capacity_ns.saturating_sub(standing.level);
+        let (remaining, part) = (left / self.interval_ns, left % self.interval_ns);
         let next_token_ns = if standing.level == 0 {
             0
         } else {
-            self.interval_ns - left % self.interval_ns
+            self.interval_ns - part
         };
-        let (remaining, limit) = (left / self.interval_ns, self.limit.max(1));
-        // Small enough nearly always, and then much faster.
-        let at_rate_ns = match remaining.checked_mul(self.period_ns) {
-            Some(product) => product.div_ceil(limit),
-            None => {
-                let product = u128::from(remaining) * u128::from(self.period_ns);
-                u64::try_from(product.div_ceil(limit.into())).unwrap_or(u64::MAX)
-            }
+        // Where the interval was not rounded up, this needs no division.
+        let at_rate_ns = if self.interval_ns.checked_mul(self.limit) == Some(self.period_ns) {
+            left - part
+        } else {
+            at_rate(remaining, self.limit, self.period_ns)
         };
         at_rate_ns.max(next_token_ns).div_ceil(1_000)
     }
