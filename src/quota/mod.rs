@@ -235,17 +235,14 @@ impl Quota {
     }
 
     /// By how much this caller's windows start later than others'.
+    #[inline]
     pub(crate) fn offset_ms(&self, key: &[u8]) -> u64 {
-        let (Rule::FixedWindow(rule) | Rule::IntervalBucket(rule)) = &self.0 else {
-            return 0;
-        };
-        if !rule.spread {
-            return 0;
+        match &self.0 {
+            Rule::FixedWindow(rule) | Rule::IntervalBucket(rule) if rule.spread => {
+                rule.spread_ms(key)
+            }
+            _ => 0,
         }
-        // The same in every process, and whatever the store.
-        let hash = blake3::derive_key("tower-throttle v1 spread of windows", key);
-        let number = hash.first_chunk::<8>().copied().unwrap_or_default();
-        u64::from_le_bytes(number) % rule.window_ms
     }
 
     /// A cost as a level. At most [`EXACT`], which no capacity reaches.
@@ -276,6 +273,7 @@ impl Quota {
     }
 
     /// The highest level at which a cost fits; `None` where it never does.
+    #[inline]
     pub(crate) fn most(&self, cost: u64, extra: i64) -> Option<u64> {
         each!(self, rule => rule.most(cost, extra))
     }

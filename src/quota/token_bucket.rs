@@ -232,6 +232,7 @@ impl Rule {
     }
 
     /// How long a full bucket is remembered. A caller who starts full can be forgotten at once.
+    #[inline]
     pub(crate) fn remembered_ns(&self) -> u64 {
         if self.initial_ns == 0 {
             0
@@ -242,18 +243,22 @@ impl Rule {
 }
 
 impl Rules for Rule {
+    #[inline]
     fn capacity(&self) -> u64 {
         self.capacity_ns
     }
 
+    #[inline]
     fn unit(&self) -> u64 {
         self.interval_ns
     }
 
+    #[inline]
     fn slack(&self) -> u64 {
         SLACK_NS
     }
 
+    #[inline]
     fn read(&self, stored: Option<&State>, at: At) -> Standing {
         let (full_at_ns, empty_at) = match stored.map(|words| &words[..]) {
             Some(&[full_at_ns]) => (full_at_ns, None),
@@ -286,6 +291,7 @@ impl Rules for Rule {
         }
     }
 
+    #[inline]
     fn write(&self, _: Option<State>, standing: &Standing, change: Change, at: At) -> State {
         let level = change.applied_to(standing.level);
         // Under other numbers more may be taken: that stays taken.
@@ -300,6 +306,7 @@ impl Rules for Rule {
         smallvec![full_at_ns, empty_at_us, at.now_us]
     }
 
+    #[inline]
     fn drained_at_us(&self, state: &State) -> u64 {
         let full_at_ns = state.first().copied().unwrap_or(0);
         full_at_ns
@@ -309,6 +316,7 @@ impl Rules for Rule {
 
     /// Mark: the microsecond at which the bucket is full again, by which a
     /// place in it is known to be the last.
+    #[inline]
     fn after(&self, standing: Standing, change: Change, at: At) -> Standing {
         let level = change.applied_to(standing.level);
         Standing {

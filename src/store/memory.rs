@@ -288,7 +288,7 @@ impl Bucket {
         let state = if self.state.spilled() {
             mem::take(&mut self.state)
         } else {
-            self.state.clone()
+            State::from_slice(&self.state)
         };
         Slot {
             state: Some(state),

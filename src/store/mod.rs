@@ -177,6 +177,7 @@ impl Leg<'_> {
     }
 
     /// The circumstances in which its bucket is read.
+    #[inline]
     pub(crate) fn at(&self, operation: Operation, now_us: u64) -> At {
         self.asked.at(
             operation,
@@ -201,6 +202,7 @@ impl Asked {
     }
 
     /// The level that must fit for anything to be done, and the room beyond the capacity.
+    #[inline]
     pub(crate) fn least(&self, operation: Operation) -> (u64, i64) {
         match operation {
             Operation::Take | Operation::Look => (self.level, self.extra),
@@ -210,6 +212,7 @@ impl Asked {
     }
 
     /// What becomes of its bucket. `fitting`: 0, 1, or the units taken.
+    #[inline]
     pub(crate) fn change(&self, operation: Operation, fitting: u64) -> Change {
         match operation {
             _ if fitting == 0 => Change::Take(0),
@@ -221,6 +224,7 @@ impl Asked {
         }
     }
 
+    #[inline]
     pub(crate) fn at(&self, operation: Operation, now_us: u64, offset_ms: u64) -> At {
         let (cost, extra) = self.least(operation);
         At {
