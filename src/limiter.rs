@@ -290,7 +290,11 @@ impl Limiter {
                 Some(cost) => Asked::new(policy.asked.quota.clone(), cost),
             },
         };
-        self.policies.iter().map(leg).collect()
+        let mut legs = SmallVec::new();
+        for policy in &*self.policies {
+            legs.push(leg(policy));
+        }
+        legs
     }
 }
 

@@ -38,7 +38,7 @@ enum Outcome {
 
 impl PolicyDecision {
     /// From how its bucket stood before. `rule` is that of the quota asked for.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(
         rule: &impl Rules,
         operation: Operation,

@@ -109,14 +109,13 @@ impl Granted {
 
     #[inline]
     fn tell<B>(self, mut response: Response<B>) -> Response<ResponseBody<B>> {
-        let decision = self.decision;
-        headers::add_to_forwarded(&mut response, &decision, self.style);
+        headers::add_to_forwarded(&mut response, &self.decision, self.style);
         // A layer inside may have put the decisions of both there.
         let extensions = response.extensions_mut();
         if extensions.get::<Decision>().is_none() {
             extensions.insert(match self.outer {
-                Some(outer) => decision.within(&outer),
-                None => decision,
+                Some(outer) => self.decision.within(&outer),
+                None => self.decision,
             });
         }
         response.map(|body| ResponseBody::forwarded(body, self.taken))

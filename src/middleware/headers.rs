@@ -1,11 +1,11 @@
 //! A decision as header fields.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrayvec::ArrayVec;
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 
-use super::{layer::HeadersWhen, named::Named, settings::Settings};
+use super::{layer::HeadersWhen, settings::Settings};
 use crate::{Decision, PolicyDecision, Quota, Source, Verdict, policy::Name};
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -63,7 +63,7 @@ pub(super) struct Style {
     form: Headers,
     /// `RateLimit-Policy`, where it is known before.
     policy: Option<HeaderValue>,
-    when: Option<Named<HeadersWhen>>,
+    when: Option<Arc<HeadersWhen>>,
 }
 
 impl Style {
@@ -77,7 +77,11 @@ impl Style {
             policy: (is_known && form == Headers::Draft10)
                 .then(|| settings.policy_field.clone())
                 .flatten(),
-            when: settings.answers.headers_when.clone(),
+            when: settings
+                .answers
+                .headers_when
+                .as_ref()
+                .map(|when| Arc::clone(&when.0)),
         }
     }
 }
@@ -86,7 +90,7 @@ impl Style {
 #[inline]
 pub(super) fn add_to_forwarded<B>(response: &mut Response<B>, decision: &Decision, style: Style) {
     let wanted = style.when.as_ref();
-    if wanted.is_none_or(|wanted| (wanted.0)(response.status(), response.headers())) {
+    if wanted.is_none_or(|wanted| wanted(response.status(), response.headers())) {
         add(response.headers_mut(), decision, style, Existing::GoesOn);
     }
 }

@@ -272,12 +272,6 @@ impl Quota {
         each!(self, rule => rule.reset_us(standing, now_us))
     }
 
-    /// The highest level at which a cost fits; `None` where it never does.
-    #[inline]
-    pub(crate) fn most(&self, cost: u64, extra: i64) -> Option<u64> {
-        each!(self, rule => rule.most(cost, extra))
-    }
-
     pub(crate) fn effective_window_us(&self, standing: &Standing, now_us: u64) -> u64 {
         each!(self, rule => rule.effective_window_us(standing, now_us))
     }

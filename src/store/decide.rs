@@ -56,7 +56,7 @@ impl Check<'_> {
     }
 
     /// The same for the only leg, whose algorithm is asked for once.
-    #[inline]
+    #[inline(always)]
     pub(super) fn decide_one(&self, leg: &Leg<'_>, now_us: u64, slot: &mut Slot) -> Decision {
         let operation = self.operation();
         each!(leg.asked.quota, rule => {
@@ -107,7 +107,7 @@ fn decide(check: &Check<'_>, now_us: u64, slots: &mut [Slot]) -> Decision {
 
 /// How a leg's bucket stands, and how many units it has room for; 1 or 0 where
 /// all are asked for or none.
-#[inline]
+#[inline(always)]
 fn read(
     rule: &impl Rules,
     check: &Check<'_>,
@@ -116,7 +116,7 @@ fn read(
     now_us: u64,
 ) -> (At, Standing, u64) {
     let asked = &leg.asked;
-    let at = leg.at(check.operation(), now_us);
+    let at = leg.at(rule, check.operation(), now_us);
     let standing = rule.read(slot.state.as_ref(), at);
     let fits = match check.operation() {
         Operation::Take | Operation::Look => {
@@ -132,7 +132,7 @@ fn read(
     (at, standing, fits)
 }
 
-#[inline]
+#[inline(always)]
 fn write(
     rule: &impl Rules,
     check: &Check<'_>,

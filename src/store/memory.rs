@@ -163,8 +163,9 @@ impl Store for MemoryStore {
 type Shards<'a> = SmallVec<[MutexGuard<'a, Shard>; 2]>;
 
 impl Inner {
+    /// The only leg's bucket is there nearly always, and looked up once.
     fn check_one(&self, check: &Check<'_>, leg: &Leg<'_>) -> Decision {
-        let mut place = self.place(leg);
+        let place = self.place(leg);
         let Some(shard) = self.shards.get(place.shard) else {
             return check.decide(0, &mut []);
         };
@@ -172,16 +173,21 @@ impl Inner {
         // Read under the lock, so that a bucket sees time go forwards.
         let now_us = clock::read(&*self.clock);
         shard.sweep_in_time(self.shard_capacity, now_us);
-        // Nearly always it is there, and looked up once.
-        if let Some(bucket) = shard.buckets.get_mut(&place.bucket) {
-            let mut slot = bucket.take();
-            let decision = check.decide_one(leg, now_us, &mut slot);
-            bucket.put(slot);
-            return decision;
+        let has_room = shard.buckets.len() < self.shard_capacity;
+        let mut bucket = shard.buckets.get_mut(&place.bucket);
+        if bucket.is_none() && !has_room {
+            drop(shard);
+            return self.check_all(check);
         }
-        let mut slot = self.open(leg, &mut place, &mut shard);
+        let mut slot = bucket
+            .as_mut()
+            .map(|bucket| bucket.take())
+            .unwrap_or_default();
         let decision = check.decide_one(leg, now_us, &mut slot);
-        shard.put(place.bucket, slot);
+        match bucket {
+            Some(bucket) => bucket.put(slot),
+            None => shard.insert(place.bucket, slot),
+        }
         decision
     }
 
@@ -335,22 +341,20 @@ impl Shard {
     }
 
     fn put(&mut self, id: Id, slot: Slot) {
-        match (self.buckets.get_mut(&id), slot) {
-            (Some(known), slot) => known.put(slot),
-            (
-                None,
-                Slot {
-                    state: Some(state),
-                    drained_at_us: Some(drained_at_us),
-                },
-            ) => {
-                let bucket = Bucket {
-                    state,
-                    drained_at_us,
-                };
-                self.buckets.insert(id, bucket);
-            }
-            (None, _) => {}
+        match self.buckets.get_mut(&id) {
+            Some(bucket) => bucket.put(slot),
+            None => self.insert(id, slot),
+        }
+    }
+
+    /// Of one that is not there, if there is something to keep.
+    fn insert(&mut self, id: Id, slot: Slot) {
+        if let (Some(state), Some(drained_at_us)) = (slot.state, slot.drained_at_us) {
+            let bucket = Bucket {
+                state,
+                drained_at_us,
+            };
+            self.buckets.insert(id, bucket);
         }
     }
 

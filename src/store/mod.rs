@@ -22,7 +22,7 @@ use crate::{
     policy::Name,
     quota::{
         EXACT,
-        rules::{At, Change},
+        rules::{At, Change, Rules},
     },
 };
 
@@ -178,12 +178,9 @@ impl Leg<'_> {
 
     /// The circumstances in which its bucket is read.
     #[inline]
-    pub(crate) fn at(&self, operation: Operation, now_us: u64) -> At {
-        self.asked.at(
-            operation,
-            now_us,
-            self.asked.quota.offset_ms(self.key_bytes()),
-        )
+    pub(crate) fn at(&self, rule: &impl Rules, operation: Operation, now_us: u64) -> At {
+        let offset_ms = self.asked.quota.offset_ms(self.key_bytes());
+        self.asked.at(rule, operation, now_us, offset_ms)
     }
 }
 
@@ -225,11 +222,17 @@ impl Asked {
     }
 
     #[inline]
-    pub(crate) fn at(&self, operation: Operation, now_us: u64, offset_ms: u64) -> At {
+    pub(crate) fn at(
+        &self,
+        rule: &impl Rules,
+        operation: Operation,
+        now_us: u64,
+        offset_ms: u64,
+    ) -> At {
         let (cost, extra) = self.least(operation);
         At {
             now_us,
-            most: self.quota.most(cost, extra).unwrap_or(0),
+            most: rule.most(cost, extra).unwrap_or(0),
             offset_ms,
             permit: self.permit,
             since: self.since,

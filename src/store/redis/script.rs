@@ -240,9 +240,9 @@ impl Found {
     pub(super) fn decision(self, legs: &[AskedLeg]) -> Decision {
         let (operation, now_us, fitting) = (self.operation, self.now_us, self.fitting);
         let policies = legs.iter().zip(self.standings).map(|(leg, standing)| {
-            let at = leg.asked.at(operation, now_us, leg.offset_ms);
             let name = leg.name.clone();
             each!(leg.asked.quota, rule => {
+                let at = leg.asked.at(rule, operation, now_us, leg.offset_ms);
                 PolicyDecision::new(rule, operation, name, &leg.asked, fitting, at, standing)
             })
         });
