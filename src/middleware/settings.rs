@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use http::HeaderValue;
+use smallvec::SmallVec;
 
 use super::{
     health::Health,
@@ -11,7 +12,7 @@ use super::{
     rejection::Refusal,
 };
 use crate::{
-    Decision, StoreError, Verdict,
+    Decision, Head, StoreError, Verdict,
     key::KeyError,
     store::{Leg, Store},
     telemetry,
@@ -31,10 +32,33 @@ pub(crate) struct Settings {
     pub(super) health: Arc<Health>,
 }
 
+pub(super) type Asking<'a> = SmallVec<[Leg<'a>; 2]>;
+
 /// The partition key of each leg, where they are wanted.
 pub(super) type Partitions = Option<Box<[[u8; 12]]>>;
 
 impl Settings {
+    /// What the policies ask of a request, or why it is refused.
+    #[inline]
+    pub(super) fn ask<'a>(&'a self, head: &Head<'_>, legs: &mut Asking<'a>) -> Result<(), Refusal> {
+        for rule in self.rules.iter() {
+            match rule.ask(head) {
+                Ok(Some(leg)) => legs.push(leg),
+                Ok(None) => {}
+                Err(error) => return Err(self.without_key(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there may be more to wait for than the store's answer, or what
+    /// is taken must be given back.
+    #[inline]
+    pub(super) fn waits_for(&self, legs: &[Leg<'_>]) -> bool {
+        let is_held = |leg: &Leg<'_>| leg.asked.quota.is_concurrency() || leg.asked.quota.paces();
+        self.wait.is_some() || legs.iter().any(is_held)
+    }
+
     /// Turns the store's answer into a decision to go on, or a refusal.
     #[inline]
     pub(super) fn decide(
@@ -76,6 +100,7 @@ impl Settings {
         }
     }
 
+    #[cold]
     pub(super) fn without_key(&self, error: &KeyError) -> Refusal {
         match error.advice() {
             None => Refusal::KeyMissing,

@@ -287,17 +287,11 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// Its words: the short ones copied, the long ones taken out until they are
-    /// [put](Self::put) back.
+    /// Its words, taken out until they are [put](Self::put) back.
     #[inline]
     fn take(&mut self) -> Slot {
-        let state = if self.state.spilled() {
-            mem::take(&mut self.state)
-        } else {
-            State::from_slice(&self.state)
-        };
         Slot {
-            state: Some(state),
+            state: Some(mem::take(&mut self.state)),
             drained_at_us: None,
         }
     }
