@@ -85,7 +85,7 @@ impl Denied<'_> {
 
 #[derive(Debug)]
 pub(super) enum Refusal {
-    Denied(Decision),
+    Denied(Box<Decision>),
     KeyMissing,
     StoreFailed,
     Miswired,
@@ -206,7 +206,7 @@ fn add_fields(fields: &mut HeaderMap, refusal: &Refusal, settings: &Settings) {
 
 fn add_decision(response: &mut Response<Bytes>, refusal: &Refusal, caller: &Caller) {
     let decision = match refusal {
-        Refusal::Denied(decision) => decision.clone(),
+        Refusal::Denied(decision) => (**decision).clone(),
         Refusal::StoreFailed => Decision::on_store_failure(Verdict::Denied),
         Refusal::KeyMissing | Refusal::Miswired => return,
     };

@@ -76,7 +76,7 @@ impl Settings {
                     return Ok(decision);
                 }
                 telemetry::denied(&decision);
-                Err(Refusal::Denied(decision))
+                Err(Refusal::Denied(Box::new(decision)))
             }
             Err(error) => self.without_answer(&error),
         }
