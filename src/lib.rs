@@ -163,6 +163,7 @@ mod clock;
 mod decision;
 mod error;
 mod fallback;
+mod kept;
 pub mod key;
 mod limiter;
 mod middleware;

@@ -160,7 +160,8 @@ impl Limiter {
     /// As [`check`](Self::check).
     pub async fn debit(&self, key: impl Into<Key>, units: u64) -> Result<Decision, StoreError> {
         let key = key.into();
-        let mut legs = self.supported(&key, Some(units))?;
+        let mut legs = self.legs(&key, Some(units));
+        refuse_held(&legs)?;
         for (leg, policy) in legs.iter_mut().zip(&*self.policies) {
             let quota = &leg.asked.quota;
             let room = quota.extra(quota.level_of(policy.debt));
@@ -230,23 +231,11 @@ impl Limiter {
         key: &Key,
         units: Option<u64>,
     ) -> Result<Decision, StoreError> {
-        let legs = self.supported(key, units)?;
+        let legs = self.legs(key, units);
+        refuse_held(&legs)?;
         let answer = self.store.check(&Check::new(operation, &legs));
         drop(legs);
         answer.wait().await
-    }
-
-    /// Legs of which units are used, and not held.
-    fn supported<'a>(
-        &'a self,
-        key: &'a Key,
-        units: Option<u64>,
-    ) -> Result<SmallVec<[Leg<'a>; 2]>, StoreError> {
-        let legs = self.legs(key, units);
-        if legs.iter().any(|leg| leg.asked.quota.is_concurrency()) {
-            return Err(StoreError::new(StoreErrorKind::Unsupported));
-        }
-        Ok(legs)
     }
 
     /// Forgets what this caller has taken. [Shared](Policy::shared) buckets
@@ -294,11 +283,26 @@ impl Limiter {
         let leg = |policy: &'a Compiled| Leg {
             policy: &policy.name,
             key: Cow::Borrowed(if policy.shared { &EVERYONE } else { key }),
-            asked: cost.map_or(policy.asked, |cost| Asked::new(policy.asked.quota, cost)),
+            asked: match cost {
+                None => policy.asked.clone(),
+                Some(cost) => Asked::new(policy.asked.quota.clone(), cost),
+            },
             on_store_failure: policy.on_store_failure,
         };
-        self.policies.iter().map(leg).collect()
+        let mut legs = SmallVec::new();
+        for policy in &*self.policies {
+            legs.push(leg(policy));
+        }
+        legs
     }
+}
+
+/// Units that are held, and not used up, are for [`Limiter::acquire`].
+fn refuse_held(legs: &[Leg<'_>]) -> Result<(), StoreError> {
+    if legs.iter().any(|leg| leg.asked.quota.is_concurrency()) {
+        return Err(StoreError::new(StoreErrorKind::Unsupported));
+    }
+    Ok(())
 }
 
 static EVERYONE: Key = Key::everyone();

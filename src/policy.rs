@@ -1,14 +1,14 @@
 //! A named quota.
 
-use std::{
-    fmt,
-    ops::Deref,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::fmt;
 
 use siphasher::sip128::SipHasher13;
 
-use crate::{ConfigError, OnStoreFailure, Quota, store::Asked};
+use crate::{
+    ConfigError, OnStoreFailure, Quota,
+    kept::{Kept, Table},
+    store::Asked,
+};
 
 /// A named quota: what a [`Limiter`](crate::Limiter) checks, and the start of
 /// what a [`RateLimitLayer`](crate::RateLimitLayer) checks.
@@ -147,7 +147,7 @@ impl Policy {
         }
         Ok(Compiled {
             name,
-            asked: Asked::new(quota, cost),
+            asked: Asked::new(quota.keep(), cost),
             debt,
             shared: self.shared,
             on_store_failure,
@@ -169,19 +169,9 @@ where
 const LONGEST: usize = 64;
 
 /// A policy's name: printable ASCII.
-///
-/// Copied into each decision. A counted pointer would be written to by all
-/// threads with each request, so the first [`KEPT`] names stay for the life of
-/// the process, and copies of them cost nothing.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Name {
-    Kept(&'static NameParts),
-    Counted(Arc<NameParts>),
-}
+pub(crate) type Name = Kept<NameParts>;
 
-const KEPT: usize = 256;
-
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq, Hash)]
 pub(crate) struct NameParts {
     pub(crate) text: Box<str>,
     /// As structured fields (RFC 9651) write a string.
@@ -192,43 +182,22 @@ pub(crate) struct NameParts {
 
 impl Name {
     fn new(name: &str) -> Option<Self> {
-        static NAMES: Mutex<Vec<&'static NameParts>> = Mutex::new(Vec::new());
+        static NAMES: Table<NameParts> = Table::new();
 
         let is_printable = name.bytes().all(|byte| (b' '..=b'~').contains(&byte));
         if !is_printable || name.is_empty() || name.len() > LONGEST {
             return None;
         }
-        let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = names.iter().find(|known| &*known.text == name) {
-            return Some(Self::Kept(known));
-        }
         let hash = SipHasher13::new().hash(name.as_bytes());
-        let parts = NameParts {
+        Some(NAMES.keep(NameParts {
             text: name.into(),
             quoted: quoted(name).into(),
             hash: (hash.h1, hash.h2),
-        };
-        if names.len() >= KEPT {
-            return Some(Self::Counted(Arc::new(parts)));
-        }
-        let kept = Box::leak(Box::new(parts));
-        names.push(kept);
-        Some(Self::Kept(kept))
+        }))
     }
 }
 
-impl Deref for Name {
-    type Target = NameParts;
-
-    fn deref(&self) -> &NameParts {
-        match self {
-            Self::Kept(parts) => parts,
-            Self::Counted(parts) => parts,
-        }
-    }
-}
-
-impl fmt::Debug for Name {
+impl fmt::Debug for NameParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.text.fmt(f)
     }

@@ -13,8 +13,8 @@ use std::{
 
 use tokio::{runtime::Runtime, sync::Barrier};
 use tower_throttle::{
-    Concurrency, FixedWindow, LeakyBucket, Limiter, Permit, Policy, RedisStore, SlidingLog,
-    SlidingWindow, StoreError, TokenBucket,
+    Concurrency, FixedWindow, LeakyBucket, Limiter, OnStoreFailure, Permit, Policy, RedisStore,
+    SlidingLog, SlidingWindow, StoreError, TokenBucket,
 };
 
 use common::RedisServer;
@@ -53,7 +53,10 @@ struct Race {
 
 impl Race {
     fn limiter(&self, store: &RedisStore) -> Limiter {
-        let builder = Limiter::builder().store(store.clone());
+        // Nobody decides in the store's place.
+        let builder = Limiter::builder()
+            .store(store.clone())
+            .on_store_failure(OnStoreFailure::Deny);
         let builder = self
             .policies
             .iter()

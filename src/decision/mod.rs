@@ -2,9 +2,7 @@
 
 mod policy;
 
-use std::{cmp::Reverse, fmt, sync::Arc, time::Duration};
-
-use smallvec::SmallVec;
+use std::{cmp::Reverse, fmt, slice, sync::Arc, time::Duration};
 
 pub use self::policy::PolicyDecision;
 use crate::store::Operation;
@@ -29,17 +27,41 @@ use crate::store::Operation;
 ///
 /// Cloning is cheap.
 #[derive(Clone)]
-pub struct Decision(Arc<Inner>);
-
-#[derive(Clone)]
-struct Inner {
+pub struct Decision {
     verdict: Verdict,
     source: Source,
     now_us: u64,
-    /// Units that no policy looked at.
-    unchecked: u64,
+    /// The store failed, and may have taken what nobody knows of.
     is_lost: bool,
-    policies: SmallVec<[PolicyDecision; 1]>,
+    policies: Policies,
+}
+
+/// One is held in place: shared, it would be allocated and counted with each request.
+#[derive(Clone)]
+enum Policies {
+    /// None was asked, and so many units pass.
+    None(u64),
+    One(PolicyDecision),
+    Several(Arc<[PolicyDecision]>),
+}
+
+impl Policies {
+    #[inline]
+    fn as_slice(&self) -> &[PolicyDecision] {
+        match self {
+            Self::None(_) => &[],
+            Self::One(policy) => slice::from_ref(policy),
+            Self::Several(policies) => policies,
+        }
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [PolicyDecision] {
+        match self {
+            Self::None(_) => &mut [],
+            Self::One(policy) => slice::from_mut(policy),
+            Self::Several(policies) => Arc::make_mut(policies),
+        }
+    }
 }
 
 /// Allowed, or why not.
@@ -53,6 +75,18 @@ pub enum Verdict {
     /// The cost is above what a policy can ever grant. Nothing was taken;
     /// asking again is of no use.
     Impossible,
+}
+
+impl Verdict {
+    fn of(operation: Operation, fitting: u64, is_impossible: bool, wants: bool) -> Self {
+        if is_impossible {
+            Self::Impossible
+        } else if fitting == 0 && (operation != Operation::TakeUpTo || wants) {
+            Self::Denied
+        } else {
+            Self::Allowed
+        }
+    }
 }
 
 /// Where a decision came from.
@@ -73,128 +107,133 @@ impl Decision {
     /// Sums up what became of a check. `fitting`: 0, 1, or the units taken.
     pub(crate) fn new(
         operation: Operation,
-        policies: impl IntoIterator<Item = PolicyDecision>,
+        policies: impl Iterator<Item = PolicyDecision>,
         fitting: u64,
         now_us: u64,
     ) -> Self {
-        let mut inner = Inner {
-            verdict: Verdict::Allowed,
+        let policies: Arc<[PolicyDecision]> = policies.collect();
+        let is_impossible = policies.iter().any(PolicyDecision::is_impossible);
+        let wants = policies.iter().any(|policy| policy.cost > 0);
+        let verdict = Verdict::of(operation, fitting, is_impossible, wants);
+        Self {
+            verdict,
             source: Source::Store,
             now_us,
-            unchecked: 0,
             is_lost: false,
-            policies: SmallVec::new(),
-        };
-        for policy in policies {
-            if policy.is_impossible {
-                inner.verdict = Verdict::Impossible;
-            } else if fitting == 0
-                && inner.verdict == Verdict::Allowed
-                && (operation != Operation::TakeUpTo || policy.cost > 0)
-            {
-                inner.verdict = Verdict::Denied;
-            }
-            inner.policies.push(policy);
+            policies: Policies::Several(policies),
         }
-        Self(Arc::new(inner))
+    }
+
+    /// The same of one policy.
+    #[inline]
+    pub(crate) fn of_one(
+        operation: Operation,
+        policy: PolicyDecision,
+        fitting: u64,
+        now_us: u64,
+    ) -> Self {
+        Self {
+            verdict: Verdict::of(operation, fitting, policy.is_impossible(), policy.cost > 0),
+            source: Source::Store,
+            now_us,
+            is_lost: false,
+            policies: Policies::One(policy),
+        }
     }
 
     /// No policy applied.
-    pub(crate) fn of_no_policy() -> Self {
+    pub(crate) const fn of_no_policy() -> Self {
         Self::without_policies(Verdict::Allowed, Source::Store)
     }
 
     /// The store failed, and somebody chose.
-    pub(crate) fn on_store_failure(verdict: Verdict) -> Self {
+    pub(crate) const fn on_store_failure(verdict: Verdict) -> Self {
         Self::without_policies(verdict, Source::StoreFailure)
     }
 
-    fn without_policies(verdict: Verdict, source: Source) -> Self {
-        Self(Arc::new(Inner {
+    const fn without_policies(verdict: Verdict, source: Source) -> Self {
+        Self {
             verdict,
             source,
             now_us: 0,
-            unchecked: 0,
             is_lost: false,
-            policies: SmallVec::new(),
-        }))
+            policies: Policies::None(0),
+        }
     }
 
     /// The store failed, and this process decided. `is_lost`: the store may
     /// have, too.
     pub(crate) fn made_locally(mut self, is_lost: bool) -> Self {
-        let inner = Arc::make_mut(&mut self.0);
-        (inner.source, inner.is_lost) = (Source::Local, is_lost);
+        (self.source, self.is_lost) = (Source::Local, is_lost);
         self
     }
 
     /// The store failed, and nothing limits these units meanwhile.
     pub(crate) fn unchecked(units: u64, is_lost: bool) -> Self {
-        let mut decision = Self::on_store_failure(Verdict::Allowed);
-        let inner = Arc::make_mut(&mut decision.0);
-        (inner.unchecked, inner.is_lost) = (units, is_lost);
-        decision
+        Self {
+            is_lost,
+            policies: Policies::None(units),
+            ..Self::on_store_failure(Verdict::Allowed)
+        }
     }
 
     /// Whether the store may have taken what nobody knows of.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.0.is_lost
+    pub(crate) const fn is_lost(&self) -> bool {
+        self.is_lost
     }
 
-    pub(crate) fn with_partitions(mut self, partitions: &[[u8; 12]]) -> Self {
-        let inner = Arc::make_mut(&mut self.0);
-        for (policy, partition) in inner.policies.iter_mut().zip(partitions) {
-            policy.partition = Some(*partition);
+    pub(crate) fn give_partitions(&mut self, partitions: &[[u8; 12]]) {
+        let policies = self.policies.as_mut_slice();
+        for (policy, partition) in policies.iter_mut().zip(partitions) {
+            policy.partition = Some(Box::new(*partition));
         }
-        self
     }
 
     /// This decision, with the policies of layers outside before its own.
-    pub(crate) fn within(mut self, outer: Option<&Self>) -> Self {
-        if let Some(outer) = outer {
-            let inner = Arc::make_mut(&mut self.0);
-            inner
-                .policies
-                .insert_many(0, outer.0.policies.iter().cloned());
-            inner.source = inner.source.max(outer.source());
-        }
+    pub(crate) fn within(mut self, outer: &Self) -> Self {
+        let policies = outer.policies().chain(self.policies());
+        self.policies = Policies::Several(policies.cloned().collect());
+        self.source = self.source.max(outer.source);
         self
     }
 
     /// Whether the request may go on.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
-        matches!(self.0.verdict, Verdict::Allowed)
+        matches!(self.verdict, Verdict::Allowed)
     }
 
     /// Allowed, or why not.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        self.0.verdict
+        self.verdict
     }
 
     /// Where the decision came from. Under stacked layers, the last in the
     /// order of [`Source`] of any of them.
     #[must_use]
     pub fn source(&self) -> Source {
-        self.0.source
+        self.source
     }
 
     /// When the decision was made by the store's clock, in microseconds since
     /// the UNIX epoch. 0 where no store decided.
     #[must_use]
     pub fn decided_at_us(&self) -> u64 {
-        self.0.now_us
+        self.now_us
     }
 
     /// Every policy that was asked, in the order in which they were configured.
     pub fn policies(&self) -> impl ExactSizeIterator<Item = &PolicyDecision> {
-        self.0.policies.iter()
+        self.policies.as_slice().iter()
     }
 
     /// The policies that refused: all of them, not only the first.
     pub fn refused(&self) -> impl Iterator<Item = &PolicyDecision> {
-        self.0.policies.iter().filter(|policy| policy.is_refused())
+        self.policies
+            .as_slice()
+            .iter()
+            .filter(|policy| policy.is_refused())
     }
 
     /// How long to wait until every policy has room, if nobody else takes it
@@ -202,10 +241,10 @@ impl Decision {
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let longest = self
-            .0
             .policies
+            .as_slice()
             .iter()
-            .try_fold(0, |longest, policy| Some(policy.retry_us?.max(longest)))?;
+            .try_fold(0, |longest, policy| Some(policy.retry_us()?.max(longest)))?;
         Some(Duration::from_micros(longest))
     }
 
@@ -222,7 +261,10 @@ impl Decision {
     #[must_use]
     pub fn moved(&self) -> u64 {
         let moved = self.policies().map(PolicyDecision::moved);
-        moved.min().unwrap_or(self.0.unchecked)
+        moved.min().unwrap_or(match self.policies {
+            Policies::None(units) => units,
+            _ => 0,
+        })
     }
 
     /// The five integers of `CL.THROTTLE`, as
@@ -236,7 +278,7 @@ impl Decision {
 
     /// The one policy that matters most to the caller.
     pub(crate) fn binding(&self) -> Option<&PolicyDecision> {
-        let longest_wait = |policy: &&PolicyDecision| policy.retry_us.unwrap_or(u64::MAX);
+        let longest_wait = |policy: &&PolicyDecision| policy.retry_us().unwrap_or(u64::MAX);
         if self.is_allowed() {
             self.policies()
                 .min_by_key(|policy| (policy.remaining(), Reverse(policy.reset_after())))
@@ -249,9 +291,9 @@ impl Decision {
 impl fmt::Debug for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Decision")
-            .field("verdict", &self.0.verdict)
-            .field("source", &self.0.source)
-            .field("policies", &self.0.policies)
+            .field("verdict", &self.verdict)
+            .field("source", &self.source)
+            .field("policies", &self.policies.as_slice())
             .finish_non_exhaustive()
     }
 }

@@ -4,6 +4,7 @@ use std::{fmt, time::Duration};
 
 use crate::{
     Quota,
+    kept::Kept,
     policy::Name,
     quota::rules::{At, Change, Rules, Standing},
     store::{Asked, Operation},
@@ -13,21 +14,31 @@ use crate::{
 #[derive(Clone)]
 pub struct PolicyDecision {
     name: Name,
-    quota: Quota,
+    quota: Kept<Quota>,
     pub(super) cost: u64,
     moved: u64,
     standing: Standing,
     now_us: u64,
-    /// 0: this policy had room. `None`: waiting does not help.
-    pub(super) retry_us: Option<u64>,
-    delay_us: u64,
-    pub(super) is_impossible: bool,
-    pub(super) partition: Option<[u8; 12]>,
+    outcome: Outcome,
+    pub(super) partition: Option<Box<[u8; 12]>>,
+}
+
+/// What became of one policy, in microseconds.
+#[derive(Clone, Copy)]
+enum Outcome {
+    /// It had room. Who is admitted is to be held for so long.
+    Room { delay_us: u64 },
+    /// It has none before that.
+    Later { retry_us: u64 },
+    /// Waiting does not help.
+    NotByItself,
+    /// Nothing helps.
+    Impossible,
 }
 
 impl PolicyDecision {
     /// From how its bucket stood before. `rule` is that of the quota asked for.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(
         rule: &impl Rules,
         operation: Operation,
@@ -52,26 +63,27 @@ impl PolicyDecision {
             }
             Change::Give(less) => (less / rule.unit(), 0),
         };
-        let (mut retry_us, mut is_impossible) = (Some(0), false);
+        let mut outcome = Outcome::Room { delay_us };
         let is_for_nothing = operation == Operation::TakeUpTo && asked.cost == 0;
         if fitting == 0 && !is_for_nothing {
             let (least, extra) = asked.least(operation);
             if !rule.fits(&before, least, extra) {
                 let most = rule.most(least, extra);
-                is_impossible = most.is_none();
-                retry_us = most.and_then(|most| rule.retry_us(&before, most, at.now_us));
+                outcome = match most.map(|most| rule.retry_us(&before, most, at.now_us)) {
+                    None => Outcome::Impossible,
+                    Some(None) => Outcome::NotByItself,
+                    Some(Some(retry_us)) => Outcome::Later { retry_us },
+                };
             }
         }
         Self {
             name,
-            quota: asked.quota,
+            quota: asked.quota.clone(),
             cost: asked.cost,
             moved,
             standing: rule.after(before, change, at),
             now_us: at.now_us,
-            retry_us,
-            delay_us,
-            is_impossible,
+            outcome,
             partition: None,
         }
     }
@@ -84,13 +96,13 @@ impl PolicyDecision {
 
     /// The quota that was applied.
     #[must_use]
-    pub const fn quota(&self) -> Quota {
-        self.quota
+    pub fn quota(&self) -> Quota {
+        *self.quota
     }
 
     /// The most units that can be taken at once.
     #[must_use]
-    pub const fn limit(&self) -> u64 {
+    pub fn limit(&self) -> u64 {
         self.quota.capacity()
     }
 
@@ -119,19 +131,19 @@ impl PolicyDecision {
     /// it had room; `None` where it never will by itself.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.retry_us.map(Duration::from_micros)
+        self.retry_us().map(Duration::from_micros)
     }
 
     /// Whether this policy had no room.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        self.retry_us != Some(0)
+        self.retry_us() != Some(0)
     }
 
     /// Whether the cost is above what this policy can ever grant.
     #[must_use]
     pub const fn is_impossible(&self) -> bool {
-        self.is_impossible
+        matches!(self.outcome, Outcome::Impossible)
     }
 
     /// Units that were taken: the cost where the request was admitted, and what
@@ -148,7 +160,10 @@ impl PolicyDecision {
     /// microsecond.
     #[must_use]
     pub const fn delay(&self) -> Duration {
-        Duration::from_micros(self.delay_us)
+        match self.outcome {
+            Outcome::Room { delay_us } => Duration::from_micros(delay_us),
+            _ => Duration::ZERO,
+        }
     }
 
     /// The five integers of redis-cell's `CL.THROTTLE`: 1 if limited, else 0;
@@ -187,12 +202,17 @@ impl PolicyDecision {
             .saturating_add(self.standing.level)
     }
 
+    /// 0: this policy had room. `None`: waiting does not help.
     pub(crate) const fn retry_us(&self) -> Option<u64> {
-        self.retry_us
+        match self.outcome {
+            Outcome::Room { .. } => Some(0),
+            Outcome::Later { retry_us } => Some(retry_us),
+            Outcome::NotByItself | Outcome::Impossible => None,
+        }
     }
 
-    pub(crate) const fn partition(&self) -> Option<&[u8; 12]> {
-        self.partition.as_ref()
+    pub(crate) fn partition(&self) -> Option<&[u8; 12]> {
+        self.partition.as_deref()
     }
 
     pub(crate) fn effective_window_us(&self) -> u64 {

@@ -66,6 +66,7 @@ impl Health {
         }
     }
 
+    #[inline]
     pub(super) fn answered(&self) {
         if !self.is_failing.load(Ordering::Relaxed) {
             return;

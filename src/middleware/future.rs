@@ -14,7 +14,7 @@ use tower_service::Service;
 
 use super::{
     body::ResponseBody,
-    headers,
+    headers::{self, Style},
     rejection::{self, Caller, Refusal},
     settings::{Partitions, Settings},
 };
@@ -40,7 +40,7 @@ pin_project! {
     enum State<S, F, ReqBody> {
         // Boxed, so that the future stays small where the store answers at once.
         Deciding { pending: Box<Pending<S, ReqBody>> },
-        Calling { #[pin] future: F, granted: Granted },
+        Calling { #[pin] future: F, granted: Option<Granted> },
         Rejected { response: Option<Response<Bytes>> },
     }
 }
@@ -78,31 +78,47 @@ impl Wait {
 
 /// What the response to an admitted request is told, and what it holds.
 pub(super) struct Granted {
-    /// Until then.
-    decision: Option<Decision>,
-    outer: Option<Decision>,
-    settings: Arc<Settings>,
+    decision: Decision,
+    outer: Option<Box<Decision>>,
+    style: Style,
     taken: Option<Box<Taken>>,
 }
 
 impl Granted {
     /// Puts the decision into the request, and keeps what the response needs.
+    #[inline]
     pub(super) fn admit<B>(
         request: &mut Request<B>,
         decision: Decision,
         taken: Option<Box<Taken>>,
-        settings: Arc<Settings>,
+        settings: &Settings,
         caller: Caller,
     ) -> Self {
         let outer = caller.outer;
-        let joined = decision.clone().within(outer.as_ref());
-        request.extensions_mut().insert(joined);
+        request.extensions_mut().insert(match &outer {
+            Some(outer) => decision.clone().within(outer),
+            None => decision.clone(),
+        });
         Self {
-            decision: Some(decision),
+            style: Style::of(&decision, settings),
+            decision,
             outer,
-            settings,
             taken,
         }
+    }
+
+    #[inline]
+    fn tell<B>(self, mut response: Response<B>) -> Response<ResponseBody<B>> {
+        headers::add_to_forwarded(&mut response, &self.decision, self.style);
+        // A layer inside may have put the decisions of both there.
+        let extensions = response.extensions_mut();
+        if extensions.get::<Decision>().is_none() {
+            extensions.insert(match self.outer {
+                Some(outer) => self.decision.within(&outer),
+                None => self.decision,
+            });
+        }
+        response.map(|body| ResponseBody::forwarded(body, self.taken))
     }
 }
 
@@ -120,7 +136,10 @@ where
 
     pub(super) fn calling(future: S::Future, granted: Granted) -> Self {
         Self {
-            state: State::Calling { future, granted },
+            state: State::Calling {
+                future,
+                granted: Some(granted),
+            },
         }
     }
 
@@ -161,9 +180,12 @@ where
                     match (decided, pending.request.take()) {
                         (Ok(decision), Some(mut request)) => {
                             let granted =
-                                Granted::admit(&mut request, decision, taken, settings, caller);
+                                Granted::admit(&mut request, decision, taken, &settings, caller);
                             let future = pending.service.call(request);
-                            State::Calling { future, granted }
+                            State::Calling {
+                                future,
+                                granted: Some(granted),
+                            }
                         }
                         (Err(refusal), _) => State::rejected(&refusal, &settings, &caller),
                         // The request is taken once: the state changes at once.
@@ -172,20 +194,12 @@ where
                 }
                 StateProj::Calling { future, granted } => {
                     let response = ready!(future.poll(cx));
-                    let taken = granted.taken.take();
-                    let mut response = response?;
-                    if let Some(decision) = granted.decision.take() {
-                        let outer = granted.outer.as_ref();
-                        headers::add_to_forwarded(
-                            &mut response,
-                            decision,
-                            outer,
-                            &granted.settings,
-                        );
-                    }
-                    return Poll::Ready(Ok(
-                        response.map(|body| ResponseBody::forwarded(body, taken))
-                    ));
+                    // It is told once, like the future is polled to its end once.
+                    let granted = granted.take();
+                    return Poll::Ready(response.map(|response| match granted {
+                        Some(granted) => granted.tell(response),
+                        None => response.map(|body| ResponseBody::forwarded(body, None)),
+                    }));
                 }
                 StateProj::Rejected { response } => {
                     // Polled again after it was ready, which no caller may do: wait for ever.

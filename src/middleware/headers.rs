@@ -1,11 +1,11 @@
 //! A decision as header fields.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrayvec::ArrayVec;
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 
-use super::settings::Settings;
+use super::{layer::HeadersWhen, settings::Settings};
 use crate::{Decision, PolicyDecision, Quota, Source, Verdict, policy::Name};
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -57,25 +57,41 @@ pub enum Headers {
     None,
 }
 
-/// Adds the fields to a response of the inner service, and the decision to its extensions.
-pub(super) fn add_to_forwarded<B>(
-    response: &mut Response<B>,
-    decision: Decision,
-    outer: Option<&Decision>,
-    settings: &Settings,
-) {
-    let wanted = settings.answers.headers_when.as_ref();
-    if wanted.is_none_or(|wanted| (wanted.0)(response.status(), response.headers())) {
-        add(
-            response.headers_mut(),
-            &decision,
-            settings,
-            Existing::GoesOn,
-        );
+/// How a decision is told. Copied for each request, where a pointer to the
+/// settings would be counted by all threads in one place.
+pub(super) struct Style {
+    form: Headers,
+    /// `RateLimit-Policy`, where it is known before.
+    policy: Option<HeaderValue>,
+    when: Option<Arc<HeadersWhen>>,
+}
+
+impl Style {
+    pub(super) fn of(decision: &Decision, settings: &Settings) -> Self {
+        let applied = decision.policies().len();
+        let is_known = decision.source() == Source::StoreFailure
+            || (applied == settings.rules.len() && settings.partition_secret.is_none());
+        let form = settings.answers.headers;
+        Self {
+            form,
+            policy: (is_known && form == Headers::Draft10)
+                .then(|| settings.policy_field.clone())
+                .flatten(),
+            when: settings
+                .answers
+                .headers_when
+                .as_ref()
+                .map(|when| Arc::clone(&when.0)),
+        }
     }
-    // A layer inside has put the decisions of both there.
-    if response.extensions().get::<Decision>().is_none() {
-        response.extensions_mut().insert(decision.within(outer));
+}
+
+/// Adds the fields to a response of the inner service.
+#[inline]
+pub(super) fn add_to_forwarded<B>(response: &mut Response<B>, decision: &Decision, style: Style) {
+    let wanted = style.when.as_ref();
+    if wanted.is_none_or(|wanted| wanted(response.status(), response.headers())) {
+        add(response.headers_mut(), decision, style, Existing::GoesOn);
     }
 }
 
@@ -89,23 +105,18 @@ pub(super) enum Existing {
 }
 
 /// Adds the fields of this layer.
-pub(super) fn add(
-    headers: &mut HeaderMap,
-    decision: &Decision,
-    settings: &Settings,
-    existing: Existing,
-) {
+pub(super) fn add(headers: &mut HeaderMap, decision: &Decision, style: Style, existing: Existing) {
     let mut fields = Fields { headers, existing };
-    let form = settings.answers.headers;
+    let form = style.form;
     if decision.source() == Source::StoreFailure {
         // The policies still hold; where the caller stands, nobody knows.
         if form == Headers::Draft10 {
-            fields.list(RATELIMIT_POLICY, settings.policy_field.clone());
+            fields.list(RATELIMIT_POLICY, style.policy);
         }
         return;
     }
     if form == Headers::Draft10 {
-        return fields.draft_10(decision, settings);
+        return fields.draft_10(decision, style.policy);
     }
     let Some(binding) = (form != Headers::None)
         .then(|| Binding::of(decision))
@@ -144,16 +155,8 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    fn draft_10(&mut self, decision: &Decision, settings: &Settings) {
-        let applied = decision.policies().len();
-        let policy = match &settings.policy_field {
-            Some(value)
-                if applied == settings.rules.len() && settings.partition_secret.is_none() =>
-            {
-                Some(value.clone())
-            }
-            _ => list(decision.policies(), policy_item).value(),
-        };
+    fn draft_10(&mut self, decision: &Decision, policy: Option<HeaderValue>) {
+        let policy = policy.or_else(|| list(decision.policies(), policy_item));
         let limit = if decision.is_allowed() {
             list(decision.policies(), limit_item)
         } else {
@@ -162,7 +165,7 @@ impl Fields<'_> {
             })
         };
         self.list(RATELIMIT_POLICY, policy);
-        self.list(RATELIMIT, limit.value());
+        self.list(RATELIMIT, limit);
     }
 
     /// Layers add to a list.
@@ -196,10 +199,10 @@ impl Fields<'_> {
 pub(super) fn policy_list<'a>(
     quotas: impl Iterator<Item = (&'a Name, Quota)>,
 ) -> Option<HeaderValue> {
-    let text = list(quotas, |(name, quota), text| {
+    let value = list(quotas, |(name, quota), text| {
         quota_item(&name.quoted, quota, None, text);
     });
-    text.value().map(|value| for_ever(&value).unwrap_or(value))
+    value.map(|value| for_ever(&value).unwrap_or(value))
 }
 
 /// The same value, kept for the life of the process: copies of it are free,
@@ -220,15 +223,15 @@ fn for_ever(value: &HeaderValue) -> Option<HeaderValue> {
 
 const KEPT: usize = 256;
 
-fn list<T>(items: impl Iterator<Item = T>, write: impl Fn(T, &mut Text)) -> Text {
+fn list<T>(items: impl Iterator<Item = T>, write: impl Fn(T, &mut Text)) -> Option<HeaderValue> {
     let mut text = Text::default();
     for item in items {
-        if !text.as_bytes().is_empty() {
+        if !text.is_empty() {
             text.push(", ");
         }
         write(item, &mut text);
     }
-    text
+    text.value()
 }
 
 fn policy_item(policy: &PolicyDecision, text: &mut Text) {
@@ -347,6 +350,10 @@ struct Text {
 }
 
 impl Text {
+    fn is_empty(&self) -> bool {
+        self.short.is_empty() && self.long.is_empty()
+    }
+
     fn as_bytes(&self) -> &[u8] {
         if self.long.is_empty() {
             &self.short

@@ -138,7 +138,7 @@ pub struct RateLimitLayerBuilder {
     mistake: Option<ConfigError>,
 }
 
-type HeadersWhen = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync;
+pub(super) type HeadersWhen = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync;
 type OnDenied = dyn Fn(Denied<'_>) -> Response<Bytes> + Send + Sync;
 
 /// How requests are answered.
@@ -284,7 +284,7 @@ impl RateLimitLayerBuilder {
         let is_constant = rules.iter().all(Rule::is_constant);
         let quotas = rules
             .iter()
-            .map(|rule| (&rule.base.name, rule.base.asked.quota));
+            .map(|rule| (&rule.base.name, *rule.base.asked.quota));
         let policy_field = is_constant.then(|| headers::policy_list(quotas)).flatten();
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let store = BackedStore::new(store);

@@ -5,6 +5,7 @@ use std::{any::type_name, borrow::Cow, fmt, sync::Arc};
 use super::named::Named;
 use crate::{
     ConfigError, Head, Key, OnStoreFailure, Policy, Quota,
+    kept::Kept,
     key::{KeyError, KeyExtractor, global, peer},
     policy::Compiled,
     store::{Asked, Leg},
@@ -209,13 +210,14 @@ impl Rule {
             (Err(error), OnMissingKey::Share) if error.is_missing() => Key::missing(),
             (Err(error), _) => return Err(error),
         };
-        let mut asked = self.base.asked;
+        let mut asked = self.base.asked.clone();
         if reads.quota_by.is_some() || reads.cost_by.is_some() {
-            let (quota_by, cost_by) = (reads.quota_by.as_ref(), reads.cost_by.as_ref());
-            asked = Asked::new(
-                quota_by.map_or(asked.quota, |quota| (quota.0)(head)),
-                cost_by.map_or(asked.cost, |cost| (cost.0)(head)),
-            );
+            let quota = match &reads.quota_by {
+                Some(quota) => Kept::Counted(Arc::new((quota.0)(head))),
+                None => asked.quota,
+            };
+            let cost_by = reads.cost_by.as_ref();
+            asked = Asked::new(quota, cost_by.map_or(asked.cost, |cost| (cost.0)(head)));
         }
         Ok(Some(Leg {
             policy: &self.base.name,

@@ -85,7 +85,7 @@ impl Denied<'_> {
 
 #[derive(Debug)]
 pub(super) enum Refusal {
-    Denied(Decision),
+    Denied(Box<Decision>),
     KeyMissing,
     StoreFailed,
     Miswired,
@@ -142,7 +142,7 @@ pub(super) struct Caller {
     dialect: Option<Dialect>,
     is_head: bool,
     /// What a layer outside decided.
-    pub(super) outer: Option<Decision>,
+    pub(super) outer: Option<Box<Decision>>,
 }
 
 impl Caller {
@@ -153,7 +153,7 @@ impl Caller {
                 .then(|| Dialect::of(request.headers()))
                 .flatten(),
             is_head: request.method() == Method::HEAD,
-            outer: request.extensions().get().cloned(),
+            outer: request.extensions().get().cloned().map(Box::new),
         }
     }
 }
@@ -199,17 +199,21 @@ pub(super) fn respond(refusal: &Refusal, settings: &Settings, caller: &Caller) -
 
 fn add_fields(fields: &mut HeaderMap, refusal: &Refusal, settings: &Settings) {
     if let Some(decision) = refusal.decision() {
-        headers::add(fields, decision, settings, headers::Existing::Stays);
+        let style = headers::Style::of(decision, settings);
+        headers::add(fields, decision, style, headers::Existing::Stays);
     }
 }
 
 fn add_decision(response: &mut Response<Bytes>, refusal: &Refusal, caller: &Caller) {
     let decision = match refusal {
-        Refusal::Denied(decision) => decision.clone(),
+        Refusal::Denied(decision) => (**decision).clone(),
         Refusal::StoreFailed => Decision::on_store_failure(Verdict::Denied),
         Refusal::KeyMissing | Refusal::Miswired => return,
     };
-    let decision = decision.within(caller.outer.as_ref());
+    let decision = match &caller.outer {
+        Some(outer) => decision.within(outer),
+        None => decision,
+    };
     response.extensions_mut().insert(decision);
 }
 

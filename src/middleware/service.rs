@@ -13,14 +13,14 @@ use tower_service::Service;
 use super::{
     body::ResponseBody,
     future::{Granted, Pending, ResponseFuture, Wait},
-    rejection::{Caller, Refusal},
+    rejection::Caller,
     settings::{Partitions, Settings},
 };
 use crate::{
     Decision, Head,
     admission::Admission,
     permit::Legs,
-    store::{Answer, Check, Leg, Operation},
+    store::{Answer, Check, Operation},
 };
 
 /// The service made by [`RateLimitLayer`](crate::RateLimitLayer).
@@ -66,90 +66,75 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
-        let settings = &*self.settings;
+    fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
+        let Self { inner, settings } = self;
         let caller = Caller::of(&request);
-
-        let decided = match ask(settings, &Head::from(&request)) {
-            Question::None => Ok(Decision::of_no_policy()),
-            Question::Refused(refusal) => Err(refusal),
-            Question::Asked(Answer::Now(answer), partitions) => settings.decide(answer, partitions),
-            Question::Asked(Answer::Later(answer), partitions) => {
-                return self.later(Wait::Answer(answer), partitions, request, caller);
-            }
-            Question::Waits(admission, partitions) => {
-                let wait = Wait::Admission(Box::new(admission));
-                return self.later(wait, partitions, request, caller);
-            }
-        };
-        match decided {
-            Ok(decision) => {
-                let settings = Arc::clone(&self.settings);
-                let granted = Granted::admit(&mut request, decision, None, settings, caller);
-                ResponseFuture::calling(self.inner.call(request), granted)
-            }
-            Err(refusal) => ResponseFuture::rejected(&refusal, settings, &caller),
+        let mut legs = SmallVec::new();
+        if let Err(refusal) = settings.ask(&Head::from(&request), &mut legs) {
+            return ResponseFuture::rejected(&refusal, settings, &caller);
+        }
+        if legs.is_empty() {
+            return forward(inner, settings, request, Decision::of_no_policy(), caller);
+        }
+        let partitions = settings.partitions(&legs);
+        if settings.waits_for(&legs) {
+            let legs = Legs::new(&settings.store, &legs);
+            let admission = Admission::new(legs, settings.wait.unwrap_or_default(), false);
+            let wait = Wait::Admission(Box::new(admission));
+            return later(inner, settings, wait, partitions, request, caller);
+        }
+        match settings.store.check(&Check::new(Operation::Take, &legs)) {
+            Answer::Now(answer) => match settings.decide(answer, partitions) {
+                Ok(decision) => forward(inner, settings, request, decision, caller),
+                Err(refusal) => ResponseFuture::rejected(&refusal, settings, &caller),
+            },
+            Answer::Later(answer) => later(
+                inner,
+                settings,
+                Wait::Answer(answer),
+                partitions,
+                request,
+                caller,
+            ),
         }
     }
 }
 
-impl<S> RateLimit<S> {
-    fn later<ReqBody>(
-        &mut self,
-        wait: Wait,
-        partitions: Partitions,
-        request: Request<ReqBody>,
-        caller: Caller,
-    ) -> ResponseFuture<S, ReqBody>
-    where
-        S: Service<Request<ReqBody>> + Clone,
-    {
-        // The service that was polled ready is the one to call; the clone that
-        // takes its place may not be ready.
-        let clone = self.inner.clone();
-        ResponseFuture::deciding(Pending {
-            wait,
-            partitions,
-            request: Some(request),
-            service: mem::replace(&mut self.inner, clone),
-            settings: Arc::clone(&self.settings),
-            caller,
-        })
-    }
+#[inline]
+fn forward<S, ReqBody>(
+    inner: &mut S,
+    settings: &Settings,
+    mut request: Request<ReqBody>,
+    decision: Decision,
+    caller: Caller,
+) -> ResponseFuture<S, ReqBody>
+where
+    S: Service<Request<ReqBody>>,
+{
+    let granted = Granted::admit(&mut request, decision, None, settings, caller);
+    ResponseFuture::calling(inner.call(request), granted)
 }
 
-/// What became of asking the policies about a request.
-///
-/// Large, and gone at once: boxing would allocate on the way of every request.
-#[allow(clippy::large_enum_variant)]
-enum Question {
-    /// No policy applies.
-    None,
-    Refused(Refusal),
-    Asked(Answer<Decision>, Partitions),
-    /// For more than an answer, or what is taken must be given back.
-    Waits(Admission, Partitions),
-}
-
-fn ask(settings: &Settings, head: &Head<'_>) -> Question {
-    let mut legs: SmallVec<[Leg<'_>; 2]> = SmallVec::new();
-    for rule in settings.rules.iter() {
-        match rule.ask(head) {
-            Ok(Some(leg)) => legs.push(leg),
-            Ok(None) => {}
-            Err(error) => return Question::Refused(settings.without_key(&error)),
-        }
-    }
-    if legs.is_empty() {
-        return Question::None;
-    }
-    let partitions = settings.partitions(&legs);
-    let is_held = |leg: &Leg<'_>| leg.asked.quota.is_concurrency() || leg.asked.quota.paces();
-    if settings.wait.is_some() || legs.iter().any(is_held) {
-        let legs = Legs::new(&settings.store, &legs);
-        let admission = Admission::new(legs, settings.wait.unwrap_or_default(), false);
-        return Question::Waits(admission, partitions);
-    }
-    let answer = settings.store.check(&Check::new(Operation::Take, &legs));
-    Question::Asked(answer, partitions)
+fn later<S, ReqBody>(
+    inner: &mut S,
+    settings: &Arc<Settings>,
+    wait: Wait,
+    partitions: Partitions,
+    request: Request<ReqBody>,
+    caller: Caller,
+) -> ResponseFuture<S, ReqBody>
+where
+    S: Service<Request<ReqBody>> + Clone,
+{
+    // The service that was polled ready is the one to call; the clone that
+    // takes its place may not be ready.
+    let clone = inner.clone();
+    ResponseFuture::deciding(Pending {
+        wait,
+        partitions,
+        request: Some(request),
+        service: mem::replace(inner, clone),
+        settings: Arc::clone(settings),
+        caller,
+    })
 }

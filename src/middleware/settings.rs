@@ -10,9 +10,12 @@ use std::{
 };
 
 use http::HeaderValue;
+use smallvec::SmallVec;
 
 use super::{layer::Answers, policy::Rule, rejection::Refusal};
-use crate::{Decision, StoreError, fallback::BackedStore, key::KeyError, store::Leg, telemetry};
+use crate::{
+    Decision, Head, StoreError, fallback::BackedStore, key::KeyError, store::Leg, telemetry,
+};
 
 /// A built layer.
 #[derive(Clone, Debug)]
@@ -29,35 +32,59 @@ pub(crate) struct Settings {
     pub(super) is_miswired: Arc<AtomicBool>,
 }
 
+pub(super) type Asking<'a> = SmallVec<[Leg<'a>; 2]>;
+
 /// The partition key of each leg, where they are wanted.
 pub(super) type Partitions = Option<Box<[[u8; 12]]>>;
 
 impl Settings {
+    /// What the policies ask of a request, or why it is refused.
+    #[inline]
+    pub(super) fn ask<'a>(&'a self, head: &Head<'_>, legs: &mut Asking<'a>) -> Result<(), Refusal> {
+        for rule in self.rules.iter() {
+            match rule.ask(head) {
+                Ok(Some(leg)) => legs.push(leg),
+                Ok(None) => {}
+                Err(error) => return Err(self.without_key(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there may be more to wait for than the store's answer, or what
+    /// is taken must be given back.
+    #[inline]
+    pub(super) fn waits_for(&self, legs: &[Leg<'_>]) -> bool {
+        let is_held = |leg: &Leg<'_>| leg.asked.quota.is_concurrency() || leg.asked.quota.paces();
+        self.wait.is_some() || legs.iter().any(is_held)
+    }
+
     /// Turns the store's answer into a decision to go on, or a refusal.
+    #[inline]
     pub(super) fn decide(
         &self,
         answer: Result<Decision, StoreError>,
         partitions: Partitions,
     ) -> Result<Decision, Refusal> {
         match answer {
-            Ok(decision) => {
-                let decision = match partitions {
+            Ok(mut decision) => {
+                if let Some(partitions) = partitions {
                     // While the store fails, policies may be left out.
-                    Some(partitions) if decision.policies().len() == partitions.len() => {
-                        decision.with_partitions(&partitions)
+                    if decision.policies().len() == partitions.len() {
+                        decision.give_partitions(&partitions);
                     }
-                    _ => decision,
-                };
+                }
                 if decision.is_allowed() {
                     return Ok(decision);
                 }
                 telemetry::denied(&decision);
-                Err(Refusal::Denied(decision))
+                Err(Refusal::Denied(Box::new(decision)))
             }
             Err(_) => Err(Refusal::StoreFailed),
         }
     }
 
+    #[cold]
     pub(super) fn without_key(&self, error: &KeyError) -> Refusal {
         match error.advice() {
             None => Refusal::KeyMissing,

@@ -183,6 +183,14 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
+    /// By how much this caller's windows start later, where they are spread.
+    pub(super) fn spread_ms(&self, key: &[u8]) -> u64 {
+        // The same in every process, and whatever the store.
+        let hash = blake3::derive_key("tower-throttle v1 spread of windows", key);
+        let number = hash.first_chunk::<8>().copied().unwrap_or_default();
+        u64::from_le_bytes(number) % self.window_ms
+    }
+
     pub(super) fn new(limit: u64, window: Duration) -> Result<Self, ConfigError> {
         let window_ms = checked_window_ms(window)?;
         if limit >= EXACT {

@@ -25,7 +25,10 @@ use self::{
     fixed_window::Start,
     rules::{Rules, Standing},
 };
-use crate::ConfigError;
+use crate::{
+    ConfigError,
+    kept::{Kept, Table},
+};
 
 /// One past the largest integer that a Lua number holds exactly, with all below it.
 pub(crate) const EXACT: u64 = 1 << 53;
@@ -159,6 +162,13 @@ impl Quota {
         }
     }
 
+    /// For a policy that is set up once.
+    pub(crate) fn keep(self) -> Kept<Self> {
+        static QUOTAS: Table<Quota> = Table::new();
+
+        QUOTAS.keep(self)
+    }
+
     /// Of each form of state, one letter: state of one is never read as another's.
     pub(crate) const fn letter(&self) -> u8 {
         match self.0 {
@@ -226,17 +236,14 @@ impl Quota {
     }
 
     /// By how much this caller's windows start later than others'.
+    #[inline]
     pub(crate) fn offset_ms(&self, key: &[u8]) -> u64 {
-        let (Rule::FixedWindow(rule) | Rule::IntervalBucket(rule)) = &self.0 else {
-            return 0;
-        };
-        if !rule.spread {
-            return 0;
+        match &self.0 {
+            Rule::FixedWindow(rule) | Rule::IntervalBucket(rule) if rule.spread => {
+                rule.spread_ms(key)
+            }
+            _ => 0,
         }
-        // The same in every process, and whatever the store.
-        let hash = blake3::derive_key("tower-throttle v1 spread of windows", key);
-        let number = hash.first_chunk::<8>().copied().unwrap_or_default();
-        u64::from_le_bytes(number) % rule.window_ms
     }
 
     /// A cost as a level. At most [`EXACT`], which no capacity reaches.
@@ -264,11 +271,6 @@ impl Quota {
             return 0;
         }
         each!(self, rule => rule.reset_us(standing, now_us))
-    }
-
-    /// The highest level at which a cost fits; `None` where it never does.
-    pub(crate) fn most(&self, cost: u64, extra: i64) -> Option<u64> {
-        each!(self, rule => rule.most(cost, extra))
     }
 
     pub(crate) fn effective_window_us(&self, standing: &Standing, now_us: u64) -> u64 {

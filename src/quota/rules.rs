@@ -142,10 +142,17 @@ pub(crate) trait Rules {
     }
 }
 
-/// The time that `left` units take at `limit` in each `window_us`.
-pub(crate) fn at_rate_us(left: u64, limit: u64, window_us: u64) -> u64 {
-    let product = u128::from(left) * u128::from(window_us);
-    u64::try_from(product.div_ceil(u128::from(limit.max(1)))).unwrap_or(u64::MAX)
+/// The time that `left` units take at `limit` in each `window`, in its unit of time.
+pub(crate) fn at_rate(left: u64, limit: u64, window: u64) -> u64 {
+    let limit = limit.max(1);
+    // Small enough nearly always, and then much faster.
+    match left.checked_mul(window) {
+        Some(product) => product.div_ceil(limit),
+        None => {
+            let product = u128::from(left) * u128::from(window);
+            u64::try_from(product.div_ceil(limit.into())).unwrap_or(u64::MAX)
+        }
+    }
 }
 
 /// From now until a moment in milliseconds.

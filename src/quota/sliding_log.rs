@@ -6,7 +6,7 @@ use super::{
     Quota,
     fixed_window::checked_window_ms,
     per_period,
-    rules::{At, Change, Rules, Standing, State, at_rate_us},
+    rules::{At, Change, Rules, Standing, State, at_rate},
 };
 use crate::ConfigError;
 
@@ -202,7 +202,7 @@ impl Rules for Rule {
 
     fn effective_window_us(&self, standing: &Standing, now_us: u64) -> u64 {
         let left = self.limit.saturating_sub(standing.level);
-        let at_rate_us = at_rate_us(left, self.limit, self.window_us);
+        let at_rate_us = at_rate(left, self.limit, self.window_us);
         // The next unit comes no later than the last.
         match standing.level {
             0 => at_rate_us,

@@ -8,7 +8,7 @@ use super::{
     EXACT, Quota,
     fixed_window::checked_window_ms,
     per_period,
-    rules::{At, Change, Rules, Standing, State, at_rate_us, until_ms},
+    rules::{At, Change, Rules, Standing, State, at_rate, until_ms},
 };
 use crate::ConfigError;
 
@@ -171,7 +171,7 @@ impl Rules for Rule {
     /// sustained rate.
     fn effective_window_us(&self, standing: &Standing, now_us: u64) -> u64 {
         let left = self.limit.saturating_sub(standing.level);
-        let at_rate_us = at_rate_us(left, self.limit, self.window_ms * 1_000);
+        let at_rate_us = at_rate(left, self.limit, self.window_ms * 1_000);
         let less = standing.level.checked_sub(1);
         let next_us = less.and_then(|less| self.retry_us(standing, less, now_us));
         at_rate_us.max(next_us.unwrap_or(0))

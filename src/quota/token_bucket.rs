@@ -20,7 +20,7 @@ use smallvec::smallvec;
 
 use super::{
     EXACT, Quota, fixed_window, per_period,
-    rules::{At, Change, Rules, Standing, State},
+    rules::{At, Change, Rules, Standing, State, at_rate},
 };
 use crate::ConfigError;
 
@@ -232,6 +232,7 @@ impl Rule {
     }
 
     /// How long a full bucket is remembered. A caller who starts full can be forgotten at once.
+    #[inline]
     pub(crate) fn remembered_ns(&self) -> u64 {
         if self.initial_ns == 0 {
             0
@@ -242,18 +243,22 @@ impl Rule {
 }
 
 impl Rules for Rule {
+    #[inline]
     fn capacity(&self) -> u64 {
         self.capacity_ns
     }
 
+    #[inline]
     fn unit(&self) -> u64 {
         self.interval_ns
     }
 
+    #[inline]
     fn slack(&self) -> u64 {
         SLACK_NS
     }
 
+    #[inline]
     fn read(&self, stored: Option<&State>, at: At) -> Standing {
         let (full_at_ns, empty_at) = match stored.map(|words| &words[..]) {
             Some(&[full_at_ns]) => (full_at_ns, None),
@@ -286,6 +291,7 @@ impl Rules for Rule {
         }
     }
 
+    #[inline]
     fn write(&self, _: Option<State>, standing: &Standing, change: Change, at: At) -> State {
         let level = change.applied_to(standing.level);
         // Under other numbers more may be taken: that stays taken.
@@ -300,6 +306,7 @@ impl Rules for Rule {
         smallvec![full_at_ns, empty_at_us, at.now_us]
     }
 
+    #[inline]
     fn drained_at_us(&self, state: &State) -> u64 {
         let full_at_ns = state.first().copied().unwrap_or(0);
         full_at_ns
@@ -309,6 +316,7 @@ impl Rules for Rule {
 
     /// Mark: the microsecond at which the bucket is full again, by which a
     /// place in it is known to be the last.
+    #[inline]
     fn after(&self, standing: Standing, change: Change, at: At) -> Standing {
         let level = change.applied_to(standing.level);
         Standing {
@@ -357,19 +365,17 @@ impl Rules for Rule {
     /// sustained rate.
     fn effective_window_us(&self, standing: &Standing, _: u64) -> u64 {
         let left = self.capacity_ns.saturating_sub(standing.level);
+        let (remaining, part) = (left / self.interval_ns, left % self.interval_ns);
         let next_token_ns = if standing.level == 0 {
             0
         } else {
-            self.interval_ns - left % self.interval_ns
+            self.interval_ns - part
         };
-        let (remaining, limit) = (left / self.interval_ns, self.limit.max(1));
-        // Small enough nearly always, and then much faster.
-        let at_rate_ns = match remaining.checked_mul(self.period_ns) {
-            Some(product) => product.div_ceil(limit),
-            None => {
-                let product = u128::from(remaining) * u128::from(self.period_ns);
-                u64::try_from(product.div_ceil(limit.into())).unwrap_or(u64::MAX)
-            }
+        // Where the interval was not rounded up, this needs no division.
+        let at_rate_ns = if self.interval_ns.checked_mul(self.limit) == Some(self.period_ns) {
+            left - part
+        } else {
+            at_rate(remaining, self.limit, self.period_ns)
         };
         at_rate_ns.max(next_token_ns).div_ceil(1_000)
     }

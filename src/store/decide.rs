@@ -48,7 +48,35 @@ impl Check<'_> {
     /// else may write them between the reading and the writing. Where there are
     /// not as many as legs, nothing is admitted.
     pub fn decide(&self, now_us: u64, slots: &mut [Slot]) -> Decision {
-        decide(self, now_us.clamp(1, EXACT), slots)
+        let now_us = now_us.clamp(1, EXACT);
+        match (self.legs(), &mut *slots) {
+            ([leg], [slot]) => self.decide_one(leg, now_us, slot),
+            _ => decide(self, now_us, slots),
+        }
+    }
+
+    /// The same for the only leg, whose algorithm is asked for once. In one
+    /// piece with all that it calls: by itself the compiler leaves calls between.
+    #[inline(always)]
+    pub(super) fn decide_one(&self, leg: &Leg<'_>, now_us: u64, slot: &mut Slot) -> Decision {
+        let operation = self.operation();
+        each!(leg.asked.quota, rule => {
+            let (at, standing, fits) = read(rule, self, leg, slot, now_us);
+            let fitting = most_fitting(self).min(fits);
+            write(rule, self, leg, slot, fitting, &standing, at);
+            let policy = PolicyDecision::new(
+                rule, operation, leg.policy.clone(), &leg.asked, fitting, at, standing,
+            );
+            Decision::of_one(operation, policy, fitting, now_us)
+        })
+    }
+}
+
+/// One for all, or the units that are asked for.
+fn most_fitting(check: &Check<'_>) -> u64 {
+    match check.legs().first() {
+        Some(leg) if check.operation() == Operation::TakeUpTo => leg.asked.cost,
+        _ => 1,
     }
 }
 
@@ -57,21 +85,7 @@ fn decide(check: &Check<'_>, now_us: u64, slots: &mut [Slot]) -> Decision {
         return Decision::on_store_failure(Verdict::Denied);
     }
     let operation = check.operation();
-    let mut fitting = match check.legs().first() {
-        Some(leg) if operation == Operation::TakeUpTo => leg.asked.cost,
-        _ => 1,
-    };
-    if let ([leg], [slot]) = (check.legs(), &mut *slots) {
-        return each!(leg.asked.quota, rule => {
-            let (at, standing, fits) = read(rule, check, leg, slot, now_us);
-            let fitting = fitting.min(fits);
-            write(rule, check, leg, slot, fitting, &standing, at);
-            let policy = PolicyDecision::new(
-                rule, operation, leg.policy.clone(), &leg.asked, fitting, at, standing,
-            );
-            Decision::new(operation, [policy], fitting, now_us)
-        });
-    }
+    let mut fitting = most_fitting(check);
     let mut readings: SmallVec<[(At, Standing); 4]> = SmallVec::new();
     for (leg, slot) in check.legs().iter().zip(&*slots) {
         let (at, standing, fits) =
@@ -94,6 +108,7 @@ fn decide(check: &Check<'_>, now_us: u64, slots: &mut [Slot]) -> Decision {
 
 /// How a leg's bucket stands, and how many units it has room for; 1 or 0 where
 /// all are asked for or none.
+#[inline(always)]
 fn read(
     rule: &impl Rules,
     check: &Check<'_>,
@@ -102,7 +117,7 @@ fn read(
     now_us: u64,
 ) -> (At, Standing, u64) {
     let asked = &leg.asked;
-    let at = leg.at(check.operation(), now_us);
+    let at = leg.at(rule, check.operation(), now_us);
     let standing = rule.read(slot.state.as_ref(), at);
     let fits = match check.operation() {
         Operation::Take | Operation::Look => {
@@ -118,6 +133,7 @@ fn read(
     (at, standing, fits)
 }
 
+#[inline(always)]
 fn write(
     rule: &impl Rules,
     check: &Check<'_>,

@@ -163,17 +163,31 @@ impl Store for MemoryStore {
 type Shards<'a> = SmallVec<[MutexGuard<'a, Shard>; 2]>;
 
 impl Inner {
+    /// The only leg's bucket is there nearly always, and looked up once.
     fn check_one(&self, check: &Check<'_>, leg: &Leg<'_>) -> Decision {
-        let mut place = self.place(leg);
+        let place = self.place(leg);
         let Some(shard) = self.shards.get(place.shard) else {
             return check.decide(0, &mut []);
         };
         let mut shard = lock(shard);
         // Read under the lock, so that a bucket sees time go forwards.
         let now_us = clock::read(&*self.clock);
-        let mut slot = self.open(leg, &mut place, &mut shard, now_us);
-        let decision = check.decide(now_us, std::slice::from_mut(&mut slot));
-        shard.put(place.bucket, slot);
+        shard.sweep_in_time(self.shard_capacity, now_us);
+        let has_room = shard.buckets.len() < self.shard_capacity;
+        let mut bucket = shard.buckets.get_mut(&place.bucket);
+        if bucket.is_none() && !has_room {
+            drop(shard);
+            return self.check_all(check);
+        }
+        let mut slot = bucket
+            .as_mut()
+            .map(|bucket| bucket.take())
+            .unwrap_or_default();
+        let decision = check.decide_one(leg, now_us, &mut slot);
+        match bucket {
+            Some(bucket) => bucket.put(slot),
+            None => shard.insert(place.bucket, slot),
+        }
         decision
     }
 
@@ -184,7 +198,9 @@ impl Inner {
         let mut slots: SmallVec<[Slot; 2]> = SmallVec::new();
         for (leg, place) in check.legs().iter().zip(&mut places) {
             let held = place.held;
-            slots.push(self.open(leg, place, held_by(&mut shards, held), now_us));
+            let shard = held_by(&mut shards, held);
+            shard.sweep_in_time(self.shard_capacity, now_us);
+            slots.push(self.open(leg, place, shard));
         }
         let decision = check.decide(now_us, &mut slots);
         for (slot, place) in slots.into_iter().zip(&places) {
@@ -194,8 +210,8 @@ impl Inner {
     }
 
     /// A leg's words; where there is no room for its bucket, those of newcomers.
-    fn open(&self, leg: &Leg<'_>, place: &mut Place, shard: &mut Shard, now_us: u64) -> Slot {
-        let has_room = shard.has_room_for(place.bucket, self.shard_capacity, now_us);
+    fn open(&self, leg: &Leg<'_>, place: &mut Place, shard: &mut Shard) -> Slot {
+        let has_room = shard.has_room_for(place.bucket, self.shard_capacity);
         // Permits must be found again; there are no more than requests in flight.
         if !has_room && !leg.asked.quota.is_concurrency() {
             place.bucket = self.id(leg, NEWCOMERS);
@@ -270,9 +286,30 @@ struct Bucket {
     drained_at_us: u64,
 }
 
+impl Bucket {
+    /// Its words, taken out until they are [put](Self::put) back.
+    #[inline]
+    fn take(&mut self) -> Slot {
+        Slot {
+            state: Some(mem::take(&mut self.state)),
+            drained_at_us: None,
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, slot: Slot) {
+        if let Some(state) = slot.state {
+            self.state = state;
+        }
+        if let Some(drained_at_us) = slot.drained_at_us {
+            self.drained_at_us = drained_at_us;
+        }
+    }
+}
+
 impl Shard {
-    /// Forgets what is drained when it is time to. A bucket that is there has room.
-    fn has_room_for(&mut self, bucket: Id, capacity: usize, now_us: u64) -> bool {
+    /// Forgets what is drained when it is time to.
+    fn sweep_in_time(&mut self, capacity: usize, now_us: u64) {
         let is_full = self.buckets.len() >= capacity;
         let pause_us = if is_full {
             SWEEP_FULL_EVERY_US
@@ -283,48 +320,39 @@ impl Shard {
         if now_us.wrapping_sub(self.swept_at_us) >= pause_us {
             self.sweep(now_us);
         }
+    }
+
+    /// A bucket that is there has room.
+    fn has_room_for(&self, bucket: Id, capacity: usize) -> bool {
         self.buckets.len() < capacity || self.buckets.contains_key(&bucket)
     }
 
-    /// The words of a bucket: the short ones copied, the long ones taken out
-    /// until they are [put](Self::put) back.
     fn slot(&mut self, id: Id) -> Slot {
-        let state = self.buckets.get_mut(&id).map(|bucket| {
-            if bucket.state.spilled() {
-                mem::take(&mut bucket.state)
-            } else {
-                State::from_slice(&bucket.state)
-            }
-        });
-        Slot {
-            state,
-            drained_at_us: None,
-        }
+        self.buckets
+            .get_mut(&id)
+            .map(Bucket::take)
+            .unwrap_or_default()
     }
 
     fn put(&mut self, id: Id, slot: Slot) {
-        let Some(state) = slot.state else {
-            return;
-        };
-        match (self.buckets.get_mut(&id), slot.drained_at_us) {
-            (Some(known), Some(drained_at_us)) => {
-                *known = Bucket {
-                    state,
-                    drained_at_us,
-                };
-            }
-            (Some(known), None) => known.state = state,
-            (None, Some(drained_at_us)) => {
-                let bucket = Bucket {
-                    state,
-                    drained_at_us,
-                };
-                self.buckets.insert(id, bucket);
-            }
-            (None, None) => {}
+        match self.buckets.get_mut(&id) {
+            Some(bucket) => bucket.put(slot),
+            None => self.insert(id, slot),
         }
     }
 
+    /// Of one that is not there, if there is something to keep.
+    fn insert(&mut self, id: Id, slot: Slot) {
+        if let (Some(state), Some(drained_at_us)) = (slot.state, slot.drained_at_us) {
+            let bucket = Bucket {
+                state,
+                drained_at_us,
+            };
+            self.buckets.insert(id, bucket);
+        }
+    }
+
+    #[cold]
     fn sweep(&mut self, now_us: u64) {
         self.swept_at_us = now_us;
         self.buckets
@@ -356,7 +384,8 @@ impl Hasher for AlreadyHashed {
 }
 
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    // Nothing panics while it holds a shard; if something did, each bucket is still whole.
+    // Nothing panics while it holds a shard; if something did, the bucket that it
+    // had in hand would read as new, and all others are whole.
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

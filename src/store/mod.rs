@@ -21,11 +21,12 @@ pub use self::{
 pub use crate::fallback::Fallback;
 use crate::{
     Decision, Key, OnStoreFailure, Quota, StoreError,
+    kept::Kept,
     permit::next_number,
     policy::Name,
     quota::{
-        EXACT,
-        rules::{At, Change},
+        EXACT, Rule, each,
+        rules::{At, Change, Rules},
     },
 };
 
@@ -131,9 +132,9 @@ pub struct Leg<'a> {
 }
 
 /// What is asked of one policy.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Asked {
-    pub(crate) quota: Quota,
+    pub(crate) quota: Kept<Quota>,
     /// In units.
     pub(crate) cost: u64,
     /// The cost as a level.
@@ -147,11 +148,11 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    pub(crate) fn new(quota: Quota, cost: u64) -> Self {
+    pub(crate) fn new(quota: Kept<Quota>, cost: u64) -> Self {
         Self {
+            level: quota.level_of(cost),
             quota,
             cost,
-            level: quota.level_of(cost),
             extra: 0,
             permit: 0,
             since: 0,
@@ -173,7 +174,7 @@ impl From<&Leg<'_>> for OwnedLeg {
         Self {
             policy: leg.policy.clone(),
             key: Key::clone(&leg.key),
-            asked: leg.asked,
+            asked: leg.asked.clone(),
             on_store_failure: leg.on_store_failure,
         }
     }
@@ -184,7 +185,7 @@ impl OwnedLeg {
         Leg {
             policy: &self.policy,
             key: Cow::Borrowed(&self.key),
-            asked: self.asked,
+            asked: self.asked.clone(),
             on_store_failure: self.on_store_failure,
         }
     }
@@ -198,13 +199,14 @@ impl<'a> Leg<'a> {
             return None;
         };
         let asked = match share_of {
-            1 => Some(self.asked),
+            1 => Some(self.asked.clone()),
             nodes => self.asked.share_of(operation, nodes),
         };
         let leg = asked.map(|asked| Self {
+            policy: self.policy,
             key: Cow::Borrowed(&self.key),
             asked,
-            ..*self
+            on_store_failure: self.on_store_failure,
         });
         Some(leg.ok_or(TooDear))
     }
@@ -222,14 +224,14 @@ impl Leg<'_> {
 
     /// The quota.
     #[must_use]
-    pub const fn quota(&self) -> Quota {
-        self.asked.quota
+    pub fn quota(&self) -> Quota {
+        *self.asked.quota
     }
 
     /// Which form its state has: buckets of different kinds are different
     /// buckets, whatever their names and keys.
     #[must_use]
-    pub const fn kind(&self) -> char {
+    pub fn kind(&self) -> char {
         self.asked.quota.letter() as char
     }
 
@@ -246,12 +248,10 @@ impl Leg<'_> {
     }
 
     /// The circumstances in which its bucket is read.
-    pub(crate) fn at(&self, operation: Operation, now_us: u64) -> At {
-        self.asked.at(
-            operation,
-            now_us,
-            self.asked.quota.offset_ms(self.key_bytes()),
-        )
+    #[inline]
+    pub(crate) fn at(&self, rule: &impl Rules, operation: Operation, now_us: u64) -> At {
+        let offset_ms = self.asked.quota.offset_ms(self.key_bytes());
+        self.asked.at(rule, operation, now_us, offset_ms)
     }
 }
 
@@ -277,7 +277,7 @@ impl Asked {
         let mut share = Self {
             permit: self.permit,
             since: self.since,
-            ..Self::new(quota, self.cost)
+            ..Self::new(Kept::Counted(Arc::new(quota)), self.cost)
         };
         let signed = |level: u64| i64::try_from(level).unwrap_or(i64::MAX);
         share.extra = if self.extra < 0 {
@@ -296,6 +296,7 @@ impl Asked {
     }
 
     /// The level that must fit for anything to be done, and the room beyond the capacity.
+    #[inline]
     pub(crate) fn least(&self, operation: Operation) -> (u64, i64) {
         match operation {
             Operation::Take | Operation::Look => (self.level, self.extra),
@@ -305,6 +306,7 @@ impl Asked {
     }
 
     /// What becomes of its bucket. `fitting`: 0, 1, or the units taken.
+    #[inline]
     pub(crate) fn change(&self, operation: Operation, fitting: u64) -> Change {
         match operation {
             _ if fitting == 0 => Change::Take(0),
@@ -319,14 +321,21 @@ impl Asked {
     /// Whether its quota can never grant it.
     pub(crate) fn is_impossible(&self, operation: Operation) -> bool {
         let (least, extra) = self.least(operation);
-        self.quota.most(least, extra).is_none()
+        each!(self.quota, rule => rule.most(least, extra)).is_none()
     }
 
-    pub(crate) fn at(&self, operation: Operation, now_us: u64, offset_ms: u64) -> At {
+    #[inline]
+    pub(crate) fn at(
+        &self,
+        rule: &impl Rules,
+        operation: Operation,
+        now_us: u64,
+        offset_ms: u64,
+    ) -> At {
         let (cost, extra) = self.least(operation);
         At {
             now_us,
-            most: self.quota.most(cost, extra).unwrap_or(0),
+            most: rule.most(cost, extra).unwrap_or(0),
             offset_ms,
             permit: self.permit,
             since: self.since,

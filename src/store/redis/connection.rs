@@ -35,7 +35,7 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A connection on which nothing comes back for so long is given up.
-const UNRESPONSIVE: Duration = Duration::from_secs(2);
+const UNRESPONSIVE: Duration = Duration::from_secs(10);
 
 /// Connected clients, taken in turn.
 #[derive(Debug)]

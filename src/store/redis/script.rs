@@ -237,7 +237,7 @@ impl From<&Leg<'_>> for AskedLeg {
     fn from(leg: &Leg<'_>) -> Self {
         Self {
             name: leg.policy.clone(),
-            asked: leg.asked,
+            asked: leg.asked.clone(),
             offset_ms: leg.asked.quota.offset_ms(leg.key_bytes()),
         }
     }
@@ -252,9 +252,9 @@ impl AskedLeg {
         now_us: u64,
         before: Standing,
     ) -> PolicyDecision {
-        let at = self.asked.at(operation, now_us, self.offset_ms);
         let (name, asked) = (self.name.clone(), &self.asked);
         each!(asked.quota, rule => {
+            let at = asked.at(rule, operation, now_us, self.offset_ms);
             PolicyDecision::new(rule, operation, name, asked, fitting, at, before)
         })
     }
