@@ -5,6 +5,8 @@ mod call;
 mod cluster;
 mod connection;
 mod dispatch;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod key;
 mod node;
 mod script;
