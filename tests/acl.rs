@@ -13,7 +13,7 @@ use tower_throttle::{
     SlidingWindow, TokenBucket,
 };
 
-use common::{RedisServer, eventually, free_port};
+use common::{RedisServer, cluster::RedisCluster, eventually, free_port};
 
 /// As the documentation of `RedisStore` has them.
 const RIGHTS: [&str; 8] = [
@@ -57,7 +57,6 @@ async fn admitted(limiter: &Limiter, checks: usize) -> (usize, Option<String>) {
     (admitted, refused)
 }
 
-#[cfg(feature = "testing")]
 #[tokio::test]
 async fn they_are_enough_for_everything() {
     let server = RedisServer::start();
@@ -261,7 +260,52 @@ async fn behind_sentinels_one_right_more_and_two_there() {
         .await
         .expect_err("no right to ROLE");
     assert!(error.is_refused() || error.is_unavailable(), "{error:?}");
+    assert!(server.command(&["ACL", "LOG"]).contains("object\nrole\n"));
     let rights = [&RIGHTS[..], &["+role"]].concat();
     let limiter = of(&rights);
     assert_eq!(admitted(&limiter, 5).await, (3, None));
+}
+
+#[tokio::test]
+async fn another_database_is_one_right_more() {
+    let server = RedisServer::start();
+    let url = url(&server, &RIGHTS) + "2";
+    let error = limiter(&url)
+        .check("ann")
+        .await
+        .expect_err("no right to SELECT");
+    assert!(error.is_refused() || error.is_unavailable(), "{error:?}");
+    server.command(&["ACL", "SETUSER", "app", "+select"]);
+    assert_eq!(admitted(&limiter(&url), 5).await, (3, None));
+    assert!(server.keys().is_empty(), "they are in the other one");
+}
+
+#[tokio::test]
+async fn in_a_cluster_two_rights_more() {
+    let cluster = RedisCluster::start(2, 0);
+    let user = |rights: &[&str]| {
+        for node in &cluster.nodes {
+            let _ = url(node, rights);
+        }
+        cluster.url().replace("://", "://app:pw@")
+    };
+    let error = limiter(&user(&RIGHTS)).check("ann").await;
+    let error = error.expect_err("no right to ask for the slots");
+    assert!(error.is_refused(), "{error:?}");
+
+    let slots = [&RIGHTS[..], &["+cluster|slots"]].concat();
+    let limiter = limiter(&user(&slots));
+    assert_eq!(admitted(&limiter, 5).await, (3, None));
+    limiter.reset("ann").await.expect("a reset");
+
+    // While a slot moves, who is not there yet is asked about where it goes.
+    let slot = cluster.slot(&limiter.redis_keys("ann")[0]);
+    let from = cluster.owner(slot);
+    cluster.begin_move(slot, from, 1 - from);
+    let (count, refused) = admitted(&limiter, 1).await;
+    assert_eq!(count, 0);
+    assert!(refused.is_some());
+    let _ = user(&[&slots[..], &["+asking"]].concat());
+    eventually_admitted(&limiter).await;
+    assert_eq!(admitted(&limiter, 5).await, (2, None));
 }
