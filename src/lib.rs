@@ -177,6 +177,9 @@ mod telemetry;
 pub mod testing;
 mod turns;
 
+#[cfg(all(fuzzing, feature = "redis"))]
+#[doc(hidden)]
+pub use self::store::redis::fuzzing;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use self::store::redis::{RedisStore, RedisStoreBuilder};

@@ -11,6 +11,9 @@ use smallvec::SmallVec;
 
 /// No chain of real proxies is longer; what follows is not read.
 const MOST_HOPS: usize = 64;
+/// RFC 7239 names four, and each may be there once. Looking for the same again
+/// among many more would take the square of the time.
+const MOST_PAIRS: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Syntax {
@@ -101,7 +104,7 @@ fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
         let (name, text) = rest.split_at(equals);
         let (value, after) = value(text.get(1..)?)?;
         let is_known = names.iter().any(|known| known.eq_ignore_ascii_case(name));
-        if !is_token(name) || is_known {
+        if !is_token(name) || is_known || names.len() == MOST_PAIRS {
             return None;
         }
         if name.eq_ignore_ascii_case(b"for") {

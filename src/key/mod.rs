@@ -17,6 +17,11 @@
 //! **A header or cookie is whatever the client says.** A limit keyed only by
 //! one that is not checked elsewhere can be avoided by sending another value
 //! each time. Key by the address, or put such a limit behind authentication.
+//!
+//! **What it costs to read a key** grows with the size of the headers that it is
+//! read from, and no faster. How large they may be is the HTTP server's to bound; of
+//! forwarding headers at most 64 entries are read. A store keeps a hash of fixed
+//! size, but while a check waits for Redis the key itself is held for each policy.
 
 mod client_ip;
 mod combine;

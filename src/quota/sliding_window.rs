@@ -85,7 +85,7 @@ pub(crate) struct Rule {
 impl Rule {
     /// The part of `count` that lies within the last `left_ms` of its window.
     const fn part(&self, count: u64, left_ms: u64) -> u64 {
-        (count * left_ms).div_ceil(self.window_ms)
+        count.saturating_mul(left_ms).div_ceil(self.window_ms)
     }
 
     /// What the present window has counted.
@@ -155,7 +155,7 @@ impl Rules for Rule {
     fn retry_us(&self, standing: &Standing, most: u64, now_us: u64) -> Option<u64> {
         let (current, ends_ms) = (self.current(standing, now_us), standing.mark);
         let fits_at_ms = match most.checked_sub(current) {
-            Some(most) => ends_ms - self.fits_left_ms(standing.more, most),
+            Some(most) => ends_ms.saturating_sub(self.fits_left_ms(standing.more, most)),
             None => ends_ms + self.window_ms - self.fits_left_ms(current, most),
         };
         Some(until_ms(fits_at_ms, now_us))

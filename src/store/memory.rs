@@ -26,7 +26,7 @@ use crate::{Clock, Decision, SystemClock, clock, quota::rules::State};
 /// full of buckets in use, callers who have none share one bucket per policy
 /// and part, until there is room.
 ///
-/// A bucket is some words, but for a [`SlidingLog`](crate::SlidingLog) and for
+/// A bucket is some words, a million of them 120 MB, but for a [`SlidingLog`](crate::SlidingLog) and for
 /// [`Concurrency`](crate::Concurrency), which keep one or three for each unit.
 /// Permits are kept beyond the capacity: there are no more than requests in flight.
 ///

@@ -16,7 +16,7 @@ use fred::{
 use tokio::time::timeout;
 
 use super::{
-    connection::{Connections, Link},
+    connection::{Connections, Link, without_arguments},
     script::Script,
 };
 use crate::{StoreError, error::StoreErrorKind};
@@ -135,7 +135,7 @@ async fn send(
     reply.map_err(|error| match link.failure() {
         // Says more than that there is no connection.
         Some(failure) if error.is_canceled() => failure,
-        _ => error,
+        _ => without_arguments(error),
     })
 }
 

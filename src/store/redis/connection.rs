@@ -176,7 +176,7 @@ async fn supervise(
 ) {
     let mut pause = SHORTEST_PAUSE;
     loop {
-        let attempt = client.init().await;
+        let attempt = client.init().await.map_err(without_arguments);
         let is_first = matches!(*tell.borrow(), Attempts::None);
         tell.send_replace(match &attempt {
             Ok(_) => Attempts::Connected,
@@ -203,6 +203,15 @@ async fn supervise(
         }
         sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// To a command that it does not know, such as a renamed AUTH, a server answers
+/// with what it was sent: the password.
+pub(super) fn without_arguments(error: FredError) -> FredError {
+    match error.details().split_once(", with args beginning with") {
+        Some((said, _)) => FredError::new(error.kind().clone(), said.to_owned()),
+        None => error,
     }
 }
 

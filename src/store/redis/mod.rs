@@ -5,6 +5,8 @@ mod call;
 mod cluster;
 mod connection;
 mod dispatch;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod key;
 mod node;
 mod script;
@@ -73,6 +75,33 @@ use crate::{ConfigError, Decision, StoreError};
 /// Cloning is cheap and shares the connections. They close when the last clone
 /// drops, and work in the Tokio runtime that the store was built in: when that
 /// ends, the store has failed.
+///
+/// # Rights
+///
+/// A user needs these, and no others:
+///
+/// ```text
+/// ACL SETUSER app on >password resetkeys ~tt* resetchannels -@all +evalsha +eval +time +get +psetex +pttl +pexpire +del
+/// ```
+///
+/// `tt` is the [prefix](RedisStoreBuilder::prefix). The line is the same for Redis 6
+/// (where 6.0 knows no `resetchannels`), 7 and Valkey. To it come
+///
+/// - in a cluster `+cluster|slots +asking`, on every node;
+/// - behind Sentinel `+role`, and at the sentinels, for a user of their own,
+///   `+sentinel|get-master-addr-by-name +sentinel|sentinels`;
+/// - for a database other than 0 `+select`.
+///
+/// `+pttl` and `+pexpire` let foreign data under a caller's key expire: without
+/// them that caller is answered with 503 until somebody deletes it. `+del` is for
+/// resets. Without any of the others each check fails, and
+/// [`OnStoreFailure`](crate::OnStoreFailure) decides. On connecting the client asks
+/// `INFO` and `CLIENT ID`, too, and does without: they may stand in `ACL LOG`.
+///
+/// `+eval` opens nothing: a script may do what its user may. It is there because
+/// Redis forgets scripts when it starts or fails over. Where it is not given, each
+/// script must have been run once by a user who has it, again after each start: there
+/// is one for each set of algorithms that are asked about together.
 ///
 /// # A cluster
 ///

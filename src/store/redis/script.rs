@@ -11,7 +11,7 @@ use crate::{
     Decision, PolicyDecision, StoreError,
     error::StoreErrorKind,
     policy::Name,
-    quota::{Rule, each, fixed_window::Start, rules::Standing},
+    quota::{EXACT, Rule, each, fixed_window::Start, rules::Standing},
     store::{Asked, Leg, Operation},
 };
 
@@ -95,6 +95,9 @@ pub(super) struct Encoded {
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     operation: Operation,
+    /// The highest verdict: the units that were asked for, where the answer is
+    /// how many were taken.
+    most: u64,
     legs: SmallVec<[u8; 8]>,
 }
 
@@ -121,6 +124,7 @@ impl Encoded {
             algorithms: 0,
             shape: Shape {
                 operation,
+                most: 1,
                 legs: SmallVec::new(),
             },
         };
@@ -144,6 +148,9 @@ impl Encoded {
             encoded.keys.push(key);
             encoded.algorithms |= 1 << (algorithm - 1);
             encoded.shape.legs.push(algorithm.min(3) as u8);
+            if operation == Operation::TakeUpTo {
+                encoded.shape.most = asked.cost;
+            }
         }
         encoded
     }
@@ -329,10 +336,10 @@ impl Reply {
                              or it is out of memory, read-only or cannot save";
                 return Err(StoreError::with_source(StoreErrorKind::Refused, cause));
             }
-            fitting if fitting > 1 && shape.operation != Operation::TakeUpTo => {
-                return Err(foreign());
-            }
-            fitting => u64::try_from(fitting).map_err(|_| foreign())?,
+            fitting => u64::try_from(fitting)
+                .ok()
+                .filter(|fitting| *fitting <= shape.most)
+                .ok_or_else(foreign)?,
         };
         Ok(Found {
             operation: shape.operation,
@@ -350,10 +357,51 @@ impl Reply {
     }
 
     fn number(&mut self) -> Result<u64, StoreError> {
-        u64::try_from(self.integer()?).map_err(|_| foreign())
+        let number = u64::try_from(self.integer()?).ok();
+        // The script works with doubles: none of its numbers is larger.
+        number.filter(|number| *number <= EXACT).ok_or_else(foreign)
     }
 }
 
 fn foreign() -> StoreError {
     StoreError::new(StoreErrorKind::ForeignReply)
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used)]
+mod tests {
+    use smallvec::smallvec;
+
+    use super::*;
+
+    /// Of one leg with one integer, where three units were asked for.
+    fn verdict(operation: Operation, most: u64, said: [i64; 2]) -> Option<u64> {
+        let shape = Shape {
+            operation,
+            most,
+            legs: smallvec![1],
+        };
+        let integers = [7, 1_767_225_600_000_000].into_iter().chain(said);
+        let reply = Value::Array(integers.map(Value::Integer).collect());
+        let mut reply = Reply::new(reply, 7, 2).expect("a reply");
+        reply.found(&shape).ok().map(|found| found.fitting)
+    }
+
+    #[test]
+    fn no_more_is_believed_to_be_taken_than_was_asked_for() {
+        for (said, believed) in [(0, Some(0)), (3, Some(3)), (4, None), (i64::MAX, None)] {
+            assert_eq!(verdict(Operation::TakeUpTo, 3, [said, 0]), believed);
+        }
+        assert_eq!(verdict(Operation::Take, 1, [1, 0]), Some(1));
+        assert_eq!(verdict(Operation::Take, 1, [2, 0]), None);
+    }
+
+    #[test]
+    fn numbers_that_no_double_counts_to_are_not_the_scripts() {
+        let most = EXACT as i64;
+        assert_eq!(verdict(Operation::Take, 1, [1, most]), Some(1));
+        for number in [-1, most + 1, i64::MIN, i64::MAX] {
+            assert_eq!(verdict(Operation::Take, 1, [1, number]), None);
+        }
+    }
 }

@@ -95,7 +95,13 @@ fn sentinel(parts: &Parts<'_>) -> Result<Target, ConfigError> {
             "sentinelServiceName" => service = value,
             "sentinelUsername" => username = value,
             "sentinelPassword" => password = value,
-            _ => return Err(unusable(format!("its query may not hold {name:?}"))),
+            // Whatever stands there may be the rest of a password with a "?" in it.
+            _ => {
+                return Err(unusable(
+                    "its query may only hold sentinelServiceName, sentinelUsername and \
+                     sentinelPassword",
+                ));
+            }
         }
     }
     if service.is_empty() {
@@ -121,8 +127,15 @@ fn sentinel(parts: &Parts<'_>) -> Result<Target, ConfigError> {
 }
 
 fn unknown(scheme: &str) -> ConfigError {
+    // With anything else in it, it may be where a password stands.
+    let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    let said = if scheme.bytes().all(is_scheme) {
+        format!(" {scheme:?}")
+    } else {
+        String::new()
+    };
     unusable(format!(
-        "the scheme {scheme:?} is none of redis, rediss, valkey, valkeys, nor one of them with \
+        "the scheme{said} is none of redis, rediss, valkey, valkeys, nor one of them with \
          -cluster or -sentinel"
     ))
 }
@@ -244,6 +257,9 @@ mod tests {
             "redis-sentinel://app:secret@one:99999/?sentinelServiceName=main",
             "redis-sentinel://app:secret@one/?sentinelServiceName=main&other=secret",
             "redis-sentinel://app:secret@/?sentinelServiceName=main",
+            "redis-sentinel://app:p?secret@one/?sentinelServiceName=main",
+            "redis-sentinel://app:p?sentinelServiceName=main&secret&p@one/",
+            "redis:/app:secret://@one/",
             "redis-://app:secret@one/",
             "redis-cluster-cluster://app:secret@one/",
         ] {

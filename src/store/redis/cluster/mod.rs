@@ -5,6 +5,8 @@
 //! to which a redirection is an error like any other, and is followed here.
 
 mod follow;
+#[cfg(fuzzing)]
+pub(super) mod fuzzing;
 mod groups;
 mod map;
 mod redirect;

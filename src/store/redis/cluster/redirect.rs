@@ -25,7 +25,7 @@ impl Redirect {
         Self::parse(said.details(), slot, asked)
     }
 
-    fn parse(said: &str, slot: u16, asked: &Address) -> Option<Self> {
+    pub(super) fn parse(said: &str, slot: u16, asked: &Address) -> Option<Self> {
         let mut words = said.split(' ');
         let word = words.next()?;
         if word == "TRYAGAIN" {

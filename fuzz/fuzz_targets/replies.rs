@@ -1,0 +1,172 @@
+//! Replies of the script: what is not exactly an answer to what was asked is an
+//! error, and what is, is read as it stands.
+
+#![no_main]
+
+use std::{cell::RefCell, time::Duration};
+
+use fred::types::Value;
+use libfuzzer_sys::fuzz_target;
+use tower_throttle::{
+    Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, OnStoreFailure, Policy, SlidingLog,
+    SlidingWindow, StoreError, TokenBucket, Verdict, fuzzing,
+    store::{Answer, Check, Leg, Operation, Store},
+};
+use tower_throttle_fuzz::{Bytes, now, value};
+
+const NONCE: i64 = 7;
+/// The numbers of a script that works with doubles.
+const EXACT: std::ops::RangeInclusive<i64> = 0..=1 << 53;
+
+thread_local! {
+    static REPLY: RefCell<(usize, Value)> = const { RefCell::new((0, Value::Null)) };
+}
+
+/// Answers every check by one reply.
+#[derive(Debug)]
+struct Replies;
+
+impl Store for Replies {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        let (times, reply) = REPLY.with_borrow(Clone::clone);
+        // An error would be logged each time.
+        let decision = decide(check, times, reply);
+        Answer::Now(decision.or_else(|_| Ok(check.decide(0, &mut []))))
+    }
+
+    fn reset(&self, _: &[Leg<'_>]) -> Answer<()> {
+        Answer::Now(Ok(()))
+    }
+}
+
+fn decide(check: &Check<'_>, times: usize, reply: Value) -> Result<Decision, StoreError> {
+    let operation = check.operation();
+    let sizes: Vec<usize> = check.legs().iter().map(size).collect();
+    let one = 1 + sizes.iter().sum::<usize>();
+    let integers = integers(&reply).filter(|integers| {
+        integers.len() == 2 + times * one && integers[0] == NONCE && EXACT.contains(&integers[1])
+    });
+    let decided = fuzzing::reply(check, times, NONCE, reply);
+    let Some(integers) = integers else {
+        return Err(decided
+            .map(|_| ())
+            .expect_err("no answer to what was asked"));
+    };
+    let decided = decided.expect("an answer");
+    assert_eq!(decided.len(), times);
+    for (decided, said) in decided.iter().zip(integers[2..].chunks(one)) {
+        let verdict = said[0];
+        let most = check.legs().iter().map(Leg::cost).max().unwrap_or(0);
+        let most = if operation == Operation::TakeUpTo {
+            most
+        } else {
+            1
+        };
+        let is_one = said[1..].iter().all(|number| EXACT.contains(number))
+            && u64::try_from(verdict).is_ok_and(|verdict| verdict <= most);
+        assert_eq!(
+            decided.is_ok(),
+            is_one,
+            "{operation:?} {said:?} {decided:?}"
+        );
+        let Ok(decision) = decided else {
+            continue;
+        };
+        let _ = format!("{decision:?} {:?}", decision.retry_after());
+        if verdict == 0 && operation != Operation::TakeUpTo {
+            assert!(!decision.is_allowed());
+        }
+        for policy in decision.policies() {
+            assert!(policy.moved() <= policy.cost(), "{policy:?}");
+            assert!(policy.remaining() <= policy.limit(), "{policy:?}");
+            assert!(verdict > 0 || policy.moved() == 0, "{policy:?}");
+            let _ = (
+                policy.reset_after(),
+                policy.delay(),
+                policy.to_cl_throttle(),
+            );
+        }
+    }
+    decided
+        .into_iter()
+        .next_back()
+        .unwrap_or_else(|| Err(StoreError::unavailable("none")))
+}
+
+fn integers(reply: &Value) -> Option<Vec<i64>> {
+    let Value::Array(values) = reply else {
+        return None;
+    };
+    let integer = |value: &Value| match value {
+        Value::Integer(integer) => Some(*integer),
+        _ => None,
+    };
+    values.iter().map(integer).collect()
+}
+
+fn size(leg: &Leg<'_>) -> usize {
+    match leg.kind() {
+        'b' | 'l' => 1,
+        'w' | 'i' => 2,
+        _ => 3,
+    }
+}
+
+fn policy(name: String, bytes: &mut Bytes<'_>) -> Policy {
+    let (kind, limit, burst) = (bytes.byte(), bytes.number(), bytes.number());
+    let period = Duration::from_millis(bytes.number());
+    match kind % 9 {
+        0 => Policy::new(name, TokenBucket::new(limit, period).burst(burst)),
+        1 => {
+            let bucket = TokenBucket::new(limit, period).burst(burst);
+            Policy::new(name, bucket.refill_at_once())
+        }
+        2 => Policy::new(name, LeakyBucket::new(limit, period).queue(burst)),
+        3 => Policy::new(name, FixedWindow::new(limit, period)),
+        4 => Policy::new(name, FixedWindow::per_calendar_month(limit).spread()),
+        5 => Policy::new(name, SlidingWindow::new(limit, period)),
+        6 => Policy::new(name, SlidingLog::new(limit, period)),
+        7 => Policy::new(name, Concurrency::new(limit)),
+        _ => Policy::new(name, TokenBucket::without_refill(burst)),
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let mut bytes = Bytes(data);
+    let (task, times, legs) = (bytes.byte(), bytes.byte() % 3 + 1, bytes.byte() % 3 + 1);
+    let units = bytes.number();
+    let mut builder = Limiter::builder()
+        .store(Replies)
+        .on_store_failure(OnStoreFailure::Deny);
+    for leg in 0..legs {
+        builder = builder.policy(policy(format!("policy {leg}"), &mut bytes));
+    }
+    let Ok(limiter) = builder.build() else {
+        return;
+    };
+    let reply = value(&mut &*bytes.0, 3);
+    // A reply of the right length is hard to guess.
+    let reply = match reply {
+        Value::Null => {
+            let numbers = (0..40).map(|_| Value::Integer(bytes.number() as i64));
+            let length = usize::from(task / 8);
+            let start = [NONCE, 1_767_225_600_000_000].map(Value::Integer);
+            Value::Array(start.into_iter().chain(numbers).take(2 + length).collect())
+        }
+        reply => reply,
+    };
+    REPLY.set((usize::from(times), reply));
+    let decision = now(async {
+        match task % 6 {
+            0 => limiter.check_n("ann", units).await,
+            1 => limiter.peek("ann").await,
+            2 => limiter.check_up_to("ann", units).await,
+            3 => limiter.credit("ann", units).await,
+            4 => limiter.debit("ann", units).await,
+            _ => limiter.check("ann").await,
+        }
+    });
+    if let Ok(decision) = decision {
+        assert!(!decision.is_allowed() || decision.verdict() == Verdict::Allowed);
+    }
+});

@@ -1,0 +1,49 @@
+//! Redis URLs: no error says a password, wherever in the text it stands, and
+//! one that is well written is read as it was meant.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tower_throttle::fuzzing;
+
+/// With all that could end it too soon.
+const PASSWORD: &str = ":hunter1?hunter2&hunter3=hunter4/hunter5,hunter6#hunter7@";
+
+fn assert_hides(url: &str) {
+    if let Err(mistake) = fuzzing::url(url) {
+        for said in [mistake.to_string(), format!("{mistake:?}")] {
+            assert!(!said.contains("hunter"), "{said}");
+        }
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((place, text)) = data.split_first() else {
+        return;
+    };
+    let text = String::from_utf8_lossy(text).replace("hunter", "");
+    let _ = fuzzing::url(&text);
+    let mut place = usize::from(*place) % (text.len() + 1);
+    while !text.is_char_boundary(place) {
+        place -= 1;
+    }
+    let (before, after) = text.split_at(place);
+    assert_hides(&format!("{before}{PASSWORD}{after}"));
+    for form in ["redis", "valkey-cluster", "redis-sentinel"] {
+        let query = match form {
+            "redis-sentinel" => "?sentinelServiceName=main",
+            _ => "",
+        };
+        assert_hides(&format!("{form}://user{PASSWORD}{text}"));
+        assert_hides(&format!("{form}://user:hunter2@{text}"));
+        assert_hides(&format!("{form}://one/{text}{PASSWORD}"));
+
+        // Every byte written as URLs have it.
+        let password: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let url = format!("{form}://user:{password}@one:7001/{query}");
+        let read = fuzzing::url(&url).expect("a usable URL");
+        assert_eq!(read.hosts, ["one:7001"]);
+        assert_eq!(read.user.as_deref(), Some("user"));
+        assert_eq!(read.password.unwrap_or_default(), text);
+    }
+});

@@ -1,0 +1,31 @@
+//! See the fuzzing of the store.
+
+#![allow(missing_docs)]
+
+use fred::types::{Value, config::Server};
+
+use super::{
+    redirect::Redirect,
+    slots::{self, Address},
+};
+use crate::StoreError;
+
+fn asked() -> Address {
+    Address::of(&Server::new("asked.example", 7_000))
+}
+
+/// First and last slot, and `host:port`.
+pub fn slots(reply: Value) -> Result<Vec<(u16, u16, String)>, StoreError> {
+    let ranges = slots::parse(reply, &asked())?;
+    let parts = |range: slots::Range| (range.first, range.last, range.address.to_string());
+    Ok(ranges.into_iter().map(parts).collect())
+}
+
+/// The word and, but for TRYAGAIN, `host:port`.
+pub fn redirect(said: &str, slot: u16) -> Option<(&'static str, Option<String>)> {
+    Some(match Redirect::parse(said, slot, &asked())? {
+        Redirect::Moved(address) => ("MOVED", Some(address.to_string())),
+        Redirect::Ask(address) => ("ASK", Some(address.to_string())),
+        Redirect::TryAgain => ("TRYAGAIN", None),
+    })
+}

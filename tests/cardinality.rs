@@ -1,0 +1,188 @@
+//! Millions of callers that nobody saw before: memory stays within what is
+//! documented, and nobody is freed by them.
+
+mod common;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use peak_alloc::PeakAlloc;
+use tower_throttle::{
+    Decision, FixedWindow, Limiter, ManualClock, MemoryStore, Policy, RedisStore, SlidingWindow,
+    StoreError, TokenBucket,
+    store::{Answer, Check, Fallback, Leg, Store},
+};
+
+use common::{DEADLINE, RedisServer};
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+/// One test at a time, as all allocate.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// How many bytes more are held after this, and were at most meanwhile.
+fn bytes<T>(work: impl FnOnce() -> T) -> (T, usize, usize) {
+    let before = ALLOCATOR.current_usage();
+    ALLOCATOR.reset_peak_usage();
+    let done = work();
+    let held = ALLOCATOR.current_usage().saturating_sub(before);
+    (done, held, ALLOCATOR.peak_usage() - before)
+}
+
+/// Memory answers at once.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut context = Context::from_waker(Waker::noop());
+    match std::pin::pin!(future).poll(&mut context) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
+const OFFENDER: u64 = u64::MAX;
+
+/// The offender uses up what there is, then the flood comes.
+fn flood(limiter: &Limiter, clock: &ManualClock, callers: u64) {
+    let is_admitted = |key: u64| now(limiter.check(key)).expect("a decision").is_allowed();
+    while is_admitted(OFFENDER) {}
+    for key in 0..callers {
+        let _ = is_admitted(key);
+        if key % 10_000 == 0 {
+            assert!(!is_admitted(OFFENDER), "freed after {key}");
+            clock.advance(Duration::from_millis(1));
+        }
+    }
+    assert!(!is_admitted(OFFENDER));
+}
+
+#[test]
+fn five_million_callers_in_memory() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let clock = Arc::new(ManualClock::new());
+    let (store, held, most) = bytes(|| {
+        let store = MemoryStore::builder().clock(clock.clone()).build();
+        let policy = Policy::new("api", TokenBucket::per_day(5));
+        flood(&Limiter::new(store.clone(), policy), &clock, 5_000_000);
+        store
+    });
+    println!(
+        "memory: {} buckets, {held} bytes, {most} at most",
+        store.len()
+    );
+    assert!(store.len() <= 1_000_000 + 64, "{}", store.len());
+    assert!(store.len() >= 990_000, "{}", store.len());
+    assert!(most <= MEMORY, "{most}");
+
+    // When they mean nothing any more, they go, and so does their memory.
+    clock.advance(Duration::from_secs(86_400));
+    let limiter = Limiter::new(store.clone(), Policy::new("api", TokenBucket::per_day(5)));
+    let before = ALLOCATOR.current_usage();
+    for key in 0..10_000 {
+        assert!(now(limiter.check(key)).expect("a decision").is_allowed());
+    }
+    assert!(store.len() <= 10_000);
+    assert!(before - ALLOCATOR.current_usage() > held / 10 * 8);
+}
+
+/// What a million buckets take at most, as documented.
+const MEMORY: usize = 125_000_000;
+/// What the fallback takes at most, as documented.
+const FALLBACK: usize = 10_000_000;
+
+/// A store that is down, and keeps what decides in its place.
+#[derive(Debug)]
+struct Down(Fallback);
+
+impl Store for Down {
+    fn check(&self, _: &Check<'_>) -> Answer<Decision> {
+        Answer::Now(Err(StoreError::unavailable("it is down")))
+    }
+
+    fn reset(&self, _: &[Leg<'_>]) -> Answer<()> {
+        Answer::Now(Err(StoreError::unavailable("it is down")))
+    }
+
+    fn fallback(&self) -> Option<Fallback> {
+        Some(self.0.clone())
+    }
+}
+
+#[test]
+fn half_a_million_callers_while_the_store_is_down() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let clock = Arc::new(ManualClock::new());
+    let policies = [
+        Policy::new("api", TokenBucket::per_day(5)),
+        Policy::new("day", FixedWindow::per_day(50)),
+    ];
+    for policy in policies {
+        let (limiter, held, most) = bytes(|| {
+            let limiter = Limiter::new(Down(Fallback::with_clock(clock.clone())), policy);
+            // As many for each bucket as above.
+            flood(&limiter, &clock, 500_000);
+            limiter
+        });
+        println!("fallback: {held} bytes more, {most} at most");
+        assert!(most <= FALLBACK, "{most}");
+        drop(limiter);
+    }
+}
+
+#[tokio::test]
+#[allow(clippy::await_holding_lock)]
+async fn fifty_thousand_callers_in_redis() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    const KEYS: u64 = 50_000;
+    let server = RedisServer::start();
+    let used = || -> u64 {
+        let memory = server.command(&["INFO", "memory"]);
+        let used = memory
+            .lines()
+            .find_map(|line| line.strip_prefix("used_memory:"));
+        used.and_then(|bytes| bytes.trim().parse().ok())
+            .expect("a number")
+    };
+    let store = RedisStore::builder()
+        .deadline(DEADLINE)
+        .connect(&server.url());
+    let store = store.expect("a store");
+    for policy in [
+        Policy::new("api", TokenBucket::per_minute(1)),
+        Policy::new("window", FixedWindow::per_minute(1)),
+        Policy::new("sliding", SlidingWindow::per_minute(1)),
+    ] {
+        let limiter = Limiter::new(store.clone(), policy);
+        limiter.check("first").await.expect("a decision");
+        let before = used();
+        let tasks: Vec<_> = (0..50)
+            .map(|part| {
+                let limiter = limiter.clone();
+                tokio::spawn(async move {
+                    for key in (0..KEYS).filter(|key| key % 50 == part) {
+                        let key = format!("{key}-{}", "long".repeat(50));
+                        let decision = limiter.check(key).await.expect("a decision");
+                        assert!(decision.is_allowed());
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("no panic");
+        }
+        let each = used().saturating_sub(before) / KEYS;
+        println!("Redis: {each} bytes for each caller");
+        assert!((100..=250).contains(&each), "{each}");
+        // All that are there expire, and within the time that they mean anything.
+        let script = "local most = 0 for _, key in ipairs(redis.call('KEYS', '*')) do \
+                      local left = redis.call('PTTL', key) if left < 0 then return -1 end \
+                      most = math.max(most, left) end return most";
+        let most: i64 = server
+            .command(&["EVAL", script, "0"])
+            .parse()
+            .expect("a number");
+        assert!((1..=121_000).contains(&most), "{most}");
+        server.command(&["FLUSHALL"]);
+    }
+}

@@ -1,0 +1,237 @@
+//! No key, secret or password is shown: not by `Debug`, not by an error, and
+//! not in a line of the log, whatever fails.
+
+mod common;
+
+use std::{
+    io::{self, Read, Write},
+    net::{Ipv4Addr, TcpListener},
+    sync::{Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use tower::Layer;
+use tower_throttle::{
+    Concurrency, Key, Limiter, OnStoreFailure, Policy, RateLimitLayer, RedisStore, StoreError,
+    TokenBucket, key,
+    store::{Fallback, Guarded},
+};
+use tracing_subscriber::{
+    Layer as _, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt,
+};
+
+use common::{RedisServer, free_port};
+
+const KEY: &str = "sk-live-7Qx9vLmZ";
+const PASSWORD: &str = "hunter2";
+const SECRET: &str = "correct-horse";
+
+static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+
+struct ToLog;
+
+impl Write for ToLog {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+        log.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[track_caller]
+fn assert_hides(what: &str) {
+    for secret in [KEY, PASSWORD, SECRET] {
+        let as_numbers = format!("{:?}", secret.as_bytes());
+        let as_numbers = as_numbers.trim_matches(['[', ']']);
+        for part in [secret, as_numbers] {
+            assert!(!what.contains(part), "{part} in {what}");
+        }
+    }
+}
+
+#[track_caller]
+fn hidden(what: &impl std::fmt::Debug) {
+    assert_hides(&format!("{what:?} {what:#?}"));
+}
+
+fn show(error: &StoreError) {
+    hidden(error);
+    assert_hides(&error.to_string());
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        assert_hides(&format!("{error} {error:?}"));
+        cause = error.source();
+    }
+}
+
+/// Says this to everything.
+fn lying_server(reply: &'static str) -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            thread::spawn(move || {
+                let mut buffer = [0; 4_096];
+                while stream.read(&mut buffer).is_ok_and(|read| read > 0) {
+                    let _ = stream.write_all(reply.as_bytes());
+                }
+            });
+        }
+    });
+    format!("127.0.0.1:{port}/")
+}
+
+fn store(address: &str, deadline: Duration) -> RedisStore {
+    let builder = RedisStore::builder().secret(SECRET).deadline(deadline);
+    hidden(&builder);
+    let url = format!("redis://app:{PASSWORD}@{address}");
+    let store = builder.connect(&url).expect("a store");
+    hidden(&store);
+    store
+}
+
+fn limiter(store: RedisStore, choice: OnStoreFailure) -> Limiter {
+    let policy = Policy::new("api", TokenBucket::per_day(2)).on_store_failure(choice);
+    hidden(&policy);
+    let limiter = Limiter::new(store, policy);
+    hidden(&limiter);
+    limiter
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_fails_nothing_is_shown() {
+    let lines = tracing_subscriber::fmt::layer()
+        .with_ansi(false)
+        .with_writer(|| ToLog);
+    let ours = Targets::new().with_target(
+        "tower_throttle",
+        tracing_subscriber::filter::LevelFilter::TRACE,
+    );
+    tracing_subscriber::registry()
+        .with(lines.with_filter(ours))
+        .init();
+
+    let server = RedisServer::start();
+    let user = ["ACL", "SETUSER", "app", "on", "~*", "+@all"];
+    server.command(&[&user[..], &[&format!(">{PASSWORD}")]].concat());
+    let well = format!("127.0.0.1:{}/", server.port());
+    let nobody = format!("127.0.0.1:{}/", free_port());
+    // It says what it was sent: the password.
+    let renamed = RedisServer::with(&["--rename-command", "AUTH", "LOGIN"]);
+    let strange = format!("127.0.0.1:{}/", renamed.port());
+    let long = common::DEADLINE;
+    let instant = Duration::from_nanos(1);
+
+    let mut kinds = Vec::new();
+    for choice in [OnStoreFailure::Deny, OnStoreFailure::local()] {
+        for (address, deadline) in [
+            (well.clone(), instant),
+            (nobody.clone(), long),
+            (strange.clone(), long),
+            (
+                lying_server("-NOPERM this user has no permissions\r\n"),
+                long,
+            ),
+            (lying_server("-ERR app hunter-x\r\n"), long),
+            (lying_server("-MOVED 3999 127.0.0.1:6381\r\n"), long),
+            (lying_server("+OK\r\n"), long),
+            (lying_server("*1\r\n:1\r\n"), long),
+        ] {
+            let limiter = limiter(store(&address, deadline), choice);
+            for _ in 0..3 {
+                match limiter.check(KEY).await {
+                    Ok(decision) => hidden(&decision),
+                    Err(error) => {
+                        show(&error);
+                        kinds.push(format!("{error}"));
+                    }
+                }
+                if let Ok(permit) = limiter.acquire(KEY, Duration::ZERO).await {
+                    hidden(&permit);
+                }
+            }
+        }
+        let limiter = limiter(store(&well, long), choice);
+        for _ in 0..3 {
+            hidden(&limiter.check(KEY).await.expect("a decision"));
+        }
+        server.command(&["SET", &limiter.redis_keys(KEY)[0], "junk"]);
+        let error = limiter.check(KEY).await.expect_err("junk");
+        show(&error);
+        kinds.push(error.to_string());
+        limiter.reset(KEY).await.expect("a reset");
+
+        let held = Policy::new("held", Concurrency::new(2)).on_store_failure(choice);
+        let held = Limiter::new(store(&well, long), held);
+        let error = held.credit(KEY, 1).await.expect_err("units are held");
+        show(&error);
+        kinds.push(error.to_string());
+        let permit = held.acquire(KEY, Duration::ZERO).await.expect("a decision");
+        hidden(&permit);
+    }
+    let flooded = RedisStore::builder().max_in_flight(1).deadline(long);
+    let url = format!("redis://app:{PASSWORD}@{well}");
+    let flooded = limiter(
+        flooded.connect(&url).expect("a store"),
+        OnStoreFailure::Deny,
+    );
+    flooded.check(KEY).await.expect("a decision");
+    let checks = (0..50).map(|_| {
+        let limiter = flooded.clone();
+        tokio::spawn(async move { limiter.check(KEY).await })
+    });
+    for check in checks.collect::<Vec<_>>() {
+        if let Err(error) = check.await.expect("no panic") {
+            show(&error);
+            kinds.push(error.to_string());
+        }
+    }
+    kinds.sort_unstable();
+    kinds.dedup();
+    assert!(kinds.len() >= 7, "not every kind was seen: {kinds:#?}");
+
+    let text = LOG.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let text = String::from_utf8(text).expect("text");
+    assert!(text.contains("tower_throttle::store"), "{text}");
+    assert_hides(&text);
+}
+
+#[tokio::test]
+async fn nothing_public_shows_a_key_a_secret_or_a_password() {
+    hidden(&Key::from(KEY));
+    hidden(&Key::from((KEY, PASSWORD)));
+    for form in ["redis", "redis-cluster", "redis-sentinel"] {
+        let url = format!(
+            "{form}://app:{PASSWORD}@127.0.0.1:1/{}",
+            match form {
+                "redis-sentinel" => "?sentinelServiceName=main&sentinelPassword=correct-horse",
+                _ => "",
+            }
+        );
+        let builder = RedisStore::builder().secret(SECRET);
+        hidden(&builder);
+        let store = builder.connect(&url).expect("a store");
+        hidden(&store);
+        hidden(&Guarded::new(store.clone()));
+        let limiter = Limiter::builder().store(store.clone());
+        let limiter = limiter.policy(Policy::new("api", TokenBucket::per_day(1)));
+        hidden(&limiter);
+        hidden(&limiter.build().expect("a limiter"));
+        let layer = RateLimitLayer::builder()
+            .store(store)
+            .partition_key(SECRET.as_bytes())
+            .policy(Policy::new("api", TokenBucket::per_day(1)).key(key::header("x-api-key")));
+        hidden(&layer);
+        let layer = layer.build().expect("a layer");
+        hidden(&layer);
+        hidden(&layer.layer(()));
+    }
+    hidden(&Fallback::new());
+    let bad = RedisStore::connect("redis-sentinel://app:a?hunter2&hunter2@one/");
+    hidden(&bad.expect_err("a mistake"));
+}
