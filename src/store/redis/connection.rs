@@ -1,13 +1,10 @@
 //! Clients of one Redis node, connected in the background and kept so.
 
 use std::{
-    future::poll_fn,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    task::Poll,
     time::Duration,
 };
 
@@ -22,7 +19,7 @@ use fred::{
 };
 use tokio::{
     runtime::Handle,
-    sync::{Mutex, oneshot, watch},
+    sync::{Mutex, watch},
     task::JoinHandle,
     time::{sleep, timeout},
 };
@@ -63,8 +60,8 @@ pub(super) struct Link {
     pub(super) client: Client,
     attempts: watch::Receiver<Attempts>,
     is_renewing: Arc<AtomicBool>,
-    /// Dropped, it ends the task that keeps the client connected.
-    _supervisor: Option<oneshot::Sender<()>>,
+    /// Keeps the client connected.
+    _supervisor: Option<AbortOnDrop<()>>,
 }
 
 impl Connections {
@@ -79,14 +76,15 @@ impl Connections {
         let builder = builder(config, queue);
         let links = (0..count).map(|_| {
             let client = builder.build().map_err(|error| url::mistake(&error))?;
-            let (supervisor, closed) = oneshot::channel();
             let (tell, attempts) = watch::channel(Attempts::None);
-            runtime.spawn(supervise(client.clone(), tell, closed, on_first_failure));
+            let tell = Arc::new(tell);
+            let supervised = client.clone();
+            let work = move || supervise(supervised.clone(), Arc::clone(&tell), on_first_failure);
             Ok(Link {
                 client,
                 attempts,
                 is_renewing: Arc::default(),
-                _supervisor: Some(supervisor),
+                _supervisor: Some(AbortOnDrop::keep(runtime, work)),
             })
         });
         Ok(Self::of(links.collect::<Result<_, ConfigError>>()?))
@@ -170,8 +168,7 @@ impl Link {
 /// try for, because the task would sleep before its first attempt.
 async fn supervise(
     client: Client,
-    tell: watch::Sender<Attempts>,
-    mut closed: oneshot::Receiver<()>,
+    tell: Arc<watch::Sender<Attempts>>,
     on_first_failure: fn(&FredError),
 ) {
     let mut pause = SHORTEST_PAUSE;
@@ -188,18 +185,8 @@ async fn supervise(
             }
         });
         if let Ok(task) = attempt {
-            let mut task = AbortOnDrop(task);
-            let until_closed = poll_fn(|cx| {
-                if Pin::new(&mut closed).poll(cx).is_ready() {
-                    return Poll::Ready(());
-                }
-                Pin::new(&mut task.0).poll(cx).map(drop)
-            });
-            until_closed.await;
+            AbortOnDrop(task).ended().await;
             pause = SHORTEST_PAUSE;
-        }
-        if closed.try_recv() != Err(oneshot::error::TryRecvError::Empty) {
-            return;
         }
         sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
@@ -217,7 +204,30 @@ pub(super) fn without_arguments(error: FredError) -> FredError {
 
 /// A task that ends with whom it works for.
 #[derive(Debug)]
-pub(super) struct AbortOnDrop<T>(pub(super) JoinHandle<T>);
+pub(super) struct AbortOnDrop<T>(JoinHandle<T>);
+
+impl AbortOnDrop<()> {
+    /// Work that goes on for as long as this lives: begun again if it panics.
+    pub(super) fn keep<F>(runtime: &Handle, work: impl Fn() -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let again = runtime.clone();
+        Self(runtime.spawn(async move {
+            loop {
+                Self(again.spawn(work())).ended().await;
+                sleep(LONGEST_PAUSE).await;
+            }
+        }))
+    }
+}
+
+impl<T> AbortOnDrop<T> {
+    async fn ended(mut self) {
+        // How it ended is no matter.
+        let _ = (&mut self.0).await;
+    }
+}
 
 impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
@@ -253,4 +263,30 @@ fn builder(mut config: Config, queue: usize) -> Builder {
 
 const fn in_ms(pause: Duration) -> u32 {
     pause.as_millis() as u32
+}
+
+#[cfg(test)]
+#[allow(clippy::panic)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn kept_work_begins_again_when_it_panics_and_ends_with_its_owner() {
+        let begun = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&begun);
+        let kept = AbortOnDrop::keep(&Handle::current(), move || {
+            let begun = count.fetch_add(1, Ordering::Relaxed);
+            async move {
+                assert!(begun >= 3, "on purpose");
+                std::future::pending::<()>().await;
+            }
+        });
+        sleep(10 * LONGEST_PAUSE).await;
+        assert_eq!(begun.load(Ordering::Relaxed), 4);
+        let tasks = || Handle::current().metrics().num_alive_tasks();
+        assert_eq!(tasks(), 2);
+        drop(kept);
+        sleep(LONGEST_PAUSE).await;
+        assert_eq!(tasks(), 0);
+    }
 }

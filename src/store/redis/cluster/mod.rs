@@ -84,10 +84,11 @@ impl Cluster {
     ) -> Arc<Self> {
         let room = Semaphore::new(connect.most_in_flight.min(Semaphore::MAX_PERMITS));
         let topology = Topology::new(connect, seeds);
-        let keeper = topology.runtime().spawn(Arc::clone(&topology).keep());
+        let kept = Arc::clone(&topology);
+        let keeper = AbortOnDrop::keep(topology.runtime(), move || Arc::clone(&kept).keep());
         Arc::new(Self {
             topology,
-            _keeper: AbortOnDrop(keeper),
+            _keeper: keeper,
             room,
             deadline,
             tasks,
