@@ -5,7 +5,7 @@ use std::error::Error;
 use axum::{
     Extension, Json,
     extract::{OriginalUri, Request, State},
-    http::StatusCode,
+    http::{HeaderValue, StatusCode},
     response::{IntoResponse, Response},
 };
 use serde_json::{Value, json};
@@ -20,13 +20,28 @@ pub(crate) async fn admitted(
 ) -> Json<Value> {
     Json(json!({
         "route": uri.path(),
-        "decided_by": match decision.source() {
-            Source::Store => "store",
-            _ => "nobody: the store fails",
-        },
+        "decided_by": decided_by(&decision),
         "held_ms": decision.delay().as_millis() as u64,
         "policies": policies(&decision),
     }))
+}
+
+fn decided_by(decision: &Decision) -> &'static str {
+    match decision.source() {
+        Source::Store => "store",
+        Source::Local => "this process: the store fails",
+        _ => "nobody: the store fails",
+    }
+}
+
+/// Every limited answer says it, denials too: a layer puts the decision into the
+/// extensions of the response.
+pub(crate) async fn tell_who_decided(mut response: Response) -> Response {
+    if let Some(decision) = response.extensions().get::<Decision>() {
+        let value = HeaderValue::from_static(decided_by(decision));
+        response.headers_mut().insert("x-decided-by", value);
+    }
+    response
 }
 
 #[derive(Clone)]

@@ -19,7 +19,8 @@
 //! ```
 //!
 //! With `-- --redis redis://127.0.0.1/` the buckets are in Redis: start it
-//! twice, with two `--listen` addresses, and both processes share them.
+//! twice, with two `--listen` addresses, and both processes share them. Stop that
+//! Redis, and each process decides by itself (`x-decided-by` says so) until it is back.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -47,8 +48,10 @@ async fn main() {
 }
 
 async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
-    let (store, store_name): (Arc<dyn Store>, _) = match &options.redis_url {
-        Some(url) => (Arc::new(RedisStore::connect(url)?), "Redis"),
+    let redis = options.redis_url.as_deref().map(RedisStore::connect);
+    let redis = redis.transpose()?;
+    let (store, store_name): (Arc<dyn Store>, _) = match &redis {
+        Some(redis) => (Arc::new(redis.clone()), "Redis"),
         None => (Arc::new(MemoryStore::new()), "memory"),
     };
     let listener = TcpListener::bind(&options.listen)
@@ -64,6 +67,9 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     )
     .with_graceful_shutdown(told_to_stop())
     .await?;
+    if let Some(redis) = redis {
+        redis.shutdown().await;
+    }
     Ok(())
 }
 

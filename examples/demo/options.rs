@@ -6,7 +6,9 @@ const USAGE: &str = "\
 Usage: cargo run --example demo [-- OPTIONS]
 
   --listen ADDR   listen on ADDR (default: 127.0.0.1:3000; port 0: any free one)
-  --redis URL     keep the buckets in Redis, as in redis://127.0.0.1:6379/
+  --redis URL     keep the buckets in Redis, as in redis://127.0.0.1:6379/,
+                  redis-cluster://host,host/ or
+                  redis-sentinel://host,host/?sentinelServiceName=mymaster
                   (default: in the memory of this process)
   --help          print this";
 

@@ -8,6 +8,7 @@ use std::{
 
 use axum::{
     Json, Router,
+    middleware::map_response,
     response::Html,
     routing::{get, post},
 };
@@ -20,7 +21,7 @@ use tower_throttle::{
 };
 
 use crate::{
-    answers::{View, admitted, remaining},
+    answers::{View, admitted, remaining, tell_who_decided},
     slow::slow,
 };
 
@@ -77,7 +78,7 @@ pub(crate) fn app(
         .route("/", get(async || Html(PAGE.as_str())))
         .route("/health", get(async || Json(json!({ "status": "ok" }))))
         .route("/api/remaining", get(remaining))
-        .nest("/api", limited)
+        .nest("/api", limited.layer(map_response(tell_who_decided)))
         .with_state(view))
 }
 
