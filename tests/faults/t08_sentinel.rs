@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tower_throttle::RedisStore;
-
 use crate::{
     checker::{self, Elsewhere, Promise, Window},
     figures::{ms, tell},
@@ -11,7 +9,7 @@ use crate::{
     load::Load,
     outage::{self, BURST, PER_S, quota},
     rig,
-    sentinel::{NAME, Watched},
+    sentinel::Watched,
     signals::{self, Frozen},
 };
 
@@ -30,24 +28,13 @@ enum Fault {
     Ask,
 }
 
-fn store(watched: &Watched) -> RedisStore {
-    let ports = watched.sentinel_ports();
-    let hosts: Vec<String> = ports
-        .iter()
-        .map(|port| format!("127.0.0.1:{port}"))
-        .collect();
-    let hosts = hosts.join(",");
-    let url = format!("redis-sentinel://{hosts}/?sentinelServiceName={NAME}");
-    rig::store(rig::CALL, &url)
-}
-
 /// One failover under load.
 async fn fails_over(name: &str, fault: Fault) {
     let _alone = rig::alone().await;
     let mut watched = tokio::task::spawn_blocking(Watched::start)
         .await
         .expect("sentinels");
-    let limiter = rig::limiter(store(&watched), quota());
+    let limiter = rig::limiter(rig::store(rig::CALL, &watched.url()), quota());
     rig::ready(&limiter).await;
     let recorder = Recorder::new(0);
     let script = tokio::task::spawn_blocking({
