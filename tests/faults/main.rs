@@ -23,13 +23,18 @@ mod signals;
 mod wait;
 
 mod t01_absent;
+mod t01_rate;
 mod t02_frozen;
 mod t03_network;
 mod t04_cut;
 mod t05_flush;
+mod t06_evicted;
 mod t06_refusals;
 mod t07_roles;
+mod t08_cut;
 mod t08_sentinel;
+mod t09_cluster;
+mod t10_moving;
 mod t11_state;
 mod t12_liar;
 mod t12_resumes;

@@ -141,16 +141,8 @@ impl Watched {
     /// Nobody reaches the first primary any more but those who are at its own
     /// port: sentinels, replicas, and who asked the sentinels for it.
     pub(crate) fn cut(&self) {
-        self.between().set(Mode::BlackHole);
-    }
-
-    pub(crate) fn mend(&self) {
-        self.between().set(Mode::Pass);
-        self.between().reset_all();
-    }
-
-    fn between(&self) -> &Proxy {
-        self.between.as_ref().expect("one that can be cut")
+        let between = self.between.as_ref();
+        between.expect("one that can be cut").set(Mode::BlackHole);
     }
 
     /// The first primary, whoever is it now.
