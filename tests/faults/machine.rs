@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    checker::Latency,
+    checker::{self, Latency},
     ledger::{Entry, Recorder},
 };
 
@@ -105,14 +105,20 @@ fn longest_wait_us(waited: &mut HashMap<std::ffi::OsString, u64>) -> u64 {
     longest
 }
 
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered {
+    pub(crate) others: Latency,
+    pub(crate) excused: usize,
+    pub(crate) longest_excused: Duration,
+}
+
 /// I2, but for requests that waited for the machine: whoever took longer than
-/// the bound must have met a stall that covers what was too long. What was
-/// found of the others, and how many were excused.
+/// the bound must have met a stall that covers what was too long.
 pub(crate) fn answered(
     ledger: &[Entry],
     bound: Latency,
     stalls: &[Stall],
-) -> Result<(Latency, usize), String> {
+) -> Result<Answered, String> {
     let p999_us = bound.p999.as_micros() as u64;
     let is_excused = |entry: &Entry| {
         let excess_us = entry.took_us().saturating_sub(p999_us);
@@ -125,8 +131,12 @@ pub(crate) fn answered(
         .iter()
         .cloned()
         .partition(|entry| entry.answered_us > 0 && is_excused(entry));
-    let found = crate::checker::answered(&others, bound)?;
-    Ok((found, excused.len()))
+    let longest_us = excused.iter().map(Entry::took_us).max();
+    Ok(Answered {
+        others: checker::answered(&others, bound)?,
+        excused: excused.len(),
+        longest_excused: Duration::from_micros(longest_us.unwrap_or_default()),
+    })
 }
 
 #[test]
@@ -153,7 +163,7 @@ fn only_a_stall_that_covers_it_excuses_a_request() {
         to_us: from_us + lost_us,
         lost_us,
     };
-    let judge = |stalls: &[Stall]| answered(&ledger, bound, stalls).map(|(_, excused)| excused);
+    let judge = |stalls: &[Stall]| answered(&ledger, bound, stalls).map(|found| found.excused);
     assert!(judge(&[]).is_err(), "nobody stalled");
     assert_eq!(judge(&[stall(2_010_000, 90_000)]), Ok(1));
     assert_eq!(

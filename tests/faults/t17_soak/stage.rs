@@ -132,10 +132,11 @@ impl Stage {
             Err(error) => broken.push(error),
         }
         match machine::answered(&ledger, rig::patience().1, stalls) {
-            Ok((latency, excused)) => found.extend([
-                ("p99.9", ms(latency.p999)),
-                ("longest", ms(latency.most)),
-                ("excused by the machine", excused.to_string()),
+            Ok(answered) => found.extend([
+                ("p99.9", ms(answered.others.p999)),
+                ("longest", ms(answered.others.most)),
+                ("excused by the machine", answered.excused.to_string()),
+                ("longest of these", ms(answered.longest_excused)),
             ]),
             Err(error) => broken.push(error),
         }
