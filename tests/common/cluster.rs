@@ -99,12 +99,8 @@ impl RedisCluster {
             let primary = self.id(place % primaries);
             self.nodes[place].command(&["CLUSTER", "REPLICATE", &primary]);
         }
-        for node in &self.nodes[primaries..] {
-            eventually("a replica in step", || {
-                let info = node.command(&["INFO", "replication"]);
-                info.contains("master_link_status:up")
-            });
-        }
+        let replicas = self.nodes.len() - primaries;
+        eventually("replicas in step", || self.are_in_step(replicas));
         for node in &self.nodes {
             eventually("replicas that all know of", || {
                 let nodes = node.command(&["CLUSTER", "NODES"]);
@@ -140,14 +136,32 @@ impl RedisCluster {
     }
 
     fn wait_until_well(&self) {
+        eventually("a cluster in which all know all", || self.is_well());
+    }
+
+    /// All know all, and every slot is served.
+    pub fn is_well(&self) -> bool {
         let known = format!("cluster_known_nodes:{}", self.nodes.len());
         let signs = ["cluster_state:ok", "cluster_slots_ok:16384", &known];
-        for node in &self.nodes {
-            eventually("a cluster in which all know all", || {
-                let info = node.command(&["CLUSTER", "INFO"]);
-                signs.iter().all(|sign| info.contains(sign))
-            });
-        }
+        self.nodes.iter().all(|node| {
+            let info = node.try_command(&["CLUSTER", "INFO"]);
+            info.is_ok_and(|info| signs.iter().all(|sign| info.contains(sign)))
+        })
+    }
+
+    /// So many replicas have what their primaries have.
+    pub fn are_in_step(&self, replicas: usize) -> bool {
+        let in_step = self.nodes.iter().filter(|node| {
+            let info = node.try_command(&["INFO", "replication"]);
+            info.is_ok_and(|info| info.contains("master_link_status:up"))
+        });
+        in_step.count() == replicas
+    }
+
+    /// Whether one that is not this one says that it serves a slot.
+    pub fn is_served_elsewhere(&self, slot: u16, than: usize) -> bool {
+        let mut others = (0..self.nodes.len()).filter(|place| *place != than);
+        others.any(|place| self.slots_of(place).any(|its| its.contains(&slot)))
     }
 
     pub fn url(&self) -> String {

@@ -185,7 +185,8 @@ pub fn try_command(port: u16, words: &[&str]) -> Result<String, String> {
     talk().unwrap_or_else(|error| Err(error.to_string()))
 }
 
-fn read_reply(reader: &mut impl BufRead) -> std::io::Result<Result<String, String>> {
+/// As [`try_command`] reads it.
+pub fn read_reply(reader: &mut impl BufRead) -> std::io::Result<Result<String, String>> {
     let mut line = String::new();
     reader.read_line(&mut line)?;
     let Some(kind) = line.chars().next() else {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use tokio::signal::unix::{SignalKind, signal};
-use tower_throttle::TokenBucket;
+use tower_throttle::{RedisStore, TokenBucket};
 
 use crate::{
     common::RedisServer,
@@ -31,11 +31,25 @@ pub(crate) struct App {
 impl App {
     /// Returns when the application has started; the store may be absent.
     pub(crate) fn start(process: u8, url: &str, per_s: u64, burst: u64) -> Self {
+        Self::of_version("tt", process, url, per_s, burst)
+    }
+
+    /// One whose keys begin with this: of another version.
+    pub(crate) fn of_version(
+        version: &str,
+        process: u8,
+        url: &str,
+        per_s: u64,
+        burst: u64,
+    ) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("tower-throttle-app-{}-{number}", std::process::id());
         let ledger = std::env::temp_dir().join(name);
-        let order = format!("{process} {url} {per_s} {burst} {}", ledger.display());
+        let order = format!(
+            "{process} {url} {per_s} {burst} {version} {}",
+            ledger.display()
+        );
         let mut child = Command::new(std::env::current_exe().expect("this program"))
             .args(["--exact", "--nocapture"])
             .arg("app::an_application_leaves_its_ledger")
@@ -85,8 +99,8 @@ async fn an_application_leaves_its_ledger() {
 }
 
 async fn obey(order: &str) {
-    let words: Vec<&str> = order.splitn(5, ' ').collect();
-    let [process, url, per_s, burst, path] = words[..] else {
+    let words: Vec<&str> = order.splitn(6, ' ').collect();
+    let [process, url, per_s, burst, version, path] = words[..] else {
         panic!("not an order: {order}");
     };
     let number = |text: &str| text.parse::<u64>().expect("a number");
@@ -94,8 +108,11 @@ async fn obey(order: &str) {
         0 => TokenBucket::without_refill(number(burst)),
         per_s => TokenBucket::per_second(per_s).burst(number(burst)),
     };
-    let store = rig::store(rig::patience().0, url);
-    let limiter = rig::limiter(store, quota);
+    let store = RedisStore::builder()
+        .deadline(rig::patience().0)
+        .prefix(version)
+        .connect(url);
+    let limiter = rig::limiter(store.expect("a store"), quota);
     let recorder = Recorder::new(process.parse().expect("a number"));
     let mut end = signal(SignalKind::terminate()).expect("a signal");
     println!("{READY}");

@@ -86,7 +86,7 @@ impl Drop for Sampler {
     }
 }
 
-fn resident_kb() -> u64 {
+pub(crate) fn resident_kb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kb = line.and_then(|line| line.split_whitespace().next()?.parse().ok());

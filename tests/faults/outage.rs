@@ -22,7 +22,7 @@ pub(crate) const PER_S: u64 = 10;
 pub(crate) const BURST: u64 = 20;
 /// In long runs.
 const PROCESSES: u8 = 3;
-const LOAD: Load = Load {
+pub(crate) const LOAD: Load = Load {
     per_s: 500,
     keys: 200,
     hot_per_s: 160,

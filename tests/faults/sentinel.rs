@@ -8,10 +8,11 @@ use std::{
 
 use crate::{
     common::{RedisServer, free_port, try_command},
+    proxy::{Mode, Proxy},
     wait,
 };
 
-pub(crate) const NAME: &str = "limits";
+const NAME: &str = "limits";
 /// Sentinels take their time: ten seconds until one that was primary follows.
 const LONG: Duration = Duration::from_secs(60);
 /// A replica is not made to wait for others.
@@ -91,6 +92,8 @@ impl Drop for Sentinel {
 pub(crate) struct Watched {
     sentinels: Vec<Sentinel>,
     pub(crate) servers: Vec<RedisServer>,
+    /// Between the first primary and everybody else.
+    between: Option<Proxy>,
 }
 
 impl Watched {
@@ -100,10 +103,70 @@ impl Watched {
         let follows = ["--replicaof", "127.0.0.1", &port];
         let replica = || RedisServer::with(&[&follows[..], &AT_ONCE].concat());
         let servers = vec![replica(), replica(), primary];
-        let sentinels = (0..3).map(|_| Sentinel::start(servers[2].port())).collect();
-        let watched = Self { sentinels, servers };
+        Self::over(servers, None)
+    }
+
+    /// The same with a proxy before the primary, by whose port all know it: it
+    /// can be [cut](Self::cut). It takes no more writes once its replicas are
+    /// silent for so many seconds.
+    pub(crate) fn with_lag(max_lag_s: u64) -> Self {
+        let lag = max_lag_s.to_string();
+        let lag = [
+            "--min-replicas-to-write",
+            "1",
+            "--min-replicas-max-lag",
+            &lag,
+        ];
+        let mut primary = RedisServer::stopped(&[&lag[..], &AT_ONCE].concat());
+        primary.run();
+        let between = Proxy::before(primary.port());
+        let port = between.port().to_string();
+        primary.command(&["CONFIG", "SET", "replica-announce-port", &port]);
+        let follows = ["--replicaof", "127.0.0.1", &port];
+        let replica = || RedisServer::with(&[&follows[..], &AT_ONCE].concat());
+        Self::over(vec![replica(), replica(), primary], Some(between))
+    }
+
+    fn over(servers: Vec<RedisServer>, between: Option<Proxy>) -> Self {
+        let known = between.as_ref().map_or(servers[2].port(), Proxy::port);
+        let watched = Self {
+            sentinels: (0..3).map(|_| Sentinel::start(known)).collect(),
+            servers,
+            between,
+        };
         watched.wait_until_whole();
         watched
+    }
+
+    /// Nobody reaches the first primary any more but those who are at its own
+    /// port: sentinels, replicas, and who asked the sentinels for it.
+    pub(crate) fn cut(&self) {
+        let between = self.between.as_ref();
+        between.expect("one that can be cut").set(Mode::BlackHole);
+    }
+
+    /// The first primary, whoever is it now.
+    pub(crate) fn first(&self) -> &RedisServer {
+        &self.servers[2]
+    }
+
+    /// A primary that was killed starts again, as nobody's yet.
+    pub(crate) fn run_all(&mut self) {
+        for server in &mut self.servers {
+            if server.process_id().is_none() {
+                server.run();
+            }
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        let hosts: Vec<String> = self
+            .sentinels
+            .iter()
+            .map(|sentinel| format!("127.0.0.1:{}", sentinel.port))
+            .collect();
+        let hosts = hosts.join(",");
+        format!("redis-sentinel://{hosts}/?sentinelServiceName={NAME}")
     }
 
     /// Every sentinel knows the others, and both replicas follow.
@@ -157,19 +220,12 @@ impl Watched {
             })
         })
     }
-
-    pub(crate) fn sentinel_ports(&self) -> Vec<u16> {
-        self.sentinels
-            .iter()
-            .map(|sentinel| sentinel.port)
-            .collect()
-    }
 }
 
 #[test]
 fn sentinels_agree_on_another_primary_when_one_is_told_to_go_or_dies() {
     let mut watched = Watched::start();
-    assert_eq!(watched.sentinel_ports().len(), 3);
+    assert_eq!(watched.url().matches("127.0.0.1").count(), 3);
     let first = watched.primary().port();
     watched.primary().command(&["SET", "a", "1"]);
     watched.fail_over();

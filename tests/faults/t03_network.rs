@@ -2,12 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
+use tower_throttle::RedisStore;
+
 use crate::{
-    common::RedisServer,
-    figures::tell,
-    outage::{self, Run, quota},
+    common::{DEADLINE, RedisServer},
+    figures::{or_long, tell},
+    ledger::Recorder,
+    outage::{self, LOAD, Run, quota},
     proxy::{Mode, Proxy},
-    rig,
+    rig, wait,
 };
 
 /// Probes once a second; two may fall into a second of ours.
@@ -60,4 +63,53 @@ async fn t03_drop_by_drop() {
         every: Duration::from_millis(5),
     };
     row("T3 drip", drip).await;
+}
+
+/// Connections that come and go. Those that stand in the end are all used, each
+/// as much as the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t03_loss() {
+    const CONNECTIONS: usize = 4;
+    let _alone = rig::alone().await;
+    let server = RedisServer::start();
+    let proxy = Arc::new(Proxy::before(server.port()));
+    let builder = RedisStore::builder()
+        .deadline(rig::CALL)
+        .connections(CONNECTIONS);
+    let limiter = rig::limiter(builder.connect(&proxy.url()).expect("a store"), quota());
+    rig::ready(&limiter).await;
+    let (run, ()) = outage::under_load(&limiter, None, {
+        let proxy = Arc::clone(&proxy);
+        move |outage| {
+            proxy.set(Mode::Lossy { percent: 5 });
+            outage.hold(LASTS);
+            proxy.set(Mode::Pass);
+        }
+    })
+    .await;
+    assert_eq!(proxy.sent().sent_again(), 0);
+    let mut figures = run.judge(Vec::new());
+    let lost = run
+        .ledger
+        .iter()
+        .filter(|entry| !entry.outcome.is_by_store());
+    let lost = format!("{} of {}", lost.count(), run.ledger.len());
+    figures.push(("not by the store", lost));
+
+    wait::until_async("all connections", DEADLINE, async || {
+        let _ = limiter.peek("nobody").await;
+        proxy.calls_by_connection().len() == CONNECTIONS
+    })
+    .await;
+    proxy.forget();
+    let time = Duration::from_secs(or_long(2, 20));
+    LOAD.run_for(&limiter, &Recorder::new(0), time).await;
+    let calls = proxy.calls_by_connection();
+    assert_eq!(calls.len(), CONNECTIONS, "{calls:?}");
+    let even = calls.iter().sum::<u64>() / CONNECTIONS as u64;
+    assert!(even > 100, "{calls:?}");
+    let is_even = |calls: &u64| (even * 9..=even * 11).contains(&(calls * 10));
+    assert!(calls.iter().all(is_even), "{calls:?}");
+    figures.push(("calls on each connection", format!("{calls:?}")));
+    tell("T3 loss", 1, &figures);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     common::{RedisServer, free_port},
-    figures::{or_long, tell},
+    figures::{ms, or_long, tell},
     ledger::Outcome,
     outage::{self, quota},
     proxy::Proxy,
@@ -68,4 +68,42 @@ async fn t07_loading_after_a_restart() {
     let connects = run.connects_at_most(&proxy, MOST_CONNECTS);
     figures.push(("connects", connects.to_string()));
     tell("T7 LOADING", 1, &figures);
+}
+
+/// A gigabyte, or in short runs a part of one. Its own pace decides how long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t07_loading_much() {
+    const KEY: usize = 1_000;
+    let _alone = rig::alone().await;
+    let mut server = RedisServer::with(&["--enable-debug-command", "local"]);
+    let keys = or_long(50_000, 1_000_000);
+    let fill = [
+        "DEBUG",
+        "POPULATE",
+        &keys.to_string(),
+        "filled",
+        &KEY.to_string(),
+    ];
+    server.command(&fill);
+    let proxy = Proxy::before(server.port());
+    let url = proxy.url();
+    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
+    rig::ready(&limiter).await;
+    let (run, (server, proxy)) = outage::under_load(&limiter, Some(&url), move |_| {
+        server.command(&["SAVE"]);
+        server.kill();
+        server.run();
+        (server, proxy)
+    })
+    .await;
+    let there: usize = server.command(&["DBSIZE"]).parse().expect("a number");
+    assert!(there >= keys, "it was all loaded: {there}");
+    let when = run.outage.when;
+    let mut figures = run.judge(vec![when]);
+    let connects = run.connects_at_most(&proxy, MOST_CONNECTS);
+    figures.push(("connects", connects.to_string()));
+    let away = Duration::from_micros(when.to_us - when.from_us);
+    figures.push(("MB", (keys * KEY / 1_000_000).to_string()));
+    figures.push(("away for", ms(away)));
+    tell("T7 LOADING much", 1, &figures);
 }

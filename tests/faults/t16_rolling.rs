@@ -2,17 +2,33 @@
 
 use std::time::Duration;
 
+use tower_throttle::{RedisStore, TokenBucket};
+
 use crate::{
     app::App,
     checker,
-    common::RedisServer,
+    common::{DEADLINE, RedisServer},
     figures::{ms, or_long, tell},
-    ledger::Outcome,
+    ledger::{Entry, Outcome},
+    load::HOT,
     rig,
 };
 
 const PROCESSES: u8 = 3;
 const HIGHEST: u64 = 1_000_000_000;
+
+/// What this version's processes admitted of the hot key is what was charged
+/// under this version's name of it. What was charged beyond that.
+async fn charged(server: &RedisServer, version: &str, ledger: &[Entry]) -> u64 {
+    let is_hot = |entry: &&Entry| entry.key == HOT;
+    let hot: Vec<_> = ledger.iter().filter(is_hot).cloned().collect();
+    let store = RedisStore::builder().deadline(DEADLINE).prefix(version);
+    let store = store.connect(&server.url()).expect("a store");
+    let limiter = rig::limiter(store, TokenBucket::without_refill(HIGHEST));
+    let charges = rig::charges(&limiter, &hot, |_| HIGHEST).await;
+    checker::own_replies(&hot, HIGHEST, HIGHEST).expect("I4");
+    checker::charged(&hot, &charges, 1).expect("I5")
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t16_processes_that_are_replaced_fail_no_request() {
@@ -40,19 +56,8 @@ async fn t16_processes_that_are_replaced_fail_no_request() {
     let (_, in_time) = rig::patience();
     let latency = checker::answered(&ledger, in_time).expect("I2");
     checker::nothing_broke(&ledger).expect("I7");
-    let hot: Vec<_> = ledger
-        .iter()
-        .filter(|entry| entry.key == 0)
-        .cloned()
-        .collect();
-    let limiter = rig::limiter(
-        rig::store(crate::common::DEADLINE, &server.url()),
-        tower_throttle::TokenBucket::without_refill(HIGHEST),
-    );
-    let charges = rig::charges(&limiter, &hot, |_| HIGHEST).await;
-    let surplus = checker::charged(&hot, &charges, 1).expect("I5");
+    let surplus = charged(&server, "tt", &ledger).await;
     assert_eq!(surplus, 0, "every reply came");
-    checker::own_replies(&hot, HIGHEST, HIGHEST).expect("I4");
     let restarts = u64::from(rounds) * u64::from(PROCESSES);
     tell(
         "T16",
@@ -68,6 +73,42 @@ async fn t16_processes_that_are_replaced_fail_no_request() {
                 })
                 .to_string(),
             ),
+        ],
+    );
+}
+
+/// Half of the processes have keys of another form: both go on, side by side,
+/// each by its own count.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t16_two_versions_share_no_key() {
+    let _alone = rig::alone().await;
+    let server = RedisServer::start();
+    let start = |version, process| App::of_version(version, process, &server.url(), 0, HIGHEST);
+    let rounds = or_long(1, 10);
+    let (mut old, mut new) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        let first = round * 4;
+        let old_apps = [start("tt", first), start("tt", first + 1)];
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let new_apps = [start("next", first + 2), start("next", first + 3)];
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        old.extend(old_apps.into_iter().flat_map(App::stop));
+        new.extend(new_apps.into_iter().flat_map(App::stop));
+    }
+    let keys = server.keys();
+    for (version, ledger) in [("tt", &old), ("next", &new)] {
+        let failed = rig::count(ledger, |outcome| !outcome.is_by_store());
+        assert_eq!(failed, 0, "{:?}", checker::outcomes(ledger));
+        assert!(keys.iter().any(|key| key.starts_with(version)));
+        // One charge by the other version would be one too many.
+        assert_eq!(charged(&server, version, ledger).await, 0);
+    }
+    tell(
+        "T16 versions",
+        u64::from(rounds),
+        &[
+            ("failed", format!("0 of {}", old.len() + new.len())),
+            ("charged under the other's name", "0".to_owned()),
         ],
     );
 }

@@ -49,18 +49,34 @@ pub(crate) fn answered(ledger: &[Entry], bound: Latency) -> Result<Latency, Stri
 }
 
 /// I4: nobody is told of somebody else's bucket. What is left to key k must be
-/// in its own band, of `width` below `highest - k * width`, and where nothing
-/// refills, no two who were admitted are told the same.
+/// in its own band, of `width` below `highest - k * width`. How many were told.
+pub(crate) fn own_bands(ledger: &[Entry], highest: u64, width: u64) -> Result<usize, String> {
+    let told = ledger
+        .iter()
+        .filter_map(|entry| Some((entry, entry.remaining?)));
+    let mut count = 0;
+    for (entry, remaining) in told {
+        let below = highest - u64::from(entry.key) * width;
+        if remaining > below || remaining + width <= below {
+            return Err(format!("I4: told of another's bucket: {entry:?}"));
+        }
+        count += 1;
+    }
+    if count == 0 {
+        return Err("I4: nobody was told".to_owned());
+    }
+    Ok(count)
+}
+
+/// The same where nothing refills and nothing is lost: no two who were admitted
+/// are told the same, either.
 pub(crate) fn own_replies(ledger: &[Entry], highest: u64, width: u64) -> Result<usize, String> {
+    own_bands(ledger, highest, width)?;
     let mut told = HashSet::new();
     for entry in ledger {
         let Some(remaining) = entry.remaining else {
             continue;
         };
-        let below = highest - u64::from(entry.key) * width;
-        if remaining > below || remaining + width <= below {
-            return Err(format!("I4: told of another's bucket: {entry:?}"));
-        }
         if entry.outcome.is_allowed() && !told.insert((entry.key, remaining)) {
             return Err(format!("I4: told what another was told: {entry:?}"));
         }

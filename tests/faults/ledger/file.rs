@@ -1,11 +1,22 @@
 //! Ledgers in files, so that processes can hand them over.
 
-use std::path::Path;
+use std::{fs::OpenOptions, io::Write, path::Path};
 
 use super::Entry;
 
 /// One line for each entry.
 pub(crate) fn write(path: &Path, ledger: &[Entry]) {
+    std::fs::write(path, lines(ledger)).expect("a ledger is written");
+}
+
+/// Behind what is there.
+pub(crate) fn append(path: &Path, ledger: &[Entry]) {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    let written = file.and_then(|mut file| file.write_all(lines(ledger).as_bytes()));
+    written.expect("a ledger is written");
+}
+
+fn lines(ledger: &[Entry]) -> String {
     let mut text = String::new();
     for entry in ledger {
         let remaining = entry
@@ -22,7 +33,7 @@ pub(crate) fn write(path: &Path, ledger: &[Entry]) {
             entry.answered_us,
         );
     }
-    std::fs::write(path, text).expect("a ledger is written");
+    text
 }
 
 pub(crate) fn read(path: &Path) -> Result<Vec<Entry>, String> {
@@ -64,7 +75,8 @@ fn a_ledger_is_read_as_it_was_written() {
     ledger[1].remaining = Some(7);
     let name = format!("tower-throttle-ledger-{}", std::process::id());
     let path = std::env::temp_dir().join(name);
-    write(&path, &ledger);
+    write(&path, &ledger[..1]);
+    append(&path, &ledger[1..]);
     let read_back = read(&path);
     std::fs::write(&path, "0 1 2\n").expect("a file");
     let broken = read(&path);

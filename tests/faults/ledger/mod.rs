@@ -14,7 +14,7 @@ use std::{
 use tower_throttle::{Decision, StoreError};
 
 pub(crate) use self::{
-    file::{read, write},
+    file::{append, read, write},
     outcome::{By, Outcome},
 };
 
@@ -93,6 +93,16 @@ impl Recorder {
             let buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
             buffer.iter().rev().any(&is)
         })
+    }
+
+    /// What is written down by now, which this forgets.
+    pub(crate) fn take(&self) -> Vec<Entry> {
+        let mut all = Vec::new();
+        for buffer in &self.0.buffers {
+            let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+            all.append(&mut buffer);
+        }
+        all
     }
 
     /// All entries, in the order in which they were sent.

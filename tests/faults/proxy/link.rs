@@ -1,6 +1,14 @@
 //! One connection through the proxy.
 
-use std::{cell::Cell, io, sync::Arc};
+use std::{
+    cell::Cell,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -17,6 +25,17 @@ use super::{
     resp::{Commands, Seen},
 };
 
+/// Of time, in which a lossy network keeps a connection or does not.
+const PART: Duration = Duration::from_millis(100);
+
+/// Any number, the same ones in each run (splitmix64).
+fn throw(dice: &AtomicU64) -> u64 {
+    let mut number = dice.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+    number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    number ^ (number >> 31)
+}
+
 /// Why a connection ends.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
@@ -29,8 +48,10 @@ type Pieces = mpsc::UnboundedSender<(Instant, Vec<u8>)>;
 
 struct Link<'a> {
     shared: &'a Shared,
+    id: u64,
     /// It swallowed something, and can never again be a stream.
     is_black: Cell<bool>,
+    stalled_until: Cell<Instant>,
     /// How the reply to the present call is to be cut off.
     cut: Cell<Option<Cut>>,
 }
@@ -38,10 +59,13 @@ struct Link<'a> {
 pub(super) async fn serve(shared: Arc<Shared>, mut client: TcpStream) {
     let link = Link {
         shared: &shared,
+        id: shared.links.fetch_add(1, Ordering::Relaxed),
+        stalled_until: Cell::new(Instant::now()),
         is_black: Cell::new(shared.control.borrow().mode == Mode::BlackHole),
         cut: Cell::new(None),
     };
     let end = link.serve(&mut client).await;
+    lock(&shared.calls).remove(&link.id);
     if end == End::Reset {
         let _ = client.set_zero_linger();
     }
@@ -86,6 +110,26 @@ impl Link<'_> {
             end = upward => end,
             end = downward => end,
             _ = reset => End::Reset,
+            () = self.lose() => End::Reset,
+        }
+    }
+
+    /// Stalls the connection at times while the network is lossy; ends when it
+    /// is to be reset.
+    async fn lose(&self) {
+        loop {
+            sleep(PART).await;
+            let Mode::Lossy { percent } = self.shared.control.borrow().mode else {
+                continue;
+            };
+            let thrown = throw(&self.shared.dice);
+            if thrown % 100 >= percent {
+                continue;
+            }
+            if thrown / 100 % 2 == 0 {
+                return;
+            }
+            self.stalled_until.set(Instant::now() + PART);
         }
     }
 
@@ -100,9 +144,12 @@ impl Link<'_> {
             let mut sent = lock(&self.shared.sent);
             seen.iter().for_each(|seen| sent.add(seen));
             drop(sent);
-            if seen.iter().any(|seen| matches!(seen, Seen::Script { .. }))
-                && self.cut.get().is_none()
-            {
+            let is_script = |seen: &&Seen| matches!(seen, Seen::Script { .. });
+            let scripts = seen.iter().filter(is_script).count() as u64;
+            if scripts > 0 {
+                *lock(&self.shared.calls).entry(self.id).or_default() += scripts;
+            }
+            if scripts > 0 && self.cut.get().is_none() {
                 self.cut.set(lock(&self.shared.next_cut).take());
             }
             if self.cut.get() == Some(Cut::BeforeRequest) {
@@ -129,7 +176,7 @@ impl Link<'_> {
                         self.send(&to, reply[..length / 2].to_vec());
                         // Closed, it is emptied by the writer before the reset.
                         drop(to);
-                        sleep(std::time::Duration::from_millis(1)).await;
+                        sleep(Duration::from_millis(1)).await;
                     }
                     self.count_cut();
                     return End::Reset;
@@ -139,14 +186,13 @@ impl Link<'_> {
     }
 
     fn count_cut(&self) {
-        use std::sync::atomic::Ordering;
         self.shared.cuts.fetch_add(1, Ordering::SeqCst);
     }
 
     fn send(&self, to: &Pieces, bytes: Vec<u8>) {
         let delay = match self.shared.control.borrow().mode {
             Mode::Delay(delay) => delay,
-            _ => std::time::Duration::ZERO,
+            _ => Duration::ZERO,
         };
         // The writer is gone only when the connection is.
         let _ = to.send((Instant::now() + delay, bytes));
@@ -158,7 +204,7 @@ impl Link<'_> {
         mut pieces: mpsc::UnboundedReceiver<(Instant, Vec<u8>)>,
     ) -> End {
         while let Some((at, bytes)) = pieces.recv().await {
-            sleep_until(at).await;
+            sleep_until(at.max(self.stalled_until.get())).await;
             if self.write_piece(&mut to, &bytes).await.is_err() {
                 return End::Closed;
             }

@@ -9,6 +9,7 @@ mod resp;
 mod tests;
 
 use std::{
+    collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr, TcpListener},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -36,6 +37,11 @@ pub(crate) enum Mode {
     /// Connections stand, and what is sent is lost. One that lost something
     /// stays so.
     BlackHole,
+    /// Of the tenths of a second of each connection, so many in a hundred are
+    /// lost: half of them stall it until the next, half of them reset it.
+    Lossy {
+        percent: u64,
+    },
     /// Nobody listens. Connections that stand are left alone.
     Refuse,
 }
@@ -67,6 +73,10 @@ struct Shared {
     cuts: AtomicU64,
     connects: Mutex<Vec<Instant>>,
     sent: Mutex<Sent>,
+    /// Script calls on each connection that stands.
+    calls: Mutex<BTreeMap<u64, u64>>,
+    links: AtomicU64,
+    dice: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -90,6 +100,9 @@ impl Proxy {
             cuts: AtomicU64::new(0),
             connects: Mutex::default(),
             sent: Mutex::default(),
+            calls: Mutex::default(),
+            links: AtomicU64::new(0),
+            dice: AtomicU64::new(0),
         });
         let listener = listen(0);
         let port = listener.local_addr().expect("an address").port();
@@ -106,6 +119,10 @@ impl Proxy {
             shared,
             thread: Some(thread),
         }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     pub(crate) fn url(&self) -> String {
@@ -136,6 +153,21 @@ impl Proxy {
 
     pub(crate) fn sent(&self) -> Sent {
         lock(&self.shared.sent).clone()
+    }
+
+    /// Script calls on each connection that stands and was ever used, since
+    /// the last [`forget`](Self::forget).
+    pub(crate) fn calls_by_connection(&self) -> Vec<u64> {
+        lock(&self.shared.calls).values().copied().collect()
+    }
+
+    /// Begins to count afresh.
+    pub(crate) fn forget(&self) {
+        *lock(&self.shared.sent) = Sent::default();
+        lock(&self.shared.connects).clear();
+        lock(&self.shared.calls)
+            .values_mut()
+            .for_each(|calls| *calls = 0);
     }
 
     /// Connections that were accepted since then.

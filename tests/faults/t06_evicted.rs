@@ -1,0 +1,144 @@
+//! T6: a server that makes room by forgetting keys.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    io::{BufReader, Write},
+    net::{Shutdown, TcpStream},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use tower_throttle::TokenBucket;
+
+use crate::{
+    checker::{self, Elsewhere, Promise, Window},
+    common::{RedisServer, read_reply},
+    figures::{ms, or_long, tell},
+    ledger::{Entry, Recorder},
+    load::{HOT, Load},
+    rig,
+};
+
+const PER_S: u64 = 1;
+const BURST: u64 = 10;
+const LOAD: Load = Load {
+    per_s: 500,
+    keys: 100,
+    hot_per_s: 128,
+    leaving: None,
+};
+/// By then everybody has heard.
+const HEARD_US: u64 = 1_000_000;
+
+/// Writes down which key was evicted, and when it was heard of.
+struct Listener {
+    stream: TcpStream,
+    thread: JoinHandle<Vec<(String, u64)>>,
+}
+
+impl Listener {
+    fn start(server: &RedisServer, recorder: &Recorder) -> Self {
+        server.command(&["CONFIG", "SET", "notify-keyspace-events", "Ee"]);
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
+        let subscribe = b"SUBSCRIBE __keyevent@0__:evicted\r\n";
+        stream.write_all(subscribe).expect("it is sent");
+        let mut reader = BufReader::new(stream.try_clone().expect("the same"));
+        read_reply(&mut reader).expect("a reply").expect("no error");
+        let recorder = recorder.clone();
+        let thread = std::thread::spawn(move || {
+            let mut evicted = Vec::new();
+            while let Ok(Ok(message)) = read_reply(&mut reader) {
+                let key = message.lines().last().expect("a key").to_owned();
+                evicted.push((key, recorder.now_us()));
+            }
+            evicted
+        });
+        Self { stream, thread }
+    }
+
+    fn stop(self) -> Vec<(String, u64)> {
+        self.stream.shutdown(Shutdown::Both).expect("it stood");
+        self.thread.join().expect("no panic")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t06_evicted_keys_have_one_burst_more_for_each_time() {
+    let _alone = rig::alone().await;
+    let server = RedisServer::with(&["--maxmemory-policy", "allkeys-lru"]);
+    let (deadline, in_time) = rig::patience();
+    let quota = TokenBucket::per_second(PER_S).burst(BURST);
+    let limiter = rig::limiter(rig::store(deadline, &server.url()), quota);
+    rig::ready(&limiter).await;
+    let recorder = Recorder::new(0);
+    let listener = Listener::start(&server, &recorder);
+    let seconds = or_long(4, 60);
+    let crowding = async {
+        // What is used, and room for some of what comes: the rest must go.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let info = server.command(&["INFO", "memory"]);
+        let mut lines = info.lines();
+        let used = lines.find_map(|line| line.strip_prefix("used_memory:"));
+        let used: u64 = used
+            .and_then(|used| used.trim().parse().ok())
+            .expect("bytes");
+        server.command(&["CONFIG", "SET", "maxmemory", &(used + 64_000).to_string()]);
+        let mut ticks = tokio::time::interval(Duration::from_millis(10));
+        for number in 0..seconds * 100 {
+            ticks.tick().await;
+            let key = format!("another{number}");
+            server.command(&["SET", &key, &"x".repeat(1_000)]);
+        }
+    };
+    LOAD.run(&limiter, &recorder, crowding).await;
+
+    let evicted = listener.stop();
+    let keys = HOT..=LOAD.keys;
+    let name = |key: u32| (limiter.redis_keys(u64::from(key)).remove(0), key);
+    let names: HashMap<_, _> = keys.map(name).collect();
+    let mut losses: BTreeMap<u32, Vec<Window>> = BTreeMap::new();
+    for (key, at_us) in &evicted {
+        let Some(key) = names.get(key) else { continue };
+        losses.entry(*key).or_default().push(Window {
+            from_us: at_us - HEARD_US,
+            to_us: *at_us,
+        });
+    }
+    let lost: usize = losses.values().map(Vec::len).sum();
+    assert!(lost > 10, "only {lost} of ours of {}", evicted.len());
+
+    let ledger = recorder.ledger();
+    let mut most: f64 = 0.0;
+    let mut by_key: BTreeMap<u32, Vec<Entry>> = BTreeMap::new();
+    for entry in &ledger {
+        by_key.entry(entry.key).or_default().push(entry.clone());
+    }
+    for (key, entries) in &by_key {
+        let promise = Promise {
+            burst: BURST,
+            per_s: PER_S as f64,
+            losses: losses.remove(key).unwrap_or_default(),
+            elsewhere: Elsewhere::Nothing,
+        };
+        most = most.max(checker::admitted(entries, &promise).expect("I1"));
+    }
+    let none_lost = Promise {
+        burst: BURST,
+        per_s: PER_S as f64,
+        losses: Vec::new(),
+        elsewhere: Elsewhere::Nothing,
+    };
+    let unaware = checker::admitted(&ledger, &none_lost);
+    assert!(unaware.is_err(), "the losses were there: {unaware:?}");
+    let latency = checker::answered(&ledger, in_time).expect("I2");
+    checker::nothing_broke(&ledger).expect("I7");
+    tell(
+        "T6 evicted",
+        lost as u64,
+        &[
+            ("of what may be admitted", format!("{most:.3}")),
+            ("p99.9", ms(latency.p999)),
+            ("longest", ms(latency.most)),
+        ],
+    );
+}

@@ -1,0 +1,129 @@
+//! T8: the primary is cut off, with those clients who are on its side.
+//!
+//! Whoever is there asks a limiter of its own until the primary notices that
+//! its replicas are silent: `min-replicas-max-lag`, looked at once a second.
+
+use std::{thread::sleep, time::Duration};
+
+use crate::{
+    checker::{self, Elsewhere, Promise, Window},
+    figures::{ms, or_long, tell},
+    ledger::{Entry, Recorder},
+    load::{HOT, Load},
+    outage::{self, BURST, PER_S, quota},
+    rig,
+    sentinel::Watched,
+};
+
+const MAX_LAG_S: u64 = 1;
+/// A replica says every second that it is there, and the primary looks every
+/// second; on a busy machine both take their time.
+const SLACK_S: u64 = 2;
+const RESUMES: Duration = Duration::from_secs(5);
+const LOAD: Load = Load {
+    per_s: 200,
+    keys: 50,
+    hot_per_s: 160,
+    leaving: None,
+};
+
+/// Of the cut side.
+struct Cut {
+    lasted: Duration,
+    most_of_a_key: u64,
+}
+
+async fn cut_off() -> (Cut, Duration, Duration, f64) {
+    let watched = tokio::task::spawn_blocking(|| Watched::with_lag(MAX_LAG_S));
+    let watched = watched.await.expect("sentinels");
+    let limiter = rig::limiter(rig::store(rig::CALL, &watched.url()), quota());
+    let beside = rig::limiter(rig::store(rig::CALL, &watched.first().url()), quota());
+    rig::ready(&limiter).await;
+    rig::ready(&beside).await;
+    let known = watched.agreed().expect("a primary");
+    let (most, cut_side) = (Recorder::new(0), Recorder::new(1));
+    let script = tokio::task::spawn_blocking({
+        let recorder = most.clone();
+        move || {
+            sleep(Duration::from_millis(500));
+            let from_us = recorder.now_us();
+            watched.cut();
+            let elected = watched.wait_for_another(known);
+            let to_us = recorder.now_us();
+            outage::load_until_resumed(&recorder, to_us, RESUMES);
+            // By then the cut side has noticed, too.
+            sleep(Duration::from_secs(MAX_LAG_S + SLACK_S));
+            (Window { from_us, to_us }, elected, watched)
+        }
+    });
+    let (over, is_over) = tokio::sync::oneshot::channel();
+    let mut done = None;
+    let all = async {
+        done = Some(script.await.expect("a cut"));
+        let _ = over.send(());
+    };
+    tokio::join!(
+        LOAD.run(&limiter, &most, all),
+        LOAD.run(&beside, &cut_side, is_over)
+    );
+    let (when, elected, _watched) = done.expect("the load lasts until then");
+
+    let (ledger, cut_side) = (most.ledger(), cut_side.ledger());
+    checker::nothing_broke(&ledger).expect("I7");
+    checker::nothing_broke(&cut_side).expect("I7");
+    let promise = |losses| Promise {
+        burst: BURST,
+        per_s: PER_S as f64,
+        losses,
+        elsewhere: Elsewhere::Nothing,
+    };
+    let lost = Window {
+        from_us: when.from_us,
+        to_us: when.to_us + RESUMES.as_micros() as u64,
+    };
+    let used = checker::admitted(&ledger, &promise(vec![lost])).expect("I1");
+    checker::admitted(&cut_side, &promise(Vec::new())).expect("I1 of the cut side");
+    let resumed = checker::resumed(&ledger, when.to_us, RESUMES).expect("I6");
+    (since(&cut_side, when.from_us), elected, resumed, used)
+}
+
+fn since(cut_side: &[Entry], from_us: u64) -> Cut {
+    let after = cut_side.iter().filter(|entry| entry.sent_us >= from_us);
+    let admitted: Vec<_> = after.filter(|entry| entry.outcome.is_allowed()).collect();
+    assert!(!admitted.is_empty(), "it admits until it notices");
+    let last_us = admitted.iter().map(|entry| entry.answered_us).max();
+    let of = |key| admitted.iter().filter(|entry| entry.key == key).count() as u64;
+    Cut {
+        lasted: Duration::from_micros(last_us.unwrap_or(from_us) - from_us),
+        most_of_a_key: (HOT..=LOAD.keys).map(of).max().unwrap_or_default(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t08_the_primary_is_cut_off_and_stops_by_itself() {
+    let _alone = rig::alone().await;
+    let rounds = or_long(1, 20);
+    let (mut lasted, mut most_of_a_key) = (Duration::ZERO, 0);
+    let (mut elected, mut resumed, mut used): (Duration, Duration, f64) = Default::default();
+    for _ in 0..rounds {
+        let (cut, its_elected, its_resumed, its_used) = cut_off().await;
+        lasted = lasted.max(cut.lasted);
+        most_of_a_key = most_of_a_key.max(cut.most_of_a_key);
+        elected = elected.max(its_elected);
+        resumed = resumed.max(its_resumed);
+        used = used.max(its_used);
+    }
+    let bound = Duration::from_secs(MAX_LAG_S + SLACK_S);
+    assert!(lasted <= bound, "the cut side went on for {lasted:?}");
+    tell(
+        "T8 cut",
+        rounds,
+        &[
+            ("the cut side admitted for", ms(lasted)),
+            ("most of a key", most_of_a_key.to_string()),
+            ("elected after", ms(elected)),
+            ("resumed after", ms(resumed)),
+            ("of what may be admitted", format!("{used:.3}")),
+        ],
+    );
+}

@@ -1,0 +1,217 @@
+//! T9: a primary of a cluster dies or freezes, and its replica takes over.
+
+use std::{
+    collections::HashSet,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use fred::util::redis_keyslot;
+use tower_throttle::{Limiter, Policy, TokenBucket};
+
+use crate::{
+    checker::{self, Elsewhere, Promise, Window},
+    common::cluster::RedisCluster,
+    figures::{ms, or_long, tell},
+    ledger::{Entry, Outcome, Recorder},
+    load::{HOT, Load},
+    outage::{BURST, PER_S, quota},
+    rig,
+    signals::{self, Frozen},
+    wait,
+};
+
+/// From the fault on, the election included.
+const RESUMES: Duration = Duration::from_secs(10);
+const WHOLE: Duration = Duration::from_secs(60);
+const LOAD: Load = Load {
+    per_s: 300,
+    keys: 100,
+    hot_per_s: 320,
+    leaving: None,
+};
+
+/// Of what is left they are told, so that whose it is can be seen.
+const BANDED: Load = Load {
+    per_s: 100,
+    keys: 20,
+    hot_per_s: 0,
+    leaving: None,
+};
+const HIGHEST: u64 = 1_000_000_000;
+const BAND: u64 = 1_000_000;
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Kill,
+    Freeze,
+}
+
+/// One primary was away from then to then, and with it these keys.
+#[derive(Debug)]
+struct Failover {
+    when: Window,
+    elected: Duration,
+    hurt: HashSet<u32>,
+}
+
+/// The keys that the same node serves as the hot one.
+fn beside_hot(cluster: &RedisCluster, limiter: &Limiter) -> (usize, u16, HashSet<u32>) {
+    let slot = |key: u32| redis_keyslot(limiter.redis_keys(u64::from(key))[0].as_bytes());
+    let place = cluster.owner(slot(HOT));
+    let its: Vec<_> = cluster.slots_of(place).collect();
+    let is_hurt = |key: &u32| its.iter().any(|range| range.contains(&slot(*key)));
+    (
+        place,
+        slot(HOT),
+        (HOT..=LOAD.keys).filter(is_hurt).collect(),
+    )
+}
+
+fn fail_over(
+    cluster: &mut RedisCluster,
+    limiter: &Limiter,
+    recorder: &Recorder,
+    fault: Fault,
+) -> Failover {
+    sleep(Duration::from_millis(500));
+    let (place, slot, hurt) = beside_hot(cluster, limiter);
+    let from_us = recorder.now_us();
+    let mut frozen: Option<Frozen> = None;
+    match fault {
+        Fault::Kill => cluster.nodes[place].kill(),
+        Fault::Freeze => frozen = Some(signals::freeze(cluster.nodes[place].pid())),
+    }
+    let elected = wait::until("another primary", WHOLE, || {
+        cluster.is_served_elsewhere(slot, place)
+    });
+    let to_us = recorder.now_us();
+    let resumed =
+        |entry: &Entry| entry.key == HOT && entry.sent_us >= to_us && entry.outcome.is_by_store();
+    let until = Instant::now() + RESUMES;
+    while Instant::now() < until && !recorder.has(resumed) {
+        sleep(Duration::from_millis(10));
+    }
+    sleep(Duration::from_millis(500));
+    match frozen {
+        Some(frozen) => drop(frozen),
+        None => cluster.nodes[place].run(),
+    }
+    wait::until("a whole cluster", WHOLE, || {
+        cluster.is_well() && cluster.are_in_step(3)
+    });
+    Failover {
+        when: Window { from_us, to_us },
+        elected,
+        hurt,
+    }
+}
+
+async fn fails_over(name: &str, fault: Fault) {
+    let _alone = rig::alone().await;
+    let cluster = tokio::task::spawn_blocking(|| RedisCluster::start(3, 3));
+    let mut cluster = cluster.await.expect("a cluster");
+    let store = rig::store(rig::patience().0, &cluster.url());
+    let limiter = rig::limiter(store.clone(), quota());
+    let bands = Policy::new("bands", TokenBucket::without_refill(HIGHEST));
+    let banded = rig::limiter(store, bands);
+    rig::ready(&limiter).await;
+    rig::spread_out(&banded, BANDED.keys + 1, BAND).await;
+
+    let rounds = or_long(1, 20);
+    let (recorder, of_bands) = (Recorder::new(0), Recorder::new(0));
+    let script = tokio::task::spawn_blocking({
+        let (limiter, recorder) = (limiter.clone(), recorder.clone());
+        move || -> Vec<_> {
+            (0..rounds)
+                .map(|_| fail_over(&mut cluster, &limiter, &recorder, fault))
+                .collect()
+        }
+    });
+    let mut failovers = Vec::new();
+    let all = async { failovers = script.await.expect("failovers") };
+    let (over, is_over) = tokio::sync::oneshot::channel();
+    let all = async {
+        all.await;
+        let _ = over.send(());
+    };
+    tokio::join!(
+        LOAD.run(&limiter, &recorder, all),
+        BANDED.run(&banded, &of_bands, is_over)
+    );
+    judge(name, &failovers, &recorder.ledger(), &of_bands.ledger());
+}
+
+fn judge(name: &str, failovers: &[Failover], ledger: &[Entry], of_bands: &[Entry]) {
+    let promise = Promise {
+        burst: BURST,
+        per_s: PER_S as f64,
+        // What the replica had not seen is lost, until clients move.
+        losses: failovers
+            .iter()
+            .map(|failover| Window {
+                from_us: failover.when.from_us,
+                to_us: failover.when.to_us + RESUMES.as_micros() as u64,
+            })
+            .collect(),
+        elsewhere: Elsewhere::Nothing,
+    };
+    let used = checker::admitted(ledger, &promise).expect("I1");
+    let told = checker::own_bands(of_bands, HIGHEST, BAND).expect("I4");
+    let foreign = |entries| rig::count(entries, |outcome| outcome == Outcome::ForeignReply);
+    assert_eq!(foreign(ledger) + foreign(of_bands), 0, "I4");
+    checker::nothing_broke(ledger).expect("I7");
+    checker::nothing_broke(of_bands).expect("I7");
+
+    let (mut longest, mut elected) = (Duration::ZERO, Duration::ZERO);
+    let (mut well, mut damaged, mut slowest) = (0, 0, 0);
+    for failover in failovers {
+        let (hurt, others): (Vec<_>, Vec<_>) = ledger
+            .iter()
+            .cloned()
+            .partition(|entry| failover.hurt.contains(&entry.key));
+        let resumed = checker::resumed(&hurt, failover.when.to_us, RESUMES);
+        let resumed =
+            resumed.unwrap_or_else(|broken| panic!("{broken}: {:?}", checker::outcomes(&hurt)));
+        longest = longest.max(failover.elected + resumed);
+        elected = elected.max(failover.elected);
+        let during = failover.when.from_us..failover.when.to_us + resumed.as_micros() as u64;
+        for entry in others
+            .iter()
+            .filter(|entry| during.contains(&entry.sent_us))
+        {
+            well += 1;
+            damaged += u64::from(!entry.outcome.is_by_store());
+            slowest = slowest.max(entry.took_us());
+        }
+    }
+    assert!(longest <= RESUMES, "I6: {longest:?}");
+    assert!(well > 100, "others asked meanwhile: {well}");
+    assert!(
+        damaged * 100 <= well,
+        "{damaged} of {well} of healthy nodes: {:?}",
+        checker::outcomes(ledger)
+    );
+    tell(
+        name,
+        failovers.len() as u64,
+        &[
+            ("elected after", ms(elected)),
+            ("decides again after", ms(longest)),
+            ("of what may be admitted", format!("{used:.3}")),
+            ("damaged elsewhere", format!("{damaged} of {well}")),
+            ("longest elsewhere", ms(Duration::from_micros(slowest))),
+            ("own replies", told.to_string()),
+        ],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t09_a_primary_is_killed() {
+    fails_over("T9 killed", Fault::Kill).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t09_a_primary_freezes() {
+    fails_over("T9 frozen", Fault::Freeze).await;
+}

@@ -1,0 +1,148 @@
+//! Rows 8 to 10: primaries that are replaced, and slots that move.
+
+use std::{thread::sleep, time::Duration};
+
+use fred::util::redis_keyslot;
+use tower_throttle::Limiter;
+
+use super::{
+    dice::Dice,
+    stage::{Fault, Scene},
+};
+use crate::{
+    common::cluster::RedisCluster,
+    load::HOT,
+    outage::quota,
+    rig,
+    sentinel::Watched,
+    signals::{self, Frozen},
+    wait,
+};
+
+/// Until all are as they were.
+const WHOLE: Duration = Duration::from_secs(120);
+
+pub(super) struct UnderSentinels {
+    watched: Watched,
+    limiter: Limiter,
+}
+
+impl UnderSentinels {
+    pub(super) async fn start() -> Self {
+        let watched = tokio::task::spawn_blocking(Watched::start);
+        let watched = watched.await.expect("sentinels");
+        let limiter = rig::limiter(rig::store(rig::CALL, &watched.url()), quota());
+        rig::ready(&limiter).await;
+        Self { watched, limiter }
+    }
+}
+
+impl Scene for UnderSentinels {
+    fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+
+    fn faults(&self) -> &'static [Fault] {
+        &[("killed", true), ("frozen", true), ("asked", true)]
+    }
+
+    fn resumes(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+
+    fn make(&mut self, fault: &str, _: &mut Dice, mended: &mut dyn FnMut()) {
+        let old = self.watched.primary();
+        let port = old.port();
+        let mut frozen: Option<Frozen> = None;
+        match fault {
+            "killed" => old.kill(),
+            "frozen" => frozen = Some(signals::freeze(old.pid())),
+            _ => self.watched.fail_over(),
+        }
+        self.watched.wait_for_another(port);
+        mended();
+        sleep(self.resumes());
+        drop(frozen);
+        self.watched.run_all();
+        self.watched.wait_until_whole();
+    }
+}
+
+pub(super) struct InCluster {
+    cluster: RedisCluster,
+    limiter: Limiter,
+}
+
+impl InCluster {
+    pub(super) async fn start() -> Self {
+        let cluster = tokio::task::spawn_blocking(|| RedisCluster::start(3, 3));
+        let cluster = cluster.await.expect("a cluster");
+        let limiter = rig::limiter(rig::store(rig::CALL, &cluster.url()), quota());
+        rig::ready(&limiter).await;
+        Self { cluster, limiter }
+    }
+
+    fn slot(&self, key: u32) -> u16 {
+        redis_keyslot(self.limiter.redis_keys(u64::from(key))[0].as_bytes())
+    }
+}
+
+impl Scene for InCluster {
+    fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+
+    fn faults(&self) -> &'static [Fault] {
+        &[("killed", true), ("frozen", true), ("moved slots", false)]
+    }
+
+    fn hurt(&self) -> Option<u32> {
+        Some(HOT)
+    }
+
+    fn resumes(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+
+    fn make(&mut self, fault: &str, dice: &mut Dice, mended: &mut dyn FnMut()) {
+        let slot = self.slot(HOT);
+        let old = self.cluster.owner(slot);
+        let mut frozen: Option<Frozen> = None;
+        match fault {
+            "killed" => self.cluster.nodes[old].kill(),
+            "frozen" => frozen = Some(signals::freeze(self.cluster.nodes[old].pid())),
+            _ => {
+                self.move_slots(dice);
+                return mended();
+            }
+        }
+        wait::until("another primary", WHOLE, || {
+            self.cluster.is_served_elsewhere(slot, old)
+        });
+        mended();
+        sleep(Duration::from_secs(3));
+        match frozen {
+            Some(frozen) => drop(frozen),
+            None => self.cluster.nodes[old].run(),
+        }
+        wait::until("a whole cluster", WHOLE, || {
+            self.cluster.is_well() && self.cluster.are_in_step(3)
+        });
+    }
+}
+
+impl InCluster {
+    /// Of some keys, one after the other, to another primary.
+    fn move_slots(&self, dice: &mut Dice) {
+        let primaries: Vec<_> = (0..self.cluster.nodes.len())
+            .filter(|place| self.cluster.slots_of(*place).next().is_some())
+            .collect();
+        for key in HOT..=dice.below(20) as u32 {
+            let slot = self.slot(key);
+            let from = self.cluster.owner(slot);
+            let others: Vec<_> = primaries.iter().filter(|place| **place != from).collect();
+            self.cluster.move_slot(slot, **dice.of(&others));
+            self.cluster.wait_until_agreed();
+        }
+    }
+}

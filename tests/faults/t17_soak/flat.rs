@@ -1,0 +1,74 @@
+//! What a process holds must not grow with the faults it saw.
+
+use tokio::runtime::Handle;
+
+use crate::memory;
+
+const MOST_GROWTH_KB: u64 = 32 * 1_024;
+/// Some of them come and go with each request.
+const MOST_MORE: u64 = 8;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    resident_kb: u64,
+    files: u64,
+    tasks: u64,
+}
+
+impl Sample {
+    pub(super) fn now(runtime: &Handle) -> Self {
+        let files = std::fs::read_dir("/proc/self/fd").expect("/proc").count();
+        Self {
+            resident_kb: memory::resident_kb(),
+            files: files as u64,
+            tasks: runtime.metrics().num_alive_tasks() as u64,
+        }
+    }
+}
+
+type Of = fn(&Sample) -> u64;
+
+/// What leaks is never again as little as it was at first: the least of the
+/// last quarter is compared with the most of the first.
+pub(super) fn judge(samples: &[Sample]) -> Result<Vec<(&'static str, String)>, String> {
+    let quarter = samples.len().div_ceil(4);
+    let (first, last) = (&samples[..quarter], &samples[samples.len() - quarter..]);
+    let mut figures = Vec::new();
+    let all: [(_, Of, _); 3] = [
+        ("resident kB", |sample| sample.resident_kb, MOST_GROWTH_KB),
+        ("open files", |sample| sample.files, MOST_MORE),
+        ("tasks", |sample| sample.tasks, MOST_MORE),
+    ];
+    for (name, of, most_more) in all {
+        let (before, after) = (first.iter().map(of).max(), last.iter().map(of).min());
+        let (Some(before), Some(after)) = (before, after) else {
+            return Err("nothing was looked at".to_owned());
+        };
+        if after > before + most_more {
+            return Err(format!("{name} grew from {before} to {after}"));
+        }
+        let most = samples.iter().map(of).max().unwrap_or_default();
+        figures.push((name, format!("{before} then {after}, at most {most}")));
+    }
+    Ok(figures)
+}
+
+#[test]
+fn growth_is_told_from_coming_and_going() {
+    let sample = |files, tasks| Sample {
+        resident_kb: 10_000,
+        files,
+        tasks,
+    };
+    let goes = |number: u64| sample(20 + number % 5, 10 + 30 * (number % 2));
+    let steady: Vec<_> = (0..40).map(goes).collect();
+    assert!(judge(&steady).is_ok());
+    let leaks: Vec<_> = (0..40).map(|number| sample(20 + number, 10)).collect();
+    assert!(judge(&leaks).is_err(), "a file for each fault");
+    let mut fat = steady.clone();
+    fat[30..]
+        .iter_mut()
+        .for_each(|sample| sample.resident_kb += MOST_GROWTH_KB + 1);
+    assert!(judge(&fat).is_err());
+    assert!(judge(&[]).is_err(), "nothing is no proof");
+}

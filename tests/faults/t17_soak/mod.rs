@@ -1,0 +1,110 @@
+//! T17: any of the other rows' faults, one after another, for as long as is
+//! asked, under load all the while.
+//!
+//! Environment, as `scripts/soak` sets it: `TT_SOAK_SEED` says which faults come,
+//! `TT_SOAK_MINUTES` for how long they do.
+
+mod dice;
+mod failovers;
+mod flat;
+mod server;
+mod stage;
+
+use std::time::{Duration, Instant};
+
+use tokio::{runtime::Handle, sync::watch};
+
+use self::{
+    dice::Dice,
+    failovers::{InCluster, UnderSentinels},
+    flat::Sample,
+    server::OneServer,
+    stage::Stage,
+};
+use crate::{figures::tell, load::Load, machine, rig};
+
+const LOAD: Load = Load {
+    per_s: 150,
+    keys: 100,
+    hot_per_s: 320,
+    leaving: None,
+};
+/// Where nobody asked for more.
+const SHORT: Duration = Duration::from_secs(12);
+/// One server has most of the faults.
+const TURNS: [usize; 6] = [0, 0, 0, 0, 1, 2];
+
+fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
+    let value = std::env::var(name).ok()?;
+    match value.parse() {
+        Ok(value) => Some(value),
+        Err(_) => panic!("{name} is not a number: {value}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t17_soak() {
+    let _alone = rig::alone().await;
+    let seed = setting("TT_SOAK_SEED").unwrap_or(1);
+    let minutes: Option<f64> = setting("TT_SOAK_MINUTES");
+    let time = minutes.map_or(SHORT, |minutes| Duration::from_secs_f64(minutes * 60.0));
+    println!("seed {seed}, for {time:?}");
+    let stages = vec![
+        Stage::new("one server", OneServer::start().await),
+        Stage::new("Sentinel", UnderSentinels::start().await),
+        Stage::new("cluster", InCluster::start().await),
+    ];
+    let stalls = machine::Sampler::start(&stages[0].recorder);
+    let (over, is_over) = watch::channel(false);
+    let loads: Vec<_> = stages
+        .iter()
+        .map(|stage| {
+            let (limiter, recorder) = (stage.limiter.clone(), stage.recorder.clone());
+            let mut is_over = is_over.clone();
+            tokio::spawn(async move {
+                let over = async { drop(is_over.wait_for(|is_over| *is_over).await) };
+                LOAD.run(&limiter, &recorder, over).await;
+            })
+        })
+        .collect();
+    let runtime = Handle::current();
+    let played = tokio::task::spawn_blocking(move || play(stages, seed, time, &runtime));
+    let (stages, samples) = played.await.expect("every fault is made and mended");
+    over.send_replace(true);
+    for load in loads {
+        load.await.expect("the load");
+    }
+
+    let stalls = stalls.stop();
+    let mut broken = Vec::new();
+    let faults = stages.iter().map(Stage::faults).sum();
+    for stage in stages {
+        broken.extend(stage.judge(&stalls));
+    }
+    match flat::judge(&samples) {
+        Ok(figures) => tell("T17", faults, &figures),
+        Err(leak) => broken.push(leak),
+    }
+    assert!(faults > 0, "nothing was made to fail");
+    assert!(broken.is_empty(), "seed {seed}: {broken:#?}");
+}
+
+fn play(
+    mut stages: Vec<Stage>,
+    seed: u64,
+    time: Duration,
+    runtime: &Handle,
+) -> (Vec<Stage>, Vec<Sample>) {
+    let mut dice = Dice::new(seed);
+    let started = Instant::now();
+    let mut samples = Vec::new();
+    while started.elapsed() < time {
+        let stage = &mut stages[*dice.of(&TURNS)];
+        let fault = stage.suffer(&mut dice);
+        let at = started.elapsed().as_secs_f64();
+        println!("{at:.1} s: {}: {fault}", stage.name);
+        stages.iter().for_each(Stage::write_down);
+        samples.push(Sample::now(runtime));
+    }
+    (stages, samples)
+}

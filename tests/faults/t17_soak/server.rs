@@ -1,0 +1,169 @@
+//! Rows 1 to 7 and 11: one server.
+
+use std::{
+    thread::{sleep, spawn},
+    time::Duration,
+};
+
+use tower_throttle::Limiter;
+
+use super::{
+    dice::Dice,
+    stage::{Fault, Scene},
+};
+use crate::{
+    common::{RedisServer, free_port, try_command},
+    load::HOT,
+    outage::{RESUMES, quota},
+    proxy::{Mode, Proxy},
+    rig, signals, wait,
+};
+
+const FAULTS: [Fault; 15] = [
+    ("killed", true),
+    ("frozen", false),
+    ("black hole", false),
+    ("delay", false),
+    ("drip", false),
+    ("loss", false),
+    ("resets", false),
+    ("flushed scripts", false),
+    ("busy", false),
+    ("out of memory", false),
+    ("not permitted", false),
+    ("read-only", false),
+    ("loading", true),
+    ("FLUSHALL", true),
+    ("junk", true),
+];
+const MANY_KEYS: &str = "for i = 1, 1000 do redis.call('SET', 'filled' .. i, i) end";
+
+pub(super) struct OneServer {
+    server: RedisServer,
+    proxy: Proxy,
+    limiter: Limiter,
+}
+
+impl OneServer {
+    pub(super) async fn start() -> Self {
+        let options = [
+            "--user app on >pw ~tt* +@all",
+            "--lua-time-limit 100",
+            "--maxmemory-policy noeviction",
+            // It loads for a second or more, and says so.
+            "--key-load-delay 1000",
+            "--loading-process-events-interval-bytes 1024",
+        ];
+        let words: Vec<&str> = options.iter().flat_map(|line| line.split(' ')).collect();
+        let server = RedisServer::with(&words);
+        server.command(&["EVAL", MANY_KEYS, "0"]);
+        let proxy = Proxy::before(server.port());
+        let url = format!("redis://app:pw@127.0.0.1:{}/", proxy.port());
+        let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
+        rig::ready(&limiter).await;
+        Self {
+            server,
+            proxy,
+            limiter,
+        }
+    }
+
+    fn network(&self, mode: Mode, hold: Duration) {
+        self.proxy.set(mode);
+        sleep(hold);
+        self.proxy.set(Mode::Pass);
+    }
+
+    fn commands(&self, now: &[&str], hold: Duration, later: &[&str]) {
+        self.server.command(now);
+        sleep(hold);
+        self.server.command(later);
+    }
+
+    fn busy(&self, hold: Duration) {
+        let port = self.server.port();
+        let busy = spawn(move || try_command(port, &["EVAL", "while true do end", "0"]));
+        sleep(hold);
+        wait::until("the script's end", Duration::from_secs(10), || {
+            self.server.try_command(&["SCRIPT", "KILL"]).is_ok()
+        });
+        let ended = busy.join().expect("no panic");
+        ended.expect_err("it is killed");
+    }
+}
+
+impl Scene for OneServer {
+    fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+
+    fn faults(&self) -> &'static [Fault] {
+        &FAULTS
+    }
+
+    fn resumes(&self) -> Duration {
+        RESUMES
+    }
+
+    fn make(&mut self, fault: &str, dice: &mut Dice, mended: &mut dyn FnMut()) {
+        let hold = Duration::from_millis(300 + dice.below(2_700));
+        match fault {
+            "killed" => {
+                self.server.kill();
+                sleep(hold);
+                self.server.run();
+            }
+            "frozen" => {
+                let frozen = signals::freeze(self.server.pid());
+                sleep(hold);
+                drop(frozen);
+            }
+            "black hole" => self.network(Mode::BlackHole, hold),
+            "delay" => self.network(Mode::Delay(Duration::from_millis(200)), hold),
+            "drip" => {
+                let every = Duration::from_millis(5);
+                self.network(Mode::Drip { bytes: 4, every }, hold);
+            }
+            "loss" => self.network(Mode::Lossy { percent: 5 }, hold),
+            "resets" => {
+                for _ in 0..=dice.below(5) {
+                    self.proxy.reset_all();
+                    sleep(Duration::from_millis(100));
+                }
+            }
+            "flushed scripts" => {
+                for _ in 0..=dice.below(10) {
+                    self.commands(&["SCRIPT", "FLUSH"], Duration::from_millis(50), &["PING"]);
+                }
+            }
+            "busy" => self.busy(hold),
+            "out of memory" => {
+                let most = |bytes| ["CONFIG", "SET", "maxmemory", bytes];
+                self.commands(&most("1"), hold, &most("0"));
+            }
+            "not permitted" => {
+                let no = ["ACL", "SETUSER", "app", "-evalsha", "-eval"];
+                self.commands(&no, hold, &["ACL", "SETUSER", "app", "+evalsha", "+eval"]);
+            }
+            "read-only" => {
+                let nobody = free_port().to_string();
+                let one = ["REPLICAOF", "127.0.0.1", &nobody];
+                self.commands(&one, hold, &["REPLICAOF", "NO", "ONE"]);
+            }
+            "loading" => {
+                self.server.command(&["EVAL", MANY_KEYS, "0"]);
+                self.server.command(&["SAVE"]);
+                self.server.kill();
+                self.server.run();
+            }
+            "FLUSHALL" => drop(self.server.command(&["FLUSHALL"])),
+            "junk" => {
+                let key = self.limiter.redis_keys(u64::from(HOT)).remove(0);
+                self.commands(&["DEL", &key], Duration::ZERO, &["SET", &key, "junk"]);
+            }
+            other => panic!("no such fault: {other}"),
+        }
+        mended();
+        self.proxy.forget();
+    }
+}
