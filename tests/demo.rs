@@ -484,7 +484,7 @@ fn without_redis_the_demo_starts_and_decides_by_itself() {
     assert_eq!(statuses.collect::<Vec<_>>(), [200, 200, 200, 200, 200, 429]);
     assert_eq!(demo.get("/api/remaining", "caller").status, 200);
     redis.run();
-    common::eventually("Redis decides", || {
+    eventually("Redis decides", || {
         demo.get("/api/fixed-window", "another")
             .is_decided_by_store()
     });
