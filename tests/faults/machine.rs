@@ -119,6 +119,17 @@ pub(crate) fn answered(
     bound: Latency,
     stalls: &[Stall],
 ) -> Result<Answered, String> {
+    let (excused, others) = sort_out(ledger, bound, stalls);
+    let longest_us = excused.iter().map(Entry::took_us).max();
+    Ok(Answered {
+        others: checker::answered(&others, bound)?,
+        excused: excused.len(),
+        longest_excused: Duration::from_micros(longest_us.unwrap_or_default()),
+    })
+}
+
+/// Those whom a stall excuses for what they took longer than this, and the others.
+fn sort_out(ledger: &[Entry], bound: Latency, stalls: &[Stall]) -> (Vec<Entry>, Vec<Entry>) {
     let p999_us = bound.p999.as_micros() as u64;
     let is_excused = |entry: &Entry| {
         let excess_us = entry.took_us().saturating_sub(p999_us);
@@ -127,16 +138,23 @@ pub(crate) fn answered(
             .filter(|stall| stall.to_us >= entry.sent_us && stall.from_us <= entry.answered_us);
         excess_us > 0 && met.map(|stall| stall.lost_us).sum::<u64>() >= excess_us
     };
-    let (excused, others): (Vec<Entry>, _) = ledger
+    ledger
         .iter()
         .cloned()
-        .partition(|entry| entry.answered_us > 0 && is_excused(entry));
-    let longest_us = excused.iter().map(Entry::took_us).max();
-    Ok(Answered {
-        others: checker::answered(&others, bound)?,
-        excused: excused.len(),
-        longest_excused: Duration::from_micros(longest_us.unwrap_or_default()),
-    })
+        .partition(|entry| entry.answered_us > 0 && is_excused(entry))
+}
+
+/// How many took longer than this may ever take, and of them how many had no
+/// stall to excuse them.
+pub(crate) fn late(ledger: &[Entry], bound: Latency, stalls: &[Stall]) -> (usize, usize) {
+    let most_us = bound.most.as_micros() as u64;
+    let is_late = |entry: &&Entry| entry.took_us() > most_us;
+    let (excused, others) = sort_out(ledger, bound, stalls);
+    let unexcused = others.iter().filter(is_late).count();
+    (
+        excused.iter().filter(is_late).count() + unexcused,
+        unexcused,
+    )
 }
 
 #[test]
@@ -165,6 +183,9 @@ fn only_a_stall_that_covers_it_excuses_a_request() {
     };
     let judge = |stalls: &[Stall]| answered(&ledger, bound, stalls).map(|found| found.excused);
     assert!(judge(&[]).is_err(), "nobody stalled");
+    assert_eq!(late(&ledger, bound, &[]), (1, 1));
+    let covers = [stall(2_010_000, 90_000)];
+    assert_eq!(late(&ledger, bound, &covers), (1, 0));
     assert_eq!(judge(&[stall(2_010_000, 90_000)]), Ok(1));
     assert_eq!(
         judge(&[stall(2_010_000, 45_000), stall(2_100_000, 45_000)]),

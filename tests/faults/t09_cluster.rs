@@ -164,7 +164,8 @@ fn judge(name: &str, failovers: &[Failover], ledger: &[Entry], of_bands: &[Entry
     checker::nothing_broke(of_bands).expect("I7");
 
     let (mut longest, mut elected) = (Duration::ZERO, Duration::ZERO);
-    let (mut well, mut damaged, mut slowest) = (0, 0, 0);
+    let (mut well, mut slowest) = (0, 0);
+    let mut damaged = Vec::new();
     for failover in failovers {
         let (hurt, others): (Vec<_>, Vec<_>) = ledger
             .iter()
@@ -181,16 +182,19 @@ fn judge(name: &str, failovers: &[Failover], ledger: &[Entry], of_bands: &[Entry
             .filter(|entry| during.contains(&entry.sent_us))
         {
             well += 1;
-            damaged += u64::from(!entry.outcome.is_by_store());
+            if !entry.outcome.is_by_store() {
+                damaged.push(entry.clone());
+            }
             slowest = slowest.max(entry.took_us());
         }
     }
     assert!(longest <= RESUMES, "I6: {longest:?}");
     assert!(well > 100, "others asked meanwhile: {well}");
     assert!(
-        damaged * 100 <= well,
-        "{damaged} of {well} of healthy nodes: {:?}",
-        checker::outcomes(ledger)
+        damaged.len() * 100 <= well,
+        "{} of {well} of healthy nodes: {:?}",
+        damaged.len(),
+        checker::outcomes(&damaged)
     );
     tell(
         name,
@@ -199,7 +203,7 @@ fn judge(name: &str, failovers: &[Failover], ledger: &[Entry], of_bands: &[Entry
             ("elected after", ms(elected)),
             ("decides again after", ms(longest)),
             ("of what may be admitted", format!("{used:.3}")),
-            ("damaged elsewhere", format!("{damaged} of {well}")),
+            ("damaged elsewhere", format!("{} of {well}", damaged.len())),
             ("longest elsewhere", ms(Duration::from_micros(slowest))),
             ("own replies", told.to_string()),
         ],

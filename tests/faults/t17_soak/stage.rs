@@ -140,6 +140,9 @@ impl Stage {
             ]),
             Err(error) => broken.push(error),
         }
+        let (late, unexcused) = machine::late(&ledger, rig::IN_TIME, stalls);
+        let late = format!("{late}, {unexcused} of them without a stall");
+        found.push(("later than 100 ms", late));
         broken.extend(checker::nothing_broke(&ledger).err());
         let foreign = rig::count(&ledger, |outcome| outcome == Outcome::ForeignReply);
         if foreign > 0 {
