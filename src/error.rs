@@ -246,7 +246,7 @@ impl fmt::Display for ConfigError {
             Self::Zero { setting } => {
                 write!(
                     f,
-                    "`{setting}` is zero or empty: leave it out, or give it a value"
+                    "`{setting}` is zero or empty: give it a value, or leave it out where there is a default"
                 )
             }
             Self::NoRuntime => {

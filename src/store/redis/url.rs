@@ -183,7 +183,11 @@ fn use_tls(_: &mut Config) -> Result<(), ConfigError> {
 
 /// The details never hold the URL: it has a password in it.
 pub(super) fn mistake(error: &fred::error::Error) -> ConfigError {
-    unusable(error.details())
+    unusable(format!(
+        "{}; write redis://user:password@host:port/database, with # / ? @ % in a password \
+         percent-encoded",
+        error.details()
+    ))
 }
 
 fn unusable(reason: impl Into<String>) -> ConfigError {
