@@ -159,6 +159,16 @@ impl Watched {
         }
     }
 
+    /// Grows with each failover, also with one that nobody asked for.
+    pub(crate) fn epoch(&self) -> u64 {
+        let epochs = self
+            .sentinels
+            .iter()
+            .filter_map(|s| s.known("config-epoch"));
+        let epochs = epochs.filter_map(|epoch| epoch.parse().ok());
+        epochs.max().expect("an epoch")
+    }
+
     pub(crate) fn url(&self) -> String {
         let hosts: Vec<String> = self
             .sentinels

@@ -26,7 +26,8 @@ const HIGHEST: u64 = 100_000_000_000;
 const BAND: u64 = 10_000_000;
 /// In short runs the first node has so many slots, and is soon without them.
 const FEW_SLOTS: u16 = 128;
-const PAUSE: Duration = Duration::from_millis(5);
+/// Between two checks of a caller: so many ask at once, and not as fast as they can.
+const PAUSE: Duration = Duration::from_millis(20);
 
 fn slot(limiter: &Limiter, key: u32) -> u16 {
     redis_keyslot(limiter.redis_keys(u64::from(key))[0].as_bytes())

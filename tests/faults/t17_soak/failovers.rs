@@ -25,6 +25,7 @@ const WHOLE: Duration = Duration::from_secs(120);
 pub(super) struct UnderSentinels {
     watched: Watched,
     limiter: Limiter,
+    epoch: u64,
 }
 
 impl UnderSentinels {
@@ -33,7 +34,12 @@ impl UnderSentinels {
         let watched = watched.await.expect("sentinels");
         let limiter = rig::limiter(rig::store(rig::CALL, &watched.url()), quota());
         rig::ready(&limiter).await;
-        Self { watched, limiter }
+        let epoch = watched.epoch();
+        Self {
+            watched,
+            limiter,
+            epoch,
+        }
     }
 }
 
@@ -61,10 +67,16 @@ impl Scene for UnderSentinels {
         }
         self.watched.wait_for_another(port);
         mended();
+        self.epoch = self.watched.epoch();
         sleep(self.resumes());
         drop(frozen);
         self.watched.run_all();
         self.watched.wait_until_whole();
+    }
+
+    /// Sentinels who were kept waiting may think that the primary was.
+    fn has_lost(&self) -> bool {
+        self.watched.epoch() != self.epoch
     }
 }
 

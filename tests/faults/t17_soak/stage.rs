@@ -35,6 +35,11 @@ pub(super) trait Scene: Send {
         None
     }
 
+    /// Whether state may have been lost since the last fault, by nobody's doing.
+    fn has_lost(&self) -> bool {
+        false
+    }
+
     /// I6.
     fn resumes(&self) -> Duration;
 }
@@ -45,6 +50,9 @@ pub(super) struct Stage {
     pub(super) recorder: Recorder,
     scene: Box<dyn Scene>,
     losses: Vec<Window>,
+    /// When the last fault was mended, and how often state was lost by itself.
+    quiet_us: u64,
+    unasked: u64,
     /// How often each was made, and the longest until decisions came back.
     made: BTreeMap<&'static str, (u64, Duration)>,
     broken: Vec<String>,
@@ -54,10 +62,13 @@ pub(super) struct Stage {
 impl Stage {
     pub(super) fn new(name: &'static str, scene: impl Scene + 'static) -> Self {
         let file = format!("tower-throttle-soak-{}-{name}", std::process::id());
+        let recorder = Recorder::new(0);
         Self {
             name,
             limiter: scene.limiter().clone(),
-            recorder: Recorder::new(0),
+            quiet_us: recorder.now_us(),
+            unasked: 0,
+            recorder,
             scene: Box::new(scene),
             losses: Vec::new(),
             made: BTreeMap::new(),
@@ -74,6 +85,13 @@ impl Stage {
     pub(super) fn suffer(&mut self, dice: &mut Dice) -> &'static str {
         let (fault, loses) = *dice.of(self.scene.faults());
         let from_us = self.recorder.now_us();
+        if self.scene.has_lost() {
+            self.unasked += 1;
+            self.losses.push(Window {
+                from_us: self.quiet_us,
+                to_us: from_us,
+            });
+        }
         let mut mended_us = None;
         let recorder = self.recorder.clone();
         let mut mended = || mended_us = Some(recorder.now_us());
@@ -92,6 +110,7 @@ impl Stage {
             let to_us = mended_us + within.as_micros() as u64;
             self.losses.push(Window { from_us, to_us });
         }
+        self.quiet_us = mended_us;
         fault
     }
 
@@ -147,6 +166,9 @@ impl Stage {
         let foreign = rig::count(&ledger, |outcome| outcome == Outcome::ForeignReply);
         if foreign > 0 {
             broken.push(format!("I4: {foreign} foreign replies"));
+        }
+        if self.unasked > 0 {
+            found.push(("failovers of themselves", self.unasked.to_string()));
         }
         found.push(("foreign replies", foreign.to_string()));
         let by_store = rig::count(&ledger, Outcome::is_by_store);
