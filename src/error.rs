@@ -296,8 +296,8 @@ pub struct StoreError {
 pub(crate) enum StoreErrorKind {
     Timeout,
     Unavailable,
-    /// The breaker is open: nothing was sent.
-    LeftAlone,
+    /// The same, and nothing was sent.
+    NotSent,
     Overloaded,
     Refused,
     /// Not this server serves the key. Nothing ran.
@@ -325,6 +325,16 @@ impl StoreError {
         Self::with_source(StoreErrorKind::Unavailable, source)
     }
 
+    /// The store could not be asked.
+    pub(crate) fn not_sent(why: impl Into<Source>) -> Self {
+        Self::with_source(StoreErrorKind::NotSent, why)
+    }
+
+    /// The breaker is open.
+    pub(crate) fn left_alone() -> Self {
+        Self::not_sent("it did not answer, and is left alone for a while")
+    }
+
     /// The deadline passed before the store answered.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
@@ -335,12 +345,12 @@ impl StoreError {
     /// of the cluster serves the key.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
-        self.kind == StoreErrorKind::Unavailable || self.kind == StoreErrorKind::LeftAlone
+        self.kind == StoreErrorKind::Unavailable || self.kind == StoreErrorKind::NotSent
     }
 
     /// Whether units may have been taken.
     pub(crate) fn may_have_run(&self) -> bool {
-        self.is_no_answer() && self.kind != StoreErrorKind::LeftAlone
+        self.is_no_answer() && self.kind != StoreErrorKind::NotSent
     }
 
     /// Nobody answered.
@@ -389,7 +399,7 @@ impl StoreError {
         match self.kind {
             StoreErrorKind::Timeout
             | StoreErrorKind::Unavailable
-            | StoreErrorKind::LeftAlone
+            | StoreErrorKind::NotSent
             | StoreErrorKind::Refused
             | StoreErrorKind::ForeignReply => true,
             StoreErrorKind::Overloaded
@@ -405,7 +415,7 @@ impl StoreError {
         match self.kind {
             StoreErrorKind::Timeout => "timeout",
             StoreErrorKind::Unavailable => "unavailable",
-            StoreErrorKind::LeftAlone => "left_alone",
+            StoreErrorKind::NotSent => "not_sent",
             StoreErrorKind::Overloaded => "overloaded",
             StoreErrorKind::Refused => "refused",
             StoreErrorKind::Redirected => "redirected",
@@ -429,8 +439,7 @@ impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
             StoreErrorKind::Timeout => "the store did not answer before the deadline",
-            StoreErrorKind::Unavailable => "the store cannot be reached",
-            StoreErrorKind::LeftAlone => "the store did not answer, and is left alone for a while",
+            StoreErrorKind::Unavailable | StoreErrorKind::NotSent => "the store cannot be reached",
             StoreErrorKind::Overloaded => "too many checks wait for the store",
             StoreErrorKind::Refused => "the store refused the check",
             StoreErrorKind::Redirected => {

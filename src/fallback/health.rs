@@ -22,7 +22,7 @@ const SHED_EVERY_MS: u64 = 10_000;
 
 /// The store must answer for so long before it counts as well again: one line
 /// for each change of state, and not one for each request of a half-broken store.
-const WELL_AFTER_MS: u64 = 1_000;
+const WELL_AFTER_MS: u64 = 5_000;
 
 impl fmt::Debug for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

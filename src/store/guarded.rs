@@ -60,7 +60,7 @@ impl<S: Store> Guarded<S> {
 
     fn guard<T: Send + 'static>(&self, ask: impl FnOnce() -> Answer<T>) -> Answer<T> {
         let Some(pass) = self.breaker.pass() else {
-            return Answer::Now(Err(StoreError::new(StoreErrorKind::LeftAlone)));
+            return Answer::Now(Err(StoreError::left_alone()));
         };
         match ask() {
             Answer::Now(answer) => {

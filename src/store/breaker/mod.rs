@@ -217,10 +217,12 @@ impl Machine {
         }
     }
 
-    /// A call of which nobody waits for the end. The next is a probe in its place.
+    /// A call of which nobody waits for the end. After the same pause another is
+    /// a probe in its place.
     fn left(&mut self, era: u64, now_ms: u64) {
         if era == self.era && matches!(self.state, State::Probing { .. }) {
-            self.becomes(State::Open { until_ms: now_ms });
+            let until_ms = now_ms + self.pause_ms;
+            self.becomes(State::Open { until_ms });
         }
     }
 

@@ -73,8 +73,8 @@ pub(super) async fn script(
     let mut reply = by("EVALSHA", &script.sha1).await;
     if is_unknown(&reply) {
         // Nothing ran. One at a time: the text loads the script for all others.
-        let loading = timeout(deadline.left(), connections.loading.lock()).await;
-        let _loading = loading.map_err(|_| StoreError::new(StoreErrorKind::Timeout))?;
+        // Whoever holds this and looks away must not keep others from it.
+        let _loading = timeout(deadline.left() / 2, connections.loading.lock()).await;
         if connections.loads.load(Ordering::Relaxed) != loads {
             reply = by("EVALSHA", &script.sha1).await;
         }
@@ -219,7 +219,7 @@ pub(super) fn asks_for_another_connection(error: &StoreError, pause: Duration) -
 }
 
 /// Shorter pauses are not long enough to be sure.
-const PATIENCE: Duration = Duration::from_millis(400);
+pub(super) const PATIENCE: Duration = Duration::from_millis(400);
 
 /// What a server says starts with a word in capitals: `ERR`, `NOPERM`, `OOM`.
 fn first_word(details: &str) -> Option<&str> {

@@ -1,16 +1,19 @@
 //! Clients of one Redis node, connected in the background and kept so.
 
 use std::{
+    future::poll_fn,
+    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
 use fred::{
     clients::Client,
-    error::Error as FredError,
+    error::{Error as FredError, ErrorKind},
     interfaces::ClientLike,
     types::{
         Builder,
@@ -61,7 +64,7 @@ pub(super) struct Link {
     attempts: watch::Receiver<Attempts>,
     is_renewing: Arc<AtomicBool>,
     /// Keeps the client connected.
-    _supervisor: Option<AbortOnDrop<()>>,
+    supervisor: Option<AbortOnDrop<()>>,
 }
 
 impl Connections {
@@ -84,7 +87,7 @@ impl Connections {
                 client,
                 attempts,
                 is_renewing: Arc::default(),
-                _supervisor: Some(AbortOnDrop::keep(runtime, work)),
+                supervisor: Some(AbortOnDrop::keep(runtime, work)),
             })
         });
         Ok(Self::of(links.collect::<Result<_, ConfigError>>()?))
@@ -96,7 +99,7 @@ impl Connections {
             client,
             attempts: watch::channel(Attempts::Connected).1,
             is_renewing: Arc::default(),
-            _supervisor: None,
+            supervisor: None,
         };
         Self::of(vec![link])
     }
@@ -114,9 +117,10 @@ impl Connections {
         self.links.len()
     }
 
-    /// Gives the connections up and makes others, unless that is under way.
+    /// Gives the connections up and makes others, unless that is under way. A
+    /// client that was handed in is its owner's: it may have other work under way.
     pub(super) fn renew(&self, runtime: &Handle) {
-        for link in &self.links {
+        for link in self.links.iter().filter(|link| link.supervisor.is_some()) {
             if link.is_renewing.swap(true, Ordering::Relaxed) {
                 continue;
             }
@@ -173,10 +177,12 @@ async fn supervise(
 ) {
     let mut pause = SHORTEST_PAUSE;
     loop {
-        let attempt = client.init().await.map_err(without_arguments);
+        let mut task = AbortOnDrop(client.connect());
+        let attempt = connected(&client, &mut task).await;
+        let attempt = attempt.map_err(without_arguments);
         let is_first = matches!(*tell.borrow(), Attempts::None);
         tell.send_replace(match &attempt {
-            Ok(_) => Attempts::Connected,
+            Ok(()) => Attempts::Connected,
             Err(error) => {
                 if is_first {
                     on_first_failure(error);
@@ -184,12 +190,34 @@ async fn supervise(
                 Attempts::Failed(error.clone())
             }
         });
-        if let Ok(task) = attempt {
-            AbortOnDrop(task).ended().await;
+        if attempt.is_ok() {
+            task.ended().await;
             pause = SHORTEST_PAUSE;
         }
         sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Waits until the client's task has a connection, or has ended without one.
+async fn connected(
+    client: &Client,
+    task: &mut AbortOnDrop<Result<(), FredError>>,
+) -> Result<(), FredError> {
+    loop {
+        // Asked again and again, as what is told in between is missed.
+        let mut told = pin!(timeout(SHORTEST_PAUSE, client.wait_for_connect()));
+        let outcome = poll_fn(|cx| {
+            if let Poll::Ready(ended) = Pin::new(&mut task.0).poll(cx) {
+                let no_reason = FredError::new(ErrorKind::Canceled, "the client has ended");
+                let error = ended.ok().and_then(Result::err);
+                return Poll::Ready(Some(Err(error.unwrap_or(no_reason))));
+            }
+            told.as_mut().poll(cx).map(Result::ok)
+        });
+        if let Some(outcome) = outcome.await {
+            return outcome;
+        }
     }
 }
 

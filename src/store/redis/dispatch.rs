@@ -14,7 +14,9 @@
 
 use std::{
     collections::VecDeque,
+    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, ready},
 };
 
 use smallvec::SmallVec;
@@ -99,9 +101,12 @@ impl Node {
         counted: Counted,
     ) -> Result<Found, StoreError> {
         if let Some(alone) = self.go_alone() {
-            let found = self.call_for_one(check, Manner::Plain, deadline).await;
-            drop(alone);
-            return found;
+            let call = async move {
+                let found = alone.0.call_for_one(check, Manner::Plain, deadline).await;
+                drop((alone, counted));
+                found
+            };
+            return Finished::of(call, self.dispatch.runtime.clone()).await;
         }
         let answers = self.answers();
         let (answer, receiver) = oneshot::channel();
@@ -142,23 +147,61 @@ impl Node {
     }
 
     /// If nothing is under way.
-    fn go_alone(&self) -> Option<Alone<'_>> {
+    fn go_alone(self: &Arc<Self>) -> Option<Alone> {
         let mut state = self.dispatch.state();
         if state.is_one_alone || state.lanes_taken > 0 {
             return None;
         }
         state.is_one_alone = true;
-        Some(Alone(&self.dispatch))
+        Some(Alone(Arc::clone(self)))
     }
 }
 
 /// A check under way without a lane, in its caller's own task. If that caller
 /// never looks again, all others still have the lanes.
-struct Alone<'a>(&'a Dispatch);
+struct Alone(Arc<Node>);
 
-impl Drop for Alone<'_> {
+impl Drop for Alone {
     fn drop(&mut self) {
-        self.0.state().is_one_alone = false;
+        self.0.dispatch.state().is_one_alone = false;
+    }
+}
+
+/// A call that goes on by itself when its caller leaves: how it ends tells of
+/// the server.
+struct Finished<F: Future<Output: Send> + Send + 'static> {
+    call: Option<Pin<Box<F>>>,
+    runtime: Handle,
+}
+
+impl<F: Future<Output: Send> + Send + 'static> Finished<F> {
+    fn of(call: F, runtime: Handle) -> Self {
+        Self {
+            call: Some(Box::pin(call)),
+            runtime,
+        }
+    }
+}
+
+impl<F: Future<Output: Send> + Send + 'static> Future for Finished<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let Some(call) = &mut self.call else {
+            // Polled again after it was ready, which no caller may do.
+            return Poll::Pending;
+        };
+        let found = ready!(call.as_mut().poll(cx));
+        self.call = None;
+        Poll::Ready(found)
+    }
+}
+
+impl<F: Future<Output: Send> + Send + 'static> Drop for Finished<F> {
+    fn drop(&mut self) {
+        if let Some(call) = self.call.take() {
+            self.runtime.spawn(async move { drop(call.await) });
+        }
     }
 }
 

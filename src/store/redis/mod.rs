@@ -216,7 +216,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 impl Inner {
     fn servers(&self) -> Result<Servers, StoreError> {
         let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
-        let closed = || StoreError::unavailable("the store was shut down");
+        let closed = || StoreError::not_sent("the store was shut down");
         servers.clone().ok_or_else(closed)
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use fred::types::Value;
+use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use super::{
@@ -69,7 +70,7 @@ impl Node {
     /// that answers nobody.
     fn not_sent(&self) -> StoreError {
         StoreError::new(if self.is_failing() {
-            StoreErrorKind::Unavailable
+            StoreErrorKind::NotSent
         } else {
             StoreErrorKind::Overloaded
         })
@@ -92,15 +93,16 @@ impl Node {
     ) -> Result<Reply, StoreError> {
         let nonce = self.asker.next_nonce();
         let now_us = self.asker.clock.as_deref().map_or(0, clock::read);
-        let integers = checks.iter().map(|check| check.shape.integers()).sum();
+        let shapes = checks.iter().map(|check| check.shape.integers());
+        let shapes: SmallVec<[usize; 1]> = shapes.collect();
+        let integers = shapes.iter().sum();
         let script = script::for_checks(&checks);
         let arguments = script::arguments(checks, nonce, now_us);
         let pass = self.pass()?;
         let reply = call::script(&self.connections, script, arguments, manner, deadline).await;
-        self.saw(
-            pass,
-            reply.and_then(|reply| Reply::new(reply, nonce, integers)),
-        )
+        let reply = reply.and_then(|reply| Reply::new(reply, nonce, integers));
+        let is_refused = reply.as_ref().is_ok_and(|reply| reply.refuses_all(&shapes));
+        self.saw(pass, reply, is_refused)
     }
 
     /// Decides on a check in a call of its own, whatever else is under way.
@@ -124,7 +126,7 @@ impl Node {
     ) -> Result<(), StoreError> {
         let pass = self.pass()?;
         let deleted = call::delete(&self.connections, keys, manner, deadline).await;
-        self.saw(pass, deleted)
+        self.saw(pass, deleted, false)
     }
 
     /// Which node of its cluster serves which slots, as it knows it. Who tells
@@ -135,22 +137,31 @@ impl Node {
 
     /// Leave to make a call about buckets.
     fn pass(&self) -> Result<Pass, StoreError> {
-        let closed = || StoreError::new(StoreErrorKind::LeftAlone);
-        self.breaker.pass().ok_or_else(closed)
+        self.breaker.pass().ok_or_else(StoreError::left_alone)
     }
 
-    /// How each such call ended.
-    fn saw<T>(&self, pass: Pass, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        let pause = pass.ended(Ended::of(&result));
-        let is_failing = match &result {
-            Ok(_) => false,
-            Err(error) => {
-                if call::asks_for_another_connection(error, pause) {
-                    self.connections.renew(self.dispatch.runtime());
-                }
-                error.is_no_answer()
-            }
+    /// How each such call ended. `is_refused`: what was asked for was refused
+    /// inside the script.
+    fn saw<T>(
+        &self,
+        pass: Pass,
+        result: Result<T, StoreError>,
+        is_refused: bool,
+    ) -> Result<T, StoreError> {
+        let ended = if is_refused {
+            Ended::Failed
+        } else {
+            Ended::of(&result)
         };
+        let pause = pass.ended(ended);
+        let error = result.as_ref().err();
+        let is_elsewhere = is_refused && pause >= call::PATIENCE;
+        if is_elsewhere
+            || error.is_some_and(|error| call::asks_for_another_connection(error, pause))
+        {
+            self.connections.renew(self.dispatch.runtime());
+        }
+        let is_failing = error.is_some_and(StoreError::is_no_answer);
         self.is_failing.store(is_failing, Ordering::Relaxed);
         if !is_failing {
             self.answers.fetch_add(1, Ordering::Relaxed);

@@ -74,6 +74,8 @@ fn assemble(in_use: usize) -> String {
         .replace(WRITE, &(write + "end\n"))
 }
 
+/// The verdict where Redis refused a command.
+const REFUSED: i64 = -2;
 /// Added to an algorithm's number.
 const LAST_LEG: u64 = 32;
 /// Times what to do.
@@ -309,6 +311,17 @@ impl Reply {
         Ok(reply)
     }
 
+    /// Whether Redis refused the commands of every check: not this caller's
+    /// bucket is the trouble. `shapes`: how many integers each check has.
+    pub(super) fn refuses_all(&self, shapes: &[usize]) -> bool {
+        let mut at = 0;
+        shapes.iter().all(|integers| {
+            let verdict = self.integers.as_slice().get(at);
+            at += integers;
+            matches!(verdict, Some(Value::Integer(REFUSED)))
+        })
+    }
+
     /// The next check's.
     pub(super) fn found(&mut self, shape: &Shape) -> Result<Found, StoreError> {
         let verdict = self.integer()?;
@@ -331,7 +344,7 @@ impl Reply {
         let fitting = match verdict {
             _ if is_foreign => return Err(foreign()),
             -1 => return Err(StoreError::new(StoreErrorKind::CorruptState)),
-            -2 => {
+            REFUSED => {
                 let cause = "Redis refused a command of the script: its user lacks a right, \
                              or it is out of memory, read-only or cannot save";
                 return Err(StoreError::with_source(StoreErrorKind::Refused, cause));

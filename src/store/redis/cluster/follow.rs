@@ -7,7 +7,6 @@ use tokio::time::{sleep, timeout};
 use super::{Cluster, map::Member, redirect::Redirect, topology::Looks};
 use crate::{
     StoreError,
-    error::StoreErrorKind,
     store::redis::{
         call::{Deadline, Manner},
         node::Node,
@@ -67,7 +66,7 @@ impl Cluster {
         for redirections in 0..=MOST_REDIRECTIONS {
             if redirections > 2 {
                 // Nodes that name each other will agree in a moment.
-                sleep(PAUSE * redirections.pow(2)).await;
+                sleep(deadline.left().min(PAUSE * redirections.pow(2))).await;
             }
             let error = match send(Arc::clone(&to.node), way).await {
                 Ok(done) => return Ok(done),
@@ -95,10 +94,10 @@ impl Cluster {
                     return Err(error.into());
                 }
             };
-            to = next.ok_or_else(|| StoreError::unavailable("the cluster has too many nodes"))?;
+            to = next.ok_or_else(|| StoreError::not_sent("the cluster has too many nodes"))?;
         }
         self.topology.look_soon();
-        Err(StoreError::unavailable("sent on from node to node, and none served the slot").into())
+        Err(StoreError::not_sent("sent on from node to node, and none served the slot").into())
     }
 
     async fn owner(&self, slot: u16, deadline: Deadline) -> Result<Member, StoreError> {
@@ -108,12 +107,13 @@ impl Cluster {
         let mut looks = self.topology.looks();
         let is_first_under_way = matches!(*looks.borrow(), Looks::None);
         if is_first_under_way {
-            let no_room = |_| StoreError::new(StoreErrorKind::Unavailable);
+            let no_room =
+                |_| StoreError::not_sent("too many checks wait for the first look at the cluster");
             let _room = self.room.try_acquire().map_err(no_room)?;
             let is_over = |looks: &Looks| !matches!(looks, Looks::None);
             let over = timeout(deadline.left(), looks.wait_for(is_over)).await;
             if over.is_err() {
-                return Err(StoreError::new(StoreErrorKind::Timeout));
+                return Err(StoreError::not_sent("the cluster has not been found yet"));
             }
         }
         if let Some(owner) = self.topology.owner(slot) {
@@ -121,8 +121,8 @@ impl Cluster {
         }
         self.topology.look_soon();
         Err(match &*looks.borrow() {
-            Looks::Failed(error) => error.clone(),
-            _ => StoreError::unavailable("no node of the cluster serves the slot"),
+            Looks::Failed(error) => StoreError::not_sent(error.clone()),
+            _ => StoreError::not_sent("no node of the cluster serves the slot"),
         })
     }
 }
@@ -131,6 +131,6 @@ impl Cluster {
 pub(super) fn unsplittable(failed: Failed) -> StoreError {
     match failed {
         Failed::Error(error) => error,
-        Failed::KeyByKey => StoreError::unavailable("the slot is on its way"),
+        Failed::KeyByKey => StoreError::not_sent("the slot is on its way"),
     }
 }

@@ -127,7 +127,7 @@ impl Told {
                 _ => asked.level,
             };
             // A bucket that nobody lines up in gives back whatever came after.
-            let is_in_line = asked.extra > 0 || asked.quota.paces();
+            let is_in_line = !taken.delay().is_zero() || asked.quota.paces();
             let since = match asked.quota.reserves() && !is_in_line {
                 true => 0,
                 false => taken.mark(),
@@ -181,7 +181,7 @@ impl Cluster {
             let Some(group) = groups.pop() else { break };
             let asked = group.clone().for_at_most(operation, fitting);
             let found = match answer.is_closed() {
-                true => Err(StoreError::unavailable("the caller has left").into()),
+                true => Err(StoreError::not_sent("the caller has left").into()),
                 false => {
                     self.ask(operation, asked.encoded(operation), deadline)
                         .await
@@ -196,8 +196,13 @@ impl Cluster {
                     groups.extend(group.key_by_key().rev());
                 }
                 Err(failed) => {
-                    let _ = self.give_back(operation, 0, &told).await;
-                    return Err(unsplittable(failed));
+                    let given = self.give_back(operation, 0, &told).await;
+                    let error = unsplittable(failed);
+                    return Err(match given {
+                        Ok(()) => error,
+                        // Units are taken, whatever became of the others.
+                        Err(_) => StoreError::unavailable(error),
+                    });
                 }
             }
         }
@@ -206,7 +211,7 @@ impl Cluster {
         let looked_at = groups.into_iter().map(|group| group.looked_at(operation));
         let looks = self.ask_all(Operation::Look, looked_at.collect(), deadline);
         let (given, looked) = tokio::join!(self.give_back(operation, fitting, &told), looks);
-        given?;
+        given.map_err(StoreError::unavailable)?;
         told.extend(looked?);
         Ok(decision(operation, fitting, &told))
     }

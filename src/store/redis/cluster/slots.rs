@@ -106,7 +106,7 @@ pub(super) fn parse(reply: Value, asked: &Address) -> Result<Vec<Range>, StoreEr
     }
     // So says a node that is not part of the cluster yet, or not any more.
     if ranges.is_empty() {
-        return Err(StoreError::unavailable("the node knows of no slots"));
+        return Err(StoreError::not_sent("the node knows of no slots"));
     }
     Ok(ranges)
 }

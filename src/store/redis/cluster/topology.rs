@@ -157,7 +157,7 @@ impl Topology {
 
     /// Asks one node after another for the map, until one has told.
     async fn look(&self) -> Result<(), StoreError> {
-        let mut last = StoreError::unavailable("no node to ask for the slots");
+        let mut last = StoreError::not_sent("no node to ask for the slots");
         for address in self.whom_to_ask() {
             let known = self.read().member(&address).cloned();
             let known = known.map(|member| member.node);
