@@ -121,7 +121,9 @@ impl Cluster {
         }
         self.topology.look_soon();
         Err(match &*looks.borrow() {
-            Looks::Failed(error) => StoreError::not_sent(error.clone()),
+            // Nobody was asked about the slot.
+            Looks::Failed(error) if error.is_no_answer() => StoreError::not_sent(error.clone()),
+            Looks::Failed(error) => error.clone(),
             _ => StoreError::not_sent("no node of the cluster serves the slot"),
         })
     }
