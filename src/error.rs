@@ -330,6 +330,15 @@ impl StoreError {
         Self::with_source(StoreErrorKind::NotSent, why)
     }
 
+    /// The same, where nothing was sent of the check that it is told to.
+    #[cfg(feature = "redis")]
+    pub(crate) fn before_sending(mut self) -> Self {
+        if self.is_no_answer() {
+            self.kind = StoreErrorKind::NotSent;
+        }
+        self
+    }
+
     /// The breaker is open.
     pub(crate) fn left_alone() -> Self {
         Self::not_sent("it did not answer, and is left alone for a while")

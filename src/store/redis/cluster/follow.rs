@@ -122,8 +122,7 @@ impl Cluster {
         self.topology.look_soon();
         Err(match &*looks.borrow() {
             // Nobody was asked about the slot.
-            Looks::Failed(error) if error.is_no_answer() => StoreError::not_sent(error.clone()),
-            Looks::Failed(error) => error.clone(),
+            Looks::Failed(error) => error.clone().before_sending(),
             _ => StoreError::not_sent("no node of the cluster serves the slot"),
         })
     }
