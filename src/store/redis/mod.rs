@@ -61,7 +61,7 @@ use crate::{ConfigError, Decision, StoreError};
 /// fail at once then, but for a single call after a pause, which finds out
 /// whether it answers again. The pause is 50 ms; each such call that gets no
 /// answer makes the next one twice as long, up to a second and up to a quarter
-/// more at random.
+/// more at random. While there is no connection, it stays 50 ms.
 ///
 /// **Never charged twice.** A check is sent once. Only the answer "no such
 /// script", which says that nothing ran, is followed by sending the script's text;

@@ -1,0 +1,200 @@
+//! Failures of a store at run time.
+
+use std::{error::Error, fmt, sync::Arc};
+
+type Source = Box<dyn Error + Send + Sync>;
+
+/// A store could not decide.
+///
+/// Nothing is known about the caller then; it is never a denial. Ask what
+/// happened with the `is_*` methods; the cause, where there is one, is the
+/// [`source`](Error::source).
+///
+/// Whether the units were charged is unknown after a
+/// [timeout](Self::is_timeout) or a [lost connection](Self::is_unavailable):
+/// the check may have run. It is never sent twice, except to another node of a
+/// cluster where the first one says that it did not run it.
+///
+/// Cloning is cheap: checks that were sent together fail together.
+#[derive(Clone)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    source: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreErrorKind {
+    Timeout,
+    Unavailable,
+    /// The same, and nothing was sent.
+    NotSent,
+    Overloaded,
+    Refused,
+    /// Not this server serves the key. Nothing ran.
+    Redirected,
+    ForeignReply,
+    CorruptState,
+    Unsupported,
+}
+
+impl StoreError {
+    pub(crate) const fn new(kind: StoreErrorKind) -> Self {
+        Self { kind, source: None }
+    }
+
+    pub(crate) fn with_source(kind: StoreErrorKind, source: impl Into<Source>) -> Self {
+        Self {
+            kind,
+            source: Some(Arc::from(source.into())),
+        }
+    }
+
+    /// The store could not be reached: for a [`Store`](crate::store::Store) that
+    /// wraps another, or fails on purpose in a test.
+    pub fn unavailable(source: impl Into<Source>) -> Self {
+        Self::with_source(StoreErrorKind::Unavailable, source)
+    }
+
+    /// The store could not be asked.
+    pub(crate) fn not_sent(why: impl Into<Source>) -> Self {
+        Self::with_source(StoreErrorKind::NotSent, why)
+    }
+
+    /// The same, where nothing was sent of the check that it is told to.
+    #[cfg(feature = "redis")]
+    pub(crate) fn before_sending(mut self) -> Self {
+        if self.is_no_answer() {
+            self.kind = StoreErrorKind::NotSent;
+        }
+        self
+    }
+
+    /// The breaker is open.
+    pub(crate) fn left_alone() -> Self {
+        Self::not_sent("it did not answer, and is left alone for a while")
+    }
+
+    /// The deadline passed before the store answered.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        self.kind == StoreErrorKind::Timeout
+    }
+
+    /// There is no connection, or it was lost before the answer came; or no node
+    /// of the cluster serves the key.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        self.kind == StoreErrorKind::Unavailable || self.kind == StoreErrorKind::NotSent
+    }
+
+    /// Whether units may have been taken.
+    pub(crate) fn may_have_run(&self) -> bool {
+        self.is_no_answer() && self.kind != StoreErrorKind::NotSent
+    }
+
+    /// Nobody answered.
+    pub(crate) fn is_no_answer(&self) -> bool {
+        self.is_timeout() || self.is_unavailable()
+    }
+
+    /// Too many checks are waiting; this one was not sent. A layer never
+    /// admits on it.
+    #[must_use]
+    pub fn is_overloaded(&self) -> bool {
+        self.kind == StoreErrorKind::Overloaded
+    }
+
+    /// The store answered with an error: it lacks a right (`NOPERM`), is out
+    /// of memory, is a replica, is loading.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.kind == StoreErrorKind::Refused || self.kind == StoreErrorKind::Redirected
+    }
+
+    /// The reply was not an answer to this check. It was not believed.
+    #[must_use]
+    pub fn is_foreign_reply(&self) -> bool {
+        self.kind == StoreErrorKind::ForeignReply
+    }
+
+    /// Somebody else's data stands under one of our keys. The caller is not
+    /// admitted; the key expires after at most the time its quota takes to
+    /// start afresh, and then works again.
+    #[must_use]
+    pub fn is_corrupt_state(&self) -> bool {
+        self.kind == StoreErrorKind::CorruptState
+    }
+
+    /// The operation has no meaning for one of the policies: units of
+    /// [`Concurrency`](crate::Concurrency) are held, so they can only be
+    /// [acquired](crate::Limiter::acquire). Nothing was asked of the store.
+    #[must_use]
+    pub fn is_unsupported(&self) -> bool {
+        self.kind == StoreErrorKind::Unsupported
+    }
+
+    /// Whether no other check would fare better now.
+    pub(crate) const fn is_of_the_store(&self) -> bool {
+        match self.kind {
+            StoreErrorKind::Timeout
+            | StoreErrorKind::Unavailable
+            | StoreErrorKind::NotSent
+            | StoreErrorKind::Refused
+            | StoreErrorKind::ForeignReply => true,
+            StoreErrorKind::Overloaded
+            | StoreErrorKind::Redirected
+            | StoreErrorKind::CorruptState
+            | StoreErrorKind::Unsupported => false,
+        }
+    }
+
+    /// A word for logs and metrics, one of a fixed set.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn kind_name(&self) -> &'static str {
+        match self.kind {
+            StoreErrorKind::Timeout => "timeout",
+            StoreErrorKind::Unavailable => "unavailable",
+            StoreErrorKind::NotSent => "not_sent",
+            StoreErrorKind::Overloaded => "overloaded",
+            StoreErrorKind::Refused => "refused",
+            StoreErrorKind::Redirected => "redirected",
+            StoreErrorKind::ForeignReply => "foreign_reply",
+            StoreErrorKind::CorruptState => "corrupt_state",
+            StoreErrorKind::Unsupported => "unsupported",
+        }
+    }
+}
+
+impl fmt::Debug for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreError")
+            .field("kind", &self.kind)
+            .field("source", &self.source)
+            .finish()
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            StoreErrorKind::Timeout => "the store did not answer before the deadline",
+            StoreErrorKind::Unavailable | StoreErrorKind::NotSent => "the store cannot be reached",
+            StoreErrorKind::Overloaded => "too many checks wait for the store",
+            StoreErrorKind::Refused => "the store refused the check",
+            StoreErrorKind::Redirected => {
+                "the server is one of a cluster: connect with redis-cluster://"
+            }
+            StoreErrorKind::ForeignReply => "the store's reply does not belong to this check",
+            StoreErrorKind::CorruptState => "foreign data stands under the caller's key",
+            StoreErrorKind::Unsupported => {
+                "units of a concurrency policy are held: acquire them instead"
+            }
+        })
+    }
+}
+
+impl Error for StoreError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_ref().map(|source| &**source as _)
+    }
+}
