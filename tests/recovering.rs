@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{RedisServer, eventually_async};
+use common::{RedisServer, cluster::RedisCluster, eventually_async};
 use tokio::time::{sleep, timeout};
 use tower_throttle::{
     FixedWindow, Limiter, OnStoreFailure, Policy, RedisStore, SlidingWindow, TokenBucket,
@@ -269,7 +269,6 @@ async fn lives_through(with_checks: bool) {
 #[cfg(feature = "tracing")]
 #[tokio::test]
 async fn a_dead_node_of_a_cluster_is_said_once() {
-    use common::cluster::RedisCluster;
     use std::{
         io,
         sync::{Arc, Mutex},
@@ -320,39 +319,44 @@ async fn a_dead_node_of_a_cluster_is_said_once() {
     assert_eq!(lines.lines().count(), 1, "{lines}");
 }
 
+/// A limiter of both policies, and one of the first alone; nobody decides in the
+/// store's place.
+fn both_and_only(store: &RedisStore, own: &Policy, all: Policy) -> [Limiter; 2] {
+    let builder = || {
+        let builder = Limiter::builder().store(store.clone());
+        builder
+            .on_store_failure(OnStoreFailure::Deny)
+            .policy(own.clone())
+    };
+    [builder().policy(all), builder()].map(|builder| builder.build().expect("a limiter"))
+}
+
+/// A caller whose own bucket is on another node than the shared one, and the
+/// place of that one.
+fn apart(cluster: &RedisCluster, both: &Limiter) -> (String, usize) {
+    let node_of =
+        |caller: &str, place: usize| cluster.owner(cluster.slot(&both.redis_keys(caller)[place]));
+    let shared = node_of("", 1);
+    let mut callers = (0..).map(|number: u64| format!("caller-{number}"));
+    let caller = callers.find(|caller| node_of(caller, 0) != shared);
+    (caller.expect("a caller"), shared)
+}
+
 /// One fault: the node that granted the first units refuses them back (here for
 /// want of a right, as it would for want of memory). The permit is nobody's, and
 /// is not given back again, as one is that a single node refuses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_permit_of_a_refused_check_is_given_back_in_the_end() {
-    use common::cluster::RedisCluster;
     use tower_throttle::Concurrency;
     let cluster = RedisCluster::start(3, 0);
     let store = RedisStore::builder().deadline(Duration::from_secs(2));
     let store = store.connect(&cluster.url()).expect("a store");
     let lifetime = Duration::from_secs(20);
     let own = || Policy::new("own", Concurrency::new(1).lifetime(lifetime));
-    let own = || own().on_store_failure(OnStoreFailure::Deny);
     let all = Policy::new("all", FixedWindow::per_day(1)).shared();
-    let both = Limiter::builder()
-        .store(store.clone())
-        .policy(own())
-        .policy(all.on_store_failure(OnStoreFailure::Deny))
-        .build()
-        .expect("a limiter");
-    let only = Limiter::builder()
-        .store(store)
-        .policy(own())
-        .build()
-        .expect("a limiter");
-    let node_of =
-        |caller: &str, place: usize| cluster.owner(cluster.slot(&both.redis_keys(caller)[place]));
-    let shared = node_of("", 1);
-    let caller = (0..)
-        .map(|number: u64| format!("caller-{number}"))
-        .find(|caller| node_of(caller, 0) != shared)
-        .unwrap();
-    let first = node_of(&caller, 0);
+    let [both, only] = both_and_only(&store, &own(), all);
+    let (caller, shared) = apart(&cluster, &both);
+    let first = cluster.owner(cluster.slot(&both.redis_keys(&*caller)[0]));
     eventually_async("a decision", || async { only.peek(&*caller).await.is_ok() }).await;
     // Nothing is left of the second.
     drop(
@@ -553,33 +557,15 @@ async fn increments(with_checks: bool) -> String {
 /// none, and yet is not given back when anybody took after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_debit_that_a_later_slot_refuses_costs_nothing() {
-    use common::cluster::RedisCluster;
     let cluster = RedisCluster::start(3, 0);
     let store = RedisStore::builder().deadline(Duration::from_secs(2));
     let store = store.connect(&cluster.url()).expect("a store");
     let own = || Policy::new("own", TokenBucket::per_day(100)).max_debt(10);
-    let own = || own().on_store_failure(OnStoreFailure::Deny);
     let all = Policy::new("all", FixedWindow::per_day(1))
         .shared()
         .max_debt(0);
-    let both = Limiter::builder()
-        .store(store.clone())
-        .policy(own())
-        .policy(all.on_store_failure(OnStoreFailure::Deny))
-        .build()
-        .expect("a limiter");
-    let only = Limiter::builder()
-        .store(store)
-        .policy(own())
-        .build()
-        .expect("a limiter");
-    let node_of =
-        |caller: &str, place: usize| cluster.owner(cluster.slot(&both.redis_keys(caller)[place]));
-    let shared = node_of("", 1);
-    let caller = (0..)
-        .map(|number: u64| format!("caller-{number}"))
-        .find(|caller| node_of(caller, 0) != shared)
-        .unwrap();
+    let [both, only] = both_and_only(&store, &own(), all);
+    let (caller, shared) = apart(&cluster, &both);
     let left = || async {
         let peek = only.peek(&*caller).await.expect("a decision");
         peek.policies()
