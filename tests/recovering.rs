@@ -581,7 +581,7 @@ async fn a_debit_that_a_later_slot_refuses_costs_nothing() {
         let (both, caller) = (both.clone(), caller.clone());
         tokio::spawn(async move { both.debit(&*caller, 1).await })
     };
-    sleep(Duration::from_millis(200)).await;
+    eventually_async("the first slot's unit", || async { left().await == 98 }).await;
     assert!(only.check(&*caller).await.expect("a decision").is_allowed());
     signal(&cluster.nodes[shared], "-CONT");
     let decision = asked.await.expect("no panic").expect("a decision");
