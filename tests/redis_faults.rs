@@ -4,14 +4,12 @@ mod common;
 
 use std::{
     convert::Infallible,
-    io::{BufRead, BufReader, Write},
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    io::Write,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
     task::Poll,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -24,7 +22,7 @@ use tower_throttle::{
     RedisStore, StoreError, TokenBucket,
 };
 
-use common::{RedisServer, eventually_async};
+use common::{RedisServer, eventually_async, fake};
 
 fn limiter(server: &RedisServer) -> Limiter {
     let store = RedisStore::builder()
@@ -245,26 +243,20 @@ async fn a_server_out_of_memory_refuses_and_is_not_believed() {
     assert_eq!(admitted(&limiter, "ann", 10).await, 3);
 }
 
-/// Listens, and hands every connection to `talk`.
-fn fake_server(talk: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    let talk = Arc::new(talk);
-    thread::spawn(move || {
-        while let Ok((stream, _)) = listener.accept() {
-            let talk = Arc::clone(&talk);
-            thread::spawn(move || talk(stream));
-        }
-    });
+fn url_of(port: u16) -> String {
     format!("redis://127.0.0.1:{port}/")
+}
+
+/// Takes everything, and says nothing.
+fn silent_server() -> String {
+    url_of(fake::listen(|_, mut stream| {
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    }))
 }
 
 #[tokio::test]
 async fn the_deadline_holds_when_the_server_accepts_and_never_answers() {
-    let url = fake_server(|stream| {
-        let mut stream = stream;
-        let _ = std::io::copy(&mut stream, &mut std::io::sink());
-    });
+    let url = silent_server();
     let deadline = Duration::from_millis(100);
     let store = RedisStore::builder().deadline(deadline).connect(&url);
     let limiter = denying(store.expect("a store"), TokenBucket::per_hour(3));
@@ -280,44 +272,15 @@ async fn the_deadline_holds_when_the_server_accepts_and_never_answers() {
     }
 }
 
-/// The words of the next command.
-fn read_command(reader: &mut impl BufRead) -> std::io::Result<Vec<Vec<u8>>> {
-    let number = |reader: &mut dyn BufRead| -> std::io::Result<usize> {
-        let mut line = String::new();
-        reader.read_line(&mut line)?;
-        let digits = line.trim_end().get(1..).unwrap_or_default();
-        digits
-            .parse()
-            .map_err(|_| std::io::ErrorKind::UnexpectedEof.into())
-    };
-    let words = number(reader)?;
-    (0..words)
-        .map(|_| {
-            let mut word = vec![0; number(reader)? + 2];
-            reader.read_exact(&mut word)?;
-            word.truncate(word.len() - 2);
-            Ok(word)
-        })
-        .collect()
-}
-
 /// A server that is well until the script comes, and then says `reply`.
 fn lying_server(reply: &'static str) -> String {
-    fake_server(move |mut stream| {
-        let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
-        while let Ok(words) = read_command(&mut reader) {
-            let answer = if words[0].eq_ignore_ascii_case(b"EVALSHA") {
-                // Name, script, 1, key, numbers: the nonce is the first.
-                let nonce = words[4].first_chunk().expect("eight bytes");
-                reply.replace("NONCE", &f64::from_le_bytes(*nonce).to_string())
-            } else {
-                "+OK\r\n".to_owned()
-            };
-            if stream.write_all(answer.as_bytes()).is_err() {
-                return;
-            }
+    url_of(fake::answer(move |_, words| {
+        if fake::is_script(words) {
+            reply.replace("NONCE", &fake::nonce(words))
+        } else {
+            "+OK\r\n".to_owned()
         }
-    })
+    }))
 }
 
 #[tokio::test]
@@ -347,6 +310,10 @@ async fn a_reply_that_is_not_exactly_an_answer_is_an_error() {
             "*4\r\n:NONCE\r\n:1795242000000000\r\n:1\r\n:-1\r\n",
         ),
         (
+            "a level that no double counts to",
+            "*4\r\n:NONCE\r\n:1795242000000000\r\n:1\r\n:9007199254740993\r\n",
+        ),
+        (
             "text for a number",
             "*4\r\n:NONCE\r\n:1795242000000000\r\n$1\r\n1\r\n:1\r\n",
         ),
@@ -371,7 +338,7 @@ async fn a_reply_that_is_not_exactly_an_answer_is_an_error() {
 #[tokio::test]
 async fn a_check_whose_connection_breaks_is_not_sent_again() {
     static SCRIPTS: AtomicU64 = AtomicU64::new(0);
-    let url = fake_server(|mut stream| {
+    let port = fake::listen(|_, mut stream| {
         use std::io::Read;
 
         let mut bytes = [0; 4_096];
@@ -389,7 +356,7 @@ async fn a_check_whose_connection_breaks_is_not_sent_again() {
     });
     let store = RedisStore::builder()
         .deadline(common::DEADLINE)
-        .connect(&url);
+        .connect(&url_of(port));
     let limiter = denying(store.expect("a store"), TokenBucket::per_hour(3));
     let mut asked_and_lost = 0;
     let mut others = 0;
@@ -408,10 +375,7 @@ async fn a_check_whose_connection_breaks_is_not_sent_again() {
 
 #[tokio::test]
 async fn more_checks_than_may_wait_fail_at_once() {
-    let url = fake_server(|stream| {
-        let mut stream = stream;
-        let _ = std::io::copy(&mut stream, &mut std::io::sink());
-    });
+    let url = silent_server();
     let store = RedisStore::builder()
         .deadline(Duration::from_secs(2))
         .max_in_flight(8)
@@ -436,14 +400,10 @@ async fn more_checks_than_may_wait_fail_at_once() {
 
 /// A server that answers the handshake and then nothing.
 fn silent_after_handshake() -> String {
-    fake_server(|mut stream| {
-        let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
-        while let Ok(words) = read_command(&mut reader) {
-            if !words[0].eq_ignore_ascii_case(b"EVALSHA") && stream.write_all(b"+OK\r\n").is_err() {
-                return;
-            }
-        }
-    })
+    url_of(fake::answer(|_, words| {
+        let is_script = fake::is_script(words);
+        if is_script { "" } else { "+OK\r\n" }.to_owned()
+    }))
 }
 
 #[tokio::test]

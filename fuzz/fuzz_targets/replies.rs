@@ -15,6 +15,8 @@ use tower_throttle::{
 use tower_throttle_fuzz::{Bytes, now, value};
 
 const NONCE: i64 = 7;
+/// Redis refused a command.
+const LOWEST: i64 = -2;
 /// The numbers of a script that works with doubles.
 const EXACT: std::ops::RangeInclusive<i64> = 0..=1 << 53;
 
@@ -43,8 +45,23 @@ fn decide(check: &Check<'_>, times: usize, reply: Value) -> Result<Decision, Sto
     let operation = check.operation();
     let sizes: Vec<usize> = check.legs().iter().map(size).collect();
     let one = 1 + sizes.iter().sum::<usize>();
+    let most = check.legs().iter().map(Leg::cost).max().unwrap_or(0);
+    let most = if operation == Operation::TakeUpTo {
+        most
+    } else {
+        1
+    };
+    // Denied, granted, or refused for this or that reason.
+    let is_verdict = |said: i64| {
+        u64::try_from(said).map_or((LOWEST..0).contains(&said), |granted| granted <= most)
+    };
+    let is_part =
+        |said: &[i64]| is_verdict(said[0]) && said[1..].iter().all(|number| EXACT.contains(number));
     let integers = integers(&reply).filter(|integers| {
-        integers.len() == 2 + times * one && integers[0] == NONCE && EXACT.contains(&integers[1])
+        integers.len() == 2 + times * one
+            && integers[0] == NONCE
+            && EXACT.contains(&integers[1])
+            && integers[2..].chunks(one).all(is_part)
     });
     let decided = fuzzing::reply(check, times, NONCE, reply);
     let Some(integers) = integers else {
@@ -56,17 +73,9 @@ fn decide(check: &Check<'_>, times: usize, reply: Value) -> Result<Decision, Sto
     assert_eq!(decided.len(), times);
     for (decided, said) in decided.iter().zip(integers[2..].chunks(one)) {
         let verdict = said[0];
-        let most = check.legs().iter().map(Leg::cost).max().unwrap_or(0);
-        let most = if operation == Operation::TakeUpTo {
-            most
-        } else {
-            1
-        };
-        let is_one = said[1..].iter().all(|number| EXACT.contains(number))
-            && u64::try_from(verdict).is_ok_and(|verdict| verdict <= most);
         assert_eq!(
             decided.is_ok(),
-            is_one,
+            verdict >= 0,
             "{operation:?} {said:?} {decided:?}"
         );
         let Ok(decision) = decided else {

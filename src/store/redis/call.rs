@@ -58,6 +58,7 @@ pub(super) enum Manner {
 /// Runs a script by its name or, if Redis does not know it, once by its text.
 pub(super) async fn script(
     connections: &Connections,
+    link: &Link,
     script: &Script,
     arguments: Vec<Value>,
     manner: Manner,
@@ -67,7 +68,7 @@ pub(super) async fn script(
         let mut all = Vec::with_capacity(1 + arguments.len());
         all.push(which.clone());
         all.extend(arguments.iter().cloned());
-        send(connections, name, all, manner, deadline)
+        send(link, name, all, manner, deadline)
     };
     let loads = connections.loads.load(Ordering::Relaxed);
     let mut reply = by("EVALSHA", &script.sha1).await;
@@ -93,34 +94,31 @@ fn is_unknown(reply: &Result<Value, FredError>) -> bool {
 
 /// Deletes keys, those that are there.
 pub(super) async fn delete(
-    connections: &Connections,
+    link: &Link,
     keys: Vec<Value>,
     manner: Manner,
     deadline: Deadline,
 ) -> Result<(), StoreError> {
-    let deleted = send(connections, "DEL", keys, manner, deadline).await;
+    let deleted = send(link, "DEL", keys, manner, deadline).await;
     deleted.map(drop).map_err(store_error)
 }
 
 /// Asks for the slot map of a cluster.
-pub(super) async fn slots(
-    connections: &Connections,
-    deadline: Deadline,
-) -> Result<Value, StoreError> {
+pub(super) async fn slots(link: &Link, deadline: Deadline) -> Result<Value, StoreError> {
     let which = vec![Value::from("SLOTS")];
-    let slots = send(connections, "CLUSTER", which, Manner::Plain, deadline).await;
+    let slots = send(link, "CLUSTER", which, Manner::Plain, deadline).await;
     slots.map_err(store_error)
 }
 
 /// Not by fred's own `evalsha`: on a client with options it loses them.
 async fn send(
-    connections: &Connections,
+    link: &Link,
     name: &'static str,
     arguments: Vec<Value>,
     manner: Manner,
     deadline: Deadline,
 ) -> Result<Value, FredError> {
-    let (link, options) = link(connections, deadline).await?;
+    let options = options(link, deadline).await?;
     let command = CustomCommand::new_static(name, ClusterHash::FirstKey, false);
     // The client's futures have 5 kB, which every future around them would
     // carry and copy.
@@ -161,14 +159,9 @@ async fn ask(
     .ok_or_else(|| FredError::new(ErrorKind::Protocol, "no reply behind that to ASKING"))
 }
 
-/// The next connection, and how to send on it in the time that is left: once,
-/// and only if it stands.
-async fn link(
-    connections: &Connections,
-    deadline: Deadline,
-) -> Result<(&Link, Options), FredError> {
-    let next = connections.next();
-    let link = next.ok_or_else(|| FredError::new(ErrorKind::Config, "no client"))?;
+/// How to send on a connection in the time that is left: once, and only if it
+/// stands.
+async fn options(link: &Link, deadline: Deadline) -> Result<Options, FredError> {
     let no_time = || FredError::new(ErrorKind::Timeout, "no time left");
     if !link.was_tried() {
         let tried = timeout(deadline.left(), link.wait_until_tried());
@@ -178,13 +171,12 @@ async fn link(
     if left.is_zero() {
         return Err(no_time());
     }
-    let options = Options {
+    Ok(Options {
         max_attempts: Some(1),
         timeout: Some(left),
         fail_fast: true,
         ..Options::default()
-    };
-    Ok((link, options))
+    })
 }
 
 fn store_error(error: FredError) -> StoreError {
@@ -204,18 +196,30 @@ fn store_error(error: FredError) -> StoreError {
     StoreError::with_source(kind, error)
 }
 
-/// Whether the trouble may be the connection's, and another lead elsewhere.
-/// `pause`: for how long nobody is asked after it.
-pub(super) fn asks_for_another_connection(error: &StoreError, pause: Duration) -> bool {
+/// Which connections may be the trouble, so that others might do better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Suspects {
+    None,
+    /// The one that was used.
+    ThisOne,
+    All,
+}
+
+/// `pause`: for how long nobody is asked after this error.
+pub(super) fn suspects(error: &StoreError, pause: Duration) -> Suspects {
     // Replies that are out of step stay so.
     if error.is_foreign_reply() {
-        return true;
+        return Suspects::ThisOne;
     }
     let said = error.source().and_then(|source| source.downcast_ref());
     let word = said.and_then(|said: &FredError| first_word(said.details()));
     // After a failover the same address may be a replica's, or nobody's.
     let is_elsewhere = error.is_timeout() || matches!(word, Some("READONLY" | "MASTERDOWN"));
-    is_elsewhere && pause >= PATIENCE
+    if is_elsewhere && pause >= PATIENCE {
+        Suspects::All
+    } else {
+        Suspects::None
+    }
 }
 
 /// Shorter pauses are not long enough to be sure.

@@ -117,21 +117,9 @@ impl Connections {
         self.links.len()
     }
 
-    /// Gives the connections up and makes others, unless that is under way. A
-    /// client that was handed in is its owner's: it may have other work under way.
+    /// Gives all up and makes others.
     pub(super) fn renew(&self, runtime: &Handle) {
-        for link in self.links.iter().filter(|link| link.supervisor.is_some()) {
-            if link.is_renewing.swap(true, Ordering::Relaxed) {
-                continue;
-            }
-            let client = link.client.clone();
-            let is_renewing = Arc::clone(&link.is_renewing);
-            runtime.spawn(async move {
-                // It tries again by itself; how it went, the next call finds out.
-                let _ = timeout(LONGEST_PAUSE, client.force_reconnection()).await;
-                is_renewing.store(false, Ordering::Relaxed);
-            });
-        }
+        self.links.iter().for_each(|link| link.renew(runtime));
     }
 
     /// The next in turn.
@@ -145,6 +133,21 @@ impl Connections {
 }
 
 impl Link {
+    /// Gives the connection up and makes another, unless that is under way. A
+    /// client that was handed in is its owner's: it may have other work under way.
+    pub(super) fn renew(&self, runtime: &Handle) {
+        if self.supervisor.is_none() || self.is_renewing.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let client = self.client.clone();
+        let is_renewing = Arc::clone(&self.is_renewing);
+        runtime.spawn(async move {
+            // It tries again by itself; how it went, the next call finds out.
+            let _ = timeout(LONGEST_PAUSE, client.force_reconnection()).await;
+            is_renewing.store(false, Ordering::Relaxed);
+        });
+    }
+
     /// Whether the first attempt to connect has ended, however it did.
     pub(super) fn was_tried(&self) -> bool {
         !matches!(*self.attempts.borrow(), Attempts::None)

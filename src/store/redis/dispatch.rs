@@ -269,15 +269,15 @@ async fn decide(node: &Node, gathered: Vec<Waiting>) {
     let mut last = Deadline::past();
     for waiting in gathered {
         last = last.later(waiting.deadline);
-        answers.push((waiting.check.shape.clone(), waiting.answer));
+        answers.push(waiting.answer);
         checks.push(waiting.check);
         counted.push(waiting.counted);
     }
     let mut reply = node.call(checks, Manner::Plain, last).await;
     drop(counted);
-    for (shape, answer) in answers {
+    for answer in answers {
         let found = match &mut reply {
-            Ok(reply) => reply.found(&shape),
+            Ok(reply) => reply.next(),
             Err(error) => Err(error.clone()),
         };
         // A caller who left meanwhile was charged, as any whose answer is lost.

@@ -54,7 +54,7 @@ pub fn reply(
     let legs: Vec<AskedLeg> = check.legs().iter().map(Into::into).collect();
     let keyed = legs.iter().map(|leg| (leg, Value::Null));
     let shape = Encoded::new(check.operation(), 0, keyed).shape;
-    let mut reply = Reply::new(reply, nonce, times * shape.integers())?;
-    let mut next = || Ok(reply.found(&shape)?.decision(&legs));
+    let mut reply = Reply::new(reply, nonce, &vec![shape; times])?;
+    let mut next = || Ok(reply.next()?.decision(&legs));
     Ok((0..times).map(|_| next()).collect())
 }

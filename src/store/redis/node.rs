@@ -10,10 +10,10 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use super::{
-    call::{self, Deadline, Manner},
-    connection::Connections,
+    call::{self, Deadline, Manner, Suspects},
+    connection::{Connections, Link},
     dispatch::Dispatch,
-    script::{self, Encoded, Found, Reply},
+    script::{self, Encoded, Found, Reply, Shape},
 };
 use crate::{
     Clock, StoreError, clock,
@@ -93,16 +93,16 @@ impl Node {
     ) -> Result<Reply, StoreError> {
         let nonce = self.asker.next_nonce();
         let now_us = self.asker.clock.as_deref().map_or(0, clock::read);
-        let shapes = checks.iter().map(|check| check.shape.integers());
-        let shapes: SmallVec<[usize; 1]> = shapes.collect();
-        let integers = shapes.iter().sum();
+        let shapes: SmallVec<[Shape; 1]> = checks.iter().map(|check| check.shape.clone()).collect();
         let script = script::for_checks(&checks);
         let arguments = script::arguments(checks, nonce, now_us);
+        let link = self.link()?;
         let pass = self.pass()?;
-        let reply = call::script(&self.connections, script, arguments, manner, deadline).await;
-        let reply = reply.and_then(|reply| Reply::new(reply, nonce, integers));
-        let is_refused = reply.as_ref().is_ok_and(|reply| reply.refuses_all(&shapes));
-        self.saw(pass, reply, is_refused)
+        let connections = &self.connections;
+        let reply = call::script(connections, link, script, arguments, manner, deadline).await;
+        let reply = reply.and_then(|reply| Reply::new(reply, nonce, &shapes));
+        let is_refused = reply.as_ref().is_ok_and(Reply::refuses_all);
+        self.saw(link, pass, reply, is_refused)
     }
 
     /// Decides on a check in a call of its own, whatever else is under way.
@@ -112,9 +112,8 @@ impl Node {
         manner: Manner,
         deadline: Deadline,
     ) -> Result<Found, StoreError> {
-        let shape = check.shape.clone();
         let mut reply = self.call(vec![check], manner, deadline).await?;
-        reply.found(&shape)
+        reply.next()
     }
 
     /// Deletes keys, those that are there.
@@ -124,15 +123,21 @@ impl Node {
         manner: Manner,
         deadline: Deadline,
     ) -> Result<(), StoreError> {
+        let link = self.link()?;
         let pass = self.pass()?;
-        let deleted = call::delete(&self.connections, keys, manner, deadline).await;
-        self.saw(pass, deleted, false)
+        let deleted = call::delete(link, keys, manner, deadline).await;
+        self.saw(link, pass, deleted, false)
     }
 
     /// Which node of its cluster serves which slots, as it knows it. Who tells
     /// may still serve nobody, so this has no [pass](Self::pass).
     pub(super) async fn slots(&self, deadline: Deadline) -> Result<Value, StoreError> {
-        call::slots(&self.connections, deadline).await
+        call::slots(self.link()?, deadline).await
+    }
+
+    fn link(&self) -> Result<&Link, StoreError> {
+        let next = self.connections.next();
+        next.ok_or_else(|| StoreError::not_sent("no client"))
     }
 
     /// Leave to make a call about buckets.
@@ -144,6 +149,7 @@ impl Node {
     /// inside the script.
     fn saw<T>(
         &self,
+        link: &Link,
         pass: Pass,
         result: Result<T, StoreError>,
         is_refused: bool,
@@ -155,11 +161,15 @@ impl Node {
         };
         let pause = pass.ended(ended);
         let error = result.as_ref().err();
-        let is_elsewhere = is_refused && pause >= call::PATIENCE;
-        if is_elsewhere
-            || error.is_some_and(|error| call::asks_for_another_connection(error, pause))
-        {
-            self.connections.renew(self.dispatch.runtime());
+        let suspects = match error {
+            Some(error) => call::suspects(error, pause),
+            None if is_refused && pause >= call::PATIENCE => Suspects::All,
+            None => Suspects::None,
+        };
+        match suspects {
+            Suspects::None => {}
+            Suspects::ThisOne => link.renew(self.dispatch.runtime()),
+            Suspects::All => self.connections.renew(self.dispatch.runtime()),
         }
         let is_failing = error.is_some_and(StoreError::is_no_answer);
         self.is_failing.store(is_failing, Ordering::Relaxed);

@@ -280,90 +280,84 @@ impl Found {
     }
 }
 
-/// Reads the reply to a call, one check after another. Whatever is not
-/// exactly such a reply is an error.
-pub(super) struct Reply {
-    integers: std::vec::IntoIter<Value>,
-    now_us: u64,
-}
+/// What a reply says, one check after another. It is judged as a whole:
+/// whatever is not exactly a reply to such checks is an error.
+pub(super) struct Reply(smallvec::IntoIter<[Result<Found, StoreError>; 1]>);
 
 impl Reply {
-    /// `integers`: of all checks together.
-    pub(super) fn new(reply: Value, nonce: i64, integers: usize) -> Result<Self, StoreError> {
+    pub(super) fn new(reply: Value, nonce: i64, shapes: &[Shape]) -> Result<Self, StoreError> {
         let Value::Array(values) = reply else {
             return Err(foreign());
         };
+        let integers: usize = shapes.iter().map(Shape::integers).sum();
         if values.len() != 2 + integers {
             return Err(foreign());
         }
-        // One that is not an integer would put all behind it out of step.
-        if !values.iter().all(Value::is_integer) {
+        let mut said = Said(values.into_iter());
+        if said.integer()? != nonce {
             return Err(foreign());
         }
-        let mut reply = Self {
-            integers: values.into_iter(),
-            now_us: 0,
-        };
-        if reply.integer()? != nonce {
-            return Err(foreign());
-        }
-        reply.now_us = reply.number()?;
-        Ok(reply)
+        let now_us = said.number()?;
+        let found = shapes.iter().map(|shape| said.found(shape, now_us));
+        let found: SmallVec<[_; 1]> = found.collect::<Result<_, _>>()?;
+        Ok(Self(found.into_iter()))
     }
 
     /// Whether Redis refused the commands of every check: not this caller's
-    /// bucket is the trouble. `shapes`: how many integers each check has.
-    pub(super) fn refuses_all(&self, shapes: &[usize]) -> bool {
-        let mut at = 0;
-        shapes.iter().all(|integers| {
-            let verdict = self.integers.as_slice().get(at);
-            at += integers;
-            matches!(verdict, Some(Value::Integer(REFUSED)))
-        })
+    /// bucket is the trouble.
+    pub(super) fn refuses_all(&self) -> bool {
+        let is_refused = |error: &StoreError| error.is_refused();
+        let mut found = self.0.as_slice().iter();
+        found.all(|found| found.as_ref().err().is_some_and(is_refused))
     }
 
     /// The next check's.
-    pub(super) fn found(&mut self, shape: &Shape) -> Result<Found, StoreError> {
+    pub(super) fn next(&mut self) -> Result<Found, StoreError> {
+        self.0.next().unwrap_or_else(|| Err(foreign()))
+    }
+}
+
+/// The values of a reply.
+struct Said(std::vec::IntoIter<Value>);
+
+impl Said {
+    /// The outer error is the reply's, the inner one that of this check alone.
+    fn found(
+        &mut self,
+        shape: &Shape,
+        now_us: u64,
+    ) -> Result<Result<Found, StoreError>, StoreError> {
         let verdict = self.integer()?;
         let mut standings = SmallVec::new();
-        let mut is_foreign = false;
         for integers in &shape.legs {
-            // Read to the end, so that the next check starts where it should.
-            let mut number = |is_there: bool| {
-                let number = if is_there { self.number() } else { Ok(0) };
-                is_foreign |= number.is_err();
-                number.unwrap_or_default()
-            };
+            let mut number = |is_there: bool| if is_there { self.number() } else { Ok(0) };
             standings.push(Standing {
-                level: number(true),
-                mark: number(*integers > 1),
-                more: number(*integers > 2),
+                level: number(true)?,
+                mark: number(*integers > 1)?,
+                more: number(*integers > 2)?,
                 unsaved: false,
             });
         }
         let fitting = match verdict {
-            _ if is_foreign => return Err(foreign()),
-            -1 => return Err(StoreError::new(StoreErrorKind::CorruptState)),
+            -1 => return Ok(Err(StoreError::new(StoreErrorKind::CorruptState))),
             REFUSED => {
                 let cause = "Redis refused a command of the script: its user lacks a right, \
                              or it is out of memory, read-only or cannot save";
-                return Err(StoreError::with_source(StoreErrorKind::Refused, cause));
+                return Ok(Err(StoreError::with_source(StoreErrorKind::Refused, cause)));
             }
-            fitting => u64::try_from(fitting)
-                .ok()
-                .filter(|fitting| *fitting <= shape.most)
-                .ok_or_else(foreign)?,
+            fitting => u64::try_from(fitting).ok(),
         };
-        Ok(Found {
+        let fitting = fitting.filter(|fitting| *fitting <= shape.most);
+        Ok(Ok(Found {
             operation: shape.operation,
-            now_us: self.now_us,
-            fitting,
+            now_us,
+            fitting: fitting.ok_or_else(foreign)?,
             standings,
-        })
+        }))
     }
 
     fn integer(&mut self) -> Result<i64, StoreError> {
-        match self.integers.next() {
+        match self.0.next() {
             Some(Value::Integer(integer)) => Ok(integer),
             _ => Err(foreign()),
         }
@@ -396,8 +390,8 @@ mod tests {
         };
         let integers = [7, 1_767_225_600_000_000].into_iter().chain(said);
         let reply = Value::Array(integers.map(Value::Integer).collect());
-        let mut reply = Reply::new(reply, 7, 2).expect("a reply");
-        reply.found(&shape).ok().map(|found| found.fitting)
+        let found = Reply::new(reply, 7, &[shape]).and_then(|mut reply| reply.next());
+        found.ok().map(|found| found.fitting)
     }
 
     #[test]

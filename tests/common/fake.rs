@@ -1,0 +1,67 @@
+//! A server that says what it is told to.
+
+use std::{
+    io::{BufRead, BufReader, Error, ErrorKind, Result, Write},
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    sync::Arc,
+    thread,
+};
+
+/// Listens, and hands every connection over, with its number from 0. Its port.
+pub fn listen(talk: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let talk = Arc::new(talk);
+    thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let Ok(stream) = stream else { return };
+            let talk = Arc::clone(&talk);
+            thread::spawn(move || talk(number, stream));
+        }
+    });
+    port
+}
+
+/// Answers each command of each connection so. Its port.
+pub fn answer(say: impl Fn(usize, &[Vec<u8>]) -> String + Send + Sync + 'static) -> u16 {
+    listen(move |number, mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
+        while let Ok(words) = read_command(&mut reader) {
+            if stream.write_all(say(number, &words).as_bytes()).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// The words of the next command.
+pub fn read_command(reader: &mut impl BufRead) -> Result<Vec<Vec<u8>>> {
+    let words = read_length(reader)?;
+    let word = |_| {
+        let mut word = vec![0; read_length(reader)? + 2];
+        reader.read_exact(&mut word)?;
+        word.truncate(word.len() - 2);
+        Ok(word)
+    };
+    (0..words).map(word).collect()
+}
+
+fn read_length(reader: &mut impl BufRead) -> Result<usize> {
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    let digits = line.trim_end().get(1..).unwrap_or_default();
+    let no_number = |_| Error::from(ErrorKind::UnexpectedEof);
+    digits.parse().map_err(no_number)
+}
+
+/// Whether a command runs a script.
+pub fn is_script(words: &[Vec<u8>]) -> bool {
+    let name = words.first().map(|name| name.to_ascii_uppercase());
+    name.is_some_and(|name| name == b"EVALSHA" || name == b"EVAL")
+}
+
+/// What the reply to a script must start with.
+pub fn nonce(words: &[Vec<u8>]) -> String {
+    let numbers = words.last().and_then(|numbers| numbers.first_chunk());
+    f64::from_le_bytes(*numbers.expect("eight bytes")).to_string()
+}

@@ -1,0 +1,78 @@
+//! A connection on which a reply was not ours is made anew, and no other.
+
+mod common;
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+};
+
+use common::{DEADLINE, eventually_async, fake};
+use tower_throttle::{Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket};
+
+/// What the server knows of its connections.
+#[derive(Debug, Default)]
+struct Seen {
+    /// On which one it has lied, if it has.
+    lied_on: Option<usize>,
+    /// Those on which scripts ran since.
+    in_use: HashSet<usize>,
+}
+
+/// One lie, and the truth ever after.
+fn liar(lie: &'static str) -> (u16, Arc<Mutex<Seen>>) {
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let its = Arc::clone(&seen);
+    let port = fake::answer(move |connection, words| {
+        if !fake::is_script(words) {
+            return "+OK\r\n".to_owned();
+        }
+        let mut seen = its.lock().expect("no panic");
+        let said = if seen.lied_on.is_none() {
+            seen.lied_on = Some(connection);
+            lie
+        } else {
+            seen.in_use.insert(connection);
+            "*4\r\n:NONCE\r\n:1795242000000000\r\n:1\r\n:0\r\n"
+        };
+        said.replace("NONCE", &fake::nonce(words))
+    });
+    (port, seen)
+}
+
+#[tokio::test]
+async fn one_lie_renews_the_connection_that_it_came_on_and_no_other() {
+    let lies = [
+        // All of it, or the part of one check alone.
+        "+OK\r\n",
+        "*4\r\n:1\r\n:1795242000000000\r\n:1\r\n:0\r\n",
+        "*4\r\n:NONCE\r\n:1795242000000000\r\n:7\r\n:0\r\n",
+        "*4\r\n:NONCE\r\n:1795242000000000\r\n:1\r\n:9007199254740993\r\n",
+    ];
+    for lie in lies {
+        let (port, seen) = liar(lie);
+        let store = RedisStore::builder().connections(2).deadline(DEADLINE);
+        let store = store.connect(&format!("redis://127.0.0.1:{port}/"));
+        let policy = Policy::new("api", TokenBucket::per_hour(3));
+        let policy = policy.on_store_failure(OnStoreFailure::Deny);
+        let limiter = Limiter::new(store.expect("a store"), policy);
+        let error = limiter.check("ann").await.expect_err(lie);
+        assert!(error.is_foreign_reply(), "{lie:?}: {error:?}");
+        // A third connection is made, and takes turns with the one that stayed.
+        eventually_async("another connection", || async {
+            let _ = limiter.check("ann").await;
+            seen.lock().expect("no panic").in_use.contains(&2)
+        })
+        .await;
+        let lied_on = {
+            let mut seen = seen.lock().expect("no panic");
+            seen.in_use.clear();
+            seen.lied_on.expect("it has lied")
+        };
+        for _ in 0..20 {
+            limiter.check("ann").await.expect("a decision");
+        }
+        let in_use = &seen.lock().expect("no panic").in_use;
+        assert_eq!(*in_use, HashSet::from([1 - lied_on, 2]), "{lie:?}");
+    }
+}
