@@ -111,6 +111,12 @@ impl StoreError {
         self.kind == StoreErrorKind::Refused || self.kind == StoreErrorKind::Redirected
     }
 
+    /// Not this server serves the key.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_redirected(&self) -> bool {
+        self.kind == StoreErrorKind::Redirected
+    }
+
     /// The reply was not an answer to this check. It was not believed.
     #[must_use]
     pub fn is_foreign_reply(&self) -> bool {

@@ -2,72 +2,54 @@
 //! an admission.
 
 use std::{
-    io::{BufRead, BufReader, Write},
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    error::Error,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
-    thread,
     time::Duration,
 };
 
-use tower_throttle::{Limiter, RedisStore, TokenBucket};
+use tower_throttle::{FixedWindow, Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket};
 
-use crate::common::eventually_async;
+use crate::common::{DEADLINE, eventually_async, fake};
 
-/// Answers CLUSTER and EVALSHA so. `HERE` stands for its port.
-fn lying_server(slots: &str, decision: &str) -> (String, Arc<AtomicU64>) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    let here = |text: &str| text.replace("HERE", &port.to_string());
-    let answers = Arc::new((here(slots), here(decision)));
-    let checks = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&checks);
-    thread::spawn(move || {
-        while let Ok((stream, _)) = listener.accept() {
-            let (answers, counted) = (Arc::clone(&answers), Arc::clone(&counted));
-            thread::spawn(move || talk(stream, &answers, &counted));
-        }
-    });
-    (format!("redis-cluster://127.0.0.1:{port}/"), checks)
+/// What it was asked.
+#[derive(Debug, Default)]
+struct Asked {
+    checks: AtomicU64,
+    slots: AtomicU64,
 }
 
-fn talk(mut stream: TcpStream, (slots, decision): &(String, String), checks: &AtomicU64) {
-    let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
-    while let Some(name) = read_command(&mut reader) {
-        let answer = match &*name {
-            "CLUSTER" => slots,
-            "EVALSHA" | "EVAL" => {
-                checks.fetch_add(1, Ordering::Relaxed);
-                decision
-            }
-            _ => "+OK\r\n",
+/// Answers CLUSTER so, and scripts as `decide` says. `HERE` stands for its port.
+fn server(
+    slots: &str,
+    decide: impl Fn(&[Vec<u8>]) -> String + Send + Sync + 'static,
+) -> (String, Arc<Asked>) {
+    let (slots, asked) = (slots.to_owned(), Arc::new(Asked::default()));
+    let counted = Arc::clone(&asked);
+    let here = Arc::new(AtomicU64::new(0));
+    let known = Arc::clone(&here);
+    let port = fake::answer(move |_, words| {
+        let said = if fake::is_script(words) {
+            counted.checks.fetch_add(1, Ordering::SeqCst);
+            decide(words)
+        } else if words[0].eq_ignore_ascii_case(b"CLUSTER") {
+            counted.slots.fetch_add(1, Ordering::SeqCst);
+            slots.clone()
+        } else {
+            "+OK\r\n".to_owned()
         };
-        if stream.write_all(answer.as_bytes()).is_err() {
-            return;
-        }
-    }
+        said.replace("HERE", &known.load(Ordering::SeqCst).to_string())
+    });
+    here.store(port.into(), Ordering::SeqCst);
+    (format!("redis-cluster://127.0.0.1:{port}/"), asked)
 }
 
-/// The name of the next command.
-fn read_command(reader: &mut impl BufRead) -> Option<String> {
-    let mut number = || {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        line.trim_end().get(1..)?.parse::<usize>().ok()
-    };
-    let words = number()?;
-    let mut name = None;
-    for _ in 0..words {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        let mut word = vec![0; line.trim_end().get(1..)?.parse::<usize>().ok()? + 2];
-        reader.read_exact(&mut word).ok()?;
-        word.truncate(word.len() - 2);
-        name.get_or_insert(String::from_utf8_lossy(&word).to_uppercase());
-    }
-    name
+/// Answers CLUSTER and EVALSHA so.
+fn lying_server(slots: &str, decision: &str) -> (String, Arc<Asked>) {
+    let decision = decision.to_owned();
+    server(slots, move |_| decision.clone())
 }
 
 fn limiter(url: &str) -> Limiter {
@@ -103,11 +85,11 @@ async fn a_reply_that_is_not_exactly_a_slot_map_is_an_error() {
         "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\n?\r\n:HERE\r\n",
     ];
     for lie in lies {
-        let (url, checks) = lying_server(lie, "*3\r\n:1\r\n:1\r\n:1\r\n");
+        let (url, asked) = lying_server(lie, "*3\r\n:1\r\n:1\r\n:1\r\n");
         let limiter = limiter(&url);
         limiter.check("ann").await.expect_err(lie);
         limiter.check("ann").await.expect_err(lie);
-        assert_eq!(checks.load(Ordering::Relaxed), 0, "{lie:?}");
+        assert_eq!(asked.checks.load(Ordering::SeqCst), 0, "{lie:?}");
     }
 }
 
@@ -117,27 +99,27 @@ async fn where_no_host_is_named_it_is_the_one_that_was_asked() {
         ALL_SLOTS.replace("$9\r\n127.0.0.1", "$0\r\n"),
         ALL_SLOTS.replace("$9\r\n127.0.0.1", "$-1"),
     ] {
-        let (url, checks) = lying_server(&slots, "-NOPERM so far\r\n");
+        let (url, asked) = lying_server(&slots, "-NOPERM so far\r\n");
         let error = limiter(&url).check("ann").await.expect_err("no rights");
         assert!(error.is_refused(), "{error:?}");
-        assert_eq!(checks.load(Ordering::Relaxed), 1);
+        assert_eq!(asked.checks.load(Ordering::SeqCst), 1);
     }
 }
 
 #[tokio::test]
 async fn redirections_end_and_those_that_make_no_sense_are_not_followed() {
     let limiter_of = |decision: &str| {
-        let (url, checks) = lying_server(ALL_SLOTS, decision);
-        (limiter(&url), checks)
+        let (url, asked) = lying_server(ALL_SLOTS, decision);
+        (limiter(&url), asked)
     };
     let store_of = limiter_of("+OK\r\n").0;
     let slot = fred::util::redis_keyslot(store_of.redis_keys("ann")[0].as_bytes());
 
     for (word, host) in [("MOVED", "127.0.0.1"), ("MOVED", ""), ("ASK", "127.0.0.1")] {
-        let (limiter, checks) = limiter_of(&format!("-{word} {slot} {host}:HERE\r\n"));
+        let (limiter, asked) = limiter_of(&format!("-{word} {slot} {host}:HERE\r\n"));
         let error = limiter.check("ann").await.expect_err("round and round");
         assert!(error.is_unavailable(), "{error:?}");
-        assert_eq!(checks.load(Ordering::Relaxed), 6, "{word}");
+        assert_eq!(asked.checks.load(Ordering::SeqCst), 6, "{word}");
     }
     for nonsense in [
         format!("MOVED {slot}"),
@@ -150,14 +132,58 @@ async fn redirections_end_and_those_that_make_no_sense_are_not_followed() {
         "MOVED".to_owned(),
         "MOVED -1 127.0.0.1:HERE".to_owned(),
     ] {
-        let (limiter, checks) = limiter_of(&format!("-{nonsense}\r\n"));
+        let (limiter, asked) = limiter_of(&format!("-{nonsense}\r\n"));
         let error = limiter.check("ann").await.expect_err("nonsense");
         assert!(error.is_refused(), "{nonsense}: {error:?}");
-        assert_eq!(checks.load(Ordering::Relaxed), 1, "{nonsense}");
+        let said = format!("{error}: {}", error.source().expect("a cause"));
+        assert!(said.contains(&nonsense.replace("HERE", "")), "{said}");
+        assert!(!said.contains("redis-cluster://"), "it is one: {said}");
+        assert_eq!(asked.checks.load(Ordering::SeqCst), 1, "{nonsense}");
     }
-    let (limiter, checks) = limiter_of("-TRYAGAIN for ever\r\n");
+    let (limiter, asked) = limiter_of("-TRYAGAIN for ever\r\n");
     limiter.check("ann").await.expect_err("for ever");
-    assert!(checks.load(Ordering::Relaxed) <= 4);
+    assert!(asked.checks.load(Ordering::SeqCst) <= 4);
+}
+
+/// It says that the slot is elsewhere, and not where.
+#[tokio::test]
+async fn a_redirection_to_nowhere_makes_it_look_at_the_map() {
+    let slot_of = limiter("redis-cluster://127.0.0.1:1/").redis_keys("ann");
+    let slot = fred::util::redis_keyslot(slot_of[0].as_bytes());
+    let (url, asked) = lying_server(ALL_SLOTS, &format!("-MOVED {slot} ?:HERE\r\n"));
+    let limiter = limiter(&url);
+    limiter.check("ann").await.expect_err("nobody to ask");
+    // By itself it would look after half a minute.
+    eventually_async("another look at the map", || async {
+        asked.slots.load(Ordering::SeqCst) > 1
+    })
+    .await;
+}
+
+/// While their slot is on its way, keys are asked about one by one.
+#[tokio::test]
+async fn units_go_back_to_every_key_though_one_is_refused() {
+    let alone = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&alone);
+    let (url, _) = server(ALL_SLOTS, move |words| {
+        if words[2] != b"1" {
+            return "-TRYAGAIN on its way\r\n".to_owned();
+        }
+        let key = String::from_utf8_lossy(&words[3]).into_owned();
+        heard.lock().expect("no panic").push(key);
+        "-OOM no memory\r\n".to_owned()
+    });
+    let store = RedisStore::builder().deadline(DEADLINE).connect(&url);
+    let limiter = Limiter::builder()
+        .store(store.expect("a store"))
+        .on_store_failure(OnStoreFailure::Deny)
+        .policy(Policy::new("bucket", TokenBucket::per_hour(3)))
+        .policy(Policy::new("window", FixedWindow::per_hour(3)));
+    let limiter = limiter.build().expect("a limiter");
+    let error = limiter.credit("ann", 1).await.expect_err("no memory");
+    assert!(error.is_refused(), "{error:?}");
+    let alone = alone.lock().expect("no panic");
+    assert_eq!(*alone, limiter.redis_keys("ann"));
 }
 
 /// Sends each to another port, where nobody listens or somebody does.
@@ -168,15 +194,15 @@ async fn a_redirection_to_nobody_is_an_error_within_the_deadline() {
     let slot = fred::util::redis_keyslot(slot_of[0].as_bytes());
     for word in ["MOVED", "ASK"] {
         let answer = format!("-{word} {slot} 127.0.0.1:{nobody}\r\n");
-        let (url, checks) = lying_server(ALL_SLOTS, &answer);
+        let (url, asked) = lying_server(ALL_SLOTS, &answer);
         let limiter = limiter(&url);
         let error = limiter.check("ann").await.expect_err("nobody is there");
         assert!(error.is_unavailable(), "{error:?}");
-        assert_eq!(checks.load(Ordering::Relaxed), 1);
+        assert_eq!(asked.checks.load(Ordering::SeqCst), 1);
         // What the map says is asked for again, and believed again.
         eventually_async("another look at the map", || async {
             let _ = limiter.check("ann").await;
-            checks.load(Ordering::Relaxed) > 1
+            asked.checks.load(Ordering::SeqCst) > 1
         })
         .await;
     }

@@ -87,6 +87,10 @@ impl Cluster {
                     Some(to)
                 }
                 Some(Redirect::TryAgain) => return Err(Failed::KeyByKey),
+                None if error.is_redirected() => {
+                    self.topology.look_soon();
+                    return Err(Redirect::cannot_be_followed(&error).into());
+                }
                 None => {
                     if error.is_no_answer() {
                         self.topology.look_soon();

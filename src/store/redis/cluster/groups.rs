@@ -270,15 +270,16 @@ impl Cluster {
             Err(Failed::KeyByKey) if group.0.len() > 1 => {}
             Err(failed) => return Err(unsplittable(failed)),
         }
-        let mut told = Vec::new();
+        let (mut told, mut failure) = (Vec::new(), None);
         for group in group.key_by_key() {
-            let found = self
-                .ask(operation, group.encoded(operation), deadline)
-                .await;
-            let found = found.map_err(unsplittable)?;
-            told.push(Told { group, found });
+            let asked = self.ask(operation, group.encoded(operation), deadline);
+            match asked.await {
+                Ok(found) => told.push(Told { group, found }),
+                // The others may still get back what is theirs.
+                Err(failed) => failure = Some(unsplittable(failed)),
+            }
         }
-        Ok(told)
+        failure.map_or(Ok(told), Err)
     }
 }
 

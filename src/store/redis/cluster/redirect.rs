@@ -6,7 +6,7 @@ use std::error::Error;
 use fred::error::Error as FredError;
 
 use super::slots::Address;
-use crate::StoreError;
+use crate::{StoreError, error::StoreErrorKind};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
@@ -23,6 +23,13 @@ impl Redirect {
     pub(super) fn of(error: &StoreError, slot: u16, asked: &Address) -> Option<Self> {
         let said = error.source()?.downcast_ref::<FredError>()?;
         Self::parse(said.details(), slot, asked)
+    }
+
+    /// What it means that a redirection is none of these.
+    pub(super) fn cannot_be_followed(error: &StoreError) -> StoreError {
+        let said = error.source().map(ToString::to_string).unwrap_or_default();
+        let cause = format!("its node names nobody who could be asked instead: {said}");
+        StoreError::with_source(StoreErrorKind::Refused, cause)
     }
 
     pub(super) fn parse(said: &str, slot: u16, asked: &Address) -> Option<Self> {
