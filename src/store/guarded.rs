@@ -2,11 +2,12 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::time::timeout;
+use tokio::{runtime::Handle, time::timeout};
 
 use super::{
     Answer, Check, Fallback, Leg, Store,
     breaker::{Breaker, Ended},
+    finished::Finished,
 };
 use crate::{Decision, StoreError, error::StoreErrorKind};
 
@@ -29,6 +30,10 @@ use crate::{Decision, StoreError, error::StoreErrorKind};
 /// let store = Guarded::new(far).deadline(Duration::from_millis(20));
 /// let limiter = Limiter::new(store, TokenBucket::per_second(10));
 /// ```
+///
+/// A check whose caller leaves goes on by itself until it is answered or its
+/// deadline passes: otherwise impatient callers would keep it from being known
+/// that the store hangs.
 ///
 /// Waiting for a deadline needs a Tokio runtime with timers.
 #[derive(Clone)]
@@ -69,12 +74,19 @@ impl<S: Store> Guarded<S> {
             }
             Answer::Later(answer) => {
                 let deadline = self.deadline;
-                Answer::Later(Box::pin(async move {
+                let call = async move {
                     let answer = timeout(deadline, answer).await;
                     let answer =
                         answer.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout)));
                     pass.ended(Ended::of(&answer));
                     answer
+                };
+                // From the first poll on: before that, nothing was asked.
+                Answer::Later(Box::pin(async move {
+                    match Handle::try_current() {
+                        Ok(runtime) => Finished::of(call, runtime).await,
+                        Err(_) => call.await,
+                    }
                 }))
             }
         }

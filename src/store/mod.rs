@@ -6,6 +6,7 @@
 
 mod breaker;
 mod decide;
+mod finished;
 mod guarded;
 mod memory;
 #[cfg(feature = "redis")]

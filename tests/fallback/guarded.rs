@@ -2,12 +2,12 @@
 
 use std::{
     sync::{Arc, atomic::AtomicBool, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout};
 use tower_throttle::{
-    Decision, Limiter, ManualClock, OnStoreFailure, Policy, StoreError, TokenBucket,
+    Limiter, ManualClock, OnStoreFailure, Policy, TokenBucket,
     store::{Guarded, Store},
 };
 
@@ -42,7 +42,7 @@ async fn the_deadline_is_exact() {
         let check = limiter.check("ann");
         // Not yet asked: no time runs.
         sleep(ms(random.between(0, 1_000))).await;
-        let started = tokio::time::Instant::now();
+        let started = Instant::now();
         let answer = check.await;
         assert_eq!(started.elapsed(), deadline.min(takes));
         match answer {
@@ -57,7 +57,7 @@ async fn fifty_milliseconds_are_the_default() {
     let store = switch();
     store.now(Does::IsSilent);
     let limiter = denying(Guarded::new(store));
-    let started = tokio::time::Instant::now();
+    let started = Instant::now();
     assert!(limiter.check("ann").await.unwrap_err().is_timeout());
     assert_eq!(started.elapsed(), ms(50));
 }
@@ -205,35 +205,51 @@ async fn of_many_racing_tasks_one_probes_and_all_pass_when_it_is_answered() {
     assert!(refused > 1_000 && admitted > 600, "{refused}, {admitted}");
 }
 
-#[tokio::test]
-async fn a_probe_whose_caller_leaves_makes_room_for_the_next() {
+/// Callers with less patience than the deadline, of a store that hangs.
+#[tokio::test(start_paused = true)]
+async fn callers_who_leave_early_do_not_keep_it_closed() {
     let store = switch();
-    let limiter = denying(Guarded::new(store.clone()).deadline(Duration::from_secs(600)));
+    store.now(Does::IsSilent);
+    let limiter = denying(Guarded::new(store.clone()));
+    for number in 0..200_u64 {
+        let _ = timeout(ms(10), limiter.check(number)).await;
+        sleep(ms(10)).await;
+    }
+    // In two seconds: five and those meanwhile, then one after each of 50, 100,
+    // 200, 400 and 800 ms.
+    assert!(store.calls() <= 15, "{} calls", store.calls());
+    store.now(Does::Answers);
+    answers_within(&limiter, ms(1_400)).await;
+}
+
+/// Nor do they end its pauses: a probe goes on without its caller.
+#[tokio::test(start_paused = true)]
+async fn a_probe_whose_caller_leaves_still_finds_out() {
+    let store = switch();
+    let limiter = denying(Guarded::new(store.clone()).deadline(ms(30)));
     opened(&store, &limiter).await;
     store.now(Does::IsSilent);
-    for _ in 0..10 {
-        let before = store.calls();
-        let started = Instant::now();
-        let mut probe = None;
-        eventually("a probe", || {
-            let mut check: std::pin::Pin<Box<dyn Future<Output = Result<Decision, StoreError>>>> =
-                Box::pin(limiter.check("ann"));
-            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-            if check.as_mut().poll(&mut context).is_pending() {
-                probe = Some(check);
-            }
-            store.calls() > before
-        });
-        assert!(started.elapsed() < Duration::from_secs(2));
+    for pause in [50, 100, 200, 400, 800] {
+        let (before, started) = (store.calls(), Instant::now());
+        while store.calls() == before {
+            let _ = timeout(ms(1), limiter.check("ann")).await;
+            sleep(ms(1)).await;
+        }
+        let paused = started.elapsed();
+        assert!(paused + ms(35) >= ms(pause), "{paused:?} of {pause} ms");
+        assert!(paused <= ms(pause * 5 / 4 + 35), "{paused:?} of {pause} ms");
         assert!(limiter.check("bob").await.is_err(), "one at a time");
-        drop(probe.expect("a probe"));
     }
     store.now(Does::Answers);
-    // Its place is free after the same pause.
+    answers_within(&limiter, ms(1_400)).await;
+}
+
+async fn answers_within(limiter: &Limiter, most: Duration) {
     let started = Instant::now();
-    eventually_async("an answer", || async { limiter.check("ann").await.is_ok() }).await;
-    assert!(started.elapsed() < Duration::from_secs(2));
-    assert!(limiter.check("ann").await.is_ok());
+    while limiter.check("ann").await.is_err() {
+        assert!(started.elapsed() < most, "it never came back");
+        sleep(ms(1)).await;
+    }
 }
 
 #[tokio::test]

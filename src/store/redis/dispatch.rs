@@ -14,9 +14,7 @@
 
 use std::{
     collections::VecDeque,
-    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, ready},
 };
 
 use smallvec::SmallVec;
@@ -27,7 +25,7 @@ use super::{
     node::{Counted, Node},
     script::{Encoded, Found},
 };
-use crate::{StoreError, error::StoreErrorKind};
+use crate::{StoreError, error::StoreErrorKind, store::finished::Finished};
 
 /// Calls in flight on each connection. One more than one, so that Redis has
 /// work while an answer is on its way.
@@ -164,44 +162,6 @@ struct Alone(Arc<Node>);
 impl Drop for Alone {
     fn drop(&mut self) {
         self.0.dispatch.state().is_one_alone = false;
-    }
-}
-
-/// A call that goes on by itself when its caller leaves: how it ends tells of
-/// the server.
-struct Finished<F: Future<Output: Send> + Send + 'static> {
-    call: Option<Pin<Box<F>>>,
-    runtime: Handle,
-}
-
-impl<F: Future<Output: Send> + Send + 'static> Finished<F> {
-    fn of(call: F, runtime: Handle) -> Self {
-        Self {
-            call: Some(Box::pin(call)),
-            runtime,
-        }
-    }
-}
-
-impl<F: Future<Output: Send> + Send + 'static> Future for Finished<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let Some(call) = &mut self.call else {
-            // Polled again after it was ready, which no caller may do.
-            return Poll::Pending;
-        };
-        let found = ready!(call.as_mut().poll(cx));
-        self.call = None;
-        Poll::Ready(found)
-    }
-}
-
-impl<F: Future<Output: Send> + Send + 'static> Drop for Finished<F> {
-    fn drop(&mut self) {
-        if let Some(call) = self.call.take() {
-            self.runtime.spawn(async move { drop(call.await) });
-        }
     }
 }
 
