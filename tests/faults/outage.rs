@@ -82,6 +82,26 @@ impl Lasting {
     }
 }
 
+/// What each key is promised, where nobody is admitted but by the store.
+pub(crate) const fn promise(losses: Vec<Window>) -> Promise {
+    Promise {
+        burst: BURST,
+        per_s: PER_S as f64,
+        losses,
+        elsewhere: Elsewhere::Nothing,
+    }
+}
+
+/// The same as [`under_load`], for a limiter of its own that already decides there.
+pub(crate) async fn at<T: Send + 'static>(
+    url: &str,
+    fault: impl FnOnce(&mut Lasting) -> T + Send + 'static,
+) -> (Run, T) {
+    let limiter = rig::limiter(rig::store(rig::CALL, url), quota());
+    rig::ready(&limiter).await;
+    under_load(&limiter, Some(url), fault).await
+}
+
 /// Load for a moment; then the fault, which returns when it is mended; then
 /// load until the store decides again, for as long as that may take. In long
 /// runs two other processes ask too, where there is a URL for them.
@@ -148,10 +168,8 @@ impl Run {
         elsewhere: Elsewhere,
     ) -> Vec<(&'static str, String)> {
         let promise = Promise {
-            burst: BURST,
-            per_s: PER_S as f64,
-            losses,
             elsewhere,
+            ..promise(losses)
         };
         let used = checker::admitted(&self.ledger, &promise).expect("I1");
         checker::nothing_broke(&self.ledger).expect("I7");

@@ -7,7 +7,9 @@ use std::{
 };
 
 use crate::{
+    checker::Window,
     common::{RedisServer, free_port, try_command},
+    ledger::Recorder,
     proxy::{Mode, Proxy},
     wait,
 };
@@ -232,14 +234,59 @@ impl Watched {
     }
 }
 
+/// Failovers that nobody asked for: sentinels that were kept waiting may think
+/// that the primary was.
+#[derive(Debug)]
+pub(crate) struct Unasked {
+    epoch: u64,
+    since_us: u64,
+    /// When state may have been lost by one.
+    pub(crate) found: Vec<Window>,
+}
+
+impl Unasked {
+    pub(crate) fn from_now_on(watched: &Watched, recorder: &Recorder) -> Self {
+        Self {
+            epoch: watched.epoch(),
+            since_us: recorder.now_us(),
+            found: Vec::new(),
+        }
+    }
+
+    /// Whether there was one since the last look.
+    pub(crate) fn look(&mut self, watched: &Watched, recorder: &Recorder) {
+        let (epoch, since_us) = (self.epoch, self.since_us);
+        self.excuse(watched, recorder);
+        if self.epoch != epoch {
+            self.found.push(Window {
+                from_us: since_us,
+                to_us: self.since_us,
+            });
+        }
+    }
+
+    /// What was since the last look was asked for.
+    pub(crate) fn excuse(&mut self, watched: &Watched, recorder: &Recorder) {
+        (self.epoch, self.since_us) = (watched.epoch(), recorder.now_us());
+    }
+}
+
 #[test]
 fn sentinels_agree_on_another_primary_when_one_is_told_to_go_or_dies() {
     let mut watched = Watched::start();
     assert_eq!(watched.url().matches("127.0.0.1").count(), 3);
     let first = watched.primary().port();
     watched.primary().command(&["SET", "a", "1"]);
+    let recorder = Recorder::new(0);
+    let mut unasked = Unasked::from_now_on(&watched, &recorder);
+    unasked.look(&watched, &recorder);
+    assert!(unasked.found.is_empty(), "{unasked:?}");
     watched.fail_over();
     watched.wait_for_another(first);
+    // As if nobody had.
+    unasked.look(&watched, &recorder);
+    unasked.look(&watched, &recorder);
+    assert_eq!(unasked.found.len(), 1, "{unasked:?}");
     let second = watched.primary().port();
     assert_eq!(watched.primary().command(&["GET", "a"]), "1");
 

@@ -38,10 +38,7 @@ async fn t01_crashed_and_down_for_a_while() {
     let _alone = rig::alone().await;
     let mut server = RedisServer::start();
     let proxy = Proxy::before(server.port());
-    let url = proxy.url();
-    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
-    rig::ready(&limiter).await;
-    let (run, _server) = outage::under_load(&limiter, Some(&url), move |outage| {
+    let (run, _server) = outage::at(&proxy.url(), move |outage| {
         server.kill();
         outage.hold(DOWN);
         server.run();
@@ -123,12 +120,6 @@ async fn t01_crashes_again_and_again() {
         .await;
         longest = longest.max(took);
     }
-    let promise = checker::Promise {
-        burst: outage::BURST,
-        per_s: outage::PER_S as f64,
-        losses: lost,
-        elsewhere: Elsewhere::Nothing,
-    };
-    checker::admitted(&recorder.ledger(), &promise).expect("I1");
+    checker::admitted(&recorder.ledger(), &outage::promise(lost)).expect("I1");
     tell("T1 cycles", cycles, &[("resumed after", ms(longest))]);
 }

@@ -21,10 +21,7 @@ async fn t02_frozen_at_load_and_thawed() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
-    let url = proxy.url();
-    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
-    rig::ready(&limiter).await;
-    let (run, server) = outage::under_load(&limiter, Some(&url), move |outage| {
+    let (run, server) = outage::at(&proxy.url(), move |outage| {
         let frozen = signals::freeze(server.pid());
         outage.hold(FROZEN);
         drop(frozen);

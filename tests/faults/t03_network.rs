@@ -20,10 +20,7 @@ const LASTS: Duration = Duration::from_secs(60);
 async fn through(mode: Mode) -> (Run, Arc<Proxy>) {
     let server = RedisServer::start();
     let proxy = Arc::new(Proxy::before(server.port()));
-    let url = proxy.url();
-    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
-    rig::ready(&limiter).await;
-    let (run, ()) = outage::under_load(&limiter, Some(&url), {
+    let (run, ()) = outage::at(&proxy.url(), {
         let proxy = Arc::clone(&proxy);
         move |outage| {
             proxy.set(mode);

@@ -113,22 +113,17 @@ async fn t06_evicted_keys_have_one_burst_more_for_each_time() {
     for entry in &ledger {
         by_key.entry(entry.key).or_default().push(entry.clone());
     }
-    for (key, entries) in &by_key {
-        let promise = Promise {
-            burst: BURST,
-            per_s: PER_S as f64,
-            losses: losses.remove(key).unwrap_or_default(),
-            elsewhere: Elsewhere::Nothing,
-        };
-        most = most.max(checker::admitted(entries, &promise).expect("I1"));
-    }
-    let none_lost = Promise {
+    let promise = |losses| Promise {
         burst: BURST,
         per_s: PER_S as f64,
-        losses: Vec::new(),
+        losses,
         elsewhere: Elsewhere::Nothing,
     };
-    let unaware = checker::admitted(&ledger, &none_lost);
+    for (key, entries) in &by_key {
+        let lost = losses.remove(key).unwrap_or_default();
+        most = most.max(checker::admitted(entries, &promise(lost)).expect("I1"));
+    }
+    let unaware = checker::admitted(&ledger, &promise(Vec::new()));
     assert!(unaware.is_err(), "the losses were there: {unaware:?}");
     let latency = checker::answered(&ledger, in_time).expect("I2");
     checker::nothing_broke(&ledger).expect("I7");

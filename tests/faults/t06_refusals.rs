@@ -10,7 +10,7 @@ use crate::{
     common::{RedisServer, try_command},
     figures::tell,
     ledger::Outcome,
-    outage::{self, quota},
+    outage,
     proxy::Proxy,
     rig, wait,
 };
@@ -21,10 +21,7 @@ const LASTS: Duration = Duration::from_secs(6);
 async fn t06_busy_with_a_script() {
     let _alone = rig::alone().await;
     let server = RedisServer::with(&["--lua-time-limit", "100"]);
-    let url = server.url();
-    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
-    rig::ready(&limiter).await;
-    let (run, _server) = outage::under_load(&limiter, Some(&url), move |outage| {
+    let (run, _server) = outage::at(&server.url(), move |outage| {
         let port = server.port();
         let busy = std::thread::spawn(move || {
             try_command(port, &["EVAL", "while true do end", "0"]).expect_err("it is killed")
@@ -47,10 +44,7 @@ async fn t06_busy_with_a_script() {
 async fn t06_out_of_memory() {
     let _alone = rig::alone().await;
     let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
-    let url = server.url();
-    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
-    rig::ready(&limiter).await;
-    let (run, _server) = outage::under_load(&limiter, Some(&url), move |outage| {
+    let (run, _server) = outage::at(&server.url(), move |outage| {
         server.command(&["CONFIG", "SET", "maxmemory", "1"]);
         outage.hold(LASTS);
         server.command(&["CONFIG", "SET", "maxmemory", "0"]);
@@ -71,9 +65,7 @@ async fn t06_not_permitted() {
     let rights = ["ACL", "SETUSER", "app", "on", ">pw", "~tt*", "+@all"];
     server.command(&rights);
     let url = format!("redis://app:pw@127.0.0.1:{}/", server.port());
-    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
-    rig::ready(&limiter).await;
-    let (run, _server) = outage::under_load(&limiter, Some(&url), move |outage| {
+    let (run, _server) = outage::at(&url, move |outage| {
         server.command(&["ACL", "SETUSER", "app", "-evalsha", "-eval"]);
         outage.hold(LASTS);
         server.command(&["ACL", "SETUSER", "app", "+evalsha", "+eval"]);
@@ -92,10 +84,7 @@ async fn t06_too_many_clients() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
-    let url = proxy.url();
-    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
-    rig::ready(&limiter).await;
-    let (run, (_server, proxy)) = outage::under_load(&limiter, Some(&url), move |outage| {
+    let (run, (_server, proxy)) = outage::at(&proxy.url(), move |outage| {
         let mut only = TcpStream::connect(("127.0.0.1", server.port())).expect("room");
         let mut say = |line: &str| {
             only.write_all(line.as_bytes()).expect("a connection");

@@ -6,7 +6,7 @@ use crate::{
     common::{RedisServer, free_port},
     figures::{ms, or_long, tell},
     ledger::Outcome,
-    outage::{self, quota},
+    outage,
     proxy::Proxy,
     rig,
 };
@@ -19,12 +19,9 @@ async fn t07_readonly_while_it_is_a_replica() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
-    let url = proxy.url();
-    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
-    rig::ready(&limiter).await;
     // Of nobody: it keeps what it has.
     let nobody = free_port().to_string();
-    let (run, (_server, proxy)) = outage::under_load(&limiter, Some(&url), move |outage| {
+    let (run, (_server, proxy)) = outage::at(&proxy.url(), move |outage| {
         server.command(&["REPLICAOF", "127.0.0.1", &nobody]);
         outage.hold(LASTS);
         server.command(&["REPLICAOF", "NO", "ONE"]);
@@ -51,10 +48,7 @@ async fn t07_loading_after_a_restart() {
     let fill = "for i = 1, ARGV[1] do redis.call('SET', 'filled' .. i, i) end";
     server.command(&["EVAL", fill, "0", &keys]);
     let proxy = Proxy::before(server.port());
-    let url = proxy.url();
-    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
-    rig::ready(&limiter).await;
-    let (run, (_server, proxy)) = outage::under_load(&limiter, Some(&url), move |_| {
+    let (run, (_server, proxy)) = outage::at(&proxy.url(), move |_| {
         server.command(&["SAVE"]);
         server.kill();
         server.run();
@@ -86,10 +80,7 @@ async fn t07_loading_much() {
     ];
     server.command(&fill);
     let proxy = Proxy::before(server.port());
-    let url = proxy.url();
-    let limiter = rig::limiter(rig::store(rig::CALL, &url), quota());
-    rig::ready(&limiter).await;
-    let (run, (server, proxy)) = outage::under_load(&limiter, Some(&url), move |_| {
+    let (run, (server, proxy)) = outage::at(&proxy.url(), move |_| {
         server.command(&["SAVE"]);
         server.kill();
         server.run();

@@ -6,13 +6,13 @@
 use std::{thread::sleep, time::Duration};
 
 use crate::{
-    checker::{self, Elsewhere, Promise, Window},
+    checker::{self, Window},
     figures::{ms, or_long, tell},
     ledger::{Entry, Recorder},
     load::{HOT, Load},
-    outage::{self, BURST, PER_S, quota},
+    outage::{self, quota},
     rig,
-    sentinel::Watched,
+    sentinel::{Unasked, Watched},
 };
 
 const MAX_LAG_S: u64 = 1;
@@ -45,15 +45,19 @@ async fn cut_off() -> (Cut, Duration, Duration, f64) {
     let script = tokio::task::spawn_blocking({
         let recorder = most.clone();
         move || {
+            let mut unasked = Unasked::from_now_on(&watched, &recorder);
             sleep(Duration::from_millis(500));
+            unasked.look(&watched, &recorder);
             let from_us = recorder.now_us();
             watched.cut();
             let elected = watched.wait_for_another(known);
             let to_us = recorder.now_us();
+            unasked.excuse(&watched, &recorder);
             outage::load_until_resumed(&recorder, to_us, RESUMES);
             // By then the cut side has noticed, too.
             sleep(Duration::from_secs(MAX_LAG_S + SLACK_S));
-            (Window { from_us, to_us }, elected, watched)
+            unasked.look(&watched, &recorder);
+            (Window { from_us, to_us }, unasked.found, elected, watched)
         }
     });
     let (over, is_over) = tokio::sync::oneshot::channel();
@@ -66,23 +70,15 @@ async fn cut_off() -> (Cut, Duration, Duration, f64) {
         LOAD.run(&limiter, &most, all),
         LOAD.run(&beside, &cut_side, is_over)
     );
-    let (when, elected, _watched) = done.expect("the load lasts until then");
+    let (when, mut losses, elected, _watched) = done.expect("the load lasts until then");
 
     let (ledger, cut_side) = (most.ledger(), cut_side.ledger());
     checker::nothing_broke(&ledger).expect("I7");
     checker::nothing_broke(&cut_side).expect("I7");
-    let promise = |losses| Promise {
-        burst: BURST,
-        per_s: PER_S as f64,
-        losses,
-        elsewhere: Elsewhere::Nothing,
-    };
-    let lost = Window {
-        from_us: when.from_us,
-        to_us: when.to_us + RESUMES.as_micros() as u64,
-    };
-    let used = checker::admitted(&ledger, &promise(vec![lost])).expect("I1");
-    checker::admitted(&cut_side, &promise(Vec::new())).expect("I1 of the cut side");
+    losses.push(when);
+    let losses = losses.into_iter().map(|when| when.and(RESUMES));
+    let used = checker::admitted(&ledger, &outage::promise(losses.collect())).expect("I1");
+    checker::admitted(&cut_side, &outage::promise(Vec::new())).expect("I1 of the cut side");
     let resumed = checker::resumed(&ledger, when.to_us, RESUMES).expect("I6");
     (since(&cut_side, when.from_us), elected, resumed, used)
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crate::{
-    checker::{self, Elsewhere, Promise, Window},
+    checker::{self, Window},
     figures::{ms, or_long, tell},
     ledger::Recorder,
     load::Load,
-    outage::{self, BURST, PER_S, quota},
+    outage::{self, quota},
     rig,
-    sentinel::Watched,
+    sentinel::{Unasked, Watched},
     signals::{self, Frozen},
 };
 
@@ -29,8 +29,14 @@ enum Fault {
 }
 
 /// One failover: when the primary was away, and how long the election took.
-fn fail_over(watched: &mut Watched, recorder: &Recorder, fault: Fault) -> (Window, Duration) {
+fn fail_over(
+    watched: &mut Watched,
+    recorder: &Recorder,
+    unasked: &mut Unasked,
+    fault: Fault,
+) -> (Window, Duration) {
     std::thread::sleep(Duration::from_millis(500));
+    unasked.look(watched, recorder);
     let from_us = recorder.now_us();
     let old = watched.primary();
     let port = old.port();
@@ -42,7 +48,9 @@ fn fail_over(watched: &mut Watched, recorder: &Recorder, fault: Fault) -> (Windo
     }
     let elected = watched.wait_for_another(port);
     let to_us = recorder.now_us();
+    unasked.excuse(watched, recorder);
     outage::load_until_resumed(recorder, to_us, RESUMES);
+    unasked.look(watched, recorder);
     drop(frozen);
     (Window { from_us, to_us }, elected)
 }
@@ -60,32 +68,28 @@ async fn fails_over(name: &str, fault: Fault) {
     let script = tokio::task::spawn_blocking({
         let recorder = recorder.clone();
         move || {
-            let mut failovers = vec![fail_over(&mut watched, &recorder, fault)];
-            for _ in 1..rounds {
-                // What was primary comes back as a replica, after a while.
-                watched.run_all();
-                watched.wait_until_whole();
-                failovers.push(fail_over(&mut watched, &recorder, fault));
+            let mut unasked = Unasked::from_now_on(&watched, &recorder);
+            let mut failovers = Vec::new();
+            for round in 0..rounds {
+                if round > 0 {
+                    // What was primary comes back as a replica, after a while.
+                    watched.run_all();
+                    watched.wait_until_whole();
+                }
+                failovers.push(fail_over(&mut watched, &recorder, &mut unasked, fault));
             }
-            failovers
+            (failovers, unasked.found)
         }
     });
-    let mut failovers = Vec::new();
-    let all = async { failovers = script.await.expect("failovers") };
+    let (mut failovers, mut unasked) = (Vec::new(), Vec::new());
+    let all = async { (failovers, unasked) = script.await.expect("failovers") };
     LOAD.run(&limiter, &recorder, all).await;
 
     let ledger = recorder.ledger();
     // Writes that the replica had not seen are lost, until clients move.
-    let losses = failovers.iter().map(|(when, _)| Window {
-        from_us: when.from_us,
-        to_us: when.to_us + RESUMES.as_micros() as u64,
-    });
-    let promise = Promise {
-        burst: BURST,
-        per_s: PER_S as f64,
-        losses: losses.collect(),
-        elsewhere: Elsewhere::Nothing,
-    };
+    let asked = failovers.iter().map(|(when, _)| when);
+    let losses = asked.chain(&unasked).map(|when| when.and(RESUMES));
+    let promise = outage::promise(losses.collect());
     let outcomes = checker::outcomes(&ledger);
     let used = checker::admitted(&ledger, &promise).expect("I1");
     checker::nothing_broke(&ledger).expect("I7");
@@ -103,6 +107,7 @@ async fn fails_over(name: &str, fault: Fault) {
             ("elected after", ms(slowest)),
             ("resumed after", ms(longest)),
             ("of what may be admitted", format!("{used:.3}")),
+            ("failovers unasked for", unasked.len().to_string()),
         ],
     );
 }

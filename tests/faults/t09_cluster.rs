@@ -10,12 +10,12 @@ use fred::util::redis_keyslot;
 use tower_throttle::{Limiter, Policy, TokenBucket};
 
 use crate::{
-    checker::{self, Elsewhere, Promise, Window},
+    checker::{self, Window},
     common::cluster::RedisCluster,
     figures::{ms, or_long, tell},
     ledger::{Entry, Outcome, Recorder},
     load::{HOT, Load},
-    outage::{BURST, PER_S, quota},
+    outage::{self, quota},
     rig,
     signals::{self, Frozen},
     wait,
@@ -143,19 +143,9 @@ async fn fails_over(name: &str, fault: Fault) {
 }
 
 fn judge(name: &str, failovers: &[Failover], ledger: &[Entry], of_bands: &[Entry]) {
-    let promise = Promise {
-        burst: BURST,
-        per_s: PER_S as f64,
-        // What the replica had not seen is lost, until clients move.
-        losses: failovers
-            .iter()
-            .map(|failover| Window {
-                from_us: failover.when.from_us,
-                to_us: failover.when.to_us + RESUMES.as_micros() as u64,
-            })
-            .collect(),
-        elsewhere: Elsewhere::Nothing,
-    };
+    // What the replica had not seen is lost, until clients move.
+    let losses = failovers.iter().map(|failover| failover.when.and(RESUMES));
+    let promise = outage::promise(losses.collect());
     let used = checker::admitted(ledger, &promise).expect("I1");
     let told = checker::own_bands(of_bands, HIGHEST, BAND).expect("I4");
     let foreign = |entries| rig::count(entries, |outcome| outcome == Outcome::ForeignReply);

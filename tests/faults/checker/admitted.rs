@@ -1,6 +1,6 @@
 //! I1: how much was admitted.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::most_needed::{Taken, most_needed};
 use crate::ledger::{By, Entry, Outcome};
@@ -20,6 +20,13 @@ pub(crate) struct Promise {
 pub(crate) struct Window {
     pub(crate) from_us: u64,
     pub(crate) to_us: u64,
+}
+
+impl Window {
+    pub(crate) fn and(self, longer: Duration) -> Self {
+        let to_us = self.to_us + longer.as_micros() as u64;
+        Self { to_us, ..self }
+    }
 }
 
 /// What may be admitted without the store.
