@@ -23,10 +23,10 @@ pub(crate) fn denied(decision: &Decision) {
 pub(crate) fn denied(_: &Decision) {}
 
 #[cfg(feature = "redis")]
-pub(crate) fn not_connected(error: &dyn std::error::Error) {
+pub(crate) fn not_connected(error: &StoreError) {
     let line = format!("no connection to Redis yet ({}): trying on", cause(error));
     #[cfg(feature = "tracing")]
-    tracing::warn!(target: "tower_throttle::store", "{line}");
+    tracing::warn!(target: "tower_throttle::store", kind = error.kind_name(), "{line}");
     to_stderr(&line);
 }
 

@@ -8,7 +8,8 @@ type Source = Box<dyn Error + Send + Sync>;
 ///
 /// Nothing is known about the caller then; it is never a denial. Ask what
 /// happened with the `is_*` methods; the cause, where there is one, is the
-/// [`source`](Error::source).
+/// [`source`](Error::source). An error of [`RedisStore`](crate::RedisStore) says
+/// which server it is about, as `host:port`: never a user, a password or a key.
 ///
 /// Whether the units were charged is unknown after a
 /// [timeout](Self::is_timeout) or a [lost connection](Self::is_unavailable):
@@ -20,6 +21,8 @@ type Source = Box<dyn Error + Send + Sync>;
 pub struct StoreError {
     kind: StoreErrorKind,
     source: Option<Arc<dyn Error + Send + Sync>>,
+    /// Where, if there is more than one place.
+    server: Option<Arc<str>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,14 +42,26 @@ pub(crate) enum StoreErrorKind {
 
 impl StoreError {
     pub(crate) const fn new(kind: StoreErrorKind) -> Self {
-        Self { kind, source: None }
+        Self {
+            kind,
+            source: None,
+            server: None,
+        }
     }
 
     pub(crate) fn with_source(kind: StoreErrorKind, source: impl Into<Source>) -> Self {
         Self {
             kind,
             source: Some(Arc::from(source.into())),
+            server: None,
         }
+    }
+
+    /// Says of which server this is an error, unless that is known.
+    #[cfg(feature = "redis")]
+    pub(crate) fn at(mut self, server: &Arc<str>) -> Self {
+        self.server.get_or_insert_with(|| Arc::clone(server));
+        self
     }
 
     /// The store could not be reached: for a [`Store`](crate::store::Store) that
@@ -176,12 +191,16 @@ impl fmt::Debug for StoreError {
         f.debug_struct("StoreError")
             .field("kind", &self.kind)
             .field("source", &self.source)
+            .field("server", &self.server)
             .finish()
     }
 }
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(server) = &self.server {
+            write!(f, "{server}: ")?;
+        }
         f.write_str(match self.kind {
             StoreErrorKind::Timeout => "the store did not answer before the deadline",
             StoreErrorKind::Unavailable | StoreErrorKind::NotSent => "the store cannot be reached",

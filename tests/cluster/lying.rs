@@ -137,6 +137,7 @@ async fn redirections_end_and_those_that_make_no_sense_are_not_followed() {
         assert!(error.is_refused(), "{nonsense}: {error:?}");
         let said = format!("{error}: {}", error.source().expect("a cause"));
         assert!(said.contains(&nonsense.replace("HERE", "")), "{said}");
+        assert!(said.starts_with("127.0.0.1:"), "{said}");
         assert!(!said.contains("redis-cluster://"), "it is one: {said}");
         assert_eq!(asked.checks.load(Ordering::SeqCst), 1, "{nonsense}");
     }

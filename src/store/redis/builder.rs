@@ -7,11 +7,12 @@ use std::{
     time::Duration,
 };
 
-use fred::{clients::Client, error::Error as FredError};
+use fred::clients::Client;
 use tokio::runtime::Handle;
 
 use super::{
     Inner, RedisStore, Servers,
+    call::store_error,
     cluster::{Cluster, Connect},
     connection::Connections,
     key::KeyNames,
@@ -111,7 +112,9 @@ impl RedisStoreBuilder {
             let (count, queue) = (settings.connections, settings.most_in_flight);
             Ok(match target {
                 Target::Node(config) => {
-                    let say = |error: &FredError| telemetry::not_connected(error);
+                    let say = |server: &Arc<str>, error| {
+                        telemetry::not_connected(&store_error(error).at(server));
+                    };
                     let connections = Connections::connect(&runtime, config, count, queue, say)?;
                     Servers::One(Node::new(runtime, connections, queue, asker))
                 }

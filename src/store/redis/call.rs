@@ -179,7 +179,8 @@ async fn options(link: &Link, deadline: Deadline) -> Result<Options, FredError> 
     })
 }
 
-fn store_error(error: FredError) -> StoreError {
+/// What an error of the client means.
+pub(super) fn store_error(error: FredError) -> StoreError {
     let kind = match error.kind() {
         ErrorKind::Timeout => StoreErrorKind::Timeout,
         ErrorKind::Backpressure => StoreErrorKind::Overloaded,

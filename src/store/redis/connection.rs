@@ -17,7 +17,7 @@ use fred::{
     interfaces::ClientLike,
     types::{
         Builder,
-        config::{Config, ReconnectPolicy},
+        config::{Config, ReconnectPolicy, ServerConfig},
     },
 };
 use tokio::{
@@ -40,6 +40,8 @@ const UNRESPONSIVE: Duration = Duration::from_secs(10);
 /// Connected clients, taken in turn.
 #[derive(Debug)]
 pub(super) struct Connections {
+    /// What an operator knows the server by.
+    server: Arc<str>,
     links: Vec<Link>,
     turn: AtomicUsize,
     /// Held by whom loads a script.
@@ -74,15 +76,18 @@ impl Connections {
         config: Config,
         count: usize,
         queue: usize,
-        on_first_failure: fn(&FredError),
+        on_first_failure: fn(&Arc<str>, FredError),
     ) -> Result<Self, ConfigError> {
+        let server = named(&config.server);
         let builder = builder(config, queue);
         let links = (0..count).map(|_| {
             let client = builder.build().map_err(|error| url::mistake(&error))?;
             let (tell, attempts) = watch::channel(Attempts::None);
             let tell = Arc::new(tell);
             let supervised = client.clone();
-            let work = move || supervise(supervised.clone(), Arc::clone(&tell), on_first_failure);
+            let at = Arc::clone(&server);
+            let failed = move |error| on_first_failure(&at, error);
+            let work = move || supervise(supervised.clone(), Arc::clone(&tell), failed.clone());
             Ok(Link {
                 client,
                 attempts,
@@ -90,27 +95,34 @@ impl Connections {
                 supervisor: Some(AbortOnDrop::keep(runtime, work)),
             })
         });
-        Ok(Self::of(links.collect::<Result<_, ConfigError>>()?))
+        let links = links.collect::<Result<_, ConfigError>>()?;
+        Ok(Self::of(server, links))
     }
 
     /// A client that somebody else connected and looks after.
     pub(super) fn given(client: Client) -> Self {
+        let server = named(&client.client_config().server);
         let link = Link {
             client,
             attempts: watch::channel(Attempts::Connected).1,
             is_renewing: Arc::default(),
             supervisor: None,
         };
-        Self::of(vec![link])
+        Self::of(server, vec![link])
     }
 
-    fn of(links: Vec<Link>) -> Self {
+    fn of(server: Arc<str>, links: Vec<Link>) -> Self {
         Self {
+            server,
             links,
             turn: AtomicUsize::new(0),
             loading: Mutex::default(),
             loads: AtomicUsize::new(0),
         }
+    }
+
+    pub(super) const fn server(&self) -> &Arc<str> {
+        &self.server
     }
 
     pub(super) fn len(&self) -> usize {
@@ -176,7 +188,7 @@ impl Link {
 async fn supervise(
     client: Client,
     tell: Arc<watch::Sender<Attempts>>,
-    on_first_failure: fn(&FredError),
+    on_first_failure: impl Fn(FredError),
 ) {
     let mut pause = SHORTEST_PAUSE;
     loop {
@@ -188,7 +200,7 @@ async fn supervise(
             Ok(()) => Attempts::Connected,
             Err(error) => {
                 if is_first {
-                    on_first_failure(error);
+                    on_first_failure(error.clone());
                 }
                 Attempts::Failed(error.clone())
             }
@@ -221,6 +233,16 @@ async fn connected(
         if let Some(outcome) = outcome.await {
             return outcome;
         }
+    }
+}
+
+/// Never as whom one connects: that is secret.
+fn named(server: &ServerConfig) -> Arc<str> {
+    let hosts: Vec<_> = server.hosts().iter().map(ToString::to_string).collect();
+    let hosts = hosts.join(",");
+    match server {
+        ServerConfig::Sentinel { service_name, .. } => format!("{service_name} of {hosts}").into(),
+        _ => hosts.into(),
     }
 }
 
@@ -300,6 +322,19 @@ const fn in_ms(pause: Duration) -> u32 {
 #[allow(clippy::panic)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn servers_are_named_without_secrets() {
+        let sentinels = ServerConfig::Sentinel {
+            hosts: vec![("one", 26_379).into(), ("[::1]", 3).into()],
+            service_name: "main".to_owned(),
+            username: Some("watch".to_owned()),
+            password: Some("secret".to_owned()),
+        };
+        assert_eq!(&*named(&sentinels), "main of one:26379,[::1]:3");
+        let one = ServerConfig::new_centralized("one", 6_379);
+        assert_eq!(&*named(&one), "one:6379");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn kept_work_begins_again_when_it_panics_and_ends_with_its_owner() {

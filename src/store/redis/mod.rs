@@ -238,7 +238,7 @@ impl Store for RedisStore {
         let is_back = matches!(operation, Operation::GiveBack | Operation::Renew);
         let counted = match node.counted(is_back) {
             Ok(counted) => counted,
-            Err(error) => return Answer::Now(Err(error)),
+            Err(error) => return Answer::Now(Err(node.named(error))),
         };
         let deadline = Deadline::after(self.0.deadline);
         let legs: SmallVec<[AskedLeg; 2]> = check.legs().iter().map(Into::into).collect();
@@ -246,8 +246,10 @@ impl Store for RedisStore {
         let check = Encoded::new(operation, 0, legs.iter().zip(keys));
         Answer::Later(Box::pin(async move {
             let node = Arc::clone(counted.node());
-            let found = node.decide(check, deadline, counted).await?;
-            Ok(found.decision(&legs))
+            match node.decide(check, deadline, counted).await {
+                Ok(found) => Ok(found.decision(&legs)),
+                Err(error) => Err(node.named(error)),
+            }
         }))
     }
 
@@ -260,13 +262,14 @@ impl Store for RedisStore {
         };
         let counted = match node.counted(false) {
             Ok(counted) => counted,
-            Err(error) => return Answer::Now(Err(error)),
+            Err(error) => return Answer::Now(Err(node.named(error))),
         };
         let deadline = Deadline::after(self.0.deadline);
         let keys = keys.into_iter().map(Value::from).collect();
         Answer::Later(Box::pin(async move {
             let node = counted.node();
-            node.delete(keys, Manner::Plain, deadline).await
+            let deleted = node.delete(keys, Manner::Plain, deadline).await;
+            deleted.map_err(|error| node.named(error))
         }))
     }
 

@@ -76,6 +76,11 @@ impl Node {
         })
     }
 
+    /// Says that an error is of this server.
+    pub(super) fn named(&self, error: StoreError) -> StoreError {
+        error.at(self.connections.server())
+    }
+
     pub(super) fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
     }

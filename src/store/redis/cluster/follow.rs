@@ -70,7 +70,7 @@ impl Cluster {
             }
             let error = match send(Arc::clone(&to.node), way).await {
                 Ok(done) => return Ok(done),
-                Err(error) => error,
+                Err(error) => to.node.named(error),
             };
             let next = match Redirect::of(&error, slot, &to.address) {
                 Some(Redirect::Moved(address)) => {
@@ -89,7 +89,8 @@ impl Cluster {
                 Some(Redirect::TryAgain) => return Err(Failed::KeyByKey),
                 None if error.is_redirected() => {
                     self.topology.look_soon();
-                    return Err(Redirect::cannot_be_followed(&error).into());
+                    let error = Redirect::cannot_be_followed(&error);
+                    return Err(to.node.named(error).into());
                 }
                 None => {
                     if error.is_no_answer() {

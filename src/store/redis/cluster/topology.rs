@@ -50,7 +50,8 @@ impl Connect {
         let config = url::elsewhere(&self.config, address);
         let (count, queue) = (self.connections, self.most_in_flight);
         // What an operator must know of it, the whole cluster says.
-        let connections = Connections::connect(&self.runtime, config, count, queue, |_| ()).ok()?;
+        let connections =
+            Connections::connect(&self.runtime, config, count, queue, |_, _| ()).ok()?;
         let (runtime, asker) = (self.runtime.clone(), Arc::clone(&self.asker));
         Some(Node::new(runtime, connections, queue, asker))
     }
@@ -165,7 +166,8 @@ impl Topology {
                 continue;
             };
             let told = node.slots(Deadline::after(CONNECT_TIMEOUT)).await;
-            match told.and_then(|reply| slots::parse(reply, &address)) {
+            let ranges = told.and_then(|reply| slots::parse(reply, &address));
+            match ranges.map_err(|error| node.named(error)) {
                 Ok(ranges) => {
                     let asked = Member { address, node };
                     self.change(|map| *map = self.renewed(map, &asked, ranges));
