@@ -105,7 +105,7 @@ impl Cluster {
         Err(StoreError::not_sent("sent on from node to node, and none served the slot").into())
     }
 
-    async fn owner(&self, slot: u16, deadline: Deadline) -> Result<Member, StoreError> {
+    pub(super) async fn owner(&self, slot: u16, deadline: Deadline) -> Result<Member, StoreError> {
         if let Some(owner) = self.topology.owner(slot) {
             return Ok(owner);
         }

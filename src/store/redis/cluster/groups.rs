@@ -31,7 +31,7 @@ use crate::{
 pub(super) struct Group(SmallVec<[(usize, KeyedLeg); 2]>);
 
 /// A group, and how it was found before.
-struct Told {
+pub(super) struct Told {
     group: Group,
     found: Found,
 }
@@ -233,7 +233,7 @@ impl Cluster {
     }
 
     /// All at once; if one fails, the others are done nevertheless.
-    async fn ask_all(
+    pub(super) async fn ask_all(
         self: &Arc<Self>,
         operation: Operation,
         groups: Vec<Group>,

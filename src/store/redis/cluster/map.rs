@@ -1,6 +1,9 @@
 //! Which node is asked about which slot.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::slots::{Address, MOST_NODES, Range, SLOTS};
 use crate::store::redis::node::Node;
@@ -32,6 +35,15 @@ impl Map {
     pub(super) fn owner(&self, slot: u16) -> Option<&Member> {
         let place = self.owners.get(usize::from(slot))?;
         self.members.get(usize::from(*place))
+    }
+
+    /// Those who have slots.
+    pub(super) fn owners(&self) -> HashSet<&Address> {
+        let places: HashSet<_> = self.owners.iter().collect();
+        let owners = places
+            .into_iter()
+            .filter_map(|place| self.members.get(usize::from(*place)));
+        owners.map(|member| &member.address).collect()
     }
 
     pub(super) fn members(&self) -> &[Member] {

@@ -140,6 +140,19 @@ impl Cluster {
         }
     }
 
+    /// Whether every primary that is known decides on one of these legs.
+    pub(super) async fn ready(
+        self: &Arc<Self>,
+        leg: impl Fn(u64) -> KeyedLeg,
+    ) -> Result<(), StoreError> {
+        let deadline = Deadline::after(self.deadline);
+        // Waits for the first look at the cluster.
+        self.owner(leg(0).slot, deadline).await?;
+        let legs = self.topology.one_for_each_owner(leg, |leg| leg.slot);
+        let asked = self.ask_all(Operation::Take, Group::by_slot(legs), deadline);
+        asked.await.map(drop)
+    }
+
     pub(super) fn reset(self: &Arc<Self>, keys: Vec<String>) -> BoxFuture<()> {
         let cluster = Arc::clone(self);
         let deadline = Deadline::after(self.deadline);

@@ -17,7 +17,7 @@ use tokio::{
 
 use super::{
     map::{Map, Member},
-    slots::{self, Address},
+    slots::{self, Address, SLOTS},
 };
 use crate::{
     StoreError,
@@ -34,6 +34,9 @@ use crate::{
 const SHORTEST_BETWEEN: Duration = Duration::from_millis(400);
 /// Between two looks when all is well.
 const LONGEST_BETWEEN: Duration = Duration::from_secs(30);
+
+/// Enough to find the owner of a single slot, but for one time in ten million.
+const MOST_TRIES: u64 = 16 * SLOTS as u64;
 
 /// How to connect to a node, whichever it is.
 #[derive(Debug)]
@@ -97,6 +100,27 @@ impl Topology {
 
     pub(super) fn owner(&self, slot: u16) -> Option<Member> {
         self.read().owner(slot).cloned()
+    }
+
+    /// Of what these numbers stand for, one in the slots of each owner.
+    pub(super) fn one_for_each_owner<T>(
+        &self,
+        numbered: impl Fn(u64) -> T,
+        slot: impl Fn(&T) -> u16,
+    ) -> Vec<T> {
+        let map = self.read();
+        let mut owners = map.owners();
+        let mut chosen = Vec::with_capacity(owners.len());
+        for one in (0..MOST_TRIES).map(numbered) {
+            if owners.is_empty() {
+                break;
+            }
+            let owner = map.owner(slot(&one));
+            if owner.is_some_and(|owner| owners.remove(&owner.address)) {
+                chosen.push(one);
+            }
+        }
+        chosen
     }
 
     /// The node of this address, connected now if it is not yet known.
