@@ -12,7 +12,7 @@ use std::{
 
 use tower_throttle::{FixedWindow, Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket};
 
-use crate::common::{DEADLINE, eventually_async, fake};
+use crate::common::{DEADLINE, RedisServer, eventually_async, fake};
 
 /// What it was asked.
 #[derive(Debug, Default)]
@@ -91,6 +91,16 @@ async fn a_reply_that_is_not_exactly_a_slot_map_is_an_error() {
         limiter.check("ann").await.expect_err(lie);
         assert_eq!(asked.checks.load(Ordering::SeqCst), 0, "{lie:?}");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_is_no_cluster_says_how_to_connect() {
+    let server = RedisServer::start();
+    let limiter = limiter(&server.url().replace("redis://", "redis-cluster://"));
+    let error = limiter.check("ann").await.expect_err("no cluster");
+    assert!(error.is_refused(), "{error:?}");
+    let cause = error.source().expect("a cause").to_string();
+    assert!(cause.ends_with("connect with redis://"), "{cause}");
 }
 
 #[tokio::test]

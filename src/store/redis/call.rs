@@ -107,7 +107,13 @@ pub(super) async fn delete(
 pub(super) async fn slots(link: &Link, deadline: Deadline) -> Result<Value, StoreError> {
     let which = vec![Value::from("SLOTS")];
     let slots = send(link, "CLUSTER", which, Manner::Plain, deadline).await;
-    slots.map_err(store_error)
+    slots.map_err(|error| {
+        if error.details().contains("cluster support disabled") {
+            let cause = "it is no node of a cluster: connect with redis://";
+            return StoreError::with_source(StoreErrorKind::Refused, cause);
+        }
+        store_error(error)
+    })
 }
 
 /// Not by fred's own `evalsha`: on a client with options it loses them.

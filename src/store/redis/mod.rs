@@ -150,7 +150,7 @@ impl RedisStore {
     /// Connects to one node, to a cluster, or by way of sentinels, with the default settings. Returns
     /// at once. Call it inside a Tokio runtime.
     ///
-    /// `redis://user:password@host:port/database` is one node,
+    /// `redis://user:password@host:port/database` is one node and takes no query,
     /// `redis-cluster://user:password@host:port,host:port/` is a cluster; its other
     /// nodes may also stand behind it, as in `?node=host:port&node=host:port`.
     /// `redis-sentinel://user:password@host:port,host:port/database?sentinelServiceName=mymaster`

@@ -18,14 +18,19 @@ impl Target {
         let (scheme, address) = url
             .split_once("://")
             .ok_or_else(|| unusable("it has no scheme; write redis://host:port/database"))?;
+        let scheme = &*scheme.to_ascii_lowercase();
         let (kind, form) = scheme.split_once('-').unwrap_or((scheme, ""));
+        // Any more would be left out, and whatever it is may be a secret.
+        if address.contains('#') {
+            return Err(unusable("there is a # in it: in a password, write %23"));
+        }
         let is_tls = match kind {
             "redis" | "valkey" => false,
             "rediss" | "valkeys" => true,
             _ => return Err(unknown(scheme)),
         };
         let mut target = match form {
-            "" if kind == scheme => Self::Node(node(address)?),
+            "" if kind == scheme => one(address)?,
             "cluster" => cluster(&Parts::of(address))?,
             "sentinel" => sentinel(&Parts::of(address))?,
             _ => return Err(unknown(scheme)),
@@ -62,6 +67,23 @@ impl<'a> Parts<'a> {
             query,
         }
     }
+}
+
+fn one(address: &str) -> Result<Target, ConfigError> {
+    let parts = Parts::of(address);
+    if parts.hosts.len() > 1 {
+        return Err(unusable(
+            "it names several servers: write redis-cluster://host,host/ for a cluster, or \
+             redis-sentinel://host,host/?sentinelServiceName=mymaster for sentinels",
+        ));
+    }
+    if !parts.query.is_empty() {
+        return Err(unusable(
+            "there is a ? in it: settings are those of `RedisStore::builder()`; in a password, \
+             write %3F",
+        ));
+    }
+    Ok(Target::Node(node(address)?))
 }
 
 fn cluster(parts: &Parts<'_>) -> Result<Target, ConfigError> {
@@ -245,6 +267,43 @@ mod tests {
         assert_eq!(service_name, "main");
         assert_eq!(username.as_deref(), Some("watch"));
         assert_eq!(password.as_deref(), Some("p@ss"));
+    }
+
+    #[test]
+    fn schemes_of_any_case() {
+        for url in [
+            "REDIS://one:1/",
+            "Valkey://one:1",
+            "Redis-Cluster://one:1",
+            "redis-SENTINEL://one:1/?sentinelServiceName=main",
+        ] {
+            assert!(Target::of(url).is_ok(), "{url}");
+        }
+    }
+
+    #[test]
+    fn one_server_is_one_and_has_no_query() {
+        for (url, advice) in [
+            ("redis://one,two/", "redis-cluster://"),
+            ("redis://app:secret@one:1,two:2/0", "redis-sentinel://"),
+            ("redis://one?node=two:2", "redis-cluster://"),
+            ("redis://one/?timeout=secret", "RedisStore::builder()"),
+            ("redis://app:p?secret@one/", "%3F"),
+            ("redis://app:1?secret@one/", "%3F"),
+            ("redis://app:1#secret@one/", "%23"),
+            ("redis-cluster://app:1#secret@one/", "%23"),
+        ] {
+            let mistake = Target::of(url).err().expect(url).to_string();
+            assert!(mistake.contains(advice), "{url}: {mistake}");
+            assert!(!mistake.contains("secret"), "{mistake}");
+        }
+        for url in [
+            "redis://one",
+            "redis://one:1/3",
+            "redis://:p%3Fw%23@[::1]:1/?",
+        ] {
+            assert!(Target::of(url).is_ok(), "{url}");
+        }
     }
 
     #[test]
