@@ -40,6 +40,14 @@ pub(crate) fn store_failed(error: &StoreError) {
     to_stderr(&line);
 }
 
+/// The first sign may be the least telling: one that just died is silent at first.
+pub(crate) fn store_fails_otherwise(error: &StoreError) {
+    let line = format!("the store still fails, in another way ({})", cause(error));
+    #[cfg(feature = "tracing")]
+    tracing::warn!(target: "tower_throttle::store", kind = error.kind_name(), "{line}");
+    to_stderr(&line);
+}
+
 pub(crate) fn store_recovered() {
     let line = "the store answers again";
     #[cfg(feature = "tracing")]

@@ -169,6 +169,21 @@ impl StoreError {
         }
     }
 
+    /// A bit for each sign of failure from which an operator learns something;
+    /// 0 for what only follows from one.
+    pub(crate) const fn sign(&self) -> u8 {
+        match self.kind {
+            StoreErrorKind::Timeout => 1,
+            StoreErrorKind::Unavailable => 2,
+            StoreErrorKind::Refused | StoreErrorKind::Redirected => 4,
+            StoreErrorKind::ForeignReply => 8,
+            StoreErrorKind::NotSent
+            | StoreErrorKind::Overloaded
+            | StoreErrorKind::CorruptState
+            | StoreErrorKind::Unsupported => 0,
+        }
+    }
+
     /// A word for logs and metrics, one of a fixed set.
     #[cfg(feature = "tracing")]
     pub(crate) fn kind_name(&self) -> &'static str {

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::atomic::{AtomicU8, AtomicU64, Ordering},
     time::Instant,
 };
 
@@ -11,11 +11,15 @@ use crate::{StoreError, telemetry};
 /// How the store does, as far as it was logged.
 pub(super) struct Health {
     started: Instant,
-    is_failing: AtomicBool,
+    /// The signs of failure that were logged; none while it is well.
+    told: AtomicU8,
     last_failure_ms: AtomicU64,
     /// When refusals that are not the store's failure were last logged, plus 1; 0 for never.
     shed_ms: AtomicU64,
 }
+
+/// Beside the signs of errors.
+const FAILING: u8 = 128;
 
 /// Such refusals are logged no more often than this.
 const SHED_EVERY_MS: u64 = 10_000;
@@ -27,7 +31,7 @@ const WELL_AFTER_MS: u64 = 5_000;
 impl fmt::Debug for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Health")
-            .field("is_failing", &self.is_failing)
+            .field("told", &self.told)
             .finish_non_exhaustive()
     }
 }
@@ -36,7 +40,7 @@ impl Default for Health {
     fn default() -> Self {
         Self {
             started: Instant::now(),
-            is_failing: AtomicBool::new(false),
+            told: AtomicU8::new(0),
             last_failure_ms: AtomicU64::new(0),
             shed_ms: AtomicU64::new(0),
         }
@@ -46,8 +50,12 @@ impl Default for Health {
 impl Health {
     pub(super) fn failed(&self, error: &StoreError) {
         self.last_failure_ms.store(self.now_ms(), Ordering::Relaxed);
-        if !self.is_failing.swap(true, Ordering::Relaxed) {
+        let sign = error.sign();
+        let told = self.told.fetch_or(FAILING | sign, Ordering::Relaxed);
+        if told == 0 {
             telemetry::store_failed(error);
+        } else if sign & !told != 0 {
+            telemetry::store_fails_otherwise(error);
         }
     }
 
@@ -68,12 +76,12 @@ impl Health {
 
     #[inline]
     pub(super) fn answered(&self) {
-        if !self.is_failing.load(Ordering::Relaxed) {
+        if self.told.load(Ordering::Relaxed) == 0 {
             return;
         }
         let last_failure_ms = self.last_failure_ms.load(Ordering::Relaxed);
         if self.now_ms().saturating_sub(last_failure_ms) >= WELL_AFTER_MS
-            && self.is_failing.swap(false, Ordering::Relaxed)
+            && self.told.swap(0, Ordering::Relaxed) != 0
         {
             telemetry::store_recovered();
         }

@@ -1,11 +1,14 @@
 //! One line when the store fails, and one when it is well again.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tower_throttle::{Limiter, ManualClock, RateLimitLayer, TokenBucket, store::Guarded};
 
 use crate::{
-    common::DEADLINE,
+    common::{DEADLINE, eventually_async},
     quiet::logging_runtime,
     switch::{Does, Switch, unavailable, unavailable_later},
     web::{api, ask, plain},
@@ -35,6 +38,40 @@ async fn flood(store: &Guarded<Switch>, switch: &Switch, does: [Does; 2]) {
     for task in tasks {
         task.await.unwrap();
     }
+}
+
+/// The first sign, and any other: once each, however they take turns.
+#[test]
+fn a_failure_that_shows_another_sign_is_one_line_more() {
+    let (runtime, lines) = logging_runtime(1);
+    let run = async move {
+        let switch = Switch::on(&Arc::new(ManualClock::new()));
+        let store = Guarded::new(switch.clone()).deadline(Duration::from_millis(5));
+        let limiter = Limiter::new(store, TokenBucket::per_second(10));
+        let fail = async |does: Does| {
+            switch.now(does);
+            let before = switch.calls();
+            eventually_async("three calls", || async {
+                let _ = limiter.check("ann").await;
+                switch.calls() >= before + 3
+            })
+            .await;
+        };
+        fail(Does::IsSilent).await;
+        let log = lines();
+        assert_eq!(log.len(), 1, "{log:#?}");
+        assert!(log[0].contains("did not answer"), "{log:#?}");
+        for _ in 0..2 {
+            fail(unavailable()).await;
+            let log = lines();
+            assert_eq!(log.len(), 2, "{log:#?}");
+            assert!(log[1].contains("in another way"), "{log:#?}");
+            assert!(log[1].contains("unavailable"), "{log:#?}");
+            fail(Does::IsSilent).await;
+        }
+        assert_eq!(lines().len(), 2, "{:#?}", lines());
+    };
+    runtime.block_on(runtime.spawn(run)).unwrap();
 }
 
 #[test]
