@@ -47,9 +47,12 @@ fn run_to_its_end(options: &[&str]) -> Output {
 
 impl Demo {
     fn start(options: &[&str]) -> Self {
-        let mut child = Command::new(example_path("demo"))
+        Self::run(Command::new(example_path("demo")).args(options))
+    }
+
+    fn run(command: &mut Command) -> Self {
+        let mut child = command
             .args(["--listen", "127.0.0.1:0"])
-            .args(options)
             .stdout(Stdio::piped())
             .spawn()
             .expect("the demo starts");
@@ -828,4 +831,27 @@ fn the_job_queue_keeps_its_pace_and_ends() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let jobs = said.lines().filter(|line| line.contains("runs job"));
     assert_eq!(jobs.count(), 12, "{said}");
+}
+
+#[cfg(feature = "tracing")]
+#[test]
+fn denials_are_logged_where_rust_log_asks_for_them() {
+    for (wanted, expected) in [
+        ("tower_throttle=debug", true),
+        ("info,tower_throttle::denied=debug", true),
+        ("tower_throttle::store=debug", false),
+        ("info", false),
+    ] {
+        let mut command = Command::new(example_path("demo"));
+        let mut demo = Demo::run(command.env("RUST_LOG", wanted).stderr(Stdio::piped()));
+        let mut stderr = demo.child.stderr.take().expect("its standard error");
+        eventually("a denial", || {
+            demo.get("/api/token-bucket", "logged").status == 429
+        });
+        assert!(demo.terminate().success());
+        let mut lines = String::new();
+        stderr.read_to_string(&mut lines).expect("text");
+        let is_logged = lines.contains("tower_throttle::denied");
+        assert_eq!(is_logged, expected, "{wanted}: {lines}");
+    }
 }

@@ -21,6 +21,8 @@
 //! With `-- --redis redis://127.0.0.1/` the buckets are in Redis: start it
 //! twice, with two `--listen` addresses, and both processes share them. Stop that
 //! Redis, and each process decides by itself (`x-decided-by` says so) until it is back.
+//!
+//! With `--features tracing` and `RUST_LOG=tower_throttle=debug` it logs each denial.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -34,17 +36,34 @@ use std::{error::Error, future::pending, net::SocketAddr, sync::Arc};
 use options::Options;
 use tokio::net::TcpListener;
 use tower_throttle::{MemoryStore, RedisStore, store::Store};
+use tracing_subscriber::{
+    Layer,
+    filter::{LevelFilter, Targets},
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
 
 #[tokio::main]
 async fn main() {
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .init();
+    log();
     let options = Options::from_command_line();
     if let Err(error) = serve(&options).await {
         eprintln!("demo: {error}");
         std::process::exit(1);
     }
+}
+
+/// What `RUST_LOG` asks for, as in `tower_throttle=debug,info`. Without it, what
+/// an operator must not miss.
+fn log() {
+    let wanted = std::env::var("RUST_LOG").unwrap_or_else(|_| "info".to_owned());
+    let filter = wanted.parse().unwrap_or_else(|mistake| {
+        eprintln!("demo: RUST_LOG={wanted:?}: {mistake}");
+        Targets::new().with_default(LevelFilter::INFO)
+    });
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = lines.with_filter(filter);
+    tracing_subscriber::registry().with(lines).init();
 }
 
 async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
