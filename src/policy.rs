@@ -96,6 +96,27 @@ impl Policy {
     }
 
     /// One bucket for all callers together, whoever asks.
+    ///
+    /// Say it first: what reads a request, as [`key`](Self::key) and
+    /// [`when`](Self::when) do, makes a [`RequestPolicy`](crate::RequestPolicy) of
+    /// this, which is shared or not. A key of its own contradicts it, and is a
+    /// mistake that building the layer tells.
+    ///
+    /// ```
+    /// use tower_throttle::{ConfigError, Policy, RateLimitLayer, TokenBucket, key};
+    ///
+    /// let everyone = Policy::new("everyone", TokenBucket::per_second(5_000)).shared();
+    /// let writes = everyone.clone().when(|head| head.method() != http::Method::GET);
+    /// assert!(RateLimitLayer::builder().policy(writes).build().is_ok());
+    ///
+    /// let keyed = everyone.key(key::header("x-api-key"));
+    /// let Err(ConfigError::InPolicy { mistake, .. }) =
+    ///     RateLimitLayer::builder().policy(keyed).build()
+    /// else {
+    ///     panic!("a contradiction");
+    /// };
+    /// assert_eq!(*mistake, ConfigError::SharedAndKeyed);
+    /// ```
     pub const fn shared(mut self) -> Self {
         self.shared = true;
         self
