@@ -218,6 +218,70 @@ async fn a_user_without_the_right_is_refused_and_nothing_is_charged() {
     assert_eq!(admitted(&limiter, "ann", 10).await, 3);
 }
 
+/// Whatever it refuses inside the script, the error has its word.
+#[tokio::test]
+async fn a_refusal_is_quoted() {
+    let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
+    let url = user_with(&server, &["+@all"]);
+    let nobody = common::free_port().to_string();
+    let cannot_save = || {
+        std::fs::remove_dir_all(server.folder()).expect("its folder");
+        server.command(&["CONFIG", "SET", "save", "3600 1"]);
+        server.command(&["BGSAVE"]);
+        common::eventually("a save that failed", || {
+            let info = server.command(&["INFO", "persistence"]);
+            info.contains("rdb_last_bgsave_status:err")
+        });
+    };
+    let command = |words: &[&str]| drop(server.command(words));
+    type Change<'a> = &'a dyn Fn();
+    let refusals: [(&str, Change<'_>, Change<'_>); 6] = [
+        (
+            "OOM",
+            &|| command(&["CONFIG", "SET", "maxmemory", "1"]),
+            &|| command(&["CONFIG", "SET", "maxmemory", "0"]),
+        ),
+        (
+            "NOPERM",
+            &|| command(&["ACL", "SETUSER", "app", "-psetex"]),
+            &|| command(&["ACL", "SETUSER", "app", "+psetex"]),
+        ),
+        (
+            "NOPERM",
+            &|| command(&["ACL", "SETUSER", "app", "-get"]),
+            &|| command(&["ACL", "SETUSER", "app", "+get"]),
+        ),
+        (
+            "READONLY",
+            &|| command(&["REPLICAOF", "127.0.0.1", &nobody]),
+            &|| command(&["REPLICAOF", "NO", "ONE"]),
+        ),
+        (
+            "NOREPLICAS",
+            &|| command(&["CONFIG", "SET", "min-replicas-to-write", "1"]),
+            &|| command(&["CONFIG", "SET", "min-replicas-to-write", "0"]),
+        ),
+        ("MISCONF", &cannot_save, &|| {
+            command(&["CONFIG", "SET", "save", ""])
+        }),
+    ];
+    for (word, refuse, permit) in refusals {
+        // One of its own each time: no breaker is open.
+        let store = RedisStore::builder().deadline(common::DEADLINE);
+        let store = store.connect(&url).expect("a store");
+        let limiter = denying(store, TokenBucket::per_hour(3));
+        assert_eq!(admitted(&limiter, word, 1).await, 1, "{word}");
+        refuse();
+        let error = limiter.check(word).await.expect_err(word);
+        assert!(error.is_refused(), "{word}: {error:?}");
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        let said = format!("Redis refused a command of the script with {word}");
+        assert_eq!(cause, Some(said));
+        permit();
+        command(&["FLUSHALL"]);
+    }
+}
+
 #[tokio::test]
 async fn a_wrong_password_is_an_error_and_not_an_admission() {
     let server = RedisServer::with(&["--requirepass", "secret"]);

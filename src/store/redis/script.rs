@@ -74,8 +74,10 @@ fn assemble(in_use: usize) -> String {
         .replace(WRITE, &(write + "end\n"))
 }
 
-/// The verdict where Redis refused a command.
+/// The verdict where Redis refused a command; one less with the first of the
+/// words below, and so on.
 const REFUSED: i64 = -2;
+const REFUSALS: [&str; 5] = ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "NOPERM"];
 /// Added to an algorithm's number.
 const LAST_LEG: u64 = 32;
 /// Times what to do.
@@ -340,11 +342,7 @@ impl Said {
         }
         let fitting = match verdict {
             -1 => return Ok(Err(StoreError::new(StoreErrorKind::CorruptState))),
-            REFUSED => {
-                let cause = "Redis refused a command of the script: its user lacks a right, \
-                             or it is out of memory, read-only or cannot save";
-                return Ok(Err(StoreError::with_source(StoreErrorKind::Refused, cause)));
-            }
+            refused if refused < -1 => return Ok(Err(refusal(refused)?)),
             fitting => u64::try_from(fitting).ok(),
         };
         let fitting = fitting.filter(|fitting| *fitting <= shape.most);
@@ -368,6 +366,19 @@ impl Said {
         // The script works with doubles: none of its numbers is larger.
         number.filter(|number| *number <= EXACT).ok_or_else(foreign)
     }
+}
+
+/// What this verdict says, if it is one.
+fn refusal(verdict: i64) -> Result<StoreError, StoreError> {
+    let known = (1..).zip(REFUSALS);
+    let mut words = known.map(|(number, word)| (REFUSED - number, word));
+    let word = match words.find(|(number, _)| *number == verdict) {
+        Some((_, word)) => word,
+        None if verdict == REFUSED => "a word that is none of its usual ones",
+        None => return Err(foreign()),
+    };
+    let cause = format!("Redis refused a command of the script with {word}");
+    Ok(StoreError::with_source(StoreErrorKind::Refused, cause))
 }
 
 fn foreign() -> StoreError {

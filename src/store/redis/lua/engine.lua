@@ -15,7 +15,8 @@
 --            a and b, the algorithm's own, and as many more as its file says
 -- Reply    integers only: nonce, now in microseconds, then for each check its
 --          verdict (0 denied; 1 allowed, or with 2 the units taken; -1 foreign
---          data under one of its keys, -2 a command was refused)
+--          data under one of its keys; -2 or less: Redis refused a command, for
+--          which word, `refusals` says)
 --          and for each leg how it stood before: level, and mark and more where
 --          its algorithm has them.
 -- Expiry   every write sets one, in milliseconds, never 0. A key expires when
@@ -53,7 +54,7 @@ local largest = 9007199254740992
 
 while at <= #numbers do
   out = out + 1
-  local verdict_at, verdict, past, is_unsaved = out, 1, nil, false
+  local verdict_at, verdict, past, is_unsaved, refusal = out, 1, nil, false, nil
   local kind, cost, capacity, extra, algorithm, task
   local a, b, c, d, e, f, stored, level, mark, more, slack, unsaved, kept, drop_ms
   repeat
@@ -63,7 +64,7 @@ while at <= #numbers do
     local is_foreign, is_refused = false, false
     if type(stored) == 'table' then
       is_foreign = string.find(stored.err, 'WRONGTYPE', 1, true)
-      is_refused, stored = not is_foreign, false
+      is_refused, refusal, stored = not is_foreign, stored.err, false
     end
     local most = capacity + extra - cost
     if task == 2 then
@@ -140,7 +141,7 @@ while at <= #numbers do
         local written = redis.pcall('PSETEX', KEYS[leg_key], format('%d', ttl_ms), value)
         if written.err then
           -- Refused one, Redis refuses all: this is the first.
-          verdict = -2
+          verdict, refusal = -2, written.err
           break
         end
       end
@@ -150,6 +151,18 @@ while at <= #numbers do
         a, b, c, d, e, f = past[5], past[6], past[7], past[8], past[9], past[10]
         level, mark, more, unsaved, kept = past[11], past[12], past[13], past[14], past[15]
         leg_key, past = past[16], past[17]
+      end
+    end
+  end
+  if verdict == -2 then
+    -- -3 for the first of these, -4 for the second. Of a right that is lacking,
+    -- each version says something else about the user.
+    local refusals = { 'OOM', 'READONLY', 'MISCONF', 'NOREPLICAS', 'user ' }
+    refusal = string.gsub(refusal, 'User', 'user')
+    for number, word in ipairs(refusals) do
+      if string.find(refusal, word, 1, true) then
+        verdict = -2 - number
+        break
       end
     end
   end
