@@ -17,6 +17,10 @@ use crate::{
 const NAME: &str = "limits";
 /// Sentinels take their time: ten seconds until one that was primary follows.
 const LONG: Duration = Duration::from_secs(60);
+/// A primary that is alive when another is elected serves on for so long, at
+/// the most, until it is told to follow. Clients that are with it stay, and
+/// what they write there is lost.
+pub(crate) const FOLLOWS: Duration = Duration::from_secs(12);
 /// A replica is not made to wait for others.
 const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
 

@@ -9,7 +9,7 @@ use crate::{
     load::Load,
     outage::{self, quota},
     rig,
-    sentinel::{Unasked, Watched},
+    sentinel::{FOLLOWS, Unasked, Watched},
     signals::{self, Frozen},
 };
 
@@ -86,9 +86,14 @@ async fn fails_over(name: &str, fault: Fault) {
     LOAD.run(&limiter, &recorder, all).await;
 
     let ledger = recorder.ledger();
-    // Writes that the replica had not seen are lost, until clients move.
-    let asked = failovers.iter().map(|(when, _)| when);
-    let losses = asked.chain(&unasked).map(|when| when.and(RESUMES));
+    // Writes that the replica had not seen are lost, until clients move: at
+    // once where the primary is gone.
+    let moved = match fault {
+        Fault::Kill | Fault::Freeze => RESUMES,
+        Fault::Ask => FOLLOWS,
+    };
+    let asked = failovers.iter().map(|(when, _)| when.and(moved));
+    let losses = asked.chain(unasked.iter().map(|when| when.and(FOLLOWS)));
     let promise = outage::promise(losses.collect());
     let outcomes = checker::outcomes(&ledger);
     let used = checker::admitted(&ledger, &promise).expect("I1");

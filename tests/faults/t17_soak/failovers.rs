@@ -14,11 +14,14 @@ use crate::{
     load::HOT,
     outage::quota,
     rig,
-    sentinel::Watched,
+    sentinel::{FOLLOWS, Watched},
     signals::{self, Frozen},
     wait,
 };
 
+/// How soon the store decides again.
+const UNDER_SENTINELS: Duration = Duration::from_secs(5);
+const IN_CLUSTER: Duration = Duration::from_secs(10);
 /// Until all are as they were.
 const WHOLE: Duration = Duration::from_secs(120);
 
@@ -49,11 +52,15 @@ impl Scene for UnderSentinels {
     }
 
     fn faults(&self) -> &'static [Fault] {
-        &[("killed", true), ("frozen", true), ("asked", true)]
+        &[
+            ("killed", Some(UNDER_SENTINELS)),
+            ("frozen", Some(UNDER_SENTINELS)),
+            ("asked", Some(FOLLOWS)),
+        ]
     }
 
     fn resumes(&self) -> Duration {
-        Duration::from_secs(5)
+        UNDER_SENTINELS
     }
 
     fn make(&mut self, fault: &str, _: &mut Dice, mended: &mut dyn FnMut()) {
@@ -75,8 +82,8 @@ impl Scene for UnderSentinels {
     }
 
     /// Sentinels who were kept waiting may think that the primary was.
-    fn has_lost(&self) -> bool {
-        self.watched.epoch() != self.epoch
+    fn still_loses(&self) -> Option<Duration> {
+        (self.watched.epoch() != self.epoch).then_some(FOLLOWS)
     }
 }
 
@@ -105,7 +112,11 @@ impl Scene for InCluster {
     }
 
     fn faults(&self) -> &'static [Fault] {
-        &[("killed", true), ("frozen", true), ("moved slots", false)]
+        &[
+            ("killed", Some(IN_CLUSTER)),
+            ("frozen", Some(IN_CLUSTER)),
+            ("moved slots", None),
+        ]
     }
 
     fn hurt(&self) -> Option<u32> {
@@ -113,7 +124,7 @@ impl Scene for InCluster {
     }
 
     fn resumes(&self) -> Duration {
-        Duration::from_secs(10)
+        IN_CLUSTER
     }
 
     fn make(&mut self, fault: &str, dice: &mut Dice, mended: &mut dyn FnMut()) {

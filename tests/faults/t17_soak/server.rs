@@ -20,21 +20,21 @@ use crate::{
 };
 
 const FAULTS: [Fault; 15] = [
-    ("killed", true),
-    ("frozen", false),
-    ("black hole", false),
-    ("delay", false),
-    ("drip", false),
-    ("loss", false),
-    ("resets", false),
-    ("flushed scripts", false),
-    ("busy", false),
-    ("out of memory", false),
-    ("not permitted", false),
-    ("read-only", false),
-    ("loading", true),
-    ("FLUSHALL", true),
-    ("junk", true),
+    ("killed", Some(RESUMES)),
+    ("frozen", None),
+    ("black hole", None),
+    ("delay", None),
+    ("drip", None),
+    ("loss", None),
+    ("resets", None),
+    ("flushed scripts", None),
+    ("busy", None),
+    ("out of memory", None),
+    ("not permitted", None),
+    ("read-only", None),
+    ("loading", Some(RESUMES)),
+    ("FLUSHALL", Some(RESUMES)),
+    ("junk", Some(RESUMES)),
 ];
 const MANY_KEYS: &str = "for i = 1, 1000 do redis.call('SET', 'filled' .. i, i) end";
 

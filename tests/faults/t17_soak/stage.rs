@@ -18,8 +18,9 @@ use crate::{
     rig,
 };
 
-/// What can happen, and whether state may be lost with it.
-pub(super) type Fault = (&'static str, bool);
+/// What can happen, and for how long after it was mended state may still be
+/// lost; `None` where none is.
+pub(super) type Fault = (&'static str, Option<Duration>);
 
 pub(super) trait Scene: Send {
     fn limiter(&self) -> &Limiter;
@@ -35,9 +36,10 @@ pub(super) trait Scene: Send {
         None
     }
 
-    /// Whether state may have been lost since the last fault, by nobody's doing.
-    fn has_lost(&self) -> bool {
-        false
+    /// Where state may have been lost since the last fault, by nobody's doing:
+    /// for how long it may still be.
+    fn still_loses(&self) -> Option<Duration> {
+        None
     }
 
     /// I6.
@@ -83,14 +85,15 @@ impl Stage {
 
     /// Any fault; its name.
     pub(super) fn suffer(&mut self, dice: &mut Dice) -> &'static str {
-        let (fault, loses) = *dice.of(self.scene.faults());
+        let (fault, loses_for) = *dice.of(self.scene.faults());
         let from_us = self.recorder.now_us();
-        if self.scene.has_lost() {
+        if let Some(loses_for) = self.scene.still_loses() {
             self.unasked += 1;
-            self.losses.push(Window {
+            let loss = Window {
                 from_us: self.quiet_us,
                 to_us: from_us,
-            });
+            };
+            self.losses.push(loss.and(loses_for));
         }
         let mut mended_us = None;
         let recorder = self.recorder.clone();
@@ -105,10 +108,12 @@ impl Stage {
             Ok(took) => *longest = took.max(*longest),
             Err(broken) => self.broken.push(format!("{fault}: {broken}")),
         }
-        if loses {
-            // Clients who still are where they were lose what they write there.
-            let to_us = mended_us + within.as_micros() as u64;
-            self.losses.push(Window { from_us, to_us });
+        if let Some(loses_for) = loses_for {
+            let loss = Window {
+                from_us,
+                to_us: mended_us,
+            };
+            self.losses.push(loss.and(loses_for));
         }
         self.quiet_us = mended_us;
         fault
