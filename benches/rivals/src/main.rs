@@ -1,48 +1,54 @@
-//! Measures tower-throttle beside tower_governor (memory) and
-//! tower-rate-limit-fred (Redis), in turns, in one run.
+//! Measures tower-throttle beside its rivals, in turns, in one run, and prints
+//! one table. `--only NAME` measures a part of it.
 
-mod measure;
-mod memory;
-mod redis;
-mod server;
+use std::{env, process::exit};
 
-use std::thread::available_parallelism;
+use tower_throttle_rivals::{
+    cargo, machine, measured::ROUNDS, rows::SECTIONS, server, table::Table,
+};
 
-use measure::Row;
-use server::RedisServer;
+/// Measured by a program of its own: counting allocations slows all down.
+const FOOTPRINT: &str = "footprint";
 
 fn main() {
-    let redis = RedisServer::start();
-    println!(
-        "{}, {} cores, load before {}, Redis {}, medians of {} rounds\n",
-        cpu_model(),
-        cores(),
-        load(),
-        redis.version,
-        measure::ROUNDS
+    let only = only(env::args().skip(1));
+    let is_wanted = |name: &str| only.is_empty() || only.iter().any(|wanted| wanted == name);
+    let heading = format!(
+        "{}, {} cores, load before {}, Redis {}, medians of {ROUNDS} rounds",
+        machine::cpu_model(),
+        machine::cores(),
+        machine::load(),
+        server::version(),
     );
-    println!(
-        "| work | ours: ops/s | p50 | p99 | rival | ops/s | p50 | p99 | ours / rival |\n\
-         |---|--:|--:|--:|---|--:|--:|--:|--:|"
-    );
-    let print = |row: Row| println!("{row}");
-    memory::run(print);
-    redis::run(&redis, print);
+    // Before anything is timed, as it compiles.
+    let footprint = is_wanted(FOOTPRINT).then(|| cargo::run(FOOTPRINT));
+    let mut table = Table::default();
+    for (name, rows) in SECTIONS {
+        if is_wanted(name) {
+            rows(&mut table);
+        }
+    }
+    table.lines(&footprint.unwrap_or_default());
+    println!("{heading}\n\n{table}");
 }
 
-fn cores() -> usize {
-    available_parallelism().map_or(1, usize::from)
-}
-
-/// How many threads wanted to run in the last minute: 0, if the numbers are to be trusted.
-fn load() -> String {
-    let loads = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    loads.split(' ').next().unwrap_or_default().to_owned()
-}
-
-fn cpu_model() -> String {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let line = info.lines().find(|line| line.starts_with("model name"));
-    let model = line.and_then(|line| line.split_once(": "));
-    model.map_or("unknown CPU", |(_, model)| model).to_owned()
+/// The names behind each `--only`.
+fn only(mut words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut names = Vec::new();
+    while let Some(word) = words.next() {
+        let known = SECTIONS.map(|(name, _)| name);
+        let name = words
+            .next()
+            .filter(|_| word == "--only")
+            .unwrap_or_default();
+        if name != FOOTPRINT && !known.contains(&&*name) {
+            eprintln!(
+                "--only NAME, where NAME is one of {}, {FOOTPRINT}",
+                known.join(", ")
+            );
+            exit(2);
+        }
+        names.push(name);
+    }
+    names
 }

@@ -1,0 +1,13 @@
+//! What it takes to measure tower-throttle beside its rivals, in turns, in one run.
+
+pub mod ask;
+pub mod callers;
+pub mod cargo;
+pub mod machine;
+pub mod measured;
+pub mod on_redis;
+pub mod on_threads;
+pub mod peers;
+pub mod rows;
+pub mod server;
+pub mod table;

@@ -1,0 +1,94 @@
+//! Rounds in turns, and the median of each contender.
+
+use std::time::Duration;
+
+pub const ROUNDS: usize = 5;
+
+/// How long a round is where other processes have a part in it.
+pub const ROUND: Duration = Duration::from_secs(1);
+/// The same where none has, or where a whole row of figures is wanted.
+pub const SHORT: Duration = Duration::from_millis(500);
+
+/// What one round measured.
+#[derive(Clone, Copy)]
+pub struct Measured {
+    operations: u64,
+    pub ops_per_s: f64,
+    pub p50: Duration,
+    pub p99: Duration,
+    /// For one operation.
+    pub redis: Used,
+}
+
+/// What was asked of Redis, and what that cost it.
+#[derive(Clone, Copy, Default)]
+pub struct Used {
+    pub calls: f64,
+    pub cpu_us: f64,
+}
+
+impl Measured {
+    /// Of operations that were all timed.
+    pub fn new(took: Duration, times: Vec<Duration>) -> Self {
+        Self::of_some(times.len() as u64, took, times)
+    }
+
+    /// Of operations some of which were timed.
+    pub fn of_some(operations: u64, took: Duration, mut times: Vec<Duration>) -> Self {
+        times.sort_unstable();
+        let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
+        Self {
+            operations,
+            ops_per_s: operations as f64 / took.as_secs_f64(),
+            p50: at(0.5),
+            p99: at(0.99),
+            redis: Used::default(),
+        }
+    }
+
+    pub fn operations(&self) -> f64 {
+        self.operations as f64
+    }
+
+    fn median(rounds: &[Self]) -> Self {
+        let number = |of: fn(&Self) -> f64| {
+            let mut numbers: Vec<_> = rounds.iter().map(of).collect();
+            numbers.sort_unstable_by(f64::total_cmp);
+            numbers[rounds.len() / 2]
+        };
+        Self {
+            operations: rounds.iter().map(|round| round.operations).sum(),
+            ops_per_s: number(|round| round.ops_per_s),
+            p50: Duration::from_secs_f64(number(|round| round.p50.as_secs_f64())),
+            p99: Duration::from_secs_f64(number(|round| round.p99.as_secs_f64())),
+            redis: Used {
+                calls: number(|round| round.redis.calls),
+                cpu_us: number(|round| round.redis.cpu_us),
+            },
+        }
+    }
+}
+
+/// Runs one round of one contender.
+pub type Contender<'a> = &'a dyn Fn() -> Measured;
+
+/// Runs all of them in turns, so that a slow spell of the machine hits all, and
+/// gives the median of each.
+pub fn in_turns<const N: usize>(contenders: [Contender<'_>; N]) -> [Measured; N] {
+    let mut rounds: [Vec<Measured>; N] = std::array::from_fn(|_| Vec::new());
+    for _ in 0..ROUNDS {
+        for (rounds, contender) in rounds.iter_mut().zip(contenders) {
+            rounds.push(contender());
+        }
+    }
+    rounds.map(|rounds| Measured::median(&rounds))
+}
+
+/// A contender whose settings were tried out.
+pub type Named = (&'static str, Measured);
+
+/// The fastest of some.
+pub fn best(contenders: &[Named]) -> Named {
+    let by_speed = |a: &&Named, b: &&Named| a.1.ops_per_s.total_cmp(&b.1.ops_per_s);
+    *contenders.iter().max_by(by_speed).expect("contenders")
+}

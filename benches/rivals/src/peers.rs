@@ -1,0 +1,201 @@
+//! The contenders, set up alike.
+
+use std::{
+    convert::Infallible,
+    future::{self, Ready},
+    iter,
+    num::NonZeroU32,
+    time::Duration,
+};
+
+use axum::{body::Body, extract::Request, http::HeaderName, response::Response};
+use fred::{interfaces::LuaInterface, types::Key};
+use governor::middleware::StateInformationMiddleware;
+use tower::{service_fn, util::ServiceFn};
+use tower_governor::{GovernorError, governor::GovernorConfigBuilder};
+use tower_throttle::{
+    OnStoreFailure, Policy, RateLimitLayer, RedisStore, RequestPolicy, TokenBucket, key,
+};
+
+use crate::{ask::Bucket, callers::API_KEY};
+
+/// How much each caller may ask.
+#[derive(Clone, Copy)]
+pub enum Rate {
+    /// More than it does.
+    Ample,
+    /// Once an hour.
+    Once,
+}
+
+/// The largest burst that tower-rate-limit-fred knows is 65,535.
+const BURST: u16 = 60_000;
+/// Long enough for buckets to be there when callers come again: one that is
+/// full is gone.
+const INTERVAL: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Not the 50 ms that are the default: one stall of the machine would end the
+/// run. It costs the same.
+const DEADLINE: Duration = Duration::from_secs(2);
+
+const MEMORY_BURST: u32 = 1_000_000_000;
+const MEMORY_RATE: u32 = 1_000_000;
+
+impl Rate {
+    /// On Redis: burst, and what it takes for one more.
+    fn on_redis(self) -> (u16, Duration) {
+        match self {
+            Self::Ample => (BURST, INTERVAL),
+            Self::Once => (1, HOUR),
+        }
+    }
+
+    /// The same.
+    pub fn bucket(self) -> Bucket {
+        let (burst, interval) = self.on_redis();
+        Bucket {
+            capacity: burst.into(),
+            count: 1,
+            seconds: i64::try_from(interval.as_secs()).expect("seconds"),
+        }
+    }
+
+    pub fn in_memory(self) -> TokenBucket {
+        match self {
+            Self::Ample => TokenBucket::per_second(MEMORY_RATE.into()).burst(MEMORY_BURST.into()),
+            Self::Once => TokenBucket::per_hour(1),
+        }
+    }
+
+    /// The same in governor's words.
+    pub fn governor(self) -> governor::Quota {
+        let number = |number| NonZeroU32::new(number).expect("it is not 0");
+        match self {
+            Self::Ample => {
+                governor::Quota::per_second(number(MEMORY_RATE)).allow_burst(number(MEMORY_BURST))
+            }
+            Self::Once => governor::Quota::per_hour(number(1)),
+        }
+    }
+}
+
+/// What stands behind each limiter: a service that answers at once.
+pub type Inner = ServiceFn<fn(Request) -> Ready<Result<Response, Infallible>>>;
+
+pub fn inner() -> Inner {
+    service_fn(|_| future::ready(Ok(Response::default())))
+}
+
+/// As many policies as are wanted, for the same caller.
+fn layer(
+    policy: impl Fn(String) -> RequestPolicy,
+    policies: usize,
+) -> tower_throttle::RateLimitLayerBuilder {
+    let more = (2..=policies).map(|number| format!("api{number}"));
+    let names = iter::once("api".to_owned()).chain(more);
+    names.fold(RateLimitLayer::builder(), |builder, name| {
+        builder.policy(policy(name))
+    })
+}
+
+/// For the peer's address.
+pub fn in_memory(rate: Rate, policies: usize) -> RateLimitLayer {
+    let quota = rate.in_memory();
+    let policy = |name| Policy::new(name, quota).key(key::peer());
+    layer(policy, policies).build().expect("a layer")
+}
+
+/// For the API key.
+pub fn in_memory_by_api_key() -> RateLimitLayer {
+    let quota = Rate::Ample.in_memory();
+    RateLimitLayer::new(Policy::new("api", quota).key(key::header(API_KEY)))
+}
+
+/// For the API key. Call it inside a runtime.
+pub fn on_redis(url: &str, connections: usize, rate: Rate, policies: usize) -> RateLimitLayer {
+    let store = RedisStore::builder()
+        .connections(connections)
+        .deadline(DEADLINE)
+        .connect(url);
+    let (burst, interval) = rate.on_redis();
+    let quota = TokenBucket::new(1, interval).burst(burst.into());
+    layer(
+        |name| Policy::new(name, quota).key(key::header(API_KEY)),
+        policies,
+    )
+    .store(store.expect("a store"))
+    // Otherwise a failure would pass for speed.
+    .on_store_failure(OnStoreFailure::Deny)
+    .build()
+    .expect("a layer")
+}
+
+pub fn trl_fred<L: LuaInterface>(
+    connection: L,
+    rate: Rate,
+) -> tower_rate_limit_fred::RateLimitLayer<L, ByApiKey> {
+    let (burst, interval) = rate.on_redis();
+    tower_rate_limit_fred::RateLimitLayer::builder()
+        .conn(connection)
+        .key_resolver(ByApiKey)
+        .capacity(burst)
+        .emission_interval(interval)
+        .build()
+}
+
+pub fn tower_governor<K: tower_governor::key_extractor::KeyExtractor>(
+    key: K,
+    rate: Rate,
+) -> tower_governor::GovernorLayer<K, StateInformationMiddleware, Body> {
+    let quota = rate.governor();
+    let config = GovernorConfigBuilder::default()
+        .key_extractor(key)
+        .period(quota.replenish_interval())
+        .burst_size(quota.burst_size().get())
+        .use_headers()
+        .finish();
+    tower_governor::GovernorLayer::new(config.expect("a period and a burst"))
+}
+
+pub fn axum_governor<K: axum_governor::KeyExtractor>(
+    key: K,
+    rate: Rate,
+) -> axum_governor::GovernorLayer<K::Key> {
+    let config = axum_governor::GovernorConfigBuilder::default()
+        .with_extractor(key)
+        .expect_connect_info()
+        .quota_default(rate.governor().into())
+        .finish();
+    axum_governor::GovernorLayer::new(config.expect("a configuration"))
+}
+
+/// The header [`API_KEY`].
+#[derive(Clone, Copy, Debug)]
+pub struct ByApiKey;
+
+impl tower_rate_limit_fred::KeyResolver for ByApiKey {
+    type ErrorBody = Body;
+
+    fn key<T>(&self, request: &axum::http::Request<T>) -> Result<Option<Key>, Response> {
+        let value = request.headers().get(API_KEY);
+        Ok(value.map(|value| Key::from(value.as_bytes())))
+    }
+}
+
+impl tower_governor::key_extractor::KeyExtractor for ByApiKey {
+    type Key = String;
+
+    fn extract<T>(&self, request: &axum::http::Request<T>) -> Result<String, GovernorError> {
+        let value = request.headers().get(API_KEY);
+        let text = value.and_then(|value| value.to_str().ok());
+        text.map(str::to_owned)
+            .ok_or(GovernorError::UnableToExtractKey)
+    }
+}
+
+/// The same as axum-governor reads it.
+pub fn axum_governor_api_key() -> axum_governor::Header {
+    static NAME: HeaderName = HeaderName::from_static(API_KEY);
+    axum_governor::Header(&NAME)
+}

@@ -1,0 +1,77 @@
+//! One caller who is over its limit, and asks on and on.
+
+use axum::http::StatusCode;
+use tower::Layer;
+use tower_governor::key_extractor::PeerIpKeyExtractor;
+
+use super::threads;
+use crate::{
+    callers::{Callers, address},
+    measured::{ROUND, SHORT, best, in_turns},
+    on_redis::{Stage, Work},
+    on_threads::{call, round},
+    peers::{Rate, axum_governor, in_memory, inner, tower_governor, trl_fred},
+    table::{Row, Table},
+};
+
+pub fn rows(table: &mut Table) {
+    on_redis(table);
+    in_this_process(table);
+}
+
+fn on_redis(table: &mut Table) {
+    let stage = Stage::new(None);
+    let ours = stage.ours(1, Rate::Once, 1);
+    let one = trl_fred(stage.client(), Rate::Once);
+    let pool = trl_fred(stage.pool(4), Rate::Once);
+    // What a caller may, it has had then; both of the rival's clients ask about the same key.
+    stage.each(1, 0..1, &stage.allowed(&ours));
+    stage.each(1, 0..1, &stage.allowed(&one));
+    let (ours, one, pool) = (stage.denied(ours), stage.denied(one), stage.denied(pool));
+    let work = Work {
+        length: ROUND,
+        in_flight: 64,
+        callers: Callers::Each(1),
+    };
+    let [ours, one, pool] = in_turns([
+        &|| stage.round(&work, &ours),
+        &|| stage.round(&work, &one),
+        &|| stage.round(&work, &pool),
+    ]);
+    let name = "Redis: one caller, denied, 64 in flight";
+    let rival = best(&[("trl-fred, 1 client", one), ("trl-fred, pool of 4", pool)]);
+    table.add(Row::speed(name, ours, rival).at_least(20.0));
+    let calls = ("trl-fred", one.redis.calls * 1_000.0);
+    let name = format!("{name}: script calls per 1,000 denials");
+    let row = Row::cost(name, "", ours.redis.calls * 1_000.0, calls);
+    table.add(row.ours_below(1.0));
+}
+
+fn in_this_process(table: &mut Table) {
+    let ours = in_memory(Rate::Once, 1).layer(inner());
+    let tower = tower_governor(PeerIpKeyExtractor, Rate::Once).layer(inner());
+    let axum = axum_governor(axum_governor::PeerIp::default(), Rate::Once);
+    let axum = axum.layer(inner());
+    macro_rules! ask {
+        ($service:expr) => {{
+            let admitted = call(&$service, address(0));
+            assert_eq!(admitted.status(), StatusCode::OK);
+            |caller| {
+                let denied = call(&$service, address(caller));
+                assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+            }
+        }};
+    }
+    let (ours, tower, axum) = (ask!(ours), ask!(tower), ask!(axum));
+    let one = Callers::Each(1);
+    for number in [1, 2] {
+        let [ours, tower, axum] = in_turns([
+            &|| round(SHORT, number, &one, ours),
+            &|| round(SHORT, number, &one, tower),
+            &|| round(SHORT, number, &one, axum),
+        ]);
+        let name = format!("memory: one caller, denied, {}", threads(number));
+        table.add(Row::speed(&name, ours, ("tower_governor", tower)).at_least(10.0));
+        table.add(Row::speed(&name, ours, ("axum-governor", axum)));
+    }
+}

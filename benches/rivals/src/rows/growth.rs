@@ -1,0 +1,88 @@
+//! How speed and latency grow with what is asked at a time, and with policies.
+
+use axum::http::StatusCode;
+use tower::Layer;
+
+use crate::{
+    callers::{Callers, MANY, address},
+    measured::{SHORT, in_turns},
+    on_redis::{Stage, Work},
+    on_threads::{call, round},
+    peers::{Rate, in_memory, inner, trl_fred},
+    table::{Row, Table},
+};
+
+const POLICIES: [usize; 4] = [1, 2, 4, 8];
+
+pub fn rows(table: &mut Table) {
+    in_flight(table);
+    policies_on_redis(table);
+    policies_in_memory(table);
+}
+
+fn in_flight(table: &mut Table) {
+    let stage = Stage::new(None);
+    let ours = stage.allowed(stage.ours(1, Rate::Ample, 1));
+    let rival = stage.allowed(trl_fred(stage.client(), Rate::Ample));
+    for in_flight in [1, 4, 16, 64, 256, 1_024] {
+        let work = work(in_flight);
+        let [ours, rival] = in_turns([&|| stage.round(&work, &ours), &|| {
+            stage.round(&work, &rival)
+        }]);
+        let name = format!("growth: Redis, {in_flight} in flight");
+        table.add(Row::speed(&name, ours, ("trl-fred, 1 client", rival)));
+        let calls = ("trl-fred", rival.redis.calls * 1_000.0);
+        let name = format!("{name}: script calls per 1,000 requests");
+        table.add(Row::cost(name, "", ours.redis.calls * 1_000.0, calls));
+    }
+}
+
+fn policies_on_redis(table: &mut Table) {
+    let stage = Stage::new(None);
+    let layer = |policies| stage.allowed(stage.ours(1, Rate::Ample, policies));
+    let ours = POLICIES.map(layer);
+    let work = work(256);
+    let [one, two, four, eight] = in_turns([
+        &|| stage.round(&work, &ours[0]),
+        &|| stage.round(&work, &ours[1]),
+        &|| stage.round(&work, &ours[2]),
+        &|| stage.round(&work, &ours[3]),
+    ]);
+    for (policies, measured) in POLICIES.into_iter().zip([one, two, four, eight]).skip(1) {
+        let name = format!("growth: Redis, 256 in flight, {policies} policies");
+        table.add(Row::speed(name, measured, ("1 policy", one)));
+    }
+}
+
+fn policies_in_memory(table: &mut Table) {
+    let service = |policies| in_memory(Rate::Ample, policies).layer(inner());
+    let services = POLICIES.map(service);
+    let ask = |of: usize| {
+        let service = &services[of];
+        move |caller| {
+            let allowed = call(service, address(caller));
+            assert_eq!(allowed.status(), StatusCode::OK);
+        }
+    };
+    // From here on each caller has its buckets.
+    (0..POLICIES.len()).for_each(|of| (0..MANY).for_each(ask(of)));
+    let each = Callers::Each(MANY);
+    let [one, two, four, eight] = in_turns([
+        &|| round(SHORT, 1, &each, ask(0)),
+        &|| round(SHORT, 1, &each, ask(1)),
+        &|| round(SHORT, 1, &each, ask(2)),
+        &|| round(SHORT, 1, &each, ask(3)),
+    ]);
+    for (policies, measured) in POLICIES.into_iter().zip([one, two, four, eight]).skip(1) {
+        let name = format!("growth: memory, 1 thread, {policies} policies");
+        table.add(Row::speed(name, measured, ("1 policy", one)));
+    }
+}
+
+fn work(in_flight: usize) -> Work {
+    Work {
+        length: SHORT,
+        in_flight,
+        callers: Callers::Each(MANY),
+    }
+}

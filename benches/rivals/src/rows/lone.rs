@@ -1,0 +1,30 @@
+//! One request at a time on Redis: what the layer adds to a round trip.
+
+use crate::{
+    ask::Get,
+    callers::{Callers, MANY},
+    measured::{ROUND, in_turns},
+    on_redis::{Stage, Work},
+    peers::{Rate, trl_fred},
+    table::{Row, Table},
+};
+
+pub fn rows(table: &mut Table) {
+    let stage = Stage::new(None);
+    let ours = stage.allowed(stage.ours(1, Rate::Ample, 1));
+    let rival = stage.allowed(trl_fred(stage.client(), Rate::Ample));
+    let get = Get(stage.client());
+    let work = Work {
+        length: ROUND,
+        in_flight: 1,
+        callers: Callers::Each(MANY),
+    };
+    let [ours, get, rival] = in_turns([
+        &|| stage.round(&work, &ours),
+        &|| stage.round(&work, &get),
+        &|| stage.round(&work, &rival),
+    ]);
+    let name = "Redis: 100,000 callers, 1 in flight";
+    table.add(Row::speed(name, ours, ("GET through fred", get)).p50_at_most(1.1));
+    table.add(Row::speed(name, ours, ("trl-fred, 1 client", rival)));
+}

@@ -1,0 +1,33 @@
+//! The rows of the table, by what they are about.
+
+mod bare;
+mod denied;
+mod growth;
+mod hot_key;
+mod http;
+mod load;
+mod lone;
+mod memory;
+mod redis;
+mod server_cpu;
+
+use crate::table::Table;
+
+/// A name to ask for it by, and what measures it.
+type Section = (&'static str, fn(&mut Table));
+
+pub const SECTIONS: [Section; 9] = [
+    ("redis", redis::rows),
+    ("lone", lone::rows),
+    ("hot_key", hot_key::rows),
+    ("denied", denied::rows),
+    ("memory", memory::rows),
+    ("bare", bare::rows),
+    ("server_cpu", server_cpu::rows),
+    ("http", http::rows),
+    ("growth", growth::rows),
+];
+
+fn threads(number: usize) -> &'static str {
+    if number == 1 { "1 thread" } else { "2 threads" }
+}
