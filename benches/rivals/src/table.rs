@@ -171,12 +171,14 @@ fn us(time: Duration) -> String {
     format!("{} µs", short(time.as_nanos() as f64 / 1_000.0))
 }
 
-/// Two digits behind the point where there are few before it.
+/// More digits behind the point the fewer there are before it.
 fn short(number: f64) -> String {
     if number >= 10.0 || number == 0.0 {
         grouped(number.round() as u64)
-    } else {
+    } else if number.abs() >= 0.1 {
         format!("{number:.2}")
+    } else {
+        format!("{number:.4}")
     }
 }
 
