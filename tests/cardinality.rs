@@ -11,8 +11,8 @@ use std::{
 
 use peak_alloc::PeakAlloc;
 use tower_throttle::{
-    Decision, FixedWindow, Limiter, ManualClock, MemoryStore, Policy, RedisStore, SlidingWindow,
-    StoreError, TokenBucket,
+    Decision, FixedWindow, Limiter, ManualClock, MemoryStore, OnStoreFailure, Policy, RedisStore,
+    SlidingWindow, StoreError, TokenBucket,
     store::{Answer, Check, Fallback, Leg, Store},
 };
 
@@ -184,5 +184,51 @@ async fn fifty_thousand_callers_in_redis() {
             .expect("a number");
         assert!((1..=121_000).contains(&most), "{most}");
         server.command(&["FLUSHALL"]);
+    }
+}
+
+/// Denied callers whom nobody saw before, more than are remembered.
+#[test]
+fn forty_thousand_callers_denied_by_redis() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    const AT_ONCE: u64 = 200;
+    let server = RedisServer::start();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    // No token is there for whoever comes.
+    let empty = TokenBucket::per_day(1).initial(0);
+    for (policies, documented) in [(2, 3_000_000), (4, 7_000_000)] {
+        let store = RedisStore::builder()
+            .deadline(DEADLINE)
+            .remember_denials_for(Duration::from_secs(60));
+        let store = runtime.block_on(async { store.connect(&server.url()) });
+        let builder = Limiter::builder()
+            .store(store.expect("a store"))
+            .on_store_failure(OnStoreFailure::Deny);
+        let builder = (0..policies).fold(builder, |builder, number| {
+            builder.policy(Policy::new(format!("{policies}-{number}"), empty))
+        });
+        let limiter = builder.build().expect("a limiter");
+        let ask = async |first: u64| {
+            let mut checks = tokio::task::JoinSet::new();
+            for key in first..first + AT_ONCE {
+                let limiter = limiter.clone();
+                checks.spawn(async move { limiter.check(key).await });
+            }
+            while let Some(decision) = checks.join_next().await {
+                let decision = decision.expect("no panic").expect("a decision");
+                assert!(!decision.is_allowed());
+            }
+        };
+        runtime.block_on(ask(u64::MAX - AT_ONCE));
+        let ((), held, _) = bytes(|| {
+            for turn in 0..40_000 / AT_ONCE {
+                runtime.block_on(ask(turn * AT_ONCE));
+            }
+        });
+        println!("{policies} policies: {held} bytes more");
+        assert!((2_000_000..=documented).contains(&held), "{held}");
     }
 }

@@ -131,7 +131,8 @@ impl Answer {
     }
 
     fn is_decided_by_store(&self) -> bool {
-        self.header("x-decided-by") == Some("store")
+        let by = self.header("x-decided-by");
+        by.is_some_and(|by| by.starts_with("store"))
     }
 }
 

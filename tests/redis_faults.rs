@@ -27,6 +27,8 @@ use common::{RedisServer, eventually_async, fake};
 fn limiter(server: &RedisServer) -> Limiter {
     let store = RedisStore::builder()
         .deadline(common::DEADLINE)
+        // What Redis says now is to be seen.
+        .remember_denials_for(Duration::ZERO)
         .connect(&server.url())
         .expect("a store");
     Limiter::builder()

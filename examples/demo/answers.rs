@@ -29,6 +29,7 @@ pub(crate) async fn admitted(
 fn decided_by(decision: &Decision) -> &'static str {
     match decision.source() {
         Source::Store => "store",
+        Source::Cache => "store: denied a moment ago",
         Source::Local => "this process: the store fails",
         _ => "nobody: the store fails",
     }

@@ -95,6 +95,10 @@ impl Verdict {
 pub enum Source {
     /// The store decided.
     Store,
+    /// This process said again what the store had said of the same caller a
+    /// moment ago: a [denial](crate::RedisStoreBuilder::remember_denials_for)
+    /// that still holds.
+    Cache,
     /// The store failed, and this process decided by itself, under the
     /// policies that are [local](crate::OnStoreFailure::Local) then.
     Local,
@@ -165,6 +169,13 @@ impl Decision {
     /// have, too.
     pub(crate) fn made_locally(mut self, is_lost: bool) -> Self {
         (self.source, self.is_lost) = (Source::Local, is_lost);
+        self
+    }
+
+    /// The store had denied, and that still holds.
+    #[cfg(feature = "redis")]
+    pub(crate) fn remembered(mut self) -> Self {
+        self.source = Source::Cache;
         self
     }
 

@@ -190,6 +190,12 @@ impl PolicyDecision {
         &self.name.quoted
     }
 
+    /// How its bucket stands, and under which quota.
+    #[cfg(feature = "redis")]
+    pub(crate) fn standing(&self) -> (Kept<Quota>, Standing) {
+        (self.quota.clone(), self.standing)
+    }
+
     /// Under which mark its units were taken.
     pub(crate) const fn mark(&self) -> u64 {
         self.standing.mark

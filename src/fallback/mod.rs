@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use self::health::Health;
 pub(crate) use self::tasks::Tasks;
 use crate::{
-    Clock, Decision, MemoryStore, StoreError, SystemClock,
+    Clock, Decision, MemoryStore, Source, StoreError, SystemClock,
     store::{Answer, Check, Leg, Operation, OwnedLeg, Store},
 };
 
@@ -147,7 +147,10 @@ impl Fallback {
     ) -> Result<Decision, StoreError> {
         let error = match answer {
             Ok(decision) => {
-                self.0.health.answered();
+                // What it said once says nothing of how it does now.
+                if decision.source() != Source::Cache {
+                    self.0.health.answered();
+                }
                 return Ok(decision);
             }
             Err(error) if error.is_unsupported() => return Err(error),

@@ -136,6 +136,19 @@ pub(crate) trait Rules {
     /// `t` parameter of `RateLimit`.
     fn effective_window_us(&self, standing: &Standing, now_us: u64) -> u64;
 
+    /// How what was read stands at another instant, if nobody took or gave
+    /// anything meanwhile. `None` where that does not follow from it.
+    #[cfg(feature = "redis")]
+    fn later(&self, standing: Standing, from: At, at: At) -> Option<Standing> {
+        if standing.level == 0 {
+            // As if it was never seen; who starts with less is seen as such.
+            let unknown = self.read(None, at);
+            return (unknown.level == 0).then_some(unknown);
+        }
+        let stored = self.write(None, &standing, Change::Take(0), from);
+        Some(self.read(Some(&stored), at))
+    }
+
     /// How much of a cost there is to give back.
     fn returnable(&self, _stored: Option<&State>, standing: &Standing, cost: u64, _at: At) -> u64 {
         cost.min(standing.level)

@@ -192,6 +192,29 @@ impl Rules for Rule {
         cost.min(equal as u64)
     }
 
+    /// Of the entries only the newest is known, and the last that was in the way
+    /// of what was asked then: the oldest, if no other was.
+    #[cfg(feature = "redis")]
+    fn later(&self, standing: Standing, from: At, at: At) -> Option<Standing> {
+        let over = standing.level.saturating_sub(at.most);
+        match standing.level {
+            0 => Some(standing),
+            1 => {
+                let leaves_us = standing.mark + self.window_us;
+                let more = if over > 0 { leaves_us } else { 0 };
+                let is_left = at.now_us >= leaves_us;
+                Some(if is_left {
+                    Standing::default()
+                } else {
+                    Standing { more, ..standing }
+                })
+            }
+            _ => {
+                (over == 1 && at.most == from.most && at.now_us < standing.more).then_some(standing)
+            }
+        }
+    }
+
     fn retry_us(&self, standing: &Standing, _: u64, now_us: u64) -> Option<u64> {
         Some(standing.more.saturating_sub(now_us))
     }

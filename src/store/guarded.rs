@@ -9,7 +9,7 @@ use super::{
     breaker::{Breaker, Ended},
     finished::Finished,
 };
-use crate::{Decision, StoreError, error::StoreErrorKind};
+use crate::{Decision, Source, StoreError, error::StoreErrorKind};
 
 /// Puts a deadline and a breaker around a store of your own: what
 /// [`RedisStore`](crate::RedisStore) has built in.
@@ -63,13 +63,20 @@ impl<S: Store> Guarded<S> {
         self
     }
 
-    fn guard<T: Send + 'static>(&self, ask: impl FnOnce() -> Answer<T>) -> Answer<T> {
+    /// `asked`: whether the store was, for what came at once.
+    fn guard<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce() -> Answer<T>,
+        asked: impl FnOnce(&Result<T, StoreError>) -> bool,
+    ) -> Answer<T> {
         let Some(pass) = self.breaker.pass() else {
             return Answer::Now(Err(StoreError::left_alone()));
         };
         match ask() {
             Answer::Now(answer) => {
-                pass.ended(Ended::of(&answer));
+                if asked(&answer) {
+                    pass.ended(Ended::of(&answer));
+                }
                 Answer::Now(answer)
             }
             Answer::Later(answer) => {
@@ -95,11 +102,14 @@ impl<S: Store> Guarded<S> {
 
 impl<S: Store> Store for Guarded<S> {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        self.guard(|| self.store.check(check))
+        // What it said once says nothing of how it does now.
+        let is_news = |decision: &Decision| decision.source() != Source::Cache;
+        let asked = |answer: &Result<Decision, _>| answer.as_ref().map_or(true, is_news);
+        self.guard(|| self.store.check(check), asked)
     }
 
     fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
-        self.guard(|| self.store.reset(legs))
+        self.guard(|| self.store.reset(legs), |_| true)
     }
 
     fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {

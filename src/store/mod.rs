@@ -6,6 +6,8 @@
 
 mod breaker;
 mod decide;
+#[cfg(feature = "redis")]
+mod denied;
 mod finished;
 mod guarded;
 mod memory;

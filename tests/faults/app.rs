@@ -8,7 +8,7 @@ use std::{
 };
 
 use tokio::signal::unix::{SignalKind, signal};
-use tower_throttle::{RedisStore, TokenBucket};
+use tower_throttle::TokenBucket;
 
 use crate::{
     common::RedisServer,
@@ -108,7 +108,7 @@ async fn obey(order: &str) {
         0 => TokenBucket::without_refill(number(burst)),
         per_s => TokenBucket::per_second(per_s).burst(number(burst)),
     };
-    let store = RedisStore::builder()
+    let store = rig::builder()
         .deadline(rig::patience().0)
         .prefix(version)
         .connect(url);

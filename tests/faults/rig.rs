@@ -4,7 +4,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use tokio::sync::{Mutex, MutexGuard};
-use tower_throttle::{Limiter, OnStoreFailure, Policy, RedisStore};
+use tower_throttle::{Limiter, OnStoreFailure, Policy, RedisStore, RedisStoreBuilder};
 
 use crate::{
     checker::Latency,
@@ -33,8 +33,14 @@ pub(crate) fn patience() -> (Duration, Latency) {
 }
 
 pub(crate) fn store(deadline: Duration, url: &str) -> RedisStore {
-    let store = RedisStore::builder().deadline(deadline).connect(url);
+    let store = builder().deadline(deadline).connect(url);
     store.expect("a store")
+}
+
+/// Each denial is to be Redis's own: what it said a moment ago tells nothing of
+/// how it does.
+pub(crate) fn builder() -> RedisStoreBuilder {
+    RedisStore::builder().remember_denials_for(Duration::ZERO)
 }
 
 /// Fail-closed: whatever it admits, the store did.

@@ -2,8 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tower_throttle::RedisStore;
-
 use crate::{
     common::{DEADLINE, RedisServer},
     figures::{or_long, tell},
@@ -70,9 +68,7 @@ async fn t03_loss() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let proxy = Arc::new(Proxy::before(server.port()));
-    let builder = RedisStore::builder()
-        .deadline(rig::CALL)
-        .connections(CONNECTIONS);
+    let builder = rig::builder().deadline(rig::CALL).connections(CONNECTIONS);
     let limiter = rig::limiter(builder.connect(&proxy.url()).expect("a store"), quota());
     rig::ready(&limiter).await;
     let (run, ()) = outage::under_load(&limiter, None, {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::time::sleep;
-use tower_throttle::{Clock, Limiter, RedisStore, SystemClock, TokenBucket};
+use tower_throttle::{Clock, Limiter, SystemClock, TokenBucket};
 
 use crate::{
     checker::{self, Elsewhere, Promise, Window},
@@ -188,7 +188,7 @@ async fn t11_clock_steps_of_an_hour_lock_nobody_out() {
         clock: SystemClock::new(),
         step_s: AtomicI64::new(0),
     });
-    let store = RedisStore::builder()
+    let store = rig::builder()
         .deadline(deadline)
         .clock(Arc::clone(&clock))
         .connect(&server.url());

@@ -3,7 +3,7 @@
 use std::{future::poll_fn, task::Poll, time::Duration};
 
 use tokio::time::timeout;
-use tower_throttle::{Limiter, RedisStore, TokenBucket};
+use tower_throttle::{Limiter, TokenBucket};
 
 use crate::{
     checker,
@@ -44,7 +44,7 @@ async fn t14_half_of_the_clients_hang_up_and_nothing_stays_in_flight() {
     let proxy = Proxy::before(server.port());
     let (deadline, in_time) = rig::patience();
     let quota = TokenBucket::without_refill(HIGHEST);
-    let store = RedisStore::builder()
+    let store = rig::builder()
         .deadline(deadline)
         .max_in_flight(MOST_IN_FLIGHT)
         .connect(&proxy.url());

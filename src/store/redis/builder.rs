@@ -19,7 +19,11 @@ use super::{
     node::{Asker, Node},
     url::Target,
 };
-use crate::{Clock, ConfigError, store::Fallback, telemetry};
+use crate::{
+    Clock, ConfigError,
+    store::{Fallback, denied::Denials},
+    telemetry,
+};
 
 /// Builds a [`RedisStore`].
 #[derive(Clone)]
@@ -31,6 +35,7 @@ pub struct RedisStoreBuilder {
     connections: usize,
     most_in_flight: usize,
     clock: Option<Arc<dyn Clock>>,
+    remembered_for: Duration,
 }
 
 impl RedisStoreBuilder {
@@ -42,6 +47,7 @@ impl RedisStoreBuilder {
             connections: 1,
             most_in_flight: 4_096,
             clock: None,
+            remembered_for: Duration::from_secs(1),
         }
     }
 
@@ -87,6 +93,49 @@ impl RedisStoreBuilder {
     /// check whose deadline passes before its turn comes has failed in the same way.
     pub const fn max_in_flight(mut self, checks: usize) -> Self {
         self.most_in_flight = checks;
+        self
+    }
+
+    /// For how long a denial may be given again without asking Redis. Default:
+    /// 1 second; more than a minute is a minute; [`Duration::ZERO`] asks each time.
+    ///
+    /// Who was denied has no room before a known instant, whatever others take.
+    /// Until then, and for no longer than this, the same caller is refused at once
+    /// by the same policies, for any cost that has no room yet, also while Redis is
+    /// away. Such a decision says [`Source::Cache`](crate::Source::Cache). It tells
+    /// how the buckets stand at its own instant by what the denial said: what others
+    /// took since then is not in it. Who waits for its `retry_after` has waited long
+    /// enough, if nobody else took anything.
+    ///
+    /// **The danger**: what gives a caller room before its time is noticed so much
+    /// later where it happens elsewhere. That is units given back or
+    /// [reset](crate::Limiter::reset) by another process, data that Redis lost, a step of its
+    /// clock, and other numbers for the same policy. What is done through a clone of
+    /// this store is noticed before it returns.
+    ///
+    /// Redis is always asked where a policy counts permits
+    /// ([`Concurrency`](crate::Concurrency)), or is a
+    /// [`SlidingLog`](crate::SlidingLog) of several entries (unless only the oldest
+    /// is in the way); where a cost can never fit; where the policies lie in several
+    /// slots of a cluster; and for whatever is not a plain taking: peeks, credits,
+    /// [`check_up_to`](crate::Limiter::check_up_to).
+    ///
+    /// At most 16,384 denials are remembered, in 3 MB that are taken as they come
+    /// (in 6.5 MB under four policies). A flood of denied callers pushes the oldest out,
+    /// who cost a trip.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_throttle::RedisStore;
+    ///
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// // what an administrator's tool gives back is to be felt at once
+    /// let builder = RedisStore::builder().remember_denials_for(Duration::ZERO);
+    /// let redis = builder.connect("redis://127.0.0.1/")?;
+    /// # Ok(()) }
+    /// ```
+    pub const fn remember_denials_for(mut self, longest: Duration) -> Self {
+        self.remembered_for = longest;
         self
     }
 
@@ -177,6 +226,7 @@ impl RedisStoreBuilder {
             servers: RwLock::new(Some(servers)),
             names,
             deadline: self.deadline,
+            denials: Denials::new(self.remembered_for, self.clock),
             fallback,
         })))
     }
@@ -194,6 +244,7 @@ impl fmt::Debug for RedisStoreBuilder {
             .field("deadline", &self.deadline)
             .field("connections", &self.connections)
             .field("max_in_flight", &self.most_in_flight)
+            .field("remember_denials_for", &self.remembered_for)
             .finish_non_exhaustive()
     }
 }

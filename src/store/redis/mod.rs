@@ -31,7 +31,10 @@ use self::{
     node::Node,
     script::{AskedLeg, Encoded},
 };
-use super::{Answer, Check, Fallback, Leg, Operation, Store};
+use super::{
+    Answer, Check, Fallback, Leg, Operation, Store,
+    denied::{Before, Denials, answered},
+};
 use crate::{ConfigError, Decision, StoreError};
 
 /// Keeps buckets in Redis or Valkey, so that a fleet of processes shares them.
@@ -67,6 +70,10 @@ use crate::{ConfigError, Decision, StoreError};
 /// **Never charged twice.** A check is sent once. Only the answer "no such
 /// script", which says that nothing ran, is followed by sending the script's text;
 /// and in a cluster, "not here" by sending it to where that answer says.
+///
+/// **A denial is remembered** for up to a second, in each process: while only time
+/// can let a caller in, it is refused without a trip. See
+/// [`remember_denials_for`](RedisStoreBuilder::remember_denials_for).
 ///
 /// **State is small and leaves by itself**: one string for each policy and
 /// caller, an integer for buckets and windows, under a key of fixed size
@@ -137,6 +144,8 @@ struct Inner {
     servers: RwLock<Option<Servers>>,
     names: KeyNames,
     deadline: Duration,
+    /// `None` where they are not remembered.
+    denials: Option<Arc<Denials>>,
     fallback: Fallback,
 }
 
@@ -208,6 +217,9 @@ impl RedisStore {
         let servers = self.0.servers.write();
         let servers = servers.unwrap_or_else(PoisonError::into_inner).take();
         drop(servers);
+        if let Some(denials) = &self.0.denials {
+            denials.forget_all();
+        }
     }
 }
 
@@ -224,6 +236,12 @@ impl Inner {
 
 impl Store for RedisStore {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        let denials = self.0.denials.as_ref();
+        let asking = match denials.map(|denials| denials.before(check)) {
+            Some(Before::Denied(decision)) => return Answer::Now(Ok(decision)),
+            Some(Before::Ask(asking)) => asking,
+            None => None,
+        };
         let operation = check.operation();
         let name = |leg: &Leg<'_>| self.0.names.name(leg);
         let node = match self.0.servers() {
@@ -232,7 +250,7 @@ impl Store for RedisStore {
             Ok(Servers::Cluster(cluster)) => {
                 let legs = check.legs().iter();
                 let legs = legs.map(|leg| KeyedLeg::new(leg.into(), name(leg)));
-                return Answer::Later(cluster.check(operation, legs.collect()));
+                return Answer::Later(cluster.check(operation, legs.collect(), asking));
             }
         };
         // What was taken was counted, and must get back in any flood.
@@ -248,18 +266,30 @@ impl Store for RedisStore {
         Answer::Later(Box::pin(async move {
             let node = Arc::clone(counted.node());
             match node.decide(check, deadline, counted).await {
-                Ok(found) => Ok(found.decision(&legs)),
+                Ok(found) => {
+                    let decision = found.decision(&legs);
+                    answered(asking, &decision);
+                    Ok(decision)
+                }
                 Err(error) => Err(node.named(error)),
             }
         }))
     }
 
     fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+        let denials = self.0.denials.as_ref();
+        let resetting = denials.map(|denials| denials.resetting(legs));
         let keys: Vec<String> = legs.iter().map(|leg| self.0.names.name(leg)).collect();
         let node = match self.0.servers() {
             Err(closed) => return Answer::Now(Err(closed)),
             Ok(Servers::One(node)) => node,
-            Ok(Servers::Cluster(cluster)) => return Answer::Later(cluster.reset(keys)),
+            Ok(Servers::Cluster(cluster)) => {
+                let done = cluster.reset(keys);
+                return Answer::Later(Box::pin(async move {
+                    let _resetting = resetting;
+                    done.await
+                }));
+            }
         };
         let counted = match node.counted(false) {
             Ok(counted) => counted,
@@ -268,6 +298,7 @@ impl Store for RedisStore {
         let deadline = Deadline::after(self.0.deadline);
         let keys = keys.into_iter().map(Value::from).collect();
         Answer::Later(Box::pin(async move {
+            let _resetting = resetting;
             let node = counted.node();
             let deleted = node.delete(keys, Manner::Plain, deadline).await;
             deleted.map_err(|error| node.named(error))

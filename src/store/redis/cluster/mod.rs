@@ -38,7 +38,10 @@ use crate::{
     Decision, StoreError,
     error::StoreErrorKind,
     fallback::Tasks,
-    store::{BoxFuture, Operation},
+    store::{
+        BoxFuture, Operation,
+        denied::{Asking, answered},
+    },
 };
 
 #[derive(Debug)]
@@ -99,6 +102,7 @@ impl Cluster {
         self: &Arc<Self>,
         operation: Operation,
         legs: Vec<KeyedLeg>,
+        mut asking: Option<Asking>,
     ) -> BoxFuture<Decision> {
         let cluster = Arc::clone(self);
         let deadline = Deadline::after(self.deadline);
@@ -107,12 +111,20 @@ impl Cluster {
             if let [group] = &groups[..] {
                 let found = cluster.ask(operation, group.encoded(operation), deadline);
                 match found.await {
-                    Ok(found) => return Ok(found.decision(&group.asked())),
+                    Ok(found) => {
+                        let decision = found.decision(&group.asked());
+                        answered(asking, &decision);
+                        return Ok(decision);
+                    }
                     Err(Failed::Error(error)) => return Err(error),
                     Err(Failed::KeyByKey) => {}
                 }
             }
-            cluster.in_its_own_task(operation, groups, deadline).await
+            if let Some(asking) = &mut asking {
+                asking.is_in_steps();
+            }
+            let decided = cluster.in_its_own_task(operation, groups, deadline, asking);
+            decided.await
         })
     }
 
@@ -122,6 +134,7 @@ impl Cluster {
         operation: Operation,
         groups: Vec<Group>,
         deadline: Deadline,
+        asking: Option<Asking>,
     ) -> Result<Decision, StoreError> {
         let runtime = self.topology.runtime().clone();
         let (answer, receiver) = oneshot::channel();
@@ -129,6 +142,7 @@ impl Cluster {
         tasks.spawn(&runtime, async move {
             let decision = self.decide_in_groups(operation, groups, deadline, &answer);
             let decision = decision.await;
+            drop(asking);
             // A caller who left was charged, as any whose answer is lost.
             let _ = answer.send(decision);
         });

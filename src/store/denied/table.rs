@@ -1,0 +1,79 @@
+//! Where denials are kept: a bounded number, each in one of a few places.
+
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use arrayvec::ArrayVec;
+
+use super::{
+    Id,
+    known::{Denial, Still},
+};
+use crate::Decision;
+
+/// 4,096 times 4 are 16,384 denials: 3 MB.
+const SETS: usize = 4_096;
+const WAYS: usize = 4;
+
+type Set = ArrayVec<Box<Denial>, WAYS>;
+
+/// Made when the first is remembered.
+#[derive(Default)]
+pub(super) struct Table(OnceLock<Box<[Mutex<Set>]>>);
+
+impl Table {
+    /// What is known of a check, from the denial under its id. What tells
+    /// nothing any more is dropped.
+    pub(super) fn look(&self, id: Id, still: impl FnOnce(&Denial) -> Still) -> Option<Decision> {
+        let set = self.0.get()?.get(set(id))?;
+        let mut set = lock(set);
+        let place = set.iter().position(|denial| denial.id == id)?;
+        match still(set.get(place)?) {
+            Still::Denied(decision) => Some(decision),
+            Still::Impossible => None,
+            Still::Unknown => {
+                set.swap_pop(place);
+                None
+            }
+        }
+    }
+
+    /// In place of the one of the same check. Where there is no room, the
+    /// oldest goes, and costs its caller a trip.
+    pub(super) fn put(&self, denial: Box<Denial>) {
+        let sets = self
+            .0
+            .get_or_init(|| (0..SETS).map(|_| Mutex::default()).collect());
+        let Some(set) = sets.get(set(denial.id)) else {
+            return;
+        };
+        let mut set = lock(set);
+        if let Some(known) = set.iter_mut().find(|known| known.id == denial.id) {
+            *known = denial;
+            return;
+        }
+        let Err(full) = set.try_push(denial) else {
+            return;
+        };
+        let denial = full.element();
+        let oldest = set.iter_mut().reduce(|oldest, other| {
+            if other.is_older_than(oldest) {
+                other
+            } else {
+                oldest
+            }
+        });
+        if let Some(oldest) = oldest {
+            *oldest = denial;
+        }
+    }
+}
+
+/// By other bits than those of the parts.
+const fn set(id: Id) -> usize {
+    (id.1 >> (u64::BITS - SETS.ilog2())) as usize
+}
+
+fn lock(set: &Mutex<Set>) -> MutexGuard<'_, Set> {
+    // Nothing panics while it holds one of these.
+    set.lock().unwrap_or_else(PoisonError::into_inner)
+}
