@@ -81,7 +81,12 @@ impl Limiter {
     /// [`Concurrency`](crate::Concurrency) policy are held, not used up; use
     /// [`acquire`](Self::acquire).
     pub async fn check(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
-        self.ask(Operation::Take, &key.into(), None).await
+        let answer = self.ask(Operation::Take, &key.into(), None);
+        let later = match answer {
+            Answer::Now(decision) => return decision,
+            Answer::Later(later) => later,
+        };
+        later.await
     }
 
     /// Asks for `units` at once, from every policy, whatever their own costs.
@@ -91,7 +96,8 @@ impl Limiter {
     ///
     /// As [`check`](Self::check).
     pub async fn check_n(&self, key: impl Into<Key>, units: u64) -> Result<Decision, StoreError> {
-        self.ask(Operation::Take, &key.into(), Some(units)).await
+        let answer = self.ask(Operation::Take, &key.into(), Some(units));
+        answer.wait().await
     }
 
     /// Takes as many units as every policy has room for, at most `units`:
@@ -117,8 +123,8 @@ impl Limiter {
         key: impl Into<Key>,
         units: u64,
     ) -> Result<Decision, StoreError> {
-        self.ask(Operation::TakeUpTo, &key.into(), Some(units))
-            .await
+        let answer = self.ask(Operation::TakeUpTo, &key.into(), Some(units));
+        answer.wait().await
     }
 
     /// What [`check`](Self::check) would say now. Takes and writes nothing;
@@ -147,8 +153,8 @@ impl Limiter {
     ///
     /// As [`check`](Self::check).
     pub async fn credit(&self, key: impl Into<Key>, units: u64) -> Result<Decision, StoreError> {
-        self.ask(Operation::GiveBack, &key.into(), Some(units))
-            .await
+        let answer = self.ask(Operation::GiveBack, &key.into(), Some(units));
+        answer.wait().await
     }
 
     /// Takes `units` whether they are there or not, as long as no policy comes
@@ -225,17 +231,16 @@ impl Limiter {
         Ok(Permit::new(decision, taken))
     }
 
-    async fn ask(
-        &self,
-        operation: Operation,
-        key: &Key,
-        units: Option<u64>,
-    ) -> Result<Decision, StoreError> {
-        let legs = self.legs(key, units);
-        refuse_held(&legs)?;
-        let answer = self.store.check(&Check::new(operation, &legs));
-        drop(legs);
-        answer.wait().await
+    fn ask(&self, operation: Operation, key: &Key, units: Option<u64>) -> Answer<Decision> {
+        let ask = |legs: &[Leg<'_>]| match refuse_held(legs) {
+            Ok(()) => self.store.check(&Check::new(operation, legs)),
+            Err(error) => Answer::Now(Err(error)),
+        };
+        match &*self.policies {
+            // One policy is the rule, and needs no list.
+            [policy] => ask(&[policy.leg(key, units)]),
+            _ => ask(&self.legs(key, units)),
+        }
     }
 
     /// Forgets what this caller has taken. [Shared](Policy::shared) buckets
@@ -279,21 +284,24 @@ impl Limiter {
         self.store.reset(&legs)
     }
 
-    fn legs<'a>(&'a self, key: &'a Key, cost: Option<u64>) -> SmallVec<[Leg<'a>; 2]> {
-        let leg = |policy: &'a Compiled| Leg {
-            policy: &policy.name,
-            key: Cow::Borrowed(if policy.shared { &EVERYONE } else { key }),
-            asked: match cost {
-                None => policy.asked.clone(),
-                Some(cost) => Asked::new(policy.asked.quota.clone(), cost),
+    fn legs<'a>(&'a self, key: &'a Key, units: Option<u64>) -> SmallVec<[Leg<'a>; 2]> {
+        let policies = self.policies.iter();
+        policies.map(|policy| policy.leg(key, units)).collect()
+    }
+}
+
+impl Compiled {
+    #[inline]
+    fn leg<'a>(&'a self, key: &'a Key, units: Option<u64>) -> Leg<'a> {
+        Leg {
+            policy: &self.name,
+            key: Cow::Borrowed(if self.shared { &EVERYONE } else { key }),
+            asked: match units {
+                None => self.asked.clone(),
+                Some(units) => Asked::new(self.asked.quota.clone(), units),
             },
-            on_store_failure: policy.on_store_failure,
-        };
-        let mut legs = SmallVec::new();
-        for policy in &*self.policies {
-            legs.push(leg(policy));
+            on_store_failure: self.on_store_failure,
         }
-        legs
     }
 }
 

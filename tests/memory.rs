@@ -1,9 +1,13 @@
 //! The memory store: bounded, forgetful of what means nothing, of nothing else.
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
 
 use tokio::runtime::{Builder, Runtime};
-use tower_throttle::{FixedWindow, Limiter, ManualClock, MemoryStore, Policy, TokenBucket};
+use tower_throttle::{Clock, FixedWindow, Limiter, ManualClock, MemoryStore, Policy, TokenBucket};
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().build().expect("a runtime")
@@ -112,6 +116,64 @@ fn exactly_the_capacity_passes_of_many_racing_threads() {
     };
     assert_eq!(left(0), [700, 0, 100]);
     assert_eq!(left(1), [700, 0, 100]);
+}
+
+#[test]
+fn each_of_many_callers_gets_its_own_while_threads_race_and_the_store_grows() {
+    const CALLERS: u64 = 5_000;
+    let store = MemoryStore::new();
+    let limiter = Limiter::new(store.clone(), TokenBucket::per_day(5));
+    let admitted: Vec<Vec<u64>> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..8_u64)
+            .map(|number| {
+                let limiter = limiter.clone();
+                scope.spawn(move || {
+                    let runtime = runtime();
+                    // Each in another order.
+                    let callers = (0..CALLERS).map(|n| (n * 7 + number * 600) % CALLERS);
+                    callers
+                        .filter(|caller| is_admitted(&runtime, &limiter, *caller))
+                        .collect()
+                })
+            })
+            .collect();
+        let counts = threads.into_iter().map(|thread| thread.join());
+        counts.map(|count| count.expect("no panic")).collect()
+    });
+    let mut counts = vec![0; CALLERS as usize];
+    for caller in admitted.into_iter().flatten() {
+        counts[caller as usize] += 1;
+    }
+    assert!(counts.iter().all(|count| *count == 5), "{counts:?}");
+    assert_eq!(store.len() as u64, CALLERS);
+}
+
+/// Tells one time after another.
+#[derive(Debug)]
+struct Script(Mutex<Vec<u64>>);
+
+impl Clock for Script {
+    fn now_us(&self) -> u64 {
+        let mut left = self.0.lock().expect("nobody panics");
+        left.pop().expect("a time")
+    }
+}
+
+#[test]
+fn who_was_overtaken_after_looking_at_the_clock_looks_again() {
+    let runtime = runtime();
+    // The second check reads 2,000, and another has come at 3,000 meanwhile.
+    let mut times = vec![1_000, 3_000, 2_000, 3_001, 3_001];
+    times.reverse();
+    let store = MemoryStore::builder().clock(Arc::new(Script(Mutex::new(times))));
+    let limiter = Limiter::new(store.build(), TokenBucket::per_second(10));
+    let decided_at_us: Vec<u64> = (0..4)
+        .map(|_| {
+            let decision = runtime.block_on(limiter.check(1));
+            decision.expect("memory always decides").decided_at_us()
+        })
+        .collect();
+    assert_eq!(decided_at_us, [1_000, 3_000, 3_001, 3_001]);
 }
 
 #[test]

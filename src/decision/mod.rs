@@ -5,6 +5,7 @@ mod policy;
 use std::{cmp::Reverse, fmt, slice, sync::Arc, time::Duration};
 
 pub use self::policy::PolicyDecision;
+pub(crate) use self::policy::Told;
 use crate::store::Operation;
 
 /// The outcome of a check, with the standing of every policy in it.

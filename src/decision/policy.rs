@@ -36,13 +36,21 @@ enum Outcome {
     Impossible,
 }
 
-impl PolicyDecision {
-    /// From how its bucket stood before. `rule` is that of the quota asked for.
+/// What the rule of a policy says of a check.
+#[derive(Clone, Copy)]
+pub(crate) struct Told {
+    moved: u64,
+    standing: Standing,
+    now_us: u64,
+    outcome: Outcome,
+}
+
+impl Told {
+    /// From how the bucket stood before. `rule` is that of the quota asked for.
     #[inline(always)]
     pub(crate) fn new(
         rule: &impl Rules,
         operation: Operation,
-        name: Name,
         asked: &Asked,
         fitting: u64,
         at: At,
@@ -77,13 +85,40 @@ impl PolicyDecision {
             }
         }
         Self {
-            name,
-            quota: asked.quota.clone(),
-            cost: asked.cost,
             moved,
             standing: rule.after(before, change, at),
             now_us: at.now_us,
             outcome,
+        }
+    }
+}
+
+impl PolicyDecision {
+    /// From how its bucket stood before. `rule` is that of the quota asked for.
+    pub(crate) fn new(
+        rule: &impl Rules,
+        operation: Operation,
+        name: Name,
+        asked: &Asked,
+        fitting: u64,
+        at: At,
+        before: Standing,
+    ) -> Self {
+        let told = Told::new(rule, operation, asked, fitting, at, before);
+        Self::told(name, asked, told)
+    }
+
+    /// What was told of the policy of this name.
+    #[inline]
+    pub(crate) fn told(name: Name, asked: &Asked, told: Told) -> Self {
+        Self {
+            name,
+            quota: asked.quota.clone(),
+            cost: asked.cost,
+            moved: told.moved,
+            standing: told.standing,
+            now_us: told.now_us,
+            outcome: told.outcome,
             partition: None,
         }
     }

@@ -4,7 +4,7 @@ mod health;
 mod tasks;
 
 use std::{
-    fmt,
+    fmt, mem,
     sync::{Arc, OnceLock},
 };
 
@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use self::health::Health;
 pub(crate) use self::tasks::Tasks;
 use crate::{
-    Clock, Decision, MemoryStore, Source, StoreError, SystemClock,
+    Clock, Decision, MemoryStore, Source, StoreError, SystemClock, Verdict,
     store::{Answer, Check, Leg, Operation, OwnedLeg, Store},
 };
 
@@ -94,8 +94,9 @@ impl Default for OnStoreFailure {
 ///
 /// A [`Store`] hands one out ([`Store::fallback`]) so that all layers and
 /// limiters on it share one. At most 100,000 buckets are kept, by the rules of
-/// [`MemoryStore`]: 10 MB, and 8 bytes more for each entry of a
-/// [`SlidingLog`](crate::SlidingLog), 24 for each permit.
+/// [`MemoryStore`]: 6 MB, 10 MB of a [`SlidingWindow`](crate::SlidingWindow), and
+/// 8 bytes more for each entry of a [`SlidingLog`](crate::SlidingLog), 24 for
+/// each permit.
 #[derive(Clone, Default)]
 pub struct Fallback(Arc<Inner>);
 
@@ -211,7 +212,21 @@ impl BackedStore {
     }
 
     pub(crate) fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        match self.store.check(check) {
+        let mut answer = self.store.check(check);
+        if let Answer::Now(Ok(_)) = answer {
+            self.fallback.0.health.answered();
+        } else {
+            self.settle(&mut answer, check);
+        }
+        answer
+    }
+
+    /// Makes of an answer that is not a decision yet one that is, or will be.
+    #[cold]
+    fn settle(&self, answer: &mut Answer<Decision>, check: &Check<'_>) {
+        let nobody = Decision::on_store_failure(Verdict::Denied);
+        let unsettled = mem::replace(answer, Answer::Now(Ok(nobody)));
+        *answer = match unsettled {
             Answer::Now(answer) => Answer::Now(self.fallback.settle(answer, check)),
             Answer::Later(answer) => {
                 let fallback = self.fallback.clone();
@@ -224,7 +239,7 @@ impl BackedStore {
                     fallback.settle(answer, &Check::new(operation, &legs))
                 }))
             }
-        }
+        };
     }
 
     /// Forgets in the store and in this process.

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 /// What a store keeps for one bucket: words, whose meaning the algorithm knows.
-pub(crate) type State = SmallVec<[u64; 2]>;
+pub(crate) type State = SmallVec<[u64; 3]>;
 
 /// What is stored, read at one instant, before anything is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,11 +1,14 @@
 //! What a check does to its buckets, once they are read: the same for every
 //! store that keeps them as words.
 
+use std::mem;
+
 use smallvec::SmallVec;
 
 use super::{Check, Leg, Operation};
 use crate::{
     Decision, PolicyDecision, Verdict,
+    decision::Told,
     quota::{
         EXACT, Rule, each,
         rules::{At, Change, Rules, Standing, State},
@@ -50,24 +53,48 @@ impl Check<'_> {
     pub fn decide(&self, now_us: u64, slots: &mut [Slot]) -> Decision {
         let now_us = now_us.clamp(1, EXACT);
         match (self.legs(), &mut *slots) {
-            ([leg], [slot]) => self.decide_one(leg, now_us, slot),
+            ([leg], [slot]) => self.decide_one(leg, now_us, mem::take(slot), |new| *slot = new),
             _ => decide(self, now_us, slots),
         }
     }
 
-    /// The same for the only leg, whose algorithm is asked for once. In one
-    /// piece with all that it calls: by itself the compiler leaves calls between.
+    /// The same for the only leg. The bucket is `put` back before the decision is
+    /// made of it, so that others need not wait for that.
+    #[inline]
+    pub(super) fn decide_one(
+        &self,
+        leg: &Leg<'_>,
+        now_us: u64,
+        mut slot: Slot,
+        put: impl FnOnce(Slot),
+    ) -> Decision {
+        let (told, fitting) = match self.operation() {
+            // Nearly all are that: what only others need is left out.
+            Operation::Take => {
+                Check::new(Operation::Take, self.legs()).tell(leg, now_us, &mut slot)
+            }
+            _ => self.tell_any(leg, now_us, &mut slot),
+        };
+        put(slot);
+        let policy = PolicyDecision::told(leg.policy.clone(), &leg.asked, told);
+        Decision::of_one(self.operation(), policy, fitting, now_us)
+    }
+
+    #[inline(never)]
+    fn tell_any(&self, leg: &Leg<'_>, now_us: u64, slot: &mut Slot) -> (Told, u64) {
+        self.tell(leg, now_us, slot)
+    }
+
+    /// Reads and writes the only leg's bucket, whose algorithm is asked for once.
+    /// In one piece with all that it calls: by itself the compiler leaves calls between.
     #[inline(always)]
-    pub(super) fn decide_one(&self, leg: &Leg<'_>, now_us: u64, slot: &mut Slot) -> Decision {
-        let operation = self.operation();
+    fn tell(&self, leg: &Leg<'_>, now_us: u64, slot: &mut Slot) -> (Told, u64) {
         each!(leg.asked.quota, rule => {
             let (at, standing, fits) = read(rule, self, leg, slot, now_us);
             let fitting = most_fitting(self).min(fits);
             write(rule, self, leg, slot, fitting, &standing, at);
-            let policy = PolicyDecision::new(
-                rule, operation, leg.policy.clone(), &leg.asked, fitting, at, standing,
-            );
-            Decision::of_one(operation, policy, fitting, now_us)
+            let told = Told::new(rule, self.operation(), &leg.asked, fitting, at, standing);
+            (told, fitting)
         })
     }
 }

@@ -86,7 +86,7 @@ fn a_million_callers_take_100_000_buckets_and_free_nobody_who_is_refused() {
     );
     let grown = peak().saturating_sub(before);
     println!("100,000 buckets take at most {} KiB", grown / 1_024);
-    assert!(grown <= 16 * MIB, "{grown} bytes");
+    assert!(grown <= 8 * MIB, "{grown} bytes");
     for offender in offenders.clone() {
         assert!(!is_admitted(&limiter, offender), "evicted");
     }
@@ -104,7 +104,7 @@ fn a_million_callers_take_100_000_buckets_and_free_nobody_who_is_refused() {
     }
     let grown = peak().saturating_sub(before);
     println!("and of two policies at most {} KiB more", grown / 1_024);
-    assert!(grown <= 16 * MIB, "{grown} bytes");
+    assert!(grown <= 8 * MIB, "{grown} bytes");
 
     // When the windows have ended, all have buckets of their own again.
     clock.advance(Duration::from_secs(2 * 86_400));

@@ -1,0 +1,131 @@
+//! Buckets in this process.
+
+mod entry;
+mod run;
+mod shard;
+mod shards;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use self::shards::Shards;
+use super::{Answer, Check, Leg, Store};
+use crate::{Clock, Decision, SystemClock};
+
+/// Keeps buckets in this process: the default store. No server, no task.
+///
+/// Each process counts for itself, so a fleet of n processes admits n times
+/// the quota. Share a [`RedisStore`](crate::RedisStore) where that is too much.
+///
+/// **Bounded.** At most [`capacity`](MemoryStoreBuilder::capacity) buckets,
+/// 1,000,000 by default, in up to 64 parts of equal size. A bucket from which
+/// nothing is taken any more means the same as none, and is forgotten as
+/// requests go by: every 5 seconds, or 50 ms in a part that is full, they begin to
+/// look at all, which of a million takes about 6,500 checks. Nothing else is ever
+/// forgotten: where a caller's part is full of buckets in use, callers who have
+/// none share one bucket per policy and part, until there is room.
+///
+/// **Small.** A bucket is one or two words under 127 bits of its caller's keyed
+/// hash: 48 bytes with all that holds it, and 52 at most, so 48 MB for a million.
+/// Those of a [`SlidingWindow`](crate::SlidingWindow), of tokens that flow in
+/// [at once](crate::TokenBucket::refill_at_once) and those in debt are more words:
+/// about 90 bytes. So are a [`SlidingLog`](crate::SlidingLog) and
+/// [`Concurrency`](crate::Concurrency), which keep one word or three for each unit, too.
+/// Permits are kept beyond the capacity: there are no more than requests in flight.
+///
+/// **Without pauses.** Each check does a part of growing, shrinking and
+/// forgetting: it looks at some hundred buckets at most, however many there are.
+///
+/// So a flood of new callers frees nobody who has a bucket and is over its
+/// limit. It does hold newcomers up for as long as the flood's buckets last,
+/// which with windows of a day is a day: give the store room for the callers
+/// that you expect in one window. A newcomer who was held up starts with a
+/// bucket of its own once there is room.
+///
+/// Cloning shares the buckets.
+#[derive(Clone, Debug)]
+pub struct MemoryStore(Arc<Shards>);
+
+impl MemoryStore {
+    /// A store with the default settings.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// Starts a store with settings.
+    pub fn builder() -> MemoryStoreBuilder {
+        MemoryStoreBuilder {
+            capacity: 1_000_000,
+            clock: Arc::new(SystemClock::new()),
+        }
+    }
+
+    /// How many buckets are kept now, those not yet forgotten among them.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no bucket is kept.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Builds a [`MemoryStore`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct MemoryStoreBuilder {
+    capacity: usize,
+    clock: Arc<dyn Clock>,
+}
+
+impl MemoryStoreBuilder {
+    /// The most buckets to keep, one for each policy and caller. Default: 1,000,000.
+    ///
+    /// Rounded up to a multiple of the number of parts: 64, or fewer where a
+    /// part would have fewer than 64 buckets. Each part keeps one bucket more
+    /// per policy in use, for callers who found no room.
+    pub const fn capacity(mut self, buckets: usize) -> Self {
+        self.capacity = buckets;
+        self
+    }
+
+    /// Takes the time from `clock`: for tests. Default: [`SystemClock`].
+    pub fn clock(mut self, clock: Arc<impl Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Builds the store. Memory is taken as callers come.
+    #[must_use]
+    pub fn build(self) -> MemoryStore {
+        MemoryStore(Arc::new(Shards::new(self.capacity, self.clock)))
+    }
+}
+
+impl Store for MemoryStore {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        match check.legs() {
+            [leg] => self.0.check_one(check, leg),
+            _ => Answer::Now(Ok(self.0.check_all(check))),
+        }
+    }
+
+    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+        for leg in legs {
+            self.0.reset(leg);
+        }
+        Answer::Now(Ok(()))
+    }
+}

@@ -1,0 +1,203 @@
+//! All buckets, in parts with a lock each.
+
+use std::{
+    fmt,
+    hash::{BuildHasher, RandomState},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use siphasher::sip128::SipHasher13;
+use smallvec::SmallVec;
+
+use super::{entry::Id, shard::Shard};
+use crate::{
+    Clock, Decision, clock,
+    store::{Answer, Check, Leg, Slot},
+};
+
+pub(super) struct Shards {
+    shards: Box<[Locked]>,
+    hash_key: (u64, u64),
+    clock: Arc<dyn Clock>,
+}
+
+/// In cache lines of its own: two threads are nearly always in different shards.
+#[repr(align(64))]
+struct Locked(Mutex<Shard>);
+
+impl fmt::Debug for Shards {
+    /// Without the key of the hash, by which callers could be made to meet.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shards")
+            .field("shards", &self.shards.len())
+            .field("clock", &self.clock)
+            .finish_non_exhaustive()
+    }
+}
+
+/// More shards than threads contend for.
+const MOST: usize = 64;
+
+/// In place of a key. No key is like it: they start with a tag, or are empty.
+const NEWCOMERS: &[u8] = &[0];
+
+impl Shards {
+    pub(super) fn new(capacity: usize, clock: Arc<dyn Clock>) -> Self {
+        let shards = (capacity / MOST).clamp(1, MOST);
+        let shard = || Locked(Mutex::new(Shard::new(capacity.div_ceil(shards))));
+        Self {
+            shards: (0..shards).map(|_| shard()).collect(),
+            hash_key: (random(), random()),
+            clock,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    /// The only leg's bucket is there nearly always, and looked up once.
+    pub(super) fn check_one(&self, check: &Check<'_>, leg: &Leg<'_>) -> Answer<Decision> {
+        let place = self.place(leg);
+        let Some(shard) = self.shards.get(place.shard) else {
+            return Answer::Now(Ok(check.decide(0, &mut [])));
+        };
+        // Nobody needs to wait while the clock is read,
+        let mut now_us = clock::read(&*self.clock);
+        let mut shard = shard.lock();
+        if now_us < shard.latest_us() {
+            // but whoever was overtaken reads it again: a bucket sees time go forwards.
+            now_us = clock::read(&*self.clock);
+        }
+        shard.tidy(now_us);
+        let id = place.bucket;
+        let found = shard.find(id);
+        if found.is_err() && shard.is_full() {
+            drop(shard);
+            return Answer::Now(Ok(self.check_all(check)));
+        }
+        let bucket = found.ok().and_then(|at| shard.get_mut(id, at));
+        let slot = bucket.map(|bucket| bucket.take()).unwrap_or_default();
+        let put = move |slot| match found {
+            Ok(at) => {
+                if let Some(bucket) = shard.get_mut(id, at) {
+                    bucket.put(slot);
+                }
+            }
+            Err(at) => shard.insert(id, at, slot),
+        };
+        Answer::Now(Ok(check.decide_one(leg, now_us, slot, put)))
+    }
+
+    pub(super) fn check_all(&self, check: &Check<'_>) -> Decision {
+        let mut places: Places = check.legs().iter().map(|leg| self.place(leg)).collect();
+        let mut shards = self.lock(&mut places);
+        let now_us = clock::read(&*self.clock);
+        let mut slots: SmallVec<[Slot; 2]> = SmallVec::new();
+        for (leg, place) in check.legs().iter().zip(&mut places) {
+            let held = place.held;
+            let shard = held_by(&mut shards, held);
+            shard.tidy(now_us);
+            slots.push(self.open(leg, place, shard));
+        }
+        let decision = check.decide(now_us, &mut slots);
+        for (slot, place) in slots.into_iter().zip(&places) {
+            held_by(&mut shards, place.held).put(place.bucket, slot);
+        }
+        decision
+    }
+
+    pub(super) fn reset(&self, leg: &Leg<'_>) {
+        let place = self.place(leg);
+        if let Some(shard) = self.shards.get(place.shard) {
+            shard.lock().remove(place.bucket);
+        }
+    }
+
+    /// A leg's words; where there is no room for its bucket, those of newcomers.
+    fn open(&self, leg: &Leg<'_>, place: &mut Place, shard: &mut Shard) -> Slot {
+        let has_room = !shard.is_full() || shard.find(place.bucket).is_ok();
+        // Permits must be found again; there are no more than requests in flight.
+        if !has_room && !leg.asked.quota.is_concurrency() {
+            place.bucket = self.id(leg, NEWCOMERS);
+        }
+        shard.take(place.bucket)
+    }
+
+    #[inline]
+    fn place(&self, leg: &Leg<'_>) -> Place {
+        let bucket = self.id(leg, leg.key.as_bytes());
+        Place {
+            bucket,
+            shard: self.shard_of(bucket),
+            held: 0,
+        }
+    }
+
+    /// By one half of the id, as a fraction of all shards. The order within one
+    /// goes by the other half.
+    #[inline]
+    pub(super) fn shard_of(&self, id: Id) -> usize {
+        let fraction = id as u64 >> 32;
+        ((fraction * self.shards.len() as u64) >> 32) as usize
+    }
+
+    /// The bucket of a policy and a caller, or without a caller of newcomers.
+    fn id(&self, leg: &Leg<'_>, key: &[u8]) -> Id {
+        self.hash(leg.policy.hash, leg.asked.quota.letter(), key)
+    }
+
+    #[inline]
+    pub(super) fn hash(&self, policy: (u64, u64), kind: u8, key: &[u8]) -> Id {
+        // Each policy and algorithm hashes under a secret of its own.
+        let (first, second) = self.hash_key;
+        let hasher =
+            SipHasher13::new_with_keys(first ^ policy.0, second ^ policy.1 ^ u64::from(kind));
+        hasher.hash(key).as_u128() & !1
+    }
+
+    /// Locks the shards of all places, each once, always in the same order.
+    fn lock(&self, places: &mut [Place]) -> Held<'_> {
+        let mut wanted: SmallVec<[usize; 2]> = places.iter().map(|place| place.shard).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        for place in places {
+            place.held = wanted.partition_point(|shard| *shard < place.shard);
+        }
+        let wanted = wanted.iter();
+        wanted
+            .filter_map(|shard| self.shards.get(*shard).map(Locked::lock))
+            .collect()
+    }
+}
+
+impl Locked {
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, Shard> {
+        // Nothing panics while it holds a shard; if something did, the bucket that it
+        // had in hand would read as new, and all others are whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type Held<'a> = SmallVec<[MutexGuard<'a, Shard>; 2]>;
+
+type Places = SmallVec<[Place; 2]>;
+
+/// Where a leg's bucket is.
+struct Place {
+    bucket: Id,
+    shard: usize,
+    /// Which of the locked shards that is.
+    held: usize,
+}
+
+#[allow(clippy::indexing_slicing)] // `lock` made both the list and the index into it.
+fn held_by<'s>(shards: &'s mut Held<'_>, held: usize) -> &'s mut Shard {
+    &mut shards[held]
+}
+
+/// The standard library seeds its hasher from the system's randomness.
+fn random() -> u64 {
+    RandomState::new().hash_one(0_u8)
+}
