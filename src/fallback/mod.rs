@@ -4,7 +4,7 @@ mod health;
 mod tasks;
 
 use std::{
-    fmt,
+    fmt, mem,
     sync::{Arc, OnceLock},
 };
 
@@ -207,8 +207,20 @@ impl BackedStore {
         Self { store, fallback }
     }
 
+    #[inline]
     pub(crate) fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        match self.store.check(check) {
+        let mut answer = self.store.check(check);
+        match &answer {
+            Answer::Now(Ok(_)) => self.fallback.0.health.answered(),
+            _ => self.settle(&mut answer, check),
+        }
+        answer
+    }
+
+    #[inline(never)]
+    fn settle(&self, place: &mut Answer<Decision>, check: &Check<'_>) {
+        let answer = mem::replace(place, Answer::Now(Ok(Decision::of_no_policy())));
+        *place = match answer {
             Answer::Now(answer) => Answer::Now(self.fallback.settle(answer, check)),
             Answer::Later(answer) => {
                 let fallback = self.fallback.clone();
@@ -221,7 +233,7 @@ impl BackedStore {
                     fallback.settle(answer, &Check::new(operation, &legs))
                 }))
             }
-        }
+        };
     }
 
     /// Forgets in the store and in this process.
