@@ -35,6 +35,7 @@ pub(crate) struct Admission {
     stage: Stage,
 }
 
+#[allow(clippy::large_enum_variant)] // It stays in its place.
 enum Stage {
     /// The store answered at once, then.
     Answered(Result<Decision, StoreError>, Instant),

@@ -2,7 +2,7 @@
 
 mod policy;
 
-use std::{cmp::Reverse, fmt, slice, sync::Arc, time::Duration};
+use std::{cmp::Reverse, fmt, mem, slice, sync::Arc, time::Duration};
 
 pub use self::policy::PolicyDecision;
 pub(crate) use self::policy::Told;
@@ -27,7 +27,6 @@ use crate::store::Operation;
 /// ```
 ///
 /// Cloning is cheap.
-#[derive(Clone)]
 pub struct Decision {
     verdict: Verdict,
     source: Source,
@@ -37,12 +36,12 @@ pub struct Decision {
     policies: Policies,
 }
 
-/// One is held in place: shared, it would be allocated and counted with each request.
-#[derive(Clone)]
+/// Few are held in place: shared, they would be allocated and counted with each request.
 enum Policies {
     /// None was asked, and so many units pass.
     None(u64),
     One(PolicyDecision),
+    Two([PolicyDecision; 2]),
     Several(Arc<[PolicyDecision]>),
 }
 
@@ -52,6 +51,7 @@ impl Policies {
         match self {
             Self::None(_) => &[],
             Self::One(policy) => slice::from_ref(policy),
+            Self::Two(policies) => policies,
             Self::Several(policies) => policies,
         }
     }
@@ -60,7 +60,36 @@ impl Policies {
         match self {
             Self::None(_) => &mut [],
             Self::One(policy) => slice::from_mut(policy),
+            Self::Two(policies) => policies,
             Self::Several(policies) => Arc::make_mut(policies),
+        }
+    }
+}
+
+impl Clone for Decision {
+    /// In place: a derived one makes the policies elsewhere, and moves them.
+    #[inline]
+    fn clone(&self) -> Self {
+        let of = |policies| Self { policies, ..*self };
+        match &self.policies {
+            Policies::None(units) => of(Policies::None(*units)),
+            Policies::One(policy) => of(Policies::One(policy.clone())),
+            Policies::Two(policies) => of(Policies::Two(policies.clone())),
+            Policies::Several(policies) => of(Policies::Several(Arc::clone(policies))),
+        }
+    }
+}
+
+impl FromIterator<PolicyDecision> for Policies {
+    fn from_iter<T: IntoIterator<Item = PolicyDecision>>(policies: T) -> Self {
+        let mut policies = policies.into_iter();
+        match (policies.next(), policies.next(), policies.next()) {
+            (None, ..) => Self::None(0),
+            (Some(one), None, _) => Self::One(one),
+            (Some(first), Some(second), None) => Self::Two([first, second]),
+            (Some(first), Some(second), Some(third)) => {
+                Self::Several([first, second, third].into_iter().chain(policies).collect())
+            }
         }
     }
 }
@@ -116,16 +145,17 @@ impl Decision {
         fitting: u64,
         now_us: u64,
     ) -> Self {
-        let policies: Arc<[PolicyDecision]> = policies.collect();
-        let is_impossible = policies.iter().any(PolicyDecision::is_impossible);
-        let wants = policies.iter().any(|policy| policy.cost > 0);
+        let policies: Policies = policies.collect();
+        let each = policies.as_slice();
+        let is_impossible = each.iter().any(PolicyDecision::is_impossible);
+        let wants = each.iter().any(|policy| policy.cost > 0);
         let verdict = Verdict::of(operation, fitting, is_impossible, wants);
         Self {
             verdict,
             source: Source::Store,
             now_us,
             is_lost: false,
-            policies: Policies::Several(policies),
+            policies,
         }
     }
 
@@ -194,19 +224,28 @@ impl Decision {
         self.is_lost
     }
 
+    /// One for each policy; while the store fails, policies may be left out.
     pub(crate) fn give_partitions(&mut self, partitions: &[[u8; 12]]) {
         let policies = self.policies.as_mut_slice();
+        if policies.len() != partitions.len() {
+            return;
+        }
         for (policy, partition) in policies.iter_mut().zip(partitions) {
             policy.partition = Some(Box::new(*partition));
         }
     }
 
-    /// This decision, with the policies of layers outside before its own.
-    pub(crate) fn within(mut self, outer: &Self) -> Self {
+    /// Puts the policies of layers outside before its own.
+    pub(crate) fn put_within(&mut self, outer: &Self) {
         let policies = outer.policies().chain(self.policies());
-        self.policies = Policies::Several(policies.cloned().collect());
+        self.policies = policies.cloned().collect();
         self.source = self.source.max(outer.source);
-        self
+    }
+
+    /// Takes it out of its place: it is too large to be moved about.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Self {
+        mem::replace(self, Self::of_no_policy())
     }
 
     /// Whether the request may go on.

@@ -140,6 +140,14 @@ impl Fallback {
         })
     }
 
+    /// What the store said once says nothing of how it does now.
+    #[inline]
+    fn answered(&self, decision: &Decision) {
+        if decision.source() != Source::Cache {
+            self.0.health.answered();
+        }
+    }
+
     /// Lets an answer of the store be, or decides in its place.
     fn settle(
         &self,
@@ -148,10 +156,7 @@ impl Fallback {
     ) -> Result<Decision, StoreError> {
         let error = match answer {
             Ok(decision) => {
-                // What it said once says nothing of how it does now.
-                if decision.source() != Source::Cache {
-                    self.0.health.answered();
-                }
+                self.answered(&decision);
                 return Ok(decision);
             }
             Err(error) if error.is_unsupported() => return Err(error),
@@ -211,18 +216,18 @@ impl BackedStore {
         Self { store, fallback }
     }
 
+    #[inline]
     pub(crate) fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         let mut answer = self.store.check(check);
-        if let Answer::Now(Ok(_)) = answer {
-            self.fallback.0.health.answered();
-        } else {
-            self.settle(&mut answer, check);
+        match &answer {
+            Answer::Now(Ok(decision)) => self.fallback.answered(decision),
+            _ => self.settle(&mut answer, check),
         }
         answer
     }
 
     /// Makes of an answer that is not a decision yet one that is, or will be.
-    #[cold]
+    #[inline(never)]
     fn settle(&self, answer: &mut Answer<Decision>, check: &Check<'_>) {
         let nobody = Decision::on_store_failure(Verdict::Denied);
         let unsettled = mem::replace(answer, Answer::Now(Ok(nobody)));

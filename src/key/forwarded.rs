@@ -4,7 +4,10 @@
 //! there and never needs to understand what stands left of it: a quote that a
 //! client leaves open cannot swallow what a proxy appends.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::{
+    borrow::Cow,
+    net::{IpAddr, Ipv6Addr},
+};
 
 use http::{HeaderValue, header::GetAll};
 use smallvec::SmallVec;
@@ -128,19 +131,22 @@ fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
 }
 
 /// A token or a quoted string at the start of `text`, and what follows it.
-fn value(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+fn value(text: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
     let Some(quoted) = text.strip_prefix(b"\"") else {
         let end = text.iter().position(|byte| b"; \t".contains(byte));
         let (token, after) = text.split_at(end.unwrap_or(text.len()));
-        return is_token(token).then(|| (token.to_owned(), after));
+        return is_token(token).then_some((Cow::Borrowed(token), after));
     };
-    let mut value = Vec::new();
+    let mut value = Cow::Borrowed(&[][..]);
     let mut bytes = quoted.iter().enumerate();
     while let Some((at, byte)) = bytes.next() {
         match byte {
             b'"' => return Some((value, quoted.get(at + 1..)?)),
-            b'\\' => value.push(*bytes.next()?.1),
-            _ => value.push(*byte),
+            b'\\' => value.to_mut().push(*bytes.next()?.1),
+            _ => match &mut value {
+                Cow::Borrowed(plain) => *plain = quoted.get(..=at)?,
+                Cow::Owned(unescaped) => unescaped.push(*byte),
+            },
         }
     }
     None

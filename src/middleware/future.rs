@@ -1,7 +1,7 @@
 //! Deciding, then calling the inner service or answering.
 
 use std::{
-    fmt, mem,
+    fmt,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -13,12 +13,13 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::{
+    asking::{Partitions, Wait},
     body::ResponseBody,
-    headers::{self, Style},
-    rejection::{self, Caller, Refusal},
-    settings::{Partitions, Settings},
+    granted::Granted,
+    rejection::{self, Refusal},
+    settings::Settings,
 };
-use crate::{Decision, StoreError, admission::Admission, permit::Taken, store::BoxFuture};
+use crate::{Decision, Head, permit::Taken, telemetry};
 
 pin_project! {
     /// The future of a [`RateLimit`](crate::RateLimit) service.
@@ -40,7 +41,12 @@ pin_project! {
     enum State<S, F, ReqBody> {
         // Boxed, so that the future stays small where the store answers at once.
         Deciding { pending: Box<Pending<S, ReqBody>> },
-        Calling { #[pin] future: F, granted: Option<Granted> },
+        Calling {
+            #[pin]
+            future: F,
+            granted: Option<Granted>,
+            taken: Option<Box<Taken>>,
+        },
         Rejected { response: Option<Response<Bytes>> },
     }
 }
@@ -53,73 +59,6 @@ pub(super) struct Pending<S, ReqBody> {
     /// Was polled ready.
     pub(super) service: S,
     pub(super) settings: Arc<Settings>,
-    pub(super) caller: Caller,
-}
-
-pub(super) enum Wait {
-    Answer(BoxFuture<Decision>),
-    Admission(Box<Admission>),
-}
-
-impl Wait {
-    fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(Decision, Option<Taken>), StoreError>> {
-        match self {
-            Self::Answer(answer) => {
-                let answer = ready!(answer.as_mut().poll(cx));
-                Poll::Ready(answer.map(|decision| (decision, None)))
-            }
-            Self::Admission(admission) => Pin::new(&mut **admission).poll(cx),
-        }
-    }
-}
-
-/// What the response to an admitted request is told, and what it holds.
-pub(super) struct Granted {
-    decision: Decision,
-    outer: Option<Box<Decision>>,
-    style: Style,
-    taken: Option<Box<Taken>>,
-}
-
-impl Granted {
-    /// Puts the decision into the request, and keeps what the response needs.
-    #[inline]
-    pub(super) fn admit<B>(
-        request: &mut Request<B>,
-        decision: Decision,
-        taken: Option<Box<Taken>>,
-        settings: &Settings,
-        caller: Caller,
-    ) -> Self {
-        let outer = caller.outer;
-        request.extensions_mut().insert(match &outer {
-            Some(outer) => decision.clone().within(outer),
-            None => decision.clone(),
-        });
-        Self {
-            style: Style::of(&decision, settings),
-            decision,
-            outer,
-            taken,
-        }
-    }
-
-    #[inline]
-    fn tell<B>(self, mut response: Response<B>) -> Response<ResponseBody<B>> {
-        headers::add_to_forwarded(&mut response, &self.decision, self.style);
-        // A layer inside may have put the decisions of both there.
-        let extensions = response.extensions_mut();
-        if extensions.get::<Decision>().is_none() {
-            extensions.insert(match self.outer {
-                Some(outer) => self.decision.within(&outer),
-                None => self.decision,
-            });
-        }
-        response.map(|body| ResponseBody::forwarded(body, self.taken))
-    }
 }
 
 impl<S, ReqBody> ResponseFuture<S, ReqBody>
@@ -134,26 +73,61 @@ where
         }
     }
 
-    pub(super) fn calling(future: S::Future, granted: Granted) -> Self {
+    /// Goes on with the request, or answers it.
+    #[inline(always)]
+    pub(super) fn decided(
+        decision: &mut Decision,
+        partitions: Partitions,
+        request: Request<ReqBody>,
+        service: &mut S,
+        settings: &Settings,
+    ) -> Self {
         Self {
-            state: State::Calling {
-                future,
-                granted: Some(granted),
-            },
+            state: State::decided(decision, partitions, None, request, service, settings),
         }
     }
 
-    pub(super) fn rejected(refusal: &Refusal, settings: &Settings, caller: &Caller) -> Self {
+    pub(super) fn rejected(refusal: Refusal<'_>, settings: &Settings, head: &Head<'_>) -> Self {
         Self {
-            state: State::rejected(refusal, settings, caller),
+            state: State::rejected(refusal, settings, head),
+        }
+    }
+}
+
+impl<S, ReqBody> State<S, S::Future, ReqBody>
+where
+    S: Service<Request<ReqBody>>,
+{
+    #[inline(always)]
+    fn decided(
+        decision: &mut Decision,
+        partitions: Partitions,
+        taken: Option<Box<Taken>>,
+        mut request: Request<ReqBody>,
+        service: &mut S,
+        settings: &Settings,
+    ) -> Self {
+        if let Some(partitions) = partitions {
+            decision.give_partitions(&partitions);
+        }
+        if !decision.is_allowed() {
+            telemetry::denied(decision);
+            let refusal = Refusal::Denied(decision);
+            return Self::rejected(refusal, settings, &Head::from(&request));
+        }
+        let granted = Granted::new(decision, request.extensions_mut(), settings);
+        Self::Calling {
+            future: service.call(request),
+            granted: Some(granted),
+            taken,
         }
     }
 }
 
 impl<S, F, ReqBody> State<S, F, ReqBody> {
-    fn rejected(refusal: &Refusal, settings: &Settings, caller: &Caller) -> Self {
+    fn rejected(refusal: Refusal<'_>, settings: &Settings, head: &Head<'_>) -> Self {
         Self::Rejected {
-            response: Some(rejection::respond(refusal, settings, caller)),
+            response: Some(rejection::respond(refusal, settings, head)),
         }
     }
 }
@@ -169,36 +143,34 @@ where
         loop {
             let next = match this.state.as_mut().project() {
                 StateProj::Deciding { pending } => {
+                    let pending = &mut **pending;
                     let answer = ready!(pending.wait.poll(cx));
-                    let settings = Arc::clone(&pending.settings);
-                    let (answer, taken) = match answer {
-                        Ok((decision, taken)) => (Ok(decision), taken.map(Box::new)),
-                        Err(error) => (Err(error), None),
-                    };
-                    let decided = settings.decide(answer, pending.partitions.take());
-                    let caller = mem::take(&mut pending.caller);
-                    match (decided, pending.request.take()) {
-                        (Ok(decision), Some(mut request)) => {
-                            let granted =
-                                Granted::admit(&mut request, decision, taken, &settings, caller);
-                            let future = pending.service.call(request);
-                            State::Calling {
-                                future,
-                                granted: Some(granted),
-                            }
+                    let partitions = pending.partitions.take();
+                    let (service, settings) = (&mut pending.service, &*pending.settings);
+                    match (answer, pending.request.take()) {
+                        (Ok((mut decision, taken)), Some(request)) => {
+                            let (taken, decision) = (taken.map(Box::new), &mut decision);
+                            State::decided(decision, partitions, taken, request, service, settings)
                         }
-                        (Err(refusal), _) => State::rejected(&refusal, &settings, &caller),
-                        // The request is taken once: the state changes at once.
-                        (Ok(_), None) => State::Rejected { response: None },
+                        (Err(_), Some(request)) => {
+                            State::rejected(Refusal::StoreFailed, settings, &Head::from(&request))
+                        }
+                        // It is taken once: the state changes at once.
+                        (_, None) => State::Rejected { response: None },
                     }
                 }
-                StateProj::Calling { future, granted } => {
-                    let response = ready!(future.poll(cx));
-                    // It is told once, like the future is polled to its end once.
-                    let granted = granted.take();
-                    return Poll::Ready(response.map(|response| match granted {
-                        Some(granted) => granted.tell(response),
-                        None => response.map(|body| ResponseBody::forwarded(body, None)),
+                StateProj::Calling {
+                    future,
+                    granted,
+                    taken,
+                } => {
+                    let mut response = ready!(future.poll(cx));
+                    if let (Ok(response), Some(granted)) = (&mut response, granted.take()) {
+                        granted.tell(response);
+                    }
+                    let taken = taken.take();
+                    return Poll::Ready(response.map(|response| {
+                        response.map(|body| ResponseBody::forwarded(body, taken))
                     }));
                 }
                 StateProj::Rejected { response } => {

@@ -7,6 +7,7 @@ use http::{HeaderMap, Response, StatusCode};
 use tower_layer::Layer;
 
 use super::{
+    asking::Asking,
     headers::{self, Headers},
     named::Named,
     policy::{RequestPolicy, Rule},
@@ -94,13 +95,10 @@ impl RateLimitLayer {
     ///
     /// A policy's key is missing.
     pub fn redis_keys(&self, head: &Head<'_>) -> Result<Vec<String>, KeyError> {
-        let mut keys = Vec::new();
-        for rule in self.settings.rules.iter() {
-            if let Some(leg) = rule.ask(head)? {
-                keys.extend(self.settings.store.storage_key(&leg));
-            }
-        }
-        Ok(keys)
+        let mut legs = Asking::new();
+        self.settings.add_legs(head, &mut legs)?;
+        let key = |leg| self.settings.store.storage_key(leg);
+        Ok(legs.iter().filter_map(key).collect())
     }
 }
 
@@ -281,11 +279,7 @@ impl RateLimitLayerBuilder {
             .collect::<Result<_, _>>()?;
         check_names(rules.iter().map(|rule| &rule.base.name))?;
 
-        let is_constant = rules.iter().all(Rule::is_constant);
-        let quotas = rules
-            .iter()
-            .map(|rule| (&rule.base.name, *rule.base.asked.quota));
-        let policy_field = is_constant.then(|| headers::policy_list(quotas)).flatten();
+        let policy_field = headers::constant_policy(self.answers.headers, &rules);
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let store = BackedStore::new(store);
         Ok(RateLimitLayer {

@@ -8,6 +8,10 @@ pub(crate) mod policy;
 pub(crate) mod rejection;
 pub(crate) mod service;
 
+mod asking;
+mod granted;
 mod grpc;
 mod named;
 mod settings;
+mod text;
+mod tiers;

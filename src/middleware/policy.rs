@@ -2,10 +2,9 @@
 
 use std::{any::type_name, borrow::Cow, fmt, sync::Arc};
 
-use super::named::Named;
+use super::{asking::Asking, named::Named, tiers::Tiers};
 use crate::{
     ConfigError, Head, Key, OnStoreFailure, Policy, Quota,
-    kept::Kept,
     key::{KeyError, KeyExtractor, global, peer},
     policy::Compiled,
     store::{Asked, Leg},
@@ -154,6 +153,7 @@ impl RequestPolicy {
         Ok(Rule {
             base,
             reads: self.clone(),
+            tiers: Tiers::default(),
         })
     }
 }
@@ -195,36 +195,45 @@ impl fmt::Debug for RequestPolicy {
 pub(super) struct Rule {
     pub(super) base: Compiled,
     reads: RequestPolicy,
+    tiers: Tiers,
 }
 
 impl Rule {
-    /// What the policy asks of one request. `None`: it does not apply.
-    pub(super) fn ask(&self, head: &Head<'_>) -> Result<Option<Leg<'_>>, KeyError> {
+    /// Adds what the policy asks of one request, where it applies.
+    pub(super) fn add_leg<'a>(
+        &'a self,
+        head: &Head<'_>,
+        legs: &mut Asking<'a>,
+    ) -> Result<(), KeyError> {
         let reads = &self.reads;
         if reads.when.as_ref().is_some_and(|when| !(when.0)(head)) {
-            return Ok(None);
+            return Ok(());
         }
-        let key = match (reads.key.0.extract(head), reads.on_missing_key) {
-            (Ok(key), _) => key,
-            (Err(error), OnMissingKey::Skip) if error.is_missing() => return Ok(None),
-            (Err(error), OnMissingKey::Share) if error.is_missing() => Key::missing(),
-            (Err(error), _) => return Err(error),
+        let key = match reads.key.0.extract(head) {
+            Ok(key) => key,
+            Err(error) if error.is_missing() => match reads.on_missing_key {
+                OnMissingKey::Refuse => return Err(error),
+                OnMissingKey::Skip => return Ok(()),
+                OnMissingKey::Share => Key::missing(),
+            },
+            Err(error) => return Err(error),
         };
         let mut asked = self.base.asked.clone();
         if reads.quota_by.is_some() || reads.cost_by.is_some() {
             let quota = match &reads.quota_by {
-                Some(quota) => Kept::Counted(Arc::new((quota.0)(head))),
+                Some(quota) => self.tiers.keep((quota.0)(head)),
                 None => asked.quota,
             };
             let cost_by = reads.cost_by.as_ref();
             asked = Asked::new(quota, cost_by.map_or(asked.cost, |cost| (cost.0)(head)));
         }
-        Ok(Some(Leg {
+        legs.push(Leg {
             policy: &self.base.name,
             key: Cow::Owned(key),
             asked,
             on_store_failure: self.base.on_store_failure,
-        }))
+        });
+        Ok(())
     }
 
     /// Whether every request is held to the same quota.

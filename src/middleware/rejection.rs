@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
+    HeaderMap, HeaderValue, Method, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
 };
 
 use super::{
     grpc::{self, Dialect},
-    headers,
+    headers::{self, Existing, Fields},
     settings::Settings,
+    text::Text,
 };
-use crate::{Decision, PolicyDecision, Verdict, policy::quoted};
+use crate::{Decision, Head, PolicyDecision, Verdict, policy::quoted};
 
 /// What a client is told to wait for a store that fails.
 const STORE_RETRY: Duration = Duration::from_secs(5);
@@ -41,7 +42,7 @@ pub enum DenialReason {
 /// [`on_denied`](crate::RateLimitLayerBuilder::on_denied).
 #[derive(Debug)]
 pub struct Denied<'a> {
-    refusal: &'a Refusal,
+    refusal: Refusal<'a>,
     retry_after_s: Option<u64>,
 }
 
@@ -83,16 +84,16 @@ impl Denied<'_> {
     }
 }
 
-#[derive(Debug)]
-pub(super) enum Refusal {
-    Denied(Box<Decision>),
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Refusal<'a> {
+    Denied(&'a Decision),
     KeyMissing,
     StoreFailed,
     Miswired,
 }
 
-impl Refusal {
-    fn reason(&self) -> DenialReason {
+impl<'a> Refusal<'a> {
+    fn reason(self) -> DenialReason {
         match self {
             Self::Denied(decision) if decision.verdict() == Verdict::Impossible => {
                 DenialReason::CostImpossible
@@ -104,7 +105,7 @@ impl Refusal {
         }
     }
 
-    fn decision(&self) -> Option<&Decision> {
+    fn decision(self) -> Option<&'a Decision> {
         match self {
             Self::Denied(decision) => Some(decision),
             _ => None,
@@ -112,7 +113,7 @@ impl Refusal {
     }
 
     /// How long to wait, where that helps.
-    fn retry_after(&self) -> Option<Duration> {
+    fn retry_after(self) -> Option<Duration> {
         match self {
             Self::Denied(decision) => {
                 let wait = |policy: &PolicyDecision| {
@@ -136,38 +137,23 @@ impl Refusal {
     }
 }
 
-/// What the answer depends on of a request that may be gone by then.
-#[derive(Debug, Default)]
-pub(super) struct Caller {
-    dialect: Option<Dialect>,
-    is_head: bool,
-    /// What a layer outside decided.
-    pub(super) outer: Option<Box<Decision>>,
-}
-
-impl Caller {
-    pub(super) fn of<B>(request: &Request<B>) -> Self {
-        Self {
-            // gRPC knows no other method, and no cache keeps the 200 of a POST.
-            dialect: (request.method() == Method::POST)
-                .then(|| Dialect::of(request.headers()))
-                .flatten(),
-            is_head: request.method() == Method::HEAD,
-            outer: request.extensions().get().cloned().map(Box::new),
-        }
-    }
-}
-
-pub(super) fn respond(refusal: &Refusal, settings: &Settings, caller: &Caller) -> Response<Bytes> {
+pub(super) fn respond(
+    refusal: Refusal<'_>,
+    settings: &Settings,
+    head: &Head<'_>,
+) -> Response<Bytes> {
     let jitter = settings.answers.retry_after_jitter;
     let retry_after = refusal
         .retry_after()
         .map(|wait| wait.saturating_add(random_below(jitter)));
 
-    if let Some(dialect) = &caller.dialect {
-        let mut response = grpc::respond(dialect, refusal.reason(), &message(refusal), retry_after);
+    // gRPC knows no other method, and no cache keeps the 200 of a POST.
+    let dialect = (head.method() == Method::POST).then(|| Dialect::of(head.headers()));
+    if let Some(dialect) = dialect.flatten() {
+        let mut response =
+            grpc::respond(&dialect, refusal.reason(), &message(refusal), retry_after);
         add_fields(response.headers_mut(), refusal, settings);
-        add_decision(&mut response, refusal, caller);
+        add_decision(&mut response, refusal, head);
         return response;
     }
 
@@ -185,11 +171,12 @@ pub(super) fn respond(refusal: &Refusal, settings: &Settings, caller: &Caller) -
         .entry(CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
     if let Some(seconds) = retry_after_s {
-        fields.entry(RETRY_AFTER).or_insert(seconds.into());
+        let value = Text::default().number(seconds).value();
+        headers::add_one(fields, RETRY_AFTER, value);
     }
     add_fields(fields, refusal, settings);
-    add_decision(&mut response, refusal, caller);
-    if caller.is_head {
+    add_decision(&mut response, refusal, head);
+    if head.method() == Method::HEAD {
         let length = response.body().len();
         response.headers_mut().insert(CONTENT_LENGTH, length.into());
         *response.body_mut() = Bytes::new();
@@ -197,23 +184,22 @@ pub(super) fn respond(refusal: &Refusal, settings: &Settings, caller: &Caller) -
     response
 }
 
-fn add_fields(fields: &mut HeaderMap, refusal: &Refusal, settings: &Settings) {
+fn add_fields(fields: &mut HeaderMap, refusal: Refusal<'_>, settings: &Settings) {
     if let Some(decision) = refusal.decision() {
-        let style = headers::Style::of(decision, settings);
-        headers::add(fields, decision, style, headers::Existing::Stays);
+        Fields::of(decision, settings).add_to(fields, Existing::Stays);
     }
 }
 
-fn add_decision(response: &mut Response<Bytes>, refusal: &Refusal, caller: &Caller) {
-    let decision = match refusal {
-        Refusal::Denied(decision) => (**decision).clone(),
+fn add_decision(response: &mut Response<Bytes>, refusal: Refusal<'_>, head: &Head<'_>) {
+    let mut decision = match refusal {
+        Refusal::Denied(decision) => decision.clone(),
         Refusal::StoreFailed => Decision::on_store_failure(Verdict::Denied),
         Refusal::KeyMissing | Refusal::Miswired => return,
     };
-    let decision = match &caller.outer {
-        Some(outer) => decision.within(outer),
-        None => decision,
-    };
+    // A layer outside may have decided, too.
+    if let Some(outer) = head.extensions().get() {
+        decision.put_within(outer);
+    }
     response.extensions_mut().insert(decision);
 }
 
@@ -227,7 +213,7 @@ const fn status(reason: DenialReason) -> StatusCode {
 }
 
 /// One sentence for people.
-fn message(refusal: &Refusal) -> String {
+fn message(refusal: Refusal<'_>) -> String {
     match refusal {
         Refusal::Denied(decision) if decision.verdict() == Verdict::Impossible => {
             let sentences = decision.policies().filter(|policy| policy.is_impossible());
@@ -245,7 +231,7 @@ fn message(refusal: &Refusal) -> String {
 }
 
 /// A problem document (RFC 9457).
-fn problem(refusal: &Refusal) -> Bytes {
+fn problem(refusal: Refusal<'_>) -> Bytes {
     let reason = refusal.reason();
     let status = status(reason);
     let (kind, title) = match reason {
@@ -255,29 +241,26 @@ fn problem(refusal: &Refusal) -> Bytes {
         ),
         _ => ("about:blank", status.canonical_reason().unwrap_or_default()),
     };
-    let mut json = format!(
-        r#"{{"type":"{kind}","title":"{title}","status":{}"#,
-        status.as_u16()
-    );
+    let mut json = Text::default();
+    json.push(r#"{"type":""#).push(kind);
+    json.push(r#"","title":""#).push(title);
+    json.push(r#"","status":"#).number(status.as_u16().into());
     if matches!(
         reason,
         DenialReason::CostImpossible | DenialReason::KeyMissing
     ) {
-        json.push_str(r#","detail":"#);
-        json.push_str(&quoted(&message(refusal)));
+        json.push(r#","detail":"#).push(&quoted(&message(refusal)));
     }
     if let Some(decision) = refusal.decision() {
-        json.push_str(r#","violated-policies":["#);
+        json.push(r#","violated-policies":["#);
         for (at, policy) in decision.refused().enumerate() {
-            if at > 0 {
-                json.push(',');
-            }
-            json.push_str(&quoted(policy.name()));
+            json.push(if at > 0 { "," } else { "" });
+            // Of printable ASCII, JSON writes a string as header fields do.
+            json.push(policy.quoted_name());
         }
-        json.push(']');
+        json.push("]");
     }
-    json.push('}');
-    Bytes::from(json)
+    json.push("}").bytes()
 }
 
 fn whole_seconds(wait: Duration) -> u64 {

@@ -7,21 +7,16 @@ use std::{
 };
 
 use http::{Request, Response};
-use smallvec::SmallVec;
 use tower_service::Service;
 
 use super::{
+    asking::{Asked, Partitions, Wait},
     body::ResponseBody,
-    future::{Granted, Pending, ResponseFuture, Wait},
-    rejection::Caller,
-    settings::{Partitions, Settings},
+    future::{Pending, ResponseFuture},
+    rejection::Refusal,
+    settings::Settings,
 };
-use crate::{
-    Decision, Head,
-    admission::Admission,
-    permit::Legs,
-    store::{Answer, Check, Operation},
-};
+use crate::{Head, store::Answer};
 
 /// The service made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///
@@ -68,51 +63,23 @@ where
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let Self { inner, settings } = self;
-        let caller = Caller::of(&request);
-        let mut legs = SmallVec::new();
-        if let Err(refusal) = settings.ask(&Head::from(&request), &mut legs) {
-            return ResponseFuture::rejected(&refusal, settings, &caller);
-        }
-        if legs.is_empty() {
-            return forward(inner, settings, request, Decision::of_no_policy(), caller);
-        }
-        let partitions = settings.partitions(&legs);
-        if settings.waits_for(&legs) {
-            let legs = Legs::new(&settings.store, &legs);
-            let admission = Admission::new(legs, settings.wait.unwrap_or_default(), false);
-            let wait = Wait::Admission(Box::new(admission));
-            return later(inner, settings, wait, partitions, request, caller);
-        }
-        match settings.store.check(&Check::new(Operation::Take, &legs)) {
-            Answer::Now(answer) => match settings.decide(answer, partitions) {
-                Ok(decision) => forward(inner, settings, request, decision, caller),
-                Err(refusal) => ResponseFuture::rejected(&refusal, settings, &caller),
-            },
-            Answer::Later(answer) => later(
-                inner,
-                settings,
-                Wait::Answer(answer),
-                partitions,
-                request,
-                caller,
-            ),
+        let mut asked = settings.ask(&Head::from(&request));
+        match asked {
+            Asked::Answered(Answer::Now(Ok(ref mut decision)), partitions) => {
+                ResponseFuture::decided(decision, partitions, request, inner, settings)
+            }
+            Asked::Answered(Answer::Now(Err(_)), _) => {
+                ResponseFuture::rejected(Refusal::StoreFailed, settings, &Head::from(&request))
+            }
+            Asked::Refused(refusal) => {
+                ResponseFuture::rejected(refusal, settings, &Head::from(&request))
+            }
+            Asked::Answered(Answer::Later(answer), partitions) => {
+                later(inner, settings, Wait::Answer(answer), partitions, request)
+            }
+            Asked::Waits(wait, partitions) => later(inner, settings, wait, partitions, request),
         }
     }
-}
-
-#[inline]
-fn forward<S, ReqBody>(
-    inner: &mut S,
-    settings: &Settings,
-    mut request: Request<ReqBody>,
-    decision: Decision,
-    caller: Caller,
-) -> ResponseFuture<S, ReqBody>
-where
-    S: Service<Request<ReqBody>>,
-{
-    let granted = Granted::admit(&mut request, decision, None, settings, caller);
-    ResponseFuture::calling(inner.call(request), granted)
 }
 
 fn later<S, ReqBody>(
@@ -121,7 +88,6 @@ fn later<S, ReqBody>(
     wait: Wait,
     partitions: Partitions,
     request: Request<ReqBody>,
-    caller: Caller,
 ) -> ResponseFuture<S, ReqBody>
 where
     S: Service<Request<ReqBody>> + Clone,
@@ -135,6 +101,5 @@ where
         request: Some(request),
         service: mem::replace(inner, clone),
         settings: Arc::clone(settings),
-        caller,
     })
 }

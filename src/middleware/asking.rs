@@ -1,0 +1,121 @@
+//! What a request is asked, and how far that leads at once.
+
+use std::{
+    pin::Pin,
+    sync::atomic::Ordering,
+    task::{Context, Poll, ready},
+};
+
+use smallvec::SmallVec;
+
+use super::{rejection::Refusal, settings::Settings};
+use crate::{
+    Decision, Head, StoreError,
+    admission::Admission,
+    key::KeyError,
+    permit::{Legs, Taken},
+    store::{Answer, BoxFuture, Check, Leg, Operation},
+    telemetry,
+};
+
+/// How far a request comes at once.
+#[allow(clippy::large_enum_variant)] // In a box, each request would allocate.
+pub(super) enum Asked {
+    Answered(Answer<Decision>, Partitions),
+    Refused(Refusal<'static>),
+    Waits(Wait, Partitions),
+}
+
+/// What a request waits for.
+pub(super) enum Wait {
+    Answer(BoxFuture<Decision>),
+    Admission(Box<Admission>),
+}
+
+impl Wait {
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(Decision, Option<Taken>), StoreError>> {
+        match self {
+            Self::Answer(answer) => {
+                let answer = ready!(answer.as_mut().poll(cx));
+                Poll::Ready(answer.map(|decision| (decision, None)))
+            }
+            Self::Admission(admission) => Pin::new(&mut **admission).poll(cx),
+        }
+    }
+}
+
+pub(super) type Asking<'a> = SmallVec<[Leg<'a>; 2]>;
+
+/// The partition key of each leg, where they are wanted.
+pub(super) type Partitions = Option<Box<[[u8; 12]]>>;
+
+impl Settings {
+    /// Asks for what the policies want of a request.
+    pub(super) fn ask(&self, head: &Head<'_>) -> Asked {
+        let mut legs = Asking::new();
+        if let Err(error) = self.add_legs(head, &mut legs) {
+            return Asked::Refused(self.without_key(&error));
+        }
+        if legs.is_empty() {
+            return Asked::Answered(Answer::Now(Ok(Decision::of_no_policy())), None);
+        }
+        let partitions = self.partitions(&legs);
+        if self.waits_for(&legs) {
+            let legs = Legs::new(&self.store, &legs);
+            let admission = Admission::new(legs, self.wait.unwrap_or_default(), false);
+            return Asked::Waits(Wait::Admission(Box::new(admission)), partitions);
+        }
+        let answer = self.store.check(&Check::new(Operation::Take, &legs));
+        Asked::Answered(answer, partitions)
+    }
+
+    /// Adds what the policies that apply want of a request.
+    pub(super) fn add_legs<'a>(
+        &'a self,
+        head: &Head<'_>,
+        legs: &mut Asking<'a>,
+    ) -> Result<(), KeyError> {
+        let mut rules = self.rules.iter();
+        rules.try_for_each(|rule| rule.add_leg(head, legs))
+    }
+
+    /// Whether there may be more to wait for than the store's answer, or what
+    /// is taken must be given back.
+    fn waits_for(&self, legs: &[Leg<'_>]) -> bool {
+        let is_held = |leg: &Leg<'_>| leg.asked.quota.is_concurrency() || leg.asked.quota.paces();
+        self.wait.is_some() || legs.iter().any(is_held)
+    }
+
+    #[cold]
+    fn without_key(&self, error: &KeyError) -> Refusal<'static> {
+        match error.advice() {
+            None => Refusal::KeyMissing,
+            Some(advice) => {
+                if !self.is_miswired.swap(true, Ordering::Relaxed) {
+                    telemetry::miswired(advice);
+                }
+                Refusal::Miswired
+            }
+        }
+    }
+
+    fn partitions(&self, legs: &[Leg<'_>]) -> Partitions {
+        let secret = &self.partition_secret.as_ref()?.0;
+        let partition = |leg: &Leg<'_>| {
+            let mut hasher = blake3::Hasher::new_keyed(secret);
+            hasher.update(leg.policy().as_bytes());
+            // Names are printable: this byte ends them.
+            hasher.update(&[0]);
+            hasher.update(leg.key_bytes());
+            let hash = hasher.finalize();
+            hash.as_bytes()
+                .first_chunk::<12>()
+                .copied()
+                .unwrap_or_default()
+        };
+        Some(legs.iter().map(partition).collect())
+    }
+}

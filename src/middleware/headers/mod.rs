@@ -1,0 +1,156 @@
+//! A decision as header fields.
+
+mod lists;
+mod older;
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+use self::{lists::Lists, older::Binding};
+use super::{layer::HeadersWhen, policy::Rule, settings::Settings, text};
+use crate::{Decision, PolicyDecision, Quota, Source};
+
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// Which header fields tell clients where they stand.
+///
+/// The IETF drafts and the older forms use some of the same names for other
+/// things, so it is exactly one. All but the list tell of one policy only: the
+/// one that refused with the longest wait, or else the one with the fewest
+/// units left. Where such a field is there already, from a layer inside, it stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Headers {
+    /// `RateLimit-Policy: "api";q=100;w=60` and `RateLimit: "api";r=60;t=36`:
+    /// the lists of draft-ietf-httpapi-ratelimit-headers-08 to -11, by the text
+    /// of -10. All policies, of stacked layers too. This is the default.
+    ///
+    /// `t` is the time within which at most `r` may be used. A bucket whose
+    /// burst differs from its limit says so in `tt-burst`.
+    #[default]
+    Draft10,
+    /// `RateLimit: limit=100, remaining=60, reset=36` and
+    /// `RateLimit-Policy: 100;w=60`: draft -07.
+    Draft7,
+    /// `RateLimit-Limit`, `RateLimit-Remaining`, `RateLimit-Reset` and
+    /// `RateLimit-Policy: 100;w=60`: drafts -04 to -06.
+    Draft6,
+    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining`, and `X-RateLimit-Reset`
+    /// as a UNIX time in seconds, as GitHub does.
+    XRateLimitEpoch,
+    /// The same with `X-RateLimit-Reset` in seconds from now.
+    XRateLimitDelta,
+    /// None. `Retry-After` is sent all the same.
+    None,
+}
+
+/// The fields that tell of a decision. They are worked out before there is a
+/// response, as they are smaller than the decision and need no settings any more.
+pub(super) struct Fields {
+    told: Option<Told>,
+    when: Option<Arc<HeadersWhen>>,
+}
+
+enum Told {
+    OfAll(Lists),
+    OfOne(Binding),
+}
+
+/// What becomes of list fields that a response has already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Existing {
+    /// They are of layers inside: ours come behind them.
+    GoesOn,
+    /// The user's hook set them: ours stay away.
+    Stays,
+}
+
+impl Fields {
+    #[inline]
+    pub(super) fn of(decision: &Decision, settings: &Settings) -> Self {
+        // The policies still hold while the store fails; where the caller
+        // stands, nobody knows.
+        let is_constant = decision.source() == Source::StoreFailure
+            || (decision.policies().len() == settings.rules.len()
+                && settings.partition_secret.is_none());
+        let policy = settings.policy_field.as_ref().filter(|_| is_constant);
+        let when = settings.answers.headers_when.as_ref();
+        Self {
+            told: match settings.answers.headers {
+                Headers::None => None,
+                Headers::Draft10 => Some(Told::OfAll(Lists::of(decision, policy))),
+                form => Binding::of(decision, form, policy).map(Told::OfOne),
+            },
+            when: when.map(|when| Arc::clone(&when.0)),
+        }
+    }
+
+    /// Adds them to a response of the inner service, if they are wanted there.
+    pub(super) fn add_to_forwarded(self, status: StatusCode, headers: &mut HeaderMap) {
+        let wanted = self.when.as_ref();
+        if wanted.is_none_or(|wanted| wanted(status, headers)) {
+            self.add_to(headers, Existing::GoesOn);
+        }
+    }
+
+    pub(super) fn add_to(self, headers: &mut HeaderMap, existing: Existing) {
+        match self.told {
+            Some(Told::OfAll(lists)) => lists.add_to(headers, existing),
+            Some(Told::OfOne(binding)) => binding.add_to(headers),
+            None => {}
+        }
+    }
+}
+
+/// `RateLimit-Policy` of a request to which all policies apply, where it never
+/// changes.
+pub(super) fn constant_policy(form: Headers, rules: &[Rule]) -> Option<HeaderValue> {
+    if !rules.iter().all(Rule::is_constant) {
+        return None;
+    }
+    let mut quotas = rules
+        .iter()
+        .map(|rule| (&rule.base.name, *rule.base.asked.quota));
+    let value = match form {
+        Headers::Draft10 => lists::policies(quotas),
+        Headers::Draft6 | Headers::Draft7 if rules.len() == 1 => {
+            quotas.next().and_then(|(_, quota)| older::policy(quota))
+        }
+        _ => None,
+    };
+    value.map(|value| text::for_ever(&value).unwrap_or(value))
+}
+
+/// The innermost layer has the word.
+pub(super) fn add_one(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) {
+    if let Some(value) = value {
+        headers.entry(name).or_insert(value);
+    }
+}
+
+/// The wait where it refused; else the time within which what remains may be
+/// used; none where waiting is of no use, or nobody knows for how long.
+fn effective_us(policy: &PolicyDecision) -> Option<u64> {
+    if policy.quota().is_concurrency() {
+        return None;
+    }
+    match policy.retry_us() {
+        Some(0) => Some(policy.effective_window_us()),
+        other => other,
+    }
+}
+
+/// The quota in whole seconds, never looser than it is. No seconds where units
+/// do not come back with time.
+fn per_whole_seconds(quota: Quota) -> (u64, Option<u64>) {
+    if quota.is_concurrency() || (quota.limit() == 0 && quota.capacity() > 0) {
+        return (quota.capacity(), None);
+    }
+    let period_ns = quota.period().as_nanos().max(1);
+    let window_s = period_ns.div_ceil(1_000_000_000);
+    let units = u128::from(quota.limit()) * window_s * 1_000_000_000 / period_ns;
+    let narrow = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
+    (narrow(units), Some(narrow(window_s)))
+}

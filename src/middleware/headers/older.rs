@@ -1,0 +1,92 @@
+//! The forms that tell of one policy only.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::{Headers, RATELIMIT, RATELIMIT_POLICY, add_one, effective_us, per_whole_seconds};
+use crate::{Decision, Quota, middleware::text::Text};
+
+/// Limit, remaining, reset.
+const DRAFT_6: [HeaderName; 3] = [
+    HeaderName::from_static("ratelimit-limit"),
+    HeaderName::from_static("ratelimit-remaining"),
+    HeaderName::from_static("ratelimit-reset"),
+];
+const X_RATELIMIT: [HeaderName; 3] = [
+    HeaderName::from_static("x-ratelimit-limit"),
+    HeaderName::from_static("x-ratelimit-remaining"),
+    HeaderName::from_static("x-ratelimit-reset"),
+];
+
+/// The policy that binds, as a form tells of it.
+pub(super) struct Binding {
+    form: Headers,
+    limit: u64,
+    remaining: u64,
+    reset_s: Option<u64>,
+    policy: Option<HeaderValue>,
+}
+
+impl Binding {
+    /// `policy`: the value of `RateLimit-Policy`, where it is known before.
+    pub(super) fn of(
+        decision: &Decision,
+        form: Headers,
+        policy: Option<&HeaderValue>,
+    ) -> Option<Self> {
+        let binding = decision.binding()?;
+        let counted_from_us = match form {
+            Headers::XRateLimitEpoch => decision.decided_at_us(),
+            _ => 0,
+        };
+        let reset_us = effective_us(binding).map(|us| counted_from_us.saturating_add(us));
+        Some(Self {
+            form,
+            limit: binding.limit(),
+            remaining: binding.remaining(),
+            reset_s: reset_us.map(|us| us.div_ceil(1_000_000)),
+            policy: match (form, policy) {
+                (Headers::XRateLimitDelta | Headers::XRateLimitEpoch, _) => None,
+                (_, Some(known)) => Some(known.clone()),
+                (_, None) => self::policy(binding.quota()),
+            },
+        })
+    }
+
+    pub(super) fn add_to(self, headers: &mut HeaderMap) {
+        match self.form {
+            Headers::Draft7 => add_one(headers, RATELIMIT, self.in_one_field()),
+            Headers::Draft6 => self.add_three(headers, DRAFT_6),
+            _ => self.add_three(headers, X_RATELIMIT),
+        }
+        add_one(headers, RATELIMIT_POLICY, self.policy);
+    }
+
+    fn in_one_field(&self) -> Option<HeaderValue> {
+        let mut text = Text::default();
+        text.push("limit=").number(self.limit);
+        text.push(", remaining=").number(self.remaining);
+        if let Some(reset_s) = self.reset_s {
+            text.push(", reset=").number(reset_s);
+        }
+        text.value()
+    }
+
+    fn add_three(&self, headers: &mut HeaderMap, names: [HeaderName; 3]) {
+        let numbers = [Some(self.limit), Some(self.remaining), self.reset_s];
+        for (name, number) in names.into_iter().zip(numbers) {
+            let value = number.and_then(|number| Text::default().number(number).value());
+            add_one(headers, name, value);
+        }
+    }
+}
+
+/// `RateLimit-Policy` in the form of these drafts.
+pub(super) fn policy(quota: Quota) -> Option<HeaderValue> {
+    let (units, window_s) = per_whole_seconds(quota);
+    let mut text = Text::default();
+    text.number(units);
+    if let Some(window_s) = window_s {
+        text.push(";w=").number(window_s);
+    }
+    text.value()
+}
