@@ -25,7 +25,8 @@ use tokio::{runtime::Handle, sync::oneshot, task::JoinSet, time::timeout};
 use super::{
     call::{Deadline, Manner},
     node::{Counted, Node},
-    script::{Encoded, Found},
+    reply::Found,
+    script::Encoded,
 };
 use crate::{StoreError, error::StoreErrorKind};
 

@@ -7,7 +7,8 @@ use fred::types::{Value, config::ServerConfig};
 
 pub use super::cluster::fuzzing::{redirect, slots};
 use super::{
-    script::{AskedLeg, Encoded, Reply},
+    reply::Reply,
+    script::{AskedLeg, Encoded},
     url::Target,
 };
 use crate::{ConfigError, Decision, StoreError, store::Check};

@@ -9,6 +9,7 @@ mod dispatch;
 pub mod fuzzing;
 mod key;
 mod node;
+mod reply;
 mod script;
 mod url;
 

@@ -13,7 +13,8 @@ use super::{
     call::{self, Deadline, Manner},
     connection::Connections,
     dispatch::Dispatch,
-    script::{self, Encoded, Found, Reply},
+    reply::{Found, Reply},
+    script::{self, Encoded},
 };
 use crate::{
     Clock, StoreError, clock,

@@ -21,7 +21,8 @@ use crate::{
         Asked, Operation,
         redis::{
             call::Deadline,
-            script::{AskedLeg, Encoded, Found},
+            reply::Found,
+            script::{AskedLeg, Encoded},
         },
     },
 };

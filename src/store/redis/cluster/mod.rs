@@ -32,7 +32,8 @@ use super::{
     call::Deadline,
     connection::AbortOnDrop,
     node::Node,
-    script::{AskedLeg, Encoded, Found},
+    reply::Found,
+    script::{AskedLeg, Encoded},
 };
 use crate::{
     Decision, StoreError,
