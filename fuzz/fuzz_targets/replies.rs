@@ -50,22 +50,24 @@ fn verdicts(
     let legs: usize = check.legs().iter().map(size).sum();
     let cost = check.legs().iter().map(Leg::cost).max().unwrap_or(0);
     let mut integers = integers.iter().copied();
-    let mut number = || integers.next().filter(|number| EXACT.contains(number));
+    let number = |integers: &mut dyn Iterator<Item = i64>| {
+        integers.next().filter(|number| EXACT.contains(number))
+    };
     let mut verdicts = Vec::new();
-    if number()? != NONCE {
+    if number(&mut integers)? != NONCE {
         return None;
     }
-    number()?;
+    number(&mut integers)?;
     for _ in 0..checks {
         let mut left = times;
         while left > 0 {
             let turns = match times {
                 1 => 1,
-                _ => number()? as u64,
+                _ => number(&mut integers)? as u64,
             };
             let verdict = integers.next()?;
             for _ in 0..legs {
-                integers.next().filter(|number| EXACT.contains(number))?;
+                number(&mut integers)?;
             }
             let most = match check.operation() {
                 Operation::TakeUpTo if times == 1 => cost,

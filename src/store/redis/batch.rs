@@ -21,6 +21,10 @@ pub(super) struct Batch(Vec<Entry>);
 type Entry = SmallVec<[Queued; 1]>;
 
 impl Batch {
+    /// Checks that ask the same of the same buckets are asked for together, in
+    /// the place of the first, unless one between them asks something else of
+    /// these buckets. So what one caller asks is decided in the order in which
+    /// it came; only what callers share may see them in another.
     pub(super) fn of(gathered: Vec<Queued>) -> Self {
         let mut entries = Vec::<Entry>::with_capacity(gathered.len());
         let mut latest = Latest::of_most(gathered.len());

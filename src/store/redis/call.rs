@@ -38,6 +38,10 @@ impl Deadline {
         Self(Instant::now())
     }
 
+    pub(super) fn is_over(self, now: Self) -> bool {
+        self.0 <= now.0
+    }
+
     /// By more than a tick of the timers.
     pub(super) fn is_before(self, other: Self) -> bool {
         self.0 + TICK < other.0

@@ -40,8 +40,9 @@ use crate::{StoreError, error::StoreErrorKind};
 /// Calls in flight on each connection. One more than one, so that Redis has
 /// work while an answer is on its way.
 const LANES_PER_CONNECTION: usize = 2;
-/// At 7 us of Redis each, half a millisecond in which nobody else is served.
-const MOST_PER_LANE: usize = 64;
+/// At 3 us of Redis each, less than half a millisecond in which nobody else is
+/// served.
+const MOST_PER_LANE: usize = 128;
 
 #[derive(Debug)]
 pub(super) struct Dispatch {
@@ -123,11 +124,13 @@ impl Node {
     /// Waits with a timer of its own.
     async fn watch(&self, waiting: &Arc<Waiting>) -> Result<Found, StoreError> {
         let answer = timeout(waiting.deadline.left(), poll_fn(|cx| waiting.poll(cx)));
-        match (answer.await, self.dispatch.withdraw(waiting)) {
-            (Ok(answer), _) => answer,
-            (Err(_), Some(queued)) => Err(queued.too_late()),
-            (Err(_), None) => Err(StoreError::new(StoreErrorKind::Timeout)),
+        if let Ok(answer) = answer.await {
+            return answer;
         }
+        Err(match self.dispatch.withdraw(waiting) {
+            Some(queued) => queued.too_late(),
+            None => StoreError::new(StoreErrorKind::Timeout),
+        })
     }
 
     fn enter(self: &Arc<Self>, queued: Queued) -> Entered {
@@ -260,14 +263,16 @@ impl Lane {
     /// nobody, and the lane is given back.
     fn gather(&mut self) -> Option<Vec<Queued>> {
         let now = Deadline::now();
-        let (mut gathered, mut late) = (Vec::new(), Vec::new());
+        let (mut gathered, mut others) = (Vec::new(), Vec::new());
         let mut state = self.node.dispatch.state();
         while gathered.len() < MOST_PER_LANE {
-            match state.waiting.pop_front() {
-                Some(queued) if queued.has_left() => {}
-                Some(queued) if queued.waiting.deadline.is_before(now) => late.push(queued),
-                Some(queued) => gathered.push(queued),
-                None => break,
+            let Some(queued) = state.waiting.pop_front() else {
+                break;
+            };
+            if queued.has_left() || queued.waiting.deadline.is_over(now) {
+                others.push(queued);
+            } else {
+                gathered.push(queued);
             }
         }
         if gathered.is_empty() {
@@ -275,7 +280,7 @@ impl Lane {
             self.is_given_back = true;
         }
         drop(state);
-        for queued in late {
+        for queued in others {
             queued.waiting.tell(Err(queued.too_late()));
         }
         (!gathered.is_empty()).then_some(gathered)
