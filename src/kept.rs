@@ -2,7 +2,9 @@
 
 use std::{
     fmt,
+    hash::{Hash, Hasher},
     ops::Deref,
+    ptr,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -11,7 +13,6 @@ use std::{
 /// A counted pointer would be written to by all threads with each request, so
 /// the first [`MOST`] different values of a [`Table`] stay for the life of the
 /// process, and copies of them cost nothing.
-#[derive(PartialEq, Eq, Hash)]
 pub(crate) enum Kept<T: 'static> {
     ForEver(&'static T),
     Counted(Arc<T>),
@@ -48,6 +49,21 @@ impl<T> Clone for Kept<T> {
             Self::ForEver(value) => Self::ForEver(value),
             Self::Counted(value) => Self::Counted(Arc::clone(value)),
         }
+    }
+}
+
+impl<T: PartialEq> PartialEq for Kept<T> {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        ptr::eq::<T>(&**self, &**other) || **self == **other
+    }
+}
+
+impl<T: Eq> Eq for Kept<T> {}
+
+impl<T: Hash> Hash for Kept<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
     }
 }
 

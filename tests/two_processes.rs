@@ -218,7 +218,11 @@ fn races() {
             held,
             gave,
         } = runtime.block_on(run(race, &limiter));
-        let there: u64 = said().parse().expect("a number");
+        let there: Vec<u64> = said()
+            .split(' ')
+            .map(|number| number.parse().expect("a number"))
+            .collect();
+        let (there, gave) = (there[0], gave + there[1]);
         let moved = here + there;
         if let Some(wanted) = race.moved {
             assert_eq!(moved, wanted, "{name}: {here} + {there}");
@@ -259,7 +263,7 @@ fn other_process(url: &str, window: Duration) {
         println!("ready");
         heard("go");
         let outcome = runtime.block_on(run(race, &limiter));
-        println!("{}", outcome.moved);
+        println!("{} {}", outcome.moved, outcome.gave);
         heard("over");
     }
     // Permits are given back by tasks of the runtime, which ends with this.

@@ -21,7 +21,8 @@ const LOWEST: i64 = -7;
 const EXACT: std::ops::RangeInclusive<i64> = 0..=1 << 53;
 
 thread_local! {
-    static REPLY: RefCell<(usize, Value)> = const { RefCell::new((0, Value::Null)) };
+    /// How many checks, how often in a row, and what is said of them.
+    static REPLY: RefCell<((usize, u64), Value)> = const { RefCell::new(((0, 1), Value::Null)) };
 }
 
 /// Answers every check by one reply.
@@ -41,43 +42,73 @@ impl Store for Replies {
     }
 }
 
-fn decide(check: &Check<'_>, times: usize, reply: Value) -> Result<Decision, StoreError> {
+/// What it says of each check: its verdict, or that of its turn. `None`: it is
+/// no answer to so many checks, each asked for so often in a row.
+fn verdicts(
+    check: &Check<'_>,
+    (checks, times): (usize, u64),
+    integers: &[i64],
+) -> Option<Vec<i64>> {
+    let legs: usize = check.legs().iter().map(size).sum();
+    let cost = check.legs().iter().map(Leg::cost).max().unwrap_or(0);
+    let mut integers = integers.iter().copied();
+    let number = |integers: &mut dyn Iterator<Item = i64>| {
+        integers.next().filter(|number| EXACT.contains(number))
+    };
+    let mut verdicts = Vec::new();
+    if number(&mut integers)? != NONCE {
+        return None;
+    }
+    number(&mut integers)?;
+    for _ in 0..checks {
+        let mut left = times;
+        while left > 0 {
+            let turns = match times {
+                1 => 1,
+                _ => number(&mut integers)? as u64,
+            };
+            let verdict = integers.next()?;
+            for _ in 0..legs {
+                number(&mut integers)?;
+            }
+            let most = match check.operation() {
+                Operation::TakeUpTo if times == 1 => cost,
+                _ => turns,
+            };
+            if !(1..=left).contains(&turns) || verdict < LOWEST || verdict > most as i64 {
+                return None;
+            }
+            left -= turns;
+            match turns {
+                1 => verdicts.push(verdict),
+                _ => verdicts.extend((0..turns as i64).map(|turn| match verdict {
+                    ..0 => verdict,
+                    _ => i64::from(turn < verdict),
+                })),
+            }
+        }
+    }
+    integers.next().is_none().then_some(verdicts)
+}
+
+fn decide(
+    check: &Check<'_>,
+    (checks, times): (usize, u64),
+    reply: Value,
+) -> Result<Decision, StoreError> {
     let operation = check.operation();
-    let sizes: Vec<usize> = check.legs().iter().map(size).collect();
-    let one = 1 + sizes.iter().sum::<usize>();
-    let most = check.legs().iter().map(Leg::cost).max().unwrap_or(0);
-    let most = if operation == Operation::TakeUpTo {
-        most
-    } else {
-        1
-    };
-    // Denied, granted, or refused for this or that reason.
-    let is_verdict = |said: i64| {
-        u64::try_from(said).map_or((LOWEST..0).contains(&said), |granted| granted <= most)
-    };
-    let is_part =
-        |said: &[i64]| is_verdict(said[0]) && said[1..].iter().all(|number| EXACT.contains(number));
-    let integers = integers(&reply).filter(|integers| {
-        integers.len() == 2 + times * one
-            && integers[0] == NONCE
-            && EXACT.contains(&integers[1])
-            && integers[2..].chunks(one).all(is_part)
-    });
-    let decided = fuzzing::reply(check, times, NONCE, reply);
-    let Some(integers) = integers else {
+    let integers = integers(&reply);
+    let verdicts = integers.and_then(|integers| verdicts(check, (checks, times), &integers));
+    let decided = fuzzing::reply(check, checks, times, NONCE, reply);
+    let Some(verdicts) = verdicts else {
         return Err(decided
             .map(|_| ())
             .expect_err("no answer to what was asked"));
     };
     let decided = decided.expect("an answer");
-    assert_eq!(decided.len(), times);
-    for (decided, said) in decided.iter().zip(integers[2..].chunks(one)) {
-        let verdict = said[0];
-        assert_eq!(
-            decided.is_ok(),
-            verdict >= 0,
-            "{operation:?} {said:?} {decided:?}"
-        );
+    assert_eq!(decided.len(), checks * times as usize);
+    for (decided, verdict) in decided.iter().zip(verdicts) {
+        assert_eq!(decided.is_ok(), verdict >= 0, "{verdict} {decided:?}");
         let Ok(decision) = decided else {
             continue;
         };
@@ -142,7 +173,8 @@ fn policy(name: String, bytes: &mut Bytes<'_>) -> Policy {
 
 fuzz_target!(|data: &[u8]| {
     let mut bytes = Bytes(data);
-    let (task, times, legs) = (bytes.byte(), bytes.byte() % 3 + 1, bytes.byte() % 3 + 1);
+    let (task, checks, legs) = (bytes.byte(), bytes.byte(), bytes.byte() % 3 + 1);
+    let (checks, times) = (usize::from(checks % 3 + 1), u64::from(checks / 3 % 3 + 1));
     let units = bytes.number();
     let mut builder = Limiter::builder()
         .store(Replies)
@@ -164,7 +196,7 @@ fuzz_target!(|data: &[u8]| {
         }
         reply => reply,
     };
-    REPLY.set((usize::from(times), reply));
+    REPLY.set(((checks, times), reply));
     let decision = now(async {
         match task % 6 {
             0 => limiter.check_n("ann", units).await,

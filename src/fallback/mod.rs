@@ -236,10 +236,16 @@ impl BackedStore {
             Answer::Later(answer) => {
                 let fallback = self.fallback.clone();
                 let operation = check.operation();
-                let legs: SmallVec<[OwnedLeg; 1]> =
-                    check.legs().iter().map(OwnedLeg::from).collect();
+                let mut legs = SmallVec::<[OwnedLeg; 1]>::new();
+                for leg in check.legs() {
+                    legs.push(leg.into());
+                }
                 Answer::Later(Box::pin(async move {
                     let answer = answer.await;
+                    if let Ok(decision) = answer {
+                        fallback.0.health.answered();
+                        return Ok(decision);
+                    }
                     let legs: SmallVec<[Leg<'_>; 2]> = legs.iter().map(OwnedLeg::leg).collect();
                     fallback.settle(answer, &Check::new(operation, &legs))
                 }))

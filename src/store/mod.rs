@@ -135,7 +135,7 @@ pub struct Leg<'a> {
 }
 
 /// What is asked of one policy.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) quota: Kept<Quota>,
     /// In units.

@@ -66,7 +66,12 @@ impl Breaker {
     /// Leave to make one call.
     pub(crate) fn pass(self: &Arc<Self>) -> Option<Pass> {
         let mut machine = self.machine();
-        let era = machine.pass(self.now_ms())?;
+        let now_ms = match machine.state {
+            // It does not matter, and reading it costs something.
+            State::Closed { .. } => 0,
+            State::Open { .. } | State::Probing { .. } => self.now_ms(),
+        };
+        let era = machine.pass(now_ms)?;
         let is_probe = matches!(machine.state, State::Probing { .. });
         drop(machine);
         Some(Pass {
@@ -97,7 +102,11 @@ impl Pass {
     /// Tells how the call ended. For how long nobody is asked from then on.
     pub(crate) fn ended(self, ended: Ended) -> Duration {
         let now_ms = self.breaker.now_ms();
-        let random = self.breaker.random.hash_one(now_ms);
+        let random = match ended {
+            // No answer opens it.
+            Ended::Answered => 0,
+            Ended::Failed | Ended::NotSent => self.breaker.random.hash_one(now_ms),
+        };
         let mut machine = self.breaker.machine();
         machine.ended(self.era, ended, now_ms, random);
         match machine.state {

@@ -35,6 +35,7 @@ struct Known {
 }
 
 /// What is known of another check of the same legs.
+#[allow(clippy::large_enum_variant)] // It is looked at once, where it was made.
 pub(super) enum Still {
     /// It would be denied.
     Denied(Decision),

@@ -216,7 +216,7 @@ impl RedisStoreBuilder {
         }
         let names = KeyNames::new(self.prefix.clone(), self.secret.as_deref())?;
         let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
-        let asker = Asker::new(first_nonce(), self.clock.clone());
+        let asker = Asker::new(names.clone(), first_nonce(), self.clock.clone());
         let fallback = match &self.clock {
             Some(clock) => Fallback::with_clock(Arc::new(Arc::clone(clock))),
             None => Fallback::new(),

@@ -8,16 +8,17 @@ use std::{
 };
 
 use fred::{
-    clients::Client,
+    clients::{Client, WithOptions},
     error::{Error as FredError, ErrorKind},
-    interfaces::ClientLike,
+    interfaces::{ClientLike, Resp3Frame},
     types::{ClusterHash, CustomCommand, Value, config::Options},
 };
 use tokio::time::timeout;
 
 use super::{
     connection::{Connections, Link, without_arguments},
-    script::Script,
+    reply::Integers,
+    script::{Arguments, Script},
 };
 use crate::{StoreError, error::StoreErrorKind};
 
@@ -33,8 +34,21 @@ impl Deadline {
         Self(now.checked_add(time).unwrap_or(now + ages))
     }
 
-    pub(super) fn past() -> Self {
+    pub(super) fn now() -> Self {
         Self(Instant::now())
+    }
+
+    pub(super) fn is_over(self, now: Self) -> bool {
+        self.0 <= now.0
+    }
+
+    /// By more than a tick of the timers.
+    pub(super) fn is_before(self, other: Self) -> bool {
+        self.0 + TICK < other.0
+    }
+
+    pub(super) fn earlier(self, other: Self) -> Self {
+        Self(self.0.min(other.0))
     }
 
     pub(super) fn left(self) -> Duration {
@@ -45,6 +59,8 @@ impl Deadline {
         Self(self.0.max(other.0))
     }
 }
+
+const TICK: Duration = Duration::from_millis(1);
 
 /// How a command is sent to a node of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,22 +76,30 @@ pub(super) async fn script(
     connections: &Connections,
     link: &Link,
     script: &Script,
-    arguments: Vec<Value>,
+    arguments: Arguments,
     manner: Manner,
     deadline: Deadline,
-) -> Result<Value, StoreError> {
+) -> Result<Integers, StoreError> {
     let by = |name: &'static str, which: &Value| {
-        let mut all = Vec::with_capacity(1 + arguments.len());
-        all.push(which.clone());
-        all.extend(arguments.iter().cloned());
-        send(link, name, all, manner, deadline)
+        let (command, arguments) = (command(name), arguments.behind(which));
+        send(link, deadline, move |client| match manner {
+            Manner::Plain => Box::pin(async move {
+                let reply = client.custom_raw(command, arguments).await?;
+                integers_of_frame(reply)
+            }),
+            Manner::Asking => Box::pin(async move {
+                let reply = ask(&client, command, arguments).await?;
+                integers_of_value(reply)
+            }),
+        })
     };
     let loads = connections.loads.load(Ordering::Relaxed);
     let mut reply = by("EVALSHA", &script.sha1).await;
     if is_unknown(&reply) {
         // Nothing ran. One at a time: the text loads the script for all others.
         // Whoever holds this and looks away must not keep others from it.
-        let _loading = timeout(deadline.left() / 2, connections.loading.lock()).await;
+        let loading = timeout(deadline.left() / 2, connections.loading.lock());
+        let _loading = Box::pin(loading).await;
         if connections.loads.load(Ordering::Relaxed) != loads {
             reply = by("EVALSHA", &script.sha1).await;
         }
@@ -87,9 +111,52 @@ pub(super) async fn script(
     reply.map_err(store_error)
 }
 
-fn is_unknown(reply: &Result<Value, FredError>) -> bool {
+fn is_unknown(reply: &Result<Integers, FredError>) -> bool {
     let error = reply.as_ref().err();
     error.is_some_and(|error| error.details().starts_with("NOSCRIPT"))
+}
+
+/// As the server's words stand there: the client would make a second list of them.
+fn integers_of_frame(reply: Resp3Frame) -> Result<Integers, FredError> {
+    let frames = match reply {
+        Resp3Frame::Array { data, .. } => data,
+        Resp3Frame::SimpleError { data, .. } => return Err(said(&data)),
+        Resp3Frame::BlobError { data, .. } => return Err(said(&String::from_utf8_lossy(&data))),
+        _ => return Err(no_integers()),
+    };
+    let mut integers = Integers::with_capacity(frames.len());
+    for frame in &frames {
+        match frame {
+            Resp3Frame::Number { data, .. } => integers.push(*data),
+            _ => return Err(no_integers()),
+        }
+    }
+    Ok(integers)
+}
+
+pub(super) fn integers_of_value(reply: Value) -> Result<Integers, FredError> {
+    let Value::Array(values) = reply else {
+        return Err(no_integers());
+    };
+    let integer = |value: &Value| match value {
+        Value::Integer(integer) => Ok(*integer),
+        _ => Err(no_integers()),
+    };
+    values.iter().map(integer).collect()
+}
+
+fn no_integers() -> FredError {
+    FredError::new(ErrorKind::Protocol, "not a list of integers")
+}
+
+/// An error that the server answered.
+fn said(error: &str) -> FredError {
+    let kind = match first_word(error) {
+        Some("NOAUTH" | "WRONGPASS") => ErrorKind::Auth,
+        Some("MOVED" | "ASK" | "CLUSTERDOWN") => ErrorKind::Cluster,
+        _ => ErrorKind::Unknown,
+    };
+    FredError::new(kind, error.to_owned())
 }
 
 /// Deletes keys, those that are there.
@@ -99,15 +166,20 @@ pub(super) async fn delete(
     manner: Manner,
     deadline: Deadline,
 ) -> Result<(), StoreError> {
-    let deleted = send(link, "DEL", keys, manner, deadline).await;
-    deleted.map(drop).map_err(store_error)
+    let deleted = send::<Value>(link, deadline, move |client| match manner {
+        Manner::Plain => Box::pin(async move { client.custom(command("DEL"), keys).await }),
+        Manner::Asking => Box::pin(async move { ask(&client, command("DEL"), keys).await }),
+    });
+    deleted.await.map(drop).map_err(store_error)
 }
 
 /// Asks for the slot map of a cluster.
 pub(super) async fn slots(link: &Link, deadline: Deadline) -> Result<Value, StoreError> {
     let which = vec![Value::from("SLOTS")];
-    let slots = send(link, "CLUSTER", which, Manner::Plain, deadline).await;
-    slots.map_err(|error| {
+    let slots = send(link, deadline, move |client| {
+        Box::pin(async move { client.custom(command("CLUSTER"), which).await })
+    });
+    slots.await.map_err(|error| {
         if error.details().contains("cluster support disabled") {
             let cause = "it is no node of a cluster: connect with redis://";
             return StoreError::with_source(StoreErrorKind::Refused, cause);
@@ -116,26 +188,22 @@ pub(super) async fn slots(link: &Link, deadline: Deadline) -> Result<Value, Stor
     })
 }
 
-/// Not by fred's own `evalsha`: on a client with options it loses them.
-async fn send(
+/// The client's futures have 5 kB, which every future around them would carry
+/// and copy.
+type BoxFuture<R> = Pin<Box<dyn Future<Output = Result<R, FredError>> + Send>>;
+
+/// Not by fred's own `evalsha` and its like: on a client with options it loses them.
+fn command(name: &'static str) -> CustomCommand {
+    CustomCommand::new_static(name, ClusterHash::FirstKey, false)
+}
+
+async fn send<R>(
     link: &Link,
-    name: &'static str,
-    arguments: Vec<Value>,
-    manner: Manner,
     deadline: Deadline,
-) -> Result<Value, FredError> {
+    write: impl FnOnce(WithOptions<Client>) -> BoxFuture<R>,
+) -> Result<R, FredError> {
     let options = options(link, deadline).await?;
-    let command = CustomCommand::new_static(name, ClusterHash::FirstKey, false);
-    // The client's futures have 5 kB, which every future around them would
-    // carry and copy.
-    let reply: BoxFuture<'_> = match manner {
-        Manner::Plain => {
-            let client = link.client.with_options(&options);
-            Box::pin(async move { client.custom(command, arguments).await })
-        }
-        Manner::Asking => Box::pin(ask(&link.client, &options, command, arguments)),
-    };
-    let reply = reply.await;
+    let reply = write(link.client.with_options(&options)).await;
     reply.map_err(|error| match link.failure() {
         // Says more than that there is no connection.
         Some(failure) if error.is_canceled() => failure,
@@ -145,16 +213,13 @@ async fn send(
 
 /// ASKING is for the next command on its connection. The client writes a
 /// pipeline in one piece, on the one connection that it has.
-type BoxFuture<'a> = Pin<Box<dyn Future<Output = Result<Value, FredError>> + Send + 'a>>;
-
 async fn ask(
-    client: &Client,
-    options: &Options,
+    client: &WithOptions<Client>,
     command: CustomCommand,
     arguments: Vec<Value>,
 ) -> Result<Value, FredError> {
-    let asking = CustomCommand::new_static("ASKING", ClusterHash::FirstKey, false);
-    let pipeline = client.pipeline().with_options(options);
+    let asking = self::command("ASKING");
+    let pipeline = client.pipeline().with_options(client.options());
     let _: () = pipeline.custom(asking, Vec::<Value>::new()).await?;
     let _: () = pipeline.custom(command, arguments).await?;
     let replies: Value = pipeline.all().await?;
@@ -171,7 +236,7 @@ async fn options(link: &Link, deadline: Deadline) -> Result<Options, FredError> 
     let no_time = || FredError::new(ErrorKind::Timeout, "no time left");
     if !link.was_tried() {
         let tried = timeout(deadline.left(), link.wait_until_tried());
-        tried.await.map_err(|_| no_time())?;
+        Box::pin(tried).await.map_err(|_| no_time())?;
     }
     let left = deadline.left();
     if left.is_zero() {

@@ -9,29 +9,39 @@
 //! Lanes are tasks of their own: a caller who leaves, or who does not look at
 //! its answer, holds nobody up.
 //!
+//! Nor has a check a timer of its own. They come in the order of their
+//! deadlines, and a call ends by the last of its own: so a lane is free before
+//! those who wait for it are late. Who comes out of order, or waits in another
+//! runtime than the lanes', watches the time itself.
+//!
 //! In a cluster a call may only hold keys of one slot. What a lane takes is
 //! then several calls, sent together, whose answers come together.
 
 use std::{
     collections::VecDeque,
+    future::poll_fn,
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Poll,
 };
 
-use smallvec::SmallVec;
-use tokio::{runtime::Handle, sync::oneshot, task::JoinSet, time::timeout};
+use tokio::{runtime::Handle, task::JoinSet, time::timeout};
 
 use super::{
+    batch::Batch,
     call::{Deadline, Manner},
     node::{Counted, Node},
-    script::{Encoded, Found},
+    reply::Found,
+    waiting::{Queued, Waiting},
 };
 use crate::{StoreError, error::StoreErrorKind, store::finished::Finished};
 
 /// Calls in flight on each connection. One more than one, so that Redis has
 /// work while an answer is on its way.
 const LANES_PER_CONNECTION: usize = 2;
-/// At 7 us of Redis each, half a millisecond in which nobody else is served.
-const MOST_PER_LANE: usize = 64;
+/// At 3 us of Redis each, less than half a millisecond in which nobody else is
+/// served.
+const MOST_PER_LANE: usize = 128;
 
 #[derive(Debug)]
 pub(super) struct Dispatch {
@@ -44,21 +54,18 @@ pub(super) struct Dispatch {
 /// lane is given back only when there is nobody.
 #[derive(Debug, Default)]
 struct State {
-    tickets: u64,
     /// One check is under way by itself.
     is_one_alone: bool,
     lanes_taken: usize,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<Queued>,
+    /// The latest deadline of any that waited.
+    latest: Option<Deadline>,
 }
 
-#[derive(Debug)]
-struct Waiting {
-    ticket: u64,
-    check: Encoded,
-    deadline: Deadline,
-    answer: oneshot::Sender<Result<Found, StoreError>>,
-    /// Stays until a lane takes the check out, even when its caller has left.
-    counted: Counted,
+/// How a check is under way.
+enum Entered {
+    Alone(Alone),
+    Queue { is_in_order: bool },
 }
 
 impl Dispatch {
@@ -74,14 +81,17 @@ impl Dispatch {
         &self.runtime
     }
 
+    /// Whether the lanes' runtime is the one that we are in.
+    fn is_here(&self) -> bool {
+        Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id())
+    }
+
     /// Takes a check out of the queue, if it is still there.
-    fn withdraw(&self, ticket: u64) -> bool {
+    fn withdraw(&self, waiting: &Arc<Waiting>) -> Option<Queued> {
         let mut state = self.state();
-        let place = state
-            .waiting
-            .iter()
-            .position(|waiting| waiting.ticket == ticket);
-        place.is_some_and(|place| state.waiting.remove(place).is_some())
+        let mut places = state.waiting.iter();
+        let place = places.position(|queued| Arc::ptr_eq(&queued.waiting, waiting))?;
+        state.waiting.remove(place)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -93,75 +103,81 @@ impl Node {
     /// Decides on a check. The queue is bounded by the number of checks that
     /// may be in flight.
     pub(super) async fn decide(
-        self: &Arc<Self>,
-        check: Encoded,
-        deadline: Deadline,
+        waiting: &Arc<Waiting>,
         counted: Counted,
     ) -> Result<Found, StoreError> {
-        if let Some(alone) = self.go_alone() {
-            let call = async move {
-                let found = alone.0.call_for_one(check, Manner::Plain, deadline).await;
-                drop((alone, counted));
-                found
-            };
-            return Finished::of(call, self.dispatch.runtime.clone()).await;
-        }
-        let answers = self.answers();
-        let (answer, receiver) = oneshot::channel();
-        let ticket = self.queue(|ticket| Waiting {
-            ticket,
-            check,
-            deadline,
-            answer,
-            counted,
-        });
-        match timeout(deadline.left(), receiver).await {
-            Ok(Ok(answer)) => answer,
-            // The runtime that the store was built in is gone.
-            Ok(Err(_)) => Err(StoreError::new(StoreErrorKind::Unavailable)),
-            // It was not its turn, though others had theirs: a flood.
-            Err(_) if self.dispatch.withdraw(ticket) && self.answers() != answers => {
-                Err(StoreError::new(StoreErrorKind::Overloaded))
+        let node = Arc::clone(counted.node());
+        let queued = Queued::new(waiting, node.answers(), counted);
+        match node.enter(queued) {
+            Entered::Alone(alone) => {
+                let runtime = node.dispatch.runtime.clone();
+                Finished::of(alone.call(), runtime).await
             }
-            Err(_) => Err(StoreError::new(StoreErrorKind::Timeout)),
+            Entered::Queue { is_in_order } if is_in_order && node.dispatch.is_here() => {
+                poll_fn(|cx| waiting.poll(cx)).await
+            }
+            Entered::Queue { .. } => Box::pin(node.watch(waiting)).await,
         }
     }
 
-    fn queue(self: &Arc<Self>, waiting: impl FnOnce(u64) -> Waiting) -> u64 {
+    /// Waits with a timer of its own.
+    async fn watch(&self, waiting: &Arc<Waiting>) -> Result<Found, StoreError> {
+        let answer = timeout(waiting.deadline.left(), poll_fn(|cx| waiting.poll(cx)));
+        if let Ok(answer) = answer.await {
+            return answer;
+        }
+        Err(match self.dispatch.withdraw(waiting) {
+            Some(queued) => queued.too_late(),
+            None => StoreError::new(StoreErrorKind::Timeout),
+        })
+    }
+
+    fn enter(self: &Arc<Self>, queued: Queued) -> Entered {
         let mut state = self.dispatch.state();
-        state.tickets += 1;
-        let ticket = state.tickets;
-        state.waiting.push_back(waiting(ticket));
-        if state.lanes_taken < self.dispatch.lanes {
-            state.lanes_taken += 1;
-            drop(state);
+        if !state.is_one_alone && state.lanes_taken == 0 {
+            state.is_one_alone = true;
+            return Entered::Alone(Alone(queued));
+        }
+        let deadline = queued.waiting.deadline;
+        let latest = state
+            .latest
+            .map_or(deadline, |latest| deadline.later(latest));
+        state.latest = Some(latest);
+        state.waiting.push_back(queued);
+        let is_lane_free = state.lanes_taken < self.dispatch.lanes;
+        state.lanes_taken += usize::from(is_lane_free);
+        drop(state);
+        if is_lane_free {
             let lane = Lane {
                 node: Arc::clone(self),
                 is_given_back: false,
             };
             self.dispatch.runtime.spawn(lane.serve());
         }
-        ticket
-    }
-
-    /// If nothing is under way.
-    fn go_alone(self: &Arc<Self>) -> Option<Alone> {
-        let mut state = self.dispatch.state();
-        if state.is_one_alone || state.lanes_taken > 0 {
-            return None;
+        Entered::Queue {
+            is_in_order: !deadline.is_before(latest),
         }
-        state.is_one_alone = true;
-        Some(Alone(Arc::clone(self)))
     }
 }
 
 /// A check under way without a lane, in its caller's own task. If that caller
 /// never looks again, all others still have the lanes.
-struct Alone(Arc<Node>);
+struct Alone(Queued);
+
+impl Alone {
+    async fn call(self) -> Result<Found, StoreError> {
+        let waiting = &self.0.waiting;
+        let call = self
+            .0
+            .node()
+            .call_for_one(&waiting.question, Manner::Plain, waiting.deadline);
+        call.await
+    }
+}
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        self.0.dispatch.state().is_one_alone = false;
+        self.0.node().dispatch.state().is_one_alone = false;
     }
 }
 
@@ -173,86 +189,89 @@ struct Lane {
 
 impl Lane {
     async fn serve(mut self) {
-        while let Some(gathered) = self.gather() {
-            let mut slots = gathered.iter().map(|waiting| waiting.check.slot);
+        loop {
+            // Those who were woken together ask together.
+            after_those_who_are_ready().await;
+            let Some(gathered) = self.gather() else { break };
+            let mut slots = gathered.iter().map(|queued| queued.waiting.question.slot);
             let first = slots.next();
             if slots.all(|slot| Some(slot) == first) {
-                decide(&self.node, gathered).await;
+                Batch::of(gathered).decide(&self.node).await;
             } else {
                 self.decide_by_slot(gathered).await;
             }
         }
     }
 
-    async fn decide_by_slot(&self, gathered: Vec<Waiting>) {
-        let mut groups: Vec<(u16, Vec<Waiting>)> = Vec::new();
-        for waiting in gathered {
-            let slot = waiting.check.slot;
+    async fn decide_by_slot(&self, gathered: Vec<Queued>) {
+        let mut groups: Vec<(u16, Vec<Queued>)> = Vec::new();
+        for queued in gathered {
+            let slot = queued.waiting.question.slot;
             match groups.iter_mut().find(|(other, _)| *other == slot) {
-                Some((_, group)) => group.push(waiting),
-                None => groups.push((slot, vec![waiting])),
+                Some((_, group)) => group.push(queued),
+                None => groups.push((slot, vec![queued])),
             }
         }
         let mut calls = JoinSet::new();
         for (_, group) in groups {
             let node = Arc::clone(&self.node);
-            calls.spawn(async move { decide(&node, group).await });
+            calls.spawn(async move { Batch::of(group).decide(&node).await });
         }
         while calls.join_next().await.is_some() {}
     }
 
-    /// Who waits, without those who left. `None`: nobody, and the lane is given back.
-    fn gather(&mut self) -> Option<Vec<Waiting>> {
+    /// Who waits, without those who left and those whose time is over. `None`:
+    /// nobody, and the lane is given back.
+    fn gather(&mut self) -> Option<Vec<Queued>> {
+        let now = Deadline::now();
+        let (mut gathered, mut others) = (Vec::new(), Vec::new());
         let mut state = self.node.dispatch.state();
-        let mut gathered = Vec::new();
         while gathered.len() < MOST_PER_LANE {
-            match state.waiting.pop_front() {
-                Some(waiting) if waiting.answer.is_closed() => {}
-                Some(waiting) => gathered.push(waiting),
-                None => break,
+            let Some(queued) = state.waiting.pop_front() else {
+                break;
+            };
+            if queued.has_left() || queued.waiting.deadline.is_over(now) {
+                others.push(queued);
+            } else {
+                gathered.push(queued);
             }
         }
         if gathered.is_empty() {
             state.lanes_taken -= 1;
             self.is_given_back = true;
-            return None;
         }
-        Some(gathered)
+        drop(state);
+        for queued in others {
+            queued.waiting.tell(Err(queued.too_late()));
+        }
+        (!gathered.is_empty()).then_some(gathered)
     }
 }
 
-/// Decides on checks of one slot in one call.
-async fn decide(node: &Node, gathered: Vec<Waiting>) {
-    let mut checks = Vec::with_capacity(gathered.len());
-    let mut answers: SmallVec<[_; 1]> = SmallVec::new();
-    let mut counted: SmallVec<[_; 1]> = SmallVec::new();
-    let mut last = Deadline::past();
-    for waiting in gathered {
-        last = last.later(waiting.deadline);
-        answers.push(waiting.answer);
-        checks.push(waiting.check);
-        counted.push(waiting.counted);
-    }
-    let mut reply = node.call(checks, Manner::Plain, last).await;
-    drop(counted);
-    for answer in answers {
-        let found = match &mut reply {
-            Ok(reply) => reply.next(),
-            Err(error) => Err(error.clone()),
-        };
-        // A caller who left meanwhile was charged, as any whose answer is lost.
-        let _ = answer.send(found);
-    }
+/// Lets the tasks run that are ready now. Not by Tokio's way, which lets all
+/// run that become so meanwhile, up to a bound.
+async fn after_those_who_are_ready() {
+    let mut is_behind = false;
+    let behind = poll_fn(|cx| {
+        if mem::replace(&mut is_behind, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    });
+    behind.await;
 }
 
 impl Drop for Lane {
     /// Before it was given back: the runtime is gone, and nobody will serve
-    /// those who wait. They are told so.
+    /// those who wait.
     fn drop(&mut self) {
         if !self.is_given_back {
             let mut state = self.node.dispatch.state();
             state.lanes_taken -= 1;
-            state.waiting.clear();
+            let waiting = mem::take(&mut state.waiting);
+            drop(state);
+            drop(waiting);
         }
     }
 }

@@ -7,10 +7,13 @@ use fred::types::{Value, config::ServerConfig};
 
 pub use super::cluster::fuzzing::{redirect, slots};
 use super::{
-    script::{AskedLeg, Encoded, Reply},
+    call::integers_of_value,
+    key::KeyNames,
+    question::{Question, Turns},
+    reply::read,
     url::Target,
 };
-use crate::{ConfigError, Decision, StoreError, store::Check};
+use crate::{ConfigError, Decision, StoreError, error::StoreErrorKind, store::Check};
 
 /// What a URL says.
 #[derive(Debug)]
@@ -44,17 +47,24 @@ pub fn url(url: &str) -> Result<Read, ConfigError> {
 
 type Decided = Result<Decision, StoreError>;
 
-/// The reply to `times` checks like this one, sent in one call.
+/// The reply to `checks` checks like this one, each asked for `times` times in a
+/// row, in one call.
 pub fn reply(
     check: &Check<'_>,
-    times: usize,
+    checks: usize,
+    times: u64,
     nonce: i64,
     reply: Value,
 ) -> Result<Vec<Decided>, StoreError> {
-    let legs: Vec<AskedLeg> = check.legs().iter().map(Into::into).collect();
-    let keyed = legs.iter().map(|leg| (leg, Value::Null));
-    let shape = Encoded::new(check.operation(), 0, keyed).shape;
-    let mut reply = Reply::new(reply, nonce, &vec![shape; times])?;
-    let mut next = || Ok(reply.next()?.decision(&legs));
-    Ok((0..times).map(|_| next()).collect())
+    let names = KeyNames::new("tt".to_owned(), None).map_err(StoreError::unavailable)?;
+    let question = &Question::new(check, &names);
+    let foreign = |_| StoreError::new(StoreErrorKind::ForeignReply);
+    let integers = integers_of_value(reply).map_err(foreign)?;
+    let parts = read(&integers, nonce, &vec![Turns { question, times }; checks])?;
+    let mut decided = Vec::new();
+    for part in parts {
+        let found = part.one_by_one(question);
+        decided.extend(found.map(|found| Ok(question.decision(&found?))));
+    }
+    Ok(decided)
 }

@@ -30,25 +30,33 @@ impl KeyNames {
     }
 
     pub(super) fn name(&self, leg: &Leg<'_>) -> String {
-        let bytes = leg.key_bytes();
+        let mut name = Vec::new();
+        self.write(leg.policy(), leg.kind(), leg.key_bytes(), &mut name);
+        // All of it is ASCII.
+        String::from_utf8(name).unwrap_or_default()
+    }
+
+    /// Appends the name of a policy's bucket, of a kind, of a caller.
+    pub(super) fn write(&self, policy: &str, kind: char, key: &[u8], to: &mut Vec<u8>) {
         let hash = match &self.secret {
-            None => blake3::hash(bytes),
-            Some(secret) => blake3::keyed_hash(secret, bytes),
+            None => blake3::hash(key),
+            Some(secret) => blake3::keyed_hash(secret, key),
         };
         let half = hash
             .as_bytes()
             .first_chunk::<16>()
             .copied()
             .unwrap_or_default();
+        let mut text = [0; 22];
+        // It has room for just that.
+        let _ = URL_SAFE_NO_PAD.encode_slice(half, &mut text);
 
-        let mut name = String::with_capacity(self.prefix.len() + leg.policy().len() + 25);
-        name.push_str(&self.prefix);
-        name.push(leg.kind());
-        name.push('{');
-        URL_SAFE_NO_PAD.encode_string(half, &mut name);
-        name.push('}');
-        name.push_str(leg.policy());
-        name
+        to.reserve(self.prefix.len() + policy.len() + text.len() + 3);
+        to.extend_from_slice(self.prefix.as_bytes());
+        to.extend_from_slice(&[kind as u8, b'{']);
+        to.extend_from_slice(&text);
+        to.push(b'}');
+        to.extend_from_slice(policy.as_bytes());
     }
 }
 

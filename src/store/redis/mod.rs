@@ -1,5 +1,6 @@
 //! Buckets in Redis, decided by one script call where they lie together.
 
+mod batch;
 mod builder;
 mod call;
 mod cluster;
@@ -9,9 +10,12 @@ mod dispatch;
 pub mod fuzzing;
 mod key;
 mod node;
+mod question;
 mod ready;
+mod reply;
 mod script;
 mod url;
+mod waiting;
 
 use std::{
     fmt,
@@ -20,7 +24,6 @@ use std::{
 };
 
 use fred::{clients::Client, types::Value};
-use smallvec::SmallVec;
 use tokio::time::timeout;
 
 pub use self::builder::RedisStoreBuilder;
@@ -29,7 +32,8 @@ use self::{
     cluster::{Cluster, KeyedLeg},
     key::KeyNames,
     node::Node,
-    script::{AskedLeg, Encoded},
+    question::Question,
+    waiting::Waiting,
 };
 use super::{
     Answer, Check, Fallback, Leg, Operation, Store,
@@ -42,8 +46,10 @@ use crate::{ConfigError, Decision, StoreError};
 /// Each check is decided in one script call, whatever the number of policies
 /// ([but](#a-cluster) for shared ones in a cluster): atomic, by the server's clock,
 /// all charged or none. Checks that come while
-/// others are under way go out together in the next call. Needs Redis 6 or
-/// later, or Valkey.
+/// others are under way go out together in the next call; those that ask the
+/// same for one caller as one entry of it, which says how many they are. Each is
+/// answered as if it had come by itself, in the order in which it came. Needs
+/// Redis 6 or later, or Valkey.
 ///
 /// ```no_run
 /// use tower_throttle::{RateLimitLayer, RedisStore, TokenBucket};
@@ -243,13 +249,14 @@ impl Store for RedisStore {
             None => None,
         };
         let operation = check.operation();
-        let name = |leg: &Leg<'_>| self.0.names.name(leg);
         let node = match self.0.servers() {
             Err(closed) => return Answer::Now(Err(closed)),
             Ok(Servers::One(node)) => node,
             Ok(Servers::Cluster(cluster)) => {
-                let legs = check.legs().iter();
-                let legs = legs.map(|leg| KeyedLeg::new(leg.into(), name(leg)));
+                let legs = check.legs().iter().map(|leg| {
+                    let key = self.0.names.name(leg);
+                    KeyedLeg::new(leg, key)
+                });
                 return Answer::Later(cluster.check(operation, legs.collect(), asking));
             }
         };
@@ -260,14 +267,11 @@ impl Store for RedisStore {
             Err(error) => return Answer::Now(Err(node.named(error))),
         };
         let deadline = Deadline::after(self.0.deadline);
-        let legs: SmallVec<[AskedLeg; 2]> = check.legs().iter().map(Into::into).collect();
-        let keys = check.legs().iter().map(|leg| Value::from(name(leg)));
-        let check = Encoded::new(operation, 0, legs.iter().zip(keys));
+        let waiting = Waiting::new(Question::new(check, &self.0.names), deadline);
         Answer::Later(Box::pin(async move {
-            let node = Arc::clone(counted.node());
-            match node.decide(check, deadline, counted).await {
+            match Node::decide(&waiting, counted).await {
                 Ok(found) => {
-                    let decision = found.decision(&legs);
+                    let decision = waiting.question.decision(&found);
                     answered(asking, &decision);
                     Ok(decision)
                 }

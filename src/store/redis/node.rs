@@ -6,14 +6,16 @@ use std::sync::{
 };
 
 use fred::types::Value;
-use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use super::{
     call::{self, Deadline, Manner, Suspects},
     connection::{Connections, Link},
     dispatch::Dispatch,
-    script::{self, Encoded, Found, Reply, Shape},
+    key::KeyNames,
+    question::{Question, Turns},
+    reply::{self, Found, Parts},
+    script::{self, Arguments},
 };
 use crate::{
     Clock, StoreError, clock,
@@ -92,33 +94,36 @@ impl Node {
     /// Decides on these checks in one call.
     pub(super) async fn call(
         &self,
-        checks: Vec<Encoded>,
+        checks: &[Turns<'_>],
         manner: Manner,
         deadline: Deadline,
-    ) -> Result<Reply, StoreError> {
+    ) -> Result<Parts, StoreError> {
+        let Asker { names, clock, .. } = &*self.asker;
         let nonce = self.asker.next_nonce();
-        let now_us = self.asker.clock.as_deref().map_or(0, clock::read);
-        let shapes: SmallVec<[Shape; 1]> = checks.iter().map(|check| check.shape.clone()).collect();
-        let script = script::for_checks(&checks);
-        let arguments = script::arguments(checks, nonce, now_us);
+        let now_us = clock.as_deref().map_or(0, clock::read);
+        let script = script::for_checks(checks);
+        let arguments = Arguments::new(checks, names, nonce, now_us);
         let link = self.link()?;
         let pass = self.pass()?;
         let connections = &self.connections;
         let reply = call::script(connections, link, script, arguments, manner, deadline).await;
-        let reply = reply.and_then(|reply| Reply::new(reply, nonce, &shapes));
-        let is_refused = reply.as_ref().is_ok_and(Reply::refuses_all);
-        self.saw(link, pass, reply, is_refused)
+        let parts = reply.and_then(|integers| reply::read(&integers, nonce, checks));
+        let is_refused = parts.as_ref().is_ok_and(|parts| reply::refuses_all(parts));
+        self.saw(link, pass, parts, is_refused)
     }
 
     /// Decides on a check in a call of its own, whatever else is under way.
     pub(super) async fn call_for_one(
         &self,
-        check: Encoded,
+        question: &Question,
         manner: Manner,
         deadline: Deadline,
     ) -> Result<Found, StoreError> {
-        let mut reply = self.call(vec![check], manner, deadline).await?;
-        reply.next()
+        let checks = [Turns { question, times: 1 }];
+        let mut parts = self.call(&checks, manner, deadline).await?;
+        // There is one for each check.
+        let no_part = || StoreError::new(StoreErrorKind::ForeignReply);
+        parts.pop().ok_or_else(no_part)?.found
     }
 
     /// Deletes keys, those that are there.
@@ -188,13 +193,19 @@ impl Node {
 /// What all nodes ask with.
 #[derive(Debug)]
 pub(super) struct Asker {
+    pub(super) names: KeyNames,
     nonce: AtomicI64,
     clock: Option<Arc<dyn Clock>>,
 }
 
 impl Asker {
-    pub(super) fn new(first_nonce: i64, clock: Option<Arc<dyn Clock>>) -> Arc<Self> {
+    pub(super) fn new(
+        names: KeyNames,
+        first_nonce: i64,
+        clock: Option<Arc<dyn Clock>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
+            names,
             nonce: AtomicI64::new(first_nonce),
             clock,
         })

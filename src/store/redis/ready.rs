@@ -61,7 +61,7 @@ impl RedisStore {
             Servers::Cluster(cluster) => {
                 let keyed = |number| {
                     let leg = leg(number);
-                    KeyedLeg::new((&leg).into(), self.0.names.name(&leg))
+                    KeyedLeg::new(&leg, self.0.names.name(&leg))
                 };
                 cluster.ready(keyed).await
             }

@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use fred::types::Value;
 use smallvec::SmallVec;
 use tokio::{sync::oneshot, task::JoinSet};
 
@@ -19,10 +18,7 @@ use crate::{
     Decision, PolicyDecision, StoreError,
     store::{
         Asked, Operation,
-        redis::{
-            call::Deadline,
-            script::{AskedLeg, Encoded, Found},
-        },
+        redis::{call::Deadline, question::Question, reply::Found},
     },
 };
 
@@ -62,14 +58,12 @@ impl Group {
         self.0.into_iter().map(Self::of_one)
     }
 
-    pub(super) fn asked(&self) -> SmallVec<[AskedLeg; 2]> {
-        self.0.iter().map(|(_, leg)| leg.leg.clone()).collect()
-    }
-
-    pub(super) fn encoded(&self, operation: Operation) -> Encoded {
-        let key = |leg: &KeyedLeg| -> Value { leg.key.clone() };
-        let legs = self.0.iter().map(|(_, leg)| (&leg.leg, key(leg)));
-        Encoded::new(operation, self.slot(), legs)
+    pub(super) fn question(&self, operation: Operation) -> Question {
+        Question {
+            operation,
+            slot: self.slot(),
+            legs: self.0.iter().map(|(_, leg)| leg.leg.clone()).collect(),
+        }
     }
 
     fn change(&mut self, mut change: impl FnMut(&mut Asked)) {
@@ -182,10 +176,7 @@ impl Cluster {
             let asked = group.clone().for_at_most(operation, fitting);
             let found = match answer.is_closed() {
                 true => Err(StoreError::not_sent("the caller has left").into()),
-                false => {
-                    self.ask(operation, asked.encoded(operation), deadline)
-                        .await
-                }
+                false => self.ask(&asked.question(operation), deadline).await,
             };
             match found {
                 Ok(found) => {
@@ -262,18 +253,14 @@ impl Cluster {
         group: Group,
         deadline: Deadline,
     ) -> Result<Vec<Told>, StoreError> {
-        match self
-            .ask(operation, group.encoded(operation), deadline)
-            .await
-        {
+        match self.ask(&group.question(operation), deadline).await {
             Ok(found) => return Ok(vec![Told { group, found }]),
             Err(Failed::KeyByKey) if group.0.len() > 1 => {}
             Err(failed) => return Err(unsplittable(failed)),
         }
         let (mut told, mut failure) = (Vec::new(), None);
         for group in group.key_by_key() {
-            let asked = self.ask(operation, group.encoded(operation), deadline);
-            match asked.await {
+            match self.ask(&group.question(operation), deadline).await {
                 Ok(found) => told.push(Told { group, found }),
                 // The others may still get back what is theirs.
                 Err(failed) => failure = Some(unsplittable(failed)),

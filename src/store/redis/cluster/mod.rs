@@ -32,14 +32,16 @@ use super::{
     call::Deadline,
     connection::AbortOnDrop,
     node::Node,
-    script::{AskedLeg, Encoded, Found},
+    question::{AskedLeg, Question},
+    reply::Found,
+    waiting::Waiting,
 };
 use crate::{
     Decision, StoreError,
     error::StoreErrorKind,
     fallback::Tasks,
     store::{
-        BoxFuture, Operation,
+        BoxFuture, Leg, Operation,
         denied::{Asking, answered},
     },
 };
@@ -54,20 +56,18 @@ pub(super) struct Cluster {
     tasks: Tasks,
 }
 
-/// A leg, where it stands among the others, and the key of its bucket.
+/// A leg, and where its bucket is.
 #[derive(Clone, Debug)]
 pub(super) struct KeyedLeg {
     leg: AskedLeg,
-    key: Value,
     slot: u16,
 }
 
 impl KeyedLeg {
-    pub(super) fn new(leg: AskedLeg, key: String) -> Self {
+    pub(super) fn new(leg: &Leg<'_>, key: String) -> Self {
         Self {
-            leg,
             slot: slot(&key),
-            key: Value::from(key),
+            leg: AskedLeg::named(leg, key.into_bytes()),
         }
     }
 }
@@ -109,10 +109,10 @@ impl Cluster {
         Box::pin(async move {
             let groups = Group::by_slot(legs);
             if let [group] = &groups[..] {
-                let found = cluster.ask(operation, group.encoded(operation), deadline);
-                match found.await {
+                let question = group.question(operation);
+                match cluster.ask(&question, deadline).await {
                     Ok(found) => {
-                        let decision = found.decision(&group.asked());
+                        let decision = question.decision(&found);
                         answered(asking, &decision);
                         return Ok(decision);
                     }
@@ -207,24 +207,19 @@ impl Cluster {
     }
 
     /// Asks about keys of one slot.
-    async fn ask(
-        &self,
-        operation: Operation,
-        check: Encoded,
-        deadline: Deadline,
-    ) -> Result<Found, Failed> {
-        let is_back = matches!(operation, Operation::GiveBack | Operation::Renew);
-        let decide = |node: Arc<Node>, way: Way| {
-            let check = check.clone();
-            async move {
-                let counted = node.counted(is_back)?;
-                match way {
-                    Way::Gathered => node.decide(check, deadline, counted).await,
-                    Way::Alone(manner) => node.call_for_one(check, manner, deadline).await,
+    async fn ask(&self, question: &Question, deadline: Deadline) -> Result<Found, Failed> {
+        let is_back = matches!(question.operation, Operation::GiveBack | Operation::Renew);
+        let decide = |node: Arc<Node>, way: Way| async move {
+            let counted = node.counted(is_back)?;
+            match way {
+                Way::Gathered => {
+                    let waiting = Waiting::new(question.clone(), deadline);
+                    Node::decide(&waiting, counted).await
                 }
+                Way::Alone(manner) => node.call_for_one(question, manner, deadline).await,
             }
         };
-        self.follow(check.slot, deadline, decide).await
+        self.follow(question.slot, deadline, decide).await
     }
 }
 

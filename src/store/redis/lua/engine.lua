@@ -7,7 +7,9 @@
 --          then for each leg:
 --            kind: its algorithm's number, plus 32 on the last leg of a check,
 --              plus 64 times what to do: 0 take all or nothing, 1 look only,
---              2 take as much as fits, 3 give back, 4 renew a permit
+--              2 take as much as fits, 3 give back, 4 renew a permit;
+--              plus on the first leg, for 0, 512 times how often to do it again:
+--              that many equal checks are decided right behind this one
 --            cost and capacity, in the algorithm's own unit
 --            extra: 0, 1: room beyond the capacity, or if negative, room that is
 --              not to be used; 2: the cost of one unit; 3: the mark that it was
@@ -19,6 +21,9 @@
 --          which word, `refusals` says)
 --          and for each leg how it stood before: level, and mark and more where
 --          its algorithm has them.
+--          For a check that is to be done again: of how many of them this tells,
+--          the next ones, and as verdict how many of these were allowed, the
+--          first ones; then the same of those that are left.
 -- Expiry   every write sets one, in milliseconds, never 0. A key expires when
 --          it means the same as no key, never before. Foreign data expires
 --          after what the algorithm says.
@@ -33,7 +38,9 @@
 --       the caller must know; slack: the highest level that
 --       counts as none; unsaved: to be written even if nothing changes; kept:
 --       what of `stored` its other part needs; for 3 it may lower cost to what
---       can be given back. `most` is the highest level at which the cost fits.
+--       can be given back; is_linear: whether taking a cost more than once adds
+--       it to the level as often, and changes nothing else that is told.
+--       `most` is the highest level at which the cost fits.
 -- write: for a change of level, negative for what is given back, it sets value
 --       and ttl_ms.
 -- All numbers are integers below 2^53, where a Lua number is exact.
@@ -49,16 +56,24 @@ if now_us == 0 then
   spare_ms = 2
 end
 local now_ms = floor(now_us / 1000)
-local reply, out, key = { nonce, now_us }, 2, 0
+local reply, out, key, untold = { nonce, now_us }, 2, 0, 0
 local largest = 9007199254740992
 
 while at <= #numbers do
   out = out + 1
   local verdict_at, verdict, past, is_unsaved, refusal = out, 1, nil, false, nil
+  local first_at, first_key, times, are_linear = at, key, 1, true
   local kind, cost, capacity, extra, algorithm, task
-  local a, b, c, d, e, f, stored, level, mark, more, slack, unsaved, kept, drop_ms
+  local a, b, c, d, e, f, stored, level, mark, more, slack, unsaved, kept, drop_ms, is_linear
   repeat
     kind, cost, capacity, extra, a, b, at = unpack('<dddddd', numbers, at)
+    if kind >= 512 then
+      if untold == 0 then
+        untold = floor(kind / 512) + 1
+      end
+      kind, times, verdict, out = kind % 512, untold, untold, out + 1
+      verdict_at = out
+    end
     algorithm, task, key = kind % 32, (kind - kind % 64) / 64, key + 1
     stored = redis.pcall('GET', KEYS[key])
     local is_foreign, is_refused = false, false
@@ -70,7 +85,7 @@ while at <= #numbers do
     if task == 2 then
       most = capacity - math.min(cost, extra)
     end
-    level, mark, more, slack, unsaved, kept, drop_ms = 0, 0, 0, 0, false, nil, 0
+    level, mark, more, slack, unsaved, kept, drop_ms, is_linear = 0, 0, 0, 0, false, nil, 0, false
     --@read
     -- No number of ours is below zero, a fraction, too large, or none at all.
     if level and not (level >= 0 and level <= largest and level % 1 == 0) then
@@ -93,9 +108,13 @@ while at <= #numbers do
       end
       level, mark, more, unsaved = 0, 0, 0, false
     elseif task < 2 then
-      if verdict == 1 and (most < 0 or (level > slack and level > most)) then
+      if verdict > 0 and (most < 0 or (level > slack and level > most)) then
         verdict = 0
+      elseif verdict > 1 and cost > 0 then
+        -- One fits, and behind it as many as there is room for.
+        verdict = math.min(verdict, 1 + math.max(floor((most - level) / cost), 0))
       end
+      are_linear = are_linear and is_linear
     elseif task == 2 then
       local left = capacity
       if level > slack then
@@ -122,13 +141,16 @@ while at <= #numbers do
     end
   until kind % 64 >= 32
 
+  if times > 1 and verdict > 0 and not are_linear then
+    times, verdict = 1, 1
+  end
   if task ~= 1 and (verdict > 0 or is_unsaved) then
     local leg_key = key
     while leg_key do
       local change = 0
       if verdict > 0 then
         if task == 0 then
-          change = cost
+          change = verdict * cost
         elseif task == 2 then
           change = verdict * extra
         elseif task == 3 then
@@ -167,6 +189,12 @@ while at <= #numbers do
     end
   end
   reply[verdict_at] = verdict
+  if untold > 0 then
+    reply[verdict_at - 1], untold = times, untold - times
+    if untold > 0 then
+      at, key = first_at, first_key
+    end
+  end
 end
 
 return reply

@@ -37,7 +37,7 @@ else
     end
     latest_ms = (era * 146097 + day - 719468) * 86400000 + c
   end
-  level, mark = 0, latest_ms
+  level, mark, is_linear = 0, latest_ms, true
   local ends_ms, used = stored and tonumber(string.sub(stored, 1, 13)), 0
   if ends_ms then
     used = math.min(tonumber(string.sub(stored, 14)), 9007199254740991)

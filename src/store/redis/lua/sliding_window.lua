@@ -42,7 +42,7 @@ else
       current, previous = 0, 0
     end
   end
-  more, kept = previous, current
+  more, kept, is_linear = previous, current, true
   level = current + math.ceil(previous * (mark - now_ms) / a)
   if task == 3 then
     cost = math.min(cost, current)

@@ -45,8 +45,10 @@ else
       cost = 0
     end
   end
+  -- Where more than the level stays taken, the digits below round it up each time.
+  is_linear = true
   if ahead and ahead > 0 then
-    level, kept = highest, ahead
+    level, kept, is_linear = highest, ahead, ahead == highest
   elseif a > 0 and not (ahead and ahead + b > 0) then
     level, unsaved = a, true
   end

@@ -1,0 +1,163 @@
+//! Checks have no timers of their own, and none waits beyond its deadline.
+
+mod common;
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tokio::{runtime::Runtime, time::sleep};
+use tower_throttle::{Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket};
+
+use common::{RedisServer, eventually_async};
+
+/// Listens, and answers a script with `reply` to so many keys after `pause`.
+fn slow_server(pause: Duration, reply: fn(&str, usize) -> Option<String>) -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            thread::spawn(move || talk(stream, pause, reply));
+        }
+    });
+    format!("redis://127.0.0.1:{port}/")
+}
+
+fn talk(mut stream: TcpStream, pause: Duration, reply: fn(&str, usize) -> Option<String>) {
+    let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
+    while let Some(words) = read_command(&mut reader) {
+        let mut answer = Some("+OK\r\n".to_owned());
+        if words[0].eq_ignore_ascii_case(b"EVALSHA") {
+            let numbers = words.last().expect("numbers");
+            let nonce = f64::from_le_bytes(*numbers.first_chunk().expect("a nonce"));
+            thread::sleep(pause);
+            answer = reply(&nonce.to_string(), words.len() - 4);
+        }
+        let answer = answer.unwrap_or_default();
+        if stream.write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+fn read_command(reader: &mut impl BufRead) -> Option<Vec<Vec<u8>>> {
+    let words = number(reader)?;
+    let mut word = || {
+        let mut word = vec![0; number(reader)? + 2];
+        reader.read_exact(&mut word).ok()?;
+        word.truncate(word.len() - 2);
+        Some(word)
+    };
+    (0..words).map(|_| word()).collect()
+}
+
+fn number(reader: &mut impl BufRead) -> Option<usize> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok()?;
+    line.trim_end().get(1..)?.parse().ok()
+}
+
+fn limiter(url: &str, deadline: Duration) -> Limiter {
+    let store = RedisStore::builder().deadline(deadline).connect(url);
+    let policy = Policy::new("api", TokenBucket::per_second(10));
+    let policy = policy.on_store_failure(OnStoreFailure::Deny);
+    Limiter::new(store.expect("a store"), policy)
+}
+
+/// Who comes later waits behind who hangs already: for its own deadline, and not
+/// for that of those before it, too.
+#[tokio::test]
+async fn who_waits_behind_others_for_a_server_that_hangs_waits_no_longer() {
+    let deadline = Duration::from_millis(1_000);
+    let url = slow_server(Duration::ZERO, |_, _| None);
+    let limiter = limiter(&url, deadline);
+    let mut checks = Vec::new();
+    for number in 0..40_u64 {
+        let limiter = limiter.clone();
+        checks.push(tokio::spawn(async move {
+            let asked = Instant::now();
+            let error = limiter.check(number).await.expect_err("no answer");
+            (asked.elapsed(), error)
+        }));
+        sleep(deadline / 50).await;
+    }
+    let mut waited = 0;
+    for check in checks {
+        let (elapsed, error) = check.await.expect("no panic");
+        assert!(error.is_timeout() || error.is_unavailable(), "{error:?}");
+        assert!(elapsed < deadline * 3 / 2, "{elapsed:?}");
+        waited += usize::from(elapsed >= deadline * 9 / 10);
+    }
+    assert!(waited >= 10, "{waited} of 40 waited for an answer");
+}
+
+/// The queue moves, but not fast enough.
+#[tokio::test]
+async fn whose_turn_does_not_come_in_time_is_told_of_a_flood() {
+    let honest = |nonce: &str, keys: usize| {
+        let each = ":1\r\n:0\r\n".repeat(keys);
+        let count = 2 + 2 * keys;
+        Some(format!(
+            "*{count}\r\n:{nonce}\r\n:1795242000000000\r\n{each}"
+        ))
+    };
+    let deadline = Duration::from_millis(400);
+    let limiter = limiter(&slow_server(deadline / 4, honest), deadline);
+    eventually_async("a connection", || async { limiter.check(0).await.is_ok() }).await;
+    let checks: Vec<_> = (1..=2_000_u64)
+        .map(|number| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move {
+                let asked = Instant::now();
+                (limiter.check(number).await, asked.elapsed())
+            })
+        })
+        .collect();
+    let (mut decided, mut overloaded) = (0, 0);
+    for check in checks {
+        let (answer, elapsed) = check.await.expect("no panic");
+        assert!(elapsed < deadline * 2, "{elapsed:?}");
+        match answer {
+            Ok(_) => decided += 1,
+            Err(error) if error.is_overloaded() => overloaded += 1,
+            Err(error) => assert!(error.is_timeout(), "{error:?}"),
+        }
+    }
+    assert!(decided >= 60, "{decided} decided");
+    assert!(overloaded >= 500, "{overloaded} told of a flood");
+}
+
+/// Nobody moves its tasks, and it has not ended.
+#[test]
+fn a_runtime_that_stands_still_holds_nobody_of_another_up() {
+    let server = RedisServer::start();
+    let still = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let deadline = Duration::from_millis(300);
+    let limiter = still.block_on(async {
+        let limiter = limiter(&server.url(), deadline);
+        eventually_async("a connection", || async { limiter.check(0).await.is_ok() }).await;
+        limiter
+    });
+    let runtime = Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let asked = Instant::now();
+        let checks: Vec<_> = (0..20_u64)
+            .map(|number| {
+                let limiter = limiter.clone();
+                tokio::spawn(async move { limiter.check(number).await })
+            })
+            .collect();
+        for check in checks {
+            let error = check.await.expect("no panic").expect_err("no answer");
+            assert!(error.is_timeout() || error.is_unavailable(), "{error:?}");
+        }
+        assert!(asked.elapsed() < deadline * 4, "{:?}", asked.elapsed());
+    });
+    drop(still);
+}
