@@ -31,9 +31,15 @@ struct Replies;
 
 impl Store for Replies {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        let (times, reply) = REPLY.with_borrow(Clone::clone);
+        let ((checks, times), reply) = REPLY.with_borrow(Clone::clone);
+        // Only what takes all or nothing is asked for more than once.
+        let times = if check.operation() == Operation::Take {
+            times
+        } else {
+            1
+        };
         // An error would be logged each time.
-        let decision = decide(check, times, reply);
+        let decision = decide(check, (checks, times), reply);
         Answer::Now(decision.or_else(|_| Ok(check.decide(0, &mut []))))
     }
 
@@ -75,7 +81,8 @@ fn verdicts(
                 Operation::TakeUpTo if times == 1 => cost,
                 _ => turns,
             };
-            if !(1..=left).contains(&turns) || verdict < LOWEST || verdict > most as i64 {
+            let is_too_much = u64::try_from(verdict).is_ok_and(|verdict| verdict > most);
+            if !(1..=left).contains(&turns) || verdict < LOWEST || is_too_much {
                 return None;
             }
             left -= turns;
