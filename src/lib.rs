@@ -57,6 +57,7 @@
 //! | where it is kept | [`MemoryStore`], [`RedisStore`] on one node, a cluster or behind Sentinel |
 //! | what clients are told | [`Headers`], [`on_denied`](RateLimitLayerBuilder::on_denied) |
 //! | what happens without Redis | [`OnStoreFailure`] |
+//! | one key, asked for all the time | [`lease_with_extra_burst`](Policy::lease_with_extra_burst) |
 //! | wait instead of being refused | [`wait_up_to`](RateLimitLayerBuilder::wait_up_to), [`LeakyBucket::queue`], [`Limiter::acquire`] |
 //! | outside HTTP | [`Limiter`] |
 //! | why was it denied? | [`Decision`], in the extensions of request and response |
@@ -116,7 +117,9 @@
 //! * **All or none.** A request is charged to all its policies or to none. A
 //!   denial costs nothing.
 //! * **Exact counts.** On one store, concurrent requests admit exactly what
-//!   the quota says: one script call in Redis, one set of locks in memory.
+//!   the quota says: one script call in Redis, one set of locks in memory. A
+//!   policy with [leases](Policy::lease_with_extra_burst) may burst further, by as
+//!   much as it says there.
 //! * **Exact rates.** The sustained rate of a token bucket is never above the
 //!   configured one and at most 0.1% below it, from one a day to a million a
 //!   second for each key, to the microsecond by which clocks tick.

@@ -301,6 +301,7 @@ impl Compiled {
                 Some(units) => Asked::new(self.asked.quota.clone(), units),
             },
             on_store_failure: self.on_store_failure,
+            leases: self.leases,
         }
     }
 }

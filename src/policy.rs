@@ -41,6 +41,7 @@ pub struct Policy {
     debt: Option<u64>,
     shared: bool,
     on_store_failure: Option<OnStoreFailure>,
+    leases: bool,
 }
 
 impl Policy {
@@ -69,6 +70,7 @@ impl Policy {
             debt: None,
             shared: false,
             on_store_failure: None,
+            leases: false,
         }
     }
 
@@ -92,6 +94,56 @@ impl Policy {
     /// its layer or limiter says, which is [`OnStoreFailure::local`] by default.
     pub const fn on_store_failure(mut self, choice: OnStoreFailure) -> Self {
         self.on_store_failure = Some(choice);
+        self
+    }
+
+    /// Lets each process pay in advance for units of a caller who asks often, and
+    /// decide on its next checks without a trip to Redis. Default: each check is
+    /// decided by Redis. For keys that are asked for thousands of times a second,
+    /// far from their limit.
+    ///
+    /// A [`RedisStore`](crate::RedisStore) then takes units in portions, in the
+    /// background: no more than the caller used in the last 100 ms, and at most an
+    /// eighth of what its bucket has left. So far from the limit portions are
+    /// large; near it, and in a bucket of fewer than 128 units, there is none and
+    /// every check is Redis's. Only Redis refuses. Units that are not used within
+    /// 750 ms, or while nobody asks for 150 ms, go back.
+    /// [`RedisStore::shutdown`](crate::RedisStore::shutdown) gives back the rest.
+    ///
+    /// **The danger** is a larger burst: units may be used up to a second after
+    /// they were paid for. In any time a key may be admitted, beyond what its
+    /// bucket grants, what all processes held when it began: together at most an
+    /// eighth of the burst for each process, and no more than flows in within a
+    /// second (as long as Redis answers within 100 ms and no process stands still).
+    /// The long-run rate is never exceeded. The other way round, others are refused units that this
+    /// process holds and may not use; and where the process is killed or Redis does
+    /// not hear of it, what it held is lost: at most an eighth of the burst each time.
+    ///
+    /// A decision from such units says [`Source::Lease`](crate::Source::Lease). Its
+    /// `remaining` and `reset_after` are as of the last trip to Redis, less than a
+    /// second ago, without what others took since; this process's own checks are
+    /// counted. While Redis fails, units that are paid for are used up.
+    ///
+    /// Only for a [`TokenBucket`](crate::TokenBucket) without [debts](Self::max_debt),
+    /// in a layer without [`wait_up_to`](crate::RateLimitLayerBuilder::wait_up_to):
+    /// anything else is a [`ConfigError`]. A check of several policies at once,
+    /// and all else than a plain check ([`peek`](crate::Limiter::peek),
+    /// [`acquire`](crate::Limiter::acquire), ..), goes to Redis as without. A
+    /// [`MemoryStore`](crate::MemoryStore), which answers at once anyway, ignores it.
+    ///
+    /// ```
+    /// use tower_throttle::{ConfigError, FixedWindow, Limiter, Policy, TokenBucket};
+    ///
+    /// let everyone = Policy::new("everyone", TokenBucket::per_second(50_000))
+    ///     .shared()
+    ///     .lease_with_extra_burst();
+    ///
+    /// let window = Policy::new("window", FixedWindow::per_hour(50_000)).lease_with_extra_burst();
+    /// let mistake = Limiter::builder().policy(window).build().unwrap_err();
+    /// assert!(mistake.to_string().contains("TokenBucket"));
+    /// ```
+    pub const fn lease_with_extra_burst(mut self) -> Self {
+        self.leases = true;
         self
     }
 
@@ -161,6 +213,16 @@ impl Policy {
             };
             return Err(mistake.in_policy(&name.text));
         }
+        if self.leases {
+            let beside = match (quota.leases(), self.debt) {
+                (false, _) => Some("a quota that is no TokenBucket"),
+                (true, Some(1..)) => Some("`max_debt(..)`"),
+                (true, _) => None,
+            };
+            if let Some(beside) = beside {
+                return Err(ConfigError::CannotLease { beside }.in_policy(&name.text));
+            }
+        }
         let on_store_failure = self.on_store_failure.unwrap_or(on_store_failure);
         if on_store_failure == OnStoreFailure::share_of(0) {
             let setting = "share_of";
@@ -169,9 +231,11 @@ impl Policy {
         Ok(Compiled {
             name,
             asked: Asked::new(quota.keep(), cost),
-            debt,
+            // Who owes waits, which one who holds units need not.
+            debt: if self.leases { 0 } else { debt },
             shared: self.shared,
             on_store_failure,
+            leases: self.leases,
         })
     }
 }
@@ -248,6 +312,7 @@ pub(crate) struct Compiled {
     pub(crate) debt: u64,
     pub(crate) shared: bool,
     pub(crate) on_store_failure: OnStoreFailure,
+    pub(crate) leases: bool,
 }
 
 /// Refuses none, and two of one name.

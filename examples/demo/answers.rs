@@ -30,6 +30,7 @@ fn decided_by(decision: &Decision) -> &'static str {
     match decision.source() {
         Source::Store => "store",
         Source::Cache => "store: denied a moment ago",
+        Source::Lease => "this process: the store was paid in advance",
         Source::Local => "this process: the store fails",
         _ => "nobody: the store fails",
     }

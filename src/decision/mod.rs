@@ -129,6 +129,9 @@ pub enum Source {
     /// moment ago: a [denial](crate::RedisStoreBuilder::remember_denials_for)
     /// that still holds.
     Cache,
+    /// This process decided, from units that the store had granted to it in
+    /// advance: [`Policy::lease_with_extra_burst`](crate::Policy::lease_with_extra_burst).
+    Lease,
     /// The store failed, and this process decided by itself, under the
     /// policies that are [local](crate::OnStoreFailure::Local) then.
     Local,
@@ -222,6 +225,14 @@ impl Decision {
     /// Whether the store may have taken what nobody knows of.
     pub(crate) const fn is_lost(&self) -> bool {
         self.is_lost
+    }
+
+    /// From units that were paid for in advance.
+    #[cfg(feature = "redis")]
+    #[inline]
+    pub(crate) const fn made_from_lease(mut self) -> Self {
+        self.source = Source::Lease;
+        self
     }
 
     /// One for each policy; while the store fails, policies may be left out.

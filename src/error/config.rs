@@ -107,6 +107,11 @@ pub enum ConfigError {
     },
     /// A policy that is shared by all callers and has a key for each.
     SharedAndKeyed,
+    /// Units paid for in advance beside what cannot be right with them.
+    CannotLease {
+        /// What that is.
+        beside: &'static str,
+    },
     /// A mistake inside the policy of this name.
     InPolicy {
         /// The policy's name.
@@ -223,6 +228,10 @@ impl fmt::Display for ConfigError {
             Self::SharedAndKeyed => {
                 f.write_str("shared by all callers and keyed by each: drop `shared()` or `key(..)`")
             }
+            Self::CannotLease { beside } => write!(
+                f,
+                "units that are paid for in advance, beside {beside}: they are for a TokenBucket without debts whose callers do not wait; drop `lease_with_extra_burst()`, or that",
+            ),
             Self::InPolicy { name, mistake } => write!(f, "policy {name:?}: {mistake}"),
             Self::TrustedProxy { text } => write!(
                 f,

@@ -279,6 +279,14 @@ impl RateLimitLayerBuilder {
             .collect::<Result<_, _>>()?;
         check_names(rules.iter().map(|rule| &rule.base.name))?;
 
+        if self.wait.is_some() {
+            if let Some(rule) = rules.iter().find(|rule| rule.base.leases) {
+                let beside = "`wait_up_to(..)`";
+                let mistake = ConfigError::CannotLease { beside };
+                return Err(mistake.in_policy(&rule.base.name.text));
+            }
+        }
+
         let policy_field = headers::constant_policy(self.answers.headers, &rules);
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let store = BackedStore::new(store);

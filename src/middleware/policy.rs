@@ -144,6 +144,13 @@ impl RequestPolicy {
         self
     }
 
+    /// Lets a hot key's units be paid for in advance. See
+    /// [`Policy::lease_with_extra_burst`].
+    pub fn lease_with_extra_burst(mut self) -> Self {
+        self.policy = self.policy.lease_with_extra_burst();
+        self
+    }
+
     pub(super) fn compile(&self, on_store_failure: OnStoreFailure) -> Result<Rule, ConfigError> {
         let base = self.policy.compile(on_store_failure)?;
         self.key
@@ -232,6 +239,7 @@ impl Rule {
             key: Cow::Owned(key),
             asked,
             on_store_failure: self.base.on_store_failure,
+            leases: self.base.leases,
         });
         Ok(())
     }

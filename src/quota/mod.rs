@@ -215,6 +215,11 @@ impl Quota {
         matches!(self.0, Rule::TokenBucket(_) | Rule::LeakyBucket { .. })
     }
 
+    /// Whether units may be paid for in advance.
+    pub(crate) const fn leases(&self) -> bool {
+        matches!(self.algorithm(), Algorithm::TokenBucket)
+    }
+
     /// The room beyond the capacity in which a place may be reserved that comes
     /// within `wait`; below zero where the turn in a queue must come by then.
     pub(crate) fn room_for_wait(&self, level: u64, wait: Duration, is_turn_bound: bool) -> i64 {

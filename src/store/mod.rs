@@ -10,6 +10,8 @@ mod decide;
 mod denied;
 mod finished;
 mod guarded;
+#[cfg(feature = "redis")]
+mod lease;
 mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
@@ -132,6 +134,8 @@ pub struct Leg<'a> {
     pub(crate) key: Cow<'a, Key>,
     pub(crate) asked: Asked,
     pub(crate) on_store_failure: OnStoreFailure,
+    /// Its units may be paid for in advance.
+    pub(crate) leases: bool,
 }
 
 /// What is asked of one policy.
@@ -190,6 +194,8 @@ impl OwnedLeg {
             key: Cow::Borrowed(&self.key),
             asked: self.asked.clone(),
             on_store_failure: self.on_store_failure,
+            // Who asks again wants to know exactly.
+            leases: false,
         }
     }
 }
@@ -210,6 +216,7 @@ impl<'a> Leg<'a> {
             key: Cow::Borrowed(&self.key),
             asked,
             on_store_failure: self.on_store_failure,
+            leases: false,
         });
         Some(leg.ok_or(TooDear))
     }
@@ -248,6 +255,13 @@ impl Leg<'_> {
     #[must_use]
     pub const fn cost(&self) -> u64 {
         self.asked.cost
+    }
+
+    /// Whether a store may decide from units that it had paid for in advance:
+    /// [`Policy::lease_with_extra_burst`](crate::Policy::lease_with_extra_burst).
+    #[must_use]
+    pub const fn leases(&self) -> bool {
+        self.leases
     }
 
     /// The circumstances in which its bucket is read.

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     Clock, ConfigError,
-    store::{Fallback, denied::Denials},
+    store::{Fallback, denied::Denials, lease::Leases},
     telemetry,
 };
 
@@ -221,6 +221,7 @@ impl RedisStoreBuilder {
             Some(clock) => Fallback::with_clock(Arc::new(Arc::clone(clock))),
             None => Fallback::new(),
         };
+        let leases = Leases::new(self.clock.clone(), runtime.clone());
         let servers = connect(&self, runtime, asker, &fallback)?;
         Ok(RedisStore(Arc::new(Inner {
             servers: RwLock::new(Some(servers)),
@@ -228,6 +229,7 @@ impl RedisStoreBuilder {
             deadline: self.deadline,
             denials: Denials::new(self.remembered_for, self.clock),
             fallback,
+            leases,
         })))
     }
 }

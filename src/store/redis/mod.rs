@@ -38,8 +38,9 @@ use self::{
 use super::{
     Answer, Check, Fallback, Leg, Operation, Store,
     denied::{Before, Denials, answered},
+    lease::{self, Leases, Lender},
 };
-use crate::{ConfigError, Decision, StoreError};
+use crate::{ConfigError, Decision, StoreError, fallback::Tasks};
 
 /// Keeps buckets in Redis or Valkey, so that a fleet of processes shares them.
 ///
@@ -73,6 +74,11 @@ use crate::{ConfigError, Decision, StoreError};
 /// answer makes the next one twice as long, up to a second and up to a quarter
 /// more at random. While there is no connection, it stays 50 ms.
 ///
+/// **A hot key** may be decided upon without a trip: a policy with
+/// [`lease_with_extra_burst`](crate::Policy::lease_with_extra_burst) has units paid
+/// for in advance, in portions, in the background. Its limits stand there. Clones
+/// share what is held, for 4,096 callers at most: others are decided upon by Redis.
+///
 /// **Never charged twice.** A check is sent once. Only the answer "no such
 /// script", which says that nothing ran, is followed by sending the script's text;
 /// and in a cluster, "not here" by sending it to where that answer says.
@@ -87,8 +93,8 @@ use crate::{ConfigError, Decision, StoreError};
 /// data, each caller gets at most one new burst.
 ///
 /// Cloning is cheap and shares the connections. They close when the last clone
-/// drops, and work in the Tokio runtime that the store was built in: when that
-/// ends, the store has failed.
+/// drops (and units that were paid for in advance are back), and work in the Tokio
+/// runtime that the store was built in: when that ends, the store has failed.
 ///
 /// # Rights
 ///
@@ -153,6 +159,7 @@ struct Inner {
     /// `None` where they are not remembered.
     denials: Option<Arc<Denials>>,
     fallback: Fallback,
+    leases: Leases,
 }
 
 #[derive(Clone, Debug)]
@@ -199,7 +206,7 @@ impl RedisStore {
     }
 
     /// Lets what is on its way back to Redis arrive (permits of requests that
-    /// have ended, places of callers who left), for at most a second, and closes
+    /// have ended, places of callers who left, units paid for in advance), for at most a second, and closes
     /// the connections, those of all clones.
     ///
     /// Call it last, when nothing is served any more: a process that just ends
@@ -217,6 +224,7 @@ impl RedisStore {
     /// # Ok(()) }
     /// ```
     pub async fn shutdown(&self) {
+        lease::close(self);
         let tasks = self.0.fallback.tasks();
         // Whatever is left then stays taken until it expires.
         let _ = timeout(PATIENCE, tasks.are_done()).await;
@@ -240,8 +248,9 @@ impl Inner {
     }
 }
 
-impl Store for RedisStore {
-    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+/// What only the server decides, or has decided a moment ago.
+impl RedisStore {
+    fn decide(&self, check: &Check<'_>) -> Answer<Decision> {
         let denials = self.0.denials.as_ref();
         let asking = match denials.map(|denials| denials.before(check)) {
             Some(Before::Denied(decision)) => return Answer::Now(Ok(decision)),
@@ -280,7 +289,7 @@ impl Store for RedisStore {
         }))
     }
 
-    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+    fn forget(&self, legs: &[Leg<'_>]) -> Answer<()> {
         let denials = self.0.denials.as_ref();
         let resetting = denials.map(|denials| denials.resetting(legs));
         let keys: Vec<String> = legs.iter().map(|leg| self.0.names.name(leg)).collect();
@@ -307,6 +316,38 @@ impl Store for RedisStore {
             let deleted = node.delete(keys, Manner::Plain, deadline).await;
             deleted.map_err(|error| node.named(error))
         }))
+    }
+}
+
+impl Lender for RedisStore {
+    fn leases(&self) -> &Leases {
+        &self.0.leases
+    }
+
+    fn ask(&self, check: &Check<'_>) -> Answer<Decision> {
+        self.decide(check)
+    }
+
+    fn tasks(&self) -> &Tasks {
+        self.0.fallback.tasks()
+    }
+}
+
+impl Store for RedisStore {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        lease::check(self, check)
+    }
+
+    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+        let held = lease::Reset::of(self, legs);
+        match self.forget(legs) {
+            Answer::Now(answer) => Answer::Now(answer),
+            Answer::Later(answer) => Answer::Later(Box::pin(async move {
+                let answer = answer.await;
+                drop(held);
+                answer
+            })),
+        }
     }
 
     fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {

@@ -52,6 +52,7 @@ impl RedisStore {
             key: Cow::Owned(Key::from(number)),
             asked: policy.asked.clone(),
             on_store_failure: policy.on_store_failure,
+            leases: false,
         };
         match self.0.servers()? {
             Servers::One(_) => {

@@ -243,6 +243,7 @@ mod tests {
             key: std::borrow::Cow::Owned(Key::from("ann")),
             asked: policy.asked.clone(),
             on_store_failure: policy.on_store_failure,
+            leases: false,
         }];
         let names = KeyNames::new("tt".to_owned(), None).expect("names");
         let question = &Question::new(&Check::new(operation, &legs), &names);

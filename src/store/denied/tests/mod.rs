@@ -137,6 +137,7 @@ impl Scene {
                 key: Cow::Borrowed(key),
                 asked,
                 on_store_failure: OnStoreFailure::Deny,
+                leases: false,
             }
         };
         policies.iter().map(leg).collect()

@@ -1,0 +1,213 @@
+//! The callers of one store.
+
+use std::{
+    fmt,
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use siphasher::sip128::SipHasher13;
+use tokio::runtime::Handle;
+
+use super::entry::{Entry, Grant, Swept, Trip};
+use crate::{Clock, Decision, StoreError, clock, store::Leg};
+
+/// What is known of callers whose policies lease: at most 4,096 at a time. One
+/// that finds no room is decided upon by the server, until others have stopped asking.
+pub(crate) struct Leases {
+    sets: Box<[Mutex<Set>]>,
+    secret: (u64, u64),
+    clock: Option<Arc<dyn Clock>>,
+    started: Instant,
+    runtime: Handle,
+    is_swept: AtomicBool,
+    is_closed: AtomicBool,
+}
+
+type Set = Vec<(Id, Entry)>;
+
+/// 128 bits of a keyed hash: whoever does not know the process's key cannot make two callers meet.
+pub(super) type Id = (u64, u64);
+
+const SETS: usize = 512;
+const ENTRIES: usize = 8;
+
+/// What came of a question.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) id: Id,
+    /// From what is held.
+    pub(super) grant: Option<Grant>,
+    pub(super) trip: Option<Box<Trip>>,
+    /// Somebody must sweep from now on.
+    pub(super) is_new: bool,
+}
+
+impl Leases {
+    pub(crate) fn new(clock: Option<Arc<dyn Clock>>, runtime: Handle) -> Self {
+        let random = || RandomState::new().hash_one(0_u8);
+        Self {
+            sets: (0..SETS).map(|_| Mutex::default()).collect(),
+            secret: (random(), random()),
+            clock,
+            started: Instant::now(),
+            runtime,
+            is_swept: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) const fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    pub(super) fn ask(&self, leg: &Leg<'_>) -> Seen {
+        let id = self.id(leg);
+        let Some(mut set) = self.set(id) else {
+            return Seen::default();
+        };
+        // Both under the lock: an entry sees time go forwards, and none is
+        // made once all were closed.
+        let now_us = self.now_us();
+        let mut seen = Seen {
+            id,
+            ..Seen::default()
+        };
+        if self.is_closed.load(Ordering::Relaxed) {
+            return seen;
+        }
+        let entry = match set.iter().position(|(other, _)| *other == id) {
+            Some(place) => set.get_mut(place),
+            None if set.len() < ENTRIES => {
+                seen.is_new = true;
+                set.push((id, Entry::default()));
+                set.last_mut()
+            }
+            None => None,
+        };
+        if let Some((_, entry)) = entry {
+            seen.grant = entry.take(leg, now_us);
+            seen.trip = entry.next_trip(leg, now_us).map(Box::new);
+        }
+        seen
+    }
+
+    pub(super) fn told(&self, id: Id, cost: u64, answer: &Result<Decision, StoreError>) {
+        self.with(id, |entry, now_us| entry.told(cost, answer, now_us));
+    }
+
+    pub(super) fn arrived(
+        &self,
+        id: Id,
+        trip: Trip,
+        answer: &Result<Decision, StoreError>,
+    ) -> Option<Trip> {
+        let is_closed = || self.is_closed.load(Ordering::Relaxed);
+        self.with(id, |entry, now_us| {
+            entry.arrived(trip, answer, now_us, is_closed())
+        })
+        .flatten()
+    }
+
+    pub(super) fn forget(&self, id: Id) {
+        self.with(id, |entry, _| entry.forget());
+    }
+
+    /// What is to be given back now.
+    pub(super) fn sweep(&self) -> Vec<(Id, Trip)> {
+        let mut trips = Vec::new();
+        for set in &self.sets {
+            let mut set = lock(set);
+            let now_us = self.now_us();
+            set.retain_mut(|(id, entry)| match entry.sweep(now_us) {
+                Swept::Stays => true,
+                Swept::GivesBack(trip) => {
+                    trips.push((*id, trip));
+                    true
+                }
+                Swept::Forgotten => false,
+            });
+        }
+        trips
+    }
+
+    /// From now on nothing is held. What is to be given back.
+    pub(super) fn close(&self) -> Vec<(Id, Trip)> {
+        self.is_closed.store(true, Ordering::Relaxed);
+        let mut trips = Vec::new();
+        for set in &self.sets {
+            let mut set = lock(set);
+            let now_us = self.now_us();
+            let closed = set.iter_mut();
+            trips.extend(closed.filter_map(|(id, entry)| Some((*id, entry.close(now_us)?))));
+        }
+        trips
+    }
+
+    /// Whether the caller of this is to sweep, as nobody does.
+    pub(super) fn begins_sweeping(&self) -> bool {
+        !self.is_swept.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether there is nothing to sweep any more.
+    pub(super) fn ends_sweeping(&self) -> bool {
+        let is_empty = || self.sets.iter().all(|set| lock(set).is_empty());
+        if !is_empty() {
+            return false;
+        }
+        self.is_swept.store(false, Ordering::Release);
+        // Somebody may have come meanwhile and seen that it is swept.
+        is_empty() || !self.begins_sweeping()
+    }
+
+    pub(super) fn id(&self, leg: &Leg<'_>) -> Id {
+        // Each policy and algorithm hashes under a secret of its own.
+        let (first, second) = self.secret;
+        let (name_first, name_second) = leg.policy.hash;
+        let kind = u64::from(leg.asked.quota.letter());
+        let hasher = SipHasher13::new_with_keys(first ^ name_first, second ^ name_second ^ kind);
+        let hash = hasher.hash(leg.key_bytes());
+        (hash.h1, hash.h2)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.sets.iter().map(|set| lock(set).len()).sum()
+    }
+
+    fn with<T>(&self, id: Id, change: impl FnOnce(&mut Entry, u64) -> T) -> Option<T> {
+        let mut set = self.set(id)?;
+        let now_us = self.now_us();
+        let mut entries = set.iter_mut();
+        let (_, entry) = entries.find(|(other, _)| *other == id)?;
+        Some(change(entry, now_us))
+    }
+
+    fn set(&self, id: Id) -> Option<MutexGuard<'_, Set>> {
+        self.sets.get(id.0 as usize % SETS).map(lock)
+    }
+
+    fn now_us(&self) -> u64 {
+        match &self.clock {
+            Some(clock) => clock::read(&**clock),
+            None => self.started.elapsed().as_micros() as u64,
+        }
+    }
+}
+
+fn lock(set: &Mutex<Set>) -> MutexGuard<'_, Set> {
+    // Nothing panics while it holds a set.
+    set.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Leases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leases")
+            .field("is_closed", &self.is_closed)
+            .finish_non_exhaustive()
+    }
+}

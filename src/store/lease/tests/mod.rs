@@ -1,0 +1,331 @@
+//! What is admitted, held and told, step by step.
+
+#![allow(clippy::expect_used, clippy::indexing_slicing)]
+
+mod world;
+
+use proptest::prelude::*;
+
+use self::world::{Fate, LONGEST_TRIP_US, World};
+use super::entry::LIFE_US;
+use crate::{
+    Key, OnStoreFailure, Policy, Source, TokenBucket,
+    store::{Answer, Store},
+};
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Ask {
+        process: usize,
+        cost: u64,
+        times: u64,
+        /// Of a trip that this starts.
+        trip_us: u64,
+        fate: Fate,
+    },
+    Pass {
+        us: u64,
+    },
+}
+
+const PROCESSES: usize = 3;
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let fate = prop_oneof![
+        8 => Just(Fate::Arrives),
+        1 => Just(Fate::LostOnTheWay),
+        1 => Just(Fate::LostOnTheWayBack),
+    ];
+    let ask = (
+        0..PROCESSES,
+        1..4_u64,
+        prop_oneof![1..20_u64, 20..500_u64],
+        prop_oneof![0..500_u64, 0..LONGEST_TRIP_US],
+        fate,
+    );
+    let ask = ask.prop_map(|(process, cost, times, trip_us, fate)| Step::Ask {
+        process,
+        cost,
+        times,
+        trip_us,
+        fate,
+    });
+    let pass = prop_oneof![0..1_000_u64, 0..60_000_u64, 0..900_000_u64];
+    let pass = pass.prop_map(|us| Step::Pass { us });
+    prop::collection::vec(prop_oneof![ask, pass], 1..60)
+}
+
+fn quotas() -> impl Strategy<Value = (u64, u64)> {
+    let rate = prop_oneof![1..100_u64, 100..10_000_u64, 10_000..1_000_000_u64];
+    let burst = prop_oneof![1..200_u64, 200..5_000_u64, 5_000..200_000_u64];
+    (rate, burst)
+}
+
+fn walk(world: &mut World, steps: &[Step]) {
+    for step in steps {
+        match *step {
+            Step::Ask {
+                process,
+                cost,
+                times,
+                trip_us,
+                fate,
+            } => {
+                for _ in 0..times {
+                    world.ask(process, cost, trip_us, fate);
+                }
+            }
+            Step::Pass { us } => world.pass(us),
+        }
+    }
+}
+
+proptest! {
+    /// In any time: what an exact bucket has room for and the bound beyond it.
+    #[test]
+    fn no_more_is_admitted_than_the_bucket_and_the_stated_burst(
+        (rate, burst) in quotas(),
+        steps in steps(),
+    ) {
+        let mut world = World::new(TokenBucket::per_second(rate).burst(burst), PROCESSES);
+        walk(&mut world, &steps);
+        let quota = *world.policy.asked.quota;
+        let held_ns = quota.level_of(PROCESSES as u64 * (burst / 8));
+        let most_ns = quota.level_of_capacity() + held_ns.min(1_000_000_000);
+        // A tick of the clock.
+        prop_assert!(world.highest_ns <= most_ns + 1_000, "{} > {most_ns}", world.highest_ns);
+    }
+
+    /// Without refill there is no time in which to use units twice.
+    #[test]
+    fn a_bucket_without_refill_gives_exactly_what_it_holds(
+        burst in 1..5_000_u64,
+        steps in steps(),
+    ) {
+        let mut world = World::new(TokenBucket::without_refill(burst), PROCESSES);
+        let steps: Vec<_> = steps
+            .into_iter()
+            .map(|step| match step {
+                Step::Ask { process, times, trip_us, .. } => Step::Ask {
+                    process,
+                    cost: 1,
+                    times,
+                    trip_us,
+                    fate: Fate::Arrives,
+                },
+                pass @ Step::Pass { .. } => pass,
+            })
+            .collect();
+        walk(&mut world, &steps);
+        prop_assert!(world.admitted <= burst);
+        world.pass(1_000_000);
+        prop_assert_eq!(world.left_on_the_server(), burst - world.admitted);
+        while world.ask(0, 1, 0, Fate::Arrives).is_allowed() {}
+        world.pass(1_000_000);
+        while world.ask(1, 1, 0, Fate::Arrives).is_allowed() {}
+        prop_assert_eq!(world.admitted, burst);
+    }
+}
+
+/// Asks evenly, so many times a millisecond.
+fn press(world: &mut World, per_ms: u64, ms: u64) {
+    for _ in 0..ms {
+        for _ in 0..per_ms {
+            world.ask(0, 1, 200, Fate::Arrives);
+        }
+        world.pass(1_000);
+    }
+}
+
+#[test]
+fn a_hot_key_far_from_its_limit_is_hardly_ever_asked_about() {
+    let mut world = World::new(TokenBucket::per_second(100_000).burst(1_000_000), 1);
+    press(&mut world, 1_000, 1_000);
+    assert_eq!(world.admitted, 1_000_000);
+    let asked = world.admitted - world.from_leases + world.trips;
+    assert!(asked < world.admitted / 1_000 * 5, "{asked} calls");
+}
+
+#[test]
+fn near_the_limit_every_check_is_the_servers() {
+    let mut world = World::new(TokenBucket::per_second(1).burst(10_000), 1);
+    press(&mut world, 100, 90);
+    assert!(world.from_leases > 5_000, "{}", world.from_leases);
+    // An eighth of what is left now is not worth a trip.
+    world.pass(1_000_000);
+    while world.left_on_the_server() > 60 {
+        world.ask(0, 1, 200, Fate::Arrives);
+    }
+    world.pass(1_000_000);
+    let from_leases = world.from_leases;
+    while world.ask(0, 1, 200, Fate::Arrives).is_allowed() {}
+    assert_eq!(world.from_leases, from_leases);
+    // Two flowed in.
+    assert_eq!(world.admitted, 10_002);
+}
+
+/// Uses some in 20 ms, keeps what is held then awake, and takes all there is: how
+/// long that takes to flow in beyond the burst.
+fn extra_ns(world: &mut World, per_ms: u64, awake_ms: u64) -> u64 {
+    press(world, per_ms, 20);
+    for _ in 0..awake_ms / 90 {
+        world.ask(0, 1, 200, Fate::Arrives);
+        world.pass(90_000);
+    }
+    while world.ask(0, 1, 200, Fate::Arrives).is_allowed() {}
+    let capacity_ns = world.policy.asked.quota.level_of_capacity();
+    world.highest_ns.saturating_sub(capacity_ns)
+}
+
+#[test]
+fn the_extra_burst_is_real_and_as_stated() {
+    let bucket = TokenBucket::per_second(1_000).burst(100_000);
+    // The bucket is full again while its units are still held.
+    let extra = extra_ns(&mut World::new(bucket, 1), 10, 630);
+    assert!((100_000_000..=1_000_000_000).contains(&extra), "{extra}");
+    // They are not held for so long that it could be more.
+    let extra = extra_ns(&mut World::new(bucket, 1), 150, 10_000);
+    assert!(extra <= 1_000_000_000, "{extra}");
+}
+
+#[test]
+fn what_is_told_is_what_is_left_here_and_was_left_there() {
+    let mut world = World::new(TokenBucket::without_refill(100_000), 1);
+    let mut told = 0;
+    for _ in 0..20 {
+        for _ in 0..100 {
+            let decision = world.ask(0, 1, 0, Fate::Arrives);
+            let remaining = decision.policies().next().map(|policy| policy.remaining());
+            if decision.source() == Source::Lease {
+                assert_eq!(remaining, Some(100_000 - world.admitted), "{decision:?}");
+            }
+            assert!(decision.delay().is_zero());
+            told += u64::from(decision.source() == Source::Lease);
+            world.pass(0);
+        }
+        world.pass(1_000);
+    }
+    assert!(told > 1_000, "{told}");
+}
+
+#[test]
+fn costs_that_no_portion_covers_are_the_servers() {
+    let mut world = World::new(TokenBucket::without_refill(10_000), 1);
+    press(&mut world, 100, 20);
+    let decision = world.ask(0, 7_000, 200, Fate::Arrives);
+    assert_eq!(
+        (decision.is_allowed(), decision.source()),
+        (true, Source::Store)
+    );
+}
+
+#[test]
+fn nothing_is_held_before_or_after_its_time() {
+    let warm = || {
+        let mut world = World::new(TokenBucket::without_refill(100_000), 1);
+        press(&mut world, 100, 20);
+        let decision = world.ask(0, 1, 200, Fate::Arrives);
+        assert_eq!(decision.source(), Source::Lease);
+        world
+    };
+    // Nobody sweeps: what is over is seen by whoever asks.
+    for (by_us, is_back) in [(LIFE_US, false), (3_600_000_000, false), (1_000_000, true)] {
+        let mut world = warm();
+        world.next_sweep_us = u64::MAX;
+        world.travelling.clear();
+        let now_us = world.now_us();
+        world.clock.set_us(if is_back {
+            now_us - by_us
+        } else {
+            now_us + by_us
+        });
+        world.taken_at_us = world.now_us();
+        let decision = world.ask(0, 1, 0, Fate::Arrives);
+        assert_eq!(decision.source(), Source::Store, "{by_us} {is_back}");
+        assert_eq!(world.left_on_the_server(), 100_000 - world.admitted);
+    }
+}
+
+#[test]
+fn what_is_idle_goes_back_and_is_forgotten() {
+    let mut world = World::new(TokenBucket::without_refill(100_000), 1);
+    press(&mut world, 100, 20);
+    assert!(world.left_on_the_server() < 100_000 - world.admitted);
+    world.pass(150_000 + LONGEST_TRIP_US);
+    assert_eq!(world.left_on_the_server(), 100_000 - world.admitted);
+    world.pass(200_000);
+    assert!(world.processes[0].ends_sweeping());
+}
+
+#[test]
+fn after_closing_all_is_given_back_and_nothing_is_held() {
+    for trip_us in [0, 5_000] {
+        let mut world = World::new(TokenBucket::without_refill(100_000), 1);
+        press(&mut world, 100, 20);
+        // One trip may be under way.
+        for _ in 0..1_000 {
+            world.ask(0, 1, trip_us, Fate::Arrives);
+        }
+        for (id, trip) in world.processes[0].close() {
+            world.send(0, id, trip, 100, Fate::Arrives);
+        }
+        world.next_sweep_us = u64::MAX;
+        world.pass(200_000);
+        assert_eq!(world.left_on_the_server(), 100_000 - world.admitted);
+        for _ in 0..100 {
+            assert_eq!(world.ask(0, 1, 0, Fate::Arrives).source(), Source::Store);
+        }
+        assert!(world.travelling.is_empty());
+    }
+}
+
+#[test]
+fn a_reset_voids_what_was_paid_for_also_on_its_way() {
+    let mut world = World::new(TokenBucket::without_refill(100_000), 1);
+    press(&mut world, 100, 20);
+    while world.travelling.is_empty() {
+        world.ask(0, 1, 50_000, Fate::Arrives);
+    }
+    let Answer::Now(Ok(())) = world.server.reset(&[world.leg(1)]) else {
+        unreachable!("memory answers at once");
+    };
+    let id = world.processes[0].id(&world.leg(1));
+    world.processes[0].forget(id);
+    world.admitted = 0;
+    for _ in 0..100 {
+        assert_eq!(world.ask(0, 1, 0, Fate::Arrives).source(), Source::Store);
+    }
+    world.pass(60_000);
+    assert_eq!(world.ask(0, 1, 0, Fate::Arrives).source(), Source::Store);
+    world.pass(1_000_000);
+    assert_eq!(world.left_on_the_server(), 100_000 - world.admitted);
+}
+
+#[test]
+fn a_flood_of_callers_takes_no_more_room_and_no_lease_from_anybody() {
+    let mut world = World::new(TokenBucket::per_second(1_000_000), 1);
+    press(&mut world, 100, 20);
+    for caller in 0..100_000 {
+        world.key = Key::from(format!("caller-{caller}"));
+        world.ask(0, 1, 0, Fate::Arrives);
+    }
+    assert!(world.processes[0].len() <= 4_096);
+    world.key = Key::from("ann");
+    assert_eq!(world.ask(0, 1, 0, Fate::Arrives).source(), Source::Lease);
+}
+
+#[test]
+fn units_of_other_numbers_are_given_back_first() {
+    let mut world = World::new(TokenBucket::per_minute(1).burst(100_000), 1);
+    press(&mut world, 100, 20);
+    let other = Policy::new("hot", TokenBucket::per_minute(2).burst(100_000));
+    let own = std::mem::replace(
+        &mut world.policy,
+        other.compile(OnStoreFailure::Deny).expect("a policy"),
+    );
+    assert_eq!(world.ask(0, 1, 0, Fate::Arrives).source(), Source::Store);
+    world.policy = own;
+    world.pass(1_000_000);
+    // One of the other's units was half as much.
+    assert_eq!(world.left_on_the_server(), 100_000 - world.admitted);
+}

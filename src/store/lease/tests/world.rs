@@ -1,0 +1,214 @@
+//! Processes that lease from one bucket, in virtual time, with a memory store as
+//! the server, and trips that arrive late or not at all.
+
+use std::{borrow::Cow, sync::Arc};
+
+use tokio::runtime::{Builder, Runtime};
+
+use super::super::{
+    entry::Trip,
+    table::{Id, Leases},
+};
+use crate::{
+    Decision, Key, ManualClock, MemoryStore, OnStoreFailure, Policy, Source, StoreError,
+    TokenBucket,
+    clock::Clock,
+    error::StoreErrorKind,
+    policy::Compiled,
+    store::{Answer, Asked, Check, Leg, Operation, Store},
+};
+
+const SWEEP_EVERY_US: u64 = 50_000;
+pub(super) const LONGEST_TRIP_US: u64 = 100_000;
+
+/// What becomes of a trip.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Fate {
+    Arrives,
+    LostOnTheWay,
+    LostOnTheWayBack,
+}
+
+pub(super) struct Travelling {
+    process: usize,
+    id: Id,
+    trip: Trip,
+    answer: Result<Decision, StoreError>,
+    due_us: u64,
+}
+
+pub(super) struct World {
+    pub(super) clock: Arc<ManualClock>,
+    pub(super) server: MemoryStore,
+    pub(super) policy: Compiled,
+    pub(super) key: Key,
+    pub(super) processes: Vec<Leases>,
+    pub(super) travelling: Vec<Travelling>,
+    pub(super) next_sweep_us: u64,
+    pub(super) admitted: u64,
+    pub(super) from_leases: u64,
+    pub(super) trips: u64,
+    /// What an exact bucket without a bound would have taken, and since when.
+    taken_ns: u64,
+    pub(super) taken_at_us: u64,
+    pub(super) highest_ns: u64,
+    _runtime: Runtime,
+}
+
+impl World {
+    pub(super) fn new(bucket: TokenBucket, processes: usize) -> Self {
+        let runtime = Builder::new_current_thread().build().expect("a runtime");
+        let clock = Arc::new(ManualClock::new());
+        let policy = Policy::new("hot", bucket).lease_with_extra_burst();
+        let leases = || Leases::new(Some(clock.clone()), runtime.handle().clone());
+        Self {
+            server: MemoryStore::builder().clock(clock.clone()).build(),
+            policy: policy.compile(OnStoreFailure::Deny).expect("a policy"),
+            key: Key::from("ann"),
+            processes: (0..processes).map(|_| leases()).collect(),
+            travelling: Vec::new(),
+            next_sweep_us: clock.now_us() + SWEEP_EVERY_US,
+            taken_at_us: clock.now_us(),
+            clock,
+            admitted: 0,
+            from_leases: 0,
+            trips: 0,
+            taken_ns: 0,
+            highest_ns: 0,
+            _runtime: runtime,
+        }
+    }
+
+    pub(super) fn leg(&self, cost: u64) -> Leg<'_> {
+        Leg {
+            policy: &self.policy.name,
+            key: Cow::Borrowed(&self.key),
+            asked: Asked::new(self.policy.asked.quota.clone(), cost),
+            on_store_failure: OnStoreFailure::Deny,
+            leases: true,
+        }
+    }
+
+    pub(super) fn now_us(&self) -> u64 {
+        self.clock.now_us()
+    }
+
+    fn server(&self, operation: Operation, leg: Leg<'_>) -> Result<Decision, StoreError> {
+        match self.server.check(&Check::new(operation, &[leg])) {
+            Answer::Now(answer) => answer,
+            Answer::Later(_) => unreachable!("memory answers at once"),
+        }
+    }
+
+    pub(super) fn left_on_the_server(&self) -> u64 {
+        let look = self.server(Operation::Look, self.leg(0)).expect("a look");
+        look.policies().next().expect("a policy").remaining()
+    }
+
+    /// One check of a process, as [`super::check`] makes it.
+    pub(super) fn ask(&mut self, process: usize, cost: u64, trip_us: u64, fate: Fate) -> Decision {
+        let seen = self.processes[process].ask(&self.leg(cost));
+        if let Some(trip) = seen.trip {
+            self.send(process, seen.id, *trip, trip_us, fate);
+        }
+        let granted = seen.grant.map(|grant| grant.decision(&self.leg(cost)));
+        let decision = granted.unwrap_or_else(|| {
+            let answer = self.server(Operation::Take, self.leg(cost));
+            self.processes[process].told(seen.id, cost, &answer);
+            answer.expect("a decision")
+        });
+        if decision.is_allowed() {
+            self.admitted += cost;
+            self.from_leases += if decision.source() == Source::Lease {
+                cost
+            } else {
+                0
+            };
+            self.count(cost);
+        }
+        decision
+    }
+
+    fn count(&mut self, cost: u64) {
+        let now_us = self.now_us();
+        let passed_ns = 1_000 * (now_us - self.taken_at_us);
+        let cost_ns = self.policy.asked.quota.level_of(cost);
+        self.taken_ns = self.taken_ns.saturating_sub(passed_ns) + cost_ns;
+        self.taken_at_us = now_us;
+        self.highest_ns = self.highest_ns.max(self.taken_ns);
+    }
+
+    pub(super) fn send(&mut self, process: usize, id: Id, trip: Trip, trip_us: u64, fate: Fate) {
+        self.trips += 1;
+        let lost = Err(StoreError::new(StoreErrorKind::Timeout));
+        let answer = match fate {
+            Fate::LostOnTheWay => lost,
+            _ => {
+                let answer = self.server(trip.operation, trip.leg.leg());
+                if fate == Fate::Arrives { answer } else { lost }
+            }
+        };
+        self.travelling.push(Travelling {
+            process,
+            id,
+            trip,
+            answer,
+            due_us: self.now_us() + trip_us,
+        });
+    }
+
+    /// Trips arrive and sweeps are made at their moments.
+    pub(super) fn pass(&mut self, us: u64) {
+        let until_us = self.now_us() + us;
+        loop {
+            let due = self.travelling.iter().map(|trip| trip.due_us).min();
+            let next_us = due.map_or(self.next_sweep_us, |due| due.min(self.next_sweep_us));
+            if next_us > until_us {
+                break;
+            }
+            self.clock.set_us(next_us);
+            let is_due = |trip: &mut Travelling| trip.due_us <= next_us;
+            for arrived in self.travelling.extract_if_due(is_due) {
+                let Travelling {
+                    process,
+                    id,
+                    trip,
+                    answer,
+                    ..
+                } = arrived;
+                if let Some(trip) = self.processes[process].arrived(id, trip, &answer) {
+                    self.send(process, id, trip, LONGEST_TRIP_US, Fate::Arrives);
+                }
+            }
+            if self.next_sweep_us <= next_us {
+                self.next_sweep_us += SWEEP_EVERY_US;
+                for process in 0..self.processes.len() {
+                    for (id, trip) in self.processes[process].sweep() {
+                        self.send(process, id, trip, LONGEST_TRIP_US, Fate::Arrives);
+                    }
+                }
+            }
+        }
+        self.clock.set_us(until_us);
+    }
+}
+
+trait ExtractIfDue<T> {
+    fn extract_if_due(&mut self, is_due: impl FnMut(&mut T) -> bool) -> Vec<T>;
+}
+
+impl<T> ExtractIfDue<T> for Vec<T> {
+    fn extract_if_due(&mut self, mut is_due: impl FnMut(&mut T) -> bool) -> Self {
+        let (mut due, mut rest) = (Self::new(), Self::new());
+        for mut item in self.drain(..) {
+            let part = if is_due(&mut item) {
+                &mut due
+            } else {
+                &mut rest
+            };
+            part.push(item);
+        }
+        *self = rest;
+        due
+    }
+}

@@ -1,0 +1,113 @@
+//! The layer: what handlers see, and what cannot be set.
+
+use std::{convert::Infallible, time::Duration};
+
+use http::{Request, Response};
+use tower::{ServiceExt, service_fn};
+use tower_throttle::{
+    ConfigError, Decision, FixedWindow, LeakyBucket, Limiter, MemoryStore, Quota, RateLimitLayer,
+    RequestPolicy, SlidingWindow, Source, TokenBucket, key,
+};
+
+use super::*;
+
+async fn answer(request: Request<()>) -> Result<Response<String>, Infallible> {
+    let decision = request.extensions().get::<Decision>().expect("a decision");
+    let source = format!("{:?}", decision.source());
+    let response = Response::builder().header("x-source", source);
+    Ok(response.body(String::new()).expect("a response"))
+}
+
+#[tokio::test]
+async fn a_handler_reads_that_a_lease_decided_and_clients_where_they_stand() {
+    let server = RedisServer::start();
+    let policy = RequestPolicy::from(Policy::new("hot", TokenBucket::without_refill(10_000)));
+    let layer = RateLimitLayer::builder()
+        .store(patient(&server.url()))
+        .policy(policy.key(key::global()).lease_with_extra_burst())
+        .on_store_failure(OnStoreFailure::Deny)
+        .build()
+        .expect("a layer");
+    let service = tower::Layer::layer(&layer, service_fn(answer));
+    let mut from_leases = 0;
+    for asked in 1.. {
+        let response = service.clone().oneshot(Request::new(())).await;
+        let response = response.expect("an answer");
+        let field = response.headers()["ratelimit"].to_str().expect("text");
+        let left = field
+            .split("r=")
+            .nth(1)
+            .and_then(|rest| rest.split(';').next());
+        let left: u64 = left.expect("a number").parse().expect("a number");
+        assert!(left <= 10_000 - asked, "{field} after {asked}");
+        let source = response
+            .extensions()
+            .get::<Decision>()
+            .map(Decision::source);
+        if source == Some(Source::Lease) {
+            from_leases += 1;
+            assert_eq!(response.headers()["x-source"], "Lease");
+            // What is held counts as left.
+            assert!(left >= 10_000 - asked - 100, "{field} after {asked}");
+        }
+        if from_leases > 200 {
+            break;
+        }
+    }
+}
+
+#[test]
+fn what_leases_cannot_be_right_with_is_a_mistake_at_the_start() {
+    let text = |mistake: ConfigError| mistake.to_string();
+    let minute = Duration::from_secs(60);
+    let quotas: [Quota; 3] = [
+        FixedWindow::new(1_000, minute).try_into().expect("a quota"),
+        SlidingWindow::new(1_000, minute)
+            .try_into()
+            .expect("a quota"),
+        LeakyBucket::new(1_000, minute).try_into().expect("a quota"),
+    ];
+    for quota in quotas {
+        let policy = Policy::new("hot", quota).lease_with_extra_burst();
+        let mistake = Limiter::builder().policy(policy.clone()).build().map(drop);
+        assert_eq!(
+            mistake,
+            RateLimitLayer::builder().policy(policy).build().map(drop)
+        );
+        let mistake = text(mistake.expect_err("a mistake"));
+        assert!(
+            mistake.contains("policy \"hot\"") && mistake.contains("TokenBucket"),
+            "{mistake}"
+        );
+    }
+    let bucket = || leased(TokenBucket::per_second(1_000));
+    let owing = Limiter::builder().policy(bucket().max_debt(1)).build();
+    assert!(text(owing.expect_err("a mistake")).contains("max_debt"));
+    let waiting = RateLimitLayer::builder()
+        .policy(bucket())
+        .wait_up_to(minute)
+        .build();
+    assert!(text(waiting.expect_err("a mistake")).contains("wait_up_to"));
+
+    assert!(
+        Limiter::builder()
+            .policy(bucket().max_debt(0))
+            .build()
+            .is_ok()
+    );
+    for bucket in [
+        TokenBucket::without_refill(5),
+        TokenBucket::per_second(5).refill_at_once(),
+        TokenBucket::per_second(5).initial(1),
+    ] {
+        assert!(Limiter::builder().policy(leased(bucket)).build().is_ok());
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_answers_at_once_ignores_it() {
+    let bucket = TokenBucket::without_refill(1_000);
+    let limiter = Limiter::new(MemoryStore::new(), leased(bucket));
+    let asked = exhaust(&limiter).await;
+    assert_eq!((asked.admitted, asked.from_leases), (1_000, 0));
+}

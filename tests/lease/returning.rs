@@ -1,0 +1,74 @@
+//! What is not used goes back.
+
+use super::*;
+
+const UNITS: u64 = 100_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_nobody_uses_goes_back_and_the_store_can_be_dropped() {
+    let server = RedisServer::start();
+    let watcher = of(&patient(&server.url()), UNITS);
+    let store = patient(&server.url());
+    let limiter = of(&store, UNITS);
+    let asked = warm(&limiter).await;
+    all_is_back(&watcher, UNITS - asked.admitted).await;
+
+    // Also when its owner has gone.
+    let again = warm(&limiter).await;
+    drop((limiter, store));
+    all_is_back(&watcher, UNITS - asked.admitted - again.admitted).await;
+    eventually_async("a store that ends", || async {
+        let clients = server.command(&["CLIENT", "LIST"]);
+        // The watcher, and who asks.
+        clients.lines().count() == 2
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_shutdown_everything_is_back_before_it_returns() {
+    let server = RedisServer::start();
+    let watcher = of(&patient(&server.url()), UNITS);
+    let mut admitted = 0;
+    for round in 0..20 {
+        let store = patient(&server.url());
+        let limiter = of(&store, UNITS);
+        admitted += warm(&limiter).await.admitted;
+        store.shutdown().await;
+        assert_eq!(left(&watcher).await, UNITS - admitted, "round {round}");
+        let after = limiter.check("ann").await;
+        assert!(after.is_err(), "{after:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_local_reset_drops_what_is_held_and_what_is_on_its_way() {
+    const UNITS: u64 = 10_000;
+    let server = RedisServer::start();
+    let store = patient(&server.url());
+    let limiter = of(&store, UNITS);
+    for round in 0..5 {
+        let hot = {
+            let limiter = limiter.clone();
+            tokio::spawn(async move {
+                loop {
+                    drop(limiter.check("ann").await);
+                    tokio::task::yield_now().await;
+                }
+            })
+        };
+        warm(&limiter).await;
+        hot.abort();
+        let _ = hot.await;
+        limiter.reset("ann").await.expect("a reset");
+        // What was paid for before is neither used nor given back into the new
+        // bucket; what was paid for just then may be lost.
+        let asked = exhaust(&limiter).await;
+        let least = UNITS - UNITS / 8;
+        assert!(
+            (least..=UNITS).contains(&asked.admitted),
+            "round {round}: {asked:?}"
+        );
+        limiter.reset("ann").await.expect("a reset");
+    }
+}

@@ -1,0 +1,61 @@
+//! Redis goes away.
+
+use std::time::Duration;
+
+use super::*;
+
+const UNITS: u64 = 1_000_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_redis_is_away_what_was_paid_for_is_used_up_and_no_more() {
+    // It remembers what it was paid.
+    let mut server = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let store = RedisStore::builder().deadline(Duration::from_secs(2));
+    let store = store.connect(&server.url()).expect("a store");
+    let limiter = of(&store, UNITS);
+    let mut asked = Asked::default();
+    // A portion of some size.
+    while asked.from_leases < 2_000 {
+        assert!(asked.count(&limiter.check("ann").await, 1));
+    }
+    asked.add(warm(&limiter).await);
+    server.kill();
+    let mut after = Asked::default();
+    while after.count(&limiter.check("ann").await, 1) {}
+    assert_eq!(after.admitted, after.from_leases, "nobody else decides");
+    assert!(after.admitted <= UNITS / 8, "{after:?}");
+    asked.add(after);
+
+    server.run();
+    let is_back = || async { limiter.peek("ann").await.is_ok() };
+    eventually_async("Redis again", is_back).await;
+    let charged = UNITS - left(&limiter).await;
+    assert!(charged >= asked.admitted, "{charged} for {asked:?}");
+    warm(&limiter).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_lost_on_the_way_back_stays_taken() {
+    let server = RedisServer::start();
+    let watcher = of(&patient(&server.url()), UNITS);
+    let mut admitted = 0;
+    // On a slow machine it may be back before it can be refused.
+    while refusals(&server) == 0 {
+        let store = patient(&server.url());
+        admitted += warm(&of(&store, UNITS)).await.admitted;
+        server.command(&["ACL", "SETUSER", "default", "-psetex"]);
+        // Waits for all that is under way, which is refused.
+        store.shutdown().await;
+        server.command(&["ACL", "SETUSER", "default", "+psetex"]);
+    }
+    let lost = UNITS - admitted - left(&watcher).await;
+    assert!((1..=UNITS / 8).contains(&lost), "{lost}");
+    let store = patient(&server.url());
+    admitted += warm(&of(&store, UNITS)).await.admitted;
+    store.shutdown().await;
+    assert_eq!(left(&watcher).await, UNITS - admitted - lost);
+}
+
+fn refusals(server: &RedisServer) -> usize {
+    server.command(&["ACL", "LOG"]).matches("psetex").count()
+}
