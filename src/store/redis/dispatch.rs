@@ -42,6 +42,8 @@ const LANES_PER_CONNECTION: usize = 2;
 /// At 3 us of Redis each, less than half a millisecond in which nobody else is
 /// served.
 const MOST_PER_LANE: usize = 128;
+/// Fewer cost Redis and the network more for each.
+const LEAST_PER_LANE: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Dispatch {
@@ -220,13 +222,22 @@ impl Lane {
         while calls.join_next().await.is_some() {}
     }
 
+    /// What a lane leaves to the others is asked for while it waits for its
+    /// own answer.
+    fn share(&self) -> usize {
+        let in_flight = self.node.in_flight();
+        let share = in_flight.div_ceil(self.node.dispatch.lanes);
+        share.clamp(LEAST_PER_LANE, MOST_PER_LANE)
+    }
+
     /// Who waits, without those who left and those whose time is over. `None`:
     /// nobody, and the lane is given back.
     fn gather(&mut self) -> Option<Vec<Queued>> {
         let now = Deadline::now();
         let (mut gathered, mut others) = (Vec::new(), Vec::new());
+        let most = self.share();
         let mut state = self.node.dispatch.state();
-        while gathered.len() < MOST_PER_LANE {
+        while gathered.len() < most {
             let Some(queued) = state.waiting.pop_front() else {
                 break;
             };

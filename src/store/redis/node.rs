@@ -83,6 +83,11 @@ impl Node {
         error.at(self.connections.server())
     }
 
+    /// How many checks are not decided yet.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
     pub(super) fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
     }
