@@ -252,11 +252,11 @@ async fn many_equal_checks_are_one_entry() {
     });
     assert_eq!(left.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
     let after = ["evalsha", "get", "psetex"].map(|command| calls(&server, command));
-    // One by itself, all others in one call, and in one entry of two policies.
-    assert_eq!(
-        [0, 1, 2].map(|place| after[place] - before[place]),
-        [2, 4, 4]
-    );
+    // One by itself, all others in a call of each lane, and in one entry of two policies.
+    let [asked, read, written] = [0, 1, 2].map(|place| after[place] - before[place]);
+    assert!((2..=4).contains(&asked), "{asked} calls");
+    assert_eq!(read, 2 * asked);
+    assert!(written <= 2 * asked, "{written} written in {asked} calls");
 }
 
 #[tokio::test]

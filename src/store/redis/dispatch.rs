@@ -36,9 +36,9 @@ use super::{
 };
 use crate::{StoreError, error::StoreErrorKind, store::finished::Finished};
 
-/// Calls in flight on each connection. One more than one, so that Redis has
-/// work while an answer is on its way.
-const LANES_PER_CONNECTION: usize = 2;
+/// Calls in flight on each connection: so that Redis has work while an answer
+/// is on its way, and another is read here.
+const LANES_PER_CONNECTION: usize = 3;
 /// At 3 us of Redis each, less than half a millisecond in which nobody else is
 /// served.
 const MOST_PER_LANE: usize = 128;
