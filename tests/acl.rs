@@ -204,7 +204,7 @@ async fn a_script_that_somebody_loaded_runs_without_the_right_to_load_it() {
         .filter(|right| *right != "+eval")
         .collect();
     let runs = limiter(&url(&server, &rights));
-    assert_eq!(admitted(&runs, 5).await, (2, None));
+    assert_eq!(admitted(&runs, 2).await, (2, None));
     server.command(&["SCRIPT", "FLUSH"]);
     let (count, refused) = admitted(&runs, 1).await;
     assert_eq!(count, 0);
