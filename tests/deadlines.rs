@@ -94,16 +94,48 @@ async fn who_waits_behind_others_for_a_server_that_hangs_waits_no_longer() {
     assert!(waited >= 10, "{waited} of 40 waited for an answer");
 }
 
+fn honest(nonce: &str, keys: usize) -> Option<String> {
+    let each = ":1\r\n:0\r\n".repeat(keys);
+    let count = 2 + 2 * keys;
+    Some(format!(
+        "*{count}\r\n:{nonce}\r\n:1795242000000000\r\n{each}"
+    ))
+}
+
+/// More than it can do come all the time: it does what it can.
+#[tokio::test]
+async fn a_server_that_has_too_much_to_do_is_asked_only_what_it_can_answer_in_time() {
+    let (deadline, pause) = (Duration::from_millis(1_000), Duration::from_millis(100));
+    let limiter = limiter(&slow_server(pause, honest), deadline);
+    eventually_async("a connection", || async { limiter.check(0).await.is_ok() }).await;
+    let mut checks = Vec::new();
+    let began = Instant::now();
+    // It decides on 128 in each pause, at the most.
+    while began.elapsed() < 40 * pause {
+        let due = (began.elapsed().as_secs_f64() * 2_000.0) as u64;
+        while (checks.len() as u64) < due {
+            let (limiter, number) = (limiter.clone(), checks.len() as u64 + 1);
+            checks.push(tokio::spawn(async move { limiter.check(number).await }));
+        }
+        sleep(pause / 20).await;
+    }
+    let (mut decided, mut overloaded, mut others) = (0, 0, 0);
+    for check in checks {
+        match check.await.expect("no panic") {
+            Ok(_) => decided += 1,
+            Err(error) if error.is_overloaded() => overloaded += 1,
+            Err(_) => others += 1,
+        }
+    }
+    let told = format!("{decided} decided, {overloaded} told of a flood, {others} others");
+    assert!(decided >= 40 * 128 / 2, "{told}");
+    assert!(overloaded >= 500, "{told}");
+    assert!(others * 20 < decided, "{told}");
+}
+
 /// The queue moves, but not fast enough.
 #[tokio::test]
 async fn whose_turn_does_not_come_in_time_is_told_of_a_flood() {
-    let honest = |nonce: &str, keys: usize| {
-        let each = ":1\r\n:0\r\n".repeat(keys);
-        let count = 2 + 2 * keys;
-        Some(format!(
-            "*{count}\r\n:{nonce}\r\n:1795242000000000\r\n{each}"
-        ))
-    };
     let deadline = Duration::from_millis(400);
     let limiter = limiter(&slow_server(deadline / 4, honest), deadline);
     eventually_async("a connection", || async { limiter.check(0).await.is_ok() }).await;

@@ -143,7 +143,7 @@ impl Fallback {
     /// What the store said once says nothing of how it does now.
     #[inline]
     fn answered(&self, decision: &Decision) {
-        if decision.source() != Source::Cache {
+        if decision.source() == Source::Store {
             self.0.health.answered();
         }
     }

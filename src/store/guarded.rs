@@ -103,7 +103,7 @@ impl<S: Store> Guarded<S> {
 impl<S: Store> Store for Guarded<S> {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         // What it said once says nothing of how it does now.
-        let is_news = |decision: &Decision| decision.source() != Source::Cache;
+        let is_news = |decision: &Decision| decision.source() == Source::Store;
         let asked = |answer: &Result<Decision, _>| answer.as_ref().map_or(true, is_news);
         self.guard(|| self.store.check(check), asked)
     }

@@ -47,6 +47,7 @@ impl Batch {
         let last = self.deadlines().reduce(Deadline::later);
         let last = last.unwrap_or_else(Deadline::now);
         let mut call = pin!(node.call(&turns, Manner::Plain, last));
+        let sent = Deadline::now();
         let mut told = None;
         let reply = loop {
             let Some(next) = self.next_late(told, last) else {
@@ -58,6 +59,9 @@ impl Batch {
             self.tell_late(next);
             told = Some(next);
         };
+        if reply.is_ok() {
+            node.was_answered_in(sent.elapsed());
+        }
         self.tell(reply);
     }
 

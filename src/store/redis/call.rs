@@ -42,6 +42,15 @@ impl Deadline {
         self.0 <= now.0
     }
 
+    /// The same instant, so much later.
+    pub(super) fn and(self, time: Duration) -> Self {
+        Self(self.0.checked_add(time).unwrap_or(self.0))
+    }
+
+    pub(super) fn elapsed(self) -> Duration {
+        self.0.elapsed()
+    }
+
     /// By more than a tick of the timers.
     pub(super) fn is_before(self, other: Self) -> bool {
         self.0 + TICK < other.0

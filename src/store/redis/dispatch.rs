@@ -110,12 +110,13 @@ impl Node {
     ) -> Result<Found, StoreError> {
         let node = Arc::clone(counted.node());
         let queued = Queued::new(waiting, node.answers(), counted);
-        match node.enter(queued) {
+        let is_here = node.dispatch.is_here();
+        match node.enter(queued, is_here) {
             Entered::Alone(alone) => {
                 let runtime = node.dispatch.runtime.clone();
                 Finished::of(alone.call(), runtime).await
             }
-            Entered::Queue { is_in_order } if is_in_order && node.dispatch.is_here() => {
+            Entered::Queue { is_in_order } if is_in_order && is_here => {
                 poll_fn(|cx| waiting.poll(cx)).await
             }
             Entered::Queue { .. } => Box::pin(node.watch(waiting)).await,
@@ -134,9 +135,11 @@ impl Node {
         })
     }
 
-    fn enter(self: &Arc<Self>, queued: Queued) -> Entered {
+    /// By itself goes only who is in the lanes' runtime, where it ends if its
+    /// caller leaves: timers of another may stand still.
+    fn enter(self: &Arc<Self>, queued: Queued, is_here: bool) -> Entered {
         let mut state = self.dispatch.state();
-        if !state.is_one_alone && state.lanes_taken == 0 {
+        if is_here && !state.is_one_alone && state.lanes_taken == 0 {
             state.is_one_alone = true;
             return Entered::Alone(Alone(queued));
         }
@@ -232,21 +235,33 @@ impl Lane {
 
     /// Who waits, without those who left and those whose time is over. `None`:
     /// nobody, and the lane is given back.
+    ///
+    /// Nor those whose time is over before an answer can be here, while others
+    /// have more of it. In an overload all would be such, otherwise: charged,
+    /// and not answered in time.
     fn gather(&mut self) -> Option<Vec<Queued>> {
         let now = Deadline::now();
-        let (mut gathered, mut others) = (Vec::new(), Vec::new());
+        let answered = now.and(self.node.answered_in());
+        let (mut gathered, mut hasty, mut others) = (Vec::new(), Vec::new(), Vec::new());
         let most = self.share();
         let mut state = self.node.dispatch.state();
         while gathered.len() < most {
             let Some(queued) = state.waiting.pop_front() else {
                 break;
             };
-            if queued.has_left() || queued.waiting.deadline.is_over(now) {
+            let deadline = queued.waiting.deadline;
+            if queued.has_left() || deadline.is_over(now) {
                 others.push(queued);
+            } else if deadline.is_over(answered) {
+                hasty.push(queued);
             } else {
                 gathered.push(queued);
             }
         }
+        if gathered.is_empty() {
+            gathered = hasty.split_off(hasty.len().saturating_sub(most));
+        }
+        others.append(&mut hasty);
         if gathered.is_empty() {
             state.lanes_taken -= 1;
             self.is_given_back = true;

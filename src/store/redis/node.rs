@@ -1,8 +1,11 @@
 //! One Redis server: its connections, and what is under way to it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use fred::types::Value;
@@ -34,6 +37,8 @@ pub(super) struct Node {
     is_failing: AtomicBool,
     /// Calls that got an answer.
     answers: AtomicU64,
+    /// How long the last call of a lane took that did.
+    answered_in_us: AtomicU64,
     breaker: Arc<Breaker>,
 }
 
@@ -52,6 +57,7 @@ impl Node {
             asker,
             is_failing: AtomicBool::new(false),
             answers: AtomicU64::new(0),
+            answered_in_us: AtomicU64::new(0),
             breaker: Arc::new(Breaker::new()),
         })
     }
@@ -90,6 +96,15 @@ impl Node {
 
     pub(super) fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn answered_in(&self) -> Duration {
+        Duration::from_micros(self.answered_in_us.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn was_answered_in(&self, time: Duration) {
+        let time_us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.answered_in_us.store(time_us, Ordering::Relaxed);
     }
 
     pub(super) fn is_failing(&self) -> bool {
