@@ -15,7 +15,7 @@ use self::health::Health;
 pub(crate) use self::tasks::Tasks;
 use crate::{
     Clock, Decision, MemoryStore, Source, StoreError, SystemClock, Verdict,
-    store::{Answer, Check, Leg, Operation, OwnedLeg, Store},
+    store::{Answer, Check, Leg, OwnedLeg, Store},
 };
 
 /// What becomes of a policy while the store cannot decide.
@@ -169,8 +169,7 @@ impl Fallback {
         } else {
             self.0.health.failed(&error);
         }
-        let is_for_store = matches!(check.operation(), Operation::GiveBack | Operation::Renew);
-        if is_for_store
+        if check.operation().is_back()
             || error.is_corrupt_state()
             || choices().any(|choice| choice == OnStoreFailure::Deny)
             || is_flood && choices().any(|choice| choice == OnStoreFailure::Allow)

@@ -4,6 +4,7 @@
 //! answers at once or later: memory without allocating or awaiting, Redis with
 //! one boxed future beside its round trip.
 
+mod answer;
 mod breaker;
 mod decide;
 #[cfg(feature = "redis")]
@@ -16,16 +17,17 @@ mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 
-use std::{borrow::Cow, fmt, pin::Pin, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 pub use self::{
+    answer::{Answer, BoxFuture},
     decide::Slot,
     guarded::Guarded,
     memory::{MemoryStore, MemoryStoreBuilder},
 };
 pub use crate::fallback::Fallback;
 use crate::{
-    Decision, Key, OnStoreFailure, Quota, StoreError,
+    Decision, Key, OnStoreFailure, Quota,
     kept::Kept,
     permit::next_number,
     policy::Name,
@@ -38,7 +40,7 @@ use crate::{
 /// Keeps buckets and decides.
 ///
 /// Implement it to wrap one of this crate's stores: to count, to log, to fail
-/// on purpose in a test ([`StoreError::unavailable`]). Or to keep buckets
+/// on purpose in a test ([`StoreError::unavailable`](crate::StoreError::unavailable)). Or to keep buckets
 /// somewhere else: [`Check::decide`] does the arithmetic of every algorithm on
 /// words that you read and write in one transaction, and the feature `testing`
 /// has a suite to prove it by.
@@ -100,6 +102,13 @@ pub enum Operation {
     GiveBack,
     /// Let permits live on.
     Renew,
+}
+
+impl Operation {
+    /// Whether it is about what was taken before, which must get back in any flood.
+    pub(crate) const fn is_back(self) -> bool {
+        matches!(self, Self::GiveBack | Self::Renew)
+    }
 }
 
 /// A question to a store.
@@ -360,37 +369,6 @@ impl Asked {
                 Operation::GiveBack => self.level,
                 _ => 0,
             },
-        }
-    }
-}
-
-/// What a store gives: the result, or a future of it.
-pub enum Answer<T> {
-    /// Here it is.
-    Now(Result<T, StoreError>),
-    /// It is on its way. Before it is first polled, nothing may be done: a
-    /// caller who leaves by then has taken nothing.
-    Later(BoxFuture<T>),
-}
-
-/// The future of a store's answer.
-pub type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
-
-impl<T> Answer<T> {
-    /// Waits, where there is something to wait for.
-    pub(crate) async fn wait(self) -> Result<T, StoreError> {
-        match self {
-            Self::Now(result) => result,
-            Self::Later(future) => future.await,
-        }
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for Answer<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Now(result) => f.debug_tuple("Now").field(result).finish(),
-            Self::Later(_) => f.write_str("Later"),
         }
     }
 }

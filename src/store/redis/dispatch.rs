@@ -252,7 +252,7 @@ impl Lane {
             let deadline = queued.waiting.deadline;
             if queued.has_left() || deadline.is_over(now) {
                 others.push(queued);
-            } else if deadline.is_over(answered) {
+            } else if deadline.is_over(answered) && !queued.waiting.question.operation.is_back() {
                 hasty.push(queued);
             } else {
                 gathered.push(queued);

@@ -36,7 +36,7 @@ use self::{
     waiting::Waiting,
 };
 use super::{
-    Answer, Check, Fallback, Leg, Operation, Store,
+    Answer, Check, Fallback, Leg, Store,
     denied::{Before, Denials, answered},
     lease::{self, Leases, Lender},
 };
@@ -269,8 +269,7 @@ impl RedisStore {
                 return Answer::Later(cluster.check(operation, legs.collect(), asking));
             }
         };
-        // What was taken was counted, and must get back in any flood.
-        let is_back = matches!(operation, Operation::GiveBack | Operation::Renew);
+        let is_back = operation.is_back();
         let counted = match node.counted(is_back) {
             Ok(counted) => counted,
             Err(error) => return Answer::Now(Err(node.named(error))),

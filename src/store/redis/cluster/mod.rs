@@ -208,7 +208,7 @@ impl Cluster {
 
     /// Asks about keys of one slot.
     async fn ask(&self, question: &Question, deadline: Deadline) -> Result<Found, Failed> {
-        let is_back = matches!(question.operation, Operation::GiveBack | Operation::Renew);
+        let is_back = question.operation.is_back();
         let decide = |node: Arc<Node>, way: Way| async move {
             let counted = node.counted(is_back)?;
             match way {
