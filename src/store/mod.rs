@@ -11,6 +11,7 @@ mod decide;
 mod denied;
 mod finished;
 mod guarded;
+mod keyed;
 #[cfg(feature = "redis")]
 mod lease;
 mod memory;

@@ -18,7 +18,6 @@ mod tests;
 
 use std::{
     fmt,
-    hash::{BuildHasher, RandomState},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -26,14 +25,12 @@ use std::{
     time::Duration,
 };
 
-use siphasher::sip128::SipHasher13;
-
 use self::{
     given::{Given, Parts, part},
     known::{Denial, Still},
     table::Table,
 };
-use super::{Check, Leg, Operation};
+use super::{Check, Leg, Operation, keyed::KeyedHash};
 use crate::{Clock, Decision, SystemClock, Verdict, clock};
 
 /// A bucket that nobody uses is remembered for as long by all stores: what
@@ -49,7 +46,7 @@ pub(crate) struct Denials {
     clock: Arc<dyn Clock>,
     /// The store goes by the same clock: nothing passes between them.
     is_the_stores_clock: bool,
-    hash_key: (u64, u64),
+    hash: KeyedHash,
     /// When the last of them ends; 0: nothing is remembered.
     end_us: AtomicU64,
     given: Given,
@@ -74,7 +71,7 @@ impl Denials {
                 longest_us,
                 is_the_stores_clock: clock.is_some(),
                 clock: clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
-                hash_key: (random(), random()),
+                hash: KeyedHash::new(),
                 end_us: AtomicU64::new(0),
                 given: Given::new(),
                 table: Table::default(),
@@ -187,7 +184,7 @@ impl Denials {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let (mut id, mut parts): (Id, _) = ((legs.len() as u64, 0), Parts::new());
         for leg in legs {
-            let bucket = self.bucket(leg);
+            let bucket = self.hash.of_leg(leg);
             id.0 = id.0.wrapping_mul(ODD).wrapping_add(bucket.0);
             id.1 = id.1.wrapping_mul(ODD).wrapping_add(bucket.1);
             if !leg.asked.quota.is_concurrency() {
@@ -195,15 +192,6 @@ impl Denials {
             }
         }
         (id, parts)
-    }
-
-    fn bucket(&self, leg: &Leg<'_>) -> Id {
-        let (first, second) = self.hash_key;
-        let (name_first, name_second) = leg.policy.hash;
-        let kind = u64::from(leg.asked.quota.letter());
-        let hasher = SipHasher13::new_with_keys(first ^ name_first, second ^ name_second ^ kind);
-        let hash = hasher.hash(leg.key_bytes());
-        (hash.h1, hash.h2)
     }
 }
 
@@ -248,11 +236,6 @@ impl Drop for Asking {
             self.denials.given.back(&self.parts);
         }
     }
-}
-
-/// The standard library seeds its hasher from the system's randomness.
-fn random() -> u64 {
-    RandomState::new().hash_one(0_u8)
 }
 
 impl fmt::Debug for Denials {

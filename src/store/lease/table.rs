@@ -2,7 +2,6 @@
 
 use std::{
     fmt,
-    hash::{BuildHasher, RandomState},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -10,17 +9,19 @@ use std::{
     time::Instant,
 };
 
-use siphasher::sip128::SipHasher13;
 use tokio::runtime::Handle;
 
 use super::entry::{Entry, Grant, Swept, Trip};
-use crate::{Clock, Decision, StoreError, clock, store::Leg};
+use crate::{
+    Clock, Decision, StoreError, clock,
+    store::{Leg, keyed::KeyedHash},
+};
 
 /// What is known of callers whose policies lease: at most 4,096 at a time. One
 /// that finds no room is decided upon by the server, until others have stopped asking.
 pub(crate) struct Leases {
     sets: Box<[Mutex<Set>]>,
-    secret: (u64, u64),
+    hash: KeyedHash,
     clock: Option<Arc<dyn Clock>>,
     started: Instant,
     runtime: Handle,
@@ -49,10 +50,9 @@ pub(super) struct Seen {
 
 impl Leases {
     pub(crate) fn new(clock: Option<Arc<dyn Clock>>, runtime: Handle) -> Self {
-        let random = || RandomState::new().hash_one(0_u8);
         Self {
             sets: (0..SETS).map(|_| Mutex::default()).collect(),
-            secret: (random(), random()),
+            hash: KeyedHash::new(),
             clock,
             started: Instant::now(),
             runtime,
@@ -165,13 +165,7 @@ impl Leases {
     }
 
     pub(super) fn id(&self, leg: &Leg<'_>) -> Id {
-        // Each policy and algorithm hashes under a secret of its own.
-        let (first, second) = self.secret;
-        let (name_first, name_second) = leg.policy.hash;
-        let kind = u64::from(leg.asked.quota.letter());
-        let hasher = SipHasher13::new_with_keys(first ^ name_first, second ^ name_second ^ kind);
-        let hash = hasher.hash(leg.key_bytes());
-        (hash.h1, hash.h2)
+        self.hash.of_leg(leg)
     }
 
     #[cfg(test)]

@@ -2,22 +2,20 @@
 
 use std::{
     fmt,
-    hash::{BuildHasher, RandomState},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use siphasher::sip128::SipHasher13;
 use smallvec::SmallVec;
 
 use super::{entry::Id, shard::Shard};
 use crate::{
     Clock, Decision, clock,
-    store::{Answer, Check, Leg, Slot},
+    store::{Answer, Check, Leg, Slot, keyed::KeyedHash},
 };
 
 pub(super) struct Shards {
     shards: Box<[Locked]>,
-    hash_key: (u64, u64),
+    hash: KeyedHash,
     clock: Arc<dyn Clock>,
 }
 
@@ -47,7 +45,7 @@ impl Shards {
         let shard = || Locked(Mutex::new(Shard::new(capacity.div_ceil(shards))));
         Self {
             shards: (0..shards).map(|_| shard()).collect(),
-            hash_key: (random(), random()),
+            hash: KeyedHash::new(),
             clock,
         }
     }
@@ -149,11 +147,7 @@ impl Shards {
 
     #[inline]
     pub(super) fn hash(&self, policy: (u64, u64), kind: u8, key: &[u8]) -> Id {
-        // Each policy and algorithm hashes under a secret of its own.
-        let (first, second) = self.hash_key;
-        let hasher =
-            SipHasher13::new_with_keys(first ^ policy.0, second ^ policy.1 ^ u64::from(kind));
-        hasher.hash(key).as_u128() & !1
+        self.hash.of(policy, kind, key).as_u128() & !1
     }
 
     /// Locks the shards of all places, each once, always in the same order.
@@ -195,9 +189,4 @@ struct Place {
 #[allow(clippy::indexing_slicing)] // `lock` made both the list and the index into it.
 fn held_by<'s>(shards: &'s mut Held<'_>, held: usize) -> &'s mut Shard {
     &mut shards[held]
-}
-
-/// The standard library seeds its hasher from the system's randomness.
-fn random() -> u64 {
-    RandomState::new().hash_one(0_u8)
 }

@@ -95,7 +95,7 @@ impl Scene {
             longest_us: random.from(1..60_000_000),
             clock: here.clone(),
             is_the_stores_clock: is_one_clock,
-            hash_key: (1, 2),
+            hash: KeyedHash::new(),
             end_us: AtomicU64::new(0),
             given: Given::new(),
             table: Table::default(),

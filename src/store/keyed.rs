@@ -1,0 +1,35 @@
+//! Which bucket a leg is of, as a number that nobody outside can foresee.
+
+use std::hash::{BuildHasher, RandomState};
+
+use siphasher::sip128::{Hash128, SipHasher13};
+
+use super::Leg;
+
+/// A hash of 128 bits under a key of this process: whoever does not know it
+/// cannot make two callers meet.
+pub(super) struct KeyedHash(u64, u64);
+
+impl KeyedHash {
+    pub(super) fn new() -> Self {
+        Self(random(), random())
+    }
+
+    #[inline]
+    pub(super) fn of_leg(&self, leg: &Leg<'_>) -> (u64, u64) {
+        let hash = self.of(leg.policy.hash, leg.asked.quota.letter(), leg.key_bytes());
+        (hash.h1, hash.h2)
+    }
+
+    /// Each policy and algorithm hashes under a key of its own.
+    #[inline]
+    pub(super) fn of(&self, policy: (u64, u64), kind: u8, key: &[u8]) -> Hash128 {
+        let (first, second) = (self.0 ^ policy.0, self.1 ^ policy.1 ^ u64::from(kind));
+        SipHasher13::new_with_keys(first, second).hash(key)
+    }
+}
+
+/// The standard library seeds its hasher from the system's randomness.
+fn random() -> u64 {
+    RandomState::new().hash_one(0_u8)
+}
