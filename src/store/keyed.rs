@@ -4,8 +4,6 @@ use std::hash::{BuildHasher, RandomState};
 
 use siphasher::sip128::{Hash128, SipHasher13};
 
-use super::Leg;
-
 /// A hash of 128 bits under a key of this process: whoever does not know it
 /// cannot make two callers meet.
 pub(super) struct KeyedHash(u64, u64);
@@ -15,8 +13,9 @@ impl KeyedHash {
         Self(random(), random())
     }
 
+    #[cfg(feature = "redis")]
     #[inline]
-    pub(super) fn of_leg(&self, leg: &Leg<'_>) -> (u64, u64) {
+    pub(super) fn of_leg(&self, leg: &super::Leg<'_>) -> (u64, u64) {
         let hash = self.of(leg.policy.hash, leg.asked.quota.letter(), leg.key_bytes());
         (hash.h1, hash.h2)
     }
