@@ -36,10 +36,11 @@ fn drained_buckets_are_forgotten_as_requests_go_by() {
     }
     assert_eq!(store.len(), 50_000);
     clock.advance(Duration::from_secs(60));
-    for key in 0..2_000 {
+    // Each of 64 parts needs some 30 checks to move and to sweep what it has.
+    for key in 0..5_000 {
         assert!(is_admitted(&runtime, &limiter, key));
     }
-    assert_eq!(store.len(), 2_000);
+    assert_eq!(store.len(), 5_000);
 }
 
 #[test]
