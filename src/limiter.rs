@@ -171,7 +171,7 @@ impl Limiter {
         for (leg, policy) in legs.iter_mut().zip(&*self.policies) {
             let quota = &leg.asked.quota;
             let room = quota.extra(quota.level_of(policy.debt));
-            leg.asked.extra = i64::try_from(room).unwrap_or(i64::MAX);
+            leg.asked.to_mut().extra = i64::try_from(room).unwrap_or(i64::MAX);
         }
         let answer = self.store.check(&Check::new(Operation::Take, &legs));
         drop(legs);
@@ -297,8 +297,8 @@ impl Compiled {
             policy: &self.name,
             key: Cow::Borrowed(if self.shared { &EVERYONE } else { key }),
             asked: match units {
-                None => self.asked.clone(),
-                Some(units) => Asked::new(self.asked.quota.clone(), units),
+                None => Cow::Borrowed(&self.asked),
+                Some(units) => Cow::Owned(Asked::new(self.asked.quota.clone(), units)),
             },
             on_store_failure: self.on_store_failure,
             leases: self.leases,

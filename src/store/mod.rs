@@ -142,7 +142,8 @@ impl<'a> Check<'a> {
 pub struct Leg<'a> {
     pub(crate) policy: &'a Name,
     pub(crate) key: Cow<'a, Key>,
-    pub(crate) asked: Asked,
+    /// Borrowed, where it is the same for all.
+    pub(crate) asked: Cow<'a, Asked>,
     pub(crate) on_store_failure: OnStoreFailure,
     /// Its units may be paid for in advance.
     pub(crate) leases: bool,
@@ -191,7 +192,7 @@ impl From<&Leg<'_>> for OwnedLeg {
         Self {
             policy: leg.policy.clone(),
             key: Key::clone(&leg.key),
-            asked: leg.asked.clone(),
+            asked: Asked::clone(&leg.asked),
             on_store_failure: leg.on_store_failure,
         }
     }
@@ -202,7 +203,7 @@ impl OwnedLeg {
         Leg {
             policy: &self.policy,
             key: Cow::Borrowed(&self.key),
-            asked: self.asked.clone(),
+            asked: Cow::Borrowed(&self.asked),
             on_store_failure: self.on_store_failure,
             // Who asks again wants to know exactly.
             leases: false,
@@ -218,8 +219,8 @@ impl<'a> Leg<'a> {
             return None;
         };
         let asked = match share_of {
-            1 => Some(self.asked.clone()),
-            nodes => self.asked.share_of(operation, nodes),
+            1 => Some(Cow::Borrowed(&*self.asked)),
+            nodes => self.asked.share_of(operation, nodes).map(Cow::Owned),
         };
         let leg = asked.map(|asked| Self {
             policy: self.policy,
@@ -263,7 +264,7 @@ impl Leg<'_> {
 
     /// How many units are asked for.
     #[must_use]
-    pub const fn cost(&self) -> u64 {
+    pub fn cost(&self) -> u64 {
         self.asked.cost
     }
 

@@ -74,7 +74,7 @@ impl AskedLeg {
     fn with_key(leg: &Leg<'_>, key: BucketKey) -> Self {
         Self {
             name: leg.policy.clone(),
-            asked: leg.asked.clone(),
+            asked: Asked::clone(&leg.asked),
             offset_ms: leg.asked.quota.offset_ms(leg.key_bytes()),
             key,
         }

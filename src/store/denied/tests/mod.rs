@@ -135,7 +135,7 @@ impl Scene {
             Leg {
                 policy: &policy.name,
                 key: Cow::Borrowed(key),
-                asked,
+                asked: Cow::Owned(asked),
                 on_store_failure: OnStoreFailure::Deny,
                 leases: false,
             }
