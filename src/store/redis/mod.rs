@@ -224,10 +224,12 @@ impl RedisStore {
     /// # Ok(()) }
     /// ```
     pub async fn shutdown(&self) {
-        lease::close(self);
-        let tasks = self.0.fallback.tasks();
+        let all_is_back = async {
+            lease::close(self).await;
+            self.0.fallback.tasks().are_done().await;
+        };
         // Whatever is left then stays taken until it expires.
-        let _ = timeout(PATIENCE, tasks.are_done()).await;
+        let _ = timeout(PATIENCE, all_is_back).await;
         let servers = self.0.servers.write();
         let servers = servers.unwrap_or_else(PoisonError::into_inner).take();
         drop(servers);
@@ -307,11 +309,11 @@ impl RedisStore {
             Ok(counted) => counted,
             Err(error) => return Answer::Now(Err(node.named(error))),
         };
-        let deadline = Deadline::after(self.0.deadline);
+        let time = self.0.deadline;
         let keys = keys.into_iter().map(Value::from).collect();
         Answer::Later(Box::pin(async move {
             let _resetting = resetting;
-            let node = counted.node();
+            let (node, deadline) = (counted.node(), Deadline::after(time));
             let deleted = node.delete(keys, Manner::Plain, deadline).await;
             deleted.map_err(|error| node.named(error))
         }))
@@ -330,6 +332,10 @@ impl Lender for RedisStore {
     fn tasks(&self) -> &Tasks {
         self.0.fallback.tasks()
     }
+
+    fn deadline(&self) -> Duration {
+        self.0.deadline
+    }
 }
 
 impl Store for RedisStore {
@@ -338,15 +344,7 @@ impl Store for RedisStore {
     }
 
     fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
-        let held = lease::Reset::of(self, legs);
-        match self.forget(legs) {
-            Answer::Now(answer) => Answer::Now(answer),
-            Answer::Later(answer) => Answer::Later(Box::pin(async move {
-                let answer = answer.await;
-                drop(held);
-                answer
-            })),
-        }
+        lease::reset(self, legs, self.forget(legs))
     }
 
     fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {

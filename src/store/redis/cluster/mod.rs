@@ -169,8 +169,8 @@ impl Cluster {
 
     pub(super) fn reset(self: &Arc<Self>, keys: Vec<String>) -> BoxFuture<()> {
         let cluster = Arc::clone(self);
-        let deadline = Deadline::after(self.deadline);
         Box::pin(async move {
+            let deadline = Deadline::after(cluster.deadline);
             let mut by_slot: SmallVec<[(u16, Vec<Value>); 2]> = SmallVec::new();
             for key in keys {
                 let slot = slot(&key);
