@@ -106,7 +106,7 @@ impl Queued {
     /// What it means that its turn has not come: a flood, if others had theirs.
     pub(super) fn too_late(&self) -> StoreError {
         StoreError::new(match self.node().answers() == self.answers {
-            true => StoreErrorKind::Timeout,
+            true => StoreErrorKind::NotSent,
             false => StoreErrorKind::Overloaded,
         })
     }
