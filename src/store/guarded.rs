@@ -2,12 +2,12 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::{runtime::Handle, time::timeout};
+use tokio::time::timeout;
 
 use super::{
     Answer, Check, Fallback, Leg, Store,
     breaker::{Breaker, Ended},
-    finished::Finished,
+    finished::to_its_end,
 };
 use crate::{Decision, Source, StoreError, error::StoreErrorKind};
 
@@ -86,13 +86,7 @@ impl<S: Store> Guarded<S> {
                     pass.ended(Ended::of(&answer));
                     answer
                 };
-                // From the first poll on: before that, nothing was asked.
-                Answer::Later(Box::pin(async move {
-                    match Handle::try_current() {
-                        Ok(runtime) => Finished::of(call, runtime).await,
-                        Err(_) => call.await,
-                    }
-                }))
+                Answer::Later(Box::pin(to_its_end(call)))
             }
         }
     }

@@ -37,7 +37,8 @@ use self::{
 };
 use super::{
     Answer, Check, Fallback, Leg, Store,
-    denied::{Before, Denials, answered},
+    denied::{Asking, Before, Denials, answered},
+    finished::finished,
     lease::{self, Leases, Lender},
 };
 use crate::{ConfigError, Decision, StoreError, fallback::Tasks};
@@ -259,6 +260,14 @@ impl RedisStore {
             Some(Before::Ask(asking)) => asking,
             None => None,
         };
+        match asking.as_ref().is_some_and(Asking::forgets) {
+            // Who gives back and leaves does not know when it is done.
+            true => finished(self.send(check, asking)),
+            false => self.send(check, asking),
+        }
+    }
+
+    fn send(&self, check: &Check<'_>, asking: Option<Asking>) -> Answer<Decision> {
         let operation = check.operation();
         let node = match self.0.servers() {
             Err(closed) => return Answer::Now(Err(closed)),
@@ -344,7 +353,7 @@ impl Store for RedisStore {
     }
 
     fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
-        lease::reset(self, legs, self.forget(legs))
+        finished(lease::reset(self, legs, self.forget(legs)))
     }
 
     fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {
