@@ -120,9 +120,8 @@ use crate::{ConfigError, Decision, StoreError, fallback::Tasks};
 /// `INFO` and `CLIENT ID`, too, and does without: they may stand in `ACL LOG`.
 ///
 /// `+eval` opens nothing: a script may do what its user may. It is there because
-/// Redis forgets scripts when it starts or fails over. Where it is not given, each
-/// script must have been run once by a user who has it, again after each start: there
-/// is one for each set of algorithms that are asked about together.
+/// Redis forgets scripts when it starts or fails over. Where it is not given, somebody
+/// must load them beforehand, again after each start: [`scripts`](Self::scripts).
 ///
 /// # A cluster
 ///
