@@ -244,7 +244,9 @@ impl Lane {
     ///
     /// Nor those whose time is over before an answer can be here, while others
     /// have more of it. In an overload all would be such, otherwise: charged,
-    /// and not answered in time.
+    /// and not answered in time. What is given back is sent even so. It needs no
+    /// queue of its own, in which it would hold up who has less time: those before
+    /// it have earlier deadlines, and make way when these come near.
     fn gather(&mut self) -> Option<Vec<Queued>> {
         let now = Deadline::now();
         let answered = now.and(self.node.answered_in());
