@@ -149,6 +149,12 @@ impl Limiter {
     /// A [`SlidingWindow`](crate::SlidingWindow) gives back what the present
     /// window has counted, a [`SlidingLog`](crate::SlidingLog) its newest entries.
     ///
+    /// **Give back what was used, and no more**: the store knows only how much is
+    /// taken, not by whom. A larger credit gives back what is reserved by those who
+    /// [wait](Self::acquire), or what a process has paid for in advance
+    /// ([`lease_with_extra_burst`](Policy::lease_with_extra_burst)), and that is had
+    /// twice then.
+    ///
     /// # Errors
     ///
     /// As [`check`](Self::check).

@@ -86,6 +86,56 @@ fn callers_without_room_share_by_policy() {
 }
 
 #[test]
+fn who_has_no_bucket_gives_nothing_back_to_the_others_without() {
+    let runtime = runtime();
+    for bucket in [
+        TokenBucket::per_day(2),
+        TokenBucket::per_day(2).initial(1),
+        TokenBucket::per_day(2).refill_at_once(),
+    ] {
+        let (store, _) = store(64);
+        let limiter = Limiter::new(store.clone(), Policy::new("api", bucket));
+        for key in 0..64 {
+            assert!(is_admitted(&runtime, &limiter, key));
+        }
+        let full = store.len();
+        while is_admitted(&runtime, &limiter, 1_000) {}
+        for key in 1_000..1_010 {
+            let credit = runtime.block_on(limiter.credit(key, 2));
+            credit.expect("memory always decides");
+            assert!(!is_admitted(&runtime, &limiter, key), "{bucket:?} {key}");
+        }
+        // Those of newcomers, and nobody else's.
+        assert!(store.len() <= full + 1, "{} > {full}", store.len());
+        // Who has one gives back to it.
+        let credit = runtime.block_on(limiter.credit(0, 2));
+        assert!(credit.expect("memory always decides").moved() > 0);
+    }
+}
+
+#[test]
+fn checks_of_several_policies_keep_to_the_capacity_too() {
+    let (runtime, (store, _)) = (runtime(), store(63));
+    let policies = ["one", "two", "three", "four"].map(|name| {
+        let window = FixedWindow::per_day(1);
+        Policy::new(name, window)
+    });
+    let limiter = Limiter::builder().store(store.clone());
+    let limiter = policies
+        .into_iter()
+        .fold(limiter, |limiter, policy| limiter.policy(policy));
+    let limiter = limiter.build().expect("a limiter");
+    for key in 0..200 {
+        is_admitted(&runtime, &limiter, key);
+    }
+    // One bucket more for each policy, which newcomers share.
+    assert!(store.len() <= 63 + 4, "{}", store.len());
+    for key in 0..15 {
+        assert!(!is_admitted(&runtime, &limiter, key), "{key}");
+    }
+}
+
+#[test]
 fn exactly_the_capacity_passes_of_many_racing_threads() {
     let store = MemoryStore::new();
     let limiter = Limiter::builder()

@@ -329,7 +329,8 @@ async fn the_deadline_holds_when_the_server_accepts_and_never_answers() {
     for _ in 0..5 {
         let asked = Instant::now();
         let error = limiter.check("ann").await.expect_err("no answer");
-        assert!(error.is_timeout() || error.is_unavailable(), "{error:?}");
+        // It has said nothing yet, so nothing was sent.
+        assert!(error.is_unavailable(), "{error:?}");
         assert!(
             asked.elapsed() < deadline + Duration::from_secs(1),
             "{:?}",

@@ -52,7 +52,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Does what the check asks for ([`Check::operation`]), to all its legs or none.
     fn check(&self, check: &Check<'_>) -> Answer<Decision>;
 
-    /// Forgets what was taken: each leg's bucket is as new.
+    /// Forgets what was taken: each leg's bucket is as new. On an error some may
+    /// be.
     fn reset(&self, legs: &[Leg<'_>]) -> Answer<()>;
 
     /// The name under which this leg's bucket is kept, where the store has

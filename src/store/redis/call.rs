@@ -89,6 +89,7 @@ pub(super) async fn script(
     manner: Manner,
     deadline: Deadline,
 ) -> Result<Integers, StoreError> {
+    is_tried(link, deadline).await?;
     let by = |name: &'static str, which: &Value| {
         let (command, arguments) = (command(name), arguments.behind(which));
         send(link, deadline, move |client| match manner {
@@ -175,6 +176,7 @@ pub(super) async fn delete(
     manner: Manner,
     deadline: Deadline,
 ) -> Result<(), StoreError> {
+    is_tried(link, deadline).await?;
     let deleted = send::<Value>(link, deadline, move |client| match manner {
         Manner::Plain => Box::pin(async move { client.custom(command("DEL"), keys).await }),
         Manner::Asking => Box::pin(async move { ask(&client, command("DEL"), keys).await }),
@@ -184,6 +186,7 @@ pub(super) async fn delete(
 
 /// Asks for the slot map of a cluster.
 pub(super) async fn slots(link: &Link, deadline: Deadline) -> Result<Value, StoreError> {
+    is_tried(link, deadline).await?;
     let which = vec![Value::from("SLOTS")];
     let slots = send(link, deadline, move |client| {
         Box::pin(async move { client.custom(command("CLUSTER"), which).await })
@@ -211,7 +214,7 @@ async fn send<R>(
     deadline: Deadline,
     write: impl FnOnce(WithOptions<Client>) -> BoxFuture<R>,
 ) -> Result<R, FredError> {
-    let options = options(link, deadline).await?;
+    let options = options(deadline)?;
     let reply = write(link.client.with_options(&options)).await;
     reply.map_err(|error| match link.failure() {
         // Says more than that there is no connection.
@@ -239,17 +242,23 @@ async fn ask(
     .ok_or_else(|| FredError::new(ErrorKind::Protocol, "no reply behind that to ASKING"))
 }
 
+/// Waits for the end of the first attempt to connect.
+async fn is_tried(link: &Link, deadline: Deadline) -> Result<(), StoreError> {
+    if link.was_tried() {
+        return Ok(());
+    }
+    let tried = timeout(deadline.left(), link.wait_until_tried());
+    let not_yet = |_| StoreError::not_sent("there is no connection yet");
+    Box::pin(tried).await.map_err(not_yet)
+}
+
 /// How to send on a connection in the time that is left: once, and only if it
 /// stands.
-async fn options(link: &Link, deadline: Deadline) -> Result<Options, FredError> {
-    let no_time = || FredError::new(ErrorKind::Timeout, "no time left");
-    if !link.was_tried() {
-        let tried = timeout(deadline.left(), link.wait_until_tried());
-        Box::pin(tried).await.map_err(|_| no_time())?;
-    }
+fn options(deadline: Deadline) -> Result<Options, FredError> {
     let left = deadline.left();
     if left.is_zero() {
-        return Err(no_time());
+        // As where the client has no room for it: nothing is sent.
+        return Err(FredError::new(ErrorKind::Backpressure, "no time left"));
     }
     Ok(Options {
         max_attempts: Some(1),

@@ -74,8 +74,8 @@ impl Node {
         }
     }
 
-    /// What it means that there is no room for a check: a flood, or a server
-    /// that answers nobody.
+    /// What it means that there is no room or time for a check: a flood, or a
+    /// server that answers nobody.
     fn not_sent(&self) -> StoreError {
         StoreError::new(if self.is_failing() {
             StoreErrorKind::NotSent
@@ -190,6 +190,9 @@ impl Node {
             Ended::of(&result)
         };
         let pause = pass.ended(ended);
+        if ended == Ended::Unused {
+            return result.map_err(|_| self.not_sent());
+        }
         let error = result.as_ref().err();
         let suspects = match error {
             Some(error) => call::suspects(error, pause),

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use fred::{types::Value, util::sha1_hash};
 use smallvec::SmallVec;
 
-use super::{key::KeyNames, question::Turns};
+use super::{RedisStore, key::KeyNames, question::Turns};
 
 const ENGINE: &str = include_str!("lua/engine.lua");
 /// In the order of their numbers, from 1.
@@ -27,6 +27,31 @@ const WRITE: &str = "--@write\n";
 pub(super) struct Script {
     pub(super) text: Value,
     pub(super) sha1: Value,
+}
+
+impl RedisStore {
+    /// The texts of all scripts of this version, for whoever loads them where the
+    /// application's user may not run `EVAL`: each by `SCRIPT LOAD`, on every primary
+    /// and every replica that may become one, again after each start of it. There is
+    /// one for each set of algorithms, as checks that go out together are
+    /// one call.
+    ///
+    /// ```
+    /// use tower_throttle::RedisStore;
+    ///
+    /// // for i in script-*.lua; do redis-cli -x SCRIPT LOAD <$i; done
+    /// # let folder = std::env::temp_dir().join(format!("tt-scripts-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&folder)?;
+    /// for (number, text) in RedisStore::scripts().enumerate() {
+    ///     std::fs::write(folder.join(format!("script-{number}.lua")), text)?;
+    /// }
+    /// # assert_eq!(std::fs::read_dir(&folder)?.count(), 31);
+    /// # std::fs::remove_dir_all(&folder)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn scripts() -> impl Iterator<Item = String> {
+        (1..1 << ALGORITHMS.len()).map(assemble)
+    }
 }
 
 /// The script for exactly the algorithms of these checks, made when first needed.
