@@ -85,7 +85,7 @@ impl Server {
         Leg {
             policy: &self.0.policy.name,
             key: Cow::Borrowed(&self.0.key),
-            asked: Asked::new(self.0.policy.asked.quota.clone(), 1),
+            asked: Cow::Owned(Asked::new(self.0.policy.asked.quota.clone(), 1)),
             on_store_failure: OnStoreFailure::Deny,
             leases: true,
         }
@@ -177,7 +177,7 @@ impl Server {
     /// Takes all that the server has.
     fn exhausts(&self) -> u64 {
         let mut leg = self.leg();
-        leg.asked = Asked::new(leg.asked.quota, UNITS);
+        leg.asked = Cow::Owned(Asked::new(leg.asked.quota.clone(), UNITS));
         let taken = self
             .0
             .memory
