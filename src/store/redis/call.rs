@@ -2,7 +2,6 @@
 
 use std::{
     error::Error,
-    pin::Pin,
     sync::atomic::Ordering,
     time::{Duration, Instant},
 };
@@ -16,7 +15,7 @@ use fred::{
 use tokio::time::timeout;
 
 use super::{
-    connection::{Connections, Link, without_arguments},
+    connection::{Connections, Link},
     reply::Integers,
     script::{Arguments, Script},
 };
@@ -85,39 +84,49 @@ pub(super) async fn script(
     connections: &Connections,
     link: &Link,
     script: &Script,
-    arguments: Arguments,
+    arguments: impl Fn() -> Arguments,
     manner: Manner,
     deadline: Deadline,
 ) -> Result<Integers, StoreError> {
-    let by = |name: &'static str, which: &Value| {
-        let (command, arguments) = (command(name), arguments.behind(which));
-        send(link, deadline, move |client| match manner {
-            Manner::Plain => Box::pin(async move {
-                let reply = client.custom_raw(command, arguments).await?;
-                integers_of_frame(reply)
-            }),
-            Manner::Asking => Box::pin(async move {
-                let reply = ask(&client, command, arguments).await?;
-                integers_of_value(reply)
-            }),
-        })
-    };
     let loads = connections.loads.load(Ordering::Relaxed);
-    let mut reply = by("EVALSHA", &script.sha1).await;
+    let words = arguments().behind(&script.sha1);
+    let mut reply = run(link, "EVALSHA", words, manner, deadline).await;
     if is_unknown(&reply) {
         // Nothing ran. One at a time: the text loads the script for all others.
         // Whoever holds this and looks away must not keep others from it.
         let loading = timeout(deadline.left() / 2, connections.loading.lock());
         let _loading = Box::pin(loading).await;
         if connections.loads.load(Ordering::Relaxed) != loads {
-            reply = by("EVALSHA", &script.sha1).await;
+            let words = arguments().behind(&script.sha1);
+            reply = Box::pin(run(link, "EVALSHA", words, manner, deadline)).await;
         }
         if is_unknown(&reply) {
-            reply = by("EVAL", &script.text).await;
+            let words = arguments().behind(&script.text);
+            reply = Box::pin(run(link, "EVAL", words, manner, deadline)).await;
             connections.loads.fetch_add(1, Ordering::Relaxed);
         }
     }
     reply.map_err(store_error)
+}
+
+async fn run(
+    link: &Link,
+    name: &'static str,
+    arguments: Vec<Value>,
+    manner: Manner,
+    deadline: Deadline,
+) -> Result<Integers, FredError> {
+    let client = link.client.with_options(&options(link, deadline).await?);
+    link.ended(match manner {
+        Manner::Plain => {
+            let reply = client.custom_raw(command(name), arguments).await;
+            reply.and_then(integers_of_frame)
+        }
+        Manner::Asking => {
+            let reply = Box::pin(ask(&client, command(name), arguments)).await;
+            reply.and_then(integers_of_value)
+        }
+    })
 }
 
 fn is_unknown(reply: &Result<Integers, FredError>) -> bool {
@@ -175,20 +184,22 @@ pub(super) async fn delete(
     manner: Manner,
     deadline: Deadline,
 ) -> Result<(), StoreError> {
-    let deleted = send::<Value>(link, deadline, move |client| match manner {
-        Manner::Plain => Box::pin(async move { client.custom(command("DEL"), keys).await }),
-        Manner::Asking => Box::pin(async move { ask(&client, command("DEL"), keys).await }),
-    });
-    deleted.await.map(drop).map_err(store_error)
+    let options = options(link, deadline).await.map_err(store_error)?;
+    let client = link.client.with_options(&options);
+    let deleted = match manner {
+        Manner::Plain => Box::pin(client.custom::<Value, _>(command("DEL"), keys)).await,
+        Manner::Asking => Box::pin(ask(&client, command("DEL"), keys)).await,
+    };
+    link.ended(deleted).map(drop).map_err(store_error)
 }
 
 /// Asks for the slot map of a cluster.
 pub(super) async fn slots(link: &Link, deadline: Deadline) -> Result<Value, StoreError> {
     let which = vec![Value::from("SLOTS")];
-    let slots = send(link, deadline, move |client| {
-        Box::pin(async move { client.custom(command("CLUSTER"), which).await })
-    });
-    slots.await.map_err(|error| {
+    let options = options(link, deadline).await.map_err(store_error)?;
+    let client = link.client.with_options(&options);
+    let slots = Box::pin(client.custom(command("CLUSTER"), which)).await;
+    link.ended(slots).map_err(|error| {
         if error.details().contains("cluster support disabled") {
             let cause = "it is no node of a cluster: connect with redis://";
             return StoreError::with_source(StoreErrorKind::Refused, cause);
@@ -197,27 +208,9 @@ pub(super) async fn slots(link: &Link, deadline: Deadline) -> Result<Value, Stor
     })
 }
 
-/// The client's futures have 5 kB, which every future around them would carry
-/// and copy.
-type BoxFuture<R> = Pin<Box<dyn Future<Output = Result<R, FredError>> + Send>>;
-
 /// Not by fred's own `evalsha` and its like: on a client with options it loses them.
 fn command(name: &'static str) -> CustomCommand {
     CustomCommand::new_static(name, ClusterHash::FirstKey, false)
-}
-
-async fn send<R>(
-    link: &Link,
-    deadline: Deadline,
-    write: impl FnOnce(WithOptions<Client>) -> BoxFuture<R>,
-) -> Result<R, FredError> {
-    let options = options(link, deadline).await?;
-    let reply = write(link.client.with_options(&options)).await;
-    reply.map_err(|error| match link.failure() {
-        // Says more than that there is no connection.
-        Some(failure) if error.is_canceled() => failure,
-        _ => without_arguments(error),
-    })
 }
 
 /// ASKING is for the next command on its connection. The client writes a

@@ -27,7 +27,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::url;
+use super::{silence::Silence, url};
 use crate::ConfigError;
 
 /// One attempt to connect takes at most this long.
@@ -64,9 +64,16 @@ enum Attempts {
 pub(super) struct Link {
     pub(super) client: Client,
     attempts: watch::Receiver<Attempts>,
-    is_renewing: Arc<AtomicBool>,
+    health: Arc<Health>,
     /// Keeps the client connected.
     supervisor: Option<AbortOnDrop<()>>,
+}
+
+/// What is known of a connection.
+#[derive(Debug)]
+struct Health {
+    silence: Silence,
+    is_renewing: AtomicBool,
 }
 
 impl Connections {
@@ -84,14 +91,18 @@ impl Connections {
             let client = builder.build().map_err(|error| url::mistake(&error))?;
             let (tell, attempts) = watch::channel(Attempts::None);
             let tell = Arc::new(tell);
-            let supervised = client.clone();
+            let health = Health::new();
+            let supervised = (client.clone(), Arc::clone(&health));
             let at = Arc::clone(&server);
             let failed = move |error| on_first_failure(&at, error);
-            let work = move || supervise(supervised.clone(), Arc::clone(&tell), failed.clone());
+            let work = move || {
+                let (client, health) = supervised.clone();
+                supervise(client, health, Arc::clone(&tell), failed.clone())
+            };
             Ok(Link {
                 client,
                 attempts,
-                is_renewing: Arc::default(),
+                health,
                 supervisor: Some(AbortOnDrop::keep(runtime, work)),
             })
         });
@@ -105,7 +116,7 @@ impl Connections {
         let link = Link {
             client,
             attempts: watch::channel(Attempts::Connected).1,
-            is_renewing: Arc::default(),
+            health: Health::new(),
             supervisor: None,
         };
         Self::of(server, vec![link])
@@ -148,16 +159,24 @@ impl Link {
     /// Gives the connection up and makes another, unless that is under way. A
     /// client that was handed in is its owner's: it may have other work under way.
     pub(super) fn renew(&self, runtime: &Handle) {
-        if self.supervisor.is_none() || self.is_renewing.swap(true, Ordering::Relaxed) {
-            return;
+        if self.supervisor.is_some() {
+            let (client, health) = (self.client.clone(), Arc::clone(&self.health));
+            runtime.spawn(async move { health.renew(&client).await });
         }
-        let client = self.client.clone();
-        let is_renewing = Arc::clone(&self.is_renewing);
-        runtime.spawn(async move {
-            // It tries again by itself; how it went, the next call finds out.
-            let _ = timeout(LONGEST_PAUSE, client.force_reconnection()).await;
-            is_renewing.store(false, Ordering::Relaxed);
-        });
+    }
+
+    /// How a call ended that was sent.
+    pub(super) fn ended<T>(&self, reply: Result<T, FredError>) -> Result<T, FredError> {
+        let is_lost = |error: &FredError| *error.kind() == ErrorKind::Timeout;
+        match &reply {
+            Err(error) if is_lost(error) => self.health.silence.lost(),
+            _ => self.health.silence.broken(),
+        }
+        reply.map_err(|error| match self.failure() {
+            // Says more than that there is no connection.
+            Some(failure) if error.is_canceled() => failure,
+            _ => without_arguments(error),
+        })
     }
 
     /// Whether the first attempt to connect has ended, however it did.
@@ -173,10 +192,28 @@ impl Link {
     }
 
     /// Why there is no connection, where there never was one.
-    pub(super) fn failure(&self) -> Option<FredError> {
+    fn failure(&self) -> Option<FredError> {
         match &*self.attempts.borrow() {
             Attempts::Failed(error) => Some(error.clone()),
             Attempts::None | Attempts::Connected => None,
+        }
+    }
+}
+
+impl Health {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            silence: Silence::new(),
+            is_renewing: AtomicBool::new(false),
+        })
+    }
+
+    async fn renew(&self, client: &Client) {
+        if !self.is_renewing.swap(true, Ordering::Relaxed) {
+            // It tries again by itself; how it went, the next call finds out.
+            let _ = timeout(LONGEST_PAUSE, client.force_reconnection()).await;
+            self.silence.broken();
+            self.is_renewing.store(false, Ordering::Relaxed);
         }
     }
 }
@@ -187,6 +224,7 @@ impl Link {
 /// try for, because the task would sleep before its first attempt.
 async fn supervise(
     client: Client,
+    health: Arc<Health>,
     tell: Arc<watch::Sender<Attempts>>,
     on_first_failure: impl Fn(FredError),
 ) {
@@ -206,7 +244,11 @@ async fn supervise(
             }
         });
         if attempt.is_ok() {
-            task.ended().await;
+            while timeout(UNRESPONSIVE / 4, &mut task.0).await.is_err() {
+                if health.silence.is_for(UNRESPONSIVE) {
+                    health.renew(&client).await;
+                }
+            }
             pause = SHORTEST_PAUSE;
         }
         sleep(pause).await;
@@ -300,8 +342,6 @@ fn builder(mut config: Config, queue: usize) -> Builder {
             connection.max_command_attempts = 1;
             connection.max_command_buffer_len = queue;
             connection.reconnect_on_auth_error = true;
-            connection.unresponsive.max_timeout = Some(UNRESPONSIVE);
-            connection.unresponsive.interval = UNRESPONSIVE / 4;
             connection.tcp.nodelay = Some(true);
         })
         // 0 attempts: without end.

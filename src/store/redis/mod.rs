@@ -14,6 +14,7 @@ mod question;
 mod ready;
 mod reply;
 mod script;
+mod silence;
 mod url;
 mod waiting;
 
