@@ -124,7 +124,7 @@ async fn run(
         }
         Manner::Asking => {
             let reply = Box::pin(ask(&client, command(name), arguments)).await;
-            reply.and_then(integers_of_value)
+            reply.and_then(|reply| integers_of_value(&reply))
         }
     })
 }
@@ -134,37 +134,46 @@ fn is_unknown(reply: &Result<Integers, FredError>) -> bool {
     error.is_some_and(|error| error.details().starts_with("NOSCRIPT"))
 }
 
-/// As the server's words stand there: the client would make a second list of them.
+/// As the server's words stand there: the client would copy them.
 fn integers_of_frame(reply: Resp3Frame) -> Result<Integers, FredError> {
-    let frames = match reply {
-        Resp3Frame::Array { data, .. } => data,
-        Resp3Frame::SimpleError { data, .. } => return Err(said(&data)),
-        Resp3Frame::BlobError { data, .. } => return Err(said(&String::from_utf8_lossy(&data))),
-        _ => return Err(no_integers()),
-    };
-    let mut integers = Integers::with_capacity(frames.len());
-    for frame in &frames {
-        match frame {
-            Resp3Frame::Number { data, .. } => integers.push(*data),
-            _ => return Err(no_integers()),
-        }
+    match reply {
+        Resp3Frame::BlobString { data, .. } => integers(&data),
+        Resp3Frame::SimpleError { data, .. } => Err(said(&data)),
+        Resp3Frame::BlobError { data, .. } => Err(said(&String::from_utf8_lossy(&data))),
+        _ => Err(no_integers()),
     }
-    Ok(integers)
 }
 
-pub(super) fn integers_of_value(reply: Value) -> Result<Integers, FredError> {
-    let Value::Array(values) = reply else {
-        return Err(no_integers());
-    };
-    let integer = |value: &Value| match value {
-        Value::Integer(integer) => Ok(*integer),
+pub(super) fn integers_of_value(reply: &Value) -> Result<Integers, FredError> {
+    match reply {
+        Value::Bytes(row) => integers(row),
+        // Of some bytes the client thinks that they are text.
+        Value::String(row) => integers(row.as_bytes()),
         _ => Err(no_integers()),
-    };
-    values.iter().map(integer).collect()
+    }
+}
+
+fn integers(row: &[u8]) -> Result<Integers, FredError> {
+    let mut integers = Integers::with_capacity(row.len() / size_of::<f64>());
+    let mut rest = row;
+    while let Some((double, behind)) = rest.split_first_chunk() {
+        let number = f64::from_le_bytes(*double);
+        // What is no integer, or too large for one, is another number there and back.
+        let integer = number as i64;
+        if integer as f64 != number {
+            return Err(no_integers());
+        }
+        integers.push(integer);
+        rest = behind;
+    }
+    match rest {
+        [] => Ok(integers),
+        _ => Err(no_integers()),
+    }
 }
 
 fn no_integers() -> FredError {
-    FredError::new(ErrorKind::Protocol, "not a list of integers")
+    FredError::new(ErrorKind::Protocol, "not a row of integers")
 }
 
 /// An error that the server answered.
