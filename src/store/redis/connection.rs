@@ -23,11 +23,10 @@ use fred::{
 use tokio::{
     runtime::Handle,
     sync::{Mutex, watch},
-    task::JoinHandle,
     time::{sleep, timeout},
 };
 
-use super::{silence::Silence, url};
+use super::{silence::Silence, task::AbortOnDrop, url};
 use crate::ConfigError;
 
 /// One attempt to connect takes at most this long.
@@ -297,39 +296,6 @@ pub(super) fn without_arguments(error: FredError) -> FredError {
     }
 }
 
-/// A task that ends with whom it works for.
-#[derive(Debug)]
-pub(super) struct AbortOnDrop<T>(JoinHandle<T>);
-
-impl AbortOnDrop<()> {
-    /// Work that goes on for as long as this lives: begun again if it panics.
-    pub(super) fn keep<F>(runtime: &Handle, work: impl Fn() -> F + Send + 'static) -> Self
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let again = runtime.clone();
-        Self(runtime.spawn(async move {
-            loop {
-                Self(again.spawn(work())).ended().await;
-                sleep(LONGEST_PAUSE).await;
-            }
-        }))
-    }
-}
-
-impl<T> AbortOnDrop<T> {
-    async fn ended(mut self) {
-        // How it ended is no matter.
-        let _ = (&mut self.0).await;
-    }
-}
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 fn builder(mut config: Config, queue: usize) -> Builder {
     // The first attempt says at once how it went.
     config.fail_fast = true;
@@ -374,25 +340,5 @@ mod tests {
         assert_eq!(&*named(&sentinels), "main of one:26379,[::1]:3");
         let one = ServerConfig::new_centralized("one", 6_379);
         assert_eq!(&*named(&one), "one:6379");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn kept_work_begins_again_when_it_panics_and_ends_with_its_owner() {
-        let begun = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&begun);
-        let kept = AbortOnDrop::keep(&Handle::current(), move || {
-            let begun = count.fetch_add(1, Ordering::Relaxed);
-            async move {
-                assert!(begun >= 3, "on purpose");
-                std::future::pending::<()>().await;
-            }
-        });
-        sleep(10 * LONGEST_PAUSE).await;
-        assert_eq!(begun.load(Ordering::Relaxed), 4);
-        let tasks = || Handle::current().metrics().num_alive_tasks();
-        assert_eq!(tasks(), 2);
-        drop(kept);
-        sleep(LONGEST_PAUSE).await;
-        assert_eq!(tasks(), 0);
     }
 }

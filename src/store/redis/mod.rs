@@ -15,6 +15,7 @@ mod ready;
 mod reply;
 mod script;
 mod silence;
+mod task;
 mod url;
 mod waiting;
 
