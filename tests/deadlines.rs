@@ -3,8 +3,6 @@
 mod common;
 
 use std::{
-    io::{BufRead, BufReader, Write},
-    net::{Ipv4Addr, TcpListener, TcpStream},
     sync::atomic::{AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
@@ -17,19 +15,20 @@ use fred::{
 use tokio::{runtime::Runtime, time::sleep};
 use tower_throttle::{Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket};
 
-use common::{RedisServer, eventually_async};
+use common::{RedisServer, eventually_async, fake};
 
 /// To all servers here.
 static GIVEN_BACK: AtomicUsize = AtomicUsize::new(0);
 
-/// Listens, and answers a script with `reply` to so many keys after `pause`.
-fn slow_server(pause: Duration, reply: fn(&str, usize) -> Option<String>) -> String {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    thread::spawn(move || {
-        while let Ok((stream, _)) = listener.accept() {
-            thread::spawn(move || talk(stream, pause, reply));
+/// Answers a script with `reply` to so many keys after `pause`.
+fn slow_server(pause: Duration, reply: fn(f64, usize) -> Option<Vec<u8>>) -> String {
+    let port = fake::answer(move |_, words| {
+        if !fake::is_script(words) {
+            return b"+OK\r\n".to_vec();
         }
+        thread::sleep(pause);
+        GIVEN_BACK.fetch_add(given_back(words), Ordering::Relaxed);
+        reply(fake::nonce(words), words.len() - 4).unwrap_or_default()
     });
     format!("redis://127.0.0.1:{port}/")
 }
@@ -39,41 +38,6 @@ fn given_back(words: &[Vec<u8>]) -> usize {
     let legs = words.last().expect("numbers")[16..].chunks(48);
     let kinds = legs.map(|leg| f64::from_le_bytes(*leg.first_chunk().expect("a kind")));
     kinds.filter(|kind| *kind as u64 % 512 / 64 == 3).count()
-}
-
-fn talk(mut stream: TcpStream, pause: Duration, reply: fn(&str, usize) -> Option<String>) {
-    let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
-    while let Some(words) = read_command(&mut reader) {
-        let mut answer = Some("+OK\r\n".to_owned());
-        if words[0].eq_ignore_ascii_case(b"EVALSHA") {
-            let numbers = words.last().expect("numbers");
-            let nonce = f64::from_le_bytes(*numbers.first_chunk().expect("a nonce"));
-            thread::sleep(pause);
-            GIVEN_BACK.fetch_add(given_back(&words), Ordering::Relaxed);
-            answer = reply(&nonce.to_string(), words.len() - 4);
-        }
-        let answer = answer.unwrap_or_default();
-        if stream.write_all(answer.as_bytes()).is_err() {
-            return;
-        }
-    }
-}
-
-fn read_command(reader: &mut impl BufRead) -> Option<Vec<Vec<u8>>> {
-    let words = number(reader)?;
-    let mut word = || {
-        let mut word = vec![0; number(reader)? + 2];
-        reader.read_exact(&mut word).ok()?;
-        word.truncate(word.len() - 2);
-        Some(word)
-    };
-    (0..words).map(|_| word()).collect()
-}
-
-fn number(reader: &mut impl BufRead) -> Option<usize> {
-    let mut line = String::new();
-    reader.read_line(&mut line).ok()?;
-    line.trim_end().get(1..)?.parse().ok()
 }
 
 fn limiter(url: &str, deadline: Duration) -> Limiter {
@@ -110,12 +74,10 @@ async fn who_waits_behind_others_for_a_server_that_hangs_waits_no_longer() {
     assert!(waited >= 10, "{waited} of 40 waited for an answer");
 }
 
-fn honest(nonce: &str, keys: usize) -> Option<String> {
-    let each = ":1\r\n:0\r\n".repeat(keys);
-    let count = 2 + 2 * keys;
-    Some(format!(
-        "*{count}\r\n:{nonce}\r\n:1795242000000000\r\n{each}"
-    ))
+fn honest(nonce: f64, keys: usize) -> Option<Vec<u8>> {
+    let mut numbers = vec![nonce, 1_795_242_000_000_000.0];
+    numbers.extend([1.0, 0.0].repeat(keys));
+    Some(fake::reply(&numbers))
 }
 
 /// More than it can do come all the time: it does what it can.

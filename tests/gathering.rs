@@ -310,3 +310,24 @@ async fn of_many_that_race_exactly_as_many_pass_as_fit() {
         assert_eq!(left, expected, "round {round}");
     }
 }
+
+/// The script's reply is put together of several pieces.
+#[tokio::test]
+async fn of_very_many_policies_each_is_told_about() {
+    let server = RedisServer::start();
+    let policies = (1..=2_000_u64).map(|limit| {
+        let name = format!("of {limit}");
+        Policy::new(name, SlidingWindow::new(limit, Duration::from_secs(3_600)))
+    });
+    let limiter = Limiter::builder()
+        .store(store(&server, None))
+        .on_store_failure(OnStoreFailure::Deny);
+    let limiter = policies.fold(limiter, |limiter, policy| limiter.policy(policy));
+    let limiter = limiter.build().expect("a limiter");
+    let decision = limiter.check("ann").await.expect("a decision");
+    let told: Vec<_> = decision
+        .policies()
+        .map(|policy| policy.remaining())
+        .collect();
+    assert_eq!(told, Vec::from_iter(0..2_000));
+}

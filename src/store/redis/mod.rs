@@ -14,6 +14,8 @@ mod question;
 mod ready;
 mod reply;
 mod script;
+mod silence;
+mod task;
 mod url;
 mod waiting;
 

@@ -122,7 +122,7 @@ impl Node {
         let nonce = self.asker.next_nonce();
         let now_us = clock.as_deref().map_or(0, clock::read);
         let script = script::for_checks(checks);
-        let arguments = Arguments::new(checks, names, nonce, now_us);
+        let arguments = || Arguments::new(checks, names, nonce, now_us);
         let link = self.link()?;
         let pass = self.pass()?;
         let connections = &self.connections;

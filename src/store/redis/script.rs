@@ -128,16 +128,16 @@ impl Arguments {
     }
 
     /// As a command has them: the script, the number of KEYS, KEYS and ARGV.
-    pub(super) fn behind(&self, script: &Value) -> Vec<Value> {
+    pub(super) fn behind(mut self, script: &Value) -> Vec<Value> {
         let mut values = Vec::with_capacity(3 + self.key_ends.len());
         values.push(script.clone());
         values.push(Value::Integer(self.key_ends.len() as i64));
         let mut start = 0;
         for end in &self.key_ends {
-            values.push(Value::Bytes(self.keys.slice(start..*end)));
+            values.push(Value::Bytes(self.keys.split_to(end - start)));
             start = *end;
         }
-        values.push(Value::Bytes(self.numbers.clone()));
+        values.push(Value::Bytes(self.numbers));
         values
     }
 }

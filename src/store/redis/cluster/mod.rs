@@ -31,10 +31,10 @@ use self::{
 pub(super) use self::{slots::Address, topology::Connect};
 use super::{
     call::Deadline,
-    connection::AbortOnDrop,
     node::Node,
     question::{AskedLeg, Question},
     reply::Found,
+    task::AbortOnDrop,
     waiting::Waiting,
 };
 use crate::{
