@@ -325,7 +325,7 @@ impl Slow {
         let slow = Arc::clone(self);
         common::fake::answer(move |_, words| {
             if !common::fake::is_script(words) {
-                return "+OK\r\n".to_owned();
+                return b"+OK\r\n".to_vec();
             }
             let kind = words.last().and_then(|numbers| numbers[16..].first_chunk());
             let is_back = f64::from_le_bytes(*kind.expect("a kind")) as u64 / 64 == 3;
@@ -335,8 +335,8 @@ impl Slow {
             } else {
                 slow.checks.fetch_add(1, Ordering::SeqCst);
             }
-            let (nonce, verdict) = (common::fake::nonce(words), u8::from(is_back));
-            format!("*4\r\n:{nonce}\r\n:1795242000000000\r\n:{verdict}\r\n:3600000000000\r\n")
+            let (nonce, verdict) = (common::fake::nonce(words), f64::from(u8::from(is_back)));
+            common::fake::reply(&[nonce, 1_795_242_000_000_000.0, verdict, 3_600_000_000_000.0])
         })
     }
 }
