@@ -14,6 +14,9 @@ mod question;
 mod ready;
 mod reply;
 mod script;
+#[cfg(feature = "testing")]
+mod simulated;
+mod transport;
 mod url;
 mod waiting;
 
@@ -27,6 +30,8 @@ use fred::{clients::Client, types::Value};
 use tokio::time::timeout;
 
 pub use self::builder::RedisStoreBuilder;
+#[cfg(feature = "testing")]
+pub use self::simulated::{Served, SimulatedRedis};
 use self::{
     call::{Deadline, Manner},
     cluster::{Cluster, KeyedLeg},
