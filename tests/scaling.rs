@@ -119,3 +119,22 @@ fn a_hot_key_below_its_limit_costs_each_node_some_calls_a_second() {
     assert_eq!(outcome.tally.exactly(), outcome.tally.asked);
     assert_eq!(outcome.tally.under(), 0);
 }
+
+/// A hundred nodes with ten times the work for the server stand for a thousand.
+#[test]
+fn many_nodes_together_do_not_ask_more_than_can_be_answered() {
+    let micros = Duration::from_micros;
+    let scene = Scene {
+        rate: 10_000.0,
+        callers: Callers::Uniform { callers: 2_000 },
+        mode: Mode::Remembered,
+        call_takes: micros(120),
+        decision_takes: micros(32),
+        lasts: Duration::from_secs(2),
+        ..Scene::new(SEED, 100)
+    };
+    let outcome = scene.play();
+    let tally = outcome.tally;
+    assert!(outcome.busy > 0.99, "{}", outcome.busy);
+    assert_eq!(tally.failed, 0, "of {}", tally.asked);
+}

@@ -36,7 +36,8 @@ pub(super) struct Node {
     is_failing: AtomicBool,
     /// Calls that got an answer.
     answers: AtomicU64,
-    /// How long the last call of a lane took that did.
+    /// How long the last call of a lane took, and the last that got one.
+    took_us: AtomicU64,
     answered_in_us: AtomicU64,
     breaker: Arc<Breaker>,
 }
@@ -56,6 +57,7 @@ impl Node {
             asker,
             is_failing: AtomicBool::new(false),
             answers: AtomicU64::new(0),
+            took_us: AtomicU64::new(0),
             answered_in_us: AtomicU64::new(0),
             breaker: Arc::new(Breaker::new(transport.hash())),
             transport,
@@ -102,9 +104,18 @@ impl Node {
         Duration::from_micros(self.answered_in_us.load(Ordering::Relaxed))
     }
 
-    pub(super) fn was_answered_in(&self, time: Duration) {
+    pub(super) fn took(&self, time: Duration, is_answered: bool) {
         let time_us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        self.answered_in_us.store(time_us, Ordering::Relaxed);
+        self.took_us.store(time_us, Ordering::Relaxed);
+        if is_answered {
+            self.answered_in_us.store(time_us, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether calls take so long that a few such ones in a row are too late.
+    pub(super) fn is_slow_for(&self, deadline: Deadline) -> bool {
+        let took = Duration::from_micros(self.took_us.load(Ordering::Relaxed));
+        took > deadline.left() / 4
     }
 
     pub(super) fn is_failing(&self) -> bool {
