@@ -187,7 +187,7 @@ const LOAD: [Column; 9] = [
 ];
 
 const ADMITTED: [Column; 5] = [
-    ("exact", |_, outcome| grouped(outcome.tally.exactly())),
+    ("exactly", |_, outcome| grouped(outcome.tally.exactly())),
     ("less", |_, outcome| {
         part(outcome.tally.under(), outcome.tally.exactly())
     }),
@@ -204,7 +204,7 @@ const FAIR: [Column; 4] = [
     ("Jain's index", |_, outcome| {
         format!("{:.3}", outcome.tally.fairness()[0])
     }),
-    ("exact", |_, outcome| {
+    ("exactly", |_, outcome| {
         format!("{:.3}", outcome.tally.fairness()[1])
     }),
     ("most / least", |_, outcome| {
