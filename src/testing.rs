@@ -1,11 +1,14 @@
-//! A suite that proves a [`Store`]: every algorithm, every operation.
+//! For tests: a suite that proves a [`Store`], and a Redis that is simulated.
 //!
-//! It walks at random, from a seed, through quotas, callers, costs and time, on
+//! [`prove`] knows every algorithm and every operation. It walks at random, from a seed, through quotas, callers, costs and time, on
 //! the store under test and on the crate's own [`MemoryStore`] side by side,
 //! and compares every field of every decision.
 
 use std::{fmt, sync::Arc, time::Duration};
 
+#[cfg(feature = "redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+pub use crate::store::redis::{Served, SimulatedRedis};
 use crate::{
     Concurrency, ConfigError, Decision, FixedWindow, LeakyBucket, Limiter, ManualClock,
     MemoryStore, OnStoreFailure, Permit, Policy, SlidingLog, SlidingWindow, StoreError,
@@ -136,15 +139,17 @@ struct Walk {
 
 impl Walk {
     async fn go(&self, steps: usize, random: &mut Random, holds: bool) -> Result<(), Difference> {
-        let mut held: Vec<[Permit; 2]> = Vec::new();
+        let mut held: Vec<(u64, [Permit; 2])> = Vec::new();
         for step in 0..steps {
             self.clock.advance(random.pause());
             let (key, units) = (random.below(3), random.below(12));
             let task = random.below(if holds { 3 } else { 12 });
             if holds && task == 0 {
                 // Given back one by one, each in both.
-                held.pop();
-                self.settle(key).await?;
+                if let Some((key, permits)) = held.pop() {
+                    drop(permits);
+                    self.settle(key).await?;
+                }
                 continue;
             }
             if holds && task == 1 {
@@ -153,7 +158,7 @@ impl Walk {
                 let permits = [tested.await?, model.await?];
                 let [tested, model] = &permits;
                 compare(step, "acquire", tested.decision(), model.decision())?;
-                held.push(permits);
+                held.push((key, permits));
                 continue;
             }
             let [tested, model] =

@@ -5,7 +5,7 @@ use std::mem;
 
 use smallvec::SmallVec;
 
-use super::{Check, Leg, Operation};
+use super::{Asked, Check, Leg, Operation};
 use crate::{
     Decision, PolicyDecision, Verdict,
     decision::Told,
@@ -90,9 +90,10 @@ impl Check<'_> {
     #[inline(always)]
     fn tell(&self, leg: &Leg<'_>, now_us: u64, slot: &mut Slot) -> (Told, u64) {
         each!(leg.asked.quota, rule => {
-            let (at, standing, fits) = read(rule, self, leg, slot, now_us);
-            let fitting = most_fitting(self).min(fits);
-            write(rule, self, leg, slot, fitting, &standing, at);
+            let at = leg.at(rule, self.operation(), now_us);
+            let (standing, fits) = read(rule, self.operation(), &leg.asked, slot, at);
+            let fitting = most_fitting(self.operation(), &leg.asked).min(fits);
+            write(rule, self.operation(), &leg.asked, slot, fitting, &standing, at);
             let told = Told::new(rule, self.operation(), &leg.asked, fitting, at, standing);
             (told, fitting)
         })
@@ -100,9 +101,9 @@ impl Check<'_> {
 }
 
 /// One for all, or the units that are asked for.
-fn most_fitting(check: &Check<'_>) -> u64 {
-    match check.legs().first() {
-        Some(leg) if check.operation() == Operation::TakeUpTo => leg.asked.cost,
+const fn most_fitting(operation: Operation, asked: &Asked) -> u64 {
+    match operation {
+        Operation::TakeUpTo => asked.cost,
         _ => 1,
     }
 }
@@ -112,17 +113,9 @@ fn decide(check: &Check<'_>, now_us: u64, slots: &mut [Slot]) -> Decision {
         return Decision::on_store_failure(Verdict::Denied);
     }
     let operation = check.operation();
-    let mut fitting = most_fitting(check);
-    let mut readings: SmallVec<[(At, Standing); 4]> = SmallVec::new();
-    for (leg, slot) in check.legs().iter().zip(&*slots) {
-        let (at, standing, fits) =
-            each!(leg.asked.quota, rule => read(rule, check, leg, slot, now_us));
-        fitting = fitting.min(fits);
-        readings.push((at, standing));
-    }
-    for ((leg, slot), (at, standing)) in check.legs().iter().zip(slots).zip(&readings) {
-        each!(leg.asked.quota, rule => write(rule, check, leg, slot, fitting, standing, *at));
-    }
+    let offset_ms = |leg: &Leg<'_>| leg.asked.quota.offset_ms(leg.key_bytes());
+    let legs = check.legs().iter().map(|leg| (&*leg.asked, offset_ms(leg)));
+    let (fitting, readings) = settle(operation, legs, slots, now_us);
     let legs = check.legs().iter().zip(readings);
     let policies = legs.map(|(leg, (at, standing))| {
         let (name, asked) = (leg.policy.clone(), &leg.asked);
@@ -133,20 +126,47 @@ fn decide(check: &Check<'_>, now_us: u64, slots: &mut [Slot]) -> Decision {
     Decision::new(operation, policies, fitting, now_us)
 }
 
+/// How each bucket stood, when and in which circumstances.
+pub(super) type Readings = SmallVec<[(At, Standing); 4]>;
+
+/// Reads all buckets, and takes from all or none. `legs`: what is asked of each, and
+/// by how much its windows start later. With how they stood before, how many
+/// units were taken of what is asked for; 1 or 0 where that is all or none.
+pub(super) fn settle<'a>(
+    operation: Operation,
+    legs: impl Iterator<Item = (&'a Asked, u64)> + Clone,
+    slots: &mut [Slot],
+    now_us: u64,
+) -> (u64, Readings) {
+    let mut fitting = u64::MAX;
+    let mut readings = Readings::new();
+    for ((asked, offset_ms), slot) in legs.clone().zip(&*slots) {
+        let (at, standing, fits) = each!(asked.quota, rule => {
+            let at = asked.at(rule, operation, now_us, offset_ms);
+            let (standing, fits) = read(rule, operation, asked, slot, at);
+            (at, standing, fits)
+        });
+        fitting = fitting.min(fits).min(most_fitting(operation, asked));
+        readings.push((at, standing));
+    }
+    for (((asked, _), slot), (at, standing)) in legs.zip(slots).zip(&readings) {
+        each!(asked.quota, rule => write(rule, operation, asked, slot, fitting, standing, *at));
+    }
+    (fitting, readings)
+}
+
 /// How a leg's bucket stands, and how many units it has room for; 1 or 0 where
 /// all are asked for or none.
 #[inline(always)]
 fn read(
     rule: &impl Rules,
-    check: &Check<'_>,
-    leg: &Leg<'_>,
+    operation: Operation,
+    asked: &Asked,
     slot: &Slot,
-    now_us: u64,
-) -> (At, Standing, u64) {
-    let asked = &leg.asked;
-    let at = leg.at(rule, check.operation(), now_us);
+    at: At,
+) -> (Standing, u64) {
     let standing = rule.read(slot.state.as_ref(), at);
-    let fits = match check.operation() {
+    let fits = match operation {
         Operation::Take | Operation::Look => {
             u64::from(rule.fits(&standing, asked.level, asked.extra))
         }
@@ -157,25 +177,25 @@ fn read(
             rule.returnable(state, &standing, 0, at).min(1)
         }
     };
-    (at, standing, fits)
+    (standing, fits)
 }
 
 #[inline(always)]
 fn write(
     rule: &impl Rules,
-    check: &Check<'_>,
-    leg: &Leg<'_>,
+    operation: Operation,
+    asked: &Asked,
     slot: &mut Slot,
     fitting: u64,
     standing: &Standing,
     at: At,
 ) {
-    let mut change = leg.asked.change(check.operation(), fitting);
+    let mut change = asked.change(operation, fitting);
     if let Change::Give(cost) = change {
         change = Change::Give(rule.returnable(slot.state.as_ref(), standing, cost, at));
     }
     let is_nothing = matches!(change, Change::Take(0) | Change::Give(0)) && !standing.unsaved;
-    if is_nothing || check.operation() == Operation::Look {
+    if is_nothing || operation == Operation::Look {
         return;
     }
     let state = rule.write(slot.state.take(), standing, change, at);

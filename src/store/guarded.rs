@@ -8,6 +8,7 @@ use super::{
     Answer, Check, Fallback, Leg, Store,
     breaker::{Breaker, Ended},
     finished::to_its_end,
+    keyed::KeyedHash,
 };
 use crate::{Decision, Source, StoreError, error::StoreErrorKind};
 
@@ -50,7 +51,7 @@ impl<S: Store> Guarded<S> {
     pub fn new(store: S) -> Self {
         Self {
             deadline: Duration::from_millis(50),
-            breaker: Arc::new(Breaker::new()),
+            breaker: Arc::new(Breaker::new(KeyedHash::new())),
             fallback: store.fallback().unwrap_or_default(),
             store,
         }

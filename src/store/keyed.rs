@@ -1,16 +1,31 @@
 //! Which bucket a leg is of, as a number that nobody outside can foresee.
 
-use std::hash::{BuildHasher, RandomState};
+use std::{
+    fmt,
+    hash::{BuildHasher, RandomState},
+};
 
 use siphasher::sip128::{Hash128, SipHasher13};
 
 /// A hash of 128 bits under a key of this process: whoever does not know it
 /// cannot make two callers meet.
-pub(super) struct KeyedHash(u64, u64);
+#[derive(Clone, Copy)]
+pub(crate) struct KeyedHash(u64, u64);
 
 impl KeyedHash {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(random(), random())
+    }
+
+    /// The same in each process.
+    #[cfg(all(feature = "redis", feature = "testing"))]
+    pub(crate) const fn of_seed(seed: u64) -> Self {
+        Self(seed, !seed)
+    }
+
+    /// A number for this one, which nobody outside can foresee.
+    pub(super) fn number(&self, of: u64) -> u64 {
+        self.of((of, 0), 0, &[]).h1
     }
 
     #[cfg(feature = "redis")]
@@ -25,6 +40,13 @@ impl KeyedHash {
     pub(super) fn of(&self, policy: (u64, u64), kind: u8, key: &[u8]) -> Hash128 {
         let (first, second) = (self.0 ^ policy.0, self.1 ^ policy.1 ^ u64::from(kind));
         SipHasher13::new_with_keys(first, second).hash(key)
+    }
+}
+
+impl fmt::Debug for KeyedHash {
+    /// Without the key, by which callers could be made to meet.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyedHash").finish_non_exhaustive()
     }
 }
 

@@ -14,6 +14,8 @@ mod guarded;
 mod keyed;
 #[cfg(feature = "redis")]
 mod lease;
+#[cfg(feature = "redis")]
+mod local;
 mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;

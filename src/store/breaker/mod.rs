@@ -3,13 +3,13 @@
 //! What decides is a pure machine: it is told what happens and when.
 
 use std::{
-    hash::{BuildHasher, RandomState},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use tokio::time::Instant;
 
+use super::keyed::KeyedHash;
 use crate::StoreError;
 
 /// So many calls in a row without an answer open it,
@@ -54,15 +54,15 @@ impl Ended {
 #[derive(Debug)]
 pub(crate) struct Breaker {
     started: Instant,
-    random: RandomState,
+    random: KeyedHash,
     machine: Mutex<Machine>,
 }
 
 impl Breaker {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(random: KeyedHash) -> Self {
         Self {
             started: Instant::now(),
-            random: RandomState::new(),
+            random,
             machine: Mutex::new(Machine::new()),
         }
     }
@@ -109,7 +109,7 @@ impl Pass {
         let random = match ended {
             // No answer opens it, nor what is no call.
             Ended::Answered | Ended::Unused => 0,
-            Ended::Failed | Ended::NotSent => self.breaker.random.hash_one(now_ms),
+            Ended::Failed | Ended::NotSent => self.breaker.random.number(now_ms),
         };
         let mut machine = self.breaker.machine();
         machine.ended(self.era, ended, now_ms, random);

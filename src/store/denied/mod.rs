@@ -30,8 +30,8 @@ use self::{
     known::{Denial, Still},
     table::Table,
 };
-use super::{Check, Leg, Operation, keyed::KeyedHash};
-use crate::{Clock, Decision, SystemClock, Verdict, clock};
+use super::{Check, Leg, Operation, local::Local};
+use crate::{Decision, Verdict, clock};
 
 /// A bucket that nobody uses is remembered for as long by all stores: what
 /// starts other than full must not be forgotten meanwhile.
@@ -43,10 +43,7 @@ type Id = (u64, u64);
 /// What is remembered, shared by the clones of a store.
 pub(crate) struct Denials {
     longest_us: u64,
-    clock: Arc<dyn Clock>,
-    /// The store goes by the same clock: nothing passes between them.
-    is_the_stores_clock: bool,
-    hash: KeyedHash,
+    local: Local,
     /// When the last of them ends; 0: nothing is remembered.
     end_us: AtomicU64,
     given: Given,
@@ -62,16 +59,13 @@ pub(crate) enum Before {
 }
 
 impl Denials {
-    /// Remembers each for at most so long. `clock`: the one that the store goes
-    /// by, if that is not a server's own.
-    pub(crate) fn new(longest: Duration, clock: Option<Arc<dyn Clock>>) -> Option<Arc<Self>> {
+    /// Remembers each for at most so long.
+    pub(crate) fn new(longest: Duration, local: &Local) -> Option<Arc<Self>> {
         let longest_us = u64::try_from(longest.min(LONGEST).as_micros()).unwrap_or(u64::MAX);
         (longest_us > 0).then(|| {
             Arc::new(Self {
                 longest_us,
-                is_the_stores_clock: clock.is_some(),
-                clock: clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
-                hash: KeyedHash::new(),
+                local: local.clone(),
                 end_us: AtomicU64::new(0),
                 given: Given::new(),
                 table: Table::default(),
@@ -92,7 +86,7 @@ impl Denials {
             Operation::Take | Operation::TakeUpTo => Then::Nothing,
         };
         let (id, parts) = self.place(check.legs());
-        let now_us = clock::read(&*self.clock);
+        let now_us = clock::read(&*self.local.clock);
         let known = self.look(id, now_us, |denial| {
             if then != Then::Remember
                 || !denial.is_of_time(now_us, self.longest_us)
@@ -154,11 +148,11 @@ impl Denials {
 
     fn remember(&self, asking: &Asking, decision: &Decision) {
         // What the store knows of, where both go by one clock, to the instant.
-        let (sent_us, answered_us) = if self.is_the_stores_clock {
+        let (sent_us, answered_us) = if self.local.is_the_stores_clock {
             let decided_us = decision.decided_at_us();
             (decided_us, decided_us)
         } else {
-            (asking.sent_us, clock::read(&*self.clock) + 1)
+            (asking.sent_us, clock::read(&*self.local.clock) + 1)
         };
         let end_us = sent_us.saturating_add(self.longest_us);
         if answered_us >= end_us {
@@ -172,7 +166,7 @@ impl Denials {
     /// An instant that is not after this one, though clocks cut off parts of
     /// their ticks.
     const fn before_us(&self, now_us: u64) -> u64 {
-        if self.is_the_stores_clock {
+        if self.local.is_the_stores_clock {
             now_us
         } else {
             now_us - 1
@@ -186,7 +180,7 @@ impl Denials {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let (mut id, mut parts): (Id, _) = ((legs.len() as u64, 0), Parts::new());
         for leg in legs {
-            let bucket = self.hash.of_leg(leg);
+            let bucket = self.local.hash.of_leg(leg);
             id.0 = id.0.wrapping_mul(ODD).wrapping_add(bucket.0);
             id.1 = id.1.wrapping_mul(ODD).wrapping_add(bucket.1);
             if !leg.asked.quota.is_concurrency() {

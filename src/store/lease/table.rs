@@ -3,27 +3,24 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
 };
 
 use tokio::{runtime::Handle, sync::Notify};
 
 use super::entry::{Entry, Grant, Swept, Trip};
 use crate::{
-    Clock, Decision, StoreError, clock,
-    store::{Leg, keyed::KeyedHash},
+    Decision, StoreError, clock,
+    store::{Leg, local::Local},
 };
 
 /// What is known of callers whose policies lease: at most 4,096 at a time. One
 /// that finds no room is decided upon by the server, until others have stopped asking.
 pub(crate) struct Leases {
     sets: Box<[Mutex<Set>]>,
-    hash: KeyedHash,
-    clock: Option<Arc<dyn Clock>>,
-    started: Instant,
+    local: Local,
     runtime: Handle,
     is_swept: AtomicBool,
     is_closed: AtomicBool,
@@ -57,12 +54,10 @@ pub(super) struct Seen {
 }
 
 impl Leases {
-    pub(crate) fn new(clock: Option<Arc<dyn Clock>>, runtime: Handle) -> Self {
+    pub(crate) fn new(local: Local, runtime: Handle) -> Self {
         Self {
             sets: (0..SETS).map(|_| Mutex::default()).collect(),
-            hash: KeyedHash::new(),
-            clock,
-            started: Instant::now(),
+            local,
             runtime,
             is_swept: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
@@ -232,7 +227,7 @@ impl Leases {
     }
 
     pub(super) fn id(&self, leg: &Leg<'_>) -> Id {
-        self.hash.of_leg(leg)
+        self.local.hash.of_leg(leg)
     }
 
     #[cfg(test)]
@@ -245,10 +240,7 @@ impl Leases {
     }
 
     fn now_us(&self) -> u64 {
-        match &self.clock {
-            Some(clock) => clock::read(&**clock),
-            None => self.started.elapsed().as_micros() as u64,
-        }
+        clock::read(&*self.local.clock)
     }
 }
 

@@ -59,9 +59,7 @@ impl Batch {
             self.tell_late(next);
             told = Some(next);
         };
-        if reply.is_ok() {
-            node.was_answered_in(sent.elapsed());
-        }
+        node.took(sent.elapsed(), reply.is_ok());
         self.tell(reply);
     }
 

@@ -19,9 +19,11 @@ use super::{
     node::{Asker, Node},
     url::Target,
 };
+#[cfg(feature = "testing")]
+use super::{simulated::SimulatedRedis, transport::Transport};
 use crate::{
     Clock, ConfigError,
-    store::{Fallback, denied::Denials, lease::Leases},
+    store::{Fallback, denied::Denials, lease::Leases, local::Local},
     telemetry,
 };
 
@@ -158,7 +160,8 @@ impl RedisStoreBuilder {
     /// The URL or a setting cannot be used, or there is no Tokio runtime.
     pub fn connect(self, url: &str) -> Result<RedisStore, ConfigError> {
         let target = Target::of(url)?;
-        self.build(|settings, runtime, asker, fallback| {
+        let local = Local::new(self.clock.clone());
+        self.build(local, |settings, runtime, asker, fallback| {
             let (count, queue) = (settings.connections, settings.most_in_flight);
             Ok(match target {
                 Target::Node(config) => {
@@ -195,15 +198,34 @@ impl RedisStoreBuilder {
     ///
     /// A setting cannot be used, or there is no Tokio runtime.
     pub fn client(self, client: Client) -> Result<RedisStore, ConfigError> {
-        self.build(|settings, runtime, asker, _| {
+        let local = Local::new(self.clock.clone());
+        self.build(local, |settings, runtime, asker, _| {
             let connections = Connections::given(client);
             let node = Node::new(runtime, connections, settings.most_in_flight, asker);
             Ok(Servers::One(node))
         })
     }
 
+    /// Has a server decide that is simulated in this process: for tests. See
+    /// [`SimulatedRedis`](crate::testing::SimulatedRedis).
+    ///
+    /// # Errors
+    ///
+    /// A setting cannot be used, or there is no Tokio runtime.
+    #[cfg(feature = "testing")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+    pub fn simulated(self, redis: &SimulatedRedis) -> Result<RedisStore, ConfigError> {
+        let local = redis.local(self.clock.clone());
+        self.build(local, |settings, runtime, asker, _| {
+            let transport = Transport::Simulated(redis.clone());
+            let node = Node::new(runtime, transport, settings.most_in_flight, asker);
+            Ok(Servers::One(node))
+        })
+    }
+
     fn build(
         self,
+        local: Local,
         connect: impl FnOnce(&Self, Handle, Arc<Asker>, &Fallback) -> Result<Servers, ConfigError>,
     ) -> Result<RedisStore, ConfigError> {
         let settings = [
@@ -218,17 +240,15 @@ impl RedisStoreBuilder {
         let names = KeyNames::new(self.prefix.clone(), self.secret.as_deref())?;
         let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
         let asker = Asker::new(names.clone(), first_nonce(), self.clock.clone());
-        let fallback = match &self.clock {
-            Some(clock) => Fallback::with_clock(Arc::new(Arc::clone(clock))),
-            None => Fallback::new(),
-        };
-        let leases = Leases::new(self.clock.clone(), runtime.clone());
+        let fallback = Fallback::with_clock(Arc::new(Arc::clone(&local.clock)));
+        let denials = Denials::new(self.remembered_for, &local);
+        let leases = Leases::new(local, runtime.clone());
         let servers = connect(&self, runtime, asker, &fallback)?;
         Ok(RedisStore(Arc::new(Inner {
             servers: RwLock::new(Some(servers)),
             names,
             deadline: self.deadline,
-            denials: Denials::new(self.remembered_for, self.clock),
+            denials,
             fallback,
             leases,
         })))

@@ -1,10 +1,6 @@
 //! One call to Redis: sent once, within a deadline, its errors told apart.
 
-use std::{
-    error::Error,
-    sync::atomic::Ordering,
-    time::{Duration, Instant},
-};
+use std::{error::Error, sync::atomic::Ordering, time::Duration};
 
 use fred::{
     clients::{Client, WithOptions},
@@ -12,7 +8,7 @@ use fred::{
     interfaces::{ClientLike, Resp3Frame},
     types::{ClusterHash, CustomCommand, Value, config::Options},
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{
     connection::{Connections, Link},

@@ -6,6 +6,10 @@
 //! nothing waits at low load, and the more there is to do, the less each check
 //! costs Redis and the network.
 //!
+//! Each call costs the server as much as some checks do, and of a fleet all send
+//! theirs. So when answers take long, one lane goes on by itself, and others only
+//! beside it when there is enough for a call: what waits meanwhile shares the next.
+//!
 //! Lanes are tasks of their own: a caller who leaves, or who does not look at
 //! its answer, holds nobody up.
 //!
@@ -155,7 +159,10 @@ impl Node {
             .map_or(deadline, |latest| deadline.later(latest));
         state.latest = Some(latest);
         state.waiting.push_back(queued);
-        let is_lane_free = state.lanes_taken < self.dispatch.lanes;
+        let is_lane_free = state.lanes_taken < self.dispatch.lanes
+            && (state.lanes_taken == 0
+                || state.waiting.len() >= LEAST_PER_LANE
+                || !self.is_slow_for(deadline));
         state.lanes_taken += usize::from(is_lane_free);
         drop(state);
         if is_lane_free {

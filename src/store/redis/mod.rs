@@ -15,7 +15,10 @@ mod ready;
 mod reply;
 mod script;
 mod silence;
+#[cfg(feature = "testing")]
+mod simulated;
 mod task;
+mod transport;
 mod url;
 mod waiting;
 
@@ -29,6 +32,8 @@ use fred::{clients::Client, types::Value};
 use tokio::time::timeout;
 
 pub use self::builder::RedisStoreBuilder;
+#[cfg(feature = "testing")]
+pub use self::simulated::{Served, SimulatedRedis};
 use self::{
     call::{Deadline, Manner},
     cluster::{Cluster, KeyedLeg},

@@ -13,12 +13,11 @@ use tokio::runtime::Handle;
 
 use super::{
     call::{self, Deadline, Manner, Suspects},
-    connection::{Connections, Link},
     dispatch::Dispatch,
     key::KeyNames,
     question::{Question, Turns},
     reply::{self, Found, Parts},
-    script::{self, Arguments},
+    transport::{Route, ScriptCall, Transport},
 };
 use crate::{
     Clock, StoreError, clock,
@@ -28,7 +27,7 @@ use crate::{
 
 #[derive(Debug)]
 pub(super) struct Node {
-    connections: Connections,
+    transport: Transport,
     pub(super) dispatch: Dispatch,
     in_flight: AtomicUsize,
     most_in_flight: usize,
@@ -37,7 +36,8 @@ pub(super) struct Node {
     is_failing: AtomicBool,
     /// Calls that got an answer.
     answers: AtomicU64,
-    /// How long the last call of a lane took that did.
+    /// How long the last call of a lane took, and the last that got one.
+    took_us: AtomicU64,
     answered_in_us: AtomicU64,
     breaker: Arc<Breaker>,
 }
@@ -45,20 +45,22 @@ pub(super) struct Node {
 impl Node {
     pub(super) fn new(
         runtime: Handle,
-        connections: Connections,
+        transport: impl Into<Transport>,
         most_in_flight: usize,
         asker: Arc<Asker>,
     ) -> Arc<Self> {
+        let transport = transport.into();
         Arc::new(Self {
-            dispatch: Dispatch::new(runtime, connections.len()),
-            connections,
+            dispatch: Dispatch::new(runtime, transport.connections()),
             in_flight: AtomicUsize::new(0),
             most_in_flight,
             asker,
             is_failing: AtomicBool::new(false),
             answers: AtomicU64::new(0),
+            took_us: AtomicU64::new(0),
             answered_in_us: AtomicU64::new(0),
-            breaker: Arc::new(Breaker::new()),
+            breaker: Arc::new(Breaker::new(transport.hash())),
+            transport,
         })
     }
 
@@ -86,7 +88,7 @@ impl Node {
 
     /// Says that an error is of this server.
     pub(super) fn named(&self, error: StoreError) -> StoreError {
-        error.at(self.connections.server())
+        error.at(self.transport.server())
     }
 
     /// How many checks are not decided yet.
@@ -102,9 +104,18 @@ impl Node {
         Duration::from_micros(self.answered_in_us.load(Ordering::Relaxed))
     }
 
-    pub(super) fn was_answered_in(&self, time: Duration) {
+    pub(super) fn took(&self, time: Duration, is_answered: bool) {
         let time_us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        self.answered_in_us.store(time_us, Ordering::Relaxed);
+        self.took_us.store(time_us, Ordering::Relaxed);
+        if is_answered {
+            self.answered_in_us.store(time_us, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether calls take so long that a few such ones in a row are too late.
+    pub(super) fn is_slow_for(&self, deadline: Deadline) -> bool {
+        let took = Duration::from_micros(self.took_us.load(Ordering::Relaxed));
+        took > deadline.left() / 4
     }
 
     pub(super) fn is_failing(&self) -> bool {
@@ -120,16 +131,18 @@ impl Node {
     ) -> Result<Parts, StoreError> {
         let Asker { names, clock, .. } = &*self.asker;
         let nonce = self.asker.next_nonce();
-        let now_us = clock.as_deref().map_or(0, clock::read);
-        let script = script::for_checks(checks);
-        let arguments = || Arguments::new(checks, names, nonce, now_us);
-        let link = self.link()?;
+        let call = ScriptCall {
+            checks,
+            names,
+            nonce,
+            now_us: clock.as_deref().map_or(0, clock::read),
+        };
+        let route = self.transport.next()?;
         let pass = self.pass()?;
-        let connections = &self.connections;
-        let reply = call::script(connections, link, script, arguments, manner, deadline).await;
+        let reply = route.script(call, manner, deadline).await;
         let parts = reply.and_then(|integers| reply::read(&integers, nonce, checks));
         let is_refused = parts.as_ref().is_ok_and(|parts| reply::refuses_all(parts));
-        self.saw(link, pass, parts, is_refused)
+        self.saw(route, pass, parts, is_refused)
     }
 
     /// Decides on a check in a call of its own, whatever else is under way.
@@ -153,21 +166,16 @@ impl Node {
         manner: Manner,
         deadline: Deadline,
     ) -> Result<(), StoreError> {
-        let link = self.link()?;
+        let route = self.transport.next()?;
         let pass = self.pass()?;
-        let deleted = call::delete(link, keys, manner, deadline).await;
-        self.saw(link, pass, deleted, false)
+        let deleted = route.delete(keys, manner, deadline).await;
+        self.saw(route, pass, deleted, false)
     }
 
     /// Which node of its cluster serves which slots, as it knows it. Who tells
     /// may still serve nobody, so this has no [pass](Self::pass).
     pub(super) async fn slots(&self, deadline: Deadline) -> Result<Value, StoreError> {
-        call::slots(self.link()?, deadline).await
-    }
-
-    fn link(&self) -> Result<&Link, StoreError> {
-        let next = self.connections.next();
-        next.ok_or_else(|| StoreError::not_sent("no client"))
+        self.transport.next()?.slots(deadline).await
     }
 
     /// Leave to make a call about buckets.
@@ -179,7 +187,7 @@ impl Node {
     /// inside the script.
     fn saw<T>(
         &self,
-        link: &Link,
+        route: Route<'_>,
         pass: Pass,
         result: Result<T, StoreError>,
         is_refused: bool,
@@ -201,8 +209,8 @@ impl Node {
         };
         match suspects {
             Suspects::None => {}
-            Suspects::ThisOne => link.renew(self.dispatch.runtime()),
-            Suspects::All => self.connections.renew(self.dispatch.runtime()),
+            Suspects::ThisOne => route.renew(self.dispatch.runtime()),
+            Suspects::All => self.transport.renew(self.dispatch.runtime()),
         }
         let is_failing = error.is_some_and(StoreError::is_no_answer);
         self.is_failing.store(is_failing, Ordering::Relaxed);

@@ -159,6 +159,16 @@ impl Question {
         bits.fold(0, |set, bit: usize| set | bit)
     }
 
+    /// The Redis key of each leg.
+    #[cfg(feature = "testing")]
+    pub(super) fn keys(&self, names: &KeyNames) -> impl Iterator<Item = Vec<u8>> {
+        self.legs.iter().map(|leg| {
+            let mut key = Vec::new();
+            leg.write_key(names, &mut key);
+            key
+        })
+    }
+
     /// Appends its keys, with where each ends.
     pub(super) fn write_keys(
         &self,

@@ -6,11 +6,11 @@ use std::{borrow::Cow, ops::Range};
 
 use super::*;
 use crate::{
-    FixedWindow, Key, LeakyBucket, ManualClock, OnStoreFailure, Policy, Quota, SlidingLog,
+    Clock, FixedWindow, Key, LeakyBucket, ManualClock, OnStoreFailure, Policy, Quota, SlidingLog,
     SlidingWindow, TokenBucket,
     policy::Compiled,
     random::SplitMix64 as Random,
-    store::{Asked, Slot},
+    store::{Asked, Slot, keyed::KeyedHash},
 };
 
 impl Random {
@@ -84,9 +84,11 @@ impl Scene {
             .collect();
         let denials = Denials {
             longest_us: random.from(1..60_000_000),
-            clock: here.clone(),
-            is_the_stores_clock: is_one_clock,
-            hash: KeyedHash::new(),
+            local: Local {
+                clock: here.clone(),
+                is_the_stores_clock: is_one_clock,
+                hash: KeyedHash::new(),
+            },
             end_us: AtomicU64::new(0),
             given: Given::new(),
             table: Table::default(),

@@ -15,7 +15,7 @@ use crate::{
     error::StoreErrorKind,
     fallback::Tasks,
     policy::Compiled,
-    store::{Answer, Asked, BoxFuture, Check, Leg, Operation, OwnedLeg, Store},
+    store::{Answer, Asked, BoxFuture, Check, Leg, Operation, OwnedLeg, Store, local::Local},
 };
 
 const UNITS: u64 = 100_000;
@@ -71,7 +71,7 @@ impl Server {
         let clock = Arc::new(ManualClock::new());
         let policy = Policy::new("hot", TokenBucket::without_refill(UNITS));
         Self(Arc::new(Inner {
-            leases: Leases::new(Some(clock.clone()), Handle::current()),
+            leases: Leases::new(Local::new(Some(clock.clone())), Handle::current()),
             memory: MemoryStore::builder().clock(clock.clone()).build(),
             clock,
             gate: Semaphore::new(0),

@@ -15,7 +15,7 @@ use crate::{
     clock::Clock,
     error::StoreErrorKind,
     policy::Compiled,
-    store::{Answer, Asked, Check, Leg, Operation, Store},
+    store::{Answer, Asked, Check, Leg, Operation, Store, local::Local},
 };
 
 const SWEEP_EVERY_US: u64 = 50_000;
@@ -60,7 +60,7 @@ impl World {
         let runtime = Builder::new_current_thread().build().expect("a runtime");
         let clock = Arc::new(ManualClock::new());
         let policy = Policy::new("hot", bucket).lease_with_extra_burst();
-        let leases = || Leases::new(Some(clock.clone()), runtime.handle().clone());
+        let leases = || Leases::new(Local::new(Some(clock.clone())), runtime.handle().clone());
         Self {
             server: MemoryStore::builder().clock(clock.clone()).build(),
             policy: policy.compile(OnStoreFailure::Deny).expect("a policy"),

@@ -1,0 +1,413 @@
+//! A server that is none: the rules of the memory store behind a network and a
+//! queue, in the time of the Tokio runtime.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use fred::types::Value;
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{
+    call::Deadline, key::KeyNames, question::Question, reply::Integers, transport::ScriptCall,
+};
+use crate::{
+    Clock, ManualClock, StoreError,
+    error::StoreErrorKind,
+    quota::rules::State,
+    store::{Slot, decide::settle, finished::Finished, keyed::KeyedHash, local::Local},
+};
+
+/// A Redis that is simulated in this process: for tests of an application whose
+/// Redis is slow, far or gone, and of many processes that share one.
+///
+/// [`RedisStoreBuilder::simulated`](crate::RedisStoreBuilder::simulated) makes a
+/// store on it. All of that store is as ever (how checks are gathered, what is
+/// remembered and leased, deadlines, the breaker) but for its connections and the
+/// script: instead, calls travel for as long as is said here, wait for each
+/// other like those of a server with one thread, and are decided by the rules of
+/// [`MemoryStore`](crate::MemoryStore). Time is that of the Tokio runtime, also for
+/// what stores go by here: where it is paused, tests take no time, and all that
+/// happens is the same in each run.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_throttle::{Limiter, RedisStore, Source, TokenBucket, testing::SimulatedRedis};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread()
+/// #     .enable_time().start_paused(true).build().unwrap();
+/// # runtime.block_on(async {
+/// // under #[tokio::test(start_paused = true)]
+/// let redis = SimulatedRedis::new();
+/// let store = RedisStore::builder().simulated(&redis)?;
+/// let limiter = Limiter::new(store, TokenBucket::per_minute(2));
+/// assert_eq!(limiter.check("ann").await?.source(), Source::Store);
+///
+/// redis.set_connected(false);
+/// assert_eq!(limiter.check("ann").await?.source(), Source::Local);
+///
+/// // longer than the deadline of 50 ms, there and back
+/// redis.set_connected(true);
+/// redis.set_delay(Duration::from_millis(30));
+/// assert_eq!(limiter.check("ann").await?.source(), Source::Local);
+///
+/// redis.set_delay(Duration::from_millis(2));
+/// assert!(!limiter.check("ann").await?.is_allowed(), "the late one was charged");
+/// assert_eq!(redis.served().calls, 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+///
+/// **What it is not**: a proof of the script, of the client or of Redis. Bytes,
+/// rights, memory, scripts that are forgotten, failovers and clusters are not
+/// simulated.
+///
+/// Cloning shares the server and the network.
+#[derive(Clone)]
+pub struct SimulatedRedis {
+    name: Arc<str>,
+    server: Arc<Mutex<Server>>,
+    network: Arc<Mutex<Network>>,
+    timer: Arc<Timer>,
+}
+
+/// What a simulated server has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Served {
+    /// Script calls.
+    pub calls: u64,
+    /// Checks in these calls.
+    pub checks: u64,
+    /// Buckets that were decided upon: fewer than checks where some of one
+    /// call asked for the same, more where checks have several policies.
+    pub decisions: u64,
+    /// The time in which it served.
+    pub busy: Duration,
+}
+
+type Timer = dyn Fn(Instant) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
+
+struct Server {
+    clock: RuntimeClock,
+    buckets: HashMap<Vec<u8>, Bucket>,
+    /// How many there may be before those that are drained are looked for.
+    most: usize,
+    call_takes: Duration,
+    decision_takes: Duration,
+    /// Until then it serves those who came before.
+    free_at: Instant,
+    served: Served,
+    stores: u64,
+}
+
+struct Bucket {
+    state: State,
+    drained_at_us: u64,
+}
+
+struct Network {
+    delay: Duration,
+    is_connected: bool,
+}
+
+impl SimulatedRedis {
+    /// A server without data, that is connected and answers at once.
+    #[must_use]
+    pub fn new() -> Self {
+        let started = Instant::now();
+        let server = Server {
+            clock: RuntimeClock { started },
+            buckets: HashMap::new(),
+            most: 1_024,
+            call_takes: Duration::ZERO,
+            decision_takes: Duration::ZERO,
+            free_at: started,
+            served: Served::default(),
+            stores: 0,
+        };
+        Self {
+            name: "simulated Redis".into(),
+            server: Arc::new(Mutex::new(server)),
+            network: Network::new(),
+            timer: Arc::new(|until| Box::pin(sleep_until(until))),
+        }
+    }
+
+    /// The same server, at the other end of a network of its own: for another process.
+    #[must_use]
+    pub fn over_another_network(&self) -> Self {
+        Self {
+            network: Network::new(),
+            ..self.clone()
+        }
+    }
+
+    /// How each way waits for an instant. Default: [`tokio::time::sleep_until`],
+    /// which is a millisecond late at most. For simulations that need it finer.
+    #[must_use]
+    pub fn with_timer<F>(self, timer: impl Fn(Instant) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Self {
+            timer: Arc::new(move |until| Box::pin(timer(until))),
+            ..self
+        }
+    }
+
+    /// How long calls are on their way through this network from now on, and as
+    /// long again on their way back. Default: no time.
+    pub fn set_delay(&self, each_way: Duration) {
+        self.network().delay = each_way;
+    }
+
+    /// Whether calls get through this network. If not, checks fail at once, and
+    /// those that are on their way are lost.
+    pub fn set_connected(&self, is_connected: bool) {
+        self.network().is_connected = is_connected;
+    }
+
+    /// How long the server takes for a call, and beside that for each bucket that
+    /// is decided upon. Meanwhile it serves nobody else. Default: no time.
+    pub fn set_service_time(&self, call: Duration, decision: Duration) {
+        let mut server = self.server();
+        (server.call_takes, server.decision_takes) = (call, decision);
+    }
+
+    /// What the server has done so far, for all.
+    #[must_use]
+    pub fn served(&self) -> Served {
+        self.server().served
+    }
+
+    pub(super) const fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// What the next store on it has of its own. `clock`: the one that it gives the server.
+    pub(super) fn local(&self, clock: Option<Arc<dyn Clock>>) -> Local {
+        let hash = self.hash();
+        Local {
+            is_the_stores_clock: clock.is_some(),
+            clock: clock.unwrap_or_else(|| Arc::new(self.server().clock)),
+            hash,
+        }
+    }
+
+    /// Numbers that are the same in each run.
+    pub(super) fn hash(&self) -> KeyedHash {
+        let mut server = self.server();
+        server.stores += 1;
+        KeyedHash::of_seed(server.stores)
+    }
+
+    pub(super) async fn script(
+        &self,
+        call: ScriptCall<'_>,
+        deadline: Deadline,
+    ) -> Result<Integers, StoreError> {
+        let (names, nonce, now_us) = (call.names.clone(), call.nonce, call.now_us);
+        let turns = call.checks.iter();
+        let turns = turns.map(|turns| (turns.question.clone(), turns.times));
+        let turns: Vec<(Question, u64)> = turns.collect();
+        let serve = move |server: &mut Server| server.decide(&turns, &names, nonce, now_us);
+        self.travel(deadline, serve).await
+    }
+
+    pub(super) async fn delete(
+        &self,
+        keys: Vec<Value>,
+        deadline: Deadline,
+    ) -> Result<(), StoreError> {
+        let serve = move |server: &mut Server| {
+            for key in keys.iter().filter_map(Value::as_bytes) {
+                server.buckets.remove(key);
+            }
+            server.begin(0);
+        };
+        self.travel(deadline, serve).await
+    }
+
+    /// There, and back with an answer. What was sent arrives, though nobody may
+    /// wait for it any more.
+    async fn travel<T: Send + 'static>(
+        &self,
+        deadline: Deadline,
+        serve: impl FnOnce(&mut Server) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let runtime = Handle::try_current().map_err(StoreError::not_sent)?;
+        let there = self.delay();
+        let Some(there) = there else {
+            return Err(StoreError::unavailable("there is no connection"));
+        };
+        let redis = self.clone();
+        let call = async move {
+            (redis.timer)(Instant::now() + there).await;
+            redis.delay()?;
+            let (answer, done_at) = {
+                let mut server = redis.server();
+                (serve(&mut server), server.free_at)
+            };
+            let back = redis.delay()?;
+            (redis.timer)(done_at + back).await;
+            redis.delay()?;
+            Some(answer)
+        };
+        let answered = timeout(deadline.left(), Finished::of(call, runtime)).await;
+        let lost = || StoreError::unavailable("the connection was lost");
+        match answered {
+            Ok(answer) => answer.ok_or_else(lost),
+            Err(_) => Err(StoreError::new(StoreErrorKind::Timeout)),
+        }
+    }
+
+    /// Of one way; `None` while nothing gets through.
+    fn delay(&self) -> Option<Duration> {
+        let network = self.network();
+        network.is_connected.then_some(network.delay)
+    }
+
+    fn server(&self) -> MutexGuard<'_, Server> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn network(&self) -> MutexGuard<'_, Network> {
+        self.network.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for SimulatedRedis {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Network {
+    fn new() -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Self {
+            delay: Duration::ZERO,
+            is_connected: true,
+        }))
+    }
+}
+
+impl Server {
+    /// Serves a call as soon as those before it are served. When that is.
+    fn begin(&mut self, decisions: u64) -> Instant {
+        let begun_at = self.free_at.max(Instant::now());
+        let decisions_u32 = u32::try_from(decisions).unwrap_or(u32::MAX);
+        let takes = self.call_takes + self.decision_takes * decisions_u32;
+        self.free_at = begun_at + takes;
+        self.served.busy += takes;
+        begun_at
+    }
+
+    /// As the script would answer: `now_us` 0 is the server's own clock.
+    fn decide(
+        &mut self,
+        turns: &[(Question, u64)],
+        names: &KeyNames,
+        nonce: i64,
+        now_us: u64,
+    ) -> Integers {
+        let decisions = turns.iter().map(|(question, _)| question.legs.len());
+        let decisions = decisions.sum::<usize>() as u64;
+        let begun_at = self.begin(decisions);
+        self.served.calls += 1;
+        self.served.checks += turns.iter().map(|(_, times)| times).sum::<u64>();
+        self.served.decisions += decisions;
+        let now_us = match now_us {
+            0 => self.clock.us_at(begun_at),
+            given => given,
+        };
+        let mut reply = Integers::from_slice(&[nonce, now_us as i64]);
+        for (question, times) in turns {
+            for _ in 0..*times {
+                if *times > 1 {
+                    // Each is told of by itself.
+                    reply.push(1);
+                }
+                self.decide_one(question, names, now_us, &mut reply);
+            }
+        }
+        reply
+    }
+
+    fn decide_one(
+        &mut self,
+        question: &Question,
+        names: &KeyNames,
+        now_us: u64,
+        reply: &mut Integers,
+    ) {
+        let keys: Vec<Vec<u8>> = question.keys(names).collect();
+        let stored = keys.iter().map(|key| self.stored(key, now_us));
+        let mut slots: Vec<Slot> = stored.collect();
+        let legs = question.legs.iter().map(|leg| (&leg.asked, leg.offset_ms));
+        let (fitting, readings) = settle(question.operation, legs, &mut slots, now_us);
+        reply.push(fitting as i64);
+        for (leg, (_, standing)) in question.legs.iter().zip(&readings) {
+            let numbers = [standing.level, standing.mark, standing.more];
+            let told = numbers.iter().take(leg.algorithm().min(3).into());
+            reply.extend(told.map(|number| *number as i64));
+        }
+        for (key, slot) in keys.into_iter().zip(slots) {
+            if let (Some(state), Some(drained_at_us)) = (slot.state, slot.drained_at_us) {
+                let bucket = Bucket {
+                    state,
+                    drained_at_us,
+                };
+                self.buckets.insert(key, bucket);
+            }
+        }
+        if self.buckets.len() > self.most {
+            self.buckets
+                .retain(|_, bucket| bucket.drained_at_us > now_us);
+            self.most = 2 * self.buckets.len().max(512);
+        }
+    }
+
+    fn stored(&self, key: &[u8], now_us: u64) -> Slot {
+        let bucket = self.buckets.get(key);
+        let bucket = bucket.filter(|bucket| bucket.drained_at_us > now_us);
+        Slot {
+            state: bucket.map(|bucket| bucket.state.clone()),
+            drained_at_us: None,
+        }
+    }
+}
+
+/// The time of the Tokio runtime, since the beginning of 2026.
+#[derive(Clone, Copy, Debug)]
+struct RuntimeClock {
+    started: Instant,
+}
+
+impl RuntimeClock {
+    fn us_at(&self, instant: Instant) -> u64 {
+        let passed = instant.saturating_duration_since(self.started);
+        let passed_us = u64::try_from(passed.as_micros()).unwrap_or(u64::MAX);
+        ManualClock::new().now_us().saturating_add(passed_us)
+    }
+}
+
+impl Clock for RuntimeClock {
+    fn now_us(&self) -> u64 {
+        self.us_at(Instant::now())
+    }
+}
+
+impl fmt::Debug for SimulatedRedis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulatedRedis")
+            .field("served", &self.served())
+            .finish_non_exhaustive()
+    }
+}

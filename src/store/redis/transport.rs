@@ -1,0 +1,149 @@
+//! What carries calls to a server: connections, or in a test a simulation.
+
+use std::sync::Arc;
+
+use fred::types::Value;
+use tokio::runtime::Handle;
+
+#[cfg(feature = "testing")]
+use super::simulated::SimulatedRedis;
+use super::{
+    call::{self, Deadline, Manner},
+    connection::{Connections, Link},
+    key::KeyNames,
+    question::Turns,
+    reply::Integers,
+    script::{self, Arguments},
+};
+use crate::{StoreError, store::keyed::KeyedHash};
+
+#[derive(Debug)]
+pub(super) enum Transport {
+    Connections(Connections),
+    #[cfg(feature = "testing")]
+    Simulated(SimulatedRedis),
+}
+
+/// Which part of it a call takes.
+#[derive(Clone, Copy)]
+pub(super) enum Route<'a> {
+    Link(&'a Connections, &'a Link),
+    #[cfg(feature = "testing")]
+    Simulated(&'a SimulatedRedis),
+}
+
+/// Checks to be decided on together.
+pub(super) struct ScriptCall<'a> {
+    pub(super) checks: &'a [Turns<'a>],
+    pub(super) names: &'a KeyNames,
+    pub(super) nonce: i64,
+    /// 0 is the server's own clock.
+    pub(super) now_us: u64,
+}
+
+impl From<Connections> for Transport {
+    fn from(connections: Connections) -> Self {
+        Self::Connections(connections)
+    }
+}
+
+impl Transport {
+    /// What an operator knows the server by.
+    pub(super) const fn server(&self) -> &Arc<str> {
+        match self {
+            Self::Connections(connections) => connections.server(),
+            #[cfg(feature = "testing")]
+            Self::Simulated(redis) => redis.name(),
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn connections(&self) -> usize {
+        match self {
+            Self::Connections(connections) => connections.len(),
+            #[cfg(feature = "testing")]
+            Self::Simulated(_) => 1,
+        }
+    }
+
+    /// Secret numbers for what calls on it draw at random.
+    pub(super) fn hash(&self) -> KeyedHash {
+        match self {
+            Self::Connections(_) => KeyedHash::new(),
+            #[cfg(feature = "testing")]
+            Self::Simulated(redis) => redis.hash(),
+        }
+    }
+
+    /// The next in turn.
+    pub(super) fn next(&self) -> Result<Route<'_>, StoreError> {
+        match self {
+            Self::Connections(connections) => {
+                let link = connections.next();
+                let link = link.ok_or_else(|| StoreError::not_sent("no client"))?;
+                Ok(Route::Link(connections, link))
+            }
+            #[cfg(feature = "testing")]
+            Self::Simulated(redis) => Ok(Route::Simulated(redis)),
+        }
+    }
+
+    /// Gives all up and makes others.
+    pub(super) fn renew(&self, runtime: &Handle) {
+        match self {
+            Self::Connections(connections) => connections.renew(runtime),
+            #[cfg(feature = "testing")]
+            Self::Simulated(_) => {}
+        }
+    }
+}
+
+impl Route<'_> {
+    pub(super) async fn script(
+        self,
+        call: ScriptCall<'_>,
+        manner: Manner,
+        deadline: Deadline,
+    ) -> Result<Integers, StoreError> {
+        match self {
+            Self::Link(connections, link) => {
+                let script = script::for_checks(call.checks);
+                let arguments = || Arguments::new(call.checks, call.names, call.nonce, call.now_us);
+                call::script(connections, link, script, arguments, manner, deadline).await
+            }
+            #[cfg(feature = "testing")]
+            Self::Simulated(redis) => redis.script(call, deadline).await,
+        }
+    }
+
+    /// Deletes keys, those that are there.
+    pub(super) async fn delete(
+        self,
+        keys: Vec<Value>,
+        manner: Manner,
+        deadline: Deadline,
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Link(_, link) => call::delete(link, keys, manner, deadline).await,
+            #[cfg(feature = "testing")]
+            Self::Simulated(redis) => redis.delete(keys, deadline).await,
+        }
+    }
+
+    pub(super) async fn slots(self, deadline: Deadline) -> Result<Value, StoreError> {
+        match self {
+            Self::Link(_, link) => call::slots(link, deadline).await,
+            #[cfg(feature = "testing")]
+            Self::Simulated(_) => Err(StoreError::not_sent("it is no node of a cluster")),
+        }
+    }
+
+    /// Gives the connection up and makes another.
+    pub(super) fn renew(self, runtime: &Handle) {
+        match self {
+            Self::Link(_, link) => link.renew(runtime),
+            #[cfg(feature = "testing")]
+            Self::Simulated(_) => {}
+        }
+    }
+}
