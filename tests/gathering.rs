@@ -331,3 +331,62 @@ async fn of_very_many_policies_each_is_told_about() {
         .collect();
     assert_eq!(told, Vec::from_iter(0..2_000));
 }
+
+/// Three versions deployed one after another, and a clock that is put back.
+#[tokio::test]
+async fn equal_checks_that_are_denied_see_what_the_first_of_them_saved() {
+    let server = RedisServer::start();
+    let clock = Arc::new(ManualClock::new());
+    let redis: Arc<dyn Store> = Arc::new(store(&server, Some(clock.clone())));
+    let memory: Arc<dyn Store> = Arc::new(MemoryStore::builder().clock(clock.clone()).build());
+    let bucket = |burst| {
+        let bucket = TokenBucket::new(3, Duration::from_micros(1_000_001)).burst(burst);
+        Policy::new("a", bucket)
+    };
+    let of = |store: &Arc<dyn Store>, policies: Vec<Policy>| {
+        let builder = Limiter::builder().store(Arc::clone(store));
+        let builder = policies
+            .into_iter()
+            .fold(builder, |builder, policy| builder.policy(policy));
+        builder
+            .on_store_failure(OnStoreFailure::Deny)
+            .build()
+            .expect("a limiter")
+    };
+    let used_up = || Policy::new("b", TokenBucket::without_refill(1));
+    let stores = [&redis, &memory];
+    for store in stores {
+        of(store, vec![used_up()])
+            .check(0)
+            .await
+            .expect("a decision");
+        of(store, vec![bucket(30)])
+            .check_n(0, 30)
+            .await
+            .expect("a decision");
+        of(store, vec![bucket(12)])
+            .check(0)
+            .await
+            .expect("a decision");
+    }
+    clock.advance(Duration::from_secs(3));
+    for store in stores {
+        let decision = of(store, vec![bucket(12)])
+            .check(0)
+            .await
+            .expect("a decision");
+        assert!(decision.is_allowed());
+    }
+    let now_us = clock.now_us();
+    clock.set_us(now_us - 1_000);
+    let [tested, model] = stores.map(|store| of(store, vec![bucket(2), used_up()]));
+    let mut asked = vec![check(&tested, 9, 0)];
+    asked.extend((0..5).map(|_| check(&tested, 0, 1)));
+    enqueue(&mut asked).await;
+    let told: Vec<_> = decisions(asked).await.iter().skip(1).map(said).collect();
+    let mut expected = Vec::new();
+    for _ in 0..5 {
+        expected.push(said(&model.check(0).await.expect("a decision")));
+    }
+    assert_eq!(told, expected);
+}

@@ -144,8 +144,8 @@ while at <= #numbers do
     end
   until kind % 64 >= 32
 
-  if times > 1 and verdict > 0 and not are_linear then
-    times, verdict = 1, 1
+  if times > 1 and not are_linear and (verdict > 0 or is_unsaved) then
+    times, verdict = 1, math.min(verdict, 1)
   end
   if task ~= 1 and (verdict > 0 or is_unsaved) then
     local leg_key = key
