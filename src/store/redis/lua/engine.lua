@@ -45,7 +45,7 @@
 --       than once adds it to the level as often, and changes nothing else that
 --       is told. `most` is the highest level at which the cost fits.
 -- write: for a change of level, negative for what is given back, it sets value
---       and ttl_ms.
+--       and ttl_ms; no value if it has written it by itself, with its expiry.
 -- All numbers are integers below 2^53, where a Lua number is exact.
 
 local call, unpack, format, floor = redis.pcall, struct.unpack, string.format, math.floor
@@ -53,14 +53,15 @@ local find, sub, byte, min, max = string.find, string.sub, string.byte, math.min
 local keys, numbers = KEYS, ARGV[1]
 local nonce, now_us, at = unpack('<dd', numbers)
 -- The clock of another machine may lag behind the one that expires keys here.
-local spare_ms = 60000
+local spare_ms, expire, expires_from_ms = 60000, 'PEXPIRE', 0
+local now_ms = floor(now_us / 1000)
 if now_us == 0 then
   local time = redis.call('TIME')
   now_us = time[1] * 1000000 + time[2]
+  now_ms = floor(now_us / 1000)
   -- One for the part of a millisecond cut off the level, one for that of now.
-  spare_ms = 2
+  spare_ms, expire, expires_from_ms = 2, 'PEXPIREAT', now_ms
 end
-local now_ms = floor(now_us / 1000)
 local reply, out, key = { nonce, now_us }, 2, 0
 local largest = 9007199254740992
 
@@ -69,6 +70,8 @@ local largest = 9007199254740992
 local alike, times, first_at, is_joint = 0, 1, at, false
 local kind, cost, capacity, extra, algorithm, task, most, slack, drop_ms
 local a, b, c, d, e, f
+-- The last change that was added, and its text.
+local added, added_text = 0, '0'
 -- Of this check: how often it is still to be decided.
 local untold = 0
 
@@ -187,8 +190,8 @@ while key < #keys do
       if change ~= 0 or unsaved or (task == 4 and kept) then
         local value, ttl_ms
         --@write
-        local written = call('PSETEX', keys[leg_key], format('%d', ttl_ms), value)
-        if written.err then
+        local written = value and call('PSETEX', keys[leg_key], format('%d', ttl_ms), value)
+        if written and written.err then
           -- Refused one, Redis refuses all: this is the first.
           verdict, refusal = -2, written.err
           break

@@ -24,6 +24,8 @@ if is_foreign or stored and (digits < 4 or digits > 51 or (digits > 19 and digit
   level = nil
 else
   local ahead, at_us, highest = nil, now_us, capacity
+  -- Whether all that is stored is the level, so that a change can be added to it.
+  c = false
   if stored then
     if digits > 19 then
       -- No time passes until the clock is where it was.
@@ -53,6 +55,7 @@ else
   is_linear = true
   if ahead and ahead > 0 then
     level, kept, is_linear = highest, ahead, ahead == highest
+    c = is_linear and digits == 19
   elseif a > 0 and not (ahead and ahead + b > 0) then
     level, unsaved = a, true
   end
@@ -64,11 +67,24 @@ local ahead = level
 if kept and kept + change > level then
   ahead = max(min(kept + change, largest), level)
 end
-local ns = ahead % 1000
-value = format('%d%03d', now_us + (ahead - ns) / 1000, ns)
-if ahead > level or level > capacity + 999 then
-  local debt_us = math.ceil(max(level - capacity, 0) / 1000)
-  local left_us = floor(max(capacity - level, 0) / 1000)
-  value = format('%s%016d%016d', value, now_us + debt_us - left_us, now_us)
-end
 ttl_ms = (ahead + b) / 1000000 + spare_ms
+local is_deep = ahead > level or level > capacity + 999
+local is_added = false
+if c and not is_deep then
+  if change ~= added then
+    added, added_text = change, format('%d', change)
+  end
+  -- In this order: behind an expiry, Redis would let the rest of the script write
+  -- though its memory is full. Where either is refused, all is written anew.
+  is_added = type(call('INCRBY', keys[leg_key], added_text)) == 'number'
+    and call(expire, keys[leg_key], format('%d', expires_from_ms + ttl_ms)) == 1
+end
+if not is_added then
+  local ns = ahead % 1000
+  value = format('%d%03d', now_us + (ahead - ns) / 1000, ns)
+  if is_deep then
+    local debt_us = math.ceil(max(level - capacity, 0) / 1000)
+    local left_us = floor(max(capacity - level, 0) / 1000)
+    value = format('%s%016d%016d', value, now_us + debt_us - left_us, now_us)
+  end
+end
