@@ -16,8 +16,17 @@ use tower_throttle::{
 use common::{RedisServer, cluster::RedisCluster, eventually, free_port};
 
 /// As the documentation of `RedisStore` has them.
-const RIGHTS: [&str; 8] = [
-    "+evalsha", "+eval", "+time", "+get", "+psetex", "+pttl", "+pexpire", "+del",
+const RIGHTS: [&str; 10] = [
+    "+evalsha",
+    "+eval",
+    "+time",
+    "+get",
+    "+psetex",
+    "+incrby",
+    "+pexpireat",
+    "+pttl",
+    "+pexpire",
+    "+del",
 ];
 const USER: [&str; 7] = ["ACL", "SETUSER", "app", "reset", "on", ">pw", "~tt*"];
 
@@ -163,6 +172,28 @@ async fn without_any_one_of_them_it_is_said_and_nobody_is_admitted() {
         server.command(&["ACL", "SETUSER", "app", missing]);
         eventually_admitted(&limiter).await;
         assert_eq!(admitted(&limiter, 5).await, (2, None), "{missing}");
+    }
+}
+
+/// It is written anew, then.
+#[tokio::test]
+async fn without_the_rights_to_add_to_a_bucket_all_is_decided_the_same() {
+    for missing in ["", "+incrby", "+pexpireat"] {
+        let server = RedisServer::start();
+        let rights: Vec<_> = RIGHTS
+            .into_iter()
+            .filter(|right| *right != missing)
+            .collect();
+        let limiter = limiter(&url(&server, &rights));
+        assert_eq!(admitted(&limiter, 5).await, (3, None), "{missing}");
+        server.assert_all_keys_expire();
+        let stats = server.command(&["INFO", "commandstats"]);
+        let was_added = stats.contains("cmdstat_incrby:calls=2,");
+        assert!(!missing.is_empty() || was_added, "{stats}");
+        // The bucket's first unit, and each of the window's.
+        let written = if missing.is_empty() { 4 } else { 6 };
+        let written = format!("cmdstat_psetex:calls={written},");
+        assert!(stats.contains(&written), "{missing}: {stats}");
     }
 }
 

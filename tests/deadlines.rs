@@ -35,9 +35,12 @@ fn slow_server(pause: Duration, reply: fn(f64, usize) -> Option<Vec<u8>>) -> Str
 
 /// How many of the token buckets that a call asks about are given something back.
 fn given_back(words: &[Vec<u8>]) -> usize {
-    let legs = words.last().expect("numbers")[16..].chunks(48);
-    let kinds = legs.map(|leg| f64::from_le_bytes(*leg.first_chunk().expect("a kind")));
-    kinds.filter(|kind| *kind as u64 % 512 / 64 == 3).count()
+    let number = |bytes: &[u8]| f64::from_le_bytes(*bytes.first_chunk().expect("a number"));
+    let groups = words.last().expect("numbers")[16..].chunks(64);
+    let backs = groups.filter(|group| number(&group[16..]) as u64 / 64 == 3);
+    backs
+        .map(|group| (number(group) * number(&group[8..])) as usize)
+        .sum()
 }
 
 fn limiter(url: &str, deadline: Duration) -> Limiter {

@@ -327,7 +327,7 @@ impl Slow {
             if !common::fake::is_script(words) {
                 return b"+OK\r\n".to_vec();
             }
-            let kind = words.last().and_then(|numbers| numbers[16..].first_chunk());
+            let kind = words.last().and_then(|numbers| numbers[32..].first_chunk());
             let is_back = f64::from_le_bytes(*kind.expect("a kind")) as u64 / 64 == 3;
             if is_back {
                 slow.is_asked_back.store(true, Ordering::SeqCst);

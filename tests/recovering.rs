@@ -385,10 +385,10 @@ async fn a_permit_of_a_refused_check_is_given_back_in_the_end() {
         tokio::spawn(async move { both.acquire(&*caller, Duration::ZERO).await.map(drop) })
     };
     sleep(Duration::from_millis(300)).await;
-    cluster.nodes[first].command(&["ACL", "SETUSER", "default", "-psetex"]);
+    cluster.nodes[first].command(&["ACL", "SETUSER", "default", "-psetex", "-incrby"]);
     signal(&cluster.nodes[shared], "-CONT");
     let answer = asked.await.expect("no panic");
-    cluster.nodes[first].command(&["ACL", "SETUSER", "default", "+psetex"]);
+    cluster.nodes[first].command(&["ACL", "SETUSER", "default", "+psetex", "+incrby"]);
     // Asked again after a tenth of its lifetime.
     sleep(lifetime / 4).await;
     let peek = only.peek(&*caller).await.expect("a decision");

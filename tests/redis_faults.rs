@@ -216,7 +216,7 @@ async fn a_user_without_the_right_is_refused_and_nothing_is_charged() {
     assert!(std::error::Error::source(&error).is_some());
     assert!(server.keys().is_empty());
 
-    server.command(&["ACL", "SETUSER", "app", "+psetex"]);
+    server.command(&["ACL", "SETUSER", "app", "+psetex", "+incrby"]);
     assert_eq!(admitted(&limiter, "ann", 10).await, 3);
 }
 
@@ -245,8 +245,8 @@ async fn a_refusal_is_quoted() {
         ),
         (
             "NOPERM",
-            &|| command(&["ACL", "SETUSER", "app", "-psetex"]),
-            &|| command(&["ACL", "SETUSER", "app", "+psetex"]),
+            &|| command(&["ACL", "SETUSER", "app", "-psetex", "-incrby"]),
+            &|| command(&["ACL", "SETUSER", "app", "+psetex", "+incrby"]),
         ),
         (
             "NOPERM",

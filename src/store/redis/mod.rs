@@ -109,7 +109,7 @@ use crate::{ConfigError, Decision, StoreError, fallback::Tasks};
 /// A user needs these, and no others:
 ///
 /// ```text
-/// ACL SETUSER app on >password resetkeys ~tt* resetchannels -@all +evalsha +eval +time +get +psetex +pttl +pexpire +del
+/// ACL SETUSER app on >password resetkeys ~tt* resetchannels -@all +evalsha +eval +time +get +psetex +incrby +pexpireat +pttl +pexpire +del
 /// ```
 ///
 /// `tt` is the [prefix](RedisStoreBuilder::prefix). The line is the same for Redis 6
@@ -121,7 +121,9 @@ use crate::{ConfigError, Decision, StoreError, fallback::Tasks};
 /// - for a database other than 0 `+select`.
 ///
 /// `+pttl` and `+pexpire` let foreign data under a caller's key expire: without
-/// them that caller is answered with 503 until somebody deletes it. `+del` is for
+/// them that caller is answered with 503 until somebody deletes it. `+incrby` and
+/// `+pexpireat` spare the server work: without them a bucket in use is written anew
+/// each time, and `ACL LOG` tells of what was tried before. `+del` is for
 /// resets. Without any of the others each check fails, and
 /// [`OnStoreFailure`](crate::OnStoreFailure) decides. On connecting the client asks
 /// `INFO` and `CLIENT ID`, too, and does without: they may stand in `ACL LOG`.
