@@ -166,8 +166,10 @@ async fn a_caller_who_looks_away_does_not_keep_others_from_loading_scripts() {
     let mut lost = pin!(buckets.check("ann"));
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..2 {
-        // EVALSHA, then the lock and EVAL.
+        // EVALSHA, then the lock and EVAL, whose answer must not come at once.
+        signal(&server, "-STOP");
         let polled = lost.as_mut().poll(&mut context);
+        signal(&server, "-CONT");
         assert!(polled.is_pending(), "{polled:?}");
         sleep(Duration::from_millis(200)).await;
     }

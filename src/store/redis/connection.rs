@@ -166,9 +166,10 @@ impl Link {
 
     /// How a call ended that was sent.
     pub(super) fn ended<T>(&self, reply: Result<T, FredError>) -> Result<T, FredError> {
-        let is_lost = |error: &FredError| *error.kind() == ErrorKind::Timeout;
-        match &reply {
-            Err(error) if is_lost(error) => self.health.silence.lost(),
+        match reply.as_ref().map_err(FredError::kind) {
+            Err(ErrorKind::Timeout) => self.health.silence.lost(),
+            // It was not sent.
+            Err(ErrorKind::Backpressure) => {}
             _ => self.health.silence.broken(),
         }
         reply.map_err(|error| match self.failure() {
