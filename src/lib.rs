@@ -173,6 +173,8 @@ mod middleware;
 mod permit;
 mod policy;
 mod quota;
+#[cfg(any(test, feature = "testing"))]
+mod random;
 pub mod store;
 mod telemetry;
 #[cfg(feature = "testing")]

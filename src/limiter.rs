@@ -149,6 +149,12 @@ impl Limiter {
     /// A [`SlidingWindow`](crate::SlidingWindow) gives back what the present
     /// window has counted, a [`SlidingLog`](crate::SlidingLog) its newest entries.
     ///
+    /// **Give back what was used, and no more**: the store knows only how much is
+    /// taken, not by whom. A larger credit gives back what is reserved by those who
+    /// [wait](Self::acquire), or what a process has paid for in advance
+    /// ([`lease_with_extra_burst`](Policy::lease_with_extra_burst)), and that is had
+    /// twice then.
+    ///
     /// # Errors
     ///
     /// As [`check`](Self::check).
@@ -171,7 +177,7 @@ impl Limiter {
         for (leg, policy) in legs.iter_mut().zip(&*self.policies) {
             let quota = &leg.asked.quota;
             let room = quota.extra(quota.level_of(policy.debt));
-            leg.asked.extra = i64::try_from(room).unwrap_or(i64::MAX);
+            leg.asked.to_mut().extra = i64::try_from(room).unwrap_or(i64::MAX);
         }
         let answer = self.store.check(&Check::new(Operation::Take, &legs));
         drop(legs);
@@ -297,8 +303,8 @@ impl Compiled {
             policy: &self.name,
             key: Cow::Borrowed(if self.shared { &EVERYONE } else { key }),
             asked: match units {
-                None => self.asked.clone(),
-                Some(units) => Asked::new(self.asked.quota.clone(), units),
+                None => Cow::Borrowed(&self.asked),
+                Some(units) => Cow::Owned(Asked::new(self.asked.quota.clone(), units)),
             },
             on_store_failure: self.on_store_failure,
             leases: self.leases,

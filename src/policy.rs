@@ -118,6 +118,8 @@ impl Policy {
     /// The long-run rate is never exceeded. The other way round, others are refused units that this
     /// process holds and may not use; and where the process is killed or Redis does
     /// not hear of it, what it held is lost: at most an eighth of the burst each time.
+    /// A [`credit`](crate::Limiter::credit) of more than was used, a reset by another
+    /// process, or lost data leave what is held to be had once more.
     ///
     /// A decision from such units says [`Source::Lease`](crate::Source::Lease). Its
     /// `remaining` and `reset_after` are as of the last trip to Redis, less than a

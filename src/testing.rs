@@ -12,7 +12,7 @@ pub use crate::store::redis::{Served, SimulatedRedis};
 use crate::{
     Concurrency, ConfigError, Decision, FixedWindow, LeakyBucket, Limiter, ManualClock,
     MemoryStore, OnStoreFailure, Permit, Policy, SlidingLog, SlidingWindow, StoreError,
-    TokenBucket, store::Store,
+    TokenBucket, random::SplitMix64 as Random, store::Store,
 };
 
 /// Walks `steps` steps on the store that `make` makes, for every algorithm by
@@ -261,23 +261,7 @@ impl Said {
     }
 }
 
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// The small bias does not matter here.
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
     /// Of all magnitudes from nothing to some days, mostly shorter.
     fn pause(&mut self) -> Duration {
         let longest = 1 + self.below(14) as u32;

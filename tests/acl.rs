@@ -16,8 +16,17 @@ use tower_throttle::{
 use common::{RedisServer, cluster::RedisCluster, eventually, free_port};
 
 /// As the documentation of `RedisStore` has them.
-const RIGHTS: [&str; 8] = [
-    "+evalsha", "+eval", "+time", "+get", "+psetex", "+pttl", "+pexpire", "+del",
+const RIGHTS: [&str; 10] = [
+    "+evalsha",
+    "+eval",
+    "+time",
+    "+get",
+    "+psetex",
+    "+incrby",
+    "+pexpireat",
+    "+pttl",
+    "+pexpire",
+    "+del",
 ];
 const USER: [&str; 7] = ["ACL", "SETUSER", "app", "reset", "on", ">pw", "~tt*"];
 
@@ -102,6 +111,51 @@ async fn they_are_enough_for_everything() {
 }
 
 #[tokio::test]
+async fn where_all_scripts_were_loaded_eval_is_not_needed() {
+    let server = RedisServer::start();
+    let rights = RIGHTS.into_iter().filter(|right| *right != "+eval");
+    let url = url(&server, &rights.collect::<Vec<_>>());
+    for script in RedisStore::scripts() {
+        server.command(&["SCRIPT", "LOAD", &script]);
+    }
+    let passed = tower_throttle::testing::prove(12, 300, |clock| {
+        server.command(&["FLUSHALL"]);
+        let store = RedisStore::builder()
+            .clock(clock)
+            .deadline(common::DEADLINE);
+        store.connect(&url).expect("a store")
+    });
+    passed.await.expect("the same as in memory");
+
+    // Of all algorithms, gathered into calls as they come.
+    let policies: [Policy; 5] = [
+        Policy::new("b", TokenBucket::per_day(100)),
+        Policy::new("w", FixedWindow::per_day(100)),
+        Policy::new("s", SlidingWindow::per_day(100)),
+        Policy::new("g", SlidingLog::per_day(100)),
+        Policy::new("c", Concurrency::new(100)),
+    ];
+    let store = store(&url);
+    let limiters: Vec<_> = policies
+        .into_iter()
+        .map(|policy| {
+            let policy = policy.on_store_failure(OnStoreFailure::Deny);
+            Limiter::new(store.clone(), policy)
+        })
+        .collect();
+    let asked: Vec<_> = (0..200)
+        .map(|number| {
+            let limiter = limiters[number % 7 % 5].clone();
+            tokio::spawn(async move { limiter.acquire("ann", Duration::ZERO).await })
+        })
+        .collect();
+    for permit in asked {
+        let permit = permit.await.expect("no panic").expect("a decision");
+        assert!(permit.is_allowed());
+    }
+}
+
+#[tokio::test]
 async fn without_any_one_of_them_it_is_said_and_nobody_is_admitted() {
     for missing in ["+evalsha", "+eval", "+time", "+get", "+psetex"] {
         let server = RedisServer::start();
@@ -118,6 +172,28 @@ async fn without_any_one_of_them_it_is_said_and_nobody_is_admitted() {
         server.command(&["ACL", "SETUSER", "app", missing]);
         eventually_admitted(&limiter).await;
         assert_eq!(admitted(&limiter, 5).await, (2, None), "{missing}");
+    }
+}
+
+/// It is written anew, then.
+#[tokio::test]
+async fn without_the_rights_to_add_to_a_bucket_all_is_decided_the_same() {
+    for missing in ["", "+incrby", "+pexpireat"] {
+        let server = RedisServer::start();
+        let rights: Vec<_> = RIGHTS
+            .into_iter()
+            .filter(|right| *right != missing)
+            .collect();
+        let limiter = limiter(&url(&server, &rights));
+        assert_eq!(admitted(&limiter, 5).await, (3, None), "{missing}");
+        server.assert_all_keys_expire();
+        let stats = server.command(&["INFO", "commandstats"]);
+        let was_added = stats.contains("cmdstat_incrby:calls=2,");
+        assert!(!missing.is_empty() || was_added, "{stats}");
+        // The bucket's first unit, and each of the window's.
+        let written = if missing.is_empty() { 4 } else { 6 };
+        let written = format!("cmdstat_psetex:calls={written},");
+        assert!(stats.contains(&written), "{missing}: {stats}");
     }
 }
 

@@ -16,7 +16,10 @@ mod random;
 use std::{
     convert::Infallible,
     hash::{BuildHasher, RandomState},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     task::{Context, Waker},
     time::{Duration, Instant},
 };
@@ -35,6 +38,7 @@ use tower_throttle::{
 use common::{
     DEADLINE, RedisServer,
     cluster::RedisCluster,
+    eventually, eventually_async,
     oracle::{Plan, Said},
 };
 use random::{Random, USED_UP, any_plan, any_scale_ms};
@@ -307,6 +311,67 @@ async fn what_is_given_back_here_is_known_at_once() {
     assert_eq!(check(&both).await.source(), Source::Store);
 }
 
+/// What a server saw that is slow to give back.
+#[derive(Debug, Default)]
+struct Slow {
+    checks: AtomicU64,
+    is_asked_back: AtomicBool,
+    may_answer: AtomicBool,
+}
+
+impl Slow {
+    /// Denies everything. Its port.
+    fn run(self: &Arc<Self>) -> u16 {
+        let slow = Arc::clone(self);
+        common::fake::answer(move |_, words| {
+            if !common::fake::is_script(words) {
+                return b"+OK\r\n".to_vec();
+            }
+            let kind = words.last().and_then(|numbers| numbers[32..].first_chunk());
+            let is_back = f64::from_le_bytes(*kind.expect("a kind")) as u64 / 64 == 3;
+            if is_back {
+                slow.is_asked_back.store(true, Ordering::SeqCst);
+                eventually("leave to answer", || slow.may_answer.load(Ordering::SeqCst));
+            } else {
+                slow.checks.fetch_add(1, Ordering::SeqCst);
+            }
+            let (nonce, verdict) = (common::fake::nonce(words), f64::from(u8::from(is_back)));
+            common::fake::reply(&[nonce, 1_795_242_000_000_000.0, verdict, 3_600_000_000_000.0])
+        })
+    }
+}
+
+/// Who gives back and leaves does not know when Redis comes to it.
+#[tokio::test]
+async fn what_is_given_back_by_one_who_left_is_known_when_it_is_done() {
+    let slow = Arc::new(Slow::default());
+    let url = format!("redis://127.0.0.1:{}/", slow.run());
+    let store = patient().connections(2).remember_denials_for(ms(60_000));
+    let store = store.connect(&url).expect("a store");
+    let limiter = limiter(&store, [Policy::new("hour", TokenBucket::per_hour(1))]);
+    assert_eq!(check(&limiter).await.source(), Source::Store);
+    let credit = {
+        let limiter = limiter.clone();
+        tokio::spawn(async move { limiter.credit("ann", 1).await })
+    };
+    eventually_async("a credit", async || {
+        tokio::task::yield_now().await;
+        slow.is_asked_back.load(Ordering::SeqCst)
+    })
+    .await;
+    credit.abort();
+    assert!(credit.await.is_err());
+    // On the other connection, before it.
+    assert_eq!(check(&limiter).await.verdict(), Verdict::Denied);
+    let before = slow.checks.load(Ordering::SeqCst);
+    slow.may_answer.store(true, Ordering::SeqCst);
+    eventually_async("a check that is asked again", async || {
+        assert_eq!(check(&limiter).await.verdict(), Verdict::Denied);
+        slow.checks.load(Ordering::SeqCst) > before
+    })
+    .await;
+}
+
 /// The denial is on its way here while the caller is reset.
 #[tokio::test]
 async fn what_was_denied_before_a_reset_is_not_remembered_after_it() {
@@ -323,7 +388,7 @@ async fn what_was_denied_before_a_reset_is_not_remembered_after_it() {
         // Sent, and nobody looks at the answer.
         let mut nobody = Context::from_waker(Waker::noop());
         assert!(denied.as_mut().poll(&mut nobody).is_pending());
-        common::eventually_async("a script call", async || calls(&server) > before).await;
+        eventually_async("a script call", async || calls(&server) > before).await;
         limiter.reset("ann").await.expect("forgotten");
         let denied = denied.await.expect("a decision");
         assert_eq!(denied.verdict(), Verdict::Denied);
@@ -442,7 +507,7 @@ async fn a_refusal_for_want_of_permits_is_not_remembered() {
         assert_eq!(refused.decision().source(), Source::Store);
     }
     drop(held);
-    common::eventually_async("a permit", async || acquire(&here).await.is_allowed()).await;
+    eventually_async("a permit", async || acquire(&here).await.is_allowed()).await;
 }
 
 /// A denial needs no server.
@@ -459,7 +524,7 @@ async fn a_denial_holds_while_redis_is_away_and_no_longer() {
     let unavailable = |answer: Result<Decision, StoreError>| {
         answer.is_err_and(|error| error.is_unavailable() || error.is_timeout())
     };
-    common::eventually_async("a failure", async || {
+    eventually_async("a failure", async || {
         unavailable(limiter.check("bob").await)
     })
     .await;

@@ -235,7 +235,7 @@ async fn many_equal_checks_are_one_entry() {
         .build()
         .expect("a limiter");
     eventually_async("a connection", || async { limiter.peek(0).await.is_ok() }).await;
-    let before = ["evalsha", "get", "psetex"].map(|command| calls(&server, command));
+    let before = ["evalsha", "get", "psetex", "incrby"].map(|command| calls(&server, command));
     let mut asked: Vec<Asked> = (0..60).map(|_| check(&limiter, 1, 1)).collect();
     enqueue(&mut asked).await;
     let decisions = decisions(asked).await;
@@ -251,9 +251,10 @@ async fn many_equal_checks_are_one_entry() {
         (number <= 40, vec![40 - taken, 1_000 - taken])
     });
     assert_eq!(left.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
-    let after = ["evalsha", "get", "psetex"].map(|command| calls(&server, command));
+    let after = ["evalsha", "get", "psetex", "incrby"].map(|command| calls(&server, command));
     // One by itself, all others in a call of each lane, and in one entry of two policies.
-    let [asked, read, written] = [0, 1, 2].map(|place| after[place] - before[place]);
+    let [asked, read, written, added] = [0, 1, 2, 3].map(|place| after[place] - before[place]);
+    let written = written + added;
     assert!((2..=4).contains(&asked), "{asked} calls");
     assert_eq!(read, 2 * asked);
     assert!(written <= 2 * asked, "{written} written in {asked} calls");
@@ -309,4 +310,84 @@ async fn of_many_that_race_exactly_as_many_pass_as_fit() {
         let expected = (1_300 - after..1_300_u64.saturating_sub(before)).collect::<Vec<_>>();
         assert_eq!(left, expected, "round {round}");
     }
+}
+
+/// The script's reply is put together of several pieces.
+#[tokio::test]
+async fn of_very_many_policies_each_is_told_about() {
+    let server = RedisServer::start();
+    let policies = (1..=2_000_u64).map(|limit| {
+        let name = format!("of {limit}");
+        Policy::new(name, SlidingWindow::new(limit, Duration::from_secs(3_600)))
+    });
+    let limiter = Limiter::builder()
+        .store(store(&server, None))
+        .on_store_failure(OnStoreFailure::Deny);
+    let limiter = policies.fold(limiter, |limiter, policy| limiter.policy(policy));
+    let limiter = limiter.build().expect("a limiter");
+    let decision = limiter.check("ann").await.expect("a decision");
+    let told: Vec<_> = decision
+        .policies()
+        .map(|policy| policy.remaining())
+        .collect();
+    assert_eq!(told, Vec::from_iter(0..2_000));
+}
+
+/// Three versions deployed one after another, and a clock that is put back.
+#[tokio::test]
+async fn equal_checks_that_are_denied_see_what_the_first_of_them_saved() {
+    let server = RedisServer::start();
+    let clock = Arc::new(ManualClock::new());
+    let redis: Arc<dyn Store> = Arc::new(store(&server, Some(clock.clone())));
+    let memory: Arc<dyn Store> = Arc::new(MemoryStore::builder().clock(clock.clone()).build());
+    let bucket = |burst| {
+        let bucket = TokenBucket::new(3, Duration::from_micros(1_000_001)).burst(burst);
+        Policy::new("a", bucket)
+    };
+    let of = |store: &Arc<dyn Store>, policies: Vec<Policy>| {
+        let builder = Limiter::builder().store(Arc::clone(store));
+        let builder = policies
+            .into_iter()
+            .fold(builder, |builder, policy| builder.policy(policy));
+        builder
+            .on_store_failure(OnStoreFailure::Deny)
+            .build()
+            .expect("a limiter")
+    };
+    let used_up = || Policy::new("b", TokenBucket::without_refill(1));
+    let stores = [&redis, &memory];
+    for store in stores {
+        of(store, vec![used_up()])
+            .check(0)
+            .await
+            .expect("a decision");
+        of(store, vec![bucket(30)])
+            .check_n(0, 30)
+            .await
+            .expect("a decision");
+        of(store, vec![bucket(12)])
+            .check(0)
+            .await
+            .expect("a decision");
+    }
+    clock.advance(Duration::from_secs(3));
+    for store in stores {
+        let decision = of(store, vec![bucket(12)])
+            .check(0)
+            .await
+            .expect("a decision");
+        assert!(decision.is_allowed());
+    }
+    let now_us = clock.now_us();
+    clock.set_us(now_us - 1_000);
+    let [tested, model] = stores.map(|store| of(store, vec![bucket(2), used_up()]));
+    let mut asked = vec![check(&tested, 9, 0)];
+    asked.extend((0..5).map(|_| check(&tested, 0, 1)));
+    enqueue(&mut asked).await;
+    let told: Vec<_> = decisions(asked).await.iter().skip(1).map(said).collect();
+    let mut expected = Vec::new();
+    for _ in 0..5 {
+        expected.push(said(&model.check(0).await.expect("a decision")));
+    }
+    assert_eq!(told, expected);
 }

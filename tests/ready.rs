@@ -69,8 +69,8 @@ async fn a_server_that_lets_nobody_write_is_not_ready() {
             &["ACL", "SETUSER", "app", "+evalsha"],
         ],
         [
-            &["ACL", "SETUSER", "app", "-psetex"],
-            &["ACL", "SETUSER", "app", "+psetex"],
+            &["ACL", "SETUSER", "app", "-psetex", "-incrby"],
+            &["ACL", "SETUSER", "app", "+psetex", "+incrby"],
         ],
         [
             &["CONFIG", "SET", "maxmemory", "1"],

@@ -6,6 +6,10 @@ mod common;
 use std::{
     future::Future,
     pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Waker},
     time::{Duration, Instant},
 };
@@ -381,10 +385,10 @@ async fn a_permit_of_a_refused_check_is_given_back_in_the_end() {
         tokio::spawn(async move { both.acquire(&*caller, Duration::ZERO).await.map(drop) })
     };
     sleep(Duration::from_millis(300)).await;
-    cluster.nodes[first].command(&["ACL", "SETUSER", "default", "-psetex"]);
+    cluster.nodes[first].command(&["ACL", "SETUSER", "default", "-psetex", "-incrby"]);
     signal(&cluster.nodes[shared], "-CONT");
     let answer = asked.await.expect("no panic");
-    cluster.nodes[first].command(&["ACL", "SETUSER", "default", "+psetex"]);
+    cluster.nodes[first].command(&["ACL", "SETUSER", "default", "+psetex", "+incrby"]);
     // Asked again after a tenth of its lifetime.
     sleep(lifetime / 4).await;
     let peek = only.peek(&*caller).await.expect("a decision");
@@ -617,47 +621,30 @@ async fn control_a_dead_connection_is_replaced() {
     assert!(after < Duration::from_secs(13), "it took {after:?}");
 }
 
-async fn dead_connection(patience: Duration, callers: usize) -> Duration {
-    use std::{
-        io::{Read, Write},
-        net::{TcpListener, TcpStream},
-        sync::{
-            Arc,
-            atomic::{AtomicBool, Ordering},
-        },
-    };
-    fn copy(mut from: TcpStream, mut to: TcpStream, is_dead: Arc<AtomicBool>) {
-        std::thread::spawn(move || {
-            let mut bytes = [0; 65_536];
-            while let Ok(count @ 1..) = from.read(&mut bytes) {
-                if !is_dead.load(Ordering::Relaxed) && to.write_all(&bytes[..count]).is_err() {
-                    return;
-                }
-            }
-        });
-    }
+/// One of several, while the others answer: too few calls are lost for the breaker.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_connection_is_replaced_though_others_answer() {
     let server = RedisServer::start();
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    let first_is_dead = Arc::new(AtomicBool::new(false));
-    let (dead, target) = (Arc::clone(&first_is_dead), server.port());
-    std::thread::spawn(move || {
-        for (number, client) in listener.incoming().enumerate() {
-            let client = client.expect("a connection");
-            let redis = TcpStream::connect(("127.0.0.1", target)).expect("Redis");
-            let dead = if number == 0 {
-                Arc::clone(&dead)
-            } else {
-                Arc::default()
-            };
-            copy(
-                client.try_clone().unwrap(),
-                redis.try_clone().unwrap(),
-                Arc::clone(&dead),
-            );
-            copy(redis, client, dead);
-        }
-    });
+    let (port, first_is_dead) = first_may_die(&server);
+    let store = RedisStore::builder().connections(4);
+    let store = store.connect(&format!("redis://127.0.0.1:{port}/"));
+    let limiter = denying(store.expect("a store"), TokenBucket::per_second(10));
+    ready(&limiter).await;
+    first_is_dead.store(true, Ordering::Relaxed);
+    let died = Instant::now();
+    let mut in_a_row = 0;
+    while in_a_row < 8 {
+        let caller = died.elapsed().as_nanos() as u64;
+        let is_answered = limiter.check(caller).await.is_ok();
+        in_a_row = if is_answered { in_a_row + 1 } else { 0 };
+        let after = died.elapsed();
+        assert!(after < Duration::from_secs(16), "{after:?}");
+    }
+}
+
+async fn dead_connection(patience: Duration, callers: usize) -> Duration {
+    let server = RedisServer::start();
+    let (port, first_is_dead) = first_may_die(&server);
     let store = RedisStore::connect(&format!("redis://127.0.0.1:{port}/")).expect("a store");
     let limiter = denying(store, TokenBucket::per_second(10));
     ready(&limiter).await;
@@ -681,4 +668,44 @@ async fn dead_connection(patience: Duration, callers: usize) -> Duration {
         sleep(Duration::from_millis(2)).await;
     }
     died.elapsed()
+}
+
+/// A way to this server whose first connection goes dead when that is said.
+fn first_may_die(server: &RedisServer) -> (u16, Arc<AtomicBool>) {
+    use std::{
+        io::{Read, Write},
+        net::{TcpListener, TcpStream},
+    };
+    fn copy(mut from: TcpStream, mut to: TcpStream, is_dead: Arc<AtomicBool>) {
+        std::thread::spawn(move || {
+            let mut bytes = [0; 65_536];
+            while let Ok(count @ 1..) = from.read(&mut bytes) {
+                if !is_dead.load(Ordering::Relaxed) && to.write_all(&bytes[..count]).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let first_is_dead = Arc::new(AtomicBool::new(false));
+    let (dead, target) = (Arc::clone(&first_is_dead), server.port());
+    std::thread::spawn(move || {
+        for (number, client) in listener.incoming().enumerate() {
+            let client = client.expect("a connection");
+            let redis = TcpStream::connect(("127.0.0.1", target)).expect("Redis");
+            let dead = if number == 0 {
+                Arc::clone(&dead)
+            } else {
+                Arc::default()
+            };
+            copy(
+                client.try_clone().unwrap(),
+                redis.try_clone().unwrap(),
+                Arc::clone(&dead),
+            );
+            copy(redis, client, dead);
+        }
+    });
+    (port, first_is_dead)
 }

@@ -36,14 +36,16 @@ pub struct Decision {
     policies: Policies,
 }
 
-/// Few are held in place: shared, they would be allocated and counted with each request.
+/// One is held in place: shared, it would be allocated and counted with each
+/// request. Two would make every decision twice as large, and it is copied often.
 enum Policies {
     /// None was asked, and so many units pass.
     None(u64),
     One(PolicyDecision),
-    Two([PolicyDecision; 2]),
     Several(Arc<[PolicyDecision]>),
 }
+
+const _: () = assert!(size_of::<Decision>() <= 128);
 
 impl Policies {
     #[inline]
@@ -51,7 +53,6 @@ impl Policies {
         match self {
             Self::None(_) => &[],
             Self::One(policy) => slice::from_ref(policy),
-            Self::Two(policies) => policies,
             Self::Several(policies) => policies,
         }
     }
@@ -60,7 +61,6 @@ impl Policies {
         match self {
             Self::None(_) => &mut [],
             Self::One(policy) => slice::from_mut(policy),
-            Self::Two(policies) => policies,
             Self::Several(policies) => Arc::make_mut(policies),
         }
     }
@@ -74,7 +74,6 @@ impl Clone for Decision {
         match &self.policies {
             Policies::None(units) => of(Policies::None(*units)),
             Policies::One(policy) => of(Policies::One(policy.clone())),
-            Policies::Two(policies) => of(Policies::Two(policies.clone())),
             Policies::Several(policies) => of(Policies::Several(Arc::clone(policies))),
         }
     }
@@ -86,7 +85,7 @@ impl FromIterator<PolicyDecision> for Policies {
         match (policies.next(), policies.next(), policies.next()) {
             (None, ..) => Self::None(0),
             (Some(one), None, _) => Self::One(one),
-            (Some(first), Some(second), None) => Self::Two([first, second]),
+            (Some(first), Some(second), None) => Self::Several(Arc::new([first, second])),
             (Some(first), Some(second), Some(third)) => {
                 Self::Several([first, second, third].into_iter().chain(policies).collect())
             }

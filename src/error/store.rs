@@ -112,8 +112,8 @@ impl StoreError {
         self.is_timeout() || self.is_unavailable()
     }
 
-    /// Too many checks are waiting; this one was not sent. A layer never
-    /// admits on it.
+    /// Too many checks are waiting, or this one had no time left when its turn
+    /// came: it was not sent. A layer never admits on it.
     #[must_use]
     pub fn is_overloaded(&self) -> bool {
         self.kind == StoreErrorKind::Overloaded

@@ -215,7 +215,7 @@ impl BackedStore {
         Self { store, fallback }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         let mut answer = self.store.check(check);
         match &answer {

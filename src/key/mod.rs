@@ -58,11 +58,18 @@ use crate::ConfigError;
 /// assert_ne!(Key::from(("ab", "c")), Key::from(("a", "bc")));
 /// assert_ne!(Key::from("7"), Key::from(7));
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq, Hash)]
 pub struct Key(SmallVec<[u8; SHORT]>);
 
 /// Keys of so many bytes need no allocation.
 const SHORT: usize = 72;
+
+impl Clone for Key {
+    /// In one piece: a derived one goes byte by byte.
+    fn clone(&self) -> Self {
+        Self(SmallVec::from_slice(&self.0))
+    }
+}
 
 impl Key {
     /// The key that everybody has: what [`global`] and

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::{rejection::Refusal, settings::Settings};
 use crate::{
-    Decision, Head, StoreError,
+    Decision, Head, Key, StoreError,
     admission::Admission,
     key::KeyError,
     permit::{Legs, Taken},
@@ -47,39 +47,53 @@ impl Wait {
     }
 }
 
-pub(super) type Asking<'a> = SmallVec<[Leg<'a>; 2]>;
-
 /// The partition key of each leg, where they are wanted.
 pub(super) type Partitions = Option<Box<[[u8; 12]]>>;
 
 impl Settings {
     /// Asks for what the policies want of a request.
+    #[inline]
     pub(super) fn ask(&self, head: &Head<'_>) -> Asked {
-        let mut legs = Asking::new();
-        if let Err(error) = self.add_legs(head, &mut legs) {
-            return Asked::Refused(self.without_key(&error));
-        }
+        let asked = self.with_legs(head, |legs| self.ask_for(legs));
+        asked.unwrap_or_else(|error| self.without_key(&error))
+    }
+
+    #[inline(always)]
+    fn ask_for(&self, legs: &[Leg<'_>]) -> Asked {
         if legs.is_empty() {
             return Asked::Answered(Answer::Now(Ok(Decision::of_no_policy())), None);
         }
-        let partitions = self.partitions(&legs);
-        if self.waits_for(&legs) {
-            let legs = Legs::new(&self.store, &legs);
+        let partitions = self.partitions(legs);
+        if self.waits_for(legs) {
+            let legs = Legs::new(&self.store, legs);
             let admission = Admission::new(legs, self.wait.unwrap_or_default(), false);
             return Asked::Waits(Wait::Admission(Box::new(admission)), partitions);
         }
-        let answer = self.store.check(&Check::new(Operation::Take, &legs));
+        let answer = self.store.check(&Check::new(Operation::Take, legs));
         Asked::Answered(answer, partitions)
     }
 
-    /// Adds what the policies that apply want of a request.
-    pub(super) fn add_legs<'a>(
-        &'a self,
+    /// Does something with what the policies that apply want of a request.
+    #[inline]
+    pub(super) fn with_legs<T>(
+        &self,
         head: &Head<'_>,
-        legs: &mut Asking<'a>,
-    ) -> Result<(), KeyError> {
-        let mut rules = self.rules.iter();
-        rules.try_for_each(|rule| rule.add_leg(head, legs))
+        then: impl FnOnce(&[Leg<'_>]) -> T,
+    ) -> Result<T, KeyError> {
+        match &*self.rules {
+            // Most have one, which needs no list.
+            [rule] => Ok(match rule.key(head)? {
+                Some(key) => then(&[rule.leg(&key, head)]),
+                None => then(&[]),
+            }),
+            rules => {
+                let keys = rules.iter().map(|rule| rule.key(head));
+                let keys = keys.collect::<Result<SmallVec<[Option<Key>; 2]>, _>>()?;
+                let legs = rules.iter().zip(&keys);
+                let legs = legs.filter_map(|(rule, key)| Some(rule.leg(key.as_ref()?, head)));
+                Ok(then(&legs.collect::<SmallVec<[Leg<'_>; 2]>>()))
+            }
+        }
     }
 
     /// Whether there may be more to wait for than the store's answer, or what
@@ -90,8 +104,8 @@ impl Settings {
     }
 
     #[cold]
-    fn without_key(&self, error: &KeyError) -> Refusal<'static> {
-        match error.advice() {
+    fn without_key(&self, error: &KeyError) -> Asked {
+        Asked::Refused(match error.advice() {
             None => Refusal::KeyMissing,
             Some(advice) => {
                 if !self.is_miswired.swap(true, Ordering::Relaxed) {
@@ -99,7 +113,7 @@ impl Settings {
                 }
                 Refusal::Miswired
             }
-        }
+        })
     }
 
     fn partitions(&self, legs: &[Leg<'_>]) -> Partitions {

@@ -47,7 +47,7 @@ pin_project! {
             granted: Option<Granted>,
             taken: Option<Box<Taken>>,
         },
-        Rejected { response: Option<Response<Bytes>> },
+        Answered { response: Option<Response<Bytes>> },
     }
 }
 
@@ -73,63 +73,54 @@ where
         }
     }
 
-    /// Goes on with the request, or answers it.
+    /// The inner service was called for a request that was admitted at once.
     #[inline(always)]
-    pub(super) fn decided(
-        decision: &mut Decision,
-        partitions: Partitions,
-        request: Request<ReqBody>,
-        service: &mut S,
-        settings: &Settings,
-    ) -> Self {
+    pub(super) const fn calling(future: S::Future, granted: Granted) -> Self {
         Self {
-            state: State::decided(decision, partitions, None, request, service, settings),
+            state: State::Calling {
+                future,
+                granted: Some(granted),
+                taken: None,
+            },
         }
     }
 
-    pub(super) fn rejected(refusal: Refusal<'_>, settings: &Settings, head: &Head<'_>) -> Self {
-        Self {
-            state: State::rejected(refusal, settings, head),
-        }
-    }
-}
-
-impl<S, ReqBody> State<S, S::Future, ReqBody>
-where
-    S: Service<Request<ReqBody>>,
-{
-    #[inline(always)]
-    fn decided(
-        decision: &mut Decision,
-        partitions: Partitions,
-        taken: Option<Box<Taken>>,
-        mut request: Request<ReqBody>,
-        service: &mut S,
+    /// The inner service is not called.
+    pub(super) fn refused(
+        refusal: Refusal<'_>,
         settings: &Settings,
+        request: &Request<ReqBody>,
     ) -> Self {
-        if let Some(partitions) = partitions {
-            decision.give_partitions(&partitions);
-        }
-        if !decision.is_allowed() {
-            telemetry::denied(decision);
-            let refusal = Refusal::Denied(decision);
-            return Self::rejected(refusal, settings, &Head::from(&request));
-        }
-        let granted = Granted::new(decision, request.extensions_mut(), settings);
-        Self::Calling {
-            future: service.call(request),
-            granted: Some(granted),
-            taken,
+        Self {
+            state: State::refused(refusal, settings, request),
         }
     }
 }
 
 impl<S, F, ReqBody> State<S, F, ReqBody> {
-    fn rejected(refusal: Refusal<'_>, settings: &Settings, head: &Head<'_>) -> Self {
-        Self::Rejected {
-            response: Some(rejection::respond(refusal, settings, head)),
+    fn refused(refusal: Refusal<'_>, settings: &Settings, request: &Request<ReqBody>) -> Self {
+        Self::Answered {
+            response: Some(rejection::respond(refusal, settings, &Head::from(request))),
         }
     }
+}
+
+/// What the response is to be told to a request that may go on.
+#[inline(always)]
+pub(super) fn granted<B>(
+    decision: &mut Decision,
+    partitions: Partitions,
+    request: &mut Request<B>,
+    settings: &Settings,
+) -> Option<Granted> {
+    if let Some(partitions) = partitions {
+        decision.give_partitions(&partitions);
+    }
+    if decision.is_allowed() {
+        return Some(Granted::new(decision, request.extensions_mut(), settings));
+    }
+    telemetry::denied(decision);
+    None
 }
 
 impl<S, ReqBody, ResBody> Future for ResponseFuture<S, ReqBody>
@@ -148,15 +139,23 @@ where
                     let partitions = pending.partitions.take();
                     let (service, settings) = (&mut pending.service, &*pending.settings);
                     match (answer, pending.request.take()) {
-                        (Ok((mut decision, taken)), Some(request)) => {
-                            let (taken, decision) = (taken.map(Box::new), &mut decision);
-                            State::decided(decision, partitions, taken, request, service, settings)
+                        (Ok((mut decision, taken)), Some(mut request)) => {
+                            match granted(&mut decision, partitions, &mut request, settings) {
+                                Some(granted) => State::Calling {
+                                    future: service.call(request),
+                                    granted: Some(granted),
+                                    taken: taken.map(Box::new),
+                                },
+                                None => {
+                                    State::refused(Refusal::Denied(&decision), settings, &request)
+                                }
+                            }
                         }
                         (Err(_), Some(request)) => {
-                            State::rejected(Refusal::StoreFailed, settings, &Head::from(&request))
+                            State::refused(Refusal::StoreFailed, settings, &request)
                         }
                         // It is taken once: the state changes at once.
-                        (_, None) => State::Rejected { response: None },
+                        (_, None) => State::Answered { response: None },
                     }
                 }
                 StateProj::Calling {
@@ -173,7 +172,7 @@ where
                         response.map(|body| ResponseBody::forwarded(body, taken))
                     }));
                 }
-                StateProj::Rejected { response } => {
+                StateProj::Answered { response } => {
                     // Polled again after it was ready, which no caller may do: wait for ever.
                     let Some(response) = response.take() else {
                         return Poll::Pending;
@@ -194,7 +193,7 @@ where
         let state = match &self.state {
             State::Deciding { .. } => "Deciding",
             State::Calling { .. } => "Calling",
-            State::Rejected { .. } => "Rejected",
+            State::Answered { .. } => "Answered",
         };
         f.debug_struct("ResponseFuture")
             .field("state", &state)

@@ -7,7 +7,6 @@ use http::{HeaderMap, Response, StatusCode};
 use tower_layer::Layer;
 
 use super::{
-    asking::Asking,
     headers::{self, Headers},
     named::Named,
     policy::{RequestPolicy, Rule},
@@ -95,10 +94,11 @@ impl RateLimitLayer {
     ///
     /// A policy's key is missing.
     pub fn redis_keys(&self, head: &Head<'_>) -> Result<Vec<String>, KeyError> {
-        let mut legs = Asking::new();
-        self.settings.add_legs(head, &mut legs)?;
-        let key = |leg| self.settings.store.storage_key(leg);
-        Ok(legs.iter().filter_map(key).collect())
+        let Settings { store, .. } = &*self.settings;
+        self.settings.with_legs(head, |legs| {
+            let keys = legs.iter().map(|leg| store.storage_key(leg));
+            keys.flatten().collect()
+        })
     }
 }
 

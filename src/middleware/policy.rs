@@ -2,7 +2,7 @@
 
 use std::{any::type_name, borrow::Cow, fmt, sync::Arc};
 
-use super::{asking::Asking, named::Named, tiers::Tiers};
+use super::{named::Named, tiers::Tiers};
 use crate::{
     ConfigError, Head, Key, OnStoreFailure, Policy, Quota,
     key::{KeyError, KeyExtractor, global, peer},
@@ -206,42 +206,48 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// Adds what the policy asks of one request, where it applies.
-    pub(super) fn add_leg<'a>(
-        &'a self,
-        head: &Head<'_>,
-        legs: &mut Asking<'a>,
-    ) -> Result<(), KeyError> {
+    /// Who is asking, where the policy applies to a request.
+    #[inline]
+    pub(super) fn key(&self, head: &Head<'_>) -> Result<Option<Key>, KeyError> {
         let reads = &self.reads;
         if reads.when.as_ref().is_some_and(|when| !(when.0)(head)) {
-            return Ok(());
+            return Ok(None);
         }
-        let key = match reads.key.0.extract(head) {
-            Ok(key) => key,
+        match reads.key.0.extract(head) {
             Err(error) if error.is_missing() => match reads.on_missing_key {
-                OnMissingKey::Refuse => return Err(error),
-                OnMissingKey::Skip => return Ok(()),
-                OnMissingKey::Share => Key::missing(),
+                OnMissingKey::Refuse => Err(error),
+                OnMissingKey::Skip => Ok(None),
+                OnMissingKey::Share => Ok(Some(Key::missing())),
             },
-            Err(error) => return Err(error),
-        };
-        let mut asked = self.base.asked.clone();
-        if reads.quota_by.is_some() || reads.cost_by.is_some() {
-            let quota = match &reads.quota_by {
-                Some(quota) => self.tiers.keep((quota.0)(head)),
-                None => asked.quota,
-            };
-            let cost_by = reads.cost_by.as_ref();
-            asked = Asked::new(quota, cost_by.map_or(asked.cost, |cost| (cost.0)(head)));
+            key => key.map(Some),
         }
-        legs.push(Leg {
+    }
+
+    /// What the policy asks of their request.
+    #[inline]
+    pub(super) fn leg<'a>(&'a self, key: &'a Key, head: &Head<'_>) -> Leg<'a> {
+        Leg {
             policy: &self.base.name,
-            key: Cow::Owned(key),
-            asked,
+            key: Cow::Borrowed(key),
+            asked: self.asked(head),
             on_store_failure: self.base.on_store_failure,
             leases: self.base.leases,
-        });
-        Ok(())
+        }
+    }
+
+    #[inline]
+    fn asked(&self, head: &Head<'_>) -> Cow<'_, Asked> {
+        let (reads, asked) = (&self.reads, &self.base.asked);
+        if reads.quota_by.is_none() && reads.cost_by.is_none() {
+            return Cow::Borrowed(asked);
+        }
+        let quota = match &reads.quota_by {
+            Some(quota) => self.tiers.keep((quota.0)(head)),
+            None => asked.quota.clone(),
+        };
+        let cost_by = reads.cost_by.as_ref();
+        let cost = cost_by.map_or(asked.cost, |cost| (cost.0)(head));
+        Cow::Owned(Asked::new(quota, cost))
     }
 
     /// Whether every request is held to the same quota.

@@ -12,7 +12,7 @@ use tower_service::Service;
 use super::{
     asking::{Asked, Partitions, Wait},
     body::ResponseBody,
-    future::{Pending, ResponseFuture},
+    future::{self, Pending, ResponseFuture},
     rejection::Refusal,
     settings::Settings,
 };
@@ -61,24 +61,26 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
+    fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
         let Self { inner, settings } = self;
         let mut asked = settings.ask(&Head::from(&request));
-        match asked {
+        let refusal = match asked {
             Asked::Answered(Answer::Now(Ok(ref mut decision)), partitions) => {
-                ResponseFuture::decided(decision, partitions, request, inner, settings)
-            }
-            Asked::Answered(Answer::Now(Err(_)), _) => {
-                ResponseFuture::rejected(Refusal::StoreFailed, settings, &Head::from(&request))
-            }
-            Asked::Refused(refusal) => {
-                ResponseFuture::rejected(refusal, settings, &Head::from(&request))
+                match future::granted(decision, partitions, &mut request, settings) {
+                    Some(granted) => return ResponseFuture::calling(inner.call(request), granted),
+                    None => Refusal::Denied(decision),
+                }
             }
             Asked::Answered(Answer::Later(answer), partitions) => {
-                later(inner, settings, Wait::Answer(answer), partitions, request)
+                return later(inner, settings, Wait::Answer(answer), partitions, request);
             }
-            Asked::Waits(wait, partitions) => later(inner, settings, wait, partitions, request),
-        }
+            Asked::Waits(wait, partitions) => {
+                return later(inner, settings, wait, partitions, request);
+            }
+            Asked::Answered(Answer::Now(Err(_)), _) => Refusal::StoreFailed,
+            Asked::Refused(refusal) => refusal,
+        };
+        ResponseFuture::refused(refusal, settings, &request)
     }
 }
 

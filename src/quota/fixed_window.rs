@@ -5,8 +5,6 @@
 
 use std::time::Duration;
 
-use smallvec::smallvec;
-
 use super::{
     EXACT, Quota,
     calendar::month_end_ms,
@@ -299,7 +297,7 @@ impl Rules for Rule {
     }
 
     fn write(&self, _: Option<State>, standing: &Standing, change: Change, _: At) -> State {
-        smallvec![change.applied_to(standing.level), standing.mark]
+        State::from_buf_and_len([change.applied_to(standing.level), standing.mark, 0], 2)
     }
 
     fn drained_at_us(&self, state: &State) -> u64 {

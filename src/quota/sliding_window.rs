@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use smallvec::smallvec;
-
 use super::{
     EXACT, Quota,
     fixed_window::checked_window_ms,
@@ -141,7 +139,7 @@ impl Rules for Rule {
 
     fn write(&self, _: Option<State>, standing: &Standing, change: Change, at: At) -> State {
         let current = change.applied_to(self.current(standing, at.now_us));
-        smallvec![standing.mark, current, standing.more]
+        State::from_buf([standing.mark, current, standing.more])
     }
 
     fn drained_at_us(&self, state: &State) -> u64 {

@@ -16,8 +16,6 @@
 
 use std::time::Duration;
 
-use smallvec::smallvec;
-
 use super::{
     EXACT, Quota, fixed_window, per_period,
     rules::{At, Change, Rules, Standing, State, at_rate},
@@ -298,12 +296,12 @@ impl Rules for Rule {
         let ahead = change.applied_to(standing.more).min(EXACT).max(level);
         let full_at_ns = at.now_us.saturating_mul(1_000).saturating_add(ahead);
         if ahead == level && level <= self.capacity_ns + SLACK_NS {
-            return smallvec![full_at_ns];
+            return State::from_buf_and_len([full_at_ns, 0, 0], 1);
         }
         let debt_us = level.saturating_sub(self.capacity_ns).div_ceil(1_000);
         let left_us = self.capacity_ns.saturating_sub(level) / 1_000;
         let empty_at_us = (at.now_us + debt_us).saturating_sub(left_us);
-        smallvec![full_at_ns, empty_at_us, at.now_us]
+        State::from_buf([full_at_ns, empty_at_us, at.now_us])
     }
 
     #[inline]

@@ -114,7 +114,7 @@ fn decide(check: &Check<'_>, now_us: u64, slots: &mut [Slot]) -> Decision {
     }
     let operation = check.operation();
     let offset_ms = |leg: &Leg<'_>| leg.asked.quota.offset_ms(leg.key_bytes());
-    let legs = check.legs().iter().map(|leg| (&leg.asked, offset_ms(leg)));
+    let legs = check.legs().iter().map(|leg| (&*leg.asked, offset_ms(leg)));
     let (fitting, readings) = settle(operation, legs, slots, now_us);
     let legs = check.legs().iter().zip(readings);
     let policies = legs.map(|(leg, (at, standing))| {

@@ -7,6 +7,9 @@ use std::{
 
 use tokio::runtime::Handle;
 
+#[cfg(feature = "redis")]
+use super::Answer;
+
 /// A call that goes on by itself when its caller leaves: how it ends tells of
 /// the server.
 pub(super) struct Finished<F: Future<Output: Send> + Send + 'static> {
@@ -20,6 +23,26 @@ impl<F: Future<Output: Send> + Send + 'static> Finished<F> {
             call: Some(Box::pin(call)),
             runtime,
         }
+    }
+}
+
+/// The same from the first poll on: before that, nothing was asked.
+pub(super) async fn to_its_end<F>(call: F) -> F::Output
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    match Handle::try_current() {
+        Ok(runtime) => Finished::of(call, runtime).await,
+        Err(_) => call.await,
+    }
+}
+
+/// An answer that comes whether its caller waits for it or not, once asked for.
+#[cfg(feature = "redis")]
+pub(super) fn finished<T: Send + 'static>(answer: Answer<T>) -> Answer<T> {
+    match answer {
+        Answer::Later(answer) => Answer::Later(Box::pin(to_its_end(answer))),
+        now => now,
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::{runtime::Handle, time::timeout};
+use tokio::time::timeout;
 
 use super::{
     Answer, Check, Fallback, Leg, Store,
     breaker::{Breaker, Ended},
-    finished::Finished,
+    finished::to_its_end,
     keyed::KeyedHash,
 };
 use crate::{Decision, Source, StoreError, error::StoreErrorKind};
@@ -64,20 +64,18 @@ impl<S: Store> Guarded<S> {
         self
     }
 
-    /// `asked`: whether the store was, for what came at once.
+    /// `ended`: what an answer that came at once tells of the store.
     fn guard<T: Send + 'static>(
         &self,
         ask: impl FnOnce() -> Answer<T>,
-        asked: impl FnOnce(&Result<T, StoreError>) -> bool,
+        ended: impl FnOnce(&Result<T, StoreError>) -> Ended,
     ) -> Answer<T> {
         let Some(pass) = self.breaker.pass() else {
             return Answer::Now(Err(StoreError::left_alone()));
         };
         match ask() {
             Answer::Now(answer) => {
-                if asked(&answer) {
-                    pass.ended(Ended::of(&answer));
-                }
+                pass.ended(ended(&answer));
                 Answer::Now(answer)
             }
             Answer::Later(answer) => {
@@ -89,13 +87,7 @@ impl<S: Store> Guarded<S> {
                     pass.ended(Ended::of(&answer));
                     answer
                 };
-                // From the first poll on: before that, nothing was asked.
-                Answer::Later(Box::pin(async move {
-                    match Handle::try_current() {
-                        Ok(runtime) => Finished::of(call, runtime).await,
-                        Err(_) => call.await,
-                    }
-                }))
+                Answer::Later(Box::pin(to_its_end(call)))
             }
         }
     }
@@ -104,13 +96,15 @@ impl<S: Store> Guarded<S> {
 impl<S: Store> Store for Guarded<S> {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         // What it said once says nothing of how it does now.
-        let is_news = |decision: &Decision| decision.source() == Source::Store;
-        let asked = |answer: &Result<Decision, _>| answer.as_ref().map_or(true, is_news);
-        self.guard(|| self.store.check(check), asked)
+        let ended = |answer: &Result<Decision, _>| match answer {
+            Ok(decision) if decision.source() != Source::Store => Ended::Unused,
+            answer => Ended::of(answer),
+        };
+        self.guard(|| self.store.check(check), ended)
     }
 
     fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
-        self.guard(|| self.store.reset(legs), |_| true)
+        self.guard(|| self.store.reset(legs), Ended::of)
     }
 
     fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {

@@ -54,7 +54,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Does what the check asks for ([`Check::operation`]), to all its legs or none.
     fn check(&self, check: &Check<'_>) -> Answer<Decision>;
 
-    /// Forgets what was taken: each leg's bucket is as new.
+    /// Forgets what was taken: each leg's bucket is as new. On an error some may
+    /// be.
     fn reset(&self, legs: &[Leg<'_>]) -> Answer<()>;
 
     /// The name under which this leg's bucket is kept, where the store has
@@ -144,7 +145,8 @@ impl<'a> Check<'a> {
 pub struct Leg<'a> {
     pub(crate) policy: &'a Name,
     pub(crate) key: Cow<'a, Key>,
-    pub(crate) asked: Asked,
+    /// Borrowed, where it is the same for all.
+    pub(crate) asked: Cow<'a, Asked>,
     pub(crate) on_store_failure: OnStoreFailure,
     /// Its units may be paid for in advance.
     pub(crate) leases: bool,
@@ -193,7 +195,7 @@ impl From<&Leg<'_>> for OwnedLeg {
         Self {
             policy: leg.policy.clone(),
             key: Key::clone(&leg.key),
-            asked: leg.asked.clone(),
+            asked: Asked::clone(&leg.asked),
             on_store_failure: leg.on_store_failure,
         }
     }
@@ -204,7 +206,7 @@ impl OwnedLeg {
         Leg {
             policy: &self.policy,
             key: Cow::Borrowed(&self.key),
-            asked: self.asked.clone(),
+            asked: Cow::Borrowed(&self.asked),
             on_store_failure: self.on_store_failure,
             // Who asks again wants to know exactly.
             leases: false,
@@ -220,8 +222,8 @@ impl<'a> Leg<'a> {
             return None;
         };
         let asked = match share_of {
-            1 => Some(self.asked.clone()),
-            nodes => self.asked.share_of(operation, nodes),
+            1 => Some(Cow::Borrowed(&*self.asked)),
+            nodes => self.asked.share_of(operation, nodes).map(Cow::Owned),
         };
         let leg = asked.map(|asked| Self {
             policy: self.policy,
@@ -265,7 +267,7 @@ impl Leg<'_> {
 
     /// How many units are asked for.
     #[must_use]
-    pub const fn cost(&self) -> u64 {
+    pub fn cost(&self) -> u64 {
         self.asked.cost
     }
 

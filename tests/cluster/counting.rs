@@ -133,6 +133,8 @@ async fn a_user_needs_one_right_more_than_on_one_node() {
         "+time",
         "+get",
         "+psetex",
+        "+incrby",
+        "+pexpireat",
         "+pttl",
         "+pexpire",
         "+del",

@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::Barrier;
 use tower_throttle::{
     Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, MemoryStore, Policy, RedisStore,
-    SlidingLog, SlidingWindow, TokenBucket, Verdict, store::Store,
+    SlidingLog, SlidingWindow, StoreError, TokenBucket, Verdict,
+    store::{Answer, Check, Leg, Store},
 };
 
 use super::{patient, taken};
@@ -313,4 +314,64 @@ async fn where_a_later_slot_does_not_answer_the_first_is_given_back() {
     // What reached the frozen node may have run when it went on.
     let now = taken(&limiter, caller).await[1];
     assert!((before[1]..=before[1] + 5).contains(&now), "{now}");
+}
+
+/// Resets what it is asked about.
+#[derive(Debug)]
+struct Forgets(RedisStore);
+
+impl Store for Forgets {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        let reset = self.reset(check.legs());
+        Answer::Later(Box::pin(async move {
+            if let Answer::Later(reset) = reset {
+                reset.await?;
+            }
+            Err(StoreError::unavailable("all were reset"))
+        }))
+    }
+
+    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+        self.0.reset(legs)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_one_slot_does_not_answer_the_others_are_reset_and_it_is_told() {
+    let cluster = RedisCluster::start(3, 0);
+    let store = RedisStore::builder().deadline(Duration::from_millis(300));
+    let store = store.connect(&cluster.url()).expect("a store");
+    let policies = || {
+        [
+            Policy::new("all", FixedWindow::per_day(100)).shared(),
+            Policy::new("own", TokenBucket::per_day(100)),
+            Policy::new("own-log", SlidingLog::per_day(100)),
+        ]
+    };
+    let forgets = limiter(Forgets(store.clone()), policies());
+    let limiter = limiter(store, policies());
+    let node_of = |caller: &str, place: usize| {
+        let keys = limiter.redis_keys(caller);
+        cluster.owner(cluster.slot(&keys[place]))
+    };
+    let shared = node_of("", 0);
+    let mut callers = (0..).map(|number| format!("caller-{number}"));
+    let caller = callers.find(|caller| node_of(caller, 1) != shared);
+    let caller = &*caller.expect("a caller");
+    eventually_async("a decision", || async {
+        limiter.check(caller).await.is_ok()
+    })
+    .await;
+
+    let frozen = Frozen::new(&cluster.nodes[shared]);
+    let error = forgets.check(caller).await.expect_err("half a reset");
+    assert!(error.is_timeout(), "{error:?}");
+    drop(frozen);
+    eventually_async("an answer", || async { limiter.peek(caller).await.is_ok() }).await;
+    assert_eq!(taken(&limiter, caller).await[1..], [0, 0]);
+
+    limiter.check(caller).await.expect("a decision");
+    let error = forgets.check(caller).await.expect_err("no decision");
+    assert!(format!("{error:?}").contains("all were reset"), "{error:?}");
+    assert_eq!(taken(&limiter, caller).await, [0, 0, 0]);
 }

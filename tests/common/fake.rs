@@ -23,11 +23,13 @@ pub fn listen(talk: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> u16 {
 }
 
 /// Answers each command of each connection so. Its port.
-pub fn answer(say: impl Fn(usize, &[Vec<u8>]) -> String + Send + Sync + 'static) -> u16 {
+pub fn answer<A: Into<Vec<u8>>>(
+    say: impl Fn(usize, &[Vec<u8>]) -> A + Send + Sync + 'static,
+) -> u16 {
     listen(move |number, mut stream| {
         let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
         while let Ok(words) = read_command(&mut reader) {
-            if stream.write_all(say(number, &words).as_bytes()).is_err() {
+            if stream.write_all(&say(number, &words).into()).is_err() {
                 return;
             }
         }
@@ -61,7 +63,16 @@ pub fn is_script(words: &[Vec<u8>]) -> bool {
 }
 
 /// What the reply to a script must start with.
-pub fn nonce(words: &[Vec<u8>]) -> String {
+pub fn nonce(words: &[Vec<u8>]) -> f64 {
     let numbers = words.last().and_then(|numbers| numbers.first_chunk());
-    f64::from_le_bytes(*numbers.expect("eight bytes")).to_string()
+    f64::from_le_bytes(*numbers.expect("eight bytes"))
+}
+
+/// A script's reply of these numbers.
+pub fn reply(numbers: &[f64]) -> Vec<u8> {
+    let row: Vec<u8> = numbers
+        .iter()
+        .flat_map(|number| number.to_le_bytes())
+        .collect();
+    [format!("${}\r\n", row.len()).as_bytes(), &row, b"\r\n"].concat()
 }

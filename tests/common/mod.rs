@@ -5,6 +5,8 @@
 pub mod cluster;
 pub mod fake;
 pub mod oracle;
+#[path = "../../src/random.rs"]
+pub mod random;
 
 use std::{
     io::{BufRead, BufReader, Write},

@@ -11,9 +11,10 @@ use tower_throttle::{
     Concurrency, FixedWindow, LeakyBucket, Quota, SlidingLog, SlidingWindow, TokenBucket,
 };
 
-/// SplitMix64.
+use crate::common::random::SplitMix64;
+
 #[derive(Debug)]
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 impl Random {
     /// From `SEED`, or a new one, which is printed.
@@ -23,15 +24,11 @@ impl Random {
             Err(_) => RandomState::new().hash_one(0_u8),
         };
         println!("SEED={seed}");
-        Self(seed)
+        Self(SplitMix64(seed))
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
+        self.0.next()
     }
 
     /// From 0 to one below.

@@ -10,19 +10,21 @@ use std::{
     thread::JoinHandle,
 };
 
+use crate::common::fake;
+
 /// What it says to a script call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Lie {
     /// The truth, for buckets of one policy that nobody has taken from: allowed.
     None,
     Nil,
-    ShortArray,
+    ShortRow,
     /// The truth, and one reply more than were asked for.
     ExtraFrame,
     WrongNonce,
     /// Says that half a gigabyte follows, and sends none of it.
     HugeBulk,
-    StringsForIntegers,
+    ListOfIntegers,
     /// An error with this text.
     Error(&'static str),
     Close,
@@ -134,7 +136,7 @@ fn talk(shared: &Shared, mut stream: &TcpStream) -> std::io::Result<()> {
         let lie = (*lock(&shared.lie)).unwrap_or(Lie::None);
         let (nonce, checks) = call(&words).ok_or(std::io::ErrorKind::InvalidData)?;
         match reply(lie, nonce, checks) {
-            Some(reply) => stream.write_all(reply.as_bytes())?,
+            Some(reply) => stream.write_all(&reply)?,
             None => return Ok(()),
         }
     }
@@ -148,24 +150,21 @@ fn call(words: &[Vec<u8>]) -> Option<(i64, usize)> {
 }
 
 /// `None`: it hangs up.
-fn reply(lie: Lie, nonce: i64, checks: usize) -> Option<String> {
-    let truth = |nonce: i64, each: &str| {
-        let count = 2 + 2 * checks;
-        format!(
-            "*{count}\r\n:{nonce}\r\n:1795242000000000\r\n{}",
-            each.repeat(checks)
-        )
+fn reply(lie: Lie, nonce: i64, checks: usize) -> Option<Vec<u8>> {
+    const NOW_US: f64 = 1_795_242_000_000_000.0;
+    let truth = |nonce: i64| {
+        let start = [nonce as f64, NOW_US];
+        fake::reply(&[start.as_slice(), &[1.0, 0.0].repeat(checks)].concat())
     };
-    let honest = truth(nonce, ":1\r\n:0\r\n");
     Some(match lie {
-        Lie::None => honest,
-        Lie::Nil => "*-1\r\n".to_owned(),
-        Lie::ShortArray => format!("*3\r\n:{nonce}\r\n:1795242000000000\r\n:1\r\n"),
-        Lie::ExtraFrame => honest + ":1\r\n",
-        Lie::WrongNonce => truth(nonce + 1, ":1\r\n:0\r\n"),
-        Lie::HugeBulk => "$536870912\r\n".to_owned(),
-        Lie::StringsForIntegers => truth(nonce, "$1\r\n1\r\n$1\r\n0\r\n"),
-        Lie::Error(text) => format!("-{text}\r\n"),
+        Lie::None => truth(nonce),
+        Lie::Nil => b"*-1\r\n".to_vec(),
+        Lie::ShortRow => fake::reply(&[nonce as f64, NOW_US, 1.0]),
+        Lie::ExtraFrame => [truth(nonce), b":1\r\n".to_vec()].concat(),
+        Lie::WrongNonce => truth(nonce + 1),
+        Lie::HugeBulk => b"$536870912\r\n".to_vec(),
+        Lie::ListOfIntegers => format!("*4\r\n:{nonce}\r\n:{NOW_US}\r\n:1\r\n:0\r\n").into_bytes(),
+        Lie::Error(text) => format!("-{text}\r\n").into_bytes(),
         Lie::Close => return None,
     })
 }

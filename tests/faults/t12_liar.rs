@@ -83,9 +83,9 @@ async fn t12_lies_are_errors_and_never_decisions() {
     let foreign = [Outcome::ForeignReply];
     let all: [(Lie, &[Outcome]); 5] = [
         (Lie::Nil, &foreign),
-        (Lie::ShortArray, &foreign),
+        (Lie::ShortRow, &foreign),
         (Lie::WrongNonce, &foreign),
-        (Lie::StringsForIntegers, &foreign),
+        (Lie::ListOfIntegers, &foreign),
         (Lie::Close, &NO_ANSWER),
     ];
     let mut longest = Duration::ZERO;

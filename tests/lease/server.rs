@@ -43,10 +43,10 @@ async fn what_is_lost_on_the_way_back_stays_taken() {
     while refusals(&server) == 0 {
         let store = patient(&server.url());
         admitted += warm(&of(&store, UNITS)).await.admitted;
-        server.command(&["ACL", "SETUSER", "default", "-psetex"]);
+        server.command(&["ACL", "SETUSER", "default", "-psetex", "-incrby"]);
         // Waits for all that is under way, which is refused.
         store.shutdown().await;
-        server.command(&["ACL", "SETUSER", "default", "+psetex"]);
+        server.command(&["ACL", "SETUSER", "default", "+psetex", "+incrby"]);
     }
     let lost = UNITS - admitted - left(&watcher).await;
     assert!((1..=UNITS / 8).contains(&lost), "{lost}");

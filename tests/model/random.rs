@@ -2,23 +2,21 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use crate::common::oracle::{DAY_MS, Kind, Plan, Spec, Start};
+use crate::common::{
+    oracle::{DAY_MS, Kind, Plan, Spec, Start},
+    random::SplitMix64,
+};
 
-/// SplitMix64.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 impl Random {
     pub fn from_seed(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64(seed))
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
+        self.0.next()
     }
 
     /// From 0 to one below.

@@ -25,7 +25,7 @@ pub trait Ask: Clone + Send + Sync + 'static {
 /// As expected, or how else: then what is measured is not what is claimed.
 pub type Answered = Result<(), String>;
 
-fn expect<T: PartialEq + Debug>(answer: T, expected: T) -> Answered {
+pub fn expect<T: PartialEq + Debug>(answer: T, expected: T) -> Answered {
     if answer == expected {
         return Ok(());
     }

@@ -15,7 +15,7 @@ pub const API_KEY: &str = "x-api-key";
 
 /// No step to the next caller is as long as this one, and caches do not foresee
 /// it. It shares no factor with a round number of callers: each has its turn.
-const STEP: usize = 7_919;
+pub const STEP: usize = 7_919;
 /// The largest burst that tower-rate-limit-fred knows is 65,535.
 const HOT_FOR: u64 = 50_000;
 

@@ -9,5 +9,6 @@ pub mod on_redis;
 pub mod on_threads;
 pub mod peers;
 pub mod rows;
+pub mod scripts;
 pub mod server;
 pub mod table;

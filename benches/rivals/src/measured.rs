@@ -23,7 +23,10 @@ pub struct Measured {
 /// What was asked of Redis, and what that cost it.
 #[derive(Clone, Copy, Default)]
 pub struct Used {
+    /// Scripts and the like.
     pub calls: f64,
+    /// Within those.
+    pub commands: f64,
     pub cpu_us: f64,
 }
 
@@ -63,6 +66,7 @@ impl Measured {
             p99: Duration::from_secs_f64(number(|round| round.p99.as_secs_f64())),
             redis: Used {
                 calls: number(|round| round.redis.calls),
+                commands: number(|round| round.redis.commands),
                 cpu_us: number(|round| round.redis.cpu_us),
             },
         }

@@ -25,7 +25,7 @@ use crate::{
     callers::{Callers, api_keys},
     machine::cores,
     measured::{Measured, Used},
-    peers::{self, Inner, Rate, inner},
+    peers::{self, Inner, Ours, inner},
     server::RedisServer,
 };
 
@@ -79,9 +79,9 @@ impl Stage {
         ClientBuilder::from_config(Config::from_url(&self.server.url()).expect("a URL"))
     }
 
-    pub fn ours(&self, connections: usize, rate: Rate, policies: usize) -> RateLimitLayer {
+    pub fn ours(&self, ours: Ours) -> RateLimitLayer {
         let _runtime = self.runtime.enter();
-        peers::on_redis(&self.server.url(), connections, rate, policies)
+        peers::on_redis(&self.server.url(), ours)
     }
 
     /// Requests that this layer is to let pass.
@@ -136,6 +136,7 @@ impl Stage {
         let (after, operations) = (self.server.used(), measured.operations());
         measured.redis = Used {
             calls: (after.calls - before.calls) / operations,
+            commands: (after.commands - before.commands) / operations,
             cpu_us: (after.cpu_us - before.cpu_us) / operations,
         };
         measured

@@ -26,6 +26,8 @@ pub enum Rate {
     Ample,
     /// Once an hour.
     Once,
+    /// More than all of them do, if all are the same caller.
+    Vast,
 }
 
 /// The largest burst that tower-rate-limit-fred knows is 65,535.
@@ -44,10 +46,11 @@ const MEMORY_RATE: u32 = 1_000_000;
 
 impl Rate {
     /// On Redis: burst, and what it takes for one more.
-    fn on_redis(self) -> (u16, Duration) {
+    fn on_redis(self) -> (u32, Duration) {
         match self {
-            Self::Ample => (BURST, INTERVAL),
+            Self::Ample => (BURST.into(), INTERVAL),
             Self::Once => (1, HOUR),
+            Self::Vast => (MEMORY_BURST, Duration::from_secs(1) / MEMORY_RATE),
         }
     }
 
@@ -63,7 +66,9 @@ impl Rate {
 
     pub fn in_memory(self) -> TokenBucket {
         match self {
-            Self::Ample => TokenBucket::per_second(MEMORY_RATE.into()).burst(MEMORY_BURST.into()),
+            Self::Ample | Self::Vast => {
+                TokenBucket::per_second(MEMORY_RATE.into()).burst(MEMORY_BURST.into())
+            }
             Self::Once => TokenBucket::per_hour(1),
         }
     }
@@ -72,7 +77,7 @@ impl Rate {
     pub fn governor(self) -> governor::Quota {
         let number = |number| NonZeroU32::new(number).expect("it is not 0");
         match self {
-            Self::Ample => {
+            Self::Ample | Self::Vast => {
                 governor::Quota::per_second(number(MEMORY_RATE)).allow_burst(number(MEMORY_BURST))
             }
             Self::Once => governor::Quota::per_hour(number(1)),
@@ -112,23 +117,59 @@ pub fn in_memory_by_api_key() -> RateLimitLayer {
     RateLimitLayer::new(Policy::new("api", quota).key(key::header(API_KEY)))
 }
 
+/// How a limiter of ours asks Redis.
+#[derive(Clone, Copy)]
+pub struct Ours {
+    pub connections: usize,
+    pub rate: Rate,
+    pub policies: usize,
+    /// Whether it pays for units in advance.
+    pub leases: bool,
+    /// Whether it refuses by itself whom Redis has refused.
+    pub remembers: bool,
+}
+
+impl Ours {
+    /// As it comes.
+    pub fn new(rate: Rate) -> Self {
+        Self {
+            connections: 1,
+            rate,
+            policies: 1,
+            leases: false,
+            remembers: true,
+        }
+    }
+}
+
 /// For the API key. Call it inside a runtime.
-pub fn on_redis(url: &str, connections: usize, rate: Rate, policies: usize) -> RateLimitLayer {
-    let store = RedisStore::builder()
-        .connections(connections)
-        .deadline(DEADLINE)
-        .connect(url);
-    let (burst, interval) = rate.on_redis();
+pub fn on_redis(url: &str, ours: Ours) -> RateLimitLayer {
+    let builder = RedisStore::builder()
+        .connections(ours.connections)
+        .deadline(DEADLINE);
+    let builder = if ours.remembers {
+        builder
+    } else {
+        builder.remember_denials_for(Duration::ZERO)
+    };
+    let store = builder.connect(url);
+    let (burst, interval) = ours.rate.on_redis();
     let quota = TokenBucket::new(1, interval).burst(burst.into());
-    layer(
-        |name| Policy::new(name, quota).key(key::header(API_KEY)),
-        policies,
-    )
-    .store(store.expect("a store"))
-    // Otherwise a failure would pass for speed.
-    .on_store_failure(OnStoreFailure::Deny)
-    .build()
-    .expect("a layer")
+    let policy = |name| {
+        let policy = Policy::new(name, quota);
+        let policy = if ours.leases {
+            policy.lease_with_extra_burst()
+        } else {
+            policy
+        };
+        policy.key(key::header(API_KEY))
+    };
+    layer(policy, ours.policies)
+        .store(store.expect("a store"))
+        // Otherwise a failure would pass for speed.
+        .on_store_failure(OnStoreFailure::Deny)
+        .build()
+        .expect("a layer")
 }
 
 pub fn trl_fred<L: LuaInterface>(
@@ -136,6 +177,7 @@ pub fn trl_fred<L: LuaInterface>(
     rate: Rate,
 ) -> tower_rate_limit_fred::RateLimitLayer<L, ByApiKey> {
     let (burst, interval) = rate.on_redis();
+    let burst = burst.try_into().expect("no more than it knows");
     tower_rate_limit_fred::RateLimitLayer::builder()
         .conn(connection)
         .key_resolver(ByApiKey)

@@ -54,9 +54,20 @@ impl RedisServer {
         let stats = self.info("commandstats").expect("a server that answers");
         let decides = ["cmdstat_evalsha:", "cmdstat_eval:", "cmdstat_cl.throttle:"];
         // cmdstat_evalsha:calls=1000,usec=512,usec_per_call=0.51,...
-        let calls = decides.map(|command| number(&stats, &format!("{command}calls=")));
+        let within = [
+            "get",
+            "set",
+            "psetex",
+            "setex",
+            "incrby",
+            "pexpireat",
+            "time",
+        ];
+        let within = within.map(|command| format!("cmdstat_{command}:"));
+        let calls = |command: &str| number(&stats, &format!("{command}calls="));
         Used {
-            calls: calls.iter().sum(),
+            calls: decides.into_iter().map(calls).sum(),
+            commands: within.iter().map(|command| calls(command)).sum(),
             cpu_us: seconds.iter().sum::<f64>() * 1_000_000.0,
         }
     }

@@ -34,12 +34,16 @@ pub(crate) enum Ended {
     Failed,
     /// There is no connection to ask on: finding that out costs nothing.
     NotSent,
+    /// There was no need to ask, or no time: nothing is known. The next call
+    /// may find out in its place.
+    Unused,
 }
 
 impl Ended {
     /// What an answer tells of the store. Its errors about one check alone are answers.
     pub(crate) fn of<T>(answer: &Result<T, StoreError>) -> Self {
         match answer {
+            Err(error) if error.is_overloaded() => Self::Unused,
             Err(error) if error.is_unavailable() => Self::NotSent,
             Err(error) if error.is_of_the_store() => Self::Failed,
             _ => Self::Answered,
@@ -103,8 +107,8 @@ impl Pass {
     pub(crate) fn ended(self, ended: Ended) -> Duration {
         let now_ms = self.breaker.now_ms();
         let random = match ended {
-            // No answer opens it.
-            Ended::Answered => 0,
+            // No answer opens it, nor what is no call.
+            Ended::Answered | Ended::Unused => 0,
             Ended::Failed | Ended::NotSent => self.breaker.random.number(now_ms),
         };
         let mut machine = self.breaker.machine();
@@ -185,6 +189,7 @@ impl Machine {
             return;
         }
         match &mut self.state {
+            State::Closed { .. } if ended == Ended::Unused => {}
             State::Closed {
                 since_ms,
                 in_a_row,
@@ -221,6 +226,7 @@ impl Machine {
                     self.pause_ms = FIRST_PAUSE_MS;
                     self.opens(now_ms, random);
                 }
+                Ended::Unused => self.becomes(State::Open { until_ms: now_ms }),
             },
             State::Open { .. } => {}
         }

@@ -44,7 +44,12 @@ impl World {
             then(&|world| world.ask());
         }
         for place in 0..self.calls.len() {
-            for ended in [Ended::Answered, Ended::Failed, Ended::NotSent] {
+            for ended in [
+                Ended::Answered,
+                Ended::Failed,
+                Ended::NotSent,
+                Ended::Unused,
+            ] {
                 then(&|world| {
                     let (era, _) = world.calls.remove(place);
                     world.machine.ended(era, ended, world.now_ms, 7);
@@ -156,6 +161,26 @@ fn a_lost_connection_is_looked_at_again_soon() {
 fn a_server_that_answers_is_always_asked() {
     let (calls, _) = calls_in(1_000, 1, Ended::Answered);
     assert_eq!(calls, 1_000);
+}
+
+#[test]
+fn what_is_no_call_neither_opens_it_nor_closes_it_nor_makes_anybody_wait() {
+    let mut machine = Machine::new();
+    for ended in [Ended::Unused, Ended::Failed].repeat(4) {
+        let era = machine.pass(0).expect("closed");
+        machine.ended(era, ended, 0, 0);
+    }
+    let era = machine.pass(0).expect("closed after four failures");
+    machine.ended(era, Ended::Failed, 0, 0);
+    assert_eq!(machine.pass(49), None);
+    for _ in 0..100 {
+        let era = machine.pass(50).expect("a probe");
+        assert_eq!(machine.pass(50), None, "one at a time");
+        machine.ended(era, Ended::Unused, 50, 0);
+    }
+    let era = machine.pass(50).expect("a probe");
+    machine.ended(era, Ended::Failed, 50, 0);
+    assert_eq!(machine.pass(149), None, "the pause is twice as long");
 }
 
 #[test]

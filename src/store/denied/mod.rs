@@ -78,6 +78,8 @@ impl Denials {
         let is_held = |leg: &Leg<'_>| leg.asked.quota.is_concurrency();
         let then = match check.operation() {
             Operation::Look | Operation::Renew => return Before::Ask(None),
+            // Nothing is remembered of them.
+            Operation::GiveBack if check.legs().iter().all(is_held) => return Before::Ask(None),
             Operation::GiveBack => Then::Forget,
             // Permits come back at any time.
             Operation::Take if !check.legs().iter().any(is_held) => Then::Remember,
@@ -218,6 +220,11 @@ pub(crate) fn answered(asking: Option<Asking>, decision: &Decision) {
 }
 
 impl Asking {
+    /// Whether others are to know when it ends.
+    pub(crate) fn forgets(&self) -> bool {
+        self.then == Then::Forget
+    }
+
     /// It is decided in several steps, the first of which may be taken back.
     pub(crate) fn is_in_steps(&mut self) {
         self.then = Then::Forget;

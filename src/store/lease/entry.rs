@@ -138,14 +138,17 @@ impl Entry {
         Some(self.sets_out(Operation::Take, leg, now_us))
     }
 
-    /// Brings home what became of a trip. The next one, if there is one.
+    pub(super) const fn is_away(&self) -> bool {
+        self.is_away
+    }
+
+    /// Brings home what became of a trip.
     pub(super) fn arrived(
         &mut self,
         trip: Trip,
         answer: &Result<Decision, StoreError>,
-        now_us: u64,
         is_closed: bool,
-    ) -> Option<Trip> {
+    ) {
         self.is_away = false;
         if trip.operation == Operation::Take && trip.resets == self.resets {
             self.hears(answer);
@@ -156,7 +159,6 @@ impl Entry {
         if is_closed {
             self.end_all();
         }
-        self.give_back(now_us)
     }
 
     /// Gives back what is over, and everything when nobody has asked for a while.
@@ -245,7 +247,8 @@ impl Entry {
         self.leg = Some(Box::new(trip.leg));
     }
 
-    fn give_back(&mut self, now_us: u64) -> Option<Trip> {
+    /// What is not to be used any more.
+    pub(super) fn give_back(&mut self, now_us: u64) -> Option<Trip> {
         let units = mem::take(&mut self.ended);
         if units == 0 {
             return None;

@@ -14,17 +14,17 @@
 //! second.
 
 mod entry;
+mod reset;
 mod table;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tokio::time::sleep;
 
-pub(crate) use self::table::Leases;
 use self::{entry::Trip, table::Id};
+pub(crate) use self::{reset::reset, table::Leases};
 use super::{Answer, Check, Leg, Operation};
 use crate::{Decision, fallback::Tasks};
 
@@ -36,6 +36,9 @@ pub(crate) trait Lender: Clone + Send + Sync + 'static {
     fn ask(&self, check: &Check<'_>) -> Answer<Decision>;
 
     fn tasks(&self) -> &Tasks;
+
+    /// How long a trip may take.
+    fn deadline(&self) -> Duration;
 }
 
 /// Decides from what is held, where there is enough of it, or asks the server.
@@ -83,36 +86,13 @@ fn check_leased(lender: &impl Lender, check: &Check<'_>, leg: &Leg<'_>) -> Answe
     }
 }
 
-/// Gives back all that is held, in the background, and holds nothing from now on.
-pub(crate) fn close(lender: &impl Lender) {
-    for (id, trip) in lender.leases().close() {
+/// Gives back all that is held, and holds nothing from now on.
+pub(crate) async fn close(lender: &impl Lender) {
+    let leases = lender.leases();
+    for (id, trip) in leases.close() {
         send(lender, id, trip);
     }
-}
-
-/// Of buckets that are reset: when this is dropped, nothing is held that was
-/// paid for until then.
-pub(crate) struct Reset<L: Lender> {
-    lender: L,
-    ids: SmallVec<[Id; 2]>,
-}
-
-impl<L: Lender> Reset<L> {
-    pub(crate) fn of(lender: &L, legs: &[Leg<'_>]) -> Self {
-        let ids = legs.iter().map(|leg| lender.leases().id(leg));
-        Self {
-            ids: ids.collect(),
-            lender: lender.clone(),
-        }
-    }
-}
-
-impl<L: Lender> Drop for Reset<L> {
-    fn drop(&mut self) {
-        for id in &self.ids {
-            self.lender.leases().forget(*id);
-        }
-    }
+    leases.until_home(|| leases.are_away()).await;
 }
 
 #[cold]

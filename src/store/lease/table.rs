@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, sync::Notify};
 
 use super::entry::{Entry, Grant, Swept, Trip};
 use crate::{
@@ -24,9 +24,17 @@ pub(crate) struct Leases {
     runtime: Handle,
     is_swept: AtomicBool,
     is_closed: AtomicBool,
+    /// Told of each trip that came home.
+    arrivals: Notify,
 }
 
-type Set = Vec<(Id, Entry)>;
+/// Callers whose hashes lead to the same place.
+#[derive(Default)]
+struct Set {
+    entries: Vec<(Id, Entry)>,
+    /// Of their buckets, those under way: no trip sets out meanwhile.
+    resets: u32,
+}
 
 /// 128 bits of a keyed hash: whoever does not know the process's key cannot make two callers meet.
 pub(super) type Id = (u64, u64);
@@ -53,6 +61,7 @@ impl Leases {
             runtime,
             is_swept: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
+            arrivals: Notify::new(),
         }
     }
 
@@ -75,24 +84,32 @@ impl Leases {
         if self.is_closed.load(Ordering::Relaxed) {
             return seen;
         }
-        let entry = match set.iter().position(|(other, _)| *other == id) {
-            Some(place) => set.get_mut(place),
-            None if set.len() < ENTRIES => {
+        let Set { entries, resets } = &mut *set;
+        let entry = match entries.iter().position(|(other, _)| *other == id) {
+            Some(place) => entries.get_mut(place),
+            None if entries.len() < ENTRIES => {
                 seen.is_new = true;
-                set.push((id, Entry::default()));
-                set.last_mut()
+                entries.push((id, Entry::default()));
+                entries.last_mut()
             }
             None => None,
         };
         if let Some((_, entry)) = entry {
             seen.grant = entry.take(leg, now_us);
-            seen.trip = entry.next_trip(leg, now_us).map(Box::new);
+            if *resets == 0 {
+                seen.trip = entry.next_trip(leg, now_us).map(Box::new);
+            }
         }
         seen
     }
 
     pub(super) fn told(&self, id: Id, cost: u64, answer: &Result<Decision, StoreError>) {
-        self.with(id, |entry, now_us| entry.told(cost, answer, now_us));
+        if let Some(mut set) = self.set(id) {
+            let now_us = self.now_us();
+            if let Some(entry) = set.entry(id) {
+                entry.told(cost, answer, now_us);
+            }
+        }
     }
 
     pub(super) fn arrived(
@@ -101,15 +118,57 @@ impl Leases {
         trip: Trip,
         answer: &Result<Decision, StoreError>,
     ) -> Option<Trip> {
-        let is_closed = || self.is_closed.load(Ordering::Relaxed);
-        self.with(id, |entry, now_us| {
-            entry.arrived(trip, answer, now_us, is_closed())
-        })
-        .flatten()
+        let mut set = self.set(id)?;
+        let (now_us, is_reset) = (self.now_us(), set.resets > 0);
+        let entry = set.entry(id)?;
+        entry.arrived(trip, answer, self.is_closed.load(Ordering::Relaxed));
+        let next = if is_reset {
+            None
+        } else {
+            entry.give_back(now_us)
+        };
+        drop(set);
+        self.arrivals.notify_waiters();
+        next
     }
 
-    pub(super) fn forget(&self, id: Id) {
-        self.with(id, |entry, _| entry.forget());
+    /// From now until its end nobody of the same set goes on a trip.
+    pub(super) fn begins_reset(&self, id: Id) {
+        if let Some(mut set) = self.set(id) {
+            set.resets += 1;
+        }
+    }
+
+    /// `is_void`: nothing is left of what was paid for.
+    pub(super) fn ends_reset(&self, id: Id, is_void: bool) {
+        if let Some(mut set) = self.set(id) {
+            set.resets -= 1;
+            if let Some(entry) = set.entry(id).filter(|_| is_void) {
+                entry.forget();
+            }
+        }
+    }
+
+    pub(super) fn is_away(&self, id: Id) -> bool {
+        let set = self.set(id);
+        set.is_some_and(|mut set| set.entry(id).is_some_and(|entry| entry.is_away()))
+    }
+
+    pub(super) fn are_away(&self) -> bool {
+        let is_away = |set: &Mutex<Set>| lock(set).entries.iter().any(|(_, entry)| entry.is_away());
+        self.sets.iter().any(is_away)
+    }
+
+    /// Waits until trips have come home.
+    pub(super) async fn until_home(&self, are_away: impl Fn() -> bool) {
+        loop {
+            // Before looking: it hears of all that come home from here on.
+            let arrival = self.arrivals.notified();
+            if !are_away() {
+                return;
+            }
+            arrival.await;
+        }
     }
 
     /// What is to be given back now.
@@ -117,15 +176,19 @@ impl Leases {
         let mut trips = Vec::new();
         for set in &self.sets {
             let mut set = lock(set);
+            if set.resets > 0 {
+                continue;
+            }
             let now_us = self.now_us();
-            set.retain_mut(|(id, entry)| match entry.sweep(now_us) {
-                Swept::Stays => true,
-                Swept::GivesBack(trip) => {
-                    trips.push((*id, trip));
-                    true
-                }
-                Swept::Forgotten => false,
-            });
+            set.entries
+                .retain_mut(|(id, entry)| match entry.sweep(now_us) {
+                    Swept::Stays => true,
+                    Swept::GivesBack(trip) => {
+                        trips.push((*id, trip));
+                        true
+                    }
+                    Swept::Forgotten => false,
+                });
         }
         trips
     }
@@ -136,8 +199,12 @@ impl Leases {
         let mut trips = Vec::new();
         for set in &self.sets {
             let mut set = lock(set);
+            if set.resets > 0 {
+                // What is held then is void in a moment.
+                continue;
+            }
             let now_us = self.now_us();
-            let closed = set.iter_mut();
+            let closed = set.entries.iter_mut();
             trips.extend(closed.filter_map(|(id, entry)| Some((*id, entry.close(now_us)?))));
         }
         trips
@@ -150,7 +217,7 @@ impl Leases {
 
     /// Whether there is nothing to sweep any more.
     pub(super) fn ends_sweeping(&self) -> bool {
-        let is_empty = || self.sets.iter().all(|set| lock(set).is_empty());
+        let is_empty = || self.sets.iter().all(|set| lock(set).entries.is_empty());
         if !is_empty() {
             return false;
         }
@@ -165,15 +232,7 @@ impl Leases {
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.sets.iter().map(|set| lock(set).len()).sum()
-    }
-
-    fn with<T>(&self, id: Id, change: impl FnOnce(&mut Entry, u64) -> T) -> Option<T> {
-        let mut set = self.set(id)?;
-        let now_us = self.now_us();
-        let mut entries = set.iter_mut();
-        let (_, entry) = entries.find(|(other, _)| *other == id)?;
-        Some(change(entry, now_us))
+        self.sets.iter().map(|set| lock(set).entries.len()).sum()
     }
 
     fn set(&self, id: Id) -> Option<MutexGuard<'_, Set>> {
@@ -182,6 +241,15 @@ impl Leases {
 
     fn now_us(&self) -> u64 {
         clock::read(&*self.local.clock)
+    }
+}
+
+impl Set {
+    fn entry(&mut self, id: Id) -> Option<&mut Entry> {
+        let mut entries = self.entries.iter_mut();
+        entries
+            .find(|(other, _)| *other == id)
+            .map(|(_, entry)| entry)
     }
 }
 

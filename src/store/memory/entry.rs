@@ -124,9 +124,9 @@ impl Entry {
     pub(super) fn take(&mut self) -> Slot {
         let state = match &mut self.words {
             Words::Few { first, drained } if drained.is_second() => {
-                State::from_slice(&[*first, drained.at_us() / 1_000])
+                State::from_buf_and_len([*first, drained.at_us() / 1_000, 0], 2)
             }
-            Words::Few { first, .. } => State::from_slice(&[*first]),
+            Words::Few { first, .. } => State::from_buf_and_len([*first, 0, 0], 1),
             Words::Many(many) => mem::take(&mut many.state),
         };
         Slot {

@@ -25,7 +25,8 @@ use crate::{Clock, Decision, SystemClock};
 /// requests go by: every 5 seconds, or 50 ms in a part that is full, they begin to
 /// look at all, which of a million takes about 6,500 checks. Nothing else is ever
 /// forgotten: where a caller's part is full of buckets in use, callers who have
-/// none share one bucket per policy and part, until there is room.
+/// none share one bucket per policy and part, until there is room. Nothing is
+/// given back to that one.
 ///
 /// **Small.** A bucket is one or two words under 127 bits of its caller's keyed
 /// hash: 48 bytes with all that holds it, and 52 at most, so 48 MB for a million.

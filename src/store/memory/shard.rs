@@ -44,7 +44,14 @@ impl Shard {
 
     #[inline]
     pub(super) const fn is_full(&self) -> bool {
-        self.len() >= self.capacity
+        self.is_full_with(0)
+    }
+
+    /// Whether it will be when so many more have come.
+    #[inline]
+    pub(super) const fn is_full_with(&self, coming: usize) -> bool {
+        // The capacity may be the largest number there is.
+        self.capacity.saturating_sub(coming) <= self.len()
     }
 
     /// The instant of the last decision.

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::{entry::Id, shard::Shard};
 use crate::{
     Clock, Decision, clock,
-    store::{Answer, Check, Leg, Slot, keyed::KeyedHash},
+    store::{Answer, Check, Leg, Operation, Slot, keyed::KeyedHash},
 };
 
 pub(super) struct Shards {
@@ -92,15 +92,21 @@ impl Shards {
         let mut shards = self.lock(&mut places);
         let now_us = clock::read(&*self.clock);
         let mut slots: SmallVec<[Slot; 2]> = SmallVec::new();
-        for (leg, place) in check.legs().iter().zip(&mut places) {
-            let held = place.held;
-            let shard = held_by(&mut shards, held);
+        for (number, leg) in check.legs().iter().enumerate() {
+            let (before, rest) = places.split_at_mut(number);
+            let Some(place) = rest.first_mut() else { break };
+            let shard = held_by(&mut shards, place.held);
             shard.tidy(now_us);
-            slots.push(self.open(leg, place, shard));
+            // Those before it may be new, and have no place yet.
+            let coming = before.iter().filter(|other| other.held == place.held);
+            let is_full = shard.is_full_with(coming.count());
+            slots.push(self.open(check.operation(), leg, place, is_full, shard));
         }
         let decision = check.decide(now_us, &mut slots);
         for (slot, place) in slots.into_iter().zip(&places) {
-            held_by(&mut shards, place.held).put(place.bucket, slot);
+            if place.is_kept {
+                held_by(&mut shards, place.held).put(place.bucket, slot);
+            }
         }
         decision
     }
@@ -113,10 +119,22 @@ impl Shards {
     }
 
     /// A leg's words; where there is no room for its bucket, those of newcomers.
-    fn open(&self, leg: &Leg<'_>, place: &mut Place, shard: &mut Shard) -> Slot {
-        let has_room = !shard.is_full() || shard.find(place.bucket).is_ok();
+    fn open(
+        &self,
+        operation: Operation,
+        leg: &Leg<'_>,
+        place: &mut Place,
+        is_full: bool,
+        shard: &mut Shard,
+    ) -> Slot {
+        let has_room = !is_full || shard.find(place.bucket).is_ok();
         // Permits must be found again; there are no more than requests in flight.
         if !has_room && !leg.asked.quota.is_concurrency() {
+            if operation == Operation::GiveBack {
+                // What it took, if anything, it shares with others.
+                place.is_kept = false;
+                return Slot::default();
+            }
             place.bucket = self.id(leg, NEWCOMERS);
         }
         shard.take(place.bucket)
@@ -129,6 +147,7 @@ impl Shards {
             bucket,
             shard: self.shard_of(bucket),
             held: 0,
+            is_kept: true,
         }
     }
 
@@ -184,6 +203,8 @@ struct Place {
     shard: usize,
     /// Which of the locked shards that is.
     held: usize,
+    /// What becomes of the bucket is stored.
+    is_kept: bool,
 }
 
 #[allow(clippy::indexing_slicing)] // `lock` made both the list and the index into it.

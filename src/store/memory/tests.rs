@@ -8,24 +8,9 @@ use super::{
     shard::Shard,
     shards::Shards,
 };
-use crate::{SystemClock, quota::rules::State, store::Slot};
-
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-struct Random(u64);
+use crate::{SystemClock, quota::rules::State, random::SplitMix64 as Random, store::Slot};
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
     fn id(&mut self) -> Id {
         (Id::from(self.next()) << 64 | Id::from(self.next())) & !1
     }

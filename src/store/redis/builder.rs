@@ -113,7 +113,8 @@ impl RedisStoreBuilder {
     /// later where it happens elsewhere. That is units given back or
     /// [reset](crate::Limiter::reset) by another process, data that Redis lost, a step of its
     /// clock, and other numbers for the same policy. What is done through a clone of
-    /// this store is noticed before it returns.
+    /// this store is noticed before it returns, but for a credit or reset whose
+    /// answer was lost, and which Redis comes to after that.
     ///
     /// Redis is always asked where a policy counts permits
     /// ([`Concurrency`](crate::Concurrency)), or is a

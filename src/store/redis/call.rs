@@ -1,6 +1,6 @@
 //! One call to Redis: sent once, within a deadline, its errors told apart.
 
-use std::{error::Error, pin::Pin, sync::atomic::Ordering, time::Duration};
+use std::{error::Error, sync::atomic::Ordering, time::Duration};
 
 use fred::{
     clients::{Client, WithOptions},
@@ -11,7 +11,7 @@ use fred::{
 use tokio::time::{Instant, timeout};
 
 use super::{
-    connection::{Connections, Link, without_arguments},
+    connection::{Connections, Link},
     reply::Integers,
     script::{Arguments, Script},
 };
@@ -80,39 +80,50 @@ pub(super) async fn script(
     connections: &Connections,
     link: &Link,
     script: &Script,
-    arguments: Arguments,
+    arguments: impl Fn() -> Arguments,
     manner: Manner,
     deadline: Deadline,
 ) -> Result<Integers, StoreError> {
-    let by = |name: &'static str, which: &Value| {
-        let (command, arguments) = (command(name), arguments.behind(which));
-        send(link, deadline, move |client| match manner {
-            Manner::Plain => Box::pin(async move {
-                let reply = client.custom_raw(command, arguments).await?;
-                integers_of_frame(reply)
-            }),
-            Manner::Asking => Box::pin(async move {
-                let reply = ask(&client, command, arguments).await?;
-                integers_of_value(reply)
-            }),
-        })
-    };
+    is_tried(link, deadline).await?;
     let loads = connections.loads.load(Ordering::Relaxed);
-    let mut reply = by("EVALSHA", &script.sha1).await;
+    let words = arguments().behind(&script.sha1);
+    let mut reply = run(link, "EVALSHA", words, manner, deadline).await;
     if is_unknown(&reply) {
         // Nothing ran. One at a time: the text loads the script for all others.
         // Whoever holds this and looks away must not keep others from it.
         let loading = timeout(deadline.left() / 2, connections.loading.lock());
         let _loading = Box::pin(loading).await;
         if connections.loads.load(Ordering::Relaxed) != loads {
-            reply = by("EVALSHA", &script.sha1).await;
+            let words = arguments().behind(&script.sha1);
+            reply = Box::pin(run(link, "EVALSHA", words, manner, deadline)).await;
         }
         if is_unknown(&reply) {
-            reply = by("EVAL", &script.text).await;
+            let words = arguments().behind(&script.text);
+            reply = Box::pin(run(link, "EVAL", words, manner, deadline)).await;
             connections.loads.fetch_add(1, Ordering::Relaxed);
         }
     }
     reply.map_err(store_error)
+}
+
+async fn run(
+    link: &Link,
+    name: &'static str,
+    arguments: Vec<Value>,
+    manner: Manner,
+    deadline: Deadline,
+) -> Result<Integers, FredError> {
+    let client = link.client.with_options(&options(deadline)?);
+    link.ended(match manner {
+        Manner::Plain => {
+            let reply = client.custom_raw(command(name), arguments).await;
+            reply.and_then(integers_of_frame)
+        }
+        Manner::Asking => {
+            let reply = Box::pin(ask(&client, command(name), arguments)).await;
+            reply.and_then(|reply| integers_of_value(&reply))
+        }
+    })
 }
 
 fn is_unknown(reply: &Result<Integers, FredError>) -> bool {
@@ -120,37 +131,46 @@ fn is_unknown(reply: &Result<Integers, FredError>) -> bool {
     error.is_some_and(|error| error.details().starts_with("NOSCRIPT"))
 }
 
-/// As the server's words stand there: the client would make a second list of them.
+/// As the server's words stand there: the client would copy them.
 fn integers_of_frame(reply: Resp3Frame) -> Result<Integers, FredError> {
-    let frames = match reply {
-        Resp3Frame::Array { data, .. } => data,
-        Resp3Frame::SimpleError { data, .. } => return Err(said(&data)),
-        Resp3Frame::BlobError { data, .. } => return Err(said(&String::from_utf8_lossy(&data))),
-        _ => return Err(no_integers()),
-    };
-    let mut integers = Integers::with_capacity(frames.len());
-    for frame in &frames {
-        match frame {
-            Resp3Frame::Number { data, .. } => integers.push(*data),
-            _ => return Err(no_integers()),
-        }
+    match reply {
+        Resp3Frame::BlobString { data, .. } => integers(&data),
+        Resp3Frame::SimpleError { data, .. } => Err(said(&data)),
+        Resp3Frame::BlobError { data, .. } => Err(said(&String::from_utf8_lossy(&data))),
+        _ => Err(no_integers()),
     }
-    Ok(integers)
 }
 
-pub(super) fn integers_of_value(reply: Value) -> Result<Integers, FredError> {
-    let Value::Array(values) = reply else {
-        return Err(no_integers());
-    };
-    let integer = |value: &Value| match value {
-        Value::Integer(integer) => Ok(*integer),
+pub(super) fn integers_of_value(reply: &Value) -> Result<Integers, FredError> {
+    match reply {
+        Value::Bytes(row) => integers(row),
+        // Of some bytes the client thinks that they are text.
+        Value::String(row) => integers(row.as_bytes()),
         _ => Err(no_integers()),
-    };
-    values.iter().map(integer).collect()
+    }
+}
+
+fn integers(row: &[u8]) -> Result<Integers, FredError> {
+    let mut integers = Integers::with_capacity(row.len() / size_of::<f64>());
+    let mut rest = row;
+    while let Some((double, behind)) = rest.split_first_chunk() {
+        let number = f64::from_le_bytes(*double);
+        // What is no integer, or too large for one, is another number there and back.
+        let integer = number as i64;
+        if integer as f64 != number {
+            return Err(no_integers());
+        }
+        integers.push(integer);
+        rest = behind;
+    }
+    match rest {
+        [] => Ok(integers),
+        _ => Err(no_integers()),
+    }
 }
 
 fn no_integers() -> FredError {
-    FredError::new(ErrorKind::Protocol, "not a list of integers")
+    FredError::new(ErrorKind::Protocol, "not a row of integers")
 }
 
 /// An error that the server answered.
@@ -170,20 +190,24 @@ pub(super) async fn delete(
     manner: Manner,
     deadline: Deadline,
 ) -> Result<(), StoreError> {
-    let deleted = send::<Value>(link, deadline, move |client| match manner {
-        Manner::Plain => Box::pin(async move { client.custom(command("DEL"), keys).await }),
-        Manner::Asking => Box::pin(async move { ask(&client, command("DEL"), keys).await }),
-    });
-    deleted.await.map(drop).map_err(store_error)
+    is_tried(link, deadline).await?;
+    let options = options(deadline).map_err(store_error)?;
+    let client = link.client.with_options(&options);
+    let deleted = match manner {
+        Manner::Plain => Box::pin(client.custom::<Value, _>(command("DEL"), keys)).await,
+        Manner::Asking => Box::pin(ask(&client, command("DEL"), keys)).await,
+    };
+    link.ended(deleted).map(drop).map_err(store_error)
 }
 
 /// Asks for the slot map of a cluster.
 pub(super) async fn slots(link: &Link, deadline: Deadline) -> Result<Value, StoreError> {
+    is_tried(link, deadline).await?;
     let which = vec![Value::from("SLOTS")];
-    let slots = send(link, deadline, move |client| {
-        Box::pin(async move { client.custom(command("CLUSTER"), which).await })
-    });
-    slots.await.map_err(|error| {
+    let options = options(deadline).map_err(store_error)?;
+    let client = link.client.with_options(&options);
+    let slots = Box::pin(client.custom(command("CLUSTER"), which)).await;
+    link.ended(slots).map_err(|error| {
         if error.details().contains("cluster support disabled") {
             let cause = "it is no node of a cluster: connect with redis://";
             return StoreError::with_source(StoreErrorKind::Refused, cause);
@@ -192,27 +216,9 @@ pub(super) async fn slots(link: &Link, deadline: Deadline) -> Result<Value, Stor
     })
 }
 
-/// The client's futures have 5 kB, which every future around them would carry
-/// and copy.
-type BoxFuture<R> = Pin<Box<dyn Future<Output = Result<R, FredError>> + Send>>;
-
 /// Not by fred's own `evalsha` and its like: on a client with options it loses them.
 fn command(name: &'static str) -> CustomCommand {
     CustomCommand::new_static(name, ClusterHash::FirstKey, false)
-}
-
-async fn send<R>(
-    link: &Link,
-    deadline: Deadline,
-    write: impl FnOnce(WithOptions<Client>) -> BoxFuture<R>,
-) -> Result<R, FredError> {
-    let options = options(link, deadline).await?;
-    let reply = write(link.client.with_options(&options)).await;
-    reply.map_err(|error| match link.failure() {
-        // Says more than that there is no connection.
-        Some(failure) if error.is_canceled() => failure,
-        _ => without_arguments(error),
-    })
 }
 
 /// ASKING is for the next command on its connection. The client writes a
@@ -234,17 +240,23 @@ async fn ask(
     .ok_or_else(|| FredError::new(ErrorKind::Protocol, "no reply behind that to ASKING"))
 }
 
+/// Waits for the end of the first attempt to connect.
+async fn is_tried(link: &Link, deadline: Deadline) -> Result<(), StoreError> {
+    if link.was_tried() {
+        return Ok(());
+    }
+    let tried = timeout(deadline.left(), link.wait_until_tried());
+    let not_yet = |_| StoreError::not_sent("there is no connection yet");
+    Box::pin(tried).await.map_err(not_yet)
+}
+
 /// How to send on a connection in the time that is left: once, and only if it
 /// stands.
-async fn options(link: &Link, deadline: Deadline) -> Result<Options, FredError> {
-    let no_time = || FredError::new(ErrorKind::Timeout, "no time left");
-    if !link.was_tried() {
-        let tried = timeout(deadline.left(), link.wait_until_tried());
-        Box::pin(tried).await.map_err(|_| no_time())?;
-    }
+fn options(deadline: Deadline) -> Result<Options, FredError> {
     let left = deadline.left();
     if left.is_zero() {
-        return Err(no_time());
+        // As where the client has no room for it: nothing is sent.
+        return Err(FredError::new(ErrorKind::Backpressure, "no time left"));
     }
     Ok(Options {
         max_attempts: Some(1),

@@ -23,11 +23,10 @@ use fred::{
 use tokio::{
     runtime::Handle,
     sync::{Mutex, watch},
-    task::JoinHandle,
     time::{sleep, timeout},
 };
 
-use super::url;
+use super::{silence::Silence, task::AbortOnDrop, url};
 use crate::ConfigError;
 
 /// One attempt to connect takes at most this long.
@@ -64,9 +63,16 @@ enum Attempts {
 pub(super) struct Link {
     pub(super) client: Client,
     attempts: watch::Receiver<Attempts>,
-    is_renewing: Arc<AtomicBool>,
+    health: Arc<Health>,
     /// Keeps the client connected.
     supervisor: Option<AbortOnDrop<()>>,
+}
+
+/// What is known of a connection.
+#[derive(Debug)]
+struct Health {
+    silence: Silence,
+    is_renewing: AtomicBool,
 }
 
 impl Connections {
@@ -84,14 +90,18 @@ impl Connections {
             let client = builder.build().map_err(|error| url::mistake(&error))?;
             let (tell, attempts) = watch::channel(Attempts::None);
             let tell = Arc::new(tell);
-            let supervised = client.clone();
+            let health = Health::new();
+            let supervised = (client.clone(), Arc::clone(&health));
             let at = Arc::clone(&server);
             let failed = move |error| on_first_failure(&at, error);
-            let work = move || supervise(supervised.clone(), Arc::clone(&tell), failed.clone());
+            let work = move || {
+                let (client, health) = supervised.clone();
+                supervise(client, health, Arc::clone(&tell), failed.clone())
+            };
             Ok(Link {
                 client,
                 attempts,
-                is_renewing: Arc::default(),
+                health,
                 supervisor: Some(AbortOnDrop::keep(runtime, work)),
             })
         });
@@ -105,7 +115,7 @@ impl Connections {
         let link = Link {
             client,
             attempts: watch::channel(Attempts::Connected).1,
-            is_renewing: Arc::default(),
+            health: Health::new(),
             supervisor: None,
         };
         Self::of(server, vec![link])
@@ -148,16 +158,24 @@ impl Link {
     /// Gives the connection up and makes another, unless that is under way. A
     /// client that was handed in is its owner's: it may have other work under way.
     pub(super) fn renew(&self, runtime: &Handle) {
-        if self.supervisor.is_none() || self.is_renewing.swap(true, Ordering::Relaxed) {
-            return;
+        if self.supervisor.is_some() {
+            let (client, health) = (self.client.clone(), Arc::clone(&self.health));
+            runtime.spawn(async move { health.renew(&client).await });
         }
-        let client = self.client.clone();
-        let is_renewing = Arc::clone(&self.is_renewing);
-        runtime.spawn(async move {
-            // It tries again by itself; how it went, the next call finds out.
-            let _ = timeout(LONGEST_PAUSE, client.force_reconnection()).await;
-            is_renewing.store(false, Ordering::Relaxed);
-        });
+    }
+
+    /// How a call ended that was sent.
+    pub(super) fn ended<T>(&self, reply: Result<T, FredError>) -> Result<T, FredError> {
+        let is_lost = |error: &FredError| *error.kind() == ErrorKind::Timeout;
+        match &reply {
+            Err(error) if is_lost(error) => self.health.silence.lost(),
+            _ => self.health.silence.broken(),
+        }
+        reply.map_err(|error| match self.failure() {
+            // Says more than that there is no connection.
+            Some(failure) if error.is_canceled() => failure,
+            _ => without_arguments(error),
+        })
     }
 
     /// Whether the first attempt to connect has ended, however it did.
@@ -173,10 +191,28 @@ impl Link {
     }
 
     /// Why there is no connection, where there never was one.
-    pub(super) fn failure(&self) -> Option<FredError> {
+    fn failure(&self) -> Option<FredError> {
         match &*self.attempts.borrow() {
             Attempts::Failed(error) => Some(error.clone()),
             Attempts::None | Attempts::Connected => None,
+        }
+    }
+}
+
+impl Health {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            silence: Silence::new(),
+            is_renewing: AtomicBool::new(false),
+        })
+    }
+
+    async fn renew(&self, client: &Client) {
+        if !self.is_renewing.swap(true, Ordering::Relaxed) {
+            // It tries again by itself; how it went, the next call finds out.
+            let _ = timeout(LONGEST_PAUSE, client.force_reconnection()).await;
+            self.silence.broken();
+            self.is_renewing.store(false, Ordering::Relaxed);
         }
     }
 }
@@ -187,6 +223,7 @@ impl Link {
 /// try for, because the task would sleep before its first attempt.
 async fn supervise(
     client: Client,
+    health: Arc<Health>,
     tell: Arc<watch::Sender<Attempts>>,
     on_first_failure: impl Fn(FredError),
 ) {
@@ -206,7 +243,11 @@ async fn supervise(
             }
         });
         if attempt.is_ok() {
-            task.ended().await;
+            while timeout(UNRESPONSIVE / 4, &mut task.0).await.is_err() {
+                if health.silence.is_for(UNRESPONSIVE) {
+                    health.renew(&client).await;
+                }
+            }
             pause = SHORTEST_PAUSE;
         }
         sleep(pause).await;
@@ -255,39 +296,6 @@ pub(super) fn without_arguments(error: FredError) -> FredError {
     }
 }
 
-/// A task that ends with whom it works for.
-#[derive(Debug)]
-pub(super) struct AbortOnDrop<T>(JoinHandle<T>);
-
-impl AbortOnDrop<()> {
-    /// Work that goes on for as long as this lives: begun again if it panics.
-    pub(super) fn keep<F>(runtime: &Handle, work: impl Fn() -> F + Send + 'static) -> Self
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let again = runtime.clone();
-        Self(runtime.spawn(async move {
-            loop {
-                Self(again.spawn(work())).ended().await;
-                sleep(LONGEST_PAUSE).await;
-            }
-        }))
-    }
-}
-
-impl<T> AbortOnDrop<T> {
-    async fn ended(mut self) {
-        // How it ended is no matter.
-        let _ = (&mut self.0).await;
-    }
-}
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 fn builder(mut config: Config, queue: usize) -> Builder {
     // The first attempt says at once how it went.
     config.fail_fast = true;
@@ -300,8 +308,6 @@ fn builder(mut config: Config, queue: usize) -> Builder {
             connection.max_command_attempts = 1;
             connection.max_command_buffer_len = queue;
             connection.reconnect_on_auth_error = true;
-            connection.unresponsive.max_timeout = Some(UNRESPONSIVE);
-            connection.unresponsive.interval = UNRESPONSIVE / 4;
             connection.tcp.nodelay = Some(true);
         })
         // 0 attempts: without end.
@@ -334,25 +340,5 @@ mod tests {
         assert_eq!(&*named(&sentinels), "main of one:26379,[::1]:3");
         let one = ServerConfig::new_centralized("one", 6_379);
         assert_eq!(&*named(&one), "one:6379");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn kept_work_begins_again_when_it_panics_and_ends_with_its_owner() {
-        let begun = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&begun);
-        let kept = AbortOnDrop::keep(&Handle::current(), move || {
-            let begun = count.fetch_add(1, Ordering::Relaxed);
-            async move {
-                assert!(begun >= 3, "on purpose");
-                std::future::pending::<()>().await;
-            }
-        });
-        sleep(10 * LONGEST_PAUSE).await;
-        assert_eq!(begun.load(Ordering::Relaxed), 4);
-        let tasks = || Handle::current().metrics().num_alive_tasks();
-        assert_eq!(tasks(), 2);
-        drop(kept);
-        sleep(LONGEST_PAUSE).await;
-        assert_eq!(tasks(), 0);
     }
 }

@@ -130,13 +130,19 @@ impl Node {
     /// Waits with a timer of its own.
     async fn watch(&self, waiting: &Arc<Waiting>) -> Result<Found, StoreError> {
         let answer = timeout(waiting.deadline.left(), poll_fn(|cx| waiting.poll(cx)));
-        if let Ok(answer) = answer.await {
-            return answer;
+        match answer.await {
+            Ok(answer) => answer,
+            Err(_) => self.give_up(waiting),
         }
-        Err(match self.dispatch.withdraw(waiting) {
-            Some(queued) => queued.too_late(),
-            None => StoreError::new(StoreErrorKind::Timeout),
-        })
+    }
+
+    fn give_up(&self, waiting: &Arc<Waiting>) -> Result<Found, StoreError> {
+        if let Some(queued) = self.dispatch.withdraw(waiting) {
+            return Err(queued.too_late());
+        }
+        // It may have been told since its time was over.
+        let told = waiting.take();
+        told.unwrap_or(Err(StoreError::new(StoreErrorKind::Timeout)))
     }
 
     /// By itself goes only who is in the lanes' runtime, where it ends if its
@@ -245,7 +251,9 @@ impl Lane {
     ///
     /// Nor those whose time is over before an answer can be here, while others
     /// have more of it. In an overload all would be such, otherwise: charged,
-    /// and not answered in time.
+    /// and not answered in time. What is given back is sent even so. It needs no
+    /// queue of its own, in which it would hold up who has less time: those before
+    /// it have earlier deadlines, and make way when these come near.
     fn gather(&mut self) -> Option<Vec<Queued>> {
         let now = Deadline::now();
         let answered = now.and(self.node.answered_in());
@@ -306,5 +314,55 @@ impl Drop for Lane {
             drop(state);
             drop(waiting);
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used)]
+mod tests {
+    use std::time::Duration;
+
+    use fred::types::Builder;
+
+    use super::*;
+    use crate::store::{
+        Operation,
+        redis::{connection::Connections, key::KeyNames, node::Asker, question::Question},
+    };
+
+    #[tokio::test]
+    async fn an_answer_that_came_at_the_end_of_its_time_is_taken() {
+        let client = Builder::default_centralized().build().expect("a client");
+        let names = KeyNames::new("tt".to_owned(), None).expect("names");
+        let asker = Asker::new(names, 0, None);
+        let node = Node::new(Handle::current(), Connections::given(client), 8, asker);
+        let waiting = || {
+            let question = Question {
+                operation: Operation::Take,
+                slot: 0,
+                legs: Default::default(),
+            };
+            Waiting::new(question, Deadline::after(Duration::ZERO))
+        };
+        let found = Found {
+            now_us: 7,
+            fitting: 1,
+            standings: Default::default(),
+        };
+
+        let told = waiting();
+        told.tell(Ok(found));
+        let answer = node.give_up(&told).expect("an answer");
+        assert_eq!(answer.now_us, 7);
+
+        let sent = node.give_up(&waiting()).expect_err("no answer");
+        assert!(sent.is_timeout() && sent.may_have_run());
+
+        let queued = waiting();
+        let counted = node.counted(false).expect("room");
+        let in_queue = Queued::new(&queued, node.answers(), counted);
+        node.dispatch.state().waiting.push_back(in_queue);
+        let not_sent = node.give_up(&queued).expect_err("no answer");
+        assert!(!not_sent.may_have_run(), "{not_sent:?}");
     }
 }

@@ -54,7 +54,7 @@ pub fn reply(
     checks: usize,
     times: u64,
     nonce: i64,
-    reply: Value,
+    reply: &Value,
 ) -> Result<Vec<Decided>, StoreError> {
     let names = KeyNames::new("tt".to_owned(), None).map_err(StoreError::unavailable)?;
     let question = &Question::new(check, &names);

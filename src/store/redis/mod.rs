@@ -14,8 +14,10 @@ mod question;
 mod ready;
 mod reply;
 mod script;
+mod silence;
 #[cfg(feature = "testing")]
 mod simulated;
+mod task;
 mod transport;
 mod url;
 mod waiting;
@@ -42,7 +44,8 @@ use self::{
 };
 use super::{
     Answer, Check, Fallback, Leg, Store,
-    denied::{Before, Denials, answered},
+    denied::{Asking, Before, Denials, answered},
+    finished::finished,
     lease::{self, Leases, Lender},
 };
 use crate::{ConfigError, Decision, StoreError, fallback::Tasks};
@@ -106,7 +109,7 @@ use crate::{ConfigError, Decision, StoreError, fallback::Tasks};
 /// A user needs these, and no others:
 ///
 /// ```text
-/// ACL SETUSER app on >password resetkeys ~tt* resetchannels -@all +evalsha +eval +time +get +psetex +pttl +pexpire +del
+/// ACL SETUSER app on >password resetkeys ~tt* resetchannels -@all +evalsha +eval +time +get +psetex +incrby +pexpireat +pttl +pexpire +del
 /// ```
 ///
 /// `tt` is the [prefix](RedisStoreBuilder::prefix). The line is the same for Redis 6
@@ -118,15 +121,16 @@ use crate::{ConfigError, Decision, StoreError, fallback::Tasks};
 /// - for a database other than 0 `+select`.
 ///
 /// `+pttl` and `+pexpire` let foreign data under a caller's key expire: without
-/// them that caller is answered with 503 until somebody deletes it. `+del` is for
+/// them that caller is answered with 503 until somebody deletes it. `+incrby` and
+/// `+pexpireat` spare the server work: without them a bucket in use is written anew
+/// each time, and `ACL LOG` tells of what was tried before. `+del` is for
 /// resets. Without any of the others each check fails, and
 /// [`OnStoreFailure`](crate::OnStoreFailure) decides. On connecting the client asks
 /// `INFO` and `CLIENT ID`, too, and does without: they may stand in `ACL LOG`.
 ///
 /// `+eval` opens nothing: a script may do what its user may. It is there because
-/// Redis forgets scripts when it starts or fails over. Where it is not given, each
-/// script must have been run once by a user who has it, again after each start: there
-/// is one for each set of algorithms that are asked about together.
+/// Redis forgets scripts when it starts or fails over. Where it is not given, somebody
+/// must load them beforehand, again after each start: [`scripts`](Self::scripts).
 ///
 /// # A cluster
 ///
@@ -229,10 +233,12 @@ impl RedisStore {
     /// # Ok(()) }
     /// ```
     pub async fn shutdown(&self) {
-        lease::close(self);
-        let tasks = self.0.fallback.tasks();
+        let all_is_back = async {
+            lease::close(self).await;
+            self.0.fallback.tasks().are_done().await;
+        };
         // Whatever is left then stays taken until it expires.
-        let _ = timeout(PATIENCE, tasks.are_done()).await;
+        let _ = timeout(PATIENCE, all_is_back).await;
         let servers = self.0.servers.write();
         let servers = servers.unwrap_or_else(PoisonError::into_inner).take();
         drop(servers);
@@ -262,6 +268,14 @@ impl RedisStore {
             Some(Before::Ask(asking)) => asking,
             None => None,
         };
+        match asking.as_ref().is_some_and(Asking::forgets) {
+            // Who gives back and leaves does not know when it is done.
+            true => finished(self.send(check, asking)),
+            false => self.send(check, asking),
+        }
+    }
+
+    fn send(&self, check: &Check<'_>, asking: Option<Asking>) -> Answer<Decision> {
         let operation = check.operation();
         let node = match self.0.servers() {
             Err(closed) => return Answer::Now(Err(closed)),
@@ -312,11 +326,11 @@ impl RedisStore {
             Ok(counted) => counted,
             Err(error) => return Answer::Now(Err(node.named(error))),
         };
-        let deadline = Deadline::after(self.0.deadline);
+        let time = self.0.deadline;
         let keys = keys.into_iter().map(Value::from).collect();
         Answer::Later(Box::pin(async move {
             let _resetting = resetting;
-            let node = counted.node();
+            let (node, deadline) = (counted.node(), Deadline::after(time));
             let deleted = node.delete(keys, Manner::Plain, deadline).await;
             deleted.map_err(|error| node.named(error))
         }))
@@ -335,6 +349,10 @@ impl Lender for RedisStore {
     fn tasks(&self) -> &Tasks {
         self.0.fallback.tasks()
     }
+
+    fn deadline(&self) -> Duration {
+        self.0.deadline
+    }
 }
 
 impl Store for RedisStore {
@@ -343,15 +361,7 @@ impl Store for RedisStore {
     }
 
     fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
-        let held = lease::Reset::of(self, legs);
-        match self.forget(legs) {
-            Answer::Now(answer) => Answer::Now(answer),
-            Answer::Later(answer) => Answer::Later(Box::pin(async move {
-                let answer = answer.await;
-                drop(held);
-                answer
-            })),
-        }
+        finished(lease::reset(self, legs, self.forget(legs)))
     }
 
     fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {

@@ -77,8 +77,8 @@ impl Node {
         }
     }
 
-    /// What it means that there is no room for a check: a flood, or a server
-    /// that answers nobody.
+    /// What it means that there is no room or time for a check: a flood, or a
+    /// server that answers nobody.
     fn not_sent(&self) -> StoreError {
         StoreError::new(if self.is_failing() {
             StoreErrorKind::NotSent
@@ -138,7 +138,7 @@ impl Node {
         let reply = match route {
             Route::Link(connections, link) => {
                 let script = script::for_checks(checks);
-                let arguments = Arguments::new(checks, names, nonce, now_us);
+                let arguments = || Arguments::new(checks, names, nonce, now_us);
                 call::script(connections, link, script, arguments, manner, deadline).await
             }
             #[cfg(feature = "testing")]
@@ -202,6 +202,9 @@ impl Node {
             Ended::of(&result)
         };
         let pause = pass.ended(ended);
+        if ended == Ended::Unused {
+            return result.map_err(|_| self.not_sent());
+        }
         let error = result.as_ref().err();
         let suspects = match error {
             Some(error) => call::suspects(error, pause),

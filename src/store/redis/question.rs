@@ -17,8 +17,6 @@ use crate::{
 const LAST_LEG: u64 = 32;
 /// Times what to do.
 const TASK: u64 = 64;
-/// Times how often beyond once, on the first leg.
-const AGAIN: u64 = 512;
 
 /// A check, as its call and its decision need it.
 #[derive(Clone, Debug)]
@@ -74,7 +72,7 @@ impl AskedLeg {
     fn with_key(leg: &Leg<'_>, key: BucketKey) -> Self {
         Self {
             name: leg.policy.clone(),
-            asked: leg.asked.clone(),
+            asked: Asked::clone(&leg.asked),
             offset_ms: leg.asked.quota.offset_ms(leg.key_bytes()),
             key,
         }
@@ -182,15 +180,13 @@ impl Question {
         }
     }
 
-    /// Appends its numbers, to be decided so often in a row.
-    pub(super) fn write_numbers(&self, times: u64, to: &mut Vec<u8>) {
+    /// Appends its legs' numbers.
+    pub(super) fn write_numbers(&self, to: &mut Vec<u8>) {
         let last = self.legs.len().saturating_sub(1);
-        let mut again = AGAIN * times.saturating_sub(1);
         for (place, leg) in self.legs.iter().enumerate() {
             let asked = &leg.asked;
             let last_leg = if place == last { LAST_LEG } else { 0 };
-            let kind = u64::from(leg.algorithm()) + last_leg + TASK * task(self.operation) + again;
-            again = 0;
+            let kind = u64::from(leg.algorithm()) + last_leg + TASK * task(self.operation);
             let extra = match self.operation {
                 Operation::Take | Operation::Look => asked.extra as f64,
                 Operation::TakeUpTo => asked.quota.level_of(1) as f64,

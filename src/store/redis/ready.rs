@@ -50,7 +50,7 @@ impl RedisStore {
         let leg = |number: u64| Leg {
             policy: &policy.name,
             key: Cow::Owned(Key::from(number)),
-            asked: policy.asked.clone(),
+            asked: Cow::Borrowed(&policy.asked),
             on_store_failure: policy.on_store_failure,
             leases: false,
         };

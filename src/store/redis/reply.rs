@@ -241,7 +241,7 @@ mod tests {
         let legs = [Leg {
             policy: &policy.name,
             key: std::borrow::Cow::Owned(Key::from("ann")),
-            asked: policy.asked.clone(),
+            asked: std::borrow::Cow::Borrowed(&policy.asked),
             on_store_failure: policy.on_store_failure,
             leases: false,
         }];

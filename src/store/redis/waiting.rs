@@ -56,22 +56,37 @@ impl Waiting {
 
     pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<Result<Found, StoreError>> {
         let mut slot = self.slot();
+        if let Some(answer) = slot.take() {
+            return Poll::Ready(answer);
+        }
         match &mut *slot {
-            Slot::Empty => *slot = Slot::Watched(cx.waker().clone()),
             Slot::Watched(waker) => waker.clone_from(cx.waker()),
-            Slot::Told(_) => {
-                if let Slot::Told(answer) = mem::replace(&mut *slot, Slot::Taken) {
-                    return Poll::Ready(answer);
-                }
-            }
             // Polled again after it was ready, which no caller may do.
             Slot::Taken => {}
+            _ => *slot = Slot::Watched(cx.waker().clone()),
         }
         Poll::Pending
     }
 
+    /// The answer, if it is there.
+    pub(super) fn take(&self) -> Option<Result<Found, StoreError>> {
+        self.slot().take()
+    }
+
     fn slot(&self) -> MutexGuard<'_, Slot> {
         self.answer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Slot {
+    fn take(&mut self) -> Option<Result<Found, StoreError>> {
+        if !matches!(self, Self::Told(_)) {
+            return None;
+        }
+        match mem::replace(self, Self::Taken) {
+            Self::Told(answer) => Some(answer),
+            _ => None,
+        }
     }
 }
 
@@ -106,7 +121,7 @@ impl Queued {
     /// What it means that its turn has not come: a flood, if others had theirs.
     pub(super) fn too_late(&self) -> StoreError {
         StoreError::new(match self.node().answers() == self.answers {
-            true => StoreErrorKind::Timeout,
+            true => StoreErrorKind::NotSent,
             false => StoreErrorKind::Overloaded,
         })
     }

@@ -1,20 +1,17 @@
 //! What comes next: the same for the same seed.
 
-/// splitmix64.
+use crate::common::random::SplitMix64;
+
 #[derive(Debug)]
-pub(super) struct Dice(u64);
+pub(super) struct Dice(SplitMix64);
 
 impl Dice {
     pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64(seed))
     }
 
     pub(super) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut number = self.0;
-        number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (number ^ (number >> 31)) % bound
+        self.0.below(bound)
     }
 
     pub(super) fn of<'a, T>(&mut self, these: &'a [T]) -> &'a T {

@@ -17,7 +17,7 @@ use tower_throttle_rivals::{
     cargo,
     on_redis::Stage,
     on_threads::{at_once, call},
-    peers::{Rate, axum_governor, in_memory, inner, tower_governor, trl_fred},
+    peers::{Ours, Rate, axum_governor, in_memory, inner, tower_governor, trl_fred},
     table::Row,
 };
 
@@ -71,7 +71,7 @@ fn bytes_in_redis() {
     // An hour is long enough for nothing to come back meanwhile: a bucket that
     // is full again is gone.
     let bucket = Rate::Once.bucket();
-    let ours = stage.allowed(stage.ours(1, Rate::Once, 1));
+    let ours = stage.allowed(stage.ours(Ours::new(Rate::Once)));
     let rival = stage.allowed(trl_fred(client.clone(), Rate::Once));
     let two_keys = stage.run(TwoKeys::new(client.clone(), bucket));
     let cell = RedisCell { client, bucket };
@@ -137,7 +137,7 @@ fn allocations_on_redis() {
     // Those of the client's tasks among them.
     let stage = Stage::on(&mut Builder::new_current_thread(), None);
     let none = stage.allowed(Identity::new());
-    let ours = stage.allowed(stage.ours(1, Rate::Ample, 1));
+    let ours = stage.allowed(stage.ours(Ours::new(Rate::Ample)));
     let rival = stage.allowed(trl_fred(stage.client(), Rate::Ample));
     for in_flight in [1, 256] {
         macro_rules! count {

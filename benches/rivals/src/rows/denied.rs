@@ -1,6 +1,7 @@
 //! One caller who is over its limit, and asks on and on.
 
 use axum::http::StatusCode;
+use tokio::runtime::Builder;
 use tower::Layer;
 use tower_governor::key_extractor::PeerIpKeyExtractor;
 
@@ -10,18 +11,21 @@ use crate::{
     measured::{ROUND, SHORT, best, in_turns},
     on_redis::{Stage, Work},
     on_threads::{call, round},
-    peers::{Rate, axum_governor, in_memory, inner, tower_governor, trl_fred},
+    peers::{Ours, Rate, axum_governor, in_memory, inner, tower_governor, trl_fred},
     table::{Row, Table},
 };
 
 pub fn rows(table: &mut Table) {
-    on_redis(table);
+    // A denial that is remembered needs no Redis, so nothing is left to that.
+    on_redis(table, 1);
+    on_redis(table, 2);
     in_this_process(table);
 }
 
-fn on_redis(table: &mut Table) {
-    let stage = Stage::new(None);
-    let ours = stage.ours(1, Rate::Once, 1);
+fn on_redis(table: &mut Table, client_threads: usize) {
+    let mut runtime = Builder::new_multi_thread();
+    let stage = Stage::on(runtime.worker_threads(client_threads), None);
+    let ours = stage.ours(Ours::new(Rate::Once));
     let one = trl_fred(stage.client(), Rate::Once);
     let pool = trl_fred(stage.pool(4), Rate::Once);
     // What a caller may, it has had then; both of the rival's clients ask about the same key.
@@ -38,9 +42,10 @@ fn on_redis(table: &mut Table) {
         &|| stage.round(&work, &one),
         &|| stage.round(&work, &pool),
     ]);
-    let name = "Redis: one caller, denied, 64 in flight";
+    let threads = threads(client_threads);
+    let name = format!("Redis: one caller, denied, 64 in flight, {threads}");
     let rival = best(&[("trl-fred, 1 client", one), ("trl-fred, pool of 4", pool)]);
-    table.add(Row::speed(name, ours, rival).at_least(20.0));
+    table.add(Row::speed(&name, ours, rival).at_least(20.0));
     let calls = ("trl-fred", one.redis.calls * 1_000.0);
     let name = format!("{name}: script calls per 1,000 denials");
     let row = Row::cost(name, "", ours.redis.calls * 1_000.0, calls);

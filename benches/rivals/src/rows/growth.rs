@@ -8,7 +8,7 @@ use crate::{
     measured::{SHORT, in_turns},
     on_redis::{Stage, Work},
     on_threads::{call, round},
-    peers::{Rate, in_memory, inner, trl_fred},
+    peers::{Ours, Rate, in_memory, inner, trl_fred},
     table::{Row, Table},
 };
 
@@ -22,7 +22,7 @@ pub fn rows(table: &mut Table) {
 
 fn in_flight(table: &mut Table) {
     let stage = Stage::new(None);
-    let ours = stage.allowed(stage.ours(1, Rate::Ample, 1));
+    let ours = stage.allowed(stage.ours(Ours::new(Rate::Ample)));
     let rival = stage.allowed(trl_fred(stage.client(), Rate::Ample));
     for in_flight in [1, 4, 16, 64, 256, 1_024] {
         let work = work(in_flight);
@@ -39,7 +39,12 @@ fn in_flight(table: &mut Table) {
 
 fn policies_on_redis(table: &mut Table) {
     let stage = Stage::new(None);
-    let layer = |policies| stage.allowed(stage.ours(1, Rate::Ample, policies));
+    let layer = |policies| {
+        stage.allowed(stage.ours(Ours {
+            policies,
+            ..Ours::new(Rate::Ample)
+        }))
+    };
     let ours = POLICIES.map(layer);
     let work = work(256);
     let [one, two, four, eight] = in_turns([

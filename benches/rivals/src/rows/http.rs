@@ -15,7 +15,7 @@ use crate::{
     machine::cores,
     measured::{Measured, ROUND, in_turns},
     peers::{
-        ByApiKey, Rate, axum_governor, axum_governor_api_key, in_memory_by_api_key, on_redis,
+        ByApiKey, Ours, Rate, axum_governor, axum_governor_api_key, in_memory_by_api_key, on_redis,
         tower_governor, trl_fred,
     },
     server::RedisServer,
@@ -38,7 +38,7 @@ pub fn rows(table: &mut Table) {
         pool.init().await.expect("connections");
         [
             serve(app()).await,
-            serve(app().layer(on_redis(&redis.url(), 1, Rate::Ample, 1))).await,
+            serve(app().layer(on_redis(&redis.url(), Ours::new(Rate::Ample)))).await,
             serve(app().layer(trl_fred(pool, Rate::Ample))).await,
             serve(app().layer(in_memory_by_api_key())).await,
             serve(app().layer(tower_governor(ByApiKey, Rate::Ample))).await,

@@ -5,13 +5,13 @@ use crate::{
     callers::{Callers, MANY},
     measured::{ROUND, in_turns},
     on_redis::{Stage, Work},
-    peers::{Rate, trl_fred},
+    peers::{Ours, Rate, trl_fred},
     table::{Row, Table},
 };
 
 pub fn rows(table: &mut Table) {
     let stage = Stage::new(None);
-    let ours = stage.allowed(stage.ours(1, Rate::Ample, 1));
+    let ours = stage.allowed(stage.ours(Ours::new(Rate::Ample)));
     let rival = stage.allowed(trl_fred(stage.client(), Rate::Ample));
     let get = Get(stage.client());
     let work = Work {

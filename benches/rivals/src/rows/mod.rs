@@ -1,12 +1,14 @@
 //! The rows of the table, by what they are about.
 
 mod bare;
+mod commands;
 mod denied;
 mod growth;
 mod hot_key;
 mod http;
 mod load;
 mod lone;
+mod lua;
 mod memory;
 mod redis;
 mod server_cpu;
@@ -16,7 +18,7 @@ use crate::table::Table;
 /// A name to ask for it by, and what measures it.
 type Section = (&'static str, fn(&mut Table));
 
-pub const SECTIONS: [Section; 9] = [
+pub const SECTIONS: [Section; 11] = [
     ("redis", redis::rows),
     ("lone", lone::rows),
     ("hot_key", hot_key::rows),
@@ -24,6 +26,8 @@ pub const SECTIONS: [Section; 9] = [
     ("memory", memory::rows),
     ("bare", bare::rows),
     ("server_cpu", server_cpu::rows),
+    ("lua", lua::rows),
+    ("commands", commands::rows),
     ("http", http::rows),
     ("growth", growth::rows),
 ];

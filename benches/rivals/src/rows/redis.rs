@@ -4,14 +4,18 @@ use crate::{
     callers::{Callers, MANY},
     measured::{ROUND, best, in_turns},
     on_redis::{Stage, Work},
-    peers::{Rate, trl_fred},
+    peers::{Ours, Rate, trl_fred},
     table::{Row, Table},
 };
 
 pub fn rows(table: &mut Table) {
     let stage = Stage::new(None);
-    let ours_1 = stage.allowed(stage.ours(1, Rate::Ample, 1));
-    let ours_4 = stage.allowed(stage.ours(4, Rate::Ample, 1));
+    let ours_1 = stage.allowed(stage.ours(Ours::new(Rate::Ample)));
+    let of_4 = Ours {
+        connections: 4,
+        ..Ours::new(Rate::Ample)
+    };
+    let ours_4 = stage.allowed(stage.ours(of_4));
     let one = stage.allowed(trl_fred(stage.client(), Rate::Ample));
     let pool = |connections| stage.allowed(trl_fred(stage.pool(connections), Rate::Ample));
     let pools = [2, 4, 8].map(pool);

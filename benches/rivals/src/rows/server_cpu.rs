@@ -6,7 +6,7 @@ use crate::{
     cargo,
     measured::{Measured, ROUND, in_turns},
     on_redis::{Stage, Work},
-    peers::Rate,
+    peers::{Ours, Rate},
     table::{Row, Table},
 };
 
@@ -15,7 +15,7 @@ pub fn rows(table: &mut Table) {
     let stage = Stage::new(module.as_deref());
     let bucket = Rate::Ample.bucket();
     let client = stage.client();
-    let ours = stage.allowed(stage.ours(1, Rate::Ample, 1));
+    let ours = stage.allowed(stage.ours(Ours::new(Rate::Ample)));
     // Whole tokens flow in, as in Spring: parts of one would be longer to write.
     let whole = Bucket {
         seconds: 1,

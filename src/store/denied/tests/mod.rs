@@ -9,22 +9,13 @@ use crate::{
     Clock, FixedWindow, Key, LeakyBucket, ManualClock, OnStoreFailure, Policy, Quota, SlidingLog,
     SlidingWindow, TokenBucket,
     policy::Compiled,
+    random::SplitMix64 as Random,
     store::{Asked, Slot, keyed::KeyedHash},
 };
 
-/// SplitMix64.
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    }
-
     fn from(&mut self, range: Range<u64>) -> u64 {
-        range.start + self.next() % (range.end - range.start)
+        range.start + self.below(range.end - range.start)
     }
 
     fn quota(&mut self) -> Quota {
@@ -137,7 +128,7 @@ impl Scene {
             Leg {
                 policy: &policy.name,
                 key: Cow::Borrowed(key),
-                asked,
+                asked: Cow::Owned(asked),
                 on_store_failure: OnStoreFailure::Deny,
                 leases: false,
             }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing)]
 
+mod resets;
 mod world;
 
 use proptest::prelude::*;
@@ -290,7 +291,8 @@ fn a_reset_voids_what_was_paid_for_also_on_its_way() {
         unreachable!("memory answers at once");
     };
     let id = world.processes[0].id(&world.leg(1));
-    world.processes[0].forget(id);
+    world.processes[0].begins_reset(id);
+    world.processes[0].ends_reset(id, true);
     world.admitted = 0;
     for _ in 0..100 {
         assert_eq!(world.ask(0, 1, 0, Fate::Arrives).source(), Source::Store);

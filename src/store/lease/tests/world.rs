@@ -83,7 +83,7 @@ impl World {
         Leg {
             policy: &self.policy.name,
             key: Cow::Borrowed(&self.key),
-            asked: Asked::new(self.policy.asked.quota.clone(), cost),
+            asked: Cow::Owned(Asked::new(self.policy.asked.quota.clone(), cost)),
             on_store_failure: OnStoreFailure::Deny,
             leases: true,
         }

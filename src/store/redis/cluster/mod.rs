@@ -19,6 +19,7 @@ use fred::{types::Value, util::redis_keyslot};
 use smallvec::SmallVec;
 use tokio::{
     sync::{Semaphore, oneshot},
+    task::JoinSet,
     time::timeout,
 };
 
@@ -30,10 +31,10 @@ use self::{
 pub(super) use self::{slots::Address, topology::Connect};
 use super::{
     call::Deadline,
-    connection::AbortOnDrop,
     node::Node,
     question::{AskedLeg, Question},
     reply::Found,
+    task::AbortOnDrop,
     waiting::Waiting,
 };
 use crate::{
@@ -169,8 +170,8 @@ impl Cluster {
 
     pub(super) fn reset(self: &Arc<Self>, keys: Vec<String>) -> BoxFuture<()> {
         let cluster = Arc::clone(self);
-        let deadline = Deadline::after(self.deadline);
         Box::pin(async move {
+            let deadline = Deadline::after(cluster.deadline);
             let mut by_slot: SmallVec<[(u16, Vec<Value>); 2]> = SmallVec::new();
             for key in keys {
                 let slot = slot(&key);
@@ -179,20 +180,38 @@ impl Cluster {
                     None => by_slot.push((slot, vec![Value::from(key)])),
                 }
             }
+            // All at once: one that hangs takes no time from the others.
+            let mut calls = JoinSet::new();
             for (slot, keys) in by_slot {
-                match cluster.delete(slot, keys.clone(), deadline).await {
-                    Ok(()) => {}
-                    Err(Failed::Error(error)) => return Err(error),
-                    Err(Failed::KeyByKey) => {
-                        for key in keys {
-                            let deleted = cluster.delete(slot, vec![key], deadline).await;
-                            deleted.map_err(unsplittable)?;
-                        }
-                    }
-                }
+                let cluster = Arc::clone(&cluster);
+                calls.spawn(async move { cluster.forget(slot, keys, deadline).await });
             }
-            Ok(())
+            let mut forgotten = Ok(());
+            while let Some(joined) = calls.join_next().await {
+                let one = joined.unwrap_or_else(|error| Err(StoreError::unavailable(error)));
+                forgotten = forgotten.and(one);
+            }
+            forgotten
         })
+    }
+
+    /// Deletes keys of one slot; if one fails, the others are deleted nevertheless.
+    async fn forget(
+        &self,
+        slot: u16,
+        keys: Vec<Value>,
+        deadline: Deadline,
+    ) -> Result<(), StoreError> {
+        match self.delete(slot, keys.clone(), deadline).await {
+            Err(Failed::KeyByKey) if keys.len() > 1 => {}
+            deleted => return deleted.map_err(unsplittable),
+        }
+        let mut forgotten = Ok(());
+        for key in keys {
+            let deleted = self.delete(slot, vec![key], deadline).await;
+            forgotten = forgotten.and(deleted.map_err(unsplittable));
+        }
+        forgotten
     }
 
     async fn delete(&self, slot: u16, keys: Vec<Value>, deadline: Deadline) -> Result<(), Failed> {

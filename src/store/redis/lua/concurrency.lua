@@ -10,9 +10,11 @@
 --          where it does not fit now, in milliseconds since the epoch
 -- Expiry   when the last permit does.
 -- Atomic   see the engine.
+--@numbers
+drop_ms = a
 --@read
-kept, drop_ms = '', a
-if is_foreign or stored and (string.sub(stored, 1, 1) ~= 'P' or #stored % 24 ~= 9) then
+kept = ''
+if is_foreign or stored and (sub(stored, 1, 1) ~= 'P' or #stored % 24 ~= 9) then
   level = nil
 elseif stored then
   level = unpack('<d', stored, 2)
@@ -24,7 +26,7 @@ elseif stored then
     end
     level, first = level - units, first + 24
   end
-  kept = string.sub(stored, first)
+  kept = sub(stored, first)
   if kept == '' then
     level = 0
   end
@@ -38,7 +40,7 @@ elseif stored then
       if not (number >= 1 and ends_ms >= 0 and units >= 1 and units % 1 == 0) then
         level = nil
       end
-      parts[#parts + 1] = struct.pack('<ddd', number, math.min(ends_ms, mark), units)
+      parts[#parts + 1] = struct.pack('<ddd', number, min(ends_ms, mark), units)
     end
     kept = table.concat(parts)
   end
@@ -48,7 +50,7 @@ if level and task > 2 then
   -- Where the permit stands, if it is still held.
   local number, from = struct.pack('<d', b), 1
   repeat
-    c = string.find(kept, number, from, true)
+    c = find(kept, number, from, true)
     from = c and c + 1
   until not c or c % 24 == 1
   if task == 3 then
@@ -57,7 +59,7 @@ if level and task > 2 then
     verdict = 0
   end
 elseif level and level > most then
-  local over, place = level - math.max(most, 0), 1
+  local over, place = level - max(most, 0), 1
   while over > 0 and place < #kept do
     local number, ends_ms, units = unpack('<ddd', kept, place)
     over, more, place = over - units, ends_ms, place + 24
@@ -71,7 +73,7 @@ if change > 0 then
   kept = kept .. struct.pack('<ddd', b, now_ms + a, change)
 elseif c then
   local units = unpack('<d', kept, c + 16)
-  kept = string.sub(kept, 1, c - 1) .. string.sub(kept, c + 24)
+  kept = sub(kept, 1, c - 1) .. sub(kept, c + 24)
   if task == 4 then
     kept = kept .. struct.pack('<ddd', b, now_ms + a, units)
   end

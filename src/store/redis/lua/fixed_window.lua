@@ -11,20 +11,21 @@
 -- Reply    level, mark: the window's end in milliseconds since the epoch
 -- Expiry   when nothing is used any more, and remembered for long enough.
 -- Atomic   see the engine.
---@read
+--@numbers
 c, d, e, f, at = unpack('<dddd', numbers, at)
 drop_ms = a
-if is_foreign or stored and (string.find(stored, '%D') or #stored < 14 or #stored > 29) then
+--@read
+if is_foreign or stored and (find(stored, '%D') or #stored < 14 or #stored > 29) then
   level = nil
 else
   -- The end of a window that starts now, and the latest that any may have.
-  local latest_ms = math.min(now_ms + a, 9999999999999)
+  local latest_ms = min(now_ms + a, 9999999999999)
   if b == 1 then
     latest_ms = floor((now_ms + a - c) / a) * a + c
   elseif b == 2 then
     -- As in "chrono-Compatible Low-Level Date Algorithms" by Howard Hinnant:
     -- years start in March, so that the leap day is the last.
-    local day = floor(math.max(now_ms - c, 0) / 86400000) + 719468
+    local day = floor(max(now_ms - c, 0) / 86400000) + 719468
     local era, of_era = floor(day / 146097), day % 146097
     local year = floor((of_era - floor(of_era / 1460) + floor(of_era / 36524) - floor(of_era / 146096)) / 365)
     local of_year = of_era - (365 * year + floor(year / 4) - floor(year / 100))
@@ -38,16 +39,16 @@ else
     latest_ms = (era * 146097 + day - 719468) * 86400000 + c
   end
   level, mark, is_linear = 0, latest_ms, true
-  local ends_ms, used = stored and tonumber(string.sub(stored, 1, 13)), 0
+  local ends_ms, used = stored and tonumber(sub(stored, 1, 13)), 0
   if ends_ms then
-    used = math.min(tonumber(string.sub(stored, 14)), 9007199254740991)
+    used = min(tonumber(sub(stored, 14)), 9007199254740991)
     if b == 3 then
       -- More than that no debt of this bucket can be.
-      used = math.min(used, 2 * capacity)
+      used = min(used, 2 * capacity)
     end
   end
   if ends_ms and ends_ms > now_ms then
-    level, mark, unsaved = used, math.min(ends_ms, latest_ms), ends_ms > latest_ms
+    level, mark, unsaved = used, min(ends_ms, latest_ms), ends_ms > latest_ms
   else
     local windows, ended = 1, 0
     if ends_ms then
@@ -58,7 +59,7 @@ else
     end
     if ended > 0 and ended < windows then
       level, mark = used - ended * d, ends_ms + ended * a
-    elseif e > 0 and not (ends_ms and now_ms < ends_ms + math.max(windows - 1, 0) * a + f) then
+    elseif e > 0 and not (ends_ms and now_ms < ends_ms + max(windows - 1, 0) * a + f) then
       level, unsaved = e, true
     end
   end
@@ -71,5 +72,5 @@ level = level + change
 value = format('%013d%d', mark, level)
 ttl_ms = mark - now_ms + f + spare_ms
 if d > 0 then
-  ttl_ms = math.min(ttl_ms + math.max(math.ceil(level / d) - 1, 0) * a, 9007199254740991)
+  ttl_ms = min(ttl_ms + max(math.ceil(level / d) - 1, 0) * a, 9007199254740991)
 end

@@ -9,9 +9,11 @@
 --          back, in microseconds since the epoch
 -- Expiry   when the newest has left the window.
 -- Atomic   see the engine.
+--@numbers
+drop_ms = floor(a / 1000)
 --@read
-kept, drop_ms = '', floor(a / 1000)
-if is_foreign or stored and (string.sub(stored, 1, 1) ~= 'L' or #stored % 8 ~= 1) then
+kept = ''
+if is_foreign or stored and (sub(stored, 1, 1) ~= 'L' or #stored % 8 ~= 1) then
   level = nil
 elseif stored and #stored > 1 then
   -- The first that still counts, by bisection.
@@ -24,7 +26,7 @@ elseif stored and #stored > 1 then
       after = middle
     end
   end
-  kept = string.sub(stored, 8 * first + 2)
+  kept = sub(stored, 8 * first + 2)
   level = #kept / 8
   mark = level > 0 and unpack('<d', kept, #kept - 7) or 0
   if not (mark >= 0 and mark <= largest and mark % 1 == 0) then
@@ -36,7 +38,7 @@ elseif stored and #stored > 1 then
     while past > 0 and unpack('<d', kept, 8 * past - 7) > now_us do
       past = past - 1
     end
-    kept = string.sub(kept, 1, 8 * past) .. string.rep(struct.pack('<d', now_us), level - past)
+    kept = sub(kept, 1, 8 * past) .. string.rep(struct.pack('<d', now_us), level - past)
     mark = now_us
   end
   if level and task == 3 and extra > 0 then
@@ -49,16 +51,16 @@ elseif stored and #stored > 1 then
     while equal > 0 and unpack('<d', kept, 8 * equal - 7) == extra do
       equal = equal - 1
     end
-    cost = math.min(cost, last - equal)
-    kept = string.sub(kept, 1, 8 * (last - cost)) .. string.sub(kept, 8 * last + 1) .. string.rep(struct.pack('<d', extra), cost)
+    cost = min(cost, last - equal)
+    kept = sub(kept, 1, 8 * (last - cost)) .. sub(kept, 8 * last + 1) .. string.rep(struct.pack('<d', extra), cost)
   end
   if level and task == 3 then
-    cost = math.min(cost, level)
+    cost = min(cost, level)
     if cost < level then
       more = unpack('<d', kept, 8 * (level - cost) - 7)
     end
   end
-  local over = level and task < 3 and level - math.max(most, 0) or 0
+  local over = level and task < 3 and level - max(most, 0) or 0
   if over > 0 then
     more = unpack('<d', kept, 8 * over - 7) + a
   end
@@ -67,10 +69,10 @@ end
 if change > 0 then
   kept = kept .. string.rep(struct.pack('<d', now_us), change)
 elseif change < 0 then
-  kept = string.sub(kept, 1, 8 * change - 1)
+  kept = sub(kept, 1, 8 * change - 1)
 end
 value = 'L' .. kept
 ttl_ms = spare_ms
 if kept ~= '' then
-  ttl_ms = math.max(floor((unpack('<d', kept, #kept - 7) + a - now_us) / 1000), 0) + spare_ms
+  ttl_ms = max(floor((unpack('<d', kept, #kept - 7) + a - now_us) / 1000), 0) + spare_ms
 end

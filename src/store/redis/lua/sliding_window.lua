@@ -10,15 +10,16 @@
 -- Reply    level, mark: the window's end, more: what the one before counted
 -- Expiry   when neither counts any more.
 -- Atomic   see the engine.
---@read
+--@numbers
 drop_ms = 2 * a
+--@read
 local ends_ms, current, previous = false, 0, 0
-if stored and not string.find(stored, '%D') and #stored >= 16 and #stored <= 49 then
-  local first = string.sub(stored, 1, 2) - 6
-  local second = first + string.sub(stored, 3, 4) - 10
-  current = tonumber(string.sub(stored, 5, first))
-  previous = tonumber(string.sub(stored, first + 1, second))
-  ends_ms = tonumber(string.sub(stored, second + 1))
+if stored and not find(stored, '%D') and #stored >= 16 and #stored <= 49 then
+  local first = sub(stored, 1, 2) - 6
+  local second = first + sub(stored, 3, 4) - 10
+  current = tonumber(sub(stored, 5, first))
+  previous = tonumber(sub(stored, first + 1, second))
+  ends_ms = tonumber(sub(stored, second + 1))
   local digits = #stored - second
   if not current or not previous or (digits ~= 10 and digits ~= 13) then
     ends_ms = false
@@ -33,7 +34,7 @@ else
   if ends_ms then
     -- So that the product below is exact where the limit was higher once.
     local highest = floor(9007199254740991 / (2 * a))
-    current, previous = math.min(current, highest), math.min(previous, highest)
+    current, previous = min(current, highest), min(previous, highest)
     if ends_ms + a > mark then
       unsaved = ends_ms > mark
     elseif ends_ms + 2 * a > mark then
@@ -45,7 +46,7 @@ else
   more, kept, is_linear = previous, current, true
   level = current + math.ceil(previous * (mark - now_ms) / a)
   if task == 3 then
-    cost = math.min(cost, current)
+    cost = min(cost, current)
     if extra > 0 and extra ~= mark then
       cost = 0
     end
@@ -55,7 +56,7 @@ end
 local current = kept + change
 local ends = format('%013d', mark)
 if mark % 1000 == 0 then
-  ends = string.sub(ends, 1, 10)
+  ends = sub(ends, 1, 10)
 end
 local one, two = format('%d', current), format('%d', more)
 value = format('%d%d%s%s%s', #one + 10, #two + 10, one, two, ends)

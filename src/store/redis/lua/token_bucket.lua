@@ -12,36 +12,42 @@
 -- Expiry   when full, and remembered for long enough.
 -- Atomic   see the engine.
 --
--- 19 digits are more than a Lua number holds. The microseconds are split off,
--- now is subtracted from them, and what is left is nanoseconds ahead of now.
+-- 19 digits are more than a Lua number holds. The last four are split off, now is
+-- subtracted from the others, and what is left is nanoseconds ahead of now.
 -- Clocks tick in microseconds: a bucket that is full before the next tick
 -- counts as full, and a level may be ahead of the capacity by less than a tick.
---@read
+--@numbers
 slack, drop_ms = 999, capacity / 1000000 + 1
-if is_foreign or stored and (string.find(stored, '%D') or #stored < 4 or #stored > 51 or (#stored > 19 and #stored < 36)) then
+--@read
+local digits = stored and #stored
+if is_foreign or stored and (digits < 4 or digits > 51 or (digits > 19 and digits < 36) or not find(stored, '^%d+$')) then
   level = nil
 else
   local ahead, at_us, highest = nil, now_us, capacity
+  -- Whether all that is stored is the level, so that a change can be added to it.
+  c = false
   if stored then
-    local is_deep = #stored > 19
-    if is_deep then
+    if digits > 19 then
       -- No time passes until the clock is where it was.
-      at_us = math.max(now_us, tonumber(string.sub(stored, -16)))
+      at_us = max(now_us, tonumber(sub(stored, -16)))
       unsaved = at_us > now_us
-      highest = math.max(capacity + (string.sub(stored, -32, -17) - at_us) * 1000, 0)
-      stored = string.sub(stored, 1, -33)
+      highest = max(capacity + (sub(stored, -32, -17) - at_us) * 1000, 0)
+      stored = sub(stored, 1, -33)
     end
-    local full_at_us = tonumber(string.sub(stored, 1, -4))
-    ahead = (full_at_us - at_us) * 1000 + string.sub(stored, -3)
+    -- The last four digits, and what stands before them.
+    local w, x, y, z = byte(stored, -4, -1)
+    local low = ((w * 10 + x) * 10 + y) * 10 + z - 53328
+    local high = floor((stored - low) / 10000 + 0.5)
+    ahead = (high * 10 - at_us) * 1000 + low
     if ahead > largest then
       ahead = largest
     end
     if ahead > highest + slack then
-      unsaved = unsaved or not is_deep
+      unsaved = unsaved or digits <= 19
     else
       highest = ahead
     end
-    if task == 3 and extra > 0 and extra ~= full_at_us then
+    if task == 3 and extra > 0 and extra ~= high * 10 + floor(low / 1000) then
       cost = 0
     end
   end
@@ -49,6 +55,7 @@ else
   is_linear = true
   if ahead and ahead > 0 then
     level, kept, is_linear = highest, ahead, ahead == highest
+    c = is_linear and digits == 19
   elseif a > 0 and not (ahead and ahead + b > 0) then
     level, unsaved = a, true
   end
@@ -58,13 +65,26 @@ level = level + change
 -- Under other numbers more may be taken: that stays taken.
 local ahead = level
 if kept and kept + change > level then
-  ahead = math.max(math.min(kept + change, largest), level)
-end
-local ns = ahead % 1000
-value = format('%d%03d', now_us + (ahead - ns) / 1000, ns)
-if ahead > level or level > capacity + 999 then
-  local debt_us = math.ceil(math.max(level - capacity, 0) / 1000)
-  local left_us = floor(math.max(capacity - level, 0) / 1000)
-  value = format('%s%016d%016d', value, now_us + debt_us - left_us, now_us)
+  ahead = max(min(kept + change, largest), level)
 end
 ttl_ms = (ahead + b) / 1000000 + spare_ms
+local is_deep = ahead > level or level > capacity + 999
+local is_added = false
+if c and not is_deep then
+  if change ~= added then
+    added, added_text = change, format('%d', change)
+  end
+  -- In this order: behind an expiry, Redis would let the rest of the script write
+  -- though its memory is full. Where either is refused, all is written anew.
+  is_added = type(call('INCRBY', keys[leg_key], added_text)) == 'number'
+    and call(expire, keys[leg_key], format('%d', expires_from_ms + ttl_ms)) == 1
+end
+if not is_added then
+  local ns = ahead % 1000
+  value = format('%d%03d', now_us + (ahead - ns) / 1000, ns)
+  if is_deep then
+    local debt_us = math.ceil(max(level - capacity, 0) / 1000)
+    local left_us = floor(max(capacity - level, 0) / 1000)
+    value = format('%s%016d%016d', value, now_us + debt_us - left_us, now_us)
+  end
+end

@@ -1,0 +1,1 @@
+-- Nothing: what a call and its keys cost.

@@ -1,0 +1,72 @@
+//! Tasks that end with whom they work for.
+
+use std::time::Duration;
+
+use tokio::{runtime::Handle, task::JoinHandle, time::sleep};
+
+/// Before work that has panicked begins again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A task that ends with whom it works for.
+#[derive(Debug)]
+pub(super) struct AbortOnDrop<T>(pub(super) JoinHandle<T>);
+
+impl AbortOnDrop<()> {
+    /// Work that goes on for as long as this lives: begun again if it panics.
+    pub(super) fn keep<F>(runtime: &Handle, work: impl Fn() -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let again = runtime.clone();
+        Self(runtime.spawn(async move {
+            loop {
+                Self(again.spawn(work())).ended().await;
+                sleep(PAUSE).await;
+            }
+        }))
+    }
+}
+
+impl<T> AbortOnDrop<T> {
+    async fn ended(mut self) {
+        // How it ended is no matter.
+        let _ = (&mut self.0).await;
+    }
+}
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::panic)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn kept_work_begins_again_when_it_panics_and_ends_with_its_owner() {
+        let begun = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&begun);
+        let kept = AbortOnDrop::keep(&Handle::current(), move || {
+            let begun = count.fetch_add(1, Ordering::Relaxed);
+            async move {
+                assert!(begun >= 3, "on purpose");
+                std::future::pending::<()>().await;
+            }
+        });
+        sleep(10 * PAUSE).await;
+        assert_eq!(begun.load(Ordering::Relaxed), 4);
+        let tasks = || Handle::current().metrics().num_alive_tasks();
+        assert_eq!(tasks(), 2);
+        drop(kept);
+        sleep(PAUSE).await;
+        assert_eq!(tasks(), 0);
+    }
+}
