@@ -17,7 +17,8 @@ use super::{
     key::KeyNames,
     question::{Question, Turns},
     reply::{self, Found, Parts},
-    transport::{Route, ScriptCall, Transport},
+    script::{self, Arguments},
+    transport::{Route, Transport},
 };
 use crate::{
     Clock, StoreError, clock,
@@ -131,15 +132,18 @@ impl Node {
     ) -> Result<Parts, StoreError> {
         let Asker { names, clock, .. } = &*self.asker;
         let nonce = self.asker.next_nonce();
-        let call = ScriptCall {
-            checks,
-            names,
-            nonce,
-            now_us: clock.as_deref().map_or(0, clock::read),
-        };
+        let now_us = clock.as_deref().map_or(0, clock::read);
         let route = self.transport.next()?;
         let pass = self.pass()?;
-        let reply = route.script(call, manner, deadline).await;
+        let reply = match route {
+            Route::Link(connections, link) => {
+                let script = script::for_checks(checks);
+                let arguments = || Arguments::new(checks, names, nonce, now_us);
+                call::script(connections, link, script, arguments, manner, deadline).await
+            }
+            #[cfg(feature = "testing")]
+            Route::Simulated(redis) => redis.script(checks, names, (nonce, now_us), deadline).await,
+        };
         let parts = reply.and_then(|integers| reply::read(&integers, nonce, checks));
         let is_refused = parts.as_ref().is_ok_and(|parts| reply::refuses_all(parts));
         self.saw(route, pass, parts, is_refused)

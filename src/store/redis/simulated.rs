@@ -16,7 +16,10 @@ use tokio::{
 };
 
 use super::{
-    call::Deadline, key::KeyNames, question::Question, reply::Integers, transport::ScriptCall,
+    call::Deadline,
+    key::KeyNames,
+    question::{Question, Turns},
+    reply::Integers,
 };
 use crate::{
     Clock, ManualClock, StoreError,
@@ -210,11 +213,13 @@ impl SimulatedRedis {
 
     pub(super) async fn script(
         &self,
-        call: ScriptCall<'_>,
+        checks: &[Turns<'_>],
+        names: &KeyNames,
+        (nonce, now_us): (i64, u64),
         deadline: Deadline,
     ) -> Result<Integers, StoreError> {
-        let (names, nonce, now_us) = (call.names.clone(), call.nonce, call.now_us);
-        let turns = call.checks.iter();
+        let names = names.clone();
+        let turns = checks.iter();
         let turns = turns.map(|turns| (turns.question.clone(), turns.times));
         let turns: Vec<(Question, u64)> = turns.collect();
         let serve = move |server: &mut Server| server.decide(&turns, &names, nonce, now_us);

@@ -10,10 +10,6 @@ use super::simulated::SimulatedRedis;
 use super::{
     call::{self, Deadline, Manner},
     connection::{Connections, Link},
-    key::KeyNames,
-    question::Turns,
-    reply::Integers,
-    script::{self, Arguments},
 };
 use crate::{StoreError, store::keyed::KeyedHash};
 
@@ -30,15 +26,6 @@ pub(super) enum Route<'a> {
     Link(&'a Connections, &'a Link),
     #[cfg(feature = "testing")]
     Simulated(&'a SimulatedRedis),
-}
-
-/// Checks to be decided on together.
-pub(super) struct ScriptCall<'a> {
-    pub(super) checks: &'a [Turns<'a>],
-    pub(super) names: &'a KeyNames,
-    pub(super) nonce: i64,
-    /// 0 is the server's own clock.
-    pub(super) now_us: u64,
 }
 
 impl From<Connections> for Transport {
@@ -99,23 +86,6 @@ impl Transport {
 }
 
 impl Route<'_> {
-    pub(super) async fn script(
-        self,
-        call: ScriptCall<'_>,
-        manner: Manner,
-        deadline: Deadline,
-    ) -> Result<Integers, StoreError> {
-        match self {
-            Self::Link(connections, link) => {
-                let script = script::for_checks(call.checks);
-                let arguments = || Arguments::new(call.checks, call.names, call.nonce, call.now_us);
-                call::script(connections, link, script, arguments, manner, deadline).await
-            }
-            #[cfg(feature = "testing")]
-            Self::Simulated(redis) => redis.script(call, deadline).await,
-        }
-    }
-
     /// Deletes keys, those that are there.
     pub(super) async fn delete(
         self,
