@@ -116,6 +116,41 @@ async fn each_goes_when_it_means_nothing_and_not_before() {
 }
 
 /// When a key that is there expires, by the clock that expires it.
+/// Neither late for what was taken, nor much later: by this server's clock and by
+/// one that is handed in, whose keys stay a minute longer.
+#[tokio::test]
+async fn a_bucket_in_use_expires_later_with_each_unit() {
+    let server = RedisServer::start();
+    let unit = Duration::from_secs(100);
+    let clock = std::sync::Arc::new(tower_throttle::SystemClock::new());
+    let by_clock = RedisStore::builder()
+        .clock(clock)
+        .deadline(common::DEADLINE);
+    let by_clock = by_clock.connect(&server.url()).expect("a store");
+    for (name, store, spare) in [
+        ("own", store(&server), Duration::ZERO),
+        ("given", by_clock, Duration::from_secs(60)),
+    ] {
+        let policy = Policy::new(name, TokenBucket::new(1, unit).burst(10));
+        let limiter = Limiter::builder().store(store).policy(policy);
+        let limiter = limiter.build().expect("a limiter");
+        let key = limiter.redis_keys("ann").remove(0);
+        for number in 1..=5 {
+            let decision = limiter.check("ann").await.expect("a decision");
+            let left = ttl(&server, &key);
+            // Without the part of a millisecond, and what has passed since.
+            assert!(left <= number * unit + spare + ms(2), "{name}: {left:?}");
+            assert!(
+                left >= number * unit + spare - unit / 10,
+                "{name}: {left:?}"
+            );
+            assert!(decision.is_allowed());
+        }
+        let written = server.command(&["INFO", "commandstats"]);
+        assert!(written.contains("cmdstat_incrby:calls="), "{written}");
+    }
+}
+
 fn expiry_us(server: &RedisServer, key: &str) -> Option<i64> {
     let script = "local time = redis.call('TIME') \
                   return { time[1], time[2], redis.call('PTTL', KEYS[1]) }";
