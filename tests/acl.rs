@@ -9,8 +9,8 @@ use std::{
 };
 
 use tower_throttle::{
-    Concurrency, FixedWindow, LeakyBucket, Limiter, OnStoreFailure, Policy, RedisStore, SlidingLog,
-    SlidingWindow, TokenBucket,
+    Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, OnStoreFailure, Policy, RedisStore,
+    SlidingLog, SlidingWindow, TokenBucket,
 };
 
 use common::{RedisServer, cluster::RedisCluster, eventually, free_port};
@@ -194,6 +194,37 @@ async fn without_the_rights_to_add_to_a_bucket_all_is_decided_the_same() {
         let written = if missing.is_empty() { 4 } else { 6 };
         let written = format!("cmdstat_psetex:calls={written},");
         assert!(stats.contains(&written), "{missing}: {stats}");
+    }
+}
+
+/// A check is charged everywhere or nowhere.
+#[tokio::test]
+async fn with_the_right_to_add_and_not_to_write_nothing_is_charged() {
+    for missing in [&["-psetex"][..], &["-psetex", "-pexpireat"]] {
+        let server = RedisServer::start();
+        let limiter = Limiter::builder()
+            .store(store(&url(&server, &RIGHTS)))
+            .on_store_failure(OnStoreFailure::Deny)
+            .policy(Policy::new("window", FixedWindow::per_day(50)))
+            .policy(Policy::new("bucket", TokenBucket::per_day(30)))
+            .build()
+            .expect("a limiter");
+        let left = |decision: &Decision| -> Vec<u64> {
+            let policies = decision.policies();
+            policies.map(|policy| policy.remaining()).collect()
+        };
+        let decision = limiter.check("ann").await.expect("a decision");
+        assert_eq!(left(&decision), [49, 29]);
+        server.command(&[&["ACL", "SETUSER", "app"], missing].concat());
+        for _ in 0..4 {
+            let error = limiter.check("ann").await.expect_err("a right is lacking");
+            assert!(error.is_refused(), "{error:?}");
+        }
+        server.command(&["ACL", "SETUSER", "app", "+psetex", "+pexpireat"]);
+        common::eventually_async("a decision", || async { limiter.peek("ann").await.is_ok() })
+            .await;
+        let decision = limiter.peek("ann").await.expect("a decision");
+        assert_eq!(left(&decision), [49, 29], "{missing:?}");
     }
 }
 

@@ -138,3 +138,21 @@ fn many_nodes_together_do_not_ask_more_than_can_be_answered() {
     assert!(outcome.busy > 0.99, "{}", outcome.busy);
     assert_eq!(tally.failed, 0, "of {}", tally.asked);
 }
+
+/// Who is far away has answers late however little is asked: that is no reason to
+/// let checks wait for each other.
+#[test]
+fn a_node_far_away_that_asks_little_has_its_answers() {
+    let scene = Scene {
+        rate: 100.0,
+        callers: Callers::Uniform { callers: 1_000 },
+        mode: Mode::Remembered,
+        each_way: Duration::from_millis(13),
+        lasts: Duration::from_secs(20),
+        ..Scene::new(SEED, 2)
+    };
+    let outcome = scene.play();
+    let tally = outcome.tally;
+    assert!(outcome.busy < 0.01, "{}", outcome.busy);
+    assert_eq!(tally.failed, 0, "of {}", tally.asked);
+}

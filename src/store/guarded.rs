@@ -84,7 +84,7 @@ impl<S: Store> Guarded<S> {
                     let answer = timeout(deadline, answer).await;
                     let answer =
                         answer.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout)));
-                    pass.ended(Ended::of(&answer));
+                    pass.ended(told(&answer));
                     answer
                 };
                 Answer::Later(Box::pin(to_its_end(call)))
@@ -93,18 +93,26 @@ impl<S: Store> Guarded<S> {
     }
 }
 
+/// What an answer tells of the store. That it has too much to do, it has said itself.
+fn told<T>(answer: &Result<T, StoreError>) -> Ended {
+    match answer {
+        Err(error) if error.is_overloaded() => Ended::Answered,
+        answer => Ended::of(answer),
+    }
+}
+
 impl<S: Store> Store for Guarded<S> {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         // What it said once says nothing of how it does now.
         let ended = |answer: &Result<Decision, _>| match answer {
             Ok(decision) if decision.source() != Source::Store => Ended::Unused,
-            answer => Ended::of(answer),
+            answer => told(answer),
         };
         self.guard(|| self.store.check(check), ended)
     }
 
     fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
-        self.guard(|| self.store.reset(legs), Ended::of)
+        self.guard(|| self.store.reset(legs), told)
     }
 
     fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {

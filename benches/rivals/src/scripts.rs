@@ -18,7 +18,8 @@ use crate::{
 };
 
 const HEAD: &str = include_str!("lua/head.lua");
-const TAIL: &str = "return reply\n";
+/// As the engine tells its numbers.
+const TAIL: &str = "return pack('<' .. string.rep('d', #reply), list(reply))\n";
 
 /// One of those that were measured beside the engine.
 macro_rules! variant {
@@ -136,8 +137,12 @@ impl Ask for Calls {
         }
         words.push(self.numbers.clone());
         let command = CustomCommand::new_static("EVALSHA", ClusterHash::FirstKey, false);
-        let reply: Result<Vec<i64>, _> = self.client.custom(command, words).await;
-        let reply = reply.map_err(|error| error.to_string())?;
+        let reply: Result<Vec<u8>, _> = self.client.custom(command, words).await;
+        let row = reply.map_err(|error| error.to_string())?;
+        let numbers = row.chunks_exact(8);
+        let integer =
+            |double: &[u8]| f64::from_le_bytes(double.try_into().expect("8 bytes")) as i64;
+        let reply: Vec<_> = numbers.map(integer).collect();
         expect(reply.first(), Some(&NONCE))?;
         if self.decides {
             let told: Vec<_> = reply[2..].chunks(1 + self.policies).collect();

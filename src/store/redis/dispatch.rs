@@ -185,11 +185,11 @@ struct Alone(Queued);
 impl Alone {
     async fn call(self) -> Result<Found, StoreError> {
         let waiting = &self.0.waiting;
-        let call = self
-            .0
-            .node()
-            .call_for_one(&waiting.question, Manner::Plain, waiting.deadline);
-        call.await
+        let (node, sent) = (self.0.node(), Deadline::now());
+        let call = node.call_for_one(&waiting.question, Manner::Plain, waiting.deadline);
+        let answer = call.await;
+        node.took(sent.elapsed(), answer.is_ok());
+        answer
     }
 }
 

@@ -124,10 +124,9 @@ use crate::{ConfigError, Decision, StoreError, fallback::Tasks};
 /// them that caller is answered with 503 until somebody deletes it. `+incrby` and
 /// `+pexpireat` spare the server work: without them a bucket in use is written anew
 /// each time, and `ACL LOG` tells of what was tried before. `+del` is for
-/// resets. Without any of the others each check fails, and
-/// [`OnStoreFailure`](crate::OnStoreFailure) decides. Where `+psetex` alone is taken
-/// away later, buckets in use are charged on, even by a check of several policies
-/// that fails for another of them. On connecting the client asks
+/// resets. Without any of the others each check that needs it fails, charges nothing, and
+/// [`OnStoreFailure`](crate::OnStoreFailure) decides. (Where `+psetex` alone is taken
+/// away later, a bucket in use does not need it.) On connecting the client asks
 /// `INFO` and `CLIENT ID`, too, and does without: they may stand in `ACL LOG`.
 ///
 /// `+eval` opens nothing: a script may do what its user may. It is there because

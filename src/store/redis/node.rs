@@ -37,9 +37,11 @@ pub(super) struct Node {
     is_failing: AtomicBool,
     /// Calls that got an answer.
     answers: AtomicU64,
-    /// How long the last call of a lane took, and the last that got one.
+    /// How long the last call took, the last that got one, and the one that got
+    /// it first of all: nothing was in its way.
     took_us: AtomicU64,
     answered_in_us: AtomicU64,
+    least_us: AtomicU64,
     breaker: Arc<Breaker>,
 }
 
@@ -60,6 +62,7 @@ impl Node {
             answers: AtomicU64::new(0),
             took_us: AtomicU64::new(0),
             answered_in_us: AtomicU64::new(0),
+            least_us: AtomicU64::new(u64::MAX),
             breaker: Arc::new(Breaker::new(transport.hash())),
             transport,
         })
@@ -110,13 +113,16 @@ impl Node {
         self.took_us.store(time_us, Ordering::Relaxed);
         if is_answered {
             self.answered_in_us.store(time_us, Ordering::Relaxed);
+            self.least_us.fetch_min(time_us, Ordering::Relaxed);
         }
     }
 
-    /// Whether calls take so long that a few such ones in a row are too late.
+    /// Whether calls take so long that a few such ones in a row are too late, and
+    /// that is because of too many, not of the way there.
     pub(super) fn is_slow_for(&self, deadline: Deadline) -> bool {
-        let took = Duration::from_micros(self.took_us.load(Ordering::Relaxed));
-        took > deadline.left() / 4
+        let took_us = self.took_us.load(Ordering::Relaxed);
+        let least_us = self.least_us.load(Ordering::Relaxed);
+        took_us / 2 > least_us && Duration::from_micros(took_us) > deadline.left() / 4
     }
 
     pub(super) fn is_failing(&self) -> bool {

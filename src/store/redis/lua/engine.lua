@@ -95,7 +95,7 @@ while key < #keys do
   end
   out = out + 1
   local verdict_at, verdict, part, first_key = out, untold, untold, key
-  local past, is_unsaved, are_linear, refusal = nil, false, true, nil
+  local past, undo, is_unsaved, are_linear, refusal = nil, nil, false, true, nil
   local level, mark, more, unsaved, kept
   repeat
     if is_new or is_joint then
@@ -195,9 +195,16 @@ while key < #keys do
         --@write
         local written = value and call('PSETEX', keys[leg_key], format('%d', ttl_ms), value)
         if written and written.err then
-          -- Refused one, Redis refuses all: this is the first.
+          -- Refused one, Redis refuses all: this is the first. But a user may have
+          -- the right to add and not that to write: what was added is taken back.
           verdict, refusal = -2, written.err
+          while undo do
+            call('INCRBY', keys[undo[1]], format('%d', -undo[2]))
+            undo = undo[3]
+          end
           break
+        elseif past and not value then
+          undo = { leg_key, change, undo }
         end
       end
       leg_key = nil

@@ -77,7 +77,10 @@ if c and not is_deep then
   -- In this order: behind an expiry, Redis would let the rest of the script write
   -- though its memory is full. Where either is refused, all is written anew.
   is_added = type(call('INCRBY', keys[leg_key], added_text)) == 'number'
-    and call(expire, keys[leg_key], format('%d', expires_from_ms + ttl_ms)) == 1
+  if is_added and call(expire, keys[leg_key], format('%d', expires_from_ms + ttl_ms)) ~= 1 then
+    is_added = false
+    call('INCRBY', keys[leg_key], format('%d', -change))
+  end
 end
 if not is_added then
   local ns = ahead % 1000
