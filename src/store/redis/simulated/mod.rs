@@ -1,8 +1,9 @@
 //! A server that is none: the rules of the memory store behind a network and a
 //! queue, in the time of the Tokio runtime.
 
+mod server;
+
 use std::{
-    collections::HashMap,
     fmt,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -15,6 +16,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
+use self::server::Server;
 use super::{
     call::Deadline,
     key::KeyNames,
@@ -22,10 +24,9 @@ use super::{
     reply::Integers,
 };
 use crate::{
-    Clock, ManualClock, StoreError,
+    Clock, StoreError,
     error::StoreErrorKind,
-    quota::rules::State,
-    store::{Slot, decide::settle, finished::Finished, keyed::KeyedHash, local::Local},
+    store::{finished::Finished, keyed::KeyedHash, local::Local},
 };
 
 /// A Redis that is simulated in this process: for tests of an application whose
@@ -97,24 +98,6 @@ pub struct Served {
 
 type Timer = dyn Fn(Instant) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
 
-struct Server {
-    clock: RuntimeClock,
-    buckets: HashMap<Vec<u8>, Bucket>,
-    /// How many there may be before those that are drained are looked for.
-    most: usize,
-    call_takes: Duration,
-    decision_takes: Duration,
-    /// Until then it serves those who came before.
-    free_at: Instant,
-    served: Served,
-    stores: u64,
-}
-
-struct Bucket {
-    state: State,
-    drained_at_us: u64,
-}
-
 struct Network {
     delay: Duration,
     is_connected: bool,
@@ -124,20 +107,9 @@ impl SimulatedRedis {
     /// A server without data, that is connected and answers at once.
     #[must_use]
     pub fn new() -> Self {
-        let started = Instant::now();
-        let server = Server {
-            clock: RuntimeClock { started },
-            buckets: HashMap::new(),
-            most: 1_024,
-            call_takes: Duration::ZERO,
-            decision_takes: Duration::ZERO,
-            free_at: started,
-            served: Served::default(),
-            stores: 0,
-        };
         Self {
             name: "simulated Redis".into(),
-            server: Arc::new(Mutex::new(server)),
+            server: Arc::new(Mutex::new(Server::new())),
             network: Network::new(),
             timer: Arc::new(|until| Box::pin(sleep_until(until))),
         }
@@ -206,9 +178,7 @@ impl SimulatedRedis {
 
     /// Numbers that are the same in each run.
     pub(super) fn hash(&self) -> KeyedHash {
-        let mut server = self.server();
-        server.stores += 1;
-        KeyedHash::of_seed(server.stores)
+        self.server().hash()
     }
 
     pub(super) async fn script(
@@ -232,10 +202,7 @@ impl SimulatedRedis {
         deadline: Deadline,
     ) -> Result<(), StoreError> {
         let serve = move |server: &mut Server| {
-            for key in keys.iter().filter_map(Value::as_bytes) {
-                server.buckets.remove(key);
-            }
-            server.begin(0);
+            server.delete(keys.iter().filter_map(Value::as_bytes));
         };
         self.travel(deadline, serve).await
     }
@@ -300,112 +267,6 @@ impl Network {
             delay: Duration::ZERO,
             is_connected: true,
         }))
-    }
-}
-
-impl Server {
-    /// Serves a call as soon as those before it are served. When that is.
-    fn begin(&mut self, decisions: u64) -> Instant {
-        let begun_at = self.free_at.max(Instant::now());
-        let decisions_u32 = u32::try_from(decisions).unwrap_or(u32::MAX);
-        let takes = self.call_takes + self.decision_takes * decisions_u32;
-        self.free_at = begun_at + takes;
-        self.served.busy += takes;
-        begun_at
-    }
-
-    /// As the script would answer: `now_us` 0 is the server's own clock.
-    fn decide(
-        &mut self,
-        turns: &[(Question, u64)],
-        names: &KeyNames,
-        nonce: i64,
-        now_us: u64,
-    ) -> Integers {
-        let decisions = turns.iter().map(|(question, _)| question.legs.len());
-        let decisions = decisions.sum::<usize>() as u64;
-        let begun_at = self.begin(decisions);
-        self.served.calls += 1;
-        self.served.checks += turns.iter().map(|(_, times)| times).sum::<u64>();
-        self.served.decisions += decisions;
-        let now_us = match now_us {
-            0 => self.clock.us_at(begun_at),
-            given => given,
-        };
-        let mut reply = Integers::from_slice(&[nonce, now_us as i64]);
-        for (question, times) in turns {
-            for _ in 0..*times {
-                if *times > 1 {
-                    // Each is told of by itself.
-                    reply.push(1);
-                }
-                self.decide_one(question, names, now_us, &mut reply);
-            }
-        }
-        reply
-    }
-
-    fn decide_one(
-        &mut self,
-        question: &Question,
-        names: &KeyNames,
-        now_us: u64,
-        reply: &mut Integers,
-    ) {
-        let keys: Vec<Vec<u8>> = question.keys(names).collect();
-        let stored = keys.iter().map(|key| self.stored(key, now_us));
-        let mut slots: Vec<Slot> = stored.collect();
-        let legs = question.legs.iter().map(|leg| (&leg.asked, leg.offset_ms));
-        let (fitting, readings) = settle(question.operation, legs, &mut slots, now_us);
-        reply.push(fitting as i64);
-        for (leg, (_, standing)) in question.legs.iter().zip(&readings) {
-            let numbers = [standing.level, standing.mark, standing.more];
-            let told = numbers.iter().take(leg.algorithm().min(3).into());
-            reply.extend(told.map(|number| *number as i64));
-        }
-        for (key, slot) in keys.into_iter().zip(slots) {
-            if let (Some(state), Some(drained_at_us)) = (slot.state, slot.drained_at_us) {
-                let bucket = Bucket {
-                    state,
-                    drained_at_us,
-                };
-                self.buckets.insert(key, bucket);
-            }
-        }
-        if self.buckets.len() > self.most {
-            self.buckets
-                .retain(|_, bucket| bucket.drained_at_us > now_us);
-            self.most = 2 * self.buckets.len().max(512);
-        }
-    }
-
-    fn stored(&self, key: &[u8], now_us: u64) -> Slot {
-        let bucket = self.buckets.get(key);
-        let bucket = bucket.filter(|bucket| bucket.drained_at_us > now_us);
-        Slot {
-            state: bucket.map(|bucket| bucket.state.clone()),
-            drained_at_us: None,
-        }
-    }
-}
-
-/// The time of the Tokio runtime, since the beginning of 2026.
-#[derive(Clone, Copy, Debug)]
-struct RuntimeClock {
-    started: Instant,
-}
-
-impl RuntimeClock {
-    fn us_at(&self, instant: Instant) -> u64 {
-        let passed = instant.saturating_duration_since(self.started);
-        let passed_us = u64::try_from(passed.as_micros()).unwrap_or(u64::MAX);
-        ManualClock::new().now_us().saturating_add(passed_us)
-    }
-}
-
-impl Clock for RuntimeClock {
-    fn now_us(&self) -> u64 {
-        self.us_at(Instant::now())
     }
 }
 

@@ -1,0 +1,167 @@
+//! What a simulated server has, and how it decides.
+
+use std::{collections::HashMap, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{
+    super::{key::KeyNames, question::Question, reply::Integers},
+    Served,
+};
+use crate::{
+    Clock, ManualClock,
+    quota::rules::State,
+    store::{Slot, decide::settle, keyed::KeyedHash},
+};
+
+/// Its buckets, and its one core.
+pub(super) struct Server {
+    pub(super) clock: RuntimeClock,
+    buckets: HashMap<Vec<u8>, Bucket>,
+    /// How many there may be before those that are drained are looked for.
+    most: usize,
+    pub(super) call_takes: Duration,
+    pub(super) decision_takes: Duration,
+    /// Until then it serves those who came before.
+    pub(super) free_at: Instant,
+    pub(super) served: Served,
+    stores: u64,
+}
+
+struct Bucket {
+    state: State,
+    drained_at_us: u64,
+}
+
+impl Server {
+    pub(super) fn new() -> Self {
+        let started = Instant::now();
+        Self {
+            clock: RuntimeClock { started },
+            buckets: HashMap::new(),
+            most: 1_024,
+            call_takes: Duration::ZERO,
+            decision_takes: Duration::ZERO,
+            free_at: started,
+            served: Served::default(),
+            stores: 0,
+        }
+    }
+
+    /// Numbers that are the same in each run, and others for each who asks.
+    pub(super) fn hash(&mut self) -> KeyedHash {
+        self.stores += 1;
+        KeyedHash::of_seed(self.stores)
+    }
+
+    pub(super) fn delete<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>) {
+        for key in keys {
+            self.buckets.remove(key);
+        }
+        self.begin(0);
+    }
+
+    /// Serves a call as soon as those before it are served. When that is.
+    fn begin(&mut self, decisions: u64) -> Instant {
+        let begun_at = self.free_at.max(Instant::now());
+        let decisions_u32 = u32::try_from(decisions).unwrap_or(u32::MAX);
+        let takes = self.call_takes + self.decision_takes * decisions_u32;
+        self.free_at = begun_at + takes;
+        self.served.busy += takes;
+        begun_at
+    }
+
+    /// As the script would answer: `now_us` 0 is the server's own clock.
+    pub(super) fn decide(
+        &mut self,
+        turns: &[(Question, u64)],
+        names: &KeyNames,
+        nonce: i64,
+        now_us: u64,
+    ) -> Integers {
+        let decisions = turns.iter().map(|(question, _)| question.legs.len());
+        let decisions = decisions.sum::<usize>() as u64;
+        let begun_at = self.begin(decisions);
+        self.served.calls += 1;
+        self.served.checks += turns.iter().map(|(_, times)| times).sum::<u64>();
+        self.served.decisions += decisions;
+        let now_us = match now_us {
+            0 => self.clock.us_at(begun_at),
+            given => given,
+        };
+        let mut reply = Integers::from_slice(&[nonce, now_us as i64]);
+        for (question, times) in turns {
+            for _ in 0..*times {
+                if *times > 1 {
+                    // Each is told of by itself.
+                    reply.push(1);
+                }
+                self.decide_one(question, names, now_us, &mut reply);
+            }
+        }
+        reply
+    }
+
+    fn decide_one(
+        &mut self,
+        question: &Question,
+        names: &KeyNames,
+        now_us: u64,
+        reply: &mut Integers,
+    ) {
+        let keys: Vec<Vec<u8>> = question.keys(names).collect();
+        let stored = keys.iter().map(|key| self.stored(key, now_us));
+        let mut slots: Vec<Slot> = stored.collect();
+        let legs = question.legs.iter().map(|leg| (&leg.asked, leg.offset_ms));
+        let (fitting, readings) = settle(question.operation, legs, &mut slots, now_us);
+        reply.push(fitting as i64);
+        for (leg, (_, standing)) in question.legs.iter().zip(&readings) {
+            let numbers = [standing.level, standing.mark, standing.more];
+            let told = numbers.iter().take(leg.algorithm().min(3).into());
+            reply.extend(told.map(|number| *number as i64));
+        }
+        for (key, slot) in keys.into_iter().zip(slots) {
+            if let (Some(state), Some(drained_at_us)) = (slot.state, slot.drained_at_us) {
+                let bucket = Bucket {
+                    state,
+                    drained_at_us,
+                };
+                self.buckets.insert(key, bucket);
+            }
+        }
+        if self.buckets.len() > self.most {
+            self.buckets
+                .retain(|_, bucket| bucket.drained_at_us > now_us);
+            self.most = 2 * self.buckets.len().max(512);
+        }
+    }
+
+    fn stored(&self, key: &[u8], now_us: u64) -> Slot {
+        let bucket = self.buckets.get(key);
+        let bucket = bucket.filter(|bucket| bucket.drained_at_us > now_us);
+        Slot {
+            state: bucket.map(|bucket| bucket.state.clone()),
+            drained_at_us: None,
+        }
+    }
+}
+
+/// The time of the Tokio runtime, since the beginning of 2026.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RuntimeClock {
+    started: Instant,
+}
+
+impl RuntimeClock {
+    fn us_at(&self, instant: Instant) -> u64 {
+        let passed = instant.saturating_duration_since(self.started);
+        let passed_us = u64::try_from(passed.as_micros()).unwrap_or(u64::MAX);
+        ManualClock::new().now_us().saturating_add(passed_us)
+    }
+}
+
+impl Clock for RuntimeClock {
+    fn now_us(&self) -> u64 {
+        self.us_at(Instant::now())
+    }
+}
