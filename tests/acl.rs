@@ -35,6 +35,11 @@ fn url(server: &RedisServer, rights: &[&str]) -> String {
     format!("redis://app:pw@127.0.0.1:{}/", server.port())
 }
 
+fn all_but(missing: &str) -> Vec<&'static str> {
+    let rights = RIGHTS.into_iter();
+    rights.filter(|right| *right != missing).collect()
+}
+
 fn store(url: &str) -> RedisStore {
     let store = RedisStore::builder().deadline(common::DEADLINE);
     store.connect(url).expect("a store")
@@ -113,8 +118,7 @@ async fn they_are_enough_for_everything() {
 #[tokio::test]
 async fn where_all_scripts_were_loaded_eval_is_not_needed() {
     let server = RedisServer::start();
-    let rights = RIGHTS.into_iter().filter(|right| *right != "+eval");
-    let url = url(&server, &rights.collect::<Vec<_>>());
+    let url = url(&server, &all_but("+eval"));
     for script in RedisStore::scripts() {
         server.command(&["SCRIPT", "LOAD", &script]);
     }
@@ -159,11 +163,7 @@ async fn where_all_scripts_were_loaded_eval_is_not_needed() {
 async fn without_any_one_of_them_it_is_said_and_nobody_is_admitted() {
     for missing in ["+evalsha", "+eval", "+time", "+get", "+psetex"] {
         let server = RedisServer::start();
-        let rights: Vec<_> = RIGHTS
-            .into_iter()
-            .filter(|right| *right != missing)
-            .collect();
-        let limiter = limiter(&url(&server, &rights));
+        let limiter = limiter(&url(&server, &all_but(missing)));
         let (count, refused) = admitted(&limiter, 5).await;
         assert_eq!(count, 0, "{missing}");
         assert!(refused.is_some(), "{missing}");
@@ -180,11 +180,7 @@ async fn without_any_one_of_them_it_is_said_and_nobody_is_admitted() {
 async fn without_the_rights_to_add_to_a_bucket_all_is_decided_the_same() {
     for missing in ["", "+incrby", "+pexpireat"] {
         let server = RedisServer::start();
-        let rights: Vec<_> = RIGHTS
-            .into_iter()
-            .filter(|right| *right != missing)
-            .collect();
-        let limiter = limiter(&url(&server, &rights));
+        let limiter = limiter(&url(&server, &all_but(missing)));
         assert_eq!(admitted(&limiter, 5).await, (3, None), "{missing}");
         server.assert_all_keys_expire();
         let stats = server.command(&["INFO", "commandstats"]);
@@ -243,11 +239,7 @@ async fn eventually_admitted(limiter: &Limiter) {
 async fn foreign_data_stays_without_the_rights_to_let_it_expire() {
     for missing in ["", "+pttl", "+pexpire"] {
         let server = RedisServer::start();
-        let rights: Vec<_> = RIGHTS
-            .into_iter()
-            .filter(|right| *right != missing)
-            .collect();
-        let limiter = limiter(&url(&server, &rights));
+        let limiter = limiter(&url(&server, &all_but(missing)));
         let key = limiter.redis_keys("ann").remove(0);
         server.command(&["SET", &key, "junk"]);
         let error = limiter.check("ann").await.expect_err("junk");
@@ -260,11 +252,7 @@ async fn foreign_data_stays_without_the_rights_to_let_it_expire() {
 #[tokio::test]
 async fn a_reset_without_its_right_is_refused_and_resets_nothing() {
     let server = RedisServer::start();
-    let rights: Vec<_> = RIGHTS
-        .into_iter()
-        .filter(|right| *right != "+del")
-        .collect();
-    let limiter = limiter(&url(&server, &rights));
+    let limiter = limiter(&url(&server, &all_but("+del")));
     assert_eq!(admitted(&limiter, 5).await.0, 3);
     assert!(
         limiter
@@ -306,11 +294,7 @@ async fn a_script_that_somebody_loaded_runs_without_the_right_to_load_it() {
     let server = RedisServer::start();
     let loads = limiter(&url(&server, &RIGHTS));
     assert_eq!(admitted(&loads, 1).await, (1, None));
-    let rights: Vec<_> = RIGHTS
-        .into_iter()
-        .filter(|right| *right != "+eval")
-        .collect();
-    let runs = limiter(&url(&server, &rights));
+    let runs = limiter(&url(&server, &all_but("+eval")));
     assert_eq!(admitted(&runs, 2).await, (2, None));
     server.command(&["SCRIPT", "FLUSH"]);
     let (count, refused) = admitted(&runs, 1).await;
