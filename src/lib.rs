@@ -175,6 +175,7 @@ mod policy;
 mod quota;
 #[cfg(any(test, feature = "testing"))]
 mod random;
+mod spread;
 pub mod store;
 mod telemetry;
 #[cfg(feature = "testing")]

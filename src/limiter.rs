@@ -11,6 +11,7 @@ use crate::{
     fallback::BackedStore,
     permit::Legs,
     policy::{Compiled, check_names},
+    spread::Spread,
     store::{Answer, Asked, Check, Leg, Operation, Store},
 };
 
@@ -42,7 +43,10 @@ use crate::{
 /// While the store cannot decide, [`OnStoreFailure`] does, as in a layer: by
 /// default in this process. With [`OnStoreFailure::Deny`] the check is an error.
 #[derive(Clone, Debug)]
-pub struct Limiter {
+pub struct Limiter(Spread<Limits>);
+
+#[derive(Clone, Debug)]
+struct Limits {
     store: BackedStore,
     policies: Arc<[Compiled]>,
 }
@@ -136,7 +140,7 @@ impl Limiter {
     pub async fn peek(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
         let key = key.into();
         let legs = self.legs(&key, None);
-        let answer = self.store.check(&Check::new(Operation::Look, &legs));
+        let answer = self.0.store.check(&Check::new(Operation::Look, &legs));
         drop(legs);
         answer.wait().await
     }
@@ -174,12 +178,12 @@ impl Limiter {
         let key = key.into();
         let mut legs = self.legs(&key, Some(units));
         refuse_held(&legs)?;
-        for (leg, policy) in legs.iter_mut().zip(&*self.policies) {
+        for (leg, policy) in legs.iter_mut().zip(&*self.0.policies) {
             let quota = &leg.asked.quota;
             let room = quota.extra(quota.level_of(policy.debt));
             leg.asked.to_mut().extra = i64::try_from(room).unwrap_or(i64::MAX);
         }
-        let answer = self.store.check(&Check::new(Operation::Take, &legs));
+        let answer = self.0.store.check(&Check::new(Operation::Take, &legs));
         drop(legs);
         answer.wait().await
     }
@@ -232,17 +236,17 @@ impl Limiter {
         wait: Duration,
     ) -> Result<Permit, StoreError> {
         let legs = self.legs(key, units);
-        let legs = Legs::new(&self.store, &legs);
+        let legs = Legs::new(&self.0.store, &legs);
         let (decision, taken) = Admission::new(legs, wait, true).await?;
         Ok(Permit::new(decision, taken))
     }
 
     fn ask(&self, operation: Operation, key: &Key, units: Option<u64>) -> Answer<Decision> {
         let ask = |legs: &[Leg<'_>]| match refuse_held(legs) {
-            Ok(()) => self.store.check(&Check::new(operation, legs)),
+            Ok(()) => self.0.store.check(&Check::new(operation, legs)),
             Err(error) => Answer::Now(Err(error)),
         };
-        match &*self.policies {
+        match &*self.0.policies {
             // One policy is the rule, and needs no list.
             [policy] => ask(&[policy.leg(key, units)]),
             _ => ask(&self.legs(key, units)),
@@ -276,22 +280,22 @@ impl Limiter {
     pub fn redis_keys(&self, key: impl Into<Key>) -> Vec<String> {
         let key = key.into();
         let legs = self.legs(&key, None);
-        let keys = legs.iter().filter_map(|leg| self.store.storage_key(leg));
+        let keys = legs.iter().filter_map(|leg| self.0.store.storage_key(leg));
         keys.collect()
     }
 
     fn forget(&self, key: &Key, shared: bool) -> Answer<()> {
         let mut legs = self.legs(key, None);
-        let mut chosen = self.policies.iter().map(|policy| policy.shared == shared);
+        let mut chosen = self.0.policies.iter().map(|policy| policy.shared == shared);
         legs.retain(|_| chosen.next().unwrap_or(false));
         if legs.is_empty() {
             return Answer::Now(Ok(()));
         }
-        self.store.reset(&legs)
+        self.0.store.reset(&legs)
     }
 
     fn legs<'a>(&'a self, key: &'a Key, units: Option<u64>) -> SmallVec<[Leg<'a>; 2]> {
-        let policies = self.policies.iter();
+        let policies = self.0.policies.iter();
         policies.map(|policy| policy.leg(key, units)).collect()
     }
 }
@@ -365,9 +369,9 @@ impl LimiterBuilder {
             .collect::<Result<_, _>>()?;
         check_names(policies.iter().map(|policy| &policy.name))?;
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
-        Ok(Limiter {
+        Ok(Limiter(Spread::new(Limits {
             store: BackedStore::new(store),
             policies,
-        })
+        })))
     }
 }

@@ -3,7 +3,6 @@
 use std::{
     fmt,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -19,7 +18,7 @@ use super::{
     rejection::{self, Refusal},
     settings::Settings,
 };
-use crate::{Decision, Head, permit::Taken, telemetry};
+use crate::{Decision, Head, permit::Taken, spread::Spread, telemetry};
 
 pin_project! {
     /// The future of a [`RateLimit`](crate::RateLimit) service.
@@ -58,7 +57,7 @@ pub(super) struct Pending<S, ReqBody> {
     pub(super) request: Option<Request<ReqBody>>,
     /// Was polled ready.
     pub(super) service: S,
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Spread<Settings>,
 }
 
 impl<S, ReqBody> ResponseFuture<S, ReqBody>

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     ConfigError, Head, MemoryStore, OnStoreFailure, fallback::BackedStore, key::KeyError,
-    policy::check_names, store::Store,
+    policy::check_names, spread::Spread, store::Store,
 };
 
 /// Limits the rate of requests, as a Tower layer.
@@ -39,7 +39,7 @@ use crate::{
 /// share their store, so one layer on several routes is one limit.
 #[derive(Clone, Debug)]
 pub struct RateLimitLayer {
-    settings: Arc<Settings>,
+    settings: Spread<Settings>,
 }
 
 impl RateLimitLayer {
@@ -83,7 +83,7 @@ impl RateLimitLayer {
             ..(*self.settings).clone()
         };
         Self {
-            settings: Arc::new(settings),
+            settings: Spread::new(settings),
         }
     }
 
@@ -106,7 +106,7 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit::new(inner, Arc::clone(&self.settings))
+        RateLimit::new(inner, self.settings.clone())
     }
 }
 
@@ -291,7 +291,7 @@ impl RateLimitLayerBuilder {
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let store = BackedStore::new(store);
         Ok(RateLimitLayer {
-            settings: Arc::new(Settings {
+            settings: Spread::new(Settings {
                 store,
                 rules,
                 answers: self.answers,

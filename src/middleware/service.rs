@@ -2,7 +2,6 @@
 
 use std::{
     mem,
-    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -16,7 +15,7 @@ use super::{
     rejection::Refusal,
     settings::Settings,
 };
-use crate::{Head, store::Answer};
+use crate::{Head, spread::Spread, store::Answer};
 
 /// The service made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///
@@ -25,11 +24,11 @@ use crate::{Head, store::Answer};
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,
-    settings: Arc<Settings>,
+    settings: Spread<Settings>,
 }
 
 impl<S> RateLimit<S> {
-    pub(super) const fn new(inner: S, settings: Arc<Settings>) -> Self {
+    pub(super) const fn new(inner: S, settings: Spread<Settings>) -> Self {
         Self { inner, settings }
     }
 
@@ -86,7 +85,7 @@ where
 
 fn later<S, ReqBody>(
     inner: &mut S,
-    settings: &Arc<Settings>,
+    settings: &Spread<Settings>,
     wait: Wait,
     partitions: Partitions,
     request: Request<ReqBody>,
@@ -102,6 +101,6 @@ where
         partitions,
         request: Some(request),
         service: mem::replace(inner, clone),
-        settings: Arc::clone(settings),
+        settings: settings.clone(),
     })
 }
