@@ -80,15 +80,12 @@ impl Clone for Decision {
 }
 
 impl FromIterator<PolicyDecision> for Policies {
+    /// Several of known number are made where they stay.
     fn from_iter<T: IntoIterator<Item = PolicyDecision>>(policies: T) -> Self {
         let mut policies = policies.into_iter();
-        match (policies.next(), policies.next(), policies.next()) {
-            (None, ..) => Self::None(0),
-            (Some(one), None, _) => Self::One(one),
-            (Some(first), Some(second), None) => Self::Several(Arc::new([first, second])),
-            (Some(first), Some(second), Some(third)) => {
-                Self::Several([first, second, third].into_iter().chain(policies).collect())
-            }
+        match policies.size_hint() {
+            (_, Some(0 | 1)) => policies.next().map_or(Self::None(0), Self::One),
+            _ => Self::Several(policies.collect()),
         }
     }
 }

@@ -47,6 +47,9 @@ impl Wait {
     }
 }
 
+/// More policies than that are listed elsewhere than on the stack.
+const FEW: usize = 4;
+
 /// The partition key of each leg, where they are wanted.
 pub(super) type Partitions = Option<Box<[[u8; 12]]>>;
 
@@ -87,11 +90,18 @@ impl Settings {
                 None => then(&[]),
             }),
             rules => {
-                let keys = rules.iter().map(|rule| rule.key(head));
-                let keys = keys.collect::<Result<SmallVec<[Option<Key>; 2]>, _>>()?;
-                let legs = rules.iter().zip(&keys);
-                let legs = legs.filter_map(|(rule, key)| Some(rule.leg(key.as_ref()?, head)));
-                Ok(then(&legs.collect::<SmallVec<[Leg<'_>; 2]>>()))
+                // In loops: collected, each would be moved twice.
+                let mut keys: SmallVec<[Option<Key>; FEW]> = SmallVec::with_capacity(rules.len());
+                for rule in rules {
+                    keys.push(rule.key(head)?);
+                }
+                let mut legs: SmallVec<[Leg<'_>; FEW]> = SmallVec::with_capacity(rules.len());
+                for (rule, key) in rules.iter().zip(&keys) {
+                    if let Some(key) = key {
+                        legs.push(rule.leg(key, head));
+                    }
+                }
+                Ok(then(&legs))
             }
         }
     }

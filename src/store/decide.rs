@@ -116,8 +116,8 @@ fn decide(check: &Check<'_>, now_us: u64, slots: &mut [Slot]) -> Decision {
     let offset_ms = |leg: &Leg<'_>| leg.asked.quota.offset_ms(leg.key_bytes());
     let legs = check.legs().iter().map(|leg| (&*leg.asked, offset_ms(leg)));
     let (fitting, readings) = settle(operation, legs, slots, now_us);
-    let legs = check.legs().iter().zip(readings);
-    let policies = legs.map(|(leg, (at, standing))| {
+    let legs = check.legs().iter().zip(&*readings);
+    let policies = legs.map(|(leg, &(at, standing))| {
         let (name, asked) = (leg.policy.clone(), &leg.asked);
         each!(asked.quota, rule => {
             PolicyDecision::new(rule, operation, name, asked, fitting, at, standing)

@@ -114,13 +114,11 @@ impl Shard {
         }
     }
 
-    /// A bucket's words, taken out until they are [put](Self::put) back.
-    pub(super) fn take(&mut self, id: Id) -> Slot {
-        let bucket = self.find(id).ok().and_then(|at| self.get_mut(id, at));
-        bucket.map(Entry::take).unwrap_or_default()
-    }
-
-    pub(super) fn put(&mut self, id: Id, slot: Slot) {
+    /// Puts a bucket's words back. It stood `at` that place, if nothing has moved it since.
+    pub(super) fn put(&mut self, id: Id, at: usize, slot: Slot) {
+        if let Some(bucket) = self.get_mut(id, at).filter(|bucket| bucket.id == id) {
+            return bucket.put(slot);
+        }
         match self.find(id) {
             Ok(at) => {
                 if let Some(bucket) = self.get_mut(id, at) {

@@ -7,7 +7,10 @@ use std::{
 
 use smallvec::SmallVec;
 
-use super::{entry::Id, shard::Shard};
+use super::{
+    entry::{Entry, Id},
+    shard::Shard,
+};
 use crate::{
     Clock, Decision, clock,
     store::{Answer, Check, Leg, Operation, Slot, keyed::KeyedHash},
@@ -74,24 +77,21 @@ impl Shards {
             drop(shard);
             return Answer::Now(Ok(self.check_all(check)));
         }
+        let at = found.unwrap_or_default();
         let bucket = found.ok().and_then(|at| shard.get_mut(id, at));
-        let slot = bucket.map(|bucket| bucket.take()).unwrap_or_default();
-        let put = move |slot| match found {
-            Ok(at) => {
-                if let Some(bucket) = shard.get_mut(id, at) {
-                    bucket.put(slot);
-                }
-            }
-            Err(at) => shard.insert(id, at, slot),
-        };
+        let slot = bucket.map(Entry::take).unwrap_or_default();
+        let put = move |slot| shard.put(id, at, slot);
         Answer::Now(Ok(check.decide_one(leg, now_us, slot, put)))
     }
 
     pub(super) fn check_all(&self, check: &Check<'_>) -> Decision {
-        let mut places: Places = check.legs().iter().map(|leg| self.place(leg)).collect();
+        let mut places = Places::with_capacity(check.legs().len());
+        for leg in check.legs() {
+            places.push(self.place(leg));
+        }
         let mut shards = self.lock(&mut places);
         let now_us = clock::read(&*self.clock);
-        let mut slots: SmallVec<[Slot; 2]> = SmallVec::new();
+        let mut slots: SmallVec<[Slot; FEW]> = SmallVec::with_capacity(places.len());
         for (number, leg) in check.legs().iter().enumerate() {
             let (before, rest) = places.split_at_mut(number);
             let Some(place) = rest.first_mut() else { break };
@@ -105,7 +105,7 @@ impl Shards {
         let decision = check.decide(now_us, &mut slots);
         for (slot, place) in slots.into_iter().zip(&places) {
             if place.is_kept {
-                held_by(&mut shards, place.held).put(place.bucket, slot);
+                held_by(&mut shards, place.held).put(place.bucket, place.at, slot);
             }
         }
         decision
@@ -127,17 +127,20 @@ impl Shards {
         is_full: bool,
         shard: &mut Shard,
     ) -> Slot {
-        let has_room = !is_full || shard.find(place.bucket).is_ok();
+        let mut found = shard.find(place.bucket);
         // Permits must be found again; there are no more than requests in flight.
-        if !has_room && !leg.asked.quota.is_concurrency() {
+        if is_full && found.is_err() && !leg.asked.quota.is_concurrency() {
             if operation == Operation::GiveBack {
                 // What it took, if anything, it shares with others.
                 place.is_kept = false;
                 return Slot::default();
             }
             place.bucket = self.id(leg, NEWCOMERS);
+            found = shard.find(place.bucket);
         }
-        shard.take(place.bucket)
+        place.at = found.unwrap_or_default();
+        let bucket = found.ok().and_then(|at| shard.get_mut(place.bucket, at));
+        bucket.map(Entry::take).unwrap_or_default()
     }
 
     #[inline]
@@ -147,6 +150,7 @@ impl Shards {
             bucket,
             shard: self.shard_of(bucket),
             held: 0,
+            at: 0,
             is_kept: true,
         }
     }
@@ -171,16 +175,19 @@ impl Shards {
 
     /// Locks the shards of all places, each once, always in the same order.
     fn lock(&self, places: &mut [Place]) -> Held<'_> {
-        let mut wanted: SmallVec<[usize; 2]> = places.iter().map(|place| place.shard).collect();
-        wanted.sort_unstable();
-        wanted.dedup();
-        for place in places {
-            place.held = wanted.partition_point(|shard| *shard < place.shard);
+        let mut held = Held::new();
+        let mut next = 0;
+        loop {
+            let wanted = places.iter().map(|place| place.shard);
+            let Some(number) = wanted.filter(|shard| *shard >= next).min() else {
+                return held;
+            };
+            for place in places.iter_mut().filter(|place| place.shard == number) {
+                place.held = held.len();
+            }
+            held.extend(self.shards.get(number).map(Locked::lock));
+            next = number + 1;
         }
-        let wanted = wanted.iter();
-        wanted
-            .filter_map(|shard| self.shards.get(*shard).map(Locked::lock))
-            .collect()
     }
 }
 
@@ -193,9 +200,12 @@ impl Locked {
     }
 }
 
-type Held<'a> = SmallVec<[MutexGuard<'a, Shard>; 2]>;
+/// More legs than that are listed elsewhere than on the stack.
+const FEW: usize = 4;
 
-type Places = SmallVec<[Place; 2]>;
+type Held<'a> = SmallVec<[MutexGuard<'a, Shard>; FEW]>;
+
+type Places = SmallVec<[Place; FEW]>;
 
 /// Where a leg's bucket is.
 struct Place {
@@ -203,6 +213,8 @@ struct Place {
     shard: usize,
     /// Which of the locked shards that is.
     held: usize,
+    /// Where it stood there.
+    at: usize,
     /// What becomes of the bucket is stored.
     is_kept: bool,
 }

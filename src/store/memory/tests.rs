@@ -60,9 +60,15 @@ fn an_entry_gives_back_what_was_put_in() {
 /// What a shard should hold: words, and when they are drained.
 type Model = BTreeMap<Id, (Vec<u64>, u64)>;
 
+fn take(shard: &mut Shard, id: Id) -> Slot {
+    let found = shard.find(id).ok();
+    let bucket = found.and_then(|at| shard.get_mut(id, at));
+    bucket.map(Entry::take).unwrap_or_default()
+}
+
 /// Looks at one bucket. Only what is drained may have gone.
 fn assert_holds_one(shard: &mut Shard, model: &mut Model, id: Id, now_us: u64) {
-    let slot = shard.take(id);
+    let slot = take(shard, id);
     match (words(&slot), model.get(&id)) {
         (None, Some((_, drained_at_us))) => {
             assert!(*drained_at_us <= now_us, "{id:x} was forgotten");
@@ -70,7 +76,7 @@ fn assert_holds_one(shard: &mut Shard, model: &mut Model, id: Id, now_us: u64) {
         }
         (found, known) => assert_eq!(found, known.map(|(stored, _)| &stored[..]), "{id:x}"),
     }
-    shard.put(id, slot);
+    shard.put(id, 0, slot);
 }
 
 fn assert_holds_all(shard: &mut Shard, model: &mut Model, now_us: u64) {
@@ -109,8 +115,10 @@ fn a_shard_holds_what_a_map_does() {
                 let stored: Vec<u64> = (0..1 + random.below(4)).map(|_| random.next()).collect();
                 let lives_us = if is_rising { 40_000 } else { 100 };
                 let drained_at_us = now_us + random.below(lives_us);
-                shard.take(id);
-                shard.put(id, slot(&stored, drained_at_us));
+                take(&mut shard, id);
+                // Where it stood, or anywhere.
+                let at = shard.find(id).unwrap_or_else(|_| random.below(9) as usize);
+                shard.put(id, at, slot(&stored, drained_at_us));
                 model.insert(id, (stored, drained_at_us));
                 known.push(id);
             }
@@ -142,7 +150,7 @@ fn most_work(buckets: u64) -> usize {
         work::take();
         for _ in 0..buckets {
             shard.tidy(now_us);
-            shard.put(random.id(), slot(&[1], now_us + 1_000_000));
+            shard.put(random.id(), 0, slot(&[1], now_us + 1_000_000));
             most = most.max(work::take());
         }
         assert!(shard.len() as u64 >= buckets);
@@ -166,7 +174,7 @@ fn a_sweep_is_done_with_after_as_many_checks_as_there_are_pages() {
     let mut shard = Shard::new(usize::MAX);
     for _ in 0..50_000 {
         shard.tidy(1);
-        shard.put(random.id(), slot(&[1], 1_000_000));
+        shard.put(random.id(), 0, slot(&[1], 1_000_000));
     }
     assert_eq!(shard.len(), 50_000);
     // 50,000 in at most 85,000 places.
@@ -182,7 +190,7 @@ fn a_clock_put_back_stops_no_sweep() {
     let mut shard = Shard::new(usize::MAX);
     for _ in 0..5_000 {
         shard.tidy(1);
-        shard.put(random.id(), slot(&[1], 10));
+        shard.put(random.id(), 0, slot(&[1], 10));
     }
     for (now_us, checks) in [(1_000_000_000, 3), (1_000, 50)] {
         assert!(shard.len() > 0);
