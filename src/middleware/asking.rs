@@ -8,7 +8,7 @@ use std::{
 
 use smallvec::SmallVec;
 
-use super::{rejection::Refusal, settings::Settings};
+use super::{policy::Rule, rejection::Refusal, settings::Settings};
 use crate::{
     Decision, Head, Key, StoreError,
     admission::Admission,
@@ -89,20 +89,7 @@ impl Settings {
                 Some(key) => then(&[rule.leg(&key, head)]),
                 None => then(&[]),
             }),
-            rules => {
-                // In loops: collected, each would be moved twice.
-                let mut keys: SmallVec<[Option<Key>; FEW]> = SmallVec::with_capacity(rules.len());
-                for rule in rules {
-                    keys.push(rule.key(head)?);
-                }
-                let mut legs: SmallVec<[Leg<'_>; FEW]> = SmallVec::with_capacity(rules.len());
-                for (rule, key) in rules.iter().zip(&keys) {
-                    if let Some(key) = key {
-                        legs.push(rule.leg(key, head));
-                    }
-                }
-                Ok(then(&legs))
-            }
+            rules => with_several(rules, head, then),
         }
     }
 
@@ -142,4 +129,25 @@ impl Settings {
         };
         Some(legs.iter().map(partition).collect())
     }
+}
+
+/// By itself, so that who has one policy need not make room on the stack for more.
+#[inline(never)]
+fn with_several<T>(
+    rules: &[Rule],
+    head: &Head<'_>,
+    then: impl FnOnce(&[Leg<'_>]) -> T,
+) -> Result<T, KeyError> {
+    // In loops: collected, each would be moved twice.
+    let mut keys: SmallVec<[Option<Key>; FEW]> = SmallVec::with_capacity(rules.len());
+    for rule in rules {
+        keys.push(rule.key(head)?);
+    }
+    let mut legs: SmallVec<[Leg<'_>; FEW]> = SmallVec::with_capacity(rules.len());
+    for (rule, key) in rules.iter().zip(&keys) {
+        if let Some(key) = key {
+            legs.push(rule.leg(key, head));
+        }
+    }
+    Ok(then(&legs))
 }
