@@ -57,8 +57,10 @@ impl Settings {
     /// Asks for what the policies want of a request.
     #[inline]
     pub(super) fn ask(&self, head: &Head<'_>) -> Asked {
-        let asked = self.with_legs(head, |legs| self.ask_for(legs));
-        asked.unwrap_or_else(|error| self.without_key(&error))
+        self.with_legs(head, |legs| match legs {
+            Ok(legs) => self.ask_for(legs),
+            Err(error) => self.without_key(error),
+        })
     }
 
     #[inline(always)]
@@ -76,19 +78,21 @@ impl Settings {
         Asked::Answered(answer, partitions)
     }
 
-    /// Does something with what the policies that apply want of a request.
+    /// Does something with what the policies that apply want of a request. What
+    /// comes of it may be large, and goes by no other way.
     #[inline]
     pub(super) fn with_legs<T>(
         &self,
         head: &Head<'_>,
-        then: impl FnOnce(&[Leg<'_>]) -> T,
-    ) -> Result<T, KeyError> {
+        then: impl FnOnce(Result<&[Leg<'_>], &KeyError>) -> T,
+    ) -> T {
         match &*self.rules {
             // Most have one, which needs no list.
-            [rule] => Ok(match rule.key(head)? {
-                Some(key) => then(&[rule.leg(&key, head)]),
-                None => then(&[]),
-            }),
+            [rule] => match &rule.key(head) {
+                Ok(Some(key)) => then(Ok(&[rule.leg(key, head)])),
+                Ok(None) => then(Ok(&[])),
+                Err(error) => then(Err(error)),
+            },
             rules => with_several(rules, head, then),
         }
     }
@@ -136,12 +140,15 @@ impl Settings {
 fn with_several<T>(
     rules: &[Rule],
     head: &Head<'_>,
-    then: impl FnOnce(&[Leg<'_>]) -> T,
-) -> Result<T, KeyError> {
+    then: impl FnOnce(Result<&[Leg<'_>], &KeyError>) -> T,
+) -> T {
     // In loops: collected, each would be moved twice.
     let mut keys: SmallVec<[Option<Key>; FEW]> = SmallVec::with_capacity(rules.len());
     for rule in rules {
-        keys.push(rule.key(head)?);
+        match rule.key(head) {
+            Ok(key) => keys.push(key),
+            Err(error) => return then(Err(&error)),
+        }
     }
     let mut legs: SmallVec<[Leg<'_>; FEW]> = SmallVec::with_capacity(rules.len());
     for (rule, key) in rules.iter().zip(&keys) {
@@ -149,5 +156,5 @@ fn with_several<T>(
             legs.push(rule.leg(key, head));
         }
     }
-    Ok(then(&legs))
+    then(Ok(&legs))
 }

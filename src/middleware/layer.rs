@@ -96,8 +96,9 @@ impl RateLimitLayer {
     pub fn redis_keys(&self, head: &Head<'_>) -> Result<Vec<String>, KeyError> {
         let Settings { store, .. } = &*self.settings;
         self.settings.with_legs(head, |legs| {
+            let legs = legs.map_err(KeyError::clone)?;
             let keys = legs.iter().map(|leg| store.storage_key(leg));
-            keys.flatten().collect()
+            Ok(keys.flatten().collect())
         })
     }
 }
