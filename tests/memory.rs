@@ -102,7 +102,8 @@ fn who_has_no_bucket_gives_nothing_back_to_the_others_without() {
         while is_admitted(&runtime, &limiter, 1_000) {}
         for key in 1_000..1_010 {
             let credit = runtime.block_on(limiter.credit(key, 2));
-            credit.expect("memory always decides");
+            let moved = credit.expect("memory always decides").moved();
+            assert_eq!(moved, 0, "{bucket:?} {key}");
             assert!(!is_admitted(&runtime, &limiter, key), "{bucket:?} {key}");
         }
         // Those of newcomers, and nobody else's.

@@ -102,7 +102,12 @@ impl Shards {
             let is_full = shard.is_full_with(coming.count());
             slots.push(self.open(check.operation(), leg, place, is_full, shard));
         }
-        let decision = check.decide(now_us, &mut slots);
+        let decision = if places.iter().all(|place| place.is_kept) {
+            check.decide(now_us, &mut slots)
+        } else {
+            let legs: Vec<_> = check.legs().iter().zip(&places).map(giving).collect();
+            Check::new(check.operation(), &legs).decide(now_us, &mut slots)
+        };
         for (slot, place) in slots.into_iter().zip(&places) {
             if place.is_kept {
                 held_by(&mut shards, place.held).put(place.bucket, place.at, slot);
@@ -217,6 +222,15 @@ struct Place {
     at: usize,
     /// What becomes of the bucket is stored.
     is_kept: bool,
+}
+
+/// The same leg, if what is given back has a bucket; nothing where it has none.
+fn giving<'a>((leg, place): (&Leg<'a>, &Place)) -> Leg<'a> {
+    let mut leg = leg.clone();
+    if !place.is_kept {
+        leg.asked.to_mut().level = 0;
+    }
+    leg
 }
 
 #[allow(clippy::indexing_slicing)] // `lock` made both the list and the index into it.
