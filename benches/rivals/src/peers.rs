@@ -11,7 +11,7 @@ use std::{
 use axum::{body::Body, extract::Request, http::HeaderName, response::Response};
 use fred::{interfaces::LuaInterface, types::Key};
 use governor::middleware::StateInformationMiddleware;
-use tower::{service_fn, util::ServiceFn};
+use tower::{layer::util::Stack, service_fn, util::ServiceFn};
 use tower_governor::{GovernorError, governor::GovernorConfigBuilder};
 use tower_throttle::{
     OnStoreFailure, Policy, RateLimitLayer, RedisStore, RequestPolicy, TokenBucket, key,
@@ -176,11 +176,31 @@ pub fn trl_fred<L: LuaInterface>(
     connection: L,
     rate: Rate,
 ) -> tower_rate_limit_fred::RateLimitLayer<L, ByApiKey> {
+    trl_fred_by(ByApiKey, connection, rate)
+}
+
+/// Two of them, one in the other, each with buckets of its own.
+pub fn two_trl_fred<L: LuaInterface + Clone>(
+    connection: L,
+    rate: Rate,
+) -> Stack<
+    tower_rate_limit_fred::RateLimitLayer<L, ByApiKey>,
+    tower_rate_limit_fred::RateLimitLayer<L, BySecondKey>,
+> {
+    let second = trl_fred_by(BySecondKey, connection.clone(), rate);
+    Stack::new(trl_fred(connection, rate), second)
+}
+
+fn trl_fred_by<L: LuaInterface, K: tower_rate_limit_fred::KeyResolver>(
+    key: K,
+    connection: L,
+    rate: Rate,
+) -> tower_rate_limit_fred::RateLimitLayer<L, K> {
     let (burst, interval) = rate.on_redis();
     let burst = burst.try_into().expect("no more than it knows");
     tower_rate_limit_fred::RateLimitLayer::builder()
         .conn(connection)
-        .key_resolver(ByApiKey)
+        .key_resolver(key)
         .capacity(burst)
         .emission_interval(interval)
         .build()
@@ -233,6 +253,19 @@ impl tower_governor::key_extractor::KeyExtractor for ByApiKey {
         let text = value.and_then(|value| value.to_str().ok());
         text.map(str::to_owned)
             .ok_or(GovernorError::UnableToExtractKey)
+    }
+}
+
+/// The same under another name.
+#[derive(Clone, Copy, Debug)]
+pub struct BySecondKey;
+
+impl tower_rate_limit_fred::KeyResolver for BySecondKey {
+    type ErrorBody = Body;
+
+    fn key<T>(&self, request: &axum::http::Request<T>) -> Result<Option<Key>, Response> {
+        let value = request.headers().get(API_KEY);
+        Ok(value.map(|value| Key::from([b"2:", value.as_bytes()].concat().as_slice())))
     }
 }
 

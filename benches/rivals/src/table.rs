@@ -178,7 +178,8 @@ fn short(number: f64) -> String {
     } else if number.abs() >= 0.1 {
         format!("{number:.2}")
     } else {
-        format!("{number:.4}")
+        let text = format!("{number:.4}");
+        text.trim_end_matches('0').to_owned()
     }
 }
 

@@ -2,13 +2,14 @@
 
 use axum::http::StatusCode;
 use tower::Layer;
+use tower_governor::key_extractor::PeerIpKeyExtractor;
 
 use crate::{
     callers::{Callers, MANY, address},
     measured::{SHORT, in_turns},
     on_redis::{Stage, Work},
     on_threads::{call, round},
-    peers::{Ours, Rate, in_memory, inner, trl_fred},
+    peers::{Ours, Rate, in_memory, inner, tower_governor, trl_fred, two_trl_fred},
     table::{Row, Table},
 };
 
@@ -57,6 +58,15 @@ fn policies_on_redis(table: &mut Table) {
         let name = format!("growth: Redis, 256 in flight, {policies} policies");
         table.add(Row::speed(name, measured, ("1 policy", one)));
     }
+    let rival = stage.allowed(two_trl_fred(stage.client(), Rate::Ample));
+    for in_flight in [1, 256] {
+        let work = self::work(in_flight);
+        let [ours, rival] = in_turns([&|| stage.round(&work, &ours[1]), &|| {
+            stage.round(&work, &rival)
+        }]);
+        let name = format!("growth: Redis, {in_flight} in flight, 2 policies");
+        table.add(Row::speed(name, ours, ("trl-fred, 2 layers", rival)));
+    }
 }
 
 fn policies_in_memory(table: &mut Table) {
@@ -82,6 +92,18 @@ fn policies_in_memory(table: &mut Table) {
         let name = format!("growth: memory, 1 thread, {policies} policies");
         table.add(Row::speed(name, measured, ("1 policy", one)));
     }
+    let layer = || tower_governor(PeerIpKeyExtractor, Rate::Ample);
+    let two_layers = layer().layer(layer().layer(inner()));
+    let rival = |caller| {
+        let allowed = call(&two_layers, address(caller));
+        assert_eq!(allowed.status(), StatusCode::OK);
+    };
+    (0..MANY).for_each(rival);
+    let [two, rival] = in_turns([&|| round(SHORT, 1, &each, ask(1)), &|| {
+        round(SHORT, 1, &each, rival)
+    }]);
+    let name = "growth: memory, 1 thread, 2 policies";
+    table.add(Row::speed(name, two, ("tower_governor, 2 layers", rival)));
 }
 
 fn work(in_flight: usize) -> Work {
