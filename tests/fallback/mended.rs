@@ -8,7 +8,7 @@ use std::{
 
 use tower::{Layer, ServiceExt};
 use tower_throttle::{
-    Concurrency, FixedWindow, Limiter, ManualClock, OnStoreFailure, Policy, Quota, RateLimitLayer,
+    Concurrency, FixedWindow, ManualClock, OnStoreFailure, Policy, Quota, RateLimitLayer,
     SlidingLog, SlidingWindow, Source, TokenBucket, store::Guarded,
 };
 
@@ -141,7 +141,7 @@ fn a_permit_of_this_process_does_not_say_that_the_store_is_well() {
     let run = async move {
         let store = Switch::down(&Arc::new(ManualClock::new()));
         let held = Policy::new("held", Concurrency::new(10));
-        let limiter = Limiter::new(store, held);
+        let limiter = tower_throttle::Limiter::new(store, held);
         let permit = limiter.acquire("ann", Duration::ZERO).await.unwrap();
         let started = Instant::now();
         let mut permit = Some(permit);
