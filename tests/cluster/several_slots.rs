@@ -220,7 +220,7 @@ async fn who_leaves_in_the_middle_is_charged_everywhere_or_nowhere() {
     let limiter = limiter(
         patient(&cluster),
         [
-            Policy::new("own", TokenBucket::per_day(100_000)),
+            Policy::new("own", TokenBucket::without_refill(100_000)),
             Policy::new("all", FixedWindow::per_day(100_000)).shared(),
             Policy::new("also-own", FixedWindow::per_day(100_000)),
         ],

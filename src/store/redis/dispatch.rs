@@ -1,53 +1,44 @@
 //! Gathers checks into script calls.
 //!
-//! A check that comes while nothing else is under way goes out by itself, at
+//! A check that comes while few others are under way goes out by itself, at
 //! once. Others take a lane; while all lanes are taken, they queue up, and the
 //! next lane that is free takes all that wait, up to a bound, in one call. So
 //! nothing waits at low load, and the more there is to do, the less each check
-//! costs Redis and the network.
+//! costs Redis and the network. Who goes by itself overtakes nobody who waits.
 //!
 //! Each call costs the server as much as some checks do, and of a fleet all send
-//! theirs. So when answers take long, one lane goes on by itself, and others only
-//! beside it when there is enough for a call: what waits meanwhile shares the next.
+//! theirs. So there are few at a time, be they of one check or of many. When answers
+//! take long, one check goes by itself and one lane goes on, and others only beside
+//! it when there is enough for a call: what waits meanwhile shares the next.
 //!
-//! Lanes are tasks of their own: a caller who leaves, or who does not look at
-//! its answer, holds nobody up.
-//!
-//! Nor has a check a timer of its own. They come in the order of their
+//! No check that waits has a timer of its own. They come in the order of their
 //! deadlines, and a call ends by the last of its own: so a lane is free before
 //! those who wait for it are late. Who comes out of order, or waits in another
 //! runtime than the lanes', watches the time itself.
-//!
-//! In a cluster a call may only hold keys of one slot. What a lane takes is
-//! then several calls, sent together, whose answers come together.
 
 use std::{
     collections::VecDeque,
     future::poll_fn,
-    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::Poll,
 };
 
-use tokio::{runtime::Handle, task::JoinSet, time::timeout};
+use tokio::{runtime::Handle, time::timeout};
 
 use super::{
-    batch::Batch,
     call::{Deadline, Manner},
+    lane::{LEAST_PER_LANE, Lane},
     node::{Counted, Node},
     reply::Found,
     waiting::{Queued, Waiting},
 };
 use crate::{StoreError, error::StoreErrorKind, store::finished::Finished};
 
-/// Calls in flight on each connection: so that Redis has work while an answer
-/// is on its way, and another is read here.
+/// Calls in flight on each connection, and one more: so that Redis has work while
+/// an answer is on its way, and another is read here.
 const LANES_PER_CONNECTION: usize = 3;
-/// At 3 us of Redis each, less than half a millisecond in which nobody else is
-/// served.
-const MOST_PER_LANE: usize = 128;
-/// Fewer cost Redis and the network more for each.
-const LEAST_PER_LANE: usize = 16;
+/// Checks under way by themselves: with the one call more, a lane goes on though
+/// their callers may not look at their answers.
+const MOST_ALONE: usize = LANES_PER_CONNECTION;
 
 #[derive(Debug)]
 pub(super) struct Dispatch {
@@ -59,13 +50,19 @@ pub(super) struct Dispatch {
 /// Whoever waits is served: while there is somebody, a lane is taken, and a
 /// lane is given back only when there is nobody.
 #[derive(Debug, Default)]
-struct State {
-    /// One check is under way by itself.
-    is_one_alone: bool,
-    lanes_taken: usize,
-    waiting: VecDeque<Queued>,
+pub(super) struct State {
+    /// Checks that are under way by themselves.
+    alone: usize,
+    pub(super) lanes_taken: usize,
+    pub(super) waiting: VecDeque<Queued>,
     /// The latest deadline of any that waited.
     latest: Option<Deadline>,
+}
+
+impl State {
+    const fn calls(&self) -> usize {
+        self.alone + self.lanes_taken
+    }
 }
 
 /// How a check is under way.
@@ -100,7 +97,12 @@ impl Dispatch {
         state.waiting.remove(place)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    /// As many lanes as there may be beside those who are alone.
+    pub(super) const fn lanes_beside(&self, state: &State) -> usize {
+        self.lanes - state.alone.saturating_sub(1)
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -148,32 +150,49 @@ impl Node {
     /// By itself goes only who is in the lanes' runtime, where it ends if its
     /// caller leaves: timers of another may stand still.
     fn enter(self: &Arc<Self>, queued: Queued, is_here: bool) -> Entered {
+        let deadline = queued.waiting.deadline;
         let mut state = self.dispatch.state();
-        if is_here && !state.is_one_alone && state.lanes_taken == 0 {
-            state.is_one_alone = true;
+        if is_here && self.goes_alone(&state, deadline) {
+            state.alone += 1;
             return Entered::Alone(Alone(queued));
         }
-        let deadline = queued.waiting.deadline;
         let latest = state
             .latest
             .map_or(deadline, |latest| deadline.later(latest));
         state.latest = Some(latest);
         state.waiting.push_back(queued);
-        let is_lane_free = state.lanes_taken < self.dispatch.lanes
-            && (state.lanes_taken == 0
-                || state.waiting.len() >= LEAST_PER_LANE
-                || !self.is_slow_for(deadline));
-        state.lanes_taken += usize::from(is_lane_free);
-        drop(state);
-        if is_lane_free {
-            let lane = Lane {
-                node: Arc::clone(self),
-                is_given_back: false,
-            };
-            self.dispatch.runtime.spawn(lane.serve());
-        }
+        self.open_lane(state);
         Entered::Queue {
             is_in_order: !deadline.is_before(latest),
+        }
+    }
+
+    /// While there is not enough under way for a call that is worth it, and all of
+    /// that would be answered in time if it went one after another.
+    fn goes_alone(&self, state: &State, deadline: Deadline) -> bool {
+        state.calls() == 0
+            || state.waiting.is_empty()
+                && state.alone < MOST_ALONE
+                && state.calls() <= self.dispatch.lanes
+                && self.in_flight() < LEAST_PER_LANE
+                && self.has_time_for(LEAST_PER_LANE, deadline)
+    }
+
+    /// If somebody waits for one, and it may be taken.
+    fn open_lane(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        let Some(last) = state.waiting.back() else {
+            return;
+        };
+        let is_free = state.lanes_taken == 0
+            || state.lanes_taken < self.dispatch.lanes
+                && state.calls() <= self.dispatch.lanes
+                && (state.waiting.len() >= LEAST_PER_LANE
+                    || !self.is_slow_for(last.waiting.deadline));
+        state.lanes_taken += usize::from(is_free);
+        drop(state);
+        if is_free {
+            let lane = Lane::of(Arc::clone(self));
+            self.dispatch.runtime.spawn(lane.serve());
         }
     }
 }
@@ -194,126 +213,12 @@ impl Alone {
 }
 
 impl Drop for Alone {
+    /// A lane may go on in its place.
     fn drop(&mut self) {
-        self.0.node().dispatch.state().is_one_alone = false;
-    }
-}
-
-/// Serves the queue until it is empty.
-struct Lane {
-    node: Arc<Node>,
-    is_given_back: bool,
-}
-
-impl Lane {
-    async fn serve(mut self) {
-        loop {
-            // Those who were woken together ask together.
-            after_those_who_are_ready().await;
-            let Some(gathered) = self.gather() else { break };
-            let mut slots = gathered.iter().map(|queued| queued.waiting.question.slot);
-            let first = slots.next();
-            if slots.all(|slot| Some(slot) == first) {
-                Batch::of(gathered).decide(&self.node).await;
-            } else {
-                self.decide_by_slot(gathered).await;
-            }
-        }
-    }
-
-    async fn decide_by_slot(&self, gathered: Vec<Queued>) {
-        let mut groups: Vec<(u16, Vec<Queued>)> = Vec::new();
-        for queued in gathered {
-            let slot = queued.waiting.question.slot;
-            match groups.iter_mut().find(|(other, _)| *other == slot) {
-                Some((_, group)) => group.push(queued),
-                None => groups.push((slot, vec![queued])),
-            }
-        }
-        let mut calls = JoinSet::new();
-        for (_, group) in groups {
-            let node = Arc::clone(&self.node);
-            calls.spawn(async move { Batch::of(group).decide(&node).await });
-        }
-        while calls.join_next().await.is_some() {}
-    }
-
-    /// What a lane leaves to the others is asked for while it waits for its
-    /// own answer.
-    fn share(&self) -> usize {
-        let in_flight = self.node.in_flight();
-        let share = in_flight.div_ceil(self.node.dispatch.lanes);
-        share.clamp(LEAST_PER_LANE, MOST_PER_LANE)
-    }
-
-    /// Who waits, without those who left and those whose time is over. `None`:
-    /// nobody, and the lane is given back.
-    ///
-    /// Nor those whose time is over before an answer can be here, while others
-    /// have more of it. In an overload all would be such, otherwise: charged,
-    /// and not answered in time. What is given back is sent even so. It needs no
-    /// queue of its own, in which it would hold up who has less time: those before
-    /// it have earlier deadlines, and make way when these come near.
-    fn gather(&mut self) -> Option<Vec<Queued>> {
-        let now = Deadline::now();
-        let answered = now.and(self.node.answered_in());
-        let (mut gathered, mut hasty, mut others) = (Vec::new(), Vec::new(), Vec::new());
-        let most = self.share();
-        let mut state = self.node.dispatch.state();
-        while gathered.len() < most {
-            let Some(queued) = state.waiting.pop_front() else {
-                break;
-            };
-            let deadline = queued.waiting.deadline;
-            if queued.has_left() || deadline.is_over(now) {
-                others.push(queued);
-            } else if deadline.is_over(answered) && !queued.waiting.question.operation.is_back() {
-                hasty.push(queued);
-            } else {
-                gathered.push(queued);
-            }
-        }
-        if gathered.is_empty() {
-            gathered = hasty.split_off(hasty.len().saturating_sub(most));
-        }
-        others.append(&mut hasty);
-        if gathered.is_empty() {
-            state.lanes_taken -= 1;
-            self.is_given_back = true;
-        }
-        drop(state);
-        for queued in others {
-            queued.waiting.tell(Err(queued.too_late()));
-        }
-        (!gathered.is_empty()).then_some(gathered)
-    }
-}
-
-/// Lets the tasks run that are ready now. Not by Tokio's way, which lets all
-/// run that become so meanwhile, up to a bound.
-async fn after_those_who_are_ready() {
-    let mut is_behind = false;
-    let behind = poll_fn(|cx| {
-        if mem::replace(&mut is_behind, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    });
-    behind.await;
-}
-
-impl Drop for Lane {
-    /// Before it was given back: the runtime is gone, and nobody will serve
-    /// those who wait.
-    fn drop(&mut self) {
-        if !self.is_given_back {
-            let mut state = self.node.dispatch.state();
-            state.lanes_taken -= 1;
-            let waiting = mem::take(&mut state.waiting);
-            drop(state);
-            drop(waiting);
-        }
+        let node = self.0.node();
+        let mut state = node.dispatch.state();
+        state.alone -= 1;
+        node.open_lane(state);
     }
 }
 

@@ -9,6 +9,7 @@ mod dispatch;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod key;
+mod lane;
 mod node;
 mod question;
 mod ready;
@@ -54,8 +55,9 @@ use crate::{ConfigError, Decision, StoreError, fallback::Tasks};
 ///
 /// Each check is decided in one script call, whatever the number of policies
 /// ([but](#a-cluster) for shared ones in a cluster): atomic, by the server's clock,
-/// all charged or none. Checks that come while
-/// others are under way go out together in the next call; those that ask the
+/// all charged or none. A few checks
+/// at a time go out by themselves, at once. Those that come while more are under way
+/// go out together in the next call; those that ask the
 /// same for one caller as one entry of it, which says how many they are. Each is
 /// answered as if it had come by itself, in the order in which it came. Needs
 /// Redis 6 or later, or Valkey.

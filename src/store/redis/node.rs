@@ -60,7 +60,7 @@ impl Node {
             asker,
             is_failing: AtomicBool::new(false),
             answers: AtomicU64::new(0),
-            took_us: AtomicU64::new(0),
+            took_us: AtomicU64::new(u64::MAX),
             answered_in_us: AtomicU64::new(0),
             least_us: AtomicU64::new(u64::MAX),
             breaker: Arc::new(Breaker::new(transport.hash())),
@@ -117,12 +117,19 @@ impl Node {
         }
     }
 
+    /// Whether the last call took so little that so many in a row are in time.
+    pub(super) fn has_time_for(&self, calls: usize, deadline: Deadline) -> bool {
+        let took_us = self.took_us.load(Ordering::Relaxed);
+        let in_a_row_us = u128::from(took_us) * calls as u128;
+        in_a_row_us <= deadline.left().as_micros()
+    }
+
     /// Whether calls take so long that a few such ones in a row are too late, and
     /// that is because of too many, not of the way there.
     pub(super) fn is_slow_for(&self, deadline: Deadline) -> bool {
         let took_us = self.took_us.load(Ordering::Relaxed);
         let least_us = self.least_us.load(Ordering::Relaxed);
-        took_us / 2 > least_us && Duration::from_micros(took_us) > deadline.left() / 4
+        took_us / 2 > least_us && !self.has_time_for(4, deadline)
     }
 
     pub(super) fn is_failing(&self) -> bool {

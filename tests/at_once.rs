@@ -1,0 +1,181 @@
+//! How many calls a process has under way at once, and who waits for which.
+
+use std::time::Duration;
+
+use tokio::{
+    task::{JoinHandle, yield_now},
+    time::{Instant, sleep},
+};
+use tower_throttle::{
+    Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket, testing::SimulatedRedis,
+};
+
+/// So many calls may be under way, however small they are.
+const CALLS: u64 = 4;
+/// There and back.
+const TRIP: Duration = Duration::from_millis(2);
+
+/// A process that knows its server, which has nothing else to do.
+async fn limiter(redis: &SimulatedRedis, deadline: Duration) -> Limiter {
+    let limiter = unknown(redis, deadline);
+    limiter.check(0).await.expect("a decision");
+    limiter
+}
+
+fn unknown(redis: &SimulatedRedis, deadline: Duration) -> Limiter {
+    let store = RedisStore::builder().deadline(deadline);
+    let policy = Policy::new("api", TokenBucket::per_day(1_000));
+    let policy = policy.on_store_failure(OnStoreFailure::Deny);
+    Limiter::new(store.simulated(redis).expect("a store"), policy)
+}
+
+const DEADLINE: Duration = Duration::from_millis(50);
+
+/// Asks, and tells how long it took.
+fn ask(limiter: &Limiter, key: u64) -> JoinHandle<Duration> {
+    let limiter = limiter.clone();
+    tokio::spawn(async move {
+        let asked = Instant::now();
+        limiter.check(key).await.expect("a decision");
+        asked.elapsed()
+    })
+}
+
+async fn longest(asked: Vec<JoinHandle<Duration>>) -> Duration {
+    let mut longest = Duration::ZERO;
+    for asked in asked {
+        longest = longest.max(asked.await.expect("no panic"));
+    }
+    longest
+}
+
+fn server() -> SimulatedRedis {
+    let redis = SimulatedRedis::new();
+    redis.set_delay(TRIP / 2);
+    redis
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_few_on_a_quick_server_have_a_call_each_and_none_waits_for_another() {
+    let redis = server();
+    let limiter = limiter(&redis, DEADLINE).await;
+    for few in 1..=CALLS {
+        let before = redis.served().calls;
+        let rounds = 50;
+        let workers = (0..few).map(|key| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move {
+                let asked = Instant::now();
+                for _ in 0..rounds {
+                    limiter.check(key).await.expect("a decision");
+                }
+                asked.elapsed() / rounds
+            })
+        });
+        assert_eq!(longest(workers.collect()).await, TRIP, "{few} at once");
+        let calls = redis.served().calls - before;
+        assert_eq!(calls, few * u64::from(rounds), "{few} at once");
+    }
+}
+
+/// However many come, and whenever they do.
+#[tokio::test(start_paused = true)]
+async fn on_a_connection_no_more_than_four_calls_are_under_way() {
+    let far = Duration::from_millis(50);
+    for pause in [Duration::ZERO, Duration::from_millis(1)] {
+        let redis = server();
+        let limiter = limiter(&redis, 10 * far).await;
+        redis.set_delay(far);
+        let before = redis.served().calls;
+        let mut asked = Vec::new();
+        for key in 0..40 {
+            asked.push(ask(&limiter, key));
+            match pause.is_zero() {
+                true => yield_now().await,
+                false => sleep(pause).await,
+            }
+        }
+        sleep(2 * far - 41 * pause).await;
+        assert_eq!(redis.served().calls - before, CALLS, "{pause:?} between");
+        assert!(longest(asked).await <= 4 * far);
+    }
+}
+
+/// Those who go by themselves take no lanes from those who are gathered.
+#[tokio::test(start_paused = true)]
+async fn many_at_once_are_answered_in_one_trip_or_two() {
+    for (many, trips) in [(5, 1), (16, 1), (60, 1), (500, 2)] {
+        let redis = server();
+        let limiter = limiter(&redis, DEADLINE).await;
+        let before = redis.served().calls;
+        let asked = (0..many).map(|key| ask(&limiter, key)).collect();
+        assert_eq!(longest(asked).await, trips * TRIP, "{many} at once");
+        let calls = redis.served().calls - before;
+        assert!(calls <= u64::from(trips) * CALLS, "{calls} for {many}");
+    }
+}
+
+/// Otherwise a fleet would ask the server more than it can answer.
+#[tokio::test(start_paused = true)]
+async fn a_few_on_a_server_that_is_slow_or_far_or_unknown_share_a_call() {
+    let few = 8;
+    let asked_of = async |limiter: &Limiter, redis: &SimulatedRedis| {
+        let before = redis.served().calls;
+        longest((0..few).map(|key| ask(limiter, key)).collect()).await;
+        redis.served().calls - before
+    };
+    let redis = server();
+    assert_eq!(asked_of(&unknown(&redis, DEADLINE), &redis).await, 2);
+
+    let limiter = limiter(&redis, DEADLINE).await;
+    assert_eq!(asked_of(&limiter, &redis).await, CALLS);
+    let slow = Duration::from_millis(5);
+    redis.set_service_time(slow, Duration::ZERO);
+    limiter.check(0).await.expect("a decision");
+    assert_eq!(asked_of(&limiter, &redis).await, 2, "slow");
+    redis.set_service_time(Duration::ZERO, Duration::ZERO);
+    limiter.check(0).await.expect("a decision");
+    assert_eq!(asked_of(&limiter, &redis).await, CALLS, "quick again");
+    redis.set_delay(2 * slow);
+    limiter.check(0).await.expect("a decision");
+    assert_eq!(asked_of(&limiter, &redis).await, 2, "far");
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_come_while_a_slow_server_is_asked_share_the_next_call() {
+    let redis = server();
+    let limiter = limiter(&redis, DEADLINE).await;
+    redis.set_service_time(Duration::from_millis(15), Duration::ZERO);
+    limiter.check(0).await.expect("a decision");
+    let before = redis.served().calls;
+    let mut asked = Vec::new();
+    for key in 0..8 {
+        asked.push(ask(&limiter, key));
+        sleep(Duration::from_millis(1)).await;
+    }
+    longest(asked).await;
+    // The first by itself, the second in a lane, which takes all others then.
+    assert_eq!(redis.served().calls - before, 3);
+}
+
+/// Whose callers take their answers only when all others have theirs.
+#[tokio::test(start_paused = true)]
+async fn who_does_not_look_at_its_answer_holds_nobody_up() {
+    let redis = server();
+    let limiter = limiter(&redis, DEADLINE).await;
+    let mut held = Vec::new();
+    for key in 0..CALLS {
+        let limiter = limiter.clone();
+        let mut check = Box::pin(async move { limiter.check(key).await });
+        let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(check.as_mut().poll(cx)));
+        assert!(polled.await.is_pending());
+        held.push(check);
+    }
+    for many in [1, 60] {
+        let asked = (0..many).map(|key| ask(&limiter, 9 + key)).collect();
+        assert!(longest(asked).await <= 2 * TRIP, "{many} at once");
+    }
+    for check in held {
+        check.await.expect("a decision");
+    }
+}
