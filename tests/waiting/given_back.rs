@@ -2,10 +2,10 @@
 
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt};
-use tower_throttle::{LeakyBucket, Limiter, Policy, RateLimitLayer, TokenBucket};
+use tower_throttle::{LeakyBucket, Limiter, Policy, Quota, RateLimitLayer, TokenBucket};
 
 use crate::{
-    support::{ms, paused_store, poll, whole_ms},
+    support::{Random, ms, paused_store, poll, whole_ms},
     web::plain,
 };
 
@@ -69,5 +69,92 @@ async fn nobody_turns_a_queue_into_a_burst_by_leaving_it() {
     turns.sort_unstable();
     for (earlier, later) in turns.iter().zip(&turns[1..]) {
         assert!(later - earlier >= 100, "not spaced by 100 ms: {turns:?}");
+    }
+}
+
+/// Two limiters on one store, which know as little of one another as two processes do.
+/// Both admit one each 100 ms, and no two at once.
+fn two_processes() -> [[Limiter; 2]; 2] {
+    let bucket: Quota = TokenBucket::per_second(10).burst(1).try_into().unwrap();
+    let queue: Quota = LeakyBucket::per_second(10).queue(500).try_into().unwrap();
+    [bucket, queue].map(|quota| {
+        let store = paused_store();
+        [(); 2].map(|()| Limiter::new(store.clone(), quota))
+    })
+}
+
+/// Who stands behind somebody of another process may not move up to their moment,
+/// and who comes later gets none that is somebody's.
+#[tokio::test(start_paused = true)]
+async fn nobody_moves_up_past_another_process() {
+    for [here, there] in two_processes() {
+        for is_late in [false, true] {
+            let key = if is_late { "bob" } else { "ann" };
+            let come = |limiter: &Limiter| {
+                let limiter = limiter.clone();
+                let mut future = Box::pin(async move { limiter.acquire(key, ms(10_000)).await });
+                assert!(poll(&mut future).is_pending());
+                future
+            };
+            let started = Instant::now();
+            assert!(here.acquire(key, ms(0)).await.unwrap().is_allowed());
+            let leaves = come(&here);
+            let mut waiting = vec![come(&there)];
+            if is_late {
+                drop(leaves);
+                waiting.push(come(&here));
+            } else {
+                waiting.push(come(&here));
+                drop(leaves);
+            }
+            waiting.extend([come(&here), come(&there)]);
+            let mut moments = Vec::new();
+            for future in waiting {
+                assert!(future.await.unwrap().is_allowed());
+                moments.push(whole_ms(started.elapsed()));
+            }
+            // The first place, at 100 ms, stays taken.
+            assert_eq!(moments, [200, 300, 400, 500]);
+        }
+    }
+}
+
+/// Those of two processes come and leave at random: whoever is admitted is
+/// an interval behind the one before.
+#[tokio::test(start_paused = true)]
+async fn two_processes_never_admit_two_at_once() {
+    let mut random = Random::new();
+    for round in 0..20 {
+        for limiters in two_processes() {
+            let (sender, mut admitted) = tokio::sync::mpsc::unbounded_channel();
+            let mut waiting = Vec::new();
+            for _ in 0..400 {
+                match random.below(8) {
+                    0..=3 => {
+                        let limiter = limiters[random.below(2) as usize].clone();
+                        let sender = sender.clone();
+                        waiting.push(tokio::spawn(async move {
+                            let permit = limiter.acquire(round, ms(1_000_000)).await.unwrap();
+                            assert!(permit.is_allowed());
+                            sender.send(Instant::now()).unwrap();
+                        }));
+                    }
+                    4 if !waiting.is_empty() => {
+                        let place = random.below(waiting.len() as u64) as usize;
+                        waiting.swap_remove(place).abort();
+                    }
+                    5 => tokio::task::yield_now().await,
+                    _ => tokio::time::sleep(ms(random.below(150))).await,
+                }
+            }
+            drop(sender);
+            let mut before: Option<Instant> = None;
+            while let Some(at) = admitted.recv().await {
+                let since = before.map_or(ms(100), |before| at - before);
+                assert!(since >= ms(100), "{since:?} after the one before");
+                before = Some(at);
+            }
+            assert!(before.is_some());
+        }
     }
 }
