@@ -29,6 +29,10 @@ use crate::ConfigError;
 /// permits, though its requests go on afterwards. Until they end, more than
 /// `limit` may be in flight.
 ///
+/// A connection that is upgraded (a WebSocket, a tunnel) outlives its response: the
+/// layer's permit comes back with the response, before the first message. Hold one
+/// of [`Limiter::acquire`](crate::Limiter::acquire) for as long as the connection lives.
+///
 /// Renewing needs a Tokio runtime with timers. Where a layer has a
 /// [queue](crate::LeakyBucket::queue), too, a permit is held while its request
 /// stands in it.
