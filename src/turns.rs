@@ -40,7 +40,9 @@ struct Line {
     holes: Vec<Hole>,
     /// How many holes there were.
     numbers: u64,
-    is_giving: bool,
+    /// What is on its way back, one at a time. Until that is known, it is not known
+    /// either who stands right behind it.
+    giving: Option<Hole>,
     /// What could not be given back.
     tried: Option<Hole>,
 }
@@ -114,12 +116,10 @@ impl Turn {
         }));
         let mut lines = lock(&LINES);
         let line = lines.line(&bucket);
-        // What was taken again had been given back.
-        for hole in &mut line.holes {
-            if span.start_ns < hole.span.end_ns && hole.span.start_ns < span.end_ns {
-                hole.span.end_ns = span.start_ns.max(hole.span.start_ns);
-            }
-        }
+        // What was taken again had been given back, all of it.
+        let is_there =
+            |hole: &Hole| span.end_ns <= hole.span.start_ns || hole.span.end_ns <= span.start_ns;
+        line.holes.retain(is_there);
         // Answers may come in another order than decisions were made in.
         let behind = line.first_from(span.start_ns);
         line.places.insert(behind, Arc::clone(&place));
@@ -195,7 +195,7 @@ impl Line {
     fn is_of_use(&self) -> bool {
         let now = Instant::now();
         let is_early = |hole: &Hole| hole.moment > now;
-        !self.places.is_empty() || self.is_giving || self.holes.iter().any(is_early)
+        !self.places.is_empty() || self.giving.is_some() || self.holes.iter().any(is_early)
     }
 
     /// Where those stand who start then or later.
@@ -210,11 +210,15 @@ impl Line {
         let mut woken = Vec::new();
         let mut moved: Vec<Hole> = Vec::with_capacity(self.holes.len());
         for mut hole in mem::take(&mut self.holes) {
-            if hole.moment <= now || hole.span.length_ns() == 0 {
+            if hole.moment <= now {
+                continue;
+            }
+            if self.giving == Some(hole) {
+                moved.push(hole);
                 continue;
             }
             if let Some(last) = moved.last().copied() {
-                if last.span.end_ns == hole.span.start_ns {
+                if last.span.end_ns == hole.span.start_ns && self.giving != Some(last) {
                     (hole.span.start_ns, hole.moment) = (last.span.start_ns, last.moment);
                     moved.pop();
                 }
@@ -244,10 +248,10 @@ impl Line {
     fn next_free(&mut self, bucket: &Bucket) -> Option<Free> {
         let hole = *self.holes.last()?;
         let is_last = self.first_from(hole.span.start_ns) == self.places.len();
-        if self.is_giving || !is_last || self.tried == Some(hole) {
+        if self.giving.is_some() || !is_last || self.tried == Some(hole) {
             return None;
         }
-        self.is_giving = true;
+        self.giving = Some(hole);
         Some(Free {
             bucket: bucket.clone(),
             hole,
@@ -266,18 +270,17 @@ impl Free {
     pub(crate) fn given(self, level_ns: u64) -> Option<Self> {
         let mut lines = lock(&LINES);
         let line = lines.by_bucket.get_mut(&self.bucket)?;
-        line.is_giving = false;
+        line.giving = None;
         line.tried = Some(self.hole);
-        // Somebody may have come meanwhile, who was told so already, or left.
-        let is_it = |hole: &&mut Hole| {
-            hole.number == self.hole.number && hole.span.end_ns == self.hole.span.end_ns
-        };
-        if let Some(hole) = line.holes.iter_mut().find(is_it).filter(|_| level_ns > 0) {
-            hole.span.end_ns = self.hole.span.start_ns.max(hole.span.start_ns);
+        // Not where somebody has come meanwhile who was told of it already.
+        if level_ns > 0 {
+            line.holes.retain(|hole| *hole != self.hole);
         }
-        line.holes.retain(|hole| hole.span.length_ns() > 0);
+        let woken = line.move_up();
         let next = line.next_free(&self.bucket);
         lines.tidy(&self.bucket);
+        drop(lines);
+        wake(woken);
         next
     }
 }
