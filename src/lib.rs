@@ -108,7 +108,8 @@
 //! ```
 //!
 //! `Retry-After` is rounded up and never 0: a client who waits that long is
-//! admitted, unless somebody else of the same key was first. A cost that can
+//! admitted, unless somebody else of the same key was first. (For a permit of
+//! [`Concurrency`] it is a second, as nobody knows.) A cost that can
 //! never fit is 403 without `Retry-After`, so that nobody retries it. Callers
 //! that speak gRPC get `RESOURCE_EXHAUSTED` with `RetryInfo`.
 //!

@@ -202,9 +202,9 @@ impl Limiter {
     /// one on, let it hold one: `burst(1)`, `capacity(1)`, or a queue.
     ///
     /// Dropping the future while it waits gives everything back, and those who
-    /// wait behind move up: those of this process, on clones of this limiter. The
-    /// place stays taken where others wait behind it elsewhere, or after its turn
-    /// has come.
+    /// wait right behind move up: those of this process, on clones of this limiter.
+    /// Nobody moves up past who waits elsewhere: there the place stays taken, and so
+    /// it does after its turn has come.
     ///
     /// Call it inside a Tokio runtime with timers. A `wait` of zero never waits.
     ///

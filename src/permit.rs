@@ -148,10 +148,6 @@ impl Legs {
         }
     }
 
-    fn level(&self) -> u64 {
-        self.legs.first().map_or(0, |leg| leg.asked.level)
-    }
-
     /// Gives back the end of a line that this one leg is in.
     fn give_free(mut self, free: Free, runtime: Option<&Handle>) {
         let mut next = Some(free);
@@ -240,7 +236,7 @@ impl Taken {
             let leg = legs.legs.get(place)?;
             let kind = leg.leg().kind();
             let bucket = (legs.store.id(), leg.policy.clone(), kind, leg.key.clone());
-            let (turn, free) = Turn::new(bucket, turn_at, full_at_ns);
+            let (turn, free) = Turn::new(bucket, turn_at, full_at_ns, leg.asked.level);
             if let Some(free) = free {
                 let leg = legs.clone().take_out(place);
                 leg.give_free(free, runtime.as_ref());
@@ -299,7 +295,7 @@ impl Drop for Taken {
             }
             Some((place, turn)) => {
                 let leg = self.legs.take_out(place);
-                if let Some(free) = turn.leave(leg.level()) {
+                if let Some(free) = turn.leave() {
                     leg.give_free(free, self.runtime.as_ref());
                 }
             }

@@ -1,13 +1,16 @@
 //! Who waits in this process for a turn in the same bucket.
 //!
 //! A place in the middle of a queue cannot be given back: who stands behind it
-//! was told their moment, and the place would be had twice. So when one
-//! leaves, those behind move up, and the last place is given back. If that is
-//! somebody's in another process, it stays taken. So does what is left after its
-//! turn has come.
+//! was told their moment, and the place would be had twice. So when one leaves, those
+//! right behind move up, each by as much, and the last place is given back. Between
+//! them somebody of another process may stand, whom nobody here can tell: where the
+//! next place does not start where the last one ends, the hole stays as it is,
+//! until who stands there turns out to be one of these, whose answer was on its
+//! way. So does what is left after its turn has come.
 
 use std::{
     collections::HashMap,
+    mem,
     sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
     task::Waker,
     time::Duration,
@@ -15,7 +18,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::{Key, policy::Name};
+use crate::{Key, admission::later, policy::Name};
 
 /// A store by its address, a policy with its kind, and a caller.
 pub(crate) type Bucket = (usize, Name, char, Key);
@@ -29,22 +32,41 @@ struct Lines {
     many: usize,
 }
 
+#[derive(Default)]
 struct Line {
     /// In the order of their turns.
     places: Vec<Arc<Mutex<Place>>>,
-    /// The nanosecond at which the bucket is full again, as far as is known here.
-    full_at_ns: u64,
-    /// Left, and not given back yet.
-    free_ns: u64,
-    is_giving: bool,
-    last_moment: Instant,
+    /// Left, and not given back yet. In the same order, and none touches the next.
+    holes: Vec<Hole>,
+    /// How many holes there were.
+    numbers: u64,
+    /// What is on its way back, one at a time. Until that is known, it is not known
+    /// either who stands right behind it.
+    giving: Option<Hole>,
+    /// What could not be given back.
+    tried: Option<Hole>,
+}
+
+/// The nanoseconds of a bucket's refill that one waits for, up to the one at which
+/// the bucket is full again, by this place and all before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Span {
+    start_ns: u64,
+    end_ns: u64,
 }
 
 struct Place {
     moment: Instant,
-    /// The nanosecond at which the bucket is full again, by this and all before.
-    full_at_ns: u64,
+    span: Span,
     waker: Option<Waker>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Hole {
+    number: u64,
+    span: Span,
+    /// From then on it is as if used.
+    moment: Instant,
 }
 
 /// A place in a line, until it is dropped.
@@ -57,28 +79,54 @@ pub(crate) struct Turn {
 /// in exactly that microsecond.
 pub(crate) struct Free {
     bucket: Bucket,
-    full_at_ns: u64,
+    hole: Hole,
     pub(crate) level_ns: u64,
 }
 
+impl Span {
+    const fn length_ns(self) -> u64 {
+        self.end_ns.saturating_sub(self.start_ns)
+    }
+
+    const fn sooner(self, by_ns: u64) -> Self {
+        Self {
+            start_ns: self.start_ns.saturating_sub(by_ns),
+            end_ns: self.end_ns.saturating_sub(by_ns),
+        }
+    }
+}
+
 impl Turn {
-    /// With it, what of the line can be given back now that its end is known.
-    pub(crate) fn new(bucket: Bucket, moment: Instant, full_at_ns: u64) -> (Self, Option<Free>) {
+    /// A place of this level. With it, what of the line can be given back now that
+    /// more of it is known.
+    pub(crate) fn new(
+        bucket: Bucket,
+        moment: Instant,
+        full_at_ns: u64,
+        level_ns: u64,
+    ) -> (Self, Option<Free>) {
+        let span = Span {
+            start_ns: full_at_ns.saturating_sub(level_ns),
+            end_ns: full_at_ns,
+        };
         let place = Arc::new(Mutex::new(Place {
             moment,
-            full_at_ns,
+            span,
             waker: None,
         }));
         let mut lines = lock(&LINES);
-        let line = lines.line(&bucket, moment);
-        line.full_at_ns = line.full_at_ns.max(full_at_ns);
-        line.last_moment = line.last_moment.max(moment);
+        let line = lines.line(&bucket);
+        // What was taken again had been given back, all of it.
+        let is_there =
+            |hole: &Hole| span.end_ns <= hole.span.start_ns || hole.span.end_ns <= span.start_ns;
+        line.holes.retain(is_there);
         // Answers may come in another order than decisions were made in.
-        let is_before = |other: &Arc<Mutex<Place>>| lock(other).full_at_ns < full_at_ns;
-        let behind = line.places.partition_point(is_before);
+        let behind = line.first_from(span.start_ns);
         line.places.insert(behind, Arc::clone(&place));
+        let woken = line.move_up();
         let free = line.next_free(&bucket);
         drop(lines);
+        wake(woken);
         (Self { bucket, place }, free)
     }
 
@@ -95,45 +143,39 @@ impl Turn {
         lock(&self.place).moment <= Instant::now()
     }
 
-    /// Leaves before the turn came, and those behind move up.
-    pub(crate) fn leave(self, level_ns: u64) -> Option<Free> {
-        let mut woken = Vec::new();
+    /// Leaves before the turn came, and those right behind move up.
+    pub(crate) fn leave(self) -> Option<Free> {
         let mut lines = lock(&LINES);
         let line = lines.by_bucket.get_mut(&self.bucket)?;
-        let own = |place: &Arc<Mutex<Place>>| Arc::ptr_eq(place, &self.place);
-        let behind = line.places.iter().skip_while(|place| !own(place)).skip(1);
-        for place in behind {
-            let mut place = lock(place);
-            let sooner = place.moment.checked_sub(Duration::from_nanos(level_ns));
-            place.moment = sooner.unwrap_or(place.moment);
-            place.full_at_ns = place.full_at_ns.saturating_sub(level_ns);
-            woken.extend(place.waker.take());
-        }
-        line.free_ns += level_ns;
+        line.places.retain(|place| !Arc::ptr_eq(place, &self.place));
+        let (span, moment) = {
+            let place = lock(&self.place);
+            (place.span, place.moment)
+        };
+        line.numbers += 1;
+        let behind = |hole: &Hole| hole.span.start_ns < span.start_ns;
+        let behind = line.holes.partition_point(behind);
+        let hole = Hole {
+            number: line.numbers,
+            span,
+            moment,
+        };
+        line.holes.insert(behind, hole);
+        let woken = line.move_up();
         let free = line.next_free(&self.bucket);
         drop(lines);
-        for waker in woken {
-            waker.wake();
-        }
+        wake(woken);
         free
     }
 }
 
 impl Lines {
-    fn line(&mut self, bucket: &Bucket, moment: Instant) -> &mut Line {
+    fn line(&mut self, bucket: &Bucket) -> &mut Line {
         if self.by_bucket.len() > self.many {
             self.by_bucket.retain(|_, line| line.is_of_use());
             self.many = 2 * self.by_bucket.len().max(512);
         }
-        self.by_bucket
-            .entry(bucket.clone())
-            .or_insert_with(|| Line {
-                places: Vec::new(),
-                full_at_ns: 0,
-                free_ns: 0,
-                is_giving: false,
-                last_moment: moment,
-            })
+        self.by_bucket.entry(bucket.clone()).or_default()
     }
 
     /// Forgets a line of no use.
@@ -151,20 +193,69 @@ impl Lines {
 impl Line {
     /// Somebody stands in it, or what was left may still be given back.
     fn is_of_use(&self) -> bool {
-        let is_late = self.last_moment <= Instant::now();
-        !self.places.is_empty() || self.is_giving || (self.free_ns > 0 && !is_late)
+        let now = Instant::now();
+        let is_early = |hole: &Hole| hole.moment > now;
+        !self.places.is_empty() || self.giving.is_some() || self.holes.iter().any(is_early)
+    }
+
+    /// Where those stand who start then or later.
+    fn first_from(&self, start_ns: u64) -> usize {
+        let is_before = |place: &Arc<Mutex<Place>>| lock(place).span.start_ns < start_ns;
+        self.places.partition_point(is_before)
+    }
+
+    /// Moves those up who stand right behind a hole, which gets behind them.
+    fn move_up(&mut self) -> Vec<Waker> {
+        let now = Instant::now();
+        let mut woken = Vec::new();
+        let mut moved: Vec<Hole> = Vec::with_capacity(self.holes.len());
+        for mut hole in mem::take(&mut self.holes) {
+            if hole.moment <= now {
+                continue;
+            }
+            if self.giving == Some(hole) {
+                moved.push(hole);
+                continue;
+            }
+            if let Some(last) = moved.last().copied() {
+                if last.span.end_ns == hole.span.start_ns && self.giving != Some(last) {
+                    (hole.span.start_ns, hole.moment) = (last.span.start_ns, last.moment);
+                    moved.pop();
+                }
+            }
+            let first = self.first_from(hole.span.end_ns);
+            for place in self.places.iter().skip(first) {
+                let mut place = lock(place);
+                if place.span.start_ns != hole.span.end_ns {
+                    break;
+                }
+                let (by_ns, level_ns) = (hole.span.length_ns(), place.span.length_ns());
+                let sooner = place.moment.checked_sub(Duration::from_nanos(by_ns));
+                place.moment = sooner.unwrap_or(place.moment);
+                place.span = place.span.sooner(by_ns);
+                woken.extend(place.waker.take());
+                hole.span.start_ns += level_ns;
+                hole.span.end_ns += level_ns;
+                hole.moment = later(hole.moment, Duration::from_nanos(level_ns));
+            }
+            moved.push(hole);
+        }
+        self.holes = moved;
+        woken
     }
 
     /// One at a time: what comes of it decides on the next.
     fn next_free(&mut self, bucket: &Bucket) -> Option<Free> {
-        if self.is_giving || self.free_ns == 0 {
+        let hole = *self.holes.last()?;
+        let is_last = self.first_from(hole.span.start_ns) == self.places.len();
+        if self.giving.is_some() || !is_last || self.tried == Some(hole) {
             return None;
         }
-        self.is_giving = true;
+        self.giving = Some(hole);
         Some(Free {
             bucket: bucket.clone(),
-            full_at_ns: self.full_at_ns,
-            level_ns: self.free_ns,
+            hole,
+            level_ns: hole.span.length_ns(),
         })
     }
 }
@@ -172,23 +263,24 @@ impl Line {
 impl Free {
     /// The mark under which it may be given back.
     pub(crate) const fn since(&self) -> u64 {
-        self.full_at_ns / 1_000
+        self.hole.span.end_ns / 1_000
     }
 
     /// So much of it was given back. What else is there to give back now?
     pub(crate) fn given(self, level_ns: u64) -> Option<Self> {
         let mut lines = lock(&LINES);
         let line = lines.by_bucket.get_mut(&self.bucket)?;
-        line.is_giving = false;
-        // Somebody may have come meanwhile, or left.
-        let is_news =
-            level_ns > 0 || line.full_at_ns != self.full_at_ns || line.free_ns != self.level_ns;
+        line.giving = None;
+        line.tried = Some(self.hole);
+        // Not where somebody has come meanwhile who was told of it already.
         if level_ns > 0 {
-            line.free_ns = line.free_ns.saturating_sub(self.level_ns);
-            line.full_at_ns = line.full_at_ns.saturating_sub(level_ns);
+            line.holes.retain(|hole| *hole != self.hole);
         }
-        let next = is_news.then(|| line.next_free(&self.bucket)).flatten();
+        let woken = line.move_up();
+        let next = line.next_free(&self.bucket);
         lines.tidy(&self.bucket);
+        drop(lines);
+        wake(woken);
         next
     }
 }
@@ -200,6 +292,12 @@ impl Drop for Turn {
             line.places.retain(|place| !Arc::ptr_eq(place, &self.place));
         }
         lines.tidy(&self.bucket);
+    }
+}
+
+fn wake(woken: Vec<Waker>) {
+    for waker in woken {
+        waker.wake();
     }
 }
 

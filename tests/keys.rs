@@ -295,10 +295,15 @@ fn the_method() {
         *request.method_mut() = Method::from_bytes(method).unwrap();
         extract(&key::method(), &request).unwrap()
     };
-    let methods: [&[u8]; 7] = [b"GET", b"HEAD", b"POST", b"PUT", b"QUERY", b"get", b"X-OWN"];
-    let distinct: HashSet<_> = methods.iter().map(|method| of(method)).collect();
+    let methods = "GET HEAD POST PUT DELETE CONNECT OPTIONS TRACE PATCH QUERY";
+    let methods: Vec<_> = methods.split(' ').map(str::as_bytes).collect();
+    let mut distinct: HashSet<_> = methods.iter().map(|method| of(method)).collect();
     assert_eq!(distinct.len(), methods.len());
     assert_eq!(of(b"GET"), of(b"GET"));
+    // Who invents methods has one key for all of them.
+    let invented: [&[u8]; 5] = [b"GET1", b"GET2", b"get", b"PROPFIND", b"X-OWN"];
+    distinct.extend(invented.iter().map(|method| of(method)));
+    assert_eq!(distinct.len(), methods.len() + 1);
 }
 
 #[test]

@@ -39,7 +39,8 @@ pub enum OnStoreFailure {
     /// then grants nobody a new burst each time. **What that admits**: beside
     /// what the store grants, each process grants its part once more in each
     /// failure. With `share_of` the number of processes, all of them together
-    /// grant what the quota says, rounded up to one unit for each process; with
+    /// grant what the quota says, rounded up to one unit for each process (of a
+    /// window, in each window: with a limit of 1, ten processes grant 10); with
     /// 1, as many times the quota as there are processes.
     ///
     /// A request that costs more than a process's part is refused as under

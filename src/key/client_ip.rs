@@ -20,7 +20,8 @@ const NO_PEER: &str = "the request carries no peer address: serve the router wit
 /// It cannot be spoofed, and behind a proxy it is the proxy's: use
 /// [`client_ip`] there. IPv6 addresses are grouped by their /64, which is the
 /// least that one customer is given; change it with
-/// [`ipv6_prefix`](Peer::ipv6_prefix).
+/// [`ipv6_prefix`](Peer::ipv6_prefix). Those of 64:ff9b::/96 are not grouped: each is
+/// an IPv4 address behind a translator (RFC 6052).
 ///
 /// The address comes from a [`PeerAddr`] in the request's extensions or, with
 /// the feature `axum`, from axum's `ConnectInfo<SocketAddr>`. Where there is
@@ -232,17 +233,20 @@ fn peer_address(head: &Head<'_>) -> Result<IpAddr, KeyError> {
 }
 
 /// IPv4-mapped addresses were unmapped before: masked as IPv6, all of IPv4
-/// would be one caller.
+/// would be one caller. So it would be behind a translator.
 fn address_key(address: IpAddr, ipv6_prefix: u8) -> Key {
     match address {
-        IpAddr::V4(_) => Key::from(address),
-        IpAddr::V6(v6) => {
+        IpAddr::V6(v6) if v6.to_bits() >> 32 != TRANSLATED => {
             let host_bits = 128 - u32::from(ipv6_prefix.min(128));
             let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
             Key::from(IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & mask)))
         }
+        _ => Key::from(address),
     }
 }
+
+/// 64:ff9b::/96.
+const TRANSLATED: u128 = 0x0064_ff9b << 64;
 
 fn check_ipv6_prefix(bits: u8) -> Result<(), ConfigError> {
     if (1..=128).contains(&bits) {

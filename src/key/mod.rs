@@ -7,11 +7,11 @@
 //! use tower_throttle::{Head, Key, key};
 //!
 //! let by_key_else_address = key::header("x-api-key").or(key::peer());
-//! let per_client_and_route = (key::peer(), key::method(), key::header("host"));
+//! let per_client_and_method = (key::peer(), key::method());
 //! let by_first_path_segment =
 //!     |head: &Head<'_>| head.uri().path().split('/').nth(1).map(Key::from);
 //! # fn takes(_: impl key::KeyExtractor) {}
-//! # takes(by_key_else_address); takes(per_client_and_route); takes(by_first_path_segment);
+//! # takes(by_key_else_address); takes(per_client_and_method); takes(by_first_path_segment);
 //! ```
 //!
 //! **A header or cookie is whatever the client says.** A limit keyed only by

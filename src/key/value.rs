@@ -8,7 +8,8 @@ use super::{Head, Key, KeyError, KeyExtractor};
 use crate::ConfigError;
 
 /// The value of the header of this name: its first line, byte for byte.
-/// Missing where there is none or it is empty.
+/// Missing where there is none or it is empty. (`host` is missing under HTTP/2, where
+/// the URI has it.)
 ///
 /// **The client chooses it.** See the [module](super).
 #[must_use]
@@ -139,6 +140,9 @@ impl<T: Send + Sync + 'static> KeyExtractor for Extension<T> {
 }
 
 /// The method, as one key of a tuple: `(key::peer(), key::method())`.
+///
+/// Methods other than those of RFC 9110, `PATCH` and `QUERY` share one key:
+/// clients may invent any number of them, and would have a bucket for each.
 #[must_use]
 pub const fn method() -> MethodKey {
     MethodKey
@@ -150,9 +154,16 @@ pub struct MethodKey;
 
 impl KeyExtractor for MethodKey {
     fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
-        Ok(Key::from(head.method().as_str()))
+        Ok(match head.method().as_str() {
+            known if KNOWN_METHODS.contains(&known) => Key::from(known),
+            _ => Key::missing(),
+        })
     }
 }
+
+const KNOWN_METHODS: [&str; 10] = [
+    "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY",
+];
 
 /// One bucket for all requests together.
 #[must_use]

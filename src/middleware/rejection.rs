@@ -186,7 +186,7 @@ pub(super) fn respond(
 
 fn add_fields(fields: &mut HeaderMap, refusal: Refusal<'_>, settings: &Settings) {
     if let Some(decision) = refusal.decision() {
-        Fields::of(decision, settings).add_to(fields, Existing::Stays);
+        Fields::of(decision, settings).add_to(fields, Existing::IsFromHook);
     }
 }
 

@@ -22,12 +22,18 @@ use crate::ConfigError;
 /// let _ten_at_a_time = Concurrency::new(10);
 /// ```
 ///
-/// A request that is refused is told to come back when the first of the
-/// permits in its way would expire: it may be admitted much sooner.
+/// When a permit comes back, nobody knows. So who is refused is told when the first of
+/// the permits in its way would expire, in
+/// [`Decision::retry_after`](crate::Decision::retry_after), and may be admitted much
+/// sooner; the `Retry-After` of a layer is a second, and may be too soon.
 ///
 /// **The danger**: a process that stands still for a whole lifetime loses its
 /// permits, though its requests go on afterwards. Until they end, more than
 /// `limit` may be in flight.
+///
+/// A connection that is upgraded (a WebSocket, a tunnel) outlives its response: the
+/// layer's permit comes back with the response, before the first message. Hold one
+/// of [`Limiter::acquire`](crate::Limiter::acquire) for as long as the connection lives.
 ///
 /// Renewing needs a Tokio runtime with timers. Where a layer has a
 /// [queue](crate::LeakyBucket::queue), too, a permit is held while its request

@@ -1,11 +1,21 @@
 //! Section 3 of the page: its examples, byte for byte.
 
-use std::time::Duration;
+use std::{
+    convert::Infallible,
+    future::pending,
+    task::{Context, Waker},
+    time::Duration,
+};
 
-use http::StatusCode;
-use tower_throttle::{Headers, OnStoreFailure, Policy, RateLimitLayerBuilder, TokenBucket, key};
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use tower::{Layer, ServiceExt};
+use tower_throttle::{
+    Concurrency, Headers, OnStoreFailure, Policy, RateLimitLayerBuilder, TokenBucket, key,
+};
 
-use crate::web::{Answer, Down, api, ask, day, get, layer_of, layer_with, plain};
+use crate::web::{Answer, Down, api, ask, cost_in, day, get, layer_of, layer_with, plain};
 
 #[test]
 fn one_policy_that_allows() {
@@ -108,6 +118,42 @@ RateLimit: "api";r=60
 
 {"type":"about:blank","title":"Forbidden","status":403,"detail":"Cost 250 exceeds policy \"api\" (100).","violated-policies":["api"]}"#,
     );
+}
+
+/// When a permit comes back, nobody knows: no `t`, and a second to wait.
+#[test]
+fn a_number_in_flight_that_allows_and_denies() {
+    let in_flight = Policy::new("inflight", Concurrency::new(10)).shared();
+    let (layer, _) = layer_of([in_flight.cost_by(cost_in("inflight"))]);
+    let stuck = |request: Request<Full<Bytes>>| {
+        let service = layer.layer(tower::service_fn(|_| {
+            pending::<Result<Response<Full<Bytes>>, Infallible>>()
+        }));
+        let mut answer = Box::pin(service.oneshot(request));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(answer.as_mut().poll(&mut cx).is_pending());
+        answer
+    };
+    let six = stuck(get([("inflight", 6)]));
+    ask(&layer, plain()).assert_is(
+        r#"HTTP/1.1 200 OK
+RateLimit-Policy: "inflight";q=10;qu="concurrent-requests"
+RateLimit: "inflight";r=3
+
+hello"#,
+    );
+    let four = stuck(get([("inflight", 4)]));
+    ask(&layer, plain()).assert_is(
+        r#"HTTP/1.1 429 Too Many Requests
+Content-Type: application/problem+json
+Cache-Control: no-store
+Retry-After: 1
+RateLimit-Policy: "inflight";q=10;qu="concurrent-requests"
+RateLimit: "inflight";r=0
+
+{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"violated-policies":["inflight"]}"#,
+    );
+    drop((six, four));
 }
 
 #[test]

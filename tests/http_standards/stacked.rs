@@ -6,7 +6,9 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tower::{Layer, ServiceBuilder};
-use tower_throttle::{Decision, Headers, OnStoreFailure, RateLimitLayer, Source, Verdict};
+use tower_throttle::{
+    Concurrency, Decision, Headers, OnStoreFailure, Policy, RateLimitLayer, Source, Verdict,
+};
 
 use crate::web::{Answer, Down, api, ask_service, day, get, layer_with, plain};
 
@@ -248,4 +250,72 @@ fn three_layers_are_one_list_and_one_decision() {
         names(&answer.decision.unwrap()),
         ["api", "day", "5-per-second"]
     );
+}
+
+/// Answers as a server behind a proxy does that limits by itself.
+fn told(fields: &'static [(&'static str, &'static str)]) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    for (name, value) in fields {
+        let value = value.parse().expect("a value");
+        response.headers_mut().append(*name, value);
+    }
+    response
+}
+
+#[track_caller]
+fn ask_around(
+    fields: &'static [(&'static str, &'static str)],
+    headers: Headers,
+) -> http::HeaderMap {
+    let (layer, _) = layer_with([api()], |builder| builder.headers(headers));
+    let inner = tower::service_fn(move |_| async move { Ok::<_, Infallible>(told(fields)) });
+    ask_service(layer.layer(inner), plain()).headers
+}
+
+/// A field of two sources would be untrue: one's units with the other's reset. And one
+/// line that is no list makes a list void.
+#[test]
+fn what_a_service_inside_says_in_another_form_is_not_mixed_with() {
+    let said: [&[(&str, &str)]; 7] = [
+        &[
+            ("ratelimit", "limit=100, remaining=60, reset=36"),
+            ("ratelimit-policy", "100;w=60"),
+        ],
+        &[("ratelimit", "limit=100, remaining=60, reset=36")],
+        &[("ratelimit-policy", "100;w=60")],
+        &[("ratelimit-limit", "100"), ("ratelimit-remaining", "60")],
+        &[("ratelimit", r#""up";r=1"#), ("ratelimit-policy", "1;w=1")],
+        &[
+            ("x-ratelimit-limit", "100"),
+            ("x-ratelimit-remaining", "60"),
+        ],
+        &[("x-ratelimit-reset", "36")],
+    ];
+    // Which of those each form leaves alone. The others tell of other fields.
+    for (mode, alone) in [
+        (Headers::Draft10, &[0, 1, 2, 4][..]),
+        (Headers::Draft7, &[0, 1, 2, 4]),
+        (Headers::Draft6, &[0, 2, 3, 4]),
+        (Headers::XRateLimitEpoch, &[5, 6]),
+        (Headers::XRateLimitDelta, &[5, 6]),
+        (Headers::None, &[0, 1, 2, 3, 4, 5, 6]),
+    ] {
+        for (at, fields) in said.into_iter().enumerate() {
+            let as_said = told(fields).headers().clone();
+            let is_alone = ask_around(fields, mode) == as_said;
+            assert_eq!(is_alone, alone.contains(&at), "{mode:?} {fields:?}");
+        }
+    }
+}
+
+#[test]
+fn in_the_older_forms_a_limit_without_a_reset_gets_no_others_reset() {
+    let in_flight = || Policy::new("in-flight", Concurrency::new(10)).shared();
+    for mode in MODES.into_iter().skip(1) {
+        let layer = |policy| layer_with([policy], |builder| builder.headers(mode)).0;
+        let inner = layer(in_flight().into());
+        let alone = ask_service(inner.layer(tower::service_fn(tell)), plain());
+        let answer = ask_both(&[layer(api()), inner], plain());
+        assert_eq!(answer.headers, alone.headers, "{mode:?}");
+    }
 }

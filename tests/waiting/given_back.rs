@@ -1,11 +1,16 @@
 //! What is given back is somebody's once: others wait behind it already.
 
-use tokio::time::Instant;
+use std::sync::{Arc, Mutex};
+
+use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt};
-use tower_throttle::{LeakyBucket, Limiter, Policy, RateLimitLayer, TokenBucket};
+use tower_throttle::{
+    Decision, LeakyBucket, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, TokenBucket,
+    store::{Answer, Check, Leg, Store},
+};
 
 use crate::{
-    support::{ms, paused_store, poll, whole_ms},
+    support::{Random, ms, paused_store, poll, whole_ms},
     web::plain,
 };
 
@@ -69,5 +74,124 @@ async fn nobody_turns_a_queue_into_a_burst_by_leaving_it() {
     turns.sort_unstable();
     for (earlier, later) in turns.iter().zip(&turns[1..]) {
         assert!(later - earlier >= 100, "not spaced by 100 ms: {turns:?}");
+    }
+}
+
+fn one_each_100_ms() -> [Quota; 2] {
+    let bucket = TokenBucket::per_second(10).burst(1);
+    let queue = LeakyBucket::per_second(10).queue(1_000);
+    [bucket.try_into().unwrap(), queue.try_into().unwrap()]
+}
+
+/// Who stands behind somebody of another process may not move up to their moment,
+/// and who comes later gets none that is somebody's. Two limiters on one store know as
+/// little of one another as two processes do.
+#[tokio::test(start_paused = true)]
+async fn nobody_moves_up_past_another_process() {
+    for quota in one_each_100_ms() {
+        let store = paused_store();
+        let [here, there] = [(); 2].map(|()| Limiter::new(store.clone(), quota));
+        for is_late in [false, true] {
+            let key = if is_late { "bob" } else { "ann" };
+            let come = |limiter: &Limiter| {
+                let limiter = limiter.clone();
+                let mut future = Box::pin(async move { limiter.acquire(key, ms(10_000)).await });
+                assert!(poll(&mut future).is_pending());
+                future
+            };
+            let started = Instant::now();
+            assert!(here.acquire(key, ms(0)).await.unwrap().is_allowed());
+            let leaves = come(&here);
+            let mut waiting = vec![come(&there)];
+            if is_late {
+                drop(leaves);
+                waiting.push(come(&here));
+            } else {
+                waiting.push(come(&here));
+                drop(leaves);
+            }
+            waiting.extend([come(&here), come(&there)]);
+            let mut moments = Vec::new();
+            for future in waiting {
+                assert!(future.await.unwrap().is_allowed());
+                moments.push(whole_ms(started.elapsed()));
+            }
+            // The first place, at 100 ms, stays taken.
+            assert_eq!(moments, [200, 300, 400, 500]);
+        }
+    }
+}
+
+/// A store whose answers come up to 30 ms late, in another order than they were made in.
+#[derive(Clone, Debug)]
+struct Late(MemoryStore, Arc<Mutex<Random>>);
+
+impl Store for Late {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        let Answer::Now(answer) = self.0.check(check) else {
+            panic!("memory answers at once");
+        };
+        let late = self.1.lock().unwrap().below(30);
+        Answer::Later(Box::pin(async move {
+            sleep(ms(late)).await;
+            answer
+        }))
+    }
+
+    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+        self.0.reset(legs)
+    }
+}
+
+/// Those of some processes come and leave at random. Whoever is admitted is an
+/// interval behind the one before, and in one process nothing stays taken.
+async fn come_and_leave(random: &mut Random, quota: Quota, processes: u64) {
+    let late = Late(paused_store(), Arc::new(Mutex::new(Random::new())));
+    let limiters: Vec<_> = (0..processes)
+        .map(|_| Limiter::new(late.clone(), quota))
+        .collect();
+    let (sender, mut admitted) = tokio::sync::mpsc::unbounded_channel();
+    let mut waiting = Vec::new();
+    for _ in 0..400 {
+        match random.below(8) {
+            0..=3 => {
+                let limiter = limiters[random.below(processes) as usize].clone();
+                let sender = sender.clone();
+                waiting.push(tokio::spawn(async move {
+                    let permit = limiter.acquire("ann", ms(1_000_000)).await.unwrap();
+                    assert!(permit.is_allowed());
+                    sender.send(Instant::now()).unwrap();
+                }));
+            }
+            4 | 5 if !waiting.is_empty() => {
+                let place = random.below(waiting.len() as u64) as usize;
+                waiting.swap_remove(place).abort();
+            }
+            6 => tokio::task::yield_now().await,
+            _ => sleep(ms(random.below(60))).await,
+        }
+    }
+    drop(sender);
+    let mut before: Option<Instant> = None;
+    while let Some(at) = admitted.recv().await {
+        let since = before.map_or(ms(100), |before| at - before);
+        assert!(since >= ms(70), "{since:?} after the one before");
+        before = Some(at);
+    }
+    sleep(ms(1_000)).await;
+    let decision = limiters[0].peek("ann").await.unwrap();
+    let taken = decision.policies().next().unwrap().reset_after();
+    assert!(processes > 1 || taken.is_zero(), "{taken:?} stay taken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_come_late_admit_nobody_twice_and_lose_nothing() {
+    let mut random = Random::new();
+    for processes in [1, 2, 3] {
+        for quota in one_each_100_ms() {
+            for _ in 0..20 {
+                come_and_leave(&mut random, quota, processes).await;
+            }
+        }
     }
 }

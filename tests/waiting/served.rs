@@ -2,7 +2,15 @@
 
 use std::{convert::Infallible, sync::Arc};
 
-use axum::{Router, body::Body, routing::get};
+use axum::{
+    Router,
+    body::Body,
+    extract::Request,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -25,7 +33,8 @@ struct Served {
     frames: Frames,
 }
 
-/// `/stuck` never answers; `/stream` sends what `frames` says, once.
+/// `/stuck` never answers; `/stream` sends what `frames` says, once; `/echo` upgrades
+/// and sends back what it gets.
 async fn serve() -> Served {
     let store = MemoryStore::new();
     let (frames, body) = channel();
@@ -43,6 +52,7 @@ async fn serve() -> Served {
         .route("/empty", get(|| async {}))
         .route("/stream", get(stream))
         .route("/stuck", get(stuck))
+        .route("/echo", get(echo))
         .layer(RateLimitLayer::new(few()).store(store.clone()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -52,6 +62,19 @@ async fn serve() -> Served {
         address,
         frames,
     }
+}
+
+async fn echo(mut request: Request) -> Response {
+    let upgraded = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let mut stream = TokioIo::new(upgraded.await.unwrap());
+        let mut message = [0; 4];
+        while stream.read_exact(&mut message).await.is_ok() {
+            stream.write_all(&message).await.unwrap();
+        }
+    });
+    let fields = [("connection", "upgrade"), ("upgrade", "echo")];
+    (StatusCode::SWITCHING_PROTOCOLS, fields).into_response()
 }
 
 impl Served {
@@ -119,4 +142,22 @@ async fn answers_that_are_sent_hold_nothing() {
     let stream = served.send("HEAD /stream").await;
     served.until_left(1).await;
     drop(stream);
+}
+
+/// What follows an upgrade is beyond the response, which is over: so is the permit.
+#[tokio::test]
+async fn an_upgraded_connection_lives_on_without_its_permit() {
+    let served = serve().await;
+    let upgrade = "GET /echo HTTP/1.1\r\nconnection: upgrade\r\nupgrade: echo\r\nx:";
+    let mut stream = served.send(upgrade).await;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    assert!(head.starts_with(b"HTTP/1.1 101"));
+    served.until_left(1).await;
+    let mut message = [0; 4];
+    stream.write_all(b"ping").await.unwrap();
+    stream.read_exact(&mut message).await.unwrap();
+    assert_eq!(&message, b"ping");
 }

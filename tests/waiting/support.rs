@@ -57,6 +57,7 @@ pub fn whole_ms(duration: Duration) -> u64 {
 }
 
 /// xorshift64*. The seed is printed: set `SEED` to run the same again.
+#[derive(Debug)]
 pub struct Random(u64);
 
 impl Random {

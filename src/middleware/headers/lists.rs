@@ -30,17 +30,26 @@ impl Lists {
     }
 
     pub(super) fn add_to(self, headers: &mut HeaderMap, existing: Existing) {
-        add(headers, RATELIMIT_POLICY, self.policies, existing);
-        add(headers, RATELIMIT, self.limits, existing);
+        let ours = [(RATELIMIT_POLICY, self.policies), (RATELIMIT, self.limits)];
+        // One line that is no list makes the whole field void.
+        let go_on = existing == Existing::IsFromInside;
+        if go_on && !ours.iter().all(|(name, _)| is_list(headers, name)) {
+            return;
+        }
+        for (name, value) in ours {
+            match value {
+                Some(value) if go_on => drop(headers.append(name, value)),
+                value => add_one(headers, name, value),
+            }
+        }
     }
 }
 
-/// Layers add to a list.
-fn add(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>, existing: Existing) {
-    match (existing, value) {
-        (Existing::GoesOn, Some(value)) => drop(headers.append(name, value)),
-        (_, value) => add_one(headers, name, value),
-    }
+/// Whether the lines of a field, if there are any, begin as ours do: with a string.
+/// Those of the older drafts begin with a number or a name.
+fn is_list(headers: &HeaderMap, name: &HeaderName) -> bool {
+    let mut lines = headers.get_all(name).iter();
+    lines.all(|line| line.as_bytes().trim_ascii_start().starts_with(b"\""))
 }
 
 /// `RateLimit-Policy` for quotas that never change.

@@ -19,7 +19,10 @@ const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy")
 /// The IETF drafts and the older forms use some of the same names for other
 /// things, so it is exactly one. All but the list tell of one policy only: the
 /// one that refused with the longest wait, or else the one with the fewest
-/// units left. Where such a field is there already, from a layer inside, it stays.
+/// units left. Where one of a form's fields is there already, from a layer or a
+/// service inside, those stay and none is added: of two sources they would be
+/// untrue together. Only lists go on, behind other lists. So give layers that are
+/// stacked one form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Headers {
@@ -58,13 +61,14 @@ enum Told {
     OfOne(Binding),
 }
 
-/// What becomes of list fields that a response has already.
+/// Who set the fields that a response has already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Existing {
-    /// They are of layers inside: ours come behind them.
-    GoesOn,
-    /// The user's hook set them: ours stay away.
-    Stays,
+    /// A layer or service inside: our lists come behind theirs, and of what is no list
+    /// ours stay away.
+    IsFromInside,
+    /// The user's hook, which leaves to us what it did not set.
+    IsFromHook,
 }
 
 impl Fields {
@@ -91,14 +95,14 @@ impl Fields {
     pub(super) fn add_to_forwarded(self, status: StatusCode, headers: &mut HeaderMap) {
         let wanted = self.when.as_ref();
         if wanted.is_none_or(|wanted| wanted(status, headers)) {
-            self.add_to(headers, Existing::GoesOn);
+            self.add_to(headers, Existing::IsFromInside);
         }
     }
 
     pub(super) fn add_to(self, headers: &mut HeaderMap, existing: Existing) {
         match self.told {
             Some(Told::OfAll(lists)) => lists.add_to(headers, existing),
-            Some(Told::OfOne(binding)) => binding.add_to(headers),
+            Some(Told::OfOne(binding)) => binding.add_to(headers, existing),
             None => {}
         }
     }

@@ -2,7 +2,9 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{Headers, RATELIMIT, RATELIMIT_POLICY, add_one, effective_us, per_whole_seconds};
+use super::{
+    Existing, Headers, RATELIMIT, RATELIMIT_POLICY, add_one, effective_us, per_whole_seconds,
+};
 use crate::{Decision, Quota, middleware::text::Text};
 
 /// Limit, remaining, reset.
@@ -52,7 +54,16 @@ impl Binding {
         })
     }
 
-    pub(super) fn add_to(self, headers: &mut HeaderMap) {
+    pub(super) fn add_to(self, headers: &mut HeaderMap, existing: Existing) {
+        let (limits, policy): (&[HeaderName], _) = match self.form {
+            Headers::Draft7 => (&[RATELIMIT], Some(RATELIMIT_POLICY)),
+            Headers::Draft6 => (&DRAFT_6, Some(RATELIMIT_POLICY)),
+            _ => (&X_RATELIMIT, None),
+        };
+        let is_there = |name: &HeaderName| headers.contains_key(name);
+        if existing == Existing::IsFromInside && limits.iter().chain(&policy).any(is_there) {
+            return;
+        }
         match self.form {
             Headers::Draft7 => add_one(headers, RATELIMIT, self.in_one_field()),
             Headers::Draft6 => self.add_three(headers, DRAFT_6),
