@@ -11,8 +11,9 @@ use crate::{
     switch::{Switch, finish, limiter},
 };
 
-/// 2^53 ns: how deep a bucket may be.
-const DEEPEST_NS: u128 = 1 << 53;
+/// How deep a bucket may be: 104 days.
+const DEEPEST_NS: u128 = (1 << 53) - TICK_NS;
+const TICK_NS: u128 = 1_000;
 
 struct Fleet {
     clock: Arc<ManualClock>,
@@ -78,8 +79,15 @@ fn most(quota: Quota, processes: u32, us: u64) -> u128 {
         Algorithm::TokenBucket | Algorithm::LeakyBucket
     );
     if flows && !format!("{quota:?}").starts_with("IntervalBucket") {
-        let deepest_us = DEEPEST_NS / 1_000;
-        return at_once + us * limit / period_us + 1 + n * (us / deepest_us);
+        let share = us * limit / period_us + 1;
+        let interval_ns = quota.period().as_nanos().div_ceil(limit.max(1)) * n;
+        // A part fills in so many days at most, whatever its share is.
+        return match DEEPEST_NS.checked_div(capacity.div_ceil(n)) {
+            Some(longest_ns) if longest_ns < interval_ns => {
+                at_once + share.max(n * ((us * 1_000 + TICK_NS) / longest_ns))
+            }
+            _ => at_once + share,
+        };
     }
     if limit == 0 {
         return at_once;
