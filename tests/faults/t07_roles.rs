@@ -69,16 +69,11 @@ async fn t07_loading_after_a_restart() {
 async fn t07_loading_much() {
     const KEY: usize = 1_000;
     let _alone = rig::alone().await;
-    let mut server = RedisServer::with(&["--enable-debug-command", "local"]);
+    let mut server = RedisServer::start();
     let keys = or_long(50_000, 1_000_000);
-    let fill = [
-        "DEBUG",
-        "POPULATE",
-        &keys.to_string(),
-        "filled",
-        &KEY.to_string(),
-    ];
-    server.command(&fill);
+    let fill = "local value = string.rep('.', ARGV[2])
+        for number = 1, ARGV[1] do redis.call('SET', 'filled:' .. number, value) end";
+    server.command(&["EVAL", fill, "0", &keys.to_string(), &KEY.to_string()]);
     let proxy = Proxy::before(server.port());
     let (run, (server, proxy)) = outage::at(&proxy.url(), move |_| {
         server.command(&["SAVE"]);
