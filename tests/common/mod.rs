@@ -159,6 +159,12 @@ impl RedisServer {
         }
     }
 
+    /// Redis 6 lets a script write whatever `min-replicas-to-write` says.
+    pub fn holds_scripts_to_min_replicas(&self) -> bool {
+        let info = self.command(&["INFO", "server"]);
+        !info.contains("redis_version:6.")
+    }
+
     pub fn folder(&self) -> &Path {
         &self.folder
     }
