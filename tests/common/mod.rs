@@ -159,6 +159,14 @@ impl RedisServer {
         }
     }
 
+    /// An option that this program may not know, as `--name value`: it would not start.
+    pub fn if_known(option: &str) -> Vec<&str> {
+        let words: Vec<_> = option.split(' ').collect();
+        let name = words[0].trim_start_matches('-');
+        let is_known = !Self::start().command(&["CONFIG", "GET", name]).is_empty();
+        if is_known { words } else { Vec::new() }
+    }
+
     /// Redis 6 lets a script write whatever `min-replicas-to-write` says.
     pub fn holds_scripts_to_min_replicas(&self) -> bool {
         let info = self.command(&["INFO", "server"]);
