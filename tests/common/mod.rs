@@ -167,10 +167,11 @@ impl RedisServer {
         if is_known { words } else { Vec::new() }
     }
 
-    /// Redis 6 lets a script write whatever `min-replicas-to-write` says.
-    pub fn holds_scripts_to_min_replicas(&self) -> bool {
-        let info = self.command(&["INFO", "server"]);
-        !info.contains("redis_version:6.")
+    /// Redis 6.0, and 6.2 at first, lets a script write whatever `min-replicas-to-write` says.
+    pub fn holds_scripts_to_min_replicas() -> bool {
+        let server = Self::with(&["--min-replicas-to-write", "1"]);
+        let write = "return redis.call('SET', KEYS[1], 1)";
+        server.try_command(&["EVAL", write, "1", "a"]).is_err()
     }
 
     pub fn folder(&self) -> &Path {
