@@ -292,7 +292,8 @@ async fn a_refusal_is_quoted() {
 #[tokio::test]
 async fn a_wrong_password_is_an_error_and_not_an_admission() {
     let server = RedisServer::with(&["--requirepass", "secret"]);
-    let store = RedisStore::connect(&server.url()).expect("a store");
+    let store = RedisStore::builder().deadline(common::DEADLINE);
+    let store = store.connect(&server.url()).expect("a store");
     let limiter = denying(store, TokenBucket::per_hour(3));
     let error = limiter.check("ann").await.expect_err("no password");
     assert!(error.is_refused(), "{error:?}");
