@@ -274,6 +274,11 @@ async fn a_refusal_is_quoted() {
         let limiter = denying(store, TokenBucket::per_hour(3));
         assert_eq!(admitted(&limiter, word, 1).await, 1, "{word}");
         refuse();
+        if word == "NOREPLICAS" && !RedisServer::holds_scripts_to_min_replicas() {
+            assert_eq!(admitted(&limiter, word, 1).await, 1, "{word}");
+            permit();
+            continue;
+        }
         let error = limiter.check(word).await.expect_err(word);
         assert!(error.is_refused(), "{word}: {error:?}");
         let cause = std::error::Error::source(&error).map(ToString::to_string);
@@ -287,7 +292,8 @@ async fn a_refusal_is_quoted() {
 #[tokio::test]
 async fn a_wrong_password_is_an_error_and_not_an_admission() {
     let server = RedisServer::with(&["--requirepass", "secret"]);
-    let store = RedisStore::connect(&server.url()).expect("a store");
+    let store = RedisStore::builder().deadline(common::DEADLINE);
+    let store = store.connect(&server.url()).expect("a store");
     let limiter = denying(store, TokenBucket::per_hour(3));
     let error = limiter.check("ann").await.expect_err("no password");
     assert!(error.is_refused(), "{error:?}");

@@ -110,7 +110,7 @@ fn push_number(out: &mut Vec<u8>, field: u8, number: u64) {
 
 /// A field of the wire type "length-delimited".
 fn push_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
-    out.push(field << 3 | 2);
+    out.push((field << 3) | 2);
     push_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }

@@ -101,6 +101,15 @@ impl RedisCluster {
         }
         let replicas = self.nodes.len() - primaries;
         eventually("replicas in step", || self.are_in_step(replicas));
+        // A link that is up may carry nothing yet.
+        for place in primaries..self.nodes.len() {
+            let primary = &self.nodes[place % primaries];
+            primary.command(&["FLUSHALL"]);
+            let written = offset(primary, "master_repl_offset:");
+            eventually("replicas that follow", || {
+                offset(&self.nodes[place], "slave_repl_offset:") >= written
+            });
+        }
         for node in &self.nodes {
             eventually("replicas that all know of", || {
                 let nodes = node.command(&["CLUSTER", "NODES"]);
@@ -299,6 +308,13 @@ fn signal(process: u32, signal: &str) {
         .args([signal, &process.to_string()])
         .status();
     assert!(status.is_ok_and(|status| status.success()), "kill {signal}");
+}
+
+fn offset(node: &RedisServer, name: &str) -> u64 {
+    let info = node.command(&["INFO", "replication"]);
+    let mut lines = info.lines();
+    let offset = lines.find_map(|line| line.strip_prefix(name));
+    offset.expect("an offset").trim().parse().expect("a number")
 }
 
 /// Does something over and over on a thread of its own, until it is dropped.

@@ -159,6 +159,21 @@ impl RedisServer {
         }
     }
 
+    /// An option that this program may not know, as `--name value`: it would not start.
+    pub fn if_known(option: &str) -> Vec<&str> {
+        let words: Vec<_> = option.split(' ').collect();
+        let name = words[0].trim_start_matches('-');
+        let is_known = !Self::start().command(&["CONFIG", "GET", name]).is_empty();
+        if is_known { words } else { Vec::new() }
+    }
+
+    /// Redis 6.0, and 6.2 at first, lets a script write whatever `min-replicas-to-write` says.
+    pub fn holds_scripts_to_min_replicas() -> bool {
+        let server = Self::with(&["--min-replicas-to-write", "1"]);
+        let write = "return redis.call('SET', KEYS[1], 1)";
+        server.try_command(&["EVAL", write, "1", "a"]).is_err()
+    }
+
     pub fn folder(&self) -> &Path {
         &self.folder
     }

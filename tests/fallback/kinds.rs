@@ -59,7 +59,7 @@ async fn errors() -> Vec<(&'static str, StoreError)> {
     assert!(refused.is_refused(), "{refused}");
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
 
-    server.command(&["CLIENT", "PAUSE", "100000", "ALL"]);
+    server.command(&["CLIENT", "PAUSE", "100000"]);
     let mut waiting: Vec<_> = (0..4).map(|_| Box::pin(denying.check("ann"))).collect();
     for check in &mut waiting {
         assert!(futures_poll(check).await.is_none(), "it waits");
@@ -156,7 +156,7 @@ async fn each_kind_of_error_is_met_by_each_choice() {
 async fn a_flood_of_redis_opens_no_gate() {
     let server = RedisServer::start();
     let store = connected(&server, 8).await;
-    server.command(&["CLIENT", "PAUSE", "100000", "ALL"]);
+    server.command(&["CLIENT", "PAUSE", "100000"]);
     let filling = limiter(store.clone(), [policy(OnStoreFailure::Deny)]);
     let mut waiting: Vec<_> = (0..8).map(|_| Box::pin(filling.check("ann"))).collect();
     for check in &mut waiting {

@@ -230,7 +230,7 @@ async fn a_frozen_redis_is_not_asked_by_every_check() {
         limiter.check("ann").await.unwrap().source() == Source::Store
     })
     .await;
-    server.command(&["CLIENT", "PAUSE", "100000", "ALL"]);
+    server.command(&["CLIENT", "PAUSE", "100000"]);
     let started = Instant::now();
     for number in 0..200 {
         let decision = limiter.check("ann").await.unwrap();

@@ -40,10 +40,11 @@ async fn t07_readonly_while_it_is_a_replica() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t07_loading_after_a_restart() {
     let _alone = rig::alone().await;
-    // So slow that it takes seconds, and looks up often enough to say so.
+    // So slow that it takes seconds, and looks up often enough to say so; Redis 6.0
+    // is silent meanwhile.
     let slowly = ["--key-load-delay", "1000"];
-    let often = ["--loading-process-events-interval-bytes", "1024"];
-    let mut server = RedisServer::with(&[slowly, often].concat());
+    let often = RedisServer::if_known("--loading-process-events-interval-bytes 1024");
+    let mut server = RedisServer::with(&[&slowly[..], &often].concat());
     let keys = or_long(2_000, 10_000).to_string();
     let fill = "for i = 1, ARGV[1] do redis.call('SET', 'filled' .. i, i) end";
     server.command(&["EVAL", fill, "0", &keys]);
@@ -69,16 +70,11 @@ async fn t07_loading_after_a_restart() {
 async fn t07_loading_much() {
     const KEY: usize = 1_000;
     let _alone = rig::alone().await;
-    let mut server = RedisServer::with(&["--enable-debug-command", "local"]);
+    let mut server = RedisServer::start();
     let keys = or_long(50_000, 1_000_000);
-    let fill = [
-        "DEBUG",
-        "POPULATE",
-        &keys.to_string(),
-        "filled",
-        &KEY.to_string(),
-    ];
-    server.command(&fill);
+    let fill = "local value = string.rep('.', ARGV[2])
+        for number = 1, ARGV[1] do redis.call('SET', 'filled:' .. number, value) end";
+    server.command(&["EVAL", fill, "0", &keys.to_string(), &KEY.to_string()]);
     let proxy = Proxy::before(server.port());
     let (run, (server, proxy)) = outage::at(&proxy.url(), move |_| {
         server.command(&["SAVE"]);

@@ -45,7 +45,7 @@ const NEVER_US: u64 = 1 << 60;
 impl Drained {
     #[inline]
     fn new(at_us: u64, is_second: bool) -> Self {
-        Self(NonZeroU64::MIN | at_us.min(NEVER_US) << 2 | u64::from(is_second) << 1)
+        Self(NonZeroU64::MIN | (at_us.min(NEVER_US) << 2) | (u64::from(is_second) << 1))
     }
 
     #[inline]

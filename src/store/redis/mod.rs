@@ -60,7 +60,8 @@ use crate::{ConfigError, Decision, StoreError, fallback::Tasks};
 /// go out together in the next call; those that ask the
 /// same for one caller as one entry of it, which says how many they are. Each is
 /// answered as if it had come by itself, in the order in which it came. Needs
-/// Redis 6 or later, or Valkey.
+/// Redis 6 or later (6 with `lua-replicate-commands` as it is by default, `yes`), or
+/// Valkey.
 ///
 /// ```no_run
 /// use tower_throttle::{RateLimitLayer, RedisStore, TokenBucket};
@@ -118,7 +119,8 @@ use crate::{ConfigError, Decision, StoreError, fallback::Tasks};
 /// (where 6.0 knows no `resetchannels`), 7 and Valkey. To it come
 ///
 /// - in a cluster `+cluster|slots +asking`, on every node;
-/// - behind Sentinel `+role`, and at the sentinels, for a user of their own,
+/// - behind Sentinel `+role`, and at the sentinels, for a user of their own (those of
+///   Redis 6.0 know of no users),
 ///   `+sentinel|get-master-addr-by-name +sentinel|sentinels`;
 /// - for a database other than 0 `+select`.
 ///

@@ -76,7 +76,7 @@ fn assemble(in_use: usize) -> String {
     let mut parts = PARTS.map(|_| String::new());
     let chosen = (1..)
         .zip(ALGORITHMS)
-        .filter(|(number, _)| in_use & 1 << (number - 1) != 0);
+        .filter(|(number, _)| in_use & (1 << (number - 1)) != 0);
     for (number, file) in chosen {
         let mut rest = file;
         // From the last to the first: each goes on to the end of what is left.

@@ -52,9 +52,10 @@ impl OneServer {
             "--maxmemory-policy noeviction",
             // It loads for a second or more, and says so.
             "--key-load-delay 1000",
-            "--loading-process-events-interval-bytes 1024",
         ];
-        let words: Vec<&str> = options.iter().flat_map(|line| line.split(' ')).collect();
+        let often = RedisServer::if_known("--loading-process-events-interval-bytes 1024");
+        let words = options.iter().flat_map(|line| line.split(' '));
+        let words: Vec<&str> = words.chain(often).collect();
         let server = RedisServer::with(&words);
         server.command(&["EVAL", MANY_KEYS, "0"]);
         let proxy = Proxy::before(server.port());

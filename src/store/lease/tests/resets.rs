@@ -8,14 +8,17 @@ use tokio::{
     task::{JoinHandle, yield_now},
 };
 
-use super::super::{self as lease, Leases, Lender, Trip, send, table::Id};
 use crate::{
     Decision, Key, ManualClock, MemoryStore, OnStoreFailure, Policy, Source, StoreError,
     TokenBucket,
     error::StoreErrorKind,
     fallback::Tasks,
     policy::Compiled,
-    store::{Answer, Asked, BoxFuture, Check, Leg, Operation, OwnedLeg, Store, local::Local},
+    store::{
+        Answer, Asked, BoxFuture, Check, Leg, Operation, OwnedLeg, Store,
+        lease::{self, Leases, Lender, Trip, send, table::Id},
+        local::Local,
+    },
 };
 
 const UNITS: u64 = 100_000;
