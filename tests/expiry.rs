@@ -416,8 +416,13 @@ async fn two_versions_of_a_sliding_window() {
         }
     };
     both_orders(window(10, ms(300)), window(5, ms(300))).await;
-    both_orders(window(10, ms(200)), window(5, ms(300))).await;
-    both_orders(window(10, ms(300)), window(10, ms(200))).await;
+    // Of another length, each takes the other's windows for its own.
+    let other = |limit, period| Version {
+        capacity: 2 * limit,
+        ..window(limit, period)
+    };
+    both_orders(other(10, ms(200)), other(5, ms(300))).await;
+    both_orders(other(10, ms(300)), other(10, ms(200))).await;
 }
 
 #[tokio::test]

@@ -1,13 +1,17 @@
 //! The memory store: bounded, forgetful of what means nothing, of nothing else.
 
 use std::{
+    collections::VecDeque,
     sync::{Arc, Mutex},
     thread,
     time::Duration,
 };
 
+use proptest::prelude::*;
 use tokio::runtime::{Builder, Runtime};
-use tower_throttle::{Clock, FixedWindow, Limiter, ManualClock, MemoryStore, Policy, TokenBucket};
+use tower_throttle::{
+    Clock, FixedWindow, Limiter, ManualClock, MemoryStore, Policy, SlidingWindow, TokenBucket,
+};
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().build().expect("a runtime")
@@ -281,4 +285,39 @@ fn a_clock_in_the_wrong_unit_limits_all_the_same() {
         assert_eq!(admitted.count(), 3, "at {now_us}");
         clock.advance(Duration::MAX);
     }
+}
+
+/// Each version takes the windows of the other for its own, so some of what was
+/// counted weighs too little for a while.
+#[test]
+fn sliding_windows_of_two_lengths_admit_three_times_the_limit_at_most() {
+    let runtime = runtime();
+    proptest!(|(
+        limit in 1..30_u64,
+        one_ms in 50..1_000_u64,
+        other_ms in 50..1_000_u64,
+        start_us in 0..3_000_000_u64,
+        asks in proptest::collection::vec((any::<bool>(), 0..1_000_u64), 300),
+    )| {
+        let (store, clock) = store(1_000);
+        clock.advance(Duration::from_micros(start_us));
+        let [one, other] = [one_ms, other_ms].map(|window_ms| {
+            let window = SlidingWindow::new(limit, Duration::from_millis(window_ms));
+            Limiter::new(store.clone(), Policy::new("api", window))
+        });
+        let shorter_us = one_ms.min(other_ms) * 1_000;
+        let mut now_us = 0;
+        let mut admitted = VecDeque::new();
+        for (is_one, thousandth) in asks {
+            if is_admitted(&runtime, if is_one { &one } else { &other }, 1) {
+                admitted.push_back(now_us);
+            }
+            admitted.retain(|at_us| now_us - at_us < shorter_us);
+            prop_assert!(admitted.len() as u64 <= 3 * limit);
+            // Often enough to use all there is.
+            let step_us = shorter_us / (4 * limit) * thousandth / 500;
+            now_us += step_us;
+            clock.advance(Duration::from_micros(step_us));
+        }
+    });
 }
