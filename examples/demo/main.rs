@@ -31,7 +31,7 @@ mod options;
 mod routes;
 mod slow;
 
-use std::{error::Error, future::pending, net::SocketAddr, sync::Arc};
+use std::{error::Error, io, net::SocketAddr, sync::Arc};
 
 use options::Options;
 use tokio::net::TcpListener;
@@ -61,7 +61,7 @@ fn log() {
         eprintln!("demo: RUST_LOG={wanted:?}: {mistake}");
         Targets::new().with_default(LevelFilter::INFO)
     });
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
     let lines = lines.with_filter(filter);
     tracing_subscriber::registry().with(lines).init();
 }
@@ -73,6 +73,8 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         Some(redis) => (Arc::new(redis.clone()), "Redis"),
         None => (Arc::new(MemoryStore::new()), "memory"),
     };
+    // Before anybody can be answered: until then a signal ends the process at once.
+    let told_to_stop = told_to_stop()?;
     let listener = TcpListener::bind(&options.listen)
         .await
         .map_err(|error| format!("cannot listen on {}: {error}", options.listen))?;
@@ -84,7 +86,7 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         listener,
         app.into_make_service_with_connect_info::<SocketAddr>(),
     )
-    .with_graceful_shutdown(told_to_stop())
+    .with_graceful_shutdown(told_to_stop)
     .await?;
     if let Some(redis) = redis {
         redis.shutdown().await;
@@ -92,26 +94,24 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Ctrl-C, or SIGTERM from a supervisor.
-async fn told_to_stop() {
-    #[cfg(unix)]
-    let terminated = async {
-        use tokio::signal::unix::{SignalKind, signal};
-        match signal(SignalKind::terminate()) {
-            Ok(mut signal) => drop(signal.recv().await),
-            Err(_) => pending().await,
-        }
-    };
-    #[cfg(not(unix))]
-    let terminated = pending::<()>();
+/// Ctrl-C, or SIGTERM from a supervisor, from now on.
+#[cfg(unix)]
+fn told_to_stop() -> io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
 
-    let interrupted = async {
-        if tokio::signal::ctrl_c().await.is_err() {
-            pending::<()>().await;
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupted.recv() => {}
+            _ = terminated.recv() => {}
         }
-    };
-    tokio::select! {
-        () = terminated => {}
-        () = interrupted => {}
-    }
+    })
+}
+
+/// Ctrl-C, from now on.
+#[cfg(windows)]
+fn told_to_stop() -> io::Result<impl Future<Output = ()>> {
+    let mut interrupted = tokio::signal::windows::ctrl_c()?;
+    Ok(async move { drop(interrupted.recv().await) })
 }
