@@ -16,7 +16,7 @@ type Answer = Result<Decision, StoreError>;
 type Asked = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// So many of those that come at once go by themselves.
-const ALONE: usize = 3;
+const ALONE: usize = 4;
 
 /// Polls each once, in this order: they are in the queue then, but for the
 /// first, which go by themselves.
@@ -260,7 +260,7 @@ async fn many_equal_checks_are_one_entry() {
     // Some by themselves, all others in a call of each lane, and in one entry of two policies.
     let [asked, read, written, added] = [0, 1, 2, 3].map(|place| after[place] - before[place]);
     let written = written + added;
-    assert!((2..=4).contains(&asked), "{asked} calls");
+    assert!((2..=5).contains(&asked), "{asked} calls");
     assert_eq!(read, 2 * asked);
     assert!(written <= 2 * asked, "{written} written in {asked} calls");
 }
@@ -279,12 +279,16 @@ async fn who_left_before_it_was_sent_is_not_charged() {
         number += 1;
         number <= ALONE || number % 3 == 0
     });
+    let in_the_end = 100 - asked.len() as u64;
     let decisions = decisions(asked).await;
     let left = decisions.iter().flat_map(Decision::policies);
     let left: Vec<_> = left.map(|policy| policy.remaining()).collect();
-    assert_eq!(left, (78..100).rev().collect::<Vec<_>>());
+    assert_eq!(left, (in_the_end..100).rev().collect::<Vec<_>>());
     let peek = limiter.peek(1).await.expect("a decision");
-    assert!(peek.policies().all(|policy| policy.remaining() == 78));
+    assert!(
+        peek.policies()
+            .all(|policy| policy.remaining() == in_the_end)
+    );
 }
 
 /// On threads that race, in batches that fall as they may.

@@ -36,9 +36,9 @@ use crate::{StoreError, error::StoreErrorKind, store::finished::Finished};
 /// Calls in flight on each connection, and one more: so that Redis has work while
 /// an answer is on its way, and another is read here.
 const LANES_PER_CONNECTION: usize = 3;
-/// Checks under way by themselves: with the one call more, a lane goes on though
-/// their callers may not look at their answers.
-const MOST_ALONE: usize = LANES_PER_CONNECTION;
+/// Checks under way by themselves, in place of as many calls. A lane goes on beside
+/// them, as their callers may not look at their answers.
+const MOST_ALONE: usize = LANES_PER_CONNECTION + 1;
 
 #[derive(Debug)]
 pub(super) struct Dispatch {
@@ -97,9 +97,11 @@ impl Dispatch {
         state.waiting.remove(place)
     }
 
-    /// As many lanes as there may be beside those who are alone.
-    pub(super) const fn lanes_beside(&self, state: &State) -> usize {
-        self.lanes - state.alone.saturating_sub(1)
+    /// As many lanes as there may be beside those who are alone: all but the first
+    /// take the place of one.
+    pub(super) fn lanes_beside(&self, state: &State) -> usize {
+        let in_place = state.alone.saturating_sub(1);
+        self.lanes.saturating_sub(in_place).max(1)
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
