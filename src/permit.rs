@@ -159,7 +159,6 @@ impl Legs {
                 Answer::Now(answer) => next = free.given(self.given(answer)),
                 Answer::Later(answer) => {
                     let Some(runtime) = runtime else {
-                        drop(free.given(0));
                         return;
                     };
                     let (again, store) = (runtime.clone(), self.store.clone());
@@ -175,11 +174,16 @@ impl Legs {
         }
     }
 
-    fn given(&self, answer: Result<Decision, StoreError>) -> u64 {
-        let leg = self.legs.first();
-        leg.zip(answer.ok()).map_or(0, |(leg, decision)| {
-            leg.asked.quota.level_of(decision.moved())
-        })
+    /// The level that came back; `None` if nobody knows.
+    fn given(&self, answer: Result<Decision, StoreError>) -> Option<u64> {
+        match answer {
+            Err(error) if error.may_have_run() => None,
+            Err(_) => Some(0),
+            Ok(decision) => {
+                let level = |leg: &OwnedLeg| leg.asked.quota.level_of(decision.moved());
+                Some(self.legs.first().map_or(0, level))
+            }
+        }
     }
 
     /// Each leg by itself.

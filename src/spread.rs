@@ -17,7 +17,8 @@ use std::{
 /// asks, and go with the last pointer to any of them.
 pub(crate) struct Spread<T> {
     own: Arc<Own<T>>,
-    /// Looked for by who is copied from another thread. A request's own never is.
+    /// Held by copies that the first thread made, and by whatever is copied from
+    /// another thread. A request's own, which comes and goes, holds none.
     all: OnceLock<Option<Arc<Owns<T>>>>,
 }
 
@@ -80,13 +81,15 @@ impl<T: Clone> Spread<T> {
 
     #[inline]
     fn copy_for(&self, thread: usize) -> Self {
-        let own = if self.own.of == thread {
-            &self.own
-        } else {
-            self.of_another(thread)
-        };
+        if self.own.of == thread {
+            // It may be the one that stays: a router is built from copies.
+            return Self {
+                own: Arc::clone(&self.own),
+                all: self.all.clone(),
+            };
+        }
         Self {
-            own: Arc::clone(own),
+            own: Arc::clone(self.of_another(thread)),
             all: OnceLock::new(),
         }
     }
@@ -172,5 +175,16 @@ mod tests {
         assert_eq!(own(&more), own(&copy), "no other place is left");
         drop((copy, more));
         assert_eq!(Arc::strong_count(&value), 1);
+    }
+
+    /// As a router does with a layer: it keeps copies of it.
+    #[test]
+    fn copies_of_the_first_thread_know_the_places_of_all() {
+        let (_, first) = each_of_one();
+        let kept = first.copy_for(3).copy_for(3);
+        drop(first);
+        let [one, other] = [1, 2].map(|thread| kept.copy_for(thread));
+        assert_ne!(own(&one), own(&other));
+        assert_ne!(own(&one), own(&kept));
     }
 }

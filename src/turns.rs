@@ -65,8 +65,10 @@ struct Place {
 struct Hole {
     number: u64,
     span: Span,
-    /// From then on it is as if used.
+    /// From then on its first part is as if used, and nobody moves up to it.
     moment: Instant,
+    /// From then on all of it is.
+    last_moment: Instant,
 }
 
 /// A place in a line, until it is dropped.
@@ -81,6 +83,8 @@ pub(crate) struct Free {
     bucket: Bucket,
     hole: Hole,
     pub(crate) level_ns: u64,
+    /// What came of it is known.
+    is_told: bool,
 }
 
 impl Span {
@@ -159,6 +163,7 @@ impl Turn {
             number: line.numbers,
             span,
             moment,
+            last_moment: moment,
         };
         line.holes.insert(behind, hole);
         let woken = line.move_up();
@@ -194,7 +199,7 @@ impl Line {
     /// Somebody stands in it, or what was left may still be given back.
     fn is_of_use(&self) -> bool {
         let now = Instant::now();
-        let is_early = |hole: &Hole| hole.moment > now;
+        let is_early = |hole: &Hole| hole.last_moment > now;
         !self.places.is_empty() || self.giving.is_some() || self.holes.iter().any(is_early)
     }
 
@@ -210,15 +215,16 @@ impl Line {
         let mut woken = Vec::new();
         let mut moved: Vec<Hole> = Vec::with_capacity(self.holes.len());
         for mut hole in mem::take(&mut self.holes) {
-            if hole.moment <= now {
+            if hole.last_moment <= now {
                 continue;
             }
-            if self.giving == Some(hole) {
+            let stays = |hole: Hole| hole.moment <= now || self.giving == Some(hole);
+            if stays(hole) {
                 moved.push(hole);
                 continue;
             }
             if let Some(last) = moved.last().copied() {
-                if last.span.end_ns == hole.span.start_ns && self.giving != Some(last) {
+                if last.span.end_ns == hole.span.start_ns && !stays(last) {
                     (hole.span.start_ns, hole.moment) = (last.span.start_ns, last.moment);
                     moved.pop();
                 }
@@ -236,7 +242,9 @@ impl Line {
                 woken.extend(place.waker.take());
                 hole.span.start_ns += level_ns;
                 hole.span.end_ns += level_ns;
-                hole.moment = later(hole.moment, Duration::from_nanos(level_ns));
+                let level = Duration::from_nanos(level_ns);
+                hole.moment = later(hole.moment, level);
+                hole.last_moment = later(hole.last_moment, level);
             }
             moved.push(hole);
         }
@@ -256,6 +264,7 @@ impl Line {
             bucket: bucket.clone(),
             hole,
             level_ns: hole.span.length_ns(),
+            is_told: false,
         })
     }
 }
@@ -266,14 +275,17 @@ impl Free {
         self.hole.span.end_ns / 1_000
     }
 
-    /// So much of it was given back. What else is there to give back now?
-    pub(crate) fn given(self, level_ns: u64) -> Option<Self> {
+    /// So much of it was given back; `None` if nobody knows. What else is there to
+    /// give back now?
+    pub(crate) fn given(mut self, level_ns: Option<u64>) -> Option<Self> {
+        self.is_told = true;
         let mut lines = lock(&LINES);
         let line = lines.by_bucket.get_mut(&self.bucket)?;
         line.giving = None;
         line.tried = Some(self.hole);
-        // Not where somebody has come meanwhile who was told of it already.
-        if level_ns > 0 {
+        // What may have come back may be somebody's by now, also in another process.
+        // (Here they were told of it already.)
+        if level_ns != Some(0) {
             line.holes.retain(|hole| *hole != self.hole);
         }
         let woken = line.move_up();
@@ -282,6 +294,21 @@ impl Free {
         drop(lines);
         wake(woken);
         next
+    }
+}
+
+impl Drop for Free {
+    /// Before it was told: the runtime that it was to be given back in is gone.
+    fn drop(&mut self) {
+        if self.is_told {
+            return;
+        }
+        let mut lines = lock(&LINES);
+        if let Some(line) = lines.by_bucket.get_mut(&self.bucket) {
+            line.giving = None;
+            line.holes.retain(|hole| *hole != self.hole);
+        }
+        lines.tidy(&self.bucket);
     }
 }
 

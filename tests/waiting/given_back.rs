@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt};
 use tower_throttle::{
-    Decision, LeakyBucket, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, TokenBucket,
-    store::{Answer, Check, Leg, Store},
+    Decision, LeakyBucket, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, StoreError,
+    TokenBucket,
+    store::{Answer, Check, Leg, Operation, Store},
 };
 
 use crate::{
@@ -193,5 +194,66 @@ async fn answers_that_come_late_admit_nobody_twice_and_lose_nothing() {
                 come_and_leave(&mut random, quota, processes).await;
             }
         }
+    }
+}
+
+/// Turns that come sooner than answers do.
+#[tokio::test(start_paused = true)]
+async fn a_long_line_that_leaves_at_once_is_given_back_to_its_end() {
+    let late = Late(paused_store(), Arc::new(Mutex::new(Random::new())));
+    let limiter = Limiter::new(late, LeakyBucket::per_second(1_000).queue(1_000));
+    let mut line = tokio::task::JoinSet::new();
+    for _ in 0..500 {
+        let limiter = limiter.clone();
+        line.spawn(async move { limiter.acquire("ann", ms(1_000)).await });
+    }
+    sleep(ms(40)).await;
+    line.shutdown().await;
+    sleep(ms(100)).await;
+    let decision = limiter.peek("ann").await.unwrap();
+    let taken = decision.policies().next().unwrap().reset_after();
+    assert_eq!(taken, ms(0), "nobody waits");
+}
+
+/// A store whose answers to what is given back are lost.
+#[derive(Clone, Debug)]
+struct Lost(MemoryStore);
+
+impl Store for Lost {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        let answer = self.0.check(check);
+        match check.operation() {
+            Operation::GiveBack => Answer::Now(Err(StoreError::unavailable("lost"))),
+            _ => answer,
+        }
+    }
+
+    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+        self.0.reset(legs)
+    }
+}
+
+/// It may be another process's by then.
+#[tokio::test(start_paused = true)]
+async fn nobody_moves_up_to_what_may_have_been_given_back() {
+    for quota in one_each_100_ms() {
+        let store = Lost(paused_store());
+        let [here, there] = [(); 2].map(|()| Limiter::new(store.clone(), quota));
+        let come = |limiter: &Limiter| {
+            let limiter = limiter.clone();
+            let mut future = Box::pin(async move { limiter.acquire("ann", ms(10_000)).await });
+            assert!(poll(&mut future).is_pending());
+            future
+        };
+        let started = Instant::now();
+        assert!(here.acquire("ann", ms(0)).await.unwrap().is_allowed());
+        drop(come(&here));
+        let waiting = [come(&there), come(&here)];
+        let mut moments = Vec::new();
+        for future in waiting {
+            assert!(future.await.unwrap().is_allowed());
+            moments.push(whole_ms(started.elapsed()));
+        }
+        assert_eq!(moments, [100, 200]);
     }
 }
