@@ -10,8 +10,8 @@ use tower_throttle::{
     Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket, testing::SimulatedRedis,
 };
 
-/// So many calls may be under way, however small they are.
-const CALLS: u64 = 4;
+/// So many checks may go by themselves, and one call of others be under way beside them.
+const ALONE: u64 = 4;
 /// There and back.
 const TRIP: Duration = Duration::from_millis(2);
 
@@ -59,7 +59,7 @@ fn server() -> SimulatedRedis {
 async fn a_few_on_a_quick_server_have_a_call_each_and_none_waits_for_another() {
     let redis = server();
     let limiter = limiter(&redis, DEADLINE).await;
-    for few in 1..=CALLS {
+    for few in 1..=ALONE {
         let before = redis.served().calls;
         let rounds = 50;
         let workers = (0..few).map(|key| {
@@ -98,7 +98,7 @@ async fn on_a_connection_no_more_than_five_calls_are_under_way() {
         sleep(2 * far - 41 * pause).await;
         assert_eq!(
             redis.served().calls - before,
-            CALLS + 1,
+            ALONE + 1,
             "{pause:?} between"
         );
         assert!(longest(asked).await <= 4 * far);
@@ -115,7 +115,7 @@ async fn many_at_once_are_answered_in_one_trip_or_two() {
         let asked = (0..many).map(|key| ask(&limiter, key)).collect();
         assert_eq!(longest(asked).await, trips * TRIP, "{many} at once");
         let calls = redis.served().calls - before;
-        assert!(calls <= u64::from(trips) * CALLS + 1, "{calls} for {many}");
+        assert!(calls <= u64::from(trips) * ALONE + 1, "{calls} for {many}");
     }
 }
 
@@ -132,14 +132,14 @@ async fn a_few_on_a_server_that_is_slow_or_far_or_unknown_share_a_call() {
     assert_eq!(asked_of(&unknown(&redis, DEADLINE), &redis).await, 2);
 
     let limiter = limiter(&redis, DEADLINE).await;
-    assert_eq!(asked_of(&limiter, &redis).await, CALLS + 1);
+    assert_eq!(asked_of(&limiter, &redis).await, ALONE + 1);
     let slow = Duration::from_millis(5);
     redis.set_service_time(slow, Duration::ZERO);
     limiter.check(0).await.expect("a decision");
     assert_eq!(asked_of(&limiter, &redis).await, 2, "slow");
     redis.set_service_time(Duration::ZERO, Duration::ZERO);
     limiter.check(0).await.expect("a decision");
-    assert_eq!(asked_of(&limiter, &redis).await, CALLS + 1, "quick again");
+    assert_eq!(asked_of(&limiter, &redis).await, ALONE + 1, "quick again");
     redis.set_delay(2 * slow);
     limiter.check(0).await.expect("a decision");
     assert_eq!(asked_of(&limiter, &redis).await, 2, "far");
@@ -168,7 +168,7 @@ async fn who_does_not_look_at_its_answer_holds_nobody_up() {
     let redis = server();
     let limiter = limiter(&redis, DEADLINE).await;
     let mut held = Vec::new();
-    for key in 0..CALLS {
+    for key in 0..ALONE {
         let limiter = limiter.clone();
         let mut check = Box::pin(async move { limiter.check(key).await });
         let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(check.as_mut().poll(cx)));
