@@ -13,7 +13,7 @@ use tower_throttle::{
     SlidingLog, SlidingWindow, TokenBucket,
 };
 
-use common::{RedisServer, cluster::RedisCluster, eventually, free_port};
+use common::{RedisServer, cluster::RedisCluster, eventually, port::Port};
 
 /// As the documentation of `RedisStore` has them.
 const RIGHTS: [&str; 10] = [
@@ -303,7 +303,7 @@ async fn a_script_that_somebody_loaded_runs_without_the_right_to_load_it() {
 }
 
 /// Stops when dropped.
-struct Sentinel(Child, u16);
+struct Sentinel(Child, Port);
 
 impl Drop for Sentinel {
     fn drop(&mut self) {
@@ -314,7 +314,7 @@ impl Drop for Sentinel {
 
 impl Sentinel {
     fn of(server: &RedisServer) -> Self {
-        let port = free_port();
+        let port = Port::claim();
         let file = server.folder().join("sentinel.conf");
         let watched = format!("sentinel monitor main 127.0.0.1 {} 1", server.port());
         let user = "user watch on >pw2 +sentinel|get-master-addr-by-name +sentinel|sentinels";
@@ -328,7 +328,7 @@ impl Sentinel {
             .stderr(Stdio::null())
             .spawn();
         eventually("a sentinel", || {
-            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+            std::net::TcpStream::connect(("127.0.0.1", port.number())).is_ok()
         });
         Self(child.expect("a sentinel"), port)
     }
@@ -336,7 +336,7 @@ impl Sentinel {
     /// Those of Redis 6.0 know of none, and take no names.
     fn has_users(&self) -> bool {
         let is_refused = |error: String| error.contains("wrong number of arguments");
-        let said = common::try_command(self.1, &["AUTH", "watch", "pw2"]);
+        let said = common::try_command(self.1.number(), &["AUTH", "watch", "pw2"]);
         !said.is_err_and(is_refused)
     }
 }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use common::{
     DEADLINE, RedisServer,
     cluster::{Frozen, RedisCluster},
-    eventually, eventually_async, fake, free_port,
+    eventually, eventually_async, fake,
+    port::Port,
 };
 use tower_throttle::RedisStore;
 
@@ -62,7 +63,8 @@ async fn a_server_that_lets_nobody_write_is_not_ready() {
     let user = ["ACL", "SETUSER", "app", "on", ">pw", "~tt*", "+@all"];
     server.command(&user);
     let store = store(&format!("redis://app:pw@127.0.0.1:{}/", server.port()));
-    let nobody = free_port().to_string();
+    let nobody = Port::claim();
+    let nobody = &nobody.to_string();
     let faults: [[&[&str]; 2]; 4] = [
         [
             &["ACL", "SETUSER", "app", "-evalsha"],
@@ -77,7 +79,7 @@ async fn a_server_that_lets_nobody_write_is_not_ready() {
             &["CONFIG", "SET", "maxmemory", "0"],
         ],
         [
-            &["REPLICAOF", "127.0.0.1", &nobody],
+            &["REPLICAOF", "127.0.0.1", nobody],
             &["REPLICAOF", "NO", "ONE"],
         ],
     ];

@@ -116,8 +116,9 @@ async fn a_primary_that_became_a_replica_is_connected_to_anew() {
     let store = store.connect(&server.url()).expect("a store");
     let limiter = denying(store, TokenBucket::per_second(10));
     ready(&limiter).await;
-    let nobody = common::free_port().to_string();
-    server.command(&["REPLICAOF", "127.0.0.1", &nobody]);
+    let nobody = common::port::Port::claim();
+    let nobody = &nobody.to_string();
+    server.command(&["REPLICAOF", "127.0.0.1", nobody]);
     let id = || {
         let list = server.command(&["CLIENT", "LIST"]);
         // Not the one that asks. Whichever command the store's has sent last.
@@ -404,7 +405,7 @@ async fn a_permit_of_a_refused_check_is_given_back_in_the_end() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn checks_that_were_never_sent_leave_no_tasks_behind() {
     use tower_throttle::Concurrency;
-    let port = common::free_port();
+    let port = common::port::Port::claim();
     let store = RedisStore::connect(&format!("redis-cluster://127.0.0.1:{port}/"));
     let limiter = Limiter::new(store.expect("a store"), Concurrency::new(10));
     sleep(Duration::from_secs(1)).await;
@@ -434,7 +435,7 @@ async fn checks_that_were_never_sent_leave_no_tasks_behind() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_on_one_node() {
     use tower_throttle::Concurrency;
-    let port = common::free_port();
+    let port = common::port::Port::claim();
     let store = RedisStore::connect(&format!("redis://127.0.0.1:{port}/"));
     let limiter = Limiter::new(store.expect("a store"), Concurrency::new(10));
     sleep(Duration::from_secs(1)).await;

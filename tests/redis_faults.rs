@@ -225,7 +225,8 @@ async fn a_user_without_the_right_is_refused_and_nothing_is_charged() {
 async fn a_refusal_is_quoted() {
     let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
     let url = user_with(&server, &["+@all"]);
-    let nobody = common::free_port().to_string();
+    let nobody = common::port::Port::claim();
+    let nobody = &nobody.to_string();
     let cannot_save = || {
         std::fs::remove_dir_all(server.folder()).expect("its folder");
         server.command(&["CONFIG", "SET", "save", "3600 1"]);
@@ -255,7 +256,7 @@ async fn a_refusal_is_quoted() {
         ),
         (
             "READONLY",
-            &|| command(&["REPLICAOF", "127.0.0.1", &nobody]),
+            &|| command(&["REPLICAOF", "127.0.0.1", nobody]),
             &|| command(&["REPLICAOF", "NO", "ONE"]),
         ),
         (

@@ -21,7 +21,7 @@ use tracing_subscriber::{
     Layer as _, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt,
 };
 
-use common::{RedisServer, free_port};
+use common::{RedisServer, port::Port};
 
 const KEY: &str = "sk-live-7Qx9vLmZ";
 const PASSWORD: &str = "hunter2";
@@ -131,7 +131,7 @@ async fn whatever_fails_nothing_is_shown() {
     let user = ["ACL", "SETUSER", "app", "on", "~*", "+@all"];
     server.command(&[&user[..], &[&format!(">{PASSWORD}")]].concat());
     let well = format!("127.0.0.1:{}/", server.port());
-    let nobody = format!("127.0.0.1:{}/", free_port());
+    let nobody = format!("127.0.0.1:{}/", Port::claim());
     // It says what it was sent: the password.
     let renamed = RedisServer::with(&["--rename-command", "AUTH", "LOGIN"]);
     let strange = format!("127.0.0.1:{}/", renamed.port());

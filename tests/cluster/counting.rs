@@ -99,7 +99,7 @@ async fn an_absent_cluster_fails_at_once_and_is_found_when_it_comes() {
 #[tokio::test]
 async fn one_seed_that_answers_is_enough() {
     let cluster = RedisCluster::start(3, 0);
-    let nobody = crate::common::free_port();
+    let nobody = crate::common::port::Port::claim();
     let port = cluster.nodes[2].port();
     for url in [
         format!("redis-cluster://127.0.0.1:{nobody},localhost:{port}/"),

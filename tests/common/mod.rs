@@ -5,18 +5,21 @@
 pub mod cluster;
 pub mod fake;
 pub mod oracle;
+pub mod port;
 #[path = "../../src/random.rs"]
 pub mod random;
 
 use std::{
     io::{BufRead, BufReader, Write},
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
     thread,
     time::{Duration, Instant},
 };
+
+use port::Port;
 
 /// Long enough for the slowest machine; nothing waits for it to pass.
 pub const DEADLINE: Duration = Duration::from_secs(20);
@@ -45,7 +48,7 @@ pub async fn eventually_async<F: Future<Output = bool>>(what: &str, mut is_so: i
 #[derive(Debug)]
 pub struct RedisServer {
     child: Option<Child>,
-    port: u16,
+    port: Port,
     folder: PathBuf,
     options: Vec<String>,
 }
@@ -71,7 +74,7 @@ impl RedisServer {
         std::fs::create_dir_all(&folder).expect("a temporary folder");
         Self {
             child: None,
-            port: free_port(),
+            port: Port::claim(),
             folder,
             options: options.iter().map(|option| (*option).to_owned()).collect(),
         }
@@ -98,10 +101,15 @@ impl RedisServer {
                  `scripts/test`, which does"
             ),
         };
-        self.child = Some(child);
-        eventually("an answer to PING", || match self.try_command(&["PING"]) {
-            Ok(_) => true,
-            Err(error) => error.starts_with("NOAUTH"),
+        let child = self.child.insert(child);
+        let port = self.port.number();
+        eventually("an answer to PING", || {
+            let ended = child.try_wait().expect("the state of a child");
+            assert_eq!(ended, None, "redis-server with {:?}", self.options);
+            match try_command(port, &["PING"]) {
+                Ok(_) => true,
+                Err(error) => error.starts_with("NOAUTH"),
+            }
         });
     }
 
@@ -118,11 +126,11 @@ impl RedisServer {
     }
 
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}/", self.port)
+        format!("redis://127.0.0.1:{}/", self.port())
     }
 
     /// One command on a connection of its own, as `redis-cli` would; panics on an error.
@@ -136,7 +144,7 @@ impl RedisServer {
 
     /// As [`try_command`].
     pub fn try_command(&self, words: &[&str]) -> Result<String, String> {
-        try_command(self.port, words)
+        try_command(self.port(), words)
     }
 
     /// Of the running server.
@@ -232,10 +240,4 @@ pub fn read_reply(reader: &mut impl BufRead) -> std::io::Result<Result<String, S
         }
         _ => Ok(rest),
     })
-}
-
-/// A port that nobody listens on now.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    listener.local_addr().expect("its address").port()
 }

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     checker::Window,
-    common::{RedisServer, free_port, try_command},
+    common::{RedisServer, port::Port, try_command},
     ledger::Recorder,
     proxy::{Mode, Proxy},
     wait,
@@ -27,13 +27,13 @@ const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
 #[derive(Debug)]
 struct Sentinel {
     child: Child,
-    port: u16,
+    port: Port,
     folder: PathBuf,
 }
 
 impl Sentinel {
     fn start(primary: u16) -> Self {
-        let port = free_port();
+        let port = Port::claim();
         let name = format!("tower-throttle-sentinel-{}-{port}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).expect("a temporary folder");
@@ -56,7 +56,7 @@ impl Sentinel {
             folder,
         };
         wait::until("an answer of a sentinel", LONG, || {
-            try_command(port, &["PING"]).is_ok()
+            try_command(sentinel.port.number(), &["PING"]).is_ok()
         });
         sentinel.command(&["MONITOR", NAME, "127.0.0.1", &primary.to_string(), "2"]);
         sentinel.command(&["SET", NAME, "down-after-milliseconds", "1000"]);
@@ -66,7 +66,7 @@ impl Sentinel {
 
     fn command(&self, words: &[&str]) -> String {
         let words = [&["SENTINEL"], words].concat();
-        match try_command(self.port, &words) {
+        match try_command(self.port.number(), &words) {
             Ok(reply) => reply,
             Err(error) => panic!("{words:?}: {error}"),
         }

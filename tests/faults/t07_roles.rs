@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    common::{RedisServer, free_port},
+    common::{RedisServer, port::Port},
     figures::{ms, or_long, tell},
     ledger::Outcome,
     outage,
@@ -20,9 +20,9 @@ async fn t07_readonly_while_it_is_a_replica() {
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
     // Of nobody: it keeps what it has.
-    let nobody = free_port().to_string();
+    let nobody = Port::claim();
     let (run, (_server, proxy)) = outage::at(&proxy.url(), move |outage| {
-        server.command(&["REPLICAOF", "127.0.0.1", &nobody]);
+        server.command(&["REPLICAOF", "127.0.0.1", &nobody.to_string()]);
         outage.hold(LASTS);
         server.command(&["REPLICAOF", "NO", "ONE"]);
         (server, proxy)

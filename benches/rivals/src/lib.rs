@@ -8,6 +8,8 @@ pub mod measured;
 pub mod on_redis;
 pub mod on_threads;
 pub mod peers;
+#[path = "../../../tests/common/port.rs"]
+pub mod port;
 pub mod rows;
 pub mod scripts;
 pub mod server;

@@ -2,24 +2,24 @@
 
 use std::{
     io::{Read, Write},
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    net::{Ipv4Addr, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
     thread::sleep,
     time::{Duration, Instant},
 };
 
-use crate::measured::Used;
+use crate::{measured::Used, port::Port};
 
 /// Stops when dropped.
 pub struct RedisServer {
     child: Child,
-    port: u16,
+    port: Port,
 }
 
 impl RedisServer {
     pub fn start(module: Option<&Path>) -> Self {
-        let port = free_port();
+        let port = Port::claim();
         let mut command = Command::new("redis-server");
         command
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
@@ -107,7 +107,7 @@ impl RedisServer {
     }
 
     fn ask(&self, command: &str) -> Option<String> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).ok()?;
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port.number())).ok()?;
         write!(stream, "{command}\r\nQUIT\r\n").ok()?;
         let mut text = String::new();
         stream.read_to_string(&mut text).ok()?;
@@ -136,9 +136,4 @@ fn number(info: &str, field: &str) -> f64 {
     let line = info.lines().find_map(|line| line.strip_prefix(field));
     let number = line.and_then(|line| line.split([',', '\r']).next());
     number.and_then(|number| number.parse().ok()).unwrap_or(0.0)
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    listener.local_addr().expect("its address").port()
 }

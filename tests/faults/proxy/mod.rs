@@ -22,6 +22,7 @@ use std::{
 use tokio::{runtime::Builder, sync::watch, task::LocalSet};
 
 pub(crate) use self::resp::Sent;
+use crate::common::port::Port;
 
 /// What becomes of bytes, from now on, on all connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,7 +82,7 @@ struct Shared {
 
 #[derive(Debug)]
 pub(crate) struct Proxy {
-    port: u16,
+    port: Port,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -104,8 +105,8 @@ impl Proxy {
             links: AtomicU64::new(0),
             dice: AtomicU64::new(0),
         });
-        let listener = listen(0);
-        let port = listener.local_addr().expect("an address").port();
+        let port = Port::claim();
+        let listener = listen(port.number());
         let thread = std::thread::spawn({
             let shared = Arc::clone(&shared);
             move || {
@@ -122,7 +123,7 @@ impl Proxy {
     }
 
     pub(crate) fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     pub(crate) fn url(&self) -> String {

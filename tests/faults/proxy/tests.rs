@@ -9,7 +9,7 @@ use super::*;
 use crate::common::RedisServer;
 
 fn connect(proxy: &Proxy) -> std::io::Result<TcpStream> {
-    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port))?;
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port()))?;
     stream.set_read_timeout(Some(Duration::from_millis(200)))?;
     Ok(stream)
 }
@@ -62,4 +62,22 @@ fn it_does_what_it_is_told_to_and_undoes_it() {
         kind == std::io::ErrorKind::ConnectionReset || kind == std::io::ErrorKind::BrokenPipe,
         "{error}"
     );
+}
+
+/// Two servers on one port are one: the second is not there, and nobody sees it.
+#[test]
+fn a_port_is_of_one_test() {
+    let claims = || (0..300).map(|_| Port::claim()).collect::<Vec<_>>();
+    let ports: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(claims)).collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined.flat_map(|ports| ports.expect("ports")).collect()
+    });
+    let numbers: std::collections::HashSet<_> = ports.iter().map(Port::number).collect();
+    assert_eq!(numbers.len(), ports.len());
+    for number in numbers {
+        // As another process would.
+        let again = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, number));
+        assert!(again.is_err(), "{number}");
+    }
 }

@@ -12,7 +12,7 @@ use super::{
     stage::{Fault, Scene},
 };
 use crate::{
-    common::{RedisServer, free_port, try_command},
+    common::{RedisServer, port::Port, try_command},
     load::HOT,
     outage::{RESUMES, quota},
     proxy::{Mode, Proxy},
@@ -147,8 +147,9 @@ impl Scene for OneServer {
                 self.commands(&no, hold, &["ACL", "SETUSER", "app", "+evalsha", "+eval"]);
             }
             "read-only" => {
-                let nobody = free_port().to_string();
-                let one = ["REPLICAOF", "127.0.0.1", &nobody];
+                let nobody = Port::claim();
+                let nobody = &nobody.to_string();
+                let one = ["REPLICAOF", "127.0.0.1", nobody];
                 self.commands(&one, hold, &["REPLICAOF", "NO", "ONE"]);
             }
             "loading" => {
