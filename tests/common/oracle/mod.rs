@@ -103,9 +103,8 @@ impl Oracle {
             }
             let (known, _) = self.open(policy, plan, caller, now);
             let (new, _) = self.open(policy, plan, NOBODY, now);
-            level(&known, now) != level(&new, now)
-                || level(&new, now) > 0
-                    && forgotten_at_us(&plan.spec, &known) != forgotten_at_us(&plan.spec, &new)
+            // What a newcomer has used is saved anew, and other numbers see which it is.
+            level(&known, now) != level(&new, now) || level(&new, now) > 0
         })
     }
 
