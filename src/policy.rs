@@ -268,7 +268,7 @@ pub(crate) struct NameParts {
 }
 
 impl Name {
-    fn new(name: &str) -> Option<Self> {
+    pub(crate) fn new(name: &str) -> Option<Self> {
         static NAMES: Table<NameParts> = Table::new();
 
         let is_printable = name.bytes().all(|byte| (b' '..=b'~').contains(&byte));

@@ -8,9 +8,11 @@
 //! until who stands there turns out to be one of these, whose answer was on its
 //! way. So does what is left after its turn has come.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::HashMap,
-    mem,
     sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
     task::Waker,
     time::Duration,
@@ -49,7 +51,7 @@ struct Line {
 
 /// The nanoseconds of a bucket's refill that one waits for, up to the one at which
 /// the bucket is full again, by this place and all before.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Span {
     start_ns: u64,
     end_ns: u64,
@@ -61,7 +63,7 @@ struct Place {
     waker: Option<Waker>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Hole {
     number: u64,
     span: Span,
@@ -100,6 +102,22 @@ impl Span {
     }
 }
 
+impl Hole {
+    /// The place right behind it moves up by all of it.
+    fn get_behind(&mut self, place: &mut Place) -> Option<Waker> {
+        let (by_ns, level_ns) = (self.span.length_ns(), place.span.length_ns());
+        let sooner = place.moment.checked_sub(Duration::from_nanos(by_ns));
+        place.moment = sooner.unwrap_or(place.moment);
+        place.span = place.span.sooner(by_ns);
+        let level = Duration::from_nanos(level_ns);
+        self.span.start_ns += level_ns;
+        self.span.end_ns += level_ns;
+        self.moment = later(self.moment, level);
+        self.last_moment = later(self.last_moment, level);
+        place.waker.take()
+    }
+}
+
 impl Turn {
     /// A place of this level. With it, what of the line can be given back now that
     /// more of it is known.
@@ -124,10 +142,11 @@ impl Turn {
         let is_there =
             |hole: &Hole| span.end_ns <= hole.span.start_ns || hole.span.end_ns <= span.start_ns;
         line.holes.retain(is_there);
+        line.forget_passed();
         // Answers may come in another order than decisions were made in.
-        let behind = line.first_from(span.start_ns);
-        line.places.insert(behind, Arc::clone(&place));
-        let woken = line.move_up();
+        let at = line.first_from(span.start_ns);
+        line.places.insert(at, Arc::clone(&place));
+        let woken = line.move_up_to(line.first_hole_from(span.start_ns).checked_sub(1));
         let free = line.next_free(&bucket);
         drop(lines);
         wake(woken);
@@ -151,22 +170,22 @@ impl Turn {
     pub(crate) fn leave(self) -> Option<Free> {
         let mut lines = lock(&LINES);
         let line = lines.by_bucket.get_mut(&self.bucket)?;
-        line.places.retain(|place| !Arc::ptr_eq(place, &self.place));
+        line.take_out(&self.place);
         let (span, moment) = {
             let place = lock(&self.place);
             (place.span, place.moment)
         };
         line.numbers += 1;
-        let behind = |hole: &Hole| hole.span.start_ns < span.start_ns;
-        let behind = line.holes.partition_point(behind);
         let hole = Hole {
             number: line.numbers,
             span,
             moment,
             last_moment: moment,
         };
-        line.holes.insert(behind, hole);
-        let woken = line.move_up();
+        line.forget_passed();
+        let at = line.first_hole_from(span.start_ns);
+        line.holes.insert(at, hole);
+        let woken = line.move_up_to(Some(at));
         let free = line.next_free(&self.bucket);
         drop(lines);
         wake(woken);
@@ -209,24 +228,37 @@ impl Line {
         self.places.partition_point(is_before)
     }
 
-    /// Moves those up who stand right behind a hole, which gets behind them.
-    fn move_up(&mut self) -> Vec<Waker> {
+    /// Where the holes are that start then or later.
+    fn first_hole_from(&self, start_ns: u64) -> usize {
+        let is_before = |hole: &Hole| hole.span.start_ns < start_ns;
+        self.holes.partition_point(is_before)
+    }
+
+    fn take_out(&mut self, place: &Arc<Mutex<Place>>) {
+        self.places.retain(|other| !Arc::ptr_eq(other, place));
+    }
+
+    /// What is as if used, all of it, is no hole.
+    fn forget_passed(&mut self) {
         let now = Instant::now();
+        self.holes.retain(|hole| hole.last_moment > now);
+    }
+
+    /// Moves those up who stand right behind this hole, which gets behind them and
+    /// may come to touch the next. Others did not change, and nobody is behind them.
+    fn move_up_to(&mut self, hole: Option<usize>) -> Vec<Waker> {
+        let (now, giving) = (Instant::now(), self.giving);
+        let stays = |hole: &Hole| hole.moment <= now || giving == Some(*hole);
         let mut woken = Vec::new();
-        let mut moved: Vec<Hole> = Vec::with_capacity(self.holes.len());
-        for mut hole in mem::take(&mut self.holes) {
-            if hole.last_moment <= now {
-                continue;
-            }
-            let stays = |hole: Hole| hole.moment <= now || self.giving == Some(hole);
-            if stays(hole) {
-                moved.push(hole);
-                continue;
-            }
-            if let Some(last) = moved.last().copied() {
-                if last.span.end_ns == hole.span.start_ns && !stays(last) {
-                    (hole.span.start_ns, hole.moment) = (last.span.start_ns, last.moment);
-                    moved.pop();
+        let Some(mut at) = hole else { return woken };
+        while let Some(mut hole) = self.holes.get(at).copied().filter(|hole| !stays(hole)) {
+            let before = at.checked_sub(1).and_then(|before| self.holes.get(before));
+            let touches = |before: &&Hole| before.span.end_ns == hole.span.start_ns;
+            if let Some(before) = before.copied().as_ref().filter(touches) {
+                if !stays(before) {
+                    (hole.span.start_ns, hole.moment) = (before.span.start_ns, before.moment);
+                    self.holes.remove(at);
+                    at -= 1;
                 }
             }
             let first = self.first_from(hole.span.end_ns);
@@ -235,20 +267,17 @@ impl Line {
                 if place.span.start_ns != hole.span.end_ns {
                     break;
                 }
-                let (by_ns, level_ns) = (hole.span.length_ns(), place.span.length_ns());
-                let sooner = place.moment.checked_sub(Duration::from_nanos(by_ns));
-                place.moment = sooner.unwrap_or(place.moment);
-                place.span = place.span.sooner(by_ns);
-                woken.extend(place.waker.take());
-                hole.span.start_ns += level_ns;
-                hole.span.end_ns += level_ns;
-                let level = Duration::from_nanos(level_ns);
-                hole.moment = later(hole.moment, level);
-                hole.last_moment = later(hole.last_moment, level);
+                woken.extend(hole.get_behind(&mut place));
             }
-            moved.push(hole);
+            if let Some(known) = self.holes.get_mut(at) {
+                *known = hole;
+            }
+            at += 1;
+            let next = self.holes.get(at);
+            if next.is_none_or(|next| next.span.start_ns != hole.span.end_ns) {
+                break;
+            }
         }
-        self.holes = moved;
         woken
     }
 
@@ -288,7 +317,9 @@ impl Free {
         if level_ns != Some(0) {
             line.holes.retain(|hole| *hole != self.hole);
         }
-        let woken = line.move_up();
+        line.forget_passed();
+        let still_there = line.holes.iter().rposition(|hole| *hole == self.hole);
+        let woken = line.move_up_to(still_there);
         let next = line.next_free(&self.bucket);
         lines.tidy(&self.bucket);
         drop(lines);
@@ -316,7 +347,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let mut lines = lock(&LINES);
         if let Some(line) = lines.by_bucket.get_mut(&self.bucket) {
-            line.places.retain(|place| !Arc::ptr_eq(place, &self.place));
+            line.take_out(&self.place);
         }
         lines.tidy(&self.bucket);
     }
