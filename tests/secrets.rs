@@ -13,8 +13,8 @@ use std::{
 
 use tower::Layer;
 use tower_throttle::{
-    Concurrency, Key, Limiter, OnStoreFailure, Policy, RateLimitLayer, RedisStore, StoreError,
-    TokenBucket, key,
+    Concurrency, Head, Key, Limiter, OnStoreFailure, Policy, RateLimitLayer, RedisStore,
+    StoreError, TokenBucket, key,
     store::{Fallback, Guarded},
 };
 use tracing_subscriber::{
@@ -252,4 +252,17 @@ async fn nothing_public_shows_a_key_a_secret_or_a_password() {
     hidden(&Fallback::new());
     let bad = RedisStore::connect("redis-sentinel://app:a?hunter2&hunter2@one/");
     hidden(&bad.expect_err("a mistake"));
+}
+
+#[test]
+fn the_head_of_a_request_shows_no_value() {
+    let request = http::Request::get(format!("https://app:{PASSWORD}@host/path?token={SECRET}"));
+    let request = request.header("x-api-key", KEY).extension(KEY).body(());
+    let request = request.expect("a request");
+    let head = Head::from(&request);
+    hidden(&head);
+    let shown = format!("{head:?}");
+    for part in ["GET", "/path", "x-api-key"] {
+        assert!(shown.contains(part), "{shown}");
+    }
 }

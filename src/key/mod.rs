@@ -176,7 +176,10 @@ tuple_key!(A, B, C);
 tuple_key!(A, B, C, D);
 
 /// The head of a request, borrowed: everything but the body.
-#[derive(Clone, Copy, Debug)]
+///
+/// Its `Debug` shows the method, the path and the names of the headers: values and
+/// queries are where secrets are.
+#[derive(Clone, Copy)]
 pub struct Head<'a> {
     method: &'a Method,
     uri: &'a Uri,
@@ -207,6 +210,16 @@ impl<'a> Head<'a> {
     #[must_use]
     pub const fn extensions(&self) -> &'a Extensions {
         self.extensions
+    }
+}
+
+impl fmt::Debug for Head<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Head")
+            .field("method", self.method)
+            .field("path", &self.uri.path())
+            .field("headers", &self.headers.keys().collect::<Vec<_>>())
+            .finish_non_exhaustive()
     }
 }
 
