@@ -4,11 +4,11 @@
 //!
 //! ```text
 //! cargo run --example one_line
-//! for n in $(seq 30); do curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:3000/; done
+//! for n in $(seq 100); do curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:3000/; done
 //! ```
 //!
-//! 200 twenty times, then 429, and 200 once more for each tenth of a second
-//! that has passed.
+//! 200 twenty times, and once more for each tenth of a second that has passed by
+//! then; then 429, but for one in each tenth of a second.
 
 #![allow(clippy::print_stdout)]
 

@@ -60,7 +60,10 @@
 //! | one key, asked for all the time | [`lease_with_extra_burst`](Policy::lease_with_extra_burst) |
 //! | wait instead of being refused | [`wait_up_to`](RateLimitLayerBuilder::wait_up_to), [`LeakyBucket::queue`], [`Limiter::acquire`] |
 //! | outside HTTP | [`Limiter`] |
-//! | why was it denied? | [`Decision`], in the extensions of request and response |
+//! | what is not limited | [`when`](RateLimitLayerBuilder::when), for a layer or a [policy](RequestPolicy::when) |
+//! | why was it denied? | [`DenialReason`] and [`Decision`], in the extensions of the response |
+//! | one caller, looked at or reset | [`RateLimitLayer::buckets`], [`Limiter::peek`], [`Limiter::reset`] |
+//! | a test of your limits | [`ManualClock`]; [`key::PeerAddr`] in the request |
 //!
 //! # Which quota
 //!
@@ -149,7 +152,8 @@
 //!
 //! Without `tracing`, or without a subscriber, the lines that an operator must not miss (a store that
 //! fails or answers again, an application that is wired wrongly) go to
-//! standard error, once for each change.
+//! standard error, once for each change. A filter has to let them through:
+//! `tower_throttle=warn`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // What input could trip has no place here; tests and examples may.
@@ -199,6 +203,7 @@ pub use self::{
     limiter::{Limiter, LimiterBuilder},
     middleware::{
         body::ResponseBody,
+        buckets::Buckets,
         future::ResponseFuture,
         headers::Headers,
         layer::{RateLimitLayer, RateLimitLayerBuilder},

@@ -206,7 +206,9 @@ impl Limiter {
     /// Nobody moves up past who waits elsewhere: there the place stays taken, and so
     /// it does after its turn has come.
     ///
-    /// Call it inside a Tokio runtime with timers. A `wait` of zero never waits.
+    /// Call it inside a Tokio runtime with timers. A `wait` of zero never waits. Waits
+    /// are Tokio's, whatever [clock](crate::Clock) the store has: a test with a
+    /// [`ManualClock`](crate::ManualClock) asks with `check`, and advances the clock.
     ///
     /// # Errors
     ///

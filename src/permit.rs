@@ -31,7 +31,7 @@ use crate::{
 /// hold it for as long as the work goes on: dropping it gives the units back.
 /// Other policies' units stay taken.
 #[derive(Debug)]
-#[must_use = "dropping it gives back what it holds"]
+#[must_use = "it may be a refusal: ask `is_allowed()`; dropping it gives back what it holds"]
 pub struct Permit {
     decision: Decision,
     _taken: Option<Taken>,
@@ -52,7 +52,6 @@ impl Permit {
     }
 
     /// The decision, made before the wait.
-    #[must_use]
     pub const fn decision(&self) -> &Decision {
         &self.decision
     }

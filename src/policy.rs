@@ -336,6 +336,10 @@ pub(crate) fn check_names<'a>(
 }
 
 /// The quota types: what `From` above is for.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no quota and no policy that could stand here",
+    note = "a policy that reads requests (`key`, `cost_by`, `when`, `quota_by`) is for a `RateLimitLayer`; a `Limiter` takes a `Policy` or a quota"
+)]
 pub trait IsQuota: sealed::Sealed {}
 
 macro_rules! is_quota {

@@ -6,21 +6,32 @@
 //! an operator must not miss, said once or at a change of state, go to standard
 //! error. Keys are never part of a line.
 
-use crate::{Decision, StoreError};
+use std::time::Duration;
+
+use crate::{DenialReason, StoreError};
 
 #[cfg(feature = "tracing")]
-pub(crate) fn denied(decision: &Decision) {
+pub(crate) fn denied<'a, P: Iterator<Item = &'a str>>(
+    reason: DenialReason,
+    retry_after: Option<Duration>,
+    policies: impl Fn() -> P,
+) {
     tracing::debug!(
         target: "tower_throttle::denied",
-        policies = ?decision.refused().map(crate::PolicyDecision::name).collect::<Vec<_>>(),
-        verdict = ?decision.verdict(),
-        retry_after = ?decision.retry_after(),
+        policies = ?policies().collect::<Vec<_>>(),
+        ?reason,
+        ?retry_after,
         "denied",
     );
 }
 
 #[cfg(not(feature = "tracing"))]
-pub(crate) fn denied(_: &Decision) {}
+pub(crate) fn denied<'a, P: Iterator<Item = &'a str>>(
+    _: DenialReason,
+    _: Option<Duration>,
+    _: impl Fn() -> P,
+) {
+}
 
 #[cfg(feature = "redis")]
 pub(crate) fn not_connected(error: &StoreError) {

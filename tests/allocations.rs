@@ -23,7 +23,8 @@ use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use tower::{Layer, Service, service_fn};
 use tower_throttle::{
-    Decision, FixedWindow, Head, Policy, Quota, RateLimitLayer, RequestPolicy, TokenBucket, key,
+    Decision, DenialReason, FixedWindow, Head, Policy, Quota, RateLimitLayer, RequestPolicy,
+    TokenBucket, key,
 };
 
 fn answer(_: Request<Body>) -> Ready<Result<Response<Full<Bytes>>, Infallible>> {
@@ -92,6 +93,9 @@ fn by_hand(told: &Response<Body>, mut request: Request<Body>, changing: &[Header
             response.headers_mut().append(name, value);
         }
         response.extensions_mut().insert(decision.clone());
+        if let Some(reason) = told.extensions().get::<DenialReason>() {
+            response.extensions_mut().insert(*reason);
+        }
         drop(response.map(Body::new));
     });
     counted.count_total
@@ -102,9 +106,9 @@ const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy")
 
 const PROBLEM: &[u8] = br#"{"title":"Quota Exceeded"}"#;
 
-/// Three for the extensions of the response, two for the header map, two for
+/// Four for the extensions of the response, two for the header map, two for
 /// the values of `RateLimit` and `Retry-After`, two for the body.
-const DENIED: u64 = 9;
+const DENIED: u64 = 10;
 
 /// One box in the extensions of the request; in those of the response three: the
 /// map, its table and a box. Two for the header map, one for the value of

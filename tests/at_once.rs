@@ -18,7 +18,7 @@ const TRIP: Duration = Duration::from_millis(2);
 /// A process that knows its server, which has nothing else to do.
 async fn limiter(redis: &SimulatedRedis, deadline: Duration) -> Limiter {
     let limiter = unknown(redis, deadline);
-    limiter.check(0).await.expect("a decision");
+    let _ = limiter.check(0).await.expect("a decision");
     limiter
 }
 
@@ -36,7 +36,7 @@ fn ask(limiter: &Limiter, key: u64) -> JoinHandle<Duration> {
     let limiter = limiter.clone();
     tokio::spawn(async move {
         let asked = Instant::now();
-        limiter.check(key).await.expect("a decision");
+        let _ = limiter.check(key).await.expect("a decision");
         asked.elapsed()
     })
 }
@@ -67,7 +67,7 @@ async fn a_few_on_a_quick_server_have_a_call_each_and_none_waits_for_another() {
             tokio::spawn(async move {
                 let asked = Instant::now();
                 for _ in 0..rounds {
-                    limiter.check(key).await.expect("a decision");
+                    let _ = limiter.check(key).await.expect("a decision");
                 }
                 asked.elapsed() / rounds
             })
@@ -135,13 +135,13 @@ async fn a_few_on_a_server_that_is_slow_or_far_or_unknown_share_a_call() {
     assert_eq!(asked_of(&limiter, &redis).await, ALONE + 1);
     let slow = Duration::from_millis(5);
     redis.set_service_time(slow, Duration::ZERO);
-    limiter.check(0).await.expect("a decision");
+    let _ = limiter.check(0).await.expect("a decision");
     assert_eq!(asked_of(&limiter, &redis).await, 2, "slow");
     redis.set_service_time(Duration::ZERO, Duration::ZERO);
-    limiter.check(0).await.expect("a decision");
+    let _ = limiter.check(0).await.expect("a decision");
     assert_eq!(asked_of(&limiter, &redis).await, ALONE + 1, "quick again");
     redis.set_delay(2 * slow);
-    limiter.check(0).await.expect("a decision");
+    let _ = limiter.check(0).await.expect("a decision");
     assert_eq!(asked_of(&limiter, &redis).await, 2, "far");
 }
 
@@ -150,7 +150,7 @@ async fn those_who_come_while_a_slow_server_is_asked_share_the_next_call() {
     let redis = server();
     let limiter = limiter(&redis, DEADLINE).await;
     redis.set_service_time(Duration::from_millis(15), Duration::ZERO);
-    limiter.check(0).await.expect("a decision");
+    let _ = limiter.check(0).await.expect("a decision");
     let before = redis.served().calls;
     let mut asked = Vec::new();
     for key in 0..8 {
@@ -180,6 +180,6 @@ async fn who_does_not_look_at_its_answer_holds_nobody_up() {
         assert!(longest(asked).await <= 2 * TRIP, "{many} at once");
     }
     for check in held {
-        check.await.expect("a decision");
+        let _ = check.await.expect("a decision");
     }
 }

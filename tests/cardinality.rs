@@ -202,7 +202,7 @@ async fn fifty_thousand_callers_in_redis() {
             .deadline(DEADLINE)
             .connect(&server.url());
         let limiter = Limiter::new(store.expect("a store"), policy);
-        limiter.check("first").await.expect("a decision");
+        let _ = limiter.check("first").await.expect("a decision");
         let before = used();
         let tasks: Vec<_> = (0..50)
             .map(|part| {

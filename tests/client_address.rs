@@ -643,21 +643,21 @@ fn chains_of_proxies() {
         ),
         xff_of(
             "all of IPv4 trusted",
-            &["0.0.0.0/0"],
+            &["0.0.0.0/1", "128.0.0.0/1"],
             PROXY,
             b"2001:db8:9::7, 203.0.113.9, 192.0.2.1",
             "2001:db8:9::7",
         ),
         xff_of(
             "all of IPv6 trusted, which IPv4 is not",
-            &["::/0"],
+            &["::/1", "8000::/1"],
             "[2001:db8::1]:443",
             b"203.0.113.9, 192.0.2.1, 2001:db8:9::7",
             "192.0.2.1",
         ),
         xff_of(
             "everything trusted",
-            &["::/0", "0.0.0.0/0"],
+            &["::/1", "8000::/1", "0.0.0.0/1", "128.0.0.0/1"],
             PROXY,
             b"203.0.113.9, 2001:db8:9::7, 192.0.2.1",
             "203.0.113.9",
@@ -760,8 +760,8 @@ fn ipv4_mapped_addresses() {
             "10.0.0.2",
         ),
         xff_of(
-            "the mapped range of all IPv4",
-            &["::ffff:0:0/96"],
+            "the mapped ranges of all IPv4",
+            &["::ffff:0:0/97", "::ffff:128.0.0.0/97"],
             PROXY,
             b"2001:db8:9::7, 203.0.113.9",
             "2001:db8:9::7",
@@ -2120,7 +2120,7 @@ proptest! {
     }
 
     #[test]
-    fn ipv4_mapped_is_ipv4(bits: u32, prefix in 1..=128_u8, trusted_bits in 0..=32_u8) {
+    fn ipv4_mapped_is_ipv4(bits: u32, prefix in 1..=128_u8, trusted_bits in 1..=32_u8) {
         let v4 = Ipv4Addr::from_bits(bits);
         let v6 = v4.to_ipv6_mapped();
         let at = |address: IpAddr| with_peer(Request::new(()), SocketAddr::new(address, 1));

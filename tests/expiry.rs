@@ -86,7 +86,7 @@ async fn use_up(limiter: &Limiter, server: &RedisServer) -> Decision {
         decision.expect("a decision")
     };
     for round in 0..23 {
-        decide(round).await;
+        let _ = decide(round).await;
     }
     // Something is left that matters.
     limiter.debit("ann", 1).await.expect("a decision")
@@ -209,7 +209,7 @@ async fn long_memories_expire_too() {
         let limiter = Limiter::new(store.clone(), Policy::new("api", quota));
         for _ in 0..4 {
             // The denied ones, too: they are the first sight of the caller.
-            limiter.check("ann").await.expect("a decision");
+            let _ = limiter.check("ann").await.expect("a decision");
             let ttl = ttl(&server, &limiter.redis_keys("ann")[0]);
             let most = memory + Duration::from_secs(1);
             assert!(ttl >= memory - ms(500) && ttl <= most, "{quota:?}: {ttl:?}");

@@ -366,15 +366,15 @@ async fn equal_checks_that_are_denied_see_what_the_first_of_them_saved() {
     let used_up = || Policy::new("b", TokenBucket::without_refill(1));
     let stores = [&redis, &memory];
     for store in stores {
-        of(store, vec![used_up()])
+        let _ = of(store, vec![used_up()])
             .check(0)
             .await
             .expect("a decision");
-        of(store, vec![bucket(30)])
+        let _ = of(store, vec![bucket(30)])
             .check_n(0, 30)
             .await
             .expect("a decision");
-        of(store, vec![bucket(12)])
+        let _ = of(store, vec![bucket(12)])
             .check(0)
             .await
             .expect("a decision");

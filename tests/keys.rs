@@ -777,17 +777,23 @@ fn bad_trusted_proxies_are_seen_at_build_time() {
         "10.0.0.1",
         "10.0.0.0/8",
         "10.1.2.3/8",
-        "0.0.0.0/0",
         "10.0.0.1/32",
         "::1",
-        "::/0",
         "2001:db8::/32",
         "2001:DB8::1/128",
         "::ffff:10.0.0.0/104",
-        "::ffff:0:0/96",
         "::ffff:10.0.0.1",
     ] {
         assert_eq!(build(key::client_ip([good])), Ok(()), "{good}");
+    }
+    for everybody in ["0.0.0.0/0", "::/0", "::ffff:0:0/96"] {
+        let text = everybody.to_owned();
+        let expected = ConfigError::TrustsEverybody { text };
+        refused(
+            everybody,
+            key::client_ip(["10.0.0.0/8", everybody]),
+            &expected,
+        );
     }
 }
 

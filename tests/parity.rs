@@ -552,7 +552,7 @@ async fn distributed_bucket_gathers_callers_of_a_process() {
         .connect(&server.url())
         .expect("a store");
     let limiter = Limiter::new(store, FixedWindow::per_day(10));
-    check(&limiter).await;
+    let _ = check(&limiter).await;
     let calls = || {
         let stats = server.command(&["INFO", "commandstats"]);
         let line = stats

@@ -38,7 +38,7 @@ async fn a_check_takes_the_way_there_the_service_and_the_way_back() {
     let redis = SimulatedRedis::new();
     let limiter = limiter(&store(&redis), TokenBucket::per_day(1_000));
     let near = Instant::now();
-    limiter.check("ann").await.expect("a decision");
+    let _ = limiter.check("ann").await.expect("a decision");
     assert_eq!(near.elapsed(), Duration::ZERO);
 
     redis.set_delay(Duration::from_millis(3));
@@ -171,7 +171,7 @@ async fn a_timer_of_ones_own_is_asked_for_each_way() {
     redis.set_delay(Duration::from_millis(2));
     redis.set_service_time(Duration::from_micros(10), Duration::ZERO);
     let limiter = limiter(&store(&redis), TokenBucket::per_day(9));
-    limiter.check("ann").await.expect("a decision");
+    let _ = limiter.check("ann").await.expect("a decision");
     let expected = [2_000, 4_010].map(Duration::from_micros);
     assert_eq!(*waits.lock().expect("a list"), expected);
 }

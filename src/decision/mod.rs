@@ -27,6 +27,7 @@ use crate::store::Operation;
 /// ```
 ///
 /// Cloning is cheap.
+#[must_use = "it may be a refusal: ask `is_allowed()`"]
 pub struct Decision {
     verdict: Verdict,
     source: Source,
@@ -96,7 +97,9 @@ impl FromIterator<PolicyDecision> for Policies {
 pub enum Verdict {
     /// Every policy had room; the units were taken.
     Allowed,
-    /// A policy had no room. Nothing was taken anywhere; later it will fit.
+    /// A policy had no room. Nothing was taken anywhere; later it will fit. Or the
+    /// store failed, and a policy denies then: [`Decision::source`] is
+    /// [`Source::StoreFailure`], and no policy is listed.
     Denied,
     /// The cost is above what a policy can ever grant. Nothing was taken;
     /// asking again is of no use.
@@ -119,7 +122,8 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Source {
-    /// The store decided.
+    /// The store decided. So say requests that no policy applies to, of which nobody
+    /// asked it: then no policy is listed.
     Store,
     /// This process said again what the store had said of the same caller a
     /// moment ago: a [denial](crate::RedisStoreBuilder::remember_denials_for)

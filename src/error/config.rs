@@ -24,7 +24,9 @@ pub enum ConfigError {
         /// The period.
         period: Duration,
     },
-    /// A burst in a bucket that nothing flows into.
+    /// A burst beside a limit of 0, which refuses everything.
+    /// ([`without_refill`](crate::TokenBucket::without_refill) means a bucket that
+    /// nothing flows into.)
     BurstWithoutRefill {
         /// The burst.
         burst: u64,
@@ -124,6 +126,11 @@ pub enum ConfigError {
         /// What was given.
         text: String,
     },
+    /// Everybody is trusted to write the header that names the client.
+    TrustsEverybody {
+        /// What was given: a range of prefix 0.
+        text: String,
+    },
     /// A forwarding header to read, and nobody trusted to write it.
     NoTrustedProxies,
     /// Not a header name.
@@ -151,6 +158,8 @@ pub enum ConfigError {
         /// What was given.
         prefix: String,
     },
+    /// Partition keys, and header fields in which there is no place for them.
+    PartitionKeyWithoutLists,
     /// A number or duration of zero, or an empty secret.
     Zero {
         /// The name of the setting.
@@ -237,6 +246,10 @@ impl fmt::Display for ConfigError {
                 f,
                 "the trusted proxy {text:?}: give an address or a CIDR range such as \"10.0.0.0/8\"",
             ),
+            Self::TrustsEverybody { text } => write!(
+                f,
+                "the trusted proxies {text:?} are everybody, and each client would choose its address: name the addresses or ranges of your proxies",
+            ),
             Self::NoTrustedProxies => f.write_str(
                 "a client address behind no trusted proxy: name the proxies, or use `key::peer()`",
             ),
@@ -249,6 +262,9 @@ impl fmt::Display for ConfigError {
             Self::KeyPrefix { prefix } => write!(
                 f,
                 "the key prefix {prefix:?}: use 1 to 64 printable ASCII characters without braces",
+            ),
+            Self::PartitionKeyWithoutLists => f.write_str(
+                "`partition_key(..)` beside header fields that have no place for it: use `Headers::Draft10`, or leave it out",
             ),
             Self::Zero { setting } => {
                 write!(

@@ -60,8 +60,17 @@ impl KeyExtractor for Peer {
     }
 }
 
-/// The peer's address, for servers other than axum's: put it into the
-/// extensions of each request.
+/// The peer's address, for servers other than axum's, and for tests that call a
+/// service without one: put it into the extensions of each request.
+///
+/// ```
+/// use tower_throttle::key::PeerAddr;
+///
+/// let peer = PeerAddr("203.0.113.7:4711".parse()?);
+/// let request = http::Request::get("/").extension(peer).body(())?;
+/// # assert_eq!(request.extensions().get(), Some(&peer));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddr(pub SocketAddr);
 
@@ -87,7 +96,8 @@ pub struct PeerAddr(pub SocketAddr);
 /// client writes into the header moves the key.
 ///
 /// **The dangers.** Trust only proxies that append to the header or overwrite
-/// it; never a range that clients can send from. Name the header that your
+/// it; never a range that clients can send from. (One of prefix 0 is an error when the
+/// layer is built.) Name the header that your
 /// proxies write: another one is whatever the client sends.
 pub fn client_ip<I>(trusted: I) -> ClientIp
 where
@@ -98,7 +108,12 @@ where
     let mut mistake = None;
     for text in trusted {
         match parse_network(text.as_ref()) {
-            Some(network) => networks.push(network),
+            Some(network) if network.prefix_len() > 0 => networks.push(network),
+            Some(_) => {
+                mistake.get_or_insert(ConfigError::TrustsEverybody {
+                    text: text.as_ref().to_owned(),
+                });
+            }
             None => {
                 mistake.get_or_insert(ConfigError::TrustedProxy {
                     text: text.as_ref().to_owned(),

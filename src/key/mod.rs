@@ -27,11 +27,14 @@
 mod client_ip;
 mod combine;
 mod forwarded;
+mod head;
 mod value;
 
-use std::{fmt, net::IpAddr};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
 
-use http::{Extensions, HeaderMap, Method, Request, Uri};
 use smallvec::SmallVec;
 
 #[cfg(feature = "axum")]
@@ -40,6 +43,7 @@ pub use self::value::{MatchedRoute, matched_route};
 pub use self::{
     client_ip::{ClientIp, Peer, PeerAddr, client_ip, peer},
     combine::Or,
+    head::Head,
     value::{
         Cookie, Extension, Global, Header, MethodKey, cookie, extension, global, header, method,
     },
@@ -57,6 +61,7 @@ use crate::ConfigError;
 ///
 /// assert_ne!(Key::from(("ab", "c")), Key::from(("a", "bc")));
 /// assert_ne!(Key::from("7"), Key::from(7));
+/// assert_eq!(Key::from(7_u64), Key::from(7_i64));
 /// ```
 #[derive(PartialEq, Eq, Hash)]
 pub struct Key(SmallVec<[u8; SHORT]>);
@@ -151,6 +156,47 @@ impl From<u64> for Key {
     }
 }
 
+impl From<u128> for Key {
+    /// As those of a UUID (`Uuid::as_u128`). The same number is the same caller, of
+    /// whatever type it is.
+    fn from(number: u128) -> Self {
+        match u64::try_from(number) {
+            Ok(number) => Self::from(number),
+            Err(_) => Self::part(b'N', &number.to_be_bytes()),
+        }
+    }
+}
+
+macro_rules! signed_key {
+    ($($number:ty),+) => {
+        $(
+            impl From<$number> for Key {
+                /// The same number is the same caller, of whatever type it is.
+                fn from(number: $number) -> Self {
+                    match u64::try_from(number) {
+                        Ok(number) => Self::from(number),
+                        Err(_) => Self::part(b'-', &i64::from(number).to_be_bytes()),
+                    }
+                }
+            }
+        )+
+    };
+}
+signed_key!(i32, i64);
+
+impl From<Ipv4Addr> for Key {
+    fn from(address: Ipv4Addr) -> Self {
+        Self::from(IpAddr::V4(address))
+    }
+}
+
+impl From<Ipv6Addr> for Key {
+    /// The whole address, as from an [`IpAddr`].
+    fn from(address: Ipv6Addr) -> Self {
+        Self::from(IpAddr::V6(address))
+    }
+}
+
 impl From<IpAddr> for Key {
     /// The whole address; [`peer`] and [`client_ip`] group IPv6 by prefix first.
     fn from(address: IpAddr) -> Self {
@@ -174,65 +220,6 @@ macro_rules! tuple_key {
 tuple_key!(A, B);
 tuple_key!(A, B, C);
 tuple_key!(A, B, C, D);
-
-/// The head of a request, borrowed: everything but the body.
-///
-/// Its `Debug` shows the method, the path and the names of the headers: values and
-/// queries are where secrets are.
-#[derive(Clone, Copy)]
-pub struct Head<'a> {
-    method: &'a Method,
-    uri: &'a Uri,
-    headers: &'a HeaderMap,
-    extensions: &'a Extensions,
-}
-
-impl<'a> Head<'a> {
-    /// The method.
-    #[must_use]
-    pub const fn method(&self) -> &'a Method {
-        self.method
-    }
-
-    /// The URI, as the client sent it.
-    #[must_use]
-    pub const fn uri(&self) -> &'a Uri {
-        self.uri
-    }
-
-    /// The headers.
-    #[must_use]
-    pub const fn headers(&self) -> &'a HeaderMap {
-        self.headers
-    }
-
-    /// What earlier layers and the server left with the request.
-    #[must_use]
-    pub const fn extensions(&self) -> &'a Extensions {
-        self.extensions
-    }
-}
-
-impl fmt::Debug for Head<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Head")
-            .field("method", self.method)
-            .field("path", &self.uri.path())
-            .field("headers", &self.headers.keys().collect::<Vec<_>>())
-            .finish_non_exhaustive()
-    }
-}
-
-impl<'a, B> From<&'a Request<B>> for Head<'a> {
-    fn from(request: &'a Request<B>) -> Self {
-        Self {
-            method: request.method(),
-            uri: request.uri(),
-            headers: request.headers(),
-            extensions: request.extensions(),
-        }
-    }
-}
 
 /// Reads who is asking from the head of a request.
 ///
@@ -346,6 +333,10 @@ where
 }
 
 /// What a closure that names the caller may return.
+#[diagnostic::on_unimplemented(
+    message = "a closure that names the caller cannot return `{Self}`",
+    note = "return a `Key`, an `Option<Key>` or a `Result<Key, KeyError>`: `Key::from` takes text, numbers, addresses and tuples of them"
+)]
 pub trait IntoKey: sealed::Sealed {
     /// The key, or why there is none.
     ///

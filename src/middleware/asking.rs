@@ -20,10 +20,16 @@ use crate::{
 
 /// How far a request comes at once.
 #[allow(clippy::large_enum_variant)] // In a box, each request would allocate.
-pub(super) enum Asked {
+pub(super) enum Asked<'a> {
     Answered(Answer<Decision>, Partitions),
-    Refused(Refusal<'static>),
+    Refused(Refusal<'a>),
     Waits(Wait, Partitions),
+}
+
+/// A policy that cannot tell who is asking.
+pub(super) struct Keyless<'a, 'e> {
+    policy: &'a str,
+    pub(super) error: &'e KeyError,
 }
 
 /// What a request waits for.
@@ -56,15 +62,15 @@ pub(super) type Partitions = Option<Box<[[u8; 12]]>>;
 impl Settings {
     /// Asks for what the policies want of a request.
     #[inline]
-    pub(super) fn ask(&self, head: &Head<'_>) -> Asked {
+    pub(super) fn ask(&self, head: &Head<'_>) -> Asked<'_> {
         self.with_legs(head, |legs| match legs {
             Ok(legs) => self.ask_for(legs),
-            Err(error) => self.without_key(error),
+            Err(keyless) => self.without_key(&keyless),
         })
     }
 
     #[inline(always)]
-    fn ask_for(&self, legs: &[Leg<'_>]) -> Asked {
+    fn ask_for(&self, legs: &[Leg<'_>]) -> Asked<'_> {
         if legs.is_empty() {
             return Asked::Answered(Answer::Now(Ok(Decision::of_no_policy())), None);
         }
@@ -81,17 +87,20 @@ impl Settings {
     /// Does something with what the policies that apply want of a request. What
     /// comes of it may be large, and goes by no other way.
     #[inline]
-    pub(super) fn with_legs<T>(
-        &self,
+    pub(super) fn with_legs<'a, T>(
+        &'a self,
         head: &Head<'_>,
-        then: impl FnOnce(Result<&[Leg<'_>], &KeyError>) -> T,
+        then: impl FnOnce(Result<&[Leg<'_>], Keyless<'a, '_>>) -> T,
     ) -> T {
+        if self.when.as_ref().is_some_and(|when| !(when.0)(head)) {
+            return then(Ok(&[]));
+        }
         match &*self.rules {
             // Most have one, which needs no list.
             [rule] => match &rule.key(head) {
                 Ok(Some(key)) => then(Ok(&[rule.leg(key, head)])),
                 Ok(None) => then(Ok(&[])),
-                Err(error) => then(Err(error)),
+                Err(error) => then(Err(rule.keyless(error))),
             },
             rules => with_several(rules, head, then),
         }
@@ -105,9 +114,9 @@ impl Settings {
     }
 
     #[cold]
-    fn without_key(&self, error: &KeyError) -> Asked {
-        Asked::Refused(match error.advice() {
-            None => Refusal::KeyMissing,
+    fn without_key<'a>(&self, keyless: &Keyless<'a, '_>) -> Asked<'a> {
+        Asked::Refused(match keyless.error.advice() {
+            None => Refusal::KeyMissing(keyless.policy),
             Some(advice) => {
                 if !self.is_miswired.swap(true, Ordering::Relaxed) {
                     telemetry::miswired(advice);
@@ -135,19 +144,28 @@ impl Settings {
     }
 }
 
+impl Rule {
+    fn keyless<'e>(&self, error: &'e KeyError) -> Keyless<'_, 'e> {
+        Keyless {
+            policy: &self.base.name.text,
+            error,
+        }
+    }
+}
+
 /// By itself, so that who has one policy need not make room on the stack for more.
 #[inline(never)]
-fn with_several<T>(
-    rules: &[Rule],
+fn with_several<'a, T>(
+    rules: &'a [Rule],
     head: &Head<'_>,
-    then: impl FnOnce(Result<&[Leg<'_>], &KeyError>) -> T,
+    then: impl FnOnce(Result<&[Leg<'_>], Keyless<'a, '_>>) -> T,
 ) -> T {
     // In loops: collected, each would be moved twice.
     let mut keys: SmallVec<[Option<Key>; FEW]> = SmallVec::with_capacity(rules.len());
     for rule in rules {
         match rule.key(head) {
             Ok(key) => keys.push(key),
-            Err(error) => return then(Err(&error)),
+            Err(error) => return then(Err(rule.keyless(&error))),
         }
     }
     let mut legs: SmallVec<[Leg<'_>; FEW]> = SmallVec::with_capacity(rules.len());

@@ -18,7 +18,7 @@ use super::{
     rejection::{self, Refusal},
     settings::Settings,
 };
-use crate::{Decision, Head, permit::Taken, spread::Spread, telemetry};
+use crate::{Decision, Head, permit::Taken, spread::Spread};
 
 pin_project! {
     /// The future of a [`RateLimit`](crate::RateLimit) service.
@@ -118,7 +118,6 @@ pub(super) fn granted<B>(
     if decision.is_allowed() {
         return Some(Granted::new(decision, request.extensions_mut(), settings));
     }
-    telemetry::denied(decision);
     None
 }
 

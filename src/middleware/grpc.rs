@@ -27,8 +27,9 @@ impl Dialect {
         let is_named = |name: &[u8]| {
             let halves = given.as_bytes().split_at_checked(name.len());
             halves.is_some_and(|(start, rest)| {
+                let ends = |rest: &[u8]| matches!(rest.first(), None | Some(b';'));
                 start.eq_ignore_ascii_case(name)
-                    && matches!(rest.first(), None | Some(b'+' | b';' | b' '))
+                    && (rest.first() == Some(&b'+') || ends(rest.trim_ascii_start()))
             })
         };
         if is_named(GRPC.as_bytes()) {

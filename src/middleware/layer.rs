@@ -7,9 +7,10 @@ use http::{HeaderMap, Response, StatusCode};
 use tower_layer::Layer;
 
 use super::{
+    buckets::Buckets,
     headers::{self, Headers},
     named::Named,
-    policy::{RequestPolicy, Rule},
+    policy::{RequestPolicy, Rule, When},
     rejection::Denied,
     service::RateLimit,
     settings::{Secret, Settings},
@@ -44,7 +45,7 @@ pub struct RateLimitLayer {
 
 impl RateLimitLayer {
     /// One policy, or a bare quota, by peer address and in memory unless said
-    /// otherwise.
+    /// otherwise. Who is asking is said of the policy, not of the layer.
     ///
     /// ```
     /// use tower_throttle::{Policy, RateLimitLayer, TokenBucket, key};
@@ -87,18 +88,33 @@ impl RateLimitLayer {
         }
     }
 
-    /// The Redis keys of the buckets that a request is held to, to look at
-    /// them with `redis-cli`. Empty for stores without such keys.
+    /// The buckets that a request is held to: to look at them, to reset them, or to
+    /// find them in Redis, by the layer's own policies and keys.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tower_throttle::{Head, Policy, RateLimitLayer, TokenBucket, key};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let layer = RateLimitLayer::new(
+    ///     Policy::new("search", TokenBucket::per_minute(30)).key(key::header("x-api-key")),
+    /// );
+    /// // A request as the caller's would be, of whom support asks.
+    /// let request = Request::get("/search").header("x-api-key", "k1").body(()).unwrap();
+    /// let buckets = layer.buckets(&Head::from(&request))?;
+    /// assert!(buckets.peek().await?.is_allowed());
+    /// buckets.reset().await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
     ///
     /// # Errors
     ///
     /// A policy's key is missing.
-    pub fn redis_keys(&self, head: &Head<'_>) -> Result<Vec<String>, KeyError> {
-        let Settings { store, .. } = &*self.settings;
-        self.settings.with_legs(head, |legs| {
-            let legs = legs.map_err(KeyError::clone)?;
-            let keys = legs.iter().map(|leg| store.storage_key(leg));
-            Ok(keys.flatten().collect())
+    pub fn buckets(&self, head: &Head<'_>) -> Result<Buckets, KeyError> {
+        self.settings.with_legs(head, |legs| match legs {
+            Ok(legs) => Ok(Buckets::new(&self.settings.store, legs)),
+            Err(keyless) => Err(keyless.error.clone()),
         })
     }
 }
@@ -130,6 +146,7 @@ impl<S> Layer<S> for RateLimitLayer {
 pub struct RateLimitLayerBuilder {
     store: Option<Arc<dyn Store>>,
     policies: Vec<RequestPolicy>,
+    when: Option<Named<When>>,
     answers: Answers,
     wait: Option<Duration>,
     partition_secret: Option<Secret>,
@@ -162,6 +179,28 @@ impl RateLimitLayerBuilder {
         self
     }
 
+    /// Applies the layer only to requests of which `applies` says so: not to health
+    /// checks. The others pass, and are told of no limit. Default: to all.
+    ///
+    /// A policy's own [`when`](RequestPolicy::when) is for what only that one leaves out.
+    ///
+    /// ```
+    /// # use tower_throttle::{RateLimitLayer, TokenBucket};
+    /// let layer = RateLimitLayer::builder()
+    ///     .policy(TokenBucket::per_second(10))
+    ///     .policy(TokenBucket::per_day(50_000))
+    ///     .when(|head| head.uri().path() != "/health")
+    ///     .build()?;
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    pub fn when<F>(mut self, applies: F) -> Self
+    where
+        F: Fn(&Head<'_>) -> bool + Send + Sync + 'static,
+    {
+        self.when = Some(Named(Arc::new(applies), type_name::<F>()));
+        self
+    }
+
     /// Which header fields tell clients where they stand. Default:
     /// [`Headers::Draft10`].
     pub const fn headers(mut self, headers: Headers) -> Self {
@@ -191,7 +230,8 @@ impl RateLimitLayerBuilder {
 
     /// Adds a parameter `pk` to the fields: 96 bits of a hash of policy, key
     /// and `secret`, by which a client can tell its partitions apart and
-    /// nobody can tell whose they are. Default: none. List fields only.
+    /// nobody can tell whose they are. Default: none. Only beside [`Headers::Draft10`],
+    /// the default.
     pub fn partition_key(mut self, secret: &[u8]) -> Self {
         if secret.is_empty() {
             let setting = "partition_key";
@@ -247,7 +287,9 @@ impl RateLimitLayerBuilder {
     /// let layer = RateLimitLayer::builder()
     ///     .policy(TokenBucket::per_second(10))
     ///     .on_denied(|denied| {
-    ///         let mut response = Response::new(format!("Slow down: {:?}\n", denied.reason()));
+    ///         let id = denied.head().headers().get("x-request-id");
+    ///         let id = id.and_then(|id| id.to_str().ok()).unwrap_or("-");
+    ///         let mut response = Response::new(format!("{:?}, request {id}\n", denied.reason()));
     ///         *response.status_mut() = denied.status();
     ///         response
     ///     })
@@ -273,6 +315,9 @@ impl RateLimitLayerBuilder {
         if let Some(mistake) = self.mistake {
             return Err(mistake);
         }
+        if self.partition_secret.is_some() && self.answers.headers != Headers::Draft10 {
+            return Err(ConfigError::PartitionKeyWithoutLists);
+        }
         let rules: Arc<[Rule]> = self
             .policies
             .iter()
@@ -295,6 +340,7 @@ impl RateLimitLayerBuilder {
             settings: Spread::new(Settings {
                 store,
                 rules,
+                when: self.when,
                 answers: self.answers,
                 wait: self.wait,
                 partition_secret: self.partition_secret,

@@ -1,6 +1,7 @@
 //! The web half: a request comes in, is asked about, and is forwarded or answered.
 
 pub(crate) mod body;
+pub(crate) mod buckets;
 pub(crate) mod future;
 pub(crate) mod headers;
 pub(crate) mod layer;

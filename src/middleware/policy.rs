@@ -11,7 +11,7 @@ use crate::{
 };
 
 type CostBy = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
-type When = dyn Fn(&Head<'_>) -> bool + Send + Sync;
+pub(super) type When = dyn Fn(&Head<'_>) -> bool + Send + Sync;
 type QuotaBy = dyn Fn(&Head<'_>) -> Quota + Send + Sync;
 
 /// A [`Policy`] for a [`RateLimitLayer`](crate::RateLimitLayer): who is asking,
@@ -45,7 +45,8 @@ pub enum OnMissingKey {
 }
 
 impl Policy {
-    /// Who is asking. Default: the [peer address](crate::key::peer).
+    /// Who is asking. Default: the [peer address](crate::key::peer). See
+    /// [`RequestPolicy::key`].
     pub fn key<K: KeyExtractor>(self, key: K) -> RequestPolicy {
         RequestPolicy::from(self).key(key)
     }
@@ -81,7 +82,15 @@ impl Policy {
 }
 
 impl RequestPolicy {
-    /// Who is asking. Default: the [peer address](crate::key::peer).
+    /// Who is asking. Default: the [peer address](crate::key::peer). One of the
+    /// functions of [`key`](crate::key), or a closure, whose argument needs its type:
+    ///
+    /// ```
+    /// use tower_throttle::{Head, Key, Policy, TokenBucket};
+    ///
+    /// let tenants = Policy::new("tenants", TokenBucket::per_second(50))
+    ///     .key(|head: &Head<'_>| head.uri().host().map(Key::from));
+    /// ```
     pub fn key<K: KeyExtractor>(mut self, key: K) -> Self {
         // Either everybody shares the bucket, or somebody has one.
         self.policy = self.policy.shared_and_keyed();
@@ -118,6 +127,11 @@ impl RequestPolicy {
 
     /// Chooses the quota of each request: tiers. Make the quotas at start-up
     /// and hand out copies; see [`Quota`].
+    ///
+    /// The policy's own quota is then never applied, but it is what
+    /// [`build`](crate::RateLimitLayerBuilder::build) checks a fixed
+    /// [`cost`](Self::cost) against: give the smallest. A tier that can never grant the
+    /// cost of a request answers 403.
     ///
     /// The choice should depend on the caller alone. A caller who can change
     /// it from request to request gets more than any of the quotas: one bucket

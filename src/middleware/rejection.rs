@@ -14,7 +14,7 @@ use super::{
     settings::Settings,
     text::Text,
 };
-use crate::{Decision, Head, PolicyDecision, Verdict, policy::quoted};
+use crate::{Decision, Head, PolicyDecision, Verdict, policy::quoted, telemetry};
 
 /// What a client is told to wait for a store that fails.
 const STORE_RETRY: Duration = Duration::from_secs(5);
@@ -22,7 +22,8 @@ const STORE_RETRY: Duration = Duration::from_secs(5);
 /// What a client is told to wait for a permit, at most.
 const PERMIT_RETRY: Duration = Duration::from_secs(1);
 
-/// Why a request is not forwarded.
+/// Why a request is not forwarded: by [`Denied::reason`], and in the extensions of the
+/// response, for layers outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DenialReason {
@@ -43,19 +44,33 @@ pub enum DenialReason {
 #[derive(Debug)]
 pub struct Denied<'a> {
     refusal: Refusal<'a>,
+    head: Head<'a>,
     retry_after_s: Option<u64>,
 }
 
-impl Denied<'_> {
+impl<'a> Denied<'a> {
     /// Why.
     #[must_use]
     pub fn reason(&self) -> DenialReason {
         self.refusal.reason()
     }
 
+    /// The request: what a request id, `Accept` or a path is read from.
+    #[must_use]
+    pub const fn head(&self) -> Head<'a> {
+        self.head
+    }
+
+    /// The policies that refused it, by name: those without room, those that can never
+    /// grant the cost, or the one that cannot tell who is asking. None where the store
+    /// failed.
+    pub fn policies(&self) -> impl Iterator<Item = &'a str> {
+        self.refusal.policies()
+    }
+
     /// The decision, where a store made one.
     #[must_use]
-    pub fn decision(&self) -> Option<&Decision> {
+    pub fn decision(&self) -> Option<&'a Decision> {
         self.refusal.decision()
     }
 
@@ -87,7 +102,8 @@ impl Denied<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Refusal<'a> {
     Denied(&'a Decision),
-    KeyMissing,
+    /// By the policy of this name.
+    KeyMissing(&'a str),
     StoreFailed,
     Miswired,
 }
@@ -99,7 +115,7 @@ impl<'a> Refusal<'a> {
                 DenialReason::CostImpossible
             }
             Self::Denied(_) => DenialReason::QuotaExceeded,
-            Self::KeyMissing => DenialReason::KeyMissing,
+            Self::KeyMissing(_) => DenialReason::KeyMissing,
             Self::StoreFailed => DenialReason::StoreFailed,
             Self::Miswired => DenialReason::Miswired,
         }
@@ -110,6 +126,15 @@ impl<'a> Refusal<'a> {
             Self::Denied(decision) => Some(decision),
             _ => None,
         }
+    }
+
+    fn policies(self) -> impl Iterator<Item = &'a str> {
+        let keyless = match self {
+            Self::KeyMissing(policy) => Some(policy),
+            _ => None,
+        };
+        let refused = self.decision().into_iter().flat_map(Decision::refused);
+        refused.map(PolicyDecision::name).chain(keyless)
     }
 
     /// How long to wait, where that helps.
@@ -132,7 +157,7 @@ impl<'a> Refusal<'a> {
                 waits.try_fold(Duration::ZERO, |longest, wait| Some(longest.max(wait?)))
             }
             Self::StoreFailed => Some(STORE_RETRY),
-            Self::KeyMissing | Self::Miswired => None,
+            Self::KeyMissing(_) | Self::Miswired => None,
         }
     }
 }
@@ -146,12 +171,19 @@ pub(super) fn respond(
     let retry_after = refusal
         .retry_after()
         .map(|wait| wait.saturating_add(random_below(jitter)));
+    // That one is said once, with what to change.
+    if !matches!(refusal, Refusal::Miswired) {
+        telemetry::denied(refusal.reason(), retry_after, || refusal.policies());
+    }
 
-    // gRPC knows no other method, and no cache keeps the 200 of a POST.
-    let dialect = (head.method() == Method::POST).then(|| Dialect::of(head.headers()));
-    if let Some(dialect) = dialect.flatten() {
+    if let Some(dialect) = Dialect::of(head.headers()) {
         let mut response =
             grpc::respond(&dialect, refusal.reason(), &message(refusal), retry_after);
+        // gRPC knows no other method than this, of which no cache keeps the 200.
+        if head.method() != Method::POST {
+            let no_store = HeaderValue::from_static("no-store");
+            response.headers_mut().insert(CACHE_CONTROL, no_store);
+        }
         add_fields(response.headers_mut(), refusal, settings);
         add_decision(&mut response, refusal, head);
         return response;
@@ -160,6 +192,7 @@ pub(super) fn respond(
     let retry_after_s = retry_after.map(|wait| whole_seconds(wait).max(1));
     let denied = Denied {
         refusal,
+        head: *head,
         retry_after_s,
     };
     let mut response = match &settings.answers.on_denied {
@@ -191,10 +224,11 @@ fn add_fields(fields: &mut HeaderMap, refusal: Refusal<'_>, settings: &Settings)
 }
 
 fn add_decision(response: &mut Response<Bytes>, refusal: Refusal<'_>, head: &Head<'_>) {
+    response.extensions_mut().insert(refusal.reason());
     let mut decision = match refusal {
         Refusal::Denied(decision) => decision.clone(),
         Refusal::StoreFailed => Decision::on_store_failure(Verdict::Denied),
-        Refusal::KeyMissing | Refusal::Miswired => return,
+        Refusal::KeyMissing(_) | Refusal::Miswired => return,
     };
     // A layer outside may have decided, too.
     if let Some(outer) = head.extensions().get() {
@@ -224,7 +258,7 @@ fn message(refusal: Refusal<'_>) -> String {
             sentences.collect::<Vec<_>>().join(" ")
         }
         Refusal::Denied(_) => "rate limit exceeded".to_owned(),
-        Refusal::KeyMissing => "The request does not say who is asking.".to_owned(),
+        Refusal::KeyMissing(_) => "The request does not say who is asking.".to_owned(),
         Refusal::StoreFailed => "service unavailable".to_owned(),
         Refusal::Miswired => "internal error".to_owned(),
     }

@@ -20,7 +20,8 @@ use crate::{Head, spread::Spread, store::Answer};
 /// The service made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///
 /// It is ready when the inner service is. The inner service is called only
-/// after a request was admitted; its errors pass untouched.
+/// after a request was admitted; its errors pass untouched. It must be `Clone`, as
+/// axum's are: instead of tower's `BoxService`, use its `BoxCloneService`.
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,

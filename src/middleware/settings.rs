@@ -8,7 +8,11 @@ use std::{
 
 use http::HeaderValue;
 
-use super::{layer::Answers, policy::Rule};
+use super::{
+    layer::Answers,
+    named::Named,
+    policy::{Rule, When},
+};
 use crate::fallback::BackedStore;
 
 /// A built layer.
@@ -16,6 +20,8 @@ use crate::fallback::BackedStore;
 pub(crate) struct Settings {
     pub(super) store: BackedStore,
     pub(super) rules: Arc<[Rule]>,
+    /// Which requests are limited at all.
+    pub(super) when: Option<Named<When>>,
     pub(super) answers: Answers,
     /// How long a request may wait to be admitted.
     pub(super) wait: Option<Duration>,

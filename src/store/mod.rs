@@ -182,7 +182,7 @@ impl Asked {
 }
 
 /// A leg to be asked about again.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct OwnedLeg {
     pub(crate) policy: Name,
     pub(crate) key: Key,

@@ -126,7 +126,7 @@ async fn a_denial_names_all_who_refuse_and_costs_nothing() {
                 all(&name(place), 5)
             };
             let alone = Limiter::new(store.clone(), crate::denying(policy));
-            alone.check_n("ann", 5 - room).await.expect("a decision");
+            let _ = alone.check_n("ann", 5 - room).await.expect("a decision");
         }
         let decision = limiter.check_n("ann", 2).await.expect("a decision");
         assert_eq!(decision.verdict(), Verdict::Denied);
@@ -225,7 +225,7 @@ async fn who_leaves_in_the_middle_is_charged_everywhere_or_nowhere() {
             Policy::new("also-own", FixedWindow::per_day(100_000)),
         ],
     );
-    limiter.check("ann").await.expect("a decision");
+    let _ = limiter.check("ann").await.expect("a decision");
     for round in 0..400_u64 {
         let check = limiter.check("ann");
         let _ = tokio::time::timeout(Duration::from_micros(round * 3), check).await;
@@ -370,7 +370,7 @@ async fn where_one_slot_does_not_answer_the_others_are_reset_and_it_is_told() {
     eventually_async("an answer", || async { limiter.peek(caller).await.is_ok() }).await;
     assert_eq!(taken(&limiter, caller).await[1..], [0, 0]);
 
-    limiter.check(caller).await.expect("a decision");
+    let _ = limiter.check(caller).await.expect("a decision");
     let error = forgets.check(caller).await.expect_err("no decision");
     assert!(format!("{error:?}").contains("all were reset"), "{error:?}");
     assert_eq!(taken(&limiter, caller).await, [0, 0, 0]);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tower_throttle::{
-    ConfigError, FixedWindow, Policy, RateLimitLayer, RequestPolicy, TokenBucket, key,
+    ConfigError, FixedWindow, Headers, Policy, RateLimitLayer, RequestPolicy, TokenBucket, key,
 };
 
 fn mistake<const N: usize>(policies: [RequestPolicy; N]) -> ConfigError {
@@ -133,4 +133,24 @@ RateLimit: "closed";r=0
 
 {"type":"about:blank","title":"Forbidden","status":403,"detail":"Cost 1 exceeds policy \"closed\" (0).","violated-policies":["closed"]}"#,
     );
+}
+
+#[test]
+fn partition_keys_beside_fields_without_a_place_for_them_fail() {
+    for headers in [
+        Headers::Draft7,
+        Headers::Draft6,
+        Headers::XRateLimitDelta,
+        Headers::XRateLimitEpoch,
+        Headers::None,
+    ] {
+        let builder = RateLimitLayer::builder().policy(named("api"));
+        let builder = builder.partition_key(b"secret").headers(headers);
+        let mistake = builder.build().expect_err("a mistake");
+        assert_eq!(
+            mistake,
+            ConfigError::PartitionKeyWithoutLists,
+            "{headers:?}"
+        );
+    }
 }

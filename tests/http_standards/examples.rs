@@ -215,6 +215,16 @@ fn draft_7() {
 }
 
 #[test]
+fn older_policies_tell_of_a_burst() {
+    let burst = || Policy::new("api", TokenBucket::per_second(10).burst(20)).key(key::global());
+    for headers in [Headers::Draft6, Headers::Draft7] {
+        let (layer, _) = layer_with([burst()], |builder| builder.headers(headers));
+        let answer = ask(&layer, plain());
+        assert_eq!(answer.field("ratelimit-policy").unwrap(), "10;w=1;burst=20");
+    }
+}
+
+#[test]
 fn x_ratelimit_with_a_time_of_day() {
     assert_older_form(
         Headers::XRateLimitEpoch,

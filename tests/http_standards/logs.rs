@@ -8,8 +8,8 @@ use http::{HeaderValue, Method, Request};
 use http_body_util::Full;
 use tower::Layer;
 use tower_throttle::{
-    Decision, FixedWindow, Headers, OnStoreFailure, Policy, RateLimitLayer, RequestPolicy,
-    TokenBucket, key,
+    Decision, FixedWindow, Headers, OnStoreFailure, Policy, RateLimitLayer, RateLimitLayerBuilder,
+    RequestPolicy, TokenBucket, key,
 };
 
 use crate::web::{
@@ -95,6 +95,39 @@ fn a_denial_is_said_with_its_policies() {
     assert!(!log[0].contains("day"));
 }
 
+/// Whichever refusal it is, it can be found.
+#[test]
+fn a_refusal_is_said_with_its_reason() {
+    let by_header = Policy::new("keyed", TokenBucket::per_minute(1)).key(key::header("x-api-key"));
+    let closing = |builder: RateLimitLayerBuilder| builder.on_store_failure(OnStoreFailure::Deny);
+    let cases = [
+        (layer_of([by_header]).0, 1, "KeyMissing", r#"["keyed"]"#),
+        (
+            layer_of([crate::web::api()]).0,
+            101,
+            "CostImpossible",
+            r#"["api"]"#,
+        ),
+        (
+            layer_with([crate::web::api()], closing).0.store(Down),
+            1,
+            "StoreFailed",
+            "[]",
+        ),
+    ];
+    for (layer, cost, reason, policies) in cases {
+        // The store's own line comes before.
+        ask(&layer, get([("api", cost)]));
+        let log = logged(|| {
+            ask(&layer, get([("api", cost)]));
+        });
+        assert_eq!(log.len(), 1, "{log:?}");
+        for part in ["tower_throttle::denied", "DEBUG", reason, policies] {
+            assert!(log[0].contains(part), "{part} in {log:?}");
+        }
+    }
+}
+
 #[test]
 fn a_request_that_is_admitted_is_not_logged() {
     let (layer, _) = layer_of([crate::web::api()]);
@@ -152,7 +185,10 @@ fn no_key_is_in_any_field_body_or_line() {
         ] {
             let (layer, _) = layer_with([by_key(), by_peer(), by_both()], |builder| {
                 let builder = builder.headers(headers).on_store_failure(choice);
-                builder.partition_key(b"partition secret")
+                match headers {
+                    Headers::Draft10 => builder.partition_key(b"partition secret"),
+                    _ => builder,
+                }
             });
             let log = logged(|| {
                 for layer in [layer.clone(), layer.clone().store(Down)] {

@@ -180,3 +180,49 @@ fn the_hook_is_not_asked_about_what_is_forwarded() {
     let answer = ask_service(layer.layer(tower::service_fn(hello)), plain());
     assert_eq!(answer.text(), "hello");
 }
+
+#[test]
+fn the_hook_sees_the_request_and_which_policies_refused() {
+    let hook = |denied: Denied<'_>| {
+        let id = denied.head().headers().get("x-request-id").cloned();
+        let policies: Vec<_> = denied.policies().collect();
+        Response::new(Bytes::from(format!("{id:?} {policies:?}")))
+    };
+    for (reason, layer, cost) in every_reason(hook) {
+        let answer = ask(
+            &layer,
+            get([("api", cost.to_string()), ("x-request-id", "r7".into())]),
+        );
+        let policies = match reason {
+            DenialReason::StoreFailed | DenialReason::Miswired => "[]",
+            _ => r#"["api"]"#,
+        };
+        assert_eq!(
+            answer.text(),
+            format!("Some(\"r7\") {policies}"),
+            "{reason:?}"
+        );
+    }
+}
+
+/// For a log outside of the layer, whatever the hook answers.
+#[test]
+fn the_reason_is_in_the_extensions_of_the_response() {
+    let hooks: [fn(Denied<'_>) -> Response<Bytes>; 2] =
+        [|denied| denied.into_response(), |_| Response::default()];
+    for hook in hooks {
+        for (reason, layer, cost) in every_reason(hook) {
+            for content_type in ["text/plain", "application/grpc"] {
+                let request = get([
+                    ("api", cost.to_string()),
+                    ("content-type", content_type.into()),
+                ]);
+                let answer = ask(&layer, request);
+                assert_eq!(answer.reason, Some(reason), "{content_type}");
+            }
+        }
+    }
+    let (layer, _) = layer_with([api()], |builder| builder);
+    let answer = ask_service(layer.layer(tower::service_fn(hello)), plain());
+    assert_eq!(answer.reason, None);
+}

@@ -7,7 +7,10 @@ use tower_throttle::{
     Head, Key, OnMissingKey, Policy, Quota, RateLimitLayer, RequestPolicy, TokenBucket, key,
 };
 
-use crate::web::{Answer, api, ask, cost_in, day, get, layer_of, plain, request, standing_store};
+use crate::web::{
+    Answer, api, ask, at_once, cost_in, day, get, layer_of, layer_with, plain, request,
+    standing_store,
+};
 
 fn left(answer: &Answer) -> String {
     answer.field("ratelimit").unwrap_or_default()
@@ -270,4 +273,62 @@ fn policies_may_have_keys_of_different_kinds() {
     assert_eq!(ask("ann", "/b"), r#""api";r=8;t=48, "path";r=1;t=30"#);
     assert_eq!(ask("bob", "/a"), r#""api";r=9;t=54, "path";r=0;t=30"#);
     assert_eq!(ask("bob", "/a"), r#""path";r=0;t=30"#);
+}
+
+#[test]
+fn a_layer_leaves_out_what_its_when_says() {
+    let (layer, _) = layer_with([by_key("api"), by_key("web")], |builder| {
+        builder.when(|head| head.uri().path() != "/health")
+    });
+    let asked = |path: &str| {
+        let mut request = from("ann", 4);
+        *request.uri_mut() = path.parse().unwrap();
+        request
+    };
+    for _ in 0..5 {
+        // Nor does one without a key matter there.
+        let health = Request::get("/health").body(Full::default()).unwrap();
+        ask(&layer, health).assert_is("HTTP/1.1 200 OK\n\nhello");
+        ask(&layer, asked("/health")).assert_is("HTTP/1.1 200 OK\n\nhello");
+    }
+    let answer = ask(&layer, asked("/"));
+    assert_eq!(left(&answer), r#""api";r=6;t=36, "web";r=6;t=36"#);
+    let head = asked("/health");
+    let buckets = layer.buckets(&Head::from(&head)).unwrap();
+    assert_eq!(at_once(buckets.peek()).unwrap().policies().len(), 0);
+}
+
+#[test]
+fn the_buckets_of_a_request_are_the_layers() {
+    let everyone = Policy::new("everyone", TokenBucket::per_minute(100)).shared();
+    let (layer, _) = layer_of([by_key("api"), everyone.into()]);
+    ask(&layer, from("ann", 7));
+    ask(&layer, from("bob", 2));
+    let of = |caller: &str| {
+        let request = from(caller, 0);
+        layer.buckets(&Head::from(&request)).unwrap()
+    };
+    let left = |caller: &str| {
+        let decision = at_once(of(caller).peek()).unwrap();
+        let left: Vec<_> = decision
+            .policies()
+            .map(|policy| policy.remaining())
+            .collect();
+        left
+    };
+    // To look takes nothing.
+    for _ in 0..3 {
+        assert_eq!((left("ann"), left("bob")), (vec![3, 98], vec![8, 98]));
+    }
+    at_once(of("ann").reset()).unwrap();
+    // Nobody resets what others have taken.
+    assert_eq!((left("ann"), left("bob")), (vec![10, 98], vec![8, 98]));
+    let nobody = plain();
+    assert!(
+        layer
+            .buckets(&Head::from(&nobody))
+            .unwrap_err()
+            .is_missing()
+    );
+    assert!(of("ann").redis_keys().is_empty());
 }

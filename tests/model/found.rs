@@ -27,7 +27,7 @@ fn up_to_nothing_in_debt_is_one_answer() {
     run(async {
         let (_, store) = memory();
         let limiter = Limiter::new(store, FixedWindow::new(4, TEN_SECONDS));
-        limiter.debit("ann", 6).await.unwrap();
+        let _ = limiter.debit("ann", 6).await.unwrap();
         let decision = limiter.check_up_to("ann", 0).await.unwrap();
         assert!(decision.is_allowed());
         assert_eq!(decision.retry_after(), Some(Duration::ZERO));
@@ -40,7 +40,7 @@ fn a_sliding_window_says_how_much_it_gave_back() {
     run(async {
         let (clock, store) = memory();
         let limiter = Limiter::new(store, SlidingWindow::new(10, TEN_SECONDS));
-        limiter.check_n("ann", 10).await.unwrap();
+        let _ = limiter.check_n("ann", 10).await.unwrap();
         clock.advance(TEN_SECONDS);
         // Of the last window, 10 count; of this, nothing can be given back.
         let decision = limiter.credit("ann", 4).await.unwrap();
@@ -66,9 +66,9 @@ fn a_log_is_empty_when_what_is_left_in_it_is_old() {
     run(async {
         let (clock, store) = memory();
         let limiter = Limiter::new(store, SlidingLog::new(10, TEN_SECONDS));
-        limiter.check("ann").await.unwrap();
+        let _ = limiter.check("ann").await.unwrap();
         clock.advance(Duration::from_secs(6));
-        limiter.check("ann").await.unwrap();
+        let _ = limiter.check("ann").await.unwrap();
         let decision = limiter.credit("ann", 1).await.unwrap();
         let policy = decision.policies().next().unwrap();
         let peek = limiter.peek("ann").await.unwrap();
@@ -85,7 +85,7 @@ fn a_debt_to_a_bucket_refilled_at_once_is_paid_back() {
         let (clock, store) = memory();
         let bucket = TokenBucket::new(10, TEN_SECONDS).refill_at_once();
         let limiter = Limiter::new(store, bucket);
-        limiter.debit("ann", 20).await.unwrap();
+        let _ = limiter.debit("ann", 20).await.unwrap();
         clock.advance(TEN_SECONDS);
         let peek = limiter.peek("ann").await.unwrap();
         assert_eq!(peek.policies().next().unwrap().remaining(), 0);
@@ -101,7 +101,7 @@ fn a_window_of_limit_0_says_when_it_ends() {
             let policy = Policy::new("one name", FixedWindow::new(limit, TEN_SECONDS));
             Limiter::new(store.clone(), policy.cost(0))
         };
-        of(1).check_n("ann", 1).await.unwrap();
+        let _ = of(1).check_n("ann", 1).await.unwrap();
         let decision = of(0).check("ann").await.unwrap();
         assert_eq!(decision.retry_after(), Some(TEN_SECONDS));
     });
@@ -117,7 +117,7 @@ fn nobody_is_locked_out_of_a_bucket_refilled_at_once_by_old_numbers() {
             let policy = Policy::new("one name", bucket.refill_at_once());
             Limiter::new(store.clone(), policy)
         };
-        of(1_000, 1_000).check_n("ann", 1_000).await.unwrap();
+        let _ = of(1_000, 1_000).check_n("ann", 1_000).await.unwrap();
         let decision = of(1, 5).peek("ann").await.unwrap();
         let policy = decision.policies().next().unwrap();
         assert!(policy.reset_after() <= 10 * TEN_SECONDS, "{policy:?}");

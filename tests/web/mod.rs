@@ -16,7 +16,7 @@ use http_body::Body;
 use http_body_util::{BodyExt, Full};
 use tower::{Layer, Service};
 use tower_throttle::{
-    Decision, FixedWindow, Head, ManualClock, MemoryStore, Policy, RateLimitLayer,
+    Decision, DenialReason, FixedWindow, Head, ManualClock, MemoryStore, Policy, RateLimitLayer,
     RateLimitLayerBuilder, RequestPolicy, StoreError, TokenBucket,
     store::{Answer as StoreAnswer, Check, Leg, Store},
 };
@@ -106,6 +106,7 @@ pub struct Answer {
     pub body: Bytes,
     pub trailers: Option<HeaderMap>,
     pub decision: Option<Decision>,
+    pub reason: Option<DenialReason>,
 }
 
 impl Answer {
@@ -212,6 +213,7 @@ where
     Answer {
         status: parts.status,
         decision: parts.extensions.get().cloned(),
+        reason: parts.extensions.get().copied(),
         headers: parts.headers,
         body: body.to_bytes(),
         trailers,

@@ -99,5 +99,8 @@ pub(super) fn policy(quota: Quota) -> Option<HeaderValue> {
     if let Some(window_s) = window_s {
         text.push(";w=").number(window_s);
     }
+    if quota.capacity() != units && !quota.paces() {
+        text.push(";burst=").number(quota.capacity());
+    }
     text.value()
 }

@@ -73,7 +73,7 @@ fn walk(world: &mut World, steps: &[Step]) {
                 fate,
             } => {
                 for _ in 0..times {
-                    world.ask(process, cost, trip_us, fate);
+                    let _ = world.ask(process, cost, trip_us, fate);
                 }
             }
             Step::Pass { us } => world.pass(us),
@@ -132,7 +132,7 @@ proptest! {
 fn press(world: &mut World, per_ms: u64, ms: u64) {
     for _ in 0..ms {
         for _ in 0..per_ms {
-            world.ask(0, 1, 200, Fate::Arrives);
+            let _ = world.ask(0, 1, 200, Fate::Arrives);
         }
         world.pass(1_000);
     }
@@ -155,7 +155,7 @@ fn near_the_limit_every_check_is_the_servers() {
     // An eighth of what is left now is not worth a trip.
     world.pass(1_000_000);
     while world.left_on_the_server() > 60 {
-        world.ask(0, 1, 200, Fate::Arrives);
+        let _ = world.ask(0, 1, 200, Fate::Arrives);
     }
     world.pass(1_000_000);
     let from_leases = world.from_leases;
@@ -170,7 +170,7 @@ fn near_the_limit_every_check_is_the_servers() {
 fn extra_ns(world: &mut World, per_ms: u64, awake_ms: u64) -> u64 {
     press(world, per_ms, 20);
     for _ in 0..awake_ms / 90 {
-        world.ask(0, 1, 200, Fate::Arrives);
+        let _ = world.ask(0, 1, 200, Fate::Arrives);
         world.pass(90_000);
     }
     while world.ask(0, 1, 200, Fate::Arrives).is_allowed() {}
@@ -265,7 +265,7 @@ fn after_closing_all_is_given_back_and_nothing_is_held() {
         press(&mut world, 100, 20);
         // One trip may be under way.
         for _ in 0..1_000 {
-            world.ask(0, 1, trip_us, Fate::Arrives);
+            let _ = world.ask(0, 1, trip_us, Fate::Arrives);
         }
         for (id, trip) in world.processes[0].close() {
             world.send(0, id, trip, 100, Fate::Arrives);
@@ -285,7 +285,7 @@ fn a_reset_voids_what_was_paid_for_also_on_its_way() {
     let mut world = World::new(TokenBucket::without_refill(100_000), 1);
     press(&mut world, 100, 20);
     while world.travelling.is_empty() {
-        world.ask(0, 1, 50_000, Fate::Arrives);
+        let _ = world.ask(0, 1, 50_000, Fate::Arrives);
     }
     let Answer::Now(Ok(())) = world.server.reset(&[world.leg(1)]) else {
         unreachable!("memory answers at once");
@@ -309,7 +309,7 @@ fn a_flood_of_callers_takes_no_more_room_and_no_lease_from_anybody() {
     press(&mut world, 100, 20);
     for caller in 0..100_000 {
         world.key = Key::from(format!("caller-{caller}"));
-        world.ask(0, 1, 0, Fate::Arrives);
+        let _ = world.ask(0, 1, 0, Fate::Arrives);
     }
     assert!(world.processes[0].len() <= 4_096);
     world.key = Key::from("ann");

@@ -1,0 +1,67 @@
+//! What an extractor, a cost or a condition may look at.
+
+use std::fmt;
+
+use http::{Extensions, HeaderMap, Method, Request, Uri};
+
+/// The head of a request, borrowed: everything but the body.
+///
+/// Its `Debug` shows the method, the path and the names of the headers: values and
+/// queries are where secrets are.
+#[derive(Clone, Copy)]
+pub struct Head<'a> {
+    method: &'a Method,
+    uri: &'a Uri,
+    headers: &'a HeaderMap,
+    extensions: &'a Extensions,
+}
+
+impl<'a> Head<'a> {
+    /// The method.
+    #[must_use]
+    pub const fn method(&self) -> &'a Method {
+        self.method
+    }
+
+    /// The URI, as this layer is given it. Inside axum's `Router::nest("/api", ..)` it
+    /// lacks `/api`; what the client sent is in the extensions there
+    /// (`axum::extract::OriginalUri`), and [`matched_route`](super::matched_route)
+    /// has all of the route.
+    #[must_use]
+    pub const fn uri(&self) -> &'a Uri {
+        self.uri
+    }
+
+    /// The headers.
+    #[must_use]
+    pub const fn headers(&self) -> &'a HeaderMap {
+        self.headers
+    }
+
+    /// What earlier layers and the server left with the request.
+    #[must_use]
+    pub const fn extensions(&self) -> &'a Extensions {
+        self.extensions
+    }
+}
+
+impl fmt::Debug for Head<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Head")
+            .field("method", self.method)
+            .field("path", &self.uri.path())
+            .field("headers", &self.headers.keys().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a, B> From<&'a Request<B>> for Head<'a> {
+    fn from(request: &'a Request<B>) -> Self {
+        Self {
+            method: request.method(),
+            uri: request.uri(),
+            headers: request.headers(),
+            extensions: request.extensions(),
+        }
+    }
+}
