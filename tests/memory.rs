@@ -48,6 +48,19 @@ fn drained_buckets_are_forgotten_as_requests_go_by() {
 }
 
 #[test]
+fn a_capacity_of_none_is_one() {
+    let runtime = runtime();
+    let admitted = |capacity| -> Vec<bool> {
+        let limiter = Limiter::new(store(capacity).0, TokenBucket::per_hour(2));
+        let keys = [1, 1, 1, 2, 2, 2, 3, 1];
+        keys.map(|key| is_admitted(&runtime, &limiter, key))
+            .to_vec()
+    };
+    assert_eq!(admitted(0), admitted(1));
+    assert!(admitted(0).starts_with(&[true, true, false, true]));
+}
+
+#[test]
 fn a_flood_of_new_callers_frees_nobody_and_stays_within_the_bound() {
     let (runtime, (store, clock)) = (runtime(), store(1_024));
     let limiter = Limiter::new(store.clone(), TokenBucket::per_hour(5));

@@ -93,12 +93,13 @@ pub struct MemoryStoreBuilder {
 
 impl MemoryStoreBuilder {
     /// The most buckets to keep, one for each policy and caller. Default: 1,000,000.
+    /// At least 1; with so few, nearly all callers share one.
     ///
     /// Rounded up to a multiple of the number of parts: 64, or fewer where a
     /// part would have fewer than 64 buckets. Each part keeps one bucket more
     /// per policy in use, for callers who found no room.
     pub const fn capacity(mut self, buckets: usize) -> Self {
-        self.capacity = buckets;
+        self.capacity = if buckets == 0 { 1 } else { buckets };
         self
     }
 
