@@ -418,10 +418,16 @@ fn sigterm_ends_it_well() {
     assert_eq!(demo.terminate().code(), Some(0));
 }
 
-/// 64 at once, half of them to each; all of them decided by Redis.
-fn storm(demos: &[Demo; 2], path: &str) -> (String, Vec<Answer>, Duration) {
+/// Sends 64 at once of a new caller, half of them to each, until all of them are
+/// decided by Redis. No storm may admit more than `most` for the time that it took,
+/// for Redis and for each process that decided by itself.
+fn storm(
+    demos: &[Demo; 2],
+    path: &str,
+    most: impl Fn(Duration) -> usize,
+) -> (String, Vec<Answer>, Duration) {
     const REQUESTS: usize = 64;
-    for _ in 0..20 {
+    for _ in 0..3 {
         let (caller, barrier) = (new_caller(), Barrier::new(REQUESTS));
         let started = Instant::now();
         let answers: Vec<Answer> = thread::scope(|scope| {
@@ -438,12 +444,34 @@ fn storm(demos: &[Demo; 2], path: &str) -> (String, Vec<Answer>, Duration) {
             threads.into_iter().map(answer).collect()
         });
         let took = started.elapsed();
-        // Where Redis took longer than the deadline, the demo lets callers in.
-        if answers.iter().all(Answer::is_decided_by_store) {
+        assert!(
+            answers
+                .iter()
+                .all(|answer| matches!(answer.status, 200 | 429))
+        );
+        let by_itself = |process: &usize| {
+            let mut its_own = answers.iter().skip(*process).step_by(2);
+            !its_own.all(Answer::is_decided_by_store)
+        };
+        let by_themselves = (0..2).filter(by_itself).count();
+        let (admitted, most) = (admitted(&answers), most(took) * (1 + by_themselves));
+        assert!(
+            admitted <= most,
+            "{admitted} of {most} in {took:?}, {by_themselves} by themselves"
+        );
+        if by_themselves == 0 {
             return (caller, answers, took);
         }
     }
     panic!("on this machine Redis never answers 64 requests in time");
+}
+
+fn admitted(answers: &[Answer]) -> usize {
+    answers.iter().filter(|answer| answer.status == 200).count()
+}
+
+fn whole_seconds(time: Duration) -> usize {
+    usize::try_from(time.as_secs()).expect("a short time")
 }
 
 #[test]
@@ -454,10 +482,9 @@ fn two_processes_on_one_redis_share_their_buckets() {
         Demo::start(&["--redis", &url]),
         Demo::start(&["--redis", &url]),
     ];
-    let admitted =
-        |answers: &[Answer]| answers.iter().filter(|answer| answer.status == 200).count();
 
-    let (caller, answers, took) = storm(&demos, "/api/fixed-window");
+    let windows = |took| 5 * (1 + whole_seconds(took) / 10);
+    let (caller, answers, took) = storm(&demos, "/api/fixed-window", windows);
     assert!(
         took < Duration::from_secs(9),
         "more than a window: {took:?}"
@@ -469,13 +496,8 @@ fn two_processes_on_one_redis_share_their_buckets() {
         assert_eq!((view.left("window"), view.left("bucket")), (0, 10));
     }
 
-    let (_, answers, took) = storm(&demos, "/api/token-bucket");
-    let most = 10 + usize::try_from(took.as_secs()).expect("a short time");
-    assert!(
-        (10..=most).contains(&admitted(&answers)),
-        "{}",
-        admitted(&answers)
-    );
+    let (_, answers, _) = storm(&demos, "/api/token-bucket", |took| 10 + whole_seconds(took));
+    assert!(admitted(&answers) >= 10);
     redis.assert_all_keys_expire();
 }
 
