@@ -121,7 +121,8 @@ look();
 
 // Requests
 
-const LIMIT_HEADER = /^(x-)?ratelimit|^retry-after$/;
+/** Whether a header is about limits: what this page is for. */
+const isAboutLimits = ([name]) => /^(x-)?ratelimit|^retry-after$|^x-decided-by$/.test(name);
 
 function pretty(text) {
   try { return JSON.stringify(JSON.parse(text), null, 2); } catch { return text || "(empty)"; }
@@ -129,8 +130,12 @@ function pretty(text) {
 
 function answerItem({ what, status, kind, fields, body, ms }, isOpen) {
   const list = element("dl");
-  for (const [name, value] of fields) {
-    list.append(element("dt", {}, element("code", {}, name)), element("dd", {}, element("code", {}, value)));
+  for (const field of fields) {
+    const [name, value] = field;
+    const className = isAboutLimits(field) ? "about-limits" : "";
+    list.append(
+      element("dt", { className }, element("code", {}, name)),
+      element("dd", { className }, element("code", {}, value)));
   }
   return element("li", {},
     element("div", { className: "first-line" },
@@ -156,7 +161,7 @@ async function sendOne(route) {
       what, body, ms: ms(),
       kind: response.ok ? "admitted" : "refused",
       status: `${response.status} ${response.statusText}`.trim(),
-      fields: [...response.headers].filter(([name]) => LIMIT_HEADER.test(name)),
+      fields: [...response.headers].sort((one, other) => isAboutLimits(other) - isAboutLimits(one)),
     };
   } catch (error) {
     return { what, ms: ms(), kind: "failed", status: "No answer", fields: [], body: error.message };

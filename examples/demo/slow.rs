@@ -18,7 +18,8 @@ use http_body::Frame;
 use tokio::time::{Instant, Interval, interval_at};
 
 const SECONDS: u64 = 5;
-const MOST_SECONDS: u64 = 30;
+/// The longest answer.
+pub(crate) const MOST_SECONDS: u64 = 30;
 const ONE_SECOND: Duration = Duration::from_secs(1);
 
 /// A line each second, for `?seconds=N`.

@@ -249,6 +249,62 @@ async fn on_http1_a_denial_does_not_wait_for_a_large_body() {
     assert!(next.starts_with("HTTP/1.1 200 OK\r\n"), "{next}");
 }
 
+/// Sends an upload that is denied, and reads the whole denial meanwhile. The body
+/// looks like requests. Whether all of it could be sent.
+async fn denied_upload(bytes: usize) -> (TcpStream, std::io::Result<()>) {
+    let (address, reads) = serve(limit()).await;
+    let get = "GET /up HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+    talk(address, get).await;
+    let head = format!("POST /up HTTP/1.1\r\nHost: test\r\nContent-Length: {bytes}\r\n\r\n");
+    let body = get.bytes().cycle().take(bytes);
+    let upload: Vec<u8> = head.into_bytes().into_iter().chain(body).collect();
+
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let (mut from, mut to) = stream.split();
+    let receive = async {
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"]}") {
+            assert_ne!(from.read_buf(&mut answer).await.unwrap(), 0);
+        }
+        String::from_utf8(answer).unwrap()
+    };
+    let (sent, answer) = tokio::join!(to.write_all(&upload), receive);
+    let (head, body) = split(&answer);
+    assert!(head.contains(&"http/1.1 429 too many requests".to_owned()));
+    assert!(head.contains(&format!("content-length: {}", body.len())));
+    assert_eq!(reads.load(Ordering::SeqCst), 0);
+    (stream, sent)
+}
+
+/// What comes back for one more request on this connection.
+async fn next_answer(mut stream: TcpStream) -> std::io::Result<String> {
+    let next = b"GET /other HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+    stream.write_all(next).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
+fn is_hello(answer: &str) -> bool {
+    answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nhello")
+}
+
+#[tokio::test]
+async fn on_http1_a_connection_goes_on_after_a_small_body_that_nobody_read() {
+    let (stream, sent) = denied_upload(1_000).await;
+    sent.unwrap();
+    let next = next_answer(stream).await.unwrap();
+    assert!(is_hello(&next), "{next}");
+}
+
+#[tokio::test]
+async fn on_http1_a_denial_arrives_while_a_large_body_is_being_sent() {
+    let (stream, _) = denied_upload(10_000_000).await;
+    // The server may also close: nobody wants the rest.
+    let next = next_answer(stream).await.unwrap_or_default();
+    assert!(next.is_empty() || is_hello(&next), "{next}");
+}
+
 #[tokio::test]
 async fn on_http1_a_client_that_waits_for_continue_is_denied_before_it_sends() {
     let (address, reads) = serve(limit()).await;

@@ -192,8 +192,10 @@ impl RedisStore {
     /// `redis-sentinel://user:password@host:port,host:port/database?sentinelServiceName=mymaster`
     /// is the primary that these sentinels name, now and after each failover; user and
     /// password are the primary's, `sentinelUsername` and `sentinelPassword` are theirs.
-    /// `rediss` for TLS, with the feature `redis-rustls`: the names by which a
-    /// cluster calls its nodes must then be those of their certificates.
+    /// `rediss` for TLS, with the feature `redis-rustls`. It trusts the authorities
+    /// that the system does, or, where `SSL_CERT_FILE` names a file, those in there.
+    /// The names by which a cluster calls its nodes must then be those of their
+    /// certificates.
     ///
     /// # Errors
     ///

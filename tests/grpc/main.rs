@@ -8,128 +8,26 @@
     clippy::indexing_slicing
 )]
 
+mod calls;
+#[path = "../web/mod.rs"]
 mod web;
+mod web_client;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::atomic::Ordering, time::Duration};
 
-use axum::body::Body;
-use bytes::{Buf, BufMut, Bytes};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::net::{TcpListener, TcpStream};
-use tonic::{
-    Code, Status,
-    client::Grpc,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
-    transport::Channel,
+use tokio::net::TcpStream;
+use tonic::{Code, Status};
+use tower_throttle::{FixedWindow, Headers, OnStoreFailure, Policy, TokenBucket, key};
+
+use crate::{
+    calls::{call, connect, metadata, one_in_12_seconds, retry_delay, serve},
+    web::{Answer, Down, ask, cost_in, layer_of, layer_with},
 };
-use tonic_types::StatusExt;
-use tower_throttle::{
-    FixedWindow, Headers, OnStoreFailure, Policy, RateLimitLayer, RequestPolicy, TokenBucket, key,
-};
-
-use crate::web::{Answer, Down, ask, cost_in, layer_of, layer_with};
-
-/// Messages as they are.
-#[derive(Clone, Copy, Default)]
-struct Raw;
-
-impl Codec for Raw {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, item: Bytes, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        out.put(item);
-        Ok(())
-    }
-}
-
-impl Decoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(from.copy_to_bytes(from.remaining())))
-    }
-}
-
-/// A gRPC method that answers "hello", and counts its calls.
-async fn method(calls: Arc<AtomicUsize>) -> Response<Body> {
-    calls.fetch_add(1, Ordering::SeqCst);
-    let mut trailers = HeaderMap::new();
-    trailers.insert("grpc-status", HeaderValue::from_static("0"));
-    let message = Full::from(&b"\0\0\0\0\x05hello"[..]);
-    let body = message.with_trailers(std::future::ready(Some(Ok(trailers))));
-    let mut response = Response::new(Body::new(body));
-    let kind = HeaderValue::from_static("application/grpc");
-    response.headers_mut().insert("content-type", kind);
-    response
-}
-
-/// A server with the layer in front, and the calls that reach the method.
-async fn serve(layer: RateLimitLayer) -> (String, Arc<AtomicUsize>) {
-    let calls = Arc::new(AtomicUsize::new(0));
-    let counter = Arc::clone(&calls);
-    let app: axum::Router = axum::Router::new()
-        .fallback(move || method(Arc::clone(&counter)))
-        .layer(layer);
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    (address.to_string(), calls)
-}
-
-async fn connect(address: &str) -> Grpc<Channel> {
-    let channel = Channel::from_shared(format!("http://{address}")).unwrap();
-    Grpc::new(channel.connect().await.unwrap())
-}
-
-async fn call(client: &mut Grpc<Channel>, cost: u64) -> Result<Bytes, Status> {
-    client.ready().await.unwrap();
-    let mut request = tonic::Request::new(Bytes::from_static(b"hi"));
-    request.metadata_mut().insert("cost", cost.into());
-    let path = http::uri::PathAndQuery::from_static("/test.Service/Method");
-    let response = client.unary(request, path, Raw).await?;
-    Ok(response.into_inner())
-}
-
-fn metadata<'a>(status: &'a Status, name: &str) -> Option<&'a str> {
-    status.metadata().get(name).map(|it| it.to_str().unwrap())
-}
-
-fn retry_delay(status: &Status) -> Option<Duration> {
-    status.get_details_retry_info()?.retry_delay
-}
-
-/// One unit in 12 seconds, by the cost that the request says.
-fn one_in_12_seconds() -> RequestPolicy {
-    Policy::new("api", TokenBucket::new(1, Duration::from_secs(12)))
-        .shared()
-        .cost_by(cost_in("cost"))
-}
 
 fn grpc_request(kind: &str, cost: u64) -> Request<Full<Bytes>> {
     let request = Request::builder().method("POST").header("cost", cost);

@@ -1,0 +1,91 @@
+//! How to ask so that the answers can be told beforehand, and what a refusal says.
+
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    common::{DEADLINE, RedisServer},
+    process::{Answer, Demo},
+};
+
+pub(crate) fn new_caller() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    format!("caller-{}", NUMBER.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Asks as a new caller, again where the machine was so slow that units came
+/// back meanwhile: then nobody can say what the answers should have been.
+pub(crate) fn within<T>(most: Duration, mut ask: impl FnMut(&str) -> T) -> T {
+    for _ in 0..20 {
+        let started = Instant::now();
+        let answers = ask(&new_caller());
+        if started.elapsed() < most {
+            return answers;
+        }
+    }
+    panic!("this machine never does it within {most:?}");
+}
+
+pub(crate) fn statuses(answers: &[Answer]) -> Vec<u16> {
+    answers.iter().map(|answer| answer.status).collect()
+}
+
+pub(crate) const ONE_UNIT: Duration = Duration::from_millis(950);
+
+/// The same with the buckets in memory and in Redis.
+pub(crate) fn on_each_store(test: impl Fn(&Demo)) {
+    test(&Demo::start(&[]));
+    let redis = RedisServer::start();
+    test(&Demo::start(&["--redis", &redis.url()]));
+    redis.assert_all_keys_expire();
+}
+
+/// Asks again where Redis took longer than the deadline: then the demo decides by itself.
+pub(crate) fn decided<T>(mut ask: impl FnMut() -> T, answers: impl Fn(&T) -> &[Answer]) -> T {
+    let started = Instant::now();
+    while started.elapsed() < DEADLINE {
+        let asked = ask();
+        if answers(&asked).iter().all(Answer::is_decided_by_store) {
+            return asked;
+        }
+    }
+    panic!("on this machine Redis never answers in time");
+}
+
+/// So many of a new caller, one after another.
+pub(crate) fn decided_within(most: Duration, demo: &Demo, times: usize, path: &str) -> Vec<Answer> {
+    let ask = || within(most, |caller| demo.get_times(times, path, caller));
+    decided(ask, |answers| answers)
+}
+
+/// The seconds in `ratelimit: "policy";r=left;t=seconds`.
+pub(crate) fn told_seconds(answer: &Answer, policy: &str, left: u64) -> u64 {
+    let told = answer.header("ratelimit").expect("it");
+    let seconds = told.strip_prefix(&format!("\"{policy}\";r={left};t="));
+    seconds
+        .and_then(|seconds| seconds.parse().ok())
+        .expect(told)
+}
+
+pub(crate) fn assert_refused_by(policy: &str, answer: &Answer) -> Duration {
+    let wait_s = told_seconds(answer, policy, 0);
+    assert!(wait_s >= 1);
+    assert_refused(policy, answer, wait_s);
+    Duration::from_secs(wait_s)
+}
+
+pub(crate) fn assert_refused(policy: &str, answer: &Answer, wait_s: u64) {
+    assert_eq!(answer.status, 429);
+    assert_eq!(
+        answer.header("retry-after"),
+        Some(wait_s.to_string().as_str())
+    );
+    assert_eq!(
+        answer.header("content-type"),
+        Some("application/problem+json")
+    );
+    let violated = answer.json()["violated-policies"].to_string();
+    assert_eq!(violated, format!("[\"{policy}\"]"));
+}

@@ -1,0 +1,159 @@
+//! Places that are held until an answer has ended.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    net::TcpStream,
+    sync::Barrier,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    asking::{assert_refused, decided, new_caller, on_each_store},
+    common::{DEADLINE, RedisServer, eventually},
+    process::{Answer, Demo, answer, send},
+};
+
+/// Nobody knows when a place comes free: clients are told to try soon.
+fn assert_no_place(answer: &Answer) {
+    assert_eq!(answer.header("ratelimit"), Some("\"in-flight\";r=0"));
+    assert_refused("in-flight", answer, 1);
+}
+
+/// A request whose answer has begun and goes on until this is dropped.
+pub(crate) struct Open {
+    head: Answer,
+    stream: BufReader<TcpStream>,
+}
+
+impl Open {
+    pub(crate) fn new(demo: &Demo, caller: &str, seconds: u64) -> Self {
+        let path = format!("{CONCURRENCY}?seconds={seconds}");
+        let started = Instant::now();
+        while started.elapsed() < DEADLINE {
+            let stream = send(demo.address, "GET", &path, Some(caller));
+            let mut stream = BufReader::new(stream);
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                let read = stream.read_line(&mut head).expect("it answers");
+                assert_ne!(read, 0, "the head has no end: {head:?}");
+            }
+            let head = answer(head.trim_end(), "");
+            if head.is_decided_by_store() {
+                return Self { head, stream };
+            }
+        }
+        panic!("on this machine Redis never answers in time");
+    }
+
+    pub(crate) fn is_admitted(&self) -> bool {
+        self.head.status == 200
+    }
+
+    pub(crate) fn read_to_its_end(mut self) -> String {
+        let mut body = String::new();
+        self.stream.read_to_string(&mut body).expect("all of it");
+        body
+    }
+}
+
+const CONCURRENCY: &str = "/api/concurrency";
+/// The longest there is: no test takes that long.
+const OPEN_S: u64 = 30;
+
+fn ask_for_place(demo: &Demo, caller: &str) -> Answer {
+    let ask = || vec![demo.get("/api/concurrency?seconds=0", caller)];
+    decided(ask, |answers| answers).remove(0)
+}
+
+fn eventually_admitted(demo: &Demo, caller: &str) {
+    eventually("a free place", || Open::new(demo, caller, 0).is_admitted());
+}
+
+fn eventually_left(demo: &Demo, caller: &str, places: u64) {
+    eventually("so many free places", || {
+        let view = demo.get("/api/remaining", caller);
+        view.status == 200 && view.left("in-flight") == places
+    });
+}
+
+#[test]
+fn concurrency_holds_a_place_until_the_answer_has_ended() {
+    on_each_store(|demo| {
+        let caller = &new_caller();
+        let (long, short) = (Open::new(demo, caller, OPEN_S), Open::new(demo, caller, 1));
+        assert!(long.is_admitted() && short.is_admitted());
+        let body = short.read_to_its_end();
+        assert!(body.contains("1 of 1 seconds"), "{body}");
+        // Its place is free, and only its own.
+        eventually_admitted(demo, caller);
+        eventually_left(demo, caller, 1);
+        let another = Open::new(demo, caller, OPEN_S);
+        assert!(another.is_admitted());
+        assert_no_place(&ask_for_place(demo, caller));
+        drop((long, another));
+    });
+}
+
+#[test]
+fn concurrency_admits_two_at_a_time() {
+    on_each_store(|demo| {
+        let caller = &new_caller();
+        let open = [(); 2].map(|()| Open::new(demo, caller, OPEN_S));
+        assert!(open.iter().all(Open::is_admitted));
+        for (open, left) in open.iter().zip([1, 0]) {
+            let told = format!("\"in-flight\";r={left}");
+            assert_eq!(open.head.header("ratelimit"), Some(told.as_str()));
+            let quota = "\"in-flight\";q=2;qu=\"concurrent-requests\"";
+            assert_eq!(open.head.header("ratelimit-policy"), Some(quota));
+            assert_eq!(open.head.header("retry-after"), None);
+        }
+        assert_no_place(&ask_for_place(demo, caller));
+        eventually_left(demo, caller, 0);
+        // Another caller has places of their own.
+        assert!(Open::new(demo, &new_caller(), 0).is_admitted());
+
+        // One caller goes away in the middle of the answer.
+        let [first, second] = open;
+        drop(first);
+        eventually_admitted(demo, caller);
+        drop(second);
+        eventually_left(demo, caller, 2);
+    });
+}
+
+#[test]
+fn two_processes_on_one_redis_share_what_is_in_flight() {
+    let redis = RedisServer::start();
+    let url = redis.url();
+    let demos = [
+        Demo::start(&["--redis", &url]),
+        Demo::start(&["--redis", &url]),
+    ];
+    let (caller, barrier) = (&new_caller(), &Barrier::new(16));
+    let started = Instant::now();
+    let mut open: Vec<(usize, Open)> = thread::scope(|scope| {
+        let ask = |n: usize| {
+            let demo = &demos[n % 2];
+            scope.spawn(move || {
+                barrier.wait();
+                (n % 2, Open::new(demo, caller, OPEN_S))
+            })
+        };
+        let threads: Vec<_> = (0..16).map(ask).collect();
+        let opened = threads.into_iter().map(|thread| thread.join());
+        opened.map(|open| open.expect("an answer")).collect()
+    });
+    assert!(started.elapsed() < Duration::from_secs(OPEN_S - 5));
+    open.retain(|(_, open)| open.is_admitted());
+    assert_eq!(open.len(), 2);
+    for demo in &demos {
+        assert_no_place(&ask_for_place(demo, caller));
+    }
+
+    // A place that comes free in one process is free in the other.
+    let (process, gone) = open.remove(0);
+    drop(gone);
+    eventually_admitted(&demos[1 - process], caller);
+    redis.assert_all_keys_expire();
+}

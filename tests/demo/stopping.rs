@@ -1,0 +1,62 @@
+//! What signals do.
+
+#![cfg(unix)]
+
+use std::{io::Write, net::TcpStream};
+
+use crate::{common::eventually, in_flight::Open, process::Demo};
+
+#[test]
+fn sigterm_ends_it_well() {
+    let demo = Demo::start(&[]);
+    assert_eq!(demo.get("/health", "caller").status, 200);
+    assert_eq!(demo.terminate().code(), Some(0));
+}
+
+#[test]
+fn a_process_that_is_told_to_stop_lets_answers_end() {
+    for signal in ["INT", "TERM"] {
+        let demo = Demo::start(&[]);
+        let open = Open::new(&demo, "caller", 1);
+        assert!(open.is_admitted());
+        demo.signal(signal);
+        assert_eq!(demo.end().code(), Some(0), "{signal}");
+        assert!(open.read_to_its_end().contains("1 of 1 seconds"));
+    }
+}
+
+/// A demo that was told to stop while it held half a request of somebody who stays.
+fn stopping_with_half_a_request(signal: &str) -> (Demo, TcpStream) {
+    let demo = Demo::start(&[]);
+    let mut stream = TcpStream::connect(demo.address).expect("a connection");
+    stream
+        .write_all(b"GET /health HTTP/1.1\r\nhost: ")
+        .expect("it reads");
+    // Whoever came before these is likely to be heard by now.
+    for _ in 0..10 {
+        assert_eq!(demo.get("/health", "caller").status, 200);
+    }
+    demo.signal(signal);
+    eventually("nobody who listens", || {
+        TcpStream::connect(demo.address).is_err()
+    });
+    (demo, stream)
+}
+
+#[test]
+fn a_process_that_is_told_to_stop_twice_ends_at_once() {
+    for (first, second) in [("INT", "INT"), ("INT", "TERM"), ("TERM", "INT")] {
+        // With 0 the first signal ended it: it had not read the half request yet.
+        eventually("an end that only the second signal brought", || {
+            let (demo, _stream) = stopping_with_half_a_request(first);
+            demo.signal(second);
+            match demo.end().code() {
+                Some(0) => false,
+                code => {
+                    assert_eq!(code, Some(1), "{first}, {second}");
+                    true
+                }
+            }
+        });
+    }
+}
