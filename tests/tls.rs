@@ -66,6 +66,9 @@ fn trust_a_file() {
 
 async fn talk_to_servers(trusted: &Path) {
     let [known, stranger, namesake] = ["known", "stranger", "known"].map(authority);
+    let without = RedisStore::connect("rediss://localhost/").expect_err("nobody to trust");
+    assert!(without.to_string().contains("SSL_CERT_FILE"), "{without}");
+    println!("no authority at all: a mistake at build time ... ok");
     fs::write(trusted, known.pem()).expect("a file");
     let redis = RedisServer::start();
 
@@ -107,7 +110,7 @@ async fn talk_to_servers(trusted: &Path) {
     assert_eq!(redis.keys().len(), 1);
     redis.assert_all_keys_expire();
     println!("a known authority: the store decides ... ok");
-    println!("\ntest result: ok. {} passed; 0 failed", servers.len() + 1);
+    println!("\ntest result: ok. {} passed; 0 failed", servers.len() + 2);
 }
 
 async fn decides(proxy: &Proxy) {

@@ -63,7 +63,7 @@ impl Decoder for Raw {
 }
 
 /// A gRPC method that answers "hello", and counts its calls.
-async fn method(calls: Arc<AtomicUsize>) -> Response<Body> {
+pub(crate) async fn method(calls: Arc<AtomicUsize>) -> Response<Body> {
     calls.fetch_add(1, Ordering::SeqCst);
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", HeaderValue::from_static("0"));

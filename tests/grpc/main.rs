@@ -9,6 +9,7 @@
 )]
 
 mod calls;
+mod own_server;
 #[path = "../web/mod.rs"]
 mod web;
 mod web_client;

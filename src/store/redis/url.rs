@@ -185,8 +185,17 @@ fn use_tls(config: &mut Config) -> Result<(), ConfigError> {
         types::config::TlsConnector,
     };
 
+    let found = load_native_certs();
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(load_native_certs().certs);
+    let (usable, _) = roots.add_parsable_certificates(found.certs);
+    if usable == 0 {
+        let errors: Vec<_> = found.errors.iter().map(ToString::to_string).collect();
+        return Err(unusable(format!(
+            "no authority was found that TLS could trust: install the system's \
+             (ca-certificates), or name a file of them in SSL_CERT_FILE ({})",
+            errors.join("; ")
+        )));
+    }
     let client = ClientConfig::builder_with_provider(ring::default_provider().into())
         .with_safe_default_protocol_versions()
         .map_err(|error| unusable(error.to_string()))?
