@@ -2,144 +2,272 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing)]
 
+use std::{collections::HashMap, time::Duration};
+
+use tokio::time::{Instant, advance};
+
 use super::*;
 use crate::random::SplitMix64;
 
-const SECOND: Duration = Duration::from_secs(1);
+/// What happens besides coming, leaving and giving back.
+#[derive(Clone, Copy, Debug, Default)]
+struct World {
+    time_passes: bool,
+    bucket_is_reset: bool,
+}
+
+/// On its way back, and what came of it, where the bucket was asked.
+struct Given {
+    free: Free,
+    level_ns: Option<u64>,
+}
 
 /// A bucket in which others, whom nobody here knows, stand too.
 struct Model {
+    world: World,
     bucket: Bucket,
     begin: Instant,
     full_at_ns: u64,
     turns: Vec<Turn>,
-    on_their_way: Vec<Free>,
-    /// Of those who stand here, and what they left.
+    given: Vec<Given>,
+    /// Of those who stand here, and what they left, while no time passes.
     known_ns: u64,
 }
 
 impl Model {
-    fn new(seed: u64) -> Self {
-        let name = Name::new("turns").expect("a name");
+    fn new(world: World, seed: u64) -> Self {
+        let World {
+            time_passes,
+            bucket_is_reset,
+        } = world;
+        let name = format!("time {time_passes}, resets {bucket_is_reset}");
+        let name = Name::new(&name).expect("a name");
         Self {
+            world,
             bucket: (0, name, 'q', Key::from(seed)),
-            // No turn comes during the test.
-            begin: Instant::now() + 3_600 * SECOND,
-            full_at_ns: 0,
+            begin: Instant::now(),
+            // No turn comes by itself.
+            full_at_ns: if world.time_passes {
+                0
+            } else {
+                3_600_000_000_000
+            },
             turns: Vec::new(),
-            on_their_way: Vec::new(),
+            given: Vec::new(),
             known_ns: 0,
         }
     }
 
-    fn come(&mut self, level_ns: u64) {
-        let moment = self.moment(self.full_at_ns);
-        self.full_at_ns += level_ns;
-        let bucket = self.bucket.clone();
-        let (turn, free) = Turn::new(bucket, moment, self.full_at_ns, level_ns);
-        self.turns.push(turn);
-        self.on_their_way.extend(free);
-        self.known_ns += level_ns;
-    }
-
-    fn leave(&mut self, at: usize) {
-        let turn = self.turns.swap_remove(at);
-        self.on_their_way.extend(turn.leave());
-    }
-
-    /// What a bucket answers; nothing comes back that is not at its end.
-    fn answer(&mut self, at: usize, is_lost: bool) {
-        let free = self.on_their_way.swap_remove(at);
-        let span = free.hole.span;
-        let level_ns = if span.end_ns == self.full_at_ns {
-            self.full_at_ns = span.start_ns;
-            span.length_ns()
-        } else {
-            0
-        };
-        let told = Some(level_ns).filter(|_| !is_lost);
-        if told != Some(0) {
-            self.known_ns -= span.length_ns();
-        }
-        let next = free.given(told);
-        self.on_their_way.extend(next);
+    fn now_ns(&self) -> u64 {
+        self.begin.elapsed().as_nanos() as u64
     }
 
     fn moment(&self, start_ns: u64) -> Instant {
         self.begin + Duration::from_nanos(start_ns)
     }
 
-    fn assert_settled(&self) {
+    fn expect(&mut self, free: Option<Free>) {
+        let now = Instant::now();
+        if let Some(line) = lock(&LINES).by_bucket.get(&self.bucket) {
+            let passed = line.holes.iter().find(|hole| hole.last_moment <= now);
+            assert_eq!(passed, None, "as if used, all of it");
+            let first_ns = free.as_ref().map(|free| free.hole.span.start_ns);
+            let is_behind = |place: &Arc<Mutex<Place>>| Some(lock(place).span.start_ns) >= first_ns;
+            let mut places = line.places.iter();
+            assert!(first_ns.is_none() || !places.any(is_behind), "not the last");
+        }
+        let free = free.map(|free| Given {
+            free,
+            level_ns: None,
+        });
+        self.given.extend(free);
+    }
+
+    fn come(&mut self, level_ns: u64) {
+        self.full_at_ns = self.full_at_ns.max(self.now_ns());
+        let moment = self.moment(self.full_at_ns);
+        let start_ns = self.full_at_ns;
+        self.full_at_ns += level_ns;
+        // What was given back, and not told yet, is somebody's again.
+        let holes = self.given.iter().map(|given| given.free.hole);
+        let again = holes.filter(|hole| {
+            let span = hole.span;
+            self.is_hole(*hole) && span.start_ns < self.full_at_ns && start_ns < span.end_ns
+        });
+        self.known_ns -= again.map(|hole| hole.span.length_ns()).sum::<u64>();
+        let bucket = self.bucket.clone();
+        let (turn, free) = Turn::new(bucket, moment, self.full_at_ns, level_ns);
+        self.turns.push(turn);
+        self.known_ns += level_ns;
+        self.expect(free);
+    }
+
+    fn leave(&mut self, at: usize) {
+        let turn = self.turns.swap_remove(at);
+        let free = turn.leave();
+        self.expect(free);
+    }
+
+    /// The bucket gives back what is at its end, and still to come.
+    fn give(&mut self, at: usize) {
+        let now_ns = self.now_ns();
+        let given = &mut self.given[at];
+        let span = given.free.hole.span;
+        if given.level_ns.is_none() {
+            let is_last = span.end_ns == self.full_at_ns;
+            let level_ns = span.end_ns.saturating_sub(span.start_ns.max(now_ns));
+            let level_ns = if is_last { level_ns } else { 0 };
+            self.full_at_ns -= level_ns;
+            given.level_ns = Some(level_ns);
+        }
+    }
+
+    fn tell(&mut self, at: usize, is_lost: bool) {
+        self.give(at);
+        let Given { free, level_ns } = self.given.swap_remove(at);
+        let told = level_ns.filter(|_| !is_lost);
+        if told != Some(0) && self.is_hole(free.hole) {
+            self.known_ns -= free.hole.span.length_ns();
+        }
+        let next = free.given(told);
+        self.expect(next);
+    }
+
+    /// The runtime that it was to be given back in is gone.
+    fn forget(&mut self, at: usize) {
+        let Given { free, .. } = self.given.swap_remove(at);
+        let hole = free.hole;
+        if self.is_hole(hole) {
+            self.known_ns -= hole.span.length_ns();
+        }
+        drop(free);
+        assert!(!self.is_hole(hole));
+        let lines = lock(&LINES);
+        let line = lines.by_bucket.get(&self.bucket);
+        assert!(line.is_none_or(|line| line.giving != Some(hole)));
+    }
+
+    fn is_hole(&self, hole: Hole) -> bool {
+        let lines = lock(&LINES);
+        let line = lines.by_bucket.get(&self.bucket);
+        line.is_some_and(|line| line.holes.contains(&hole))
+    }
+
+    /// Those whose turn has come go on.
+    async fn pass(&mut self, by_ns: u64) {
+        advance(Duration::from_nanos(by_ns)).await;
+        self.turns.retain(|turn| !turn.has_come());
+    }
+
+    /// Of each who waits.
+    fn moments(&self) -> HashMap<*const Mutex<Place>, Instant> {
+        let turns = self.turns.iter();
+        let moments = turns.map(|turn| (Arc::as_ptr(&turn.place), lock(&turn.place).moment));
+        moments.collect()
+    }
+
+    fn assert_settled(&self, before: &HashMap<*const Mutex<Place>, Instant>) {
+        let now = Instant::now();
+        for (place, moment) in self.moments() {
+            let moved = before.get(&place).filter(|before| **before != moment);
+            assert!(moved.is_none() || moment > now, "to what is as if used");
+        }
         let lines = lock(&LINES);
         let Some(line) = lines.by_bucket.get(&self.bucket) else {
             assert_eq!(self.turns.len(), 0);
             return;
         };
         let places: Vec<_> = line.places.iter().map(|place| lock(place)).collect();
-        for place in &places {
-            assert_eq!(place.moment, self.moment(place.span.start_ns));
-        }
         assert_eq!(places.len(), self.turns.len());
         let free = line.holes.iter().filter(|hole| line.giving != Some(**hole));
-        for hole in free {
+        for hole in free.filter(|hole| hole.moment > now) {
             let end_ns = hole.span.end_ns;
             let behind = places.iter().find(|place| place.span.start_ns == end_ns);
             assert!(behind.is_none(), "{hole:?} has somebody behind it");
             let mut others = line.holes.iter();
             let next = others.find(|other| other.span.start_ns == end_ns);
             // It may be on its way back by now.
-            assert!(next.is_none() || next.copied() == line.giving, "{hole:?}");
-            assert_eq!(hole.moment, self.moment(hole.span.start_ns));
+            let is_apart = next.is_none() || next.copied() == line.giving;
+            assert!(is_apart || self.world.bucket_is_reset, "{hole:?}");
+        }
+        if self.world.bucket_is_reset {
+            return;
+        }
+        for place in &places {
+            assert_eq!(place.moment, self.moment(place.span.start_ns));
         }
         let mut spans: Vec<_> = places.iter().map(|place| place.span).collect();
         spans.extend(line.holes.iter().map(|hole| hole.span));
         spans.sort_by_key(|span| span.start_ns);
-        let known_ns: u64 = spans.iter().map(|span| span.length_ns()).sum();
-        assert_eq!(known_ns, self.known_ns);
         for pair in spans.windows(2) {
             assert!(pair[0].end_ns <= pair[1].start_ns, "had twice: {pair:?}");
         }
-    }
-}
-
-#[test]
-fn a_line_is_settled_after_each_event() {
-    for seed in 0..200 {
-        let random = &mut SplitMix64(seed);
-        let mut model = Model::new(seed);
-        for _ in 0..150 {
-            match random.below(8) {
-                0..=2 => model.come(1_000 * (1 + random.below(3))),
-                // Another process's caller.
-                3 => model.full_at_ns += 1_000 * random.below(3),
-                4..=5 if !model.turns.is_empty() => {
-                    let at = random.below(model.turns.len() as u64);
-                    model.leave(at as usize);
-                }
-                6..=7 if !model.on_their_way.is_empty() => {
-                    let at = random.below(model.on_their_way.len() as u64);
-                    model.answer(at as usize, random.below(4) == 0);
-                }
-                _ => {}
-            }
-            model.assert_settled();
+        if !self.world.time_passes {
+            let known_ns: u64 = spans.iter().map(|span| span.length_ns()).sum();
+            assert_eq!(known_ns, self.known_ns);
         }
     }
 }
 
-#[test]
-fn all_who_leave_one_by_one_leave_nothing() {
-    let mut model = Model::new(1_000);
+async fn walk(world: World, seed: u64) {
+    let random = &mut SplitMix64(seed);
+    let mut model = Model::new(world, seed);
+    for _ in 0..150 {
+        let before = model.moments();
+        let some_given = random.below(model.given.len().max(1) as u64) as usize;
+        match random.below(12) {
+            0..=3 => model.come(1_000 * (1 + random.below(3))),
+            // Another process's caller.
+            4 => model.full_at_ns += 1_000 * random.below(3),
+            5..=6 if !model.turns.is_empty() => {
+                let at = random.below(model.turns.len() as u64);
+                model.leave(at as usize);
+            }
+            7 if !model.given.is_empty() => model.give(some_given),
+            8..=9 if !model.given.is_empty() => {
+                model.tell(some_given, random.below(4) == 0);
+            }
+            10 if !model.given.is_empty() => model.forget(some_given),
+            11 if world.bucket_is_reset && random.below(4) == 0 => {
+                model.full_at_ns -= random.below(4_000).min(model.full_at_ns);
+            }
+            11 if world.time_passes => model.pass(random.below(2_000)).await,
+            _ => {}
+        }
+        model.assert_settled(&before);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_line_is_settled_after_each_event() {
+    for time_passes in [false, true] {
+        for bucket_is_reset in [false, true] {
+            let world = World {
+                time_passes,
+                bucket_is_reset,
+            };
+            for seed in 0..300 {
+                walk(world, seed).await;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_who_leave_one_by_one_leave_nothing() {
+    let mut model = Model::new(World::default(), 1_000);
+    let empty_at_ns = model.full_at_ns;
     for _ in 0..300 {
         model.come(1_000);
     }
     while !model.turns.is_empty() {
+        let before = model.moments();
         model.leave(0);
-        model.assert_settled();
+        model.assert_settled(&before);
     }
-    while !model.on_their_way.is_empty() {
-        model.answer(0, false);
+    while !model.given.is_empty() {
+        model.tell(0, false);
     }
-    assert_eq!((model.known_ns, model.full_at_ns), (0, 0));
+    assert_eq!((model.known_ns, model.full_at_ns), (0, empty_at_ns));
     assert!(!lock(&LINES).by_bucket.contains_key(&model.bucket));
 }
