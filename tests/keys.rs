@@ -1114,3 +1114,34 @@ proptest! {
         prop_assert_eq!(first_key, both);
     }
 }
+
+/// Of whatever type: and of those of one type, none is another.
+#[test]
+fn the_same_number_is_the_same_caller() {
+    let sevens = [
+        Key::from(7),
+        Key::from(7_u32),
+        Key::from(7_i64),
+        Key::from(7_u64),
+        Key::from(7_usize),
+        Key::from(7_u128),
+    ];
+    assert!(sevens.iter().all(|key| *key == sevens[0]));
+    assert_eq!(Key::from(-1_i32), Key::from(-1_i64));
+    let others = [
+        Key::from("7"),
+        Key::from(-7),
+        Key::from(u64::MAX),
+        Key::from(-1),
+        Key::from(i64::MIN),
+        Key::from(u128::from(u64::MAX) + 1),
+        Key::from(u128::MAX),
+        sevens[0].clone(),
+    ];
+    for (at, key) in others.iter().enumerate() {
+        assert!(others[at + 1..].iter().all(|other| other != key));
+    }
+    let v4 = std::net::Ipv4Addr::new(203, 0, 113, 7);
+    assert_eq!(Key::from(v4), Key::from(IpAddr::V4(v4)));
+    assert_ne!(Key::from(v4), Key::from(v4.to_ipv6_mapped()));
+}

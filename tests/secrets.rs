@@ -131,7 +131,8 @@ async fn whatever_fails_nothing_is_shown() {
     let user = ["ACL", "SETUSER", "app", "on", "~*", "+@all"];
     server.command(&[&user[..], &[&format!(">{PASSWORD}")]].concat());
     let well = format!("127.0.0.1:{}/", server.port());
-    let nobody = format!("127.0.0.1:{}/", Port::claim());
+    let of_nobody = Port::claim();
+    let nobody = format!("127.0.0.1:{of_nobody}/");
     // It says what it was sent: the password.
     let renamed = RedisServer::with(&["--rename-command", "AUTH", "LOGIN"]);
     let strange = format!("127.0.0.1:{}/", renamed.port());

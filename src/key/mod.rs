@@ -184,6 +184,18 @@ macro_rules! signed_key {
 }
 signed_key!(i32, i64);
 
+impl From<u32> for Key {
+    fn from(number: u32) -> Self {
+        Self::from(u64::from(number))
+    }
+}
+
+impl From<usize> for Key {
+    fn from(number: usize) -> Self {
+        Self::from(number as u128)
+    }
+}
+
 impl From<Ipv4Addr> for Key {
     fn from(address: Ipv4Addr) -> Self {
         Self::from(IpAddr::V4(address))

@@ -22,8 +22,9 @@ impl Buckets {
         }
     }
 
-    /// What the layer would decide now, of this request. Takes and writes nothing;
-    /// `remaining` is what is left before the request.
+    /// What would be decided of this request at once, without a wait: a layer that
+    /// [waits](crate::RateLimitLayerBuilder::wait_up_to), or a queue, may let it in later.
+    /// Takes and writes nothing; `remaining` is what is left before the request.
     ///
     /// # Errors
     ///
@@ -38,15 +39,32 @@ impl Buckets {
         answer.wait().await
     }
 
-    /// Forgets what this caller has taken. [Shared](crate::Policy::shared) buckets
-    /// are not the caller's, and stay.
+    /// Forgets what this caller has taken. The buckets of everybody
+    /// ([`Policy::shared`](crate::Policy::shared), [`key::global`](crate::key::global))
+    /// are not the caller's, and stay; see [`reset_shared`](Self::reset_shared).
+    ///
+    /// A key that several callers have, as that of a method, a route, or of all who do
+    /// not say who they are, is forgotten for all of them.
     ///
     /// # Errors
     ///
     /// The store could not be reached, so it may not have forgotten.
     pub async fn reset(&self) -> Result<(), StoreError> {
-        let own = |leg: &&OwnedLeg| leg.key != Key::everyone();
-        let legs: Vec<Leg<'_>> = self.legs.iter().filter(own).map(OwnedLeg::leg).collect();
+        self.forget(|leg| leg.key != Key::everyone()).await
+    }
+
+    /// Forgets what all callers together have taken from the buckets of everybody.
+    ///
+    /// # Errors
+    ///
+    /// As [`reset`](Self::reset).
+    pub async fn reset_shared(&self) -> Result<(), StoreError> {
+        self.forget(|leg| leg.key == Key::everyone()).await
+    }
+
+    async fn forget(&self, which: impl Fn(&OwnedLeg) -> bool) -> Result<(), StoreError> {
+        let legs = self.legs.iter().filter(|leg| which(leg));
+        let legs: Vec<Leg<'_>> = legs.map(OwnedLeg::leg).collect();
         if legs.is_empty() {
             return Ok(());
         }

@@ -323,6 +323,8 @@ fn the_buckets_of_a_request_are_the_layers() {
     at_once(of("ann").reset()).unwrap();
     // Nobody resets what others have taken.
     assert_eq!((left("ann"), left("bob")), (vec![10, 98], vec![8, 98]));
+    at_once(of("bob").reset_shared()).unwrap();
+    assert_eq!((left("ann"), left("bob")), (vec![10, 100], vec![8, 100]));
     let nobody = plain();
     assert!(
         layer
