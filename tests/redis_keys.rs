@@ -3,13 +3,18 @@
 //!
 //! The hashes were computed by another implementation of BLAKE3.
 
-use std::net::IpAddr;
+mod common;
+
+use std::{net::IpAddr, time::Duration};
 
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 use tower_throttle::{
-    FixedWindow, Key, Limiter, Policy, RedisStore, RedisStoreBuilder, TokenBucket,
+    FixedWindow, Key, Limiter, OnStoreFailure, Policy, RedisStore, RedisStoreBuilder, SlidingLog,
+    SlidingWindow, TokenBucket,
 };
+
+use common::RedisServer;
 
 /// No server is needed to name a key.
 fn limiter(builder: RedisStoreBuilder, name: &str) -> (Runtime, Limiter) {
@@ -101,5 +106,41 @@ proptest! {
         let (open, close) = (name.find('{'), name.find('}'));
         prop_assert_eq!((open, close), (Some(3), Some(26)));
         prop_assert!(name.is_ascii());
+    }
+}
+
+/// As `docs/operating.md` says that an operator reads it.
+#[tokio::test]
+async fn what_redis_shows_is_what_the_operators_page_says() {
+    let server = RedisServer::start();
+    let store = RedisStore::builder().deadline(common::DEADLINE);
+    let store = store.connect(&server.url()).expect("a store");
+    let second = Duration::from_secs(1);
+    let at_once = TokenBucket::new(10, 100 * second)
+        .burst(30)
+        .refill_at_once();
+    let policies = [
+        Policy::new("b", TokenBucket::per_day(10)),
+        Policy::new("w", FixedWindow::per_day(10)),
+        Policy::new("i", at_once),
+        Policy::new("s", SlidingWindow::new(10, 1_000 * second)),
+        Policy::new("g", SlidingLog::new(10, 1_000 * second)),
+    ];
+    for policy in policies {
+        let limiter = Limiter::new(store.clone(), policy.on_store_failure(OnStoreFailure::Deny));
+        assert_eq!(
+            limiter.check_n("ann", 4).await.expect("a decision").moved(),
+            4
+        );
+        let key = limiter.redis_keys("ann").remove(0);
+        let (letter, shown) = (&key[2..3], server.command(&["GET", &key]));
+        let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+        let is_so = match letter {
+            "b" => shown.len() == 19 && is_number(&shown),
+            "w" | "i" => shown.len() == 14 && is_number(&shown) && shown.ends_with('4'),
+            "s" => shown.len() == 16 && is_number(&shown) && shown.starts_with("111140"),
+            _ => shown.starts_with('L'),
+        };
+        assert!(is_so && key.ends_with(letter), "{key}: {shown}");
     }
 }
