@@ -113,8 +113,9 @@
 //! `Retry-After` is rounded up and never 0: a client who waits that long is
 //! admitted, unless somebody else of the same key was first. (For a permit of
 //! [`Concurrency`] it is a second, as nobody knows.) A cost that can
-//! never fit is 403 without `Retry-After`, so that nobody retries it. Callers
-//! that speak gRPC get `RESOURCE_EXHAUSTED` with `RetryInfo`.
+//! never fit is 403 without `Retry-After`, so that nobody retries it. gRPC calls
+//! get `RESOURCE_EXHAUSTED` with `RetryInfo`; [`GrpcDenials`] says which requests are
+//! gRPC calls.
 //!
 //! # Guarantees and their limits
 //!
@@ -205,6 +206,7 @@ pub use self::{
         body::ResponseBody,
         buckets::Buckets,
         future::ResponseFuture,
+        grpc::GrpcDenials,
         headers::Headers,
         layer::{RateLimitLayer, RateLimitLayerBuilder},
         policy::{OnMissingKey, RequestPolicy},

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use http::{Extensions, HeaderMap, Method, Request, Uri};
+use http::{Extensions, HeaderMap, Method, Request, Uri, Version, request::Parts};
 
 /// The head of a request, borrowed: everything but the body.
 ///
@@ -12,6 +12,7 @@ use http::{Extensions, HeaderMap, Method, Request, Uri};
 pub struct Head<'a> {
     method: &'a Method,
     uri: &'a Uri,
+    version: Version,
     headers: &'a HeaderMap,
     extensions: &'a Extensions,
 }
@@ -30,6 +31,12 @@ impl<'a> Head<'a> {
     #[must_use]
     pub const fn uri(&self) -> &'a Uri {
         self.uri
+    }
+
+    /// The version of HTTP in which the request arrived.
+    #[must_use]
+    pub const fn version(&self) -> Version {
+        self.version
     }
 
     /// The headers.
@@ -60,8 +67,22 @@ impl<'a, B> From<&'a Request<B>> for Head<'a> {
         Self {
             method: request.method(),
             uri: request.uri(),
+            version: request.version(),
             headers: request.headers(),
             extensions: request.extensions(),
+        }
+    }
+}
+
+/// For handlers, which have the parts of a request and not all of it.
+impl<'a> From<&'a Parts> for Head<'a> {
+    fn from(parts: &'a Parts) -> Self {
+        Self {
+            method: &parts.method,
+            uri: &parts.uri,
+            version: parts.version,
+            headers: &parts.headers,
+            extensions: &parts.extensions,
         }
     }
 }

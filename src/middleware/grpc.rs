@@ -6,47 +6,100 @@ use std::time::Duration;
 
 use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, header::CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Version, header::CONTENT_TYPE};
 
 use super::rejection::DenialReason;
+use crate::Head;
 
-const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+pub(super) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const GRPC_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// The content type in which a gRPC caller is answered.
-#[derive(Clone, Debug)]
-pub(super) struct Dialect(HeaderValue);
+/// Which requests are denied with a gRPC status: HTTP 200, an empty body and
+/// `grpc-status`.
+///
+/// gRPC clients read that as the result of their call. Every other program reads
+/// **a success**. If such a program decides by the status of this service, a client
+/// must not be able to choose the answer:
+/// [behind an authentication gate](crate::RateLimitLayerBuilder::grpc_denials), set
+/// [`Never`](Self::Never).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum GrpcDenials {
+    /// gRPC calls: `POST` over HTTP/2 or HTTP/3 with the content type
+    /// `application/grpc`, alone or before `+` or `;`. This is the default.
+    #[default]
+    Auto,
+    /// Calls of gRPC and of gRPC-Web: `POST` over any version of HTTP with the content
+    /// type `application/grpc`, `application/grpc-web` or `application/grpc-web-text`.
+    /// A gRPC-Web call is answered in its own content type.
+    ///
+    /// A limiter behind `tonic_web::GrpcWebLayer` needs it, too: that layer turns a
+    /// gRPC-Web call over HTTP/1.1 into a gRPC call over HTTP/1.1.
+    ///
+    /// **The danger**: any HTTP client can ask in this way.
+    AutoWithWeb,
+    /// Every request, for a server that speaks gRPC alone.
+    ///
+    /// **The danger**: every denial has the status 200.
+    Always,
+    /// None. gRPC clients get an HTTP status: of 429 and 503 they make `UNAVAILABLE`.
+    Never,
+}
 
-impl Dialect {
-    /// By the request's content type: the name exactly, or before `+` or `;`.
-    /// gRPC-Web is answered in the type it asked in.
-    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+impl GrpcDenials {
+    /// Returns the content type of a gRPC answer to this request, or `None` if the
+    /// answer is plain HTTP.
+    pub(super) fn content_type(self, head: &Head<'_>) -> Option<HeaderValue> {
+        let is_post = head.method() == Method::POST;
+        // gRPC needs HTTP/2. Over HTTP/1 the content type proves nothing.
+        let is_call = is_post && head.version() >= Version::HTTP_2;
+        match (self, Dialect::of(head.headers())) {
+            (Self::Always, Some(Dialect::Web(own))) => Some(own.clone()),
+            (Self::Always, _) => Some(GRPC),
+            (Self::AutoWithWeb, Some(Dialect::Web(own))) if is_post => Some(own.clone()),
+            (Self::AutoWithWeb, Some(Dialect::Grpc)) if is_post => Some(GRPC),
+            (Self::Auto, Some(Dialect::Grpc)) if is_call => Some(GRPC),
+            _ => None,
+        }
+    }
+}
+
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+
+/// What a content type names.
+enum Dialect<'a> {
+    Grpc,
+    /// With the content type, in which gRPC-Web is answered.
+    Web(&'a HeaderValue),
+}
+
+impl<'a> Dialect<'a> {
+    /// Matches the name exactly, or before `+` or `;`.
+    fn of(headers: &'a HeaderMap) -> Option<Self> {
         let given = headers.get(CONTENT_TYPE)?;
-        let is_named = |name: &[u8]| {
+        let is_named = |name: &str| {
             let halves = given.as_bytes().split_at_checked(name.len());
             halves.is_some_and(|(start, rest)| {
                 let ends = |rest: &[u8]| matches!(rest.first(), None | Some(b';'));
-                start.eq_ignore_ascii_case(name)
+                start.eq_ignore_ascii_case(name.as_bytes())
                     && (rest.first() == Some(&b'+') || ends(rest.trim_ascii_start()))
             })
         };
-        if is_named(GRPC.as_bytes()) {
-            Some(Self(HeaderValue::from_static(GRPC)))
-        } else if is_named(b"application/grpc-web") || is_named(b"application/grpc-web-text") {
-            Some(Self(given.clone()))
+        if is_named("application/grpc") {
+            Some(Self::Grpc)
+        } else if is_named("application/grpc-web") || is_named("application/grpc-web-text") {
+            Some(Self::Web(given))
         } else {
             None
         }
     }
 }
 
-const GRPC: &str = "application/grpc";
-
 /// `retry_after` `None` tells clients not to retry.
 pub(super) fn respond(
-    dialect: &Dialect,
+    content_type: HeaderValue,
     reason: DenialReason,
     message: &str,
     retry_after: Option<Duration>,
@@ -59,7 +112,7 @@ pub(super) fn respond(
     };
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, dialect.0.clone());
+    headers.insert(CONTENT_TYPE, content_type);
     headers.insert(GRPC_STATUS, u64::from(code).into());
     if let Ok(message) = HeaderValue::try_from(percent_encoded(message)) {
         headers.insert(GRPC_MESSAGE, message);

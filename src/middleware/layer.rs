@@ -8,6 +8,7 @@ use tower_layer::Layer;
 
 use super::{
     buckets::Buckets,
+    grpc::GrpcDenials,
     headers::{self, Headers},
     named::Named,
     policy::{RequestPolicy, Rule, When},
@@ -34,7 +35,7 @@ use crate::{
 ///
 /// Every policy of the layer must admit a request; then all are charged.
 /// Otherwise none is, and the request is answered here: 429 with `Retry-After`, `RateLimit` fields
-/// and a `problem+json` body, or a gRPC status for a gRPC caller.
+/// and a `problem+json` body, or a gRPC status for a [gRPC call](GrpcDenials).
 ///
 /// It has no type parameters: name it in a struct, return it, clone it. Clones
 /// share their store, so one layer on several routes is one limit.
@@ -163,6 +164,7 @@ pub(super) struct Answers {
     pub(super) headers: Headers,
     pub(super) headers_when: Option<Named<HeadersWhen>>,
     pub(super) retry_after_jitter: Duration,
+    pub(super) grpc_denials: GrpcDenials,
     pub(super) on_denied: Option<Named<OnDenied>>,
 }
 
@@ -271,25 +273,55 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Makes the answer to a request that is not forwarded.
+    /// Chooses which requests are denied with a gRPC status instead of an HTTP status.
+    /// Default: [`GrpcDenials::Auto`], which is gRPC calls over HTTP/2 and HTTP/3.
     ///
-    /// It is called for every such answer; [`Denied::reason`] says which.
-    /// [`Denied::into_response`] is what would be sent without it. `RateLimit`
-    /// fields, `Retry-After` and `Cache-Control: no-store` are added to the
-    /// response unless it has them. Its body is anything that becomes `Bytes`:
-    /// `String`, `&'static str`, `Vec<u8>`; not axum's `Body`. Callers that speak gRPC get a gRPC status
-    /// and are not asked about here.
+    /// **Behind an authentication gate, set [`GrpcDenials::Never`].** A gate asks this
+    /// service about each request and lets the request in if the answer is 200: `auth_request`
+    /// in nginx, ForwardAuth in Traefik, `forward_auth` in Caddy, `ext_authz` in Envoy. A
+    /// gRPC denial is a 200, too.
     ///
     /// ```
-    /// use http::{Response, StatusCode};
+    /// # use tower_throttle::{GrpcDenials, RateLimitLayer, TokenBucket};
+    /// let gate = RateLimitLayer::builder()
+    ///     .policy(TokenBucket::per_second(10))
+    ///     .grpc_denials(GrpcDenials::Never)
+    ///     .build()?;
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    pub const fn grpc_denials(mut self, which: GrpcDenials) -> Self {
+        self.answers.grpc_denials = which;
+        self
+    }
+
+    /// Makes the answer to a request that is not forwarded.
+    ///
+    /// The hook is called for every such answer, also for gRPC calls;
+    /// [`Denied::reason`] says why the request was denied.
+    /// [`Denied::into_response`] is what would be sent without the hook. The layer adds `RateLimit`
+    /// fields, `Retry-After` and `Cache-Control: no-store` to the
+    /// response unless it has them. The body is anything that becomes `Bytes`:
+    /// `String`, `&'static str`, `Vec<u8>`; not axum's `Body`.
+    ///
+    /// A gRPC client expects a gRPC status. If [`Denied::is_grpc`], start from
+    /// [`Denied::into_response`]. `Retry-After` is not added to a response that has a
+    /// `grpc-status`.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use http::Response;
     /// use tower_throttle::{RateLimitLayer, TokenBucket};
     ///
     /// let layer = RateLimitLayer::builder()
     ///     .policy(TokenBucket::per_second(10))
     ///     .on_denied(|denied| {
+    ///         if denied.is_grpc() {
+    ///             return denied.into_response();
+    ///         }
     ///         let id = denied.head().headers().get("x-request-id");
     ///         let id = id.and_then(|id| id.to_str().ok()).unwrap_or("-");
-    ///         let mut response = Response::new(format!("{:?}, request {id}\n", denied.reason()));
+    ///         let text = format!("{:?}, request {id}\n", denied.reason());
+    ///         let mut response = Response::new(Bytes::from(text));
     ///         *response.status_mut() = denied.status();
     ///         response
     ///     })

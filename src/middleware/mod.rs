@@ -3,6 +3,7 @@
 pub(crate) mod body;
 pub(crate) mod buckets;
 pub(crate) mod future;
+pub(crate) mod grpc;
 pub(crate) mod headers;
 pub(crate) mod layer;
 pub(crate) mod policy;
@@ -11,7 +12,6 @@ pub(crate) mod service;
 
 mod asking;
 mod granted;
-mod grpc;
 mod named;
 mod settings;
 mod text;

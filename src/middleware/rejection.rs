@@ -9,7 +9,7 @@ use http::{
 };
 
 use super::{
-    grpc::{self, Dialect},
+    grpc::{self, GRPC_STATUS},
     headers::{self, Existing, Fields},
     settings::Settings,
     text::Text,
@@ -45,7 +45,10 @@ pub enum DenialReason {
 pub struct Denied<'a> {
     refusal: Refusal<'a>,
     head: Head<'a>,
-    retry_after_s: Option<u64>,
+    /// With its jitter.
+    retry_after: Option<Duration>,
+    /// The content type of a gRPC answer.
+    grpc: Option<HeaderValue>,
 }
 
 impl<'a> Denied<'a> {
@@ -77,20 +80,35 @@ impl<'a> Denied<'a> {
     /// The value of `Retry-After` in seconds: at least 1, rounded up, with its
     /// jitter. `None` where waiting is of no use.
     #[must_use]
-    pub const fn retry_after_s(&self) -> Option<u64> {
-        self.retry_after_s
+    pub fn retry_after_s(&self) -> Option<u64> {
+        self.retry_after.map(|wait| whole_seconds(wait).max(1))
     }
 
-    /// The status that belongs to the [reason](Self::reason).
+    /// Whether the request is a gRPC call, by the layer's
+    /// [`grpc_denials`](crate::RateLimitLayerBuilder::grpc_denials). Its client
+    /// expects a gRPC status, as [`into_response`](Self::into_response) has it.
+    #[must_use]
+    pub const fn is_grpc(&self) -> bool {
+        self.grpc.is_some()
+    }
+
+    /// The HTTP status that belongs to the [reason](Self::reason). A gRPC call has the
+    /// status 200 instead, with the reason as `grpc-status`.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         status(self.reason())
     }
 
-    /// The response that would be sent without the hook: a `problem+json` body
-    /// (RFC 9457) with its content type. The other header fields follow later.
+    /// The response that would be sent without the hook. Plain HTTP: a `problem+json`
+    /// body (RFC 9457) with its content type. gRPC: status 200, no body, `grpc-status`,
+    /// `grpc-message`, and the wait in `grpc-retry-pushback-ms` and
+    /// `grpc-status-details-bin`. The layer adds the other header fields later.
     #[must_use]
     pub fn into_response(self) -> Response<Bytes> {
+        if let Some(content_type) = self.grpc {
+            let (reason, message) = (self.refusal.reason(), message(self.refusal));
+            return grpc::respond(content_type, reason, &message, self.retry_after);
+        }
         let mut response = Response::new(problem(self.refusal));
         *response.status_mut() = self.status();
         let json = HeaderValue::from_static("application/problem+json");
@@ -176,34 +194,27 @@ pub(super) fn respond(
         telemetry::denied(refusal.reason(), retry_after, || refusal.policies());
     }
 
-    if let Some(dialect) = Dialect::of(head.headers()) {
-        let mut response =
-            grpc::respond(&dialect, refusal.reason(), &message(refusal), retry_after);
-        // gRPC knows no other method than this, of which no cache keeps the 200.
-        if head.method() != Method::POST {
-            let no_store = HeaderValue::from_static("no-store");
-            response.headers_mut().insert(CACHE_CONTROL, no_store);
-        }
-        add_fields(response.headers_mut(), refusal, settings);
-        add_decision(&mut response, refusal, head);
-        return response;
-    }
-
-    let retry_after_s = retry_after.map(|wait| whole_seconds(wait).max(1));
     let denied = Denied {
         refusal,
         head: *head,
-        retry_after_s,
+        retry_after,
+        grpc: settings.answers.grpc_denials.content_type(head),
     };
+    let retry_after_s = denied.retry_after_s();
     let mut response = match &settings.answers.on_denied {
         Some(hook) => (hook.0)(denied),
         None => denied.into_response(),
     };
     let fields = response.headers_mut();
-    fields
-        .entry(CACHE_CONTROL)
-        .or_insert(HeaderValue::from_static("no-store"));
-    if let Some(seconds) = retry_after_s {
+    let is_grpc = fields.contains_key(GRPC_STATUS);
+    // No cache keeps the answer to a POST unless told to.
+    if !is_grpc || head.method() != Method::POST {
+        fields
+            .entry(CACHE_CONTROL)
+            .or_insert(HeaderValue::from_static("no-store"));
+    }
+    // gRPC has told the wait in fields of its own.
+    if let Some(seconds) = retry_after_s.filter(|_| !is_grpc) {
         let value = Text::default().number(seconds).value();
         headers::add_one(fields, RETRY_AFTER, value);
     }

@@ -8,8 +8,14 @@
     clippy::indexing_slicing
 )]
 
+mod auth_gate;
 mod calls;
+mod detection;
+mod hook;
 mod own_server;
+#[allow(unreachable_pub)]
+#[path = "../common/port.rs"]
+mod port;
 #[path = "../web/mod.rs"]
 mod web;
 mod web_client;
@@ -17,7 +23,7 @@ mod web_client;
 use std::{sync::atomic::Ordering, time::Duration};
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Request, StatusCode, Version};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -31,16 +37,9 @@ use crate::{
 };
 
 fn grpc_request(kind: &str, cost: u64) -> Request<Full<Bytes>> {
-    let request = Request::builder().method("POST").header("cost", cost);
-    let request = request.header("content-type", kind);
+    let request = Request::post("/").version(Version::HTTP_2);
+    let request = request.header("cost", cost).header("content-type", kind);
     request.body(Full::default()).unwrap()
-}
-
-/// The answer to a second request, which is denied.
-fn denied(kind: &str) -> Answer {
-    let (layer, _) = layer_of([one_in_12_seconds()]);
-    ask(&layer, grpc_request(kind, 1));
-    ask(&layer, grpc_request(kind, 1))
 }
 
 #[test]
@@ -181,82 +180,6 @@ async fn a_denial_is_one_block_of_header_fields_and_the_end() {
     let body = response.into_body().collect().await.unwrap();
     assert_eq!(body.trailers(), None);
     assert!(body.to_bytes().is_empty());
-}
-
-#[test]
-fn content_types_that_are_grpc() {
-    for kind in [
-        "application/grpc",
-        "application/grpc+proto",
-        "application/grpc+json",
-        "application/grpc;charset=utf-8",
-        "application/grpc; charset=x",
-        "Application/GRPC+Proto",
-    ] {
-        let answer = denied(kind);
-        assert_eq!(answer.status, StatusCode::OK, "{kind}");
-        assert_eq!(answer.field("grpc-status").unwrap(), "8");
-        let own = answer.field("content-type").unwrap();
-        assert!(own.starts_with("application/grpc") && !own.contains("web"));
-        assert_eq!(answer.field("retry-after"), None);
-        assert!(answer.body.is_empty());
-    }
-}
-
-#[test]
-fn content_types_that_are_not_grpc() {
-    for kind in [
-        "application/grpcfoo",
-        "application/grpc-foo",
-        "application/grpc-webfoo",
-        "application/grpc-web-textual",
-        "application/grp",
-        "application/json; application/grpc",
-        "application/json",
-        "text/application/grpc",
-    ] {
-        let answer = denied(kind);
-        assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS, "{kind}");
-        assert_eq!(answer.field("grpc-status"), None);
-        assert_eq!(answer.number("retry-after"), 12);
-    }
-}
-
-#[test]
-fn grpc_web_is_answered_in_kind_with_the_status_in_header_fields() {
-    for (kind, wanted) in [
-        ("application/grpc-web", "application/grpc-web"),
-        ("application/grpc-web+proto", "application/grpc-web+proto"),
-        (
-            "application/grpc-web; charset=x",
-            "application/grpc-web; charset=x",
-        ),
-        ("application/grpc-web-text", "application/grpc-web-text"),
-        (
-            "application/grpc-web-text+proto",
-            "application/grpc-web-text+proto",
-        ),
-    ] {
-        let answer = denied(kind);
-        assert_eq!(answer.status, StatusCode::OK, "{kind}");
-        let own = answer.field("content-type").unwrap();
-        assert_eq!(own, wanted);
-        assert_eq!(answer.field("grpc-status").unwrap(), "8");
-        assert_eq!(answer.field("grpc-message").unwrap(), "rate limit exceeded");
-        assert_eq!(answer.field("grpc-retry-pushback-ms").unwrap(), "12000");
-        assert!(answer.field("grpc-status-details-bin").is_some());
-        assert_eq!(answer.field("ratelimit").unwrap(), r#""api";r=0;t=12"#);
-        assert!(answer.body.is_empty());
-    }
-}
-
-#[test]
-fn the_hook_for_denials_is_not_asked_about_grpc() {
-    let (layer, _) = layer_with([one_in_12_seconds()], |builder| {
-        builder.on_denied(|_| -> Response<Bytes> { panic!("asked") })
-    });
-    let answer = ask(&layer, grpc_request("application/grpc", 250));
-    assert_eq!(answer.field("grpc-status").unwrap(), "8");
 }
 
 /// What a client reads from an answer in memory.

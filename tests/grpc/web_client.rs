@@ -16,11 +16,11 @@ use hyper_util::{
 use tonic::{Code, body::Body, client::Grpc};
 use tonic_web::{GrpcWebCall, GrpcWebClientLayer, GrpcWebClientService, GrpcWebLayer};
 use tower::Layer;
-use tower_throttle::ManualClock;
+use tower_throttle::{GrpcDenials, ManualClock};
 
 use crate::{
     calls::{call, metadata, one_in_12_seconds, retry_delay, serve_behind},
-    web::layer_of,
+    web::layer_with,
 };
 
 type WebClient = Grpc<GrpcWebClientService<Client<HttpConnector, GrpcWebCall<Body>>>>;
@@ -39,7 +39,9 @@ enum First {
 }
 
 async fn serve(first: First) -> (WebClient, Arc<AtomicUsize>, Arc<ManualClock>) {
-    let (limiter, clock) = layer_of([one_in_12_seconds()]);
+    let (limiter, clock) = layer_with([one_in_12_seconds()], |builder| {
+        builder.grpc_denials(GrpcDenials::AutoWithWeb)
+    });
     let layers = |method: axum::Router| match first {
         First::Limiter => method.layer(GrpcWebLayer::new()).layer(limiter),
         First::Translation => method.layer(limiter).layer(GrpcWebLayer::new()),

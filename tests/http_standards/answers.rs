@@ -122,38 +122,3 @@ fn the_decision_of_a_denial_is_with_the_response() {
     let refused: Vec<_> = decision.refused().map(|policy| policy.name()).collect();
     assert_eq!(refused, ["api"]);
 }
-
-/// Whoever says that it speaks gRPC is answered so; only a POST is no cache's.
-#[test]
-fn grpc_is_told_by_its_content_type_whatever_the_method() {
-    let (layer, _) = layer_of([api()]);
-    ask(&layer, get([("api", 100)]));
-    for method in [Method::POST, Method::GET, Method::PUT, Method::HEAD] {
-        for (content_type, is_grpc) in [
-            ("application/grpc", true),
-            ("application/grpc+proto", true),
-            ("APPLICATION/GRPC;charset=utf-8", true),
-            ("application/grpc ; charset=utf-8", true),
-            ("application/grpc-web+proto", true),
-            ("application/grpc foo", false),
-            ("application/grpc +proto", false),
-            ("application/grpcfoo", false),
-            ("text/application/grpc", false),
-        ] {
-            let answer = ask(
-                &layer,
-                request(method.clone(), [("content-type", content_type)]),
-            );
-            let expected = if is_grpc { 200 } else { 429 };
-            assert_eq!(answer.status, expected, "{method} {content_type}");
-            let status = answer.field("grpc-status");
-            assert_eq!(
-                status.as_deref() == Some("8"),
-                is_grpc,
-                "{method} {content_type}"
-            );
-            let is_kept_by_none = answer.field("cache-control").is_some();
-            assert_eq!(is_kept_by_none, !is_grpc || method != Method::POST);
-        }
-    }
-}

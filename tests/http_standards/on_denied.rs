@@ -8,7 +8,9 @@ use tower_throttle::{
     Verdict, key,
 };
 
-use crate::web::{Down, api, ask, ask_service, cost_in, get, hello, layer_with, plain, request};
+use crate::web::{
+    Down, api, as_grpc, ask, ask_service, cost_in, get, hello, layer_with, plain, request,
+};
 
 /// A layer for each reason, and the cost with which to ask it.
 fn every_reason<F>(hook: F) -> [(DenialReason, RateLimitLayer, u64); 5]
@@ -212,13 +214,10 @@ fn the_reason_is_in_the_extensions_of_the_response() {
         [|denied| denied.into_response(), |_| Response::default()];
     for hook in hooks {
         for (reason, layer, cost) in every_reason(hook) {
-            for content_type in ["text/plain", "application/grpc"] {
-                let request = get([
-                    ("api", cost.to_string()),
-                    ("content-type", content_type.into()),
-                ]);
-                let answer = ask(&layer, request);
-                assert_eq!(answer.reason, Some(reason), "{content_type}");
+            for is_grpc in [false, true] {
+                let request = get([("api", cost)]);
+                let request = if is_grpc { as_grpc(request) } else { request };
+                assert_eq!(ask(&layer, request).reason, Some(reason), "{is_grpc}");
             }
         }
     }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
 use tower::{Layer, Service};
@@ -96,6 +96,15 @@ pub fn request<V: ToString, const N: usize>(
         request = request.header(name, value.to_string());
     }
     request.body(Full::default()).expect("a request")
+}
+
+/// The request as a gRPC client would send it: `POST`, over HTTP/2.
+pub fn as_grpc<B>(mut request: Request<B>) -> Request<B> {
+    *request.method_mut() = Method::POST;
+    *request.version_mut() = Version::HTTP_2;
+    let kind = HeaderValue::from_static("application/grpc");
+    request.headers_mut().insert("content-type", kind);
+    request
 }
 
 /// What came back, read to its end.
