@@ -228,7 +228,7 @@ fn older_policies_tell_of_a_burst() {
 fn x_ratelimit_with_a_time_of_day() {
     assert_older_form(
         Headers::XRateLimitEpoch,
-        "X-RateLimit-Limit: 100\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1795242001",
+        "X-RateLimit-Limit: 100\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1795242060",
     );
 }
 
@@ -236,7 +236,7 @@ fn x_ratelimit_with_a_time_of_day() {
 fn x_ratelimit_with_seconds_from_now() {
     assert_older_form(
         Headers::XRateLimitDelta,
-        "X-RateLimit-Limit: 100\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1",
+        "X-RateLimit-Limit: 100\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 60",
     );
 }
 
@@ -274,7 +274,7 @@ fn older_forms_of_an_answer_that_allows() {
         [
             "x-ratelimit-limit: 100",
             "x-ratelimit-remaining: 60",
-            "x-ratelimit-reset: 1795242036",
+            "x-ratelimit-reset: 1795242024",
         ]
     );
     assert_eq!(
@@ -282,7 +282,7 @@ fn older_forms_of_an_answer_that_allows() {
         [
             "x-ratelimit-limit: 100",
             "x-ratelimit-remaining: 60",
-            "x-ratelimit-reset: 36",
+            "x-ratelimit-reset: 24",
         ]
     );
 }

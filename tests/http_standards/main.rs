@@ -20,6 +20,7 @@ mod fields;
 mod logs;
 mod numbers;
 mod on_denied;
+mod reset;
 mod stacked;
 mod store_down;
 mod wire;

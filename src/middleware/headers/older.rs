@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::{
     Existing, Headers, RATELIMIT, RATELIMIT_POLICY, add_one, effective_us, per_whole_seconds,
 };
-use crate::{Decision, Quota, middleware::text::Text};
+use crate::{Decision, PolicyDecision, Quota, middleware::text::Text};
 
 /// Limit, remaining, reset.
 const DRAFT_6: [HeaderName; 3] = [
@@ -36,11 +36,13 @@ impl Binding {
         policy: Option<&HeaderValue>,
     ) -> Option<Self> {
         let binding = decision.binding()?;
-        let counted_from_us = match form {
-            Headers::XRateLimitEpoch => decision.decided_at_us(),
-            _ => 0,
+        let reset_us = match form {
+            Headers::XRateLimitEpoch => {
+                full_us(binding).map(|full_us| decision.decided_at_us().saturating_add(full_us))
+            }
+            Headers::XRateLimitDelta => full_us(binding),
+            _ => effective_us(binding),
         };
-        let reset_us = effective_us(binding).map(|us| counted_from_us.saturating_add(us));
         Some(Self {
             form,
             limit: binding.limit(),
@@ -89,6 +91,15 @@ impl Binding {
             add_one(headers, name, value);
         }
     }
+}
+
+/// The time until all units are back; `None` if they do not come back with time, or if
+/// waiting does not help the request.
+fn full_us(policy: &PolicyDecision) -> Option<u64> {
+    let quota = policy.quota();
+    let comes_back = !quota.is_concurrency() && quota.limit() > 0;
+    let is_of_use = comes_back && policy.retry_us().is_some();
+    is_of_use.then(|| u64::try_from(policy.reset_after().as_micros()).unwrap_or(u64::MAX))
 }
 
 /// `RateLimit-Policy` in the form of these drafts.
