@@ -1,19 +1,19 @@
-//! What the routes answer at once.
+//! Response bodies, and the header that says who decided.
 
-use std::error::Error;
+use std::sync::LazyLock;
 
 use axum::{
     Extension, Json,
     extract::{OriginalUri, Request, State},
-    http::{HeaderValue, StatusCode},
-    response::{IntoResponse, Response},
+    http::{HeaderValue, StatusCode, header::CACHE_CONTROL},
+    response::{Html, IntoResponse, Response},
 };
 use serde_json::{Value, json};
 use tower_throttle::{Decision, Head, Limiter, PolicyDecision, Source, key::KeyExtractor};
 
 use crate::routes::caller;
 
-/// What nearly every limited route answers: the decision that let the request in.
+/// Returns the decision that allowed the request. Nearly every limited route does.
 pub(crate) async fn admitted(
     Extension(decision): Extension<Decision>,
     OriginalUri(uri): OriginalUri,
@@ -29,16 +29,16 @@ pub(crate) async fn admitted(
 fn decided_by(decision: &Decision) -> &'static str {
     match decision.source() {
         Source::Store => "store",
-        Source::Cache => "store: denied a moment ago",
-        Source::Lease => "this process: the store was paid in advance",
-        Source::Local => "this process: the store fails",
-        _ => "nobody: the store fails",
+        Source::Cache => "store (cached denial)",
+        Source::Lease => "this process (units leased from the store)",
+        Source::Local => "this process (store unavailable)",
+        _ => "no store and no limit (store unavailable)",
     }
 }
 
-/// Every limited answer says it, denials too: a layer puts the decision into the
-/// extensions of the response.
-pub(crate) async fn tell_who_decided(mut response: Response) -> Response {
+/// Adds `x-decided-by` to each limited response, denials included: the layer puts
+/// the decision into the response's extensions.
+pub(crate) async fn add_decided_by(mut response: Response) -> Response {
     if let Some(decision) = response.extensions().get::<Decision>() {
         let value = HeaderValue::from_static(decided_by(decision));
         response.headers_mut().insert("x-decided-by", value);
@@ -52,19 +52,39 @@ pub(crate) struct View {
     pub(crate) store_name: &'static str,
 }
 
-/// What this caller has left everywhere. Takes nothing.
-pub(crate) async fn remaining(State(view): State<View>, request: Request) -> Response {
-    let key = match caller().extract(&Head::from(&request)) {
-        Ok(key) => key,
-        Err(error) => return problem(StatusCode::INTERNAL_SERVER_ERROR, &error),
-    };
-    match view.limiter.peek(key).await {
-        Ok(decision) => {
-            let body = json!({ "store": view.store_name, "policies": policies(&decision) });
-            Json(body).into_response()
-        }
-        Err(error) => problem(StatusCode::SERVICE_UNAVAILABLE, &error),
+impl View {
+    /// Reads what the caller has left in every bucket. Charges nothing.
+    async fn remaining(&self, request: Request) -> Result<Value, (StatusCode, String)> {
+        let key = caller()
+            .extract(&Head::from(&request))
+            .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+        let decision = self.limiter.peek(key).await;
+        let decision =
+            decision.map_err(|error| (StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
+        Ok(json!({ "store": self.store_name, "policies": policies(&decision) }))
     }
+}
+
+pub(crate) async fn remaining(State(view): State<View>, request: Request) -> Response {
+    match view.remaining(request).await {
+        Ok(remaining) => Json(remaining).into_response(),
+        Err((status, error)) => (status, Json(json!({ "error": error }))).into_response(),
+    }
+}
+
+/// One file for the browser.
+static PAGE: LazyLock<String> = LazyLock::new(|| {
+    include_str!("page.html")
+        .replace("/* page.css */", include_str!("page.css"))
+        .replace("/* responses.js */", include_str!("responses.js"))
+        .replace("/* page.js */", include_str!("page.js"))
+});
+
+/// Returns the page with what the caller has left, so that the first paint shows it.
+pub(crate) async fn page(State(view): State<View>, request: Request) -> Response {
+    let remaining = view.remaining(request).await.unwrap_or_default();
+    let page = PAGE.replace("/* start */", &remaining.to_string());
+    ([(CACHE_CONTROL, "no-store")], Html(page)).into_response()
 }
 
 fn policies(decision: &Decision) -> Vec<Value> {
@@ -78,8 +98,4 @@ fn policies(decision: &Decision) -> Vec<Value> {
         })
     };
     decision.policies().map(one).collect()
-}
-
-fn problem(status: StatusCode, error: &dyn Error) -> Response {
-    (status, Json(json!({ "error": error.to_string() }))).into_response()
 }

@@ -1,36 +1,34 @@
-"use strict";
-
 const ROUTES = [
   { method: "GET", path: "/api/token-bucket", policies: ["bucket"],
-    text: "A token bucket: 10 at once, then 1 per second." },
+    text: "Token bucket: 10 at once, then 1 per second." },
   { method: "GET", path: "/api/fixed-window", policies: ["window"],
-    text: "A fixed window: 5 in each 10 seconds, which start with your first request." },
+    text: "Fixed window: 5 per 10 seconds. Your first request starts the window." },
   { method: "GET", path: "/api/stacked", policies: ["burst", "minute"],
-    text: "Two policies in one layer, all or none: 5 at once and 1 per second, and 20 per minute." },
+    text: "Two policies, charged all or none: 5 at once, then 1 per second; and 20 per minute." },
   { method: "POST", path: "/api/weighted", policies: ["weight"],
-    text: "Each request takes its cost out of 20, and 2 per second come back. A cost above 20 never fits: 403." },
+    text: "Charges the cost: 20 at once, then 2 per second. A cost above 20 never fits (403)." },
   { method: "GET", path: "/api/leaky-bucket", policies: ["leaky"],
-    text: "A leaky bucket: it holds 5, and leaks 1 per second." },
+    text: "Leaky bucket: it holds 5 and leaks 1 per second." },
   { method: "GET", path: "/api/paced", policies: ["paced"], atOnce: true,
-    text: "A leaky bucket as a queue: 2 per second, evenly, and at most 10 more are held until their turn." },
+    text: "Leaky bucket as a queue: 2 per second, evenly spaced; up to 10 more requests wait." },
   { method: "GET", path: "/api/sliding-window", policies: ["sliding"],
-    text: "A sliding window: 10 in any 10 seconds, estimated from two counters." },
+    text: "Sliding window: 10 in any 10 seconds, estimated from two counters." },
   { method: "GET", path: "/api/sliding-log", policies: ["log"],
-    text: "A sliding log: 5 in any 10 seconds, exactly." },
+    text: "Sliding log: 5 in any 10 seconds, counted exactly." },
   { method: "GET", path: "/api/concurrency", policies: ["in-flight"], atOnce: true,
-    text: "2 at a time, each held until its answer has ended, which takes 5 seconds." },
+    text: "Concurrency: 2 requests in flight. Each response takes 5 seconds." },
   { method: "GET", path: "/health", policies: [],
-    text: "No limit at all." },
+    text: "No limit." },
 ];
 const WEIGHTED = "/api/weighted";
-// Browsers open six connections to a host: one stays free for the live view.
+// Browsers open six connections to a host; one stays free for polling.
 const AT_ONCE = 5;
-const MOST_ANSWERS = 100;
-const VIEW_EVERY_MS = 500;
+const POLL_EVERY_MS = 500;
+const COUNT_DOWN_EVERY_MS = 100;
 
 const byId = (id) => document.getElementById(id);
 
-/** An element with its properties and children. */
+/** Makes an element with properties and children. */
 function element(name, properties = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(properties)) {
@@ -40,12 +38,17 @@ function element(name, properties = {}, ...children) {
   return made;
 }
 
+function setText(node, text) {
+  // Screen readers announce each change.
+  if (node.textContent !== text) node.textContent = text;
+}
+
 function headers() {
   const key = byId("api-key").value;
   return key ? { "x-api-key": key } : {};
 }
 
-// Routes
+// What is left
 
 const meters = {};
 
@@ -58,33 +61,17 @@ function meter(policy) {
   }, bar);
   meters[policy] = { bar, left, reset, trough };
   return element("div", { className: "meter" },
-    element("div", { className: "meter-label" }, element("span", {}, element("code", {}, policy)), left),
+    element("div", { className: "meter-label" }, element("code", {}, policy), left),
     trough, reset);
 }
 
-for (const route of ROUTES) {
-  const name = `${route.method} ${route.path}`;
-  const button = (text, press) => {
-    const made = element("button", { type: "button", "aria-label": `${text}: ${name}` }, text);
-    made.addEventListener("click", () => press(made));
-    return made;
-  };
-  const buttons = element("div", { className: "buttons" }, button("Send", (pressed) => send(route, pressed)));
-  if (route.atOnce) buttons.append(button(`Send ${AT_ONCE} at once`, (pressed) => sendAtOnce(route, pressed)));
-  byId("routes").append(element("li", { className: "card" },
-    element("div", {}, element("h3", { className: "path" }, name), element("p", {}, route.text)),
-    ...route.policies.map(meter),
-    buttons));
-}
-
-// Live view
-
-function show(policies) {
+function showLeft({ store, policies }) {
+  setText(byId("store"), store);
   for (const { name, limit, remaining, reset_after_ms } of policies) {
     const { bar, left, reset, trough } = meters[name];
     bar.style.width = `${100 * remaining / limit}%`;
     left.textContent = `${remaining} of ${limit} left`;
-    // What is in flight comes back sooner than it would expire.
+    // A permit expires at the latest then, and comes back sooner when its response ends.
     const when = name === "in-flight" ? "at the latest in" : "in";
     reset.textContent = reset_after_ms > 0 ? `full again ${when} ${(reset_after_ms / 1000).toFixed(1)} s` : "full";
     trough.classList.toggle("low", remaining <= limit / 4);
@@ -94,122 +81,104 @@ function show(policies) {
   }
 }
 
-function setText(id, text) {
-  // Set only when it changes: it is read aloud.
-  if (byId(id).textContent !== text) byId(id).textContent = text;
-}
-
-let asked = 0;
-async function look() {
-  const turn = ++asked;
+let polls = 0;
+async function poll() {
+  const number = ++polls;
+  let problem = "";
   try {
     const response = await fetch("/api/remaining", { headers: headers(), cache: "no-store" });
     const body = await response.json();
-    if (turn !== asked) return;
+    if (number !== polls) return;
     if (!response.ok) throw new Error(body.error);
-    setText("store", body.store);
-    setText("view", "");
-    show(body.policies);
+    showLeft(body);
   } catch (error) {
-    if (turn === asked) setText("view", `No view: ${error.message}`);
+    if (number !== polls) return;
+    problem = `Cannot read the buckets (${error.message}); retrying.`;
   }
+  setText(byId("view"), problem);
+  byId("routes").classList.toggle("stale", problem !== "");
 }
 
-setInterval(() => { if (!document.hidden) look(); }, VIEW_EVERY_MS);
-byId("api-key").addEventListener("input", look);
-look();
+// Cards
 
-// Requests
-
-/** Whether a header is about limits: what this page is for. */
-const isAboutLimits = ([name]) => /^(x-)?ratelimit|^retry-after$|^x-decided-by$/.test(name);
-
-function pretty(text) {
-  try { return JSON.stringify(JSON.parse(text), null, 2); } catch { return text || "(empty)"; }
+/** The card to keep on screen: the one pressed last, until the user scrolls. */
+let followed;
+for (const event of ["wheel", "touchmove"]) {
+  addEventListener(event, () => { followed = undefined; }, { passive: true });
 }
 
-function answerItem({ what, status, kind, fields, body, ms }, isOpen) {
-  const list = element("dl");
-  for (const field of fields) {
-    const [name, value] = field;
-    const className = isAboutLimits(field) ? "about-limits" : "";
-    list.append(
-      element("dt", { className }, element("code", {}, name)),
-      element("dd", { className }, element("code", {}, value)));
-  }
-  return element("li", {},
-    element("div", { className: "first-line" },
-      element("span", { className: `status ${kind}` }, status),
-      element("span", { className: "path" }, what),
-      element("span", {}, `after ${ms} ms`),
-      element("span", { className: "quiet" }, new Date().toLocaleTimeString())),
-    ...(fields.length ? [list] : []),
-    element("details", { open: isOpen }, element("summary", {}, "Body"), element("pre", {}, pretty(body))));
+function reveal(card) {
+  if (followed === card) card.panel.scrollIntoView({ block: "nearest" });
 }
 
-async function sendOne(route) {
-  const cost = byId("cost").value;
-  const path = route.path === WEIGHTED && cost !== "" ? `${route.path}?cost=${encodeURIComponent(cost)}` : route.path;
-  const what = `${route.method} ${path}`;
-  const started = performance.now();
-  // Until the last of the body.
-  const ms = () => Math.round(performance.now() - started);
-  try {
-    const response = await fetch(path, { method: route.method, headers: headers(), cache: "no-store" });
-    const body = await response.text();
-    return {
-      what, body, ms: ms(),
-      kind: response.ok ? "admitted" : "refused",
-      status: `${response.status} ${response.statusText}`.trim(),
-      fields: [...response.headers].sort((one, other) => isAboutLimits(other) - isAboutLimits(one)),
-    };
-  } catch (error) {
-    return { what, ms: ms(), kind: "failed", status: "No answer", fields: [], body: error.message };
-  }
+async function sendOne(route, card) {
+  const show = card.sent();
+  reveal(card);
+  const response = await request(route);
+  show(response);
+  reveal(card);
+  return response;
 }
 
-async function sendAndShow(route, isOpen) {
-  const answer = await sendOne(route);
-  const list = byId("answers");
-  list.prepend(answerItem(answer, isOpen));
-  while (list.children.length > MOST_ANSWERS) list.lastChild.remove();
-  return answer;
+function summaryOf(responses, withTimes) {
+  if (responses.length < 2) return "";
+  const times = new Map();
+  for (const { status, ms } of responses) times.set(status, [...(times.get(status) ?? []), ms]);
+  const after = (all) => withTimes ? ` after ${all.sort((one, other) => one - other).join(", ")} ms` : "";
+  return [...times].map(([status, all]) => `${all.length} × ${status}${after(all)}`).join("; ");
 }
 
-/** Runs what a button does, unless it still does it, and sums up the answers. */
-async function whilePressed(route, button, answersOf, tellTimes) {
+/** Runs what a button does, once at a time, and sums up the responses. */
+async function press(button, card, send, withTimes) {
   if (button.getAttribute("aria-disabled") === "true") return;
   button.setAttribute("aria-disabled", "true");
-  const answers = await answersOf();
+  followed = card;
+  card.setBusy(true);
+  card.summarize("");
+  const responses = await send();
+  card.summarize(summaryOf(responses, withTimes));
+  card.setBusy(false);
   button.removeAttribute("aria-disabled");
-  const times = new Map();
-  for (const { status, ms } of answers) times.set(status, [...(times.get(status) ?? []), ms]);
-  const after = (all) => tellTimes ? ` after ${all.sort((one, other) => one - other).join(", ")} ms` : "";
-  const parts = [...times].map(([status, all]) => `${all.length} × ${status}${after(all)}`);
-  setText("summary", `${route.method} ${route.path}: ${parts.join("; ")}`);
-  look();
+  reveal(card);
+  poll();
 }
 
-async function send(route, button) {
-  if (!byId("requests").reportValidity()) return;
-  if (route.path === WEIGHTED && !byId("cost").reportValidity()) return;
+async function sendInTurn(route, card) {
   const count = byId("requests").valueAsNumber;
-  await whilePressed(route, button, async () => {
-    const answers = [];
-    // One after another, so that the answers stand in the order of the decisions.
-    while (answers.length < count && answers.at(-1)?.kind !== "failed") {
-      answers.push(await sendAndShow(route, count === 1));
-    }
-    return answers;
-  }, false);
+  const responses = [];
+  while (responses.length < count && responses.at(-1)?.kind !== "failed") {
+    responses.push(await sendOne(route, card));
+  }
+  return responses;
 }
 
-async function sendAtOnce(route, button) {
-  await whilePressed(route, button, () =>
-    Promise.all(Array.from({ length: AT_ONCE }, () => sendAndShow(route, false))), true);
+for (const route of ROUTES) {
+  const name = `${route.method} ${route.path}`;
+  const card = responsePanel(name);
+  const button = (text, send, withTimes) => {
+    const made = element("button", { type: "button", "aria-label": `${text}: ${name}` }, text);
+    made.addEventListener("click", () => {
+      const inputs = route.path === WEIGHTED ? ["requests", "cost"] : ["requests"];
+      if (inputs.every((id) => byId(id).reportValidity())) press(made, card, send, withTimes);
+    });
+    return made;
+  };
+  const buttons = [button("Send", () => sendInTurn(route, card), false)];
+  if (route.atOnce) {
+    const sendAtOnce = () => Promise.all(Array.from({ length: AT_ONCE }, () => sendOne(route, card)));
+    buttons.push(button(`Send ${AT_ONCE} at once`, sendAtOnce, true));
+  }
+  byId("routes").append(element("li", { className: "card" },
+    element("div", {}, element("h3", {}, name), element("p", {}, route.text)),
+    element("div", {}, ...route.policies.map(meter)),
+    element("div", { className: "buttons" }, ...buttons),
+    card.panel));
+  setInterval(card.countDown, COUNT_DOWN_EVERY_MS);
 }
 
-byId("clear").addEventListener("click", () => {
-  byId("answers").replaceChildren();
-  setText("summary", "");
-});
+// The server put this into the page: the first paint shows what is left.
+const start = parse(byId("start").textContent);
+if (start) showLeft(start);
+setInterval(() => { if (!document.hidden) poll(); }, POLL_EVERY_MS);
+byId("api-key").addEventListener("input", poll);
+poll();

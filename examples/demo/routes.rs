@@ -1,15 +1,10 @@
-//! The routes, and the limit of each.
+//! The routes and their limits.
 
-use std::{
-    error::Error,
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
     middleware::map_response,
-    response::Html,
     routing::{get, post},
 };
 use serde_json::json;
@@ -21,7 +16,7 @@ use tower_throttle::{
 };
 
 use crate::{
-    answers::{View, admitted, remaining, tell_who_decided},
+    answers::{View, add_decided_by, admitted, page, remaining},
     slow::slow,
 };
 
@@ -42,7 +37,7 @@ pub(crate) fn app(
     let log = Policy::new("log", SlidingLog::new(5, TEN_SECONDS));
     let in_flight = Policy::new("in-flight", Concurrency::new(2));
 
-    // The same policy names, keys and store: it sees the buckets of the layers below.
+    // With the same policy names, keys and store it reads the buckets of the layers below.
     let limiter = [
         &bucket, &window, &burst, &minute, &weight, &leaky, &paced, &sliding, &log, &in_flight,
     ]
@@ -63,7 +58,7 @@ pub(crate) fn app(
         .build()?;
     let weighted = layer().policy(by_caller(weight).cost_by(cost)).build()?;
 
-    // `route_layer`: a request with the wrong method is 405 and takes nothing.
+    // With `route_layer`, a request with the wrong method gets 405 and is not charged.
     let limited = Router::new()
         .route("/token-bucket", get(admitted).route_layer(one(bucket)?))
         .route("/fixed-window", get(admitted).route_layer(one(window)?))
@@ -75,22 +70,15 @@ pub(crate) fn app(
         .route("/sliding-log", get(admitted).route_layer(one(log)?))
         .route("/concurrency", get(slow).route_layer(one(in_flight)?));
     Ok(Router::new()
-        .route("/", get(async || Html(PAGE.as_str())))
+        .route("/", get(page))
         .route("/health", get(async || Json(json!({ "status": "ok" }))))
         .route("/api/remaining", get(remaining))
-        .nest("/api", limited.layer(map_response(tell_who_decided)))
+        .nest("/api", limited.layer(map_response(add_decided_by)))
         .with_state(view))
 }
 
-/// One file for the browser.
-static PAGE: LazyLock<String> = LazyLock::new(|| {
-    include_str!("page.html")
-        .replace("/* page.css */", include_str!("page.css"))
-        .replace("/* page.js */", include_str!("page.js"))
-});
-
-/// The API key, else the address. A real API would check the key first: whoever
-/// may choose it freely has a new bucket with each new one.
+/// The API key, or else the peer address. A real API must authenticate the key first:
+/// a client that invents a key gets a new bucket with each one.
 pub(crate) fn caller() -> impl KeyExtractor {
     key::header("x-api-key").or(key::peer())
 }
@@ -99,8 +87,8 @@ fn by_caller(policy: Policy) -> RequestPolicy {
     policy.key(caller())
 }
 
-/// `?cost=N`. 0 asks without taking. None, or one that is no number, is 1, as
-/// leaving it out must not be free; one too large to hold is the largest there is.
+/// Reads `?cost=N`. A cost of 0 charges nothing. A missing or malformed cost is 1,
+/// because leaving it out must not be free. A cost above `u64::MAX` is `u64::MAX`.
 fn cost(head: &Head<'_>) -> u64 {
     let query = head.uri().query().unwrap_or_default();
     let given = query.split('&').find_map(|pair| pair.strip_prefix("cost="));

@@ -7,9 +7,11 @@ mod common;
 
 mod algorithms;
 mod asking;
+mod chromium;
 mod in_flight;
 #[cfg(feature = "tracing")]
 mod logs;
+mod page;
 mod process;
 mod sharing;
 mod stopping;
@@ -181,7 +183,8 @@ fn health_is_not_limited_and_the_page_names_each_route() {
     }
     // Self-contained: nothing of another place.
     assert!(!page.body.contains("http://") && !page.body.contains("https://"));
-    assert!(!page.body.contains("/* page."), "a part of it is missing");
+    let parts = ["/* page.", "/* responses.js */", "/* start */"];
+    assert_eq!(parts.map(|part| page.body.contains(part)), [false; 3]);
     assert_eq!(demo.get("/api/nothing", "caller").status, 404);
 }
 

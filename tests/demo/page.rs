@@ -1,0 +1,195 @@
+//! The demo's page in a browser, where there is one.
+
+use serde_json::{Value, json};
+
+use crate::{
+    asking::new_caller,
+    chromium::Tab,
+    process::{Demo, ask},
+};
+
+const ROUTES: [(&str, &str); 10] = [
+    ("GET", "/api/token-bucket"),
+    ("GET", "/api/fixed-window"),
+    ("GET", "/api/stacked"),
+    ("POST", "/api/weighted"),
+    ("GET", "/api/leaky-bucket"),
+    ("GET", "/api/paced"),
+    ("GET", "/api/sliding-window"),
+    ("GET", "/api/sliding-log"),
+    ("GET", "/api/concurrency"),
+    ("GET", "/health"),
+];
+
+/// Finds a card by its heading, and a text of it that the user sees without scrolling.
+const HELPERS: &str = r#"
+const card = (route) => [...document.querySelectorAll(".routes > li")]
+  .find((item) => item.querySelector("h3").textContent === route);
+const sendButton = (route) => [...card(route).querySelectorAll("button")]
+  .find((button) => button.textContent === "Send");
+const isOnScreen = (route, text) => {
+  const walker = document.createTreeWalker(card(route), NodeFilter.SHOW_TEXT);
+  const range = document.createRange();
+  while (walker.nextNode()) {
+    if (!walker.currentNode.data.includes(text)) continue;
+    range.selectNode(walker.currentNode);
+    const { width, height, top, right, bottom, left } = range.getBoundingClientRect();
+    if (width * height > 0 && top >= 0 && left >= 0 && right <= innerWidth && bottom <= innerHeight) return true;
+  }
+  return false;
+};
+const setInput = (id, value) => {
+  const input = document.getElementById(id);
+  input.value = value;
+  input.dispatchEvent(new Event("input"));
+};
+"#;
+
+fn open(demo: &Demo, tab: &mut Tab) {
+    tab.navigate(&format!("http://{}/", demo.address));
+    tab.evaluate(HELPERS);
+}
+
+fn press_send(tab: &mut Tab, route: &str) {
+    let button = format!("sendButton({})", json!(route));
+    // As a user who scrolls just far enough to press it.
+    tab.evaluate(&format!("{button}.scrollIntoView({{ block: 'nearest' }})"));
+    tab.click(&button);
+}
+
+fn wait_until_on_screen(tab: &mut Tab, route: &str, text: &str) {
+    tab.wait_until(&format!("isOnScreen({}, {})", json!(route), json!(text)));
+}
+
+fn each_card_shows_its_response(width: u32, height: u32) {
+    let demo = Demo::start(&[]);
+    let Some(mut tab) = Tab::open(width, height) else {
+        return;
+    };
+    open(&demo, &mut tab);
+    for (method, path) in ROUTES {
+        let route = format!("{method} {path}");
+        press_send(&mut tab, &route);
+        wait_until_on_screen(&mut tab, &route, "200 OK");
+        if path != "/health" {
+            wait_until_on_screen(&mut tab, &route, "ratelimit-policy");
+            wait_until_on_screen(&mut tab, &route, "x-decided-by");
+        }
+    }
+    let overflow = tab.evaluate("document.documentElement.scrollWidth - innerWidth");
+    assert!(overflow.as_f64() <= Some(0.0), "wider by {overflow}");
+    assert_eq!(tab.script_errors(), [Value::Null; 0]);
+}
+
+#[test]
+fn each_pressed_card_shows_its_response_on_a_wide_screen() {
+    each_card_shows_its_response(1280, 800);
+}
+
+#[test]
+fn each_pressed_card_shows_its_response_on_a_narrow_screen() {
+    each_card_shows_its_response(380, 700);
+}
+
+#[test]
+fn a_denial_shows_its_wait_and_headers_in_the_card() {
+    const ROUTE: &str = "GET /api/stacked";
+    let demo = Demo::start(&[]);
+    let Some(mut tab) = Tab::open(1280, 800) else {
+        return;
+    };
+    open(&demo, &mut tab);
+    tab.evaluate(&format!("setInput('api-key', {})", json!(new_caller())));
+    // More than a minute allows, whatever the burst policy has refilled meanwhile.
+    tab.evaluate("setInput('requests', 60)");
+    press_send(&mut tab, ROUTE);
+    tab.wait_until("sendButton('GET /api/stacked').getAttribute('aria-disabled') === null");
+    for text in [
+        "429 Too Many Requests",
+        "retry-after",
+        "ratelimit-policy",
+        "Wait ",
+    ] {
+        wait_until_on_screen(&mut tab, ROUTE, text);
+    }
+    let seconds = tab.evaluate(
+        "[...card('GET /api/stacked').querySelectorAll('dl div')]
+           .find((field) => field.firstChild.textContent === 'retry-after').lastChild.textContent",
+    );
+    let seconds: u64 = seconds.as_str().and_then(|s| s.parse().ok()).expect("it");
+    assert!((1..=60).contains(&seconds), "{seconds}");
+    wait_until_on_screen(&mut tab, ROUTE, &format!("Wait {seconds} s"));
+    // The limit headers come first, and the rest is a click away.
+    assert_eq!(
+        tab.evaluate("isOnScreen('GET /api/stacked', 'content-length')"),
+        false
+    );
+    tab.click("card('GET /api/stacked').querySelector('summary')");
+    tab.wait_until("card('GET /api/stacked').innerText.includes('violated-policies')");
+
+    // Each response has a mark of its own, which shows it again.
+    assert_eq!(
+        tab.evaluate("card('GET /api/stacked').querySelector('.marks').children.length"),
+        24
+    );
+    assert_eq!(tab.script_errors(), [Value::Null; 0]);
+}
+
+#[test]
+fn a_mark_shows_an_earlier_response() {
+    const ROUTE: &str = "POST /api/weighted";
+    let demo = Demo::start(&[]);
+    let Some(mut tab) = Tab::open(1280, 800) else {
+        return;
+    };
+    open(&demo, &mut tab);
+    tab.evaluate(&format!("setInput('api-key', {})", json!(new_caller())));
+    press_send(&mut tab, ROUTE);
+    wait_until_on_screen(&mut tab, ROUTE, "200 OK");
+    tab.evaluate("setInput('cost', 21)");
+    press_send(&mut tab, ROUTE);
+    wait_until_on_screen(&mut tab, ROUTE, "403 Forbidden");
+    wait_until_on_screen(&mut tab, ROUTE, "Cost 21 exceeds policy");
+    tab.click("card('POST /api/weighted').querySelector('.marks button')");
+    wait_until_on_screen(&mut tab, ROUTE, "200 OK");
+    assert_eq!(
+        tab.evaluate("isOnScreen('POST /api/weighted', '403 Forbidden')"),
+        false
+    );
+    assert_eq!(tab.script_errors(), [Value::Null; 0]);
+}
+
+#[test]
+fn bars_show_what_is_left_before_the_first_poll() {
+    let demo = Demo::start(&[]);
+    let Some(mut tab) = Tab::open(1280, 800) else {
+        return;
+    };
+    // The browser sends no key for the page: its address is the caller.
+    for _ in 0..5 {
+        ask(demo.address, "GET", "/api/stacked", None);
+    }
+    tab.call(
+        "Network.setBlockedURLs",
+        &json!({ "urls": ["*/api/remaining"] }),
+    );
+    open(&demo, &mut tab);
+    let bars = tab.evaluate(
+        "Object.fromEntries([...document.querySelectorAll('.meter')].map((meter) => [
+           meter.querySelector('code').textContent,
+           [meter.querySelector('.trough i').getBoundingClientRect().width
+              / meter.querySelector('.trough').getBoundingClientRect().width,
+            meter.querySelector('b').textContent],
+         ]))",
+    );
+    assert_eq!(bars["minute"], json!([0.75, "15 of 20 left"]));
+    for (name, limit) in [("bucket", 10), ("window", 5), ("weight", 20), ("paced", 11)] {
+        let full = json!([1, format!("{limit} of {limit} left")]);
+        assert_eq!(bars[name], full, "{name}");
+    }
+    assert_eq!(
+        tab.evaluate("document.getElementById('store').textContent"),
+        "memory"
+    );
+    assert_eq!(tab.script_errors(), [Value::Null; 0]);
+}
