@@ -60,9 +60,11 @@
 //! | one key, asked for all the time | [`lease_with_extra_burst`](Policy::lease_with_extra_burst) |
 //! | wait instead of being refused | [`wait_up_to`](RateLimitLayerBuilder::wait_up_to), [`LeakyBucket::queue`], [`Limiter::acquire`] |
 //! | outside HTTP | [`Limiter`] |
+//! | in a handler, answered as a layer does | [`Limiter`] and [`Responder`] |
 //! | what is not limited | [`when`](RateLimitLayerBuilder::when), for a layer or a [policy](RequestPolicy::when) |
 //! | why was it denied? | [`DenialReason`] and [`Decision`], in the extensions of the response |
 //! | one caller, looked at or reset | [`RateLimitLayer::buckets`], [`Limiter::peek`], [`Limiter::reset`] |
+//! | a cost that is known afterwards | [`Buckets::debit`] and [`Buckets::credit`], [`Limiter::debit`] and [`Limiter::credit`] |
 //! | a test of your limits | [`ManualClock`]; [`key::PeerAddr`] in the request |
 //!
 //! # Which quota
@@ -197,7 +199,7 @@ pub use self::store::redis::fuzzing;
 pub use self::store::redis::{RedisStore, RedisStoreBuilder};
 pub use self::{
     clock::{Clock, ManualClock, SystemClock},
-    decision::{Decision, PolicyDecision, Source, Verdict},
+    decision::{Decision, PolicyDecision, Refund, Source, Verdict},
     error::{ConfigError, StoreError},
     fallback::OnStoreFailure,
     key::{Head, Key, KeyExtractor},
@@ -211,6 +213,7 @@ pub use self::{
         layer::{RateLimitLayer, RateLimitLayerBuilder},
         policy::{OnMissingKey, RequestPolicy},
         rejection::{DenialReason, Denied},
+        responder::Responder,
         service::RateLimit,
     },
     permit::Permit,

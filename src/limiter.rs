@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use smallvec::SmallVec;
 
 use crate::{
-    ConfigError, Decision, Key, MemoryStore, OnStoreFailure, Permit, Policy, StoreError,
+    ConfigError, Decision, Key, MemoryStore, OnStoreFailure, Permit, Policy, Refund, StoreError,
     admission::Admission,
     error::StoreErrorKind,
     fallback::BackedStore,
@@ -146,9 +146,7 @@ impl Limiter {
     }
 
     /// Gives `units` back to every policy, but no more than were taken from
-    /// it: nobody ever has more than the capacity. [`Decision::moved`] says how
-    /// many it were, the fewest of any policy;
-    /// [`PolicyDecision::moved`](crate::PolicyDecision::moved) of each.
+    /// it: no caller ever has more than the capacity. The [`Refund`] says how many it were.
     ///
     /// A [`SlidingWindow`](crate::SlidingWindow) gives back what the present
     /// window has counted, a [`SlidingLog`](crate::SlidingLog) its newest entries.
@@ -159,12 +157,28 @@ impl Limiter {
     /// ([`lease_with_extra_burst`](Policy::lease_with_extra_burst)), and that is had
     /// twice then.
     ///
+    /// ```
+    /// #![deny(unused_must_use)]
+    /// use tower_throttle::{FixedWindow, Limiter, MemoryStore, StoreError};
+    ///
+    /// # fn main() -> Result<(), StoreError> {
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let limiter = Limiter::new(MemoryStore::new(), FixedWindow::per_day(5));
+    /// assert!(limiter.check_n("ann", 3).await?.is_allowed());
+    /// // The job used one unit less.
+    /// limiter.credit("ann", 1).await?;
+    /// // No more than was taken comes back.
+    /// assert_eq!(limiter.credit("ann", 10).await?.moved(), 2);
+    /// # Ok(()) }) }
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`check`](Self::check).
-    pub async fn credit(&self, key: impl Into<Key>, units: u64) -> Result<Decision, StoreError> {
+    pub async fn credit(&self, key: impl Into<Key>, units: u64) -> Result<Refund, StoreError> {
         let answer = self.ask(Operation::GiveBack, &key.into(), Some(units));
-        answer.wait().await
+        answer.wait().await.map(Refund::new)
     }
 
     /// Takes `units` whether they are there or not, as long as no policy comes
@@ -179,9 +193,7 @@ impl Limiter {
         let mut legs = self.legs(&key, Some(units));
         refuse_held(&legs)?;
         for (leg, policy) in legs.iter_mut().zip(&*self.0.policies) {
-            let quota = &leg.asked.quota;
-            let room = quota.extra(quota.level_of(policy.debt));
-            leg.asked.to_mut().extra = i64::try_from(room).unwrap_or(i64::MAX);
+            leg.asked.to_mut().may_owe(policy.debt);
         }
         let answer = self.0.store.check(&Check::new(Operation::Take, &legs));
         drop(legs);

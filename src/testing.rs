@@ -198,7 +198,7 @@ async fn ask(
         0 | 1 => limiter.check_n(key, units).await?,
         2 => limiter.peek(key).await?,
         3 => limiter.check_up_to(key, units).await?,
-        4 => limiter.credit(key, units).await?,
+        4 => limiter.credit(key, units).await?.into(),
         5 => limiter.debit(key, units).await?,
         6 => {
             limiter.reset(key).await?;

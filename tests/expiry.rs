@@ -77,10 +77,10 @@ async fn use_up(limiter: &Limiter, server: &RedisServer) -> Decision {
         let decision = match round % 6 {
             0 => limiter.check("ann").await,
             1 => limiter.debit("ann", 4).await,
-            2 => limiter.credit("ann", 1).await,
+            2 => limiter.credit("ann", 1).await.map(Into::into),
             3 => limiter.check_up_to("ann", 3).await,
             4 => limiter.check_n("ann", 2).await,
-            _ => limiter.credit("ann", 2).await,
+            _ => limiter.credit("ann", 2).await.map(Into::into),
         };
         server.assert_all_keys_expire();
         decision.expect("a decision")

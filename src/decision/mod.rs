@@ -350,6 +350,37 @@ impl Decision {
     }
 }
 
+/// What a credit gave back: by [`Limiter::credit`](crate::Limiter::credit) and
+/// [`Buckets::credit`](crate::Buckets::credit).
+///
+/// Unlike a [`Decision`], it need not be looked at: a credit is never denied.
+#[derive(Clone, Debug)]
+pub struct Refund(Decision);
+
+impl Refund {
+    pub(crate) const fn new(decision: Decision) -> Self {
+        Self(decision)
+    }
+
+    /// Returns how many units came back: the fewest of any policy.
+    #[must_use]
+    pub fn moved(&self) -> u64 {
+        self.0.moved()
+    }
+
+    /// Returns the state of each policy after the credit.
+    /// [`PolicyDecision::moved`] is what came back to it.
+    pub const fn decision(&self) -> &Decision {
+        &self.0
+    }
+}
+
+impl From<Refund> for Decision {
+    fn from(refund: Refund) -> Self {
+        refund.0
+    }
+}
+
 impl fmt::Debug for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Decision")

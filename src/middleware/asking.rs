@@ -8,7 +8,11 @@ use std::{
 
 use smallvec::SmallVec;
 
-use super::{policy::Rule, rejection::Refusal, settings::Settings};
+use super::{
+    policy::Rule,
+    rejection::{DenialReason, Refusal},
+    settings::Settings,
+};
 use crate::{
     Decision, Head, Key, StoreError,
     admission::Admission,
@@ -115,15 +119,21 @@ impl Settings {
 
     #[cold]
     fn without_key<'a>(&self, keyless: &Keyless<'a, '_>) -> Asked<'a> {
-        Asked::Refused(match keyless.error.advice() {
-            None => Refusal::KeyMissing(keyless.policy),
-            Some(advice) => {
-                if !self.is_miswired.swap(true, Ordering::Relaxed) {
-                    telemetry::miswired(advice);
-                }
-                Refusal::Miswired
-            }
+        self.report(keyless.error);
+        Asked::Refused(if keyless.error.is_missing() {
+            Refusal::key_missing(keyless.policy)
+        } else {
+            DenialReason::Miswired.into()
         })
+    }
+
+    /// Logs once that the application lacks a part.
+    pub(super) fn report(&self, error: &KeyError) {
+        if let Some(advice) = error.advice() {
+            if !self.is_miswired.swap(true, Ordering::Relaxed) {
+                telemetry::miswired(advice);
+            }
+        }
     }
 
     fn partitions(&self, legs: &[Leg<'_>]) -> Partitions {

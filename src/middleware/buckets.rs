@@ -1,9 +1,12 @@
-//! The buckets that a request is held to, to look at and to reset.
+//! The buckets that a request is held to: to look at, to debit, to credit and to reset.
 
+use std::borrow::Cow;
+
+use super::settings::Settings;
 use crate::{
-    Decision, Key, StoreError,
+    Decision, Key, Refund, StoreError,
     fallback::BackedStore,
-    store::{Check, Leg, Operation, OwnedLeg},
+    store::{Asked, Check, Leg, Operation, OwnedLeg},
 };
 
 /// What a request is held to, by
@@ -12,13 +15,21 @@ use crate::{
 pub struct Buckets {
     store: BackedStore,
     legs: Vec<OwnedLeg>,
+    /// How many units each of them may owe.
+    debts: Vec<u64>,
 }
 
 impl Buckets {
-    pub(super) fn new(store: &BackedStore, legs: &[Leg<'_>]) -> Self {
+    pub(super) fn new(settings: &Settings, legs: &[Leg<'_>]) -> Self {
+        let debt = |leg: &Leg<'_>| {
+            let mut rules = settings.rules.iter();
+            let rule = rules.find(|rule| rule.base.name == *leg.policy);
+            rule.map_or(0, |rule| rule.base.debt)
+        };
         Self {
-            store: store.clone(),
+            store: settings.store.clone(),
             legs: legs.iter().map(OwnedLeg::from).collect(),
+            debts: legs.iter().map(debt).collect(),
         }
     }
 
@@ -35,6 +46,74 @@ impl Buckets {
             return Ok(Decision::of_no_policy());
         }
         let answer = self.store.check(&Check::new(Operation::Look, &legs));
+        drop(legs);
+        answer.wait().await
+    }
+
+    /// Charges `units` to every policy that applies, as
+    /// [`Limiter::debit`](crate::Limiter::debit): for a cost that is known only after the
+    /// request, such as the tokens of a language model.
+    ///
+    /// Policies that hold permits ([`Concurrency`](crate::Concurrency)) are left out. Under
+    /// [`quota_by`](crate::RequestPolicy::quota_by), the quota of this request counts.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tower_throttle::{FixedWindow, Head, Policy, RateLimitLayer, key};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let tokens = Policy::new("tokens", FixedWindow::per_day(1_000)).key(key::header("x-api-key"));
+    /// let layer = RateLimitLayer::new(tokens);
+    /// let request = Request::post("/complete").header("x-api-key", "k1").body(()).unwrap();
+    /// let buckets = layer.buckets(&Head::from(&request))?;
+    /// assert!(buckets.debit(750).await?.is_allowed());
+    /// // It was less.
+    /// buckets.credit(50).await?;
+    /// let decision = buckets.peek().await?;
+    /// assert_eq!(decision.policies().map(|policy| policy.remaining()).collect::<Vec<_>>(), [300]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The store could not decide.
+    pub async fn debit(&self, units: u64) -> Result<Decision, StoreError> {
+        self.ask(Operation::Take, units).await
+    }
+
+    /// Gives `units` back to every policy that applies, as
+    /// [`Limiter::credit`](crate::Limiter::credit), with its danger. Policies that hold permits
+    /// are left out.
+    ///
+    /// # Errors
+    ///
+    /// The store could not decide.
+    pub async fn credit(&self, units: u64) -> Result<Refund, StoreError> {
+        let decision = self.ask(Operation::GiveBack, units).await?;
+        Ok(Refund::new(decision))
+    }
+
+    /// Asks for so many units of each policy, whatever the cost of the request.
+    async fn ask(&self, operation: Operation, units: u64) -> Result<Decision, StoreError> {
+        let legs = self.legs.iter().zip(&self.debts);
+        let legs = legs.filter(|(leg, _)| !leg.asked.quota.is_concurrency());
+        let legs: Vec<Leg<'_>> = legs
+            .map(|(leg, debt)| {
+                let mut asked = Asked::new(leg.asked.quota.clone(), units);
+                if operation == Operation::Take {
+                    asked.may_owe(*debt);
+                }
+                Leg {
+                    asked: Cow::Owned(asked),
+                    ..leg.leg()
+                }
+            })
+            .collect();
+        if legs.is_empty() {
+            return Ok(Decision::of_no_policy());
+        }
+        let answer = self.store.check(&Check::new(operation, &legs));
         drop(legs);
         answer.wait().await
     }

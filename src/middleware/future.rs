@@ -15,7 +15,7 @@ use super::{
     asking::{Partitions, Wait},
     body::ResponseBody,
     granted::Granted,
-    rejection::{self, Refusal},
+    rejection::{self, DenialReason, Refusal},
     settings::Settings,
 };
 use crate::{Decision, Head, permit::Taken, spread::Spread};
@@ -98,8 +98,11 @@ where
 
 impl<S, F, ReqBody> State<S, F, ReqBody> {
     fn refused(refusal: Refusal<'_>, settings: &Settings, request: &Request<ReqBody>) -> Self {
+        let known = refusal.decision();
+        let known = known.and_then(|decision| settings.known_policy_field(decision));
+        let head = Head::from(request);
         Self::Answered {
-            response: Some(rejection::respond(refusal, settings, &Head::from(request))),
+            response: Some(rejection::respond(refusal, &settings.answers, known, &head)),
         }
     }
 }
@@ -145,12 +148,12 @@ where
                                     taken: taken.map(Box::new),
                                 },
                                 None => {
-                                    State::refused(Refusal::Denied(&decision), settings, &request)
+                                    State::refused(Refusal::denied(&decision), settings, &request)
                                 }
                             }
                         }
                         (Err(_), Some(request)) => {
-                            State::refused(Refusal::StoreFailed, settings, &request)
+                            State::refused(DenialReason::StoreFailed.into(), settings, &request)
                         }
                         // It is taken once: the state changes at once.
                         (_, None) => State::Answered { response: None },

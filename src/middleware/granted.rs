@@ -9,9 +9,9 @@ use crate::Decision;
 
 /// What the response to an admitted request is told.
 pub(super) struct Granted {
-    fields: Fields,
+    pub(super) fields: Fields,
     /// The decision, where it goes: it is too large to be moved about.
-    extensions: Extensions,
+    pub(super) extensions: Extensions,
 }
 
 impl Granted {
@@ -21,7 +21,8 @@ impl Granted {
         request: &mut Extensions,
         settings: &Settings,
     ) -> Self {
-        let fields = Fields::of(decision, settings);
+        let known = settings.known_policy_field(decision);
+        let fields = Fields::of(decision, &settings.answers, known);
         if let Some(outer) = request.insert(decision.clone()) {
             decision.put_within(&outer);
             request.insert(decision.clone());

@@ -13,6 +13,7 @@ use super::{
     named::Named,
     policy::{RequestPolicy, Rule, When},
     rejection::Denied,
+    responder::Responder,
     service::RateLimit,
     settings::{Secret, Settings},
 };
@@ -89,8 +90,15 @@ impl RateLimitLayer {
         }
     }
 
-    /// The buckets that a request is held to: to look at them, to reset them, or to
-    /// find them in Redis, by the layer's own policies and keys.
+    /// Returns what answers requests with this layer's settings, for a handler that asks a
+    /// [`Limiter`](crate::Limiter) itself.
+    #[must_use]
+    pub fn responder(&self) -> Responder {
+        Responder::new(self.settings.answers.clone())
+    }
+
+    /// Returns the buckets that a request is held to, by the layer's own policies and keys:
+    /// to look at them, to debit, credit or reset them, or to find them in Redis.
     ///
     /// ```
     /// use http::Request;
@@ -113,9 +121,13 @@ impl RateLimitLayer {
     ///
     /// A policy's key is missing.
     pub fn buckets(&self, head: &Head<'_>) -> Result<Buckets, KeyError> {
-        self.settings.with_legs(head, |legs| match legs {
-            Ok(legs) => Ok(Buckets::new(&self.settings.store, legs)),
-            Err(keyless) => Err(keyless.error.clone()),
+        let settings = &*self.settings;
+        settings.with_legs(head, |legs| match legs {
+            Ok(legs) => Ok(Buckets::new(settings, legs)),
+            Err(keyless) => {
+                settings.report(keyless.error);
+                Err(keyless.error.clone())
+            }
         })
     }
 }
@@ -336,6 +348,18 @@ impl RateLimitLayerBuilder {
         let respond = move |denied: Denied<'_>| respond(denied).map(Into::into);
         self.answers.on_denied = Some(Named(Arc::new(respond), type_name::<F>()));
         self
+    }
+
+    /// Returns what answers requests with these settings, for handlers that ask a
+    /// [`Limiter`](crate::Limiter). It needs no policy and ignores policies, store and waits.
+    ///
+    /// ```
+    /// # use tower_throttle::{Headers, RateLimitLayer};
+    /// let responder = RateLimitLayer::builder().headers(Headers::Draft7).responder();
+    /// ```
+    #[must_use]
+    pub fn responder(self) -> Responder {
+        Responder::new(self.answers)
     }
 
     /// Checks everything that can be seen before the first request.

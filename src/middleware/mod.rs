@@ -8,6 +8,7 @@ pub(crate) mod headers;
 pub(crate) mod layer;
 pub(crate) mod policy;
 pub(crate) mod rejection;
+pub(crate) mod responder;
 pub(crate) mod service;
 
 mod asking;

@@ -4,17 +4,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderValue, Method, Response, StatusCode,
+    HeaderValue, Method, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
 };
 
 use super::{
     grpc::{self, GRPC_STATUS},
     headers::{self, Existing, Fields},
-    settings::Settings,
+    layer::Answers,
     text::Text,
 };
-use crate::{Decision, Head, PolicyDecision, Verdict, policy::quoted, telemetry};
+use crate::{
+    Decision, Head, PolicyDecision, StoreError, Verdict, key::KeyError, policy::quoted, telemetry,
+};
 
 /// What a client is told to wait for a store that fails.
 const STORE_RETRY: Duration = Duration::from_secs(5);
@@ -54,8 +56,8 @@ pub struct Denied<'a> {
 impl<'a> Denied<'a> {
     /// Why.
     #[must_use]
-    pub fn reason(&self) -> DenialReason {
-        self.refusal.reason()
+    pub const fn reason(&self) -> DenialReason {
+        self.refusal.reason
     }
 
     /// The request: what a request id, `Accept` or a path is read from.
@@ -73,8 +75,8 @@ impl<'a> Denied<'a> {
 
     /// The decision, where a store made one.
     #[must_use]
-    pub fn decision(&self) -> Option<&'a Decision> {
-        self.refusal.decision()
+    pub const fn decision(&self) -> Option<&'a Decision> {
+        self.refusal.decision
     }
 
     /// The value of `Retry-After` in seconds: at least 1, rounded up, with its
@@ -95,7 +97,7 @@ impl<'a> Denied<'a> {
     /// The HTTP status that belongs to the [reason](Self::reason). A gRPC call has the
     /// status 200 instead, with the reason as `grpc-status`.
     #[must_use]
-    pub fn status(&self) -> StatusCode {
+    pub const fn status(&self) -> StatusCode {
         status(self.reason())
     }
 
@@ -106,7 +108,7 @@ impl<'a> Denied<'a> {
     #[must_use]
     pub fn into_response(self) -> Response<Bytes> {
         if let Some(content_type) = self.grpc {
-            let (reason, message) = (self.refusal.reason(), message(self.refusal));
+            let (reason, message) = (self.refusal.reason, message(self.refusal));
             return grpc::respond(content_type, reason, &message, self.retry_after);
         }
         let mut response = Response::new(problem(self.refusal));
@@ -117,96 +119,135 @@ impl<'a> Denied<'a> {
     }
 }
 
+/// A `StoreError` is answered as [`StoreFailed`](DenialReason::StoreFailed).
+impl From<StoreError> for DenialReason {
+    fn from(_: StoreError) -> Self {
+        Self::StoreFailed
+    }
+}
+
+/// A missing key is answered as [`KeyMissing`](DenialReason::KeyMissing), an application
+/// that lacks a part as [`Miswired`](DenialReason::Miswired).
+impl From<KeyError> for DenialReason {
+    fn from(error: KeyError) -> Self {
+        if error.is_missing() {
+            Self::KeyMissing
+        } else {
+            Self::Miswired
+        }
+    }
+}
+
+/// A request that is not forwarded, and what is known about it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Refusal<'a> {
-    Denied(&'a Decision),
-    /// By the policy of this name.
-    KeyMissing(&'a str),
-    StoreFailed,
-    Miswired,
+pub(super) struct Refusal<'a> {
+    reason: DenialReason,
+    decision: Option<&'a Decision>,
+    /// The policy that has no key for the request.
+    keyless: Option<&'a str>,
+}
+
+impl From<DenialReason> for Refusal<'_> {
+    fn from(reason: DenialReason) -> Self {
+        Self {
+            reason,
+            decision: None,
+            keyless: None,
+        }
+    }
 }
 
 impl<'a> Refusal<'a> {
-    fn reason(self) -> DenialReason {
-        match self {
-            Self::Denied(decision) if decision.verdict() == Verdict::Impossible => {
-                DenialReason::CostImpossible
-            }
-            Self::Denied(_) => DenialReason::QuotaExceeded,
-            Self::KeyMissing(_) => DenialReason::KeyMissing,
-            Self::StoreFailed => DenialReason::StoreFailed,
-            Self::Miswired => DenialReason::Miswired,
+    pub(super) fn denied(decision: &'a Decision) -> Self {
+        // No policy is listed if the store failed.
+        if decision.refused().next().is_none() {
+            return DenialReason::StoreFailed.into();
+        }
+        Self {
+            reason: match decision.verdict() {
+                Verdict::Impossible => DenialReason::CostImpossible,
+                _ => DenialReason::QuotaExceeded,
+            },
+            decision: Some(decision),
+            keyless: None,
         }
     }
 
-    fn decision(self) -> Option<&'a Decision> {
-        match self {
-            Self::Denied(decision) => Some(decision),
-            _ => None,
+    pub(super) const fn key_missing(policy: &'a str) -> Self {
+        Self {
+            reason: DenialReason::KeyMissing,
+            decision: None,
+            keyless: Some(policy),
         }
+    }
+
+    pub(super) const fn decision(self) -> Option<&'a Decision> {
+        self.decision
     }
 
     fn policies(self) -> impl Iterator<Item = &'a str> {
-        let keyless = match self {
-            Self::KeyMissing(policy) => Some(policy),
-            _ => None,
-        };
-        let refused = self.decision().into_iter().flat_map(Decision::refused);
-        refused.map(PolicyDecision::name).chain(keyless)
+        let refused = self.decision.into_iter().flat_map(Decision::refused);
+        refused.map(PolicyDecision::name).chain(self.keyless)
     }
 
     /// How long to wait, where that helps.
     fn retry_after(self) -> Option<Duration> {
-        match self {
-            Self::Denied(decision) => {
-                let wait = |policy: &PolicyDecision| {
-                    let wait = policy.retry_after();
-                    // When a permit comes back, nobody knows.
-                    let is_held = policy.quota().is_concurrency();
-                    wait.map(|wait| {
-                        if is_held {
-                            wait.min(PERMIT_RETRY)
-                        } else {
-                            wait
-                        }
-                    })
-                };
-                let mut waits = decision.refused().map(wait);
-                waits.try_fold(Duration::ZERO, |longest, wait| Some(longest.max(wait?)))
-            }
-            Self::StoreFailed => Some(STORE_RETRY),
-            Self::KeyMissing(_) | Self::Miswired => None,
+        if self.reason == DenialReason::StoreFailed {
+            return Some(STORE_RETRY);
         }
+        let wait = |policy: &PolicyDecision| {
+            let wait = policy.retry_after();
+            // When a permit comes back, nobody knows.
+            let is_held = policy.quota().is_concurrency();
+            wait.map(|wait| {
+                if is_held {
+                    wait.min(PERMIT_RETRY)
+                } else {
+                    wait
+                }
+            })
+        };
+        let mut waits = self.decision?.refused().map(wait);
+        waits.try_fold(Duration::ZERO, |longest, wait| Some(longest.max(wait?)))
     }
 }
 
+/// Makes the answer to a request that is not forwarded. `known`: `RateLimit-Policy`, if
+/// it is the same for every decision.
 pub(super) fn respond(
     refusal: Refusal<'_>,
-    settings: &Settings,
+    answers: &Answers,
+    known: Option<&HeaderValue>,
     head: &Head<'_>,
 ) -> Response<Bytes> {
-    let jitter = settings.answers.retry_after_jitter;
     let retry_after = refusal
         .retry_after()
-        .map(|wait| wait.saturating_add(random_below(jitter)));
-    // That one is said once, with what to change.
-    if !matches!(refusal, Refusal::Miswired) {
-        telemetry::denied(refusal.reason(), retry_after, || refusal.policies());
+        .map(|wait| wait.saturating_add(random_below(answers.retry_after_jitter)));
+    // That one is logged once, with what to change.
+    if refusal.reason != DenialReason::Miswired {
+        telemetry::denied(refusal.reason, retry_after, || refusal.policies());
     }
 
     let denied = Denied {
         refusal,
         head: *head,
         retry_after,
-        grpc: settings.answers.grpc_denials.content_type(head),
+        grpc: answers.grpc_denials.content_type(head),
     };
     let retry_after_s = denied.retry_after_s();
-    let mut response = match &settings.answers.on_denied {
-        Some(hook) => (hook.0)(denied),
-        None => denied.into_response(),
+    let (mut response, is_grpc) = match &answers.on_denied {
+        None => {
+            let is_grpc = denied.is_grpc();
+            (denied.into_response(), is_grpc)
+        }
+        // The hook chooses the protocol, too.
+        Some(hook) => {
+            let response = (hook.0)(denied);
+            let is_grpc = response.headers().contains_key(GRPC_STATUS);
+            (response, is_grpc)
+        }
     };
     let fields = response.headers_mut();
-    let is_grpc = fields.contains_key(GRPC_STATUS);
     // No cache keeps the answer to a POST unless told to.
     if !is_grpc || head.method() != Method::POST {
         fields
@@ -218,7 +259,9 @@ pub(super) fn respond(
         let value = Text::default().number(seconds).value();
         headers::add_one(fields, RETRY_AFTER, value);
     }
-    add_fields(fields, refusal, settings);
+    if let Some(decision) = refusal.decision {
+        Fields::of(decision, answers, known).add_to(fields, Existing::IsFromHook);
+    }
     add_decision(&mut response, refusal, head);
     if head.method() == Method::HEAD {
         let length = response.body().len();
@@ -228,18 +271,12 @@ pub(super) fn respond(
     response
 }
 
-fn add_fields(fields: &mut HeaderMap, refusal: Refusal<'_>, settings: &Settings) {
-    if let Some(decision) = refusal.decision() {
-        Fields::of(decision, settings).add_to(fields, Existing::IsFromHook);
-    }
-}
-
 fn add_decision(response: &mut Response<Bytes>, refusal: Refusal<'_>, head: &Head<'_>) {
-    response.extensions_mut().insert(refusal.reason());
-    let mut decision = match refusal {
-        Refusal::Denied(decision) => decision.clone(),
-        Refusal::StoreFailed => Decision::on_store_failure(Verdict::Denied),
-        Refusal::KeyMissing(_) | Refusal::Miswired => return,
+    response.extensions_mut().insert(refusal.reason);
+    let mut decision = match (refusal.decision, refusal.reason) {
+        (Some(decision), _) => decision.clone(),
+        (None, DenialReason::StoreFailed) => Decision::on_store_failure(Verdict::Denied),
+        (None, _) => return,
     };
     // A layer outside may have decided, too.
     if let Some(outer) = head.extensions().get() {
@@ -259,25 +296,27 @@ const fn status(reason: DenialReason) -> StatusCode {
 
 /// One sentence for people.
 fn message(refusal: Refusal<'_>) -> String {
-    match refusal {
-        Refusal::Denied(decision) if decision.verdict() == Verdict::Impossible => {
-            let sentences = decision.policies().filter(|policy| policy.is_impossible());
+    let text = match refusal.reason {
+        DenialReason::CostImpossible => {
+            let policies = refusal.decision.into_iter().flat_map(Decision::policies);
+            let sentences = policies.filter(|policy| policy.is_impossible());
             let sentences = sentences.map(|policy| {
                 let (cost, name, limit) = (policy.cost(), policy.name(), policy.limit());
                 format!("Cost {cost} exceeds policy \"{name}\" ({limit}).")
             });
-            sentences.collect::<Vec<_>>().join(" ")
+            return sentences.collect::<Vec<_>>().join(" ");
         }
-        Refusal::Denied(_) => "rate limit exceeded".to_owned(),
-        Refusal::KeyMissing(_) => "The request does not say who is asking.".to_owned(),
-        Refusal::StoreFailed => "service unavailable".to_owned(),
-        Refusal::Miswired => "internal error".to_owned(),
-    }
+        DenialReason::QuotaExceeded => "rate limit exceeded",
+        DenialReason::KeyMissing => "The request does not say who is asking.",
+        DenialReason::StoreFailed => "service unavailable",
+        DenialReason::Miswired => "internal error",
+    };
+    text.to_owned()
 }
 
 /// A problem document (RFC 9457).
 fn problem(refusal: Refusal<'_>) -> Bytes {
-    let reason = refusal.reason();
+    let reason = refusal.reason;
     let status = status(reason);
     let (kind, title) = match reason {
         DenialReason::QuotaExceeded => (
@@ -296,7 +335,7 @@ fn problem(refusal: Refusal<'_>) -> Bytes {
     ) {
         json.push(r#","detail":"#).push(&quoted(&message(refusal)));
     }
-    if let Some(decision) = refusal.decision() {
+    if let Some(decision) = refusal.decision {
         json.push(r#","violated-policies":["#);
         for (at, policy) in decision.refused().enumerate() {
             json.push(if at > 0 { "," } else { "" });

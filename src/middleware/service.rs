@@ -12,7 +12,7 @@ use super::{
     asking::{Asked, Partitions, Wait},
     body::ResponseBody,
     future::{self, Pending, ResponseFuture},
-    rejection::Refusal,
+    rejection::{DenialReason, Refusal},
     settings::Settings,
 };
 use crate::{Head, spread::Spread, store::Answer};
@@ -68,7 +68,7 @@ where
             Asked::Answered(Answer::Now(Ok(ref mut decision)), partitions) => {
                 match future::granted(decision, partitions, &mut request, settings) {
                     Some(granted) => return ResponseFuture::calling(inner.call(request), granted),
-                    None => Refusal::Denied(decision),
+                    None => Refusal::denied(decision),
                 }
             }
             Asked::Answered(Answer::Later(answer), partitions) => {
@@ -77,7 +77,7 @@ where
             Asked::Waits(wait, partitions) => {
                 return later(inner, settings, wait, partitions, request);
             }
-            Asked::Answered(Answer::Now(Err(_)), _) => Refusal::StoreFailed,
+            Asked::Answered(Answer::Now(Err(_)), _) => DenialReason::StoreFailed.into(),
             Asked::Refused(refusal) => refusal,
         };
         ResponseFuture::refused(refusal, settings, &request)

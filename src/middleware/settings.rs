@@ -13,7 +13,7 @@ use super::{
     named::Named,
     policy::{Rule, When},
 };
-use crate::fallback::BackedStore;
+use crate::{Decision, Source, fallback::BackedStore};
 
 /// A built layer.
 #[derive(Clone, Debug)]
@@ -30,6 +30,17 @@ pub(crate) struct Settings {
     pub(super) policy_field: Option<HeaderValue>,
     /// It was logged.
     pub(super) is_miswired: Arc<AtomicBool>,
+}
+
+impl Settings {
+    /// Returns `RateLimit-Policy` for a decision, if it is the same for each of them.
+    #[inline]
+    pub(super) fn known_policy_field(&self, decision: &Decision) -> Option<&HeaderValue> {
+        // The policies still hold while the store fails, though they are not listed.
+        let is_constant = decision.source() == Source::StoreFailure
+            || (decision.policies().len() == self.rules.len() && self.partition_secret.is_none());
+        self.policy_field.as_ref().filter(|_| is_constant)
+    }
 }
 
 /// Key material: never shown.

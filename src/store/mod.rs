@@ -287,6 +287,13 @@ impl Leg<'_> {
 }
 
 impl Asked {
+    /// Makes room for so many units of debt, or as many as the quota can owe.
+    pub(crate) fn may_owe(&mut self, units: u64) {
+        let units = units.min(self.quota.most_debt());
+        let room = self.quota.extra(self.quota.level_of(units));
+        self.extra = i64::try_from(room).unwrap_or(i64::MAX);
+    }
+
     /// Where units are held, they need a number to be given back by.
     pub(crate) fn number_permit(&mut self) {
         if self.quota.is_concurrency() {

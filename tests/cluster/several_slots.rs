@@ -66,7 +66,7 @@ async fn decides_as_one_check_does() {
                     0 | 1 => limiter.check(caller).await,
                     2 => limiter.check_n(caller, units).await,
                     3 => limiter.check_up_to(caller, units).await,
-                    4 => limiter.credit(caller, units / 4).await,
+                    4 => limiter.credit(caller, units / 4).await.map(Into::into),
                     _ => limiter.peek(caller).await,
                 }
             }

@@ -61,7 +61,7 @@ async fn ask_for(limiter: &Limiter, which: u64, key: &'static str, units: u64) -
         3 => limiter.check_up_to(key, units).await,
         4 => limiter.debit(key, units).await,
         5 => limiter.peek(key).await,
-        _ => limiter.credit(key, units).await,
+        _ => limiter.credit(key, units).await.map(Into::into),
     }
 }
 

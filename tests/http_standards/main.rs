@@ -21,6 +21,7 @@ mod logs;
 mod numbers;
 mod on_denied;
 mod reset;
+mod responder;
 mod stacked;
 mod store_down;
 mod wire;

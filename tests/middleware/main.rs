@@ -12,6 +12,7 @@
 mod web;
 
 mod bodies;
+mod buckets;
 mod cancelling;
 mod composing;
 mod policies;

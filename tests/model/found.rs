@@ -43,7 +43,7 @@ fn a_sliding_window_says_how_much_it_gave_back() {
         let _ = limiter.check_n("ann", 10).await.unwrap();
         clock.advance(TEN_SECONDS);
         // Of the last window, 10 count; of this, nothing can be given back.
-        let decision = limiter.credit("ann", 4).await.unwrap();
+        let refund = limiter.credit("ann", 4).await.unwrap();
         assert_eq!(
             limiter
                 .peek("ann")
@@ -55,7 +55,7 @@ fn a_sliding_window_says_how_much_it_gave_back() {
                 .remaining(),
             0
         );
-        let policy = decision.policies().next().unwrap();
+        let policy = refund.decision().policies().next().unwrap();
         assert_eq!((policy.moved(), policy.remaining()), (0, 0));
         assert_eq!(policy.reset_after(), TEN_SECONDS);
     });
@@ -69,8 +69,8 @@ fn a_log_is_empty_when_what_is_left_in_it_is_old() {
         let _ = limiter.check("ann").await.unwrap();
         clock.advance(Duration::from_secs(6));
         let _ = limiter.check("ann").await.unwrap();
-        let decision = limiter.credit("ann", 1).await.unwrap();
-        let policy = decision.policies().next().unwrap();
+        let refund = limiter.credit("ann", 1).await.unwrap();
+        let policy = refund.decision().policies().next().unwrap();
         let peek = limiter.peek("ann").await.unwrap();
         let peeked = peek.policies().next().unwrap().reset_after();
         assert_eq!(peeked, Duration::from_secs(4));

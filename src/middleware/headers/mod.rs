@@ -8,8 +8,12 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use self::{lists::Lists, older::Binding};
-use super::{layer::HeadersWhen, policy::Rule, settings::Settings, text};
-use crate::{Decision, PolicyDecision, Quota, Source};
+use super::{
+    layer::{Answers, HeadersWhen},
+    policy::Rule,
+    text,
+};
+use crate::{Decision, PolicyDecision, Quota};
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -86,20 +90,15 @@ pub(super) enum Existing {
 }
 
 impl Fields {
+    /// `known`: `RateLimit-Policy`, if it is the same for every decision.
     #[inline]
-    pub(super) fn of(decision: &Decision, settings: &Settings) -> Self {
-        // The policies still hold while the store fails; where the caller
-        // stands, nobody knows.
-        let is_constant = decision.source() == Source::StoreFailure
-            || (decision.policies().len() == settings.rules.len()
-                && settings.partition_secret.is_none());
-        let policy = settings.policy_field.as_ref().filter(|_| is_constant);
-        let when = settings.answers.headers_when.as_ref();
+    pub(super) fn of(decision: &Decision, answers: &Answers, known: Option<&HeaderValue>) -> Self {
+        let when = answers.headers_when.as_ref();
         Self {
-            told: match settings.answers.headers {
+            told: match answers.headers {
                 Headers::None => None,
-                Headers::Draft10 => Some(Told::OfAll(Lists::of(decision, policy))),
-                form => Binding::of(decision, form, policy).map(Told::OfOne),
+                Headers::Draft10 => Some(Told::OfAll(Lists::of(decision, known))),
+                form => Binding::of(decision, form, known).map(Told::OfOne),
             },
             when: when.map(|when| Arc::clone(&when.0)),
         }

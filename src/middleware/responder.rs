@@ -1,0 +1,123 @@
+//! The layer's answers, for handlers that ask a `Limiter`.
+
+use bytes::Bytes;
+use http::{Extensions, Response};
+
+use super::{
+    granted::Granted,
+    headers::Fields,
+    layer::Answers,
+    rejection::{self, DenialReason, Refusal},
+};
+use crate::{Decision, Head};
+
+/// Answers a request as a layer does, by a decision from a [`Limiter`](crate::Limiter).
+///
+/// A handler needs it if it knows only by itself what to limit, such as the user name of a
+/// login form. [`RateLimitLayer::responder`](crate::RateLimitLayer::responder) has the
+/// settings of a layer: `headers`, `headers_when`, `retry_after_jitter`, `grpc_denials`
+/// and `on_denied`. Without a layer, they come from
+/// [`RateLimitLayerBuilder::responder`](crate::RateLimitLayerBuilder::responder), or are
+/// the defaults with `Responder::default()`. Cloning is cheap.
+///
+/// ```
+/// use axum::{
+///     Router,
+///     body::Body,
+///     extract::State,
+///     http::request::Parts,
+///     response::{IntoResponse, Response},
+///     routing::post,
+/// };
+/// use tower::ServiceExt;
+/// use tower_throttle::{Head, Limiter, MemoryStore, Responder, TokenBucket};
+///
+/// #[derive(Clone)]
+/// struct App {
+///     logins: Limiter,
+///     responder: Responder,
+/// }
+///
+/// async fn login(State(app): State<App>, parts: Parts, name: String) -> Result<Response, Response> {
+///     let head = Head::from(&parts);
+///     let outcome = app.logins.check(name).await;
+///     let decision = app.responder.respond(&head, outcome).map_err(|denied| denied.map(Body::from))?;
+///     let mut response = "welcome".into_response();
+///     app.responder.add_headers(&head, &decision, &mut response);
+///     Ok(response)
+/// }
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+/// # runtime.block_on(async {
+/// let logins = Limiter::new(MemoryStore::new(), TokenBucket::per_minute(1));
+/// let app = App { logins, responder: Responder::default() };
+/// let app = Router::new().route("/login", post(login)).with_state(app);
+/// let ask = || app.clone().oneshot(http::Request::post("/login").body(Body::from("ann")).unwrap());
+///
+/// let allowed = ask().await.unwrap();
+/// assert_eq!(allowed.status(), 200);
+/// assert_eq!(allowed.headers()["ratelimit"], r#""1-per-minute";r=0;t=60"#);
+/// let denied = ask().await.unwrap();
+/// assert_eq!(denied.status(), 429);
+/// assert!(denied.headers().contains_key("retry-after"));
+/// # });
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Responder(Answers);
+
+impl Responder {
+    pub(super) const fn new(answers: Answers) -> Self {
+        Self(answers)
+    }
+
+    /// Returns the decision if it is allowed, or else the response to send.
+    ///
+    /// The response is what a layer would send for this request and outcome: status, body,
+    /// `Retry-After`, `RateLimit` fields, [`on_denied`](crate::RateLimitLayerBuilder::on_denied),
+    /// and the [`DenialReason`] and the decision in its extensions. As for a layer inside
+    /// another one, the policies of an outer layer are part of that decision. For axum,
+    /// map its body: `denied.map(Body::from)`.
+    ///
+    /// `outcome` is what [`Limiter::check`](crate::Limiter::check) returns. Its error may also
+    /// be the [`KeyError`](crate::key::KeyError) of
+    /// [`RateLimitLayer::buckets`](crate::RateLimitLayer::buckets), or a [`DenialReason`] that
+    /// the handler has found itself.
+    ///
+    /// A decision does not know what only a layer does: the
+    /// [`partition_key`](crate::RateLimitLayerBuilder::partition_key) of a request, and the
+    /// policies of a limiter whose store failed.
+    ///
+    /// # Errors
+    ///
+    /// The request is denied; the error is the response.
+    #[allow(clippy::result_large_err)] // It is the response of the handler.
+    pub fn respond<E>(
+        &self,
+        head: &Head<'_>,
+        outcome: Result<Decision, E>,
+    ) -> Result<Decision, Response<Bytes>>
+    where
+        E: Into<DenialReason>,
+    {
+        let respond = |refusal| rejection::respond(refusal, &self.0, None, head);
+        match outcome {
+            Ok(decision) if decision.is_allowed() => Ok(decision),
+            Ok(decision) => Err(respond(Refusal::denied(&decision))),
+            Err(reason) => Err(respond(reason.into().into())),
+        }
+    }
+
+    /// Adds the `RateLimit` fields of an allowed request to its response, and the decision
+    /// to the extensions of the response, as a layer does.
+    pub fn add_headers<B>(&self, head: &Head<'_>, decision: &Decision, response: &mut Response<B>) {
+        let fields = Fields::of(decision, &self.0, None);
+        let mut decision = decision.clone();
+        // A layer outside may have decided, too.
+        if let Some(outer) = head.extensions().get() {
+            decision.put_within(outer);
+        }
+        let mut extensions = Extensions::new();
+        extensions.insert(decision);
+        Granted { fields, extensions }.tell(response);
+    }
+}
