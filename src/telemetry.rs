@@ -35,7 +35,10 @@ pub(crate) fn denied<'a, P: Iterator<Item = &'a str>>(
 
 #[cfg(feature = "redis")]
 pub(crate) fn not_connected(error: &StoreError) {
-    let line = format!("no connection to Redis yet ({}): trying on", cause(error));
+    let line = format!(
+        "cannot connect to Redis ({}); retrying in the background",
+        cause(error)
+    );
     #[cfg(feature = "tracing")]
     tracing::warn!(target: "tower_throttle::store", kind = error.kind_name(), "{line}");
     to_stderr(&line);

@@ -235,3 +235,65 @@ fn outside_a_runtime_building_is_an_error() {
         assert_eq!(mistake, ConfigError::NoRuntime);
     }
 }
+
+/// Waits on a thread that is in no runtime.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(output) => return output,
+            std::task::Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[test]
+fn outside_of_a_runtime_checks_use_that_of_the_store() {
+    let server = RedisServer::start();
+    let cluster = common::cluster::RedisCluster::start(3, 0);
+    let runtime = runtime();
+    for url in [server.url(), cluster.url()] {
+        let (store, limiter) = runtime.block_on(async {
+            let store = RedisStore::builder().deadline(DEADLINE);
+            let store = store.connect(&url).expect("a store");
+            let policy = Policy::new("api", TokenBucket::per_hour(2));
+            let policy = policy.on_store_failure(OnStoreFailure::Deny);
+            (store.clone(), Limiter::new(store, policy))
+        });
+        let admitted = (0..4).filter(|_| {
+            let decision = block_on(limiter.check("ann"));
+            decision.expect("a decision").is_allowed()
+        });
+        assert_eq!(admitted.count(), 2);
+        block_on(limiter.reset("ann")).expect("a reset");
+        block_on(store.ready()).expect("it is ready");
+        let held = block_on(at_a_time(&store, 1).acquire("ann", Duration::ZERO));
+        drop(held.expect("a decision"));
+        block_on(store.shutdown());
+        block_on(limiter.check("ann")).expect_err("it was shut down");
+    }
+}
+
+/// Nothing drives its timers: the check must not wait for them.
+#[test]
+fn outside_of_a_runtime_a_store_of_a_single_thread_fails() {
+    let server = RedisServer::start();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().expect("a runtime");
+    let limiter = runtime.block_on(async {
+        let policy = Policy::new("api", TokenBucket::per_hour(2));
+        let policy = policy.on_store_failure(OnStoreFailure::Deny);
+        Limiter::new(RedisStore::connect(&server.url()).expect("a store"), policy)
+    });
+    let error = block_on(limiter.check("ann")).expect_err("no runtime");
+    assert!(error.is_unavailable(), "{error:?}");
+    assert!(block_on(limiter.reset("ann")).is_err());
+}

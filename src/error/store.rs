@@ -31,6 +31,9 @@ pub(crate) enum StoreErrorKind {
     Unavailable,
     /// The same, and nothing was sent.
     NotSent,
+    /// Nothing was sent, as there is no connection: the source says why.
+    #[cfg_attr(not(feature = "redis"), allow(dead_code))]
+    NotConnected,
     Overloaded,
     Refused,
     /// Not this server serves the key. Nothing ran.
@@ -84,6 +87,15 @@ impl StoreError {
         self
     }
 
+    /// The same, where there is no connection to send on.
+    #[cfg(feature = "redis")]
+    pub(crate) fn not_connected(mut self) -> Self {
+        if self.is_no_answer() {
+            self.kind = StoreErrorKind::NotConnected;
+        }
+        self
+    }
+
     /// The breaker is open.
     pub(crate) fn left_alone() -> Self {
         Self::not_sent("it did not answer, and is left alone for a while")
@@ -99,12 +111,19 @@ impl StoreError {
     /// of the cluster serves the key.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
-        self.kind == StoreErrorKind::Unavailable || self.kind == StoreErrorKind::NotSent
+        self.kind == StoreErrorKind::Unavailable || self.is_not_sent()
     }
 
     /// Whether units may have been taken.
     pub(crate) fn may_have_run(&self) -> bool {
-        self.is_no_answer() && self.kind != StoreErrorKind::NotSent
+        self.is_no_answer() && !self.is_not_sent()
+    }
+
+    fn is_not_sent(&self) -> bool {
+        matches!(
+            self.kind,
+            StoreErrorKind::NotSent | StoreErrorKind::NotConnected
+        )
     }
 
     /// Nobody answered.
@@ -160,6 +179,7 @@ impl StoreError {
             StoreErrorKind::Timeout
             | StoreErrorKind::Unavailable
             | StoreErrorKind::NotSent
+            | StoreErrorKind::NotConnected
             | StoreErrorKind::Refused
             | StoreErrorKind::ForeignReply => true,
             StoreErrorKind::Overloaded
@@ -174,7 +194,7 @@ impl StoreError {
     pub(crate) const fn sign(&self) -> u8 {
         match self.kind {
             StoreErrorKind::Timeout => 1,
-            StoreErrorKind::Unavailable => 2,
+            StoreErrorKind::Unavailable | StoreErrorKind::NotConnected => 2,
             StoreErrorKind::Refused | StoreErrorKind::Redirected => 4,
             StoreErrorKind::ForeignReply => 8,
             StoreErrorKind::NotSent
@@ -191,6 +211,7 @@ impl StoreError {
             StoreErrorKind::Timeout => "timeout",
             StoreErrorKind::Unavailable => "unavailable",
             StoreErrorKind::NotSent => "not_sent",
+            StoreErrorKind::NotConnected => "not_connected",
             StoreErrorKind::Overloaded => "overloaded",
             StoreErrorKind::Refused => "refused",
             StoreErrorKind::Redirected => "redirected",
@@ -218,7 +239,9 @@ impl fmt::Display for StoreError {
         }
         f.write_str(match self.kind {
             StoreErrorKind::Timeout => "the store did not answer before the deadline",
-            StoreErrorKind::Unavailable | StoreErrorKind::NotSent => "the store cannot be reached",
+            StoreErrorKind::Unavailable
+            | StoreErrorKind::NotSent
+            | StoreErrorKind::NotConnected => "the store cannot be reached",
             StoreErrorKind::Overloaded => "too many checks wait for the store",
             StoreErrorKind::Refused => "the store refused the check",
             StoreErrorKind::Redirected => {

@@ -42,3 +42,5 @@ mod t14_hang_up;
 mod t15_unique;
 mod t16_rolling;
 mod t17_soak;
+mod t18_lost;
+mod t19_sentinels;

@@ -11,7 +11,7 @@ use crate::{
     common::{RedisServer, port::Port, try_command},
     ledger::Recorder,
     proxy::{Mode, Proxy},
-    wait,
+    signals, wait,
 };
 
 const NAME: &str = "limits";
@@ -163,6 +163,18 @@ impl Watched {
                 server.run();
             }
         }
+    }
+
+    /// Holds a sentinel up until it is dropped: it accepts, and says nothing.
+    pub(crate) fn freeze_sentinel(&self, number: usize) -> signals::Frozen {
+        signals::freeze(self.sentinels[number].child.id())
+    }
+
+    /// Kills a sentinel: nobody listens there any more.
+    pub(crate) fn kill_sentinel(&mut self, number: usize) {
+        let child = &mut self.sentinels[number].child;
+        let _ = child.kill();
+        let _ = child.wait();
     }
 
     /// Grows with each failover, also with one that nobody asked for.

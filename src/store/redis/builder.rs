@@ -12,7 +12,6 @@ use tokio::runtime::Handle;
 
 use super::{
     Inner, RedisStore, Servers,
-    call::store_error,
     cluster::{Cluster, Connect},
     connection::Connections,
     key::KeyNames,
@@ -165,10 +164,9 @@ impl RedisStoreBuilder {
             let (count, queue) = (settings.connections, settings.most_in_flight);
             Ok(match target {
                 Target::Node(config) => {
-                    let say = |server: &Arc<str>, error| {
-                        telemetry::not_connected(&store_error(error).at(server));
-                    };
-                    let connections = Connections::connect(&runtime, config, count, queue, say)?;
+                    let report = |error| telemetry::not_connected(&error);
+                    let connections =
+                        Connections::connect(&runtime, &config, count, queue, report)?;
                     Servers::One(Node::new(runtime, connections, queue, asker))
                 }
                 Target::Cluster(config, seeds) => {
@@ -200,7 +198,7 @@ impl RedisStoreBuilder {
     pub fn client(self, client: Client) -> Result<RedisStore, ConfigError> {
         let local = Local::new(self.clock.clone());
         self.build(local, |settings, runtime, asker, _| {
-            let connections = Connections::given(client);
+            let connections = Connections::given(&runtime, client);
             let node = Node::new(runtime, connections, settings.most_in_flight, asker);
             Ok(Servers::One(node))
         })
@@ -243,9 +241,10 @@ impl RedisStoreBuilder {
         let fallback = Fallback::with_clock(Arc::new(Arc::clone(&local.clock)));
         let denials = Denials::new(self.remembered_for, &local);
         let leases = Leases::new(local, runtime.clone());
-        let servers = connect(&self, runtime, asker, &fallback)?;
+        let servers = connect(&self, runtime.clone(), asker, &fallback)?;
         Ok(RedisStore(Arc::new(Inner {
             servers: RwLock::new(Some(servers)),
+            runtime,
             names,
             deadline: self.deadline,
             denials,

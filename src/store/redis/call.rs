@@ -1,6 +1,10 @@
 //! One call to Redis: sent once, within a deadline, its errors told apart.
 
-use std::{error::Error, sync::atomic::Ordering, time::Duration};
+use std::{
+    error::Error,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use fred::{
     clients::{Client, WithOptions},
@@ -11,7 +15,7 @@ use fred::{
 use tokio::time::{Instant, timeout};
 
 use super::{
-    connection::{Connections, Link},
+    connection::{Connection, Connections, Link},
     reply::Integers,
     script::{Arguments, Script},
 };
@@ -84,10 +88,10 @@ pub(super) async fn script(
     manner: Manner,
     deadline: Deadline,
 ) -> Result<Integers, StoreError> {
-    is_tried(link, deadline).await?;
+    let connection = &*connection(link, deadline).await?;
     let loads = connections.loads.load(Ordering::Relaxed);
     let words = arguments().behind(&script.sha1);
-    let mut reply = run(link, "EVALSHA", words, manner, deadline).await;
+    let mut reply = run(connection, "EVALSHA", words, manner, deadline).await;
     if is_unknown(&reply) {
         // Nothing ran. One at a time: the text loads the script for all others.
         // Whoever holds this and looks away must not keep others from it.
@@ -95,11 +99,11 @@ pub(super) async fn script(
         let _loading = Box::pin(loading).await;
         if connections.loads.load(Ordering::Relaxed) != loads {
             let words = arguments().behind(&script.sha1);
-            reply = Box::pin(run(link, "EVALSHA", words, manner, deadline)).await;
+            reply = Box::pin(run(connection, "EVALSHA", words, manner, deadline)).await;
         }
         if is_unknown(&reply) {
             let words = arguments().behind(&script.text);
-            reply = Box::pin(run(link, "EVAL", words, manner, deadline)).await;
+            reply = Box::pin(run(connection, "EVAL", words, manner, deadline)).await;
             connections.loads.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -107,20 +111,20 @@ pub(super) async fn script(
 }
 
 async fn run(
-    link: &Link,
+    connection: &Connection,
     name: &'static str,
     arguments: Vec<Value>,
     manner: Manner,
     deadline: Deadline,
 ) -> Result<Integers, FredError> {
-    let client = link.client.with_options(&options(deadline)?);
-    link.ended(match manner {
+    let call = connection.call(&options(deadline)?);
+    call.ended(match manner {
         Manner::Plain => {
-            let reply = client.custom_raw(command(name), arguments).await;
+            let reply = call.client.custom_raw(command(name), arguments).await;
             reply.and_then(integers_of_frame)
         }
         Manner::Asking => {
-            let reply = Box::pin(ask(&client, command(name), arguments)).await;
+            let reply = Box::pin(ask(&call.client, command(name), arguments)).await;
             reply.and_then(|reply| integers_of_value(&reply))
         }
     })
@@ -190,24 +194,24 @@ pub(super) async fn delete(
     manner: Manner,
     deadline: Deadline,
 ) -> Result<(), StoreError> {
-    is_tried(link, deadline).await?;
+    let connection = connection(link, deadline).await?;
     let options = options(deadline).map_err(store_error)?;
-    let client = link.client.with_options(&options);
+    let call = connection.call(&options);
     let deleted = match manner {
-        Manner::Plain => Box::pin(client.custom::<Value, _>(command("DEL"), keys)).await,
-        Manner::Asking => Box::pin(ask(&client, command("DEL"), keys)).await,
+        Manner::Plain => Box::pin(call.client.custom::<Value, _>(command("DEL"), keys)).await,
+        Manner::Asking => Box::pin(ask(&call.client, command("DEL"), keys)).await,
     };
-    link.ended(deleted).map(drop).map_err(store_error)
+    call.ended(deleted).map(drop).map_err(store_error)
 }
 
 /// Asks for the slot map of a cluster.
 pub(super) async fn slots(link: &Link, deadline: Deadline) -> Result<Value, StoreError> {
-    is_tried(link, deadline).await?;
+    let connection = connection(link, deadline).await?;
     let which = vec![Value::from("SLOTS")];
     let options = options(deadline).map_err(store_error)?;
-    let client = link.client.with_options(&options);
-    let slots = Box::pin(client.custom(command("CLUSTER"), which)).await;
-    link.ended(slots).map_err(|error| {
+    let call = connection.call(&options);
+    let slots = Box::pin(call.client.custom(command("CLUSTER"), which)).await;
+    call.ended(slots).map_err(|error| {
         if error.details().contains("cluster support disabled") {
             let cause = "it is no node of a cluster: connect with redis://";
             return StoreError::with_source(StoreErrorKind::Refused, cause);
@@ -217,7 +221,7 @@ pub(super) async fn slots(link: &Link, deadline: Deadline) -> Result<Value, Stor
 }
 
 /// Not by fred's own `evalsha` and its like: on a client with options it loses them.
-fn command(name: &'static str) -> CustomCommand {
+pub(super) fn command(name: &'static str) -> CustomCommand {
     CustomCommand::new_static(name, ClusterHash::FirstKey, false)
 }
 
@@ -240,14 +244,15 @@ async fn ask(
     .ok_or_else(|| FredError::new(ErrorKind::Protocol, "no reply behind that to ASKING"))
 }
 
-/// Waits for the end of the first attempt to connect.
-async fn is_tried(link: &Link, deadline: Deadline) -> Result<(), StoreError> {
-    if link.was_tried() {
-        return Ok(());
+/// Returns the connection of a link. Waits while it may come in a moment.
+async fn connection(link: &Link, deadline: Deadline) -> Result<Arc<Connection>, StoreError> {
+    if let Some(known) = link.connection() {
+        return known;
     }
-    let tried = timeout(deadline.left(), link.wait_until_tried());
-    let not_yet = |_| StoreError::not_sent("there is no connection yet");
-    Box::pin(tried).await.map_err(not_yet)
+    let not_yet = || StoreError::not_sent("there is no connection yet");
+    let settled = timeout(deadline.left(), link.settled());
+    Box::pin(settled).await.map_err(|_| not_yet())?;
+    link.connection().unwrap_or_else(|| Err(not_yet()))
 }
 
 /// How to send on a connection in the time that is left: once, and only if it
@@ -282,6 +287,15 @@ pub(super) fn store_error(error: FredError) -> StoreError {
         },
     };
     StoreError::with_source(kind, error)
+}
+
+/// Whether an error is a reply of the server, after which it keeps the connection.
+pub(super) fn is_reply(error: &FredError) -> bool {
+    match error.kind() {
+        ErrorKind::Protocol => true,
+        ErrorKind::Auth | ErrorKind::Timeout => false,
+        _ => first_word(error.details()).is_some_and(|word| word != "CLUSTERDOWN"),
+    }
 }
 
 /// Which connections may be the trouble, so that others might do better.

@@ -1,42 +1,51 @@
-//! Clients of one Redis node, connected in the background and kept so.
+//! Connections to one Redis server, taken in turn.
 
-use std::{
-    future::poll_fn,
-    pin::{Pin, pin},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    task::Poll,
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
 };
+use std::time::Duration;
 
 use fred::{
-    clients::Client,
+    clients::{Client, WithOptions},
     error::{Error as FredError, ErrorKind},
-    interfaces::ClientLike,
+    interfaces::{ClientLike, EventInterface},
+    socket2::TcpKeepalive,
     types::{
-        Builder,
-        config::{Config, ReconnectPolicy, ServerConfig},
+        Builder, Value,
+        config::{Config, Options, ReconnectPolicy, Server, ServerConfig},
     },
 };
 use tokio::{
     runtime::Handle,
-    sync::{Mutex, watch},
-    time::{sleep, timeout},
+    sync::{Mutex, Notify, broadcast::Receiver, watch},
+    task::yield_now,
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
-use super::{silence::Silence, task::AbortOnDrop, url};
-use crate::ConfigError;
+use super::{
+    call::{self, store_error},
+    either::{Either, either},
+    supervisor::{Report, Supervisor},
+    task::AbortOnDrop,
+    url,
+};
+use crate::{ConfigError, StoreError};
 
-/// One attempt to connect takes at most this long.
+/// Each step of an attempt to connect takes at most this long.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// A connection on which nothing comes back for so long is given up.
-const UNRESPONSIVE: Duration = Duration::from_secs(10);
 
-/// Connected clients, taken in turn.
+/// How often a connection looks whether it was used.
+const TICK: Duration = Duration::from_secs(1);
+/// After so many ticks without a reply, one call that gets none is enough to replace
+/// the connection: its flow may be dead, while the server is well.
+const QUIET_TICKS: u32 = 2;
+/// After so many, it is asked for the time. That finds a dead flow before a check
+/// does, and keeps a NAT from dropping one.
+const PROBE_TICKS: u32 = 5;
+const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// Connections to one server.
 #[derive(Debug)]
 pub(super) struct Connections {
     /// What an operator knows the server by.
@@ -49,74 +58,62 @@ pub(super) struct Connections {
     pub(super) loads: AtomicUsize,
 }
 
-/// What became of the attempts to connect.
-#[derive(Debug)]
-enum Attempts {
-    /// The first has not ended: nobody knows yet whether there is a server.
-    None,
-    Failed(FredError),
-    /// From then on the client looks after its connection.
-    Connected,
-}
-
+/// One of them, whether it stands or not.
 #[derive(Debug)]
 pub(super) struct Link {
-    pub(super) client: Client,
-    attempts: watch::Receiver<Attempts>,
-    health: Arc<Health>,
-    /// Keeps the client connected.
-    supervisor: Option<AbortOnDrop<()>>,
+    state: watch::Receiver<State>,
+    _supervisor: AbortOnDrop<()>,
 }
 
-/// What is known of a connection.
+#[derive(Clone, Debug)]
+pub(super) enum State {
+    /// An attempt is under way that may succeed in a moment: calls wait for it.
+    Connecting,
+    Connected(Arc<Connection>),
+    /// Calls fail at once, for this reason.
+    Disconnected(StoreError),
+}
+
+/// A connection that stands, or has stood.
 #[derive(Debug)]
-struct Health {
-    silence: Silence,
-    is_renewing: AtomicBool,
+pub(super) struct Connection {
+    client: Client,
+    was_answered: AtomicBool,
+    /// Ticks since the last reply. Starts at 1, so that the first reply is noticed.
+    quiet_ticks: AtomicU32,
+    renewal: Notify,
 }
 
 impl Connections {
     /// Starts connecting and returns at once.
     pub(super) fn connect(
         runtime: &Handle,
-        config: Config,
+        config: &Config,
         count: usize,
         queue: usize,
-        on_first_failure: fn(&Arc<str>, FredError),
+        report: Report,
     ) -> Result<Self, ConfigError> {
         let server = named(&config.server);
-        let builder = builder(config, queue);
-        let links = (0..count).map(|_| {
-            let client = builder.build().map_err(|error| url::mistake(&error))?;
-            let (tell, attempts) = watch::channel(Attempts::None);
-            let tell = Arc::new(tell);
-            let health = Health::new();
-            let supervised = (client.clone(), Arc::clone(&health));
-            let at = Arc::clone(&server);
-            let failed = move |error| on_first_failure(&at, error);
-            let work = move || {
-                let (client, health) = supervised.clone();
-                supervise(client, health, Arc::clone(&tell), failed.clone())
-            };
-            Ok(Link {
-                client,
-                attempts,
-                health,
-                supervisor: Some(AbortOnDrop::keep(runtime, work)),
-            })
-        });
-        let links = links.collect::<Result<_, ConfigError>>()?;
-        Ok(Self::of(server, links))
+        let open = Open {
+            config: config.clone(),
+            queue,
+        };
+        open.client(0).map_err(|error| url::mistake(&error))?;
+        let supervisor = Supervisor::new(open, Arc::clone(&server), report);
+        let links = (0..count).map(|_| Link::supervised(runtime, &supervisor));
+        Ok(Self::of(server, links.collect()))
     }
 
-    /// A client that somebody else connected and looks after.
-    pub(super) fn given(client: Client) -> Self {
+    /// A client that its owner connects and keeps connected.
+    pub(super) fn given(runtime: &Handle, client: Client) -> Self {
         let server = named(&client.client_config().server);
+        let connection = Connection::new(client);
+        let (publish, state) = watch::channel(State::Connected(Arc::clone(&connection)));
+        let publish = Arc::new(publish);
+        let work = move || follow(Arc::clone(&connection), Arc::clone(&publish));
         let link = Link {
-            client,
-            attempts: watch::channel(Attempts::Connected).1,
-            health: Health::new(),
-            supervisor: None,
+            state,
+            _supervisor: AbortOnDrop::keep(runtime, work),
         };
         Self::of(server, vec![link])
     }
@@ -139,9 +136,9 @@ impl Connections {
         self.links.len()
     }
 
-    /// Gives all up and makes others.
-    pub(super) fn renew(&self, runtime: &Handle) {
-        self.links.iter().for_each(|link| link.renew(runtime));
+    /// Replaces all connections.
+    pub(super) fn renew(&self) {
+        self.links.iter().for_each(Link::renew);
     }
 
     /// The next in turn.
@@ -155,127 +152,265 @@ impl Connections {
 }
 
 impl Link {
-    /// Gives the connection up and makes another, unless that is under way. A
-    /// client that was handed in is its owner's: it may have other work under way.
-    pub(super) fn renew(&self, runtime: &Handle) {
-        if self.supervisor.is_some() {
-            let (client, health) = (self.client.clone(), Arc::clone(&self.health));
-            runtime.spawn(async move { health.renew(&client).await });
+    fn supervised(runtime: &Handle, supervisor: &Arc<Supervisor>) -> Self {
+        let (publish, state) = watch::channel(State::Connecting);
+        let (supervisor, publish) = (Arc::clone(supervisor), Arc::new(publish));
+        let work = move || Arc::clone(&supervisor).run(Arc::clone(&publish));
+        Self {
+            state,
+            _supervisor: AbortOnDrop::keep(runtime, work),
         }
     }
 
-    /// How a call ended that was sent.
-    pub(super) fn ended<T>(&self, reply: Result<T, FredError>) -> Result<T, FredError> {
-        match reply.as_ref().map_err(FredError::kind) {
-            Err(ErrorKind::Timeout) => self.health.silence.lost(),
-            // It was not sent.
-            Err(ErrorKind::Backpressure) => {}
-            _ => self.health.silence.broken(),
+    /// Replaces the connection, unless that is under way. A client that was handed in is
+    /// its owner's: it may have other work under way.
+    pub(super) fn renew(&self) {
+        if let State::Connected(connection) = &*self.state.borrow() {
+            connection.renewal.notify_one();
         }
-        reply.map_err(|error| match self.failure() {
-            // Says more than that there is no connection.
-            Some(failure) if error.is_canceled() => failure,
-            _ => without_arguments(error),
-        })
     }
 
-    /// Whether the first attempt to connect has ended, however it did.
-    pub(super) fn was_tried(&self) -> bool {
-        !matches!(*self.attempts.borrow(), Attempts::None)
+    /// Returns the connection, or why there is none. `None` while it may come in a moment.
+    pub(super) fn connection(&self) -> Option<Result<Arc<Connection>, StoreError>> {
+        match &*self.state.borrow() {
+            State::Connecting => None,
+            State::Connected(connection) => Some(Ok(Arc::clone(connection))),
+            State::Disconnected(error) => Some(Err(error.clone())),
+        }
     }
 
-    pub(super) async fn wait_until_tried(&self) {
+    /// Waits until an attempt to connect has ended, or is given no more time.
+    pub(super) async fn settled(&self) {
+        let mut state = self.state.clone();
+        let is_settled = |state: &State| !matches!(state, State::Connecting);
         // An error says that the supervisor is gone: nothing to wait for.
-        let mut attempts = self.attempts.clone();
-        let is_tried = |attempts: &Attempts| !matches!(attempts, Attempts::None);
-        let _ = attempts.wait_for(is_tried).await;
-    }
-
-    /// Why there is no connection, where there never was one.
-    fn failure(&self) -> Option<FredError> {
-        match &*self.attempts.borrow() {
-            Attempts::Failed(error) => Some(error.clone()),
-            Attempts::None | Attempts::Connected => None,
-        }
+        let _ = state.wait_for(is_settled).await;
     }
 }
 
-impl Health {
-    fn new() -> Arc<Self> {
+impl Connection {
+    fn new(client: Client) -> Arc<Self> {
         Arc::new(Self {
-            silence: Silence::new(),
-            is_renewing: AtomicBool::new(false),
+            client,
+            was_answered: AtomicBool::new(false),
+            quiet_ticks: AtomicU32::new(1),
+            renewal: Notify::new(),
         })
     }
 
-    async fn renew(&self, client: &Client) {
-        if !self.is_renewing.swap(true, Ordering::Relaxed) {
-            // It tries again by itself; how it went, the next call finds out.
-            let _ = timeout(LONGEST_PAUSE, client.force_reconnection()).await;
-            self.silence.broken();
-            self.is_renewing.store(false, Ordering::Relaxed);
+    pub(super) fn call(&self, options: &Options) -> Call<'_> {
+        Call {
+            connection: self,
+            client: self.client.with_options(options),
+            was_quiet: self.quiet_ticks.load(Ordering::Relaxed) >= QUIET_TICKS,
+        }
+    }
+
+    /// Whether the server has replied to anything.
+    pub(super) fn was_answered(&self) -> bool {
+        self.was_answered.load(Ordering::Relaxed)
+    }
+
+    fn answered(&self) {
+        // Nearly always 0: a value that many threads read and none writes is cheap to read.
+        if self.quiet_ticks.load(Ordering::Relaxed) != 0 {
+            self.quiet_ticks.store(0, Ordering::Relaxed);
+            self.was_answered.store(true, Ordering::Relaxed);
+        }
+    }
+
+    async fn probe(&self) {
+        let options = Options {
+            max_attempts: Some(1),
+            timeout: Some(CONNECT_TIMEOUT),
+            fail_fast: true,
+            ..Options::default()
+        };
+        let call = self.call(&options);
+        // The user of a limiter has the right to this command.
+        let time = call::command("TIME");
+        let time = call.client.custom::<Value, _>(time, Vec::<Value>::new());
+        let _ = call.ended(time.await);
+    }
+}
+
+impl Call<'_> {
+    /// Records how it ended.
+    pub(super) fn ended<T>(&self, reply: Result<T, FredError>) -> Result<T, FredError> {
+        match &reply {
+            Ok(_) => self.connection.answered(),
+            Err(error) if call::is_reply(error) => self.connection.answered(),
+            Err(error) if *error.kind() == ErrorKind::Timeout && self.was_quiet => {
+                self.connection.renewal.notify_one();
+            }
+            Err(_) => {}
+        }
+        reply.map_err(readable)
+    }
+}
+
+/// A call on a connection.
+pub(super) struct Call<'a> {
+    connection: &'a Connection,
+    pub(super) client: WithOptions<Client>,
+    /// Nothing had come back for a while when it was sent.
+    was_quiet: bool,
+}
+
+/// How to connect.
+#[derive(Debug)]
+pub(super) struct Open {
+    config: Config,
+    queue: usize,
+}
+
+/// A connection that was made, and how its end is noticed.
+pub(super) struct Opened {
+    pub(super) connection: Arc<Connection>,
+    task: AbortOnDrop<Result<(), FredError>>,
+    errors: Errors,
+}
+
+type Errors = Receiver<(FredError, Option<Server>)>;
+
+impl Open {
+    /// Connects once. `turn`: which of several sentinels to ask first.
+    pub(super) async fn open(&self, turn: usize) -> Result<Opened, StoreError> {
+        let opened = self.client(turn);
+        let opened = match opened {
+            Ok(client) => Box::pin(opened_by(client)).await,
+            Err(error) => Err(error),
+        };
+        opened.map_err(|error| store_error(readable(error)).not_connected())
+    }
+
+    /// A client for one connection. fred would connect again by itself, but only
+    /// after a pause in which it takes calls and leaves them waiting, and it would ask
+    /// the same sentinel first each time. So its pause never ends, and the
+    /// supervisor makes another client meanwhile.
+    fn client(&self, turn: usize) -> Result<Client, FredError> {
+        let mut config = self.config.clone();
+        // The first attempt says at once how it went.
+        config.fail_fast = true;
+        if let ServerConfig::Sentinel { hosts, .. } = &mut config.server {
+            let turn = turn.checked_rem(hosts.len());
+            hosts.rotate_left(turn.unwrap_or(0));
+        }
+        let mut builder = Builder::from_config(config);
+        builder
+            .with_connection_config(|connection| {
+                connection.connection_timeout = CONNECT_TIMEOUT;
+                connection.internal_command_timeout = CONNECT_TIMEOUT;
+                // Never sent again: it may have been charged.
+                connection.max_command_attempts = 1;
+                connection.max_command_buffer_len = self.queue;
+                connection.reconnect_on_auth_error = true;
+                connection.tcp.nodelay = Some(true);
+                connection.tcp.keepalive = Some(TcpKeepalive::new().with_time(KEEPALIVE));
+            })
+            .set_policy(ReconnectPolicy::new_constant(0, u32::MAX));
+        builder.build()
+    }
+}
+
+async fn opened_by(client: Client) -> Result<Opened, FredError> {
+    // An error that has a listener is not logged by fred at DEBUG: what a server says
+    // to AUTH may hold the password.
+    let (errors, mut connects) = (client.error_rx(), client.reconnect_rx());
+    let mut task = AbortOnDrop(client.connect());
+    if let Either::First(ended) = either(&mut task.0, connects.recv()).await {
+        let error = ended.ok().and_then(Result::err);
+        return Err(error.unwrap_or_else(lost));
+    }
+    // fred says so before it takes calls, with no await between.
+    while !client.is_connected() && !task.0.is_finished() {
+        yield_now().await;
+    }
+    Ok(Opened {
+        connection: Connection::new(client),
+        task,
+        errors,
+    })
+}
+
+impl Opened {
+    /// Waits until the connection is lost or must be replaced; returns why.
+    pub(super) async fn ended(&mut self) -> StoreError {
+        let Self {
+            connection,
+            task,
+            errors,
+        } = self;
+        let mut tick = Instant::now();
+        loop {
+            tick += TICK;
+            let ended = either(lost_by(task, errors), connection.renewal.notified());
+            match timeout_at(tick, ended).await {
+                Ok(Either::First(error)) => return error,
+                Ok(Either::Second(())) => return not_connected("the connection was replaced"),
+                Err(_) => {}
+            }
+            let ticks = connection.quiet_ticks.fetch_add(1, Ordering::Relaxed);
+            if (ticks + 1) % PROBE_TICKS == 0 {
+                let probe = Box::pin(connection.probe());
+                if let Either::First(error) = either(lost_by(task, errors), probe).await {
+                    return error;
+                }
+            }
         }
     }
 }
 
-/// Connects, and connects again if the client's own task ends.
-///
-/// That task looks after a connection once there was one; the first is ours to
-/// try for, because the task would sleep before its first attempt.
-async fn supervise(
-    client: Client,
-    health: Arc<Health>,
-    tell: Arc<watch::Sender<Attempts>>,
-    on_first_failure: impl Fn(FredError),
-) {
-    let mut pause = SHORTEST_PAUSE;
+/// fred says at once that a connection is gone, and only later acts on it.
+async fn lost_by(task: &mut AbortOnDrop<Result<(), FredError>>, errors: &mut Errors) -> StoreError {
+    let error = match either(errors.recv(), &mut task.0).await {
+        Either::First(told) => told.ok().map(|(error, _)| error),
+        Either::Second(ended) => ended.ok().and_then(Result::err),
+    };
+    let error = readable(error.unwrap_or_else(lost));
+    store_error(error).not_connected()
+}
+
+/// Follows what a client does that its owner looks after.
+async fn follow(connection: Arc<Connection>, publish: Arc<watch::Sender<State>>) {
+    let client = &connection.client;
     loop {
-        let mut task = AbortOnDrop(client.connect());
-        let attempt = connected(&client, &mut task).await;
-        let attempt = attempt.map_err(without_arguments);
-        let is_first = matches!(*tell.borrow(), Attempts::None);
-        tell.send_replace(match &attempt {
-            Ok(()) => Attempts::Connected,
-            Err(error) => {
-                if is_first {
-                    on_first_failure(error.clone());
+        let (mut errors, mut connects) = (client.error_rx(), client.reconnect_rx());
+        loop {
+            // Errors first: a connection that was made after one is what counts.
+            match timeout(TICK, either(errors.recv(), connects.recv())).await {
+                Ok(Either::First(Ok((error, _)))) => {
+                    let error = store_error(readable(error)).not_connected();
+                    publish.send_replace(State::Disconnected(error));
                 }
-                Attempts::Failed(error.clone())
+                Ok(Either::Second(Ok(_))) => connected(&connection, &publish),
+                // Its owner has ended it, and may connect it again.
+                Ok(_) => break,
+                // An error that cost no connection.
+                Err(_) if client.is_connected() => connected(&connection, &publish),
+                Err(_) => {}
             }
-        });
-        if attempt.is_ok() {
-            while timeout(UNRESPONSIVE / 4, &mut task.0).await.is_err() {
-                if health.silence.is_for(UNRESPONSIVE) {
-                    health.renew(&client).await;
-                }
-            }
-            pause = SHORTEST_PAUSE;
         }
-        sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        sleep(TICK).await;
     }
 }
 
-/// Waits until the client's task has a connection, or has ended without one.
-async fn connected(
-    client: &Client,
-    task: &mut AbortOnDrop<Result<(), FredError>>,
-) -> Result<(), FredError> {
-    loop {
-        // Asked again and again, as what is told in between is missed.
-        let mut told = pin!(timeout(SHORTEST_PAUSE, client.wait_for_connect()));
-        let outcome = poll_fn(|cx| {
-            if let Poll::Ready(ended) = Pin::new(&mut task.0).poll(cx) {
-                let no_reason = FredError::new(ErrorKind::Canceled, "the client has ended");
-                let error = ended.ok().and_then(Result::err);
-                return Poll::Ready(Some(Err(error.unwrap_or(no_reason))));
-            }
-            told.as_mut().poll(cx).map(Result::ok)
-        });
-        if let Some(outcome) = outcome.await {
-            return outcome;
+fn connected(connection: &Arc<Connection>, publish: &watch::Sender<State>) {
+    publish.send_if_modified(|state| {
+        let is_news = !matches!(state, State::Connected(_));
+        if is_news {
+            *state = State::Connected(Arc::clone(connection));
         }
-    }
+        is_news
+    });
+}
+
+fn not_connected(why: &'static str) -> StoreError {
+    StoreError::not_sent(why).not_connected()
+}
+
+fn lost() -> FredError {
+    FredError::new(ErrorKind::IO, "the connection was lost")
 }
 
 /// Never as whom one connects: that is secret.
@@ -288,41 +423,22 @@ fn named(server: &ServerConfig) -> Arc<str> {
     }
 }
 
-/// To a command that it does not know, such as a renamed AUTH, a server answers
-/// with what it was sent: the password.
-pub(super) fn without_arguments(error: FredError) -> FredError {
-    match error.details().split_once(", with args beginning with") {
-        Some((said, _)) => FredError::new(error.kind().clone(), said.to_owned()),
+/// What an operator is to read of an error.
+fn readable(error: FredError) -> FredError {
+    let details = error.details();
+    // To a command that it does not know, such as a renamed AUTH, a server replies
+    // with what it was sent: the password.
+    let said = details.split_once(", with args beginning with");
+    let said = said.map(|(said, _)| said);
+    // `Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }`
+    let by_the_system = details.split_once("message: \"");
+    let by_the_system = by_the_system.and_then(|(_, message)| message.split('"').next());
+    match said.or(by_the_system) {
+        Some(said) => FredError::new(error.kind().clone(), said.to_owned()),
+        // The task that had the call has ended.
+        None if details == "channel closed" => lost(),
         None => error,
     }
-}
-
-fn builder(mut config: Config, queue: usize) -> Builder {
-    // The first attempt says at once how it went.
-    config.fail_fast = true;
-    let mut builder = Builder::from_config(config);
-    builder
-        .with_connection_config(|connection| {
-            connection.connection_timeout = CONNECT_TIMEOUT;
-            connection.internal_command_timeout = CONNECT_TIMEOUT;
-            // Never sent again: it may have been charged.
-            connection.max_command_attempts = 1;
-            connection.max_command_buffer_len = queue;
-            connection.reconnect_on_auth_error = true;
-            connection.tcp.nodelay = Some(true);
-        })
-        // 0 attempts: without end.
-        .set_policy(ReconnectPolicy::new_exponential(
-            0,
-            in_ms(SHORTEST_PAUSE),
-            in_ms(LONGEST_PAUSE),
-            2,
-        ));
-    builder
-}
-
-const fn in_ms(pause: Duration) -> u32 {
-    pause.as_millis() as u32
 }
 
 #[cfg(test)]
@@ -341,5 +457,21 @@ mod tests {
         assert_eq!(&*named(&sentinels), "main of one:26379,[::1]:3");
         let one = ServerConfig::new_centralized("one", 6_379);
         assert_eq!(&*named(&one), "one:6379");
+    }
+
+    #[test]
+    fn errors_are_readable_and_hold_no_argument() {
+        let shown = |kind, details: &'static str| {
+            let error = readable(FredError::new(kind, details));
+            error.details().to_owned()
+        };
+        let unknown = "ERR unknown command 'AUTH', with args beginning with: 'app' 'secret' ";
+        assert_eq!(
+            shown(ErrorKind::Unknown, unknown),
+            "ERR unknown command 'AUTH'"
+        );
+        let refused = r#"Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }"#;
+        assert_eq!(shown(ErrorKind::IO, refused), "Connection refused");
+        assert_eq!(shown(ErrorKind::Unknown, "OOM no"), "OOM no");
     }
 }

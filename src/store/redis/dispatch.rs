@@ -80,10 +80,6 @@ impl Dispatch {
         }
     }
 
-    pub(super) const fn runtime(&self) -> &Handle {
-        &self.runtime
-    }
-
     /// Whether the lanes' runtime is the one that we are in.
     fn is_here(&self) -> bool {
         Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id())
@@ -245,7 +241,12 @@ mod tests {
         let client = Builder::default_centralized().build().expect("a client");
         let names = KeyNames::new("tt".to_owned(), None).expect("names");
         let asker = Asker::new(names, 0, None);
-        let node = Node::new(Handle::current(), Connections::given(client), 8, asker);
+        let node = Node::new(
+            Handle::current(),
+            Connections::given(&Handle::current(), client),
+            8,
+            asker,
+        );
         let waiting = || {
             let question = Question {
                 operation: Operation::Take,

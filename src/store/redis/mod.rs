@@ -1,11 +1,13 @@
 //! Buckets in Redis, decided by one script call where they lie together.
 
+mod backoff;
 mod batch;
 mod builder;
 mod call;
 mod cluster;
 mod connection;
 mod dispatch;
+mod either;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod key;
@@ -15,9 +17,9 @@ mod question;
 mod ready;
 mod reply;
 mod script;
-mod silence;
 #[cfg(feature = "testing")]
 mod simulated;
+mod supervisor;
 mod task;
 mod transport;
 mod url;
@@ -30,7 +32,7 @@ use std::{
 };
 
 use fred::{clients::Client, types::Value};
-use tokio::time::timeout;
+use tokio::{runtime::Handle, time::timeout};
 
 pub use self::builder::RedisStoreBuilder;
 #[cfg(feature = "testing")]
@@ -41,6 +43,7 @@ use self::{
     key::KeyNames,
     node::Node,
     question::Question,
+    task::InRuntime,
     waiting::Waiting,
 };
 use super::{
@@ -83,7 +86,19 @@ use crate::{ConfigError, Decision, StoreError, fallback::Tasks};
 /// fail at once then, but for a single call after a pause, which finds out
 /// whether it answers again. The pause is 50 ms; each such call that gets no
 /// answer makes the next one twice as long, up to a second and up to a quarter
-/// more at random. While there is no connection, it stays 50 ms.
+/// more at random. Without a connection there is nothing to leave alone: checks
+/// fail at once.
+///
+/// **A lost connection is remade at once.** Checks wait up to 10 ms for it, then they
+/// fail until it is there. If connecting fails, further attempts follow after pauses
+/// that grow from 50 ms to 1 s, each up to a half more or less at random. A connection
+/// without traffic is asked for the time every 5 s, and is replaced if no reply comes:
+/// so a flow that a NAT or a firewall has dropped is noticed, or kept alive. Behind
+/// Sentinel each attempt asks another sentinel of the URL first.
+///
+/// **Outside of a Tokio runtime** (a plain thread that blocks on a check), a check uses
+/// the runtime that the store was built in. If that one is of a single thread, which
+/// nothing may drive then, the check fails.
 ///
 /// **A hot key** may be decided upon without a trip: a policy with
 /// [`lease_with_extra_burst`](crate::Policy::lease_with_extra_burst) has units paid
@@ -168,6 +183,7 @@ struct Inner {
     /// None once it was shut down: with the last of those that use them, the
     /// connections close.
     servers: RwLock<Option<Servers>>,
+    runtime: Handle,
     names: KeyNames,
     deadline: Duration,
     /// `None` where they are not remembered.
@@ -244,8 +260,9 @@ impl RedisStore {
             lease::close(self).await;
             self.0.fallback.tasks().are_done().await;
         };
+        let until_back = async { Ok(timeout(PATIENCE, all_is_back).await.is_ok()) };
         // Whatever is left then stays taken until it expires.
-        let _ = timeout(PATIENCE, all_is_back).await;
+        let _ = InRuntime::new(self.0.runtime.clone(), until_back).await;
         let servers = self.0.servers.write();
         let servers = servers.unwrap_or_else(PoisonError::into_inner).take();
         drop(servers);
@@ -292,7 +309,7 @@ impl RedisStore {
                     let key = self.0.names.name(leg);
                     KeyedLeg::new(leg, key)
                 });
-                return Answer::Later(cluster.check(operation, legs.collect(), asking));
+                return self.later(cluster.check(operation, legs.collect(), asking));
             }
         };
         let is_back = operation.is_back();
@@ -302,7 +319,7 @@ impl RedisStore {
         };
         let deadline = Deadline::after(self.0.deadline);
         let waiting = Waiting::new(Question::new(check, &self.0.names), deadline);
-        Answer::Later(Box::pin(async move {
+        self.later(async move {
             match Node::decide(&waiting, counted).await {
                 Ok(found) => {
                     let decision = waiting.question.decision(&found);
@@ -311,7 +328,7 @@ impl RedisStore {
                 }
                 Err(error) => Err(node.named(error)),
             }
-        }))
+        })
     }
 
     fn forget(&self, legs: &[Leg<'_>]) -> Answer<()> {
@@ -342,6 +359,13 @@ impl RedisStore {
             deleted.map_err(|error| node.named(error))
         }))
     }
+
+    fn later<T: 'static>(
+        &self,
+        answer: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Answer<T> {
+        Answer::Later(Box::pin(InRuntime::new(self.0.runtime.clone(), answer)))
+    }
 }
 
 impl Lender for RedisStore {
@@ -368,7 +392,10 @@ impl Store for RedisStore {
     }
 
     fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
-        finished(lease::reset(self, legs, self.forget(legs)))
+        match finished(lease::reset(self, legs, self.forget(legs))) {
+            Answer::Later(answer) => self.later(answer),
+            now => now,
+        }
     }
 
     fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {

@@ -212,10 +212,10 @@ impl Node {
         let ended = if is_refused {
             Ended::Failed
         } else {
-            Ended::of(&result)
+            route.told(&result)
         };
         let pause = pass.ended(ended);
-        if ended == Ended::Unused {
+        if result.as_ref().is_err_and(StoreError::is_overloaded) {
             return result.map_err(|_| self.not_sent());
         }
         let error = result.as_ref().err();
@@ -226,8 +226,8 @@ impl Node {
         };
         match suspects {
             Suspects::None => {}
-            Suspects::ThisOne => route.renew(self.dispatch.runtime()),
-            Suspects::All => self.transport.renew(self.dispatch.runtime()),
+            Suspects::ThisOne => route.renew(),
+            Suspects::All => self.transport.renew(),
         }
         let is_failing = error.is_some_and(StoreError::is_no_answer);
         self.is_failing.store(is_failing, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{RedisStore, Servers, cluster::KeyedLeg};
+use super::{RedisStore, Servers, cluster::KeyedLeg, task::InRuntime};
 use crate::{
     Key, OnStoreFailure, Policy, StoreError, TokenBucket,
     store::{Check, Leg, Operation, Store},
@@ -51,6 +51,10 @@ impl RedisStore {
     /// Why a check would fail now, with the name of the server. At once while a
     /// server that did not answer is left alone, or there is no connection.
     pub async fn ready(&self) -> Result<(), StoreError> {
+        InRuntime::new(self.0.runtime.clone(), self.is_ready()).await
+    }
+
+    async fn is_ready(&self) -> Result<(), StoreError> {
         let policy = Policy::new("tower-throttle-ready", TokenBucket::per_second(1_000_000));
         let policy = policy.compile(OnStoreFailure::Deny);
         let policy = policy.map_err(StoreError::not_sent)?;

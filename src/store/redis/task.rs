@@ -1,8 +1,19 @@
-//! Tasks that end with whom they work for.
+//! Tasks that end with whom they work for, and futures that need a runtime.
 
-use std::time::Duration;
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use tokio::{runtime::Handle, task::JoinHandle, time::sleep};
+use pin_project_lite::pin_project;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    task::JoinHandle,
+    time::sleep,
+};
+
+use crate::StoreError;
 
 /// Before work that has panicked begins again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -37,6 +48,42 @@ impl<T> AbortOnDrop<T> {
 impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+pin_project! {
+    /// Polls a future in the store's runtime where the caller is in none.
+    ///
+    /// A runtime of one thread may be driven by nobody then, and its timers stand still:
+    /// the future fails instead.
+    #[must_use]
+    pub(super) struct InRuntime<F> {
+        runtime: Handle,
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F> InRuntime<F> {
+    pub(super) const fn new(runtime: Handle, future: F) -> Self {
+        Self { runtime, future }
+    }
+}
+
+impl<T, F: Future<Output = Result<T, StoreError>>> Future for InRuntime<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        if Handle::try_current().is_ok() {
+            return this.future.poll(cx);
+        }
+        if this.runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
+            let why = "it was asked outside of a Tokio runtime, and its own has one thread only";
+            return Poll::Ready(Err(StoreError::not_sent(why)));
+        }
+        let _entered = this.runtime.enter();
+        this.future.poll(cx)
     }
 }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use fred::types::Value;
-use tokio::runtime::Handle;
 
 #[cfg(feature = "testing")]
 use super::simulated::SimulatedRedis;
@@ -11,7 +10,10 @@ use super::{
     call::{self, Deadline, Manner},
     connection::{Connections, Link},
 };
-use crate::{StoreError, store::keyed::KeyedHash};
+use crate::{
+    StoreError,
+    store::{breaker::Ended, keyed::KeyedHash},
+};
 
 #[derive(Debug)]
 pub(super) enum Transport {
@@ -75,10 +77,10 @@ impl Transport {
         }
     }
 
-    /// Gives all up and makes others.
-    pub(super) fn renew(&self, runtime: &Handle) {
+    /// Replaces all connections.
+    pub(super) fn renew(&self) {
         match self {
-            Self::Connections(connections) => connections.renew(runtime),
+            Self::Connections(connections) => connections.renew(),
             #[cfg(feature = "testing")]
             Self::Simulated(_) => {}
         }
@@ -108,10 +110,20 @@ impl Route<'_> {
         }
     }
 
-    /// Gives the connection up and makes another.
-    pub(super) fn renew(self, runtime: &Handle) {
+    /// Returns what the end of a call tells the breaker.
+    pub(super) fn told<T>(self, result: &Result<T, StoreError>) -> Ended {
+        match (self, result) {
+            // Without a connection a call fails at once and costs nothing; one that is
+            // lost fails all of its calls, and is remade at once.
+            (Self::Link(..), Err(error)) if error.is_unavailable() => Ended::Unused,
+            _ => Ended::of(result),
+        }
+    }
+
+    /// Replaces the connection.
+    pub(super) fn renew(self) {
         match self {
-            Self::Link(_, link) => link.renew(runtime),
+            Self::Link(_, link) => link.renew(),
             #[cfg(feature = "testing")]
             Self::Simulated(_) => {}
         }

@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use super::{
-    Cut, Mode, Shared, lock,
+    Control, Cut, Mode, Shared, lock,
     resp::{Commands, Seen},
 };
 
@@ -52,6 +52,8 @@ struct Link<'a> {
     /// It swallowed something, and can never again be a stream.
     is_black: Cell<bool>,
     stalled_until: Cell<Instant>,
+    /// Flows that were forgotten before this one began.
+    forgotten_before: u64,
     /// How the reply to the present call is to be cut off.
     cut: Cell<Option<Cut>>,
 }
@@ -61,6 +63,7 @@ pub(super) async fn serve(shared: Arc<Shared>, mut client: TcpStream) {
         shared: &shared,
         id: shared.links.fetch_add(1, Ordering::Relaxed),
         stalled_until: Cell::new(Instant::now()),
+        forgotten_before: shared.control.borrow().forgotten_flows,
         is_black: Cell::new(shared.control.borrow().mode == Mode::BlackHole),
         cut: Cell::new(None),
     };
@@ -170,6 +173,7 @@ impl Link<'_> {
             let unknown = reply.windows(9).filter(|part| part == b"-NOSCRIPT");
             lock(&self.shared.sent).unknown_scripts += unknown.count() as u64;
             match self.cut.get() {
+                None if self.is_reset_now() => return End::Reset,
                 None => self.send(&to, reply.to_vec()),
                 Some(cut) => {
                     if cut == Cut::AmidReply {
@@ -182,6 +186,13 @@ impl Link<'_> {
                     return End::Reset;
                 }
             }
+        }
+    }
+
+    fn is_reset_now(&self) -> bool {
+        match self.shared.control.borrow().mode {
+            Mode::ResetReplies { one_in } => throw(&self.shared.dice) % one_in == 0,
+            _ => false,
         }
     }
 
@@ -214,8 +225,13 @@ impl Link<'_> {
 
     async fn write_piece(&self, to: &mut WriteHalf<'_>, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            let mode = self.shared.control.borrow().mode;
-            if mode == Mode::BlackHole || self.is_black.get() {
+            let Control {
+                mode,
+                forgotten_flows,
+                ..
+            } = *self.shared.control.borrow();
+            let is_forgotten = forgotten_flows > self.forgotten_before;
+            if mode == Mode::BlackHole || is_forgotten || self.is_black.get() {
                 self.is_black.set(true);
                 return Ok(());
             }

@@ -43,6 +43,10 @@ pub(crate) enum Mode {
     Lossy {
         percent: u64,
     },
+    /// Of so many replies, one is lost to a reset, chosen at random.
+    ResetReplies {
+        one_in: u64,
+    },
     /// Nobody listens. Connections that stand are left alone.
     Refuse,
 }
@@ -63,6 +67,8 @@ struct Control {
     mode: Mode,
     /// A connection ends when this grows.
     resets: u64,
+    /// A connection becomes a black hole when this grows.
+    forgotten_flows: u64,
     is_over: bool,
 }
 
@@ -92,6 +98,7 @@ impl Proxy {
         let control = Control {
             mode: Mode::Pass,
             resets: 0,
+            forgotten_flows: 0,
             is_over: false,
         };
         let shared = Arc::new(Shared {
@@ -141,6 +148,14 @@ impl Proxy {
         self.shared
             .control
             .send_modify(|control| control.resets += 1);
+    }
+
+    /// Loses what is sent on the connections of now, as a NAT does that has
+    /// dropped idle flows. New connections work.
+    pub(crate) fn forget_flows(&self) {
+        self.shared
+            .control
+            .send_modify(|control| control.forgotten_flows += 1);
     }
 
     pub(crate) fn cut_next(&self, cut: Cut) {

@@ -3,7 +3,6 @@
 
 use std::{
     collections::HashMap,
-    hash::{BuildHasher, RandomState},
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
     time::Duration,
 };
@@ -22,8 +21,9 @@ use super::{
 use crate::{
     StoreError,
     store::redis::{
+        backoff::{Backoff, jittered, random},
         call::Deadline,
-        connection::{CONNECT_TIMEOUT, Connections, LONGEST_PAUSE, SHORTEST_PAUSE},
+        connection::{CONNECT_TIMEOUT, Connections},
         node::{Asker, Node},
         url,
     },
@@ -53,8 +53,7 @@ impl Connect {
         let config = url::elsewhere(&self.config, address);
         let (count, queue) = (self.connections, self.most_in_flight);
         // What an operator must know of it, the whole cluster says.
-        let connections =
-            Connections::connect(&self.runtime, config, count, queue, |_, _| ()).ok()?;
+        let connections = Connections::connect(&self.runtime, &config, count, queue, drop).ok()?;
         let (runtime, asker) = (self.runtime.clone(), Arc::clone(&self.asker));
         Some(Node::new(runtime, connections, queue, asker))
     }
@@ -148,19 +147,18 @@ impl Topology {
 
     /// Looks for as long as the store lives.
     pub(super) async fn keep(self: Arc<Self>) {
-        let mut pause = SHORTEST_PAUSE;
+        let mut backoff = Backoff::new();
         loop {
             match self.look().await {
                 Ok(()) => {
-                    pause = SHORTEST_PAUSE;
+                    backoff.reset();
                     self.looks.send_replace(Looks::Succeeded);
                     sleep(jittered(SHORTEST_BETWEEN)).await;
                     let _ = timeout(jittered(LONGEST_BETWEEN), self.wanted.notified()).await;
                 }
                 Err(error) => {
                     self.failed(error);
-                    sleep(jittered(pause)).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    sleep(backoff.next()).await;
                 }
             }
         }
@@ -243,13 +241,4 @@ impl Topology {
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut map)
     }
-}
-
-/// A quarter more or less, so that a fleet does not ask all at once.
-fn jittered(pause: Duration) -> Duration {
-    pause * (768 + u32::from(random()) % 512) / 1_024
-}
-
-fn random() -> u16 {
-    RandomState::new().hash_one(0_u8) as u16
 }

@@ -1,0 +1,66 @@
+//! T19: sentinels that are gone or hang, while the primary is well.
+
+use std::time::Duration;
+
+use tower_throttle::TokenBucket;
+
+use crate::{
+    common::DEADLINE,
+    figures::{ms, tell},
+    rig,
+    sentinel::Watched,
+    wait,
+};
+
+const QUOTA: TokenBucket = TokenBucket::per_second(1_000_000);
+/// A second for a sentinel that hangs, and the rest for a busy machine.
+const SOON: Duration = Duration::from_secs(3);
+
+async fn watched() -> Watched {
+    let started = tokio::task::spawn_blocking(Watched::start).await;
+    started.expect("sentinels")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t19_the_first_sentinel_hangs() {
+    let _alone = rig::alone().await;
+    let watched = watched().await;
+    let _frozen = watched.freeze_sentinel(0);
+    let limiter = rig::limiter(rig::store(rig::CALL, &watched.url()), QUOTA);
+    let took = wait::until_async("the primary", SOON, async || {
+        limiter.check("ann").await.is_ok()
+    });
+    tell("T19 first hangs", 1, &[("decides after", ms(took.await))]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t19_only_the_first_sentinel_lives() {
+    let _alone = rig::alone().await;
+    let mut watched = watched().await;
+    let limiter = rig::limiter(rig::store(rig::CALL, &watched.url()), QUOTA);
+    rig::ready(&limiter).await;
+    let id = |watched: &mut Watched| {
+        let list = watched
+            .primary()
+            .command(&["CLIENT", "LIST", "TYPE", "NORMAL"]);
+        // Not the one that asks, nor those of sentinels.
+        let ours = list.lines().find(|line| line.contains("cmd=eval"));
+        let id = ours.and_then(|line| line.split(' ').next());
+        id.map(|id| id.trim_start_matches("id=").to_owned())
+    };
+    let ours = id(&mut watched).expect("our connection");
+    let port = watched.agreed().expect("a primary");
+    watched.kill_sentinel(1);
+    watched.kill_sentinel(2);
+    let kill = ["CLIENT", "KILL", "ID", &ours];
+    crate::common::try_command(port, &kill).expect("it is there");
+    wait::until_async("the loss", DEADLINE, async || {
+        let list = crate::common::try_command(port, &["CLIENT", "LIST"]);
+        !list.expect("a list").contains(&format!("id={ours} "))
+    })
+    .await;
+    let took = wait::until_async("the primary", SOON, async || {
+        limiter.check("ann").await.is_ok()
+    });
+    tell("T19 first alone", 1, &[("decides after", ms(took.await))]);
+}
