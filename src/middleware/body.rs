@@ -16,7 +16,8 @@ pin_project! {
     ///
     /// It wraps the inner service's body without boxing and passes its data,
     /// trailers and errors through. Until it ends or is dropped, it holds the
-    /// permits of [`Concurrency`](crate::Concurrency) policies.
+    /// permits of [`Concurrency`](crate::Concurrency) policies. The server drops a buffered
+    /// body as soon as it has taken its bytes, before they are sent.
     #[derive(Debug)]
     pub struct ResponseBody<B> {
         #[pin]
@@ -73,6 +74,8 @@ where
             KindProj::Forwarded { body, taken } => {
                 let frame = ready!(body.poll_frame(cx));
                 if !matches!(frame, Some(Ok(_))) {
+                    // The bytes own no permit: a cache or client that keeps them would
+                    // keep it, too.
                     *taken = None;
                 }
                 Poll::Ready(frame)

@@ -31,6 +31,14 @@ use crate::ConfigError;
 /// permits, though its requests go on afterwards. Until they end, more than
 /// `limit` may be in flight.
 ///
+/// **When a response has ended.** A layer releases the permit when the server has taken the
+/// last part of the body, which is before the client has received it. The server takes a
+/// buffered body (`String`, `Bytes`, `Json`) in one piece. So its permit is released when the
+/// response starts, however slowly the client reads. The server takes the next part of a
+/// streamed body only when it has room in its send buffer. So a permit is held
+/// until all but the buffered end has been sent. To count slow readers, stream the
+/// body, or limit connections.
+///
 /// A connection that is upgraded (a WebSocket, a tunnel) outlives its response: the
 /// layer's permit comes back with the response, before the first message. Hold one
 /// of [`Limiter::acquire`](crate::Limiter::acquire) for as long as the connection lives.

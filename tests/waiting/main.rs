@@ -22,6 +22,7 @@ mod lifetimes;
 mod no_timer;
 mod order;
 mod redis;
+mod sent;
 mod served;
 mod support;
 mod too_long;
