@@ -75,7 +75,7 @@
 //! | [`LeakyBucket`] | the same in other words; as a [queue](LeakyBucket::queue), what must not see bursts | a queue holds connections |
 //! | [`FixedWindow`] | plans: so many a day, week or month | up to twice the limit around an edge |
 //! | [`SlidingWindow`] | large limits in any window's length | estimates: exact only for even traffic |
-//! | [`SlidingLog`] | small limits that must be exact | 8 bytes for each unit |
+//! | [`SlidingLog`] | small limits that must be exact | 12 bytes for each request in the window |
 //! | [`Concurrency`] | how many at a time, not how many | a process that stands still loses its permits |
 //!
 //! Any of them stand side by side in one layer, charged all or none. A quota

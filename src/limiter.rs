@@ -181,13 +181,39 @@ impl Limiter {
         answer.wait().await.map(Refund::new)
     }
 
-    /// Takes `units` whether they are there or not, as long as no policy comes
-    /// to owe more than its [`max_debt`](Policy::max_debt): for a cost that is
-    /// known only afterwards. Refused, and nothing taken, beyond that.
+    /// Charges `units` whether they are there or not: for a cost that is known
+    /// only afterwards. Each policy is charged by itself, as far as its
+    /// [`max_debt`](Policy::max_debt) allows.
+    ///
+    /// A debit is always allowed, since what it charges has been used.
+    /// [`Decision::moved`] returns how many units were charged, and
+    /// [`Decision::uncharged`] how many were not. A caller in debt is denied until
+    /// the debt is paid back. [`PolicyDecision::reset_after`](crate::PolicyDecision::reset_after)
+    /// returns the time until nothing is owed or used any more.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_throttle::{Limiter, MemoryStore, TokenBucket};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// // A stream that turned out to cost 250,000 tokens.
+    /// let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_minute(100_000));
+    /// let debit = limiter.debit("ann", 250_000).await?;
+    /// assert_eq!((debit.moved(), debit.uncharged()), (250_000, 0));
+    ///
+    /// let decision = limiter.check("ann").await?;
+    /// assert!(!decision.is_allowed());
+    /// assert!(decision.retry_after() > Some(Duration::from_secs(89)), "150,000 tokens are owed");
+    /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
+    /// ```
+    ///
+    /// While the store fails, a [local](OnStoreFailure::Local) policy charges this
+    /// process's buckets. One that [allows](OnStoreFailure::Allow) charges nothing.
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check).
+    /// As [`check`](Self::check). Some policies may be charged then.
     pub async fn debit(&self, key: impl Into<Key>, units: u64) -> Result<Decision, StoreError> {
         let key = key.into();
         let mut legs = self.legs(&key, Some(units));
@@ -195,7 +221,7 @@ impl Limiter {
         for (leg, policy) in legs.iter_mut().zip(&*self.0.policies) {
             leg.asked.to_mut().may_owe(policy.debt);
         }
-        let answer = self.0.store.check(&Check::new(Operation::Take, &legs));
+        let answer = self.0.store.check(&Check::new(Operation::Debit, &legs));
         drop(legs);
         answer.wait().await
     }

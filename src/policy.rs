@@ -80,11 +80,42 @@ impl Policy {
         self
     }
 
-    /// How many units [`Limiter::debit`](crate::Limiter::debit) may take beyond
-    /// what there is. Default, and most: the capacity.
+    /// How many units [`Limiter::debit`](crate::Limiter::debit) may charge beyond
+    /// the capacity. Default, and most: as many as the arithmetic holds exactly.
+    /// That is, with all that is used:
     ///
-    /// A caller in debt waits until it is paid back, so for up to twice as long
-    /// as from an empty bucket.
+    /// | quota | at most |
+    /// |---|---|
+    /// | [`TokenBucket`](crate::TokenBucket), [`LeakyBucket`](crate::LeakyBucket) | what flows in within 104 days (2^53 ns) |
+    /// | [`refill_at_once`](crate::TokenBucket::refill_at_once) | what flows in within 285,000 years (2^53 ms), below 2^53 units |
+    /// | [`FixedWindow`](crate::FixedWindow), [`without_refill`](crate::TokenBucket::without_refill) | below 2^53 units |
+    /// | [`SlidingWindow`](crate::SlidingWindow) | 2^52 units divided by the window in ms |
+    /// | [`SlidingLog`](crate::SlidingLog) | below 2^40 units |
+    /// | [`Concurrency`](crate::Concurrency) | 0: permits are held |
+    ///
+    /// A caller in debt is denied until it is paid back, however long that takes:
+    /// set this where one debit must not lock a caller out for longer. With 0 a
+    /// debit charges what is left. The debt of a `FixedWindow` ends with its window.
+    ///
+    /// With [`lease_with_extra_burst`](Self::lease_with_extra_burst) it is 0, and
+    /// more is a [`ConfigError`]: a process that holds units need not wait.
+    /// [`acquire`](crate::Limiter::acquire) and
+    /// [`wait_up_to`](crate::RateLimitLayerBuilder::wait_up_to) count a debt as part
+    /// of the wait, and deny where it is too long. While the store fails, each
+    /// process with [`share_of`](OnStoreFailure::share_of) may be owed for as long a
+    /// time by a bucket, and its part of the units by the others.
+    ///
+    /// ```
+    /// use tower_throttle::{FixedWindow, Limiter, MemoryStore, Policy};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let policy = Policy::new("tokens", FixedWindow::per_day(1_000)).max_debt(500);
+    /// let limiter = Limiter::new(MemoryStore::new(), policy);
+    /// let debit = limiter.debit("ann", 4_000).await?;
+    /// assert_eq!((debit.moved(), debit.uncharged()), (1_500, 2_500));
+    /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
+    /// ```
     pub const fn max_debt(mut self, units: u64) -> Self {
         self.debt = Some(units);
         self

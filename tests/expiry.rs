@@ -167,10 +167,9 @@ async fn all_of_one_limiter_go_together_with_their_callers() {
     let server = RedisServer::start();
     let store = store(&server);
     let builder = Limiter::builder().store(store);
-    let builder = short_lived().into_iter().fold(builder, |builder, policy| {
-        // Lent, and not owed: one that owes would hold up all others.
-        builder.policy(policy.max_debt(0))
-    });
+    let builder = short_lived()
+        .into_iter()
+        .fold(builder, |builder, policy| builder.policy(policy));
     let limiter = builder.build().expect("a limiter");
     let mut admitted = 0;
     let mut last = None;

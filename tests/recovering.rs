@@ -566,43 +566,6 @@ async fn increments(with_checks: bool) -> String {
     server.command(&["GET", "orders"])
 }
 
-/// "In the end all are charged or none", but for a place in a queue; a debit is
-/// none, and yet is not given back when anybody took after it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_debit_that_a_later_slot_refuses_costs_nothing() {
-    let cluster = RedisCluster::start(3, 0);
-    let store = RedisStore::builder().deadline(Duration::from_secs(2));
-    let store = store.connect(&cluster.url()).expect("a store");
-    let own = || Policy::new("own", TokenBucket::per_day(100)).max_debt(10);
-    let all = Policy::new("all", FixedWindow::per_day(1))
-        .shared()
-        .max_debt(0);
-    let [both, only] = both_and_only(&store, &own(), all);
-    let (caller, shared) = apart(&cluster, &both);
-    let left = || async {
-        let peek = only.peek(&*caller).await.expect("a decision");
-        peek.policies()
-            .map(|policy| policy.remaining())
-            .sum::<u64>()
-    };
-    eventually_async("a decision", || async { only.peek(&*caller).await.is_ok() }).await;
-    assert!(both.check(&*caller).await.expect("a decision").is_allowed());
-    assert_eq!(left().await, 99);
-
-    signal(&cluster.nodes[shared], "-STOP");
-    let asked = {
-        let (both, caller) = (both.clone(), caller.clone());
-        tokio::spawn(async move { both.debit(&*caller, 1).await })
-    };
-    eventually_async("the first slot's unit", || async { left().await == 98 }).await;
-    assert!(only.check(&*caller).await.expect("a decision").is_allowed());
-    signal(&cluster.nodes[shared], "-CONT");
-    let decision = asked.await.expect("no panic").expect("a decision");
-    assert!(!decision.is_allowed());
-    sleep(Duration::from_millis(300)).await;
-    assert_eq!(left().await, 98);
-}
-
 /// One connection goes dead without a word (a NAT entry, a load balancer); all
 /// new ones work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

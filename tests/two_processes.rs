@@ -106,7 +106,7 @@ fn all_races(window: Duration) -> Vec<Race> {
         (Work::Check(1), Some(CAPACITY)),
         (Work::Check(3), Some(CAPACITY / 3 * 3)),
         (Work::UpTo(7), Some(CAPACITY)),
-        (Work::Debit(3), Some((CAPACITY + MOST_DEBT) / 3 * 3)),
+        (Work::Debit(3), Some(CAPACITY + MOST_DEBT)),
         (Work::TwoAndBack, None),
     ];
     for (name, policy) in NAMES.iter().zip(algorithms(CAPACITY, window)) {

@@ -329,6 +329,19 @@ impl Decision {
         })
     }
 
+    /// The most units of the cost that any policy did
+    /// [not charge](PolicyDecision::uncharged): of a
+    /// [`debit`](crate::Limiter::debit), what is lost. All units asked for, where the
+    /// store failed and all policies were left out.
+    #[must_use]
+    pub fn uncharged(&self) -> u64 {
+        let uncharged = self.policies().map(PolicyDecision::uncharged);
+        uncharged.max().unwrap_or(match self.policies {
+            Policies::None(units) => units,
+            _ => 0,
+        })
+    }
+
     /// The five integers of `CL.THROTTLE`, as
     /// [`PolicyDecision::to_cl_throttle`] tells them of the policy that binds:
     /// the one that refused with the longest wait, or else the one with the

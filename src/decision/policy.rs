@@ -56,7 +56,7 @@ impl Told {
         at: At,
         before: Standing,
     ) -> Self {
-        let mut change = asked.change(operation, fitting);
+        let mut change = asked.change(rule, operation, fitting, &before);
         if let Change::Give(cost) = change {
             change = Change::Give(rule.returnable(None, &before, cost, at));
         }
@@ -65,6 +65,7 @@ impl Told {
             Change::Take(more) => {
                 let moved = match operation {
                     Operation::TakeUpTo => fitting,
+                    Operation::Debit => more / rule.unit(),
                     _ => asked.cost,
                 };
                 (moved, rule.delay_us(&before, more, asked.quota.paces()))
@@ -181,12 +182,21 @@ impl PolicyDecision {
         matches!(self.outcome, Outcome::Impossible)
     }
 
-    /// Units that were taken: the cost where the request was admitted, and what
-    /// there was with [`check_up_to`](crate::Limiter::check_up_to). What was
-    /// given back, with [`credit`](crate::Limiter::credit).
+    /// Units that were taken: the cost where the request was admitted, what
+    /// there was with [`check_up_to`](crate::Limiter::check_up_to), and what was
+    /// charged with [`debit`](crate::Limiter::debit). What was given back, with
+    /// [`credit`](crate::Limiter::credit).
     #[must_use]
     pub const fn moved(&self) -> u64 {
         self.moved
+    }
+
+    /// Units of the cost that were not charged. Of a
+    /// [`debit`](crate::Limiter::debit): those by which the policy would owe more
+    /// than its [`max_debt`](crate::Policy::max_debt).
+    #[must_use]
+    pub const fn uncharged(&self) -> u64 {
+        self.cost.saturating_sub(self.moved)
     }
 
     /// How long the admitted request is to be held: until its turn in a

@@ -67,7 +67,7 @@ pub enum ConfigError {
         /// The most that are allowed.
         most: u64,
     },
-    /// A debt above the capacity.
+    /// A debt that cannot be counted exactly, or one of a quota that has none.
     DebtTooLarge {
         /// The most that may be owed.
         debt: u64,
@@ -204,11 +204,15 @@ impl fmt::Display for ConfigError {
             ),
             Self::LogTooLarge { limit, most } => write!(
                 f,
-                "a limit of {limit}, each kept for itself, where {most} are the most: use a SlidingWindow, or allow more with `max_entries(..)`",
+                "a SlidingLog limit of {limit} exceeds the maximum of {most} entries; use a SlidingWindow, or raise `max_entries(..)`",
+            ),
+            Self::DebtTooLarge { debt, most: 0 } => write!(
+                f,
+                "`max_debt({debt})` on a quota that cannot be in debt; drop `max_debt(..)`",
             ),
             Self::DebtTooLarge { debt, most } => write!(
                 f,
-                "a debt of up to {debt} where it may be {most} at most: lower `max_debt(..)`",
+                "`max_debt({debt})` exceeds the maximum of {most} units; lower it",
             ),
             Self::TooManyPermits { limit, most } => write!(
                 f,

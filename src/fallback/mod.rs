@@ -96,7 +96,7 @@ impl Default for OnStoreFailure {
 /// A [`Store`] hands one out ([`Store::fallback`]) so that all layers and
 /// limiters on it share one. At most 100,000 buckets are kept, by the rules of
 /// [`MemoryStore`]: 6 MB, 10 MB of a [`SlidingWindow`](crate::SlidingWindow), and
-/// 8 bytes more for each entry of a [`SlidingLog`](crate::SlidingLog), 24 for
+/// 16 bytes more for each entry of a [`SlidingLog`](crate::SlidingLog), 24 for
 /// each permit.
 #[derive(Clone, Default)]
 pub struct Fallback(Arc<Inner>);

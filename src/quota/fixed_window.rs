@@ -256,6 +256,15 @@ impl Rules for Rule {
         self.limit
     }
 
+    /// What is refilled comes back within as many milliseconds as are exact.
+    fn highest(&self) -> u64 {
+        let most = match self.refill {
+            Some(refill @ 1..) => refill.saturating_mul(EXACT / self.window_ms),
+            _ => EXACT,
+        };
+        most.min(EXACT - 1_000)
+    }
+
     fn read(&self, stored: Option<&State>, at: At) -> Standing {
         let (now_ms, latest_ms) = (at.now_ms(), self.end_ms(at));
         let anew = |level: u64, unsaved: bool| Standing {
@@ -264,18 +273,29 @@ impl Rules for Rule {
             more: 0,
             unsaved,
         };
-        let Some(&[used, ends_ms]) = stored.map(|words| &words[..]) else {
-            return anew(self.initial_used, self.initial_used > 0);
+        let (used, ends_ms, owed) = match stored.map(|words| &words[..]) {
+            Some(&[used, ends_ms]) => (used, ends_ms, 0),
+            Some(&[used, ends_ms, held]) => (used, ends_ms, used.saturating_sub(held)),
+            _ => return anew(self.initial_used, self.initial_used > 0),
         };
-        // More than that no debt of this bucket can be.
+        // A debt is paid in full. Other numbers lock nobody out for long.
         let used = match self.refill {
-            Some(_) => used.min(2 * self.limit),
+            Some(_) => (used - owed)
+                .min(2 * self.limit)
+                .saturating_add(owed)
+                .min(self.highest().max(2 * self.limit)),
             None => used,
         };
         if ends_ms > now_ms {
+            // The next period of a full bucket starts with the next token taken.
+            let is_full = used == 0 && self.refill.is_some();
             return Standing {
                 level: used,
-                mark: ends_ms.min(latest_ms),
+                mark: if is_full {
+                    latest_ms
+                } else {
+                    ends_ms.min(latest_ms)
+                },
                 more: 0,
                 unsaved: ends_ms > latest_ms,
             };
@@ -297,11 +317,18 @@ impl Rules for Rule {
     }
 
     fn write(&self, _: Option<State>, standing: &Standing, change: Change, _: At) -> State {
-        State::from_buf_and_len([change.applied_to(standing.level), standing.mark, 0], 2)
+        let used = change.applied_to(standing.level);
+        // Of a bucket in debt, how much it holds: the rest is owed.
+        let length = if self.refill.is_some() && used > self.limit {
+            3
+        } else {
+            2
+        };
+        State::from_buf_and_len([used, standing.mark, self.limit], length)
     }
 
     fn drained_at_us(&self, state: &State) -> u64 {
-        let &[used, ends_ms] = &state[..] else {
+        let &[used, ends_ms, ..] = &state[..] else {
             return 0;
         };
         self.last_end_ms(ends_ms, self.windows(used))

@@ -196,13 +196,16 @@ impl Quota {
 
     /// Room beyond the capacity, so little that all levels stay exact.
     pub(crate) fn extra(&self, level: u64) -> u64 {
-        level.min((EXACT - 1_000).saturating_sub(self.level_of_capacity()))
+        let highest = each!(self, rule => rule.highest());
+        level.min(highest.saturating_sub(self.level_of_capacity()))
     }
 
-    /// The most units that may be owed.
+    /// The most units that may be owed. Permits are held, so none of those.
     pub(crate) fn most_debt(&self) -> u64 {
-        let debt = self.extra(self.level_of_capacity());
-        self.units_of(debt)
+        match self.0 {
+            Rule::Concurrency(_) => 0,
+            _ => self.units_of(self.extra(u64::MAX)),
+        }
     }
 
     /// Whether who is admitted may have to wait for their turn.
@@ -267,7 +270,7 @@ impl Quota {
     }
 
     pub(crate) fn remaining(&self, level: u64) -> u64 {
-        each!(self, rule => rule.capacity().saturating_sub(level) / rule.unit())
+        each!(self, rule => rule.units_that_fit(level))
     }
 
     /// Microseconds until nothing is taken any more.

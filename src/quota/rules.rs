@@ -2,6 +2,8 @@
 
 use smallvec::SmallVec;
 
+use super::EXACT;
+
 /// What a store keeps for one bucket: words, whose meaning the algorithm knows.
 pub(crate) type State = SmallVec<[u64; 3]>;
 
@@ -80,6 +82,12 @@ pub(crate) trait Rules {
         0
     }
 
+    /// The highest level, with all that is owed or reserved: up to there the
+    /// arithmetic is exact, here and in Lua.
+    fn highest(&self) -> u64 {
+        EXACT - 1_000
+    }
+
     /// Whether `cost` more fits now, within the capacity and `extra`.
     fn fits(&self, standing: &Standing, cost: u64, extra: i64) -> bool {
         let room = self.capacity().saturating_add_signed(extra);
@@ -87,14 +95,22 @@ pub(crate) trait Rules {
             && (standing.level <= self.slack() || standing.level.saturating_add(cost) <= room)
     }
 
-    /// How many units fit now.
-    fn units_that_fit(&self, standing: &Standing) -> u64 {
-        let level = if standing.level <= self.slack() {
-            0
-        } else {
-            standing.level
-        };
-        self.capacity().saturating_sub(level) / self.unit()
+    /// How many units fit at this level.
+    fn units_that_fit(&self, level: u64) -> u64 {
+        self.capacity().saturating_sub(self.counted(level)) / self.unit()
+    }
+
+    /// The part of `cost` that a debit charges: as many whole units as fit within
+    /// the capacity and `extra`.
+    fn chargeable(&self, standing: &Standing, cost: u64, extra: i64) -> u64 {
+        let room = self.capacity().saturating_add_signed(extra);
+        let left = room.saturating_sub(self.counted(standing.level));
+        cost.min(left - left % self.unit())
+    }
+
+    /// The level, or 0 where it counts as none.
+    fn counted(&self, level: u64) -> u64 {
+        if level <= self.slack() { 0 } else { level }
     }
 
     /// The highest level at which a cost fits; `None` where it never does.

@@ -1,4 +1,8 @@
-//! The sliding log: exact, at the price of one word for each unit.
+//! The sliding log: exact, at the price of an entry for each request.
+//!
+//! An entry is the instant at which units were taken, and how many units were
+//! counted before it. The count goes on through all entries, so how many units lie
+//! between two of them is one subtraction.
 
 use std::time::Duration;
 
@@ -12,14 +16,15 @@ use crate::ConfigError;
 
 /// At most `limit` units in any `window`, exactly.
 ///
-/// Each unit that is taken is written down with its time; what is older than
-/// the window is dropped before the rest is counted. Requests that are refused
-/// leave no trace. The choice where the limit is small and must be exact; use a
-/// [`SlidingWindow`](crate::SlidingWindow) for large ones.
+/// Each request that takes units is an entry: its time and its cost. Entries
+/// older than the window are dropped before the rest is counted. Denied requests
+/// leave no trace. Choose it where the limit is small and must be exact. Use a
+/// [`SlidingWindow`](crate::SlidingWindow) for large limits.
 ///
-/// **The price**: 8 bytes for each unit within the window, so up to 8 times the
-/// limit for each caller, in memory or in Redis, where all of them are read and
-/// written with each request.
+/// **The price** is an entry for each request within the window, whatever it
+/// costs: 12 bytes in Redis, 16 in memory. Requests of the same microsecond share
+/// an entry. Each check reads all entries of its caller, and writes them if it is
+/// allowed.
 ///
 /// ```
 /// use std::time::Duration;
@@ -29,10 +34,15 @@ use crate::ConfigError;
 /// ```
 ///
 /// **Limits**, checked when the quota is used: windows of whole milliseconds,
-/// up to 100 years; a limit of at most 10,000, unless
-/// [`max_entries`](Self::max_entries) says otherwise.
+/// up to 100 years; a limit of at most 10,000 units, unless
+/// [`max_entries`](Self::max_entries) says otherwise; limit and
+/// [debt](crate::Policy::max_debt) together below 2^40 units.
 ///
-/// **Changed numbers.** What is written down counts by the new numbers.
+/// **Debt.** A caller in debt has at most `limit` entries. From there on, a debit
+/// adds to the newest entry and moves it to the present: what it holds counts for
+/// one window after the last debit.
+///
+/// **Changed numbers.** Existing entries count by the new numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct SlidingLog {
@@ -51,9 +61,13 @@ impl SlidingLog {
         }
     }
 
-    /// The highest limit that may be set: a key holds 8 bytes for each unit of
-    /// it. Default: 10,000, which is 80 kB. **The danger** of more: one caller's
-    /// request reads and writes all of them, and Redis does nothing else meanwhile.
+    /// Raises the highest limit. A caller whose requests cost one unit each has
+    /// as many entries as the limit has units. Default: 10,000, which is 120 kB in
+    /// Redis; at most 2^24.
+    ///
+    /// **The danger** of more: each request of such a caller reads and writes all
+    /// of its entries, and Redis does nothing else meanwhile. Where each request
+    /// costs many units, raising it is safe: only requests make entries.
     pub const fn max_entries(mut self, entries: u64) -> Self {
         self.max_entries = entries;
         self
@@ -61,6 +75,9 @@ impl SlidingLog {
 }
 
 per_period!(SlidingLog);
+
+/// The most entries of one string of Redis: 200 MB.
+const MOST_ENTRIES: u64 = 1 << 24;
 
 impl TryFrom<SlidingLog> for Quota {
     type Error = ConfigError;
@@ -72,8 +89,7 @@ impl TryFrom<SlidingLog> for Quota {
             max_entries,
         } = log;
         let window_ms = checked_window_ms(window)?;
-        // Half of what one string of Redis may hold.
-        let most = max_entries.min(1 << 25);
+        let most = max_entries.min(MOST_ENTRIES);
         if limit > most {
             return Err(ConfigError::LogTooLarge { limit, most });
         }
@@ -90,85 +106,187 @@ pub(crate) struct Rule {
     pub(crate) window_us: u64,
 }
 
-impl Rule {
-    /// What still counts of what is written down. A time that is yet to come
-    /// was written by a clock that went backwards: it counts from now.
-    fn live<'s>(&self, stored: Option<&'s State>, now_us: u64) -> &'s [u64] {
-        let words = stored.map(|words| &words[..]).unwrap_or_default();
-        words.get(self.past(words, now_us)..).unwrap_or_default()
+/// Counts go round here, as in Redis, where they have five bytes.
+const ROUND: u64 = 1 << 40;
+
+/// How many units were counted from one count to a later one.
+const fn between(from: u64, to: u64) -> u64 {
+    to.wrapping_sub(from) % ROUND
+}
+
+/// Entries in their order, oldest first.
+#[derive(Clone, Copy)]
+struct Log<'s> {
+    /// When units were taken.
+    times_us: &'s [u64],
+    /// How many units were counted before each, and at the end all of them.
+    counts: &'s [u64],
+}
+
+impl<'s> Log<'s> {
+    /// The first half of the words are times, the others counts.
+    fn of(words: &'s [u64]) -> Self {
+        let (times_us, counts) = words.split_at(words.len() / 2);
+        Self { times_us, counts }
     }
 
-    /// How many have left the window.
-    fn past(&self, words: &[u64], now_us: u64) -> usize {
-        words.partition_point(|at_us| at_us.saturating_add(self.window_us) <= now_us)
+    fn from(self, place: usize) -> Self {
+        Self {
+            times_us: self.times_us.get(place..).unwrap_or_default(),
+            counts: self.counts.get(place..).unwrap_or_default(),
+        }
+    }
+
+    /// The units of all entries.
+    fn units(&self) -> u64 {
+        match self.counts {
+            [first, .., all] => between(*first, *all),
+            _ => 0,
+        }
+    }
+
+    /// When the unit of this number was taken, counted from the oldest; 0 for none.
+    fn time_of_us(&self, unit: u64) -> u64 {
+        let Some((first, ends)) = self.counts.split_first() else {
+            return 0;
+        };
+        let place = ends.partition_point(|end| between(*first, *end) < unit);
+        let time_us = self.times_us.get(place).filter(|_| unit > 0);
+        time_us.copied().unwrap_or(0)
+    }
+
+    /// How many units were taken at this instant.
+    fn units_at(&self, time_us: u64) -> u64 {
+        let Ok(place) = self.times_us.binary_search(&time_us) else {
+            return 0;
+        };
+        match self.counts.get(place..) {
+            Some([before, after, ..]) => between(*before, *after),
+            _ => 0,
+        }
     }
 }
 
-/// Mark: when the newest entry was written. More: when the cost fits, where it
-/// does not fit now; or the newest entry that is left when others are given back.
+impl Rule {
+    /// How many entries have left the window.
+    fn past(&self, log: Log<'_>, now_us: u64) -> usize {
+        let times_us = log.times_us;
+        times_us.partition_point(|time_us| time_us.saturating_add(self.window_us) <= now_us)
+    }
+
+    fn live<'s>(&self, stored: Option<&'s State>, now_us: u64) -> Log<'s> {
+        let log = Log::of(stored.map(|words| &words[..]).unwrap_or_default());
+        log.from(self.past(log, now_us))
+    }
+
+    /// Drops the entries that have left the window. A time that is yet to come was
+    /// written by a clock that went backwards: such entries become one, of now.
+    fn trim(&self, state: &mut State, now_us: u64) {
+        remove(state, 0, self.past(Log::of(state), now_us));
+        let times_us = Log::of(state).times_us;
+        let ahead = times_us.partition_point(|time_us| *time_us <= now_us);
+        if ahead == times_us.len() {
+            return;
+        }
+        let is_of_now = |place: usize| times_us.get(place) == Some(&now_us);
+        let kept = match ahead.checked_sub(1) {
+            Some(last) if is_of_now(last) => ahead,
+            _ => ahead + 1,
+        };
+        remove(state, kept, times_us.len());
+        move_newest(state, now_us);
+    }
+}
+
+/// Removes entries, but not their units from the counts behind them.
+fn remove(state: &mut State, from: usize, to: usize) {
+    let entries = state.len() / 2;
+    state.drain(entries + from..entries + to);
+    state.drain(from..to);
+}
+
+fn move_newest(state: &mut State, now_us: u64) {
+    let newest = (state.len() / 2).checked_sub(1);
+    if let Some(time_us) = newest.and_then(|newest| state.get_mut(newest)) {
+        *time_us = now_us;
+    }
+}
+
+/// Mark: the newest entry's time. More: of what does not fit now, the time of the
+/// entry that must leave first; or the newest time that is left when units are
+/// given back.
 impl Rules for Rule {
     fn capacity(&self) -> u64 {
         self.limit
     }
 
+    fn highest(&self) -> u64 {
+        ROUND - 1
+    }
+
     fn read(&self, stored: Option<&State>, at: At) -> Standing {
-        let now_us = at.now_us;
-        let live = self.live(stored, now_us);
-        let level = live.len() as u64;
-        let newest_us = live.last().copied().unwrap_or(0);
-        let over = level.saturating_sub(at.most);
-        let entry = |place: u64| {
-            let place = usize::try_from(place).unwrap_or(usize::MAX);
-            live.get(place).map(|at_us| *at_us.min(&now_us))
-        };
-        let more = match (at.give, over) {
-            (1.., _) => {
-                let kept = level.saturating_sub(at.give);
-                kept.checked_sub(1).and_then(entry).unwrap_or(0)
-            }
-            (0, 1..) => entry(over - 1).map_or(0, |at_us| at_us + self.window_us),
-            (0, 0) => 0,
+        let live = self.live(stored, at.now_us);
+        let level = live.units();
+        let newest_us = live.times_us.last().copied().unwrap_or(0);
+        let unit = match at.give {
+            0 => level.saturating_sub(at.most),
+            give => level.saturating_sub(give),
         };
         Standing {
             level,
-            mark: newest_us.min(now_us),
-            more,
-            unsaved: newest_us > now_us,
+            mark: newest_us.min(at.now_us),
+            more: live.time_of_us(unit).min(at.now_us),
+            unsaved: newest_us > at.now_us,
         }
     }
 
     fn write(&self, stored: Option<State>, _: &Standing, change: Change, at: At) -> State {
-        let now_us = at.now_us;
         let mut state = stored.unwrap_or_default();
-        state.drain(..self.past(&state, now_us));
-        for at_us in state.iter_mut().rev() {
-            if *at_us <= now_us {
-                break;
-            }
-            *at_us = now_us;
+        self.trim(&mut state, at.now_us);
+        if state.is_empty() {
+            state.push(0);
         }
-        let entries = state.len();
         match change {
-            Change::Take(more) => {
-                state.resize(entries + usize::try_from(more).unwrap_or(0), now_us);
+            Change::Take(units @ 1..) => {
+                let times_us = Log::of(&state).times_us;
+                let (entries, newest_us) = (times_us.len(), times_us.last().copied());
+                let all = state.last().copied().unwrap_or(0);
+                // As many entries as that only a debit exceeds.
+                let is_full = entries as u64 >= self.limit.max(1);
+                if newest_us == Some(at.now_us) || is_full {
+                    state.pop();
+                    move_newest(&mut state, at.now_us);
+                } else {
+                    state.insert(entries, at.now_us);
+                }
+                state.push(all.wrapping_add(units));
             }
-            Change::Give(less) => {
-                let less = usize::try_from(less).unwrap_or(entries);
-                // The newest, or the last that were taken at that instant.
+            Change::Give(units @ 1..) => {
+                let log = Log::of(&state);
+                // From the newest, or from the last that were taken at that instant.
                 let end = match at.since {
-                    0 => entries,
-                    since => state.partition_point(|at_us| *at_us <= since),
+                    0 => log.times_us.len(),
+                    since => log.times_us.partition_point(|time_us| *time_us <= since),
                 };
-                state.drain(end.saturating_sub(less)..end);
+                let first = log.counts.first().copied().unwrap_or(0);
+                let counts = state.len() / 2;
+                for count in state.iter_mut().skip(counts + end) {
+                    *count = count.wrapping_sub(units);
+                }
+                let counts = Log::of(&state).counts;
+                let left = counts.get(end).map_or(0, |after| between(first, *after));
+                let kept = counts.get(..end).unwrap_or_default();
+                let kept = kept.partition_point(|before| between(first, *before) < left);
+                remove(&mut state, kept, end);
             }
-            Change::Renew => {}
+            _ => {}
         }
         state
     }
 
     fn drained_at_us(&self, state: &State) -> u64 {
-        let newest = state.last().copied();
-        newest.map_or(0, |at_us| at_us.saturating_add(self.window_us))
+        let newest = Log::of(state).times_us.last();
+        newest.map_or(0, |time_us| time_us.saturating_add(self.window_us))
     }
 
     fn after(&self, standing: Standing, change: Change, at: At) -> Standing {
@@ -184,25 +302,22 @@ impl Rules for Rule {
     }
 
     fn returnable(&self, stored: Option<&State>, standing: &Standing, cost: u64, at: At) -> u64 {
-        if at.since == 0 {
-            return cost.min(standing.level);
+        match at.since {
+            0 => cost.min(standing.level),
+            since => cost.min(self.live(stored, at.now_us).units_at(since)),
         }
-        let live = self.live(stored, at.now_us);
-        let equal = live.iter().filter(|at_us| **at_us == at.since).count();
-        cost.min(equal as u64)
     }
 
     /// Of the entries only the newest is known, and the last that was in the way
-    /// of what was asked then: the oldest, if no other was.
+    /// of what was asked then: the oldest, if one unit was too many.
     #[cfg(feature = "redis")]
     fn later(&self, standing: Standing, from: At, at: At) -> Option<Standing> {
         let over = standing.level.saturating_sub(at.most);
         match standing.level {
             0 => Some(standing),
             1 => {
-                let leaves_us = standing.mark + self.window_us;
-                let more = if over > 0 { leaves_us } else { 0 };
-                let is_left = at.now_us >= leaves_us;
+                let more = if over > 0 { standing.mark } else { 0 };
+                let is_left = at.now_us >= standing.mark.saturating_add(self.window_us);
                 Some(if is_left {
                     Standing::default()
                 } else {
@@ -210,17 +325,20 @@ impl Rules for Rule {
                 })
             }
             _ => {
-                (over == 1 && at.most == from.most && at.now_us < standing.more).then_some(standing)
+                let leaves_us = standing.more.saturating_add(self.window_us);
+                (over == 1 && at.most == from.most && at.now_us < leaves_us).then_some(standing)
             }
         }
     }
 
     fn retry_us(&self, standing: &Standing, _: u64, now_us: u64) -> Option<u64> {
-        Some(standing.more.saturating_sub(now_us))
+        let leaves_us = standing.more.saturating_add(self.window_us);
+        Some(leaves_us.saturating_sub(now_us))
     }
 
     fn reset_us(&self, standing: &Standing, now_us: u64) -> u64 {
-        (standing.mark + self.window_us).saturating_sub(now_us)
+        let leaves_us = standing.mark.saturating_add(self.window_us);
+        leaves_us.saturating_sub(now_us)
     }
 
     fn effective_window_us(&self, standing: &Standing, now_us: u64) -> u64 {

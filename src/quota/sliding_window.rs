@@ -100,7 +100,7 @@ impl Rule {
         if count <= most {
             self.window_ms
         } else {
-            most * self.window_ms / count
+            most.saturating_mul(self.window_ms) / count
         }
     }
 }
@@ -109,6 +109,11 @@ impl Rule {
 impl Rules for Rule {
     fn capacity(&self) -> u64 {
         self.limit
+    }
+
+    /// Two such counts times the window are exact.
+    fn highest(&self) -> u64 {
+        (EXACT - 1) / (2 * self.window_ms)
     }
 
     fn read(&self, stored: Option<&State>, at: At) -> Standing {
@@ -127,8 +132,7 @@ impl Rules for Rule {
             _ => (0, 0, false),
         };
         // Exact also where the limit was higher once.
-        let most = (EXACT - 1) / (2 * window_ms);
-        let (current, previous) = (current.min(most), previous.min(most));
+        let (current, previous) = (current.min(self.highest()), previous.min(self.highest()));
         Standing {
             level: current + self.part(previous, ends_ms - at.now_ms()),
             mark: ends_ms,

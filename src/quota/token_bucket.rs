@@ -47,7 +47,7 @@ use crate::ConfigError;
 /// at most the time that an empty one takes under the new numbers: nobody is
 /// locked out by an old state, and nobody is given more than the new burst. A
 /// debt, or what is reserved, is paid as it was to be. Refilled at once, what was
-/// taken counts, up to twice the new burst.
+/// taken counts, up to twice the new burst, and a debt counts in full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct TokenBucket {
@@ -93,8 +93,9 @@ impl TokenBucket {
         }
     }
 
-    /// Lets the whole `limit` flow in at once, each time a period ends. The
-    /// first starts with the first token that is taken from a full bucket.
+    /// Lets the whole `limit` flow in at once, each time a period ends. The first
+    /// period starts with the first token that is taken from a full bucket, also
+    /// where a credit filled it.
     ///
     /// Default: evenly, one token after another. With this, periods are whole
     /// milliseconds of at most 100 years, and the rate has no upper bound.
@@ -362,9 +363,11 @@ impl Rules for Rule {
     /// The larger of the time to the next token and the remaining ones at the
     /// sustained rate.
     fn effective_window_us(&self, standing: &Standing, _: u64) -> u64 {
-        let left = self.capacity_ns.saturating_sub(standing.level);
+        let left = self
+            .capacity_ns
+            .saturating_sub(self.counted(standing.level));
         let (remaining, part) = (left / self.interval_ns, left % self.interval_ns);
-        let next_token_ns = if standing.level == 0 {
+        let next_token_ns = if left == self.capacity_ns {
             0
         } else {
             self.interval_ns - part

@@ -170,8 +170,8 @@ fn read(
         Operation::Take | Operation::Look => {
             u64::from(rule.fits(&standing, asked.level, asked.extra))
         }
-        Operation::TakeUpTo => rule.units_that_fit(&standing),
-        Operation::GiveBack => 1,
+        Operation::TakeUpTo => rule.units_that_fit(standing.level),
+        Operation::GiveBack | Operation::Debit => 1,
         Operation::Renew => {
             let state = slot.state.as_ref();
             rule.returnable(state, &standing, 0, at).min(1)
@@ -190,7 +190,7 @@ fn write(
     standing: &Standing,
     at: At,
 ) {
-    let mut change = asked.change(operation, fitting);
+    let mut change = asked.change(rule, operation, fitting, standing);
     if let Change::Give(cost) = change {
         change = Change::Give(rule.returnable(slot.state.as_ref(), standing, cost, at));
     }

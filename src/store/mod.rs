@@ -36,7 +36,7 @@ use crate::{
     policy::Name,
     quota::{
         EXACT, Rule, each,
-        rules::{At, Change, Rules},
+        rules::{At, Change, Rules, Standing},
     },
 };
 
@@ -104,6 +104,8 @@ pub enum Operation {
     TakeUpTo,
     /// Give units back, no more than were taken, and permits that are held.
     GiveBack,
+    /// Charge each leg as many of the units as it may owe, whatever the others do.
+    Debit,
     /// Let permits live on.
     Renew,
 }
@@ -339,18 +341,25 @@ impl Asked {
         match operation {
             Operation::Take | Operation::Look => (self.level, self.extra),
             Operation::TakeUpTo => (self.quota.level_of(self.cost.min(1)), 0),
-            Operation::GiveBack | Operation::Renew => (0, EXACT as i64),
+            Operation::GiveBack | Operation::Debit | Operation::Renew => (0, EXACT as i64),
         }
     }
 
     /// What becomes of its bucket. `fitting`: 0, 1, or the units taken.
     #[inline]
-    pub(crate) fn change(&self, operation: Operation, fitting: u64) -> Change {
+    pub(crate) fn change(
+        &self,
+        rule: &impl Rules,
+        operation: Operation,
+        fitting: u64,
+        before: &Standing,
+    ) -> Change {
         match operation {
             _ if fitting == 0 => Change::Take(0),
             Operation::Take => Change::Take(self.level),
             Operation::TakeUpTo => Change::Take(self.quota.level_of(fitting)),
             Operation::GiveBack => Change::Give(self.level),
+            Operation::Debit => Change::Take(rule.chargeable(before, self.level, self.extra)),
             Operation::Look => Change::Take(0),
             Operation::Renew => Change::Renew,
         }

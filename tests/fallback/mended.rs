@@ -79,17 +79,18 @@ fn a_part_grants_no_more_than_itself_to_whoever_asks_for_the_whole() {
     }
 }
 
-/// What may be owed is a part for each process in a bucket, and the whole in a window.
+/// Each process may be owed its part of the units.
 #[test]
 fn what_debit_may_owe_is_shared() {
     let clock = Arc::new(ManualClock::new());
     let owed = |quota: Quota| {
-        let processes = (0..10).map(|_| limiter(Switch::down(&clock), [share(quota, 10)]));
+        let policy = || share(quota, 10).max_debt(100);
+        let processes = (0..10).map(|_| limiter(Switch::down(&clock), [policy()]));
         let debits = processes.map(|process| {
             let debits = (0..1_000).map(|_| finish(process.debit("ann", 1)).unwrap());
-            debits.filter(|decision| decision.is_allowed()).count()
+            debits.map(|decision| decision.moved()).sum::<u64>()
         });
-        debits.sum::<usize>()
+        debits.sum::<u64>()
     };
     let bucket = TokenBucket::per_minute(100).try_into().unwrap();
     let window = FixedWindow::per_minute(100).try_into().unwrap();

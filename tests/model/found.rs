@@ -142,3 +142,36 @@ fn permits_under_a_shorter_lifetime_end_when_it_was_said() {
         drop(held);
     });
 }
+
+/// A bucket that is full before the clock's next tick counts as full.
+#[test]
+fn what_is_allowed_within_a_tick_of_full_remains() {
+    run(async {
+        let (clock, store) = memory();
+        let bucket = TokenBucket::new(1, Duration::from_nanos(1_500)).burst(1);
+        let limiter = Limiter::new(store, bucket);
+        assert!(limiter.check("ann").await.unwrap().is_allowed());
+        clock.advance(Duration::from_micros(1));
+        let peek = limiter.peek("ann").await.unwrap();
+        assert!(peek.is_allowed());
+        assert_eq!(peek.policies().next().unwrap().remaining(), 1);
+    });
+}
+
+/// "The first period starts with the first token that is taken from a full bucket."
+#[test]
+fn a_credit_that_fills_a_bucket_refilled_at_once_ends_its_period() {
+    run(async {
+        let (clock, store) = memory();
+        let bucket = TokenBucket::new(10, TEN_SECONDS).refill_at_once();
+        let limiter = Limiter::new(store, bucket);
+        let _ = limiter.check("ann").await.unwrap();
+        let _ = limiter.credit("ann", 1).await.unwrap();
+        clock.advance(Duration::from_secs(9));
+        let decision = limiter.check_n("ann", 10).await.unwrap();
+        let policy = decision.policies().next().unwrap();
+        assert_eq!(policy.reset_after(), TEN_SECONDS);
+        clock.advance(Duration::from_secs(1));
+        assert!(!limiter.check("ann").await.unwrap().is_allowed());
+    });
+}

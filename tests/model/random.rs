@@ -133,7 +133,9 @@ pub fn any_plan(random: &mut Random, algorithm: Algorithm, scale_ms: u64) -> Pla
         _ => 2.min(capacity),
     };
     if random.percent(50) {
-        plan.debt = Some(random.below(plan.most_debt() + 1));
+        let most = plan.most_debt();
+        let some = random.one_of(&[most, 3 * capacity + 2, 10]);
+        plan.debt = Some(random.below(some.min(most) + 1));
     }
     plan
 }

@@ -284,7 +284,7 @@ impl<'b> Walk<'b> {
             24..28 => Op::UpTo(self.any_cost()),
             28..31 => Op::Peek,
             31..34 => Op::Credit(self.any_cost()),
-            _ => Op::Debit(self.any_cost()),
+            _ => Op::Debit(self.any_debit()),
         };
         let said = self.ask(caller, op).await;
         self.remember_moments(&said);
@@ -345,16 +345,29 @@ impl<'b> Walk<'b> {
         let plans = self.plans();
         let plan = plans[self.random.below(plans.len() as u64) as usize];
         let capacity = plan.spec.capacity();
-        let debt = plan.debt.unwrap_or(plan.most_debt());
         let random = &mut self.random;
-        match random.below(12) {
+        match random.below(11) {
             0 => 0,
             1..6 => random.between(1, 4),
             6..8 => random.below(capacity + 1),
             8..10 => (capacity + random.below(4)).saturating_sub(2),
-            10 => (capacity + debt + random.below(4)).saturating_sub(2),
             _ if random.percent(50) => u64::MAX,
             _ => capacity + 1 + random.below(capacity + 1),
+        }
+    }
+
+    /// Mostly what is paid back soon; seldom as much as can be owed, and more.
+    fn any_debit(&mut self) -> u64 {
+        let plans = self.plans();
+        let plan = plans[self.random.below(plans.len() as u64) as usize];
+        let most = plan.spec.capacity() + plan.debt.unwrap_or(plan.most_debt());
+        let random = &mut self.random;
+        match random.below(40) {
+            0..20 => random.between(0, 4),
+            20..35 => random.below(3 * plan.spec.capacity() + 3),
+            35..37 => random.magnitude(1, most + 2),
+            37 | 38 => (most + random.below(4)).saturating_sub(2),
+            _ => random.one_of(&[u64::MAX, (1 << 53) - 1]),
         }
     }
 }

@@ -83,7 +83,7 @@ impl Denials {
             Operation::GiveBack => Then::Forget,
             // Permits come back at any time.
             Operation::Take if !check.legs().iter().any(is_held) => Then::Remember,
-            Operation::Take | Operation::TakeUpTo => Then::Nothing,
+            Operation::Take | Operation::TakeUpTo | Operation::Debit => Then::Nothing,
         };
         let (id, parts) = self.place(check.legs());
         let now_us = clock::read(&*self.local.clock);

@@ -188,7 +188,7 @@ impl Question {
             let last_leg = if place == last { LAST_LEG } else { 0 };
             let kind = u64::from(leg.algorithm()) + last_leg + TASK * task(self.operation);
             let extra = match self.operation {
-                Operation::Take | Operation::Look => asked.extra as f64,
+                Operation::Take | Operation::Look | Operation::Debit => asked.extra as f64,
                 Operation::TakeUpTo => asked.quota.level_of(1) as f64,
                 Operation::GiveBack | Operation::Renew => asked.since as f64,
             };
@@ -199,6 +199,10 @@ impl Question {
             to.extend_from_slice(numbers.as_flattened());
             for number in leg.own_numbers() {
                 to.extend_from_slice(&(number as f64).to_le_bytes());
+            }
+            if self.operation == Operation::Debit {
+                let unit = asked.quota.level_of(1) as f64;
+                to.extend_from_slice(&unit.to_le_bytes());
             }
         }
     }
@@ -250,6 +254,7 @@ const fn task(operation: Operation) -> u64 {
         Operation::TakeUpTo => 2,
         Operation::GiveBack => 3,
         Operation::Renew => 4,
+        Operation::Debit => 5,
     }
 }
 

@@ -120,14 +120,14 @@ impl Oracle {
         let granted = match op {
             Op::UpTo(most) => {
                 let each = opened.iter().zip(plans);
-                let each = each.map(|((state, _), plan)| most_units(plan, state, most, now));
+                let each = each.map(|((state, _), plan)| most_units(plan, state, most, 0, now));
                 each.min().unwrap_or(0)
             }
+            // What is given back or owed is asked of each policy by itself.
+            Op::Credit(_) | Op::Debit(_) => 1,
             _ => {
                 let mut each = opened.iter().zip(plans).zip(&asks);
-                u64::from(each.all(|(((state, _), plan), ask)| {
-                    ask.cost == 0 && matches!(op, Op::Credit(_)) || ask.fits(plan, state, now)
-                }))
+                u64::from(each.all(|(((state, _), plan), ask)| ask.fits(plan, state, now)))
             }
         };
         let allowed = granted > 0 || op == Op::UpTo(0);
@@ -138,6 +138,7 @@ impl Oracle {
             let taken = match op {
                 Op::Peek | Op::Credit(_) => 0,
                 Op::UpTo(_) => granted,
+                Op::Debit(most) => most_units(plan, before, most, asks[policy].beyond, now),
                 _ if allowed => asks[policy].units,
                 _ => 0,
             };
@@ -153,6 +154,7 @@ impl Oracle {
             }
             lines.push(Line {
                 moved,
+                uncharged: asks[policy].units - moved,
                 delay_us: match op {
                     Op::Credit(_) | Op::Peek => 0,
                     _ => delay_us(&plan.spec, before, &after, level, now),
@@ -176,6 +178,7 @@ impl Oracle {
             retry_us: waits.and_then(|waits| waits.into_iter().max()),
             delay_us: lines.iter().map(|line| line.delay_us).max().unwrap_or(0),
             moved: lines.iter().map(|line| line.moved).min().unwrap_or(0),
+            uncharged: lines.iter().map(|line| line.uncharged).max().unwrap_or(0),
             lines,
         }
     }
@@ -227,12 +230,12 @@ impl Oracle {
                 let (state, must_save) = Window::open(spec, phase, stored!(Window), now);
                 (State::Window(state), must_save)
             }
-            Spec::Sliding { window_ms, .. } => {
-                let (state, must_save) = Sliding::open(window_ms, stored!(Sliding), now);
+            Spec::Sliding { .. } => {
+                let (state, must_save) = Sliding::open(spec, stored!(Sliding), now);
                 (State::Sliding(state), must_save)
             }
-            Spec::Log { window_ms, .. } => {
-                let (state, must_save) = Log::open(window_ms, stored!(Log), now);
+            Spec::Log { limit, window_ms } => {
+                let (state, must_save) = Log::open(limit, window_ms, stored!(Log), now);
                 (State::Log(state), must_save)
             }
             Spec::Concurrency { .. } => {
@@ -263,7 +266,7 @@ impl Ask {
         };
         let needed = match op {
             Op::UpTo(units) => units.min(1),
-            Op::Credit(_) => 0,
+            Op::Credit(_) | Op::Debit(_) => 0,
             _ => units,
         };
         Self {
@@ -290,13 +293,18 @@ impl Ask {
             let fits_at = first(now, |at_us| self.fits(plan, before, at_us));
             Some((fits_at - now) as u128)
         };
-        let left = (spec.depth() - level(after, now)).max(0) / spec.unit();
+        let level_after = level(after, now);
+        let left = match level_after <= spec.slack() {
+            true => spec.depth(),
+            false => (spec.depth() - level_after).max(0),
+        } / spec.unit();
         Line {
             refused: retry_us != Some(0),
             impossible: !allowed && is_above_all,
             limit: spec.capacity(),
             cost: self.shown,
             moved: 0,
+            uncharged: 0,
             remaining: u64::try_from(left).expect("a count"),
             reset_us: (first(now, |at_us| level(after, at_us) == 0) - now) as u128,
             retry_us,
@@ -312,12 +320,12 @@ fn fits(spec: &Spec, state: &State, cost: i128, beyond: i128, at_us: i128) -> bo
 }
 
 /// The most units that fit, at most so many.
-fn most_units(plan: &Plan, state: &State, most: u64, now: i128) -> u64 {
+fn most_units(plan: &Plan, state: &State, most: u64, beyond: i128, now: i128) -> u64 {
     let fit = |units: u64| {
         let cost = i128::from(units) * plan.spec.unit();
-        units == 0 || fits(&plan.spec, state, cost, 0, now)
+        units == 0 || fits(&plan.spec, state, cost, beyond, now)
     };
-    let (mut fitting, mut too_many) = (0, most.min(plan.spec.capacity()) + 1);
+    let (mut fitting, mut too_many) = (0, most.min(1 << 53) + 1);
     while too_many - fitting > 1 {
         let middle = fitting + (too_many - fitting) / 2;
         if fit(middle) {

@@ -10,6 +10,7 @@ pub struct Line {
     pub limit: u64,
     pub cost: u64,
     pub moved: u64,
+    pub uncharged: u64,
     pub remaining: u64,
     pub reset_us: u128,
     pub retry_us: Option<u128>,
@@ -24,6 +25,7 @@ pub struct Said {
     pub retry_us: Option<u128>,
     pub delay_us: u128,
     pub moved: u64,
+    pub uncharged: u64,
     pub lines: Vec<Line>,
 }
 
@@ -35,6 +37,7 @@ impl From<&Decision> for Said {
             retry_us: decision.retry_after().map(|wait| wait.as_micros()),
             delay_us: decision.delay().as_micros(),
             moved: decision.moved(),
+            uncharged: decision.uncharged(),
             lines: decision
                 .policies()
                 .map(|policy| Line {
@@ -43,6 +46,7 @@ impl From<&Decision> for Said {
                     limit: policy.limit(),
                     cost: policy.cost(),
                     moved: policy.moved(),
+                    uncharged: policy.uncharged(),
                     remaining: policy.remaining(),
                     reset_us: policy.reset_after().as_micros(),
                     retry_us: policy.retry_after().map(|wait| wait.as_micros()),

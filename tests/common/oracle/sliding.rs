@@ -11,7 +11,10 @@ pub struct Sliding {
 }
 
 impl Sliding {
-    pub fn open(window_ms: u64, stored: Option<&Self>, now_us: i128) -> (Self, bool) {
+    pub fn open(spec: &Spec, stored: Option<&Self>, now_us: i128) -> (Self, bool) {
+        let Spec::Sliding { window_ms, .. } = *spec else {
+            panic!("not a sliding window");
+        };
         let window_ms = i128::from(window_ms);
         let ends_ms = clock_end_ms(window_ms, now_us);
         let mut uses = Vec::new();
@@ -30,11 +33,15 @@ impl Sliding {
             }
             is_ahead = stored.ends_ms > ends_ms;
         }
-        let known = Self {
+        let mut known = Self {
             ends_ms,
             window_ms,
             uses,
         };
+        // Of a longer window, not as many can be counted exactly.
+        let counted = [ends_ms - window_ms, ends_ms]
+            .map(|end_ms| (end_ms, known.counted(end_ms).min(spec.highest())));
+        known.uses = counted.to_vec();
         (known, is_ahead)
     }
 
@@ -76,54 +83,76 @@ fn clock_end_ms(window_ms: i128, at_us: i128) -> i128 {
     now_ms - now_ms % window_ms + window_ms
 }
 
-/// Each unit, with its instant.
+/// How many units were taken at which instant.
 #[derive(Clone, Debug)]
 pub struct Log {
     window_us: i128,
-    taken_at_us: Vec<i128>,
+    /// More instants are only kept apart of what fits within the limit.
+    most: usize,
+    taken: Vec<(i128, i128)>,
 }
 
 impl Log {
-    pub fn open(window_ms: u64, stored: Option<&Self>, now_us: i128) -> (Self, bool) {
-        let window_us = i128::from(window_ms) * 1_000;
+    pub fn open(limit: u64, window_ms: u64, stored: Option<&Self>, now_us: i128) -> (Self, bool) {
+        let mut known = Self {
+            window_us: i128::from(window_ms) * 1_000,
+            most: limit.max(1) as usize,
+            taken: Vec::new(),
+        };
         let mut is_ahead = false;
-        let mut taken_at_us = Vec::new();
-        for at_us in stored.iter().flat_map(|log| &log.taken_at_us) {
-            if at_us + window_us > now_us {
-                is_ahead |= *at_us > now_us;
-                taken_at_us.push((*at_us).min(now_us));
+        for &(at_us, units) in stored.iter().flat_map(|log| &log.taken) {
+            if at_us + known.window_us > now_us {
+                is_ahead |= at_us > now_us;
+                known.add(at_us.min(now_us), units);
             }
         }
-        let known = Self {
-            window_us,
-            taken_at_us,
-        };
         (known, is_ahead)
     }
 
+    fn add(&mut self, at_us: i128, units: i128) {
+        match self.taken.last_mut() {
+            Some((last_us, taken)) if *last_us == at_us => *taken += units,
+            _ => self.taken.push((at_us, units)),
+        }
+    }
+
     pub fn level(&self, at_us: i128) -> i128 {
-        let counts = |taken: &&i128| **taken + self.window_us > at_us;
-        self.taken_at_us.iter().filter(counts).count() as i128
+        let counts = |(taken_us, _): &&(i128, i128)| taken_us + self.window_us > at_us;
+        self.taken
+            .iter()
+            .filter(counts)
+            .map(|(_, units)| units)
+            .sum()
     }
 
     pub fn take(&mut self, level: i128, now_us: i128) {
-        for _ in 0..level {
-            self.taken_at_us.push(now_us);
+        if self.taken.len() >= self.most {
+            // Of a debt that grows, the last part counts from now.
+            let last = self.taken.last_mut().expect("an instant");
+            last.0 = now_us;
         }
+        self.add(now_us, level);
     }
 
     /// The newest.
     pub fn give(&mut self, level: i128) -> i128 {
         let mut given = 0;
-        while given < level && self.taken_at_us.pop().is_some() {
-            given += 1;
+        while given < level {
+            let Some((at_us, units)) = self.taken.pop() else {
+                break;
+            };
+            let part = units.min(level - given);
+            given += part;
+            if part < units {
+                self.taken.push((at_us, units - part));
+            }
         }
         given
     }
 
     pub fn forgotten_at_us(&self) -> i128 {
-        let newest = self.taken_at_us.iter().max();
-        newest.map_or(0, |at_us| at_us + self.window_us)
+        let newest = self.taken.last();
+        newest.map_or(0, |(at_us, _)| at_us + self.window_us)
     }
 }
 

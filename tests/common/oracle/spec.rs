@@ -103,6 +103,21 @@ impl Spec {
         self.unit() * i128::from(self.capacity())
     }
 
+    /// The highest level that all arithmetic holds exactly, with what is owed.
+    pub fn highest(&self) -> i128 {
+        match *self {
+            Self::Interval {
+                limit: limit @ 1..,
+                period_ms,
+                ..
+            } => (i128::from(limit) * (EXACT / i128::from(period_ms))).min(EXACT - 1_000),
+            Self::Sliding { window_ms, .. } => (EXACT - 1) / (2 * i128::from(window_ms)),
+            Self::Log { .. } => (1 << 40) - 1,
+            Self::Concurrency { .. } => 0,
+            Self::Bucket { .. } | Self::Interval { .. } | Self::Window { .. } => EXACT - 1_000,
+        }
+    }
+
     /// Buckets that are full before the clock's next tick are full.
     pub fn slack(&self) -> i128 {
         match self {
@@ -133,7 +148,7 @@ pub fn up(dividend: i128, divisor: i128) -> i128 {
 pub struct Plan {
     pub spec: Spec,
     pub cost: u64,
-    /// Unset: as much as the capacity.
+    /// Unset: as many units as can be.
     pub debt: Option<u64>,
 }
 
@@ -212,12 +227,11 @@ impl Plan {
 
     /// How far the level may exceed the depth.
     pub fn debt_level(&self) -> i128 {
-        let units = i128::from(self.debt.unwrap_or(self.most_debt()));
-        (units * self.spec.unit()).min(EXACT - 1_000 - self.spec.depth())
+        i128::from(self.debt.unwrap_or(self.most_debt())) * self.spec.unit()
     }
 
     pub fn most_debt(&self) -> u64 {
-        let depth = self.spec.depth();
-        (depth.min(EXACT - 1_000 - depth) / self.spec.unit()) as u64
+        let most = (self.spec.highest() - self.spec.depth()).max(0);
+        (most / self.spec.unit()) as u64
     }
 }

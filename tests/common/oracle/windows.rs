@@ -122,6 +122,7 @@ pub struct Interval {
     used: i128,
     refill: i128,
     period_ms: i128,
+    capacity: i128,
 }
 
 /// The longest that anybody is remembered.
@@ -131,23 +132,30 @@ impl Interval {
     pub fn open(spec: &Spec, stored: Option<&Self>, now_us: i128) -> (Self, bool) {
         let now_ms = now_us / 1_000;
         let (refill, period_ms) = numbers(spec);
+        let capacity = i128::from(spec.capacity());
         let with = |used: i128, next_ms: i128| Self {
             next_ms,
             used,
             refill,
             period_ms,
+            capacity,
         };
         let anew = |used: i128| with(used, now_ms + period_ms);
         let missing = i128::from(spec.missing_at_first());
         let Some(stored) = stored else {
             return (anew(missing), missing > 0);
         };
-        // More than that no debt of this bucket can be.
-        let most = 2 * i128::from(spec.capacity());
-        let known = with(stored.used.min(most), stored.next_ms);
+        // What was owed stays so; of the rest, other numbers hold so much against nobody.
+        let owed = (stored.used - stored.capacity).max(0);
+        let used = (stored.used - owed).min(2 * capacity) + owed;
+        let used = used.min(spec.highest().max(2 * capacity));
+        let known = with(used, stored.next_ms);
         if known.next_ms > now_ms {
             let latest_ms = now_ms + period_ms;
-            let next_ms = known.next_ms.min(latest_ms);
+            let next_ms = match used {
+                0 => latest_ms,
+                _ => known.next_ms.min(latest_ms),
+            };
             return (with(known.used, next_ms), known.next_ms > latest_ms);
         }
         let (used, next_ms) = known.later(now_ms);
@@ -160,18 +168,23 @@ impl Interval {
         (anew(0), false)
     }
 
+    /// How many periods must end until all is back.
+    fn periods(&self) -> i128 {
+        up(self.used, self.refill).max(1)
+    }
+
     /// What is used then, and when the next refill is; if nothing is, when
     /// that began.
     fn later(&self, at_ms: i128) -> (i128, i128) {
-        let (mut used, mut next_ms) = (self.used, self.next_ms);
-        while next_ms <= at_ms {
-            used = (used - self.refill).max(0);
-            if used == 0 {
-                break;
-            }
-            next_ms += self.period_ms;
+        if self.next_ms > at_ms {
+            return (self.used, self.next_ms);
         }
-        (used, next_ms)
+        let ended = (at_ms - self.next_ms) / self.period_ms + 1;
+        if ended >= self.periods() {
+            return (0, self.next_ms + (self.periods() - 1) * self.period_ms);
+        }
+        let next_ms = self.next_ms + ended * self.period_ms;
+        (self.used - ended * self.refill, next_ms)
     }
 
     pub fn level(&self, at_us: i128) -> i128 {
@@ -189,12 +202,7 @@ impl Interval {
     }
 
     pub fn forgotten_at_us(&self, spec: &Spec) -> i128 {
-        let mut full_at_ms = self.next_ms;
-        let mut used = self.used - self.refill;
-        while used > 0 {
-            used -= self.refill;
-            full_at_ms += self.period_ms;
-        }
+        let full_at_ms = self.next_ms + (self.periods() - 1) * self.period_ms;
         (full_at_ms + remembered_ms(spec)) * 1_000
     }
 }
@@ -208,7 +216,7 @@ fn numbers(spec: &Spec) -> (i128, i128) {
         panic!("not an interval");
     };
     if limit == 0 {
-        return (i128::MAX, CENTURY_MS);
+        return (1 << 60, CENTURY_MS);
     }
     (limit.into(), period_ms.into())
 }
@@ -218,9 +226,5 @@ fn remembered_ms(spec: &Spec) -> i128 {
         return 0;
     }
     let (refill, period_ms) = numbers(spec);
-    let periods = match refill {
-        i128::MAX => 1,
-        refill => up(spec.capacity().into(), refill),
-    };
-    (periods * period_ms).clamp(60_000, CENTURY_MS)
+    (up(spec.capacity().into(), refill) * period_ms).clamp(60_000, CENTURY_MS)
 }

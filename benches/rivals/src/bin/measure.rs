@@ -27,8 +27,8 @@ struct Row {
     algorithm: &'static str,
     policies: Vec<Policy>,
     callers: u64,
-    /// Units that each caller takes with its request.
-    units: u64,
+    /// How many requests of one unit each caller makes.
+    requests: u64,
     /// Whether they are held instead.
     held: bool,
 }
@@ -39,7 +39,7 @@ impl Row {
             algorithm,
             policies: vec![policy.into()],
             callers: CALLERS,
-            units: 1,
+            requests: 1,
             held: false,
         }
     }
@@ -101,7 +101,7 @@ fn rows() -> Vec<Row> {
         Row::new("SlidingLog", api!(log)),
         Row {
             callers: CALLERS / 10,
-            units: LIMIT,
+            requests: LIMIT,
             ..Row::new("SlidingLog, 100 entries", api!(log))
         },
         Row {
@@ -165,11 +165,11 @@ async fn bytes_per_caller(row: &Row, store: &RedisStore, redis: &Redis) -> f64 {
     (after - before) as f64 / row.callers as f64
 }
 
-/// Each of these callers makes one request, which is admitted.
+/// Each of these callers makes its requests, which are all allowed.
 async fn come(row: &Row, limiter: &Limiter, callers: std::ops::Range<u64>) {
     let mut workers = JoinSet::new();
     for worker in 0..WORKERS {
-        let (limiter, units, held) = (limiter.clone(), row.units, row.held);
+        let (limiter, requests, held) = (limiter.clone(), row.requests, row.held);
         let callers = (callers.start + worker..callers.end).step_by(WORKERS as usize);
         workers.spawn(async move {
             for caller in callers {
@@ -177,7 +177,9 @@ async fn come(row: &Row, limiter: &Limiter, callers: std::ops::Range<u64>) {
                     // Never given back: it is as if held for the whole run.
                     mem::forget(hold(&limiter, caller).await);
                 } else {
-                    assert!(is_admitted(&limiter, caller, units).await);
+                    for _ in 0..requests {
+                        assert!(is_admitted(&limiter, caller).await);
+                    }
                 }
             }
         });
@@ -187,8 +189,8 @@ async fn come(row: &Row, limiter: &Limiter, callers: std::ops::Range<u64>) {
     }
 }
 
-async fn is_admitted(limiter: &Limiter, caller: u64, units: u64) -> bool {
-    let decision = limiter.check_n(caller, units).await;
+async fn is_admitted(limiter: &Limiter, caller: u64) -> bool {
+    let decision = limiter.check(caller).await;
     decision.expect("a decision").is_allowed()
 }
 
@@ -207,8 +209,9 @@ async fn commands(row: &Row, limiter: &Limiter, redis: &Redis) -> [Commands; 2] 
             held.push(hold(limiter, full).await);
         }
     } else {
-        let taken = limiter.check_up_to(full, LIMIT).await;
-        assert!(taken.expect("a decision").is_allowed());
+        for _ in 0..LIMIT {
+            assert!(is_admitted(limiter, full).await);
+        }
     }
     let mut of = [Commands::default(), Commands::default()];
     for (commands, wanted) in of.iter_mut().zip([true, false]) {
@@ -221,7 +224,7 @@ async fn commands(row: &Row, limiter: &Limiter, redis: &Redis) -> [Commands; 2] 
                 mem::forget(permit);
                 is_allowed
             } else {
-                is_admitted(limiter, caller, 1).await
+                is_admitted(limiter, caller).await
             };
             assert_eq!(is_allowed, wanted);
         }

@@ -144,7 +144,7 @@ impl Cluster {
             Operation::Take | Operation::TakeUpTo => {
                 self.take(operation, groups, deadline, answer).await
             }
-            Operation::Look | Operation::GiveBack | Operation::Renew => {
+            Operation::Look | Operation::GiveBack | Operation::Debit | Operation::Renew => {
                 let told = self.ask_all(operation, groups, deadline).await?;
                 let fitting = told.iter().map(|told| told.found.fitting).min();
                 Ok(decision(operation, fitting.unwrap_or(0), &told))

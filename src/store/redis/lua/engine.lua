@@ -11,12 +11,14 @@
 --          and for each leg:
 --            kind: its algorithm's number, plus 32 on the last leg of a check,
 --              plus 64 times what to do: 0 take all or nothing, 1 look only,
---              2 take as much as fits, 3 give back, 4 renew a permit
+--              2 take as much as fits, 3 give back, 4 renew a permit,
+--              5 debit: charge each leg as much as it may owe
 --            cost and capacity, in the algorithm's own unit
---            extra: 0, 1: room beyond the capacity, or if negative, room that is
+--            extra: 0, 1, 5: room beyond the capacity, or if negative, room that is
 --              not to be used; 2: the cost of one unit; 3: the mark that it was
 --              taken under, or 0 for any
 --            a and b, the algorithm's own, and as many more as its file says
+--            for 5: the cost of one unit
 -- Reply    integers only, as IEEE doubles, little-endian, in a row in one string,
 --          which Redis writes and a client reads faster than a list:
 --          nonce, now in microseconds, then for each check its
@@ -71,7 +73,7 @@ local largest = 9007199254740992
 -- The checks in a row that ask the same: how many are left, how often each is to
 -- be decided, and where their numbers are, of which one leg's are at hand.
 local alike, times, first_at, is_joint = 0, 1, at, false
-local kind, cost, capacity, extra, algorithm, task, most, slack, drop_ms
+local kind, cost, capacity, extra, algorithm, task, most, slack, drop_ms, unit
 local a, b, c, d, e, f
 -- The last change that was added, and its text.
 local added, added_text = 0, '0'
@@ -111,6 +113,9 @@ while key < #keys do
       end
       slack = 0
       --@numbers
+      if task == 5 then
+        unit, at = unpack('<d', numbers, at)
+      end
     end
     key = key + 1
     local stored, is_foreign, is_refused, is_linear = call('GET', keys[key]), false, false, false
@@ -157,6 +162,9 @@ while key < #keys do
         verdict = cost / extra
       end
       verdict = min(verdict, floor(left / extra))
+    elseif task == 5 then
+      local left = max(capacity + extra - (level > slack and level or 0), 0)
+      cost = min(cost, left - left % unit)
     end
     is_unsaved = is_unsaved or unsaved
     out = out + 1
@@ -182,7 +190,7 @@ while key < #keys do
     while leg_key do
       local change = 0
       if verdict > 0 then
-        if task == 0 then
+        if task == 0 or task == 5 then
           change = verdict * cost
         elseif task == 2 then
           change = verdict * extra

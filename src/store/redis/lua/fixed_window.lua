@@ -2,6 +2,8 @@
 --
 -- KEYS     the window's end in milliseconds since the epoch, 13 digits, then
 --          the units used: up to 999,999 Redis keeps the whole as one integer.
+--          For a token bucket in debt the units used have 16 digits, and another
+--          16 say how much the bucket held when they were written.
 -- Unit     units. Level: those used.
 -- ARGV     capacity: the most that can be used; a: the window in milliseconds;
 --          b: 0 where it starts with the first use, 1 at its multiples, 2 with
@@ -15,7 +17,7 @@
 c, d, e, f, at = unpack('<dddd', numbers, at)
 drop_ms = a
 --@read
-if is_foreign or stored and (find(stored, '%D') or #stored < 14 or #stored > 29) then
+if is_foreign or stored and (find(stored, '%D') or #stored < 14 or #stored > 29 and #stored ~= 45) then
   level = nil
 else
   -- The end of a window that starts now, and the latest that any may have.
@@ -41,14 +43,21 @@ else
   level, mark, is_linear = 0, latest_ms, true
   local ends_ms, used = stored and tonumber(sub(stored, 1, 13)), 0
   if ends_ms then
-    used = min(tonumber(sub(stored, 14)), 9007199254740991)
+    used = min(tonumber(sub(stored, 14, 29)), 9007199254740991)
     if b == 3 then
-      -- More than that no debt of this bucket can be.
-      used = min(used, 2 * capacity)
+      -- A debt is paid in full. Other numbers lock nobody out for long.
+      local owed = #stored == 45 and max(used - sub(stored, 30), 0) or 0
+      local highest = d > 0 and d * floor(largest / a) or largest
+      used = min(used - owed, 2 * capacity) + owed
+      used = min(used, max(min(highest, largest - 1000), 2 * capacity))
     end
   end
   if ends_ms and ends_ms > now_ms then
     level, mark, unsaved = used, min(ends_ms, latest_ms), ends_ms > latest_ms
+    if b == 3 and used == 0 then
+      -- The next period of a full bucket starts with the next token taken.
+      mark = latest_ms
+    end
   else
     local windows, ended = 1, 0
     if ends_ms then
@@ -70,6 +79,9 @@ end
 --@write
 level = level + change
 value = format('%013d%d', mark, level)
+if b == 3 and level > capacity then
+  value = format('%013d%016d%016d', mark, level, capacity)
+end
 ttl_ms = mark - now_ms + f + spare_ms
 if d > 0 then
   ttl_ms = min(ttl_ms + max(math.ceil(level / d) - 1, 0) * a, 9007199254740991)

@@ -1,78 +1,117 @@
 -- Sliding log.
 --
--- KEYS     the letter L, then for each unit the instant at which it was taken,
---          in microseconds since the epoch, as an IEEE double, oldest first.
+-- KEYS     the letter L; how many units were ever counted (5 bytes); then for each
+--          entry, oldest first, the instant at which units were taken, in
+--          microseconds since the epoch (7 bytes), and how many units were
+--          counted before it (5 bytes). All are little-endian. Counts go round at
+--          2^40: what lies between two of them is their difference.
 -- Unit     units. Level: those taken within the window.
 -- ARGV     capacity: the limit; a: the window in microseconds
--- Reply    level, mark: the newest instant, more: when the cost fits, where it
---          does not fit now, or what is left as the newest when others are given
---          back, in microseconds since the epoch
+-- Reply    level, mark: the newest entry's instant, more: of what does not fit
+--          now, the instant of the entry that must leave first; or the newest that
+--          is left when units are given back
 -- Expiry   when the newest has left the window.
 -- Atomic   see the engine.
+--
+-- c is how many units were ever counted, d the bytes of `kept` before the first
+-- entry that still counts, e how many entries those are.
 --@numbers
 drop_ms = floor(a / 1000)
 --@read
-kept = ''
-if is_foreign or stored and (sub(stored, 1, 1) ~= 'L' or #stored % 8 ~= 1) then
+kept, c, d, e = 'L\0\0\0\0\0', 0, 6, 0
+if is_foreign or stored and (sub(stored, 1, 1) ~= 'L' or #stored % 12 ~= 6) then
   level = nil
-elseif stored and #stored > 1 then
-  -- The first that still counts, by bisection.
-  local first, after = 0, (#stored - 1) / 8
+elseif stored then
+  kept, c = stored, unpack('<I5', stored, 2)
+  -- The first that still counts, by bisection. No sum here is above 2^53.
+  local first, after = 0, (#stored - 6) / 12
   while first < after do
     local middle = floor((first + after) / 2)
-    if unpack('<d', stored, 8 * middle + 2) + a <= now_us then
+    if unpack('<I7', stored, 12 * middle + 7) <= now_us - a then
       first = middle + 1
     else
       after = middle
     end
   end
-  kept = sub(stored, 8 * first + 2)
-  level = #kept / 8
-  mark = level > 0 and unpack('<d', kept, #kept - 7) or 0
-  if not (mark >= 0 and mark <= largest and mark % 1 == 0) then
-    level = nil
-  elseif mark > now_us then
-    -- Written by a clock that went backwards: from now on they count from now.
-    unsaved = true
-    local past = level
-    while past > 0 and unpack('<d', kept, 8 * past - 7) > now_us do
-      past = past - 1
+  d = 12 * first + 6
+  e = (#stored - d) / 12
+end
+if e > 0 then
+  local round, base = 1099511627776, unpack('<I5', kept, d + 8)
+  level, mark = (c - base) % round, unpack('<I7', kept, #kept - 11)
+  if mark > now_us and mark <= largest then
+    -- Written by a clock that went backwards: such entries become one, of now.
+    local ahead = d + 12 * e - 12
+    while ahead > d and unpack('<I7', kept, ahead - 11) > now_us do
+      ahead = ahead - 12
     end
-    kept = sub(kept, 1, 8 * past) .. string.rep(struct.pack('<d', now_us), level - past)
-    mark = now_us
+    if ahead > d and unpack('<I7', kept, ahead - 11) == now_us then
+      kept = sub(kept, 1, ahead)
+    else
+      kept = sub(kept, 1, ahead) .. struct.pack('<I7', now_us) .. sub(kept, ahead + 8, ahead + 12)
+    end
+    mark, unsaved, e = now_us, true, (#kept - d) / 12
   end
-  if level and task == 3 and extra > 0 then
-    -- Only what was taken at that instant; it is moved to the end, to be cut off there.
-    local last = level
-    while last > 0 and unpack('<d', kept, 8 * last - 7) > extra do
-      last = last - 1
+  if task == 3 and extra > 0 then
+    -- Only what was taken at that instant. What was taken later is counted less.
+    local last = d + 12 * e
+    while last > d and unpack('<I7', kept, last - 11) > extra do
+      last = last - 12
     end
-    local equal = last
-    while equal > 0 and unpack('<d', kept, 8 * equal - 7) == extra do
-      equal = equal - 1
+    local held = 0
+    if last > d and unpack('<I7', kept, last - 11) == extra then
+      held = ((last < #kept and unpack('<I5', kept, last + 8) or c) - unpack('<I5', kept, last - 4)) % round
     end
-    cost = min(cost, last - equal)
-    kept = sub(kept, 1, 8 * (last - cost)) .. sub(kept, 8 * last + 1) .. string.rep(struct.pack('<d', extra), cost)
+    cost = min(cost, held)
+    if cost > 0 and last < #kept then
+      local parts = { sub(kept, 1, cost < held and last or last - 12) }
+      for later = last + 1, #kept, 12 do
+        local at_us, before = unpack('<I7I5', kept, later)
+        parts[#parts + 1] = struct.pack('<I7I5', at_us, (before - cost) % round)
+      end
+      kept = table.concat(parts)
+      e = (#kept - d) / 12
+    end
   end
-  if level and task == 3 then
+  -- The instant of the unit of this number, counted from the oldest.
+  local number = 0
+  if task == 3 then
     cost = min(cost, level)
-    if cost < level then
-      more = unpack('<d', kept, 8 * (level - cost) - 7)
-    end
+    number = level - cost
+  elseif task < 3 then
+    number = level - max(most, 0)
   end
-  local over = level and task < 3 and level - max(most, 0) or 0
-  if over > 0 then
-    more = unpack('<d', kept, 8 * over - 7) + a
+  if number > 0 then
+    local first, last = 0, e - 1
+    while first < last do
+      local middle = floor((first + last) / 2)
+      if (unpack('<I5', kept, d + 12 * middle + 20) - base) % round >= number then
+        last = middle
+      else
+        first = middle + 1
+      end
+    end
+    more = unpack('<I7', kept, d + 12 * first + 1)
   end
 end
 --@write
+local round, last, more_entries, newest_us = 1099511627776, #kept, '', mark
 if change > 0 then
-  kept = kept .. string.rep(struct.pack('<d', now_us), change)
+  newest_us = now_us
+  if e > 0 and (mark == now_us or e >= max(capacity, 1)) then
+    -- One entry for each instant; and as many entries as that only a debit exceeds.
+    last = last - 12
+    more_entries = struct.pack('<I7', now_us) .. sub(kept, -5)
+  else
+    more_entries = struct.pack('<I7I5', now_us, c)
+  end
 elseif change < 0 then
-  kept = sub(kept, 1, 8 * change - 1)
+  local base = unpack('<I5', kept, d + 8)
+  while last > d and (unpack('<I5', kept, last - 4) - base) % round >= level + change do
+    last = last - 12
+  end
+  newest_us = last > d and unpack('<I7', kept, last - 11) or now_us - a
 end
-value = 'L' .. kept
-ttl_ms = spare_ms
-if kept ~= '' then
-  ttl_ms = max(floor((unpack('<d', kept, #kept - 7) + a - now_us) / 1000), 0) + spare_ms
-end
+-- In one piece: each copy of a long string takes its time.
+value = 'L' .. struct.pack('<I5', (c + change) % round) .. sub(kept, d + 1, last) .. more_entries
+ttl_ms = max(floor((newest_us - now_us + a) / 1000), 0) + spare_ms
