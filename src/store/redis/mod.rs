@@ -8,6 +8,8 @@ mod cluster;
 mod connection;
 mod dispatch;
 mod either;
+#[cfg(test)]
+mod forged;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod key;

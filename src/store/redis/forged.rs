@@ -1,0 +1,205 @@
+//! Replies whose numbers no script would send: each is read, or is an error.
+
+#![allow(clippy::expect_used, clippy::indexing_slicing)]
+
+use std::{borrow::Cow, time::Duration};
+
+use super::{
+    key::KeyNames,
+    question::{Question, Turns},
+    reply::{Found, read},
+};
+use crate::{
+    Concurrency, Decision, FixedWindow, Key, LeakyBucket, OnStoreFailure, Policy, Quota,
+    SlidingLog, SlidingWindow, TokenBucket,
+    policy::Compiled,
+    quota::{
+        EXACT, Rule, each,
+        rules::{At, Rules},
+    },
+    random::SplitMix64 as Random,
+    store::{Asked, Check, Leg, Operation},
+};
+
+const NONCE: i64 = 7;
+const OPERATIONS: [Operation; 6] = [
+    Operation::Take,
+    Operation::Look,
+    Operation::TakeUpTo,
+    Operation::GiveBack,
+    Operation::Debit,
+    Operation::Renew,
+];
+
+impl Random {
+    /// Of any magnitude, also negative and more than a script can count.
+    fn any(&mut self) -> i64 {
+        let number = self.next() >> self.below(64);
+        match self.below(12) {
+            0 => 0,
+            1 => 1,
+            2 => EXACT as i64,
+            3 => EXACT as i64 - 1 - self.below(2_000) as i64,
+            4 if self.below(20) == 0 => -(number as i64),
+            5 if self.below(20) == 0 => i64::MAX,
+            _ => (number % (EXACT + 1)) as i64,
+        }
+    }
+
+    fn any_quota(&mut self) -> Quota {
+        let (limit, room) = (1 + self.any().unsigned_abs(), 1 + self.any().unsigned_abs());
+        let period = Duration::from_millis(1 + self.any().unsigned_abs() % (1 << 42));
+        let bucket = TokenBucket::new(limit, period).burst(room);
+        let window = FixedWindow::new(limit, period);
+        let quota: Result<Quota, _> = match self.below(13) {
+            0 => bucket.try_into(),
+            1 => bucket.initial(room / 2).try_into(),
+            2 => bucket.refill_at_once().try_into(),
+            3 => bucket.refill_at_once().initial(0).try_into(),
+            4 => TokenBucket::without_refill(room).try_into(),
+            5 => LeakyBucket::new(limit, period).capacity(room).try_into(),
+            6 => LeakyBucket::new(limit, period).queue(room).try_into(),
+            7 => window.try_into(),
+            8 => window.aligned().spread().try_into(),
+            9 => FixedWindow::per_calendar_month(limit).spread().try_into(),
+            10 => SlidingWindow::new(limit, period).try_into(),
+            11 => SlidingLog::new(limit, period).try_into(),
+            _ => Concurrency::new(limit).lifetime(period).try_into(),
+        };
+        quota.unwrap_or_else(|_| self.any_quota())
+    }
+
+    fn any_operation(&mut self) -> Operation {
+        OPERATIONS[self.below(OPERATIONS.len() as u64) as usize]
+    }
+}
+
+fn policies(random: &mut Random) -> Vec<Compiled> {
+    let any = |number: u64| {
+        let policy = Policy::new(format!("policy {number}"), random.any_quota()).cost(0);
+        policy.compile(OnStoreFailure::Deny).expect("a policy")
+    };
+    (0..2).map(any).collect()
+}
+
+/// One or both, for so many units, of which so many may be owed or waited for.
+fn legs<'p>(policies: &'p [Compiled], key: &'p Key, units: u64, extra: u64) -> Vec<Leg<'p>> {
+    let leg = |policy: &'p Compiled| {
+        let mut asked = Asked::new(policy.asked.quota.clone(), units);
+        asked.extra = asked.quota.extra(extra) as i64;
+        Leg {
+            policy: &policy.name,
+            key: Cow::Borrowed(key),
+            asked: Cow::Owned(asked),
+            on_store_failure: OnStoreFailure::Deny,
+            leases: false,
+        }
+    };
+    policies.iter().map(leg).collect()
+}
+
+/// Everything that follows from a decision.
+fn look_at(decision: &Decision) {
+    let _ = format!(
+        "{decision:?} {:?} {:?}",
+        decision.retry_after(),
+        decision.delay()
+    );
+    let _ = (
+        decision.moved(),
+        decision.uncharged(),
+        decision.to_cl_throttle(),
+    );
+    for policy in decision.policies() {
+        assert!(policy.remaining() <= policy.limit(), "{policy:?}");
+        assert!(policy.moved() <= policy.cost(), "{policy:?}");
+        let _ = (policy.reset_after(), policy.retry_after(), policy.delay());
+        let _ = (
+            policy.effective_window_us(),
+            policy.full_at_ns(),
+            policy.mark(),
+        );
+    }
+}
+
+/// What another process would make of it a moment later.
+fn look_later(legs: &[Leg<'_>], found: &Found, operation: Operation, later_us: u64) {
+    for (leg, standing) in legs.iter().zip(&found.standings) {
+        each!(leg.asked.quota, rule => {
+            let at = |now_us| leg.at(rule, operation, now_us);
+            let from = at(found.now_us);
+            for most in [from.most, 0, EXACT] {
+                let _ = rule.later(*standing, At { most, ..from }, at(later_us));
+            }
+        });
+    }
+}
+
+#[test]
+fn any_numbers_in_a_reply_are_an_answer_or_an_error() {
+    let (mut random, key) = (Random(13), Key::from("ann"));
+    let names = KeyNames::new("tt".to_owned(), None).expect("names");
+    let (mut answers, mut errors) = (0, 0);
+    for _ in 0..3_000 {
+        let policies = policies(&mut random);
+        for _ in 0..60 {
+            let operation = random.any_operation();
+            let count = 1 + random.below(2) as usize;
+            let (units, extra) = (random.any().unsigned_abs(), random.any().unsigned_abs());
+            let legs = legs(&policies[..count], &key, units, extra);
+            let question = &Question::new(&Check::new(operation, &legs), &names);
+            let times = match operation {
+                Operation::Take => 1 + random.below(3),
+                _ => 1,
+            };
+            let mut integers = vec![NONCE, random.any()];
+            if times > 1 {
+                integers.push(times as i64);
+            }
+            integers.push(random.below(2) as i64);
+            for leg in &question.legs {
+                integers.extend((0..leg.algorithm().min(3)).map(|_| random.any()));
+            }
+            let Ok(parts) = read(&integers, NONCE, &[Turns { question, times }]) else {
+                errors += 1;
+                continue;
+            };
+            for found in parts.into_iter().flat_map(|part| part.one_by_one(question)) {
+                let found = found.expect("a verdict that is none of an error");
+                look_at(&question.decision(&found));
+                look_later(&legs, &found, operation, random.any().unsigned_abs());
+                answers += 1;
+            }
+        }
+    }
+    assert!(answers > 100_000 && errors > 1_000, "{answers} {errors}");
+}
+
+/// What a store of a user's own has under a key is the user's.
+#[test]
+fn any_words_in_a_store_are_decided_upon() {
+    let (mut random, key) = (Random(31), Key::from("ann"));
+    for _ in 0..3_000 {
+        let policies = policies(&mut random);
+        let mut slots = [crate::store::Slot::default(), crate::store::Slot::default()];
+        for step in 0..60 {
+            if step % 6 == 0 {
+                for slot in &mut slots {
+                    let words: Vec<u64> = (0..random.below(8))
+                        .map(|_| match random.below(3) {
+                            0 => random.next() >> random.below(64),
+                            _ => random.any().unsigned_abs(),
+                        })
+                        .collect();
+                    *slot = crate::store::Slot::new(Some(&words));
+                }
+            }
+            let operation = random.any_operation();
+            let count = 1 + random.below(2) as usize;
+            let (units, extra) = (random.any().unsigned_abs(), random.any().unsigned_abs());
+            let legs = legs(&policies[..count], &key, units, extra);
+            let check = Check::new(operation, &legs);
+            look_at(&check.decide(random.any().unsigned_abs(), &mut slots[..count]));
+        }
+    }
+}
