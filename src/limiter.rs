@@ -208,7 +208,8 @@ impl Limiter {
     /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
     /// ```
     ///
-    /// While the store fails, a [local](OnStoreFailure::Local) policy charges this
+    /// Where a [`MemoryStore`] is full, newcomers share a bucket: their debits charge
+    /// what is left in it. While the store fails, a [local](OnStoreFailure::Local) policy charges this
     /// process's buckets. One that [allows](OnStoreFailure::Allow) charges nothing.
     ///
     /// # Errors

@@ -305,3 +305,19 @@ async fn a_waiter_behind_a_debt_waits_until_it_is_paid() {
     assert!(permit.is_allowed());
     assert!(started.elapsed() >= Duration::from_secs(30));
 }
+
+/// Where a store is full, newcomers share a bucket, which is nobody's to owe.
+#[tokio::test]
+async fn a_debit_of_a_newcomer_to_a_full_store_locks_out_no_others() {
+    let clock = Arc::new(ManualClock::new());
+    let store = MemoryStore::builder().capacity(1).clock(clock.clone());
+    let limiter = one(Arc::new(store.build()), TokenBucket::per_minute(60));
+    for caller in 0..100_u64 {
+        let _ = limiter.check(caller).await.unwrap();
+    }
+    let debit = limiter.debit("newcomer", 1_000_000).await.unwrap();
+    assert!(debit.moved() <= 60);
+    assert!(debit.uncharged() >= 999_940);
+    clock.advance(Duration::from_secs(1));
+    assert!(limiter.check("other").await.unwrap().is_allowed());
+}

@@ -102,10 +102,10 @@ impl Shards {
             let is_full = shard.is_full_with(coming.count());
             slots.push(self.open(check.operation(), leg, place, is_full, shard));
         }
-        let decision = if places.iter().all(|place| place.is_kept) {
+        let decision = if places.iter().all(|place| place.is_kept && place.may_owe) {
             check.decide(now_us, &mut slots)
         } else {
-            let legs: Vec<_> = check.legs().iter().zip(&places).map(giving).collect();
+            let legs: Vec<_> = check.legs().iter().zip(&places).map(limited).collect();
             Check::new(check.operation(), &legs).decide(now_us, &mut slots)
         };
         for (slot, place) in slots.into_iter().zip(&places) {
@@ -140,6 +140,7 @@ impl Shards {
                 place.is_kept = false;
                 return Slot::default();
             }
+            place.may_owe = operation != Operation::Debit;
             place.bucket = self.id(leg, NEWCOMERS);
             found = shard.find(place.bucket);
         }
@@ -157,6 +158,7 @@ impl Shards {
             held: 0,
             at: 0,
             is_kept: true,
+            may_owe: true,
         }
     }
 
@@ -222,13 +224,19 @@ struct Place {
     at: usize,
     /// What becomes of the bucket is stored.
     is_kept: bool,
+    /// One caller's debit must not lock out all who share the bucket.
+    may_owe: bool,
 }
 
-/// The same leg, if what is given back has a bucket; nothing where it has none.
-fn giving<'a>((leg, place): (&Leg<'a>, &Place)) -> Leg<'a> {
+/// Returns the leg as its place allows: without what has no bucket to be given back
+/// to, and without debt in a bucket that is shared.
+fn limited<'a>((leg, place): (&Leg<'a>, &Place)) -> Leg<'a> {
     let mut leg = leg.clone();
     if !place.is_kept {
         leg.asked.to_mut().level = 0;
+    }
+    if !place.may_owe {
+        leg.asked.to_mut().extra = 0;
     }
     leg
 }
