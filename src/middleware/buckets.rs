@@ -50,8 +50,9 @@ impl Buckets {
         answer.wait().await
     }
 
-    /// Charges `units` to every policy that applies, as
-    /// [`Limiter::debit`](crate::Limiter::debit): for a cost that is known only after the
+    /// Charges `units` to every policy that applies, each by itself and as far as its
+    /// [`max_debt`](crate::Policy::max_debt) allows, as
+    /// [`Limiter::debit`](crate::Limiter::debit) does: for a cost that is known only after the
     /// request, such as the tokens of a language model.
     ///
     /// Policies that hold permits ([`Concurrency`](crate::Concurrency)) are left out. Under
@@ -67,7 +68,7 @@ impl Buckets {
     /// let layer = RateLimitLayer::new(tokens);
     /// let request = Request::post("/complete").header("x-api-key", "k1").body(()).unwrap();
     /// let buckets = layer.buckets(&Head::from(&request))?;
-    /// assert!(buckets.debit(750).await?.is_allowed());
+    /// assert_eq!(buckets.debit(750).await?.uncharged(), 0);
     /// // It was less.
     /// buckets.credit(50).await?;
     /// let decision = buckets.peek().await?;
@@ -79,7 +80,7 @@ impl Buckets {
     ///
     /// The store could not decide.
     pub async fn debit(&self, units: u64) -> Result<Decision, StoreError> {
-        self.ask(Operation::Take, units).await
+        self.ask(Operation::Debit, units).await
     }
 
     /// Gives `units` back to every policy that applies, as
@@ -101,7 +102,7 @@ impl Buckets {
         let legs: Vec<Leg<'_>> = legs
             .map(|(leg, debt)| {
                 let mut asked = Asked::new(leg.asked.quota.clone(), units);
-                if operation == Operation::Take {
+                if operation == Operation::Debit {
                     asked.may_owe(*debt);
                 }
                 Leg {
