@@ -28,7 +28,8 @@ const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-m
 #[non_exhaustive]
 pub enum GrpcDenials {
     /// gRPC calls: `POST` over HTTP/2 or HTTP/3 with the content type
-    /// `application/grpc`, alone or before `+` or `;`. This is the default.
+    /// `application/grpc`, alone or before `+` or `;`. This is the default. (A request
+    /// that a test builds has the version HTTP/1.1 unless it says otherwise.)
     #[default]
     Auto,
     /// Calls of gRPC and of gRPC-Web: `POST` over any version of HTTP with the content

@@ -296,20 +296,20 @@ const fn status(reason: DenialReason) -> StatusCode {
 
 /// One sentence for people.
 fn message(refusal: Refusal<'_>) -> String {
-    let text = match refusal.reason {
-        DenialReason::CostImpossible => {
-            let policies = refusal.decision.into_iter().flat_map(Decision::policies);
-            let sentences = policies.filter(|policy| policy.is_impossible());
+    let text = match (refusal.reason, refusal.decision) {
+        (DenialReason::CostImpossible, Some(decision)) => {
+            let sentences = decision.policies().filter(|policy| policy.is_impossible());
             let sentences = sentences.map(|policy| {
                 let (cost, name, limit) = (policy.cost(), policy.name(), policy.limit());
                 format!("Cost {cost} exceeds policy \"{name}\" ({limit}).")
             });
             return sentences.collect::<Vec<_>>().join(" ");
         }
-        DenialReason::QuotaExceeded => "rate limit exceeded",
-        DenialReason::KeyMissing => "The request does not say who is asking.",
-        DenialReason::StoreFailed => "service unavailable",
-        DenialReason::Miswired => "internal error",
+        (DenialReason::CostImpossible, None) => "The cost exceeds the limit.",
+        (DenialReason::QuotaExceeded, _) => "rate limit exceeded",
+        (DenialReason::KeyMissing, _) => "The request does not say who is asking.",
+        (DenialReason::StoreFailed, _) => "service unavailable",
+        (DenialReason::Miswired, _) => "internal error",
     };
     text.to_owned()
 }

@@ -238,6 +238,7 @@ fn a_handler_may_name_the_reason_itself() {
         assert_eq!(answer.field("cache-control").unwrap(), "no-store");
         let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
         assert_eq!(body["status"], status);
+        assert_ne!(body["detail"], "");
     }
 }
 

@@ -37,7 +37,7 @@ fn a_debit_and_a_credit_move_what_a_limiter_moves() {
     });
     let limiter = Limiter::new(standing_store().0, tokens());
     let ann = buckets_of(&layer, &from("ann"));
-    for units in [30, 60, 50, 0, 1] {
+    for units in [30, 60, 50, 0, 500, 1] {
         let (of_layer, of_limiter) = (at_once(ann.debit(units)), at_once(limiter.debit(7, units)));
         assert_eq!(
             format!("{:?}", of_layer.unwrap()),
