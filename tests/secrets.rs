@@ -257,13 +257,15 @@ async fn nothing_public_shows_a_key_a_secret_or_a_password() {
 
 #[test]
 fn the_head_of_a_request_shows_no_value() {
-    let request = http::Request::get(format!("https://app:{PASSWORD}@host/path?token={SECRET}"));
+    let request = http::Request::get(format!(
+        "https://app:{PASSWORD}@host/reset/{SECRET}?token={SECRET}"
+    ));
     let request = request.header("x-api-key", KEY).extension(KEY).body(());
     let request = request.expect("a request");
     let head = Head::from(&request);
     hidden(&head);
     let shown = format!("{head:?}");
-    for part in ["GET", "/path", "x-api-key"] {
+    for part in ["GET", "x-api-key"] {
         assert!(shown.contains(part), "{shown}");
     }
 }

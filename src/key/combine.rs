@@ -1,7 +1,8 @@
 //! Keys made of other keys.
 
 use super::{
-    ClientIp, Cookie, Extension, Global, Head, Header, Key, KeyError, KeyExtractor, MethodKey, Peer,
+    BearerToken, ClientIp, Cookie, Extension, Global, Head, Header, Key, KeyError, KeyExtractor,
+    MethodKey, Peer,
 };
 use crate::ConfigError;
 
@@ -29,9 +30,11 @@ const SECOND: u8 = b'|';
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
         match self.first.extract(head) {
-            Err(error) if error.is_missing() => {
-                Ok(Key::part(SECOND, &[]).and(&self.second.extract(head)?))
-            }
+            Err(error) if error.is_missing() => match self.second.extract(head) {
+                Ok(key) => Ok(Key::part(SECOND, &[]).and(&key)),
+                Err(other) if other.is_missing() => Err(error.with_alternative(other)),
+                miswired => miswired,
+            },
             // The first is an alternative itself: its keys move aside.
             Ok(key) if matches!(key.as_bytes(), [SECOND | FIRST, ..]) => {
                 Ok(Key::part(FIRST, &[]).and(&key))
@@ -83,7 +86,7 @@ macro_rules! inherent_or {
     };
 }
 inherent_or!(
-    [] Header, [] Cookie, [T] Extension<T>, [] MethodKey, [] Global, [] Peer, [] ClientIp,
+    [] Header, [] BearerToken, [] Cookie, [T] Extension<T>, [] MethodKey, [] Global, [] Peer, [] ClientIp,
     [A, B] Or<A, B>,
 );
 #[cfg(feature = "axum")]

@@ -6,8 +6,8 @@ use http::{Extensions, HeaderMap, Method, Request, Uri, Version, request::Parts}
 
 /// The head of a request, borrowed: everything but the body.
 ///
-/// Its `Debug` shows the method, the path and the names of the headers: values and
-/// queries are where secrets are.
+/// Its `Debug` shows the method and the names of the headers. Values, paths and
+/// queries hold secrets.
 #[derive(Clone, Copy)]
 pub struct Head<'a> {
     method: &'a Method,
@@ -56,7 +56,6 @@ impl fmt::Debug for Head<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Head")
             .field("method", self.method)
-            .field("path", &self.uri.path())
             .field("headers", &self.headers.keys().collect::<Vec<_>>())
             .finish_non_exhaustive()
     }

@@ -1,22 +1,76 @@
 //! Who is asking: [`Key`], and what reads one from a request.
 //!
-//! A [`KeyExtractor`] looks at the head of a request and names the caller.
+//! A [`KeyExtractor`] reads the caller from the head of a request.
 //! The functions here make the usual ones; a closure makes any other:
 //!
 //! ```
 //! use tower_throttle::{Head, Key, key};
 //!
-//! let by_key_else_address = key::header("x-api-key").or(key::peer());
+//! #[derive(Clone)]
+//! struct User { id: u64 }
+//!
+//! let by_user_else_address = key::extension(|user: &User| user.id).or(key::peer());
 //! let per_client_and_method = (key::peer(), key::method());
 //! let by_first_path_segment =
 //!     |head: &Head<'_>| head.uri().path().split('/').nth(1).map(Key::from);
 //! # fn takes(_: impl key::KeyExtractor) {}
-//! # takes(by_key_else_address); takes(per_client_and_method); takes(by_first_path_segment);
+//! # takes(by_user_else_address); takes(per_client_and_method); takes(by_first_path_segment);
 //! ```
 //!
-//! **A header or cookie is whatever the client says.** A limit keyed only by
-//! one that is not checked elsewhere can be avoided by sending another value
-//! each time. Key by the address, or put such a limit behind authentication.
+//! **Use what authentication found.** A client chooses its headers and cookies: if
+//! nothing checks them, each invented value has a bucket of its own and no limit
+//! holds. [`extension`] reads the user, session or tenant that an authentication
+//! layer outside of the limiter has put into the request:
+//!
+//! ```
+//! use axum::{Router, extract::Request, http::StatusCode, middleware::{self, Next}, response::Response, routing::get};
+//! use tower_throttle::{Policy, RateLimitLayer, TokenBucket, key};
+//!
+//! #[derive(Clone)]
+//! struct User { id: u64 }
+//!
+//! async fn authenticate(mut request: Request, next: Next) -> Result<Response, StatusCode> {
+//!     let token = request.headers().get("authorization");
+//!     let user = token.and_then(|token| user_of(token.as_bytes()));
+//!     request.extensions_mut().insert(user.ok_or(StatusCode::UNAUTHORIZED)?);
+//!     Ok(next.run(request).await)
+//! }
+//!
+//! fn user_of(token: &[u8]) -> Option<User> {
+//!     (token == b"Bearer s3cret").then_some(User { id: 7 }) // look it up here
+//! }
+//!
+//! let per_user = Policy::new("user", TokenBucket::per_second(10))
+//!     .key(key::extension(|user: &User| user.id));
+//! let app: Router = Router::new()
+//!     .route("/", get(|| async {}))
+//!     .layer(RateLimitLayer::new(per_user))
+//!     .layer(middleware::from_fn(authenticate)) // added later, so it runs first
+//!     .layer(RateLimitLayer::new(TokenBucket::per_second(100))); // failed logins count, too
+//! ```
+//!
+//! **A host name is the client's choice, too**, and `uri().host()` is absent under
+//! HTTP/1.1, where the `Host` header has it. Compare both with the hosts that you
+//! serve:
+//!
+//! ```
+//! use tower_throttle::{Head, Key, KeyExtractor};
+//!
+//! const TENANTS: [&str; 2] = ["acme.example", "globex.example"];
+//!
+//! fn by_tenant(head: &Head<'_>) -> Option<Key> {
+//!     let host = head.headers().get("host").and_then(|host| host.to_str().ok());
+//!     let host = head.uri().authority().map(|authority| authority.as_str()).or(host)?;
+//!     let host = host.split(':').next()?;
+//!     let tenant = TENANTS.iter().position(|tenant| tenant.eq_ignore_ascii_case(host))?;
+//!     Some(Key::from(tenant))
+//! }
+//!
+//! let request = |host: &str| http::Request::get("/").header("host", host).body(()).unwrap();
+//! let key = |host| by_tenant.extract(&Head::from(&request(host)));
+//! assert_eq!(key("acme.example"), key("ACME.example:443"));
+//! assert!(key("invented.example").is_err());
+//! ```
 //!
 //! **What it costs to read a key** grows with the size of the headers that it is
 //! read from, and no faster. How large they may be is the HTTP server's to bound; of
@@ -26,6 +80,8 @@
 
 mod client_ip;
 mod combine;
+mod credential;
+mod error;
 mod forwarded;
 mod head;
 mod value;
@@ -43,10 +99,10 @@ pub use self::value::{MatchedRoute, matched_route};
 pub use self::{
     client_ip::{ClientIp, Peer, PeerAddr, client_ip, peer},
     combine::Or,
+    credential::{BearerToken, Cookie, Header, bearer_token, cookie, header},
+    error::KeyError,
     head::Head,
-    value::{
-        Cookie, Extension, Global, Header, MethodKey, cookie, extension, global, header, method,
-    },
+    value::{Extension, Global, MethodKey, extension, global, method},
 };
 use crate::ConfigError;
 
@@ -282,57 +338,6 @@ impl KeyExtractor for std::sync::Arc<dyn KeyExtractor> {
         (**self).validate()
     }
 }
-
-/// Why there is no key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyError(Reason);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Reason {
-    Missing,
-    Miswired(&'static str),
-}
-
-impl KeyError {
-    /// The request does not say who is asking.
-    #[must_use]
-    pub const fn missing() -> Self {
-        Self(Reason::Missing)
-    }
-
-    /// The application is put together wrongly: every request would fail.
-    /// `advice` says what to change; it is logged once and never sent to a client.
-    #[must_use]
-    pub const fn miswired(advice: &'static str) -> Self {
-        Self(Reason::Miswired(advice))
-    }
-
-    /// Whether the request does not say who is asking.
-    #[must_use]
-    pub const fn is_missing(&self) -> bool {
-        matches!(self.0, Reason::Missing)
-    }
-
-    /// What to change, where the application is put together wrongly.
-    #[must_use]
-    pub const fn advice(&self) -> Option<&'static str> {
-        match self.0 {
-            Reason::Missing => None,
-            Reason::Miswired(advice) => Some(advice),
-        }
-    }
-}
-
-impl fmt::Display for KeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            Reason::Missing => "the request does not say who is asking",
-            Reason::Miswired(advice) => advice,
-        })
-    }
-}
-
-impl std::error::Error for KeyError {}
 
 impl<F, R> KeyExtractor for F
 where

@@ -1,96 +1,16 @@
-//! Keys that stand in the request: a header, a cookie, an extension, the route.
+//! Keys that the server knows: an extension, the method, the route, everybody.
 
 use std::{any::type_name, fmt, sync::Arc};
 
-use http::{HeaderName, header::COOKIE};
+use super::{Head, Key, KeyError, KeyExtractor, error::Source};
 
-use super::{Head, Key, KeyError, KeyExtractor};
-use crate::ConfigError;
-
-/// The value of the header of this name: its first line, byte for byte.
-/// Missing where there is none or it is empty. (`host` is missing under HTTP/2, where
-/// the URI has it.)
+/// A value that an earlier layer put into the request's extensions: an
+/// authenticated user, a tenant. The key is missing without it.
 ///
-/// **The client chooses it.** See the [module](super).
-#[must_use]
-pub fn header(name: &str) -> Header {
-    Header {
-        given: name.into(),
-        name: name.parse().ok(),
-    }
-}
-
-/// Made by [`header`].
-#[derive(Clone, Debug)]
-pub struct Header {
-    given: Arc<str>,
-    name: Option<HeaderName>,
-}
-
-impl KeyExtractor for Header {
-    fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
-        let name = self.name.as_ref().ok_or(KeyError::missing())?;
-        match head.headers().get(name) {
-            Some(value) if !value.is_empty() => Ok(Key::from(value.as_bytes())),
-            _ => Err(KeyError::missing()),
-        }
-    }
-
-    fn validate(&self) -> Result<(), ConfigError> {
-        match self.name {
-            Some(_) => Ok(()),
-            None => Err(ConfigError::HeaderName {
-                name: self.given.to_string(),
-            }),
-        }
-    }
-}
-
-/// The value of the first cookie of this name. Missing where there is none or
-/// it is empty.
-///
-/// **The client chooses it.** See the [module](super).
-#[must_use]
-pub fn cookie(name: &str) -> Cookie {
-    Cookie { name: name.into() }
-}
-
-/// Made by [`cookie`].
-#[derive(Clone, Debug)]
-pub struct Cookie {
-    name: Arc<str>,
-}
-
-impl KeyExtractor for Cookie {
-    fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
-        head.headers()
-            .get_all(COOKIE)
-            .iter()
-            .flat_map(|line| line.as_bytes().split(|byte| *byte == b';'))
-            .filter_map(|pair| {
-                let mut halves = pair.splitn(2, |byte| *byte == b'=');
-                Some((halves.next()?.trim_ascii(), halves.next()?.trim_ascii()))
-            })
-            .find(|(name, _)| *name == self.name.as_bytes())
-            .filter(|(_, value)| !value.is_empty())
-            .map(|(_, value)| Key::from(value))
-            .ok_or(KeyError::missing())
-    }
-
-    fn validate(&self) -> Result<(), ConfigError> {
-        // A cookie name is a token, as a header name is, but its case counts.
-        if HeaderName::from_bytes(self.name.as_bytes()).is_ok() {
-            Ok(())
-        } else {
-            Err(ConfigError::CookieName {
-                name: self.name.to_string(),
-            })
-        }
-    }
-}
-
-/// A value that an earlier layer left in the request's extensions: an
-/// authenticated user, a tenant. Missing where it is not there.
+/// This is the key for credentials: authentication has checked them, and however a
+/// client spells them, they lead to one value. The layer that inserts the value must
+/// run before the limiter: in axum, add it after the limiter. The
+/// [module](super) shows both.
 ///
 /// ```
 /// use tower_throttle::key;
@@ -135,7 +55,10 @@ impl<T: Send + Sync + 'static> KeyExtractor for Extension<T> {
         head.extensions()
             .get::<T>()
             .map(|value| (self.read)(value))
-            .ok_or(KeyError::missing())
+            .ok_or(KeyError::missing_from(
+                Source::Extension,
+                Some(type_name::<T>()),
+            ))
     }
 }
 

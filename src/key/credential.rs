@@ -1,0 +1,229 @@
+//! Keys that a client sends: a header, a bearer token, a cookie.
+//!
+//! Each reads one credential as one key, however it is spelled. Where extractors
+//! of handlers could disagree about which credential was sent, the key is missing:
+//! otherwise one login would have a bucket for each junk value beside it.
+
+use std::{iter, sync::Arc};
+
+use http::{
+    HeaderName, HeaderValue,
+    header::{AUTHORIZATION, COOKIE, GetAll},
+};
+use smallvec::SmallVec;
+
+use super::{
+    Head, Key, KeyError, KeyExtractor, SHORT,
+    error::{Source, keep_name},
+};
+use crate::ConfigError;
+
+/// The value of the header of this name, without blanks around it.
+///
+/// The key is missing if there is no such header, if it is empty, or if it occurs
+/// several times with different values. `host` is missing under HTTP/2, where the
+/// URI has it.
+///
+/// **The client chooses it.** A client that invents a value for each request has a
+/// bucket for each: use [`extension`](super::extension) with what authentication
+/// found. For `Authorization: Bearer ..` use [`bearer_token`], which knows that
+/// scheme.
+#[must_use]
+pub fn header(name: &str) -> Header {
+    Header {
+        given: name.into(),
+        name: name.parse().ok(),
+        kept_name: keep_name(name),
+    }
+}
+
+/// Made by [`header`].
+#[derive(Clone, Debug)]
+pub struct Header {
+    given: Arc<str>,
+    name: Option<HeaderName>,
+    kept_name: Option<&'static str>,
+}
+
+impl KeyExtractor for Header {
+    fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
+        let missing = |source| KeyError::missing_from(source, self.kept_name);
+        let name = self.name.as_ref().ok_or(missing(Source::Header))?;
+        let value = only_value(head.headers().get_all(name), |value| {
+            Some(value.trim_ascii())
+        });
+        match value {
+            Some(Some([])) | None => Err(missing(Source::Header)),
+            Some(Some(value)) => Ok(Key::from(value)),
+            Some(None) => Err(missing(Source::Headers)),
+        }
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        match self.name {
+            Some(_) => Ok(()),
+            None => Err(ConfigError::HeaderName {
+                name: self.given.to_string(),
+            }),
+        }
+    }
+}
+
+/// What `read` makes of all lines of a header. `None` without a line;
+/// `Some(None)` if the lines differ, or if `read` refuses one.
+fn only_value<'a>(
+    lines: GetAll<'a, HeaderValue>,
+    read: impl Fn(&'a [u8]) -> Option<&'a [u8]>,
+) -> Option<Option<&'a [u8]>> {
+    let mut values = lines.into_iter().map(|line| read(line.as_bytes()));
+    let first = values.next()?;
+    Some(first.filter(|_| values.all(|value| value == first)))
+}
+
+/// The token of `Authorization: Bearer ..` (RFC 6750).
+///
+/// The case of the scheme and the number of blanks do not count, as for
+/// axum-extra's `TypedHeader<Authorization<Bearer>>`: one token is one key. The key
+/// is missing without such a header, if the token is empty or has blanks or other
+/// than visible ASCII in it, and if several lines name different credentials.
+///
+/// **The client chooses it**, as with [`header`], and one user may have many valid
+/// tokens. [`extension`](super::extension) with the user that authentication found
+/// counts users.
+///
+/// ```
+/// use http::Request;
+/// use tower_throttle::{Head, Key, KeyExtractor, key};
+///
+/// for spelling in ["Bearer s3cret", "bearer  s3cret"] {
+///     let request = Request::get("/").header("authorization", spelling).body(())?;
+///     let key = key::bearer_token().extract(&Head::from(&request))?;
+///     assert_eq!(key, Key::from("s3cret"));
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use]
+pub const fn bearer_token() -> BearerToken {
+    BearerToken
+}
+
+/// Made by [`bearer_token`].
+#[derive(Clone, Copy, Debug)]
+pub struct BearerToken;
+
+impl KeyExtractor for BearerToken {
+    fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
+        match only_value(head.headers().get_all(AUTHORIZATION), token_of) {
+            Some(Some(token)) => Ok(Key::from(token)),
+            _ => Err(KeyError::missing_from(
+                Source::BearerToken,
+                Some("authorization"),
+            )),
+        }
+    }
+}
+
+fn token_of(credentials: &[u8]) -> Option<&[u8]> {
+    const SCHEME: &[u8] = b"Bearer";
+
+    let (scheme, rest) = credentials.split_at_checked(SCHEME.len())?;
+    let is_bearer = scheme.eq_ignore_ascii_case(SCHEME) && matches!(rest, [b' ' | b'\t', ..]);
+    let token = rest.trim_ascii();
+    let is_token = !token.is_empty() && token.iter().all(u8::is_ascii_graphic);
+    (is_bearer && is_token).then_some(token)
+}
+
+/// The value of the cookie of this name.
+///
+/// Read as axum-extra's `CookieJar` does: names and values are percent-decoded, and
+/// a pair of quotes around the value does not count. The key is missing if there is
+/// no such cookie, if it is empty, and if it occurs several times with different
+/// values, on one line or on several: jars disagree about which of them counts.
+///
+/// **The client chooses it**, as with [`header`]: use
+/// [`extension`](super::extension) with the session that was found. A site on a
+/// neighboring subdomain can set a second cookie of the name, and its visitors are
+/// then refused: a name that starts with `__Host-` prevents that.
+#[must_use]
+pub fn cookie(name: &str) -> Cookie {
+    Cookie {
+        name: name.into(),
+        kept_name: keep_name(name),
+    }
+}
+
+/// Made by [`cookie`].
+#[derive(Clone, Debug)]
+pub struct Cookie {
+    name: Arc<str>,
+    kept_name: Option<&'static str>,
+}
+
+impl KeyExtractor for Cookie {
+    fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
+        let missing = |source| KeyError::missing_from(source, self.kept_name);
+        let lines = head.headers().get_all(COOKIE).iter();
+        let mut values = lines
+            .flat_map(|line| line.as_bytes().split(|byte| *byte == b';'))
+            .filter_map(|pair| {
+                let equals = pair.iter().position(|byte| *byte == b'=')?;
+                let (name, value) = pair.split_at(equals);
+                let is_it = percent_decoded(name.trim_ascii()).eq(self.name.bytes());
+                is_it.then(|| value.get(1..).unwrap_or_default().trim_ascii())
+            });
+        let text = values.next().ok_or(missing(Source::Cookie))?;
+        let decoded: SmallVec<[u8; SHORT]>;
+        let value = without_quotes(if text.contains(&b'%') {
+            decoded = percent_decoded(text).collect();
+            &decoded
+        } else {
+            text
+        });
+        let is_same = |other| {
+            let other: SmallVec<[u8; SHORT]> = percent_decoded(other).collect();
+            without_quotes(&other) == value
+        };
+        if !values.all(is_same) {
+            Err(missing(Source::Cookies))
+        } else if value.is_empty() {
+            Err(missing(Source::Cookie))
+        } else {
+            Ok(Key::from(value))
+        }
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        // A cookie name is a token, as a header name is, but its case counts.
+        if HeaderName::from_bytes(self.name.as_bytes()).is_ok() {
+            Ok(())
+        } else {
+            Err(ConfigError::CookieName {
+                name: self.name.to_string(),
+            })
+        }
+    }
+}
+
+/// Reads `%41` as `A`; a `%` without two hexadecimal digits is itself.
+fn percent_decoded(mut text: &[u8]) -> impl Iterator<Item = u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    iter::from_fn(move || {
+        let (first, rest) = text.split_first()?;
+        text = rest;
+        if let (b'%', [high, low, rest @ ..]) = (first, rest) {
+            if let (Some(high), Some(low)) = (digit(*high), digit(*low)) {
+                text = rest;
+                return u8::try_from(high << 4 | low).ok();
+            }
+        }
+        Some(*first)
+    })
+}
+
+/// Without one pair of quotes, where they are around all of it.
+fn without_quotes(value: &[u8]) -> &[u8] {
+    match value {
+        [b'"', inside @ .., b'"'] => inside,
+        _ => value,
+    }
+}

@@ -1,0 +1,149 @@
+//! Why a request has no key.
+
+use std::fmt;
+
+use crate::kept::{Kept, Table};
+
+/// Why there is no key.
+///
+/// It names the header, cookie or type that the key is read from, never a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyError(Reason);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Reason {
+    Missing(Missing),
+    Miswired(&'static str),
+}
+
+/// What a request lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Missing {
+    source: Source,
+    /// `None` for a closure, and where a process has too many names.
+    name: Option<&'static str>,
+    has_alternatives: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Unknown,
+    Header,
+    /// Several values that differ.
+    Headers,
+    Cookie,
+    Cookies,
+    BearerToken,
+    Extension,
+}
+
+impl KeyError {
+    /// The request does not say who is asking.
+    #[must_use]
+    pub const fn missing() -> Self {
+        Self::missing_from(Source::Unknown, None)
+    }
+
+    pub(super) const fn missing_from(source: Source, name: Option<&'static str>) -> Self {
+        Self(Reason::Missing(Missing {
+            source,
+            name,
+            has_alternatives: false,
+        }))
+    }
+
+    /// The application is put together wrongly: every request would fail.
+    /// `advice` says what to change; it is logged once and never sent to a client.
+    #[must_use]
+    pub const fn miswired(advice: &'static str) -> Self {
+        Self(Reason::Miswired(advice))
+    }
+
+    /// Whether the request does not say who is asking.
+    #[must_use]
+    pub const fn is_missing(&self) -> bool {
+        matches!(self.0, Reason::Missing(_))
+    }
+
+    /// What to change, where the application is put together wrongly.
+    #[must_use]
+    pub const fn advice(&self) -> Option<&'static str> {
+        match self.0 {
+            Reason::Missing(_) => None,
+            Reason::Miswired(advice) => Some(advice),
+        }
+    }
+
+    pub(crate) const fn what_is_missing(&self) -> Option<Missing> {
+        match self.0 {
+            Reason::Missing(missing) => Some(missing),
+            Reason::Miswired(_) => None,
+        }
+    }
+
+    /// The error of this key and of `other`, which was tried next.
+    pub(super) fn with_alternative(self, other: Self) -> Self {
+        match self.0 {
+            Reason::Missing(missing) if missing.source != Source::Unknown => {
+                Self(Reason::Missing(Missing {
+                    has_alternatives: true,
+                    ..missing
+                }))
+            }
+            _ => other,
+        }
+    }
+}
+
+impl Missing {
+    /// The type of the one extension that would have been a key.
+    pub(crate) fn extension(self) -> Option<&'static str> {
+        let is_only = self.source == Source::Extension && !self.has_alternatives;
+        self.name.filter(|_| is_only)
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("missing client key")?;
+        let lacks = match self.source {
+            Source::Unknown => return Ok(()),
+            Source::Header => "no header",
+            Source::Headers => "different values in header",
+            Source::Cookie => "no cookie",
+            Source::Cookies => "different values in cookie",
+            Source::BearerToken => "no bearer token in header",
+            Source::Extension => "no request extension",
+        };
+        write!(f, " ({lacks}")?;
+        if let Some(name) = self.name {
+            write!(f, " `{name}`")?;
+        }
+        if self.has_alternatives {
+            f.write_str(", and none of its alternatives")?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Reason::Missing(missing) => missing.fmt(f),
+            Reason::Miswired(advice) => f.write_str(advice),
+        }
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+/// The same name, kept for the life of the process, so that an error can hold it
+/// for free. `None` for all but the first 256 names.
+pub(super) fn keep_name(name: &str) -> Option<&'static str> {
+    static NAMES: Table<Box<str>> = Table::new();
+
+    match NAMES.keep(name.into()) {
+        Kept::ForEver(name) => Some(name),
+        Kept::Counted(_) => None,
+    }
+}
