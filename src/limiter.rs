@@ -410,9 +410,8 @@ impl LimiterBuilder {
             .collect::<Result<_, _>>()?;
         check_names(policies.iter().map(|policy| &policy.name))?;
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
-        Ok(Limiter(Spread::new(Limits {
-            store: BackedStore::new(store),
-            policies,
-        })))
+        let store = BackedStore::new(store);
+        store.add_policies(&policies, policies.iter());
+        Ok(Limiter(Spread::new(Limits { store, policies })))
     }
 }

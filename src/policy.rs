@@ -15,7 +15,9 @@ use crate::{
 ///
 /// The **name** is what clients read in headers and what separates this
 /// policy's buckets from those of others in a shared store. Processes that use
-/// one name on one Redis share the buckets; so do two routes of one process.
+/// one name on one Redis share the buckets; so do two routes of one process. Give one
+/// name one quota: layers that disagree charge a request twice, and one line in the log
+/// says so.
 ///
 /// A bare quota is a policy too. Its name says the quota, as in
 /// `"10-per-second-burst-20"`. **Equal bare quotas on one store are one
@@ -25,11 +27,14 @@ use crate::{
 /// ```
 /// use tower_throttle::{FixedWindow, Policy, TokenBucket, key};
 ///
+/// #[derive(Clone)]
+/// struct User { id: u64 } // inserted by your authentication
+///
 /// let burst = Policy::new("burst", TokenBucket::per_second(10).burst(20));
 /// let day = Policy::new("day", FixedWindow::per_day(5_000)).cost(2);
 /// // for a layer: who is asking, and when it applies
 /// let writes = Policy::new("writes", TokenBucket::per_minute(30))
-///     .key(key::header("x-api-key").or(key::peer()))
+///     .key(key::extension(|user: &User| user.id).or(key::peer()))
 ///     .when(|head| head.method() != http::Method::GET);
 /// ```
 #[derive(Clone, Debug)]

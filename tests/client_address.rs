@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use http::{HeaderName, HeaderValue, Request};
+use http::{HeaderName, HeaderValue, Request, StatusCode};
 use proptest::{collection::vec, prelude::*, sample::select};
 use tower_throttle::{
     Head, Key,
@@ -642,22 +642,22 @@ fn chains_of_proxies() {
             "10.0.0.4",
         ),
         xff_of(
-            "all of IPv4 trusted",
-            &["0.0.0.0/1", "128.0.0.0/1"],
+            "most of IPv4 trusted, which IPv6 is not",
+            &["0.0.0.0/1", "192.0.0.0/3"],
             PROXY,
             b"2001:db8:9::7, 203.0.113.9, 192.0.2.1",
             "2001:db8:9::7",
         ),
         xff_of(
-            "all of IPv6 trusted, which IPv4 is not",
-            &["::/1", "8000::/1"],
+            "much of IPv6 trusted, which IPv4 is not",
+            &["2001::/16", "8000::/1"],
             "[2001:db8::1]:443",
             b"203.0.113.9, 192.0.2.1, 2001:db8:9::7",
             "192.0.2.1",
         ),
         xff_of(
-            "everything trusted",
-            &["::/1", "8000::/1", "0.0.0.0/1", "128.0.0.0/1"],
+            "every hop trusted",
+            &["2001::/16", "0.0.0.0/1", "192.0.0.0/3"],
             PROXY,
             b"203.0.113.9, 2001:db8:9::7, 192.0.2.1",
             "203.0.113.9",
@@ -760,8 +760,8 @@ fn ipv4_mapped_addresses() {
             "10.0.0.2",
         ),
         xff_of(
-            "the mapped ranges of all IPv4",
-            &["::ffff:0:0/97", "::ffff:128.0.0.0/97"],
+            "the mapped ranges of most of IPv4",
+            &["::ffff:0:0/97", "::ffff:192.0.0.0/99"],
             PROXY,
             b"2001:db8:9::7, 203.0.113.9",
             "2001:db8:9::7",
@@ -1624,6 +1624,49 @@ fn ipv6_callers_are_grouped_by_64_bits_unless_said_otherwise() {
             "64:ff9b::1:198.51.100.7",
             true,
         ),
+        (
+            "IPv4 callers behind a local translator (RFC 8215)",
+            64,
+            "64:ff9b:1::192.0.2.1",
+            "64:ff9b:1::198.51.100.7",
+            false,
+        ),
+        (
+            "behind one with a longer prefix, by /48",
+            48,
+            "64:ff9b:1:fffe::192.0.2.1",
+            "64:ff9b:1:fffe::198.51.100.7",
+            false,
+        ),
+        (
+            "behind the next /48",
+            64,
+            "64:ff9b:2::192.0.2.1",
+            "64:ff9b:2::198.51.100.7",
+            true,
+        ),
+        (
+            "Teredo clients of one server",
+            64,
+            "2001:0:4136:e378:8000:63bf:3fff:fdd2",
+            "2001:0:4136:e378:8000:63bf:3fff:fdd3",
+            false,
+        ),
+        (
+            "one Teredo client by other ports, flags and servers",
+            64,
+            "2001:0:4136:e378:8000:63bf:3fff:fdd2",
+            "2001:0:5ef5:79fd:1234:ffff:3fff:fdd2",
+            true,
+        ),
+        (
+            "the same by /128",
+            128,
+            "2001:0:4136:e378:8000:63bf:3fff:fdd2",
+            "2001:0:5ef5:79fd:1234:ffff:3fff:fdd2",
+            true,
+        ),
+        ("beside Teredo", 64, "2001:1::1", "2001:1::2", true),
         ("one bit", 1, "::1", "7fff::", true),
         ("the other bit", 1, "::1", "8000::", false),
         ("127 bits", 127, "2001:db8:9::2", "2001:db8:9::3", true),
@@ -1650,6 +1693,44 @@ fn ipv6_callers_are_grouped_by_64_bits_unless_said_otherwise() {
             assert_eq!(left, key_of(&peer(), &at(one)), "the default, {name}");
         }
     }
+}
+
+/// One customer's /48 has 65,536 networks of /64. A second policy bounds them together.
+#[test]
+fn a_policy_by_48_bits_bounds_the_65536_networks_of_one_customer() {
+    use tower::{Layer, ServiceExt};
+    use tower_throttle::{FixedWindow, Policy, RateLimitLayer};
+
+    let network = Policy::new("network", FixedWindow::per_day(10));
+    let site = Policy::new("site", FixedWindow::per_day(1_000));
+    let layer = RateLimitLayer::builder()
+        .policy(network.key(peer()))
+        .policy(site.key(peer().ipv6_prefix(48)))
+        .build()
+        .unwrap();
+    let ok = |_: Request<()>| async {
+        Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
+    };
+    let service = layer.layer(tower::service_fn(ok));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let passes = |address: String| {
+        let peer = SocketAddr::new(address.parse().unwrap(), 1);
+        let answer = service.clone().oneshot(with_peer(Request::new(()), peer));
+        runtime.block_on(answer).unwrap().status() == StatusCode::OK
+    };
+    let networks = (0..=0xffff_u32).map(|network| format!("2001:db8:9:{network:x}::1"));
+    assert_eq!(
+        networks.filter(|address| passes(address.clone())).count(),
+        1_000
+    );
+    // Others are not held up, and one network has its own limit.
+    assert!(passes("2001:db8:a::1".to_owned()));
+    let one = (0..20).filter(|_| passes("2001:db8:b::1".to_owned()));
+    assert_eq!(one.count(), 10);
+    let v4 = (0..20).filter(|_| passes("203.0.113.9".to_owned()));
+    assert_eq!(v4.count(), 10);
 }
 
 #[test]

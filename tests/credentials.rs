@@ -6,6 +6,14 @@
 
 use std::convert::Infallible;
 
+use axum::{
+    Router,
+    body::Body,
+    extract::Request as Req,
+    middleware::{self, Next},
+    response::Response as Res,
+    routing::get,
+};
 use axum_extra::{
     TypedHeader,
     extract::cookie::CookieJar,
@@ -15,7 +23,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use proptest::{collection::vec, prelude::*, sample::select};
 use tower::{Layer, ServiceExt};
 use tower_throttle::{
-    FixedWindow, Head, Key, Policy, RateLimitLayer,
+    FixedWindow, Head, Key, Policy, RateLimitLayer, RequestPolicy,
     key::{self, KeyError, KeyExtractor},
 };
 
@@ -120,7 +128,8 @@ fn forty_spellings_of_one_bearer_token_share_a_limit_of_one() {
 
 #[test]
 fn a_bearer_token() {
-    let rows: &[(&str, &[&[u8]], Option<&str>)] = &[
+    type Row = (&'static str, &'static [&'static [u8]], Option<&'static str>);
+    let rows: &[Row] = &[
         ("as usual", &[b"Bearer abc"], Some("abc")),
         ("the scheme in another case", &[b"bEARER abc"], Some("abc")),
         ("more blanks", &[b"Bearer \t  abc \t"], Some("abc")),
@@ -298,6 +307,59 @@ fn percent_encoding_is_read_once_and_only_where_it_is_well_formed() {
         let found = extract(&key::cookie("sid"), &[("cookie", line.as_bytes())]);
         assert!(found.unwrap_err().is_missing(), "{empty}");
     }
+}
+
+/// The README's fleet: authentication, then a key by what it found.
+#[tokio::test]
+async fn behind_authentication_invented_credentials_open_no_bucket() {
+    #[derive(Clone)]
+    struct User(u64);
+
+    async fn authenticate(mut request: Req, next: Next) -> Result<Res, StatusCode> {
+        let user = match bearer_login(request.headers()).as_deref() {
+            Some("s3cret.token") => User(7),
+            Some("other") => User(8),
+            _ => return Err(StatusCode::UNAUTHORIZED),
+        };
+        request.extensions_mut().insert(user);
+        Ok(next.run(request).await)
+    }
+
+    let by_user = || key::extension(|user: &User| user.0);
+    let app = |by: RequestPolicy| {
+        Router::new()
+            .route("/", get(|| async {}))
+            .layer(RateLimitLayer::new(by))
+            .layer(middleware::from_fn(authenticate))
+    };
+    let policy = || Policy::new("day", FixedWindow::per_day(10));
+    let passed = async |app: &Router, requests: Vec<Request<()>>| {
+        let mut passed = 0;
+        for request in requests {
+            let answer = app.clone().oneshot(request.map(|()| Body::empty())).await;
+            passed += usize::from(answer.unwrap().status() == StatusCode::OK);
+        }
+        passed
+    };
+    // One user that spells the token in forty ways and invents other keys.
+    let invented: Vec<_> = (0..200_usize)
+        .map(|n| {
+            let key = format!("invented-{n}");
+            let spelling = &bearer_spellings()[n % 40];
+            request(&[("authorization", spelling), ("x-api-key", key.as_bytes())])
+        })
+        .collect();
+    let by_user = app(policy().key(by_user()));
+    assert_eq!(passed(&by_user, invented.clone()).await, 10);
+    // Another has a bucket of its own, and invented tokens have none.
+    let other = || vec![request(&[("authorization", b"Bearer other")]); 20];
+    assert_eq!(passed(&by_user, other()).await, 10);
+    let unknown =
+        (0..200).map(|n| request(&[("authorization", format!("Bearer x{n}").as_bytes())]));
+    assert_eq!(passed(&by_user, unknown.collect()).await, 0);
+    // What a header that nobody checks is worth.
+    let by_header = app(policy().key(key::header("x-api-key")));
+    assert_eq!(passed(&by_header, invented).await, 200);
 }
 
 /// Lines of pieces that extractors read in different ways.

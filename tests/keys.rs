@@ -836,6 +836,50 @@ fn bad_trusted_proxies_are_seen_at_build_time() {
     }
 }
 
+/// However it is written, whoever trusts everybody lets each client choose its address.
+#[test]
+fn ranges_that_are_everybody_together_are_seen_at_build_time() {
+    let halves = ["0.0.0.0/1", "128.0.0.0/1"];
+    let quarters = [
+        "0.0.0.0/2",
+        "64.0.0.0/2",
+        "10.0.0.1",
+        "192.0.0.0/2",
+        "128.0.0.0/2",
+    ];
+    let public = ["0.0.0.0/1", "128.0.0.0/2", "192.0.0.0/3"];
+    let mapped = ["::ffff:0.0.0.0/97", "128.0.0.0/1"];
+    let v6_public = ["2000::/5", "2800::/5"];
+    for ranges in [&halves[..], &quarters, &public, &mapped, &v6_public] {
+        let text = ranges.join(", ");
+        let expected = ConfigError::TrustsEverybody { text: text.clone() };
+        refused(&text, key::client_ip(ranges), &expected);
+        // All but one of them are not everybody.
+        assert_eq!(build(key::client_ip(&ranges[1..])), Ok(()), "{text}");
+    }
+    for alone in [
+        "2000::/3",
+        "2000::/4",
+        "64:ff9b::/96",
+        "64::/10",
+        "::/1",
+        "::/0",
+    ] {
+        let text = alone.to_owned();
+        let expected = ConfigError::TrustsEverybody { text };
+        refused(alone, key::client_ip(["10.0.0.1", alone]), &expected);
+    }
+    // Every private range, and a large provider's.
+    let private = [
+        "10.0.0.0/8",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+        "fc00::/7",
+        "2600::/12",
+    ];
+    assert_eq!(build(key::client_ip(private)), Ok(()));
+}
+
 /// Some read these as octal. An address so written is refused; so is a range.
 #[test]
 fn leading_zeros_in_trusted_proxies_are_seen_at_build_time() {

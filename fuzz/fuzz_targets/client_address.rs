@@ -109,8 +109,18 @@ fuzz_target!(|data: &[u8]| {
     let (address, key) = found(&ip, &request(header, &sent, PROXY));
     if let IpAddr::V6(v6) = address {
         assert_eq!(v6.to_ipv4_mapped(), None);
-        let masked = v6.to_bits() & u128::MAX << (128 - u32::from(bits));
-        assert_eq!(key, Key::from(IpAddr::V6(Ipv6Addr::from_bits(masked))));
+        let address = v6.to_bits();
+        let mask = match v6.segments() {
+            // An IPv4 address behind a translator.
+            [0x64, 0xff9b, 1, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => u128::MAX,
+            // Teredo: the last 32 bits are the client's IPv4 address.
+            [0x2001, 0, ..] => u128::MAX << 96 | 0xffff_ffff,
+            _ => u128::MAX << (128 - u32::from(bits)),
+        };
+        assert_eq!(
+            key,
+            Key::from(IpAddr::V6(Ipv6Addr::from_bits(address & mask)))
+        );
     } else {
         assert_eq!(key, Key::from(address));
     }

@@ -126,9 +126,10 @@ pub enum ConfigError {
         /// What was given.
         text: String,
     },
-    /// Everybody is trusted to write the header that names the client.
+    /// The trusted proxies match every client: all public addresses of IPv4 or IPv6, or
+    /// all of IPv4 behind a translator.
     TrustsEverybody {
-        /// What was given: a range of prefix 0.
+        /// The range, or all ranges that do so together.
         text: String,
     },
     /// A forwarding header to read, and nobody trusted to write it.
@@ -248,11 +249,11 @@ impl fmt::Display for ConfigError {
             Self::InPolicy { name, mistake } => write!(f, "policy {name:?}: {mistake}"),
             Self::TrustedProxy { text } => write!(
                 f,
-                "the trusted proxy {text:?}: give an address or a CIDR range such as \"10.0.0.0/8\"",
+                "trusted proxy {text:?} is no address and no CIDR range; name it as \"10.0.0.7\" or \"10.0.0.8/30\"",
             ),
             Self::TrustsEverybody { text } => write!(
                 f,
-                "the trusted proxies {text:?} are everybody, and each client would choose its address: name the addresses or ranges of your proxies",
+                "trusted proxies {text:?} match every client's address, so each client could spoof its own; name the addresses of your proxies",
             ),
             Self::NoTrustedProxies => f.write_str(
                 "a client address behind no trusted proxy: name the proxies, or use `key::peer()`",

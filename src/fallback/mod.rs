@@ -1,6 +1,7 @@
 //! What decides while a store fails.
 
 mod health;
+mod policies;
 mod tasks;
 
 use std::{
@@ -11,10 +12,11 @@ use std::{
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
-use self::health::Health;
 pub(crate) use self::tasks::Tasks;
+use self::{health::Health, policies::Policies};
 use crate::{
     Clock, Decision, MemoryStore, Source, StoreError, SystemClock, Verdict,
+    policy::Compiled,
     store::{Answer, Check, Leg, OwnedLeg, Store},
 };
 
@@ -90,8 +92,8 @@ impl Default for OnStoreFailure {
     }
 }
 
-/// What decides while a store fails: buckets in this process, and what was
-/// logged of it. Clones share both.
+/// What decides while a store fails: buckets in this process, what was logged of the
+/// failure, and which policies use the store. Clones share all three.
 ///
 /// A [`Store`] hands one out ([`Store::fallback`]) so that all layers and
 /// limiters on it share one. At most 100,000 buckets are kept, by the rules of
@@ -108,6 +110,7 @@ struct Inner {
     /// Made when it is first needed.
     local: OnceLock<Arc<dyn Store>>,
     tasks: Tasks,
+    policies: Policies,
 }
 
 const BUCKETS: usize = 100_000;
@@ -260,6 +263,21 @@ impl BackedStore {
             drop(local.reset(legs));
         }
         self.store.reset(legs)
+    }
+
+    /// Notes that `owner` uses these policies on this store, to say it where a name
+    /// has two quotas.
+    pub(crate) fn add_policies<'a, T: ?Sized + Send + Sync + 'static>(
+        &self,
+        owner: &Arc<T>,
+        policies: impl Iterator<Item = &'a Compiled>,
+    ) {
+        for policy in policies {
+            let owner = Arc::downgrade(owner);
+            let is_alive = move || owner.strong_count() > 0;
+            let known = &self.fallback.0.policies;
+            known.add(&policy.name, *policy.asked.quota, is_alive);
+        }
     }
 
     pub(crate) fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {

@@ -1,12 +1,22 @@
 //! The caller's address: the socket's peer, or the client behind proxies that are trusted by name.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use http::{HeaderName, header::FORWARDED};
 use ipnet::IpNet;
 
-use super::{Head, Key, KeyError, KeyExtractor, forwarded};
-use crate::ConfigError;
+use super::{
+    Head, Key, KeyError, KeyExtractor,
+    address::{DEFAULT_IPV6_PREFIX, address_key, check_ipv6_prefix},
+    forwarded, proxies,
+};
+use crate::{ConfigError, telemetry};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
@@ -17,23 +27,40 @@ const NO_PEER: &str = "the request carries no peer address: serve the router wit
 
 /// The address of the socket's peer. This is the default key.
 ///
-/// It cannot be spoofed, and behind a proxy it is the proxy's: use
-/// [`client_ip`] there. IPv6 addresses are grouped by their /64, which is the
-/// least that one customer is given; change it with
-/// [`ipv6_prefix`](Peer::ipv6_prefix). Those of 64:ff9b::/96 are not grouped: each is
-/// an IPv4 address behind a translator (RFC 6052).
+/// A client cannot spoof it. Behind a proxy it is the proxy's address: use
+/// [`client_ip`] there.
+///
+/// **IPv6.** Addresses are grouped by /64, the least that one customer is given;
+/// [`ipv6_prefix`](Peer::ipv6_prefix) changes that. Many customers have a /48, which is
+/// 65,536 of these. A second policy by /48 bounds them together, charged all or none
+/// with the first:
+///
+/// ```
+/// use tower_throttle::{Policy, RateLimitLayer, TokenBucket, key};
+///
+/// let layer = RateLimitLayer::builder()
+///     .policy(Policy::new("client", TokenBucket::per_second(10)).key(key::peer()))
+///     .policy(Policy::new("site", TokenBucket::per_second(200)).key(key::peer().ipv6_prefix(48)))
+///     .build()?;
+/// # Ok::<(), tower_throttle::ConfigError>(())
+/// ```
+///
+/// An IPv4 address is one caller in both. A third policy with
+/// [`shared`](crate::Policy::shared) bounds those who have more than a /48.
+///
+/// **IPv4 inside IPv6.** Addresses that a translator makes of IPv4 addresses,
+/// 64:ff9b::/96 and 64:ff9b:1::/48 (RFC 6052, RFC 8215), are one caller each. A Teredo
+/// client (2001::/32, RFC 4380) is known by its IPv4 address, which the last 32 bits hold.
 ///
 /// The address comes from a [`PeerAddr`] in the request's extensions or, with
-/// the feature `axum`, from axum's `ConnectInfo<SocketAddr>`. Where there is
-/// neither, the application is wired wrongly: the answer is 500, and one line
-/// in the log says what to change.
+/// the feature `axum`, from axum's `ConnectInfo<SocketAddr>`. Without either, the
+/// application is wired wrongly: the answer is 500, and one line in the log says what
+/// to change.
 pub const fn peer() -> Peer {
     Peer {
         ipv6_prefix: DEFAULT_IPV6_PREFIX,
     }
 }
-
-const DEFAULT_IPV6_PREFIX: u8 = 64;
 
 /// Made by [`peer`].
 #[derive(Clone, Copy, Debug)]
@@ -100,16 +127,16 @@ impl KeyExtractor for Peer {
 pub struct PeerAddr(pub SocketAddr);
 
 /// The client's address behind the proxies named in `trusted`: addresses or
-/// CIDR ranges.
+/// CIDR ranges. Name single proxies where you can.
 ///
 /// Say which header your proxies write; `X-Forwarded-For` is the default:
 ///
 /// ```
 /// use tower_throttle::key;
 ///
-/// let key = key::client_ip(["10.0.0.0/8", "2001:db8:1::/48"]);
-/// let key = key::client_ip(["10.0.0.0/8"]).from_forwarded();
-/// let key = key::client_ip(["10.0.0.0/8"]).from_header("cf-connecting-ip");
+/// let key = key::client_ip(["10.0.0.7", "2001:db8:1::7"]);
+/// let key = key::client_ip(["10.0.0.7"]).from_forwarded();
+/// let key = key::client_ip(["10.0.0.7"]).from_header("cf-connecting-ip");
 /// # fn takes(_: impl key::KeyExtractor) {} takes(key);
 /// ```
 ///
@@ -120,40 +147,32 @@ pub struct PeerAddr(pub SocketAddr);
 /// last good hop; entries further left are never read, so nothing that a
 /// client writes into the header moves the key.
 ///
-/// **The dangers.** Trust only proxies that append to the header or overwrite
-/// it; never a range that clients can send from. (One of prefix 0 is an error when the
-/// layer is built.) Name the header that your
-/// proxies write: another one is whatever the client sends.
+/// **The dangers.**
+/// - A range that clients can send from. `10.0.0.0/8` trusts every pod, container and
+///   office in it to choose its address. Ranges that together match every client are an
+///   error when the layer is built.
+/// - A proxy that neither appends to the header nor overwrites it.
+/// - A header that your proxies do not write: it is whatever the client sends.
+/// - Proxies that are not named: all their clients share one key. If such a peer sends
+///   the header, or if a trusted proxy sends only another forwarding header, one line in
+///   the log says so with its address.
+///
+/// IPv6 addresses are grouped as by [`peer`].
 pub fn client_ip<I>(trusted: I) -> ClientIp
 where
     I: IntoIterator,
     I::Item: AsRef<str>,
 {
-    let mut networks = Vec::new();
-    let mut mistake = None;
-    for text in trusted {
-        match parse_network(text.as_ref()) {
-            Some(network) if network.prefix_len() > 0 => networks.push(network),
-            Some(_) => {
-                mistake.get_or_insert(ConfigError::TrustsEverybody {
-                    text: text.as_ref().to_owned(),
-                });
-            }
-            None => {
-                mistake.get_or_insert(ConfigError::TrustedProxy {
-                    text: text.as_ref().to_owned(),
-                });
-            }
-        }
-    }
-    if networks.is_empty() {
-        mistake.get_or_insert(ConfigError::NoTrustedProxies);
-    }
+    let (trusted, mistake) = match proxies::parse(trusted) {
+        Ok(trusted) => (trusted, None),
+        Err(mistake) => (Vec::new(), Some(mistake)),
+    };
     ClientIp {
-        trusted: networks,
+        trusted,
         header: X_FORWARDED_FOR,
         ipv6_prefix: DEFAULT_IPV6_PREFIX,
         mistake,
+        logged: Arc::default(),
     }
 }
 
@@ -165,6 +184,14 @@ pub struct ClientIp {
     header: HeaderName,
     ipv6_prefix: u8,
     mistake: Option<ConfigError>,
+    logged: Arc<Logged>,
+}
+
+/// The mistakes that were logged.
+#[derive(Debug, Default)]
+struct Logged {
+    untrusted_peer: AtomicBool,
+    other_header: AtomicBool,
 }
 
 impl ClientIp {
@@ -207,16 +234,19 @@ impl ClientIp {
     }
 
     /// The address that this request is counted under, before IPv6 addresses
-    /// are grouped: for logs, and to check a deployment.
+    /// are grouped: for logs, and to check a deployment. Make the [`ClientIp`] once.
     ///
     /// # Errors
     ///
     /// The request carries no peer address.
     pub fn address(&self, head: &Head<'_>) -> Result<IpAddr, KeyError> {
-        let mut hop = peer_address(head)?;
+        let peer = peer_address(head)?;
         // The search is over at once for a client that connects by itself.
-        if !self.is_trusted(hop) {
-            return Ok(hop);
+        if !self.is_trusted(peer) {
+            if !self.logged.untrusted_peer.load(Ordering::Relaxed) {
+                self.look_for_a_proxy(head, peer);
+            }
+            return Ok(peer);
         }
         let lines = head.headers().get_all(&self.header);
         let syntax = if self.header == FORWARDED {
@@ -224,6 +254,7 @@ impl ClientIp {
         } else {
             forwarded::Syntax::Addresses
         };
+        let mut hop = peer;
         for entry in forwarded::entries_from_right(lines, syntax) {
             match entry {
                 Some(address) => hop = address.to_canonical(),
@@ -233,7 +264,33 @@ impl ClientIp {
                 break;
             }
         }
+        if hop == peer && !self.logged.other_header.load(Ordering::Relaxed) {
+            self.look_for_another_header(head, peer);
+        }
         Ok(hop)
+    }
+
+    /// A proxy that is not trusted shares one key among all its clients, unseen.
+    #[cold]
+    fn look_for_a_proxy(&self, head: &Head<'_>, peer: IpAddr) {
+        if head.headers().contains_key(&self.header)
+            && !self.logged.untrusted_peer.swap(true, Ordering::Relaxed)
+        {
+            telemetry::untrusted_proxy(peer, &self.header);
+        }
+    }
+
+    /// So does one that writes another header.
+    #[cold]
+    fn look_for_another_header(&self, head: &Head<'_>, peer: IpAddr) {
+        let is_there = |name: &&HeaderName| head.headers().contains_key(*name);
+        let known = [X_FORWARDED_FOR, FORWARDED, X_REAL_IP];
+        let other = known.iter().find(is_there);
+        if let Some(other) = other.filter(|_| !is_there(&&self.header)) {
+            if !self.logged.other_header.swap(true, Ordering::Relaxed) {
+                telemetry::other_forwarding_header(peer, &self.header, other);
+            }
+        }
     }
 
     fn is_trusted(&self, address: IpAddr) -> bool {
@@ -270,43 +327,4 @@ fn peer_address(head: &Head<'_>) -> Result<IpAddr, KeyError> {
     });
     ours.map(|address| address.ip().to_canonical())
         .ok_or(KeyError::miswired(NO_PEER))
-}
-
-/// IPv4-mapped addresses were unmapped before: masked as IPv6, all of IPv4
-/// would be one caller. So it would be behind a translator.
-fn address_key(address: IpAddr, ipv6_prefix: u8) -> Key {
-    match address {
-        IpAddr::V6(v6) if v6.to_bits() >> 32 != TRANSLATED => {
-            let host_bits = 128 - u32::from(ipv6_prefix.min(128));
-            let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
-            Key::from(IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & mask)))
-        }
-        _ => Key::from(address),
-    }
-}
-
-/// 64:ff9b::/96.
-const TRANSLATED: u128 = 0x0064_ff9b << 64;
-
-fn check_ipv6_prefix(bits: u8) -> Result<(), ConfigError> {
-    if (1..=128).contains(&bits) {
-        Ok(())
-    } else {
-        Err(ConfigError::Ipv6Prefix { bits })
-    }
-}
-
-/// An address or a CIDR range; IPv4-mapped ones become the IPv4 ones they stand for.
-fn parse_network(text: &str) -> Option<IpNet> {
-    let network = match text.split_once('/') {
-        None => IpNet::from(text.parse::<IpAddr>().ok()?),
-        Some((address, bits)) => IpNet::new(address.parse().ok()?, bits.parse().ok()?).ok()?,
-    };
-    let IpNet::V6(v6) = network else {
-        return Some(network);
-    };
-    match v6.addr().to_ipv4_mapped() {
-        Some(v4) => IpNet::new(IpAddr::V4(v4), v6.prefix_len().checked_sub(96)?).ok(),
-        None => Some(network),
-    }
 }

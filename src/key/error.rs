@@ -10,8 +10,8 @@ use crate::kept::{Kept, Table};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyError(Reason);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Reason {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
     Missing(Missing),
     Miswired(&'static str),
 }
@@ -74,11 +74,8 @@ impl KeyError {
         }
     }
 
-    pub(crate) const fn what_is_missing(&self) -> Option<Missing> {
-        match self.0 {
-            Reason::Missing(missing) => Some(missing),
-            Reason::Miswired(_) => None,
-        }
+    pub(crate) const fn reason(&self) -> Reason {
+        self.0
     }
 
     /// The error of this key and of `other`, which was tried next.
@@ -96,6 +93,10 @@ impl KeyError {
 }
 
 impl Missing {
+    pub(crate) const fn into_error(self) -> KeyError {
+        KeyError(Reason::Missing(self))
+    }
+
     /// The type of the one extension that would have been a key.
     pub(crate) fn extension(self) -> Option<&'static str> {
         let is_only = self.source == Source::Extension && !self.has_alternatives;

@@ -11,10 +11,10 @@
 //!
 //! let by_user_else_address = key::extension(|user: &User| user.id).or(key::peer());
 //! let per_client_and_method = (key::peer(), key::method());
-//! let by_first_path_segment =
-//!     |head: &Head<'_>| head.uri().path().split('/').nth(1).map(Key::from);
+//! let by_user_without_it =
+//!     |head: &Head<'_>| head.extensions().get::<User>().map(|user| Key::from(user.id));
 //! # fn takes(_: impl key::KeyExtractor) {}
-//! # takes(by_user_else_address); takes(per_client_and_method); takes(by_first_path_segment);
+//! # takes(by_user_else_address); takes(per_client_and_method); takes(by_user_without_it);
 //! ```
 //!
 //! **Use what authentication found.** A client chooses its headers and cookies: if
@@ -78,12 +78,14 @@
 //! are each part's own, is not allocated. A store keeps a hash of fixed
 //! size, but while a check waits for Redis the key itself is held for each policy.
 
+mod address;
 mod client_ip;
 mod combine;
 mod credential;
 mod error;
 mod forwarded;
 mod head;
+mod proxies;
 mod value;
 
 use std::{
@@ -93,6 +95,7 @@ use std::{
 
 use smallvec::SmallVec;
 
+pub(crate) use self::error::{Missing, Reason};
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub use self::value::{MatchedRoute, matched_route};

@@ -1,8 +1,16 @@
 //! Keys that the server knows: an extension, the method, the route, everybody.
 
-use std::{any::type_name, fmt, sync::Arc};
+use std::{
+    any::type_name,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
 
 use super::{Head, Key, KeyError, KeyExtractor, error::Source};
+use crate::telemetry;
 
 /// A value that an earlier layer put into the request's extensions: an
 /// authenticated user, a tenant. The key is missing without it.
@@ -28,18 +36,27 @@ where
 {
     Extension {
         read: Arc::new(move |value| read(value).into()),
+        absences: Arc::default(),
     }
 }
 
 /// Made by [`extension`].
 pub struct Extension<T> {
     read: Arc<dyn Fn(&T) -> Key + Send + Sync>,
+    /// Requests without the value, until one has it or it was logged.
+    absences: Arc<AtomicU32>,
 }
+
+/// So many requests without a value that none has had are said to be a mistake. One
+/// alone may be anonymous.
+const SUSPICIOUS: u32 = 100;
+const SEEN: u32 = 1 << 31;
 
 impl<T> Clone for Extension<T> {
     fn clone(&self) -> Self {
         Self {
             read: Arc::clone(&self.read),
+            absences: Arc::clone(&self.absences),
         }
     }
 }
@@ -52,13 +69,24 @@ impl<T> fmt::Debug for Extension<T> {
 
 impl<T: Send + Sync + 'static> KeyExtractor for Extension<T> {
     fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
-        head.extensions()
-            .get::<T>()
-            .map(|value| (self.read)(value))
-            .ok_or(KeyError::missing_from(
-                Source::Extension,
-                Some(type_name::<T>()),
-            ))
+        let absences = self.absences.load(Ordering::Relaxed);
+        match head.extensions().get::<T>() {
+            Some(value) => {
+                if absences != SEEN {
+                    self.absences.store(SEEN, Ordering::Relaxed);
+                }
+                Ok((self.read)(value))
+            }
+            None => {
+                let name = type_name::<T>();
+                if absences < SUSPICIOUS
+                    && self.absences.fetch_add(1, Ordering::Relaxed) + 1 == SUSPICIOUS
+                {
+                    telemetry::extension_missing(name);
+                }
+                Err(KeyError::missing_from(Source::Extension, Some(name)))
+            }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     pin::Pin,
-    sync::atomic::Ordering,
+    sync::atomic::{AtomicBool, Ordering},
     task::{Context, Poll, ready},
 };
 
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Decision, Head, Key, StoreError,
     admission::Admission,
-    key::KeyError,
+    key::{KeyError, Reason},
     permit::{Legs, Taken},
     store::{Answer, BoxFuture, Check, Leg, Operation},
     telemetry,
@@ -120,18 +120,29 @@ impl Settings {
     #[cold]
     fn without_key<'a>(&self, keyless: &Keyless<'a, '_>) -> Asked<'a> {
         self.report(keyless.error);
-        Asked::Refused(if keyless.error.is_missing() {
-            Refusal::key_missing(keyless.policy)
-        } else {
-            DenialReason::Miswired.into()
+        Asked::Refused(match keyless.error.reason() {
+            Reason::Missing(missing) => Refusal::key_missing(keyless.policy, missing),
+            Reason::Miswired(_) => DenialReason::Miswired.into(),
         })
     }
 
     /// Logs once that the application lacks a part.
     pub(super) fn report(&self, error: &KeyError) {
-        if let Some(advice) = error.advice() {
-            if !self.is_miswired.swap(true, Ordering::Relaxed) {
-                telemetry::miswired(advice);
+        let is_first = |flag: &AtomicBool| {
+            !flag.load(Ordering::Relaxed) && !flag.swap(true, Ordering::Relaxed)
+        };
+        match error.reason() {
+            Reason::Missing(missing) => {
+                if let Some(name) = missing.extension() {
+                    if is_first(&self.logged.extension) {
+                        telemetry::extension_missing(name);
+                    }
+                }
+            }
+            Reason::Miswired(advice) => {
+                if is_first(&self.logged.miswired) {
+                    telemetry::miswired(advice);
+                }
             }
         }
     }

@@ -47,14 +47,14 @@ pub struct RateLimitLayer {
 
 impl RateLimitLayer {
     /// One policy, or a bare quota, by peer address and in memory unless said
-    /// otherwise. Who is asking is said of the policy, not of the layer.
+    /// otherwise. Set the key on the policy, not on the layer.
     ///
     /// ```
     /// use tower_throttle::{Policy, RateLimitLayer, TokenBucket, key};
     ///
     /// let bare = RateLimitLayer::new(TokenBucket::per_minute(30));
     /// let named = RateLimitLayer::new(
-    ///     Policy::new("search", TokenBucket::per_minute(30)).key(key::header("x-api-key")),
+    ///     Policy::new("search", TokenBucket::per_minute(30)).key(key::client_ip(["10.0.0.7"])),
     /// );
     /// ```
     ///
@@ -78,13 +78,21 @@ impl RateLimitLayer {
     }
 
     /// The same limits, kept in another store, where policies of one name
-    /// share their buckets: see [`Policy`](crate::Policy).
+    /// share their buckets: see [`Policy`](crate::Policy). Two quotas under one name on
+    /// one store are a mistake, which one line in the log says.
     #[must_use]
     pub fn store(self, store: impl Store) -> Self {
-        let settings = Settings {
+        Self::of(Settings {
             store: BackedStore::new(Arc::new(store)),
             ..(*self.settings).clone()
-        };
+        })
+    }
+
+    fn of(settings: Settings) -> Self {
+        // Tiers have several quotas under one name.
+        let constant = settings.rules.iter().filter(|rule| rule.is_constant());
+        let policies = constant.map(|rule| &rule.base);
+        settings.store.add_policies(&settings.rules, policies);
         Self {
             settings: Spread::new(settings),
         }
@@ -145,9 +153,13 @@ impl<S> Layer<S> for RateLimitLayer {
 /// ```
 /// use tower_throttle::{FixedWindow, Headers, OnStoreFailure, Policy, RateLimitLayer, TokenBucket, key};
 ///
+/// #[derive(Clone)]
+/// struct User { id: u64 } // inserted by your authentication
+///
+/// let who = key::extension(|user: &User| user.id);
 /// let layer = RateLimitLayer::builder()
-///     .policy(Policy::new("burst", TokenBucket::per_second(10).burst(20)).key(key::header("x-api-key")))
-///     .policy(Policy::new("day", FixedWindow::per_day(50_000)).key(key::header("x-api-key")))
+///     .policy(Policy::new("burst", TokenBucket::per_second(10).burst(20)).key(who.clone()))
+///     .policy(Policy::new("day", FixedWindow::per_day(50_000)).key(who))
 ///     .policy(Policy::new("everyone", TokenBucket::per_second(5_000)).shared())
 ///     .headers(Headers::Draft7)
 ///     .on_store_failure(OnStoreFailure::Deny)
@@ -392,17 +404,15 @@ impl RateLimitLayerBuilder {
         let policy_field = headers::constant_policy(self.answers.headers, &rules);
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let store = BackedStore::new(store);
-        Ok(RateLimitLayer {
-            settings: Spread::new(Settings {
-                store,
-                rules,
-                when: self.when,
-                answers: self.answers,
-                wait: self.wait,
-                partition_secret: self.partition_secret,
-                policy_field,
-                is_miswired: Arc::default(),
-            }),
-        })
+        Ok(RateLimitLayer::of(Settings {
+            store,
+            rules,
+            when: self.when,
+            answers: self.answers,
+            wait: self.wait,
+            partition_secret: self.partition_secret,
+            policy_field,
+            logged: Arc::default(),
+        }))
     }
 }

@@ -82,15 +82,25 @@ impl Policy {
 }
 
 impl RequestPolicy {
-    /// Who is asking. Default: the [peer address](crate::key::peer). One of the
-    /// functions of [`key`](crate::key), or a closure, whose argument needs its type:
+    /// Sets the key of a request's caller. Default: the
+    /// [peer address](crate::key::peer). One of the functions of [`key`](crate::key), or
+    /// a closure, whose argument needs its type:
     ///
     /// ```
-    /// use tower_throttle::{Head, Key, Policy, TokenBucket};
+    /// use tower_throttle::{Head, Key, Policy, TokenBucket, key};
+    ///
+    /// #[derive(Clone)]
+    /// struct Tenant { id: u64 } // inserted by your authentication
     ///
     /// let tenants = Policy::new("tenants", TokenBucket::per_second(50))
-    ///     .key(|head: &Head<'_>| head.uri().host().map(Key::from));
+    ///     .key(key::extension(|tenant: &Tenant| tenant.id));
+    /// let same = Policy::new("same", TokenBucket::per_second(50))
+    ///     .key(|head: &Head<'_>| head.extensions().get::<Tenant>().map(|t| Key::from(t.id)));
     /// ```
+    ///
+    /// **The danger**: a key that the client chooses limits nobody, as each invented
+    /// value has a bucket of its own. So are headers, cookies, paths, and
+    /// `uri().host()`; the [`key`](crate::key) module shows what to use instead.
     pub fn key<K: KeyExtractor>(mut self, key: K) -> Self {
         // Either everybody shares the bucket, or somebody has one.
         self.policy = self.policy.shared_and_keyed();

@@ -15,7 +15,10 @@ use super::{
     text::Text,
 };
 use crate::{
-    Decision, Head, PolicyDecision, StoreError, Verdict, key::KeyError, policy::quoted, telemetry,
+    Decision, Head, PolicyDecision, StoreError, Verdict,
+    key::{KeyError, Missing},
+    policy::quoted,
+    telemetry,
 };
 
 /// What a client is told to wait for a store that fails.
@@ -71,6 +74,15 @@ impl<'a> Denied<'a> {
     /// failed.
     pub fn policies(&self) -> impl Iterator<Item = &'a str> {
         self.refusal.policies()
+    }
+
+    /// What the request lacks if the reason is
+    /// [`KeyMissing`](DenialReason::KeyMissing), by name: `missing client key (no header
+    /// "x-api-key")`. The response does not say it unless you do. `None` for a `KeyError`
+    /// that a handler answers.
+    #[must_use]
+    pub fn key_error(&self) -> Option<KeyError> {
+        self.refusal.missing_key().map(Missing::into_error)
     }
 
     /// The decision, where a store made one.
@@ -143,8 +155,8 @@ impl From<KeyError> for DenialReason {
 pub(super) struct Refusal<'a> {
     reason: DenialReason,
     decision: Option<&'a Decision>,
-    /// The policy that has no key for the request.
-    keyless: Option<&'a str>,
+    /// The policy that has no key for the request, and what the request lacks.
+    keyless: Option<(&'a str, Missing)>,
 }
 
 impl From<DenialReason> for Refusal<'_> {
@@ -173,11 +185,11 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    pub(super) const fn key_missing(policy: &'a str) -> Self {
+    pub(super) const fn key_missing(policy: &'a str, missing: Missing) -> Self {
         Self {
             reason: DenialReason::KeyMissing,
             decision: None,
-            keyless: Some(policy),
+            keyless: Some((policy, missing)),
         }
     }
 
@@ -185,9 +197,14 @@ impl<'a> Refusal<'a> {
         self.decision
     }
 
+    fn missing_key(self) -> Option<Missing> {
+        self.keyless.map(|(_, missing)| missing)
+    }
+
     fn policies(self) -> impl Iterator<Item = &'a str> {
         let refused = self.decision.into_iter().flat_map(Decision::refused);
-        refused.map(PolicyDecision::name).chain(self.keyless)
+        let keyless = self.keyless.map(|(policy, _)| policy);
+        refused.map(PolicyDecision::name).chain(keyless)
     }
 
     /// How long to wait, where that helps.
@@ -225,7 +242,8 @@ pub(super) fn respond(
         .map(|wait| wait.saturating_add(random_below(answers.retry_after_jitter)));
     // That one is logged once, with what to change.
     if refusal.reason != DenialReason::Miswired {
-        telemetry::denied(refusal.reason, retry_after, || refusal.policies());
+        let missing = refusal.missing_key();
+        telemetry::denied(refusal.reason, retry_after, missing, || refusal.policies());
     }
 
     let denied = Denied {

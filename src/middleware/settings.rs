@@ -28,8 +28,14 @@ pub(crate) struct Settings {
     pub(super) partition_secret: Option<Secret>,
     /// `RateLimit-Policy` of a request to which all policies apply, where it never changes.
     pub(super) policy_field: Option<HeaderValue>,
-    /// It was logged.
-    pub(super) is_miswired: Arc<AtomicBool>,
+    pub(super) logged: Arc<Logged>,
+}
+
+/// The mistakes of wiring that were logged.
+#[derive(Debug, Default)]
+pub(super) struct Logged {
+    pub(super) miswired: AtomicBool,
+    pub(super) extension: AtomicBool,
 }
 
 impl Settings {

@@ -36,7 +36,7 @@ impl io::Write for ToLog {
 }
 
 /// Everything that this thread logs meanwhile, by line.
-fn logged(run: impl FnOnce()) -> Vec<String> {
+pub(crate) fn logged(run: impl FnOnce()) -> Vec<String> {
     static INIT: Once = Once::new();
     INIT.call_once(|| {
         tracing_subscriber::fmt()

@@ -25,3 +25,5 @@ mod responder;
 mod stacked;
 mod store_down;
 mod wire;
+#[cfg(feature = "tracing")]
+mod wiring;

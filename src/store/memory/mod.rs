@@ -11,7 +11,7 @@ mod tests;
 use std::sync::Arc;
 
 use self::shards::Shards;
-use super::{Answer, Check, Leg, Store};
+use super::{Answer, Check, Fallback, Leg, Store};
 use crate::{Clock, Decision, SystemClock};
 
 /// Keeps buckets in this process: the default store. No server, no task.
@@ -47,7 +47,7 @@ use crate::{Clock, Decision, SystemClock};
 ///
 /// Cloning shares the buckets.
 #[derive(Clone, Debug)]
-pub struct MemoryStore(Arc<Shards>);
+pub struct MemoryStore(Arc<Shards>, Fallback);
 
 impl MemoryStore {
     /// A store with the default settings.
@@ -112,7 +112,10 @@ impl MemoryStoreBuilder {
     /// Builds the store. Memory is taken as callers come.
     #[must_use]
     pub fn build(self) -> MemoryStore {
-        MemoryStore(Arc::new(Shards::new(self.capacity, self.clock)))
+        MemoryStore(
+            Arc::new(Shards::new(self.capacity, self.clock)),
+            Fallback::new(),
+        )
     }
 }
 
@@ -129,5 +132,11 @@ impl Store for MemoryStore {
             self.0.reset(leg);
         }
         Answer::Now(Ok(()))
+    }
+
+    /// Never asked to decide: all layers and limiters on this store share what it knows
+    /// of their policies.
+    fn fallback(&self) -> Option<Fallback> {
+        Some(self.1.clone())
     }
 }

@@ -1,0 +1,58 @@
+//! Which policies use a store, so that one name with two quotas is noticed.
+
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+};
+
+use crate::{Quota, policy::Name, telemetry};
+
+/// The policies of the layers and limiters on one store, while these exist.
+#[derive(Default)]
+pub(super) struct Policies(Mutex<Vec<Used>>);
+
+struct Used {
+    name: Name,
+    quota: Quota,
+    is_alive: Box<dyn Fn() -> bool + Send + Sync>,
+    was_logged: bool,
+}
+
+/// More are not compared.
+const MOST: usize = 1_024;
+
+impl Policies {
+    /// Adds a policy that is used as long as `is_alive` says so.
+    pub(super) fn add(
+        &self,
+        name: &Name,
+        quota: Quota,
+        is_alive: impl Fn() -> bool + Send + Sync + 'static,
+    ) {
+        let mut policies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        policies.retain(|used| (used.is_alive)());
+        let of_this_name = || policies.iter().filter(|used| used.name == *name);
+        let other = of_this_name()
+            .map(|used| used.quota)
+            .find(|other| *other != quota);
+        let was_logged = of_this_name().any(|used| used.was_logged);
+        if policies.len() < MOST {
+            policies.push(Used {
+                name: name.clone(),
+                quota,
+                is_alive: Box::new(is_alive),
+                was_logged: was_logged || other.is_some(),
+            });
+        }
+        drop(policies);
+        if let Some(other) = other.filter(|_| !was_logged) {
+            telemetry::two_quotas(&name.text, other, quota);
+        }
+    }
+}
+
+impl fmt::Debug for Policies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Policies")
+    }
+}

@@ -1,0 +1,43 @@
+//! The key of an address: IPv4 as it is, IPv6 by its prefix.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use super::Key;
+use crate::ConfigError;
+
+pub(super) const DEFAULT_IPV6_PREFIX: u8 = 64;
+
+/// The address was unmapped before: masked as IPv6, all of IPv4 would be one caller.
+pub(super) fn address_key(address: IpAddr, ipv6_prefix: u8) -> Key {
+    match address {
+        IpAddr::V4(_) => Key::from(address),
+        IpAddr::V6(v6) => {
+            let bits = v6.to_bits();
+            Key::from(Ipv6Addr::from_bits(bits & mask(bits, ipv6_prefix)))
+        }
+    }
+}
+
+/// The bits of an address by which its caller is known.
+fn mask(bits: u128, ipv6_prefix: u8) -> u128 {
+    // Each address stands for an IPv4 address behind a translator: 64:ff9b::/96
+    // (RFC 6052) and 64:ff9b:1::/48 (RFC 8215).
+    if bits >> 32 == 0x0064_ff9b << 64 || bits >> 80 == 0x0064_ff9b_0001 {
+        return u128::MAX;
+    }
+    // Teredo (RFC 4380): the last 32 bits are the client's IPv4 address, and the client
+    // chooses some of those between.
+    if bits >> 96 == 0x2001_0000 {
+        return u128::MAX << 96 | u128::from(u32::MAX);
+    }
+    let host_bits = 128 - u32::from(ipv6_prefix.min(128));
+    u128::MAX.checked_shl(host_bits).unwrap_or(0)
+}
+
+pub(super) fn check_ipv6_prefix(bits: u8) -> Result<(), ConfigError> {
+    if (1..=128).contains(&bits) {
+        Ok(())
+    } else {
+        Err(ConfigError::Ipv6Prefix { bits })
+    }
+}

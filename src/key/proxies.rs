@@ -1,0 +1,75 @@
+//! The proxies that a client address is read behind, checked before the first request.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::ConfigError;
+
+/// Reads addresses and CIDR ranges.
+pub(super) fn parse<T: AsRef<str>>(
+    trusted: impl IntoIterator<Item = T>,
+) -> Result<Vec<IpNet>, ConfigError> {
+    let mut networks = Vec::new();
+    let mut texts = Vec::new();
+    for text in trusted {
+        let text = text.as_ref().to_owned();
+        let Some(network) = parse_network(&text) else {
+            return Err(ConfigError::TrustedProxy { text });
+        };
+        if are_everybody(&[network]) {
+            return Err(ConfigError::TrustsEverybody { text });
+        }
+        networks.push(network);
+        texts.push(text);
+    }
+    if networks.is_empty() {
+        return Err(ConfigError::NoTrustedProxies);
+    }
+    if are_everybody(&networks) {
+        let text = texts.join(", ");
+        return Err(ConfigError::TrustsEverybody { text });
+    }
+    Ok(networks)
+}
+
+/// An address or a CIDR range; IPv4-mapped ones become the IPv4 ones they stand for.
+fn parse_network(text: &str) -> Option<IpNet> {
+    let network = match text.split_once('/') {
+        None => IpNet::from(text.parse::<IpAddr>().ok()?),
+        Some((address, bits)) => IpNet::new(address.parse().ok()?, bits.parse().ok()?).ok()?,
+    };
+    let IpNet::V6(v6) = network else {
+        return Some(network);
+    };
+    match v6.addr().to_ipv4_mapped() {
+        Some(v4) => IpNet::new(IpAddr::V4(v4), v6.prefix_len().checked_sub(96)?).ok(),
+        None => Some(network),
+    }
+}
+
+/// Ranges that no client on the internet has.
+const NOT_PUBLIC: [&str; 8] = [
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "224.0.0.0/3",
+];
+
+/// All clients by IPv4, all by IPv6 as far as its addresses are given out, and all by
+/// IPv4 behind a translator.
+const EVERYBODY: [&str; 3] = ["0.0.0.0/0", "2000::/4", "64:ff9b::/96"];
+
+/// Whether these together are all addresses that a client can have.
+fn are_everybody(networks: &[IpNet]) -> bool {
+    let parse = |text: &&str| text.parse::<IpNet>().ok();
+    let not_public = NOT_PUBLIC.iter().filter_map(parse);
+    let all = networks.iter().copied().chain(not_public).collect();
+    let all = IpNet::aggregate(&all);
+    let mut everybody = EVERYBODY.iter().filter_map(parse);
+    everybody.any(|everybody| all.iter().any(|network| network.contains(&everybody)))
+}
