@@ -31,9 +31,11 @@
 //!     FixedWindow, OnStoreFailure, Policy, RateLimitLayer, RedisStore, TokenBucket, key,
 //! };
 //!
+//! # #[derive(Clone)] struct User { id: u64 }
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let redis = RedisStore::connect("redis://127.0.0.1/")?; // never waits for the server
-//! let who = key::header("x-api-key").or(key::client_ip(["10.0.0.0/8"]));
+//! // what authentication found; a header would be whatever the client sends
+//! let who = key::extension(|user: &User| user.id);
 //! let limits = RateLimitLayer::builder()
 //!     .store(redis)
 //!     .policy(Policy::new("burst", TokenBucket::per_second(10).burst(20)).key(who.clone()))
@@ -41,7 +43,7 @@
 //!     .policy(Policy::new("everyone", TokenBucket::per_second(5_000)).shared())
 //!     // if Redis is away: four of these processes, each with its part of the quota
 //!     .on_store_failure(OnStoreFailure::share_of(4))
-//!     .build()?; // every mistake that can be seen is seen here
+//!     .build()?; // configuration errors are reported here
 //! # Ok(()) }
 //! # }
 //! ```
