@@ -84,8 +84,8 @@ proptest! {
             clock.set_us(now_us);
         }
         if known_s * 1_000_000 > now_us {
-            // Not a second before.
-            let before_us = (known_s - 1) * 1_000_000;
+            // Not a second before, but for the last tick of a clock.
+            let before_us = (known_s - 1) * 1_000_000 - 1;
             if before_us > now_us {
                 clock.set_us(before_us);
                 let (_, _, remaining, limit) = reset_of(&epoch, 0);
