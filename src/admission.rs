@@ -14,7 +14,8 @@ use tokio::{
 
 use crate::{
     Decision, StoreError,
-    permit::{Legs, Taken},
+    permit::{Legs, Taken, Takes},
+    permits::{Place, Turn, random_between},
     store::{Answer, BoxFuture},
 };
 
@@ -28,8 +29,13 @@ pub(crate) struct Admission {
     until: Instant,
     /// Whether the turn in a queue must come by then, too.
     is_turn_bound: bool,
-    /// How long to wait for permits before asking again.
+    /// Permits that the store was asked for.
+    takes: Takes,
+    /// Among those who wait for permits of the same key.
+    place: Option<Place>,
+    /// How long the first of these waits before it asks again, and until when.
     pause: Duration,
+    pause_ends: Instant,
     /// Where to give back what is left behind.
     runtime: Option<Handle>,
     stage: Stage,
@@ -54,9 +60,10 @@ enum Stage {
     Done,
 }
 
-/// Nobody tells when a permit comes back. Asked for twice as late each time.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+/// The first of those who wait for permits of a key asks again after these pauses,
+/// each twice as long as the one before. Others ask when one was released here.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 type Admitted = Result<(Decision, Option<Taken>), StoreError>;
 
@@ -68,7 +75,10 @@ impl Admission {
             legs: Some(legs),
             until: later(Instant::now(), wait),
             is_turn_bound,
+            takes: Takes::default(),
+            place: None,
             pause: SHORTEST_PAUSE,
+            pause_ends: Instant::now(),
             runtime: Handle::try_current().ok(),
             stage: Stage::Done,
         };
@@ -77,11 +87,15 @@ impl Admission {
     }
 
     fn ask(&mut self, wait: Duration) {
-        let answer = self.legs.as_mut();
-        self.stage = match answer.map(|legs| legs.take(wait, self.is_turn_bound)) {
-            None => Stage::Done,
-            Some(Answer::Now(answer)) => Stage::Answered(answer, Instant::now()),
-            Some(Answer::Later(answer)) => Stage::Asking {
+        let Some(legs) = self.legs.as_mut() else {
+            self.stage = Stage::Done;
+            return;
+        };
+        let (takes, answer) = legs.take(wait, self.is_turn_bound);
+        self.takes = takes;
+        self.stage = match answer {
+            Answer::Now(answer) => Stage::Answered(answer, Instant::now()),
+            Answer::Later(answer) => Stage::Asking {
                 answer,
                 is_polled: false,
             },
@@ -90,38 +104,33 @@ impl Admission {
 
     /// What an answer leads to.
     fn answered(&mut self, answer: Result<Decision, StoreError>, at: Instant) -> Poll<Admitted> {
+        let Some(legs) = self.legs.take() else {
+            return Poll::Pending;
+        };
+        let takes = mem::take(&mut self.takes);
+        let holds = takes.answered(&legs, &answer, self.runtime.as_ref());
         let decision = match answer {
             Ok(decision) => decision,
             Err(error) => {
-                // Of a check whose answer is lost, nobody knows what it took.
-                let legs = self.legs.take();
-                let runtime = self.runtime.clone();
-                if error.may_have_run() {
-                    drop(legs.map(|legs| Taken::perhaps(legs, runtime)));
-                }
+                self.place = None;
                 return Poll::Ready(Err(error));
             }
         };
-        if decision.is_lost() {
-            // Neither does of what the store was asked for before others decided.
-            let legs = self.legs.clone();
-            drop(legs.map(|legs| Taken::perhaps(legs, self.runtime.clone())));
-        }
         if !decision.is_allowed() {
-            return match self.worth_waiting(&decision) {
-                Some(wait) => {
-                    let again = sleep_until(later(Instant::now(), wait));
-                    self.stage = Stage::Refused(Box::pin(again));
-                    Poll::Pending
-                }
-                None => {
-                    self.legs = None;
-                    Poll::Ready(Ok((decision, None)))
-                }
+            let Some(wait) = self.worth_waiting(&legs, &decision) else {
+                self.place = None;
+                return Poll::Ready(Ok((decision, None)));
             };
+            self.legs = Some(legs);
+            let again = sleep_until(later(Instant::now(), wait));
+            self.stage = Stage::Refused(Box::pin(again));
+            return Poll::Pending;
+        }
+        if let Some(place) = self.place.take() {
+            place.admitted();
         }
         let turn_at = later(at, decision.delay());
-        let taken = self.taken(&decision, turn_at);
+        let taken = Taken::by(legs, holds, &decision, turn_at, self.runtime.clone());
         if decision.delay().is_zero() {
             return Poll::Ready(Ok((decision, taken.and_then(Taken::settled))));
         }
@@ -132,15 +141,11 @@ impl Admission {
         Poll::Pending
     }
 
-    fn taken(&mut self, decision: &Decision, turn_at: Instant) -> Option<Taken> {
-        Taken::by(self.legs.take()?, decision, turn_at, self.runtime.clone())
-    }
-
-    /// How long to wait before asking again; `None` where that is of no use.
-    fn worth_waiting(&mut self, decision: &Decision) -> Option<Duration> {
+    /// How long to wait before asking again, at most; `None` where that is of no use.
+    fn worth_waiting(&mut self, legs: &Legs, decision: &Decision) -> Option<Duration> {
         let left = self.until.saturating_duration_since(Instant::now());
         let mut wait = Duration::ZERO;
-        let mut is_for_permits = false;
+        let mut permits = None;
         for policy in decision.refused() {
             let quota = policy.quota();
             if quota.reserves() || policy.is_impossible() {
@@ -148,7 +153,7 @@ impl Admission {
                 return None;
             }
             if quota.is_concurrency() {
-                is_for_permits = true;
+                permits = permits.or(Some(policy.name()));
             } else {
                 wait = wait.max(policy.retry_after()?);
             }
@@ -156,11 +161,17 @@ impl Admission {
         if wait > left || left.is_zero() {
             return None;
         }
-        if is_for_permits {
-            wait = wait.max(self.pause.min(left));
-            self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+        let Some(name) = permits.filter(|_| wait.is_zero()) else {
+            self.place = None;
+            return Some(wait);
+        };
+        match &self.place {
+            Some(place) => place.refused(),
+            None => self.place = legs.line_up(name, decision),
         }
-        Some(wait)
+        self.pause_ends = later(Instant::now(), spread(self.pause));
+        self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+        Some(left)
     }
 }
 
@@ -203,7 +214,22 @@ impl Future for Admission {
                     }
                 }
                 Stage::Refused(sleep) => {
-                    ready!(sleep.as_mut().poll(cx));
+                    if let Some(place) = &this.place {
+                        let until = match place.turn(cx.waker()) {
+                            Turn::Ask => None,
+                            Turn::First => Some(this.pause_ends.min(this.until)),
+                            Turn::Behind => Some(this.until),
+                        };
+                        if let Some(until) = until {
+                            if sleep.deadline() != until {
+                                sleep.as_mut().reset(until);
+                            }
+                            ready!(sleep.as_mut().poll(cx));
+                            place.asks();
+                        }
+                    } else {
+                        ready!(sleep.as_mut().poll(cx));
+                    }
                     let left = this.until.saturating_duration_since(Instant::now());
                     this.ask(left);
                 }
@@ -216,20 +242,29 @@ impl Future for Admission {
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        match mem::replace(&mut self.stage, Stage::Done) {
-            Stage::Answered(Ok(decision), at) => {
-                let turn_at = later(at, decision.delay());
-                drop(self.taken(&decision, turn_at));
-            }
-            Stage::Asking {
-                answer,
-                is_polled: true,
-            } => {
-                if let (Some(legs), Some(runtime)) = (self.legs.take(), &self.runtime) {
-                    legs.undo(answer, runtime);
+        let takes = mem::take(&mut self.takes);
+        match (mem::replace(&mut self.stage, Stage::Done), self.legs.take()) {
+            (Stage::Answered(answer, at), Some(legs)) => {
+                let holds = takes.answered(&legs, &answer, self.runtime.as_ref());
+                if let Ok(decision) = answer {
+                    let turn_at = later(at, decision.delay());
+                    let runtime = self.runtime.clone();
+                    drop(Taken::by(legs, holds, &decision, turn_at, runtime));
                 }
             }
-            // Not sent, or held by what has a drop of its own.
+            (
+                Stage::Asking {
+                    answer,
+                    is_polled: true,
+                },
+                Some(legs),
+            ) => {
+                if let Some(runtime) = &self.runtime {
+                    legs.undo(takes, answer, runtime);
+                }
+            }
+            (Stage::Asking { .. }, _) => takes.not_sent(),
+            // Held by what has a drop of its own.
             _ => {}
         }
     }
@@ -255,4 +290,9 @@ impl fmt::Debug for Admission {
 pub(crate) fn later(than: Instant, wait: Duration) -> Instant {
     let years = Duration::from_secs(30 * 365 * 86_400);
     than.checked_add(wait.min(years)).unwrap_or(than)
+}
+
+/// About so long: callers that were refused together ask apart.
+fn spread(pause: Duration) -> Duration {
+    pause.mul_f64(random_between(0.875, 1.125))
 }

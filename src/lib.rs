@@ -115,8 +115,8 @@
 //! ```
 //!
 //! `Retry-After` is rounded up and never 0: a client who waits that long is
-//! admitted, unless somebody else of the same key was first. (For a permit of
-//! [`Concurrency`] it is a second, as nobody knows.) A cost that can
+//! admitted, unless somebody else of the same key was first. (For
+//! [`Concurrency`] it is one second, as the time of a release is unknown.) A cost that can
 //! never fit is 403 without `Retry-After`, so that nobody retries it. gRPC calls
 //! get `RESOURCE_EXHAUSTED` with `RetryInfo`; [`GrpcDenials`] says which requests are
 //! gRPC calls.
@@ -181,6 +181,7 @@ pub mod key;
 mod limiter;
 mod middleware;
 mod permit;
+mod permits;
 mod policy;
 mod quota;
 #[cfg(any(test, feature = "testing"))]

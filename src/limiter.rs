@@ -233,9 +233,10 @@ impl Limiter {
     /// reserve a place at once: waiting is fair across the fleet, to the
     /// millisecond in which timers tick, and who would have to wait too long is
     /// refused without waiting. Under the other policies the caller waits for
-    /// room and asks again, as do all others who wait: not in order. Permits of
-    /// a [`Concurrency`](crate::Concurrency) policy are asked for again every
-    /// 10 to 200 ms.
+    /// room and asks again, as do all others who wait: not in order. Waiters for
+    /// permits of a [`Concurrency`](crate::Concurrency) policy are admitted in the
+    /// order in which they came to this process. A release in this process admits the
+    /// next one at once; a release in another process is noticed within about a second.
     ///
     /// A bucket lets as many pass at once as it holds. To pace from the first
     /// one on, let it hold one: `burst(1)`, `capacity(1)`, or a queue.

@@ -1,26 +1,15 @@
 //! What was taken and may have to be given back.
 
-use std::{
-    fmt,
-    hash::{BuildHasher, RandomState},
-    sync::{
-        LazyLock,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{fmt, time::Duration};
 
-use tokio::{
-    runtime::Handle,
-    task::AbortHandle,
-    time::{Instant, sleep},
-};
+use smallvec::SmallVec;
+use tokio::{runtime::Handle, time::Instant};
 
 use crate::{
     Decision, Source, StoreError,
     admission::later,
     fallback::BackedStore,
-    quota::EXACT,
+    permits::{Hold, Place, Take},
     store::{Answer, BoxFuture, Check, Leg, Operation, OwnedLeg},
     turns::{Free, Turn},
 };
@@ -57,14 +46,6 @@ impl Permit {
     }
 }
 
-/// A number that no other permit of the fleet has.
-pub(crate) fn next_number() -> u64 {
-    static NEXT: LazyLock<AtomicU64> =
-        LazyLock::new(|| AtomicU64::new(RandomState::new().hash_one(0_u8)));
-    // Up to 2^53, which the Lua side holds exactly.
-    (NEXT.fetch_add(1, Ordering::Relaxed) % (EXACT - 1)) + 1
-}
-
 /// The legs of a check, to be asked about again.
 #[derive(Clone)]
 pub(crate) struct Legs {
@@ -95,45 +76,46 @@ impl Legs {
     }
 
     /// Asks for the units, where they come in time.
-    pub(crate) fn take(&mut self, wait: Duration, is_turn_bound: bool) -> Answer<Decision> {
+    pub(crate) fn take(
+        &mut self,
+        wait: Duration,
+        is_turn_bound: bool,
+    ) -> (Takes, Answer<Decision>) {
+        let mut takes = Takes::default();
         for leg in &mut self.legs {
             let asked = &mut leg.asked;
             asked.extra = asked.quota.room_for_wait(asked.level, wait, is_turn_bound);
-            // A new one each time: the last may be on its way back.
-            asked.number_permit();
+            if asked.quota.is_concurrency() {
+                takes.0.push(self.store.holders().take(&self.store, leg));
+            }
         }
-        self.ask(Operation::Take)
+        (takes, self.ask(Operation::Take))
     }
 
     /// Undoes what an answer that nobody waits for says was taken.
-    pub(crate) fn undo(self, answer: BoxFuture<Decision>, runtime: &Handle) {
+    pub(crate) fn undo(self, takes: Takes, answer: BoxFuture<Decision>, runtime: &Handle) {
         let (store, again) = (self.store.clone(), Some(runtime.clone()));
         store.spawn(runtime, async move {
-            let taken = match answer.await {
-                Ok(decision) => {
-                    if decision.is_lost() {
-                        drop(Taken::perhaps(self.clone(), again.clone()));
-                    }
-                    let turn_at = later(Instant::now(), decision.delay());
-                    Taken::by(self, &decision, turn_at, again)
-                }
-                Err(error) if error.may_have_run() => Some(Taken::perhaps(self, again)),
-                Err(_) => None,
-            };
-            drop(taken);
+            let answer = answer.await;
+            let holds = takes.answered(&self, &answer, again.as_ref());
+            if let Ok(decision) = answer {
+                let turn_at = later(Instant::now(), decision.delay());
+                drop(Taken::by(self, holds, &decision, turn_at, again));
+            }
         });
+    }
+
+    /// A place among those who wait for permits of this policy.
+    pub(crate) fn line_up(&self, policy: &str, decision: &Decision) -> Option<Place> {
+        let Self { store, mut legs } = self.clone().that_decided(decision);
+        let mut legs = legs.iter_mut();
+        let leg = legs.find(|leg| &*leg.policy.text == policy)?;
+        Some(store.holders().line_up(&store, leg))
     }
 
     fn ask(&self, operation: Operation) -> Answer<Decision> {
         let legs: Vec<Leg<'_>> = self.legs.iter().map(OwnedLeg::leg).collect();
         self.store.check(&Check::new(operation, &legs))
-    }
-
-    /// The longest lifetime of the permits among them.
-    fn permit_lifetime(&self) -> Option<Duration> {
-        let legs = self.legs.iter();
-        legs.filter_map(|leg| leg.asked.quota.permit_lifetime())
-            .max()
     }
 
     /// The leg at a place, which must be one, without the others.
@@ -185,20 +167,6 @@ impl Legs {
         }
     }
 
-    /// Each leg by itself.
-    fn one_by_one(self) -> impl Iterator<Item = Self> {
-        let store = self.store;
-        self.legs.into_iter().map(move |leg| Self {
-            store: store.clone(),
-            legs: vec![leg],
-        })
-    }
-
-    fn with_permits(mut self) -> Self {
-        self.legs.retain(|leg| leg.asked.quota.is_concurrency());
-        self
-    }
-
     /// The one leg that a place is reserved in, if it is one.
     fn reserving(&self, decision: &Decision) -> Option<(usize, u64)> {
         let policies = decision.policies().enumerate();
@@ -211,11 +179,55 @@ impl Legs {
     }
 }
 
+/// Units of [`Concurrency`](crate::Concurrency) policies that a check asks for.
+#[derive(Debug, Default)]
+pub(crate) struct Takes(SmallVec<[Take; 1]>);
+
+type Holds = SmallVec<[Hold; 1]>;
+
+impl Takes {
+    /// What is held now. `legs` are those that were asked for.
+    pub(crate) fn answered(
+        self,
+        legs: &Legs,
+        answer: &Result<Decision, StoreError>,
+        runtime: Option<&Handle>,
+    ) -> Holds {
+        let mut holds = Holds::new();
+        for take in self.0 {
+            match answer {
+                Err(error) => take.failed(error, runtime),
+                Ok(decision) if decision.is_lost() => take.lost(runtime),
+                Ok(decision) if decision.is_allowed() && decision.source() == Source::Store => {
+                    holds.push(take.granted(runtime));
+                }
+                Ok(_) => take.refused(),
+            }
+        }
+        if let Ok(decision) = answer {
+            if decision.is_allowed() && decision.source() == Source::Local {
+                let Legs { store, mut legs } = legs.clone().that_decided(decision);
+                legs.retain(|leg| leg.asked.quota.is_concurrency());
+                let local = legs.iter_mut();
+                holds.extend(local.map(|leg| store.holders().adopt(&store, leg)));
+            }
+        }
+        holds
+    }
+
+    /// Nothing was sent.
+    pub(crate) fn not_sent(self) {
+        for take in self.0 {
+            take.refused();
+        }
+    }
+}
+
 /// Units that are given back when this is dropped.
 pub(crate) struct Taken {
     legs: Legs,
+    holds: Holds,
     runtime: Option<Handle>,
-    renewals: Vec<AbortHandle>,
     /// Which leg's turn is waited for.
     turn: Option<(usize, Turn)>,
 }
@@ -224,6 +236,7 @@ impl Taken {
     /// What a decision has taken: all of it, until it is [settled](Self::settled).
     pub(crate) fn by(
         legs: Legs,
+        holds: Holds,
         decision: &Decision,
         turn_at: Instant,
         runtime: Option<Handle>,
@@ -246,28 +259,12 @@ impl Taken {
             }
             Some((place, turn))
         });
-        let renewals = runtime.iter().flat_map(|runtime| {
-            let legs = legs.clone().with_permits();
-            legs.one_by_one()
-                .map(|leg| runtime.spawn(renew(leg)).abort_handle())
-        });
         Some(Self {
-            renewals: renewals.collect(),
             legs,
+            holds,
             runtime,
             turn,
         })
-    }
-
-    /// What a check may have taken of which the answer is lost. Permits can be
-    /// given back safely, as they have a number.
-    pub(crate) fn perhaps(legs: Legs, runtime: Option<Handle>) -> Self {
-        Self {
-            legs: legs.with_permits(),
-            runtime,
-            renewals: Vec::new(),
-            turn: None,
-        }
     }
 
     /// The turn that is waited for, where those before may leave.
@@ -279,74 +276,36 @@ impl Taken {
     /// until the end. `None` where nothing is.
     pub(crate) fn settled(mut self) -> Option<Self> {
         self.turn = None;
-        let legs = &mut self.legs.legs;
-        legs.retain(|leg| leg.asked.quota.is_concurrency());
-        (!legs.is_empty()).then_some(self)
+        self.legs.legs = Vec::new();
+        (!self.holds.is_empty()).then_some(self)
     }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        for renewal in &self.renewals {
-            renewal.abort();
-        }
+        let legs = &mut self.legs;
         match self.turn.take() {
             // Its units are used, whether somebody looked or not.
-            Some((_, turn)) if turn.has_come() => {
-                let legs = &mut self.legs.legs;
-                legs.retain(|leg| leg.asked.quota.is_concurrency());
-            }
+            Some((_, turn)) if turn.has_come() => legs.legs.clear(),
             Some((place, turn)) => {
-                let leg = self.legs.take_out(place);
+                let leg = legs.take_out(place);
                 if let Some(free) = turn.leave() {
                     leg.give_free(free, self.runtime.as_ref());
                 }
             }
             None => {}
         }
-        if self.legs.legs.is_empty() {
+        // Permits come back by their holders.
+        legs.legs.retain(|leg| !leg.asked.quota.is_concurrency());
+        if legs.legs.is_empty() {
             return;
         }
-        let permits = self.legs.clone().with_permits();
-        match (self.legs.ask(Operation::GiveBack), &self.runtime) {
-            (Answer::Now(Err(_)), Some(runtime)) => {
-                runtime.spawn(give_back(permits));
-            }
-            (Answer::Later(answer), Some(runtime)) => {
-                self.legs.store.spawn(runtime, async move {
-                    // Other units are as if used.
-                    if answer.await.is_err() {
-                        tokio::spawn(give_back(permits));
-                    }
-                });
-            }
-            _ => {}
+        if let (Answer::Later(answer), Some(runtime)) =
+            (legs.ask(Operation::GiveBack), &self.runtime)
+        {
+            // If it fails, they are as if used.
+            legs.store.spawn(runtime, async move { drop(answer.await) });
         }
-    }
-}
-
-/// Again and again, until they have expired anyway.
-async fn give_back(permits: Legs) {
-    let Some(lifetime) = permits.permit_lifetime() else {
-        return;
-    };
-    let until = Instant::now() + lifetime;
-    while Instant::now() < until {
-        sleep(lifetime / 10).await;
-        if permits.ask(Operation::GiveBack).wait().await.is_ok() {
-            return;
-        }
-    }
-}
-
-async fn renew(leg: Legs) {
-    let Some(lifetime) = leg.permit_lifetime() else {
-        return;
-    };
-    loop {
-        sleep(lifetime / 3).await;
-        // Tried again in time if it fails.
-        let _: Result<Decision, StoreError> = leg.ask(Operation::Renew).wait().await;
     }
 }
 

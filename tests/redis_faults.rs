@@ -706,18 +706,31 @@ async fn foreign_blobs_admit_nobody_and_leave() {
     let server = RedisServer::start();
     let now_us = 1_767_225_600_000_000_f64;
     let later_than_any = [b"L\0\0\0\0\0", &[255; 7][..], &[0; 5]].concat();
-    let permits = |numbers: &[f64]| blob(b"P", numbers);
+    let permits = |numbers: &[f64]| blob(b"H", numbers);
+    let holder = [1.0, 1e300, 1.0, 1.0, 1.0, 1.0, 1.0];
+    let with = |place: usize, number: f64| {
+        let mut numbers = holder;
+        numbers[place] = number;
+        permits(&numbers)
+    };
     let shapes = [
         (true, later_than_any),
         (true, blob(b"L", &[now_us; 3])),
         (true, b"L".to_vec()),
         (true, b"Lx".to_vec()),
-        (false, permits(&[1.0, 1.0, 1e300, -5.0])),
-        (false, permits(&[f64::NAN, 1.0, 1e300, 1.0])),
-        (false, permits(&[1e300, 1.0, 1e300, 1.0])),
-        (false, permits(&[-1.0, 1.0, 1e300, 1.0])),
-        (false, permits(&[0.5, 1.0, 1e300, 1.0])),
-        (false, b"P123".to_vec()),
+        (false, with(0, 0.0)),
+        (false, with(0, f64::NAN)),
+        (false, with(1, f64::NAN)),
+        (false, with(1, -1.0)),
+        (false, with(2, 0.0)),
+        (false, with(3, -1.0)),
+        (false, with(4, 0.5)),
+        (false, with(4, -1e300)),
+        (false, with(5, -1.0)),
+        (false, with(6, f64::INFINITY)),
+        (false, permits(&holder[..6])),
+        (false, b"H123".to_vec()),
+        (false, b"P123456781234567812345678".to_vec()),
     ];
     for (is_log, bytes) in shapes {
         let clock = Arc::new(tower_throttle::ManualClock::at_us(now_us as u64));
@@ -754,7 +767,174 @@ fn blob(letter: &[u8], numbers: &[f64]) -> Vec<u8> {
 
 /// Any bytes, which a command line of text could not hold.
 fn set_bytes(server: &RedisServer, key: &str, bytes: &[u8]) {
-    let text: String = bytes.iter().map(|byte| format!("\\{byte:03}")).collect();
-    let script = format!("return redis.call('SET', KEYS[1], '{text}')");
-    server.command(&["EVAL", &script, "1", key]);
+    use std::io::{Read, Write};
+    let address = std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, server.port()));
+    let mut stream = std::net::TcpStream::connect(address).expect("a connection");
+    let mut request = format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n", key.len()).into_bytes();
+    request.extend(format!("${}\r\n", bytes.len()).bytes());
+    request.extend(bytes);
+    request.extend(b"\r\n");
+    stream.write_all(&request).expect("written");
+    let mut reply = [0; 5];
+    stream.read_exact(&mut reply).expect("a reply");
+    assert_eq!(&reply, b"+OK\r\n");
+}
+
+/// Bytes that only look like ours make one caller's check an error that says so.
+/// A script that raised one would fail for all that share the call, and count
+/// against the server.
+#[tokio::test]
+async fn crafted_bytes_under_a_key_are_that_callers_trouble_alone() {
+    use tower_throttle::{
+        Concurrency, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket,
+    };
+    let server = RedisServer::start();
+    let clock = Arc::new(tower_throttle::ManualClock::at_us(1_767_225_600_000_000));
+    let store = RedisStore::builder()
+        .deadline(common::DEADLINE)
+        .remember_denials_for(Duration::ZERO)
+        .clock(clock)
+        .connect(&server.url())
+        .expect("a store");
+    let minute = Duration::from_secs(60);
+    let policies: Vec<Policy> = vec![
+        Policy::new("bucket", TokenBucket::new(3, minute)),
+        Policy::new("meter", LeakyBucket::new(3, minute)),
+        Policy::new("queue", LeakyBucket::new(3, minute).queue(2)),
+        Policy::new("interval", TokenBucket::new(3, minute).refill_at_once()),
+        Policy::new("by hand", TokenBucket::without_refill(3)),
+        Policy::new("window", FixedWindow::new(3, minute)),
+        Policy::new("month", FixedWindow::per_calendar_month(3).spread()),
+        Policy::new("sliding", SlidingWindow::new(3, minute)),
+        Policy::new("log", SlidingLog::new(3, minute)),
+        Policy::new("permits", Concurrency::new(3).lifetime(minute)),
+    ];
+    let seed = std::env::var("TT_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
+    println!("TT_SEED={seed}");
+    let mut random = common::random::SplitMix64(seed);
+    for policy in policies {
+        let limiter = denying(store.clone(), policy.clone());
+        let key = limiter.redis_keys("ann").remove(0);
+        let (mut corrupt, mut taken) = (0, 0);
+        for _ in 0..400 {
+            let bytes = crafted(&mut random);
+            set_bytes(&server, &key, &bytes);
+            let is_held = limiter
+                .check("ann")
+                .await
+                .is_err_and(|error| error.is_unsupported());
+            let peek = limiter.peek("ann").await.map(drop);
+            let permit = limiter.acquire("ann", Duration::ZERO).await.map(drop);
+            let mut answers = vec![peek, permit];
+            if !is_held {
+                answers.push(limiter.credit("ann", 1).await.map(drop));
+                answers.push(limiter.debit("ann", 2).await.map(drop));
+                answers.push(limiter.check_up_to("ann", 2).await.map(drop));
+            }
+            for answer in answers {
+                match answer {
+                    Ok(()) => taken += 1,
+                    Err(error) if error.is_corrupt_state() => corrupt += 1,
+                    Err(error) => panic!("{policy:?}: {bytes:?}: {error:?}"),
+                }
+            }
+            let others = limiter.peek("bob").await;
+            assert!(others.is_ok(), "{policy:?}: {bytes:?}: {others:?}");
+        }
+        println!("{}: {corrupt} corrupt, {taken} taken for ours", key);
+    }
+
+    // Permits that are taken on top of them, and come back.
+    let limiter = denying(store, Concurrency::new(100).lifetime(minute));
+    let key = limiter.redis_keys("ann").remove(0);
+    let now_ms = 1_767_225_600_000.0;
+    let (later, long_ago) = (now_ms + 30_000.0, now_ms - 90_000_000.0);
+    for bytes in [
+        blob(b"P", &[2.0, 5.0, later, 1.0, 6.0, long_ago, 1.0]),
+        blob(b"H", &[5.0, long_ago, 1.0, 1.0, -9.0, 1.0, 1.0]),
+        blob(b"H", &[5.0, later, 1.0, 1.0, f64::NAN, 1.0, 1.0]),
+    ] {
+        for _ in 0..60 {
+            set_bytes(&server, &key, &bytes);
+            let permit = limiter.acquire("ann", Duration::ZERO).await;
+            let error = permit.as_ref().err();
+            assert!(error.is_none_or(StoreError::is_corrupt_state), "{error:?}");
+            drop(permit);
+            tokio::task::yield_now().await;
+        }
+        let others = limiter.peek("bob").await;
+        assert!(others.is_ok(), "{bytes:?}: {others:?}");
+    }
+}
+
+/// Numbers, lists of doubles, and noise.
+fn crafted(random: &mut common::random::SplitMix64) -> Vec<u8> {
+    let now_ms = 1_767_225_600_000.0;
+    let doubles = [
+        0.0,
+        -0.0,
+        1.0,
+        2.0,
+        3.0,
+        -1.0,
+        0.5,
+        f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        1e308,
+        -1e308,
+        1e300,
+        1e18,
+        9_007_199_254_740_992.0,
+        9_007_199_254_740_994.0,
+        now_ms,
+        now_ms + 60_000.0,
+        now_ms * 1_000.0,
+        5e-324,
+    ];
+    let words = [
+        "",
+        "-1",
+        "0",
+        "nan",
+        "inf",
+        "-inf",
+        "1e308",
+        "0x10",
+        " 12",
+        "12 ",
+        "1:2",
+        "1.5",
+        "99999999999999999999999999",
+        "9007199254740993",
+        "-9223372036854775808",
+        "1767225600000000000",
+        "17672256000000000000000000000000000000",
+    ];
+    let mut below = |end: usize| random.below(end as u64) as usize;
+    match below(4) {
+        0 => words[below(words.len())].as_bytes().to_vec(),
+        1 => (0..below(45)).map(|_| b'0' + below(10) as u8).collect(),
+        2 => (0..below(130)).map(|_| below(256) as u8).collect(),
+        _ => {
+            let mut bytes = vec![b"HLPx"[below(4)]];
+            // Mostly such as could be ours.
+            let mild = [0.0, 1.0, 2.0, 3.0, now_ms, now_ms + 60_000.0];
+            for _ in 0..[7 * below(5), below(29)][below(2)] {
+                let double = match below(12) {
+                    0 => doubles[below(doubles.len())],
+                    1..6 => now_ms + 30_000.0,
+                    _ => mild[below(mild.len())],
+                };
+                bytes.extend(double.to_le_bytes());
+            }
+            if below(8) == 0 {
+                bytes.truncate(below(bytes.len() + 1));
+            }
+            bytes
+        }
+    }
 }

@@ -32,7 +32,7 @@ pub struct Decision {
     verdict: Verdict,
     source: Source,
     now_us: u64,
-    /// The store failed, and may have taken what nobody knows of.
+    /// The store may have taken what nobody knows of.
     is_lost: bool,
     policies: Policies,
 }
@@ -220,6 +220,13 @@ impl Decision {
             policies: Policies::None(units),
             ..Self::on_store_failure(Verdict::Allowed)
         }
+    }
+
+    /// Permits of a check that was refused were taken on the way.
+    #[cfg(feature = "redis")]
+    pub(crate) fn lost(mut self) -> Self {
+        self.is_lost = true;
+        self
     }
 
     /// Whether the store may have taken what nobody knows of.

@@ -23,6 +23,8 @@ pub struct StoreError {
     source: Option<Arc<dyn Error + Send + Sync>>,
     /// Where, if there is more than one place.
     server: Option<Arc<str>>,
+    /// Permits were taken before it failed.
+    has_taken: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +51,7 @@ impl StoreError {
             kind,
             source: None,
             server: None,
+            has_taken: false,
         }
     }
 
@@ -57,6 +60,7 @@ impl StoreError {
             kind,
             source: Some(Arc::from(source.into())),
             server: None,
+            has_taken: false,
         }
     }
 
@@ -96,6 +100,13 @@ impl StoreError {
         self
     }
 
+    /// The same, where permits were taken before.
+    #[cfg(feature = "redis")]
+    pub(crate) fn after_taking(mut self) -> Self {
+        self.has_taken = true;
+        self
+    }
+
     /// The breaker is open.
     pub(crate) fn left_alone() -> Self {
         Self::not_sent("it did not answer, and is left alone for a while")
@@ -116,7 +127,7 @@ impl StoreError {
 
     /// Whether units may have been taken.
     pub(crate) fn may_have_run(&self) -> bool {
-        self.is_no_answer() && !self.is_not_sent()
+        self.has_taken || self.is_no_answer() && !self.is_not_sent()
     }
 
     fn is_not_sent(&self) -> bool {

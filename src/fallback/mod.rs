@@ -5,6 +5,7 @@ mod policies;
 mod tasks;
 
 use std::{
+    borrow::Cow,
     fmt, mem,
     sync::{Arc, OnceLock},
 };
@@ -16,8 +17,9 @@ pub(crate) use self::tasks::Tasks;
 use self::{health::Health, policies::Policies};
 use crate::{
     Clock, Decision, MemoryStore, Source, StoreError, SystemClock, Verdict,
+    permits::{Holders, Take},
     policy::Compiled,
-    store::{Answer, Check, Leg, OwnedLeg, Store},
+    store::{Answer, Check, Leg, Operation, OwnedLeg, Store},
 };
 
 /// What becomes of a policy while the store cannot decide.
@@ -98,8 +100,8 @@ impl Default for OnStoreFailure {
 /// A [`Store`] hands one out ([`Store::fallback`]) so that all layers and
 /// limiters on it share one. At most 100,000 buckets are kept, by the rules of
 /// [`MemoryStore`]: 6 MB, 10 MB of a [`SlidingWindow`](crate::SlidingWindow), and
-/// 16 bytes more for each entry of a [`SlidingLog`](crate::SlidingLog), 24 for
-/// each permit.
+/// 16 bytes more for each entry of a [`SlidingLog`](crate::SlidingLog). Stores that
+/// share a `Fallback` must share their buckets, too.
 #[derive(Clone, Default)]
 pub struct Fallback(Arc<Inner>);
 
@@ -111,6 +113,9 @@ struct Inner {
     local: OnceLock<Arc<dyn Store>>,
     tasks: Tasks,
     policies: Policies,
+    /// What this process holds in the store, and in its buckets here.
+    holders: Holders,
+    local_holders: Holders,
 }
 
 const BUCKETS: usize = 100_000;
@@ -185,15 +190,54 @@ impl Fallback {
         let Ok(legs) = legs.collect::<Result<SmallVec<[Leg<'_>; 2]>, _>>() else {
             return Err(error);
         };
-        let is_lost = error.may_have_run();
+        let is_lost = error.may_have_run() || error.is_foreign_reply();
         if legs.is_empty() {
             let units = check.legs().first().map_or(0, Leg::cost);
             return Ok(Decision::unchecked(units, is_lost));
         }
-        match self.local().check(&Check::new(operation, &legs)) {
+        match self.decide_locally(operation, legs) {
             Answer::Now(decision) => decision.map(|decision| decision.made_locally(is_lost)),
             // Memory answers at once.
             Answer::Later(_) => Err(error),
+        }
+    }
+
+    /// Permits are left to be held: their caller adopts them.
+    fn decide_locally(
+        &self,
+        operation: Operation,
+        mut legs: SmallVec<[Leg<'_>; 2]>,
+    ) -> Answer<Decision> {
+        let mut takes = SmallVec::<[Take; 1]>::new();
+        if operation == Operation::Take {
+            for leg in &mut legs {
+                if leg.asked.quota.is_concurrency() {
+                    let store = self.local_store();
+                    let mut own = OwnedLeg::from(&*leg);
+                    takes.push(store.holders.take(&store, &mut own));
+                    leg.asked = Cow::Owned(own.asked);
+                }
+            }
+        }
+        let answer = self.local().check(&Check::new(operation, &legs));
+        let runtime = Handle::try_current().ok();
+        for take in takes {
+            match &answer {
+                Answer::Now(Ok(decision)) if decision.is_allowed() => {
+                    take.granted(runtime.as_ref()).leave();
+                }
+                _ => take.refused(),
+            }
+        }
+        answer
+    }
+
+    fn local_store(&self) -> BackedStore {
+        BackedStore {
+            store: Arc::clone(self.local()),
+            // What it answers says nothing of the store.
+            fallback: Self::new(),
+            holders: self.0.local_holders.clone(),
         }
     }
 }
@@ -211,12 +255,22 @@ impl fmt::Debug for Fallback {
 pub(crate) struct BackedStore {
     store: Arc<dyn Store>,
     fallback: Fallback,
+    holders: Holders,
 }
 
 impl BackedStore {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
         let fallback = store.fallback().unwrap_or_default();
-        Self { store, fallback }
+        let holders = fallback.0.holders.clone();
+        Self {
+            store,
+            fallback,
+            holders,
+        }
+    }
+
+    pub(crate) const fn holders(&self) -> &Holders {
+        &self.holders
     }
 
     #[inline(always)]
@@ -287,11 +341,7 @@ impl BackedStore {
     /// The buckets of this process alone: where a decision that was made there
     /// is given back.
     pub(crate) fn local(&self) -> Self {
-        Self {
-            store: Arc::clone(self.fallback.local()),
-            // What it answers says nothing of the store.
-            fallback: Fallback::new(),
-        }
+        self.fallback.local_store()
     }
 
     /// Does work for the store that its caller does not wait for.

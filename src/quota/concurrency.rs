@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::{
     EXACT, Quota,
     fixed_window::checked_window_ms,
@@ -12,9 +14,7 @@ use crate::ConfigError;
 /// At most `limit` units in flight at a time, across the fleet.
 ///
 /// Each admitted request holds a permit until its response has been sent to
-/// the end, or was dropped, or failed. A permit has a
-/// [`lifetime`](Self::lifetime), and is renewed for as long as it is held: what
-/// a crashed process held comes back by itself when that has passed.
+/// the end, or was dropped, or failed.
 ///
 /// ```
 /// use tower_throttle::Concurrency;
@@ -22,10 +22,25 @@ use crate::ConfigError;
 /// let _ten_at_a_time = Concurrency::new(10);
 /// ```
 ///
-/// When a permit comes back, nobody knows. So who is refused is told when the first of
-/// the permits in its way would expire, in
-/// [`Decision::retry_after`](crate::Decision::retry_after), and may be admitted much
-/// sooner; the `Retry-After` of a layer is a second, and may be too soon.
+/// **How they are counted.** The store keeps one entry for each process and key:
+/// how many permits the process holds, and when they expire. Every message of a
+/// process states its exact count, so a lost, late or repeated message is put right
+/// by the next one. The process renews its entry once for all its permits, after a
+/// quarter to a third of the [`lifetime`](Self::lifetime). So a check costs as much
+/// as there are processes, however many permits they hold, and permits that are
+/// released together come back in one or two messages. What a crashed process held
+/// is free after one lifetime. If Redis loses its data, the next message of each
+/// process restores its count.
+///
+/// **Waiting.** The time of a release is unknown.
+/// [`Decision::retry_after`](crate::Decision::retry_after) of a refused request is
+/// when enough permits expire whose processes no longer renew them, or one lifetime
+/// where the asking process itself holds too many. It may be admitted much sooner. The
+/// `Retry-After` of a layer is one second, and may be too soon. Callers that
+/// [wait](crate::Limiter::acquire) in the same process are admitted in the order in
+/// which they came, each as soon as a permit of this process is released. What another
+/// process releases is noticed after 1.13 seconds at most: the first waiter in line asks again
+/// after 50 ms, and then after pauses that grow to a second.
 ///
 /// **The danger**: a process that stands still for a whole lifetime loses its
 /// permits, though its requests go on afterwards. Until they end, more than
@@ -47,9 +62,10 @@ use crate::ConfigError;
 /// [queue](crate::LeakyBucket::queue), too, a permit is held while its request
 /// stands in it.
 ///
-/// **Limits**, checked when the quota is used: a limit of at most 10,000 (each
-/// permit is 24 bytes of one key, all of which are moved with each request), a
-/// lifetime of whole milliseconds.
+/// **Limits**, checked when the quota is used: a limit of at most 10<sup>15</sup>, a
+/// lifetime of whole milliseconds. In Redis at most 10,000 processes hold permits of
+/// one key; further ones are refused. An entry is 56 bytes, and each check reads all
+/// entries of its key.
 ///
 /// **Changed numbers.** Permits count until they end, under any limit; a
 /// shorter lifetime shortens what is left of theirs.
@@ -60,8 +76,8 @@ pub struct Concurrency {
     lifetime: Duration,
 }
 
-/// The most permits of one key.
-const MOST: u64 = 10_000;
+/// The most permits of one key: sums of them stay exact in Lua.
+const MOST: u64 = 1_000_000_000_000_000;
 
 const SHORTEST_LIFETIME: Duration = Duration::from_millis(100);
 
@@ -74,9 +90,9 @@ impl Concurrency {
         }
     }
 
-    /// How long a permit lives that is not renewed; each is renewed when a
-    /// third of that has passed. Default: 30 seconds; at least 100 ms. In Redis
-    /// it should be many times the store's
+    /// How long permits live that are not renewed. Default: 30 seconds; at least
+    /// 100 ms. A process renews all its permits of a key together, when a quarter to
+    /// a third of that has passed. In Redis it should be many times the store's
     /// [deadline](crate::RedisStoreBuilder::deadline).
     pub const fn lifetime(mut self, lifetime: Duration) -> Self {
         self.lifetime = lifetime;
@@ -106,39 +122,178 @@ pub(crate) struct Rule {
     pub(crate) lifetime_ms: u64,
 }
 
-#[derive(Clone, Copy)]
-struct Permit {
-    id: u64,
+/// What each message about a bucket says of the process that sends it.
+///
+/// A process knows which of its takes were granted, once each is answered or
+/// given up. Takes belong to numbered groups, and a group is settled when all its
+/// takes are decided. A statement gives the exact count of the settled groups, so
+/// the store keeps only the takes of unsettled groups by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Statement {
+    /// The process, or more exactly its store handle. At least 1.
+    pub(crate) holder: u64,
+    /// Grows whenever the numbers below change. At least 1. The store ignores the
+    /// numbers of a message that is older than what it knows.
+    pub(crate) version: u64,
+    /// The last settled group. Its takes, and those of groups before it, count no more.
+    pub(crate) settled: u64,
+    /// Units of settled groups, less all units that were released since.
+    pub(crate) held: i64,
+    /// The group of a take: 1 or 2 after `settled`. 0 where nothing is taken.
+    pub(crate) group: u64,
+    /// Another message may arrive later than this one, so the store must remember
+    /// the version even if nothing is held.
+    pub(crate) is_remembered: bool,
+}
+
+/// What a bucket stores of one holder.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    holder: u64,
     ends_ms: u64,
-    units: u64,
+    /// 0: the holder is new.
+    version: u64,
+    settled: u64,
+    held: i64,
+    /// Units taken in the two groups after `settled`.
+    first: u64,
+    second: u64,
+}
+
+/// Words of an [`Entry`].
+const WORDS: usize = 7;
+
+impl Entry {
+    const fn of_words(words: &[u64; WORDS]) -> Self {
+        let [holder, ends_ms, version, settled, held, first, second] = *words;
+        Self {
+            holder,
+            ends_ms,
+            version,
+            settled,
+            held: held as i64,
+            first,
+            second,
+        }
+    }
+
+    const fn words(&self) -> [u64; WORDS] {
+        [
+            self.holder,
+            self.ends_ms,
+            self.version,
+            self.settled,
+            self.held as u64,
+            self.first,
+            self.second,
+        ]
+    }
+
+    fn units(&self) -> u64 {
+        let taken = self.first.saturating_add(self.second);
+        let units = self.held.saturating_add_unsigned(taken);
+        u64::try_from(units).unwrap_or(0).min(EXACT)
+    }
+
+    /// Applies a newer statement.
+    fn apply(&mut self, statement: &Statement) {
+        if statement.settled == self.settled.saturating_add(1) {
+            (self.first, self.second) = (self.second, 0);
+        } else if statement.settled != self.settled {
+            (self.first, self.second) = (0, 0);
+        }
+        self.version = statement.version;
+        self.settled = statement.settled;
+        self.held = statement.held;
+    }
+
+    /// Where the units of this statement's take belong. `None`: its group is
+    /// settled, because its caller gave up.
+    fn place(&mut self, statement: &Statement) -> Option<&mut u64> {
+        let group = statement.settled.saturating_add(statement.group);
+        match group.checked_sub(self.settled) {
+            Some(1) => Some(&mut self.first),
+            Some(2) => Some(&mut self.second),
+            _ => None,
+        }
+    }
+}
+
+/// A bucket as a check finds it: live entries only, and the sender's statement applied.
+struct Found {
+    others: SmallVec<[Entry; 4]>,
+    own: Entry,
+    /// No newer statement of the sender is known.
+    is_latest: bool,
+    /// Its statement changed its units.
+    is_changed: bool,
+    /// An expiry was beyond the lifetime.
+    is_clamped: bool,
 }
 
 impl Rule {
-    /// The permits that are held. None lives longer than if it were new.
-    fn held<'s>(&self, stored: Option<&'s State>, at: At) -> impl Iterator<Item = Permit> + 's {
-        let words = stored.map(|words| &words[..]).unwrap_or_default();
-        let (now_ms, latest_ms) = (at.now_ms(), at.now_ms() + self.lifetime_ms);
-        words.chunks_exact(3).filter_map(move |words| {
-            let &[id, ends_ms, units] = words else {
-                return None;
-            };
-            let ends_ms = ends_ms.min(latest_ms);
-            (ends_ms > now_ms).then_some(Permit { id, ends_ms, units })
-        })
+    fn latest_ms(&self, at: At) -> u64 {
+        at.now_ms() + self.lifetime_ms
     }
 
-    /// When enough permits have expired for the cost to fit.
-    fn fits_at_ms(&self, stored: Option<&State>, level: u64, at: At) -> u64 {
+    fn open(&self, stored: Option<&State>, at: At) -> Found {
+        let (now_ms, latest_ms) = (at.now_ms(), self.latest_ms(at));
+        let holder = at.statement.map_or(0, |statement| statement.holder);
+        let mut found = Found {
+            others: SmallVec::new(),
+            own: Entry::default(),
+            is_latest: false,
+            is_changed: false,
+            is_clamped: false,
+        };
+        let words = stored.map(|words| &words[..]).unwrap_or_default();
+        for words in words.chunks_exact(WORDS) {
+            let Ok(words) = words.try_into() else {
+                continue;
+            };
+            let mut entry = Entry::of_words(words);
+            found.is_clamped |= entry.ends_ms > latest_ms;
+            entry.ends_ms = entry.ends_ms.min(latest_ms);
+            if entry.ends_ms <= now_ms {
+                continue;
+            }
+            if entry.holder == holder && found.own.version == 0 {
+                found.own = entry;
+            } else {
+                found.others.push(entry);
+            }
+        }
+        if let Some(statement) = &at.statement {
+            let before = found.own.units();
+            let own = &mut found.own;
+            own.holder = statement.holder;
+            found.is_latest = statement.version >= own.version;
+            if statement.version > own.version {
+                own.apply(statement);
+            }
+            found.is_changed = own.units() != before;
+            if found.is_changed {
+                own.ends_ms = latest_ms;
+            }
+        }
+        found
+    }
+
+    /// When enough entries of processes that no longer renew them have expired for
+    /// the cost to fit. The sender's own come last: it is alive.
+    fn fits_at_ms(&self, found: &Found, level: u64, at: At) -> u64 {
         let mut over = level.saturating_sub(at.most);
         if over == 0 {
             return 0;
         }
-        let mut held: Vec<Permit> = self.held(stored, at).collect();
-        held.sort_unstable_by_key(|permit| permit.ends_ms);
-        for permit in held {
-            over = over.saturating_sub(permit.units);
+        let mut held: SmallVec<[(u64, u64); 4]> = SmallVec::new();
+        held.extend(found.others.iter().map(|one| (one.ends_ms, one.units())));
+        held.push((self.latest_ms(at), found.own.units()));
+        held.sort_unstable();
+        for (ends_ms, units) in held {
+            over = over.saturating_sub(units);
             if over == 0 {
-                return permit.ends_ms;
+                return ends_ms;
             }
         }
         0
@@ -153,42 +308,52 @@ impl Rules for Rule {
     }
 
     fn read(&self, stored: Option<&State>, at: At) -> Standing {
+        let mut found = self.open(stored, at);
         let (mut level, mut mark) = (0_u64, 0);
-        for permit in self.held(stored, at) {
-            level = level.saturating_add(permit.units).min(EXACT);
-            mark = mark.max(permit.ends_ms);
+        for entry in found.others.iter().chain([&found.own]) {
+            if entry.units() > 0 {
+                level = level.saturating_add(entry.units()).min(EXACT);
+                mark = mark.max(entry.ends_ms);
+            }
         }
-        let latest_ms = at.now_ms() + self.lifetime_ms;
-        let mut ends = stored.into_iter().flat_map(|words| words.chunks_exact(3));
+        let more = self.fits_at_ms(&found, level, at);
+        let takes = at.statement.filter(|statement| statement.group > 0);
+        if takes.is_some_and(|statement| found.own.place(&statement).is_none()) {
+            level = EXACT;
+        }
         Standing {
             level,
             mark,
-            more: self.fits_at_ms(stored, level, at),
-            unsaved: ends.any(|words| words.get(1).is_some_and(|ends_ms| *ends_ms > latest_ms)),
+            more,
+            unsaved: found.is_clamped || found.is_changed,
         }
     }
 
     fn write(&self, stored: Option<State>, _: &Standing, change: Change, at: At) -> State {
+        let mut found = self.open(stored.as_ref(), at);
         let mut state = State::new();
-        let ends_ms = at.now_ms() + self.lifetime_ms;
-        for mut permit in self.held(stored.as_ref(), at) {
-            if permit.id == at.permit {
-                match change {
-                    Change::Give(_) => continue,
-                    Change::Renew => permit.ends_ms = ends_ms,
-                    Change::Take(_) => {}
-                }
-            }
-            state.extend([permit.id, permit.ends_ms, permit.units]);
+        for entry in &found.others {
+            state.extend_from_slice(&entry.words());
         }
+        let Some(statement) = at.statement else {
+            return state;
+        };
         if let Change::Take(units @ 1..) = change {
-            state.extend([at.permit, ends_ms, units]);
+            if let Some(taken) = found.own.place(&statement) {
+                *taken = taken.saturating_add(units);
+            }
+        }
+        if found.is_latest && change != Change::Take(0) {
+            found.own.ends_ms = self.latest_ms(at);
+        }
+        if found.own.units() > 0 || !found.is_latest || statement.is_remembered {
+            state.extend_from_slice(&found.own.words());
         }
         state
     }
 
     fn drained_at_us(&self, state: &State) -> u64 {
-        let ends = state.chunks_exact(3).filter_map(|words| words.get(1));
+        let ends = state.chunks_exact(WORDS).filter_map(|words| words.get(1));
         ends.max().copied().unwrap_or(0).saturating_mul(1_000)
     }
 
@@ -196,22 +361,18 @@ impl Rules for Rule {
         Standing {
             level: change.applied_to(standing.level),
             mark: match change {
-                Change::Take(1..) => standing.mark.max(at.now_ms() + self.lifetime_ms),
+                Change::Take(1..) => standing.mark.max(self.latest_ms(at)),
                 _ => standing.mark,
             },
             ..standing
         }
     }
 
-    /// The permit's units, whatever the cost.
-    fn returnable(&self, stored: Option<&State>, _: &Standing, _: u64, at: At) -> u64 {
-        let mut held = self.held(stored, at);
-        let permit = held.find(|permit| permit.id == at.permit);
-        permit.map_or(0, |permit| permit.units)
-    }
-
     fn retry_us(&self, standing: &Standing, _: u64, now_us: u64) -> Option<u64> {
-        Some(until_ms(standing.more, now_us))
+        Some(match standing.more {
+            0 => self.lifetime_ms.saturating_mul(1_000),
+            more => until_ms(more, now_us),
+        })
     }
 
     fn reset_us(&self, standing: &Standing, now_us: u64) -> u64 {

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::EXACT;
+use super::{EXACT, concurrency::Statement};
 
 /// What a store keeps for one bucket: words, whose meaning the algorithm knows.
 pub(crate) type State = SmallVec<[u64; 3]>;
@@ -29,8 +29,8 @@ pub(crate) struct At {
     pub(crate) most: u64,
     /// By how much this caller's windows start later.
     pub(crate) offset_ms: u64,
-    /// Whose permit it is about.
-    pub(crate) permit: u64,
+    /// Of [`Concurrency`](crate::Concurrency): what the sender says that it holds.
+    pub(crate) statement: Option<Statement>,
     /// Only what was taken under this mark is to be given back; 0 for any.
     pub(crate) since: u64,
     /// How much is to be given back.
@@ -48,9 +48,9 @@ impl At {
 pub(crate) enum Change {
     /// So much more is taken. 0: only to save what was read.
     Take(u64),
-    /// So much is given back: no more than was taken. For permits: this one.
+    /// So much is given back: no more than was taken.
     Give(u64),
-    /// This permit lives on.
+    /// The sender's permits live on.
     Renew,
 }
 

@@ -171,11 +171,7 @@ fn read(
             u64::from(rule.fits(&standing, asked.level, asked.extra))
         }
         Operation::TakeUpTo => rule.units_that_fit(standing.level),
-        Operation::GiveBack | Operation::Debit => 1,
-        Operation::Renew => {
-            let state = slot.state.as_ref();
-            rule.returnable(state, &standing, 0, at).min(1)
-        }
+        Operation::GiveBack | Operation::Debit | Operation::Renew => 1,
     };
     (standing, fits)
 }

@@ -20,7 +20,7 @@ mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 pub use self::{
     answer::{Answer, BoxFuture},
@@ -32,10 +32,11 @@ pub use crate::fallback::Fallback;
 use crate::{
     Decision, Key, OnStoreFailure, Quota,
     kept::Kept,
-    permit::next_number,
     policy::Name,
     quota::{
-        EXACT, Rule, each,
+        EXACT, Rule,
+        concurrency::Statement,
+        each,
         rules::{At, Change, Rules, Standing},
     },
 };
@@ -102,11 +103,13 @@ pub enum Operation {
     /// Take as many units as every leg has room for, at most the cost, which is
     /// the same for all.
     TakeUpTo,
-    /// Give units back, no more than were taken, and permits that are held.
+    /// Give units back, no more than were taken.
     GiveBack,
     /// Charge each leg as many of the units as it may owe, whatever the others do.
     Debit,
-    /// Let permits live on.
+    /// State how many units of a [`Concurrency`](crate::Concurrency) policy this
+    /// process holds: these live on for another lifetime, and those that it held
+    /// besides are free.
     Renew,
 }
 
@@ -164,8 +167,8 @@ pub(crate) struct Asked {
     pub(crate) level: u64,
     /// Room beyond the capacity, as a level: for what is reserved or owed.
     pub(crate) extra: i64,
-    /// Whose permit, where the policy counts those in flight.
-    pub(crate) permit: u64,
+    /// What this process holds, where the policy counts those in flight.
+    pub(crate) statement: Option<Box<Statement>>,
     /// Give back only what was taken under this mark; 0 for any.
     pub(crate) since: u64,
 }
@@ -177,7 +180,7 @@ impl Asked {
             quota,
             cost,
             extra: 0,
-            permit: 0,
+            statement: None,
             since: 0,
         }
     }
@@ -204,6 +207,11 @@ impl From<&Leg<'_>> for OwnedLeg {
 }
 
 impl OwnedLeg {
+    /// Of the permits that it asks for, if it does.
+    pub(crate) fn lifetime(&self) -> Duration {
+        self.asked.quota.permit_lifetime().unwrap_or_default()
+    }
+
     pub(crate) fn leg(&self) -> Leg<'_> {
         Leg {
             policy: &self.policy,
@@ -296,13 +304,6 @@ impl Asked {
         self.extra = i64::try_from(room).unwrap_or(i64::MAX);
     }
 
-    /// Where units are held, they need a number to be given back by.
-    pub(crate) fn number_permit(&mut self) {
-        if self.quota.is_concurrency() {
-            self.permit = next_number();
-        }
-    }
-
     /// So much, if it was taken under this mark.
     pub(crate) fn give_back(&mut self, level: u64, since: u64) {
         self.cost = self.quota.units_of(level);
@@ -315,7 +316,7 @@ impl Asked {
         let quota = self.quota.share_of(nodes);
         let (whole, part) = (self.quota.level_of_capacity(), quota.level_of_capacity());
         let mut share = Self {
-            permit: self.permit,
+            statement: self.statement.clone(),
             since: self.since,
             ..Self::new(Kept::Counted(Arc::new(quota)), self.cost)
         };
@@ -384,7 +385,7 @@ impl Asked {
             now_us,
             most: rule.most(cost, extra).unwrap_or(0),
             offset_ms,
-            permit: self.permit,
+            statement: self.statement.as_deref().copied(),
             since: self.since,
             give: match operation {
                 Operation::GiveBack => self.level,

@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::runtime::{Builder, Runtime};
-use tower_throttle::{FixedWindow, Limiter, ManualClock, MemoryStore, RedisStore, store::Store};
+use tower_throttle::{
+    Decision, FixedWindow, Limiter, ManualClock, MemoryStore, RedisStore,
+    store::{Answer, Check, Fallback, Leg, Store},
+};
 
 use crate::common::{
     self, RedisServer,
@@ -44,8 +47,27 @@ impl Bench {
         }
     }
 
-    pub fn new_memory(&self) -> MemoryStore {
-        MemoryStore::builder().clock(self.clock.clone()).build()
+    pub fn new_memory(&self) -> Memory {
+        let memory = MemoryStore::builder().clock(self.clock.clone());
+        Memory(memory.build(), Fallback::new())
+    }
+}
+
+/// All its limiters are one holder of permits, as those on Redis are.
+#[derive(Clone, Debug)]
+pub struct Memory(MemoryStore, Fallback);
+
+impl Store for Memory {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        self.0.check(check)
+    }
+
+    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+        self.0.reset(legs)
+    }
+
+    fn fallback(&self) -> Option<Fallback> {
+        Some(self.1.clone())
     }
 }
 

@@ -106,10 +106,6 @@ async fn acquire(walk: &mut Walk<'_>, held: &mut Vec<Held>, caller: u64, units: 
             redis: redis.expect("a permit"),
             memory: memory.map(|permit| permit.expect("a permit")),
         });
-    } else if let (None, Some(wait_us)) = (units, expected.retry_us) {
-        if walk.random.percent(20) {
-            walk.check_wait(caller, wait_us).await;
-        }
     }
 }
 

@@ -78,8 +78,6 @@ impl Denials {
         let is_held = |leg: &Leg<'_>| leg.asked.quota.is_concurrency();
         let then = match check.operation() {
             Operation::Look | Operation::Renew => return Before::Ask(None),
-            // Nothing is remembered of them.
-            Operation::GiveBack if check.legs().iter().all(is_held) => return Before::Ask(None),
             Operation::GiveBack => Then::Forget,
             // Permits come back at any time.
             Operation::Take if !check.legs().iter().any(is_held) => Then::Remember,

@@ -32,8 +32,9 @@ use crate::{Clock, Decision, SystemClock};
 /// hash: 48 bytes with all that holds it, and 52 at most, so 48 MB for a million.
 /// Those of a [`SlidingWindow`](crate::SlidingWindow), of tokens that flow in
 /// [at once](crate::TokenBucket::refill_at_once) and those in debt are more words:
-/// about 90 bytes. So are a [`SlidingLog`](crate::SlidingLog) and
-/// [`Concurrency`](crate::Concurrency), which keep one word or three for each unit, too.
+/// about 90 bytes. So are a [`SlidingLog`](crate::SlidingLog), which
+/// keeps one word for each unit, too, and [`Concurrency`](crate::Concurrency), which
+/// keeps seven words for each limiter that holds permits.
 /// Permits are kept beyond the capacity: there are no more than requests in flight.
 ///
 /// **Without pauses.** Each check does a part of growing, shrinking and

@@ -106,7 +106,8 @@ impl AskedLeg {
         }
     }
 
-    /// The numbers that are the algorithm's own.
+    /// The numbers that are the algorithm's own. One of them may be negative, in
+    /// two's complement.
     fn own_numbers(&self) -> ArrayVec<u64, 6> {
         let mut own = ArrayVec::new();
         match &self.asked.quota.0 {
@@ -131,7 +132,18 @@ impl AskedLeg {
                 own.extend([rule.window_us, 0]);
             }
             Rule::Concurrency(rule) => {
-                own.extend([rule.lifetime_ms, self.asked.permit]);
+                own.push(rule.lifetime_ms);
+                own.extend(self.asked.statement.as_ref().map_or([0; 5], |said| {
+                    let is_remembered = u64::from(said.is_remembered);
+                    let flags = said.group + 4 * is_remembered;
+                    [
+                        said.holder,
+                        said.version,
+                        said.settled,
+                        said.held as u64,
+                        flags,
+                    ]
+                }));
             }
         }
         own
@@ -198,7 +210,7 @@ impl Question {
             let numbers = [kind, level, capacity, extra].map(f64::to_le_bytes);
             to.extend_from_slice(numbers.as_flattened());
             for number in leg.own_numbers() {
-                to.extend_from_slice(&(number as f64).to_le_bytes());
+                to.extend_from_slice(&(number as i64 as f64).to_le_bytes());
             }
             if self.operation == Operation::Debit {
                 let unit = asked.quota.level_of(1) as f64;

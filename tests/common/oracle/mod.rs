@@ -81,7 +81,15 @@ impl Oracle {
     }
 
     pub fn forget(&mut self, caller: u64) {
-        self.kept.retain(|(_, who), _| *who != caller);
+        self.kept
+            .retain(|(_, who), kept| match (*who == caller, &mut kept.state) {
+                (true, State::Permits(permits)) => {
+                    permits.forget();
+                    kept.forgotten_at_us = 0;
+                    true
+                }
+                (is_forgotten, _) => !is_forgotten,
+            });
     }
 
     /// Whether a key of this policy and caller may be gone.
@@ -110,11 +118,24 @@ impl Oracle {
 
     pub fn decide(&mut self, plans: &[Plan], caller: u64, op: Op, now_us: u64) -> Said {
         let now = i128::from(now_us);
-        let opened: Vec<(State, bool)> = plans
+        let mut opened: Vec<(State, bool)> = plans
             .iter()
             .enumerate()
             .map(|(policy, plan)| self.open(policy, plan, caller, now))
             .collect();
+        if let Op::Acquire { .. } = op {
+            for (policy, (state, is_news)) in opened.iter_mut().enumerate() {
+                let State::Permits(permits) = state else {
+                    continue;
+                };
+                *is_news |= permits.state(now);
+                // Known to the process, whatever the store keeps.
+                let kept = self.kept.get_mut(&(policy, caller));
+                if let Some(State::Permits(kept)) = kept.map(|kept| &mut kept.state) {
+                    kept.shortest_ms = permits.shortest_ms;
+                }
+            }
+        }
         let asks: Vec<Ask> = plans.iter().map(|plan| Ask::new(plan, op)).collect();
         // How many units each policy moves.
         let granted = match op {
@@ -135,6 +156,12 @@ impl Oracle {
         for (policy, plan) in plans.iter().enumerate() {
             let (before, must_save) = &opened[policy];
             let mut after = before.clone();
+            let before = &match (before, op) {
+                (State::Permits(permits), Op::Acquire { .. }) => {
+                    State::Permits(permits.of_the_living(now))
+                }
+                _ => before.clone(),
+            };
             let taken = match op {
                 Op::Peek | Op::Credit(_) => 0,
                 Op::UpTo(_) => granted,
@@ -185,11 +212,11 @@ impl Oracle {
 
     /// A permit is dropped.
     pub fn release(&mut self, plan: &Plan, caller: u64, number: u64, now_us: u64) {
-        let (mut state, is_news) = self.open(0, plan, caller, now_us.into());
+        let (mut state, _) = self.open(0, plan, caller, now_us.into());
         let State::Permits(permits) = &mut state else {
             panic!("no permits");
         };
-        if permits.release(number) || is_news {
+        if permits.release(number, now_us.into()) {
             self.keep(0, caller, plan, state);
         }
     }

@@ -156,18 +156,16 @@ impl Log {
     }
 }
 
-/// Permits in flight.
+/// Permits in flight: those that one process holds, and what it said of them last.
 #[derive(Clone, Debug)]
 pub struct Permits {
     lifetime_ms: i128,
-    held: Vec<Held>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    number: u64,
-    ends_ms: i128,
-    units: i128,
+    /// By their numbers, for as long as they are held.
+    held: Vec<(u64, i128)>,
+    /// The shortest lifetime under which the process holds any.
+    pub shortest_ms: i128,
+    /// What the store knows: how many, and until when.
+    said: Option<(i128, i128)>,
 }
 
 impl Permits {
@@ -176,39 +174,76 @@ impl Permits {
             panic!("not permits");
         };
         let (now_ms, lifetime_ms) = (now_us / 1_000, i128::from(lifetime_ms));
-        let (mut held, mut is_news) = (Vec::new(), false);
-        for permit in stored.iter().flat_map(|permits| &permits.held) {
-            is_news |= permit.ends_ms > now_ms + lifetime_ms;
-            let ends_ms = permit.ends_ms.min(now_ms + lifetime_ms);
-            if ends_ms > now_ms {
-                held.push(Held { ends_ms, ..*permit });
-            }
+        let mut permits = stored.cloned().unwrap_or(Self {
+            lifetime_ms,
+            held: Vec::new(),
+            shortest_ms: lifetime_ms,
+            said: None,
+        });
+        permits.lifetime_ms = lifetime_ms;
+        let mut is_news = false;
+        if let Some((_, ends_ms)) = &mut permits.said {
+            is_news = *ends_ms > now_ms + lifetime_ms;
+            *ends_ms = (*ends_ms).min(now_ms + lifetime_ms);
         }
-        (Self { lifetime_ms, held }, is_news)
+        permits.said = permits.said.filter(|(_, ends_ms)| *ends_ms > now_ms);
+        (permits, is_news)
+    }
+
+    fn units(&self) -> i128 {
+        self.held.iter().map(|(_, units)| units).sum()
+    }
+
+    /// The process says how many it holds. Whether that is new to the store.
+    pub fn state(&mut self, now_us: i128) -> bool {
+        self.shortest_ms = match self.held.is_empty() {
+            true => self.lifetime_ms,
+            false => self.shortest_ms.min(self.lifetime_ms),
+        };
+        let is_news = self.said.map_or(0, |(units, _)| units) != self.units();
+        if is_news {
+            self.said = Some((self.units(), now_us / 1_000 + self.lifetime_ms));
+        }
+        is_news
+    }
+
+    /// As it looks to the process that holds them, which is alive.
+    pub fn of_the_living(&self, now_us: i128) -> Self {
+        let ends_ms = now_us / 1_000 + self.lifetime_ms;
+        Self {
+            said: self.said.map(|(units, _)| (units, ends_ms)),
+            ..self.clone()
+        }
     }
 
     pub fn level(&self, at_us: i128) -> i128 {
-        let live = self.held.iter().filter(|held| held.ends_ms * 1_000 > at_us);
-        live.map(|held| held.units).sum()
+        let live = self.said.filter(|(_, ends_ms)| ends_ms * 1_000 > at_us);
+        live.map_or(0, |(units, _)| units)
     }
 
     pub fn take(&mut self, level: i128, number: u64, now_us: i128) {
-        self.held.push(Held {
-            number,
-            ends_ms: now_us / 1_000 + self.lifetime_ms,
-            units: level,
-        });
+        self.held.push((number, level));
+        self.said = Some((self.units(), now_us / 1_000 + self.lifetime_ms));
     }
 
     /// Whether it was there.
-    pub fn release(&mut self, number: u64) -> bool {
+    pub fn release(&mut self, number: u64, now_us: i128) -> bool {
         let before = self.held.len();
-        self.held.retain(|held| held.number != number);
-        self.held.len() < before
+        self.held.retain(|(other, _)| *other != number);
+        let ends_ms = now_us / 1_000 + self.shortest_ms;
+        let is_released = self.held.len() < before;
+        if is_released {
+            self.said = Some((self.units(), ends_ms)).filter(|(units, _)| *units > 0);
+        }
+        is_released
+    }
+
+    /// The store lost what it knew, the process did not.
+    pub fn forget(&mut self) {
+        self.said = None;
     }
 
     pub fn forgotten_at_us(&self) -> i128 {
-        let last = self.held.iter().map(|held| held.ends_ms).max();
-        last.unwrap_or(0) * 1_000
+        self.said.map_or(0, |(_, ends_ms)| ends_ms) * 1_000
     }
 }

@@ -10,6 +10,7 @@ mod load;
 mod lone;
 mod lua;
 mod memory;
+mod permits;
 mod redis;
 mod server_cpu;
 
@@ -18,7 +19,7 @@ use crate::table::Table;
 /// A name to ask for it by, and what measures it.
 type Section = (&'static str, fn(&mut Table));
 
-pub const SECTIONS: [Section; 11] = [
+pub const SECTIONS: [Section; 12] = [
     ("redis", redis::rows),
     ("lone", lone::rows),
     ("hot_key", hot_key::rows),
@@ -27,6 +28,7 @@ pub const SECTIONS: [Section; 11] = [
     ("bare", bare::rows),
     ("server_cpu", server_cpu::rows),
     ("lua", lua::rows),
+    ("permits", permits::rows),
     ("commands", commands::rows),
     ("http", http::rows),
     ("growth", growth::rows),

@@ -105,6 +105,13 @@ impl Told {
         })
     }
 
+    /// Whether it granted permits. They come back by their holder's next statement,
+    /// which a caller makes whose decision [says so](Decision::is_lost).
+    fn has_granted_permits(&self) -> bool {
+        let mut legs = self.group.0.iter().map(|(_, leg)| &leg.leg.asked);
+        self.found.fitting > 0 && legs.any(|asked| asked.quota.is_concurrency())
+    }
+
     /// What to give back, so that only so many units stay taken.
     fn surplus(&self, operation: Operation, fitting: u64) -> Option<Group> {
         let more = self
@@ -128,7 +135,10 @@ impl Told {
             };
             asked.give_back(level, since);
         }
-        Some(group)
+        group
+            .0
+            .retain(|(_, leg)| !leg.leg.asked.quota.is_concurrency());
+        (!group.0.is_empty()).then_some(group)
     }
 }
 
@@ -190,6 +200,9 @@ impl Cluster {
                     let given = self.give_back(operation, 0, &told).await;
                     let error = unsplittable(failed);
                     return Err(match given {
+                        Ok(()) if told.iter().any(Told::has_granted_permits) => {
+                            error.after_taking()
+                        }
                         Ok(()) => error,
                         // Units are taken, whatever became of the others.
                         Err(_) => StoreError::unavailable(error),
@@ -203,8 +216,14 @@ impl Cluster {
         let looks = self.ask_all(Operation::Look, looked_at.collect(), deadline);
         let (given, looked) = tokio::join!(self.give_back(operation, fitting, &told), looks);
         given.map_err(StoreError::unavailable)?;
-        told.extend(looked?);
-        Ok(decision(operation, fitting, &told))
+        let is_lost = fitting == 0 && told.iter().any(Told::has_granted_permits);
+        match looked {
+            Ok(looked) => told.extend(looked),
+            Err(error) if is_lost => return Err(error.after_taking()),
+            Err(error) => return Err(error),
+        }
+        let decision = decision(operation, fitting, &told);
+        Ok(if is_lost { decision.lost() } else { decision })
     }
 
     /// What was taken beyond these units. It was counted, so it is given back in

@@ -1,85 +1,142 @@
 -- Concurrency.
 --
--- KEYS     the letter P, the units that all permits hold, then for each permit
---          its number, the instant at which it expires in milliseconds since the
---          epoch, and its units, as IEEE doubles; the first to expire first.
+-- KEYS     the letter H, then for each holder, as IEEE doubles:
+--            its number; when its units expire, in milliseconds since the epoch;
+--            the version of its last statement; the last group that was settled;
+--            its units of settled groups, less all that it released since; and the
+--            units taken in each of the two groups after the settled one
+--          A holder is a process, or more exactly its store handle. It holds the
+--          sum of the last three, and nothing where that is negative.
 -- Unit     units. Level: those that are held.
--- ARGV     capacity: the limit; a: a permit's lifetime in milliseconds;
---          b: the number of the permit that this is about
+-- ARGV     capacity: the limit; a: the lifetime in milliseconds;
+--          b to f: the sender's statement: its number (0: it only looks), the
+--          version, the settled group, the units, and the group of a take (1 or 2
+--          after the settled one), plus 4 if an older message may still arrive
+--          New holders are refused where 10,000 have an entry.
 -- Reply    level, mark: when the last permit expires, more: when the cost fits,
---          where it does not fit now, in milliseconds since the epoch
--- Expiry   when the last permit does.
+--          where it does not fit now, in milliseconds since the epoch. The level of
+--          a take whose group is settled is so high that nothing fits.
+-- Expiry   when the last holder's units do. A holder without units is remembered
+--          for as long if an older message of it may still arrive.
 -- Atomic   see the engine.
 --@numbers
+c, d, e, f, at = unpack('<dddd', numbers, at)
 drop_ms = a
 --@read
-kept = ''
-if is_foreign or stored and (sub(stored, 1, 1) ~= 'P' or #stored % 24 ~= 9) then
+local latest_ms, last_ms, own_at, is_rewritten = now_ms + a, 0, false, false
+local version, settled, held, first, second, ends_ms = 0, 0, 0, 0, 0, 0
+if is_foreign or stored and (byte(stored) ~= 72 or #stored % 56 ~= 1 or #stored > 1120001) then
   level = nil
 elseif stored then
-  level = unpack('<d', stored, 2)
-  local first = 10
-  while first < #stored do
-    local number, ends_ms, units = unpack('<ddd', stored, first)
-    if ends_ms > now_ms then
+  for place = 2, #stored, 56 do
+    local number, till_ms, newest, last, units, one, two = unpack('<ddddddd', stored, place)
+    if not (number >= 1 and number <= largest and number % 1 == 0
+        and till_ms >= 0 and till_ms <= largest and till_ms % 1 == 0
+        and newest >= 1 and newest <= largest and newest % 1 == 0
+        and last >= 0 and last <= largest and last % 1 == 0
+        and units >= -largest and units <= largest and units % 1 == 0
+        and one >= 0 and one <= largest and one % 1 == 0
+        and two >= 0 and two <= largest and two % 1 == 0) then
+      level = nil
       break
     end
-    level, first = level - units, first + 24
-  end
-  kept = sub(stored, first)
-  if kept == '' then
-    level = 0
-  end
-  mark = kept ~= '' and unpack('<d', kept, #kept - 15) or 0
-  if mark > now_ms + a then
-    -- None lives longer than if it were new.
-    mark, unsaved = now_ms + a, true
-    local parts = {}
-    for place = 1, #kept, 24 do
-      local number, ends_ms, units = unpack('<ddd', kept, place)
-      if not (number >= 1 and ends_ms >= 0 and units >= 1 and units % 1 == 0) then
-        level = nil
-      end
-      parts[#parts + 1] = struct.pack('<ddd', number, min(ends_ms, mark), units)
+    if till_ms > latest_ms then
+      -- No units live longer than if they were new.
+      till_ms, unsaved, is_rewritten = latest_ms, true, true
     end
-    kept = table.concat(parts)
+    if till_ms <= now_ms then
+      is_rewritten = true
+    elseif number == b and not own_at then
+      own_at, ends_ms, version, settled = place, till_ms, newest, last
+      held, first, second = units, one, two
+    else
+      last_ms = max(last_ms, till_ms)
+      units = units + one + two
+      if units > 0 then
+        level, mark = level + units, max(mark, till_ms)
+      end
+    end
   end
 end
-c = nil
-if level and task > 2 then
-  -- Where the permit stands, if it is still held.
-  local number, from = struct.pack('<d', b), 1
-  repeat
-    c = find(kept, number, from, true)
-    from = c and c + 1
-  until not c or c % 24 == 1
-  if task == 3 then
-    cost = c and unpack('<d', kept, c + 16) or 0
-  elseif not c then
-    verdict = 0
+kept = nil
+if level then
+  local place = d + f % 4 - settled
+  if c > version then
+    local before = max(held + first + second, 0)
+    if d == settled + 1 then
+      first, second = second, 0
+    elseif d ~= settled then
+      first, second = 0, 0
+    end
+    settled, held = d, e
+    if max(held + first + second, 0) ~= before then
+      unsaved, ends_ms = true, latest_ms
+    end
+    place = f % 4
   end
-elseif level and level > most then
-  local over, place = level - max(most, 0), 1
-  while over > 0 and place < #kept do
-    local number, ends_ms, units = unpack('<ddd', kept, place)
-    over, more, place = over - units, ends_ms, place + 24
+  local own = held + first + second
+  if own > 0 then
+    level, mark = level + own, max(mark, ends_ms)
   end
-  if over > 0 then
-    more = 0
+  level = min(level, largest)
+  if level > most and task < 2 then
+    -- Those of processes that no longer renew them, the sender's own last.
+    local expiring, over = { { latest_ms, own } }, level - max(most, 0)
+    for from = 2, stored and #stored or 0, 56 do
+      local _, till_ms, _, _, units, one, two = unpack('<ddddddd', stored, from)
+      if till_ms > now_ms and from ~= own_at then
+        expiring[#expiring + 1] = { min(till_ms, latest_ms), units + one + two }
+      end
+    end
+    table.sort(expiring, function(one, other)
+      return one[1] < other[1]
+    end)
+    for _, one in ipairs(expiring) do
+      over, more = over - max(one[2], 0), one[1]
+      if over <= 0 then
+        break
+      end
+    end
+    if over > 0 then
+      more = 0
+    end
   end
+  local is_full = stored and #stored > 560000 and not own_at
+  if (task == 0 or f % 4 > 0) and (is_full or place ~= 1 and place ~= 2) then
+    level = largest
+  end
+  is_linear = level + cost * (untold - 1) <= most
+  kept = { stored, own_at, is_rewritten, last_ms, version, settled, held, first, second, ends_ms, place }
 end
 --@write
-if change > 0 then
-  kept = kept .. struct.pack('<ddd', b, now_ms + a, change)
-elseif c then
-  local units = unpack('<d', kept, c + 16)
-  kept = sub(kept, 1, c - 1) .. sub(kept, c + 24)
-  if task == 4 then
-    kept = kept .. struct.pack('<ddd', b, now_ms + a, units)
-  end
+local stored, own_at, is_rewritten, last_ms, version, settled, held, first, second, ends_ms, place = values_of(kept, 1, 11)
+if change > 0 and place == 1 then
+  first = first + change
+elseif change > 0 then
+  second = second + change
 end
-value = 'P' .. struct.pack('<d', level + change) .. kept
-ttl_ms = spare_ms
-if kept ~= '' then
-  ttl_ms = unpack('<d', kept, #kept - 15) - now_ms + spare_ms
+if c >= version and (change > 0 or task == 4) then
+  ends_ms = now_ms + a
+end
+local parts = { 'H' }
+if is_rewritten then
+  for from = 2, #stored, 56 do
+    local number, till_ms = unpack('<dd', stored, from)
+    if till_ms > now_ms and from ~= own_at then
+      local ends = struct.pack('<dd', number, min(till_ms, now_ms + a))
+      parts[#parts + 1] = ends .. sub(stored, from + 16, from + 55)
+    end
+  end
+elseif own_at then
+  parts[2], parts[3] = sub(stored, 2, own_at - 1), sub(stored, own_at + 56)
+elseif stored then
+  parts[2] = sub(stored, 2)
+end
+if held + first + second > 0 or c < version or f >= 4 then
+  last_ms = max(last_ms, ends_ms)
+  parts[#parts + 1] = struct.pack('<ddddddd', b, ends_ms, max(c, version), settled, held, first, second)
+end
+if stored or last_ms > 0 then
+  value = table.concat(parts)
+  ttl_ms = max(last_ms - now_ms, 0) + spare_ms
 end

@@ -1,0 +1,352 @@
+//! One key's permits in this process: counted, stated to the store, renewed.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Waker,
+    time::Duration,
+};
+
+use tokio::{
+    runtime::{Handle, Id},
+    task::AbortHandle,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{
+    Bucket, Registry,
+    count::{Count, Outcome},
+    line::{Line, Turn, Why},
+    random_between,
+};
+use crate::{
+    Decision, StoreError,
+    fallback::BackedStore,
+    quota::concurrency::Statement,
+    store::{Answer, BoxFuture, Check, Operation, OwnedLeg},
+};
+
+#[derive(Debug)]
+pub(super) struct Holder {
+    pub(super) bucket: Bucket,
+    registry: Arc<Registry>,
+    store: BackedStore,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    count: Count,
+    /// What statements are about.
+    leg: OwnedLeg,
+    /// Where statements are waited for.
+    runtime: Option<Handle>,
+    /// The store may count too much, or too little soon.
+    is_due: bool,
+    /// A statement is under way, or is to be tried again after a pause.
+    is_stating: bool,
+    /// Statements that failed in a row, and when the first of them did.
+    failures: u32,
+    failing_since: Option<Instant>,
+    /// Until then a message of which the answer was lost may still reach the store.
+    lost_until: Option<Instant>,
+    keeper: Option<AbortHandle>,
+    line: Line,
+}
+
+/// Of the first pause after a failed statement.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+impl Holder {
+    pub(super) fn new(
+        bucket: Bucket,
+        registry: &Arc<Registry>,
+        store: &BackedStore,
+        leg: OwnedLeg,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            bucket,
+            registry: Arc::clone(registry),
+            store: store.clone(),
+            state: Mutex::new(State {
+                count: Count::new(registry.next_version()),
+                leg,
+                runtime: None,
+                is_due: false,
+                is_stating: false,
+                failures: 0,
+                failing_since: None,
+                lost_until: None,
+                keeper: None,
+                line: Line::default(),
+            }),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The group of a new take, whose statement goes with `leg`.
+    pub(super) fn begin(&self, leg: &mut OwnedLeg) -> u64 {
+        let mut state = self.state();
+        if state.count.units() == 0 || leg.lifetime() < state.leg.lifetime() {
+            state.leg.asked.quota = leg.asked.quota.clone();
+        }
+        let group = state.count.begin();
+        let said = state.statement(&self.registry, Some(group));
+        leg.asked.statement = Some(Box::new(said));
+        group
+    }
+
+    pub(super) fn decided(
+        self: &Arc<Self>,
+        group: u64,
+        outcome: Outcome,
+        runtime: Option<&Handle>,
+        begun: Instant,
+    ) {
+        let mut state = self.state();
+        if let Some(runtime) = runtime {
+            state.runtime = Some(runtime.clone());
+        }
+        let lifetime = state.leg.lifetime();
+        let next_version = || self.registry.next_version();
+        let mut is_due = state.count.decide(group, outcome, next_version);
+        match outcome {
+            Outcome::Lost => state.lost_until = Some(Instant::now() + lifetime),
+            Outcome::Granted(1..) => {
+                self.ensure_keeper(&mut state);
+                // The caller looked at its answer so late that nobody renewed it.
+                is_due |= begun.elapsed() > lifetime / 3;
+            }
+            _ => {}
+        }
+        state.is_due |= is_due;
+        drop(state);
+        if is_due {
+            self.make_statement();
+        } else {
+            self.forget_if_idle();
+        }
+    }
+
+    pub(super) fn release(self: &Arc<Self>, units: u64) {
+        let mut state = self.state();
+        state.count.release(units, self.registry.next_version());
+        state.is_due = true;
+        let is_last = state.count.units() == 0;
+        let keeper = state.keeper.take_if(|_| is_last);
+        let woken = state.line.call(units, Why::Released);
+        drop(state);
+        if let Some(keeper) = keeper {
+            keeper.abort();
+        }
+        wake(woken);
+        self.make_statement();
+    }
+
+    pub(super) fn enter_line(&self) -> u64 {
+        self.state().line.enter()
+    }
+
+    pub(super) fn turn(&self, ticket: u64, waker: &Waker) -> Turn {
+        self.state().line.turn(ticket, waker)
+    }
+
+    pub(super) fn asks(&self, ticket: u64) {
+        self.state().line.asks(ticket);
+    }
+
+    pub(super) fn refused(&self, ticket: u64) {
+        self.state().line.refused(ticket);
+    }
+
+    pub(super) fn leave_line(&self, ticket: u64, is_admitted: bool) {
+        let woken = self.state().line.leave(ticket, is_admitted);
+        wake(woken);
+        self.forget_if_idle();
+    }
+
+    /// Tells the store what is held, unless that is under way.
+    fn make_statement(self: &Arc<Self>) {
+        while let Some((answer, runtime)) = self.next_statement() {
+            match (answer, runtime) {
+                (Answer::Now(answer), _) => self.heard(answer.err().as_ref()),
+                (Answer::Later(answer), Some(runtime)) => {
+                    let stating = Stating::of(self);
+                    self.store.spawn(&runtime, stating.wait_for(answer));
+                    return;
+                }
+                (Answer::Later(answer), None) => {
+                    drop(answer);
+                    self.heard(Some(&StoreError::unavailable("there is no runtime")));
+                }
+            }
+        }
+        self.forget_if_idle();
+    }
+
+    fn next_statement(&self) -> Option<(Answer<Decision>, Option<Handle>)> {
+        let mut state = self.state();
+        if !state.is_due || state.is_stating {
+            return None;
+        }
+        (state.is_due, state.is_stating) = (false, true);
+        let said = state.statement(&self.registry, None);
+        let (mut leg, runtime) = (state.leg.clone(), state.runtime.clone());
+        drop(state);
+        leg.asked.statement = Some(Box::new(said));
+        let legs = [leg.leg()];
+        let answer = self.store.check(&Check::new(Operation::Renew, &legs));
+        Some((answer, runtime))
+    }
+
+    /// A statement has ended.
+    fn heard(self: &Arc<Self>, error: Option<&StoreError>) {
+        let mut state = self.state();
+        state.is_stating = false;
+        let Some(error) = error else {
+            (state.failures, state.failing_since) = (0, None);
+            return;
+        };
+        let (now, lifetime) = (Instant::now(), state.leg.lifetime());
+        if error.may_have_run() {
+            state.lost_until = Some(now + lifetime);
+        }
+        let since = *state.failing_since.get_or_insert(now);
+        let Some(runtime) = state.runtime.clone() else {
+            state.is_due = false;
+            return;
+        };
+        if state.count.units() == 0 && now.duration_since(since) >= lifetime {
+            // It has expired by now.
+            (state.is_due, state.failures, state.failing_since) = (false, 0, None);
+            return;
+        }
+        (state.is_due, state.is_stating) = (true, true);
+        let longest = lifetime / 10;
+        let pause = FIRST_PAUSE.min(longest) * 2_u32.saturating_pow(state.failures.min(10));
+        state.failures = state.failures.saturating_add(1);
+        drop(state);
+        let pause = pause.min(longest).mul_f64(random_between(0.5, 1.0));
+        runtime.spawn(Stating::of(self).pause(pause));
+    }
+
+    fn ensure_keeper(self: &Arc<Self>, state: &mut State) {
+        if state
+            .keeper
+            .as_ref()
+            .is_some_and(|task| !task.is_finished())
+        {
+            return;
+        }
+        if let Some(runtime) = &state.runtime {
+            let keeper = runtime.spawn(Arc::clone(self).keep(runtime.id()));
+            state.keeper = Some(keeper.abort_handle());
+        }
+    }
+
+    /// Renews the units for as long as some are held. Processes that started
+    /// together do not renew together.
+    async fn keep(self: Arc<Self>, runtime: Id) {
+        let _keeping = Keeping(Arc::clone(&self), runtime);
+        loop {
+            let lifetime = self.state().leg.lifetime();
+            sleep((lifetime / 3).mul_f64(random_between(0.75, 1.0))).await;
+            {
+                let mut state = self.state();
+                if state.count.units() == 0 {
+                    return;
+                }
+                state.count.restate(self.registry.next_version());
+                state.is_due = true;
+            }
+            self.make_statement();
+        }
+    }
+
+    /// Whether nothing is left to be known of this key.
+    pub(super) fn is_idle(&self) -> bool {
+        let state = self.state();
+        let is_held = state.count.units() > 0 || state.count.is_pending();
+        !is_held && !state.is_due && !state.is_stating && state.line.is_empty()
+    }
+
+    fn forget_if_idle(&self) {
+        if self.is_idle() {
+            self.registry.forget_idle(&self.bucket);
+        }
+    }
+}
+
+impl State {
+    fn statement(&self, registry: &Registry, group: Option<u64>) -> Statement {
+        let is_lost = self.lost_until.is_some_and(|until| Instant::now() < until);
+        self.count.statement(registry.id(), group, is_lost)
+    }
+}
+
+/// A statement that is under way, or waits to be tried again.
+struct Stating {
+    holder: Arc<Holder>,
+    is_over: bool,
+}
+
+impl Stating {
+    fn of(holder: &Arc<Holder>) -> Self {
+        Self {
+            holder: Arc::clone(holder),
+            is_over: false,
+        }
+    }
+
+    async fn wait_for(mut self, answer: BoxFuture<Decision>) {
+        let patience = self.holder.state().leg.lifetime() / 3;
+        let answer = timeout(patience, answer).await;
+        let error = match answer {
+            Ok(answer) => answer.err(),
+            Err(_) => Some(StoreError::unavailable("it did not answer in time")),
+        };
+        self.is_over = true;
+        self.holder.heard(error.as_ref());
+        // What changed meanwhile.
+        self.holder.make_statement();
+    }
+
+    async fn pause(mut self, pause: Duration) {
+        sleep(pause).await;
+        self.is_over = true;
+        self.holder.state().is_stating = false;
+        self.holder.make_statement();
+    }
+}
+
+impl Drop for Stating {
+    /// Before it was over, its runtime has ended. The next caller's may go on.
+    fn drop(&mut self) {
+        if !self.is_over {
+            let mut state = self.holder.state();
+            (state.is_due, state.is_stating) = (true, false);
+        }
+    }
+}
+
+/// Renews, until this runtime ends. Then another one goes on, if it holds units.
+struct Keeping(Arc<Holder>, Id);
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        let runtime = state.runtime.as_ref().map(Handle::id);
+        if state.count.units() > 0 && runtime != Some(self.1) {
+            state.keeper = None;
+            self.0.ensure_keeper(&mut state);
+        }
+    }
+}
+
+fn wake(wakers: Vec<Waker>) {
+    for waker in wakers {
+        waker.wake();
+    }
+}

@@ -1,0 +1,137 @@
+//! Callers of this process that wait for permits of one key, in the order in which they came.
+
+use std::{collections::BTreeMap, mem, task::Waker};
+
+/// A released unit calls one waiter, which asks the store then. Units that other
+/// processes release are unknown here: the first in line asks now and then.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    next: u64,
+    waiters: BTreeMap<u64, Waiter>,
+}
+
+#[derive(Debug, Default)]
+struct Waiter {
+    stage: Stage,
+    waker: Option<Waker>,
+}
+
+#[derive(Debug, Default)]
+enum Stage {
+    #[default]
+    Waiting,
+    Called(Why),
+    /// Its answer is on the way. `again`: it was called meanwhile.
+    Asking {
+        why: Why,
+        again: bool,
+    },
+}
+
+/// Why a waiter asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// A unit was released in this process.
+    Released,
+    /// To see what other processes released. If it is admitted, there may be more.
+    Looks,
+}
+
+/// What a waiter is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    Ask,
+    /// Look at the store now and then.
+    First,
+    Behind,
+}
+
+impl Line {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiters.is_empty()
+    }
+
+    pub(super) fn enter(&mut self) -> u64 {
+        self.next += 1;
+        self.waiters.insert(self.next, Waiter::default());
+        self.next
+    }
+
+    /// Calls the first waiters, one for each unit. Returns whom to wake.
+    pub(super) fn call(&mut self, units: u64, why: Why) -> Vec<Waker> {
+        let mut wakers = Vec::new();
+        let mut left = units;
+        for waiter in self.waiters.values_mut() {
+            if left == 0 {
+                break;
+            }
+            match &mut waiter.stage {
+                Stage::Waiting => {
+                    waiter.stage = Stage::Called(why);
+                    wakers.extend(waiter.waker.take());
+                    left -= 1;
+                }
+                Stage::Asking { again, .. } if !*again => {
+                    *again = true;
+                    left -= 1;
+                }
+                Stage::Called(_) | Stage::Asking { .. } => {}
+            }
+        }
+        wakers
+    }
+
+    /// Where this waiter stands. It is woken when that changes.
+    pub(super) fn turn(&mut self, ticket: u64, waker: &Waker) -> Turn {
+        let is_first = self.waiters.keys().next() == Some(&ticket);
+        let Some(waiter) = self.waiters.get_mut(&ticket) else {
+            return Turn::First;
+        };
+        match waiter.stage {
+            Stage::Called(why) => {
+                waiter.stage = Stage::Asking { why, again: false };
+                Turn::Ask
+            }
+            _ => {
+                waiter.waker = Some(waker.clone());
+                if is_first { Turn::First } else { Turn::Behind }
+            }
+        }
+    }
+
+    /// This waiter asks by itself.
+    pub(super) fn asks(&mut self, ticket: u64) {
+        if let Some(waiter) = self.waiters.get_mut(&ticket) {
+            let why = Why::Looks;
+            waiter.stage = Stage::Asking { why, again: false };
+        }
+    }
+
+    /// This waiter was refused, and waits on.
+    pub(super) fn refused(&mut self, ticket: u64) {
+        if let Some(waiter) = self.waiters.get_mut(&ticket) {
+            waiter.stage = match waiter.stage {
+                Stage::Asking { again: true, .. } => Stage::Called(Why::Released),
+                _ => Stage::Waiting,
+            };
+        }
+    }
+
+    /// Returns whom to wake: the next to be first, and whoever takes over a call.
+    pub(super) fn leave(&mut self, ticket: u64, is_admitted: bool) -> Vec<Waker> {
+        let Some(waiter) = self.waiters.remove(&ticket) else {
+            return Vec::new();
+        };
+        let mut wakers = match waiter.stage {
+            Stage::Called(why) => self.call(1, why),
+            Stage::Asking { again: true, .. } => self.call(1, Why::Released),
+            Stage::Asking {
+                why: Why::Looks, ..
+            } if is_admitted => self.call(1, Why::Looks),
+            _ => Vec::new(),
+        };
+        let first = self.waiters.values_mut().next();
+        wakers.extend(first.and_then(|first| mem::take(&mut first.waker)));
+        wakers
+    }
+}

@@ -1,0 +1,259 @@
+//! Permits that this process holds, as its stores are told of them.
+//!
+//! A store knows holders, not permits: each process has one entry under a key,
+//! with a count and an expiry. All messages of a process about a key carry its exact
+//! count, so whatever was lost, late or executed out of order is put right by the
+//! next one, and one renewal is enough for all of its permits.
+
+mod count;
+mod holder;
+mod line;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::{BuildHasher, RandomState},
+    mem,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::Waker,
+};
+
+use tokio::{runtime::Handle, time::Instant};
+
+pub(crate) use self::line::Turn;
+use self::{count::Outcome, holder::Holder};
+use crate::{Key, StoreError, fallback::BackedStore, policy::Name, quota::EXACT, store::OwnedLeg};
+
+type Bucket = (Name, Key);
+
+/// What this process holds in one store. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Holders(Arc<Registry>);
+
+struct Registry {
+    id: u64,
+    version: AtomicU64,
+    /// Those that hold, wait, or have something to tell the store.
+    by_bucket: Mutex<HashMap<Bucket, Arc<Holder>>>,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self {
+            // Exact as a Lua number. No other process draws the same.
+            id: RandomState::new().hash_one(0_u8) % (EXACT - 1) + 1,
+            version: AtomicU64::new(1),
+            by_bucket: Mutex::default(),
+        }
+    }
+}
+
+impl Registry {
+    const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// In steps of 4: a holder that is made anew starts beyond the groups that it
+    /// used before, which grow by one for each version.
+    fn next_version(&self) -> u64 {
+        4 + self.version.fetch_add(4, Ordering::Relaxed)
+    }
+
+    fn by_bucket(&self) -> MutexGuard<'_, HashMap<Bucket, Arc<Holder>>> {
+        self.by_bucket
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget_idle(&self, bucket: &Bucket) {
+        let mut by_bucket = self.by_bucket();
+        let is_idle = by_bucket.get(bucket).is_some_and(|known| known.is_idle());
+        let idle = is_idle.then(|| by_bucket.remove(bucket));
+        if by_bucket.capacity() > 1_024.max(8 * by_bucket.len()) {
+            let room = 2 * by_bucket.len();
+            by_bucket.shrink_to(room);
+        }
+        drop(by_bucket);
+        // It may be the last to use its store.
+        drop(idle);
+    }
+}
+
+impl Holders {
+    /// Calls with the holder while no other can forget it.
+    fn with<T>(
+        &self,
+        store: &BackedStore,
+        leg: &mut OwnedLeg,
+        then: impl FnOnce(&Arc<Holder>, &mut OwnedLeg) -> T,
+    ) -> T {
+        let bucket = (leg.policy.clone(), leg.key.clone());
+        let mut by_bucket = self.0.by_bucket();
+        let holder = by_bucket
+            .entry(bucket)
+            .or_insert_with_key(|bucket| Holder::new(bucket.clone(), &self.0, store, leg.clone()));
+        then(holder, leg)
+    }
+
+    /// Before the store is asked for this leg's units: gives it the statement that
+    /// goes with it.
+    pub(crate) fn take(&self, store: &BackedStore, leg: &mut OwnedLeg) -> Take {
+        leg.asked.statement = None;
+        let units = leg.asked.cost;
+        self.with(store, leg, |holder, leg| Take {
+            group: holder.begin(leg),
+            holder: Arc::clone(holder),
+            begun: Instant::now(),
+            units,
+            is_decided: false,
+        })
+    }
+
+    /// Takes over units that were [left](Hold::leave) to be held.
+    pub(crate) fn adopt(&self, store: &BackedStore, leg: &mut OwnedLeg) -> Hold {
+        let units = leg.asked.cost;
+        self.with(store, leg, |holder, _| Hold {
+            holder: Arc::clone(holder),
+            units,
+        })
+    }
+
+    /// A place in the line of those who wait for units of this leg.
+    pub(crate) fn line_up(&self, store: &BackedStore, leg: &mut OwnedLeg) -> Place {
+        self.with(store, leg, |holder, _| Place {
+            ticket: holder.enter_line(),
+            holder: Arc::clone(holder),
+            is_admitted: false,
+        })
+    }
+}
+
+impl fmt::Debug for Holders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Holders").finish_non_exhaustive()
+    }
+}
+
+/// Units that the store is asked for. If it is dropped before it is decided, it
+/// is lost: the store may have granted them.
+#[derive(Debug)]
+pub(crate) struct Take {
+    holder: Arc<Holder>,
+    group: u64,
+    begun: Instant,
+    units: u64,
+    is_decided: bool,
+}
+
+impl Take {
+    fn decide(&mut self, outcome: Outcome, runtime: Option<&Handle>) {
+        if !mem::replace(&mut self.is_decided, true) {
+            self.holder
+                .decided(self.group, outcome, runtime, self.begun);
+        }
+    }
+
+    pub(crate) fn granted(mut self, runtime: Option<&Handle>) -> Hold {
+        self.decide(Outcome::Granted(self.units), runtime);
+        Hold {
+            holder: Arc::clone(&self.holder),
+            units: self.units,
+        }
+    }
+
+    /// The store granted nothing.
+    pub(crate) fn refused(mut self) {
+        self.decide(Outcome::Refused, None);
+    }
+
+    pub(crate) fn lost(mut self, runtime: Option<&Handle>) {
+        self.decide(Outcome::Lost, runtime);
+    }
+
+    /// The store failed.
+    pub(crate) fn failed(self, error: &StoreError, runtime: Option<&Handle>) {
+        if error.may_have_run() || error.is_foreign_reply() {
+            self.lost(runtime);
+        } else {
+            self.refused();
+        }
+    }
+}
+
+impl Drop for Take {
+    fn drop(&mut self) {
+        self.decide(Outcome::Lost, None);
+    }
+}
+
+/// Units that are held, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    holder: Arc<Holder>,
+    units: u64,
+}
+
+impl Hold {
+    /// Leaves the units held, for whoever [adopts](Holders::adopt) them.
+    pub(crate) fn leave(mut self) {
+        self.units = 0;
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.units > 0 {
+            self.holder.release(self.units);
+        }
+    }
+}
+
+/// A place in the line of those who wait for permits of one key.
+#[derive(Debug)]
+pub(crate) struct Place {
+    holder: Arc<Holder>,
+    ticket: u64,
+    is_admitted: bool,
+}
+
+impl Place {
+    /// Whether to ask now. `waker` is woken when that changes.
+    pub(crate) fn turn(&self, waker: &Waker) -> Turn {
+        self.holder.turn(self.ticket, waker)
+    }
+
+    /// Its caller asks without being called.
+    pub(crate) fn asks(&self) {
+        self.holder.asks(self.ticket);
+    }
+
+    /// Its caller was refused, and waits on.
+    pub(crate) fn refused(&self) {
+        self.holder.refused(self.ticket);
+    }
+
+    pub(crate) fn admitted(mut self) {
+        self.is_admitted = true;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.holder.leave_line(self.ticket, self.is_admitted);
+    }
+}
+
+/// So that processes that started together do not act together.
+pub(crate) fn random_between(least: f64, most: f64) -> f64 {
+    let number = RandomState::new().hash_one(0_u8) >> 11;
+    least + (most - least) * (number as f64 / EXACT as f64)
+}
