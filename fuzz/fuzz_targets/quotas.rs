@@ -31,8 +31,7 @@ fn policy(bytes: &mut Bytes<'_>) -> Policy {
         10 => FixedWindow::per_calendar_month(limit).spread().into(),
         11 => FixedWindow::per_calendar_week(limit).into(),
         12 => SlidingWindow::new(limit, period).into(),
-        // Each entry is kept: as many as a target has memory for.
-        _ => SlidingLog::new(limit % 4_096, period).into(),
+        _ => SlidingLog::new(limit, period).max_entries(limit).into(),
     }
 }
 
