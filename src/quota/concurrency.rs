@@ -13,8 +13,8 @@ use crate::ConfigError;
 
 /// At most `limit` units in flight at a time, across the fleet.
 ///
-/// Each admitted request holds a permit until its response has been sent to
-/// the end, or was dropped, or failed.
+/// Each admitted request holds a permit until its response has ended, failed or was
+/// dropped.
 ///
 /// ```
 /// use tower_throttle::Concurrency;
