@@ -28,7 +28,7 @@ const RIGHTS: [&str; 10] = [
     "+pexpire",
     "+del",
 ];
-const USER: [&str; 7] = ["ACL", "SETUSER", "app", "reset", "on", ">pw", "~tt*"];
+const USER: [&str; 7] = ["ACL", "SETUSER", "app", "reset", "on", ">pw", "~tt?{*"];
 
 fn url(server: &RedisServer, rights: &[&str]) -> String {
     server.command(&[&USER[..], rights].concat());
@@ -265,22 +265,38 @@ async fn a_reset_without_its_right_is_refused_and_resets_nothing() {
     assert!(peek.is_err() || peek.is_ok_and(|decision| !decision.is_allowed()));
 }
 
+#[test]
+fn the_documentation_has_this_user() {
+    let page = include_str!("../src/store/redis/mod.rs");
+    let start = "ACL SETUSER app on >password resetkeys ~tt?{* resetchannels -@all";
+    let line = format!("/// {start} {}\n", RIGHTS.join(" "));
+    assert!(page.contains(&line), "{line}");
+    assert_eq!(USER.last(), Some(&"~tt?{*"));
+}
+
 #[tokio::test]
 async fn other_keys_and_other_commands_are_out_of_reach() {
     let server = RedisServer::start();
     let url = url(&server, &RIGHTS);
-    let store = RedisStore::builder()
-        .prefix("other")
-        .deadline(common::DEADLINE);
-    let policy = Policy::new("api", TokenBucket::per_day(3)).on_store_failure(OnStoreFailure::Deny);
-    let elsewhere = Limiter::new(store.connect(&url).expect("a store"), policy);
-    assert!(
-        elsewhere
-            .check("ann")
-            .await
-            .expect_err("not its keys")
-            .is_refused()
-    );
+    // The letters of keys, and what others put behind a prefix.
+    for prefix in ["other", "t", "tt2", "ttb", "ttbb", "tt:", "tt-test"] {
+        let store = RedisStore::builder()
+            .prefix(prefix)
+            .deadline(common::DEADLINE);
+        let policy = Policy::new("api", TokenBucket::per_day(3));
+        let policy = policy.on_store_failure(OnStoreFailure::Deny);
+        let elsewhere = Limiter::new(store.connect(&url).expect("a store"), policy);
+        let checked = elsewhere.check("ann").await;
+        assert!(checked.expect_err("not its keys").is_refused(), "{prefix}");
+    }
+    let get = ["EVAL", "return redis.call('GET', KEYS[1])", "1"];
+    for (key, may) in [("tt:session", false), ("ttb{x}api", true)] {
+        let command = [&["ACL", "DRYRUN", "app"][..], &get, &[key]].concat();
+        // Redis 6 has no such command.
+        if let Ok(answer) = server.try_command(&command) {
+            assert_eq!(answer == "OK", may, "{key}: {answer}");
+        }
+    }
     assert!(server.keys().is_empty());
     for command in ["flushall", "keys", "config", "script", "set", "info", "acl"] {
         let may = server.command(&["ACL", "GETUSER", "app"]);

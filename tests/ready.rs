@@ -60,7 +60,7 @@ async fn a_server_that_is_there_and_one_that_is_not() {
 #[tokio::test]
 async fn a_server_that_lets_nobody_write_is_not_ready() {
     let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
-    let user = ["ACL", "SETUSER", "app", "on", ">pw", "~tt*", "+@all"];
+    let user = ["ACL", "SETUSER", "app", "on", ">pw", "~tt?{*", "+@all"];
     server.command(&user);
     let store = store(&format!("redis://app:pw@127.0.0.1:{}/", server.port()));
     let nobody = Port::claim();

@@ -47,7 +47,15 @@ fn denying(store: RedisStore, policy: impl Into<Policy>) -> Limiter {
 
 /// The URL of a user who may do only this, on our keys only.
 fn user_with(server: &RedisServer, commands: &[&str]) -> String {
-    let user = ["ACL", "SETUSER", "app", "on", ">pw", "~tt*", "+@connection"];
+    let user = [
+        "ACL",
+        "SETUSER",
+        "app",
+        "on",
+        ">pw",
+        "~tt?{*",
+        "+@connection",
+    ];
     server.command(&[&user[..], commands].concat());
     format!("redis://app:pw@127.0.0.1:{}/", server.port())
 }

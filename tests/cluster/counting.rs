@@ -126,7 +126,7 @@ async fn a_user_needs_one_right_more_than_on_one_node() {
         "app",
         "on",
         ">p@:w",
-        "~tt*",
+        "~tt?{*",
         "+@connection",
         "+evalsha",
         "+eval",

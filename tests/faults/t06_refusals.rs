@@ -62,7 +62,7 @@ async fn t06_out_of_memory() {
 async fn t06_not_permitted() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
-    let rights = ["ACL", "SETUSER", "app", "on", ">pw", "~tt*", "+@all"];
+    let rights = ["ACL", "SETUSER", "app", "on", ">pw", "~tt?{*", "+@all"];
     server.command(&rights);
     let url = format!("redis://app:pw@127.0.0.1:{}/", server.port());
     let (run, _server) = outage::at(&url, move |outage| {

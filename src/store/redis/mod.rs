@@ -129,10 +129,12 @@ use crate::{ConfigError, Decision, StoreError, fallback::Tasks};
 /// A user needs these, and no others:
 ///
 /// ```text
-/// ACL SETUSER app on >password resetkeys ~tt* resetchannels -@all +evalsha +eval +time +get +psetex +incrby +pexpireat +pttl +pexpire +del
+/// ACL SETUSER app on >password resetkeys ~tt?{* resetchannels -@all +evalsha +eval +time +get +psetex +incrby +pexpireat +pttl +pexpire +del
 /// ```
 ///
-/// `tt` is the [prefix](RedisStoreBuilder::prefix). The line is the same for Redis 6
+/// `tt` is the [prefix](RedisStoreBuilder::prefix). `?` stands for the letter of an
+/// algorithm, and `{` is in no prefix: so the pattern covers no other prefix that starts
+/// with `tt`. Write a backslash before a `*`, `?`, `[` or backslash in a prefix. The line is the same for Redis 6
 /// (where 6.0 knows no `resetchannels`), 7 and Valkey. To it come
 ///
 /// - in a cluster `+cluster|slots +asking`, on every node;

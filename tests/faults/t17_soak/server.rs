@@ -47,7 +47,7 @@ pub(super) struct OneServer {
 impl OneServer {
     pub(super) async fn start() -> Self {
         let options = [
-            "--user app on >pw ~tt* +@all",
+            "--user app on >pw ~tt?{* +@all",
             "--lua-time-limit 100",
             "--maxmemory-policy noeviction",
             // It loads for a second or more, and says so.
