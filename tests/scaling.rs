@@ -141,6 +141,27 @@ fn many_nodes_together_do_not_ask_more_than_can_be_answered() {
 
 /// Who is far away has answers late however little is asked: that is no reason to
 /// let checks wait for each other.
+/// What takes long for so long that no shorter round trip is known any more is
+/// still not taken for distance.
+#[test]
+fn an_overload_that_lasts_does_not_grow() {
+    let micros = Duration::from_micros;
+    let scene = Scene {
+        rate: 10_000.0,
+        callers: Callers::Uniform { callers: 2_000 },
+        mode: Mode::Remembered,
+        call_takes: micros(120),
+        decision_takes: micros(32),
+        lasts: Duration::from_secs(15),
+        ..Scene::new(SEED, 100)
+    };
+    let outcome = scene.play();
+    let tally = outcome.tally;
+    assert!(outcome.busy > 0.99, "{}", outcome.busy);
+    let failed = tally.failed;
+    assert!(1_000 * failed < tally.asked, "{failed} of {}", tally.asked);
+}
+
 #[test]
 fn a_node_far_away_that_asks_little_has_its_answers() {
     let scene = Scene {

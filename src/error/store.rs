@@ -6,10 +6,17 @@ type Source = Box<dyn Error + Send + Sync>;
 
 /// A store could not decide.
 ///
-/// Nothing is known about the caller then; it is never a denial. Ask what
-/// happened with the `is_*` methods; the cause, where there is one, is the
-/// [`source`](Error::source). An error of [`RedisStore`](crate::RedisStore) says
-/// which server it is about, as `host:port`: never a user, a password or a key.
+/// Nothing is known about the caller then; it is never a denial. The `is_*`
+/// methods tell what happened. It displays its cause, which is also its
+/// [`source`](Error::source). An error of [`RedisStore`](crate::RedisStore) names
+/// its server as `host:port`, and never a user, a password or a key.
+///
+/// ```
+/// use tower_throttle::StoreError;
+///
+/// let error = StoreError::unavailable("connection refused");
+/// assert_eq!(error.to_string(), "the store cannot be reached: connection refused");
+/// ```
 ///
 /// Whether the units were charged is unknown after a
 /// [timeout](Self::is_timeout) or a [lost connection](Self::is_unavailable):
@@ -37,6 +44,8 @@ pub(crate) enum StoreErrorKind {
     #[cfg_attr(not(feature = "redis"), allow(dead_code))]
     NotConnected,
     Overloaded,
+    /// It was sent, and late because of what this process gave back.
+    Crowded,
     Refused,
     /// Not this server serves the key. Nothing ran.
     Redirected,
@@ -109,7 +118,7 @@ impl StoreError {
 
     /// The breaker is open.
     pub(crate) fn left_alone() -> Self {
-        Self::not_sent("it did not answer, and is left alone for a while")
+        Self::not_sent("circuit breaker open")
     }
 
     /// The deadline passed before the store answered.
@@ -127,7 +136,9 @@ impl StoreError {
 
     /// Whether units may have been taken.
     pub(crate) fn may_have_run(&self) -> bool {
-        self.has_taken || self.is_no_answer() && !self.is_not_sent()
+        self.has_taken
+            || self.kind == StoreErrorKind::Crowded
+            || self.is_no_answer() && !self.is_not_sent()
     }
 
     fn is_not_sent(&self) -> bool {
@@ -142,11 +153,14 @@ impl StoreError {
         self.is_timeout() || self.is_unavailable()
     }
 
-    /// Too many checks are waiting, or this one had no time left when its turn
-    /// came: it was not sent. A layer never admits on it.
+    /// This process asks for more than the store can answer in time.
+    ///
+    /// Too many checks wait, or this one had no time left when its turn came and
+    /// was not sent; or it was sent and had no answer in time while this process
+    /// gave back very much. A layer never admits on it.
     #[must_use]
     pub fn is_overloaded(&self) -> bool {
-        self.kind == StoreErrorKind::Overloaded
+        self.kind == StoreErrorKind::Overloaded || self.kind == StoreErrorKind::Crowded
     }
 
     /// The store answered with an error: it lacks a right (`NOPERM`), is out
@@ -194,22 +208,27 @@ impl StoreError {
             | StoreErrorKind::Refused
             | StoreErrorKind::ForeignReply => true,
             StoreErrorKind::Overloaded
+            | StoreErrorKind::Crowded
             | StoreErrorKind::Redirected
             | StoreErrorKind::CorruptState
             | StoreErrorKind::Unsupported => false,
         }
     }
 
+    /// The sign of no answer, which tells least of all.
+    pub(crate) const SILENCE: u8 = 1;
+
     /// A bit for each sign of failure from which an operator learns something;
     /// 0 for what only follows from one.
     pub(crate) const fn sign(&self) -> u8 {
         match self.kind {
-            StoreErrorKind::Timeout => 1,
+            StoreErrorKind::Timeout => Self::SILENCE,
             StoreErrorKind::Unavailable | StoreErrorKind::NotConnected => 2,
             StoreErrorKind::Refused | StoreErrorKind::Redirected => 4,
             StoreErrorKind::ForeignReply => 8,
             StoreErrorKind::NotSent
             | StoreErrorKind::Overloaded
+            | StoreErrorKind::Crowded
             | StoreErrorKind::CorruptState
             | StoreErrorKind::Unsupported => 0,
         }
@@ -223,7 +242,7 @@ impl StoreError {
             StoreErrorKind::Unavailable => "unavailable",
             StoreErrorKind::NotSent => "not_sent",
             StoreErrorKind::NotConnected => "not_connected",
-            StoreErrorKind::Overloaded => "overloaded",
+            StoreErrorKind::Overloaded | StoreErrorKind::Crowded => "overloaded",
             StoreErrorKind::Refused => "refused",
             StoreErrorKind::Redirected => "redirected",
             StoreErrorKind::ForeignReply => "foreign_reply",
@@ -254,16 +273,21 @@ impl fmt::Display for StoreError {
             | StoreErrorKind::NotSent
             | StoreErrorKind::NotConnected => "the store cannot be reached",
             StoreErrorKind::Overloaded => "too many checks wait for the store",
+            StoreErrorKind::Crowded => "too many refunds are on their way to the store",
             StoreErrorKind::Refused => "the store refused the check",
             StoreErrorKind::Redirected => {
                 "the server is one of a cluster: connect with redis-cluster://"
             }
             StoreErrorKind::ForeignReply => "the store's reply does not belong to this check",
-            StoreErrorKind::CorruptState => "foreign data stands under the caller's key",
+            StoreErrorKind::CorruptState => "unexpected data stored under the bucket's key",
             StoreErrorKind::Unsupported => {
                 "units of a concurrency policy are held: acquire them instead"
             }
-        })
+        })?;
+        match &self.source {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -67,10 +67,11 @@ impl<S: Store> Guarded<S> {
     /// `ended`: what an answer that came at once tells of the store.
     fn guard<T: Send + 'static>(
         &self,
+        is_refund: bool,
         ask: impl FnOnce() -> Answer<T>,
         ended: impl FnOnce(&Result<T, StoreError>) -> Ended,
     ) -> Answer<T> {
-        let Some(pass) = self.breaker.pass() else {
+        let Some(pass) = self.breaker.pass(is_refund) else {
             return Answer::Now(Err(StoreError::left_alone()));
         };
         match ask() {
@@ -108,11 +109,12 @@ impl<S: Store> Store for Guarded<S> {
             Ok(decision) if decision.source() != Source::Store => Ended::Unused,
             answer => told(answer),
         };
-        self.guard(|| self.store.check(check), ended)
+        let is_refund = check.operation().is_back();
+        self.guard(is_refund, || self.store.check(check), ended)
     }
 
     fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
-        self.guard(|| self.store.reset(legs), told)
+        self.guard(false, || self.store.reset(legs), told)
     }
 
     fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {

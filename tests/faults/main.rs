@@ -44,3 +44,4 @@ mod t16_rolling;
 mod t17_soak;
 mod t18_lost;
 mod t19_sentinels;
+mod t20_far;

@@ -67,8 +67,9 @@ impl Breaker {
         }
     }
 
-    /// Leave to make one call.
-    pub(crate) fn pass(self: &Arc<Self>) -> Option<Pass> {
+    /// Leave to make one call. `is_refund`: what is given back or renewed tells
+    /// nothing of how checks fare, unless it is the one that finds out.
+    pub(crate) fn pass(self: &Arc<Self>, is_refund: bool) -> Option<Pass> {
         let mut machine = self.machine();
         let now_ms = match machine.state {
             // It does not matter, and reading it costs something.
@@ -82,6 +83,7 @@ impl Breaker {
             breaker: Arc::clone(self),
             era,
             is_probe,
+            is_refund,
         })
     }
 
@@ -100,11 +102,26 @@ pub(crate) struct Pass {
     breaker: Arc<Breaker>,
     era: u64,
     is_probe: bool,
+    is_refund: bool,
 }
 
 impl Pass {
+    /// Whether others wait for how it ends.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn is_probe(&self) -> bool {
+        self.is_probe
+    }
+
+    #[cfg(feature = "redis")]
+    pub(crate) const fn is_refund(&self) -> bool {
+        self.is_refund
+    }
+
     /// Tells how the call ended. For how long nobody is asked from then on.
     pub(crate) fn ended(self, ended: Ended) -> Duration {
+        if self.is_refund && !self.is_probe {
+            return Duration::ZERO;
+        }
         let now_ms = self.breaker.now_ms();
         let random = match ended {
             // No answer opens it, nor what is no call.

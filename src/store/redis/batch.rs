@@ -7,12 +7,13 @@ use tokio::time::timeout;
 
 use super::{
     call::{Deadline, Manner},
+    lane::REFUND_TIME,
     node::Node,
     question::{Question, Turns},
     reply::Parts,
     waiting::Queued,
 };
-use crate::{StoreError, error::StoreErrorKind};
+use crate::StoreError;
 
 /// Of one slot. Whoever is in it is told, whatever becomes of it.
 pub(super) struct Batch(Vec<Entry>);
@@ -44,6 +45,11 @@ impl Batch {
 
     pub(super) async fn decide(self, node: &Node) {
         let turns: SmallVec<[Turns<'_>; 1]> = self.0.iter().filter_map(turns).collect();
+        if self.members().any(Queued::is_refund) {
+            // Each of its callers watches the time itself.
+            let call = node.call(&turns, Manner::Plain, Deadline::after(REFUND_TIME));
+            return self.tell(call.await);
+        }
         let last = self.deadlines().reduce(Deadline::later);
         let last = last.unwrap_or_else(Deadline::now);
         let mut call = pin!(node.call(&turns, Manner::Plain, last));
@@ -56,10 +62,12 @@ impl Batch {
             if let Ok(reply) = timeout(next.left(), call.as_mut()).await {
                 break reply;
             }
-            self.tell_late(next);
+            self.tell_late(node, next);
             told = Some(next);
         };
-        node.took(sent.elapsed(), reply.is_ok());
+        let server_us = reply.as_ref().ok().and_then(server_us);
+        let ended = node.ended(sent, reply.is_ok(), server_us);
+        node.record(&mut node.dispatch.state(), ended);
         self.tell(reply);
     }
 
@@ -80,11 +88,11 @@ impl Batch {
             .reduce(Deadline::earlier)
     }
 
-    fn tell_late(&self, by: Deadline) {
+    fn tell_late(&self, node: &Node, by: Deadline) {
         for queued in self.members() {
-            if !by.is_before(queued.waiting.deadline) {
-                let late = StoreError::new(StoreErrorKind::Timeout);
-                queued.waiting.tell(Err(late));
+            let deadline = queued.waiting.deadline;
+            if !by.is_before(deadline) {
+                queued.waiting.tell(Err(node.late(deadline)));
             }
         }
     }
@@ -112,6 +120,12 @@ impl Batch {
             }
         }
     }
+}
+
+/// The server's clock, as any of its answers tells it.
+fn server_us(parts: &Parts) -> Option<u64> {
+    let mut found = parts.iter().filter_map(|part| part.found.as_ref().ok());
+    found.next().map(|found| found.now_us)
 }
 
 fn turns(entry: &Entry) -> Option<Turns<'_>> {

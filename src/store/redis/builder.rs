@@ -237,8 +237,9 @@ impl RedisStoreBuilder {
         }
         let names = KeyNames::new(self.prefix.clone(), self.secret.as_deref())?;
         let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
-        let asker = Asker::new(names.clone(), first_nonce(), self.clock.clone());
         let fallback = Fallback::with_clock(Arc::new(Arc::clone(&local.clock)));
+        let (clock, tasks) = (self.clock.clone(), fallback.tasks().clone());
+        let asker = Asker::new(names.clone(), self.deadline, first_nonce(), clock, tasks);
         let denials = Denials::new(self.remembered_for, &local);
         let leases = Leases::new(local, runtime.clone());
         let servers = connect(&self, runtime.clone(), asker, &fallback)?;

@@ -66,6 +66,11 @@ impl Deadline {
     pub(super) fn later(self, other: Self) -> Self {
         Self(self.0.max(other.0))
     }
+
+    /// When the time began that ends with it.
+    pub(super) fn began(self, timeout: Duration) -> Option<Instant> {
+        self.0.checked_sub(timeout)
+    }
 }
 
 const TICK: Duration = Duration::from_millis(1);

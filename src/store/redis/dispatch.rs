@@ -1,37 +1,47 @@
 //! Gathers checks into script calls.
 //!
-//! A check that comes while few others are under way goes out by itself, at
-//! once. Others take a lane; while all lanes are taken, they queue up, and the
-//! next lane that is free takes all that wait, up to a bound, in one call. So
+//! A check that comes while few calls are under way is sent by itself, at once.
+//! Others take a lane: a task that sends what waits in one call, and then what
+//! has come meanwhile. While all lanes are taken, checks wait in a queue. So
 //! nothing waits at low load, and the more there is to do, the less each check
-//! costs Redis and the network. Who goes by itself overtakes nobody who waits.
+//! costs Redis and the network. A check that is sent by itself overtakes none
+//! that waits.
 //!
-//! Each call costs the server as much as some checks do, and of a fleet all send
-//! theirs. So there are few at a time, be they of one check or of many. When answers
-//! take long, one check goes by itself and one lane goes on, and others only beside
-//! it when there is enough for a call: what waits meanwhile shares the next.
+//! Each call costs the server as much as some checks do, and all processes of a
+//! fleet send theirs. So a few calls at a time are enough for load: what waits
+//! meanwhile shares the next. Distance is not load: calls that are on a long way
+//! cost the server nothing. Where answers are long under way and calls hardly
+//! wait for each other ([`RoundTrip`]), one more lane opens each millisecond.
+//!
+//! What is given back and renewed has lanes of its own, a small part of all
+//! calls: it may come in any number, and no check waits behind it.
 //!
 //! No check that waits has a timer of its own. They come in the order of their
 //! deadlines, and a call ends by the last of its own: so a lane is free before
-//! those who wait for it are late. Who comes out of order, or waits in another
-//! runtime than the lanes', watches the time itself.
+//! those who wait for it are late. A check that comes out of order, or waits in
+//! another runtime than the lanes', has its own timer.
 
 use std::{
     collections::VecDeque,
     future::poll_fn,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use tokio::{runtime::Handle, time::timeout};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, timeout},
+};
 
 use super::{
     call::{Deadline, Manner},
-    lane::{LEAST_PER_LANE, Lane},
+    lane::{LEAST_PER_LANE, Lane, Load, REFUNDS_PER_LANE},
     node::{Counted, Node},
     reply::Found,
+    round_trip::{Ended, RoundTrip},
     waiting::{Queued, Waiting},
 };
-use crate::{StoreError, error::StoreErrorKind, store::finished::Finished};
+use crate::{StoreError, store::finished::Finished};
 
 /// Calls in flight on each connection, and one more: so that Redis has work while
 /// an answer is on its way, and another is read here.
@@ -39,6 +49,10 @@ const LANES_PER_CONNECTION: usize = 3;
 /// Checks under way by themselves, in place of as many calls. A lane goes on beside
 /// them, as their callers may not look at their answers.
 const MOST_ALONE: usize = LANES_PER_CONNECTION + 1;
+/// Between calls beyond these, which only distance justifies.
+const PACE: Duration = Duration::from_millis(1);
+/// Of the calls that may be under way, one in so many may be of refunds.
+const REFUND_SHARE: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct Dispatch {
@@ -47,9 +61,9 @@ pub(super) struct Dispatch {
     runtime: Handle,
 }
 
-/// Whoever waits is served: while there is somebody, a lane is taken, and a
-/// lane is given back only when there is nobody.
-#[derive(Debug, Default)]
+/// While a check or a refund waits, a lane for it is taken, and a lane is given
+/// back only when none waits.
+#[derive(Debug)]
 pub(super) struct State {
     /// Checks that are under way by themselves.
     alone: usize,
@@ -57,10 +71,19 @@ pub(super) struct State {
     pub(super) waiting: VecDeque<Queued>,
     /// The latest deadline of any that waited.
     latest: Option<Deadline>,
+    pub(super) round_trip: RoundTrip,
+    /// A lane is to take what waits once the last call is a [`PACE`] ago.
+    pub(super) is_paced: bool,
+    pub(super) sent_at: Instant,
+    /// What is given back or renewed.
+    pub(super) refunds: VecDeque<Queued>,
+    pub(super) refund_lanes: usize,
+    /// When there were last more of them than one call takes.
+    pub(super) flooded_at: Option<Instant>,
 }
 
 impl State {
-    const fn calls(&self) -> usize {
+    pub(super) const fn calls(&self) -> usize {
         self.alone + self.lanes_taken
     }
 }
@@ -73,9 +96,22 @@ enum Entered {
 
 impl Dispatch {
     pub(super) fn new(runtime: Handle, connections: usize) -> Self {
+        let lanes = LANES_PER_CONNECTION * connections;
+        let state = State {
+            alone: 0,
+            lanes_taken: 0,
+            waiting: VecDeque::new(),
+            latest: None,
+            round_trip: RoundTrip::new(lanes),
+            is_paced: false,
+            sent_at: Instant::now(),
+            refunds: VecDeque::new(),
+            refund_lanes: 0,
+            flooded_at: None,
+        };
         Self {
-            state: Mutex::default(),
-            lanes: LANES_PER_CONNECTION * connections,
+            state: Mutex::new(state),
+            lanes,
             runtime,
         }
     }
@@ -114,6 +150,10 @@ impl Node {
     ) -> Result<Found, StoreError> {
         let node = Arc::clone(counted.node());
         let queued = Queued::new(waiting, node.answers(), counted);
+        if queued.is_refund() {
+            node.enter_refund(queued);
+            return Box::pin(node.watch(waiting)).await;
+        }
         let is_here = node.dispatch.is_here();
         match node.enter(queued, is_here) {
             Entered::Alone(alone) => {
@@ -136,13 +176,14 @@ impl Node {
         }
     }
 
+    /// A refund stays where it is, and is sent though nobody waits for it.
     fn give_up(&self, waiting: &Arc<Waiting>) -> Result<Found, StoreError> {
         if let Some(queued) = self.dispatch.withdraw(waiting) {
             return Err(queued.too_late());
         }
         // It may have been told since its time was over.
         let told = waiting.take();
-        told.unwrap_or(Err(StoreError::new(StoreErrorKind::Timeout)))
+        told.unwrap_or_else(|| Err(self.late(waiting.deadline)))
     }
 
     /// By itself goes only who is in the lanes' runtime, where it ends if its
@@ -152,7 +193,10 @@ impl Node {
         let mut state = self.dispatch.state();
         if is_here && self.goes_alone(&state, deadline) {
             state.alone += 1;
-            return Entered::Alone(Alone(queued));
+            return Entered::Alone(Alone {
+                queued,
+                ended: None,
+            });
         }
         let latest = state
             .latest
@@ -165,6 +209,20 @@ impl Node {
         }
     }
 
+    fn enter_refund(self: &Arc<Self>, queued: Queued) {
+        let mut state = self.dispatch.state();
+        state.refunds.push_back(queued);
+        let most = state.round_trip.most_calls() / REFUND_SHARE;
+        let is_free = state.refund_lanes == 0
+            || state.refund_lanes < most && state.refunds.len() >= REFUNDS_PER_LANE;
+        state.refund_lanes += usize::from(is_free);
+        drop(state);
+        if is_free {
+            let lane = Lane::of(Arc::clone(self), Load::Refunds);
+            self.tasks().spawn(&self.dispatch.runtime, lane.serve());
+        }
+    }
+
     /// While there is not enough under way for a call that is worth it, and all of
     /// that would be answered in time if it went one after another.
     fn goes_alone(&self, state: &State, deadline: Deadline) -> bool {
@@ -173,41 +231,64 @@ impl Node {
                 && state.alone < MOST_ALONE
                 && state.calls() <= self.dispatch.lanes
                 && self.in_flight() < LEAST_PER_LANE
-                && self.has_time_for(LEAST_PER_LANE, deadline)
+                && state
+                    .round_trip
+                    .fits(LEAST_PER_LANE as u32, deadline.left())
     }
 
-    /// If somebody waits for one, and it may be taken.
+    /// If a check waits for a lane, and one may be taken.
     fn open_lane(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         let Some(last) = state.waiting.back() else {
             return;
         };
-        let is_free = state.lanes_taken == 0
-            || state.lanes_taken < self.dispatch.lanes
-                && state.calls() <= self.dispatch.lanes
-                && (state.waiting.len() >= LEAST_PER_LANE
-                    || !self.is_slow_for(last.waiting.deadline));
-        state.lanes_taken += usize::from(is_free);
+        let (calls, lanes) = (state.calls(), self.dispatch.lanes);
+        let is_slow = || {
+            let left = last.waiting.deadline.left();
+            state.round_trip.is_slow_for(left)
+        };
+        let pause = if state.lanes_taken == 0 {
+            Duration::ZERO
+        } else if state.lanes_taken < lanes && calls <= lanes {
+            if state.waiting.len() < LEAST_PER_LANE && is_slow() {
+                return;
+            }
+            Duration::ZERO
+        } else if !state.is_paced && calls < state.round_trip.most_calls() && !is_slow() {
+            PACE.saturating_sub(state.sent_at.elapsed())
+        } else {
+            return;
+        };
+        state.lanes_taken += 1;
+        state.is_paced |= !pause.is_zero();
         drop(state);
-        if is_free {
-            let lane = Lane::of(Arc::clone(self));
-            self.dispatch.runtime.spawn(lane.serve());
-        }
+        let lane = Lane::of(Arc::clone(self), Load::Checks { pause });
+        self.dispatch.runtime.spawn(lane.serve());
+    }
+
+    /// Learns how a call ended, while it still counts as under way.
+    pub(super) fn record(&self, state: &mut State, ended: Ended) {
+        let calls = state.calls();
+        state.round_trip.record(ended, calls, self.timeout());
     }
 }
 
 /// A check under way without a lane, in its caller's own task. If that caller
 /// never looks again, all others still have the lanes.
-struct Alone(Queued);
+struct Alone {
+    queued: Queued,
+    ended: Option<Ended>,
+}
 
 impl Alone {
-    async fn call(self) -> Result<Found, StoreError> {
-        let waiting = &self.0.waiting;
-        let (node, sent) = (self.0.node(), Deadline::now());
+    async fn call(mut self) -> Result<Found, StoreError> {
+        let waiting = &self.queued.waiting;
+        let (node, sent) = (self.queued.node(), Deadline::now());
         let call = node.call_for_one(&waiting.question, Manner::Plain, waiting.deadline);
         let answer = call.await;
         // An answer that its caller looks at later than that says nothing of the server.
         if answer.is_err() || !waiting.deadline.is_over(Deadline::now()) {
-            node.took(sent.elapsed(), answer.is_ok());
+            let server_us = answer.as_ref().ok().map(|found| found.now_us);
+            self.ended = Some(node.ended(sent, answer.is_ok(), server_us));
         }
         answer
     }
@@ -216,8 +297,11 @@ impl Alone {
 impl Drop for Alone {
     /// A lane may go on in its place.
     fn drop(&mut self) {
-        let node = self.0.node();
+        let node = self.queued.node();
         let mut state = node.dispatch.state();
+        if let Some(ended) = self.ended {
+            node.record(&mut state, ended);
+        }
         state.alone -= 1;
         node.open_lane(state);
     }
@@ -240,7 +324,7 @@ mod tests {
     async fn an_answer_that_came_at_the_end_of_its_time_is_taken() {
         let client = Builder::default_centralized().build().expect("a client");
         let names = KeyNames::new("tt".to_owned(), None).expect("names");
-        let asker = Asker::new(names, 0, None);
+        let asker = Asker::new(names, Duration::from_secs(1), 0, None, Default::default());
         let node = Node::new(
             Handle::current(),
             Connections::given(&Handle::current(), client),

@@ -6,37 +6,68 @@
 //! In a cluster a call may only hold keys of one slot. What a lane takes is
 //! then several calls, sent together, whose answers come together.
 
-use std::{future::poll_fn, mem, sync::Arc, task::Poll};
+use std::{future::poll_fn, mem, sync::Arc, task::Poll, time::Duration};
 
-use tokio::task::JoinSet;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
 use super::{batch::Batch, call::Deadline, dispatch::State, node::Node, waiting::Queued};
 
 /// At 3 us of Redis each, less than half a millisecond in which nobody else is
 /// served.
 const MOST_PER_LANE: usize = 128;
+/// Half as many: no check waits long behind them at the server.
+pub(super) const REFUNDS_PER_LANE: usize = MOST_PER_LANE / 2;
 /// Fewer cost Redis and the network more for each.
 pub(super) const LEAST_PER_LANE: usize = 16;
 
-/// Serves the queue until it is empty.
+/// How long a refund is kept and sent after its deadline, and how long its call
+/// may take. What was taken must get back in any flood.
+pub(super) const REFUND_TIME: Duration = Duration::from_secs(1);
+
+/// What a lane carries.
+#[derive(Clone, Copy)]
+pub(super) enum Load {
+    /// `pause`: how long it waits before it begins.
+    Checks {
+        pause: Duration,
+    },
+    Refunds,
+}
+
+/// Serves a queue until it is empty.
 pub(super) struct Lane {
     node: Arc<Node>,
+    load: Load,
     is_given_back: bool,
 }
 
 impl Lane {
-    pub(super) const fn of(node: Arc<Node>) -> Self {
+    pub(super) const fn of(node: Arc<Node>, load: Load) -> Self {
         Self {
             node,
+            load,
             is_given_back: false,
         }
     }
 
     pub(super) async fn serve(mut self) {
+        if let Load::Checks { pause } = self.load {
+            // A sleep of no time is one of a millisecond.
+            if !pause.is_zero() {
+                sleep(pause).await;
+            }
+        }
         loop {
             // Those who were woken together ask together.
             after_those_who_are_ready().await;
-            let Some(gathered) = self.gather() else { break };
+            let gathered = match self.load {
+                Load::Checks { .. } => self.gather(),
+                Load::Refunds => self.gather_refunds(),
+            };
+            let Some(gathered) = gathered else { break };
             let mut slots = gathered.iter().map(|queued| queued.waiting.question.slot);
             let first = slots.next();
             if slots.all(|slot| Some(slot) == first) {
@@ -72,19 +103,22 @@ impl Lane {
         share.clamp(LEAST_PER_LANE, MOST_PER_LANE)
     }
 
-    /// Who waits, without those who left and those whose time is over. `None`:
-    /// nobody, and the lane is given back.
+    /// Takes what waits, without checks whose caller left or whose time is over.
+    /// `None`: nothing waits, and the lane is given back.
     ///
     /// Nor those whose time is over before an answer can be here, while others
     /// have more of it. In an overload all would be such, otherwise: charged,
-    /// and not answered in time. What is given back is sent even so. It needs no
-    /// queue of its own, in which it would hold up who has less time: those before
-    /// it have earlier deadlines, and make way when these come near.
+    /// and not answered in time.
     fn gather(&mut self) -> Option<Vec<Queued>> {
         let now = Deadline::now();
-        let answered = now.and(self.node.answered_in());
         let (mut gathered, mut hasty, mut others) = (Vec::new(), Vec::new(), Vec::new());
         let mut state = self.node.dispatch.state();
+        if let Load::Checks { pause } = &mut self.load {
+            if !mem::take(pause).is_zero() {
+                state.is_paced = false;
+            }
+        }
+        let answered = now.and(state.round_trip.expected());
         let most = self.share(&state);
         while gathered.len() < most {
             let Some(queued) = state.waiting.pop_front() else {
@@ -93,7 +127,7 @@ impl Lane {
             let deadline = queued.waiting.deadline;
             if queued.has_left() || deadline.is_over(now) {
                 others.push(queued);
-            } else if deadline.is_over(answered) && !queued.waiting.question.operation.is_back() {
+            } else if deadline.is_over(answered) {
                 hasty.push(queued);
             } else {
                 gathered.push(queued);
@@ -106,6 +140,34 @@ impl Lane {
         if gathered.is_empty() {
             state.lanes_taken -= 1;
             self.is_given_back = true;
+        } else {
+            state.sent_at = Instant::now();
+        }
+        drop(state);
+        for queued in others {
+            queued.waiting.tell(Err(queued.too_late()));
+        }
+        (!gathered.is_empty()).then_some(gathered)
+    }
+
+    /// The same of refunds, which are sent whether their callers wait or not.
+    fn gather_refunds(&mut self) -> Option<Vec<Queued>> {
+        let now = Deadline::now();
+        let mut others = Vec::new();
+        let mut state = self.node.dispatch.state();
+        let mut gathered = Vec::new();
+        while gathered.len() < REFUNDS_PER_LANE {
+            let Some(queued) = state.refunds.pop_front() else {
+                break;
+            };
+            let is_kept = !queued.waiting.deadline.and(REFUND_TIME).is_over(now);
+            if is_kept { &mut gathered } else { &mut others }.push(queued);
+        }
+        if gathered.is_empty() {
+            state.refund_lanes -= 1;
+            self.is_given_back = true;
+        } else if !state.refunds.is_empty() {
+            state.flooded_at = Some(Instant::now());
         }
         drop(state);
         for queued in others {
@@ -130,13 +192,22 @@ async fn after_those_who_are_ready() {
 }
 
 impl Drop for Lane {
-    /// Before it was given back: the runtime is gone, and nobody will serve
+    /// Before it was given back: the runtime is gone, and no lane will serve
     /// those who wait.
     fn drop(&mut self) {
         if !self.is_given_back {
             let mut state = self.node.dispatch.state();
-            state.lanes_taken -= 1;
-            let waiting = mem::take(&mut state.waiting);
+            let waiting = match self.load {
+                Load::Checks { .. } => {
+                    state.lanes_taken -= 1;
+                    state.is_paced = false;
+                    mem::take(&mut state.waiting)
+                }
+                Load::Refunds => {
+                    state.refund_lanes -= 1;
+                    mem::take(&mut state.refunds)
+                }
+            };
             drop(state);
             drop(waiting);
         }

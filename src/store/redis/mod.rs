@@ -18,6 +18,7 @@ mod node;
 mod question;
 mod ready;
 mod reply;
+mod round_trip;
 mod script;
 #[cfg(feature = "testing")]
 mod simulated;

@@ -17,12 +17,14 @@ use super::{
     key::KeyNames,
     question::{Question, Turns},
     reply::{self, Found, Parts},
+    round_trip,
     script::{self, Arguments},
     transport::{Route, Transport},
 };
 use crate::{
     Clock, StoreError, clock,
     error::StoreErrorKind,
+    fallback::Tasks,
     store::breaker::{Breaker, Ended, Pass},
 };
 
@@ -37,11 +39,6 @@ pub(super) struct Node {
     is_failing: AtomicBool,
     /// Calls that got an answer.
     answers: AtomicU64,
-    /// How long the last call took, the last that got one, and the one that got
-    /// it first of all: nothing was in its way.
-    took_us: AtomicU64,
-    answered_in_us: AtomicU64,
-    least_us: AtomicU64,
     breaker: Arc<Breaker>,
 }
 
@@ -60,21 +57,24 @@ impl Node {
             asker,
             is_failing: AtomicBool::new(false),
             answers: AtomicU64::new(0),
-            took_us: AtomicU64::new(u64::MAX),
-            answered_in_us: AtomicU64::new(0),
-            least_us: AtomicU64::new(u64::MAX),
             breaker: Arc::new(Breaker::new(transport.hash())),
             transport,
         })
     }
 
-    /// One more check in flight here. What was taken was counted already, and
-    /// must get back in any flood.
-    pub(super) fn counted(self: &Arc<Self>, is_back: bool) -> Result<Counted, StoreError> {
-        let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
+    /// One more check in flight here. Refunds do not count: what was taken must
+    /// get back in any flood, and takes no room from checks.
+    pub(super) fn counted(self: &Arc<Self>, is_refund: bool) -> Result<Counted, StoreError> {
+        let before = match is_refund {
+            true => 0,
+            false => self.in_flight.fetch_add(1, Ordering::Relaxed),
+        };
         // Made first, so that its drop takes back what was just counted.
-        let counted = Counted(Arc::clone(self));
-        match is_back || before < self.most_in_flight {
+        let counted = Counted {
+            node: Arc::clone(self),
+            is_refund,
+        };
+        match before < self.most_in_flight {
             true => Ok(counted),
             false => Err(self.not_sent()),
         }
@@ -104,32 +104,29 @@ impl Node {
         self.answers.load(Ordering::Relaxed)
     }
 
-    pub(super) fn answered_in(&self) -> Duration {
-        Duration::from_micros(self.answered_in_us.load(Ordering::Relaxed))
+    /// The longest that a check may take.
+    pub(super) fn timeout(&self) -> Duration {
+        self.asker.timeout
     }
 
-    pub(super) fn took(&self, time: Duration, is_answered: bool) {
-        let time_us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        self.took_us.store(time_us, Ordering::Relaxed);
-        if is_answered {
-            self.answered_in_us.store(time_us, Ordering::Relaxed);
-            self.least_us.fetch_min(time_us, Ordering::Relaxed);
+    /// How a call ended. `server_us`: the time in its answer, which is the
+    /// server's unless this store gives it.
+    pub(super) fn ended(
+        &self,
+        sent: Deadline,
+        is_answered: bool,
+        server_us: Option<u64>,
+    ) -> round_trip::Ended {
+        round_trip::Ended {
+            took: sent.elapsed(),
+            is_answered,
+            server_us: server_us.filter(|_| self.asker.clock.is_none()),
         }
     }
 
-    /// Whether the last call took so little that so many in a row are in time.
-    pub(super) fn has_time_for(&self, calls: usize, deadline: Deadline) -> bool {
-        let took_us = self.took_us.load(Ordering::Relaxed);
-        let in_a_row_us = u128::from(took_us) * calls as u128;
-        in_a_row_us <= deadline.left().as_micros()
-    }
-
-    /// Whether calls take so long that a few such ones in a row are too late, and
-    /// that is because of too many, not of the way there.
-    pub(super) fn is_slow_for(&self, deadline: Deadline) -> bool {
-        let took_us = self.took_us.load(Ordering::Relaxed);
-        let least_us = self.least_us.load(Ordering::Relaxed);
-        took_us / 2 > least_us && !self.has_time_for(4, deadline)
+    /// What goes on without its caller.
+    pub(super) fn tasks(&self) -> &Tasks {
+        &self.asker.tasks
     }
 
     pub(super) fn is_failing(&self) -> bool {
@@ -146,8 +143,16 @@ impl Node {
         let Asker { names, clock, .. } = &*self.asker;
         let nonce = self.asker.next_nonce();
         let now_us = clock.as_deref().map_or(0, clock::read);
+        let is_refund = checks
+            .iter()
+            .all(|turns| turns.question.operation.is_back());
         let route = self.transport.next()?;
-        let pass = self.pass()?;
+        let pass = self.pass(is_refund)?;
+        // Checks wait for one that finds out whether the server answers again.
+        let deadline = match pass.is_probe() {
+            true => deadline.earlier(Deadline::after(self.timeout())),
+            false => deadline,
+        };
         let reply = match route {
             Route::Link(connections, link) => {
                 let script = script::for_checks(checks);
@@ -158,8 +163,32 @@ impl Node {
             Route::Simulated(redis) => redis.script(checks, names, (nonce, now_us), deadline).await,
         };
         let parts = reply.and_then(|integers| reply::read(&integers, nonce, checks));
-        let is_refused = parts.as_ref().is_ok_and(|parts| reply::refuses_all(parts));
-        self.saw(route, pass, parts, is_refused)
+        let ended = match &parts {
+            // The server may be well: that counts for nothing.
+            Err(error) if error.is_timeout() && !is_refund && self.is_crowded(deadline) => {
+                return Err(StoreError::new(StoreErrorKind::Crowded));
+            }
+            Ok(parts) if reply::refuses_all(parts) => Ended::Failed,
+            parts => route.told(parts),
+        };
+        self.saw(route, pass, parts, ended)
+    }
+
+    /// Whether this process gave back so much that a check with this deadline may
+    /// have been late behind it.
+    pub(super) fn is_crowded(&self, deadline: Deadline) -> bool {
+        let flooded_at = self.dispatch.state().flooded_at;
+        // What was sent before may be in the way for as long as a call may take.
+        let since = deadline.began(self.timeout().saturating_mul(2));
+        flooded_at.is_some() && flooded_at >= since
+    }
+
+    /// What it means that a check which was sent got no answer in time.
+    pub(super) fn late(&self, deadline: Deadline) -> StoreError {
+        StoreError::new(match self.is_crowded(deadline) {
+            true => StoreErrorKind::Crowded,
+            false => StoreErrorKind::Timeout,
+        })
     }
 
     /// Decides on a check in a call of its own, whatever else is under way.
@@ -184,9 +213,10 @@ impl Node {
         deadline: Deadline,
     ) -> Result<(), StoreError> {
         let route = self.transport.next()?;
-        let pass = self.pass()?;
+        let pass = self.pass(false)?;
         let deleted = route.delete(keys, manner, deadline).await;
-        self.saw(route, pass, deleted, false)
+        let ended = route.told(&deleted);
+        self.saw(route, pass, deleted, ended)
     }
 
     /// Which node of its cluster serves which slots, as it knows it. Who tells
@@ -196,24 +226,20 @@ impl Node {
     }
 
     /// Leave to make a call about buckets.
-    fn pass(&self) -> Result<Pass, StoreError> {
-        self.breaker.pass().ok_or_else(StoreError::left_alone)
+    fn pass(&self, is_refund: bool) -> Result<Pass, StoreError> {
+        let pass = self.breaker.pass(is_refund);
+        pass.ok_or_else(StoreError::left_alone)
     }
 
-    /// How each such call ended. `is_refused`: what was asked for was refused
-    /// inside the script.
+    /// Learns how each such call ended.
     fn saw<T>(
         &self,
         route: Route<'_>,
         pass: Pass,
         result: Result<T, StoreError>,
-        is_refused: bool,
+        ended: Ended,
     ) -> Result<T, StoreError> {
-        let ended = if is_refused {
-            Ended::Failed
-        } else {
-            route.told(&result)
-        };
+        let is_refund = pass.is_refund();
         let pause = pass.ended(ended);
         if result.as_ref().is_err_and(StoreError::is_overloaded) {
             return result.map_err(|_| self.not_sent());
@@ -221,7 +247,7 @@ impl Node {
         let error = result.as_ref().err();
         let suspects = match error {
             Some(error) => call::suspects(error, pause),
-            None if is_refused && pause >= call::PATIENCE => Suspects::All,
+            None if ended == Ended::Failed && pause >= call::PATIENCE => Suspects::All,
             None => Suspects::None,
         };
         match suspects {
@@ -230,9 +256,13 @@ impl Node {
             Suspects::All => self.transport.renew(),
         }
         let is_failing = error.is_some_and(StoreError::is_no_answer);
-        self.is_failing.store(is_failing, Ordering::Relaxed);
+        if !is_refund {
+            self.is_failing.store(is_failing, Ordering::Relaxed);
+        }
         if !is_failing {
             self.answers.fetch_add(1, Ordering::Relaxed);
+        } else if error.is_some_and(StoreError::is_unavailable) {
+            self.dispatch.state().round_trip.forget();
         }
         result
     }
@@ -242,20 +272,28 @@ impl Node {
 #[derive(Debug)]
 pub(super) struct Asker {
     pub(super) names: KeyNames,
+    /// The longest that a check may take.
+    timeout: Duration,
     nonce: AtomicI64,
     clock: Option<Arc<dyn Clock>>,
+    /// What goes on without its caller.
+    tasks: Tasks,
 }
 
 impl Asker {
     pub(super) fn new(
         names: KeyNames,
+        timeout: Duration,
         first_nonce: i64,
         clock: Option<Arc<dyn Clock>>,
+        tasks: Tasks,
     ) -> Arc<Self> {
         Arc::new(Self {
             names,
+            timeout,
             nonce: AtomicI64::new(first_nonce),
             clock,
+            tasks,
         })
     }
 
@@ -265,19 +303,24 @@ impl Asker {
     }
 }
 
-/// One check in flight.
+/// One check or refund in flight.
 #[derive(Debug)]
-pub(super) struct Counted(Arc<Node>);
+pub(super) struct Counted {
+    node: Arc<Node>,
+    is_refund: bool,
+}
 
 impl Counted {
     /// Where it is in flight.
     pub(super) fn node(&self) -> &Arc<Node> {
-        &self.0
+        &self.node
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if !self.is_refund {
+            self.node.in_flight.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }

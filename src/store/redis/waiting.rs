@@ -114,16 +114,27 @@ impl Queued {
         Arc::strong_count(&self.waiting) == 1
     }
 
+    /// Whether it gives back or renews what was taken.
+    pub(super) fn is_refund(&self) -> bool {
+        self.waiting.question.operation.is_back()
+    }
+
     pub(super) fn node(&self) -> &Arc<Node> {
         self.counted.node()
     }
 
-    /// What it means that its turn has not come: a flood, if others had theirs.
+    /// What it means that its turn has not come: a flood, if others had theirs
+    /// and the server did not stand still meanwhile.
     pub(super) fn too_late(&self) -> StoreError {
-        StoreError::new(match self.node().answers() == self.answers {
-            true => StoreErrorKind::NotSent,
-            false => StoreErrorKind::Overloaded,
-        })
+        let (node, deadline) = (self.node(), self.waiting.deadline);
+        let stalled_at = node.dispatch.state().round_trip.stalled_at();
+        let has_stalled = stalled_at.is_some() && stalled_at >= deadline.began(node.timeout());
+        let is_silent = has_stalled || node.answers() == self.answers;
+        if is_silent && !node.is_crowded(deadline) {
+            StoreError::not_sent("no answer to the calls before it")
+        } else {
+            StoreError::new(StoreErrorKind::Overloaded)
+        }
     }
 }
 

@@ -1,0 +1,191 @@
+//! Which checks are sent when, to a simulated server: by distance, by load, and
+//! beside what is given back.
+
+use std::time::Duration;
+
+use tokio::{
+    task::JoinSet,
+    time::{Instant, MissedTickBehavior, interval},
+};
+use tower_throttle::{
+    Concurrency, Limiter, OnStoreFailure, Permit, Policy, RedisStore, Source, StoreError,
+    TokenBucket, testing::SimulatedRedis,
+};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn store(redis: &SimulatedRedis) -> RedisStore {
+    let builder = RedisStore::builder().remember_denials_for(Duration::ZERO);
+    builder.simulated(redis).expect("a store")
+}
+
+fn limiter(store: &RedisStore, choice: OnStoreFailure) -> Limiter {
+    let policy = Policy::new("api", TokenBucket::per_second(1_000));
+    Limiter::new(store.clone(), policy.on_store_failure(choice))
+}
+
+/// What became of checks at a steady rate, however long each took.
+async fn steadily(
+    limiter: &Limiter,
+    per_s: u64,
+    lasts: Duration,
+) -> Vec<Result<Source, StoreError>> {
+    let mut asking = JoinSet::new();
+    let mut ticks = interval(MS);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let (began, mut asked) = (Instant::now(), 0);
+    while began.elapsed() < lasts {
+        ticks.tick().await;
+        let due = began.elapsed().as_micros() as u64 * per_s / 1_000_000;
+        for number in asked..due {
+            let limiter = limiter.clone();
+            asking.spawn(async move {
+                let decision = limiter.check(number % 10_000).await?;
+                Ok(decision.source())
+            });
+        }
+        asked = due;
+    }
+    asking.join_all().await
+}
+
+fn failed(answers: &[Result<Source, StoreError>]) -> usize {
+    let by_store = |answer: &&_| !matches!(answer, Ok(Source::Store));
+    answers.iter().filter(by_store).count()
+}
+
+/// The way is no reason to let checks wait for each other.
+#[tokio::test(start_paused = true)]
+async fn a_server_far_away_decides_nearly_all_if_its_replies_are_in_time() {
+    for distance_ms in [5, 20, 30, 45] {
+        for per_s in [50, 500, 5_000] {
+            let redis = SimulatedRedis::new();
+            redis.set_delay(MS * distance_ms / 2);
+            redis.set_service_time(MS / 100, MS / 300);
+            let limiter = limiter(&store(&redis), OnStoreFailure::Deny);
+            // How far it is and what it bears is found out in some round trips.
+            steadily(&limiter, per_s, 500 * MS).await;
+            let answers = steadily(&limiter, per_s, 1_000 * MS).await;
+            let (failed, asked) = (failed(&answers), answers.len());
+            let told = format!("{distance_ms} ms, {per_s}/s: {failed} of {asked}");
+            assert!(100 * failed < asked, "{told}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_becomes_longer_is_known_after_ten_seconds() {
+    let redis = SimulatedRedis::new();
+    redis.set_service_time(MS / 100, MS / 300);
+    let limiter = limiter(&store(&redis), OnStoreFailure::Deny);
+    redis.set_delay(MS / 2);
+    let near = steadily(&limiter, 500, 2_000 * MS).await;
+    assert_eq!(failed(&near), 0);
+    redis.set_delay(MS * 15);
+    steadily(&limiter, 500, 11_000 * MS).await;
+    let far = steadily(&limiter, 500, 2_000 * MS).await;
+    assert_eq!(failed(&far), 0);
+    redis.set_delay(MS / 2);
+    let near = steadily(&limiter, 500, 2_000 * MS).await;
+    assert_eq!(failed(&near), 0);
+}
+
+async fn permits(store: &RedisStore, count: u32) -> Vec<Permit> {
+    let limiter = Limiter::new(store.clone(), Concurrency::new(5_000));
+    let mut permits = Vec::new();
+    for _ in 0..count {
+        let permit = limiter.acquire("ann", Duration::ZERO).await;
+        permits.push(permit.expect("a decision"));
+    }
+    assert!(permits.iter().all(Permit::is_allowed));
+    permits
+}
+
+/// Who hangs up a thousand streams does not keep others from an answer.
+#[tokio::test(start_paused = true)]
+async fn no_check_fails_while_a_thousand_permits_come_back() {
+    let redis = SimulatedRedis::new();
+    let store = store(&redis);
+    let held = permits(&store, 1_000).await;
+    let limiter = limiter(&store, OnStoreFailure::Deny);
+    // A quarter of a second, in all.
+    redis.set_service_time(MS / 10, MS / 4);
+    let answers = tokio::spawn(async move { steadily(&limiter, 500, 500 * MS).await });
+    tokio::time::sleep(20 * MS).await;
+    let before = redis.served();
+    drop(held);
+    let answers = answers.await.expect("no panic");
+    assert_eq!(failed(&answers), 0, "of {}", answers.len());
+    let refunds = redis.served().checks - before.checks;
+    assert!(refunds >= 1_000, "{refunds}");
+}
+
+/// A client must not be able to open a gate by what it gives back.
+#[tokio::test(start_paused = true)]
+async fn a_check_that_is_late_behind_refunds_is_an_overload_and_no_failure() {
+    let redis = SimulatedRedis::new();
+    let store = store(&redis);
+    let held = permits(&store, 1_000).await;
+    let limiter = limiter(&store, OnStoreFailure::Allow);
+    // Some refunds together take longer than a check may.
+    redis.set_service_time(MS / 10, MS);
+    let answers = tokio::spawn(async move { steadily(&limiter, 50, 1_000 * MS).await });
+    tokio::time::sleep(10 * MS).await;
+    drop(held);
+    let answers = answers.await.expect("no panic");
+    assert!(failed(&answers) > 0, "of {}", answers.len());
+    for answer in answers {
+        match answer {
+            Ok(source) => assert_eq!(source, Source::Store),
+            Err(error) => assert!(error.is_overloaded(), "{error:?}"),
+        }
+    }
+}
+
+/// All that stands still is one server, for a little longer than a check may take.
+#[tokio::test(start_paused = true)]
+async fn a_stall_is_no_flood() {
+    const TASKS: u64 = 64;
+    for stall_ms in [52, 65, 90] {
+        let redis = SimulatedRedis::new();
+        redis.set_service_time(MS / 100, MS / 300);
+        redis.set_delay(MS / 10);
+        let limiter = limiter(&store(&redis), OnStoreFailure::Deny);
+        let began = Instant::now();
+        let tasks = (0..TASKS).map(|task| {
+            let limiter = limiter.clone();
+            async move {
+                let mut errors = Vec::new();
+                while began.elapsed() < 300 * MS {
+                    errors.extend(limiter.check(task).await.err());
+                }
+                errors
+            }
+        });
+        let tasks: JoinSet<_> = tasks.collect();
+        tokio::time::sleep(100 * MS).await;
+        // Another process's call holds it up.
+        redis.set_service_time(MS * stall_ms, Duration::ZERO);
+        let elsewhere = store(&redis.over_another_network());
+        let elsewhere = self::limiter(&elsewhere, OnStoreFailure::Deny);
+        let calls = redis.served().calls;
+        let call = tokio::spawn(async move { elsewhere.check(0).await });
+        while redis.served().calls == calls {
+            tokio::task::yield_now().await;
+        }
+        redis.set_service_time(MS / 100, MS / 300);
+        let _ = call.await;
+        let errors: Vec<_> = tasks.join_all().await.into_iter().flatten().collect();
+        assert!(errors.iter().any(StoreError::is_timeout), "{stall_ms}");
+        let flood: Vec<_> = errors
+            .iter()
+            .filter(|error| error.is_overloaded())
+            .collect();
+        assert!(
+            flood.is_empty(),
+            "{stall_ms}: {} of {}",
+            flood.len(),
+            errors.len()
+        );
+    }
+}
