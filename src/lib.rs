@@ -151,14 +151,13 @@
 //! |---|---|---|
 //! | `redis` | yes | [`RedisStore`], on the client fred |
 //! | `axum` | yes | peer addresses from `ConnectInfo`, routes from `MatchedPath` |
+//! | `tracing` | yes | events under `tower_throttle::{denied, store, wiring}` |
 //! | `redis-rustls` | no | `rediss://` |
 //! | `testing` | no | [`testing`]: a suite that proves a store of your own |
-//! | `tracing` | no | events under `tower_throttle::{denied, store, wiring}` |
 //!
-//! Without `tracing`, or without a subscriber, the lines that an operator must not miss (a store that
-//! fails or answers again, an application that is wired wrongly) go to
-//! standard error, once for each change. A filter has to let them through:
-//! `tower_throttle=warn`.
+//! A store that fails is an `ERROR` event, its recovery an `INFO` event. Without
+//! `tracing`, or without a subscriber, an outage is silent. A filter must let the events
+//! through: `RUST_LOG=myapp=info,tower_throttle=info`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // What input could trip has no place here; tests and examples may.

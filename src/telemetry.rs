@@ -1,10 +1,11 @@
-//! Everything that this crate says to an operator.
+//! Everything that this crate tells an operator.
 //!
-//! With the feature `tracing` these are events under the targets
-//! `tower_throttle::denied`, `tower_throttle::store` and
-//! `tower_throttle::wiring`. Without it, or without a subscriber, the lines that
-//! an operator must not miss, said once or at a change of state, go to standard
-//! error. Keys are never part of a line.
+//! With the feature `tracing`, which is a default one, these are events under the
+//! targets `tower_throttle::denied`, `tower_throttle::store` and
+//! `tower_throttle::wiring`. Without it, or without a subscriber, nothing is told.
+//! No line holds a caller's key, a user or a password.
+
+#![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
 use std::{
     net::IpAddr,
@@ -19,15 +20,23 @@ use http::HeaderName;
 
 use crate::{DenialReason, Quota, StoreError, key::Missing};
 
-#[cfg(feature = "tracing")]
+/// Tells of something, if the feature `tracing` is on.
+macro_rules! tell {
+    ($level:ident, $target:literal, $($event:tt)+) => {
+        #[cfg(feature = "tracing")]
+        tracing::$level!(target: concat!("tower_throttle::", $target), $($event)+);
+    };
+}
+
 pub(crate) fn denied<'a, P: Iterator<Item = &'a str>>(
     reason: DenialReason,
     retry_after: Option<Duration>,
     missing: Option<Missing>,
     policies: impl Fn() -> P,
 ) {
-    tracing::debug!(
-        target: "tower_throttle::denied",
+    tell!(
+        debug,
+        "denied",
         policies = ?policies().collect::<Vec<_>>(),
         ?reason,
         ?retry_after,
@@ -36,67 +45,55 @@ pub(crate) fn denied<'a, P: Iterator<Item = &'a str>>(
     );
 }
 
-#[cfg(not(feature = "tracing"))]
-pub(crate) fn denied<'a, P: Iterator<Item = &'a str>>(
-    _: DenialReason,
-    _: Option<Duration>,
-    _: Option<Missing>,
-    _: impl Fn() -> P,
-) {
-}
-
 #[cfg(feature = "redis")]
 pub(crate) fn not_connected(error: &StoreError) {
-    let line = format!(
-        "cannot connect to Redis ({}); retrying in the background",
-        cause(error)
+    tell!(
+        error,
+        "store",
+        kind = error.kind_name(),
+        "cannot connect to Redis ({error}); retrying in the background"
     );
-    #[cfg(feature = "tracing")]
-    tracing::warn!(target: "tower_throttle::store", kind = error.kind_name(), "{line}");
-    to_stderr(&line);
 }
 
 pub(crate) fn store_failed(error: &StoreError) {
-    let line = format!(
-        "the store fails ({}): meanwhile policies go by `on_store_failure`",
-        cause(error)
+    tell!(
+        error,
+        "store",
+        kind = error.kind_name(),
+        "rate-limit store unavailable ({error}); applying `on_store_failure`"
     );
-    #[cfg(feature = "tracing")]
-    tracing::warn!(target: "tower_throttle::store", kind = error.kind_name(), "{line}");
-    to_stderr(&line);
 }
 
-/// The first sign may be the least telling: one that just died is silent at first.
+/// The first cause may tell least: a server that has just died is silent at first.
 pub(crate) fn store_fails_otherwise(error: &StoreError) {
-    let line = format!("the store still fails, in another way ({})", cause(error));
-    #[cfg(feature = "tracing")]
-    tracing::warn!(target: "tower_throttle::store", kind = error.kind_name(), "{line}");
-    to_stderr(&line);
+    tell!(
+        error,
+        "store",
+        kind = error.kind_name(),
+        "rate-limit store still unavailable, new error ({error})"
+    );
 }
 
 pub(crate) fn store_recovered() {
-    let line = "the store answers again";
-    #[cfg(feature = "tracing")]
-    tracing::warn!(target: "tower_throttle::store", "{line}");
-    to_stderr(line);
+    tell!(info, "store", "rate-limit store recovered");
 }
 
-/// Though the store is well: too many at once, or foreign data.
+/// Though the store is well: an overload, or unexpected data.
 pub(crate) fn shed(error: &StoreError) {
-    let line = format!(
-        "some checks are not decided by the store ({})",
-        cause(error)
+    tell!(
+        warn,
+        "store",
+        kind = error.kind_name(),
+        "rate-limit store left checks undecided ({error}); allowing none unchecked"
     );
-    #[cfg(feature = "tracing")]
-    tracing::warn!(target: "tower_throttle::store", kind = error.kind_name(), "{line}");
-    to_stderr(&line);
 }
 
 pub(crate) fn miswired(advice: &str) {
-    let line = format!("every request is answered with 500: {advice}");
-    #[cfg(feature = "tracing")]
-    tracing::error!(target: "tower_throttle::wiring", "{line}");
-    to_stderr(&line);
+    tell!(
+        error,
+        "wiring",
+        "every request is answered with 500: {advice}"
+    );
 }
 
 /// Says it once for each type: a layer and its extractor both find it.
@@ -157,25 +154,5 @@ fn warn_of_proxy(line: &str) {
 }
 
 fn warn_of_wiring(line: &str) {
-    #[cfg(feature = "tracing")]
-    tracing::warn!(target: "tower_throttle::wiring", "{line}");
-    to_stderr(line);
-}
-
-fn cause(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
-}
-
-/// Where nobody listens to events. A closed standard error is nobody's problem here.
-fn to_stderr(line: &str) {
-    use std::io::Write;
-
-    #[cfg(feature = "tracing")]
-    if tracing::dispatcher::has_been_set() {
-        return;
-    }
-    let _ = writeln!(std::io::stderr(), "tower-throttle: {line}");
+    tell!(warn, "wiring", "{line}");
 }

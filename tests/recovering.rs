@@ -325,7 +325,7 @@ async fn a_dead_node_of_a_cluster_is_said_once() {
         sleep(Duration::from_millis(100)).await;
     }
     let lines = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    let is_more = |line: &&str| line.contains("in another way");
+    let is_more = |line: &&str| line.contains("still unavailable");
     let (more, said): (Vec<_>, Vec<_>) = lines.lines().partition(is_more);
     assert_eq!(said.len(), 1, "{lines}");
     // It may have been silent at first, and then refuse connections.

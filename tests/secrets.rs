@@ -214,7 +214,7 @@ async fn whatever_fails_nothing_is_shown() {
     let text = String::from_utf8(text).expect("text");
     assert!(text.contains("tower_throttle::store"), "{text}");
     let nobody = nobody.trim_end_matches('/');
-    for line in ["cannot connect to Redis", "the store fails"] {
+    for line in ["cannot connect to Redis", "rate-limit store unavailable"] {
         assert!(text.contains(&format!("{line} ({nobody}: ")), "{text}");
     }
     assert_hides(&text);

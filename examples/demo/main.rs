@@ -24,7 +24,7 @@
 //!
 //! Ctrl-C lets answers end that are under way; a second one does not.
 //!
-//! With `--features tracing` and `RUST_LOG=tower_throttle=debug` it logs each denial.
+//! With `RUST_LOG=tower_throttle=debug` it logs each denial.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 

@@ -52,9 +52,11 @@ impl Health {
         self.last_failure_ms.store(self.now_ms(), Ordering::Relaxed);
         let sign = error.sign();
         let told = self.told.fetch_or(FAILING | sign, Ordering::Relaxed);
+        // What is known of an outage says more than that a check got no answer.
+        let is_vague = sign == StoreError::SILENCE && told & !FAILING != 0;
         if told == 0 {
             telemetry::store_failed(error);
-        } else if sign & !told != 0 {
+        } else if sign & !told != 0 && !is_vague {
             telemetry::store_fails_otherwise(error);
         }
     }

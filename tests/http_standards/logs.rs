@@ -83,6 +83,32 @@ fn a_store_that_fails_is_said_once() {
     assert!(log[0].contains("on_store_failure"));
 }
 
+/// What an application logs that has no filter, and one with the filter of the
+/// README; and where a filter names only the application.
+#[test]
+fn an_outage_is_seen_unless_a_filter_leaves_it_out() {
+    for (filter, is_seen) in [
+        ("", true),
+        ("myapp=info,tower_throttle=info", true),
+        ("myapp=info", false),
+    ] {
+        let (layer, _) = layer_of([crate::web::api()]);
+        let layer = layer.store(Down);
+        let subscriber = tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
+            .with_writer(|| ToLog)
+            .finish();
+        let log = logged(|| {
+            tracing::subscriber::with_default(subscriber, || ask(&layer, plain()));
+        });
+        assert_eq!(log.len(), usize::from(is_seen), "{filter:?}: {log:?}");
+        let has_cause = log
+            .iter()
+            .all(|line| line.contains(crate::web::DOWN_BECAUSE));
+        assert!(has_cause, "{log:?}");
+    }
+}
+
 #[test]
 fn a_denial_is_said_with_its_policies() {
     let (layer, _) = layer_of([crate::web::api(), crate::web::day()]);

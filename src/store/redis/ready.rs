@@ -25,8 +25,6 @@ impl RedisStore {
     /// of your own. No caller's bucket is touched, and nothing is logged.
     ///
     /// ```no_run
-    /// use std::error::Error;
-    ///
     /// use axum::{Router, http::StatusCode, routing::get};
     /// use tower_throttle::RedisStore;
     ///
@@ -35,12 +33,8 @@ impl RedisStore {
     ///     Router::new().route("/health/redis", get(|| async move {
     ///         match redis.ready().await {
     ///             Ok(()) => (StatusCode::OK, "ready".to_owned()),
-    ///             Err(error) => {
-    ///                 // What Redis or the network said stands behind it.
-    ///                 let cause = error.source().map(ToString::to_string);
-    ///                 let text = format!("{error}: {}", cause.unwrap_or_default());
-    ///                 (StatusCode::SERVICE_UNAVAILABLE, text)
-    ///             }
+    ///             // With what Redis or the network said.
+    ///             Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
     ///         }
     ///     }))
     /// }
