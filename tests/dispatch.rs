@@ -90,11 +90,12 @@ async fn a_route_that_becomes_longer_is_known_after_ten_seconds() {
     assert_eq!(failed(&near), 0);
 }
 
-async fn permits(store: &RedisStore, count: u32) -> Vec<Permit> {
-    let limiter = Limiter::new(store.clone(), Concurrency::new(5_000));
+/// Of as many callers: what one gives back is one message.
+async fn permits(store: &RedisStore, count: u64) -> Vec<Permit> {
+    let limiter = Limiter::new(store.clone(), Concurrency::new(5));
     let mut permits = Vec::new();
-    for _ in 0..count {
-        let permit = limiter.acquire("ann", Duration::ZERO).await;
+    for caller in 0..count {
+        let permit = limiter.acquire(caller, Duration::ZERO).await;
         permits.push(permit.expect("a decision"));
     }
     assert!(permits.iter().all(Permit::is_allowed));

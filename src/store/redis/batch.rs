@@ -7,7 +7,6 @@ use tokio::time::timeout;
 
 use super::{
     call::{Deadline, Manner},
-    lane::REFUND_TIME,
     node::Node,
     question::{Question, Turns},
     reply::Parts,
@@ -47,7 +46,8 @@ impl Batch {
         let turns: SmallVec<[Turns<'_>; 1]> = self.0.iter().filter_map(turns).collect();
         if self.members().any(Queued::is_refund) {
             // Each of its callers watches the time itself.
-            let call = node.call(&turns, Manner::Plain, Deadline::after(REFUND_TIME));
+            let twice = node.timeout().saturating_mul(2);
+            let call = node.call(&turns, Manner::Plain, Deadline::after(twice));
             return self.tell(call.await);
         }
         let last = self.deadlines().reduce(Deadline::later);

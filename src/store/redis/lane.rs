@@ -23,9 +23,9 @@ pub(super) const REFUNDS_PER_LANE: usize = MOST_PER_LANE / 2;
 /// Fewer cost Redis and the network more for each.
 pub(super) const LEAST_PER_LANE: usize = 16;
 
-/// How long a refund is kept and sent after its deadline, and how long its call
-/// may take. What was taken must get back in any flood.
-pub(super) const REFUND_TIME: Duration = Duration::from_secs(1);
+/// How long a refund is kept and sent after its deadline: what was taken must get
+/// back in any flood.
+const REFUND_TIME: Duration = Duration::from_secs(1);
 
 /// What a lane carries.
 #[derive(Clone, Copy)]
