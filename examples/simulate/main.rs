@@ -5,11 +5,10 @@
 //! in a time that is not real. The same seed prints the same, bit for bit:
 //!
 //! ```text
-//! cargo run --release --features testing --example simulate 2>/dev/null
+//! cargo run --release --features testing --example simulate
 //! ```
 //!
-//! Nodes whose server is overloaded say so on standard error. Another seed may
-//! stand behind `--`.
+//! Another seed may stand behind `--`.
 
 #![allow(clippy::print_stdout)]
 
