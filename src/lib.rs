@@ -150,6 +150,7 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `redis` | yes | [`RedisStore`], on the client fred |
+//! | `fred` | no | `RedisStore::from_client`: a store on a fred client of your own. fred's version is then part of your API |
 //! | `axum` | yes | peer addresses from `ConnectInfo`, routes from `MatchedPath` |
 //! | `tracing` | yes | events under `tower_throttle::{denied, store, wiring}` |
 //! | `redis-rustls` | no | `rediss://` |

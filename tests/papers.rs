@@ -53,6 +53,47 @@ fn every_test_that_the_guarantees_name_is_there() {
     }
 }
 
+/// The files of `src/` that may use the client: two that talk to Redis, one that takes a
+/// client of the application's own, and what fuzz targets call.
+const USE_FRED: [&str; 5] = [
+    "pool.rs",
+    "server.rs",
+    "handed_in.rs",
+    "fuzzing.rs",
+    "cluster/fuzzing.rs",
+];
+
+#[test]
+fn no_other_file_uses_the_redis_client() {
+    fn uses(folder: &Path, found: &mut Vec<String>) {
+        for entry in fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                uses(&path, found);
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            let mut code = text
+                .lines()
+                .filter(|line| !line.trim_start().starts_with("//"));
+            if code.any(|line| line.contains("fred::")) {
+                found.push(path.display().to_string());
+            }
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = Vec::new();
+    uses(&root, &mut found);
+    let redis = root.join("store/redis");
+    let may = USE_FRED.map(|file| redis.join(file).display().to_string());
+    found.retain(|file| !may.contains(file));
+    assert!(found.is_empty(), "{found:#?}");
+    let page = fs::read_to_string(root.with_file_name("ARCHITECTURE.md")).expect("the page");
+    for file in USE_FRED {
+        assert!(page.contains(&format!("`{file}`")), "{file}");
+    }
+}
+
 #[test]
 fn every_line_of_the_log_is_in_the_runbook() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

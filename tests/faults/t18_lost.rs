@@ -270,6 +270,7 @@ async fn t18_a_forgotten_flow_costs_one_check_at_most() {
 }
 
 /// fred looks after it, and stays "connected" until it has slept for a second.
+#[cfg(feature = "fred")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t18_checks_on_a_client_handed_in_fail_at_once_too() {
     use fred::prelude::*;

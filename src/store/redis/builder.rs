@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use fred::clients::Client;
 use tokio::runtime::Handle;
 
 use super::{
@@ -163,16 +162,15 @@ impl RedisStoreBuilder {
         self.build(local, |settings, runtime, asker, fallback| {
             let (count, queue) = (settings.connections, settings.most_in_flight);
             Ok(match target {
-                Target::Node(config) => {
+                Target::Node(target) => {
                     let report = |error| telemetry::not_connected(&error);
-                    let connections =
-                        Connections::connect(&runtime, &config, count, queue, report)?;
+                    let connections = Connections::connect(&runtime, target, count, queue, report)?;
                     Servers::One(Node::new(runtime, connections, queue, asker))
                 }
-                Target::Cluster(config, seeds) => {
+                Target::Cluster(target, seeds) => {
                     let connect = Connect {
                         runtime,
-                        config,
+                        settings: target,
                         connections: count,
                         most_in_flight: queue,
                         asker,
@@ -181,26 +179,6 @@ impl RedisStoreBuilder {
                     Servers::Cluster(Cluster::connect(connect, seeds, settings.deadline, tasks))
                 }
             })
-        })
-    }
-
-    /// Uses a fred client of your own, for one node. You connect it and keep it so.
-    ///
-    /// Give it a [`ReconnectPolicy`](fred::types::config::ReconnectPolicy)
-    /// without an end: with none, the first lost connection is its last. Checks
-    /// are sent with one attempt, at once or not at all, and with this store's
-    /// deadline, whatever the client's own settings. A client for a cluster or
-    /// behind Sentinel is not supported here.
-    ///
-    /// # Errors
-    ///
-    /// A setting cannot be used, or there is no Tokio runtime.
-    pub fn client(self, client: Client) -> Result<RedisStore, ConfigError> {
-        let local = Local::new(self.clock.clone());
-        self.build(local, |settings, runtime, asker, _| {
-            let connections = Connections::given(&runtime, client);
-            let node = Node::new(runtime, connections, settings.most_in_flight, asker);
-            Ok(Servers::One(node))
         })
     }
 
@@ -217,6 +195,20 @@ impl RedisStoreBuilder {
         self.build(local, |settings, runtime, asker, _| {
             let transport = Transport::Simulated(redis.clone());
             let node = Node::new(runtime, transport, settings.most_in_flight, asker);
+            Ok(Servers::One(node))
+        })
+    }
+
+    /// Builds a store on connections that their owner looks after.
+    #[cfg(feature = "fred")]
+    pub(super) fn on(
+        self,
+        connections: impl FnOnce(&Handle) -> Connections,
+    ) -> Result<RedisStore, ConfigError> {
+        let local = Local::new(self.clock.clone());
+        self.build(local, |settings, runtime, asker, _| {
+            let connections = connections(&runtime);
+            let node = Node::new(runtime, connections, settings.most_in_flight, asker);
             Ok(Servers::One(node))
         })
     }

@@ -312,25 +312,22 @@ impl Drop for Alone {
 mod tests {
     use std::time::Duration;
 
-    use fred::types::Builder;
-
     use super::*;
     use crate::store::{
         Operation,
-        redis::{connection::Connections, key::KeyNames, node::Asker, question::Question},
+        redis::{
+            connection::Connections, key::KeyNames, node::Asker, pool::Settings, question::Question,
+        },
     };
 
     #[tokio::test]
     async fn an_answer_that_came_at_the_end_of_its_time_is_taken() {
-        let client = Builder::default_centralized().build().expect("a client");
         let names = KeyNames::new("tt".to_owned(), None).expect("names");
         let asker = Asker::new(names, Duration::from_secs(1), 0, None, Default::default());
-        let node = Node::new(
-            Handle::current(),
-            Connections::given(&Handle::current(), client),
-            8,
-            asker,
-        );
+        let settings = Settings::of_server("127.0.0.1:1").expect("settings");
+        let here = Handle::current();
+        let connections = Connections::connect(&here, settings, 1, 8, drop);
+        let node = Node::new(here, connections.expect("connections"), 8, asker);
         let waiting = || {
             let question = Question {
                 operation: Operation::Take,

@@ -3,14 +3,14 @@
 
 #![allow(missing_docs)]
 
-use fred::types::{Value, config::ServerConfig};
+use fred::types::Value;
 
 pub use super::cluster::fuzzing::{redirect, slots};
 use super::{
-    call::integers_of_value,
     key::KeyNames,
     question::{Question, Turns},
     reply::read,
+    server::integers_of_value,
     url::Target,
 };
 use crate::{ConfigError, Decision, StoreError, error::StoreErrorKind, store::Check};
@@ -25,23 +25,19 @@ pub struct Read {
 }
 
 pub fn url(url: &str) -> Result<Read, ConfigError> {
-    let (config, seeds) = match Target::of(url)? {
-        Target::Node(config) => (config, Vec::new()),
-        Target::Cluster(config, seeds) => (config, seeds),
+    let (settings, seeds) = match Target::of(url)? {
+        Target::Node(settings) => (settings, Vec::new()),
+        Target::Cluster(settings, seeds) => (settings, seeds),
     };
-    let of_config = match &config.server {
-        ServerConfig::Centralized { server } => std::slice::from_ref(server),
-        ServerConfig::Sentinel { hosts, .. } => hosts,
-        ServerConfig::Clustered { .. } => &[],
-    };
+    let said = settings.said();
     let mut hosts: Vec<_> = seeds.iter().map(ToString::to_string).collect();
     if hosts.is_empty() {
-        hosts.extend(of_config.iter().map(ToString::to_string));
+        hosts = said.hosts;
     }
     Ok(Read {
         hosts,
-        user: config.username,
-        password: config.password,
+        user: said.user,
+        password: said.password,
     })
 }
 

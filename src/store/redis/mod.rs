@@ -12,14 +12,18 @@ mod either;
 mod forged;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+#[cfg(feature = "fred")]
+mod handed_in;
 mod key;
 mod lane;
 mod node;
+mod pool;
 mod question;
 mod ready;
 mod reply;
 mod round_trip;
 mod script;
+mod server;
 #[cfg(feature = "testing")]
 mod simulated;
 mod supervisor;
@@ -34,7 +38,6 @@ use std::{
     time::Duration,
 };
 
-use fred::{clients::Client, types::Value};
 use tokio::{runtime::Handle, time::timeout};
 
 pub use self::builder::RedisStoreBuilder;
@@ -226,17 +229,6 @@ impl RedisStore {
         Self::builder().connect(url)
     }
 
-    /// Uses a fred client of your own, with the default settings: for TLS by
-    /// other means, a Unix socket, or credentials that change. See
-    /// [`RedisStoreBuilder::client`].
-    ///
-    /// # Errors
-    ///
-    /// There is no Tokio runtime.
-    pub fn from_client(client: Client) -> Result<Self, ConfigError> {
-        Self::builder().client(client)
-    }
-
     /// Starts a store with settings.
     pub fn builder() -> RedisStoreBuilder {
         RedisStoreBuilder::new()
@@ -356,7 +348,6 @@ impl RedisStore {
             Err(error) => return Answer::Now(Err(node.named(error))),
         };
         let time = self.0.deadline;
-        let keys = keys.into_iter().map(Value::from).collect();
         Answer::Later(Box::pin(async move {
             let _resetting = resetting;
             let (node, deadline) = (counted.node(), Deadline::after(time));

@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use fred::types::Value;
 use tokio::runtime::Handle;
 
 use super::{
@@ -19,6 +18,7 @@ use super::{
     reply::{self, Found, Parts},
     round_trip,
     script::{self, Arguments},
+    server::{self, Reply},
     transport::{Route, Transport},
 };
 use crate::{
@@ -157,7 +157,7 @@ impl Node {
             Route::Link(connections, link) => {
                 let script = script::for_checks(checks);
                 let arguments = || Arguments::new(checks, names, nonce, now_us);
-                call::script(connections, link, script, arguments, manner, deadline).await
+                server::script(connections, link, script, arguments, manner, deadline).await
             }
             #[cfg(feature = "testing")]
             Route::Simulated(redis) => redis.script(checks, names, (nonce, now_us), deadline).await,
@@ -208,7 +208,7 @@ impl Node {
     /// Deletes keys, those that are there.
     pub(super) async fn delete(
         &self,
-        keys: Vec<Value>,
+        keys: Vec<String>,
         manner: Manner,
         deadline: Deadline,
     ) -> Result<(), StoreError> {
@@ -221,7 +221,7 @@ impl Node {
 
     /// Which node of its cluster serves which slots, as it knows it. Who tells
     /// may still serve nobody, so this has no [pass](Self::pass).
-    pub(super) async fn slots(&self, deadline: Deadline) -> Result<Value, StoreError> {
+    pub(super) async fn slots(&self, deadline: Deadline) -> Result<Reply, StoreError> {
         self.transport.next()?.slots(deadline).await
     }
 

@@ -4,10 +4,9 @@
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use fred::{types::Value, util::sha1_hash};
 use smallvec::SmallVec;
 
-use super::{RedisStore, key::KeyNames, question::Turns};
+use super::{RedisStore, key::KeyNames, question::Turns, server::script_name};
 
 const ENGINE: &str = include_str!("lua/engine.lua");
 /// In the order of their numbers, from 1.
@@ -24,8 +23,8 @@ const PARTS: [&str; 3] = ["--@numbers\n", "--@read\n", "--@write\n"];
 /// A script and the name that Redis knows it by.
 #[derive(Clone, Debug)]
 pub(super) struct Script {
-    pub(super) text: Value,
-    pub(super) sha1: Value,
+    pub(super) text: Bytes,
+    pub(super) sha1: Bytes,
 }
 
 impl RedisStore {
@@ -65,8 +64,8 @@ pub(super) fn for_checks(checks: &[Turns<'_>]) -> &'static Script {
     place.get_or_init(|| {
         let text = assemble(in_use);
         Script {
-            sha1: Value::from(sha1_hash(&text)),
-            text: Value::from(text),
+            sha1: script_name(&text).into(),
+            text: text.into(),
         }
     })
 }
@@ -101,9 +100,9 @@ const HEAD_BYTES: usize = 16;
 /// The keys and the numbers of a call.
 pub(super) struct Arguments {
     /// One after another.
-    keys: Bytes,
-    key_ends: SmallVec<[usize; 2]>,
-    numbers: Bytes,
+    pub(super) keys: Bytes,
+    pub(super) key_ends: SmallVec<[usize; 2]>,
+    pub(super) numbers: Bytes,
 }
 
 impl Arguments {
@@ -122,20 +121,6 @@ impl Arguments {
             key_ends,
             numbers: numbers.written.into(),
         }
-    }
-
-    /// As a command has them: the script, the number of KEYS, KEYS and ARGV.
-    pub(super) fn behind(mut self, script: &Value) -> Vec<Value> {
-        let mut values = Vec::with_capacity(3 + self.key_ends.len());
-        values.push(script.clone());
-        values.push(Value::Integer(self.key_ends.len() as i64));
-        let mut start = 0;
-        for end in &self.key_ends {
-            values.push(Value::Bytes(self.keys.split_to(end - start)));
-            start = *end;
-        }
-        values.push(Value::Bytes(self.numbers));
-        values
     }
 }
 

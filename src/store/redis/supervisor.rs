@@ -12,10 +12,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{
-    backoff::Backoff,
-    connection::{Open, State},
-};
+use super::{backoff::Backoff, connection::State, pool::Settings};
 use crate::StoreError;
 
 /// For so long calls wait for a lost connection to be remade. In a local network
@@ -34,7 +31,8 @@ pub(super) type Report = fn(StoreError);
 /// What the connections to a server have in common.
 #[derive(Debug)]
 pub(super) struct Supervisor {
-    open: Open,
+    settings: Settings,
+    queue: usize,
     server: Arc<str>,
     report: Report,
     outage: Mutex<Outage>,
@@ -48,9 +46,15 @@ struct Outage {
 }
 
 impl Supervisor {
-    pub(super) fn new(open: Open, server: Arc<str>, report: Report) -> Arc<Self> {
+    pub(super) fn new(
+        settings: Settings,
+        queue: usize,
+        server: Arc<str>,
+        report: Report,
+    ) -> Arc<Self> {
         Arc::new(Self {
-            open,
+            settings,
+            queue,
             server,
             report,
             outage: Mutex::default(),
@@ -68,7 +72,7 @@ impl Supervisor {
         publish.send_replace(State::Connecting);
         loop {
             let started = Instant::now();
-            let mut attempt = pin!(self.open.open(failed));
+            let mut attempt = pin!(self.settings.open(self.queue, failed));
             let in_a_moment = match &lost {
                 // Nothing is known yet of the server: calls wait, each until its deadline.
                 None => Ok(attempt.as_mut().await),

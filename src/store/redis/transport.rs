@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use fred::types::Value;
-
 #[cfg(feature = "testing")]
 use super::simulated::SimulatedRedis;
 use super::{
-    call::{self, Deadline, Manner},
+    call::{Deadline, Manner},
     connection::{Connections, Link},
+    server::{self, Reply},
 };
 use crate::{
     StoreError,
@@ -91,20 +90,20 @@ impl Route<'_> {
     /// Deletes keys, those that are there.
     pub(super) async fn delete(
         self,
-        keys: Vec<Value>,
+        keys: Vec<String>,
         manner: Manner,
         deadline: Deadline,
     ) -> Result<(), StoreError> {
         match self {
-            Self::Link(_, link) => call::delete(link, keys, manner, deadline).await,
+            Self::Link(_, link) => server::delete(link, keys, manner, deadline).await,
             #[cfg(feature = "testing")]
             Self::Simulated(redis) => redis.delete(keys, deadline).await,
         }
     }
 
-    pub(super) async fn slots(self, deadline: Deadline) -> Result<Value, StoreError> {
+    pub(super) async fn slots(self, deadline: Deadline) -> Result<Reply, StoreError> {
         match self {
-            Self::Link(_, link) => call::slots(link, deadline).await,
+            Self::Link(_, link) => server::slots(link, deadline).await,
             #[cfg(feature = "testing")]
             Self::Simulated(_) => Err(StoreError::not_sent("it is no node of a cluster")),
         }
@@ -115,7 +114,9 @@ impl Route<'_> {
         match (self, result) {
             // Without a connection a call fails at once and costs nothing; one that is
             // lost fails all of its calls, and is remade at once.
-            (Self::Link(..), Err(error)) if error.is_unavailable() => Ended::Unused,
+            (Self::Link(_, link), Err(error)) if error.is_unavailable() || !link.is_connected() => {
+                Ended::Unused
+            }
             _ => Ended::of(result),
         }
     }

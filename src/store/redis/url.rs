@@ -1,16 +1,14 @@
 //! What a URL says: where to connect, and as whom.
 
-use fred::types::config::{Config, ServerConfig};
-
-use super::cluster::Address;
+use super::{cluster::Address, pool::Settings};
 use crate::ConfigError;
 
 /// What to connect to.
 pub(super) enum Target {
     /// One server, or the one that sentinels name.
-    Node(Config),
+    Node(Settings),
     /// Nodes to ask for the others. Their settings hold for all.
-    Cluster(Config, Vec<Address>),
+    Cluster(Settings, Vec<Address>),
 }
 
 impl Target {
@@ -36,8 +34,8 @@ impl Target {
             _ => return Err(unknown(scheme)),
         };
         if is_tls {
-            let (Self::Node(config) | Self::Cluster(config, _)) = &mut target;
-            use_tls(config)?;
+            let (Self::Node(settings) | Self::Cluster(settings, _)) = &mut target;
+            settings.use_tls()?;
         }
         Ok(target)
     }
@@ -83,7 +81,7 @@ fn one(address: &str) -> Result<Target, ConfigError> {
              write %3F",
         ));
     }
-    Ok(Target::Node(node(address)?))
+    Ok(Target::Node(Settings::of_server(address)?))
 }
 
 fn cluster(parts: &Parts<'_>) -> Result<Target, ConfigError> {
@@ -96,17 +94,15 @@ fn cluster(parts: &Parts<'_>) -> Result<Target, ConfigError> {
     let mut seeds = Vec::new();
     let mut first = None;
     for host in &parts.hosts {
-        let config = node(&format!("{}@{host}/", parts.user))?;
-        if let ServerConfig::Centralized { server } = &config.server {
-            let seed = Address::of(server);
-            if !seeds.contains(&seed) {
-                seeds.push(seed);
-            }
+        let settings = Settings::of_server(&format!("{}@{host}/", parts.user))?;
+        let seed = settings.address();
+        if let Some(seed) = seed.filter(|seed| !seeds.contains(seed)) {
+            seeds.push(seed);
         }
-        first.get_or_insert(config);
+        first.get_or_insert(settings);
     }
-    let config = first.ok_or_else(|| unusable("it has no host"))?;
-    Ok(Target::Cluster(config, seeds))
+    let settings = first.ok_or_else(|| unusable("it has no host"))?;
+    Ok(Target::Cluster(settings, seeds))
 }
 
 /// The sentinels, and the name by which they know the primary.
@@ -131,21 +127,11 @@ fn sentinel(parts: &Parts<'_>) -> Result<Target, ConfigError> {
             "it does not name the primary: add ?sentinelServiceName=mymaster",
         ));
     }
-    let mut hosts = Vec::new();
-    for host in &parts.hosts {
-        let url = format!("redis-sentinel://{host}/?sentinelServiceName=any");
-        let config = Config::from_url_sentinel(&url).map_err(|error| mistake(&error))?;
-        hosts.extend(config.server.hosts());
-    }
-    let watch = node(&format!("{username}:{password}@sentinel/"))?;
-    let mut config = node(&format!("{}@primary/{}", parts.user, parts.database))?;
-    config.server = ServerConfig::Sentinel {
-        hosts,
-        service_name: service.to_owned(),
-        username: watch.username,
-        password: watch.password,
-    };
-    Ok(Target::Node(config))
+    let watch = Settings::of_server(&format!("{username}:{password}@sentinel/"))?;
+    let primary = format!("{}@primary/{}", parts.user, parts.database);
+    let primary = Settings::of_server(&primary)?;
+    let settings = Settings::of_sentinels(&parts.hosts, service, watch, primary)?;
+    Ok(Target::Node(settings))
 }
 
 fn unknown(scheme: &str) -> ConfigError {
@@ -162,66 +148,15 @@ fn unknown(scheme: &str) -> ConfigError {
     ))
 }
 
-/// The scheme is dropped here: TLS is set up below, with a provider chosen
-/// by name, where the client would panic if the application enables two.
-fn node(address: &str) -> Result<Config, ConfigError> {
-    Config::from_url_centralized(&format!("redis://{address}")).map_err(|error| mistake(&error))
-}
-
-/// The same settings for another server.
-pub(super) fn elsewhere(config: &Config, address: &Address) -> Config {
-    let mut config = config.clone();
-    config.server = ServerConfig::Centralized {
-        server: address.server(),
-    };
-    config
-}
-
-#[cfg(feature = "redis-rustls")]
-fn use_tls(config: &mut Config) -> Result<(), ConfigError> {
-    use fred::{
-        rustls::{ClientConfig, RootCertStore, crypto::ring},
-        rustls_native_certs::load_native_certs,
-        types::config::TlsConnector,
-    };
-
-    let found = load_native_certs();
-    let mut roots = RootCertStore::empty();
-    let (usable, _) = roots.add_parsable_certificates(found.certs);
-    if usable == 0 {
-        let errors: Vec<_> = found.errors.iter().map(ToString::to_string).collect();
-        return Err(unusable(format!(
-            "no authority was found that TLS could trust: install the system's \
-             (ca-certificates), or name a file of them in SSL_CERT_FILE ({})",
-            errors.join("; ")
-        )));
-    }
-    let client = ClientConfig::builder_with_provider(ring::default_provider().into())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| unusable(error.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.tls = Some(TlsConnector::from(client).into());
-    Ok(())
-}
-
-#[cfg(not(feature = "redis-rustls"))]
-fn use_tls(_: &mut Config) -> Result<(), ConfigError> {
-    Err(unusable(
-        "TLS needs the feature `redis-rustls`, or a client of your own",
-    ))
-}
-
-/// The details never hold the URL: it has a password in it.
-pub(super) fn mistake(error: &fred::error::Error) -> ConfigError {
+/// `details` never hold the URL: it has a password in it.
+pub(super) fn mistake(details: &str) -> ConfigError {
     unusable(format!(
-        "{}; write redis://user:password@host:port/database, with # / ? @ % in a password \
-         percent-encoded",
-        error.details()
+        "{details}; write redis://user:password@host:port/database, with # / ? @ % in a \
+         password percent-encoded"
     ))
 }
 
-fn unusable(reason: impl Into<String>) -> ConfigError {
+pub(super) fn unusable(reason: impl Into<String>) -> ConfigError {
     ConfigError::RedisUrl {
         reason: reason.into(),
     }
@@ -231,11 +166,13 @@ fn unusable(reason: impl Into<String>) -> ConfigError {
 #[allow(clippy::expect_used, clippy::panic)]
 mod tests {
     use super::*;
+    use crate::store::redis::pool::Said;
 
-    fn seeds(url: &str) -> (Config, Vec<String>) {
+    fn seeds(url: &str) -> (Said, Vec<String>) {
         match Target::of(url).expect("a usable URL") {
-            Target::Cluster(config, seeds) => {
-                (config, seeds.iter().map(Address::to_string).collect())
+            Target::Cluster(settings, seeds) => {
+                let seeds = seeds.iter().map(Address::to_string).collect();
+                (settings.said(), seeds)
             }
             Target::Node(_) => panic!("a cluster"),
         }
@@ -243,10 +180,10 @@ mod tests {
 
     #[test]
     fn both_ways_to_name_several_nodes() {
-        let (config, named) = seeds("redis-cluster://app:p%40w@one:1,two,[::1]:3/");
+        let (said, named) = seeds("redis-cluster://app:p%40w@one:1,two,[::1]:3/");
         assert_eq!(named, ["one:1", "two:6379", "::1:3"]);
-        assert_eq!(config.username.as_deref(), Some("app"));
-        assert_eq!(config.password.as_deref(), Some("p@w"));
+        assert_eq!(said.user.as_deref(), Some("app"));
+        assert_eq!(said.password.as_deref(), Some("p@w"));
 
         let (_, named) = seeds("valkey-cluster://one:1?node=two:2&node=one:1&node=three:3");
         assert_eq!(named, ["one:1", "two:2", "three:3"]);
@@ -256,25 +193,17 @@ mod tests {
     fn sentinels_their_own_user_and_the_name_of_the_primary() {
         let url = "redis-sentinel://app:p%40w@one,two:2,[::1]:3/4\
                    ?sentinelServiceName=main&sentinelUsername=watch&sentinelPassword=p%40ss";
-        let Target::Node(config) = Target::of(url).expect("a usable URL") else {
+        let Target::Node(settings) = Target::of(url).expect("a usable URL") else {
             panic!("one node");
         };
-        assert_eq!(config.username.as_deref(), Some("app"));
-        assert_eq!(config.password.as_deref(), Some("p@w"));
-        assert_eq!(config.database, Some(4));
-        let ServerConfig::Sentinel {
-            hosts,
-            service_name,
-            username,
-            password,
-        } = config.server
-        else {
-            panic!("sentinels");
-        };
-        let hosts: Vec<_> = hosts.iter().map(|host| (&*host.host, host.port)).collect();
-        assert_eq!(hosts, [("one", 26_379), ("two", 2), ("[::1]", 3)]);
-        assert_eq!(service_name, "main");
-        assert_eq!(username.as_deref(), Some("watch"));
+        let said = settings.said();
+        assert_eq!(said.user.as_deref(), Some("app"));
+        assert_eq!(said.password.as_deref(), Some("p@w"));
+        assert_eq!(said.database, Some(4));
+        assert_eq!(said.hosts, ["one:26379", "two:2", "[::1]:3"]);
+        let (service, user, password) = said.sentinels.expect("sentinels");
+        assert_eq!(service, "main");
+        assert_eq!(user.as_deref(), Some("watch"));
         assert_eq!(password.as_deref(), Some("p@ss"));
     }
 

@@ -2,7 +2,7 @@
 
 #![allow(missing_docs)]
 
-use fred::types::{Value, config::Server};
+use fred::types::Value;
 
 use super::{
     redirect::Redirect,
@@ -11,12 +11,12 @@ use super::{
 use crate::StoreError;
 
 fn asked() -> Address {
-    Address::of(&Server::new("asked.example", 7_000))
+    Address::new("asked.example", 7_000)
 }
 
 /// First and last slot, and `host:port`.
 pub fn slots(reply: Value) -> Result<Vec<(u16, u16, String)>, StoreError> {
-    let ranges = slots::parse(reply, &asked())?;
+    let ranges = slots::parse(reply.into(), &asked())?;
     let parts = |range: slots::Range| (range.first, range.last, range.address.to_string());
     Ok(ranges.into_iter().map(parts).collect())
 }

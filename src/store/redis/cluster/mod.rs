@@ -15,7 +15,6 @@ mod topology;
 
 use std::{sync::Arc, time::Duration};
 
-use fred::{types::Value, util::redis_keyslot};
 use smallvec::SmallVec;
 use tokio::{
     sync::{Semaphore, oneshot},
@@ -34,6 +33,7 @@ use super::{
     node::Node,
     question::{AskedLeg, Question},
     reply::Found,
+    server::slot,
     task::AbortOnDrop,
     waiting::Waiting,
 };
@@ -71,11 +71,6 @@ impl KeyedLeg {
             leg: AskedLeg::named(leg, key.into_bytes()),
         }
     }
-}
-
-/// What stands in braces alone decides on the slot.
-fn slot(key: &str) -> u16 {
-    redis_keyslot(key.as_bytes())
 }
 
 impl Cluster {
@@ -172,12 +167,12 @@ impl Cluster {
         let cluster = Arc::clone(self);
         Box::pin(async move {
             let deadline = Deadline::after(cluster.deadline);
-            let mut by_slot: SmallVec<[(u16, Vec<Value>); 2]> = SmallVec::new();
+            let mut by_slot: SmallVec<[(u16, Vec<String>); 2]> = SmallVec::new();
             for key in keys {
                 let slot = slot(&key);
                 match by_slot.iter_mut().find(|(other, _)| *other == slot) {
-                    Some((_, keys)) => keys.push(Value::from(key)),
-                    None => by_slot.push((slot, vec![Value::from(key)])),
+                    Some((_, keys)) => keys.push(key),
+                    None => by_slot.push((slot, vec![key])),
                 }
             }
             // All at once: one that hangs takes no time from the others.
@@ -199,7 +194,7 @@ impl Cluster {
     async fn forget(
         &self,
         slot: u16,
-        keys: Vec<Value>,
+        keys: Vec<String>,
         deadline: Deadline,
     ) -> Result<(), StoreError> {
         match self.delete(slot, keys.clone(), deadline).await {
@@ -214,7 +209,7 @@ impl Cluster {
         forgotten
     }
 
-    async fn delete(&self, slot: u16, keys: Vec<Value>, deadline: Deadline) -> Result<(), Failed> {
+    async fn delete(&self, slot: u16, keys: Vec<String>, deadline: Deadline) -> Result<(), Failed> {
         let delete = |node: Arc<Node>, way: Way| {
             let keys = keys.clone();
             async move {

@@ -3,10 +3,8 @@
 
 use std::error::Error;
 
-use fred::error::Error as FredError;
-
 use super::slots::Address;
-use crate::{StoreError, error::StoreErrorKind};
+use crate::{StoreError, error::StoreErrorKind, store::redis::server::RedisError};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
@@ -21,7 +19,7 @@ pub(super) enum Redirect {
 impl Redirect {
     /// `asked`: who said it.
     pub(super) fn of(error: &StoreError, slot: u16, asked: &Address) -> Option<Self> {
-        let said = error.source()?.downcast_ref::<FredError>()?;
+        let said = error.source()?.downcast_ref::<RedisError>()?;
         Self::parse(said.details(), slot, asked)
     }
 

@@ -2,9 +2,7 @@
 
 use std::{collections::HashSet, fmt};
 
-use fred::types::{Value, config::Server};
-
-use crate::{StoreError, error::StoreErrorKind};
+use crate::{StoreError, error::StoreErrorKind, store::redis::server::Reply};
 
 pub(super) const SLOTS: u16 = 16_384;
 /// What a cluster is recommended to have at most.
@@ -21,11 +19,11 @@ pub(in super::super) struct Address {
 }
 
 impl Address {
-    pub(in super::super) fn of(server: &Server) -> Self {
-        let host = server.host.trim_start_matches('[').trim_end_matches(']');
+    pub(in super::super) fn new(host: &str, port: u16) -> Self {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
         Self {
             host: host.to_owned(),
-            port: server.port,
+            port,
         }
     }
 
@@ -46,13 +44,12 @@ impl Address {
         })
     }
 
-    /// As the client wants it.
-    pub(in super::super) fn server(&self) -> Server {
-        if self.host.contains(':') {
-            Server::new(format!("[{}]", self.host), self.port)
-        } else {
-            Server::new(self.host.as_str(), self.port)
-        }
+    pub(in super::super) fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub(in super::super) const fn port(&self) -> u16 {
+        self.port
     }
 }
 
@@ -71,8 +68,8 @@ pub(super) struct Range {
 }
 
 /// Reads the reply to CLUSTER SLOTS. Whatever is not exactly such a reply is an error.
-pub(super) fn parse(reply: Value, asked: &Address) -> Result<Vec<Range>, StoreError> {
-    let Value::Array(entries) = reply else {
+pub(super) fn parse(reply: Reply, asked: &Address) -> Result<Vec<Range>, StoreError> {
+    let Reply::Array(entries) = reply else {
         return Err(foreign("it is no list"));
     };
     // Each has one slot at least.
@@ -111,14 +108,14 @@ pub(super) fn parse(reply: Value, asked: &Address) -> Result<Vec<Range>, StoreEr
     Ok(ranges)
 }
 
-fn entry_parts(entry: &Value) -> Option<(u16, u16, Option<String>, i64)> {
-    let Value::Array(parts) = entry else {
+fn entry_parts(entry: &Reply) -> Option<(u16, u16, Option<String>, i64)> {
+    let Reply::Array(parts) = entry else {
         return None;
     };
     let [
-        Value::Integer(first),
-        Value::Integer(last),
-        Value::Array(primary),
+        Reply::Integer(first),
+        Reply::Integer(last),
+        Reply::Array(primary),
         ..,
     ] = &parts[..]
     else {
@@ -128,12 +125,12 @@ fn entry_parts(entry: &Value) -> Option<(u16, u16, Option<String>, i64)> {
     if first > last || last >= SLOTS {
         return None;
     }
-    let [host, Value::Integer(port), ..] = &primary[..] else {
+    let [host, Reply::Integer(port), ..] = &primary[..] else {
         return None;
     };
     let host = match host {
-        Value::Null => None,
-        Value::String(_) | Value::Bytes(_) => Some(host.as_string()?),
+        Reply::Nil => None,
+        Reply::Text(host) => Some(host.clone()),
         _ => return None,
     };
     Some((first, last, host, *port))
@@ -163,18 +160,22 @@ mod tests {
 
     use super::*;
 
-    fn entry(first: i64, last: i64, host: Value, port: i64) -> Value {
-        let primary = vec![host, Value::Integer(port), Value::from("an id")];
-        Value::Array(vec![
-            Value::Integer(first),
-            Value::Integer(last),
-            Value::Array(primary.clone()),
-            Value::Array(primary),
+    fn text(text: &str) -> Reply {
+        Reply::Text(text.to_owned())
+    }
+
+    fn entry(first: i64, last: i64, host: Reply, port: i64) -> Reply {
+        let primary = vec![host, Reply::Integer(port), text("an id")];
+        Reply::Array(vec![
+            Reply::Integer(first),
+            Reply::Integer(last),
+            Reply::Array(primary.clone()),
+            Reply::Array(primary),
         ])
     }
 
-    fn told(entries: Vec<Value>) -> Option<Vec<(u16, u16, String)>> {
-        let ranges = parse(Value::Array(entries), &Address::example()).ok()?;
+    fn told(entries: Vec<Reply>) -> Option<Vec<(u16, u16, String)>> {
+        let ranges = parse(Reply::Array(entries), &Address::example()).ok()?;
         let told = ranges.into_iter();
         Some(
             told.map(|range| (range.first, range.last, range.address.to_string()))
@@ -185,12 +186,12 @@ mod tests {
     #[test]
     fn hosts_in_all_their_forms() {
         let told = told(vec![
-            entry(200, 299, "::1".into(), 3),
-            entry(0, 99, "10.0.0.1".into(), 1),
-            entry(100, 199, Value::Null, 2),
-            entry(300, 300, "".into(), 4),
-            entry(301, 400, "?".into(), 5),
-            entry(16_383, 16_383, "node-1.example".into(), 6),
+            entry(200, 299, text("::1"), 3),
+            entry(0, 99, text("10.0.0.1"), 1),
+            entry(100, 199, Reply::Nil, 2),
+            entry(300, 300, text(""), 4),
+            entry(301, 400, text("?"), 5),
+            entry(16_383, 16_383, text("node-1.example"), 6),
         ]);
         let told = told.expect("a slot map");
         let addresses: Vec<_> = told
@@ -209,10 +210,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_not_believed() {
-        let host = || Value::from("10.0.0.1");
+        let host = || text("10.0.0.1");
         for entries in [
             vec![],
-            vec![Value::Null],
+            vec![Reply::Nil],
             vec![entry(0, 16_384, host(), 1)],
             vec![entry(-1, 5, host(), 1)],
             vec![entry(5, 4, host(), 1)],
@@ -220,10 +221,10 @@ mod tests {
             vec![entry(0, 9, host(), 1), entry(3, 4, host(), 1)],
             vec![entry(0, 5, host(), 0)],
             vec![entry(0, 5, host(), 65_536)],
-            vec![entry(0, 5, Value::Integer(1), 1)],
-            vec![entry(0, 5, "a host".into(), 1)],
-            vec![entry(0, 5, "h".repeat(256).into(), 1)],
-            vec![entry(0, 5, "?".into(), 1)],
+            vec![entry(0, 5, Reply::Integer(1), 1)],
+            vec![entry(0, 5, text("a host"), 1)],
+            vec![entry(0, 5, text(&"h".repeat(256)), 1)],
+            vec![entry(0, 5, text("?"), 1)],
             (0..1_001)
                 .map(|slot| entry(slot, slot, host(), slot + 1))
                 .collect(),
@@ -235,17 +236,15 @@ mod tests {
         assert_eq!(told(most.collect()).map(|ranges| ranges.len()), Some(1_000));
     }
 
-    fn any_value() -> impl Strategy<Value = Value> {
+    fn any_value() -> impl Strategy<Value = Reply> {
         let slot = prop_oneof![-2..20_000_i64, Just(0), Just(16_383), any::<i64>()];
         let leaf = prop_oneof![
-            slot.prop_map(Value::Integer),
-            ".{0,12}".prop_map(Value::from),
-            vec(any::<u8>(), 0..8).prop_map(|bytes| Value::Bytes(bytes.into())),
-            Just(Value::Null),
-            Just(Value::Boolean(true)),
-            any::<f64>().prop_map(Value::Double),
+            slot.prop_map(Reply::Integer),
+            ".{0,12}".prop_map(Reply::Text),
+            Just(Reply::Nil),
+            Just(Reply::Other),
         ];
-        leaf.prop_recursive(4, 64, 5, |inner| vec(inner, 0..5).prop_map(Value::Array))
+        leaf.prop_recursive(4, 64, 5, |inner| vec(inner, 0..5).prop_map(Reply::Array))
     }
 
     proptest! {

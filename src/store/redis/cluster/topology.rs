@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use fred::types::config::Config;
 use tokio::{
     runtime::Handle,
     sync::{Notify, watch},
@@ -23,9 +22,9 @@ use crate::{
     store::redis::{
         backoff::{Backoff, jittered, random},
         call::Deadline,
-        connection::{CONNECT_TIMEOUT, Connections},
+        connection::Connections,
         node::{Asker, Node},
-        url,
+        pool::{CONNECT_TIMEOUT, Settings},
     },
     telemetry,
 };
@@ -42,7 +41,7 @@ const MOST_TRIES: u64 = 16 * SLOTS as u64;
 #[derive(Debug)]
 pub(in super::super) struct Connect {
     pub(in super::super) runtime: Handle,
-    pub(in super::super) config: Config,
+    pub(in super::super) settings: Settings,
     pub(in super::super) connections: usize,
     pub(in super::super) most_in_flight: usize,
     pub(in super::super) asker: Arc<Asker>,
@@ -50,10 +49,10 @@ pub(in super::super) struct Connect {
 
 impl Connect {
     fn to(&self, address: &Address) -> Option<Arc<Node>> {
-        let config = url::elsewhere(&self.config, address);
+        let settings = self.settings.at(address);
         let (count, queue) = (self.connections, self.most_in_flight);
         // What an operator must know of it, the whole cluster says.
-        let connections = Connections::connect(&self.runtime, &config, count, queue, drop).ok()?;
+        let connections = Connections::connect(&self.runtime, settings, count, queue, drop).ok()?;
         let (runtime, asker) = (self.runtime.clone(), Arc::clone(&self.asker));
         Some(Node::new(runtime, connections, queue, asker))
     }

@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use fred::types::Value;
 use tokio::{
     runtime::Handle,
     time::{Instant, sleep_until, timeout},
@@ -198,11 +197,11 @@ impl SimulatedRedis {
 
     pub(super) async fn delete(
         &self,
-        keys: Vec<Value>,
+        keys: Vec<String>,
         deadline: Deadline,
     ) -> Result<(), StoreError> {
         let serve = move |server: &mut Server| {
-            server.delete(keys.iter().filter_map(Value::as_bytes));
+            server.delete(keys.iter().map(String::as_bytes));
         };
         self.travel(deadline, serve).await
     }
