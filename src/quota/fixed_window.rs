@@ -361,4 +361,10 @@ impl Rules for Rule {
     fn effective_window_us(&self, standing: &Standing, now_us: u64) -> u64 {
         until_ms(standing.mark, now_us)
     }
+
+    fn outlast(&self, state: &mut State, at: At) {
+        if let [_, ends_ms] = &mut state[..] {
+            *ends_ms = self.end_ms(at).max(*ends_ms);
+        }
+    }
 }

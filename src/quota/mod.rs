@@ -218,6 +218,11 @@ impl Quota {
         matches!(self.0, Rule::TokenBucket(_) | Rule::LeakyBucket { .. })
     }
 
+    /// Whether all units of a window come back at one instant.
+    pub(crate) const fn returns_at_once(&self) -> bool {
+        matches!(self.0, Rule::FixedWindow(_) | Rule::IntervalBucket(_))
+    }
+
     /// Whether units may be paid for in advance.
     pub(crate) const fn leases(&self) -> bool {
         matches!(self.algorithm(), Algorithm::TokenBucket)
@@ -251,6 +256,30 @@ impl Quota {
                 rule.spread_ms(key)
             }
             _ => 0,
+        }
+    }
+
+    /// The same for callers that share a bucket, if it differs. Where each caller's
+    /// windows start at a moment of its own, a shared one ends after all of them.
+    pub(crate) fn of_newcomers(&self) -> Option<Self> {
+        match self.0 {
+            Rule::FixedWindow(rule) if rule.spread => {
+                Some(Self(Rule::FixedWindow(fixed_window::Rule {
+                    start: Start::FirstUse,
+                    spread: false,
+                    ..rule
+                })))
+            }
+            _ => None,
+        }
+    }
+
+    /// In how many buckets what a caller takes is counted, where callers share them.
+    /// Whatever is in a log would be kept in each.
+    pub(crate) const fn shared_rows(&self) -> usize {
+        match self.0 {
+            Rule::SlidingLog(_) => 1,
+            _ => 2,
         }
     }
 

@@ -165,6 +165,16 @@ pub(crate) trait Rules {
         Some(self.read(Some(&stored), at))
     }
 
+    /// Lets what was taken now last for as long as if nothing had been taken before:
+    /// where callers share a bucket, the window of each may end later.
+    fn outlast(&self, _state: &mut State, _at: At) {}
+
+    /// How much must be taken for a bucket to hold, at every later instant, at least
+    /// what another does.
+    fn missing(&self, standing: &Standing, least: &Standing, _now_us: u64) -> u64 {
+        least.level.saturating_sub(standing.level)
+    }
+
     /// How much of a cost there is to give back.
     fn returnable(&self, _stored: Option<&State>, standing: &Standing, cost: u64, _at: At) -> u64 {
         cost.min(standing.level)

@@ -179,6 +179,12 @@ impl Rules for Rule {
         at_rate_us.max(next_us.unwrap_or(0))
     }
 
+    /// Each window counts for itself.
+    fn missing(&self, standing: &Standing, least: &Standing, now_us: u64) -> u64 {
+        let present = self.current(standing, now_us);
+        self.current(least, now_us).saturating_sub(present)
+    }
+
     /// Only what the present window has counted.
     fn returnable(&self, _: Option<&State>, standing: &Standing, cost: u64, at: At) -> u64 {
         if at.since == 0 || at.since == standing.mark {

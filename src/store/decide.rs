@@ -1,7 +1,7 @@
 //! What a check does to its buckets, once they are read: the same for every
 //! store that keeps them as words.
 
-use std::mem;
+use std::{mem, sync::Arc};
 
 use smallvec::SmallVec;
 
@@ -9,6 +9,7 @@ use super::{Asked, Check, Leg, Operation};
 use crate::{
     Decision, PolicyDecision, Verdict,
     decision::Told,
+    kept::Kept,
     quota::{
         EXACT, Rule, each,
         rules::{At, Change, Rules, Standing, State},
@@ -97,6 +98,74 @@ impl Check<'_> {
             let told = Told::new(rule, self.operation(), &leg.asked, fitting, at, standing);
             (told, fitting)
         })
+    }
+}
+
+/// Of words that callers share who have no bucket of their own.
+impl Leg<'_> {
+    /// The same leg for words that several callers share. One caller's debit must not
+    /// lock out the others.
+    pub(super) fn of_newcomers(&self, operation: Operation) -> Self {
+        let mut leg = self.clone();
+        if operation == Operation::Debit {
+            leg.asked.to_mut().extra = 0;
+        }
+        if let Some(quota) = leg.asked.quota.of_newcomers() {
+            leg.asked.to_mut().quota = Kept::Counted(Arc::new(quota));
+        }
+        leg
+    }
+
+    /// How much is taken: no less than of a caller that is seen for the first time,
+    /// as this one may be.
+    pub(super) fn level_of_newcomers(
+        &self,
+        operation: Operation,
+        now_us: u64,
+        slot: &mut Slot,
+    ) -> u64 {
+        let now_us = now_us.clamp(1, EXACT);
+        each!(self.asked.quota, rule => {
+            let at = self.at(rule, operation, now_us);
+            let level = rule.read(slot.state.as_ref(), at).level;
+            let unknown = rule.read(None, at).level;
+            if level < unknown {
+                *slot = Slot::default();
+            }
+            level.max(unknown)
+        })
+    }
+
+    /// Lets what was written now last for as long as if nothing had been there before.
+    pub(super) fn outlast(&self, operation: Operation, now_us: u64, slot: &mut Slot) {
+        let now_us = now_us.clamp(1, EXACT);
+        let Some(state) = &mut slot.state else {
+            return;
+        };
+        slot.drained_at_us = each!(self.asked.quota, rule => {
+            rule.outlast(state, self.at(rule, operation, now_us));
+            Some(rule.drained_at_us(state))
+        });
+    }
+
+    /// Takes what is missing in a slot for it to hold at every later instant at least
+    /// what `least` does.
+    pub(super) fn raise_to(
+        &self,
+        operation: Operation,
+        now_us: u64,
+        slot: &mut Slot,
+        least: &Slot,
+    ) {
+        let now_us = now_us.clamp(1, EXACT);
+        each!(self.asked.quota, rule => {
+            let at = self.at(rule, operation, now_us);
+            let standing = rule.read(slot.state.as_ref(), at);
+            let least = rule.read(least.state.as_ref(), at);
+            let change = Change::Take(rule.missing(&standing, &least, now_us));
+            slot.state = Some(rule.write(slot.state.take(), &standing, change, at));
+        });
+        self.outlast(operation, now_us, slot);
     }
 }
 

@@ -4,9 +4,15 @@ use std::{mem, num::NonZeroU64};
 
 use crate::{quota::rules::State, store::Slot};
 
-/// 127 bits of a keyed hash: whoever does not know the process's key cannot
-/// make two callers meet. The lowest bit is 0.
+/// 127 bits of a keyed hash: without the process's key a client cannot make two
+/// callers meet. The lowest bit is 0 for the bucket of one caller, and 1 for a cell
+/// of the [sketch](super::sketch).
 pub(super) type Id = u128;
+
+#[inline]
+pub(super) const fn is_cell(id: Id) -> bool {
+    id & 1 > 0
+}
 
 /// A bucket, or a place for one. In line with cache lines, two to each.
 #[derive(Debug)]

@@ -4,6 +4,7 @@ mod entry;
 mod run;
 mod shard;
 mod shards;
+mod sketch;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -23,13 +24,28 @@ use crate::{Clock, Decision, SystemClock};
 /// 1,000,000 by default, in up to 64 parts of equal size. A bucket from which
 /// nothing is taken any more means the same as none, and is forgotten as
 /// requests go by: every 5 seconds, or 50 ms in a part that is full, they begin to
-/// look at all, which of a million takes about 6,500 checks. Nothing else is ever
-/// forgotten: where a caller's part is full of buckets in use, callers who have
-/// none share one bucket per policy and part, until there is room. Nothing is
-/// given back to that one.
+/// look at all, which of a million takes about 6,500 checks. A bucket in use is never
+/// forgotten.
+///
+/// **Newcomers of a full store.** Where a part is full of buckets in use, callers
+/// that have none share cells: half as many as the capacity for each quota,
+/// allocated as they are used. A caller is charged to two cells, chosen by its secret
+/// hash, and judged by the emptier one (a count-min sketch; a
+/// [`SlidingLog`](crate::SlidingLog) has one cell for each caller). It is never admitted
+/// beyond its limit, and denied only where others have used up both. Within one window,
+/// 99 of 100 newcomers are admitted after
+/// - limit x capacity / 4 requests of junk callers that ask once (of a limit of 50:
+///   1,250,000 where 100,000 buckets are kept), and
+/// - limit x capacity / 40 requests of junk callers that use up their limits.
+///
+/// The window of a cell ends when none was charged for its length. Nothing is refunded
+/// to cells, they are not reset, and tokens of [`initial`](crate::TokenBucket::initial)
+/// are all that they hold. A newcomer gets a bucket of its own, which has counted nothing
+/// yet, once there is room.
 ///
 /// **Small.** A bucket is one or two words under 127 bits of its caller's keyed
-/// hash: 48 bytes with all that holds it, and 52 at most, so 48 MB for a million.
+/// hash: 48 bytes with all that holds it, and 52 at most, so 48 MB for a million, and
+/// 26 MB more for the cells of each quota that meets a full store.
 /// Those of a [`SlidingWindow`](crate::SlidingWindow), of tokens that flow in
 /// [at once](crate::TokenBucket::refill_at_once) and those in debt are more words:
 /// about 90 bytes. So are a [`SlidingLog`](crate::SlidingLog), which
@@ -40,11 +56,8 @@ use crate::{Clock, Decision, SystemClock};
 /// **Without pauses.** Each check does a part of growing, shrinking and
 /// forgetting: it looks at some hundred buckets at most, however many there are.
 ///
-/// So a flood of new callers frees nobody who has a bucket and is over its
-/// limit. It does hold newcomers up for as long as the flood's buckets last,
-/// which with windows of a day is a day: give the store room for the callers
-/// that you expect in one window. A newcomer who was held up starts with a
-/// bucket of its own once there is room.
+/// So a flood of new callers frees no caller that has a bucket and is over its
+/// limit. Give the store room for the callers that you expect in one window.
 ///
 /// Cloning shares the buckets.
 #[derive(Clone, Debug)]
@@ -97,8 +110,8 @@ impl MemoryStoreBuilder {
     /// At least 1; with so few, nearly all callers share one.
     ///
     /// Rounded up to a multiple of the number of parts: 64, or fewer where a
-    /// part would have fewer than 64 buckets. Each part keeps one bucket more
-    /// per policy in use, for callers who found no room.
+    /// part would have fewer than 64 buckets. Half as many cells are kept besides, for
+    /// each quota, once newcomers find no room.
     pub const fn capacity(mut self, buckets: usize) -> Self {
         self.capacity = if buckets == 0 { 1 } else { buckets };
         self

@@ -51,7 +51,11 @@ impl Shard {
     #[inline]
     pub(super) const fn is_full_with(&self, coming: usize) -> bool {
         // The capacity may be the largest number there is.
-        self.capacity.saturating_sub(coming) <= self.len()
+        self.capacity.saturating_sub(coming) <= self.table.callers()
+    }
+
+    pub(super) const fn capacity(&self) -> usize {
+        self.capacity
     }
 
     /// The instant of the last decision.
@@ -109,7 +113,7 @@ impl Shard {
     /// Puts a new bucket where [`find`](Self::find) said, if there is something to keep.
     pub(super) fn insert(&mut self, id: Id, at: usize, slot: Slot) {
         self.table.insert(id, at, slot);
-        if self.table.is_moving() || self.len() == self.capacity {
+        if self.table.is_moving() || self.table.callers() == self.capacity {
             self.tidy_from_us = 0;
         }
     }

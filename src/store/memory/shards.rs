@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use super::{
     entry::{Entry, Id},
     shard::Shard,
+    sketch::Cells,
 };
 use crate::{
     Clock, Decision, clock,
@@ -38,9 +39,6 @@ impl fmt::Debug for Shards {
 
 /// More shards than threads contend for.
 const MOST: usize = 64;
-
-/// In place of a key. No key is like it: they start with a tag, or are empty.
-const NEWCOMERS: &[u8] = &[0];
 
 impl Shards {
     pub(super) fn new(capacity: usize, clock: Arc<dyn Clock>) -> Self {
@@ -100,17 +98,27 @@ impl Shards {
             // Those before it may be new, and have no place yet.
             let coming = before.iter().filter(|other| other.held == place.held);
             let is_full = shard.is_full_with(coming.count());
-            slots.push(self.open(check.operation(), leg, place, is_full, shard));
+            slots.push(self.open(check.operation(), leg, place, is_full, now_us, shard));
         }
-        let decision = if places.iter().all(|place| place.is_kept && place.may_owe) {
-            check.decide(now_us, &mut slots)
-        } else {
-            let legs: Vec<_> = check.legs().iter().zip(&places).map(limited).collect();
-            Check::new(check.operation(), &legs).decide(now_us, &mut slots)
-        };
-        for (slot, place) in slots.into_iter().zip(&places) {
-            if place.is_kept {
+        let has_own = |place: &Place| matches!(place.kept, Kept::Own);
+        if places.iter().all(has_own) {
+            let decision = check.decide(now_us, &mut slots);
+            for (slot, place) in slots.into_iter().zip(&places) {
                 held_by(&mut shards, place.held).put(place.bucket, place.at, slot);
+            }
+            return decision;
+        }
+        let places_of = check.legs().iter().zip(&places);
+        let legs = places_of.map(|(leg, place)| asked_of(leg, check.operation(), place));
+        let legs: Vec<_> = legs.collect();
+        let check = &Check::new(check.operation(), &legs);
+        let decision = check.decide(now_us, &mut slots);
+        for ((slot, place), leg) in slots.into_iter().zip(places).zip(&legs) {
+            let shard = held_by(&mut shards, place.held);
+            match place.kept {
+                Kept::Own => shard.put(place.bucket, place.at, slot),
+                Kept::Shared(cells) => cells.close(check.operation(), leg, now_us, slot, shard),
+                Kept::Nowhere => {}
             }
         }
         decision
@@ -123,26 +131,28 @@ impl Shards {
         }
     }
 
-    /// A leg's words; where there is no room for its bucket, those of newcomers.
+    /// A leg's words; where there is no room for its bucket, those that newcomers share.
     fn open(
         &self,
         operation: Operation,
         leg: &Leg<'_>,
         place: &mut Place,
         is_full: bool,
+        now_us: u64,
         shard: &mut Shard,
     ) -> Slot {
-        let mut found = shard.find(place.bucket);
+        let found = shard.find(place.bucket);
         // Permits must be found again; there are no more than requests in flight.
         if is_full && found.is_err() && !leg.asked.quota.is_concurrency() {
             if operation == Operation::GiveBack {
                 // What it took, if anything, it shares with others.
-                place.is_kept = false;
+                place.kept = Kept::Nowhere;
                 return Slot::default();
             }
-            place.may_owe = operation != Operation::Debit;
-            place.bucket = self.id(leg, NEWCOMERS);
-            found = shard.find(place.bucket);
+            let leg = leg.of_newcomers(operation);
+            let (cells, slot) = self.open_cells(operation, &leg, place.bucket, now_us, shard);
+            place.kept = Kept::Shared(Box::new(cells));
+            return slot;
         }
         place.at = found.unwrap_or_default();
         let bucket = found.ok().and_then(|at| shard.get_mut(place.bucket, at));
@@ -151,14 +161,14 @@ impl Shards {
 
     #[inline]
     fn place(&self, leg: &Leg<'_>) -> Place {
-        let bucket = self.id(leg, leg.key.as_bytes());
+        let kind = leg.asked.quota.letter();
+        let bucket = self.hash(leg.policy.hash, kind, leg.key.as_bytes());
         Place {
             bucket,
             shard: self.shard_of(bucket),
             held: 0,
             at: 0,
-            is_kept: true,
-            may_owe: true,
+            kept: Kept::Own,
         }
     }
 
@@ -170,11 +180,7 @@ impl Shards {
         ((fraction * self.shards.len() as u64) >> 32) as usize
     }
 
-    /// The bucket of a policy and a caller, or without a caller of newcomers.
-    fn id(&self, leg: &Leg<'_>, key: &[u8]) -> Id {
-        self.hash(leg.policy.hash, leg.asked.quota.letter(), key)
-    }
-
+    /// The bucket of a policy and a caller.
     #[inline]
     pub(super) fn hash(&self, policy: (u64, u64), kind: u8, key: &[u8]) -> Id {
         self.hash.of(policy, kind, key).as_u128() & !1
@@ -222,23 +228,29 @@ struct Place {
     held: usize,
     /// Where it stood there.
     at: usize,
-    /// What becomes of the bucket is stored.
-    is_kept: bool,
-    /// One caller's debit must not lock out all who share the bucket.
-    may_owe: bool,
+    kept: Kept,
 }
 
-/// Returns the leg as its place allows: without what has no bucket to be given back
-/// to, and without debt in a bucket that is shared.
-fn limited<'a>((leg, place): (&Leg<'a>, &Place)) -> Leg<'a> {
-    let mut leg = leg.clone();
-    if !place.is_kept {
-        leg.asked.to_mut().level = 0;
+/// Where what becomes of a leg's bucket is stored.
+enum Kept {
+    /// In a bucket of its own.
+    Own,
+    /// In cells that other callers share.
+    Shared(Box<Cells>),
+    Nowhere,
+}
+
+/// What is asked of a leg: nothing where it has no bucket to refund to.
+fn asked_of<'a>(leg: &Leg<'a>, operation: Operation, place: &Place) -> Leg<'a> {
+    match place.kept {
+        Kept::Own => leg.clone(),
+        Kept::Shared(_) => leg.of_newcomers(operation),
+        Kept::Nowhere => {
+            let mut leg = leg.clone();
+            leg.asked.to_mut().level = 0;
+            leg
+        }
     }
-    if !place.may_owe {
-        leg.asked.to_mut().extra = 0;
-    }
-    leg
 }
 
 #[allow(clippy::indexing_slicing)] // `lock` made both the list and the index into it.

@@ -2,7 +2,7 @@
 //! part at a time: nobody waits for the whole.
 
 use super::{
-    entry::{Entry, Id},
+    entry::{Entry, Id, is_cell},
     run::{PAGE, Run},
 };
 use crate::store::Slot;
@@ -13,6 +13,8 @@ pub(super) struct Table {
     /// What has not been moved there yet.
     older: Option<Box<Older>>,
     len: usize,
+    /// How many of them are cells of the sketch.
+    cells: usize,
 }
 
 #[derive(Debug)]
@@ -31,6 +33,11 @@ pub(super) const SEEN: usize = 256;
 impl Table {
     pub(super) const fn len(&self) -> usize {
         self.len
+    }
+
+    /// How many buckets are of one caller.
+    pub(super) const fn callers(&self) -> usize {
+        self.len - self.cells
     }
 
     pub(super) const fn is_moving(&self) -> bool {
@@ -67,6 +74,7 @@ impl Table {
         };
         self.run_of(id).insert(at, entry);
         self.len += 1;
+        self.cells += usize::from(is_cell(id));
         if self.len > most(self.run.places()) && !self.is_moving() {
             let pages = self.run.pages();
             self.replace((pages + 1).max(pages * 5 / 4));
@@ -78,6 +86,7 @@ impl Table {
             let run = self.run_of(id);
             let (_, removed) = run.retain(at, at + 1, |entry| entry.id != id);
             self.len -= removed;
+            self.cells -= removed * usize::from(is_cell(id));
         }
     }
 
@@ -101,9 +110,15 @@ impl Table {
     /// Forgets what is drained of some places from `at` on, while nothing is
     /// moved. Says where to go on; `None` at the end.
     pub(super) fn sweep(&mut self, at: usize, now_us: u64) -> Option<usize> {
-        let keep = |entry: &Entry| entry.drained_at_us() > now_us;
+        let mut cells = 0;
+        let keep = |entry: &Entry| {
+            let is_kept = entry.drained_at_us() > now_us;
+            cells += usize::from(!is_kept && is_cell(entry.id));
+            is_kept
+        };
         let (at, removed) = self.run.retain(at, at.saturating_add(SEEN), keep);
         self.len -= removed;
+        self.cells -= cells;
         (at < self.run.end()).then_some(at)
     }
 
