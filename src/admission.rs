@@ -13,10 +13,11 @@ use tokio::{
 };
 
 use crate::{
-    Decision, StoreError,
+    Decision, PolicyDecision, StoreError,
     permit::{Legs, Taken, Takes},
     permits::{Place, Turn, random_between},
     store::{Answer, BoxFuture},
+    turns::windows,
 };
 
 /// A check and all the waiting that follows from it.
@@ -29,6 +30,10 @@ pub(crate) struct Admission {
     until: Instant,
     /// Whether the turn in a queue must come by then, too.
     is_turn_bound: bool,
+    /// The most callers of this process that wait for one bucket.
+    most: usize,
+    /// Where it waits for the window of one of the policies.
+    window: Option<(usize, windows::Place)>,
     /// Permits that the store was asked for.
     takes: Takes,
     /// Among those who wait for permits of the same key.
@@ -70,11 +75,13 @@ type Admitted = Result<(Decision, Option<Taken>), StoreError>;
 impl Admission {
     /// Asks, and waits for at most so long; for a turn in a queue, which has a
     /// bound of its own, only if that is said.
-    pub(crate) fn new(legs: Legs, wait: Duration, is_turn_bound: bool) -> Self {
+    pub(crate) fn new(legs: Legs, wait: Duration, is_turn_bound: bool, most: usize) -> Self {
         let mut admission = Self {
             legs: Some(legs),
             until: later(Instant::now(), wait),
             is_turn_bound,
+            most,
+            window: None,
             takes: Takes::default(),
             place: None,
             pause: SHORTEST_PAUSE,
@@ -91,7 +98,7 @@ impl Admission {
             self.stage = Stage::Done;
             return;
         };
-        let (takes, answer) = legs.take(wait, self.is_turn_bound);
+        let (takes, answer) = legs.take(wait, self.is_turn_bound, self.most);
         self.takes = takes;
         self.stage = match answer {
             Answer::Now(answer) => Stage::Answered(answer, Instant::now()),
@@ -112,13 +119,13 @@ impl Admission {
         let decision = match answer {
             Ok(decision) => decision,
             Err(error) => {
-                self.place = None;
+                (self.place, self.window) = (None, None);
                 return Poll::Ready(Err(error));
             }
         };
         if !decision.is_allowed() {
             let Some(wait) = self.worth_waiting(&legs, &decision) else {
-                self.place = None;
+                (self.place, self.window) = (None, None);
                 return Poll::Ready(Ok((decision, None)));
             };
             self.legs = Some(legs);
@@ -128,6 +135,13 @@ impl Admission {
         }
         if let Some(place) = self.place.take() {
             place.admitted();
+        }
+        if let Some((policy, place)) = self.window.take() {
+            let bucket = legs.bucket(&decision, policy);
+            let is_same = bucket.is_some_and(|bucket| place.is_for(&bucket));
+            if let Some(policy) = decision.policies().nth(policy).filter(|_| is_same) {
+                place.admitted(policy);
+            }
         }
         let turn_at = later(at, decision.delay());
         let taken = Taken::by(legs, holds, &decision, turn_at, self.runtime.clone());
@@ -145,8 +159,9 @@ impl Admission {
     fn worth_waiting(&mut self, legs: &Legs, decision: &Decision) -> Option<Duration> {
         let left = self.until.saturating_duration_since(Instant::now());
         let mut wait = Duration::ZERO;
-        let mut permits = None;
-        for policy in decision.refused() {
+        let (mut permits, mut longest) = (None, None);
+        let policies = decision.policies().enumerate();
+        for (place, policy) in policies.filter(|(_, policy)| policy.is_refused()) {
             let quota = policy.quota();
             if quota.reserves() || policy.is_impossible() {
                 // It has no place to give within the time.
@@ -155,16 +170,23 @@ impl Admission {
             if quota.is_concurrency() {
                 permits = permits.or(Some(policy.name()));
             } else {
-                wait = wait.max(policy.retry_after()?);
+                let retry = policy.retry_after()?;
+                if longest.is_none() || retry > wait {
+                    longest = Some((place, policy));
+                }
+                wait = wait.max(retry);
             }
         }
         if wait > left || left.is_zero() {
             return None;
         }
-        let Some(name) = permits.filter(|_| wait.is_zero()) else {
+        if let Some((place, policy)) = longest {
             self.place = None;
+            self.queue(legs, decision, place, policy, wait)?;
             return Some(wait);
-        };
+        }
+        self.window = None;
+        let name = permits?;
         match &self.place {
             Some(place) => place.refused(),
             None => self.place = legs.line_up(name, decision),
@@ -172,6 +194,28 @@ impl Admission {
         self.pause_ends = later(Instant::now(), spread(self.pause));
         self.pause = (2 * self.pause).min(LONGEST_PAUSE);
         Some(left)
+    }
+
+    /// Enters the queue for a window, or stays in it. `None`: it is full, or its
+    /// turn would come too late.
+    fn queue(
+        &mut self,
+        legs: &Legs,
+        decision: &Decision,
+        policy: usize,
+        denied: &PolicyDecision,
+        wait: Duration,
+    ) -> Option<()> {
+        let bucket = legs.bucket(decision, policy)?;
+        let not_before = later(Instant::now(), wait);
+        if let Some((_, place)) = &mut self.window {
+            if place.is_for(&bucket) {
+                return place.denied(not_before).then_some(());
+            }
+        }
+        let place = windows::Place::enter(bucket, denied, not_before, self.until, self.most)?;
+        self.window = Some((policy, place));
+        Some(())
     }
 }
 
@@ -200,13 +244,18 @@ impl Future for Admission {
                 }
                 Stage::Held { sleep, admitted } => {
                     let taken = admitted.as_ref().and_then(|admitted| admitted.1.as_ref());
-                    if let Some(turn) = taken.and_then(Taken::turn) {
-                        let moment = turn.moment(cx.waker());
-                        if moment != sleep.deadline() {
-                            sleep.as_mut().reset(moment);
+                    match taken.and_then(Taken::turn) {
+                        Some(turn) => {
+                            while !turn.has_come() {
+                                let look_at = turn.look(cx.waker());
+                                if look_at != sleep.deadline() {
+                                    sleep.as_mut().reset(look_at);
+                                }
+                                ready!(sleep.as_mut().poll(cx));
+                            }
                         }
+                        None => ready!(sleep.as_mut().poll(cx)),
                     }
-                    ready!(sleep.as_mut().poll(cx));
                     let admitted = admitted.take();
                     this.stage = Stage::Done;
                     if let Some((decision, taken)) = admitted.map(|admitted| *admitted) {
@@ -214,7 +263,14 @@ impl Future for Admission {
                     }
                 }
                 Stage::Refused(sleep) => {
-                    if let Some(place) = &this.place {
+                    if let Some((_, place)) = &this.window {
+                        while let Some(look_at) = place.look(cx.waker()) {
+                            if look_at != sleep.deadline() {
+                                sleep.as_mut().reset(look_at);
+                            }
+                            ready!(sleep.as_mut().poll(cx));
+                        }
+                    } else if let Some(place) = &this.place {
                         let until = match place.turn(cx.waker()) {
                             Turn::Ask => None,
                             Turn::First => Some(this.pause_ends.min(this.until)),

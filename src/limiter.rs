@@ -13,6 +13,7 @@ use crate::{
     policy::{Compiled, check_names},
     spread::Spread,
     store::{Answer, Asked, Check, Leg, Operation, Store},
+    turns::MAX_WAITING,
 };
 
 /// Checks policies outside HTTP: jobs, sockets, outbound calls.
@@ -49,6 +50,8 @@ pub struct Limiter(Spread<Limits>);
 struct Limits {
     store: BackedStore,
     policies: Arc<[Compiled]>,
+    /// The most callers of this process that wait for one bucket.
+    max_waiting: usize,
 }
 
 impl Limiter {
@@ -208,8 +211,8 @@ impl Limiter {
     /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
     /// ```
     ///
-    /// Where a [`MemoryStore`] is full, newcomers share a bucket: their debits charge
-    /// what is left in it. While the store fails, a [local](OnStoreFailure::Local) policy charges this
+    /// Where a [`MemoryStore`] is full, newcomers share cells: their debits charge
+    /// what is left in them. While the store fails, a [local](OnStoreFailure::Local) policy charges this
     /// process's buckets. One that [allows](OnStoreFailure::Allow) charges nothing.
     ///
     /// # Errors
@@ -231,12 +234,20 @@ impl Limiter {
     ///
     /// [`TokenBucket`](crate::TokenBucket) and [`LeakyBucket`](crate::LeakyBucket)
     /// reserve a place at once: waiting is fair across the fleet, to the
-    /// millisecond in which timers tick, and who would have to wait too long is
-    /// refused without waiting. Under the other policies the caller waits for
-    /// room and asks again, as do all others who wait: not in order. Waiters for
-    /// permits of a [`Concurrency`](crate::Concurrency) policy are admitted in the
-    /// order in which they came to this process. A release in this process admits the
+    /// millisecond in which timers tick, and a caller that would have to wait too long
+    /// is refused without waiting.
+    ///
+    /// Under windows and logs the callers of one process form a queue. The first asks
+    /// when units come back, and the others after it: at most 64 units in a
+    /// millisecond. A caller is refused at once if those ahead of it need all that the
+    /// windows grant until its wait ends. Processes compete for each window.
+    ///
+    /// Waiters for permits of a [`Concurrency`](crate::Concurrency) policy are admitted in
+    /// the order in which they came to this process. A release in this process admits the
     /// next one at once; a release in another process is noticed within about a second.
+    ///
+    /// At most 65,536 callers of a process wait for one bucket:
+    /// [`max_waiting`](LimiterBuilder::max_waiting).
     ///
     /// A bucket lets as many pass at once as it holds. To pace from the first
     /// one on, let it hold one: `burst(1)`, `capacity(1)`, or a queue.
@@ -279,7 +290,7 @@ impl Limiter {
     ) -> Result<Permit, StoreError> {
         let legs = self.legs(key, units);
         let legs = Legs::new(&self.0.store, &legs);
-        let (decision, taken) = Admission::new(legs, wait, true).await?;
+        let (decision, taken) = Admission::new(legs, wait, true, self.0.max_waiting).await?;
         Ok(Permit::new(decision, taken))
     }
 
@@ -375,6 +386,7 @@ pub struct LimiterBuilder {
     store: Option<Arc<dyn Store>>,
     policies: Vec<Policy>,
     on_store_failure: OnStoreFailure,
+    max_waiting: Option<usize>,
 }
 
 impl LimiterBuilder {
@@ -398,6 +410,17 @@ impl LimiterBuilder {
         self
     }
 
+    /// Sets how many callers of this process may wait for one bucket at a time
+    /// ([`Limiter::acquire`]). A caller that comes when so many wait is denied at
+    /// once, unless there is room for it now. Default: 65,536.
+    ///
+    /// Callers whose answers are under way at the same time may exceed it. It does
+    /// not bound the callers that wait for permits of a [`Concurrency`](crate::Concurrency).
+    pub const fn max_waiting(mut self, callers: usize) -> Self {
+        self.max_waiting = Some(callers);
+        self
+    }
+
     /// Checks everything.
     ///
     /// # Errors
@@ -413,6 +436,10 @@ impl LimiterBuilder {
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let store = BackedStore::new(store);
         store.add_policies(&policies, policies.iter());
-        Ok(Limiter(Spread::new(Limits { store, policies })))
+        Ok(Limiter(Spread::new(Limits {
+            store,
+            policies,
+            max_waiting: self.max_waiting.unwrap_or(MAX_WAITING),
+        })))
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     fallback::BackedStore,
     permits::{Hold, Place, Take},
     store::{Answer, BoxFuture, Check, Leg, Operation, OwnedLeg},
-    turns::{Free, Turn},
+    turns::{self, Bucket, Free, Turn},
 };
 
 /// Admission by [`Limiter::acquire`](crate::Limiter::acquire), or the refusal.
@@ -75,14 +75,28 @@ impl Legs {
         self
     }
 
-    /// Asks for the units, where they come in time.
+    /// The bucket of one of the policies that a decision is about.
+    pub(crate) fn bucket(&self, decision: &Decision, place: usize) -> Option<Bucket> {
+        let decided = self.clone().that_decided(decision);
+        let leg = decided.legs.get(place)?;
+        Some(leg.bucket(decided.store.id()))
+    }
+
+    /// Asks for the units, where they come in time. A place is reserved only where
+    /// fewer than `most` callers of this process wait for the same bucket.
     pub(crate) fn take(
         &mut self,
         wait: Duration,
         is_turn_bound: bool,
+        most: usize,
     ) -> (Takes, Answer<Decision>) {
         let mut takes = Takes::default();
         for leg in &mut self.legs {
+            let stores = self.store.ids();
+            let is_full = !wait.is_zero()
+                && leg.asked.quota.reserves()
+                && turns::is_full(most, stores, |store| leg.bucket(store));
+            let wait = if is_full { Duration::ZERO } else { wait };
             let asked = &mut leg.asked;
             asked.extra = asked.quota.room_for_wait(asked.level, wait, is_turn_bound);
             if asked.quota.is_concurrency() {
@@ -223,6 +237,13 @@ impl Takes {
     }
 }
 
+impl OwnedLeg {
+    fn bucket(&self, store: usize) -> Bucket {
+        let kind = self.leg().kind();
+        (store, self.policy.clone(), kind, self.key.clone())
+    }
+}
+
 /// Units that are given back when this is dropped.
 pub(crate) struct Taken {
     legs: Legs,
@@ -250,9 +271,8 @@ impl Taken {
         }
         let turn = legs.reserving(decision).and_then(|(place, full_at_ns)| {
             let leg = legs.legs.get(place)?;
-            let kind = leg.leg().kind();
-            let bucket = (legs.store.id(), leg.policy.clone(), kind, leg.key.clone());
-            let (turn, free) = Turn::new(bucket, turn_at, full_at_ns, leg.asked.level);
+            let bucket = leg.bucket(legs.store.id());
+            let (turn, free) = Turn::new(&bucket, turn_at, full_at_ns, leg.asked.level);
             if let Some(free) = free {
                 let leg = legs.clone().take_out(place);
                 leg.give_free(free, runtime.as_ref());

@@ -7,7 +7,10 @@ mod tasks;
 use std::{
     borrow::Cow,
     fmt, mem,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use smallvec::SmallVec;
@@ -99,7 +102,8 @@ impl Default for OnStoreFailure {
 ///
 /// A [`Store`] hands one out ([`Store::fallback`]) so that all layers and
 /// limiters on it share one. At most 100,000 buckets are kept, by the rules of
-/// [`MemoryStore`]: 6 MB, 10 MB of a [`SlidingWindow`](crate::SlidingWindow), and
+/// [`MemoryStore`], and 50,000 cells for the newcomers of each quota: 8 MB for one quota
+/// and 3 MB for each other; 14 MB of a [`SlidingWindow`](crate::SlidingWindow), and
 /// 16 bytes more for each entry of a [`SlidingLog`](crate::SlidingLog). Stores that
 /// share a `Fallback` must share their buckets, too.
 #[derive(Clone, Default)]
@@ -111,6 +115,7 @@ struct Inner {
     clock: Option<Arc<dyn Clock>>,
     /// Made when it is first needed.
     local: OnceLock<Arc<dyn Store>>,
+    local_id: StoreId,
     tasks: Tasks,
     policies: Policies,
     /// What this process holds in the store, and in its buckets here.
@@ -235,6 +240,7 @@ impl Fallback {
     fn local_store(&self) -> BackedStore {
         BackedStore {
             store: Arc::clone(self.local()),
+            id: self.0.local_id,
             // What it answers says nothing of the store.
             fallback: Self::new(),
             holders: self.0.local_holders.clone(),
@@ -254,8 +260,21 @@ impl fmt::Debug for Fallback {
 #[derive(Clone, Debug)]
 pub(crate) struct BackedStore {
     store: Arc<dyn Store>,
+    id: StoreId,
     fallback: Fallback,
     holders: Holders,
+}
+
+/// A number that no other store of the process has or had: the address of one that is
+/// gone may be that of the next.
+#[derive(Clone, Copy, Debug)]
+struct StoreId(usize);
+
+impl Default for StoreId {
+    fn default() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 impl BackedStore {
@@ -264,6 +283,7 @@ impl BackedStore {
         let holders = fallback.0.holders.clone();
         Self {
             store,
+            id: StoreId::default(),
             fallback,
             holders,
         }
@@ -353,7 +373,12 @@ impl BackedStore {
     }
 
     /// The same for all that share the buckets.
-    pub(crate) fn id(&self) -> usize {
-        Arc::as_ptr(&self.store).cast::<()>() as usize
+    pub(crate) const fn id(&self) -> usize {
+        self.id.0
+    }
+
+    /// That of the store, and that of what decides in its place.
+    pub(crate) fn ids(&self) -> [usize; 2] {
+        [self.id.0, self.fallback.0.local_id.0]
     }
 }

@@ -81,7 +81,8 @@ impl Settings {
         let partitions = self.partitions(legs);
         if self.waits_for(legs) {
             let legs = Legs::new(&self.store, legs);
-            let admission = Admission::new(legs, self.wait.unwrap_or_default(), false);
+            let wait = self.wait.unwrap_or_default();
+            let admission = Admission::new(legs, wait, false, self.max_waiting);
             return Asked::Waits(Wait::Admission(Box::new(admission)), partitions);
         }
         let answer = self.store.check(&Check::new(Operation::Take, legs));

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     ConfigError, Head, MemoryStore, OnStoreFailure, fallback::BackedStore, key::KeyError,
-    policy::check_names, spread::Spread, store::Store,
+    policy::check_names, spread::Spread, store::Store, turns::MAX_WAITING,
 };
 
 /// Limits the rate of requests, as a Tower layer.
@@ -174,6 +174,7 @@ pub struct RateLimitLayerBuilder {
     when: Option<Named<When>>,
     answers: Answers,
     wait: Option<Duration>,
+    max_waiting: Option<usize>,
     partition_secret: Option<Secret>,
     on_store_failure: OnStoreFailure,
     mistake: Option<ConfigError>,
@@ -283,9 +284,20 @@ impl RateLimitLayerBuilder {
     /// [queue](crate::LeakyBucket::queue) does not count; it is bounded by the queue.
     ///
     /// **The danger**: each request that waits holds its connection, and the
-    /// inner service's readiness.
+    /// inner service's readiness. [`max_waiting`](Self::max_waiting) bounds how many do.
     pub const fn wait_up_to(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
+        self
+    }
+
+    /// Sets how many requests of this process may wait for one bucket at a time, with
+    /// [`wait_up_to`](Self::wait_up_to). A request that comes when so many wait is
+    /// denied at once, unless there is room for it now. Default: 65,536.
+    ///
+    /// Requests whose answers are under way at the same time may exceed it. A
+    /// [queue](crate::LeakyBucket::queue) has a bound of its own instead.
+    pub const fn max_waiting(mut self, requests: usize) -> Self {
+        self.max_waiting = Some(requests);
         self
     }
 
@@ -410,6 +422,7 @@ impl RateLimitLayerBuilder {
             when: self.when,
             answers: self.answers,
             wait: self.wait,
+            max_waiting: self.max_waiting.unwrap_or(MAX_WAITING),
             partition_secret: self.partition_secret,
             policy_field,
             logged: Arc::default(),

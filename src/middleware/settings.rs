@@ -25,6 +25,8 @@ pub(crate) struct Settings {
     pub(super) answers: Answers,
     /// How long a request may wait to be admitted.
     pub(super) wait: Option<Duration>,
+    /// The most requests of this process that wait for one bucket.
+    pub(super) max_waiting: usize,
     pub(super) partition_secret: Option<Secret>,
     /// `RateLimit-Policy` of a request to which all policies apply, where it never changes.
     pub(super) policy_field: Option<HeaderValue>,

@@ -1,30 +1,40 @@
-//! One line: who stands in it, and the holes of those who left.
+//! One line for a bucket that reserves places: its waiters, and the holes that
+//! waiters left.
+//!
+//! A *run* is a row of places without a gap, kept as one tree: a waiter that leaves
+//! moves all behind it in its run up by its length, and a hole remains behind the run.
 
 use std::{
-    sync::{Arc, Mutex},
+    collections::{BTreeMap, BTreeSet},
     task::Waker,
     time::Duration,
 };
 
 use tokio::time::Instant;
 
-use super::lock;
+use super::{
+    registry::Queue,
+    sequence::{Id, NONE, Sequences},
+};
 use crate::admission::later;
 
 #[derive(Default)]
 pub(super) struct Line {
-    /// In the order of their turns.
-    pub(super) places: Vec<Arc<Mutex<Place>>>,
-    /// Left, and not given back yet. In the same order, and none touches the next.
-    pub(super) holes: Vec<Hole>,
+    pub(super) places: Sequences,
+    /// Where each run starts, and its root.
+    starts: BTreeSet<(u64, Id)>,
+    /// Where each run ends, and its root.
+    ends: BTreeSet<(u64, Id)>,
+    /// Not refunded yet, by where they start.
+    pub(super) holes: BTreeMap<(u64, u64), Hole>,
     /// How many holes there were.
     numbers: u64,
-    /// The bucket was reset, or given back to: some stand where others do, too.
+    /// The bucket was reset or credited: some places overlap others.
     is_mixed: bool,
-    /// What is on its way back, one at a time. Until that is known, it is not known
-    /// either who stands right behind it.
+    /// The refund that is under way. Until its result is known, the place of the
+    /// waiter right behind it is not known either.
     pub(super) giving: Option<Hole>,
-    /// What could not be given back.
+    /// What could not be refunded.
     tried: Option<Hole>,
 }
 
@@ -36,21 +46,19 @@ pub(super) struct Span {
     pub(super) end_ns: u64,
 }
 
-pub(super) struct Place {
-    pub(super) moment: Instant,
-    pub(super) span: Span,
-    pub(super) waker: Option<Waker>,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Hole {
     number: u64,
     pub(super) span: Span,
-    /// From then on its first part is as if used, and nobody moves up to it.
+    /// From then on its first part counts as used, and no place moves up to it.
     pub(super) moment: Instant,
-    /// From then on all of it is.
+    /// From then on all of it does.
     pub(super) last_moment: Instant,
 }
+
+/// In a mixed line so many holes and runs are considered at most. Whatever is not
+/// counts as used, which never admits too much.
+const FEW: usize = 32;
 
 impl Span {
     pub(super) const fn length_ns(self) -> u64 {
@@ -60,178 +68,291 @@ impl Span {
     const fn overlaps(self, other: Self) -> bool {
         self.start_ns < other.end_ns && other.start_ns < self.end_ns
     }
-
-    const fn sooner(self, by_ns: u64) -> Self {
-        Self {
-            start_ns: self.start_ns.saturating_sub(by_ns),
-            end_ns: self.end_ns.saturating_sub(by_ns),
-        }
-    }
 }
 
 impl Hole {
-    /// The place right behind it moves up by all of it.
-    fn get_behind(&mut self, place: &mut Place) -> Option<Waker> {
-        let (by_ns, level_ns) = (self.span.length_ns(), place.span.length_ns());
-        let sooner = place.moment.checked_sub(Duration::from_nanos(by_ns));
-        place.moment = sooner.unwrap_or(place.moment);
-        place.span = place.span.sooner(by_ns);
-        let level = Duration::from_nanos(level_ns);
-        self.span.start_ns += level_ns;
-        self.span.end_ns += level_ns;
-        self.moment = later(self.moment, level);
-        self.last_moment = later(self.last_moment, level);
-        place.waker.take()
+    const fn key(&self) -> (u64, u64) {
+        (self.span.start_ns, self.number)
+    }
+
+    /// Moves behind places of this length.
+    fn pass(&mut self, length_ns: u64) {
+        let length = Duration::from_nanos(length_ns);
+        self.span.start_ns += length_ns;
+        self.span.end_ns += length_ns;
+        self.moment = later(self.moment, length);
+        self.last_moment = later(self.last_moment, length);
+    }
+}
+
+impl Queue for Line {
+    /// A waiter stands in it, or what was left may still be refunded.
+    fn is_of_use(&mut self) -> bool {
+        self.forget_passed();
+        self.places.len() > 0 || self.giving.is_some() || !self.holes.is_empty()
+    }
+
+    fn len(&self) -> usize {
+        self.places.len()
     }
 }
 
 impl Line {
-    /// Somebody stands in it, or what was left may still be given back.
-    pub(super) fn is_of_use(&self) -> bool {
-        let now = Instant::now();
-        let is_early = |hole: &Hole| hole.last_moment > now;
-        !self.places.is_empty() || self.giving.is_some() || self.holes.iter().any(is_early)
-    }
-
-    /// Where those stand who start then or later.
-    fn first_from(&self, start_ns: u64) -> usize {
-        let is_before = |place: &Arc<Mutex<Place>>| lock(place).span.start_ns < start_ns;
-        self.places.partition_point(is_before)
-    }
-
-    /// Where the holes are that start then or later.
-    fn first_hole_from(&self, start_ns: u64) -> usize {
-        let is_before = |hole: &Hole| hole.span.start_ns < start_ns;
-        self.holes.partition_point(is_before)
-    }
-
-    pub(super) fn enter(&mut self, place: &Arc<Mutex<Place>>) -> Vec<Waker> {
-        let span = lock(place).span;
-        // What was taken again had been given back, all of it.
-        self.holes.retain(|hole| !hole.span.overlaps(span));
+    pub(super) fn enter(&mut self, span: Span) -> (Id, Vec<Waker>) {
+        self.forget_taken_again(span);
         self.forget_passed();
-        // Answers may come in another order than decisions were made in.
-        let at = self.first_from(span.start_ns);
-        self.is_mixed |= self.is_taken(at, span);
-        self.places.insert(at, Arc::clone(place));
-        self.move_up(self.first_hole_from(span.start_ns).checked_sub(1))
+        self.is_mixed |= self.is_taken(span);
+        let place = self.places.add(span.start_ns, span.length_ns());
+        let mut run = place;
+        if let Some(behind) = first_at(&self.starts, span.end_ns) {
+            self.take_run(behind);
+            run = self.places.join(run, behind);
+        }
+        self.put_run(run);
+        let before = self.holes.range(..(span.start_ns, 0)).next_back();
+        let before = before.map(|(key, _)| *key);
+        (place, self.move_up(before))
     }
 
-    pub(super) fn leave(&mut self, place: &Arc<Mutex<Place>>) -> Vec<Waker> {
-        self.take_out(place);
-        let (span, moment) = {
-            let place = lock(place);
-            (place.span, place.moment)
-        };
+    /// Leaves before its moment, which follows from where it starts.
+    pub(super) fn leave(&mut self, place: Id, moment: impl FnOnce(u64) -> Instant) -> Vec<Waker> {
+        let (run, start_ns) = self.places.locate(place);
+        let moment = moment(start_ns);
+        if moment <= Instant::now() {
+            self.take_out(place);
+            return Vec::new();
+        }
+        let mut woken = Vec::new();
+        self.take_run(run);
+        let length_ns = self.places.length(place);
+        let end_ns = self.places.start(run) + self.places.sum(run);
+        let run = self.places.close_up(place);
+        if run != NONE {
+            self.places.wake(run, &mut woken);
+            self.put_run(run);
+        }
         self.numbers += 1;
-        let hole = Hole {
+        let mut hole = Hole {
             number: self.numbers,
-            span,
+            span: Span {
+                start_ns,
+                end_ns: start_ns + length_ns,
+            },
             moment,
             last_moment: moment,
         };
-        let at = self.first_hole_from(span.start_ns);
-        self.holes.insert(at, hole);
-        self.settle(hole)
+        hole.pass(end_ns - hole.span.end_ns);
+        self.holes.insert(hole.key(), hole);
+        woken.append(&mut self.settle(hole));
+        woken
     }
 
-    pub(super) fn take_out(&mut self, place: &Arc<Mutex<Place>>) {
-        self.places.retain(|other| !Arc::ptr_eq(other, place));
+    /// Leaves what it waited for to be used.
+    pub(super) fn take_out(&mut self, place: Id) {
+        let (run, _) = self.places.locate(place);
+        self.take_run(run);
+        let (before, behind) = self.places.remove(place);
+        self.put_run(before);
+        self.put_run(behind);
     }
 
-    /// What is as if used, all of it, is no hole.
+    fn take_run(&mut self, run: Id) {
+        let start_ns = self.places.start(run);
+        self.starts.remove(&(start_ns, run));
+        self.ends.remove(&(start_ns + self.places.sum(run), run));
+    }
+
+    /// A run that ends where another starts becomes one with it.
+    fn put_run(&mut self, mut run: Id) {
+        if run == NONE {
+            return;
+        }
+        if let Some(before) = first_at(&self.ends, self.places.start(run)) {
+            self.take_run(before);
+            run = self.places.join(before, run);
+        }
+        let start_ns = self.places.start(run);
+        self.starts.insert((start_ns, run));
+        self.ends.insert((start_ns + self.places.sum(run), run));
+    }
+
+    /// What was taken again had been refunded, all of it.
+    fn forget_taken_again(&mut self, span: Span) {
+        while let Some((key, hole)) = self.holes.range(..(span.end_ns, 0)).next_back() {
+            if !hole.span.overlaps(span) {
+                break;
+            }
+            let key = *key;
+            self.holes.remove(&key);
+        }
+        if self.is_mixed {
+            self.holes.retain(|_, hole| !hole.span.overlaps(span));
+        }
+    }
+
+    /// What counts as used, all of it, is no hole.
     fn forget_passed(&mut self) {
         let now = Instant::now();
-        self.holes.retain(|hole| hole.last_moment > now);
+        if self.is_mixed {
+            self.holes.retain(|_, hole| hole.last_moment > now);
+        }
+        while let Some(first) = self.holes.first_entry() {
+            if first.get().last_moment > now {
+                break;
+            }
+            first.remove();
+        }
     }
 
-    /// Whether a span that starts there overlaps with a neighbour's.
-    fn is_taken(&self, at: usize, span: Span) -> bool {
-        let before = at.checked_sub(1).and_then(|before| self.places.get(before));
-        let mut neighbours = before.into_iter().chain(self.places.get(at));
-        neighbours.any(|place| lock(place).span.overlaps(span))
+    /// Whether a span overlaps with that of a run.
+    fn is_taken(&self, span: Span) -> bool {
+        let mut before = self.starts.range(..(span.end_ns, NONE));
+        before.next_back().is_some_and(|&(start_ns, run)| {
+            start_ns + self.places.sum(run) > span.start_ns && span.length_ns() > 0
+        })
     }
 
     /// After a hole has changed.
     fn settle(&mut self, changed: Hole) -> Vec<Waker> {
         self.forget_passed();
-        self.move_up(self.holes.iter().rposition(|hole| *hole == changed))
+        self.move_up(Some(changed.key()))
     }
 
-    /// Moves those up who stand right behind the hole that changed, and then behind
-    /// those that it comes to touch. Nobody is behind the others, unless the line is mixed.
-    fn move_up(&mut self, changed: Option<usize>) -> Vec<Waker> {
+    /// Moves the run up that stands right behind the hole that changed, and then
+    /// those behind the holes that it comes to touch. No run is behind the others,
+    /// unless the line is mixed.
+    fn move_up(&mut self, changed: Option<(u64, u64)>) -> Vec<Waker> {
         let mut woken = Vec::new();
         if !self.is_mixed {
             let mut next = changed;
-            while let Some(at) = next {
-                next = self.move_up_behind(at, &mut woken);
+            while let Some(key) = next {
+                next = self.move_up_behind(key, &mut woken);
             }
             return woken;
         }
-        // Who moves up may come to stand behind any other.
-        let mut before = Vec::new();
+        while self.holes.len() > FEW {
+            self.holes.pop_first();
+        }
+        // A place that moves up may come to stand behind any other hole.
+        let mut before = BTreeMap::new();
         while before != self.holes {
-            self.places.sort_by_key(|place| lock(place).span.start_ns);
-            self.holes.sort_by_key(|hole| hole.span.start_ns);
             before.clone_from(&self.holes);
-            for at in (0..self.holes.len()).rev() {
-                self.move_up_behind(at, &mut woken);
+            for key in before.keys().rev() {
+                self.move_up_behind(*key, &mut woken);
             }
         }
         woken
     }
 
-    /// The hole gets behind those who stand right behind it. The next, if it comes to
-    /// touch that one.
-    fn move_up_behind(&mut self, mut at: usize, woken: &mut Vec<Waker>) -> Option<usize> {
+    /// Moves the hole behind the run that stands right behind it. Returns the next
+    /// hole, if it comes to touch that one.
+    fn move_up_behind(&mut self, key: (u64, u64), woken: &mut Vec<Waker>) -> Option<(u64, u64)> {
         let (now, giving) = (Instant::now(), self.giving);
         let stays = |hole: &Hole| hole.moment <= now || giving == Some(*hole);
-        let mut hole = self.holes.get(at).copied().filter(|hole| !stays(hole))?;
-        let before = at.checked_sub(1).and_then(|before| self.holes.get(before));
+        let mut hole = self.holes.get(&key).copied().filter(|hole| !stays(hole))?;
+        let before = self.holes.range(..key).next_back().map(|(_, hole)| *hole);
         let before = before.filter(|before| before.span.end_ns == hole.span.start_ns);
+        self.holes.remove(&key);
         if let Some(before) = before.filter(|before| !stays(before)) {
             (hole.span.start_ns, hole.moment) = (before.span.start_ns, before.moment);
-            self.holes.remove(at);
-            at -= 1;
+            self.holes.remove(&before.key());
         }
-        let first = self.first_from(hole.span.end_ns);
-        for place in self.places.iter().skip(first) {
-            let mut place = lock(place);
-            if place.span.start_ns != hole.span.end_ns {
-                break;
-            }
-            woken.extend(hole.get_behind(&mut place));
+        while let Some(run) = self.run_at(hole.span.end_ns) {
+            self.take_run(run);
+            self.places.set_start(run, hole.span.start_ns);
+            self.places.wake(run, woken);
+            hole.pass(self.places.sum(run));
+            self.put_run(run);
         }
-        *self.holes.get_mut(at)? = hole;
-        let next = self.holes.get(at + 1)?;
-        (next.span.start_ns == hole.span.end_ns).then_some(at + 1)
+        self.holes.insert(hole.key(), hole);
+        let next = self.holes.range((hole.span.start_ns, hole.number + 1)..);
+        let (next, touched) = next.take(1).next()?;
+        (touched.span.start_ns == hole.span.end_ns).then_some(*next)
     }
 
-    /// One at a time: what comes of it decides on the next.
+    /// The run that starts there. In a mixed line that may be part of another.
+    fn run_at(&mut self, start_ns: u64) -> Option<Id> {
+        let run = first_at(&self.starts, start_ns);
+        if run.is_some() || !self.is_mixed {
+            return run;
+        }
+        let runs = self.starts.range(..(start_ns, NONE)).rev().take(FEW);
+        let place = |(_, run): &(u64, Id)| self.places.starting_at(*run, start_ns);
+        let place = runs.filter_map(place).next()?;
+        let (run, _) = self.places.locate(place);
+        self.take_run(run);
+        let (before, behind) = self.places.split_before(place);
+        for (run, end_ns) in [
+            (before, start_ns),
+            (behind, start_ns + self.places.sum(behind)),
+        ] {
+            self.starts.insert((self.places.start(run), run));
+            self.ends.insert((end_ns, run));
+        }
+        Some(behind)
+    }
+
+    /// Whether no place starts there or later.
+    fn is_last(&self, start_ns: u64) -> bool {
+        for &(end_ns, run) in self.ends.iter().rev().take(FEW) {
+            if end_ns <= start_ns {
+                return true;
+            }
+            if end_ns - self.places.length(self.places.last(run)) >= start_ns {
+                return false;
+            }
+        }
+        self.ends.len() <= FEW
+    }
+
+    /// One at a time: the result decides on the next.
     pub(super) fn next_to_give(&mut self) -> Option<Hole> {
-        let hole = *self.holes.last()?;
-        let is_last = self.first_from(hole.span.start_ns) == self.places.len();
-        if self.giving.is_some() || !is_last || self.tried == Some(hole) {
+        let (_, hole) = self.holes.last_key_value()?;
+        let hole = *hole;
+        if self.giving.is_some() || self.tried == Some(hole) || !self.is_last(hole.span.start_ns) {
             return None;
         }
         self.giving = Some(hole);
         Some(hole)
     }
 
-    /// It was to be given back, and is still there or not.
+    /// The refund has ended, and the hole is still there or not.
     pub(super) fn tried(&mut self, tried: Hole, is_there: bool) -> Vec<Waker> {
         self.giving = None;
         self.tried = Some(tried);
         if !is_there {
-            self.holes.retain(|hole| *hole != tried);
+            self.forget(tried);
         }
         self.settle(tried)
     }
 
-    /// Nobody knows whether it was given back.
+    /// The result of the refund is unknown.
     pub(super) fn give_up(&mut self, giving: Hole) {
         self.giving = None;
-        self.holes.retain(|hole| *hole != giving);
+        self.forget(giving);
     }
+
+    /// Those of all places, in no particular order.
+    #[cfg(test)]
+    pub(super) fn spans(&self) -> Vec<Span> {
+        let runs = self.starts.iter();
+        let items = runs.flat_map(|(_, run)| self.places.items(*run));
+        let span = |(place, start_ns)| Span {
+            start_ns,
+            end_ns: start_ns + self.places.length(place),
+        };
+        items.map(span).collect()
+    }
+
+    fn forget(&mut self, hole: Hole) {
+        if self.holes.get(&hole.key()) == Some(&hole) {
+            self.holes.remove(&hole.key());
+        }
+    }
+}
+
+/// The first run of those that start, or end, there.
+fn first_at(runs: &BTreeSet<(u64, Id)>, at_ns: u64) -> Option<Id> {
+    let mut there = runs.range((at_ns, NONE)..=(at_ns, Id::MAX));
+    there.next().map(|(_, run)| *run)
 }

@@ -1,193 +1,198 @@
-//! Who waits in this process for a turn in the same bucket.
+//! The callers of this process that wait for the same bucket.
 //!
-//! A place in the middle of a queue cannot be given back: who stands behind it
-//! was told their moment, and the place would be had twice. So when one leaves, those
-//! right behind move up, each by as much, and the last place is given back. Between
-//! them somebody of another process may stand, whom nobody here can tell: where the
-//! next place does not start where the last one ends, the hole stays as it is,
-//! until who stands there turns out to be one of these, whose answer was on its
-//! way. So does what is left after its turn has come.
+//! A reservation in the middle of a queue cannot be refunded: the waiters behind it
+//! were given their times, and the units would be granted twice. So when a waiter
+//! leaves, those right behind move up, each by as much, and the last place is
+//! refunded. A caller of another process may stand between them, and cannot be
+//! told: where the next place does not start where the last one ends, the hole stays
+//! as it is, until the caller there turns out to be one of these, whose answer was on
+//! its way. So does what is left after its moment has come.
 
 mod line;
+mod registry;
+mod sequence;
 #[cfg(test)]
 mod tests;
+pub(crate) mod windows;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
-    task::Waker,
-};
+use std::{sync::Arc, task::Waker, time::Duration};
 
 use tokio::time::Instant;
 
-use self::line::{Hole, Line, Place, Span};
+use self::{
+    line::{Hole, Line, Span},
+    registry::{Registry, Shared},
+    sequence::Id,
+};
 use crate::{Key, policy::Name};
 
-/// A store by its address, a policy with its kind, and a caller.
+/// A store by its number, a policy with its kind, and a caller.
 pub(crate) type Bucket = (usize, Name, char, Key);
 
-static LINES: LazyLock<Mutex<Lines>> = LazyLock::new(Mutex::default);
-
-#[derive(Default)]
-struct Lines {
-    by_bucket: HashMap<Bucket, Line>,
-    /// How many there may be before those of no use are looked for.
-    many: usize,
-}
+static LINES: Registry<Line> = Registry::new();
 
 /// A place in a line, until it is dropped.
 pub(crate) struct Turn {
-    bucket: Bucket,
-    place: Arc<Mutex<Place>>,
+    line: Arc<Shared<Line>>,
+    place: Id,
+    /// Where it was when it was entered, and its moment then.
+    start_ns: u64,
+    moment: Instant,
+    has_left: bool,
 }
 
-/// What is to be given back at the end of a line, if the bucket is full again
+/// What is to be refunded at the end of a line, if the bucket is full again
 /// in exactly that microsecond.
 pub(crate) struct Free {
-    bucket: Bucket,
+    line: Arc<Shared<Line>>,
     hole: Hole,
     pub(crate) level_ns: u64,
-    /// What came of it is known.
+    /// The result is known.
     is_told: bool,
 }
 
+/// The most callers of this process that wait for one bucket, unless that is set.
+pub(crate) const MAX_WAITING: usize = 65_536;
+
+/// Timers tick in milliseconds.
+const SHORT: Duration = Duration::from_millis(2);
+
 impl Turn {
-    /// A place of this level. With it, what of the line can be given back now that
-    /// more of it is known.
+    /// Enters a place of this level. Returns also what of the line can be refunded
+    /// now that more of it is known.
     pub(crate) fn new(
-        bucket: Bucket,
+        bucket: &Bucket,
         moment: Instant,
         full_at_ns: u64,
         level_ns: u64,
     ) -> (Self, Option<Free>) {
+        let start_ns = full_at_ns.saturating_sub(level_ns);
         let span = Span {
-            start_ns: full_at_ns.saturating_sub(level_ns),
+            start_ns,
             end_ns: full_at_ns,
         };
-        let place = Arc::new(Mutex::new(Place {
+        let (line, (place, woken, hole)) = LINES.enter(bucket, |line| {
+            let (place, woken) = line.enter(span);
+            (place, woken, line.next_to_give())
+        });
+        wake(woken);
+        let free = hole.map(|hole| Free::new(&line, hole));
+        let turn = Self {
+            line,
+            place,
+            start_ns,
             moment,
-            span,
-            waker: None,
-        }));
-        let mut lines = lock(&LINES);
-        let line = lines.line(&bucket);
-        let woken = line.enter(&place);
-        let free = Free::next(line, &bucket);
-        drop(lines);
-        wake(woken);
-        (Self { bucket, place }, free)
+            has_left: false,
+        };
+        (turn, free)
     }
 
-    /// When the turn comes, as far as is known now; `waker` is woken when it
-    /// comes sooner.
-    pub(crate) fn moment(&self, waker: &Waker) -> Instant {
-        let mut place = lock(&self.place);
-        place.waker = Some(waker.clone());
-        place.moment
+    /// When to look again, as the moment may come sooner: at the latest at the moment
+    /// as it is known now. `waker` is woken if the moment comes before that.
+    ///
+    /// A line in which many leave would wake all behind each of them. So a waiter
+    /// looks when three quarters of its wait have passed, and is woken only if it has
+    /// moved up by more than the last quarter.
+    pub(crate) fn look(&self, waker: &Waker) -> Instant {
+        let mut state = self.line.lock();
+        let places = &mut state.queue.places;
+        let (_, start_ns) = places.locate(self.place);
+        let moment = self.moment_from(start_ns);
+        let left = moment.saturating_duration_since(Instant::now());
+        let early = if left > SHORT {
+            left / 4
+        } else {
+            Duration::ZERO
+        };
+        let early_ns = u64::try_from(early.as_nanos()).unwrap_or(u64::MAX);
+        let wake_below = start_ns.saturating_sub(early_ns);
+        places.wake_below(self.place, wake_below, waker);
+        moment - early
     }
 
-    /// Whether it has come.
+    /// Whether its moment has come.
     pub(crate) fn has_come(&self) -> bool {
-        lock(&self.place).moment <= Instant::now()
+        self.moment(&self.line.lock().queue) <= Instant::now()
     }
 
-    /// Leaves before the turn came, and those right behind move up.
-    pub(crate) fn leave(self) -> Option<Free> {
-        let mut lines = lock(&LINES);
-        let line = lines.by_bucket.get_mut(&self.bucket)?;
-        let woken = line.leave(&self.place);
-        let free = Free::next(line, &self.bucket);
-        drop(lines);
+    fn moment(&self, line: &Line) -> Instant {
+        self.moment_from(line.places.locate(self.place).1)
+    }
+
+    fn moment_from(&self, start_ns: u64) -> Instant {
+        let sooner = Duration::from_nanos(self.start_ns.saturating_sub(start_ns));
+        self.moment.checked_sub(sooner).unwrap_or(self.moment)
+    }
+
+    /// Leaves before the moment came, and those right behind move up.
+    pub(crate) fn leave(mut self) -> Option<Free> {
+        self.has_left = true;
+        let (woken, hole) = LINES.change(&self.line, |line| {
+            let woken = line.leave(self.place, |start_ns| self.moment_from(start_ns));
+            (woken, line.next_to_give())
+        });
         wake(woken);
-        free
-    }
-}
-
-impl Lines {
-    fn line(&mut self, bucket: &Bucket) -> &mut Line {
-        if self.by_bucket.len() > self.many {
-            self.by_bucket.retain(|_, line| line.is_of_use());
-            self.many = 2 * self.by_bucket.len().max(512);
-        }
-        self.by_bucket.entry(bucket.clone()).or_default()
-    }
-
-    /// Forgets a line of no use.
-    fn tidy(&mut self, bucket: &Bucket) {
-        if self
-            .by_bucket
-            .get(bucket)
-            .is_some_and(|line| !line.is_of_use())
-        {
-            self.by_bucket.remove(bucket);
-        }
+        hole.map(|hole| Free::new(&self.line, hole))
     }
 }
 
 impl Free {
-    fn next(line: &mut Line, bucket: &Bucket) -> Option<Self> {
-        let hole = line.next_to_give()?;
-        Some(Self {
-            bucket: bucket.clone(),
+    fn new(line: &Arc<Shared<Line>>, hole: Hole) -> Self {
+        Self {
+            line: Arc::clone(line),
             hole,
             level_ns: hole.span.length_ns(),
             is_told: false,
-        })
+        }
     }
 
-    /// The mark under which it may be given back.
+    /// The mark under which it may be refunded.
     pub(crate) const fn since(&self) -> u64 {
         self.hole.span.end_ns / 1_000
     }
 
-    /// So much of it was given back; `None` if nobody knows. What else is there to
-    /// give back now?
+    /// Records how much of it was refunded; `None` if that is unknown. Returns what
+    /// else is to be refunded now.
     pub(crate) fn given(mut self, level_ns: Option<u64>) -> Option<Self> {
         self.is_told = true;
-        let mut lines = lock(&LINES);
-        let line = lines.by_bucket.get_mut(&self.bucket)?;
-        // What may have come back may be somebody's by now, also in another process.
-        // (Here they were told of it already.)
-        let woken = line.tried(self.hole, level_ns == Some(0));
-        let next = Self::next(line, &self.bucket);
-        lines.tidy(&self.bucket);
-        drop(lines);
+        // What may have come back may be another's by now, also in another process.
+        // (Here they have entered the line already.)
+        let (woken, hole) = LINES.change(&self.line, |line| {
+            let woken = line.tried(self.hole, level_ns == Some(0));
+            (woken, line.next_to_give())
+        });
         wake(woken);
-        next
+        hole.map(|hole| Self::new(&self.line, hole))
     }
 }
 
 impl Drop for Free {
-    /// Before it was told: the runtime that it was to be given back in is gone.
+    /// Before the result was known: the runtime for the refund is gone.
     fn drop(&mut self) {
-        if self.is_told {
-            return;
+        if !self.is_told {
+            LINES.change(&self.line, |line| line.give_up(self.hole));
         }
-        let mut lines = lock(&LINES);
-        if let Some(line) = lines.by_bucket.get_mut(&self.bucket) {
-            line.give_up(self.hole);
-        }
-        lines.tidy(&self.bucket);
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let mut lines = lock(&LINES);
-        if let Some(line) = lines.by_bucket.get_mut(&self.bucket) {
-            line.take_out(&self.place);
+        if !self.has_left {
+            LINES.change(&self.line, |line| line.take_out(self.place));
         }
-        lines.tidy(&self.bucket);
     }
+}
+
+/// Whether as many as `most` wait for a bucket that reserves places.
+pub(crate) fn is_full(most: usize, stores: [usize; 2], bucket: impl Fn(usize) -> Bucket) -> bool {
+    registry::may_be_full(most)
+        && stores
+            .into_iter()
+            .any(|store| LINES.len(&bucket(store)) >= most)
 }
 
 fn wake(woken: Vec<Waker>) {
     for waker in woken {
         waker.wake();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it holds one of these.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,11 +2,19 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing)]
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicBool, Ordering},
+    task::Wake,
+    time::Duration,
+};
 
 use tokio::time::{Instant, advance};
 
-use super::*;
+use super::{
+    sequence::{NONE, Sequences},
+    *,
+};
 use crate::random::SplitMix64;
 
 /// What happens besides coming, leaving and giving back.
@@ -22,13 +30,20 @@ struct Given {
     level_ns: Option<u64>,
 }
 
+/// Places are used again, numbers are not.
+struct Numbered {
+    turn: Turn,
+    number: u64,
+}
+
 /// A bucket in which others, whom nobody here knows, stand too.
 struct Model {
     world: World,
     bucket: Bucket,
     begin: Instant,
     full_at_ns: u64,
-    turns: Vec<Turn>,
+    turns: Vec<Numbered>,
+    numbers: u64,
     given: Vec<Given>,
     /// Of those who stand here, and what they left, while no time passes.
     known_ns: u64,
@@ -53,6 +68,7 @@ impl Model {
                 3_600_000_000_000
             },
             turns: Vec::new(),
+            numbers: 0,
             given: Vec::new(),
             known_ns: 0,
         }
@@ -68,12 +84,13 @@ impl Model {
 
     fn expect(&mut self, free: Option<Free>) {
         let now = Instant::now();
-        if let Some(line) = lock(&LINES).by_bucket.get(&self.bucket) {
-            let passed = line.holes.iter().find(|hole| hole.last_moment <= now);
+        if let Some(line) = LINES.find(&self.bucket) {
+            let line = &line.lock().queue;
+            let passed = line.holes.values().find(|hole| hole.last_moment <= now);
             assert_eq!(passed, None, "as if used, all of it");
             let first_ns = free.as_ref().map(|free| free.hole.span.start_ns);
-            let is_behind = |place: &Arc<Mutex<Place>>| Some(lock(place).span.start_ns) >= first_ns;
-            let mut places = line.places.iter();
+            let mut places = line.spans().into_iter();
+            let is_behind = |place: Span| Some(place.start_ns) >= first_ns;
             assert!(first_ns.is_none() || !places.any(is_behind), "not the last");
         }
         let free = free.map(|free| Given {
@@ -95,15 +112,16 @@ impl Model {
             self.is_hole(*hole) && span.start_ns < self.full_at_ns && start_ns < span.end_ns
         });
         self.known_ns -= again.map(|hole| hole.span.length_ns()).sum::<u64>();
-        let bucket = self.bucket.clone();
-        let (turn, free) = Turn::new(bucket, moment, self.full_at_ns, level_ns);
-        self.turns.push(turn);
+        let (turn, free) = Turn::new(&self.bucket, moment, self.full_at_ns, level_ns);
+        self.numbers += 1;
+        let number = self.numbers;
+        self.turns.push(Numbered { turn, number });
         self.known_ns += level_ns;
         self.expect(free);
     }
 
     fn leave(&mut self, at: usize) {
-        let turn = self.turns.swap_remove(at);
+        let Numbered { turn, .. } = self.turns.swap_remove(at);
         let free = turn.leave();
         self.expect(free);
     }
@@ -142,49 +160,49 @@ impl Model {
         }
         drop(free);
         assert!(!self.is_hole(hole));
-        let lines = lock(&LINES);
-        let line = lines.by_bucket.get(&self.bucket);
-        assert!(line.is_none_or(|line| line.giving != Some(hole)));
+        let line = LINES.find(&self.bucket);
+        assert!(line.is_none_or(|line| line.lock().queue.giving != Some(hole)));
     }
 
     fn is_hole(&self, hole: Hole) -> bool {
-        let lines = lock(&LINES);
-        let line = lines.by_bucket.get(&self.bucket);
-        line.is_some_and(|line| line.holes.contains(&hole))
+        let line = LINES.find(&self.bucket);
+        line.is_some_and(|line| line.lock().queue.holes.values().any(|other| *other == hole))
     }
 
     /// Those whose turn has come go on.
     async fn pass(&mut self, by_ns: u64) {
         advance(Duration::from_nanos(by_ns)).await;
-        self.turns.retain(|turn| !turn.has_come());
+        self.turns.retain(|one| !one.turn.has_come());
     }
 
     /// Of each who waits.
-    fn moments(&self) -> HashMap<*const Mutex<Place>, Instant> {
-        let turns = self.turns.iter();
-        let moments = turns.map(|turn| (Arc::as_ptr(&turn.place), lock(&turn.place).moment));
-        moments.collect()
+    fn moments(&self) -> HashMap<u64, Instant> {
+        let moment = |one: &Numbered| (one.number, one.turn.moment(&one.turn.line.lock().queue));
+        self.turns.iter().map(moment).collect()
     }
 
-    fn assert_settled(&self, before: &HashMap<*const Mutex<Place>, Instant>) {
+    fn assert_settled(&self, before: &HashMap<u64, Instant>) {
         let now = Instant::now();
         for (place, moment) in self.moments() {
             let moved = before.get(&place).filter(|before| **before != moment);
             assert!(moved.is_none() || moment > now, "to what is as if used");
         }
-        let lines = lock(&LINES);
-        let Some(line) = lines.by_bucket.get(&self.bucket) else {
+        let Some(line) = LINES.find(&self.bucket) else {
             assert_eq!(self.turns.len(), 0);
             return;
         };
-        let places: Vec<_> = line.places.iter().map(|place| lock(place)).collect();
+        let line = &line.lock().queue;
+        let places = line.spans();
         assert_eq!(places.len(), self.turns.len());
-        let free = line.holes.iter().filter(|hole| line.giving != Some(**hole));
+        let free = line
+            .holes
+            .values()
+            .filter(|hole| line.giving != Some(**hole));
         for hole in free.filter(|hole| hole.moment > now) {
             let end_ns = hole.span.end_ns;
-            let behind = places.iter().find(|place| place.span.start_ns == end_ns);
+            let behind = places.iter().find(|place| place.start_ns == end_ns);
             assert!(behind.is_none(), "{hole:?} has somebody behind it");
-            let mut others = line.holes.iter();
+            let mut others = line.holes.values();
             let next = others.find(|other| other.span.start_ns == end_ns);
             // It may be on its way back by now.
             let is_apart = next.is_none() || next.copied() == line.giving;
@@ -193,11 +211,12 @@ impl Model {
         if self.world.bucket_is_reset {
             return;
         }
-        for place in &places {
-            assert_eq!(place.moment, self.moment(place.span.start_ns));
+        for one in &self.turns {
+            let start_ns = line.places.locate(one.turn.place).1;
+            assert_eq!(one.turn.moment(line), self.moment(start_ns));
         }
-        let mut spans: Vec<_> = places.iter().map(|place| place.span).collect();
-        spans.extend(line.holes.iter().map(|hole| hole.span));
+        let mut spans = places;
+        spans.extend(line.holes.values().map(|hole| hole.span));
         spans.sort_by_key(|span| span.start_ns);
         for pair in spans.windows(2) {
             assert!(pair[0].end_ns <= pair[1].start_ns, "had twice: {pair:?}");
@@ -269,5 +288,120 @@ async fn all_who_leave_one_by_one_leave_nothing() {
         model.tell(0, false);
     }
     assert_eq!((model.known_ns, model.full_at_ns), (0, empty_at_ns));
-    assert!(!lock(&LINES).by_bucket.contains_key(&model.bucket));
+    assert!(LINES.find(&model.bucket).is_none());
+}
+
+/// A root, where its first item starts, and all items with their lengths.
+type List = (Id, u64, Vec<(Id, u64)>);
+
+/// Items come, leave, and are split and joined at random: as those of a list.
+#[test]
+fn a_sequence_agrees_with_a_list() {
+    let mut random = SplitMix64(7);
+    for _ in 0..50 {
+        let mut sequences = Sequences::default();
+        let mut lists: Vec<List> = Vec::new();
+        for _ in 0..300 {
+            let at = random.below(lists.len().max(1) as u64) as usize;
+            match random.below(9) {
+                0..=3 => {
+                    let (start, length) = (random.below(1_000), 1 + random.below(9));
+                    let item = sequences.add(start, length);
+                    lists.push((item, start, vec![(item, length)]));
+                }
+                4 | 5 if lists.len() > 1 => {
+                    let (behind, _, mut items) = lists.swap_remove(at);
+                    let at = random.below(lists.len() as u64) as usize;
+                    let (root, _, all) = &mut lists[at];
+                    *root = sequences.join(*root, behind);
+                    all.append(&mut items);
+                }
+                6 if !lists.is_empty() => {
+                    let (_, start, mut items) = lists.swap_remove(at);
+                    let item = random.below(items.len() as u64) as usize;
+                    let root = sequences.close_up(items.remove(item).0);
+                    assert_eq!(root == NONE, items.is_empty());
+                    if root != NONE {
+                        lists.push((root, start, items));
+                    }
+                }
+                kind if !lists.is_empty() => {
+                    let (_, start, mut items) = lists.swap_remove(at);
+                    let item = random.below(items.len() as u64) as usize;
+                    let (before, behind) = if kind == 7 {
+                        sequences.split_before(items[item].0)
+                    } else {
+                        sequences.remove(items[item].0)
+                    };
+                    let mut rest = items.split_off(item);
+                    let middle: u64 = items.iter().map(|(_, length)| length).sum();
+                    let mut rest_start = start + middle;
+                    if kind != 7 {
+                        rest_start += rest.remove(0).1;
+                    }
+                    for (root, start, items) in [(before, start, items), (behind, rest_start, rest)]
+                    {
+                        assert_eq!(root == NONE, items.is_empty());
+                        if root != NONE {
+                            lists.push((root, start, items));
+                        }
+                    }
+                }
+                _ => {}
+            }
+            let count: usize = lists.iter().map(|(.., items)| items.len()).sum();
+            assert_eq!(sequences.len(), count);
+            for (root, start, items) in &lists {
+                let mut at = *start;
+                for (item, length) in items {
+                    assert_eq!(sequences.locate(*item), (*root, at));
+                    assert_eq!(sequences.starting_at(*root, at), Some(*item));
+                    assert_eq!(sequences.length(*item), *length);
+                    at += length;
+                }
+                assert_eq!(sequences.sum(*root), at - start);
+                assert_eq!(sequences.first(*root), items[0].0);
+                assert_eq!(sequences.last(*root), items[items.len() - 1].0);
+            }
+        }
+    }
+}
+
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Each is woken as soon as it starts before where it said, and no other is.
+#[test]
+fn a_sequence_wakes_exactly_those_who_start_before_they_said() {
+    let mut random = SplitMix64(8);
+    for _ in 0..100 {
+        let mut sequences = Sequences::default();
+        let mut root = NONE;
+        let mut items = Vec::new();
+        for _ in 0..50 {
+            let item = sequences.add(0, 1 + random.below(9));
+            root = sequences.join(root, item);
+            let start = sequences.locate(item).1;
+            let below = start.saturating_sub(random.below(60));
+            let flag = Arc::new(Flag(AtomicBool::new(false)));
+            sequences.wake_below(item, below, &Waker::from(Arc::clone(&flag)));
+            items.push((item, below, flag));
+        }
+        while !items.is_empty() {
+            let at = random.below(items.len() as u64) as usize;
+            root = sequences.close_up(items.remove(at).0);
+            let mut woken = Vec::new();
+            sequences.wake(root, &mut woken);
+            wake(woken);
+            for (item, below, flag) in &items {
+                let is_before = sequences.locate(*item).1 < *below;
+                assert_eq!(flag.0.load(Ordering::Relaxed), is_before);
+            }
+        }
+    }
 }

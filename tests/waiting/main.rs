@@ -14,6 +14,7 @@ mod common;
 mod web;
 
 mod cancelling;
+mod crowd;
 mod given_back;
 mod in_flight;
 mod layer;
