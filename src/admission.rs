@@ -189,7 +189,7 @@ impl Admission {
         let name = permits?;
         match &self.place {
             Some(place) => place.refused(),
-            None => self.place = legs.line_up(name, decision),
+            None => self.place = Some(legs.line_up(name, decision, self.most)?),
         }
         self.pause_ends = later(Instant::now(), spread(self.pause));
         self.pause = (2 * self.pause).min(LONGEST_PAUSE);

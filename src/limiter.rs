@@ -414,8 +414,7 @@ impl LimiterBuilder {
     /// ([`Limiter::acquire`]). A caller that comes when so many wait is denied at
     /// once, unless there is room for it now. Default: 65,536.
     ///
-    /// Callers whose answers are under way at the same time may exceed it. It does
-    /// not bound the callers that wait for permits of a [`Concurrency`](crate::Concurrency).
+    /// Callers whose answers are under way at the same time may exceed it.
     pub const fn max_waiting(mut self, callers: usize) -> Self {
         self.max_waiting = Some(callers);
         self

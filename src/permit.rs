@@ -119,12 +119,13 @@ impl Legs {
         });
     }
 
-    /// A place among those who wait for permits of this policy.
-    pub(crate) fn line_up(&self, policy: &str, decision: &Decision) -> Option<Place> {
+    /// Returns a place among the callers that wait for permits of this policy, unless
+    /// `most` wait.
+    pub(crate) fn line_up(&self, policy: &str, decision: &Decision, most: usize) -> Option<Place> {
         let Self { store, mut legs } = self.clone().that_decided(decision);
         let mut legs = legs.iter_mut();
         let leg = legs.find(|leg| &*leg.policy.text == policy)?;
-        Some(store.holders().line_up(&store, leg))
+        store.holders().line_up(&store, leg, most)
     }
 
     fn ask(&self, operation: Operation) -> Answer<Decision> {

@@ -145,8 +145,8 @@ impl Holder {
         self.make_statement();
     }
 
-    pub(super) fn enter_line(&self) -> u64 {
-        self.state().line.enter()
+    pub(super) fn enter_line(&self, most: usize) -> Option<u64> {
+        self.state().line.enter(most)
     }
 
     pub(super) fn turn(&self, ticket: u64, waker: &Waker) -> Turn {

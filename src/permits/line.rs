@@ -51,10 +51,13 @@ impl Line {
         self.waiters.is_empty()
     }
 
-    pub(super) fn enter(&mut self) -> u64 {
+    pub(super) fn enter(&mut self, most: usize) -> Option<u64> {
+        if self.waiters.len() >= most {
+            return None;
+        }
         self.next += 1;
         self.waiters.insert(self.next, Waiter::default());
-        self.next
+        Some(self.next)
     }
 
     /// Calls the first waiters, one for each unit. Returns whom to wake.

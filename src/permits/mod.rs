@@ -121,12 +121,20 @@ impl Holders {
         })
     }
 
-    /// A place in the line of those who wait for units of this leg.
-    pub(crate) fn line_up(&self, store: &BackedStore, leg: &mut OwnedLeg) -> Place {
-        self.with(store, leg, |holder, _| Place {
-            ticket: holder.enter_line(),
-            holder: Arc::clone(holder),
-            is_admitted: false,
+    /// Returns a place in the line of callers that wait for units of this leg, unless
+    /// `most` wait.
+    pub(crate) fn line_up(
+        &self,
+        store: &BackedStore,
+        leg: &mut OwnedLeg,
+        most: usize,
+    ) -> Option<Place> {
+        self.with(store, leg, |holder, _| {
+            Some(Place {
+                ticket: holder.enter_line(most)?,
+                holder: Arc::clone(holder),
+                is_admitted: false,
+            })
         })
     }
 }

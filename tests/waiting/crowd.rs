@@ -10,8 +10,8 @@ use std::{
 
 use tokio::time::Instant;
 use tower_throttle::{
-    Decision, FixedWindow, LeakyBucket, Limiter, Permit, Policy, SlidingLog, SlidingWindow,
-    StoreError, TokenBucket,
+    Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, Permit, Policy, SlidingLog,
+    SlidingWindow, StoreError, TokenBucket,
     store::{Answer, Check, Leg, Store},
 };
 
@@ -95,10 +95,12 @@ async fn a_full_line_denies_at_once_and_takes_nothing() {
         Policy::new("queue", LeakyBucket::per_second(1).queue(100)),
         Policy::new("window", FixedWindow::new(1, ms(1_000))),
         Policy::new("log", SlidingLog::new(1, ms(1_000))),
+        Policy::new("permits", Concurrency::new(1)),
     ] {
         let limiter = Limiter::builder().store(paused_store()).max_waiting(5);
         let limiter = limiter.policy(policy.clone()).build().unwrap();
-        assert!(limiter.acquire("ann", ms(0)).await.unwrap().is_allowed());
+        let first = limiter.acquire("ann", ms(0)).await.unwrap();
+        assert!(first.is_allowed());
         let come = || -> Waiting<'_> { Box::pin(limiter.acquire("ann", LONG)) };
         let mut line: Vec<_> = (0..5).map(|_| come()).collect();
         for waiting in &mut line {
@@ -117,6 +119,7 @@ async fn a_full_line_denies_at_once_and_takes_nothing() {
         assert!(limiter.acquire("bob", ms(0)).await.unwrap().is_allowed());
         drop(line.swap_remove(2));
         assert!(poll(&mut come()).is_pending(), "{policy:?}");
+        drop(first);
         for waiting in line {
             assert!(waiting.await.unwrap().is_allowed(), "{policy:?}");
         }
