@@ -42,8 +42,9 @@ impl RedisStoreBuilder {
     /// Give it a [`ReconnectPolicy`](fred::types::config::ReconnectPolicy)
     /// without an end: with none, the first lost connection is its last. Checks
     /// are sent with one attempt, at once or not at all, and with this store's
-    /// deadline, whatever the client's own settings. A client for a cluster or
-    /// behind Sentinel is not supported here.
+    /// deadline, whatever the client's own settings. A check that is sent in the moment
+    /// in which the connection is lost may wait for its whole deadline; later ones fail at
+    /// once. A client for a cluster or behind Sentinel is not supported here.
     ///
     /// # Errors
     ///
@@ -77,13 +78,22 @@ async fn follow(connection: Arc<Connection>, publish: Arc<watch::Sender<State>>)
                 Ok(Either::Second(Ok(_))) => connected(&connection, &publish),
                 // Its owner has ended it, and may connect it again.
                 Ok(_) => break,
-                // An error that cost no connection.
-                Err(_) if client.is_connected() => connected(&connection, &publish),
+                // The error may have cost no connection. fred's own word is not enough:
+                // it stays "connected" while it sleeps before it connects again.
+                Err(_) if is_disconnected(&publish) && client.is_connected() => {
+                    if connection.probe().await {
+                        connected(&connection, &publish);
+                    }
+                }
                 Err(_) => {}
             }
         }
         sleep(TICK).await;
     }
+}
+
+fn is_disconnected(publish: &watch::Sender<State>) -> bool {
+    matches!(&*publish.borrow(), State::Disconnected(_))
 }
 
 fn connected(connection: &Arc<Connection>, publish: &watch::Sender<State>) {

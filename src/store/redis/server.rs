@@ -96,8 +96,8 @@ impl Connection {
         }
     }
 
-    /// Asks for the time.
-    pub(super) async fn probe(&self) {
+    /// Asks for the time. Returns whether the server replied.
+    pub(super) async fn probe(&self) -> bool {
         let options = Options {
             max_attempts: Some(1),
             timeout: Some(CONNECT_TIMEOUT),
@@ -108,7 +108,8 @@ impl Connection {
         // The user of a limiter has the right to this command.
         let time = command("TIME");
         let time = call.client.custom::<Value, _>(time, Vec::<Value>::new());
-        let _ = call.ended(time.await);
+        call.ended(time.await)
+            .map_or_else(|error| is_reply(&error), |_| true)
     }
 }
 
