@@ -24,6 +24,7 @@ use tracing_subscriber::{
 use common::{RedisServer, port::Port};
 
 const KEY: &str = "sk-live-7Qx9vLmZ";
+const USER: &str = "ledger-app";
 const PASSWORD: &str = "hunter2";
 const SECRET: &str = "correct-horse";
 
@@ -45,7 +46,7 @@ impl Write for ToLog {
 
 #[track_caller]
 fn assert_hides(what: &str) {
-    for secret in [KEY, PASSWORD, SECRET] {
+    for secret in [KEY, USER, PASSWORD, SECRET] {
         let as_numbers = format!("{:?}", secret.as_bytes());
         let as_numbers = as_numbers.trim_matches(['[', ']']);
         for part in [secret, as_numbers] {
@@ -100,7 +101,7 @@ fn store(address: &str, deadline: Duration) -> RedisStore {
     let builder = RedisStore::builder().remember_denials_for(Duration::ZERO);
     let builder = builder.secret(SECRET).deadline(deadline);
     hidden(&builder);
-    let url = format!("redis://app:{PASSWORD}@{address}");
+    let url = format!("redis://{USER}:{PASSWORD}@{address}");
     let store = builder.connect(&url).expect("a store");
     hidden(&store);
     store
@@ -128,7 +129,7 @@ async fn whatever_fails_nothing_is_shown() {
         .init();
 
     let server = RedisServer::start();
-    let user = ["ACL", "SETUSER", "app", "on", "~*", "+@all"];
+    let user = ["ACL", "SETUSER", USER, "on", "~*", "+@all"];
     server.command(&[&user[..], &[&format!(">{PASSWORD}")]].concat());
     let well = format!("127.0.0.1:{}/", server.port());
     let of_nobody = Port::claim();
@@ -147,6 +148,10 @@ async fn whatever_fails_nothing_is_shown() {
             (strange.clone(), long),
             (
                 lying_server("-NOPERM this user has no permissions\r\n"),
+                long,
+            ),
+            (
+                lying_server("-NOPERM User ledger-app has no permissions to run 'evalsha'\r\n"),
                 long,
             ),
             (lying_server("-ERR app hunter-x\r\n"), long),
@@ -190,7 +195,7 @@ async fn whatever_fails_nothing_is_shown() {
     }
     let flooded = RedisStore::builder().remember_denials_for(Duration::ZERO);
     let flooded = flooded.max_in_flight(1).deadline(long);
-    let url = format!("redis://app:{PASSWORD}@{well}");
+    let url = format!("redis://{USER}:{PASSWORD}@{well}");
     let flooded = limiter(
         flooded.connect(&url).expect("a store"),
         OnStoreFailure::Deny,
@@ -226,7 +231,7 @@ async fn nothing_public_shows_a_key_a_secret_or_a_password() {
     hidden(&Key::from((KEY, PASSWORD)));
     for form in ["redis", "redis-cluster", "redis-sentinel"] {
         let url = format!(
-            "{form}://app:{PASSWORD}@127.0.0.1:1/{}",
+            "{form}://{USER}:{PASSWORD}@127.0.0.1:1/{}",
             match form {
                 "redis-sentinel" => "?sentinelServiceName=main&sentinelPassword=correct-horse",
                 _ => "",

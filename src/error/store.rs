@@ -141,6 +141,12 @@ impl StoreError {
             || self.is_no_answer() && !self.is_not_sent()
     }
 
+    /// Whether the store had the check, as far as is known.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_sent(&self) -> bool {
+        !self.is_not_sent() && self.kind != StoreErrorKind::Overloaded
+    }
+
     fn is_not_sent(&self) -> bool {
         matches!(
             self.kind,
@@ -157,7 +163,7 @@ impl StoreError {
     ///
     /// Too many checks wait, or this one had no time left when its turn came and
     /// was not sent; or it was sent and had no answer in time while this process
-    /// gave back very much. A layer never admits on it.
+    /// gave back very much. A layer lets nothing pass unchecked on it.
     #[must_use]
     pub fn is_overloaded(&self) -> bool {
         self.kind == StoreErrorKind::Overloaded || self.kind == StoreErrorKind::Crowded

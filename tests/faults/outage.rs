@@ -233,13 +233,14 @@ impl Run {
         most
     }
 
-    /// Connections made since the fault, for each second and process.
+    /// Connections made since the fault, for each second and process, beside the first
+    /// attempt, which goes at once.
     pub(crate) fn connects_at_most(&self, proxy: &Proxy, per_s: usize) -> usize {
         let connects = proxy.connects_since(self.outage.from);
         let seconds = self.outage.from.elapsed().as_secs() as usize + 1;
         let processes = usize::from(or_long(1, PROCESSES));
         assert!(
-            connects <= per_s * seconds * processes,
+            connects <= (1 + per_s * seconds) * processes,
             "{connects} in {seconds} s"
         );
         connects

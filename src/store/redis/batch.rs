@@ -66,8 +66,9 @@ impl Batch {
             told = Some(next);
         };
         let server_us = reply.as_ref().ok().and_then(server_us);
-        let ended = node.ended(sent, reply.is_ok(), server_us);
-        node.record(&mut node.dispatch.state(), ended);
+        if let Some(ended) = node.ended(sent, last, reply.as_ref().err(), server_us) {
+            node.record(&mut node.dispatch.state(), ended);
+        }
         self.tell(reply);
     }
 

@@ -285,11 +285,8 @@ impl Alone {
         let (node, sent) = (self.queued.node(), Deadline::now());
         let call = node.call_for_one(&waiting.question, Manner::Plain, waiting.deadline);
         let answer = call.await;
-        // An answer that its caller looks at later than that says nothing of the server.
-        if answer.is_err() || !waiting.deadline.is_over(Deadline::now()) {
-            let server_us = answer.as_ref().ok().map(|found| found.now_us);
-            self.ended = Some(node.ended(sent, answer.is_ok(), server_us));
-        }
+        let server_us = answer.as_ref().ok().map(|found| found.now_us);
+        self.ended = node.ended(sent, waiting.deadline, answer.as_ref().err(), server_us);
         answer
     }
 }

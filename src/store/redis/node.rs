@@ -111,17 +111,25 @@ impl Node {
 
     /// How a call ended. `server_us`: the time in its answer, which is the
     /// server's unless this store gives it.
+    /// Returns what a call tells of the way to the server. `None` if nothing was sent, or
+    /// if the answer was read after `deadline`: then this process was late, and not the
+    /// server.
     pub(super) fn ended(
         &self,
         sent: Deadline,
-        is_answered: bool,
+        deadline: Deadline,
+        error: Option<&StoreError>,
         server_us: Option<u64>,
-    ) -> round_trip::Ended {
-        round_trip::Ended {
+    ) -> Option<round_trip::Ended> {
+        let tells = match error {
+            Some(error) => error.is_sent(),
+            None => !deadline.is_over(Deadline::now()),
+        };
+        tells.then(|| round_trip::Ended {
             took: sent.elapsed(),
-            is_answered,
+            is_answered: error.is_none(),
             server_us: server_us.filter(|_| self.asker.clock.is_none()),
-        }
+        })
     }
 
     /// What goes on without its caller.
@@ -165,7 +173,13 @@ impl Node {
         let parts = reply.and_then(|integers| reply::read(&integers, nonce, checks));
         let ended = match &parts {
             // The server may be well: that counts for nothing.
-            Err(error) if error.is_timeout() && !is_refund && self.is_crowded(deadline) => {
+            Err(error)
+                if error.is_timeout()
+                    && !is_refund
+                    // While one finds out, no refund is sent.
+                    && !pass.is_probe()
+                    && self.is_crowded(deadline) =>
+            {
                 return Err(StoreError::new(StoreErrorKind::Crowded));
             }
             Ok(parts) if reply::refuses_all(parts) => Ended::Failed,

@@ -404,6 +404,11 @@ fn readable(error: &FredError) -> String {
     // `Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }`
     let by_the_system = details.split_once("message: \"");
     let by_the_system = by_the_system.and_then(|(_, message)| message.split('"').next());
+    // Newer versions name the user who lacks a right.
+    let lacked = details.strip_prefix("NOPERM User ");
+    if let Some((_, lacked)) = lacked.and_then(|rest| rest.split_once(' ')) {
+        return format!("NOPERM this user {lacked}");
+    }
     match said.or(by_the_system) {
         Some(said) => said.to_owned(),
         // The task that had the call has ended.
