@@ -168,7 +168,13 @@ impl Admission {
                 return None;
             }
             if quota.is_concurrency() {
-                permits = permits.or(Some(policy.name()));
+                // It keeps its place while that policy refuses it.
+                let place = self.place.as_ref();
+                let is_kept =
+                    place.is_some_and(|place| legs.is_in_line(place, policy.name(), decision));
+                if permits.is_none() || is_kept {
+                    permits = Some((policy.name(), is_kept));
+                }
             } else {
                 let retry = policy.retry_after()?;
                 if longest.is_none() || retry > wait {
@@ -186,10 +192,13 @@ impl Admission {
             return Some(wait);
         }
         self.window = None;
-        let name = permits?;
+        let (name, is_kept) = permits?;
         match &self.place {
-            Some(place) => place.refused(),
-            None => self.place = Some(legs.line_up(name, decision, self.most)?),
+            Some(place) if is_kept => place.refused(),
+            _ => {
+                self.place = None;
+                self.place = Some(legs.line_up(name, decision, self.most)?);
+            }
         }
         self.pause_ends = later(Instant::now(), spread(self.pause));
         self.pause = (2 * self.pause).min(LONGEST_PAUSE);

@@ -119,6 +119,14 @@ impl Legs {
         });
     }
 
+    /// Whether a place is in the line of this policy, where this decision was made.
+    pub(crate) fn is_in_line(&self, place: &Place, policy: &str, decision: &Decision) -> bool {
+        match decision.source() {
+            Source::Local => place.is_for(self.store.local().holders(), policy),
+            _ => place.is_for(self.store.holders(), policy),
+        }
+    }
+
     /// Returns a place among the callers that wait for permits of this policy, unless
     /// `most` wait.
     pub(crate) fn line_up(&self, policy: &str, decision: &Decision, most: usize) -> Option<Place> {

@@ -117,6 +117,67 @@ async fn a_lost_check_that_arrives_late_takes_nothing() {
     }
 }
 
+/// Its key was idle in between, so the process had forgotten what it knew of it.
+#[tokio::test(start_paused = true)]
+async fn a_lost_check_that_arrives_after_its_key_was_used_again_takes_nothing() {
+    let redis = SimulatedRedis::new();
+    let (limiter, network) = process(&redis, held());
+    let (other, _) = process(&redis, held());
+    network.set_delay(ms(5_000));
+    let lost = limiter.acquire("ann", Duration::ZERO).await;
+    assert!(lost.expect_err("lost").is_timeout());
+    network.set_delay(ms(1));
+    sleep(ms(1_000)).await;
+    drop(take(&limiter, 1).await);
+    for _ in 0..200 {
+        sleep(ms(100)).await;
+        assert_eq!(taken(&other).await, 0);
+    }
+}
+
+/// Callers of several runtimes hold permits, and all runtimes but one end.
+#[test]
+fn permits_are_renewed_after_another_runtime_has_ended() {
+    let runtime = || tokio::runtime::Runtime::new().expect("a runtime");
+    let server = RedisServer::start();
+    let policy = || {
+        Policy::new("held", Concurrency::new(LIMIT).lifetime(ms(300)))
+            .on_store_failure(OnStoreFailure::Deny)
+    };
+    // Which runtimes callers come from, and of which of them the permits are kept.
+    for (callers, kept) in [("bab", "ba"), ("aba", "b"), ("abcb", "b"), ("ab", "b")] {
+        let stays = runtime();
+        let store = stays.block_on(async {
+            let store = RedisStore::builder().deadline(common::DEADLINE);
+            store.connect(&server.url()).expect("a store")
+        });
+        for limiter in [
+            Limiter::new(store, policy()),
+            Limiter::new(tower_throttle::MemoryStore::new(), policy()),
+        ] {
+            let (a, c) = (runtime(), runtime());
+            let mut permits = Vec::new();
+            for caller in callers.chars() {
+                let runtime = match caller {
+                    'a' => &a,
+                    'b' => &stays,
+                    _ => &c,
+                };
+                let permit = runtime.block_on(limiter.acquire(callers, Duration::ZERO));
+                permits.push((caller, permit.expect("a decision")));
+            }
+            permits.retain(|(caller, _)| kept.contains(*caller));
+            drop((a, c));
+            // The time that is tested: some lifetimes.
+            std::thread::sleep(ms(1_000));
+            let peek = stays.block_on(limiter.peek(callers)).expect("a decision");
+            let policy = peek.policies().next().expect("a policy");
+            let counted = policy.limit() - policy.remaining();
+            assert_eq!(counted, permits.len() as u64, "{callers}, kept {kept}");
+        }
+    }
+}
+
 /// Statements and checks overtake each other.
 #[tokio::test(start_paused = true)]
 async fn a_late_statement_changes_nothing() {

@@ -257,7 +257,7 @@ impl fmt::Debug for Fallback {
 }
 
 /// A store, and what decides while it fails.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct BackedStore {
     store: Arc<dyn Store>,
     id: StoreId,
@@ -265,9 +265,18 @@ pub(crate) struct BackedStore {
     holders: Holders,
 }
 
+impl fmt::Debug for BackedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BackedStore")
+            .field("store", &self.store)
+            .field("fallback", &self.fallback)
+            .finish_non_exhaustive()
+    }
+}
+
 /// A number that no other store of the process has or had: the address of one that is
 /// gone may be that of the next.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 struct StoreId(usize);
 
 impl Default for StoreId {

@@ -38,8 +38,8 @@ struct State {
     count: Count,
     /// What statements are about.
     leg: OwnedLeg,
-    /// Where statements are waited for.
-    runtime: Option<Handle>,
+    /// Those in which callers took units, the latest last. Any of them may end.
+    runtimes: Vec<Handle>,
     /// The store may count too much, or too little soon.
     is_due: bool,
     /// A statement is under way, or is to be tried again after a pause.
@@ -47,9 +47,9 @@ struct State {
     /// Statements that failed in a row, and when the first of them did.
     failures: u32,
     failing_since: Option<Instant>,
-    /// Until then a message of which the answer was lost may still reach the store.
-    lost_until: Option<Instant>,
-    keeper: Option<AbortHandle>,
+    keepers: u64,
+    /// What renews, by its number. The handle is there once it was started.
+    keeper: Option<(u64, Option<AbortHandle>)>,
     line: Line,
 }
 
@@ -70,16 +70,20 @@ impl Holder {
             state: Mutex::new(State {
                 count: Count::new(registry.next_version()),
                 leg,
-                runtime: None,
+                runtimes: Vec::new(),
                 is_due: false,
                 is_stating: false,
                 failures: 0,
                 failing_since: None,
-                lost_until: None,
+                keepers: 0,
                 keeper: None,
                 line: Line::default(),
             }),
         })
+    }
+
+    pub(super) fn is_of(&self, registry: &Arc<Registry>) -> bool {
+        Arc::ptr_eq(&self.registry, registry)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -107,15 +111,16 @@ impl Holder {
     ) {
         let mut state = self.state();
         if let Some(runtime) = runtime {
-            state.runtime = Some(runtime.clone());
+            state.remember_runtime(runtime);
         }
         let lifetime = state.leg.lifetime();
         let next_version = || self.registry.next_version();
         let mut is_due = state.count.decide(group, outcome, next_version);
+        let mut is_unkept = false;
         match outcome {
-            Outcome::Lost => state.lost_until = Some(Instant::now() + lifetime),
+            Outcome::Lost => self.registry.record_loss(lifetime),
             Outcome::Granted(1..) => {
-                self.ensure_keeper(&mut state);
+                is_unkept = state.keeper.is_none();
                 // The caller looked at its answer so late that nobody renewed it.
                 is_due |= begun.elapsed() > lifetime / 3;
             }
@@ -123,6 +128,9 @@ impl Holder {
         }
         state.is_due |= is_due;
         drop(state);
+        if is_unkept {
+            self.ensure_keeper();
+        }
         if is_due {
             self.make_statement();
         } else {
@@ -138,7 +146,7 @@ impl Holder {
         let keeper = state.keeper.take_if(|_| is_last);
         let woken = state.line.call(units, Why::Released);
         drop(state);
-        if let Some(keeper) = keeper {
+        if let Some((_, Some(keeper))) = keeper {
             keeper.abort();
         }
         wake(woken);
@@ -173,7 +181,7 @@ impl Holder {
             match (answer, runtime) {
                 (Answer::Now(answer), _) => self.heard(answer.err().as_ref()),
                 (Answer::Later(answer), Some(runtime)) => {
-                    let stating = Stating::of(self);
+                    let stating = Stating::of(self, &runtime);
                     self.store.spawn(&runtime, stating.wait_for(answer));
                     return;
                 }
@@ -193,7 +201,7 @@ impl Holder {
         }
         (state.is_due, state.is_stating) = (false, true);
         let said = state.statement(&self.registry, None);
-        let (mut leg, runtime) = (state.leg.clone(), state.runtime.clone());
+        let (mut leg, runtime) = (state.leg.clone(), state.runtime());
         drop(state);
         leg.asked.statement = Some(Box::new(said));
         let legs = [leg.leg()];
@@ -211,10 +219,10 @@ impl Holder {
         };
         let (now, lifetime) = (Instant::now(), state.leg.lifetime());
         if error.may_have_run() {
-            state.lost_until = Some(now + lifetime);
+            self.registry.record_loss(lifetime);
         }
         let since = *state.failing_since.get_or_insert(now);
-        let Some(runtime) = state.runtime.clone() else {
+        let Some(runtime) = state.runtime() else {
             state.is_due = false;
             return;
         };
@@ -229,39 +237,34 @@ impl Holder {
         state.failures = state.failures.saturating_add(1);
         drop(state);
         let pause = pause.min(longest).mul_f64(random_between(0.5, 1.0));
-        runtime.spawn(Stating::of(self).pause(pause));
+        runtime.spawn(Stating::of(self, &runtime).pause(pause));
     }
 
-    fn ensure_keeper(self: &Arc<Self>, state: &mut State) {
-        if state
-            .keeper
-            .as_ref()
-            .is_some_and(|task| !task.is_finished())
-        {
+    /// Has the units renewed, in the runtime of the latest caller.
+    fn ensure_keeper(self: &Arc<Self>) {
+        let mut state = self.state();
+        if state.keeper.is_some() || state.count.units() == 0 {
             return;
         }
-        if let Some(runtime) = &state.runtime {
-            let keeper = runtime.spawn(Arc::clone(self).keep(runtime.id()));
-            state.keeper = Some(keeper.abort_handle());
-        }
-    }
-
-    /// Renews the units for as long as some are held. Processes that started
-    /// together do not renew together.
-    async fn keep(self: Arc<Self>, runtime: Id) {
-        let _keeping = Keeping(Arc::clone(&self), runtime);
-        loop {
-            let lifetime = self.state().leg.lifetime();
-            sleep((lifetime / 3).mul_f64(random_between(0.75, 1.0))).await;
-            {
-                let mut state = self.state();
-                if state.count.units() == 0 {
-                    return;
-                }
-                state.count.restate(self.registry.next_version());
-                state.is_due = true;
-            }
-            self.make_statement();
+        let Some(runtime) = state.runtimes.last().cloned() else {
+            return;
+        };
+        state.keepers += 1;
+        let number = state.keepers;
+        state.keeper = Some((number, None));
+        drop(state);
+        let keeping = Keeping {
+            holder: Arc::clone(self),
+            number,
+            runtime: runtime.id(),
+            is_over: false,
+        };
+        // A runtime that has ended drops it at once, and then another one goes on.
+        let task = runtime.spawn(keeping.keep()).abort_handle();
+        let mut state = self.state();
+        let keeper = state.keeper.as_mut();
+        if let Some((_, handle)) = keeper.filter(|(current, _)| *current == number) {
+            *handle = Some(task);
         }
     }
 
@@ -279,23 +282,54 @@ impl Holder {
     }
 }
 
+/// Of those remembered.
+const MAX_RUNTIMES: usize = 8;
+
 impl State {
+    fn remember_runtime(&mut self, runtime: &Handle) {
+        if self.runtimes.last().map(Handle::id) == Some(runtime.id()) {
+            return;
+        }
+        self.forget_runtime(runtime.id());
+        let excess = (self.runtimes.len() + 1).saturating_sub(MAX_RUNTIMES);
+        self.runtimes.drain(..excess);
+        self.runtimes.push(runtime.clone());
+    }
+
+    fn is_kept_by(&self, number: u64) -> bool {
+        self.keeper
+            .as_ref()
+            .is_some_and(|(current, _)| *current == number)
+    }
+
+    fn forget_runtime(&mut self, ended: Id) {
+        self.runtimes.retain(|runtime| runtime.id() != ended);
+    }
+
+    /// Returns where to wait for a statement: here, as other runtimes may have ended.
+    fn runtime(&self) -> Option<Handle> {
+        let here = Handle::try_current().ok();
+        here.or_else(|| self.runtimes.last().cloned())
+    }
+
     fn statement(&self, registry: &Registry, group: Option<u64>) -> Statement {
-        let is_lost = self.lost_until.is_some_and(|until| Instant::now() < until);
-        self.count.statement(registry.id(), group, is_lost)
+        let may_have_lost = registry.may_have_lost();
+        self.count.statement(registry.id(), group, may_have_lost)
     }
 }
 
 /// A statement that is under way, or waits to be tried again.
 struct Stating {
     holder: Arc<Holder>,
+    runtime: Id,
     is_over: bool,
 }
 
 impl Stating {
-    fn of(holder: &Arc<Holder>) -> Self {
+    fn of(holder: &Arc<Holder>, runtime: &Handle) -> Self {
         Self {
             holder: Arc::clone(holder),
+            runtime: runtime.id(),
             is_over: false,
         }
     }
@@ -322,26 +356,58 @@ impl Stating {
 }
 
 impl Drop for Stating {
-    /// Before it was over, its runtime has ended. The next caller's may go on.
+    /// Before it was over, its runtime has ended. Another one may go on.
     fn drop(&mut self) {
         if !self.is_over {
             let mut state = self.holder.state();
+            state.forget_runtime(self.runtime);
             (state.is_due, state.is_stating) = (true, false);
         }
     }
 }
 
-/// Renews, until this runtime ends. Then another one goes on, if it holds units.
-struct Keeping(Arc<Holder>, Id);
+/// Renews the units of a holder, until this runtime ends or none are held.
+struct Keeping {
+    holder: Arc<Holder>,
+    number: u64,
+    runtime: Id,
+    /// No units were held any more, or another one renews them.
+    is_over: bool,
+}
+
+impl Keeping {
+    /// Processes that started together do not renew together.
+    async fn keep(mut self) {
+        loop {
+            let lifetime = self.holder.state().leg.lifetime();
+            sleep((lifetime / 3).mul_f64(random_between(0.75, 1.0))).await;
+            {
+                let mut state = self.holder.state();
+                if state.count.units() == 0 || !state.is_kept_by(self.number) {
+                    self.is_over = true;
+                    break;
+                }
+                let version = self.holder.registry.next_version();
+                state.count.restate(version);
+                state.is_due = true;
+            }
+            self.holder.make_statement();
+        }
+    }
+}
 
 impl Drop for Keeping {
     fn drop(&mut self) {
-        let mut state = self.0.state();
-        let runtime = state.runtime.as_ref().map(Handle::id);
-        if state.count.units() > 0 && runtime != Some(self.1) {
-            state.keeper = None;
-            self.0.ensure_keeper(&mut state);
+        let mut state = self.holder.state();
+        if !state.is_kept_by(self.number) {
+            return;
         }
+        state.keeper = None;
+        if !self.is_over {
+            state.forget_runtime(self.runtime);
+        }
+        drop(state);
+        self.holder.ensure_keeper();
     }
 }
 

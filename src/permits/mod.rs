@@ -19,6 +19,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::Waker,
+    time::Duration,
 };
 
 use tokio::{runtime::Handle, time::Instant};
@@ -36,6 +37,10 @@ pub(crate) struct Holders(Arc<Registry>);
 struct Registry {
     id: u64,
     version: AtomicU64,
+    /// The milliseconds after `started` until which a message of which the answer was
+    /// lost may still reach the store.
+    started: Instant,
+    lost_until_ms: AtomicU64,
     /// Those that hold, wait, or have something to tell the store.
     by_bucket: Mutex<HashMap<Bucket, Arc<Holder>>>,
 }
@@ -46,6 +51,8 @@ impl Default for Registry {
             // Exact as a Lua number. No other process draws the same.
             id: RandomState::new().hash_one(0_u8) % (EXACT - 1) + 1,
             version: AtomicU64::new(1),
+            started: Instant::now(),
+            lost_until_ms: AtomicU64::new(0),
             by_bucket: Mutex::default(),
         }
     }
@@ -60,6 +67,19 @@ impl Registry {
     /// used before, which grow by one for each version.
     fn next_version(&self) -> u64 {
         4 + self.version.fetch_add(4, Ordering::Relaxed)
+    }
+
+    /// What a lost message did is forgotten after a lifetime.
+    fn record_loss(&self, lifetime: Duration) {
+        let until = self.started.elapsed().saturating_add(lifetime);
+        let until_ms = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
+        self.lost_until_ms
+            .fetch_max(until_ms.saturating_add(1), Ordering::Relaxed);
+    }
+
+    fn may_have_lost(&self) -> bool {
+        let until_ms = self.lost_until_ms.load(Ordering::Relaxed);
+        until_ms > 0 && self.started.elapsed() < Duration::from_millis(until_ms)
     }
 
     fn by_bucket(&self) -> MutexGuard<'_, HashMap<Bucket, Arc<Holder>>> {
@@ -234,6 +254,10 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    pub(crate) fn is_for(&self, holders: &Holders, policy: &str) -> bool {
+        self.holder.is_of(&holders.0) && &*self.holder.bucket.0.text == policy
+    }
+
     /// Whether to ask now. `waker` is woken when that changes.
     pub(crate) fn turn(&self, waker: &Waker) -> Turn {
         self.holder.turn(self.ticket, waker)

@@ -128,13 +128,18 @@ impl Place {
         let pace = Pace::of(denied.quota());
         let (windows, id) = WINDOWS.enter(&bucket, |windows| {
             let opens_at = *windows.opens_at.get_or_insert(not_before);
-            let end = windows.places.start(windows.all) + windows.places.sum(windows.all);
+            let (start, sum) = (
+                windows.places.start(windows.all),
+                windows.places.sum(windows.all),
+            );
+            let (end, cost) = (start.checked_add(sum)?, denied.cost().max(1));
+            end.checked_add(cost)?;
             let ahead = windows.ahead(end);
             let (opens_at, _) = pace.turn(opens_at.max(Instant::now()), ahead);
             if windows.len() >= most || opens_at.max(not_before) > until {
                 return None;
             }
-            let id = windows.places.add(0, denied.cost().max(1));
+            let id = windows.places.add(0, cost);
             windows.all = windows.places.join(windows.all, id);
             Some(id)
         });

@@ -126,6 +126,35 @@ async fn a_full_line_denies_at_once_and_takes_nothing() {
     }
 }
 
+/// As many units as a quota can have, for each of many callers.
+#[tokio::test(start_paused = true)]
+async fn a_queue_for_a_window_is_full_where_its_units_can_not_be_counted() {
+    const MOST: u64 = (1 << 53) - 1;
+    let limiter = Limiter::new(paused_store(), FixedWindow::new(MOST, ms(1_000)));
+    assert!(
+        limiter
+            .acquire_n("ann", MOST, ms(0))
+            .await
+            .unwrap()
+            .is_allowed()
+    );
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..2_200 {
+        let limiter = limiter.clone();
+        tasks.spawn(async move {
+            let permit = limiter.acquire_n("ann", MOST, ms(10_000_000)).await;
+            permit.unwrap().is_allowed()
+        });
+    }
+    tokio::time::sleep(ms(2_500)).await;
+    let late = limiter.acquire_n("ann", MOST, ms(60_000)).await.unwrap();
+    assert!(!late.is_allowed());
+    tasks.abort_all();
+    while let Some(ended) = tasks.join_next().await {
+        assert!(!ended.is_err_and(|error| error.is_panic()));
+    }
+}
+
 /// Counts the checks of each instant.
 #[derive(Debug)]
 struct Counting<S> {

@@ -25,5 +25,6 @@ mod order;
 mod redis;
 mod sent;
 mod served;
+mod several_permits;
 mod support;
 mod too_long;

@@ -32,13 +32,15 @@ use crate::{Clock, Decision, SystemClock};
 /// allocated as they are used. A caller is charged to two cells, chosen by its secret
 /// hash, and judged by the emptier one (a count-min sketch; a
 /// [`SlidingLog`](crate::SlidingLog) has one cell for each caller). It is never admitted
-/// beyond its limit, and denied only where others have used up both. Within one window,
-/// 99 of 100 newcomers are admitted after
+/// beyond its limit. It may be denied below its limit, where others have used up both
+/// cells, or where a cell is charged in every window. 99 of 100 newcomers are admitted
+/// after, in one window or in a row of windows in which all cells are charged,
 /// - limit x capacity / 4 requests of junk callers that ask once (of a limit of 50:
 ///   1,250,000 where 100,000 buckets are kept), and
 /// - limit x capacity / 40 requests of junk callers that use up their limits.
 ///
-/// The window of a cell ends when none was charged for its length. Nothing is refunded
+/// The window of a cell ends when nothing was charged to it for as long. A newcomer that
+/// asks in every window is held to one window's limit until it pauses. Nothing is refunded
 /// to cells, they are not reset, and tokens of [`initial`](crate::TokenBucket::initial)
 /// are all that they hold. A newcomer gets a bucket of its own, which has counted nothing
 /// yet, once there is room.
