@@ -35,9 +35,9 @@ use crate::{Clock, Decision, SystemClock};
 /// beyond its limit. It may be denied below its limit, where others have used up both
 /// cells, or where a cell is charged in every window. 99 of 100 newcomers are admitted
 /// after, in one window or in a row of windows in which all cells are charged,
-/// - limit x capacity / 4 requests of junk callers that ask once (of a limit of 50:
-///   1,250,000 where 100,000 buckets are kept), and
-/// - limit x capacity / 40 requests of junk callers that use up their limits.
+/// - limit x capacity / 4 requests of junk callers that ask once, for limits of 10 and
+///   more (of a limit of 50: 1,250,000 where 100,000 buckets are kept), and
+/// - limit x capacity / 50 requests of junk callers that use up their limits.
 ///
 /// The window of a cell ends when nothing was charged to it for as long. A newcomer that
 /// asks in every window is held to one window's limit until it pauses. Nothing is refunded
