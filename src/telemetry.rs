@@ -2,7 +2,7 @@
 //!
 //! With the feature `tracing`, which is a default one, these are events under the
 //! targets `tower_throttle::denied`, `tower_throttle::store` and
-//! `tower_throttle::wiring`. Without it, or without a subscriber, nothing is told.
+//! `tower_throttle::wiring`. Without it, or without a subscriber, nothing is logged.
 //! No line holds a caller's key, a user or a password.
 
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]

@@ -55,7 +55,7 @@ fn limiter(url: &str) -> Limiter {
     Limiter::new(store, policy.on_store_failure(OnStoreFailure::Deny))
 }
 
-/// Replies to AUTH as a server does that was told to rename it.
+/// Replies to AUTH as a server does whose AUTH was renamed.
 fn server_without_auth() -> u16 {
     fake::answer(|_, words| {
         let name = words[0].to_ascii_uppercase();

@@ -268,7 +268,7 @@ async fn beside_leases_a_debit_charges_what_is_left() {
     }
 }
 
-/// What is told is what holds after the debit, not what a denial said before.
+/// Decisions report the state after the debit, not that of an earlier denial.
 #[tokio::test]
 async fn a_denial_from_before_is_not_told_again() {
     let server = RedisServer::start();

@@ -102,7 +102,7 @@ async fn permits(store: &RedisStore, count: u64) -> Vec<Permit> {
     permits
 }
 
-/// Who hangs up a thousand streams does not keep others from an answer.
+/// A client that hangs up a thousand streams delays no other check beyond its timeout.
 #[tokio::test(start_paused = true)]
 async fn no_check_fails_while_a_thousand_permits_come_back() {
     let redis = SimulatedRedis::new();

@@ -1,4 +1,4 @@
-//! Permits that this process holds, as its stores are told of them.
+//! Permits that this process holds, and the statements that tell its stores.
 //!
 //! A store knows holders, not permits: each process has one entry under a key,
 //! with a count and an expiry. All messages of a process about a key carry its exact

@@ -37,7 +37,7 @@ struct Node {
     waker: Option<Waker>,
     /// Woken as soon as it starts before that.
     wake_below: Start,
-    /// Somebody in this subtree is to be woken if it starts before that.
+    /// A waiter in this subtree must be woken if it starts before that.
     any_below: Start,
 }
 
@@ -89,7 +89,7 @@ impl Sequences {
                 Id::try_from(self.nodes.len() - 1).unwrap_or(NONE)
             }
         };
-        // Nobody outside can foresee it.
+        // Callers cannot predict it.
         let priority = self.random.hash_one(id) as u32;
         *self.node_mut(id) = Node {
             priority,

@@ -249,7 +249,7 @@ async fn callers_that_a_window_admits_do_not_ask_at_one_instant() {
     assert!(most <= Some(&200), "{most:?}");
 }
 
-/// Nobody starves, and nobody waits beyond the bound, where callers leave at random
+/// No waiter starves or waits beyond its bound, where callers leave at random
 /// and others that do not wait take units, too.
 #[tokio::test(start_paused = true)]
 async fn a_queue_for_a_window_loses_no_units_to_those_who_leave() {

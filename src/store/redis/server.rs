@@ -151,7 +151,7 @@ pub(super) async fn script(
     let mut reply = run(connection, "EVALSHA", words, manner, deadline).await;
     if is_unknown(&reply) {
         // Nothing ran. One at a time: the text loads the script for all others.
-        // Whoever holds this and looks away must not keep others from it.
+        // A caller that holds the lock and is never polled again must not block the others.
         let loading = timeout(deadline.left() / 2, connections.loading.lock());
         let _loading = Box::pin(loading).await;
         if connections.loads.load(Ordering::Relaxed) != loads {
