@@ -149,6 +149,7 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
+//! | `http` | yes | [`RateLimitLayer`] and [`key`]; without it, there is [`Limiter`] alone |
 //! | `redis` | yes | [`RedisStore`], on the client fred |
 //! | `fred` | no | `RedisStore::from_client`: a store on a fred client of your own. fred's version is then part of your API |
 //! | `axum` | yes | peer addresses from `ConnectInfo`, routes from `MatchedPath` |
@@ -172,13 +173,14 @@
 )]
 
 mod admission;
+mod caller_key;
 mod clock;
 mod decision;
 mod error;
 mod fallback;
 mod kept;
-pub mod key;
 mod limiter;
+#[cfg(feature = "http")]
 mod middleware;
 mod permit;
 mod permits;
@@ -201,24 +203,12 @@ pub use self::store::redis::fuzzing;
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use self::store::redis::{RedisStore, RedisStoreBuilder};
 pub use self::{
+    caller_key::Key,
     clock::{Clock, ManualClock, SystemClock},
     decision::{Decision, PolicyDecision, Refund, Source, Verdict},
     error::{ConfigError, StoreError},
     fallback::OnStoreFailure,
-    key::{Head, Key, KeyExtractor},
     limiter::{Limiter, LimiterBuilder},
-    middleware::{
-        body::ResponseBody,
-        buckets::Buckets,
-        future::ResponseFuture,
-        grpc::GrpcDenials,
-        headers::Headers,
-        layer::{RateLimitLayer, RateLimitLayerBuilder},
-        policy::{OnMissingKey, RequestPolicy},
-        rejection::{DenialReason, Denied},
-        responder::Responder,
-        service::RateLimit,
-    },
     permit::Permit,
     policy::Policy,
     quota::{
@@ -226,6 +216,24 @@ pub use self::{
         TokenBucket,
     },
     store::{MemoryStore, MemoryStoreBuilder},
+};
+#[cfg(feature = "http")]
+#[cfg_attr(docsrs, doc(cfg(feature = "http")))]
+pub use self::{
+    decision::DenialReason,
+    middleware::{
+        body::ResponseBody,
+        buckets::Buckets,
+        future::ResponseFuture,
+        grpc::GrpcDenials,
+        headers::Headers,
+        key::{self, Head, KeyExtractor},
+        layer::{RateLimitLayer, RateLimitLayerBuilder},
+        policy::{OnMissingKey, RequestPolicy},
+        rejection::Denied,
+        responder::Responder,
+        service::RateLimit,
+    },
 };
 
 /// The README's examples, compiled and run as tests.

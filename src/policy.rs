@@ -213,6 +213,7 @@ impl Policy {
     }
 
     /// A key for a bucket that all callers share contradicts itself.
+    #[cfg(feature = "http")]
     pub(crate) fn shared_and_keyed(mut self) -> Self {
         if self.shared {
             self.quota = Err(ConfigError::SharedAndKeyed);
@@ -220,6 +221,7 @@ impl Policy {
         self
     }
 
+    #[cfg(feature = "http")]
     pub(crate) const fn is_shared(&self) -> bool {
         self.shared
     }

@@ -7,7 +7,9 @@
 
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
+#[cfg(feature = "http")]
 use std::{
+    fmt,
     net::IpAddr,
     sync::{
         Mutex, PoisonError,
@@ -16,9 +18,9 @@ use std::{
     time::Duration,
 };
 
-use http::HeaderName;
-
-use crate::{DenialReason, Quota, StoreError, key::Missing};
+#[cfg(feature = "http")]
+use crate::decision::DenialReason;
+use crate::{Quota, StoreError};
 
 /// Tells of something, if the feature `tracing` is on.
 macro_rules! tell {
@@ -28,10 +30,11 @@ macro_rules! tell {
     };
 }
 
+#[cfg(feature = "http")]
 pub(crate) fn denied<'a, P: Iterator<Item = &'a str>>(
     reason: DenialReason,
     retry_after: Option<Duration>,
-    missing: Option<Missing>,
+    missing: Option<impl fmt::Display>,
     policies: impl Fn() -> P,
 ) {
     tell!(
@@ -88,6 +91,7 @@ pub(crate) fn shed(error: &StoreError) {
     );
 }
 
+#[cfg(feature = "http")]
 pub(crate) fn miswired(advice: &str) {
     tell!(
         error,
@@ -97,6 +101,7 @@ pub(crate) fn miswired(advice: &str) {
 }
 
 /// Says it once for each type: a layer and its extractor both find it.
+#[cfg(feature = "http")]
 pub(crate) fn extension_missing(type_name: &'static str) {
     static SAID: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
     const MOST: usize = 64;
@@ -115,16 +120,22 @@ pub(crate) fn extension_missing(type_name: &'static str) {
     warn_of_wiring(&line);
 }
 
+#[cfg(feature = "http")]
 #[cold]
-pub(crate) fn untrusted_proxy(peer: IpAddr, header: &HeaderName) {
+pub(crate) fn untrusted_proxy(peer: IpAddr, header: impl fmt::Display) {
     let line = format!(
         "untrusted peer {peer} sent `{header}`; the header is ignored, and all requests from this peer share one key: if it is your proxy, name it in `key::client_ip`"
     );
     warn_of_proxy(&line);
 }
 
+#[cfg(feature = "http")]
 #[cold]
-pub(crate) fn other_forwarding_header(peer: IpAddr, header: &HeaderName, other: &HeaderName) {
+pub(crate) fn other_forwarding_header(
+    peer: IpAddr,
+    header: impl fmt::Display,
+    other: impl fmt::Display,
+) {
     let line = format!(
         "trusted proxy {peer} sent `{other}` and no `{header}`; all such requests share one key: name the header that your proxies write, as in `from_header`"
     );
@@ -143,6 +154,7 @@ pub(crate) fn two_quotas(policy: &str, one: Quota, other: Quota) {
 
 /// An extractor says it once. One that is made anew for each request must not say it
 /// with each.
+#[cfg(feature = "http")]
 fn warn_of_proxy(line: &str) {
     static LINES: AtomicU32 = AtomicU32::new(0);
     const MOST: u32 = 16;

@@ -1,11 +1,15 @@
 //! What the store said.
 
 mod policy;
+#[cfg(feature = "http")]
+mod reason;
 
-use std::{cmp::Reverse, fmt, mem, slice, sync::Arc, time::Duration};
+use std::{cmp::Reverse, fmt, slice, sync::Arc, time::Duration};
 
 pub use self::policy::PolicyDecision;
 pub(crate) use self::policy::Told;
+#[cfg(feature = "http")]
+pub use self::reason::DenialReason;
 use crate::store::Operation;
 
 /// The outcome of a check, with the standing of every policy in it.
@@ -58,6 +62,7 @@ impl Policies {
         }
     }
 
+    #[cfg(feature = "http")]
     fn as_mut_slice(&mut self) -> &mut [PolicyDecision] {
         match self {
             Self::None(_) => &mut [],
@@ -180,6 +185,7 @@ impl Decision {
     }
 
     /// No policy applied.
+    #[cfg(feature = "http")]
     pub(crate) const fn of_no_policy() -> Self {
         Self::without_policies(Verdict::Allowed, Source::Store)
     }
@@ -243,6 +249,7 @@ impl Decision {
     }
 
     /// One for each policy; while the store fails, policies may be left out.
+    #[cfg(feature = "http")]
     pub(crate) fn give_partitions(&mut self, partitions: &[[u8; 12]]) {
         let policies = self.policies.as_mut_slice();
         if policies.len() != partitions.len() {
@@ -254,6 +261,7 @@ impl Decision {
     }
 
     /// Puts the policies of layers outside before its own.
+    #[cfg(feature = "http")]
     pub(crate) fn put_within(&mut self, outer: &Self) {
         let policies = outer.policies().chain(self.policies());
         self.policies = policies.cloned().collect();
@@ -261,9 +269,10 @@ impl Decision {
     }
 
     /// Takes it out of its place: it is too large to be moved about.
+    #[cfg(feature = "http")]
     #[inline]
     pub(crate) fn take(&mut self) -> Self {
-        mem::replace(self, Self::of_no_policy())
+        std::mem::replace(self, Self::of_no_policy())
     }
 
     /// Whether the request may go on.

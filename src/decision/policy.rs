@@ -20,6 +20,7 @@ pub struct PolicyDecision {
     standing: Standing,
     now_us: u64,
     outcome: Outcome,
+    #[cfg(feature = "http")]
     pub(super) partition: Option<Box<[u8; 12]>>,
 }
 
@@ -120,6 +121,7 @@ impl PolicyDecision {
             standing: told.standing,
             now_us: told.now_us,
             outcome: told.outcome,
+            #[cfg(feature = "http")]
             partition: None,
         }
     }
@@ -231,6 +233,7 @@ impl PolicyDecision {
         ]
     }
 
+    #[cfg(feature = "http")]
     pub(crate) fn quoted_name(&self) -> &str {
         &self.name.quoted
     }
@@ -262,6 +265,7 @@ impl PolicyDecision {
         }
     }
 
+    #[cfg(feature = "http")]
     pub(crate) fn partition(&self) -> Option<&[u8; 12]> {
         self.partition.as_deref()
     }

@@ -8,13 +8,9 @@ use std::{
 
 use smallvec::SmallVec;
 
-use super::{
-    policy::Rule,
-    rejection::{DenialReason, Refusal},
-    settings::Settings,
-};
+use super::{policy::Rule, rejection::Refusal, settings::Settings};
 use crate::{
-    Decision, Head, Key, StoreError,
+    Decision, DenialReason, Head, Key, StoreError,
     admission::Admission,
     key::{KeyError, Reason},
     permit::{Legs, Taken},

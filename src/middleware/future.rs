@@ -15,10 +15,10 @@ use super::{
     asking::{Partitions, Wait},
     body::ResponseBody,
     granted::Granted,
-    rejection::{self, DenialReason, Refusal},
+    rejection::{self, Refusal},
     settings::Settings,
 };
-use crate::{Decision, Head, permit::Taken, spread::Spread};
+use crate::{Decision, DenialReason, Head, permit::Taken, spread::Spread};
 
 pin_project! {
     /// The future of a [`RateLimit`](crate::RateLimit) service.

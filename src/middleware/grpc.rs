@@ -8,8 +8,7 @@ use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Version, header::CONTENT_TYPE};
 
-use super::rejection::DenialReason;
-use crate::Head;
+use crate::{DenialReason, Head};
 
 pub(super) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");

@@ -5,6 +5,7 @@ pub(crate) mod buckets;
 pub(crate) mod future;
 pub(crate) mod grpc;
 pub(crate) mod headers;
+pub mod key;
 pub(crate) mod layer;
 pub(crate) mod policy;
 pub(crate) mod rejection;

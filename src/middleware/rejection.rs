@@ -15,7 +15,7 @@ use super::{
     text::Text,
 };
 use crate::{
-    Decision, Head, PolicyDecision, StoreError, Verdict,
+    Decision, DenialReason, Head, PolicyDecision, StoreError, Verdict,
     key::{KeyError, Missing},
     policy::quoted,
     telemetry,
@@ -26,23 +26,6 @@ const STORE_RETRY: Duration = Duration::from_secs(5);
 
 /// What a client is told to wait for a permit, at most.
 const PERMIT_RETRY: Duration = Duration::from_secs(1);
-
-/// Why a request is not forwarded: by [`Denied::reason`], and in the extensions of the
-/// response, for layers outside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum DenialReason {
-    /// A policy has no room now: 429.
-    QuotaExceeded,
-    /// The cost is above what a policy can ever grant: 403.
-    CostImpossible,
-    /// The request does not say who is asking: 403.
-    KeyMissing,
-    /// The store cannot decide, and the layer is to deny then: 503.
-    StoreFailed,
-    /// The application is put together wrongly: 500. The log says what to change.
-    Miswired,
-}
 
 /// A request that is not forwarded, for
 /// [`on_denied`](crate::RateLimitLayerBuilder::on_denied).

@@ -7,9 +7,9 @@ use super::{
     granted::Granted,
     headers::Fields,
     layer::Answers,
-    rejection::{self, DenialReason, Refusal},
+    rejection::{self, Refusal},
 };
-use crate::{Decision, Head};
+use crate::{Decision, DenialReason, Head};
 
 /// Answers a request as a layer does, by a decision from a [`Limiter`](crate::Limiter).
 ///

@@ -12,10 +12,10 @@ use super::{
     asking::{Asked, Partitions, Wait},
     body::ResponseBody,
     future::{self, Pending, ResponseFuture},
-    rejection::{DenialReason, Refusal},
+    rejection::Refusal,
     settings::Settings,
 };
-use crate::{Head, spread::Spread, store::Answer};
+use crate::{DenialReason, Head, spread::Spread, store::Answer};
 
 /// The service made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///

@@ -13,10 +13,10 @@ use http::{
 use smallvec::SmallVec;
 
 use super::{
-    Head, Key, KeyError, KeyExtractor, SHORT,
+    Head, Key, KeyError, KeyExtractor,
     error::{Source, keep_name},
 };
-use crate::ConfigError;
+use crate::{ConfigError, caller_key::SHORT};
 
 /// The value of the header of this name, without blanks around it.
 ///

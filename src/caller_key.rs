@@ -1,0 +1,193 @@
+//! The key of a caller.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use smallvec::SmallVec;
+
+/// The name of a caller: one part or several, of any bytes.
+///
+/// Parts are kept apart by their lengths, and text, numbers and addresses by a
+/// tag, so `("ab", "c")` and `("a", "bc")`, or `"7"` and `7`, are different
+/// callers. Stores see only hashes of these bytes.
+///
+/// ```
+/// use tower_throttle::Key;
+///
+/// assert_ne!(Key::from(("ab", "c")), Key::from(("a", "bc")));
+/// assert_ne!(Key::from("7"), Key::from(7));
+/// assert_eq!(Key::from(7_u64), Key::from(7_i64));
+/// ```
+#[derive(PartialEq, Eq, Hash)]
+pub struct Key(SmallVec<[u8; SHORT]>);
+
+/// Keys of so many bytes need no allocation.
+pub(crate) const SHORT: usize = 72;
+
+impl Clone for Key {
+    /// In one piece: a derived one goes byte by byte.
+    fn clone(&self) -> Self {
+        Self(SmallVec::from_slice(&self.0))
+    }
+}
+
+impl Key {
+    /// The key that everybody has: what [`key::global`](crate::key::global) and
+    /// [`Policy::shared`](crate::Policy::shared) use.
+    #[must_use]
+    pub const fn everyone() -> Self {
+        Self(SmallVec::new_const())
+    }
+
+    /// Adds the parts of `other` behind the parts of this key.
+    #[must_use]
+    pub fn and(mut self, other: &Self) -> Self {
+        self.0.extend_from_slice(&other.0);
+        self
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn missing() -> Self {
+        Self::part(b'?', &[])
+    }
+
+    #[inline]
+    pub(crate) fn part(tag: u8, bytes: &[u8]) -> Self {
+        // No part reaches 4 GiB: it was held in memory as one piece of a request.
+        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let [first, second, third, fourth] = length.to_le_bytes();
+        let start = [tag, first, second, third, fourth];
+        let length = start.len() + bytes.len();
+        let mut short = [0; SHORT];
+        let room = short.get_mut(..length);
+        match room.and_then(<[u8]>::split_first_chunk_mut) {
+            Some((place, rest)) => {
+                *place = start;
+                rest.copy_from_slice(bytes);
+                Self(SmallVec::from_buf_and_len(short, length))
+            }
+            None => Self(SmallVec::from_vec([&start, bytes].concat())),
+        }
+    }
+}
+
+impl fmt::Debug for Key {
+    /// Says how long the key is, not what it is: keys are credentials.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({} bytes)", self.0.len())
+    }
+}
+
+impl From<&[u8]> for Key {
+    fn from(bytes: &[u8]) -> Self {
+        Self::part(b's', bytes)
+    }
+}
+
+impl From<&str> for Key {
+    fn from(text: &str) -> Self {
+        Self::from(text.as_bytes())
+    }
+}
+
+impl From<String> for Key {
+    fn from(text: String) -> Self {
+        Self::from(text.as_bytes())
+    }
+}
+
+impl From<&String> for Key {
+    fn from(text: &String) -> Self {
+        Self::from(text.as_bytes())
+    }
+}
+
+impl From<u64> for Key {
+    fn from(number: u64) -> Self {
+        Self::part(b'n', &number.to_be_bytes())
+    }
+}
+
+impl From<u128> for Key {
+    /// As those of a UUID (`Uuid::as_u128`). The same number is the same caller, of
+    /// whatever type it is.
+    fn from(number: u128) -> Self {
+        match u64::try_from(number) {
+            Ok(number) => Self::from(number),
+            Err(_) => Self::part(b'N', &number.to_be_bytes()),
+        }
+    }
+}
+
+macro_rules! signed_key {
+    ($($number:ty),+) => {
+        $(
+            impl From<$number> for Key {
+                /// The same number is the same caller, of whatever type it is.
+                fn from(number: $number) -> Self {
+                    match u64::try_from(number) {
+                        Ok(number) => Self::from(number),
+                        Err(_) => Self::part(b'-', &i64::from(number).to_be_bytes()),
+                    }
+                }
+            }
+        )+
+    };
+}
+signed_key!(i32, i64);
+
+impl From<u32> for Key {
+    fn from(number: u32) -> Self {
+        Self::from(u64::from(number))
+    }
+}
+
+impl From<usize> for Key {
+    fn from(number: usize) -> Self {
+        Self::from(number as u128)
+    }
+}
+
+impl From<Ipv4Addr> for Key {
+    fn from(address: Ipv4Addr) -> Self {
+        Self::from(IpAddr::V4(address))
+    }
+}
+
+impl From<Ipv6Addr> for Key {
+    /// The whole address, as from an [`IpAddr`].
+    fn from(address: Ipv6Addr) -> Self {
+        Self::from(IpAddr::V6(address))
+    }
+}
+
+impl From<IpAddr> for Key {
+    /// The whole address; [`key::peer`](crate::key::peer) and
+    /// [`key::client_ip`](crate::key::client_ip) group IPv6 by prefix first.
+    fn from(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(v4) => Self::part(b'4', &v4.octets()),
+            IpAddr::V6(v6) => Self::part(b'6', &v6.octets()),
+        }
+    }
+}
+
+macro_rules! tuple_key {
+    ($($name:ident),+) => {
+        impl<$($name: Into<Key>),+> From<($($name,)+)> for Key {
+            #[allow(non_snake_case)]
+            fn from(($($name,)+): ($($name,)+)) -> Self {
+                Self::everyone()$(.and(&$name.into()))+
+            }
+        }
+    };
+}
+tuple_key!(A, B);
+tuple_key!(A, B, C);
+tuple_key!(A, B, C, D);
