@@ -174,17 +174,17 @@
 
 mod admission;
 mod caller_key;
+mod charge;
 mod clock;
 mod decision;
 mod error;
-mod fallback;
 mod kept;
 mod limiter;
 #[cfg(feature = "http")]
 mod middleware;
-mod permit;
-mod permits;
+mod on_store_failure;
 mod policy;
+mod policy_name;
 mod quota;
 #[cfg(any(test, feature = "testing"))]
 mod random;
@@ -194,7 +194,7 @@ mod telemetry;
 #[cfg(feature = "testing")]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
 pub mod testing;
-mod turns;
+mod util;
 
 #[cfg(all(fuzzing, feature = "redis"))]
 #[doc(hidden)]
@@ -203,13 +203,13 @@ pub use self::store::redis::fuzzing;
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use self::store::redis::{RedisStore, RedisStoreBuilder};
 pub use self::{
+    admission::permit::Permit,
     caller_key::Key,
     clock::{Clock, ManualClock, SystemClock},
     decision::{Decision, PolicyDecision, Refund, Source, Verdict},
     error::{ConfigError, StoreError},
-    fallback::OnStoreFailure,
     limiter::{Limiter, LimiterBuilder},
-    permit::Permit,
+    on_store_failure::OnStoreFailure,
     policy::Policy,
     quota::{
         Algorithm, Concurrency, FixedWindow, LeakyBucket, Quota, SlidingLog, SlidingWindow,

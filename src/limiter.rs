@@ -6,14 +6,12 @@ use smallvec::SmallVec;
 
 use crate::{
     ConfigError, Decision, Key, MemoryStore, OnStoreFailure, Permit, Policy, Refund, StoreError,
-    admission::Admission,
+    admission::{Admission, refund::Legs, wait_queue::MAX_WAITING},
+    charge::{Asked, Check, Leg, Operation},
     error::StoreErrorKind,
-    fallback::BackedStore,
-    permit::Legs,
     policy::{Compiled, check_names},
     spread::Spread,
-    store::{Answer, Asked, Check, Leg, Operation, Store},
-    turns::MAX_WAITING,
+    store::{Answer, Store, handle::BackedStore},
 };
 
 /// Checks policies outside HTTP: jobs, sockets, outbound calls.

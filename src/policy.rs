@@ -1,14 +1,6 @@
 //! A named quota.
 
-use std::fmt;
-
-use siphasher::sip128::SipHasher13;
-
-use crate::{
-    ConfigError, OnStoreFailure, Quota,
-    kept::{Kept, Table},
-    store::Asked,
-};
+use crate::{ConfigError, OnStoreFailure, Quota, charge::Asked, policy_name::Name};
 
 /// A named quota: what a [`Limiter`](crate::Limiter) checks, and the start of
 /// what a [`RateLimitLayer`](crate::RateLimitLayer) checks.
@@ -288,58 +280,6 @@ where
     fn from(quota: Q) -> Self {
         Self::unnamed(quota)
     }
-}
-
-/// The longest policy name.
-const LONGEST: usize = 64;
-
-/// A policy's name: printable ASCII.
-pub(crate) type Name = Kept<NameParts>;
-
-#[derive(PartialEq, Eq, Hash)]
-pub(crate) struct NameParts {
-    pub(crate) text: Box<str>,
-    /// As structured fields (RFC 9651) write a string.
-    pub(crate) quoted: Box<str>,
-    /// To be mixed with a secret.
-    pub(crate) hash: (u64, u64),
-}
-
-impl Name {
-    pub(crate) fn new(name: &str) -> Option<Self> {
-        static NAMES: Table<NameParts> = Table::new();
-
-        let is_printable = name.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-        if !is_printable || name.is_empty() || name.len() > LONGEST {
-            return None;
-        }
-        let hash = SipHasher13::new().hash(name.as_bytes());
-        Some(NAMES.keep(NameParts {
-            text: name.into(),
-            quoted: quoted(name).into(),
-            hash: (hash.h1, hash.h2),
-        }))
-    }
-}
-
-impl fmt::Debug for NameParts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.text.fmt(f)
-    }
-}
-
-/// Printable ASCII in quotes, with quotes and backslashes escaped.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for char in text.chars() {
-        if matches!(char, '"' | '\\') {
-            quoted.push('\\');
-        }
-        quoted.push(char);
-    }
-    quoted.push('"');
-    quoted
 }
 
 /// A checked policy.

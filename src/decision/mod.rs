@@ -10,7 +10,7 @@ pub use self::policy::PolicyDecision;
 pub(crate) use self::policy::Told;
 #[cfg(feature = "http")]
 pub use self::reason::DenialReason;
-use crate::store::Operation;
+use crate::charge::Operation;
 
 /// The outcome of a check, with the standing of every policy in it.
 ///

@@ -4,10 +4,10 @@ use std::{fmt, time::Duration};
 
 use crate::{
     Quota,
+    charge::{Asked, Operation},
     kept::Kept,
-    policy::Name,
+    policy_name::Name,
     quota::rules::{At, Change, Rules, Standing},
-    store::{Asked, Operation},
 };
 
 /// The standing of one policy in a [`Decision`](crate::Decision).

@@ -12,9 +12,10 @@ use super::{policy::Rule, rejection::Refusal, settings::Settings};
 use crate::{
     Decision, DenialReason, Head, Key, StoreError,
     admission::Admission,
+    admission::refund::{Legs, Taken},
+    charge::{Check, Leg, Operation},
     key::{KeyError, Reason},
-    permit::{Legs, Taken},
-    store::{Answer, BoxFuture, Check, Leg, Operation},
+    store::{Answer, BoxFuture},
     telemetry,
 };
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::permit::Taken;
+use crate::admission::refund::Taken;
 
 pin_project! {
     /// The body of a response of [`RateLimit`](crate::RateLimit).

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use super::settings::Settings;
 use crate::{
     Decision, Key, Refund, StoreError,
-    fallback::BackedStore,
-    store::{Asked, Check, Leg, Operation, OwnedLeg},
+    charge::{Asked, Check, Leg, Operation, OwnedLeg},
+    store::handle::BackedStore,
 };
 
 /// What a request is held to, by

@@ -18,7 +18,7 @@ use super::{
     rejection::{self, Refusal},
     settings::Settings,
 };
-use crate::{Decision, DenialReason, Head, permit::Taken, spread::Spread};
+use crate::{Decision, DenialReason, Head, admission::refund::Taken, spread::Spread};
 
 pin_project! {
     /// The future of a [`RateLimit`](crate::RateLimit) service.

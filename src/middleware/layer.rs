@@ -18,8 +18,8 @@ use super::{
     settings::{Secret, Settings},
 };
 use crate::{
-    ConfigError, Head, MemoryStore, OnStoreFailure, fallback::BackedStore, key::KeyError,
-    policy::check_names, spread::Spread, store::Store, turns::MAX_WAITING,
+    ConfigError, Head, MemoryStore, OnStoreFailure, admission::wait_queue::MAX_WAITING,
+    key::KeyError, policy::check_names, spread::Spread, store::Store, store::handle::BackedStore,
 };
 
 /// Limits the rate of requests, as a Tower layer.

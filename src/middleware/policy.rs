@@ -5,9 +5,9 @@ use std::{any::type_name, borrow::Cow, fmt, sync::Arc};
 use super::{named::Named, tiers::Tiers};
 use crate::{
     ConfigError, Head, Key, OnStoreFailure, Policy, Quota,
+    charge::{Asked, Leg},
     key::{KeyError, KeyExtractor, global, peer},
     policy::Compiled,
-    store::{Asked, Leg},
 };
 
 type CostBy = dyn Fn(&Head<'_>) -> u64 + Send + Sync;

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Decision, DenialReason, Head, PolicyDecision, StoreError, Verdict,
     key::{KeyError, Missing},
-    policy::quoted,
+    policy_name::quoted,
     telemetry,
 };
 

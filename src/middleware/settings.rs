@@ -13,7 +13,7 @@ use super::{
     named::Named,
     policy::{Rule, When},
 };
-use crate::{Decision, Source, fallback::BackedStore};
+use crate::{Decision, Source, store::handle::BackedStore};
 
 /// A built layer.
 #[derive(Clone, Debug)]

@@ -1,16 +1,10 @@
 //! The fixed window: a count that starts again when its window ends.
-//!
-//! The same arithmetic keeps a token bucket that is refilled at once: its
-//! refill is less than its capacity, so that a part of the count may stay.
 
 use std::time::Duration;
 
 use super::{
-    EXACT, Quota,
-    calendar::month_end_ms,
-    per_period,
-    rules::{At, Change, Rules, Standing, State, until_ms},
-    token_bucket::LEAST_REMEMBERED_NS,
+    Quota, per_period,
+    window::{Rule, Start},
 };
 use crate::ConfigError;
 
@@ -50,18 +44,6 @@ pub struct FixedWindow {
     window: Duration,
     start: Start,
     spread: bool,
-}
-
-/// When windows start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Start {
-    /// With the first request.
-    FirstUse,
-    /// At multiples of the window, so many milliseconds after the epoch.
-    Aligned {
-        offset_ms: u64,
-    },
-    Month,
 }
 
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
@@ -125,12 +107,6 @@ impl FixedWindow {
 
 per_period!(FixedWindow);
 
-/// The year 2286: ends of windows have 13 digits.
-const LAST_END_MS: u64 = 9_999_999_999_999;
-
-/// 100 years.
-pub(super) const LONGEST_WINDOW_MS: u64 = 100 * 365 * 86_400_000;
-
 impl TryFrom<FixedWindow> for Quota {
     type Error = ConfigError;
 
@@ -149,222 +125,5 @@ impl TryFrom<FixedWindow> for Quota {
             spread,
             ..Rule::new(limit, window)?
         })))
-    }
-}
-
-/// Whole milliseconds, at least one, at most 100 years.
-pub(super) fn checked_window_ms(window: Duration) -> Result<u64, ConfigError> {
-    if window.is_zero() {
-        return Err(ConfigError::ZeroPeriod);
-    }
-    if window.as_nanos() % 1_000_000 != 0 {
-        return Err(ConfigError::WindowNotWholeMilliseconds { window });
-    }
-    match u64::try_from(window.as_millis()) {
-        Ok(window_ms) if window_ms <= LONGEST_WINDOW_MS => Ok(window_ms),
-        _ => Err(ConfigError::WindowTooLong { window }),
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Rule {
-    /// The most that can be used.
-    pub(crate) limit: u64,
-    pub(crate) window_ms: u64,
-    pub(crate) start: Start,
-    pub(crate) spread: bool,
-    /// How much comes back when a window ends, where what else is used stays so.
-    /// `None`: all of it.
-    pub(crate) refill: Option<u64>,
-    /// What counts as used by an unknown caller.
-    pub(crate) initial_used: u64,
-}
-
-impl Rule {
-    /// By how much this caller's windows start later, where they are spread.
-    pub(super) fn spread_ms(&self, key: &[u8]) -> u64 {
-        // The same in every process, and whatever the store.
-        let hash = blake3::derive_key("tower-throttle v1 spread of windows", key);
-        let number = hash.first_chunk::<8>().copied().unwrap_or_default();
-        u64::from_le_bytes(number) % self.window_ms
-    }
-
-    pub(super) fn new(limit: u64, window: Duration) -> Result<Self, ConfigError> {
-        let window_ms = checked_window_ms(window)?;
-        if limit >= EXACT {
-            return Err(ConfigError::LimitTooLarge { limit });
-        }
-        Ok(Self {
-            limit,
-            window_ms,
-            start: Start::FirstUse,
-            spread: false,
-            refill: None,
-            initial_used: 0,
-        })
-    }
-
-    pub(super) const fn with_refill(self, refill: u64, initial_used: u64) -> Self {
-        Self {
-            refill: Some(refill),
-            initial_used,
-            ..self
-        }
-    }
-
-    /// How long after it is full a bucket is remembered, as in a token bucket.
-    pub(crate) fn remembered_ms(&self) -> u64 {
-        if self.initial_used == 0 {
-            return 0;
-        }
-        let to_fill_ms = self.windows(self.limit).saturating_mul(self.window_ms);
-        to_fill_ms.clamp(LEAST_REMEMBERED_NS / 1_000_000, LONGEST_WINDOW_MS)
-    }
-
-    /// How many windows must end until so much has come back. One, where all does.
-    fn windows(&self, units: u64) -> u64 {
-        match self.refill {
-            Some(refill @ 1..) => units.div_ceil(refill),
-            _ => 1,
-        }
-    }
-
-    /// The end of the last of so many windows, of which the first ends at `ends_ms`.
-    fn last_end_ms(&self, ends_ms: u64, windows: u64) -> u64 {
-        let later_ms = windows.saturating_sub(1).saturating_mul(self.window_ms);
-        ends_ms.saturating_add(later_ms)
-    }
-
-    /// The end of the window that starts now, or that runs now by the clock.
-    fn end_ms(&self, at: At) -> u64 {
-        let window_ms = self.window_ms;
-        match self.start {
-            Start::FirstUse => (at.now_ms() + window_ms).min(LAST_END_MS),
-            Start::Aligned { offset_ms } => {
-                // One window more, so that nothing is below zero.
-                let offset_ms = (offset_ms + at.offset_ms) % window_ms;
-                let since_ms = at.now_ms() + window_ms - offset_ms;
-                (since_ms / window_ms) * window_ms + offset_ms
-            }
-            Start::Month => month_end_ms(at.now_ms().saturating_sub(at.offset_ms)) + at.offset_ms,
-        }
-    }
-}
-
-impl Rules for Rule {
-    fn capacity(&self) -> u64 {
-        self.limit
-    }
-
-    /// What is refilled comes back within as many milliseconds as are exact.
-    fn highest(&self) -> u64 {
-        let most = match self.refill {
-            Some(refill @ 1..) => refill.saturating_mul(EXACT / self.window_ms),
-            _ => EXACT,
-        };
-        most.min(EXACT - 1_000)
-    }
-
-    fn read(&self, stored: Option<&State>, at: At) -> Standing {
-        let (now_ms, latest_ms) = (at.now_ms(), self.end_ms(at));
-        let anew = |level: u64, unsaved: bool| Standing {
-            level,
-            mark: latest_ms,
-            more: 0,
-            unsaved,
-        };
-        let (used, ends_ms, owed) = match stored.map(|words| &words[..]) {
-            Some(&[used, ends_ms]) => (used, ends_ms, 0),
-            Some(&[used, ends_ms, held]) => (used, ends_ms, used.saturating_sub(held)),
-            _ => return anew(self.initial_used, self.initial_used > 0),
-        };
-        // A debt is paid in full. Other numbers lock nobody out for long.
-        let used = match self.refill {
-            Some(_) => (used - owed)
-                .min(2 * self.limit)
-                .saturating_add(owed)
-                .min(self.highest().max(2 * self.limit)),
-            None => used,
-        };
-        if ends_ms > now_ms {
-            // The next period of a full bucket starts with the next token taken.
-            let is_full = used == 0 && self.refill.is_some();
-            return Standing {
-                level: used,
-                mark: if is_full {
-                    latest_ms
-                } else {
-                    ends_ms.min(latest_ms)
-                },
-                more: 0,
-                unsaved: ends_ms > latest_ms,
-            };
-        }
-        let ended = (now_ms - ends_ms) / self.window_ms + 1;
-        if ended < self.windows(used) {
-            return Standing {
-                level: used - ended * self.refill.unwrap_or(0),
-                mark: ends_ms + ended * self.window_ms,
-                more: 0,
-                unsaved: false,
-            };
-        }
-        let full_at_ms = self.last_end_ms(ends_ms, self.windows(used));
-        if now_ms >= full_at_ms.saturating_add(self.remembered_ms()) {
-            return anew(self.initial_used, self.initial_used > 0);
-        }
-        anew(0, false)
-    }
-
-    fn write(&self, _: Option<State>, standing: &Standing, change: Change, _: At) -> State {
-        let used = change.applied_to(standing.level);
-        // Of a bucket in debt, how much it holds: the rest is owed.
-        let length = if self.refill.is_some() && used > self.limit {
-            3
-        } else {
-            2
-        };
-        State::from_buf_and_len([used, standing.mark, self.limit], length)
-    }
-
-    fn drained_at_us(&self, state: &State) -> u64 {
-        let &[used, ends_ms, ..] = &state[..] else {
-            return 0;
-        };
-        self.last_end_ms(ends_ms, self.windows(used))
-            .saturating_add(self.remembered_ms())
-            .saturating_mul(1_000)
-    }
-
-    fn retry_us(&self, standing: &Standing, most: u64, now_us: u64) -> Option<u64> {
-        if self.refill == Some(0) {
-            return None;
-        }
-        let over = standing.level.saturating_sub(most);
-        let fits_at_ms = self.last_end_ms(standing.mark, self.windows(over));
-        Some(until_ms(fits_at_ms, now_us))
-    }
-
-    fn reset_us(&self, standing: &Standing, now_us: u64) -> u64 {
-        let full_at_ms = self.last_end_ms(standing.mark, self.windows(standing.level));
-        until_ms(full_at_ms, now_us)
-    }
-
-    fn returnable(&self, _: Option<&State>, standing: &Standing, cost: u64, at: At) -> u64 {
-        if at.since == 0 || at.since == standing.mark {
-            cost.min(standing.level)
-        } else {
-            0
-        }
-    }
-
-    fn effective_window_us(&self, standing: &Standing, now_us: u64) -> u64 {
-        until_ms(standing.mark, now_us)
-    }
-
-    fn outlast(&self, state: &mut State, at: At) {
-        if let [_, ends_ms] = &mut state[..] {
-            *ends_ms = self.end_ms(at).max(*ends_ms);
-        }
     }
 }

@@ -13,7 +13,9 @@ pub(crate) mod rules;
 mod share;
 pub(crate) mod sliding_log;
 pub(crate) mod sliding_window;
+pub(crate) mod statement;
 pub(crate) mod token_bucket;
+pub(crate) mod window;
 
 use std::{fmt, time::Duration};
 
@@ -22,8 +24,8 @@ pub use self::{
     sliding_log::SlidingLog, sliding_window::SlidingWindow, token_bucket::TokenBucket,
 };
 use self::{
-    fixed_window::Start,
     rules::{Rules, Standing},
+    window::Start,
 };
 use crate::{
     ConfigError,
@@ -75,13 +77,13 @@ pub struct Quota(pub(crate) Rule);
 pub(crate) enum Rule {
     TokenBucket(token_bucket::Rule),
     /// A token bucket that is refilled at once, or never.
-    IntervalBucket(fixed_window::Rule),
+    IntervalBucket(window::Rule),
     LeakyBucket {
         rule: token_bucket::Rule,
         /// Holds who is admitted until their turn.
         paces: bool,
     },
-    FixedWindow(fixed_window::Rule),
+    FixedWindow(window::Rule),
     SlidingWindow(sliding_window::Rule),
     SlidingLog(sliding_log::Rule),
     Concurrency(concurrency::Rule),
@@ -121,7 +123,7 @@ impl Quota {
     pub const fn limit(&self) -> u64 {
         match &self.0 {
             Rule::TokenBucket(rule) | Rule::LeakyBucket { rule, .. } => rule.limit,
-            Rule::IntervalBucket(fixed_window::Rule {
+            Rule::IntervalBucket(window::Rule {
                 refill: Some(refill),
                 ..
             }) => *refill,
@@ -263,13 +265,11 @@ impl Quota {
     /// windows start at a moment of its own, a shared one ends after all of them.
     pub(crate) fn of_newcomers(&self) -> Option<Self> {
         match self.0 {
-            Rule::FixedWindow(rule) if rule.spread => {
-                Some(Self(Rule::FixedWindow(fixed_window::Rule {
-                    start: Start::FirstUse,
-                    spread: false,
-                    ..rule
-                })))
-            }
+            Rule::FixedWindow(rule) if rule.spread => Some(Self(Rule::FixedWindow(window::Rule {
+                start: Start::FirstUse,
+                spread: false,
+                ..rule
+            }))),
             _ => None,
         }
     }

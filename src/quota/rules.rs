@@ -2,10 +2,14 @@
 
 use smallvec::SmallVec;
 
-use super::{EXACT, concurrency::Statement};
+use super::{EXACT, statement::Statement};
 
 /// What a store keeps for one bucket: words, whose meaning the algorithm knows.
 pub(crate) type State = SmallVec<[u64; 3]>;
+
+/// Longer than a client oversleeps who waits for a `Retry-After` in whole
+/// seconds: the tokens it waited for must still be its own.
+pub(super) const LEAST_REMEMBERED_NS: u64 = 60_000_000_000;
 
 /// What is stored, read at one instant, before anything is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

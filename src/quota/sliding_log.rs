@@ -7,10 +7,9 @@
 use std::time::Duration;
 
 use super::{
-    Quota,
-    fixed_window::checked_window_ms,
-    per_period,
+    Quota, per_period,
     rules::{At, Change, Rules, Standing, State, at_rate},
+    window::checked_window_ms,
 };
 use crate::ConfigError;
 

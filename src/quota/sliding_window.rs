@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use super::{
-    EXACT, Quota,
-    fixed_window::checked_window_ms,
-    per_period,
+    EXACT, Quota, per_period,
     rules::{At, Change, Rules, Standing, State, at_rate, until_ms},
+    window::checked_window_ms,
 };
 use crate::ConfigError;
 

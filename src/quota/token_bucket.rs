@@ -17,8 +17,9 @@
 use std::time::Duration;
 
 use super::{
-    EXACT, Quota, fixed_window, per_period,
-    rules::{At, Change, Rules, Standing, State, at_rate},
+    EXACT, Quota, per_period,
+    rules::{At, Change, LEAST_REMEMBERED_NS, Rules, Standing, State, at_rate},
+    window::{self, LONGEST_WINDOW_MS},
 };
 use crate::ConfigError;
 
@@ -86,7 +87,7 @@ impl TokenBucket {
     pub const fn without_refill(burst: u64) -> Self {
         Self {
             limit: 0,
-            period: Duration::from_millis(fixed_window::LONGEST_WINDOW_MS),
+            period: Duration::from_millis(LONGEST_WINDOW_MS),
             burst: Some(burst),
             initial: None,
             refill: Refill::Never,
@@ -139,7 +140,7 @@ impl TryFrom<TokenBucket> for Quota {
 }
 
 impl TokenBucket {
-    fn at_once(self) -> Result<fixed_window::Rule, ConfigError> {
+    fn at_once(self) -> Result<window::Rule, ConfigError> {
         let burst = self.burst.unwrap_or(self.limit);
         let initial = self.initial.unwrap_or(burst);
         if initial > burst {
@@ -152,14 +153,10 @@ impl TokenBucket {
         if self.limit == 0 && burst > 0 && !never {
             return Err(ConfigError::BurstWithoutRefill { burst });
         }
-        let rule = fixed_window::Rule::new(burst, self.period)?;
+        let rule = window::Rule::new(burst, self.period)?;
         Ok(rule.with_refill(self.limit, burst - initial))
     }
 }
-
-/// Longer than a client oversleeps who waits for a `Retry-After` in whole
-/// seconds: the tokens it waited for must still be its own.
-pub(super) const LEAST_REMEMBERED_NS: u64 = 60_000_000_000;
 
 /// Clocks tick in microseconds. A bucket that is full before the next tick is
 /// full: otherwise one that holds a single token would wait for the tick after

@@ -5,9 +5,9 @@ use std::{mem, sync::Arc};
 
 use smallvec::SmallVec;
 
-use super::{Asked, Check, Leg, Operation};
 use crate::{
     Decision, PolicyDecision, Verdict,
+    charge::{Asked, Check, Leg, Operation},
     decision::Told,
     kept::Kept,
     quota::{

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{Existing, RATELIMIT, RATELIMIT_POLICY, add_one, effective_us, per_whole_seconds};
-use crate::{Decision, PolicyDecision, Quota, Verdict, middleware::text::Text, policy::Name};
+use crate::{Decision, PolicyDecision, Quota, Verdict, middleware::text::Text, policy_name::Name};
 
 /// The values of both.
 pub(super) struct Lists {

@@ -5,12 +5,12 @@ use smallvec::SmallVec;
 use super::Id;
 use crate::{
     Decision, PolicyDecision, Quota, Verdict,
+    charge::Check,
     kept::Kept,
     quota::{
         Rule, each,
         rules::{At, Rules, Standing},
     },
-    store::Check,
 };
 
 /// How the buckets of a check stood when it was denied.

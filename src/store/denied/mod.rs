@@ -30,7 +30,8 @@ use self::{
     known::{Denial, Still},
     table::Table,
 };
-use super::{Check, Leg, Operation, local::Local};
+use super::local::Local;
+use crate::charge::{Check, Leg, Operation};
 use crate::{Decision, Verdict, clock};
 
 /// A bucket that nobody uses is remembered for as long by all stores: what

@@ -7,12 +7,12 @@ use std::mem;
 
 use crate::{
     Decision, PolicyDecision, Quota, StoreError,
+    charge::{Asked, Leg, Operation, OwnedLeg},
     kept::Kept,
     quota::{
         Rule, each,
         rules::{Rules, Standing},
     },
-    store::{Asked, Leg, Operation, OwnedLeg},
 };
 
 /// How long units may be used after they were asked for. With the time in which

@@ -25,8 +25,9 @@ use tokio::time::sleep;
 
 use self::{entry::Trip, table::Id};
 pub(crate) use self::{reset::reset, table::Leases};
-use super::{Answer, Check, Leg, Operation};
-use crate::{Decision, fallback::Tasks};
+use super::Answer;
+use crate::charge::{Check, Leg, Operation};
+use crate::{Decision, store::tasks::Tasks};
 
 /// A store that leases.
 pub(crate) trait Lender: Clone + Send + Sync + 'static {

@@ -4,7 +4,8 @@ use smallvec::SmallVec;
 use tokio::time::timeout;
 
 use super::{Lender, table::Id};
-use crate::store::{Answer, Leg};
+use crate::charge::Leg;
+use crate::store::Answer;
 
 /// Voids what was paid for out of buckets that `answer` resets, unless it does not.
 ///

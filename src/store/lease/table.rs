@@ -11,10 +11,7 @@ use std::{
 use tokio::{runtime::Handle, sync::Notify};
 
 use super::entry::{Entry, Grant, Swept, Trip};
-use crate::{
-    Decision, StoreError, clock,
-    store::{Leg, local::Local},
-};
+use crate::{Decision, StoreError, charge::Leg, clock, store::local::Local};
 
 /// What is known of callers whose policies lease: at most 4,096 at a time. One
 /// that finds no room is decided upon by the server, until others have stopped asking.

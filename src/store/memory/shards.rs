@@ -13,8 +13,10 @@ use super::{
     sketch::Cells,
 };
 use crate::{
-    Clock, Decision, clock,
-    store::{Answer, Check, Leg, Operation, Slot, keyed::KeyedHash},
+    Clock, Decision,
+    charge::{Check, Leg, Operation},
+    clock,
+    store::{Answer, Slot, keyed::KeyedHash},
 };
 
 pub(super) struct Shards {

@@ -18,7 +18,8 @@ use super::{
 };
 use crate::{
     Quota,
-    store::{Leg, Operation, Slot},
+    charge::{Leg, Operation},
+    store::Slot,
 };
 
 const ROWS: usize = 2;

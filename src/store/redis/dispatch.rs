@@ -310,11 +310,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::store::{
-        Operation,
-        redis::{
-            connection::Connections, key::KeyNames, node::Asker, pool::Settings, question::Question,
-        },
+    use crate::charge::Operation;
+    use crate::store::redis::{
+        connection::Connections, key::KeyNames, node::Asker, pool::Settings, question::Question,
     };
 
     #[tokio::test]

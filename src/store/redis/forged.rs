@@ -12,13 +12,13 @@ use super::{
 use crate::{
     Concurrency, Decision, FixedWindow, Key, LeakyBucket, OnStoreFailure, Policy, Quota,
     SlidingLog, SlidingWindow, TokenBucket,
+    charge::{Asked, Check, Leg, Operation},
     policy::Compiled,
     quota::{
         EXACT, Rule, each,
         rules::{At, Rules},
     },
     random::SplitMix64 as Random,
-    store::{Asked, Check, Leg, Operation},
 };
 
 const NONCE: i64 = 7;

@@ -13,7 +13,7 @@ use super::{
     server::integers_of_value,
     url::Target,
 };
-use crate::{ConfigError, Decision, StoreError, error::StoreErrorKind, store::Check};
+use crate::{ConfigError, Decision, StoreError, charge::Check, error::StoreErrorKind};
 
 /// What a URL says.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
-use crate::{ConfigError, store::Leg};
+use crate::{ConfigError, charge::Leg};
 
 /// Makes the names: prefix, letter, `{hash}`, policy; as in `ttb{hash}api`.
 /// Without anything between, as each byte is paid for every caller.

@@ -58,7 +58,7 @@ use super::{
     finished::finished,
     lease::{self, Leases, Lender},
 };
-use crate::{ConfigError, Decision, StoreError, fallback::Tasks};
+use crate::{ConfigError, Decision, StoreError, store::tasks::Tasks};
 
 /// Keeps buckets in Redis or Valkey, so that a fleet of processes shares them.
 ///

@@ -24,8 +24,8 @@ use super::{
 use crate::{
     Clock, StoreError, clock,
     error::StoreErrorKind,
-    fallback::Tasks,
     store::breaker::{Breaker, Ended, Pass},
+    store::tasks::Tasks,
 };
 
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use smallvec::SmallVec;
 use super::key::KeyNames;
 use crate::{
     Key,
-    policy::Name,
-    quota::{Rule, fixed_window::Start},
-    store::{Asked, Check, Leg, Operation},
+    charge::{Asked, Check, Leg, Operation},
+    policy_name::Name,
+    quota::{Rule, window::Start},
 };
 
 /// Added to an algorithm's number.

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use super::{RedisStore, Servers, cluster::KeyedLeg, task::InRuntime};
 use crate::{
     Key, OnStoreFailure, Policy, StoreError, TokenBucket,
-    store::{Check, Leg, Operation, Store},
+    charge::{Check, Leg, Operation},
+    store::Store,
 };
 
 impl RedisStore {

@@ -5,9 +5,9 @@ use smallvec::SmallVec;
 use super::question::{AskedLeg, Question, Turns};
 use crate::{
     Decision, PolicyDecision, StoreError,
+    charge::Operation,
     error::StoreErrorKind,
     quota::{EXACT, Rule, each, rules::Standing},
-    store::Operation,
 };
 
 /// The verdict where foreign data stood under a key.
@@ -229,7 +229,8 @@ mod tests {
     use super::*;
     use crate::{
         Key, Policy, TokenBucket,
-        store::{Check, Leg, redis::key::KeyNames},
+        charge::{Check, Leg},
+        store::redis::key::KeyNames,
     };
 
     const NOW_US: i64 = 1_767_225_600_000_000;

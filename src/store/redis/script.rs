@@ -171,7 +171,8 @@ mod tests {
     use super::*;
     use crate::{
         Key, Policy, TokenBucket,
-        store::{Check, Leg, Operation, redis::question::Question},
+        charge::{Check, Leg, Operation},
+        store::redis::question::Question,
     };
 
     fn question(caller: &str, cost: u64) -> Question {

@@ -8,9 +8,10 @@ use super::*;
 use crate::{
     Clock, FixedWindow, Key, LeakyBucket, ManualClock, OnStoreFailure, Policy, Quota, SlidingLog,
     SlidingWindow, TokenBucket,
+    charge::Asked,
     policy::Compiled,
     random::SplitMix64 as Random,
-    store::{Asked, Slot, keyed::KeyedHash},
+    store::{Slot, keyed::KeyedHash},
 };
 
 impl Random {

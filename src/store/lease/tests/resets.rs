@@ -11,11 +11,12 @@ use tokio::{
 use crate::{
     Decision, Key, ManualClock, MemoryStore, OnStoreFailure, Policy, Source, StoreError,
     TokenBucket,
+    charge::{Asked, Check, Leg, Operation, OwnedLeg},
     error::StoreErrorKind,
-    fallback::Tasks,
     policy::Compiled,
+    store::tasks::Tasks,
     store::{
-        Answer, Asked, BoxFuture, Check, Leg, Operation, OwnedLeg, Store,
+        Answer, BoxFuture, Store,
         lease::{self, Leases, Lender, Trip, send, table::Id},
         local::Local,
     },

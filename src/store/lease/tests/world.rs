@@ -12,10 +12,11 @@ use super::super::{
 use crate::{
     Decision, Key, ManualClock, MemoryStore, OnStoreFailure, Policy, Source, StoreError,
     TokenBucket,
+    charge::{Asked, Check, Leg, Operation},
     clock::Clock,
     error::StoreErrorKind,
     policy::Compiled,
-    store::{Answer, Asked, Check, Leg, Operation, Store, local::Local},
+    store::{Answer, Store, local::Local},
 };
 
 const SWEEP_EVERY_US: u64 = 50_000;

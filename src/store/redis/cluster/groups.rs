@@ -16,10 +16,8 @@ use super::{
 };
 use crate::{
     Decision, PolicyDecision, StoreError,
-    store::{
-        Asked, Operation,
-        redis::{call::Deadline, question::Question, reply::Found},
-    },
+    charge::{Asked, Operation},
+    store::redis::{call::Deadline, question::Question, reply::Found},
 };
 
 /// Legs of one slot, each with its place in the check. Never empty.

@@ -39,10 +39,11 @@ use super::{
 };
 use crate::{
     Decision, StoreError,
+    charge::{Leg, Operation},
     error::StoreErrorKind,
-    fallback::Tasks,
+    store::tasks::Tasks,
     store::{
-        BoxFuture, Leg, Operation,
+        BoxFuture,
         denied::{Asking, answered},
     },
 };

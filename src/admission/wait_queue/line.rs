@@ -16,7 +16,7 @@ use super::{
     registry::Queue,
     sequence::{Id, NONE, Sequences},
 };
-use crate::admission::later;
+use crate::util::time::later;
 
 #[derive(Default)]
 pub(super) struct Line {

@@ -12,12 +12,21 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
+pub(crate) mod permit;
+pub(crate) mod refund;
+pub(crate) mod wait_queue;
+
+use self::{
+    refund::{Legs, Taken, Takes},
+    wait_queue::windows,
+};
 use crate::{
     Decision, PolicyDecision, StoreError,
-    permit::{Legs, Taken, Takes},
-    permits::{Place, Turn, random_between},
-    store::{Answer, BoxFuture},
-    turns::windows,
+    store::{
+        Answer, BoxFuture,
+        permits::{Place, Turn},
+    },
+    util::{random::random_between, time::later},
 };
 
 /// A check and all the waiting that follows from it.
@@ -349,12 +358,6 @@ impl fmt::Debug for Admission {
             .field("stage", &stage)
             .finish_non_exhaustive()
     }
-}
-
-/// So much later, or so late that nobody sees it.
-pub(crate) fn later(than: Instant, wait: Duration) -> Instant {
-    let years = Duration::from_secs(30 * 365 * 86_400);
-    than.checked_add(wait.min(years)).unwrap_or(than)
 }
 
 /// About so long: callers that were refused together ask apart.

@@ -5,46 +5,17 @@ use std::{fmt, time::Duration};
 use smallvec::SmallVec;
 use tokio::{runtime::Handle, time::Instant};
 
+use super::wait_queue::{self, Bucket, Free, Turn};
 use crate::{
     Decision, Source, StoreError,
-    admission::later,
-    fallback::BackedStore,
-    permits::{Hold, Place, Take},
-    store::{Answer, BoxFuture, Check, Leg, Operation, OwnedLeg},
-    turns::{self, Bucket, Free, Turn},
+    charge::{Check, Leg, Operation, OwnedLeg},
+    store::{
+        Answer, BoxFuture,
+        handle::BackedStore,
+        permits::{Hold, Place, Take},
+    },
+    util::time::later,
 };
-
-/// Admission by [`Limiter::acquire`](crate::Limiter::acquire), or the refusal.
-///
-/// Where a policy counts those in flight ([`Concurrency`](crate::Concurrency)),
-/// hold it for as long as the work goes on: dropping it gives the units back.
-/// Other policies' units stay taken.
-#[derive(Debug)]
-#[must_use = "it may be a refusal: ask `is_allowed()`; dropping it gives back what it holds"]
-pub struct Permit {
-    decision: Decision,
-    _taken: Option<Taken>,
-}
-
-impl Permit {
-    pub(crate) const fn new(decision: Decision, taken: Option<Taken>) -> Self {
-        Self {
-            decision,
-            _taken: taken,
-        }
-    }
-
-    /// Whether the caller may go on. If not, nothing is held.
-    #[must_use]
-    pub fn is_allowed(&self) -> bool {
-        self.decision.is_allowed()
-    }
-
-    /// The decision, made before the wait.
-    pub const fn decision(&self) -> &Decision {
-        &self.decision
-    }
-}
 
 /// The legs of a check, to be asked about again.
 #[derive(Clone)]
@@ -95,12 +66,14 @@ impl Legs {
             let stores = self.store.ids();
             let is_full = !wait.is_zero()
                 && leg.asked.quota.reserves()
-                && turns::is_full(most, stores, |store| leg.bucket(store));
+                && wait_queue::is_full(most, stores, |store| leg.bucket(store));
             let wait = if is_full { Duration::ZERO } else { wait };
             let asked = &mut leg.asked;
             asked.extra = asked.quota.room_for_wait(asked.level, wait, is_turn_bound);
             if asked.quota.is_concurrency() {
-                takes.0.push(self.store.holders().take(&self.store, leg));
+                takes
+                    .0
+                    .push(self.store.holders().take(self.store.monitored(), leg));
             }
         }
         (takes, self.ask(Operation::Take))
@@ -133,7 +106,7 @@ impl Legs {
         let Self { store, mut legs } = self.clone().that_decided(decision);
         let mut legs = legs.iter_mut();
         let leg = legs.find(|leg| &*leg.policy.text == policy)?;
-        store.holders().line_up(&store, leg, most)
+        store.holders().line_up(store.monitored(), leg, most)
     }
 
     fn ask(&self, operation: Operation) -> Answer<Decision> {
@@ -232,7 +205,7 @@ impl Takes {
                 let Legs { store, mut legs } = legs.clone().that_decided(decision);
                 legs.retain(|leg| leg.asked.quota.is_concurrency());
                 let local = legs.iter_mut();
-                holds.extend(local.map(|leg| store.holders().adopt(&store, leg)));
+                holds.extend(local.map(|leg| store.holders().adopt(store.monitored(), leg)));
             }
         }
         holds

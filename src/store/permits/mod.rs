@@ -26,7 +26,8 @@ use tokio::{runtime::Handle, time::Instant};
 
 pub(crate) use self::line::Turn;
 use self::{count::Outcome, holder::Holder};
-use crate::{Key, StoreError, fallback::BackedStore, policy::Name, quota::EXACT, store::OwnedLeg};
+use super::monitored::MonitoredStore;
+use crate::{Key, StoreError, charge::OwnedLeg, policy_name::Name, quota::EXACT};
 
 type Bucket = (Name, Key);
 
@@ -106,7 +107,7 @@ impl Holders {
     /// Calls with the holder while no other can forget it.
     fn with<T>(
         &self,
-        store: &BackedStore,
+        store: &MonitoredStore,
         leg: &mut OwnedLeg,
         then: impl FnOnce(&Arc<Holder>, &mut OwnedLeg) -> T,
     ) -> T {
@@ -120,7 +121,7 @@ impl Holders {
 
     /// Before the store is asked for this leg's units: gives it the statement that
     /// goes with it.
-    pub(crate) fn take(&self, store: &BackedStore, leg: &mut OwnedLeg) -> Take {
+    pub(crate) fn take(&self, store: &MonitoredStore, leg: &mut OwnedLeg) -> Take {
         leg.asked.statement = None;
         let units = leg.asked.cost;
         self.with(store, leg, |holder, leg| Take {
@@ -133,7 +134,7 @@ impl Holders {
     }
 
     /// Takes over units that were [left](Hold::leave) to be held.
-    pub(crate) fn adopt(&self, store: &BackedStore, leg: &mut OwnedLeg) -> Hold {
+    pub(crate) fn adopt(&self, store: &MonitoredStore, leg: &mut OwnedLeg) -> Hold {
         let units = leg.asked.cost;
         self.with(store, leg, |holder, _| Hold {
             holder: Arc::clone(holder),
@@ -145,7 +146,7 @@ impl Holders {
     /// `most` wait.
     pub(crate) fn line_up(
         &self,
-        store: &BackedStore,
+        store: &MonitoredStore,
         leg: &mut OwnedLeg,
         most: usize,
     ) -> Option<Place> {
@@ -282,10 +283,4 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.holder.leave_line(self.ticket, self.is_admitted);
     }
-}
-
-/// So that processes that started together do not act together.
-pub(crate) fn random_between(least: f64, most: f64) -> f64 {
-    let number = RandomState::new().hash_one(0_u8) >> 11;
-    least + (most - least) * (number as f64 / EXACT as f64)
 }

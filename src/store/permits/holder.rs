@@ -16,20 +16,20 @@ use super::{
     Bucket, Registry,
     count::{Count, Outcome},
     line::{Line, Turn, Why},
-    random_between,
 };
 use crate::{
     Decision, StoreError,
-    fallback::BackedStore,
-    quota::concurrency::Statement,
-    store::{Answer, BoxFuture, Check, Operation, OwnedLeg},
+    charge::{Check, Operation, OwnedLeg},
+    quota::statement::Statement,
+    store::{Answer, BoxFuture, monitored::MonitoredStore},
+    util::random::random_between,
 };
 
 #[derive(Debug)]
 pub(super) struct Holder {
     pub(super) bucket: Bucket,
     registry: Arc<Registry>,
-    store: BackedStore,
+    store: MonitoredStore,
     state: Mutex<State>,
 }
 
@@ -60,7 +60,7 @@ impl Holder {
     pub(super) fn new(
         bucket: Bucket,
         registry: &Arc<Registry>,
-        store: &BackedStore,
+        store: &MonitoredStore,
         leg: OwnedLeg,
     ) -> Arc<Self> {
         Arc::new(Self {

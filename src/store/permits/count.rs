@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use crate::quota::concurrency::Statement;
+use crate::quota::statement::Statement;
 
 /// The process's side of [`Statement`].
 ///

@@ -16,7 +16,7 @@ use super::{
     sequence::{Id, NONE, Sequences},
     wake,
 };
-use crate::{PolicyDecision, Quota, admission::later};
+use crate::{PolicyDecision, Quota, util::time::later};
 
 static WINDOWS: Registry<Windows> = Registry::new();
 

@@ -5,11 +5,11 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use crate::{Quota, policy::Name, telemetry};
+use crate::{Quota, policy_name::Name, telemetry};
 
 /// The policies of the layers and limiters on one store, while these exist.
 #[derive(Default)]
-pub(super) struct Policies(Mutex<Vec<Used>>);
+pub(super) struct KnownPolicies(Mutex<Vec<Used>>);
 
 struct Used {
     name: Name,
@@ -21,7 +21,7 @@ struct Used {
 /// More are not compared.
 const MOST: usize = 1_024;
 
-impl Policies {
+impl KnownPolicies {
     /// Adds a policy that is used as long as `is_alive` says so.
     pub(super) fn add(
         &self,
@@ -51,8 +51,8 @@ impl Policies {
     }
 }
 
-impl fmt::Debug for Policies {
+impl fmt::Debug for KnownPolicies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Policies")
+        f.write_str("KnownPolicies")
     }
 }

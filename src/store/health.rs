@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use crate::{StoreError, telemetry};
+use crate::{Decision, Source, StoreError, telemetry};
 
 /// How the store does, as far as it was logged.
 pub(super) struct Health {
@@ -48,7 +48,17 @@ impl Default for Health {
 }
 
 impl Health {
-    pub(super) fn failed(&self, error: &StoreError) {
+    /// Logs what an answer tells of the store, if that is a change.
+    pub(super) fn record(&self, answer: &Result<Decision, StoreError>) {
+        match answer {
+            Ok(decision) => self.answered(decision),
+            Err(error) if error.is_unsupported() => {}
+            Err(error) if error.is_overloaded() || error.is_corrupt_state() => self.shed(error),
+            Err(error) => self.failed(error),
+        }
+    }
+
+    fn failed(&self, error: &StoreError) {
         self.last_failure_ms.store(self.now_ms(), Ordering::Relaxed);
         let sign = error.sign();
         let told = self.told.fetch_or(FAILING | sign, Ordering::Relaxed);
@@ -62,7 +72,7 @@ impl Health {
     }
 
     /// Refused for a reason that is not the store's failure.
-    pub(super) fn shed(&self, error: &StoreError) {
+    fn shed(&self, error: &StoreError) {
         let (now_ms, last_ms) = (self.now_ms() + 1, self.shed_ms.load(Ordering::Relaxed));
         let is_time = last_ms == 0 || now_ms.saturating_sub(last_ms) >= SHED_EVERY_MS;
         let order = Ordering::Relaxed;
@@ -77,8 +87,10 @@ impl Health {
     }
 
     #[inline]
-    pub(super) fn answered(&self) {
-        if self.told.load(Ordering::Relaxed) == 0 {
+    pub(super) fn answered(&self, decision: &Decision) {
+        // What the store said once says nothing of how it does now.
+        let is_of_store = decision.source() == Source::Store;
+        if !is_of_store || self.told.load(Ordering::Relaxed) == 0 {
             return;
         }
         let last_failure_ms = self.last_failure_ms.load(Ordering::Relaxed);

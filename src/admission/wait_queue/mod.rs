@@ -24,7 +24,7 @@ use self::{
     registry::{Registry, Shared},
     sequence::Id,
 };
-use crate::{Key, policy::Name};
+use crate::{Key, policy_name::Name};
 
 /// A store by its number, a policy with its kind, and a caller.
 pub(crate) type Bucket = (usize, Name, char, Key);

@@ -1,0 +1,198 @@
+//! What decides while a store fails.
+
+use std::{
+    borrow::Cow,
+    fmt,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use smallvec::SmallVec;
+use tokio::runtime::Handle;
+
+use super::{
+    Answer, Check, Leg, MemoryStore, Operation, Store,
+    health::Health,
+    known_policies::KnownPolicies,
+    monitored::MonitoredStore,
+    permits::{Holders, Take},
+    tasks::Tasks,
+};
+use crate::{Clock, Decision, OnStoreFailure, StoreError, SystemClock, charge::OwnedLeg};
+
+/// What decides while a store fails: buckets in this process, what was logged of the
+/// failure, and which policies use the store. Clones share all three.
+///
+/// A [`Store`] hands one out ([`Store::fallback`]) so that all layers and
+/// limiters on it share one. At most 100,000 buckets are kept, by the rules of
+/// [`MemoryStore`], and 50,000 cells for the newcomers of each quota: 8 MB for one quota
+/// and 3 MB for each other; 14 MB of a [`SlidingWindow`](crate::SlidingWindow), and
+/// 16 bytes more for each entry of a [`SlidingLog`](crate::SlidingLog). Stores that
+/// share a `Fallback` must share their buckets, too.
+#[derive(Clone, Default)]
+pub struct Fallback(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    health: Arc<Health>,
+    clock: Option<Arc<dyn Clock>>,
+    /// Made when it is first needed.
+    local: OnceLock<MonitoredStore>,
+    local_id: StoreId,
+    tasks: Tasks,
+    policies: KnownPolicies,
+    /// What this process holds in the store, and in its buckets here.
+    holders: Holders,
+    local_holders: Holders,
+}
+
+const BUCKETS: usize = 100_000;
+
+impl Fallback {
+    /// One that nothing was taken from.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the time from `clock`: for tests, and for a store that does.
+    #[must_use]
+    pub fn with_clock(clock: Arc<impl Clock>) -> Self {
+        Self(Arc::new(Inner {
+            clock: Some(clock),
+            ..Inner::default()
+        }))
+    }
+
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.0.tasks
+    }
+
+    pub(super) fn health(&self) -> &Arc<Health> {
+        &self.0.health
+    }
+
+    pub(super) fn policies(&self) -> &KnownPolicies {
+        &self.0.policies
+    }
+
+    /// What this process holds in the store.
+    pub(super) fn holders(&self) -> &Holders {
+        &self.0.holders
+    }
+
+    /// What this process holds in its own buckets.
+    pub(super) fn local_holders(&self) -> &Holders {
+        &self.0.local_holders
+    }
+
+    pub(super) fn local_id(&self) -> StoreId {
+        self.0.local_id
+    }
+
+    /// The buckets of this process. What they answer says nothing of the store.
+    pub(super) fn local(&self) -> &MonitoredStore {
+        self.0.local.get_or_init(|| {
+            let clock = self.0.clock.clone();
+            let clock = clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
+            let store = MemoryStore::builder().capacity(BUCKETS);
+            MonitoredStore {
+                store: Arc::new(store.clock(Arc::new(clock)).build()),
+                health: Arc::default(),
+                tasks: Tasks::default(),
+            }
+        })
+    }
+
+    /// The same, if anything was ever decided in it.
+    pub(super) fn used_local(&self) -> Option<&dyn Store> {
+        self.0.local.get().map(|local| &*local.store)
+    }
+
+    /// Lets an answer of the store be, or decides in its place.
+    pub(super) fn settle(
+        &self,
+        answer: Result<Decision, StoreError>,
+        check: &Check<'_>,
+    ) -> Result<Decision, StoreError> {
+        self.0.health.record(&answer);
+        let error = match answer {
+            Err(error) if !error.is_unsupported() => error,
+            answer => return answer,
+        };
+        let choices = || check.legs().iter().map(|leg| leg.on_store_failure);
+        if check.operation().is_back()
+            || error.is_corrupt_state()
+            || choices().any(|choice| choice == OnStoreFailure::Deny)
+            || error.is_overloaded() && choices().any(|choice| choice == OnStoreFailure::Allow)
+        {
+            return Err(error);
+        }
+        let operation = check.operation();
+        let legs = check.legs().iter().filter_map(|leg| leg.local(operation));
+        let Ok(legs) = legs.collect::<Result<SmallVec<[Leg<'_>; 2]>, _>>() else {
+            return Err(error);
+        };
+        let is_lost = error.may_have_run() || error.is_foreign_reply();
+        if legs.is_empty() {
+            let units = check.legs().first().map_or(0, Leg::cost);
+            return Ok(Decision::unchecked(units, is_lost));
+        }
+        match self.decide_locally(operation, legs) {
+            Answer::Now(decision) => decision.map(|decision| decision.made_locally(is_lost)),
+            // Memory answers at once.
+            Answer::Later(_) => Err(error),
+        }
+    }
+
+    /// Permits are left to be held: their caller adopts them.
+    fn decide_locally(
+        &self,
+        operation: Operation,
+        mut legs: SmallVec<[Leg<'_>; 2]>,
+    ) -> Answer<Decision> {
+        let mut takes = SmallVec::<[Take; 1]>::new();
+        if operation == Operation::Take {
+            for leg in &mut legs {
+                if leg.asked.quota.is_concurrency() {
+                    let mut own = OwnedLeg::from(&*leg);
+                    takes.push(self.0.local_holders.take(self.local(), &mut own));
+                    leg.asked = Cow::Owned(own.asked);
+                }
+            }
+        }
+        let answer = self.local().store.check(&Check::new(operation, &legs));
+        let runtime = Handle::try_current().ok();
+        for take in takes {
+            match &answer {
+                Answer::Now(Ok(decision)) if decision.is_allowed() => {
+                    take.granted(runtime.as_ref()).leave();
+                }
+                _ => take.refused(),
+            }
+        }
+        answer
+    }
+}
+
+/// A number that no other store of the process has or had: the address of one that is
+/// gone may be that of the next.
+#[derive(Clone, Copy)]
+pub(super) struct StoreId(pub(super) usize);
+
+impl Default for StoreId {
+    fn default() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl fmt::Debug for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fallback")
+            .field("health", &self.0.health)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,153 @@
+//! A store, and all that a limiter or layer needs around it.
+
+use std::{fmt, mem, sync::Arc};
+
+use smallvec::SmallVec;
+use tokio::runtime::Handle;
+
+use super::{
+    Answer, Check, Leg, Store,
+    fallback::{Fallback, StoreId},
+    monitored::MonitoredStore,
+    permits::Holders,
+};
+use crate::{Decision, Verdict, charge::OwnedLeg, policy::Compiled};
+
+/// A store, and what decides while it fails.
+#[derive(Clone)]
+pub(crate) struct BackedStore {
+    store: MonitoredStore,
+    id: StoreId,
+    fallback: Fallback,
+    holders: Holders,
+}
+
+impl fmt::Debug for BackedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BackedStore")
+            .field("store", &self.store.store)
+            .field("fallback", &self.fallback)
+            .finish_non_exhaustive()
+    }
+}
+
+impl BackedStore {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        let fallback = store.fallback().unwrap_or_default();
+        let holders = fallback.holders().clone();
+        Self {
+            store: MonitoredStore {
+                store,
+                health: Arc::clone(fallback.health()),
+                tasks: fallback.tasks().clone(),
+            },
+            id: StoreId::default(),
+            fallback,
+            holders,
+        }
+    }
+
+    /// What this process holds in the store.
+    pub(crate) const fn holders(&self) -> &Holders {
+        &self.holders
+    }
+
+    /// What those who hold something in it ask.
+    pub(crate) const fn monitored(&self) -> &MonitoredStore {
+        &self.store
+    }
+
+    #[inline(always)]
+    pub(crate) fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        let mut answer = self.store.store.check(check);
+        match &answer {
+            Answer::Now(Ok(decision)) => self.store.health.answered(decision),
+            _ => self.settle(&mut answer, check),
+        }
+        answer
+    }
+
+    /// Makes of an answer that is not a decision yet one that is, or will be.
+    #[inline(never)]
+    fn settle(&self, answer: &mut Answer<Decision>, check: &Check<'_>) {
+        let nobody = Decision::on_store_failure(Verdict::Denied);
+        let unsettled = mem::replace(answer, Answer::Now(Ok(nobody)));
+        *answer = match unsettled {
+            Answer::Now(answer) => Answer::Now(self.fallback.settle(answer, check)),
+            Answer::Later(answer) => {
+                let fallback = self.fallback.clone();
+                let operation = check.operation();
+                let mut legs = SmallVec::<[OwnedLeg; 1]>::new();
+                for leg in check.legs() {
+                    legs.push(leg.into());
+                }
+                Answer::Later(Box::pin(async move {
+                    let answer = answer.await;
+                    if let Ok(decision) = &answer {
+                        fallback.health().answered(decision);
+                        return answer;
+                    }
+                    let legs: SmallVec<[Leg<'_>; 2]> = legs.iter().map(OwnedLeg::leg).collect();
+                    fallback.settle(answer, &Check::new(operation, &legs))
+                }))
+            }
+        };
+    }
+
+    /// Forgets in the store and in this process.
+    pub(crate) fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+        if let Some(local) = self.fallback.used_local() {
+            // Memory answers at once.
+            drop(local.reset(legs));
+        }
+        self.store.store.reset(legs)
+    }
+
+    /// Notes that `owner` uses these policies on this store, to say it where a name
+    /// has two quotas.
+    pub(crate) fn add_policies<'a, T: ?Sized + Send + Sync + 'static>(
+        &self,
+        owner: &Arc<T>,
+        policies: impl Iterator<Item = &'a Compiled>,
+    ) {
+        for policy in policies {
+            let owner = Arc::downgrade(owner);
+            let is_alive = move || owner.strong_count() > 0;
+            let known = self.fallback.policies();
+            known.add(&policy.name, *policy.asked.quota, is_alive);
+        }
+    }
+
+    pub(crate) fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {
+        self.store.store.storage_key(leg)
+    }
+
+    /// The buckets of this process alone: where a decision that was made there
+    /// is given back.
+    pub(crate) fn local(&self) -> Self {
+        Self {
+            store: self.fallback.local().clone(),
+            id: self.fallback.local_id(),
+            fallback: Fallback::new(),
+            holders: self.fallback.local_holders().clone(),
+        }
+    }
+
+    /// Does work for the store that its caller does not wait for.
+    pub(crate) fn spawn<F>(&self, runtime: &Handle, work: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.store.spawn(runtime, work);
+    }
+
+    /// The same for all that share the buckets.
+    pub(crate) const fn id(&self) -> usize {
+        self.id.0
+    }
+
+    /// That of the store, and that of what decides in its place.
+    pub(crate) fn ids(&self) -> [usize; 2] {
+        [self.id.0, self.fallback.local_id().0]
+    }
+}

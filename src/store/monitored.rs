@@ -1,0 +1,45 @@
+//! A store whose failures are logged.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
+use super::{Answer, Check, Store, health::Health, tasks::Tasks};
+use crate::Decision;
+
+/// A store, what was logged of its failures, and the tasks that work for it. Clones
+/// share all three.
+#[derive(Clone, Debug)]
+pub(crate) struct MonitoredStore {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) health: Arc<Health>,
+    pub(super) tasks: Tasks,
+}
+
+impl MonitoredStore {
+    /// Asks the store, and logs whether it fails.
+    pub(super) fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        match self.store.check(check) {
+            Answer::Now(answer) => {
+                self.health.record(&answer);
+                Answer::Now(answer)
+            }
+            Answer::Later(answer) => {
+                let health = Arc::clone(&self.health);
+                Answer::Later(Box::pin(async move {
+                    let answer = answer.await;
+                    health.record(&answer);
+                    answer
+                }))
+            }
+        }
+    }
+
+    /// Does work for the store that its caller does not wait for.
+    pub(super) fn spawn<F>(&self, runtime: &Handle, work: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.tasks.spawn(runtime, work);
+    }
+}

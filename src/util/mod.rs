@@ -1,0 +1,4 @@
+//! Small things that know nothing of limits.
+
+pub(crate) mod random;
+pub(crate) mod time;
