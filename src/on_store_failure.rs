@@ -2,7 +2,7 @@
 
 /// What becomes of a policy while the store cannot decide.
 ///
-/// The [`Decision`] says so ([`Source`](crate::Source)), and one line is logged
+/// The [`Decision`](crate::Decision) says so ([`Source`](crate::Source)), and one line is logged
 /// when it starts and one when it ends. In a check of several policies, one
 /// that denies refuses it; the local ones decide together, all or none; those
 /// that allow are left out.
