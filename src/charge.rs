@@ -36,7 +36,7 @@ pub enum Operation {
 
 impl Operation {
     /// Whether it is about what was taken before, which must get back in any flood.
-    pub(crate) const fn is_back(self) -> bool {
+    pub(crate) const fn is_refund_or_renewal(self) -> bool {
         matches!(self, Self::GiveBack | Self::Renew)
     }
 }
@@ -44,19 +44,26 @@ impl Operation {
 /// A question to a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
-    legs: &'a [Leg<'a>],
+    charges: &'a [Charge<'a>],
     operation: Operation,
 }
 
 impl<'a> Check<'a> {
-    pub(crate) const fn new(operation: Operation, legs: &'a [Leg<'a>]) -> Self {
-        Self { legs, operation }
+    pub(crate) const fn new(operation: Operation, charges: &'a [Charge<'a>]) -> Self {
+        Self { charges, operation }
     }
 
-    /// The policies, each on its own bucket. Never empty.
+    /// The buckets that are asked, each by a policy of its own. Never empty.
     #[must_use]
-    pub const fn legs(&self) -> &'a [Leg<'a>] {
-        self.legs
+    pub const fn charges(&self) -> &'a [Charge<'a>] {
+        self.charges
+    }
+
+    /// The same, by its former name.
+    #[must_use]
+    #[doc(hidden)]
+    pub const fn legs(&self) -> &'a [Charge<'a>] {
+        self.charges
     }
 
     /// What to do.
@@ -66,111 +73,94 @@ impl<'a> Check<'a> {
     }
 }
 
-/// One policy of a check, and whose bucket.
+/// One bucket that a check asks, and for how much: a policy, a caller, a demand.
 #[derive(Clone, Debug)]
-pub struct Leg<'a> {
-    pub(crate) policy: &'a Name,
+pub struct Charge<'a> {
+    pub(crate) policy: Name,
     pub(crate) key: Cow<'a, Key>,
-    /// Borrowed, where it is the same for all.
-    pub(crate) asked: Cow<'a, Asked>,
+    /// Borrowed, where it is the same for all requests.
+    pub(crate) demand: Cow<'a, Demand>,
     pub(crate) on_store_failure: OnStoreFailure,
-    /// Its units may be paid for in advance.
+    /// Whether a store may decide from units that it had taken in advance.
     pub(crate) leases: bool,
 }
 
 /// What is asked of one policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct Demand {
     pub(crate) quota: Kept<Quota>,
     /// In units.
     pub(crate) cost: u64,
     /// The cost as a level.
     pub(crate) level: u64,
     /// Room beyond the capacity, as a level: for what is reserved or owed.
-    pub(crate) extra: i64,
+    pub(crate) overdraft: i64,
     /// What this process holds, where the policy counts those in flight.
     pub(crate) statement: Option<Box<Statement>>,
-    /// Give back only what was taken under this mark; 0 for any.
-    pub(crate) since: u64,
+    /// Gives back only what was taken at this mark; 0 for any.
+    pub(crate) taken_at: u64,
 }
 
-impl Asked {
+impl Demand {
     pub(crate) fn new(quota: Kept<Quota>, cost: u64) -> Self {
         Self {
             level: quota.level_of(cost),
             quota,
             cost,
-            extra: 0,
+            overdraft: 0,
             statement: None,
-            since: 0,
+            taken_at: 0,
         }
     }
 }
 
-/// A leg to be asked about again.
-#[derive(Clone, Debug)]
-pub(crate) struct OwnedLeg {
-    pub(crate) policy: Name,
-    pub(crate) key: Key,
-    pub(crate) asked: Asked,
-    pub(crate) on_store_failure: OnStoreFailure,
-}
-
-impl From<&Leg<'_>> for OwnedLeg {
-    fn from(leg: &Leg<'_>) -> Self {
-        Self {
-            policy: leg.policy.clone(),
-            key: Key::clone(&leg.key),
-            asked: Asked::clone(&leg.asked),
-            on_store_failure: leg.on_store_failure,
-        }
-    }
-}
-
-impl OwnedLeg {
-    /// Of the permits that it asks for, if it does.
-    pub(crate) fn lifetime(&self) -> Duration {
-        self.asked.quota.permit_lifetime().unwrap_or_default()
-    }
-
-    pub(crate) fn leg(&self) -> Leg<'_> {
-        Leg {
-            policy: &self.policy,
-            key: Cow::Borrowed(&self.key),
-            asked: Cow::Borrowed(&self.asked),
+impl Charge<'_> {
+    /// A copy that borrows nothing.
+    pub(crate) fn into_owned(self) -> Charge<'static> {
+        Charge {
+            policy: self.policy,
+            key: Cow::Owned(self.key.into_owned()),
+            demand: Cow::Owned(self.demand.into_owned()),
             on_store_failure: self.on_store_failure,
-            // Who asks again wants to know exactly.
+            leases: self.leases,
+        }
+    }
+
+    /// A copy that asks for something else, of the store and not of a lease.
+    pub(crate) fn with_demand<'b>(&'b self, demand: Cow<'b, Demand>) -> Charge<'b> {
+        Charge {
+            policy: self.policy.clone(),
+            key: Cow::Borrowed(&self.key),
+            demand,
+            on_store_failure: self.on_store_failure,
             leases: false,
         }
     }
-}
 
-impl<'a> Leg<'a> {
-    /// What is asked of this process alone while the store fails, where
-    /// anything is. An error: it can never grant that.
-    pub(crate) fn local(&'a self, operation: Operation) -> Option<Result<Self, TooDear>> {
+    /// The lifetime of the permits that it asks for, if it does.
+    pub(crate) fn lifetime(&self) -> Duration {
+        self.demand.quota.permit_lifetime().unwrap_or_default()
+    }
+
+    /// The charge to this process's own buckets while the store fails, if the policy is
+    /// local then. An error: a part of the quota can never grant it.
+    pub(crate) fn local(&self, operation: Operation) -> Option<Result<Charge<'_>, ExceedsShare>> {
         let OnStoreFailure::Local { share_of } = self.on_store_failure else {
             return None;
         };
-        let asked = match share_of {
-            1 => Some(Cow::Borrowed(&*self.asked)),
-            nodes => self.asked.share_of(operation, nodes).map(Cow::Owned),
+        let demand = match share_of {
+            1 => Some(Cow::Borrowed(&*self.demand)),
+            nodes => self.demand.share_of(operation, nodes).map(Cow::Owned),
         };
-        let leg = asked.map(|asked| Self {
-            policy: self.policy,
-            key: Cow::Borrowed(&self.key),
-            asked,
-            on_store_failure: self.on_store_failure,
-            leases: false,
-        });
-        Some(leg.ok_or(TooDear))
+        let charge = demand.map(|demand| self.with_demand(demand));
+        Some(charge.ok_or(ExceedsShare))
     }
 }
 
 /// More than a part of the quota.
-pub(crate) struct TooDear;
+pub(crate) struct ExceedsShare;
 
-impl Leg<'_> {
+impl Charge<'_> {
     /// The policy's name.
     #[must_use]
     pub fn policy(&self) -> &str {
@@ -180,14 +170,14 @@ impl Leg<'_> {
     /// The quota.
     #[must_use]
     pub fn quota(&self) -> Quota {
-        *self.asked.quota
+        *self.demand.quota
     }
 
     /// Which form its state has: buckets of different kinds are different
     /// buckets, whatever their names and keys.
     #[must_use]
     pub fn kind(&self) -> char {
-        self.asked.quota.letter() as char
+        self.demand.quota.letter() as char
     }
 
     /// Who is asking. Never keep or log these bytes: they are credentials.
@@ -199,7 +189,7 @@ impl Leg<'_> {
     /// How many units are asked for.
     #[must_use]
     pub fn cost(&self) -> u64 {
-        self.asked.cost
+        self.demand.cost
     }
 
     /// Whether a store may decide from units that it had paid for in advance:
@@ -212,23 +202,23 @@ impl Leg<'_> {
     /// The circumstances in which its bucket is read.
     #[inline]
     pub(crate) fn at(&self, rule: &impl Rules, operation: Operation, now_us: u64) -> At {
-        let offset_ms = self.asked.quota.offset_ms(self.key_bytes());
-        self.asked.at(rule, operation, now_us, offset_ms)
+        let offset_ms = self.demand.quota.offset_ms(self.key_bytes());
+        self.demand.at(rule, operation, now_us, offset_ms)
     }
 }
 
-impl Asked {
+impl Demand {
     /// Makes room for so many units of debt, or as many as the quota can owe.
     pub(crate) fn may_owe(&mut self, units: u64) {
         let units = units.min(self.quota.most_debt());
         let room = self.quota.extra(self.quota.level_of(units));
-        self.extra = i64::try_from(room).unwrap_or(i64::MAX);
+        self.overdraft = i64::try_from(room).unwrap_or(i64::MAX);
     }
 
-    /// So much, if it was taken under this mark.
-    pub(crate) fn give_back(&mut self, level: u64, since: u64) {
+    /// Sets this demand to refund `level`, if it was taken at `taken_at`.
+    pub(crate) fn refund(&mut self, level: u64, taken_at: u64) {
         self.cost = self.quota.units_of(level);
-        (self.level, self.since) = (level, since);
+        (self.level, self.taken_at) = (level, taken_at);
     }
 
     /// The same of a process that has one part of `nodes` to itself. `None` where
@@ -238,20 +228,20 @@ impl Asked {
         let (whole, part) = (self.quota.level_of_capacity(), quota.level_of_capacity());
         let mut share = Self {
             statement: self.statement.clone(),
-            since: self.since,
+            taken_at: self.taken_at,
             ..Self::new(Kept::Counted(Arc::new(quota)), self.cost)
         };
         let signed = |level: u64| i64::try_from(level).unwrap_or(i64::MAX);
-        share.extra = if self.extra < 0 {
+        share.overdraft = if self.overdraft < 0 {
             // The turn in a queue must come by then.
-            let wait_ns = whole.saturating_add_signed(self.extra) - self.level.min(whole);
+            let wait_ns = whole.saturating_add_signed(self.overdraft) - self.level.min(whole);
             let bound = share.level.saturating_add(wait_ns).min(part);
             -signed(part - bound)
         } else if quota.reserves() {
             // Time, in which a part gains less.
-            signed(quota.extra(self.extra.unsigned_abs()))
+            signed(quota.extra(self.overdraft.unsigned_abs()))
         } else {
-            signed(quota.extra(self.extra.unsigned_abs().div_ceil(nodes.into())))
+            signed(quota.extra(self.overdraft.unsigned_abs().div_ceil(nodes.into())))
         };
         let is_too_dear = share.is_impossible(operation) && !self.is_impossible(operation);
         (!is_too_dear).then_some(share)
@@ -261,7 +251,7 @@ impl Asked {
     #[inline]
     pub(crate) fn least(&self, operation: Operation) -> (u64, i64) {
         match operation {
-            Operation::Take | Operation::Look => (self.level, self.extra),
+            Operation::Take | Operation::Look => (self.level, self.overdraft),
             Operation::TakeUpTo => (self.quota.level_of(self.cost.min(1)), 0),
             Operation::GiveBack | Operation::Debit | Operation::Renew => (0, EXACT as i64),
         }
@@ -281,7 +271,7 @@ impl Asked {
             Operation::Take => Change::Take(self.level),
             Operation::TakeUpTo => Change::Take(self.quota.level_of(fitting)),
             Operation::GiveBack => Change::Give(self.level),
-            Operation::Debit => Change::Take(rule.chargeable(before, self.level, self.extra)),
+            Operation::Debit => Change::Take(rule.chargeable(before, self.level, self.overdraft)),
             Operation::Look => Change::Take(0),
             Operation::Renew => Change::Renew,
         }
@@ -289,8 +279,8 @@ impl Asked {
 
     /// Whether its quota can never grant it.
     pub(crate) fn is_impossible(&self, operation: Operation) -> bool {
-        let (least, extra) = self.least(operation);
-        each!(self.quota, rule => rule.most(least, extra)).is_none()
+        let (least, overdraft) = self.least(operation);
+        each!(self.quota, rule => rule.most(least, overdraft)).is_none()
     }
 
     #[inline]
@@ -301,13 +291,13 @@ impl Asked {
         now_us: u64,
         offset_ms: u64,
     ) -> At {
-        let (cost, extra) = self.least(operation);
+        let (cost, overdraft) = self.least(operation);
         At {
             now_us,
-            most: rule.most(cost, extra).unwrap_or(0),
+            most: rule.most(cost, overdraft).unwrap_or(0),
             offset_ms,
             statement: self.statement.as_deref().copied(),
-            since: self.since,
+            taken_at: self.taken_at,
             give: match operation {
                 Operation::GiveBack => self.level,
                 _ => 0,

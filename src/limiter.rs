@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 
 use crate::{
     ConfigError, Decision, Key, MemoryStore, OnStoreFailure, Permit, Policy, Refund, StoreError,
-    admission::{Admission, refund::Legs, wait_queue::MAX_WAITING},
-    charge::{Asked, Check, Leg, Operation},
+    admission::{Admission, refund::HeldCharges, wait_queue::MAX_WAITING},
+    charge::{Charge, Check, Demand, Operation},
     error::StoreErrorKind,
     policy::{Compiled, check_names},
     spread::Spread,
@@ -140,9 +140,9 @@ impl Limiter {
     /// The store could not answer.
     pub async fn peek(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
         let key = key.into();
-        let legs = self.legs(&key, None);
-        let answer = self.0.store.check(&Check::new(Operation::Look, &legs));
-        drop(legs);
+        let charges = self.charges(&key, None);
+        let answer = self.0.store.check(&Check::new(Operation::Look, &charges));
+        drop(charges);
         answer.wait().await
     }
 
@@ -218,13 +218,13 @@ impl Limiter {
     /// As [`check`](Self::check). Some policies may be charged then.
     pub async fn debit(&self, key: impl Into<Key>, units: u64) -> Result<Decision, StoreError> {
         let key = key.into();
-        let mut legs = self.legs(&key, Some(units));
-        refuse_held(&legs)?;
-        for (leg, policy) in legs.iter_mut().zip(&*self.0.policies) {
-            leg.asked.to_mut().may_owe(policy.debt);
+        let mut charges = self.charges(&key, Some(units));
+        refuse_held(&charges)?;
+        for (charge, policy) in charges.iter_mut().zip(&*self.0.policies) {
+            charge.demand.to_mut().may_owe(policy.debt);
         }
-        let answer = self.0.store.check(&Check::new(Operation::Debit, &legs));
-        drop(legs);
+        let answer = self.0.store.check(&Check::new(Operation::Debit, &charges));
+        drop(charges);
         answer.wait().await
     }
 
@@ -286,21 +286,21 @@ impl Limiter {
         units: Option<u64>,
         wait: Duration,
     ) -> Result<Permit, StoreError> {
-        let legs = self.legs(key, units);
-        let legs = Legs::new(&self.0.store, &legs);
-        let (decision, taken) = Admission::new(legs, wait, true, self.0.max_waiting).await?;
+        let charges = self.charges(key, units);
+        let held = HeldCharges::new(&self.0.store, &charges);
+        let (decision, taken) = Admission::new(held, wait, true, self.0.max_waiting).await?;
         Ok(Permit::new(decision, taken))
     }
 
     fn ask(&self, operation: Operation, key: &Key, units: Option<u64>) -> Answer<Decision> {
-        let ask = |legs: &[Leg<'_>]| match refuse_held(legs) {
-            Ok(()) => self.0.store.check(&Check::new(operation, legs)),
+        let ask = |charges: &[Charge<'_>]| match refuse_held(charges) {
+            Ok(()) => self.0.store.check(&Check::new(operation, charges)),
             Err(error) => Answer::Now(Err(error)),
         };
         match &*self.0.policies {
             // One policy is the rule, and needs no list.
-            [policy] => ask(&[policy.leg(key, units)]),
-            _ => ask(&self.legs(key, units)),
+            [policy] => ask(&[charge(policy, key, units)]),
+            _ => ask(&self.charges(key, units)),
         }
     }
 
@@ -330,46 +330,46 @@ impl Limiter {
     #[must_use]
     pub fn redis_keys(&self, key: impl Into<Key>) -> Vec<String> {
         let key = key.into();
-        let legs = self.legs(&key, None);
-        let keys = legs.iter().filter_map(|leg| self.0.store.storage_key(leg));
+        let charges = self.charges(&key, None);
+        let keys = charges
+            .iter()
+            .filter_map(|charge| self.0.store.storage_key(charge));
         keys.collect()
     }
 
     fn forget(&self, key: &Key, shared: bool) -> Answer<()> {
-        let mut legs = self.legs(key, None);
+        let mut charges = self.charges(key, None);
         let mut chosen = self.0.policies.iter().map(|policy| policy.shared == shared);
-        legs.retain(|_| chosen.next().unwrap_or(false));
-        if legs.is_empty() {
+        charges.retain(|_| chosen.next().unwrap_or(false));
+        if charges.is_empty() {
             return Answer::Now(Ok(()));
         }
-        self.0.store.reset(&legs)
+        self.0.store.reset(&charges)
     }
 
-    fn legs<'a>(&'a self, key: &'a Key, units: Option<u64>) -> SmallVec<[Leg<'a>; 2]> {
+    fn charges<'a>(&'a self, key: &'a Key, units: Option<u64>) -> SmallVec<[Charge<'a>; 2]> {
         let policies = self.0.policies.iter();
-        policies.map(|policy| policy.leg(key, units)).collect()
+        policies.map(|policy| charge(policy, key, units)).collect()
     }
 }
 
-impl Compiled {
-    #[inline]
-    fn leg<'a>(&'a self, key: &'a Key, units: Option<u64>) -> Leg<'a> {
-        Leg {
-            policy: &self.name,
-            key: Cow::Borrowed(if self.shared { &EVERYONE } else { key }),
-            asked: match units {
-                None => Cow::Borrowed(&self.asked),
-                Some(units) => Cow::Owned(Asked::new(self.asked.quota.clone(), units)),
-            },
-            on_store_failure: self.on_store_failure,
-            leases: self.leases,
-        }
-    }
+/// What a policy asks of a caller's bucket: its own cost, or so many units.
+#[inline]
+fn charge<'a>(policy: &'a Compiled, key: &'a Key, units: Option<u64>) -> Charge<'a> {
+    let key = if policy.shared { &EVERYONE } else { key };
+    let demand = match units {
+        None => Cow::Borrowed(&policy.demand),
+        Some(units) => Cow::Owned(Demand::new(policy.demand.quota.clone(), units)),
+    };
+    policy.charge(Cow::Borrowed(key), demand)
 }
 
 /// Units that are held, and not used up, are for [`Limiter::acquire`].
-fn refuse_held(legs: &[Leg<'_>]) -> Result<(), StoreError> {
-    if legs.iter().any(|leg| leg.asked.quota.is_concurrency()) {
+fn refuse_held(charges: &[Charge<'_>]) -> Result<(), StoreError> {
+    if charges
+        .iter()
+        .any(|charge| charge.demand.quota.is_concurrency())
+    {
         return Err(StoreError::new(StoreErrorKind::Unsupported));
     }
     Ok(())

@@ -1,6 +1,12 @@
 //! A named quota.
 
-use crate::{ConfigError, OnStoreFailure, Quota, charge::Asked, policy_name::Name};
+use std::borrow::Cow;
+
+use crate::{
+    ConfigError, Key, OnStoreFailure, Quota,
+    charge::{Charge, Demand},
+    policy_name::Name,
+};
 
 /// A named quota: what a [`Limiter`](crate::Limiter) checks, and the start of
 /// what a [`RateLimitLayer`](crate::RateLimitLayer) checks.
@@ -262,7 +268,7 @@ impl Policy {
         }
         Ok(Compiled {
             name,
-            asked: Asked::new(quota.keep(), cost),
+            demand: Demand::new(quota.keep(), cost),
             // Who owes waits, which one who holds units need not.
             debt: if self.leases { 0 } else { debt },
             shared: self.shared,
@@ -287,12 +293,26 @@ where
 pub(crate) struct Compiled {
     pub(crate) name: Name,
     /// What is asked of it, unless the request says otherwise.
-    pub(crate) asked: Asked,
+    pub(crate) demand: Demand,
     /// The most units that may be owed.
     pub(crate) debt: u64,
     pub(crate) shared: bool,
     pub(crate) on_store_failure: OnStoreFailure,
     pub(crate) leases: bool,
+}
+
+impl Compiled {
+    /// What this policy asks of a caller's bucket.
+    #[inline]
+    pub(crate) fn charge<'a>(&self, key: Cow<'a, Key>, demand: Cow<'a, Demand>) -> Charge<'a> {
+        Charge {
+            policy: self.name.clone(),
+            key,
+            demand,
+            on_store_failure: self.on_store_failure,
+            leases: self.leases,
+        }
+    }
 }
 
 /// Refuses none, and two of one name.

@@ -17,7 +17,7 @@ pub(crate) mod refund;
 pub(crate) mod wait_queue;
 
 use self::{
-    refund::{Legs, Taken, Takes},
+    refund::{HeldCharges, RefundGuard, Takes},
     wait_queue::windows,
 };
 use crate::{
@@ -35,7 +35,7 @@ use crate::{
 /// grants is given back.
 pub(crate) struct Admission {
     /// Until it is done.
-    legs: Option<Legs>,
+    held: Option<HeldCharges>,
     until: Instant,
     /// Whether the turn in a queue must come by then, too.
     is_turn_bound: bool,
@@ -67,7 +67,7 @@ enum Stage {
     /// Admitted, and held until the turn comes.
     Held {
         sleep: Pin<Box<Sleep>>,
-        admitted: Option<Box<(Decision, Option<Taken>)>>,
+        admitted: Option<Box<(Decision, Option<RefundGuard>)>>,
     },
     /// Refused, and worth to ask again then.
     Refused(Pin<Box<Sleep>>),
@@ -79,14 +79,14 @@ enum Stage {
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-type Admitted = Result<(Decision, Option<Taken>), StoreError>;
+type Admitted = Result<(Decision, Option<RefundGuard>), StoreError>;
 
 impl Admission {
     /// Asks, and waits for at most so long; for a turn in a queue, which has a
     /// bound of its own, only if that is said.
-    pub(crate) fn new(legs: Legs, wait: Duration, is_turn_bound: bool, most: usize) -> Self {
+    pub(crate) fn new(held: HeldCharges, wait: Duration, is_turn_bound: bool, most: usize) -> Self {
         let mut admission = Self {
-            legs: Some(legs),
+            held: Some(held),
             until: later(Instant::now(), wait),
             is_turn_bound,
             most,
@@ -103,11 +103,11 @@ impl Admission {
     }
 
     fn ask(&mut self, wait: Duration) {
-        let Some(legs) = self.legs.as_mut() else {
+        let Some(held) = self.held.as_mut() else {
             self.stage = Stage::Done;
             return;
         };
-        let (takes, answer) = legs.take(wait, self.is_turn_bound, self.most);
+        let (takes, answer) = held.take(wait, self.is_turn_bound, self.most);
         self.takes = takes;
         self.stage = match answer {
             Answer::Now(answer) => Stage::Answered(answer, Instant::now()),
@@ -120,11 +120,11 @@ impl Admission {
 
     /// What an answer leads to.
     fn answered(&mut self, answer: Result<Decision, StoreError>, at: Instant) -> Poll<Admitted> {
-        let Some(legs) = self.legs.take() else {
+        let Some(held) = self.held.take() else {
             return Poll::Pending;
         };
         let takes = mem::take(&mut self.takes);
-        let holds = takes.answered(&legs, &answer, self.runtime.as_ref());
+        let holds = takes.answered(&held, &answer, self.runtime.as_ref());
         let decision = match answer {
             Ok(decision) => decision,
             Err(error) => {
@@ -133,11 +133,11 @@ impl Admission {
             }
         };
         if !decision.is_allowed() {
-            let Some(wait) = self.worth_waiting(&legs, &decision) else {
+            let Some(wait) = self.worth_waiting(&held, &decision) else {
                 (self.place, self.window) = (None, None);
                 return Poll::Ready(Ok((decision, None)));
             };
-            self.legs = Some(legs);
+            self.held = Some(held);
             let again = sleep_until(later(Instant::now(), wait));
             self.stage = Stage::Refused(Box::pin(again));
             return Poll::Pending;
@@ -146,16 +146,16 @@ impl Admission {
             place.admitted();
         }
         if let Some((policy, place)) = self.window.take() {
-            let bucket = legs.bucket(&decision, policy);
+            let bucket = held.bucket(&decision, policy);
             let is_same = bucket.is_some_and(|bucket| place.is_for(&bucket));
             if let Some(policy) = decision.policies().nth(policy).filter(|_| is_same) {
                 place.admitted(policy);
             }
         }
         let turn_at = later(at, decision.delay());
-        let taken = Taken::by(legs, holds, &decision, turn_at, self.runtime.clone());
+        let taken = RefundGuard::new(held, holds, &decision, turn_at, self.runtime.clone());
         if decision.delay().is_zero() {
-            return Poll::Ready(Ok((decision, taken.and_then(Taken::settled))));
+            return Poll::Ready(Ok((decision, taken.and_then(RefundGuard::settled))));
         }
         self.stage = Stage::Held {
             sleep: Box::pin(sleep_until(turn_at)),
@@ -165,7 +165,7 @@ impl Admission {
     }
 
     /// How long to wait before asking again, at most; `None` where that is of no use.
-    fn worth_waiting(&mut self, legs: &Legs, decision: &Decision) -> Option<Duration> {
+    fn worth_waiting(&mut self, held: &HeldCharges, decision: &Decision) -> Option<Duration> {
         let left = self.until.saturating_duration_since(Instant::now());
         let mut wait = Duration::ZERO;
         let (mut permits, mut longest) = (None, None);
@@ -180,7 +180,7 @@ impl Admission {
                 // It keeps its place while that policy refuses it.
                 let place = self.place.as_ref();
                 let is_kept =
-                    place.is_some_and(|place| legs.is_in_line(place, policy.name(), decision));
+                    place.is_some_and(|place| held.is_in_line(place, policy.name(), decision));
                 if permits.is_none() || is_kept {
                     permits = Some((policy.name(), is_kept));
                 }
@@ -197,7 +197,7 @@ impl Admission {
         }
         if let Some((place, policy)) = longest {
             self.place = None;
-            self.queue(legs, decision, place, policy, wait)?;
+            self.queue(held, decision, place, policy, wait)?;
             return Some(wait);
         }
         self.window = None;
@@ -206,7 +206,7 @@ impl Admission {
             Some(place) if is_kept => place.refused(),
             _ => {
                 self.place = None;
-                self.place = Some(legs.line_up(name, decision, self.most)?);
+                self.place = Some(held.line_up(name, decision, self.most)?);
             }
         }
         self.pause_ends = later(Instant::now(), spread(self.pause));
@@ -218,13 +218,13 @@ impl Admission {
     /// turn would come too late.
     fn queue(
         &mut self,
-        legs: &Legs,
+        held: &HeldCharges,
         decision: &Decision,
         policy: usize,
         denied: &PolicyDecision,
         wait: Duration,
     ) -> Option<()> {
-        let bucket = legs.bucket(decision, policy)?;
+        let bucket = held.bucket(decision, policy)?;
         let not_before = later(Instant::now(), wait);
         if let Some((_, place)) = &mut self.window {
             if place.is_for(&bucket) {
@@ -262,7 +262,7 @@ impl Future for Admission {
                 }
                 Stage::Held { sleep, admitted } => {
                     let taken = admitted.as_ref().and_then(|admitted| admitted.1.as_ref());
-                    match taken.and_then(Taken::turn) {
+                    match taken.and_then(RefundGuard::turn) {
                         Some(turn) => {
                             while !turn.has_come() {
                                 let look_at = turn.look(cx.waker());
@@ -277,7 +277,7 @@ impl Future for Admission {
                     let admitted = admitted.take();
                     this.stage = Stage::Done;
                     if let Some((decision, taken)) = admitted.map(|admitted| *admitted) {
-                        return Poll::Ready(Ok((decision, taken.and_then(Taken::settled))));
+                        return Poll::Ready(Ok((decision, taken.and_then(RefundGuard::settled))));
                     }
                 }
                 Stage::Refused(sleep) => {
@@ -317,13 +317,13 @@ impl Future for Admission {
 impl Drop for Admission {
     fn drop(&mut self) {
         let takes = mem::take(&mut self.takes);
-        match (mem::replace(&mut self.stage, Stage::Done), self.legs.take()) {
-            (Stage::Answered(answer, at), Some(legs)) => {
-                let holds = takes.answered(&legs, &answer, self.runtime.as_ref());
+        match (mem::replace(&mut self.stage, Stage::Done), self.held.take()) {
+            (Stage::Answered(answer, at), Some(held)) => {
+                let holds = takes.answered(&held, &answer, self.runtime.as_ref());
                 if let Ok(decision) = answer {
                     let turn_at = later(at, decision.delay());
                     let runtime = self.runtime.clone();
-                    drop(Taken::by(legs, holds, &decision, turn_at, runtime));
+                    drop(RefundGuard::new(held, holds, &decision, turn_at, runtime));
                 }
             }
             (
@@ -331,10 +331,10 @@ impl Drop for Admission {
                     answer,
                     is_polled: true,
                 },
-                Some(legs),
+                Some(held),
             ) => {
                 if let Some(runtime) = &self.runtime {
-                    legs.undo(takes, answer, runtime);
+                    held.undo(takes, answer, runtime);
                 }
             }
             (Stage::Asking { .. }, _) => takes.not_sent(),
@@ -354,7 +354,7 @@ impl fmt::Debug for Admission {
             Stage::Done => "Done",
         };
         f.debug_struct("Admission")
-            .field("legs", &self.legs)
+            .field("held", &self.held)
             .field("stage", &stage)
             .finish_non_exhaustive()
     }

@@ -1,6 +1,6 @@
 //! What [`Limiter::acquire`](crate::Limiter::acquire) returns.
 
-use super::refund::Taken;
+use super::refund::RefundGuard;
 use crate::Decision;
 
 /// Admission by [`Limiter::acquire`](crate::Limiter::acquire), or the refusal.
@@ -12,11 +12,11 @@ use crate::Decision;
 #[must_use = "it may be a refusal: ask `is_allowed()`; dropping it gives back what it holds"]
 pub struct Permit {
     decision: Decision,
-    _taken: Option<Taken>,
+    _taken: Option<RefundGuard>,
 }
 
 impl Permit {
-    pub(crate) const fn new(decision: Decision, taken: Option<Taken>) -> Self {
+    pub(crate) const fn new(decision: Decision, taken: Option<RefundGuard>) -> Self {
         Self {
             decision,
             _taken: taken,

@@ -7,8 +7,8 @@ use tokio::{runtime::Handle, time::Instant};
 
 use super::wait_queue::{self, Bucket, Free, Turn};
 use crate::{
-    Decision, Source, StoreError,
-    charge::{Check, Leg, Operation, OwnedLeg},
+    Decision, Key, Source, StoreError,
+    charge::{Charge, Check, Operation},
     store::{
         Answer, BoxFuture,
         handle::BackedStore,
@@ -17,18 +17,18 @@ use crate::{
     util::time::later,
 };
 
-/// The legs of a check, to be asked about again.
+/// The charges of a check, to be asked about again.
 #[derive(Clone)]
-pub(crate) struct Legs {
+pub(crate) struct HeldCharges {
     store: BackedStore,
-    legs: Vec<OwnedLeg>,
+    charges: Vec<Charge<'static>>,
 }
 
-impl Legs {
-    pub(crate) fn new(store: &BackedStore, legs: &[Leg<'_>]) -> Self {
+impl HeldCharges {
+    pub(crate) fn new(store: &BackedStore, charges: &[Charge<'_>]) -> Self {
         Self {
             store: store.clone(),
-            legs: legs.iter().map(OwnedLeg::from).collect(),
+            charges: charges.iter().map(to_hold).collect(),
         }
     }
 
@@ -36,12 +36,11 @@ impl Legs {
     fn that_decided(mut self, decision: &Decision) -> Self {
         if decision.source() == Source::Local {
             self.store = self.store.local();
-            let local = |leg: &OwnedLeg| {
-                let leg = leg.leg();
-                let local = leg.local(Operation::Take)?.ok()?;
-                Some(OwnedLeg::from(&local))
+            let local = |charge: &Charge<'_>| {
+                let local = charge.local(Operation::Take)?.ok()?;
+                Some(local.into_owned())
             };
-            self.legs = self.legs.iter().filter_map(local).collect();
+            self.charges = self.charges.iter().filter_map(local).collect();
         }
         self
     }
@@ -49,8 +48,8 @@ impl Legs {
     /// The bucket of one of the policies that a decision is about.
     pub(crate) fn bucket(&self, decision: &Decision, place: usize) -> Option<Bucket> {
         let decided = self.clone().that_decided(decision);
-        let leg = decided.legs.get(place)?;
-        Some(leg.bucket(decided.store.id()))
+        let charge = decided.charges.get(place)?;
+        Some(charge.bucket(decided.store.id()))
     }
 
     /// Asks for the units, where they come in time. A place is reserved only where
@@ -62,18 +61,20 @@ impl Legs {
         most: usize,
     ) -> (Takes, Answer<Decision>) {
         let mut takes = Takes::default();
-        for leg in &mut self.legs {
+        for charge in &mut self.charges {
             let stores = self.store.ids();
             let is_full = !wait.is_zero()
-                && leg.asked.quota.reserves()
-                && wait_queue::is_full(most, stores, |store| leg.bucket(store));
+                && charge.demand.quota.reserves()
+                && wait_queue::is_full(most, stores, |store| charge.bucket(store));
             let wait = if is_full { Duration::ZERO } else { wait };
-            let asked = &mut leg.asked;
-            asked.extra = asked.quota.room_for_wait(asked.level, wait, is_turn_bound);
-            if asked.quota.is_concurrency() {
+            let demand = charge.demand.to_mut();
+            demand.overdraft = demand
+                .quota
+                .room_for_wait(demand.level, wait, is_turn_bound);
+            if demand.quota.is_concurrency() {
                 takes
                     .0
-                    .push(self.store.holders().take(self.store.monitored(), leg));
+                    .push(self.store.holders().take(self.store.monitored(), charge));
             }
         }
         (takes, self.ask(Operation::Take))
@@ -87,7 +88,7 @@ impl Legs {
             let holds = takes.answered(&self, &answer, again.as_ref());
             if let Ok(decision) = answer {
                 let turn_at = later(Instant::now(), decision.delay());
-                drop(Taken::by(self, holds, &decision, turn_at, again));
+                drop(RefundGuard::new(self, holds, &decision, turn_at, again));
             }
         });
     }
@@ -103,34 +104,33 @@ impl Legs {
     /// Returns a place among the callers that wait for permits of this policy, unless
     /// `most` wait.
     pub(crate) fn line_up(&self, policy: &str, decision: &Decision, most: usize) -> Option<Place> {
-        let Self { store, mut legs } = self.clone().that_decided(decision);
-        let mut legs = legs.iter_mut();
-        let leg = legs.find(|leg| &*leg.policy.text == policy)?;
-        store.holders().line_up(store.monitored(), leg, most)
+        let Self { store, mut charges } = self.clone().that_decided(decision);
+        let mut charges = charges.iter_mut();
+        let charge = charges.find(|charge| &*charge.policy.text == policy)?;
+        store.holders().line_up(store.monitored(), charge, most)
     }
 
     fn ask(&self, operation: Operation) -> Answer<Decision> {
-        let legs: Vec<Leg<'_>> = self.legs.iter().map(OwnedLeg::leg).collect();
-        self.store.check(&Check::new(operation, &legs))
+        self.store.check(&Check::new(operation, &self.charges))
     }
 
-    /// The leg at a place, which must be one, without the others.
+    /// The charge at a place, which must be one, without the others.
     fn take_out(&mut self, place: usize) -> Self {
-        let legs = self
-            .legs
-            .splice(place..(place + 1).min(self.legs.len()), None);
+        let charges = self
+            .charges
+            .splice(place..(place + 1).min(self.charges.len()), None);
         Self {
-            legs: legs.collect(),
+            charges: charges.collect(),
             store: self.store.clone(),
         }
     }
 
-    /// Gives back the end of a line that this one leg is in.
+    /// Gives back the end of a line that this one charge is in.
     fn give_free(mut self, free: Free, runtime: Option<&Handle>) {
         let mut next = Some(free);
         while let Some(free) = next {
-            for leg in &mut self.legs {
-                leg.asked.give_back(free.level_ns, free.since());
+            for charge in &mut self.charges {
+                charge.demand.to_mut().refund(free.level_ns, free.since());
             }
             match self.ask(Operation::GiveBack) {
                 Answer::Now(answer) => next = free.given(self.given(answer)),
@@ -157,13 +157,13 @@ impl Legs {
             Err(error) if error.may_have_run() => None,
             Err(_) => Some(0),
             Ok(decision) => {
-                let level = |leg: &OwnedLeg| leg.asked.quota.level_of(decision.moved());
-                Some(self.legs.first().map_or(0, level))
+                let level = |charge: &Charge<'_>| charge.demand.quota.level_of(decision.moved());
+                Some(self.charges.first().map_or(0, level))
             }
         }
     }
 
-    /// The one leg that a place is reserved in, if it is one.
+    /// The one charge that a place is reserved in, if it is one.
     fn reserving(&self, decision: &Decision) -> Option<(usize, u64)> {
         let policies = decision.policies().enumerate();
         let mut delayed = policies.filter(|(_, policy)| !policy.delay().is_zero());
@@ -182,10 +182,10 @@ pub(crate) struct Takes(SmallVec<[Take; 1]>);
 type Holds = SmallVec<[Hold; 1]>;
 
 impl Takes {
-    /// What is held now. `legs` are those that were asked for.
+    /// What is held now. `charges` are those that were asked for.
     pub(crate) fn answered(
         self,
-        legs: &Legs,
+        held: &HeldCharges,
         answer: &Result<Decision, StoreError>,
         runtime: Option<&Handle>,
     ) -> Holds {
@@ -202,10 +202,10 @@ impl Takes {
         }
         if let Ok(decision) = answer {
             if decision.is_allowed() && decision.source() == Source::Local {
-                let Legs { store, mut legs } = legs.clone().that_decided(decision);
-                legs.retain(|leg| leg.asked.quota.is_concurrency());
-                let local = legs.iter_mut();
-                holds.extend(local.map(|leg| store.holders().adopt(store.monitored(), leg)));
+                let HeldCharges { store, mut charges } = held.clone().that_decided(decision);
+                charges.retain(|charge| charge.demand.quota.is_concurrency());
+                let local = charges.iter_mut();
+                holds.extend(local.map(|charge| store.holders().adopt(store.monitored(), charge)));
             }
         }
         holds
@@ -219,26 +219,34 @@ impl Takes {
     }
 }
 
-impl OwnedLeg {
+/// A charge to be made again: of the store, and not of a lease.
+fn to_hold(charge: &Charge<'_>) -> Charge<'static> {
+    Charge {
+        leases: false,
+        ..charge.clone().into_owned()
+    }
+}
+
+impl Charge<'_> {
     fn bucket(&self, store: usize) -> Bucket {
-        let kind = self.leg().kind();
-        (store, self.policy.clone(), kind, self.key.clone())
+        let key = Key::clone(&self.key);
+        (store, self.policy.clone(), self.kind(), key)
     }
 }
 
 /// Units that are given back when this is dropped.
-pub(crate) struct Taken {
-    legs: Legs,
+pub(crate) struct RefundGuard {
+    held: HeldCharges,
     holds: Holds,
     runtime: Option<Handle>,
-    /// Which leg's turn is waited for.
+    /// Which charge's turn is waited for.
     turn: Option<(usize, Turn)>,
 }
 
-impl Taken {
+impl RefundGuard {
     /// What a decision has taken: all of it, until it is [settled](Self::settled).
-    pub(crate) fn by(
-        legs: Legs,
+    pub(crate) fn new(
+        held: HeldCharges,
         holds: Holds,
         decision: &Decision,
         turn_at: Instant,
@@ -247,22 +255,22 @@ impl Taken {
         if !decision.is_allowed() || decision.source() == Source::StoreFailure {
             return None;
         }
-        let mut legs = legs.that_decided(decision);
-        for (leg, policy) in legs.legs.iter_mut().zip(decision.policies()) {
-            leg.asked.since = policy.mark();
+        let mut held = held.that_decided(decision);
+        for (charge, policy) in held.charges.iter_mut().zip(decision.policies()) {
+            charge.demand.to_mut().taken_at = policy.mark();
         }
-        let turn = legs.reserving(decision).and_then(|(place, full_at_ns)| {
-            let leg = legs.legs.get(place)?;
-            let bucket = leg.bucket(legs.store.id());
-            let (turn, free) = Turn::new(&bucket, turn_at, full_at_ns, leg.asked.level);
+        let turn = held.reserving(decision).and_then(|(place, full_at_ns)| {
+            let charge = held.charges.get(place)?;
+            let bucket = charge.bucket(held.store.id());
+            let (turn, free) = Turn::new(&bucket, turn_at, full_at_ns, charge.demand.level);
             if let Some(free) = free {
-                let leg = legs.clone().take_out(place);
-                leg.give_free(free, runtime.as_ref());
+                let charge = held.clone().take_out(place);
+                charge.give_free(free, runtime.as_ref());
             }
             Some((place, turn))
         });
         Some(Self {
-            legs,
+            held,
             holds,
             runtime,
             turn,
@@ -278,48 +286,49 @@ impl Taken {
     /// until the end. `None` where nothing is.
     pub(crate) fn settled(mut self) -> Option<Self> {
         self.turn = None;
-        self.legs.legs = Vec::new();
+        self.held.charges = Vec::new();
         (!self.holds.is_empty()).then_some(self)
     }
 }
 
-impl Drop for Taken {
+impl Drop for RefundGuard {
     fn drop(&mut self) {
-        let legs = &mut self.legs;
+        let held = &mut self.held;
         match self.turn.take() {
             // Its units are used, whether somebody looked or not.
-            Some((_, turn)) if turn.has_come() => legs.legs.clear(),
+            Some((_, turn)) if turn.has_come() => held.charges.clear(),
             Some((place, turn)) => {
-                let leg = legs.take_out(place);
+                let charge = held.take_out(place);
                 if let Some(free) = turn.leave() {
-                    leg.give_free(free, self.runtime.as_ref());
+                    charge.give_free(free, self.runtime.as_ref());
                 }
             }
             None => {}
         }
         // Permits come back by their holders.
-        legs.legs.retain(|leg| !leg.asked.quota.is_concurrency());
-        if legs.legs.is_empty() {
+        held.charges
+            .retain(|charge| !charge.demand.quota.is_concurrency());
+        if held.charges.is_empty() {
             return;
         }
         if let (Answer::Later(answer), Some(runtime)) =
-            (legs.ask(Operation::GiveBack), &self.runtime)
+            (held.ask(Operation::GiveBack), &self.runtime)
         {
             // If it fails, they are as if used.
-            legs.store.spawn(runtime, async move { drop(answer.await) });
+            held.store.spawn(runtime, async move { drop(answer.await) });
         }
     }
 }
 
-impl fmt::Debug for Taken {
+impl fmt::Debug for RefundGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.legs.fmt(f)
+        self.held.fmt(f)
     }
 }
 
-impl fmt::Debug for Legs {
+impl fmt::Debug for HeldCharges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.legs.iter().map(|leg| &*leg.policy.text);
+        let names = self.charges.iter().map(|charge| &*charge.policy.text);
         f.debug_list().entries(names).finish()
     }
 }

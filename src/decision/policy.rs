@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use crate::{
     Quota,
-    charge::{Asked, Operation},
+    charge::{Demand, Operation},
     kept::Kept,
     policy_name::Name,
     quota::rules::{At, Change, Rules, Standing},
@@ -52,12 +52,12 @@ impl Told {
     pub(crate) fn new(
         rule: &impl Rules,
         operation: Operation,
-        asked: &Asked,
+        demand: &Demand,
         fitting: u64,
         at: At,
         before: Standing,
     ) -> Self {
-        let mut change = asked.change(rule, operation, fitting, &before);
+        let mut change = demand.change(rule, operation, fitting, &before);
         if let Change::Give(cost) = change {
             change = Change::Give(rule.returnable(None, &before, cost, at));
         }
@@ -67,18 +67,18 @@ impl Told {
                 let moved = match operation {
                     Operation::TakeUpTo => fitting,
                     Operation::Debit => more / rule.unit(),
-                    _ => asked.cost,
+                    _ => demand.cost,
                 };
-                (moved, rule.delay_us(&before, more, asked.quota.paces()))
+                (moved, rule.delay_us(&before, more, demand.quota.paces()))
             }
             Change::Give(less) => (less / rule.unit(), 0),
         };
         let mut outcome = Outcome::Room { delay_us };
-        let is_for_nothing = operation == Operation::TakeUpTo && asked.cost == 0;
+        let is_for_nothing = operation == Operation::TakeUpTo && demand.cost == 0;
         if fitting == 0 && !is_for_nothing {
-            let (least, extra) = asked.least(operation);
-            if !rule.fits(&before, least, extra) {
-                let most = rule.most(least, extra);
+            let (least, overdraft) = demand.least(operation);
+            if !rule.fits(&before, least, overdraft) {
+                let most = rule.most(least, overdraft);
                 outcome = match most.map(|most| rule.retry_us(&before, most, at.now_us)) {
                     None => Outcome::Impossible,
                     Some(None) => Outcome::NotByItself,
@@ -101,22 +101,22 @@ impl PolicyDecision {
         rule: &impl Rules,
         operation: Operation,
         name: Name,
-        asked: &Asked,
+        demand: &Demand,
         fitting: u64,
         at: At,
         before: Standing,
     ) -> Self {
-        let told = Told::new(rule, operation, asked, fitting, at, before);
-        Self::told(name, asked, told)
+        let told = Told::new(rule, operation, demand, fitting, at, before);
+        Self::told(name, demand, told)
     }
 
     /// What was told of the policy of this name.
     #[inline]
-    pub(crate) fn told(name: Name, asked: &Asked, told: Told) -> Self {
+    pub(crate) fn told(name: Name, demand: &Demand, told: Told) -> Self {
         Self {
             name,
-            quota: asked.quota.clone(),
-            cost: asked.cost,
+            quota: demand.quota.clone(),
+            cost: demand.cost,
             moved: told.moved,
             standing: told.standing,
             now_us: told.now_us,

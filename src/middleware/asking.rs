@@ -12,8 +12,8 @@ use super::{policy::Rule, rejection::Refusal, settings::Settings};
 use crate::{
     Decision, DenialReason, Head, Key, StoreError,
     admission::Admission,
-    admission::refund::{Legs, Taken},
-    charge::{Check, Leg, Operation},
+    admission::refund::{HeldCharges, RefundGuard},
+    charge::{Charge, Check, Operation},
     key::{KeyError, Reason},
     store::{Answer, BoxFuture},
     telemetry,
@@ -43,7 +43,7 @@ impl Wait {
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(Decision, Option<Taken>), StoreError>> {
+    ) -> Poll<Result<(Decision, Option<RefundGuard>), StoreError>> {
         match self {
             Self::Answer(answer) => {
                 let answer = ready!(answer.as_mut().poll(cx));
@@ -71,13 +71,13 @@ impl Settings {
     }
 
     #[inline(always)]
-    fn ask_for(&self, legs: &[Leg<'_>]) -> Asked<'_> {
+    fn ask_for(&self, legs: &[Charge<'_>]) -> Asked<'_> {
         if legs.is_empty() {
             return Asked::Answered(Answer::Now(Ok(Decision::of_no_policy())), None);
         }
         let partitions = self.partitions(legs);
         if self.waits_for(legs) {
-            let legs = Legs::new(&self.store, legs);
+            let legs = HeldCharges::new(&self.store, legs);
             let wait = self.wait.unwrap_or_default();
             let admission = Admission::new(legs, wait, false, self.max_waiting);
             return Asked::Waits(Wait::Admission(Box::new(admission)), partitions);
@@ -92,7 +92,7 @@ impl Settings {
     pub(super) fn with_legs<'a, T>(
         &'a self,
         head: &Head<'_>,
-        then: impl FnOnce(Result<&[Leg<'_>], Keyless<'a, '_>>) -> T,
+        then: impl FnOnce(Result<&[Charge<'_>], Keyless<'a, '_>>) -> T,
     ) -> T {
         if self.when.as_ref().is_some_and(|when| !(when.0)(head)) {
             return then(Ok(&[]));
@@ -110,8 +110,9 @@ impl Settings {
 
     /// Whether there may be more to wait for than the store's answer, or what
     /// is taken must be given back.
-    fn waits_for(&self, legs: &[Leg<'_>]) -> bool {
-        let is_held = |leg: &Leg<'_>| leg.asked.quota.is_concurrency() || leg.asked.quota.paces();
+    fn waits_for(&self, legs: &[Charge<'_>]) -> bool {
+        let is_held =
+            |leg: &Charge<'_>| leg.demand.quota.is_concurrency() || leg.demand.quota.paces();
         self.wait.is_some() || legs.iter().any(is_held)
     }
 
@@ -145,9 +146,9 @@ impl Settings {
         }
     }
 
-    fn partitions(&self, legs: &[Leg<'_>]) -> Partitions {
+    fn partitions(&self, legs: &[Charge<'_>]) -> Partitions {
         let secret = &self.partition_secret.as_ref()?.0;
-        let partition = |leg: &Leg<'_>| {
+        let partition = |leg: &Charge<'_>| {
             let mut hasher = blake3::Hasher::new_keyed(secret);
             hasher.update(leg.policy().as_bytes());
             // Names are printable: this byte ends them.
@@ -177,7 +178,7 @@ impl Rule {
 fn with_several<'a, T>(
     rules: &'a [Rule],
     head: &Head<'_>,
-    then: impl FnOnce(Result<&[Leg<'_>], Keyless<'a, '_>>) -> T,
+    then: impl FnOnce(Result<&[Charge<'_>], Keyless<'a, '_>>) -> T,
 ) -> T {
     // In loops: collected, each would be moved twice.
     let mut keys: SmallVec<[Option<Key>; FEW]> = SmallVec::with_capacity(rules.len());
@@ -187,7 +188,7 @@ fn with_several<'a, T>(
             Err(error) => return then(Err(rule.keyless(&error))),
         }
     }
-    let mut legs: SmallVec<[Leg<'_>; FEW]> = SmallVec::with_capacity(rules.len());
+    let mut legs: SmallVec<[Charge<'_>; FEW]> = SmallVec::with_capacity(rules.len());
     for (rule, key) in rules.iter().zip(&keys) {
         if let Some(key) = key {
             legs.push(rule.leg(key, head));

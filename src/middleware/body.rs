@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::admission::refund::Taken;
+use crate::admission::refund::RefundGuard;
 
 pin_project! {
     /// The body of a response of [`RateLimit`](crate::RateLimit).
@@ -29,14 +29,14 @@ pin_project! {
     #[derive(Debug)]
     #[project = KindProj]
     enum Kind<B> {
-        Forwarded { #[pin] body: B, taken: Option<Box<Taken>> },
+        Forwarded { #[pin] body: B, taken: Option<Box<RefundGuard>> },
         Answer { bytes: Option<Bytes> },
     }
 }
 
 impl<B> ResponseBody<B> {
     /// `taken` is held until the body has ended.
-    pub(super) const fn forwarded(body: B, taken: Option<Box<Taken>>) -> Self {
+    pub(super) const fn forwarded(body: B, taken: Option<Box<RefundGuard>>) -> Self {
         Self {
             kind: Kind::Forwarded { body, taken },
         }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::settings::Settings;
 use crate::{
     Decision, Key, Refund, StoreError,
-    charge::{Asked, Check, Leg, Operation, OwnedLeg},
+    charge::{Charge, Check, Demand, Operation},
     store::handle::BackedStore,
 };
 
@@ -14,21 +14,21 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Buckets {
     store: BackedStore,
-    legs: Vec<OwnedLeg>,
+    legs: Vec<Charge<'static>>,
     /// How many units each of them may owe.
     debts: Vec<u64>,
 }
 
 impl Buckets {
-    pub(super) fn new(settings: &Settings, legs: &[Leg<'_>]) -> Self {
-        let debt = |leg: &Leg<'_>| {
+    pub(super) fn new(settings: &Settings, legs: &[Charge<'_>]) -> Self {
+        let debt = |leg: &Charge<'_>| {
             let mut rules = settings.rules.iter();
-            let rule = rules.find(|rule| rule.base.name == *leg.policy);
+            let rule = rules.find(|rule| rule.base.name == leg.policy);
             rule.map_or(0, |rule| rule.base.debt)
         };
         Self {
             store: settings.store.clone(),
-            legs: legs.iter().map(OwnedLeg::from).collect(),
+            legs: legs.iter().map(|leg| leg.clone().into_owned()).collect(),
             debts: legs.iter().map(debt).collect(),
         }
     }
@@ -41,12 +41,10 @@ impl Buckets {
     ///
     /// The store could not answer.
     pub async fn peek(&self) -> Result<Decision, StoreError> {
-        let legs: Vec<Leg<'_>> = self.legs.iter().map(OwnedLeg::leg).collect();
-        if legs.is_empty() {
+        if self.legs.is_empty() {
             return Ok(Decision::of_no_policy());
         }
-        let answer = self.store.check(&Check::new(Operation::Look, &legs));
-        drop(legs);
+        let answer = self.store.check(&Check::new(Operation::Look, &self.legs));
         answer.wait().await
     }
 
@@ -98,17 +96,14 @@ impl Buckets {
     /// Asks for so many units of each policy, whatever the cost of the request.
     async fn ask(&self, operation: Operation, units: u64) -> Result<Decision, StoreError> {
         let legs = self.legs.iter().zip(&self.debts);
-        let legs = legs.filter(|(leg, _)| !leg.asked.quota.is_concurrency());
-        let legs: Vec<Leg<'_>> = legs
+        let legs = legs.filter(|(leg, _)| !leg.demand.quota.is_concurrency());
+        let legs: Vec<Charge<'_>> = legs
             .map(|(leg, debt)| {
-                let mut asked = Asked::new(leg.asked.quota.clone(), units);
+                let mut asked = Demand::new(leg.demand.quota.clone(), units);
                 if operation == Operation::Debit {
                     asked.may_owe(*debt);
                 }
-                Leg {
-                    asked: Cow::Owned(asked),
-                    ..leg.leg()
-                }
+                leg.with_demand(Cow::Owned(asked))
             })
             .collect();
         if legs.is_empty() {
@@ -130,7 +125,7 @@ impl Buckets {
     ///
     /// The store could not be reached, so it may not have forgotten.
     pub async fn reset(&self) -> Result<(), StoreError> {
-        self.forget(|leg| leg.key != Key::everyone()).await
+        self.forget(|leg| *leg.key != Key::everyone()).await
     }
 
     /// Forgets what all callers together have taken from the buckets of everybody.
@@ -139,12 +134,12 @@ impl Buckets {
     ///
     /// As [`reset`](Self::reset).
     pub async fn reset_shared(&self) -> Result<(), StoreError> {
-        self.forget(|leg| leg.key == Key::everyone()).await
+        self.forget(|leg| *leg.key == Key::everyone()).await
     }
 
-    async fn forget(&self, which: impl Fn(&OwnedLeg) -> bool) -> Result<(), StoreError> {
+    async fn forget(&self, which: impl Fn(&Charge<'_>) -> bool) -> Result<(), StoreError> {
         let legs = self.legs.iter().filter(|leg| which(leg));
-        let legs: Vec<Leg<'_>> = legs.map(OwnedLeg::leg).collect();
+        let legs: Vec<Charge<'_>> = legs.cloned().collect();
         if legs.is_empty() {
             return Ok(());
         }
@@ -158,7 +153,7 @@ impl Buckets {
     #[must_use]
     pub fn redis_keys(&self) -> Vec<String> {
         let keys = self.legs.iter();
-        let keys = keys.filter_map(|leg| self.store.storage_key(&leg.leg()));
+        let keys = keys.filter_map(|leg| self.store.storage_key(leg));
         keys.collect()
     }
 }

@@ -18,7 +18,7 @@ use super::{
     rejection::{self, Refusal},
     settings::Settings,
 };
-use crate::{Decision, DenialReason, Head, admission::refund::Taken, spread::Spread};
+use crate::{Decision, DenialReason, Head, admission::refund::RefundGuard, spread::Spread};
 
 pin_project! {
     /// The future of a [`RateLimit`](crate::RateLimit) service.
@@ -44,7 +44,7 @@ pin_project! {
             #[pin]
             future: F,
             granted: Option<Granted>,
-            taken: Option<Box<Taken>>,
+            taken: Option<Box<RefundGuard>>,
         },
         Answered { response: Option<Response<Bytes>> },
     }

@@ -5,7 +5,7 @@ use std::{any::type_name, borrow::Cow, fmt, sync::Arc};
 use super::{named::Named, tiers::Tiers};
 use crate::{
     ConfigError, Head, Key, OnStoreFailure, Policy, Quota,
-    charge::{Asked, Leg},
+    charge::{Charge, Demand},
     key::{KeyError, KeyExtractor, global, peer},
     policy::Compiled,
 };
@@ -249,29 +249,23 @@ impl Rule {
 
     /// What the policy asks of their request.
     #[inline]
-    pub(super) fn leg<'a>(&'a self, key: &'a Key, head: &Head<'_>) -> Leg<'a> {
-        Leg {
-            policy: &self.base.name,
-            key: Cow::Borrowed(key),
-            asked: self.asked(head),
-            on_store_failure: self.base.on_store_failure,
-            leases: self.base.leases,
-        }
+    pub(super) fn leg<'a>(&'a self, key: &'a Key, head: &Head<'_>) -> Charge<'a> {
+        self.base.charge(Cow::Borrowed(key), self.demand(head))
     }
 
     #[inline]
-    fn asked(&self, head: &Head<'_>) -> Cow<'_, Asked> {
-        let (reads, asked) = (&self.reads, &self.base.asked);
+    fn demand(&self, head: &Head<'_>) -> Cow<'_, Demand> {
+        let (reads, demand) = (&self.reads, &self.base.demand);
         if reads.quota_by.is_none() && reads.cost_by.is_none() {
-            return Cow::Borrowed(asked);
+            return Cow::Borrowed(demand);
         }
         let quota = match &reads.quota_by {
             Some(quota) => self.tiers.keep((quota.0)(head)),
-            None => asked.quota.clone(),
+            None => demand.quota.clone(),
         };
         let cost_by = reads.cost_by.as_ref();
-        let cost = cost_by.map_or(asked.cost, |cost| (cost.0)(head));
-        Cow::Owned(Asked::new(quota, cost))
+        let cost = cost_by.map_or(demand.cost, |cost| (cost.0)(head));
+        Cow::Owned(Demand::new(quota, cost))
     }
 
     /// Whether every request is held to the same quota.

@@ -36,7 +36,7 @@ pub(crate) struct At {
     /// Of [`Concurrency`](crate::Concurrency): what the sender says that it holds.
     pub(crate) statement: Option<Statement>,
     /// Only what was taken under this mark is to be given back; 0 for any.
-    pub(crate) since: u64,
+    pub(crate) taken_at: u64,
     /// How much is to be given back.
     pub(crate) give: u64,
 }

@@ -263,7 +263,7 @@ impl Rules for Rule {
             Change::Give(units @ 1..) => {
                 let log = Log::of(&state);
                 // From the newest, or from the last that were taken at that instant.
-                let end = match at.since {
+                let end = match at.taken_at {
                     0 => log.times_us.len(),
                     since => log.times_us.partition_point(|time_us| *time_us <= since),
                 };
@@ -301,7 +301,7 @@ impl Rules for Rule {
     }
 
     fn returnable(&self, stored: Option<&State>, standing: &Standing, cost: u64, at: At) -> u64 {
-        match at.since {
+        match at.taken_at {
             0 => cost.min(standing.level),
             since => cost.min(self.live(stored, at.now_us).units_at(since)),
         }

@@ -332,7 +332,7 @@ impl Rules for Rule {
     /// theirs, so it would be had twice.
     fn returnable(&self, _: Option<&State>, standing: &Standing, cost: u64, at: At) -> u64 {
         let last_us = at.now_us + standing.more.max(standing.level) / 1_000;
-        if at.since == 0 || at.since == last_us {
+        if at.taken_at == 0 || at.taken_at == last_us {
             cost.min(standing.level)
         } else {
             0

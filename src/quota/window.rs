@@ -229,7 +229,7 @@ impl Rules for Rule {
     }
 
     fn returnable(&self, _: Option<&State>, standing: &Standing, cost: u64, at: At) -> u64 {
-        if at.since == 0 || at.since == standing.mark {
+        if at.taken_at == 0 || at.taken_at == standing.mark {
             cost.min(standing.level)
         } else {
             0

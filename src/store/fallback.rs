@@ -1,7 +1,6 @@
 //! What decides while a store fails.
 
 use std::{
-    borrow::Cow,
     fmt,
     sync::{
         Arc, OnceLock,
@@ -13,14 +12,14 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use super::{
-    Answer, Check, Leg, MemoryStore, Operation, Store,
+    Answer, Charge, Check, MemoryStore, Operation, Store,
     health::Health,
     known_policies::KnownPolicies,
     monitored::MonitoredStore,
     permits::{Holders, Take},
     tasks::Tasks,
 };
-use crate::{Clock, Decision, OnStoreFailure, StoreError, SystemClock, charge::OwnedLeg};
+use crate::{Clock, Decision, OnStoreFailure, StoreError, SystemClock};
 
 /// What decides while a store fails: buckets in this process, what was logged of the
 /// failure, and which policies use the store. Clones share all three.
@@ -122,8 +121,8 @@ impl Fallback {
             Err(error) if !error.is_unsupported() => error,
             answer => return answer,
         };
-        let choices = || check.legs().iter().map(|leg| leg.on_store_failure);
-        if check.operation().is_back()
+        let choices = || check.charges().iter().map(|charge| charge.on_store_failure);
+        if check.operation().is_refund_or_renewal()
             || error.is_corrupt_state()
             || choices().any(|choice| choice == OnStoreFailure::Deny)
             || error.is_overloaded() && choices().any(|choice| choice == OnStoreFailure::Allow)
@@ -131,16 +130,19 @@ impl Fallback {
             return Err(error);
         }
         let operation = check.operation();
-        let legs = check.legs().iter().filter_map(|leg| leg.local(operation));
-        let Ok(legs) = legs.collect::<Result<SmallVec<[Leg<'_>; 2]>, _>>() else {
+        let charges = check
+            .charges()
+            .iter()
+            .filter_map(|charge| charge.local(operation));
+        let Ok(charges) = charges.collect::<Result<SmallVec<[Charge<'_>; 2]>, _>>() else {
             return Err(error);
         };
         let is_lost = error.may_have_run() || error.is_foreign_reply();
-        if legs.is_empty() {
-            let units = check.legs().first().map_or(0, Leg::cost);
+        if charges.is_empty() {
+            let units = check.charges().first().map_or(0, Charge::cost);
             return Ok(Decision::unchecked(units, is_lost));
         }
-        match self.decide_locally(operation, legs) {
+        match self.decide_locally(operation, charges) {
             Answer::Now(decision) => decision.map(|decision| decision.made_locally(is_lost)),
             // Memory answers at once.
             Answer::Later(_) => Err(error),
@@ -151,19 +153,17 @@ impl Fallback {
     fn decide_locally(
         &self,
         operation: Operation,
-        mut legs: SmallVec<[Leg<'_>; 2]>,
+        mut charges: SmallVec<[Charge<'_>; 2]>,
     ) -> Answer<Decision> {
         let mut takes = SmallVec::<[Take; 1]>::new();
         if operation == Operation::Take {
-            for leg in &mut legs {
-                if leg.asked.quota.is_concurrency() {
-                    let mut own = OwnedLeg::from(&*leg);
-                    takes.push(self.0.local_holders.take(self.local(), &mut own));
-                    leg.asked = Cow::Owned(own.asked);
+            for charge in &mut charges {
+                if charge.demand.quota.is_concurrency() {
+                    takes.push(self.0.local_holders.take(self.local(), charge));
                 }
             }
         }
-        let answer = self.local().store.check(&Check::new(operation, &legs));
+        let answer = self.local().store.check(&Check::new(operation, &charges));
         let runtime = Handle::try_current().ok();
         for take in takes {
             match &answer {

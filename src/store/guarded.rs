@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::timeout;
 
 use super::{
-    Answer, Check, Fallback, Leg, Store,
+    Answer, Charge, Check, Fallback, Store,
     breaker::{Breaker, Ended},
     finished::to_its_end,
     keyed::KeyedHash,
@@ -109,16 +109,16 @@ impl<S: Store> Store for Guarded<S> {
             Ok(decision) if decision.source() != Source::Store => Ended::Unused,
             answer => told(answer),
         };
-        let is_refund = check.operation().is_back();
+        let is_refund = check.operation().is_refund_or_renewal();
         self.guard(is_refund, || self.store.check(check), ended)
     }
 
-    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
-        self.guard(false, || self.store.reset(legs), told)
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        self.guard(false, || self.store.reset(charges), told)
     }
 
-    fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {
-        self.store.storage_key(leg)
+    fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
+        self.store.storage_key(charge)
     }
 
     fn fallback(&self) -> Option<Fallback> {

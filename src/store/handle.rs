@@ -6,12 +6,12 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use super::{
-    Answer, Check, Leg, Store,
+    Answer, Charge, Check, Store,
     fallback::{Fallback, StoreId},
     monitored::MonitoredStore,
     permits::Holders,
 };
-use crate::{Decision, Verdict, charge::OwnedLeg, policy::Compiled};
+use crate::{Decision, Verdict, policy::Compiled};
 
 /// A store, and what decides while it fails.
 #[derive(Clone)]
@@ -77,9 +77,9 @@ impl BackedStore {
             Answer::Later(answer) => {
                 let fallback = self.fallback.clone();
                 let operation = check.operation();
-                let mut legs = SmallVec::<[OwnedLeg; 1]>::new();
-                for leg in check.legs() {
-                    legs.push(leg.into());
+                let mut charges = SmallVec::<[Charge<'static>; 1]>::new();
+                for charge in check.charges() {
+                    charges.push(charge.clone().into_owned());
                 }
                 Answer::Later(Box::pin(async move {
                     let answer = answer.await;
@@ -87,20 +87,19 @@ impl BackedStore {
                         fallback.health().answered(decision);
                         return answer;
                     }
-                    let legs: SmallVec<[Leg<'_>; 2]> = legs.iter().map(OwnedLeg::leg).collect();
-                    fallback.settle(answer, &Check::new(operation, &legs))
+                    fallback.settle(answer, &Check::new(operation, &charges))
                 }))
             }
         };
     }
 
     /// Forgets in the store and in this process.
-    pub(crate) fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+    pub(crate) fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
         if let Some(local) = self.fallback.used_local() {
             // Memory answers at once.
-            drop(local.reset(legs));
+            drop(local.reset(charges));
         }
-        self.store.store.reset(legs)
+        self.store.store.reset(charges)
     }
 
     /// Notes that `owner` uses these policies on this store, to say it where a name
@@ -114,12 +113,12 @@ impl BackedStore {
             let owner = Arc::downgrade(owner);
             let is_alive = move || owner.strong_count() > 0;
             let known = self.fallback.policies();
-            known.add(&policy.name, *policy.asked.quota, is_alive);
+            known.add(&policy.name, *policy.demand.quota, is_alive);
         }
     }
 
-    pub(crate) fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {
-        self.store.store.storage_key(leg)
+    pub(crate) fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
+        self.store.store.storage_key(charge)
     }
 
     /// The buckets of this process alone: where a decision that was made there

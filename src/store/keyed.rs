@@ -1,4 +1,4 @@
-//! Which bucket a leg is of, as a number that nobody outside can foresee.
+//! Which bucket a charge is of, as a number that nobody outside can foresee.
 
 use std::{
     fmt,
@@ -30,8 +30,12 @@ impl KeyedHash {
 
     #[cfg(feature = "redis")]
     #[inline]
-    pub(super) fn of_leg(&self, leg: &super::Leg<'_>) -> (u64, u64) {
-        let hash = self.of(leg.policy.hash, leg.asked.quota.letter(), leg.key_bytes());
+    pub(super) fn of_leg(&self, charge: &super::Charge<'_>) -> (u64, u64) {
+        let hash = self.of(
+            charge.policy.hash,
+            charge.demand.quota.letter(),
+            charge.key_bytes(),
+        );
         (hash.h1, hash.h2)
     }
 

@@ -37,7 +37,9 @@ pub use self::{
     memory::{MemoryStore, MemoryStoreBuilder},
 };
 use crate::Decision;
-pub use crate::charge::{Check, Leg, Operation};
+#[doc(hidden)]
+pub use crate::charge::Charge as Leg;
+pub use crate::charge::{Charge, Check, Operation};
 
 /// Keeps buckets and decides.
 ///
@@ -47,20 +49,20 @@ pub use crate::charge::{Check, Leg, Operation};
 /// words that you read and write in one transaction, and the feature `testing`
 /// has a suite to prove it by.
 ///
-/// A check names one or more legs. The store reads all of them at one instant,
+/// A check names one or more charges. The store reads all of them at one instant,
 /// and charges all or none.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// Does what the check asks for ([`Check::operation`]), to all its legs or none.
+    /// Does what the check asks for ([`Check::operation`]), to all its charges or none.
     fn check(&self, check: &Check<'_>) -> Answer<Decision>;
 
-    /// Forgets what was taken: each leg's bucket is as new. On an error some may
+    /// Forgets what was taken: each charge's bucket is as new. On an error some may
     /// be.
-    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()>;
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()>;
 
-    /// The name under which this leg's bucket is kept, where the store has
+    /// The name under which this charge's bucket is kept, where the store has
     /// names that an operator can look at.
-    fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {
-        let _ = leg;
+    fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
+        let _ = charge;
         None
     }
 
@@ -77,12 +79,12 @@ impl<T: Store + ?Sized> Store for Arc<T> {
         (**self).check(check)
     }
 
-    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
-        (**self).reset(legs)
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        (**self).reset(charges)
     }
 
-    fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {
-        (**self).storage_key(leg)
+    fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
+        (**self).storage_key(charge)
     }
 
     fn fallback(&self) -> Option<Fallback> {

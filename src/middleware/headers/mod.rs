@@ -129,7 +129,7 @@ pub(super) fn constant_policy(form: Headers, rules: &[Rule]) -> Option<HeaderVal
     }
     let mut quotas = rules
         .iter()
-        .map(|rule| (&rule.base.name, *rule.base.asked.quota));
+        .map(|rule| (&rule.base.name, *rule.base.demand.quota));
     let value = match form {
         Headers::Draft10 => lists::policies(quotas),
         Headers::Draft6 | Headers::Draft7 if rules.len() == 1 => {

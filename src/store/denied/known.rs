@@ -87,8 +87,8 @@ impl Denial {
         let latest_us = self.decided_us + now_us.saturating_sub(self.sent_us);
         let mut told: SmallVec<[(At, Standing); 2]> = SmallVec::new();
         let mut has_room = true;
-        for (leg, known) in check.legs().iter().zip(&self.legs) {
-            let asked = &leg.asked;
+        for (leg, known) in check.charges().iter().zip(&self.legs) {
+            let asked = &leg.demand;
             if known.quota != asked.quota {
                 return Still::Unknown;
             }
@@ -99,7 +99,7 @@ impl Denial {
                 let from = At { most, ..at(self.decided_us) };
                 let later = |now_us| rule.later(known.standing, from, at(now_us));
                 let latest = later(latest_us);
-                has_room &= latest.is_some_and(|latest| rule.fits(&latest, asked.level, asked.extra));
+                has_room &= latest.is_some_and(|latest| rule.fits(&latest, asked.level, asked.overdraft));
                 latest.and(later(told_us)).map(|standing| (at(told_us), standing))
             });
             let Some(standing) = standings else {
@@ -120,9 +120,9 @@ impl Denial {
 
 fn denied(check: &Check<'_>, now_us: u64, standings: &[(At, Standing)]) -> Decision {
     let operation = check.operation();
-    let legs = check.legs().iter().zip(standings);
+    let legs = check.charges().iter().zip(standings);
     let mut policies = legs.map(|(leg, (at, standing))| {
-        let (name, asked) = (leg.policy.clone(), &leg.asked);
+        let (name, asked) = (leg.policy.clone(), &leg.demand);
         each!(asked.quota, rule => {
             PolicyDecision::new(rule, operation, name, asked, 0, *at, *standing)
         })

@@ -31,7 +31,7 @@ use self::{
     table::Table,
 };
 use super::local::Local;
-use crate::charge::{Check, Leg, Operation};
+use crate::charge::{Charge, Check, Operation};
 use crate::{Decision, Verdict, clock};
 
 /// A bucket that nobody uses is remembered for as long by all stores: what
@@ -76,15 +76,15 @@ impl Denials {
 
     /// Gives a denial that still holds, or what is to be done with the answer.
     pub(crate) fn before(self: &Arc<Self>, check: &Check<'_>) -> Before {
-        let is_held = |leg: &Leg<'_>| leg.asked.quota.is_concurrency();
+        let is_held = |leg: &Charge<'_>| leg.demand.quota.is_concurrency();
         let then = match check.operation() {
             Operation::Look | Operation::Renew => return Before::Ask(None),
             Operation::GiveBack => Then::Forget,
             // Permits come back at any time.
-            Operation::Take if !check.legs().iter().any(is_held) => Then::Remember,
+            Operation::Take if !check.charges().iter().any(is_held) => Then::Remember,
             Operation::Take | Operation::TakeUpTo | Operation::Debit => Then::Nothing,
         };
-        let (id, parts) = self.place(check.legs());
+        let (id, parts) = self.place(check.charges());
         let now_us = clock::read(&*self.local.clock);
         let known = self.look(id, now_us, |denial| {
             if then != Then::Remember
@@ -110,7 +110,7 @@ impl Denials {
 
     /// For legs that are reset: when this is dropped, nothing is remembered of
     /// them that was known before.
-    pub(crate) fn resetting(self: &Arc<Self>, legs: &[Leg<'_>]) -> Asking {
+    pub(crate) fn resetting(self: &Arc<Self>, legs: &[Charge<'_>]) -> Asking {
         let (id, parts) = self.place(legs);
         Asking {
             denials: Arc::clone(self),
@@ -174,7 +174,7 @@ impl Denials {
 
     /// Under which id a check of these legs is known, and where each is marked
     /// when something is given back.
-    fn place(&self, legs: &[Leg<'_>]) -> (Id, Parts) {
+    fn place(&self, legs: &[Charge<'_>]) -> (Id, Parts) {
         // So that legs in another order, or fewer, are others.
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let (mut id, mut parts): (Id, _) = ((legs.len() as u64, 0), Parts::new());
@@ -182,7 +182,7 @@ impl Denials {
             let bucket = self.local.hash.of_leg(leg);
             id.0 = id.0.wrapping_mul(ODD).wrapping_add(bucket.0);
             id.1 = id.1.wrapping_mul(ODD).wrapping_add(bucket.1);
-            if !leg.asked.quota.is_concurrency() {
+            if !leg.demand.quota.is_concurrency() {
                 parts.push(part(bucket.0));
             }
         }

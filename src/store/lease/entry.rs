@@ -3,11 +3,11 @@
 //! No clock, no I/O: what comes of a question, an answer or the time is
 //! returned, and somebody else sees to it.
 
-use std::mem;
+use std::{borrow::Cow, mem};
 
 use crate::{
     Decision, PolicyDecision, Quota, StoreError,
-    charge::{Asked, Leg, Operation, OwnedLeg},
+    charge::{Charge, Demand, Operation},
     kept::Kept,
     quota::{
         Rule, each,
@@ -42,7 +42,7 @@ pub(super) struct Entry {
     /// Units that are not to be used any more, but given back.
     ended: u64,
     /// On whose behalf, where anything was ever paid for.
-    leg: Option<Box<OwnedLeg>>,
+    leg: Option<Box<Charge<'static>>>,
     /// A trip is under way; there is never more than one.
     is_away: bool,
     /// How often its bucket was reset: what was paid for before is void.
@@ -70,7 +70,7 @@ pub(super) struct Grant {
 /// A question to the server that no caller waits for.
 pub(super) struct Trip {
     pub(super) operation: Operation,
-    pub(super) leg: OwnedLeg,
+    pub(super) leg: Charge<'static>,
     asked_at_us: u64,
     resets: u64,
 }
@@ -86,14 +86,14 @@ pub(super) enum Swept {
 
 impl Entry {
     /// Takes what is asked for from what is held, if it is enough.
-    pub(super) fn take(&mut self, leg: &Leg<'_>, now_us: u64) -> Option<Grant> {
+    pub(super) fn take(&mut self, leg: &Charge<'_>, now_us: u64) -> Option<Grant> {
         self.sweeps_since_asked = 0;
         self.end_what_is_over(now_us);
-        let (cost, left) = (leg.asked.cost, self.left());
+        let (cost, left) = (leg.demand.cost, self.left());
         if left == 0 {
             return None;
         }
-        if *self.leg.as_deref()?.asked.quota != *leg.asked.quota {
+        if *self.leg.as_deref()?.demand.quota != *leg.demand.quota {
             // Of other numbers, a unit is something else.
             self.end_all();
             return None;
@@ -121,7 +121,7 @@ impl Entry {
     }
 
     /// The trip that is worth making after `leg` was asked about.
-    pub(super) fn next_trip(&mut self, leg: &Leg<'_>, now_us: u64) -> Option<Trip> {
+    pub(super) fn next_trip(&mut self, leg: &Charge<'_>, now_us: u64) -> Option<Trip> {
         if self.is_away {
             return None;
         }
@@ -130,11 +130,11 @@ impl Entry {
         }
         let wanted = self.usage.recent(now_us).min(self.room / (2 * PARTS));
         let left = self.left();
-        if left > wanted / 2 || wanted - left < leg.asked.cost.saturating_mul(LEAST_CHECKS) {
+        if left > wanted / 2 || wanted - left < leg.demand.cost.saturating_mul(LEAST_CHECKS) {
             return None;
         }
-        let mut leg = OwnedLeg::from(leg);
-        leg.asked = portion(&leg.asked.quota, wanted - left, wanted);
+        let mut leg = leg.clone().into_owned();
+        leg.demand = Cow::Owned(portion(&leg.demand.quota, wanted - left, wanted));
         Some(self.sets_out(Operation::Take, leg, now_us))
     }
 
@@ -241,7 +241,7 @@ impl Entry {
             self.older.units += self.newer.units;
         }
         self.newer = Portion {
-            units: trip.leg.asked.cost,
+            units: trip.leg.demand.cost,
             asked_at_us: trip.asked_at_us,
         };
         self.leg = Some(Box::new(trip.leg));
@@ -254,12 +254,12 @@ impl Entry {
             return None;
         }
         let mut leg = self.leg.as_deref()?.clone();
-        let level = leg.asked.quota.level_of(units);
-        leg.asked.give_back(level, 0);
+        let level = leg.demand.quota.level_of(units);
+        leg.demand.to_mut().refund(level, 0);
         Some(self.sets_out(Operation::GiveBack, leg, now_us))
     }
 
-    fn sets_out(&mut self, operation: Operation, leg: OwnedLeg, now_us: u64) -> Trip {
+    fn sets_out(&mut self, operation: Operation, leg: Charge<'static>, now_us: u64) -> Trip {
         self.is_away = true;
         Trip {
             operation,
@@ -273,10 +273,10 @@ impl Entry {
 impl Grant {
     /// As the server would have said it when it last said anything, had nothing
     /// been paid for but what was used.
-    pub(super) fn decision(self, leg: &Leg<'_>) -> Decision {
+    pub(super) fn decision(self, leg: &Charge<'_>) -> Decision {
         let (operation, now_us) = (Operation::Take, self.told_at_us);
         let name = leg.policy.clone();
-        each!(leg.asked.quota, rule => {
+        each!(leg.demand.quota, rule => {
             // Beyond the capacity is what others have reserved.
             let level = self.standing.level.min(rule.capacity());
             let before = Standing {
@@ -284,7 +284,7 @@ impl Grant {
                 ..self.standing
             };
             let at = leg.at(rule, operation, now_us);
-            let policy = PolicyDecision::new(rule, operation, name, &leg.asked, 1, at, before);
+            let policy = PolicyDecision::new(rule, operation, name, &leg.demand, 1, at, before);
             Decision::of_one(operation, policy, 1, now_us).made_from_lease()
         })
     }
@@ -299,12 +299,12 @@ impl Portion {
 
 /// Asks for `units`, to be had only if the bucket has [`PARTS`] times as much as
 /// is `held` then.
-fn portion(quota: &Kept<Quota>, units: u64, held: u64) -> Asked {
+fn portion(quota: &Kept<Quota>, units: u64, held: u64) -> Demand {
     let kept_free = held.saturating_mul(PARTS).saturating_sub(units);
     let kept_free = quota.level_of(kept_free);
-    Asked {
-        extra: -i64::try_from(kept_free).unwrap_or(i64::MAX),
-        ..Asked::new(quota.clone(), units)
+    Demand {
+        overdraft: -i64::try_from(kept_free).unwrap_or(i64::MAX),
+        ..Demand::new(quota.clone(), units)
     }
 }
 

@@ -19,14 +19,14 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
+use std::{slice, time::Duration};
 
 use tokio::time::sleep;
 
 use self::{entry::Trip, table::Id};
 pub(crate) use self::{reset::reset, table::Leases};
 use super::Answer;
-use crate::charge::{Check, Leg, Operation};
+use crate::charge::{Charge, Check, Operation};
 use crate::{Decision, store::tasks::Tasks};
 
 /// A store that leases.
@@ -45,7 +45,7 @@ pub(crate) trait Lender: Clone + Send + Sync + 'static {
 /// Decides from what is held, where there is enough of it, or asks the server.
 #[inline]
 pub(crate) fn check(lender: &impl Lender, check: &Check<'_>) -> Answer<Decision> {
-    match check.legs() {
+    match check.charges() {
         [leg] if leg.leases && check.operation() == Operation::Take => {
             check_leased(lender, check, leg)
         }
@@ -53,10 +53,10 @@ pub(crate) fn check(lender: &impl Lender, check: &Check<'_>) -> Answer<Decision>
     }
 }
 
-fn check_leased(lender: &impl Lender, check: &Check<'_>, leg: &Leg<'_>) -> Answer<Decision> {
-    let asked = &leg.asked;
+fn check_leased(lender: &impl Lender, check: &Check<'_>, leg: &Charge<'_>) -> Answer<Decision> {
+    let asked = &leg.demand;
     // Who asks for a debt, or for nothing, wants to know how the bucket stands.
-    if asked.cost == 0 || asked.extra != 0 || !asked.quota.leases() {
+    if asked.cost == 0 || asked.overdraft != 0 || !asked.quota.leases() {
         return lender.ask(check);
     }
     let leases = lender.leases();
@@ -106,9 +106,8 @@ fn send<L: Lender>(lender: &L, id: Id, trip: Trip) {
 async fn travel<L: Lender>(lender: L, id: Id, trip: Trip) {
     let mut next = Some(trip);
     while let Some(trip) = next {
-        let leg = [trip.leg.leg()];
-        let answer = lender.ask(&Check::new(trip.operation, &leg));
-        drop(leg);
+        let legs = slice::from_ref(&trip.leg);
+        let answer = lender.ask(&Check::new(trip.operation, legs));
         let answer = answer.wait().await;
         next = lender.leases().arrived(id, trip, &answer);
     }

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use tokio::time::timeout;
 
 use super::{Lender, table::Id};
-use crate::charge::Leg;
+use crate::charge::Charge;
 use crate::store::Answer;
 
 /// Voids what was paid for out of buckets that `answer` resets, unless it does not.
@@ -13,7 +13,7 @@ use crate::store::Answer;
 /// bucket: what one takes from the new one would be missing there, and what one
 /// gives back would be had twice. A trip that does not come home by its
 /// deadline is not waited for.
-pub(crate) fn reset<L: Lender>(lender: &L, legs: &[Leg<'_>], answer: Answer<()>) -> Answer<()> {
+pub(crate) fn reset<L: Lender>(lender: &L, legs: &[Charge<'_>], answer: Answer<()>) -> Answer<()> {
     let answer = match answer {
         Answer::Later(answer) => answer,
         // Nothing was done.

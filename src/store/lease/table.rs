@@ -11,7 +11,7 @@ use std::{
 use tokio::{runtime::Handle, sync::Notify};
 
 use super::entry::{Entry, Grant, Swept, Trip};
-use crate::{Decision, StoreError, charge::Leg, clock, store::local::Local};
+use crate::{Decision, StoreError, charge::Charge, clock, store::local::Local};
 
 /// What is known of callers whose policies lease: at most 4,096 at a time. One
 /// that finds no room is decided upon by the server, until others have stopped asking.
@@ -66,7 +66,7 @@ impl Leases {
         &self.runtime
     }
 
-    pub(super) fn ask(&self, leg: &Leg<'_>) -> Seen {
+    pub(super) fn ask(&self, leg: &Charge<'_>) -> Seen {
         let id = self.id(leg);
         let Some(mut set) = self.set(id) else {
             return Seen::default();
@@ -223,7 +223,7 @@ impl Leases {
         is_empty() || !self.begins_sweeping()
     }
 
-    pub(super) fn id(&self, leg: &Leg<'_>) -> Id {
+    pub(super) fn id(&self, leg: &Charge<'_>) -> Id {
         self.local.hash.of_leg(leg)
     }
 

@@ -12,7 +12,7 @@ mod tests;
 use std::sync::Arc;
 
 use self::shards::Shards;
-use super::{Answer, Check, Fallback, Leg, Store};
+use super::{Answer, Charge, Check, Fallback, Store};
 use crate::{Clock, Decision, SystemClock};
 
 /// Keeps buckets in this process: the default store. No server, no task.
@@ -138,13 +138,13 @@ impl MemoryStoreBuilder {
 
 impl Store for MemoryStore {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        match check.legs() {
+        match check.charges() {
             [leg] => self.0.check_one(check, leg),
             _ => Answer::Now(Ok(self.0.check_all(check))),
         }
     }
 
-    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+    fn reset(&self, legs: &[Charge<'_>]) -> Answer<()> {
         for leg in legs {
             self.0.reset(leg);
         }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Clock, Decision,
-    charge::{Check, Leg, Operation},
+    charge::{Charge, Check, Operation},
     clock,
     store::{Answer, Slot, keyed::KeyedHash},
 };
@@ -58,7 +58,7 @@ impl Shards {
     }
 
     /// The only leg's bucket is there nearly always, and looked up once.
-    pub(super) fn check_one(&self, check: &Check<'_>, leg: &Leg<'_>) -> Answer<Decision> {
+    pub(super) fn check_one(&self, check: &Check<'_>, leg: &Charge<'_>) -> Answer<Decision> {
         let place = self.place(leg);
         let Some(shard) = self.shards.get(place.shard) else {
             return Answer::Now(Ok(check.decide(0, &mut [])));
@@ -85,14 +85,14 @@ impl Shards {
     }
 
     pub(super) fn check_all(&self, check: &Check<'_>) -> Decision {
-        let mut places = Places::with_capacity(check.legs().len());
-        for leg in check.legs() {
+        let mut places = Places::with_capacity(check.charges().len());
+        for leg in check.charges() {
             places.push(self.place(leg));
         }
         let mut shards = self.lock(&mut places);
         let now_us = clock::read(&*self.clock);
         let mut slots: SmallVec<[Slot; FEW]> = SmallVec::with_capacity(places.len());
-        for (number, leg) in check.legs().iter().enumerate() {
+        for (number, leg) in check.charges().iter().enumerate() {
             let (before, rest) = places.split_at_mut(number);
             let Some(place) = rest.first_mut() else { break };
             let shard = held_by(&mut shards, place.held);
@@ -110,7 +110,7 @@ impl Shards {
             }
             return decision;
         }
-        let places_of = check.legs().iter().zip(&places);
+        let places_of = check.charges().iter().zip(&places);
         let legs = places_of.map(|(leg, place)| asked_of(leg, check.operation(), place));
         let legs: Vec<_> = legs.collect();
         let check = &Check::new(check.operation(), &legs);
@@ -126,7 +126,7 @@ impl Shards {
         decision
     }
 
-    pub(super) fn reset(&self, leg: &Leg<'_>) {
+    pub(super) fn reset(&self, leg: &Charge<'_>) {
         let place = self.place(leg);
         if let Some(shard) = self.shards.get(place.shard) {
             shard.lock().remove(place.bucket);
@@ -137,7 +137,7 @@ impl Shards {
     fn open(
         &self,
         operation: Operation,
-        leg: &Leg<'_>,
+        leg: &Charge<'_>,
         place: &mut Place,
         is_full: bool,
         now_us: u64,
@@ -145,7 +145,7 @@ impl Shards {
     ) -> Slot {
         let found = shard.find(place.bucket);
         // Permits must be found again; there are no more than requests in flight.
-        if is_full && found.is_err() && !leg.asked.quota.is_concurrency() {
+        if is_full && found.is_err() && !leg.demand.quota.is_concurrency() {
             if operation == Operation::GiveBack {
                 // What it took, if anything, it shares with others.
                 place.kept = Kept::Nowhere;
@@ -162,8 +162,8 @@ impl Shards {
     }
 
     #[inline]
-    fn place(&self, leg: &Leg<'_>) -> Place {
-        let kind = leg.asked.quota.letter();
+    fn place(&self, leg: &Charge<'_>) -> Place {
+        let kind = leg.demand.quota.letter();
         let bucket = self.hash(leg.policy.hash, kind, leg.key.as_bytes());
         Place {
             bucket,
@@ -243,13 +243,13 @@ enum Kept {
 }
 
 /// What is asked of a leg: nothing where it has no bucket to refund to.
-fn asked_of<'a>(leg: &Leg<'a>, operation: Operation, place: &Place) -> Leg<'a> {
+fn asked_of<'a>(leg: &Charge<'a>, operation: Operation, place: &Place) -> Charge<'a> {
     match place.kept {
         Kept::Own => leg.clone(),
         Kept::Shared(_) => leg.of_newcomers(operation),
         Kept::Nowhere => {
             let mut leg = leg.clone();
-            leg.asked.to_mut().level = 0;
+            leg.demand.to_mut().level = 0;
             leg
         }
     }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Quota,
-    charge::{Leg, Operation},
+    charge::{Charge, Operation},
     store::Slot,
 };
 
@@ -43,12 +43,12 @@ impl Shards {
     pub(super) fn open_cells(
         &self,
         operation: Operation,
-        leg: &Leg<'_>,
+        leg: &Charge<'_>,
         caller: Id,
         now_us: u64,
         shard: &mut Shard,
     ) -> (Cells, Slot) {
-        let rows = leg.asked.quota.shared_rows().clamp(1, ROWS);
+        let rows = leg.demand.quota.shared_rows().clamp(1, ROWS);
         let columns = (shard.capacity() / 2 / rows).max(1);
         let mut cells: [Cell; ROWS] = Default::default();
         let mut least = (u64::MAX, 0);
@@ -66,16 +66,16 @@ impl Shards {
         (Cells { cells, least }, slot.unwrap_or_default())
     }
 
-    fn cell(&self, leg: &Leg<'_>, row: usize, column: u64) -> Id {
+    fn cell(&self, leg: &Charge<'_>, row: usize, column: u64) -> Id {
         let mut key = [0; 18];
         let (first, rest) = key.split_at_mut(9);
         // No key of a caller starts with 0.
         let [_, first @ ..] = first else { return 0 };
-        first.copy_from_slice(&hash_of(&leg.asked.quota).to_le_bytes());
+        first.copy_from_slice(&hash_of(&leg.demand.quota).to_le_bytes());
         let [row_at, rest @ ..] = rest else { return 0 };
         *row_at = row as u8;
         rest.copy_from_slice(&column.to_le_bytes());
-        let id = self.hash(leg.policy.hash, leg.asked.quota.letter(), &key) | 1;
+        let id = self.hash(leg.policy.hash, leg.demand.quota.letter(), &key) | 1;
         // The highest id is that of a free place.
         if id == Id::MAX { 1 } else { id }
     }
@@ -100,7 +100,7 @@ impl Cells {
     pub(super) fn close(
         self,
         operation: Operation,
-        leg: &Leg<'_>,
+        leg: &Charge<'_>,
         now_us: u64,
         mut slot: Slot,
         shard: &mut Shard,

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     Decision, StoreError,
-    charge::{Check, Operation, OwnedLeg},
+    charge::{Charge, Check, Operation},
     quota::statement::Statement,
     store::{Answer, BoxFuture, monitored::MonitoredStore},
     util::random::random_between,
@@ -37,7 +37,7 @@ pub(super) struct Holder {
 struct State {
     count: Count,
     /// What statements are about.
-    leg: OwnedLeg,
+    charge: Charge<'static>,
     /// Those in which callers took units, the latest last. Any of them may end.
     runtimes: Vec<Handle>,
     /// The store may count too much, or too little soon.
@@ -61,7 +61,7 @@ impl Holder {
         bucket: Bucket,
         registry: &Arc<Registry>,
         store: &MonitoredStore,
-        leg: OwnedLeg,
+        charge: Charge<'static>,
     ) -> Arc<Self> {
         Arc::new(Self {
             bucket,
@@ -69,7 +69,7 @@ impl Holder {
             store: store.clone(),
             state: Mutex::new(State {
                 count: Count::new(registry.next_version()),
-                leg,
+                charge,
                 runtimes: Vec::new(),
                 is_due: false,
                 is_stating: false,
@@ -90,15 +90,15 @@ impl Holder {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The group of a new take, whose statement goes with `leg`.
-    pub(super) fn begin(&self, leg: &mut OwnedLeg) -> u64 {
+    /// The group of a new take, whose statement goes with `charge`.
+    pub(super) fn begin(&self, charge: &mut Charge<'_>) -> u64 {
         let mut state = self.state();
-        if state.count.units() == 0 || leg.lifetime() < state.leg.lifetime() {
-            state.leg.asked.quota = leg.asked.quota.clone();
+        if state.count.units() == 0 || charge.lifetime() < state.charge.lifetime() {
+            state.charge.demand.to_mut().quota = charge.demand.quota.clone();
         }
         let group = state.count.begin();
         let said = state.statement(&self.registry, Some(group));
-        leg.asked.statement = Some(Box::new(said));
+        charge.demand.to_mut().statement = Some(Box::new(said));
         group
     }
 
@@ -113,7 +113,7 @@ impl Holder {
         if let Some(runtime) = runtime {
             state.remember_runtime(runtime);
         }
-        let lifetime = state.leg.lifetime();
+        let lifetime = state.charge.lifetime();
         let next_version = || self.registry.next_version();
         let mut is_due = state.count.decide(group, outcome, next_version);
         let mut is_unkept = false;
@@ -201,11 +201,10 @@ impl Holder {
         }
         (state.is_due, state.is_stating) = (false, true);
         let said = state.statement(&self.registry, None);
-        let (mut leg, runtime) = (state.leg.clone(), state.runtime());
+        let (mut charge, runtime) = (state.charge.clone(), state.runtime());
         drop(state);
-        leg.asked.statement = Some(Box::new(said));
-        let legs = [leg.leg()];
-        let answer = self.store.check(&Check::new(Operation::Renew, &legs));
+        charge.demand.to_mut().statement = Some(Box::new(said));
+        let answer = self.store.check(&Check::new(Operation::Renew, &[charge]));
         Some((answer, runtime))
     }
 
@@ -217,7 +216,7 @@ impl Holder {
             (state.failures, state.failing_since) = (0, None);
             return;
         };
-        let (now, lifetime) = (Instant::now(), state.leg.lifetime());
+        let (now, lifetime) = (Instant::now(), state.charge.lifetime());
         if error.may_have_run() {
             self.registry.record_loss(lifetime);
         }
@@ -335,7 +334,7 @@ impl Stating {
     }
 
     async fn wait_for(mut self, answer: BoxFuture<Decision>) {
-        let patience = self.holder.state().leg.lifetime() / 3;
+        let patience = self.holder.state().charge.lifetime() / 3;
         let answer = timeout(patience, answer).await;
         let error = match answer {
             Ok(answer) => answer.err(),
@@ -379,7 +378,7 @@ impl Keeping {
     /// Processes that started together do not renew together.
     async fn keep(mut self) {
         loop {
-            let lifetime = self.holder.state().leg.lifetime();
+            let lifetime = self.holder.state().charge.lifetime();
             sleep((lifetime / 3).mul_f64(random_between(0.75, 1.0))).await;
             {
                 let mut state = self.holder.state();

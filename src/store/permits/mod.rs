@@ -27,7 +27,7 @@ use tokio::{runtime::Handle, time::Instant};
 pub(crate) use self::line::Turn;
 use self::{count::Outcome, holder::Holder};
 use super::monitored::MonitoredStore;
-use crate::{Key, StoreError, charge::OwnedLeg, policy_name::Name, quota::EXACT};
+use crate::{Key, StoreError, charge::Charge, policy_name::Name, quota::EXACT};
 
 type Bucket = (Name, Key);
 
@@ -108,24 +108,24 @@ impl Holders {
     fn with<T>(
         &self,
         store: &MonitoredStore,
-        leg: &mut OwnedLeg,
-        then: impl FnOnce(&Arc<Holder>, &mut OwnedLeg) -> T,
+        charge: &mut Charge<'_>,
+        then: impl FnOnce(&Arc<Holder>, &mut Charge<'_>) -> T,
     ) -> T {
-        let bucket = (leg.policy.clone(), leg.key.clone());
+        let bucket = (charge.policy.clone(), Key::clone(&charge.key));
         let mut by_bucket = self.0.by_bucket();
-        let holder = by_bucket
-            .entry(bucket)
-            .or_insert_with_key(|bucket| Holder::new(bucket.clone(), &self.0, store, leg.clone()));
-        then(holder, leg)
+        let holder = by_bucket.entry(bucket).or_insert_with_key(|bucket| {
+            Holder::new(bucket.clone(), &self.0, store, charge.clone().into_owned())
+        });
+        then(holder, charge)
     }
 
-    /// Before the store is asked for this leg's units: gives it the statement that
+    /// Before the store is asked for this charge's units: gives it the statement that
     /// goes with it.
-    pub(crate) fn take(&self, store: &MonitoredStore, leg: &mut OwnedLeg) -> Take {
-        leg.asked.statement = None;
-        let units = leg.asked.cost;
-        self.with(store, leg, |holder, leg| Take {
-            group: holder.begin(leg),
+    pub(crate) fn take(&self, store: &MonitoredStore, charge: &mut Charge<'_>) -> Take {
+        charge.demand.to_mut().statement = None;
+        let units = charge.demand.cost;
+        self.with(store, charge, |holder, charge| Take {
+            group: holder.begin(charge),
             holder: Arc::clone(holder),
             begun: Instant::now(),
             units,
@@ -134,23 +134,23 @@ impl Holders {
     }
 
     /// Takes over units that were [left](Hold::leave) to be held.
-    pub(crate) fn adopt(&self, store: &MonitoredStore, leg: &mut OwnedLeg) -> Hold {
-        let units = leg.asked.cost;
-        self.with(store, leg, |holder, _| Hold {
+    pub(crate) fn adopt(&self, store: &MonitoredStore, charge: &mut Charge<'_>) -> Hold {
+        let units = charge.demand.cost;
+        self.with(store, charge, |holder, _| Hold {
             holder: Arc::clone(holder),
             units,
         })
     }
 
-    /// Returns a place in the line of callers that wait for units of this leg, unless
+    /// Returns a place in the line of callers that wait for units of this charge, unless
     /// `most` wait.
     pub(crate) fn line_up(
         &self,
         store: &MonitoredStore,
-        leg: &mut OwnedLeg,
+        charge: &mut Charge<'_>,
         most: usize,
     ) -> Option<Place> {
-        self.with(store, leg, |holder, _| {
+        self.with(store, charge, |holder, _| {
             Some(Place {
                 ticket: holder.enter_line(most)?,
                 holder: Arc::clone(holder),

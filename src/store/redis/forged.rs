@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Concurrency, Decision, FixedWindow, Key, LeakyBucket, OnStoreFailure, Policy, Quota,
     SlidingLog, SlidingWindow, TokenBucket,
-    charge::{Asked, Check, Leg, Operation},
+    charge::{Charge, Check, Demand, Operation},
     policy::Compiled,
     quota::{
         EXACT, Rule, each,
@@ -83,17 +83,11 @@ fn policies(random: &mut Random) -> Vec<Compiled> {
 }
 
 /// One or both, for so many units, of which so many may be owed or waited for.
-fn legs<'p>(policies: &'p [Compiled], key: &'p Key, units: u64, extra: u64) -> Vec<Leg<'p>> {
+fn legs<'p>(policies: &'p [Compiled], key: &'p Key, units: u64, extra: u64) -> Vec<Charge<'p>> {
     let leg = |policy: &'p Compiled| {
-        let mut asked = Asked::new(policy.asked.quota.clone(), units);
-        asked.extra = asked.quota.extra(extra) as i64;
-        Leg {
-            policy: &policy.name,
-            key: Cow::Borrowed(key),
-            asked: Cow::Owned(asked),
-            on_store_failure: OnStoreFailure::Deny,
-            leases: false,
-        }
+        let mut asked = Demand::new(policy.demand.quota.clone(), units);
+        asked.overdraft = asked.quota.extra(extra) as i64;
+        policy.charge(Cow::Borrowed(key), Cow::Owned(asked))
     };
     policies.iter().map(leg).collect()
 }
@@ -123,9 +117,9 @@ fn look_at(decision: &Decision) {
 }
 
 /// What another process would make of it a moment later.
-fn look_later(legs: &[Leg<'_>], found: &Found, operation: Operation, later_us: u64) {
+fn look_later(legs: &[Charge<'_>], found: &Found, operation: Operation, later_us: u64) {
     for (leg, standing) in legs.iter().zip(&found.standings) {
-        each!(leg.asked.quota, rule => {
+        each!(leg.demand.quota, rule => {
             let at = |now_us| leg.at(rule, operation, now_us);
             let from = at(found.now_us);
             for most in [from.most, 0, EXACT] {

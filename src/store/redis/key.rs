@@ -2,7 +2,7 @@
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
-use crate::{ConfigError, charge::Leg};
+use crate::{ConfigError, charge::Charge};
 
 /// Makes the names: prefix, letter, `{hash}`, policy; as in `ttb{hash}api`.
 /// Without anything between, as each byte is paid for every caller.
@@ -29,7 +29,7 @@ impl KeyNames {
         Ok(Self { prefix, secret })
     }
 
-    pub(super) fn name(&self, leg: &Leg<'_>) -> String {
+    pub(super) fn name(&self, leg: &Charge<'_>) -> String {
         let mut name = Vec::new();
         self.write(leg.policy(), leg.kind(), leg.key_bytes(), &mut name);
         // All of it is ASCII.

@@ -53,7 +53,7 @@ use self::{
     waiting::Waiting,
 };
 use super::{
-    Answer, Check, Fallback, Leg, Store,
+    Answer, Charge, Check, Fallback, Store,
     denied::{Asking, Before, Denials, answered},
     finished::finished,
     lease::{self, Leases, Lender},
@@ -302,14 +302,14 @@ impl RedisStore {
             Err(closed) => return Answer::Now(Err(closed)),
             Ok(Servers::One(node)) => node,
             Ok(Servers::Cluster(cluster)) => {
-                let legs = check.legs().iter().map(|leg| {
+                let legs = check.charges().iter().map(|leg| {
                     let key = self.0.names.name(leg);
                     KeyedLeg::new(leg, key)
                 });
                 return self.later(cluster.check(operation, legs.collect(), asking));
             }
         };
-        let is_back = operation.is_back();
+        let is_back = operation.is_refund_or_renewal();
         let counted = match node.counted(is_back) {
             Ok(counted) => counted,
             Err(error) => return Answer::Now(Err(node.named(error))),
@@ -328,7 +328,7 @@ impl RedisStore {
         })
     }
 
-    fn forget(&self, legs: &[Leg<'_>]) -> Answer<()> {
+    fn forget(&self, legs: &[Charge<'_>]) -> Answer<()> {
         let denials = self.0.denials.as_ref();
         let resetting = denials.map(|denials| denials.resetting(legs));
         let keys: Vec<String> = legs.iter().map(|leg| self.0.names.name(leg)).collect();
@@ -387,14 +387,14 @@ impl Store for RedisStore {
         lease::check(self, check)
     }
 
-    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+    fn reset(&self, legs: &[Charge<'_>]) -> Answer<()> {
         match finished(lease::reset(self, legs, self.forget(legs))) {
             Answer::Later(answer) => self.later(answer),
             now => now,
         }
     }
 
-    fn storage_key(&self, leg: &Leg<'_>) -> Option<String> {
+    fn storage_key(&self, leg: &Charge<'_>) -> Option<String> {
         Some(self.0.names.name(leg))
     }
 

@@ -153,7 +153,7 @@ impl Node {
         let now_us = clock.as_deref().map_or(0, clock::read);
         let is_refund = checks
             .iter()
-            .all(|turns| turns.question.operation.is_back());
+            .all(|turns| turns.question.operation.is_refund_or_renewal());
         let route = self.transport.next()?;
         let pass = self.pass(is_refund)?;
         // Checks wait for one that finds out whether the server answers again.

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::key::KeyNames;
 use crate::{
     Key,
-    charge::{Asked, Check, Leg, Operation},
+    charge::{Charge, Check, Demand, Operation},
     policy_name::Name,
     quota::{Rule, window::Start},
 };
@@ -38,7 +38,7 @@ pub(super) struct Turns<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct AskedLeg {
     pub(super) name: Name,
-    pub(super) asked: Asked,
+    pub(super) demand: Demand,
     pub(super) offset_ms: u64,
     key: BucketKey,
 }
@@ -57,7 +57,7 @@ enum BucketKey {
 const LONGEST_KEY: usize = 48;
 
 impl AskedLeg {
-    pub(super) fn new(leg: &Leg<'_>, names: &KeyNames) -> Self {
+    pub(super) fn new(leg: &Charge<'_>, names: &KeyNames) -> Self {
         match leg.key_bytes().len() {
             0..=LONGEST_KEY => Self::with_key(leg, BucketKey::Of(Key::clone(&leg.key))),
             _ => Self::named(leg, names.name(leg).into_bytes()),
@@ -65,21 +65,21 @@ impl AskedLeg {
     }
 
     /// With the Redis key.
-    pub(super) fn named(leg: &Leg<'_>, key: Vec<u8>) -> Self {
+    pub(super) fn named(leg: &Charge<'_>, key: Vec<u8>) -> Self {
         Self::with_key(leg, BucketKey::Is(key.into()))
     }
 
-    fn with_key(leg: &Leg<'_>, key: BucketKey) -> Self {
+    fn with_key(leg: &Charge<'_>, key: BucketKey) -> Self {
         Self {
             name: leg.policy.clone(),
-            asked: Asked::clone(&leg.asked),
-            offset_ms: leg.asked.quota.offset_ms(leg.key_bytes()),
+            demand: Demand::clone(&leg.demand),
+            offset_ms: leg.demand.quota.offset_ms(leg.key_bytes()),
             key,
         }
     }
 
     fn kind(&self) -> char {
-        self.asked.quota.letter() as char
+        self.demand.quota.letter() as char
     }
 
     fn write_key(&self, names: &KeyNames, to: &mut Vec<u8>) {
@@ -97,7 +97,7 @@ impl AskedLeg {
 
     /// The number of its algorithm.
     pub(super) fn algorithm(&self) -> u8 {
-        match &self.asked.quota.0 {
+        match &self.demand.quota.0 {
             Rule::TokenBucket(_) | Rule::LeakyBucket { .. } => 1,
             Rule::FixedWindow(_) | Rule::IntervalBucket(_) => 2,
             Rule::SlidingWindow(_) => 3,
@@ -110,7 +110,7 @@ impl AskedLeg {
     /// two's complement.
     fn own_numbers(&self) -> ArrayVec<u64, 6> {
         let mut own = ArrayVec::new();
-        match &self.asked.quota.0 {
+        match &self.demand.quota.0 {
             Rule::TokenBucket(rule) | Rule::LeakyBucket { rule, .. } => {
                 own.extend([rule.initial_ns, rule.remembered_ns()]);
             }
@@ -133,7 +133,7 @@ impl AskedLeg {
             }
             Rule::Concurrency(rule) => {
                 own.push(rule.lifetime_ms);
-                own.extend(self.asked.statement.as_ref().map_or([0; 5], |said| {
+                own.extend(self.demand.statement.as_ref().map_or([0; 5], |said| {
                     let is_remembered = u64::from(said.is_remembered);
                     let flags = said.group + 4 * is_remembered;
                     [
@@ -153,7 +153,7 @@ impl AskedLeg {
 impl Question {
     pub(super) fn new(check: &Check<'_>, names: &KeyNames) -> Self {
         let mut legs = SmallVec::new();
-        for leg in check.legs() {
+        for leg in check.charges() {
             legs.push(AskedLeg::new(leg, names));
         }
         Self {
@@ -196,13 +196,13 @@ impl Question {
     pub(super) fn write_numbers(&self, to: &mut Vec<u8>) {
         let last = self.legs.len().saturating_sub(1);
         for (place, leg) in self.legs.iter().enumerate() {
-            let asked = &leg.asked;
+            let asked = &leg.demand;
             let last_leg = if place == last { LAST_LEG } else { 0 };
             let kind = u64::from(leg.algorithm()) + last_leg + TASK * task(self.operation);
             let extra = match self.operation {
-                Operation::Take | Operation::Look | Operation::Debit => asked.extra as f64,
+                Operation::Take | Operation::Look | Operation::Debit => asked.overdraft as f64,
                 Operation::TakeUpTo => asked.quota.level_of(1) as f64,
-                Operation::GiveBack | Operation::Renew => asked.since as f64,
+                Operation::GiveBack | Operation::Renew => asked.taken_at as f64,
             };
             // All are integers up to 2^53, which a double holds exactly.
             let (kind, level) = (kind as f64, asked.level as f64);
@@ -223,7 +223,7 @@ impl Question {
     /// how many were taken.
     pub(super) fn most(&self) -> u64 {
         match (self.operation, self.legs.last()) {
-            (Operation::TakeUpTo, Some(leg)) => leg.asked.cost,
+            (Operation::TakeUpTo, Some(leg)) => leg.demand.cost,
             _ => 1,
         }
     }
@@ -242,7 +242,7 @@ impl Question {
         let mut legs = self.legs.iter().zip(&other.legs);
         self.operation == Operation::Take
             && other.operation == Operation::Take
-            && legs.all(|(leg, other)| leg.asked == other.asked)
+            && legs.all(|(leg, other)| leg.demand == other.demand)
     }
 
     /// Equal for those of the same buckets, and not for most others.

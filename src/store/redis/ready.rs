@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::{RedisStore, Servers, cluster::KeyedLeg, task::InRuntime};
 use crate::{
     Key, OnStoreFailure, Policy, StoreError, TokenBucket,
-    charge::{Check, Leg, Operation},
+    charge::{Check, Operation},
     store::Store,
 };
 
@@ -53,12 +53,8 @@ impl RedisStore {
         let policy = Policy::new("tower-throttle-ready", TokenBucket::per_second(1_000_000));
         let policy = policy.compile(OnStoreFailure::Deny);
         let policy = policy.map_err(StoreError::not_sent)?;
-        let leg = |number: u64| Leg {
-            policy: &policy.name,
-            key: Cow::Owned(Key::from(number)),
-            asked: Cow::Borrowed(&policy.asked),
-            on_store_failure: policy.on_store_failure,
-            leases: false,
+        let leg = |number: u64| {
+            policy.charge(Cow::Owned(Key::from(number)), Cow::Borrowed(&policy.demand))
         };
         match self.0.servers()? {
             Servers::One(_) => {

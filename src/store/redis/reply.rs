@@ -68,7 +68,7 @@ impl Found {
         let taken = turn.min(self.fitting);
         let mut standings = SmallVec::new();
         for (before, leg) in self.standings.iter().zip(&question.legs) {
-            let more = leg.asked.level.saturating_mul(taken);
+            let more = leg.demand.level.saturating_mul(taken);
             standings.push(Standing {
                 level: before.level.saturating_add(more),
                 ..*before
@@ -108,7 +108,7 @@ impl AskedLeg {
         now_us: u64,
         before: Standing,
     ) -> PolicyDecision {
-        let (name, asked) = (self.name.clone(), &self.asked);
+        let (name, asked) = (self.name.clone(), &self.demand);
         each!(asked.quota, rule => {
             let at = asked.at(rule, operation, now_us, self.offset_ms);
             PolicyDecision::new(rule, operation, name, asked, fitting, at, before)
@@ -227,11 +227,7 @@ fn foreign() -> StoreError {
 #[allow(clippy::expect_used)]
 mod tests {
     use super::*;
-    use crate::{
-        Key, Policy, TokenBucket,
-        charge::{Check, Leg},
-        store::redis::key::KeyNames,
-    };
+    use crate::{Key, Policy, TokenBucket, charge::Check, store::redis::key::KeyNames};
 
     const NOW_US: i64 = 1_767_225_600_000_000;
 
@@ -239,13 +235,8 @@ mod tests {
     fn admitted(operation: Operation, times: u64, said: &[i64]) -> Option<Vec<(u64, u64)>> {
         let policy = Policy::new("api", TokenBucket::per_second(5)).cost(3);
         let policy = policy.compile(Default::default()).expect("a policy");
-        let legs = [Leg {
-            policy: &policy.name,
-            key: std::borrow::Cow::Owned(Key::from("ann")),
-            asked: std::borrow::Cow::Borrowed(&policy.asked),
-            on_store_failure: policy.on_store_failure,
-            leases: false,
-        }];
+        let key = std::borrow::Cow::Owned(Key::from("ann"));
+        let legs = [policy.charge(key, std::borrow::Cow::Borrowed(&policy.demand))];
         let names = KeyNames::new("tt".to_owned(), None).expect("names");
         let question = &Question::new(&Check::new(operation, &legs), &names);
         let integers: Integers = [7, NOW_US]

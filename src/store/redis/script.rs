@@ -171,20 +171,15 @@ mod tests {
     use super::*;
     use crate::{
         Key, Policy, TokenBucket,
-        charge::{Check, Leg, Operation},
+        charge::{Check, Operation},
         store::redis::question::Question,
     };
 
     fn question(caller: &str, cost: u64) -> Question {
         let policy = Policy::new("api", TokenBucket::per_second(5)).cost(cost);
         let policy = policy.compile(Default::default()).expect("a policy");
-        let legs = [Leg {
-            policy: &policy.name,
-            key: std::borrow::Cow::Owned(Key::from(caller)),
-            asked: std::borrow::Cow::Borrowed(&policy.asked),
-            on_store_failure: policy.on_store_failure,
-            leases: false,
-        }];
+        let key = std::borrow::Cow::Owned(Key::from(caller));
+        let legs = [policy.charge(key, std::borrow::Cow::Borrowed(&policy.demand))];
         let names = KeyNames::new("tt".to_owned(), None).expect("names");
         Question::new(&Check::new(Operation::Take, &legs), &names)
     }

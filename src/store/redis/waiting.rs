@@ -116,7 +116,7 @@ impl Queued {
 
     /// Whether it gives back or renews what was taken.
     pub(super) fn is_refund(&self) -> bool {
-        self.waiting.question.operation.is_back()
+        self.waiting.question.operation.is_refund_or_renewal()
     }
 
     pub(super) fn node(&self) -> &Arc<Node> {

@@ -62,7 +62,7 @@ impl Empty {
 fn what_is_on_its_way_while_something_is_given_back_is_not_remembered() {
     let empty = Empty::new();
     let on_its_way = empty.asks(1).expect("nothing is known");
-    empty.with(1, |check| drop(empty.denials.resetting(check.legs())));
+    empty.with(1, |check| drop(empty.denials.resetting(check.charges())));
     empty.answered(1, on_its_way);
     assert!(empty.is_asked_and_denied(1));
     assert!(!empty.is_asked_and_denied(1));
@@ -115,7 +115,7 @@ impl Store for Fails {
         })
     }
 
-    fn reset(&self, _: &[Leg<'_>]) -> Answer<()> {
+    fn reset(&self, _: &[Charge<'_>]) -> Answer<()> {
         Answer::Now(Ok(()))
     }
 }

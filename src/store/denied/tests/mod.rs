@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     Clock, FixedWindow, Key, LeakyBucket, ManualClock, OnStoreFailure, Policy, Quota, SlidingLog,
     SlidingWindow, TokenBucket,
-    charge::Asked,
+    charge::Demand,
     policy::Compiled,
     random::SplitMix64 as Random,
     store::{Slot, keyed::KeyedHash},
@@ -122,17 +122,11 @@ impl Scene {
     }
 
     /// Where some may be owed.
-    fn legs<'s>(policies: &'s [Compiled], key: &'s Key, (cost, owed): Units) -> Vec<Leg<'s>> {
+    fn legs<'s>(policies: &'s [Compiled], key: &'s Key, (cost, owed): Units) -> Vec<Charge<'s>> {
         let leg = |policy: &'s Compiled| {
-            let mut asked = Asked::new(policy.asked.quota.clone(), cost);
-            asked.extra = asked.quota.extra(asked.quota.level_of(owed)) as i64;
-            Leg {
-                policy: &policy.name,
-                key: Cow::Borrowed(key),
-                asked: Cow::Owned(asked),
-                on_store_failure: OnStoreFailure::Deny,
-                leases: false,
-            }
+            let mut asked = Demand::new(policy.demand.quota.clone(), cost);
+            asked.overdraft = asked.quota.extra(asked.quota.level_of(owed)) as i64;
+            policy.charge(Cow::Borrowed(key), Cow::Owned(asked))
         };
         policies.iter().map(leg).collect()
     }
@@ -251,12 +245,12 @@ impl Scene {
     }
 }
 
-impl Leg<'_> {
+impl Charge<'_> {
     fn starts_full(&self) -> bool {
         use crate::quota::{Rule, each, rules::Rules};
 
-        let at = each!(self.asked.quota, rule => self.at(rule, Operation::Take, 1 << 50));
-        each!(self.asked.quota, rule => rule.read(None, at).level == 0)
+        let at = each!(self.demand.quota, rule => self.at(rule, Operation::Take, 1 << 50));
+        each!(self.demand.quota, rule => rule.read(None, at).level == 0)
     }
 }
 

@@ -90,7 +90,7 @@ proptest! {
     ) {
         let mut world = World::new(TokenBucket::per_second(rate).burst(burst), PROCESSES);
         walk(&mut world, &steps);
-        let quota = *world.policy.asked.quota;
+        let quota = *world.policy.demand.quota;
         let held_ns = quota.level_of(PROCESSES as u64 * (burst / 8));
         let most_ns = quota.level_of_capacity() + held_ns.min(1_000_000_000);
         // A tick of the clock.
@@ -174,7 +174,7 @@ fn extra_ns(world: &mut World, per_ms: u64, awake_ms: u64) -> u64 {
         world.pass(90_000);
     }
     while world.ask(0, 1, 200, Fate::Arrives).is_allowed() {}
-    let capacity_ns = world.policy.asked.quota.level_of_capacity();
+    let capacity_ns = world.policy.demand.quota.level_of_capacity();
     world.highest_ns.saturating_sub(capacity_ns)
 }
 

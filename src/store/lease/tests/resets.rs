@@ -11,7 +11,7 @@ use tokio::{
 use crate::{
     Decision, Key, ManualClock, MemoryStore, OnStoreFailure, Policy, Source, StoreError,
     TokenBucket,
-    charge::{Asked, Check, Leg, Operation, OwnedLeg},
+    charge::{Charge, Check, Demand, Operation},
     error::StoreErrorKind,
     policy::Compiled,
     store::tasks::Tasks,
@@ -44,12 +44,15 @@ impl Lender for Server {
     }
 
     fn ask(&self, check: &Check<'_>) -> Answer<Decision> {
-        let legs: Vec<OwnedLeg> = check.legs().iter().map(OwnedLeg::from).collect();
+        let legs: Vec<Charge<'static>> = check
+            .charges()
+            .iter()
+            .map(|leg| leg.clone().into_owned())
+            .collect();
         let (operation, server) = (check.operation(), self.clone());
         Answer::Later(Box::pin(async move {
             let pass = server.0.gate.acquire().await.expect("a gate");
             pass.forget();
-            let legs: Vec<_> = legs.iter().map(OwnedLeg::leg).collect();
             now(server.0.memory.check(&Check::new(operation, &legs)))
         }))
     }
@@ -85,11 +88,11 @@ impl Server {
         }))
     }
 
-    fn leg(&self) -> Leg<'_> {
-        Leg {
-            policy: &self.0.policy.name,
+    fn leg(&self) -> Charge<'_> {
+        Charge {
+            policy: self.0.policy.name.clone(),
             key: Cow::Borrowed(&self.0.key),
-            asked: Cow::Owned(Asked::new(self.0.policy.asked.quota.clone(), 1)),
+            demand: Cow::Owned(Demand::new(self.0.policy.demand.quota.clone(), 1)),
             on_store_failure: OnStoreFailure::Deny,
             leases: true,
         }
@@ -181,7 +184,7 @@ impl Server {
     /// Takes all that the server has.
     fn exhausts(&self) -> u64 {
         let mut leg = self.leg();
-        leg.asked = Cow::Owned(Asked::new(leg.asked.quota.clone(), UNITS));
+        leg.demand = Cow::Owned(Demand::new(leg.demand.quota.clone(), UNITS));
         let taken = self
             .0
             .memory

@@ -12,7 +12,7 @@ use super::super::{
 use crate::{
     Decision, Key, ManualClock, MemoryStore, OnStoreFailure, Policy, Source, StoreError,
     TokenBucket,
-    charge::{Asked, Check, Leg, Operation},
+    charge::{Charge, Check, Demand, Operation},
     clock::Clock,
     error::StoreErrorKind,
     policy::Compiled,
@@ -80,11 +80,11 @@ impl World {
         }
     }
 
-    pub(super) fn leg(&self, cost: u64) -> Leg<'_> {
-        Leg {
-            policy: &self.policy.name,
+    pub(super) fn leg(&self, cost: u64) -> Charge<'_> {
+        Charge {
+            policy: self.policy.name.clone(),
             key: Cow::Borrowed(&self.key),
-            asked: Cow::Owned(Asked::new(self.policy.asked.quota.clone(), cost)),
+            demand: Cow::Owned(Demand::new(self.policy.demand.quota.clone(), cost)),
             on_store_failure: OnStoreFailure::Deny,
             leases: true,
         }
@@ -94,7 +94,7 @@ impl World {
         self.clock.now_us()
     }
 
-    fn server(&self, operation: Operation, leg: Leg<'_>) -> Result<Decision, StoreError> {
+    fn server(&self, operation: Operation, leg: Charge<'_>) -> Result<Decision, StoreError> {
         match self.server.check(&Check::new(operation, &[leg])) {
             Answer::Now(answer) => answer,
             Answer::Later(_) => unreachable!("memory answers at once"),
@@ -133,7 +133,7 @@ impl World {
     fn count(&mut self, cost: u64) {
         let now_us = self.now_us();
         let passed_ns = 1_000 * (now_us - self.taken_at_us);
-        let cost_ns = self.policy.asked.quota.level_of(cost);
+        let cost_ns = self.policy.demand.quota.level_of(cost);
         self.taken_ns = self.taken_ns.saturating_sub(passed_ns) + cost_ns;
         self.taken_at_us = now_us;
         self.highest_ns = self.highest_ns.max(self.taken_ns);
@@ -145,7 +145,7 @@ impl World {
         let answer = match fate {
             Fate::LostOnTheWay => lost,
             _ => {
-                let answer = self.server(trip.operation, trip.leg.leg());
+                let answer = self.server(trip.operation, trip.leg.clone());
                 if fate == Fate::Arrives { answer } else { lost }
             }
         };

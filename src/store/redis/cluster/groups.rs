@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Decision, PolicyDecision, StoreError,
-    charge::{Asked, Operation},
+    charge::{Demand, Operation},
     store::redis::{call::Deadline, question::Question, reply::Found},
 };
 
@@ -64,9 +64,9 @@ impl Group {
         }
     }
 
-    fn change(&mut self, mut change: impl FnMut(&mut Asked)) {
+    fn change(&mut self, mut change: impl FnMut(&mut Demand)) {
         for (_, leg) in &mut self.0 {
-            change(&mut leg.leg.asked);
+            change(&mut leg.leg.demand);
         }
     }
 
@@ -83,7 +83,7 @@ impl Group {
 
     /// The same, to see whether it would refuse.
     fn looked_at(mut self, operation: Operation) -> Self {
-        self.change(|asked| (asked.level, asked.extra) = asked.least(operation));
+        self.change(|asked| (asked.level, asked.overdraft) = asked.least(operation));
         self
     }
 }
@@ -106,7 +106,7 @@ impl Told {
     /// Whether it granted permits. They come back by their holder's next statement,
     /// which a caller makes whose decision [says so](Decision::is_lost).
     fn has_granted_permits(&self) -> bool {
-        let mut legs = self.group.0.iter().map(|(_, leg)| &leg.leg.asked);
+        let mut legs = self.group.0.iter().map(|(_, leg)| &leg.leg.demand);
         self.found.fitting > 0 && legs.any(|asked| asked.quota.is_concurrency())
     }
 
@@ -120,7 +120,7 @@ impl Told {
         let mut group = self.group.clone();
         let taken = self.policies(operation, self.found.fitting);
         for ((_, leg), (_, taken)) in group.0.iter_mut().zip(taken) {
-            let asked = &mut leg.leg.asked;
+            let asked = &mut leg.leg.demand;
             let level = match operation {
                 Operation::TakeUpTo => asked.quota.level_of(more),
                 _ => asked.level,
@@ -131,11 +131,11 @@ impl Told {
                 true => 0,
                 false => taken.mark(),
             };
-            asked.give_back(level, since);
+            asked.refund(level, since);
         }
         group
             .0
-            .retain(|(_, leg)| !leg.leg.asked.quota.is_concurrency());
+            .retain(|(_, leg)| !leg.leg.demand.quota.is_concurrency());
         (!group.0.is_empty()).then_some(group)
     }
 }
@@ -169,11 +169,11 @@ impl Cluster {
     ) -> Result<Decision, StoreError> {
         let mut legs = groups.iter().flat_map(|group| &group.0);
         let wanted = match (operation, legs.next()) {
-            (Operation::TakeUpTo, Some((_, leg))) => leg.leg.asked.cost,
+            (Operation::TakeUpTo, Some((_, leg))) => leg.leg.demand.cost,
             _ => 1,
         };
         let is_impossible = groups.iter().any(|group| {
-            let mut asked = group.0.iter().map(|(_, leg)| &leg.leg.asked);
+            let mut asked = group.0.iter().map(|(_, leg)| &leg.leg.demand);
             asked.any(|asked| asked.is_impossible(operation))
         });
         let mut fitting = if is_impossible { 0 } else { wanted };

@@ -39,7 +39,7 @@ use super::{
 };
 use crate::{
     Decision, StoreError,
-    charge::{Leg, Operation},
+    charge::{Charge, Operation},
     error::StoreErrorKind,
     store::tasks::Tasks,
     store::{
@@ -66,7 +66,7 @@ pub(super) struct KeyedLeg {
 }
 
 impl KeyedLeg {
-    pub(super) fn new(leg: &Leg<'_>, key: String) -> Self {
+    pub(super) fn new(leg: &Charge<'_>, key: String) -> Self {
         Self {
             slot: slot(&key),
             leg: AskedLeg::named(leg, key.into_bytes()),
@@ -223,7 +223,7 @@ impl Cluster {
 
     /// Asks about keys of one slot.
     async fn ask(&self, question: &Question, deadline: Deadline) -> Result<Found, Failed> {
-        let is_back = question.operation.is_back();
+        let is_back = question.operation.is_refund_or_renewal();
         let decide = |node: Arc<Node>, way: Way| async move {
             let counted = node.counted(is_back)?;
             match way {

@@ -112,7 +112,7 @@ impl Server {
         let keys: Vec<Vec<u8>> = question.keys(names).collect();
         let stored = keys.iter().map(|key| self.stored(key, now_us));
         let mut slots: Vec<Slot> = stored.collect();
-        let legs = question.legs.iter().map(|leg| (&leg.asked, leg.offset_ms));
+        let legs = question.legs.iter().map(|leg| (&leg.demand, leg.offset_ms));
         let (fitting, readings) = settle(question.operation, legs, &mut slots, now_us);
         reply.push(fitting as i64);
         for (leg, (_, standing)) in question.legs.iter().zip(&readings) {
