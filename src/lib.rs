@@ -236,7 +236,5 @@ pub use self::{
     },
 };
 
-/// The README's examples, compiled and run as tests.
 #[cfg(all(doctest, feature = "redis", feature = "axum"))]
-#[doc = include_str!("../README.md")]
-mod readme {}
+mod guides;

@@ -1,4 +1,4 @@
-//! The simulation of `docs/scaling.md`, in small.
+//! The simulation of `docs/lab/scaling.md`, in small.
 
 #[path = "../examples/simulate/simulation/mod.rs"]
 mod simulation;

@@ -1,5 +1,5 @@
 //! How many nodes, and how much traffic, one Redis bears: the tables of
-//! `docs/scaling.md`.
+//! `docs/lab/scaling.md`.
 //!
 //! Nodes with all that they have in production, but for the server and the wire,
 //! in a time that is not real. The same seed prints the same, bit for bit:

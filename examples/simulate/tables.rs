@@ -19,7 +19,7 @@ pub(crate) struct Table {
 type Cell = fn(&Scene, &mut Outcome) -> String;
 type Column = (&'static str, Cell);
 
-/// In the order of `docs/scaling.md`.
+/// In the order of `docs/lab/scaling.md`.
 pub(crate) fn all(seed: u64) -> Vec<Table> {
     use Mode::{Exact, Leased, Remembered};
 

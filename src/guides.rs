@@ -1,0 +1,26 @@
+//! The samples of the README and the guides, compiled and run as tests.
+
+macro_rules! pages {
+    ($($page:ident: $path:literal,)+) => {
+        $(
+            #[doc = include_str!($path)]
+            mod $page {}
+        )+
+    };
+}
+pages! {
+    readme: "../README.md",
+    authentication: "../docs/authentication.md",
+    authentication_gates: "../docs/authentication-gates.md",
+    behind_a_proxy: "../docs/behind-a-proxy.md",
+    choosing_a_quota: "../docs/choosing-a-quota.md",
+    costs_and_tiers: "../docs/costs-and-tiers.md",
+    denied: "../docs/denied.md",
+    from_tower_governor: "../docs/from-tower-governor.md",
+    from_tower_rate_limit_fred: "../docs/from-tower-rate-limit-fred.md",
+    headers: "../docs/headers.md",
+    hot_keys: "../docs/hot-keys.md",
+    redis_down: "../docs/redis-down.md",
+    testing: "../docs/testing.md",
+    waiting: "../docs/waiting.md",
+}
