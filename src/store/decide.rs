@@ -1,7 +1,7 @@
 //! What a check does to its buckets, once they are read: the same for every
 //! store that keeps them as words.
 
-use std::{mem, sync::Arc};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -55,30 +55,38 @@ impl Check<'_> {
         let now_us = now_us.clamp(1, EXACT);
         match (self.charges(), &mut *slots) {
             ([charge], [slot]) => {
-                self.decide_one(charge, now_us, mem::take(slot), |new| *slot = new)
+                let told = self.tell_one(charge, now_us, slot);
+                self.decision_of_one(charge, told, now_us)
             }
             _ => decide(self, now_us, slots),
         }
     }
 
-    /// The same for the only charge. The bucket is `put` back before the decision is
-    /// made of it, so that others need not wait for that.
+    /// Reads and writes the only bucket. The decision is [made of
+    /// it](Self::decision_of_one) afterwards, so that other checks need not wait for that.
     #[inline]
-    pub(super) fn decide_one(
+    pub(super) fn tell_one(
         &self,
         charge: &Charge<'_>,
         now_us: u64,
-        mut slot: Slot,
-        put: impl FnOnce(Slot),
-    ) -> Decision {
-        let (told, fitting) = match self.operation() {
+        slot: &mut Slot,
+    ) -> (Told, u64) {
+        match self.operation() {
             // Nearly all are that: what only others need is left out.
             Operation::Take => {
-                Check::new(Operation::Take, self.charges()).tell(charge, now_us, &mut slot)
+                Check::new(Operation::Take, self.charges()).tell(charge, now_us, slot)
             }
-            _ => self.tell_any(charge, now_us, &mut slot),
-        };
-        put(slot);
+            _ => self.tell_any(charge, now_us, slot),
+        }
+    }
+
+    #[inline]
+    pub(super) fn decision_of_one(
+        &self,
+        charge: &Charge<'_>,
+        (told, fitting): (Told, u64),
+        now_us: u64,
+    ) -> Decision {
         let policy = PolicyDecision::told(charge.policy.clone(), &charge.demand, told);
         Decision::of_one(self.operation(), policy, fitting, now_us)
     }

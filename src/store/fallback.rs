@@ -26,8 +26,8 @@ use crate::{Clock, Decision, OnStoreFailure, StoreError, SystemClock};
 ///
 /// A [`Store`] hands one out ([`Store::fallback`]) so that all layers and
 /// limiters on it share one. At most 100,000 buckets are kept, by the rules of
-/// [`MemoryStore`], and 50,000 cells for the newcomers of each quota: 8 MB for one quota
-/// and 3 MB for each other; 14 MB of a [`SlidingWindow`](crate::SlidingWindow), and
+/// [`MemoryStore`], and 50,000 cells for the newcomers of each quota: 7 MB for two
+/// quotas and 14 MB for seven; 13 MB for one [`SlidingWindow`](crate::SlidingWindow), and
 /// 16 bytes more for each entry of a [`SlidingLog`](crate::SlidingLog). Stores that
 /// share a `Fallback` must share their buckets, too.
 #[derive(Clone, Default)]

@@ -5,7 +5,10 @@ use std::{
     hash::{BuildHasher, RandomState},
 };
 
-use siphasher::sip128::{Hash128, SipHasher13};
+use siphasher::{
+    sip,
+    sip128::{Hash128, SipHasher13},
+};
 
 /// A hash of 128 bits under a key of this process: whoever does not know it
 /// cannot make two callers meet.
@@ -39,11 +42,23 @@ impl KeyedHash {
         (hash.h1, hash.h2)
     }
 
-    /// Each policy and algorithm hashes under a key of its own.
     #[inline]
     pub(super) fn of(&self, policy: (u64, u64), kind: u8, key: &[u8]) -> Hash128 {
-        let (first, second) = (self.0 ^ policy.0, self.1 ^ policy.1 ^ u64::from(kind));
+        let (first, second) = self.keys(policy, kind);
         SipHasher13::new_with_keys(first, second).hash(key)
+    }
+
+    /// The same in 64 bits: faster, and as hard to foresee.
+    #[inline]
+    pub(super) fn of_64(&self, policy: (u64, u64), kind: u8, key: &[u8]) -> u64 {
+        let (first, second) = self.keys(policy, kind);
+        sip::SipHasher13::new_with_keys(first, second).hash(key)
+    }
+
+    /// Each policy and algorithm hashes under a key of its own.
+    #[inline]
+    fn keys(&self, policy: (u64, u64), kind: u8) -> (u64, u64) {
+        (self.0 ^ policy.0, self.1 ^ policy.1 ^ u64::from(kind))
     }
 }
 

@@ -1,31 +1,44 @@
-//! One bucket in 32 bytes.
+//! One bucket in 24 bytes.
 
 use std::{mem, num::NonZeroU64};
 
 use crate::{quota::rules::State, store::Slot};
 
-/// 127 bits of a keyed hash: without the process's key a client cannot make two
-/// callers meet. The lowest bit is 0 for the bucket of one caller, and 1 for a cell
-/// of the [sketch](super::sketch).
-pub(super) type Id = u128;
+/// 63 bits of a keyed hash: a client that does not know the key cannot make two callers
+/// share a bucket. [`CELL`] is the other bit.
+///
+/// Bits 32 to 47 choose the shard. The table takes its place from the lowest bits, and
+/// seven more from the highest.
+pub(super) type BucketId = u64;
+
+/// Set for a cell of the [sketch](super::sketch), clear for the bucket of one caller.
+const CELL: BucketId = 1 << 52;
 
 #[inline]
-pub(super) const fn is_cell(id: Id) -> bool {
-    id & 1 > 0
+pub(super) const fn caller_id(hash: u64) -> BucketId {
+    hash & !CELL
 }
 
-/// A bucket, or a place for one. In line with cache lines, two to each.
+pub(super) const fn cell_id(hash: u64) -> BucketId {
+    hash | CELL
+}
+
+#[inline]
+pub(super) const fn is_cell(id: BucketId) -> bool {
+    id & CELL > 0
+}
+
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub(super) id: Id,
+    pub(super) id: BucketId,
     words: Words,
 }
 
-const _: () = assert!(size_of::<Entry>() == 32);
+const _: () = assert!(size_of::<Entry>() == 24);
 
 #[derive(Debug)]
 enum Words {
-    /// One, or two of which the second says when the bucket is drained.
+    /// One word, or two if the second one is the instant of draining.
     Few {
         first: u64,
         drained: Drained,
@@ -39,13 +52,13 @@ struct Many {
     drained_at_us: u64,
 }
 
-/// From when on a bucket means the same as none, and whether that is its second
-/// word, too, in milliseconds: what a window keeps is its end. Never 0, so
-/// that [`Words`] need no room to say which they are.
+/// The instant from which a bucket means the same as none, and whether it is the
+/// second word, too, in milliseconds: a window stores its end. Never 0, so
+/// that [`Words`] need no tag.
 #[derive(Clone, Copy, Debug)]
 struct Drained(NonZeroU64);
 
-/// No clock comes so far: as good as never.
+/// No clock reaches this instant.
 const NEVER_US: u64 = 1 << 60;
 
 impl Drained {
@@ -66,12 +79,7 @@ impl Drained {
 }
 
 impl Words {
-    const NONE: Self = Self::Few {
-        first: 0,
-        drained: Drained(NonZeroU64::MIN),
-    };
-
-    /// If they are few enough.
+    /// Returns `None` for more words than two, or two that are no window.
     #[inline]
     fn few(state: &State, drained_at_us: u64) -> Option<Self> {
         let (first, is_second) = match state[..] {
@@ -96,27 +104,16 @@ impl Words {
 }
 
 impl Entry {
-    /// A place that is free, behind all others in order.
-    pub(super) const FREE: Self = Self {
-        id: Id::MAX,
-        words: Words::NONE,
-    };
-
+    /// Returns `None` if there is nothing to keep.
     #[inline]
-    pub(super) const fn is_free(&self) -> bool {
-        self.id == Id::MAX
-    }
-
-    /// If there is something to keep.
-    #[inline]
-    pub(super) fn new(id: Id, slot: Slot) -> Option<Self> {
+    pub(super) fn new(id: BucketId, slot: Slot) -> Option<Self> {
         let (state, drained_at_us) = (slot.state?, slot.drained_at_us?);
         let words = Words::few(&state, drained_at_us);
         let words = words.unwrap_or_else(|| Words::many(state, drained_at_us));
         Some(Self { id, words })
     }
 
-    /// From then on the bucket means the same as none.
+    /// Returns the instant from which the bucket means the same as none.
     #[inline]
     pub(super) fn drained_at_us(&self) -> u64 {
         match &self.words {
@@ -125,7 +122,7 @@ impl Entry {
         }
     }
 
-    /// Its words, taken out until they are [put](Self::put) back.
+    /// Takes out its words until they are [put](Self::put) back.
     #[inline]
     pub(super) fn take(&mut self) -> Slot {
         let state = match &mut self.words {
@@ -141,26 +138,22 @@ impl Entry {
         }
     }
 
+    /// Puts words back that were [taken](Self::take) out. If they are not new, the entry
+    /// is as it was.
     #[inline]
     pub(super) fn put(&mut self, slot: Slot) {
-        let Some(state) = slot.state else {
-            return;
-        };
-        let few = slot
-            .drained_at_us
-            .and_then(|at_us| Words::few(&state, at_us));
-        match (few, &mut self.words) {
-            (Some(few), words) => *words = few,
-            (None, Words::Many(many)) => {
-                many.state = state;
-                many.drained_at_us = slot.drained_at_us.unwrap_or(many.drained_at_us);
-            }
-            (None, words) => {
-                if let Some(drained_at_us) = slot.drained_at_us {
-                    *words = Words::many(state, drained_at_us);
+        match (slot.state, slot.drained_at_us, &mut self.words) {
+            (Some(state), Some(drained_at_us), words) => {
+                match (Words::few(&state, drained_at_us), words) {
+                    (Some(few), words) => *words = few,
+                    (None, Words::Many(many)) => {
+                        (many.state, many.drained_at_us) = (state, drained_at_us);
+                    }
+                    (None, words) => *words = Words::many(state, drained_at_us),
                 }
-                // Or they are as they were.
             }
+            (Some(state), None, Words::Many(many)) => many.state = state,
+            _ => {}
         }
     }
 }

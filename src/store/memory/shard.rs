@@ -1,139 +1,134 @@
 //! One part of the buckets, under one lock.
 
-use super::{
-    entry::{Entry, Id},
-    table::Table,
-};
+use hashbrown::HashTable;
+
+use super::entry::{BucketId, Entry, is_cell};
 use crate::store::Slot;
 
-/// What each check writes stands first, beside the lock.
+/// The fields that every check uses come first, beside the lock.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Shard {
     /// The instant of the last decision.
     latest_us: u64,
-    /// From then on there is something to tidy.
-    tidy_from_us: u64,
-    table: Table,
+    /// The instant of the next sweep.
+    sweep_at_us: u64,
+    entries: HashTable<Entry>,
+    swept_at_us: u64,
+    /// How many entries are cells of the sketch.
+    cells: usize,
     capacity: usize,
-    /// How far the present sweep has come.
-    swept: usize,
-    sweep_began_us: u64,
 }
 
-/// A sweep begins when this much time has passed since the last one did.
-const SWEEP_EVERY_US: u64 = 5_000_000;
+const SWEEP_INTERVAL_US: u64 = 5_000_000;
 /// The same for a shard that is full.
-const SWEEP_FULL_EVERY_US: u64 = 50_000;
+const SWEEP_INTERVAL_IF_FULL_US: u64 = 50_000;
 
 impl Shard {
     pub(super) fn new(capacity: usize) -> Self {
         Self {
             latest_us: 0,
-            tidy_from_us: 0,
-            table: Table::default(),
+            sweep_at_us: 0,
+            entries: HashTable::new(),
+            swept_at_us: 0,
+            cells: 0,
             capacity,
-            swept: 0,
-            sweep_began_us: 0,
         }
     }
 
-    pub(super) const fn len(&self) -> usize {
-        self.table.len()
-    }
-
-    #[inline]
-    pub(super) const fn is_full(&self) -> bool {
-        self.is_full_with(0)
-    }
-
-    /// Whether it will be when so many more have come.
-    #[inline]
-    pub(super) const fn is_full_with(&self, coming: usize) -> bool {
-        // The capacity may be the largest number there is.
-        self.capacity.saturating_sub(coming) <= self.table.callers()
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
     }
 
     pub(super) const fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// The instant of the last decision.
+    /// Returns whether there is no room for another caller after `coming` more.
+    #[inline]
+    pub(super) fn is_full_with(&self, coming: usize) -> bool {
+        let callers = self.entries.len() - self.cells;
+        // The capacity may be the largest number there is.
+        self.capacity.saturating_sub(coming) <= callers
+    }
+
+    /// Returns the instant of the last decision.
     #[inline]
     pub(super) const fn latest_us(&self) -> u64 {
         self.latest_us
     }
 
-    /// Notes the instant of a decision, and does a small part of what is to be
-    /// done now and then: moves buckets to where there is more room or less, or
-    /// forgets what is drained.
+    /// Notes the instant of a decision, and sweeps if that is due.
     #[inline]
-    pub(super) fn tidy(&mut self, now_us: u64) {
-        // A clock that went backwards makes it time, too.
-        if now_us >= self.tidy_from_us || now_us < self.latest_us {
-            self.tidy_some(now_us);
+    pub(super) fn begin(&mut self, now_us: u64) {
+        if now_us >= self.sweep_at_us || now_us < self.swept_at_us {
+            self.sweep(now_us);
         }
         self.latest_us = now_us;
     }
 
+    /// Forgets the drained entries, and takes a smaller table if most of it is free.
     #[cold]
-    fn tidy_some(&mut self, now_us: u64) {
-        let is_moving = self.table.is_moving();
-        if now_us < self.sweep_began_us || (!is_moving && self.swept == 0) {
-            self.sweep_began_us = now_us;
+    fn sweep(&mut self, now_us: u64) {
+        // A clock that was set back only delays the sweep by one interval.
+        if now_us >= self.swept_at_us {
+            let mut cells = 0;
+            self.entries.retain(|entry| {
+                let is_kept = entry.drained_at_us() > now_us;
+                cells += usize::from(is_kept && is_cell(entry.id));
+                is_kept
+            });
+            self.cells = cells;
+            let len = self.entries.len();
+            if len < self.entries.capacity() / 4 {
+                self.entries.shrink_to(2 * len, |entry| entry.id);
+            }
         }
-        if is_moving {
-            self.table.go_on();
-            self.swept = 0;
+        self.swept_at_us = now_us;
+        self.sweep_at_us = now_us + self.sweep_interval_us();
+    }
+
+    fn sweep_interval_us(&self) -> u64 {
+        if self.is_full_with(0) {
+            SWEEP_INTERVAL_IF_FULL_US
         } else {
-            self.swept = self.table.sweep(self.swept, now_us).unwrap_or(0);
-            if self.swept == 0 {
-                self.table.shrink();
-            }
+            SWEEP_INTERVAL_US
         }
-        self.tidy_from_us = match self.is_full() {
-            _ if self.table.is_moving() || self.swept > 0 => 0,
-            true => self.sweep_began_us + SWEEP_FULL_EVERY_US,
-            false => self.sweep_began_us + SWEEP_EVERY_US,
+    }
+
+    #[inline]
+    pub(super) fn find_mut(&mut self, id: BucketId) -> Option<&mut Entry> {
+        self.entries.find_mut(id, |entry| entry.id == id)
+    }
+
+    /// Takes out the words of a bucket until they are [put](Self::put) back.
+    pub(super) fn take(&mut self, id: BucketId) -> Slot {
+        self.find_mut(id).map(Entry::take).unwrap_or_default()
+    }
+
+    pub(super) fn put(&mut self, id: BucketId, slot: Slot) {
+        match self.find_mut(id) {
+            Some(entry) => entry.put(slot),
+            None => self.insert(id, slot),
+        }
+    }
+
+    /// Adds a bucket that is not there yet, unless there is nothing to keep.
+    pub(super) fn insert(&mut self, id: BucketId, slot: Slot) {
+        let Some(entry) = Entry::new(id, slot) else {
+            return;
         };
+        self.entries.insert_unique(id, entry, |entry| entry.id);
+        self.cells += usize::from(is_cell(id));
+        self.sweep_at_us = self
+            .sweep_at_us
+            .min(self.swept_at_us + self.sweep_interval_us());
     }
 
-    /// Where a bucket stands, or should be put.
-    #[inline]
-    pub(super) fn find(&self, id: Id) -> Result<usize, usize> {
-        self.table.find(id)
-    }
-
-    /// The bucket that was [found](Self::find) there.
-    #[inline]
-    pub(super) fn get_mut(&mut self, id: Id, at: usize) -> Option<&mut Entry> {
-        self.table.get_mut(id, at)
-    }
-
-    /// Puts a new bucket where [`find`](Self::find) said, if there is something to keep.
-    pub(super) fn insert(&mut self, id: Id, at: usize, slot: Slot) {
-        self.table.insert(id, at, slot);
-        if self.table.is_moving() || self.table.callers() == self.capacity {
-            self.tidy_from_us = 0;
+    pub(super) fn remove(&mut self, id: BucketId) {
+        if let Ok(entry) = self.entries.find_entry(id, |entry| entry.id == id) {
+            entry.remove();
+            self.cells -= usize::from(is_cell(id));
         }
-    }
-
-    /// Puts a bucket's words back. It stood `at` that place, if nothing has moved it since.
-    pub(super) fn put(&mut self, id: Id, at: usize, slot: Slot) {
-        if let Some(bucket) = self.get_mut(id, at).filter(|bucket| bucket.id == id) {
-            return bucket.put(slot);
-        }
-        match self.find(id) {
-            Ok(at) => {
-                if let Some(bucket) = self.get_mut(id, at) {
-                    bucket.put(slot);
-                }
-            }
-            Err(at) => self.insert(id, at, slot),
-        }
-    }
-
-    pub(super) fn remove(&mut self, id: Id) {
-        self.table.remove(id);
     }
 }

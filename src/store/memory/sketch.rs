@@ -12,9 +12,9 @@ use std::hash::{Hash, Hasher};
 use siphasher::sip::SipHasher13;
 
 use super::{
-    entry::{Entry, Id},
+    buckets::Buckets,
+    entry::{BucketId, cell_id},
     shard::Shard,
-    shards::Shards,
 };
 use crate::{
     Quota,
@@ -24,7 +24,7 @@ use crate::{
 
 const ROWS: usize = 2;
 
-/// A leg's cells, and which of them is the emptiest.
+/// A charge's cells, and which of them is the emptiest.
 pub(super) struct Cells {
     cells: [Cell; ROWS],
     least: usize,
@@ -32,33 +32,30 @@ pub(super) struct Cells {
 
 #[derive(Default)]
 struct Cell {
-    id: Id,
-    at: usize,
+    id: BucketId,
     slot: Slot,
 }
 
-impl Shards {
+impl Buckets {
     /// Takes out the cells of a caller, of which there are half as many for each quota as
     /// buckets of callers; and the words of the emptiest.
     pub(super) fn open_cells(
         &self,
         operation: Operation,
-        leg: &Charge<'_>,
-        caller: Id,
+        charge: &Charge<'_>,
+        caller: BucketId,
         now_us: u64,
         shard: &mut Shard,
     ) -> (Cells, Slot) {
-        let rows = leg.demand.quota.shared_rows().clamp(1, ROWS);
+        let rows = charge.demand.quota.shared_rows().clamp(1, ROWS);
         let columns = (shard.capacity() / 2 / rows).max(1);
+        let chosen = self.hash(charge.policy.hash, 0, &caller.to_le_bytes());
         let mut cells: [Cell; ROWS] = Default::default();
         let mut least = (u64::MAX, 0);
         for (row, cell) in cells.iter_mut().enumerate().take(rows) {
-            cell.id = self.cell(leg, row, column(caller, row, columns));
-            let found = shard.find(cell.id);
-            cell.at = found.unwrap_or_default();
-            let bucket = found.ok().and_then(|at| shard.get_mut(cell.id, at));
-            cell.slot = bucket.map(Entry::take).unwrap_or_default();
-            let level = leg.level_of_newcomers(operation, now_us, &mut cell.slot);
+            cell.id = self.cell(charge, row, column(chosen, row, columns));
+            cell.slot = shard.take(cell.id);
+            let level = charge.level_of_newcomers(operation, now_us, &mut cell.slot);
             least = least.min((level, row));
         }
         let (_, least) = least;
@@ -66,18 +63,16 @@ impl Shards {
         (Cells { cells, least }, slot.unwrap_or_default())
     }
 
-    fn cell(&self, leg: &Charge<'_>, row: usize, column: u64) -> Id {
+    fn cell(&self, charge: &Charge<'_>, row: usize, column: u64) -> BucketId {
         let mut key = [0; 18];
         let (first, rest) = key.split_at_mut(9);
         // No key of a caller starts with 0.
         let [_, first @ ..] = first else { return 0 };
-        first.copy_from_slice(&hash_of(&leg.demand.quota).to_le_bytes());
+        first.copy_from_slice(&hash_of(&charge.demand.quota).to_le_bytes());
         let [row_at, rest @ ..] = rest else { return 0 };
         *row_at = row as u8;
         rest.copy_from_slice(&column.to_le_bytes());
-        let id = self.hash(leg.policy.hash, leg.demand.quota.letter(), &key) | 1;
-        // The highest id is that of a free place.
-        if id == Id::MAX { 1 } else { id }
+        cell_id(self.hash(charge.policy.hash, charge.demand.quota.letter(), &key))
     }
 }
 
@@ -88,9 +83,9 @@ fn hash_of(quota: &Quota) -> u64 {
     hasher.finish()
 }
 
-/// By bits of an id that choose neither its shard nor its place there.
-fn column(caller: Id, row: usize, columns: usize) -> u64 {
-    let bits = (caller >> (64 * row)) as u32;
+/// Each row uses 32 bits of its own.
+fn column(chosen: u64, row: usize, columns: usize) -> u64 {
+    let bits = (chosen >> (32 * row)) as u32;
     (u64::from(bits) * columns as u64) >> 32
 }
 
@@ -100,14 +95,14 @@ impl Cells {
     pub(super) fn close(
         self,
         operation: Operation,
-        leg: &Charge<'_>,
+        charge: &Charge<'_>,
         now_us: u64,
         mut slot: Slot,
         shard: &mut Shard,
     ) {
         let is_written = slot.drained_at_us.is_some();
         if is_written {
-            leg.outlast(operation, now_us, &mut slot);
+            charge.outlast(operation, now_us, &mut slot);
         }
         for (row, mut cell) in self.cells.into_iter().enumerate() {
             if cell.id == 0 {
@@ -116,9 +111,9 @@ impl Cells {
             if row == self.least {
                 cell.slot = slot.clone();
             } else if is_written {
-                leg.raise_to(operation, now_us, &mut cell.slot, &slot);
+                charge.raise_to(operation, now_us, &mut cell.slot, &slot);
             }
-            shard.put(cell.id, cell.at, cell.slot);
+            shard.put(cell.id, cell.slot);
         }
     }
 }

@@ -1,0 +1,289 @@
+//! All buckets, in shards with a lock each.
+
+use std::{
+    fmt, hint,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
+};
+
+use smallvec::SmallVec;
+
+use super::{
+    entry::{BucketId, Entry, caller_id},
+    shard::Shard,
+    sketch::Cells,
+};
+use crate::{
+    Clock, Decision,
+    charge::{Charge, Check, Operation},
+    clock,
+    store::{Answer, Slot, keyed::KeyedHash},
+};
+
+pub(super) struct Buckets {
+    shards: Box<[LockedShard]>,
+    hash: KeyedHash,
+    clock: Arc<dyn Clock>,
+}
+
+/// In cache lines of its own, because two threads are nearly always in different shards.
+#[repr(align(64))]
+struct LockedShard(Mutex<Shard>);
+
+impl fmt::Debug for Buckets {
+    /// Omits the key of the hash, with which a client could make callers share a bucket.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buckets")
+            .field("shards", &self.shards.len())
+            .field("clock", &self.clock)
+            .finish_non_exhaustive()
+    }
+}
+
+const MAX_SHARDS: usize = 64;
+/// A shard of fewer buckets would be full long before the others.
+const MIN_SHARD_CAPACITY: usize = 64;
+
+impl Buckets {
+    pub(super) fn new(capacity: usize, clock: Arc<dyn Clock>) -> Self {
+        let shards = (capacity / MIN_SHARD_CAPACITY).clamp(1, MAX_SHARDS);
+        let shard = || LockedShard(Mutex::new(Shard::new(capacity.div_ceil(shards))));
+        Self {
+            shards: (0..shards).map(|_| shard()).collect(),
+            hash: KeyedHash::new(),
+            clock,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    /// Decides a check of one policy, whose bucket is looked up once.
+    pub(super) fn check_one(&self, check: &Check<'_>, charge: &Charge<'_>) -> Answer<Decision> {
+        let id = self.bucket_id(charge);
+        // The clock is read before the lock is taken, which others wait for,
+        let mut now_us = clock::read(&*self.clock);
+        let mut shard = self.shard(id).lock();
+        if now_us < shard.latest_us() {
+            // and read again if another check came between: a bucket sees time go forwards.
+            now_us = clock::read(&*self.clock);
+        }
+        shard.begin(now_us);
+        let mut found = shard.find_mut(id);
+        let mut slot = found.as_deref_mut().map(Entry::take).unwrap_or_default();
+        let told = match found {
+            Some(entry) => {
+                let told = check.tell_one(charge, now_us, &mut slot);
+                entry.put(slot);
+                told
+            }
+            None => {
+                if shard.is_full_with(0) {
+                    drop(shard);
+                    return Answer::Now(Ok(self.check_all(check)));
+                }
+                let told = check.tell_one(charge, now_us, &mut slot);
+                shard.insert(id, slot);
+                told
+            }
+        };
+        drop(shard);
+        Answer::Now(Ok(check.decision_of_one(charge, told, now_us)))
+    }
+
+    pub(super) fn check_all(&self, check: &Check<'_>) -> Decision {
+        let ids = check.charges().iter().map(|charge| self.bucket_id(charge));
+        let mut places: Places = ids.map(|id| self.place(id)).collect();
+        let mut shards = self.lock(&mut places);
+        let now_us = clock::read(&*self.clock);
+        let mut slots: SmallVec<[Slot; INLINE_CHARGES]> = SmallVec::with_capacity(places.len());
+        for (number, charge) in check.charges().iter().enumerate() {
+            let (before, rest) = places.split_at_mut(number);
+            let Some(place) = rest.first_mut() else { break };
+            let shard = held_by(&mut shards, place.held);
+            shard.begin(now_us);
+            // The buckets of the charges before it may be new, and not inserted yet.
+            let coming = before.iter().filter(|other| other.held == place.held);
+            let is_full = shard.is_full_with(coming.count());
+            slots.push(self.open(check.operation(), charge, place, is_full, now_us, shard));
+        }
+        let has_own = |place: &Place| matches!(place.kept, Kept::Own);
+        if places.iter().all(has_own) {
+            let decision = check.decide(now_us, &mut slots);
+            for (slot, place) in slots.into_iter().zip(&places) {
+                held_by(&mut shards, place.held).put(place.id, slot);
+            }
+            return decision;
+        }
+        let places_of = check.charges().iter().zip(&places);
+        let charges = places_of.map(|(charge, place)| charge_at(charge, check.operation(), place));
+        let charges: Vec<_> = charges.collect();
+        let check = &Check::new(check.operation(), &charges);
+        let decision = check.decide(now_us, &mut slots);
+        for ((slot, place), charge) in slots.into_iter().zip(places).zip(&charges) {
+            let shard = held_by(&mut shards, place.held);
+            match place.kept {
+                Kept::Own => shard.put(place.id, slot),
+                Kept::Shared(cells) => cells.close(check.operation(), charge, now_us, slot, shard),
+                Kept::Nowhere => {}
+            }
+        }
+        decision
+    }
+
+    pub(super) fn reset(&self, charge: &Charge<'_>) {
+        let id = self.bucket_id(charge);
+        self.shard(id).lock().remove(id);
+    }
+
+    /// Takes out the words of a charge's bucket, or of the cells that newcomers share if there
+    /// is no room for one.
+    fn open(
+        &self,
+        operation: Operation,
+        charge: &Charge<'_>,
+        place: &mut Place,
+        is_full: bool,
+        now_us: u64,
+        shard: &mut Shard,
+    ) -> Slot {
+        // Permits must be found again; there are no more than requests in flight.
+        if is_full && !charge.demand.quota.is_concurrency() && shard.find_mut(place.id).is_none() {
+            if operation == Operation::GiveBack {
+                // What it took, if anything, it shares with others.
+                place.kept = Kept::Nowhere;
+                return Slot::default();
+            }
+            let charge = charge.of_newcomers(operation);
+            let (cells, slot) = self.open_cells(operation, &charge, place.id, now_us, shard);
+            place.kept = Kept::Shared(Box::new(cells));
+            return slot;
+        }
+        shard.take(place.id)
+    }
+
+    #[inline]
+    fn bucket_id(&self, charge: &Charge<'_>) -> BucketId {
+        let kind = charge.demand.quota.letter();
+        caller_id(self.hash(charge.policy.hash, kind, charge.key.as_bytes()))
+    }
+
+    /// Hashes the key of a policy's caller, under the secret of this store.
+    #[inline]
+    pub(super) fn hash(&self, policy: (u64, u64), kind: u8, key: &[u8]) -> u64 {
+        self.hash.of_64(policy, kind, key)
+    }
+
+    fn place(&self, id: BucketId) -> Place {
+        Place {
+            id,
+            shard: self.shard_of(id),
+            held: 0,
+            kept: Kept::Own,
+        }
+    }
+
+    #[inline]
+    #[allow(clippy::indexing_slicing)] // `shard_of` is below the length.
+    fn shard(&self, id: BucketId) -> &LockedShard {
+        &self.shards[self.shard_of(id)]
+    }
+
+    /// Takes 16 bits of an id as a fraction of all shards.
+    #[inline]
+    pub(super) fn shard_of(&self, id: BucketId) -> usize {
+        let fraction = (id >> 32) as usize & 0xffff;
+        (fraction * self.shards.len()) >> 16
+    }
+
+    /// Locks the shards of all places, each once, always in the same order.
+    fn lock(&self, places: &mut [Place]) -> HeldShards<'_> {
+        let mut held = HeldShards::new();
+        let mut next = 0;
+        loop {
+            let wanted = places.iter().map(|place| place.shard);
+            let Some(number) = wanted.filter(|shard| *shard >= next).min() else {
+                return held;
+            };
+            for place in places.iter_mut().filter(|place| place.shard == number) {
+                place.held = held.len();
+            }
+            held.extend(self.shards.get(number).map(LockedShard::lock));
+            next = number + 1;
+        }
+    }
+}
+
+impl LockedShard {
+    /// Pauses a few times before it sleeps: a shard is held for less time than it takes to
+    /// wake up.
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, Shard> {
+        match self.0.try_lock() {
+            Ok(shard) => shard,
+            Err(_) => self.lock_contended(),
+        }
+    }
+
+    #[cold]
+    fn lock_contended(&self) -> MutexGuard<'_, Shard> {
+        const MAX_PAUSES: u32 = 64;
+
+        let mut pauses = 1;
+        while pauses <= MAX_PAUSES {
+            (0..pauses).for_each(|_| hint::spin_loop());
+            pauses *= 2;
+            match self.0.try_lock() {
+                Ok(shard) => return shard,
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Poisoned(_)) => break,
+            }
+        }
+        // Nothing panics while it holds a shard; if something did, the bucket that it
+        // had in hand would read as new, and all others are whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// More charges than that are listed elsewhere than on the stack.
+const INLINE_CHARGES: usize = 4;
+
+type HeldShards<'a> = SmallVec<[MutexGuard<'a, Shard>; INLINE_CHARGES]>;
+
+type Places = SmallVec<[Place; INLINE_CHARGES]>;
+
+/// Where a charge's bucket is.
+struct Place {
+    id: BucketId,
+    shard: usize,
+    /// The index of that one among the held shards.
+    held: usize,
+    kept: Kept,
+}
+
+/// Where a charge's bucket is stored.
+enum Kept {
+    /// In a bucket of its own.
+    Own,
+    /// In cells that other callers share.
+    Shared(Box<Cells>),
+    Nowhere,
+}
+
+/// Asks nothing of a charge that has no bucket to refund to.
+fn charge_at<'a>(charge: &Charge<'a>, operation: Operation, place: &Place) -> Charge<'a> {
+    match place.kept {
+        Kept::Own => charge.clone(),
+        Kept::Shared(_) => charge.of_newcomers(operation),
+        Kept::Nowhere => {
+            let mut charge = charge.clone();
+            charge.demand.to_mut().level = 0;
+            charge
+        }
+    }
+}
+
+#[allow(clippy::indexing_slicing)] // `lock` made both the list and the index into it.
+fn held_by<'s>(shards: &'s mut HeldShards<'_>, held: usize) -> &'s mut Shard {
+    &mut shards[held]
+}
