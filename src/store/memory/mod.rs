@@ -44,7 +44,7 @@ use crate::{Clock, Decision, SystemClock};
 /// A check of cells takes about 0.8 µs, where one of a bucket takes 0.1.
 ///
 /// **Small.** A bucket is one or two words and 63 bits of a keyed hash of its caller:
-/// 24 bytes in a hash table that doubles when it is seven eighths full. That is 27 to 57
+/// 24 bytes in a hash table that doubles when it is seven eighths full. That is 28 to 57
 /// bytes for each caller, and 53 MB for a million, with the cells of one quota. The cells
 /// of up to four more quotas double that.
 /// A bucket of a [`SlidingWindow`](crate::SlidingWindow), of tokens that flow in
