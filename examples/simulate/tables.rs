@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crate::simulation::{Callers, Limit, Mode, Outcome, Scene};
+use super::simulation::{Callers, Limit, Mode, Outcome, Scene};
 
 /// Scenes of one kind.
 pub(crate) struct Table {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tower_throttle::{Limiter, Policy, RedisStore, SlidingLog, TokenBucket};
 
 use super::{admitted, patient, per_day, taken};
-use crate::common::{cluster::RedisCluster, eventually_async};
+use crate::support::{cluster::RedisCluster, eventually_async};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_lie_on_all_nodes_and_each_is_counted_exactly() {
@@ -99,7 +99,7 @@ async fn an_absent_cluster_fails_at_once_and_is_found_when_it_comes() {
 #[tokio::test]
 async fn one_seed_that_answers_is_enough() {
     let cluster = RedisCluster::start(3, 0);
-    let nobody = crate::common::port::Port::claim();
+    let nobody = crate::support::port::Port::claim();
     let port = cluster.nodes[2].port();
     for url in [
         format!("redis-cluster://127.0.0.1:{nobody},localhost:{port}/"),
@@ -146,7 +146,7 @@ async fn a_user_needs_one_right_more_than_on_one_node() {
     let url = cluster.url().replace("://", "://app:p%40%3Aw@");
     let limiter = per_day(
         &RedisStore::builder()
-            .deadline(crate::common::DEADLINE)
+            .deadline(crate::support::DEADLINE)
             .connect(&url)
             .expect("a store"),
         3,

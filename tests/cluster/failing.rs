@@ -9,7 +9,7 @@ use fred::util::redis_keyslot;
 use tower_throttle::{Limiter, RedisStore, StoreError};
 
 use super::{admitted, patient, per_day, taken};
-use crate::common::{
+use crate::support::{
     cluster::{Frozen, RedisCluster},
     eventually_async,
 };

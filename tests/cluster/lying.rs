@@ -12,7 +12,7 @@ use std::{
 
 use tower_throttle::{FixedWindow, Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket};
 
-use crate::common::{DEADLINE, RedisServer, eventually_async, fake};
+use crate::support::{DEADLINE, RedisServer, eventually_async, fake};
 
 /// What it was asked.
 #[derive(Debug, Default)]
@@ -200,7 +200,7 @@ async fn units_go_back_to_every_key_though_one_is_refused() {
 /// Sends each to another port, where nobody listens or somebody does.
 #[tokio::test]
 async fn a_redirection_to_nobody_is_an_error_within_the_deadline() {
-    let nobody = crate::common::port::Port::claim();
+    let nobody = crate::support::port::Port::claim();
     let slot_of = limiter("redis-cluster://127.0.0.1:1/").redis_keys("ann");
     let slot = fred::util::redis_keyslot(slot_of[0].as_bytes());
     for word in ["MOVED", "ASK"] {

@@ -1,25 +1,17 @@
 //! A Redis cluster: real ones, whose slots move, whose nodes die, freeze, come
 //! and go; and servers that lie about theirs.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
-#[path = "../common/mod.rs"]
-mod common;
-
 mod counting;
 mod failing;
 mod lying;
 mod moving;
 mod several_slots;
+#[path = "../support/mod.rs"]
+mod support;
 
 use tower_throttle::{FixedWindow, Limiter, OnStoreFailure, Policy, RedisStore};
 
-use common::{DEADLINE, cluster::RedisCluster};
+use crate::support::{DEADLINE, cluster::RedisCluster};
 
 /// A store that never gives up by itself.
 fn patient(cluster: &RedisCluster) -> RedisStore {

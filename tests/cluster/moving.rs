@@ -12,7 +12,7 @@ use fred::util::redis_keyslot;
 use tower_throttle::{FixedWindow, Limiter, Policy, RedisStore, SlidingLog, TokenBucket};
 
 use super::{admitted, patient, per_day, taken};
-use crate::common::{
+use crate::support::{
     DEADLINE,
     cluster::{Meanwhile, RedisCluster},
     eventually, eventually_async,

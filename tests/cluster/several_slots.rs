@@ -10,7 +10,7 @@ use tower_throttle::{
 };
 
 use super::{patient, taken};
-use crate::common::{
+use crate::support::{
     cluster::{Frozen, RedisCluster},
     eventually_async,
 };

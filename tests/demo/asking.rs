@@ -5,10 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
-    common::{DEADLINE, RedisServer},
-    process::{Answer, Demo},
-};
+use crate::process::{Answer, Demo};
+use crate::support::{DEADLINE, RedisServer};
 
 pub(crate) fn new_caller() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);

@@ -15,7 +15,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::common::DEADLINE;
+use crate::support::DEADLINE;
 
 const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 const OPTIONS: &str = "--headless --no-sandbox --disable-gpu --disable-quic --disable-sync \

@@ -8,9 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::support::{DEADLINE, RedisServer, eventually};
 use crate::{
     asking::{assert_refused, decided, new_caller, on_each_store},
-    common::{DEADLINE, RedisServer, eventually},
     process::{Answer, Demo, answer, send},
 };
 

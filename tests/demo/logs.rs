@@ -5,10 +5,8 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::{
-    common::eventually,
-    process::{Demo, example_path},
-};
+use crate::process::{Demo, example_path};
+use crate::support::eventually;
 
 #[test]
 fn denials_are_logged_where_rust_log_asks_for_them() {

@@ -1,10 +1,5 @@
 //! Runs the built demo as a process and drives it over real HTTP.
 
-#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
-
-#[path = "../common/mod.rs"]
-mod common;
-
 mod algorithms;
 mod asking;
 mod chromium;
@@ -15,6 +10,8 @@ mod page;
 mod process;
 mod sharing;
 mod stopping;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::{process::Command, time::Duration};
 

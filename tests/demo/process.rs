@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::common::{DEADLINE, eventually};
+use crate::support::{DEADLINE, eventually};
 
 /// A demo process, killed when dropped.
 pub(crate) struct Demo {

@@ -6,9 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::support::{RedisServer, eventually};
 use crate::{
     asking::new_caller,
-    common::{RedisServer, eventually},
     process::{Answer, Demo},
 };
 

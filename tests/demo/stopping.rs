@@ -4,7 +4,8 @@
 
 use std::{io::Write, net::TcpStream};
 
-use crate::{common::eventually, in_flight::Open, process::Demo};
+use crate::support::eventually;
+use crate::{in_flight::Open, process::Demo};
 
 #[test]
 fn sigterm_ends_it_well() {

@@ -10,8 +10,8 @@ use std::{
 use tokio::signal::unix::{SignalKind, signal};
 use tower_throttle::TokenBucket;
 
+use crate::support::RedisServer;
 use crate::{
-    common::RedisServer,
     ledger::{self, Entry, Recorder},
     load::Load,
     rig, signals,
@@ -89,7 +89,7 @@ async fn an_application_leaves_its_ledger() {
     }
     let server = RedisServer::start();
     let app = App::start(7, &server.url(), 0, 1_000_000);
-    crate::wait::until("requests", crate::common::DEADLINE, || {
+    crate::wait::until("requests", crate::support::DEADLINE, || {
         server.keys().len() > 100
     });
     let path = app.ledger.clone();

@@ -10,7 +10,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use crate::common::fake;
+use crate::support::fake;
 
 /// What it says to a script call.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -212,7 +212,7 @@ fn a_thread_that_is_kept_waiting_is_seen() {
             })
         })
         .collect();
-    crate::wait::until("a stall", crate::common::DEADLINE, || {
+    crate::wait::until("a stall", crate::support::DEADLINE, || {
         let stalls = sampler
             .stalls
             .lock()

@@ -4,9 +4,6 @@
 
 #![cfg(target_os = "linux")]
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod app;
 mod checker;
 mod figures;
@@ -20,6 +17,8 @@ mod proxy;
 mod rig;
 mod sentinel;
 mod signals;
+#[path = "../support/mod.rs"]
+mod support;
 mod wait;
 
 mod t01_absent;

@@ -65,7 +65,7 @@ pub(crate) async fn alone() -> MutexGuard<'static, ()> {
 
 /// Waits for the first connection.
 pub(crate) async fn ready(limiter: &Limiter) {
-    let within = crate::common::DEADLINE;
+    let within = crate::support::DEADLINE;
     wait::until_async("a store that decides", within, async || {
         limiter.peek("nobody").await.is_ok()
     })
@@ -93,7 +93,7 @@ pub(crate) async fn charges(
             continue;
         }
         let mut left = None;
-        wait::until_async("what is left", crate::common::DEADLINE, async || {
+        wait::until_async("what is left", crate::support::DEADLINE, async || {
             let peek = limiter.peek(u64::from(entry.key)).await.ok();
             let remaining = peek.and_then(|peek| peek.policies().map(|p| p.remaining()).min());
             left = remaining.or(left);

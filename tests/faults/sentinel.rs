@@ -6,9 +6,9 @@ use std::{
     time::Duration,
 };
 
+use crate::support::{RedisServer, port::Port, try_command};
 use crate::{
     checker::Window,
-    common::{RedisServer, port::Port, try_command},
     ledger::Recorder,
     proxy::{Mode, Proxy},
     signals, wait,

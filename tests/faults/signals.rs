@@ -34,7 +34,7 @@ impl Drop for Frozen {
 
 #[test]
 fn a_frozen_server_answers_when_it_thaws() {
-    use crate::common::RedisServer;
+    use crate::support::RedisServer;
     use std::{
         io::{Read, Write},
         net::TcpStream,
@@ -50,7 +50,7 @@ fn a_frozen_server_answers_when_it_thaws() {
     stream.set_read_timeout(short).expect("an option");
     assert!(stream.read(&mut pong).is_err(), "it stands still");
     drop(frozen);
-    let long = Some(crate::common::DEADLINE);
+    let long = Some(crate::support::DEADLINE);
     stream.set_read_timeout(long).expect("an option");
     stream.read_exact(&mut pong).expect("an answer");
     assert_eq!(&pong, b"+PONG\r\n");

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tower_throttle::OnStoreFailure;
 
+use crate::support::RedisServer;
 use crate::{
     checker::{self, Elsewhere, Window},
-    common::RedisServer,
     figures::{ms, or_long, tell},
     ledger::{By, Outcome, Recorder},
     outage::{self, RESUMES, quota},

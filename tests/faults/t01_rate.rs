@@ -11,9 +11,9 @@ use tokio::{
 use tower::{Layer, Service, service_fn};
 use tower_throttle::{Decision, Head, Key, OnStoreFailure, Policy, RateLimitLayer, TokenBucket};
 
+use crate::support::RedisServer;
 use crate::{
     checker::{self, Elsewhere, Latency, Promise, Window},
-    common::RedisServer,
     figures::{ms, or_long, tell},
     ledger::{By, Outcome, Recorder},
     machine,

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tower_throttle::TokenBucket;
 
+use crate::support::{DEADLINE, RedisServer};
 use crate::{
     checker,
-    common::{DEADLINE, RedisServer},
     figures::tell,
     outage::{self, quota},
     proxy::Proxy,

@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use crate::support::{DEADLINE, RedisServer};
 use crate::{
-    common::{DEADLINE, RedisServer},
     figures::{or_long, tell},
     ledger::Recorder,
     outage::{self, LOAD, Run, quota},

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tower_throttle::TokenBucket;
 
+use crate::support::{DEADLINE, RedisServer};
 use crate::{
     checker,
-    common::{DEADLINE, RedisServer},
     figures::{or_long, tell},
     ledger::{Outcome, Recorder},
     proxy::{Cut, Proxy},

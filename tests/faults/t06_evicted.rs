@@ -10,9 +10,9 @@ use std::{
 
 use tower_throttle::TokenBucket;
 
+use crate::support::{RedisServer, read_reply};
 use crate::{
     checker::{self, Elsewhere, Promise, Window},
-    common::{RedisServer, read_reply},
     figures::{ms, or_long, tell},
     ledger::{Entry, Recorder},
     load::{HOT, Load},

@@ -6,14 +6,8 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    common::{RedisServer, try_command},
-    figures::tell,
-    ledger::Outcome,
-    outage,
-    proxy::Proxy,
-    rig, wait,
-};
+use crate::support::{RedisServer, try_command};
+use crate::{figures::tell, ledger::Outcome, outage, proxy::Proxy, rig, wait};
 
 const LASTS: Duration = Duration::from_secs(6);
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::support::{RedisServer, port::Port};
 use crate::{
-    common::{RedisServer, port::Port},
     figures::{ms, or_long, tell},
     ledger::Outcome,
     outage,

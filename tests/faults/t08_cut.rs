@@ -6,9 +6,9 @@
 
 use std::{thread::sleep, time::Duration};
 
+use crate::support::RedisServer;
 use crate::{
     checker::{self, Window},
-    common::RedisServer,
     figures::{ms, or_long, tell},
     ledger::{Entry, Recorder},
     load::{HOT, Load},

@@ -9,9 +9,9 @@ use std::{
 use fred::util::redis_keyslot;
 use tower_throttle::{Limiter, Policy, TokenBucket};
 
+use crate::support::cluster::RedisCluster;
 use crate::{
     checker::{self, Window},
-    common::cluster::RedisCluster,
     figures::{ms, or_long, tell},
     ledger::{Entry, Outcome, Recorder},
     load::{HOT, Load},

@@ -12,9 +12,9 @@ use fred::util::redis_keyslot;
 use tokio::task::JoinSet;
 use tower_throttle::{Limiter, TokenBucket};
 
+use crate::support::{DEADLINE, cluster::RedisCluster};
 use crate::{
     checker,
-    common::{DEADLINE, cluster::RedisCluster},
     figures::{is_long, ms, or_long, tell},
     ledger::{Outcome, Recorder},
     rig,

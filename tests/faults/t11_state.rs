@@ -11,9 +11,9 @@ use std::{
 use tokio::time::sleep;
 use tower_throttle::{Clock, Limiter, SystemClock, TokenBucket};
 
+use crate::support::RedisServer;
 use crate::{
     checker::{self, Elsewhere, Promise, Window},
-    common::RedisServer,
     figures::{ms, or_long, tell},
     ledger::{Entry, Outcome, Recorder},
     load::{HOT, Load},

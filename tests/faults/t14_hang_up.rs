@@ -5,9 +5,9 @@ use std::{future::poll_fn, task::Poll, time::Duration};
 use tokio::time::timeout;
 use tower_throttle::{Limiter, TokenBucket};
 
+use crate::support::{DEADLINE, RedisServer};
 use crate::{
     checker,
-    common::{DEADLINE, RedisServer},
     figures::{ms, or_long, tell},
     ledger::{Outcome, Recorder},
     load::Load,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tower_throttle::TokenBucket;
 
+use crate::support::{DEADLINE, RedisServer};
 use crate::{
-    common::{DEADLINE, RedisServer},
     figures::{or_long, tell},
     memory::Sampler,
     rig, wait,

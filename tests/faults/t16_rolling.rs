@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tower_throttle::TokenBucket;
 
+use crate::support::{DEADLINE, RedisServer};
 use crate::{
     app::App,
     checker,
-    common::{DEADLINE, RedisServer},
     figures::{ms, or_long, tell},
     ledger::{Entry, Outcome},
     load::HOT,

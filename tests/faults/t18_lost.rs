@@ -14,8 +14,8 @@ use tokio::{
 };
 use tower_throttle::{RedisStore, TokenBucket};
 
+use crate::support::{DEADLINE, RedisServer, fake, port::Port};
 use crate::{
-    common::{DEADLINE, RedisServer, fake, port::Port},
     figures::{ms, or_long, tell},
     proxy::{Mode, Proxy},
     rig, signals, wait,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tower_throttle::TokenBucket;
 
+use crate::support::DEADLINE;
 use crate::{
-    common::DEADLINE,
     figures::{ms, tell},
     rig,
     sentinel::Watched,
@@ -53,9 +53,9 @@ async fn t19_only_the_first_sentinel_lives() {
     watched.kill_sentinel(1);
     watched.kill_sentinel(2);
     let kill = ["CLIENT", "KILL", "ID", &ours];
-    crate::common::try_command(port, &kill).expect("it is there");
+    crate::support::try_command(port, &kill).expect("it is there");
     wait::until_async("the loss", DEADLINE, async || {
-        let list = crate::common::try_command(port, &["CLIENT", "LIST"]);
+        let list = crate::support::try_command(port, &["CLIENT", "LIST"]);
         !list.expect("a list").contains(&format!("id={ours} "))
     })
     .await;

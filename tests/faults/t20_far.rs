@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use tower_throttle::{Limiter, TokenBucket};
 
+use crate::support::RedisServer;
 use crate::{
     checker,
-    common::RedisServer,
     figures::{ms, or_long, tell},
     ledger::Recorder,
     load::Load,

@@ -8,7 +8,7 @@ pub mod measured;
 pub mod on_redis;
 pub mod on_threads;
 pub mod peers;
-#[path = "../../../tests/common/port.rs"]
+#[path = "../../../tests/support/port.rs"]
 pub mod port;
 pub mod rows;
 pub mod scripts;

@@ -22,7 +22,7 @@ use std::{
 use tokio::{runtime::Builder, sync::watch, task::LocalSet};
 
 pub(crate) use self::resp::Sent;
-use crate::common::port::Port;
+use crate::support::port::Port;
 
 /// What becomes of bytes, from now on, on all connections.
 #[derive(Clone, Copy, Debug, PartialEq)]

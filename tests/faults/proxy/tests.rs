@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::*;
-use crate::common::RedisServer;
+use crate::support::RedisServer;
 
 fn connect(proxy: &Proxy) -> std::io::Result<TcpStream> {
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port()))?;
@@ -39,11 +39,11 @@ fn it_does_what_it_is_told_to_and_undoes_it() {
     assert!(took >= every * 13, "{took:?}");
 
     proxy.set(Mode::Refuse);
-    crate::wait::until("a refusal", crate::common::DEADLINE, || {
+    crate::wait::until("a refusal", crate::support::DEADLINE, || {
         connect(&proxy).is_err()
     });
     proxy.set(Mode::BlackHole);
-    crate::wait::until("a connection", crate::common::DEADLINE, || {
+    crate::wait::until("a connection", crate::support::DEADLINE, || {
         connect(&proxy).is_ok()
     });
     ping(&stream).expect_err("swallowed");

@@ -1,13 +1,13 @@
 //! What comes next: the same for the same seed.
 
-use crate::common::random::SplitMix64;
+use crate::support::random::Random;
 
 #[derive(Debug)]
-pub(super) struct Dice(SplitMix64);
+pub(super) struct Dice(Random);
 
 impl Dice {
     pub(super) fn new(seed: u64) -> Self {
-        Self(SplitMix64(seed))
+        Self(Random::from_seed(seed))
     }
 
     pub(super) fn below(&mut self, bound: u64) -> u64 {

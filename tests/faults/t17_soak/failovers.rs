@@ -9,8 +9,8 @@ use super::{
     dice::Dice,
     stage::{Fault, Scene},
 };
+use crate::support::cluster::RedisCluster;
 use crate::{
-    common::cluster::RedisCluster,
     load::HOT,
     outage::quota,
     rig,

@@ -11,8 +11,8 @@ use super::{
     dice::Dice,
     stage::{Fault, Scene},
 };
+use crate::support::{RedisServer, port::Port, try_command};
 use crate::{
-    common::{RedisServer, port::Port, try_command},
     load::HOT,
     outage::{RESUMES, quota},
     proxy::{Mode, Proxy},

@@ -1,0 +1,128 @@
+//! A gRPC method behind the layer, and how clients call it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{Router, body::Body};
+use bytes::{Buf, BufMut, Bytes};
+use http::{HeaderMap, HeaderValue, Response, uri::PathAndQuery};
+use http_body_util::{BodyExt, Full};
+use tokio::net::TcpListener;
+use tonic::{
+    Status,
+    client::{Grpc, GrpcService},
+    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
+    transport::Channel,
+};
+use tonic_types::StatusExt;
+use tower_throttle::{Policy, RateLimitLayer, RequestPolicy, TokenBucket};
+
+use crate::support::web::cost_in;
+
+/// Messages as they are.
+#[derive(Clone, Copy, Default)]
+struct Raw;
+
+impl Codec for Raw {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, item: Bytes, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        out.put(item);
+        Ok(())
+    }
+}
+
+impl Decoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(from.copy_to_bytes(from.remaining())))
+    }
+}
+
+/// A gRPC method that answers "hello", and counts its calls.
+pub(crate) async fn method(calls: Arc<AtomicUsize>) -> Response<Body> {
+    calls.fetch_add(1, Ordering::SeqCst);
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from_static("0"));
+    let message = Full::from(&b"\0\0\0\0\x05hello"[..]);
+    let body = message.with_trailers(std::future::ready(Some(Ok(trailers))));
+    let mut response = Response::new(Body::new(body));
+    let kind = HeaderValue::from_static("application/grpc");
+    response.headers_mut().insert("content-type", kind);
+    response
+}
+
+/// A server with the layer in front, and the calls that reach the method.
+pub(crate) async fn serve(layer: RateLimitLayer) -> (String, Arc<AtomicUsize>) {
+    serve_behind(|method| method.layer(layer)).await
+}
+
+/// The same with whatever layers.
+pub(crate) async fn serve_behind(
+    layers: impl FnOnce(Router) -> Router,
+) -> (String, Arc<AtomicUsize>) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&calls);
+    let app = layers(Router::new().fallback(move || method(Arc::clone(&counter))));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    (address.to_string(), calls)
+}
+
+pub(crate) async fn connect(address: &str) -> Grpc<Channel> {
+    let channel = Channel::from_shared(format!("http://{address}")).unwrap();
+    Grpc::new(channel.connect().await.unwrap())
+}
+
+pub(crate) async fn call<C>(client: &mut Grpc<C>, cost: u64) -> Result<Bytes, Status>
+where
+    C: GrpcService<tonic::body::Body, Error: std::fmt::Debug>,
+    C::ResponseBody:
+        http_body::Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+{
+    client.ready().await.unwrap();
+    let mut request = tonic::Request::new(Bytes::from_static(b"hi"));
+    request.metadata_mut().insert("cost", cost.into());
+    let path = PathAndQuery::from_static("/test.Service/Method");
+    let response = client.unary(request, path, Raw).await?;
+    Ok(response.into_inner())
+}
+
+pub(crate) fn metadata<'a>(status: &'a Status, name: &str) -> Option<&'a str> {
+    status.metadata().get(name).map(|it| it.to_str().unwrap())
+}
+
+pub(crate) fn retry_delay(status: &Status) -> Option<Duration> {
+    status.get_details_retry_info()?.retry_delay
+}
+
+/// One unit in 12 seconds, by the cost that the request says.
+pub(crate) fn one_in_12_seconds() -> RequestPolicy {
+    Policy::new("api", TokenBucket::new(1, Duration::from_secs(12)))
+        .shared()
+        .cost_by(cost_in("cost"))
+}

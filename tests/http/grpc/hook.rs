@@ -1,0 +1,112 @@
+//! `on_denied` decides on gRPC calls, too.
+
+use bytes::Bytes;
+use http::{HeaderValue, Response};
+use tonic::Code;
+use tower_throttle::{DenialReason, RateLimitLayer};
+
+use super::{
+    calls::{call, connect, metadata, one_in_12_seconds, retry_delay, serve},
+    grpc_request,
+};
+use crate::support::web::{Answer, ask, get, layer_with};
+
+/// A layer with a hook; its next request is denied.
+fn hooked<F>(hook: F) -> RateLimitLayer
+where
+    F: Fn(tower_throttle::Denied<'_>) -> Response<Bytes> + Send + Sync + 'static,
+{
+    let (layer, _) = layer_with([one_in_12_seconds()], |builder| builder.on_denied(hook));
+    ask(&layer, grpc_request("application/grpc", 1));
+    layer
+}
+
+fn denied<F>(hook: F) -> Answer
+where
+    F: Fn(tower_throttle::Denied<'_>) -> Response<Bytes> + Send + Sync + 'static,
+{
+    ask(&hooked(hook), grpc_request("application/grpc", 1))
+}
+
+#[test]
+fn it_can_tell_a_grpc_call_and_sees_what_it_sees_of_any_denial() {
+    let layer = hooked(|denied| {
+        let policies: Vec<_> = denied.policies().collect();
+        assert_eq!(policies, ["api"]);
+        assert_eq!(denied.reason(), DenialReason::QuotaExceeded);
+        assert_eq!(denied.status(), 429);
+        assert_eq!(denied.retry_after_s(), Some(12));
+        let is_grpc = HeaderValue::from(u16::from(denied.is_grpc()));
+        let mut response = denied.into_response();
+        response.headers_mut().insert("is-grpc", is_grpc);
+        response
+    });
+    let answer = ask(&layer, grpc_request("application/grpc", 1));
+    assert_eq!(
+        (answer.status, answer.number("is-grpc")),
+        (200.try_into().unwrap(), 1)
+    );
+    let answer = ask(&layer, get([("cost", 1)]));
+    assert_eq!(
+        (answer.status, answer.number("is-grpc")),
+        (429.try_into().unwrap(), 0)
+    );
+}
+
+#[test]
+fn handing_the_prepared_response_on_changes_nothing() {
+    let with_hook = denied(|denied| denied.into_response());
+    let (layer, _) = layer_with([one_in_12_seconds()], |builder| builder);
+    ask(&layer, grpc_request("application/grpc", 1));
+    let without = ask(&layer, grpc_request("application/grpc", 1));
+    assert_eq!(with_hook.status, without.status);
+    assert_eq!(with_hook.headers, without.headers);
+    assert_eq!(with_hook.body, without.body);
+}
+
+#[tokio::test]
+async fn a_client_reads_the_prepared_status_with_what_the_hook_added() {
+    let layer = hooked(|denied| {
+        let mut response = denied.into_response();
+        let help = HeaderValue::from_static("ask sales");
+        response.headers_mut().insert("help", help);
+        response
+    });
+    let (address, _) = serve(layer).await;
+    let status = call(&mut connect(&address).await, 1).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert_eq!(metadata(&status, "help"), Some("ask sales"));
+    assert_eq!(metadata(&status, "ratelimit"), Some(r#""api";r=0;t=12"#));
+    assert_eq!(retry_delay(&status).map(|it| it.as_secs()), Some(12));
+}
+
+#[tokio::test]
+async fn a_status_of_its_own_reaches_the_client() {
+    let layer = hooked(|_| tonic::Status::aborted("not now").into_http::<Bytes>());
+    let (address, _) = serve(layer).await;
+    let status = call(&mut connect(&address).await, 1).await.unwrap_err();
+    assert_eq!(
+        (status.code(), status.message()),
+        (Code::Aborted, "not now")
+    );
+    assert_eq!(metadata(&status, "ratelimit"), Some(r#""api";r=0;t=12"#));
+    assert_eq!(metadata(&status, "retry-after"), None);
+}
+
+#[test]
+fn plain_http_from_the_hook_gets_the_fields_of_plain_http() {
+    let answer = denied(|denied| {
+        let mut response = Response::new(Bytes::from("later"));
+        *response.status_mut() = denied.status();
+        response
+    });
+    answer.assert_is(
+        "HTTP/1.1 429 Too Many Requests
+Cache-Control: no-store
+Retry-After: 12
+RateLimit-Policy: \"api\";q=1;w=12
+RateLimit: \"api\";r=0;t=12
+
+later",
+    );
+}

@@ -1,0 +1,214 @@
+//! Section 5 of the standards page: denials that gRPC clients read as the
+//! result of their call. A real client, over HTTP/2 on the loopback.
+
+mod auth_gate;
+mod calls;
+mod detection;
+mod hook;
+mod own_server;
+mod web_client;
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, StatusCode, Version};
+use http_body::Body as _;
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+use tonic::{Code, Status};
+use tower_throttle::{FixedWindow, Headers, OnStoreFailure, Policy, TokenBucket, key};
+
+use self::calls::{call, connect, metadata, one_in_12_seconds, retry_delay, serve};
+use crate::support::web::{Answer, Down, ask, cost_in, layer_of, layer_with};
+
+fn grpc_request(kind: &str, cost: u64) -> Request<Full<Bytes>> {
+    let request = Request::post("/").version(Version::HTTP_2);
+    let request = request.header("cost", cost).header("content-type", kind);
+    request.body(Full::default()).unwrap()
+}
+
+#[test]
+fn the_example_byte_for_byte() {
+    let (layer, _) = layer_with([one_in_12_seconds()], |builder| {
+        builder.headers(Headers::None)
+    });
+    ask(&layer, grpc_request("application/grpc", 1));
+    ask(&layer, grpc_request("application/grpc", 1)).assert_is(
+        "HTTP/1.1 200 OK
+content-type: application/grpc
+grpc-status: 8
+grpc-message: rate limit exceeded
+grpc-retry-pushback-ms: 12000
+grpc-status-details-bin: CAgSE3JhdGUgbGltaXQgZXhjZWVkZWQaMAoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxIECgIIDA",
+    );
+}
+
+#[tokio::test]
+async fn a_client_reads_resource_exhausted_with_the_time_to_wait() {
+    let (layer, clock) = layer_of([one_in_12_seconds()]);
+    let (address, calls) = serve(layer).await;
+    let mut client = connect(&address).await;
+    assert_eq!(call(&mut client, 1).await.unwrap(), "hello");
+
+    let status = call(&mut client, 1).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert_eq!(status.message(), "rate limit exceeded");
+    assert_eq!(retry_delay(&status), Some(Duration::from_secs(12)));
+    assert_eq!(metadata(&status, "grpc-retry-pushback-ms"), Some("12000"));
+    assert_eq!(metadata(&status, "ratelimit"), Some(r#""api";r=0;t=12"#));
+    assert_eq!(
+        metadata(&status, "ratelimit-policy"),
+        Some(r#""api";q=1;w=12"#)
+    );
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+
+    // To the millisecond, rounded up; and then it works on the same connection.
+    clock.advance(Duration::from_micros(11_999_001));
+    let status = call(&mut client, 1).await.unwrap_err();
+    assert_eq!(retry_delay(&status), Some(Duration::from_millis(1)));
+    assert_eq!(metadata(&status, "grpc-retry-pushback-ms"), Some("1"));
+    clock.advance(Duration::from_millis(1));
+    assert_eq!(call(&mut client, 1).await.unwrap(), "hello");
+}
+
+#[tokio::test]
+async fn a_client_is_told_not_to_retry_what_is_hopeless() {
+    let (layer, _) = layer_of([one_in_12_seconds()]);
+    let (address, calls) = serve(layer).await;
+    let status = call(&mut connect(&address).await, 250).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert_eq!(status.message(), r#"Cost 250 exceeds policy "api" (1)."#);
+    assert_eq!(metadata(&status, "grpc-retry-pushback-ms"), Some("-1"));
+    assert_eq!(metadata(&status, "grpc-status-details-bin"), None);
+    assert!(status.details().is_empty());
+    assert_eq!(retry_delay(&status), None);
+    assert_eq!(metadata(&status, "ratelimit"), Some(r#""api";r=1"#));
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_store_that_is_down_is_unavailable() {
+    let (layer, _) = layer_with([one_in_12_seconds()], |builder| {
+        builder.on_store_failure(OnStoreFailure::Deny)
+    });
+    let (address, calls) = serve(layer.store(Down)).await;
+    let status = call(&mut connect(&address).await, 1).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    assert_eq!(status.message(), "service unavailable");
+    assert_eq!(retry_delay(&status), Some(Duration::from_secs(5)));
+    assert_eq!(metadata(&status, "grpc-retry-pushback-ms"), Some("5000"));
+    assert_eq!(metadata(&status, "ratelimit"), None);
+    assert!(!format!("{status:?}").contains("redis"));
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_store_that_is_down_forwards_calls_where_that_was_chosen() {
+    let (layer, _) = layer_with([one_in_12_seconds()], |builder| {
+        builder.on_store_failure(OnStoreFailure::Allow)
+    });
+    let (address, _) = serve(layer.store(Down)).await;
+    let mut client = connect(&address).await;
+    assert_eq!(call(&mut client, 1).await.unwrap(), "hello");
+    assert_eq!(call(&mut client, 1).await.unwrap(), "hello");
+}
+
+#[tokio::test]
+async fn a_missing_key_is_permission_denied() {
+    let policy = Policy::new("api", TokenBucket::per_second(1)).key(key::header("x-api-key"));
+    let (address, calls) = serve(layer_of([policy]).0).await;
+    let status = call(&mut connect(&address).await, 1).await.unwrap_err();
+    assert_eq!(status.code(), Code::PermissionDenied);
+    assert_eq!(metadata(&status, "grpc-retry-pushback-ms"), Some("-1"));
+    assert_eq!(retry_delay(&status), None);
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn an_application_put_together_wrongly_is_internal() {
+    let (layer, _) = layer_of([TokenBucket::per_second(1).into()]);
+    let (address, _) = serve(layer).await;
+    let status = call(&mut connect(&address).await, 1).await.unwrap_err();
+    assert_eq!(status.code(), Code::Internal);
+    assert_eq!(status.message(), "internal error");
+}
+
+#[tokio::test]
+async fn percent_signs_and_quotes_in_names_arrive() {
+    let name = r#"50% "off" %41 \ "#;
+    let policy = Policy::new(name, TokenBucket::per_second(1)).shared();
+    let (layer, _) = layer_of([policy.cost_by(cost_in("cost"))]);
+    let (address, _) = serve(layer).await;
+    let status = call(&mut connect(&address).await, 9).await.unwrap_err();
+    let wanted = format!("Cost 9 exceeds policy \"{name}\" (1).");
+    assert_eq!(status.message(), wanted);
+}
+
+#[tokio::test]
+async fn a_denial_is_one_block_of_header_fields_and_the_end() {
+    let (layer, _) = layer_of([one_in_12_seconds()]);
+    let (address, _) = serve(layer).await;
+    let stream = TcpStream::connect(&address).await.unwrap();
+    let (mut client, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .unwrap();
+    tokio::spawn(connection);
+    let mut request = grpc_request("application/grpc", 250);
+    *request.uri_mut() = format!("http://{address}/test.Service/Method")
+        .parse()
+        .unwrap();
+    let response = client.send_request(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(response.headers()["grpc-status"], "8");
+    assert!(response.body().is_end_stream());
+    let body = response.into_body().collect().await.unwrap();
+    assert_eq!(body.trailers(), None);
+    assert!(body.to_bytes().is_empty());
+}
+
+/// What a client reads from an answer in memory.
+fn status_of(answer: &Answer) -> Status {
+    Status::from_header_map(&answer.headers).unwrap()
+}
+
+#[test]
+fn jitter_only_adds_to_the_pushback_and_both_say_the_same() {
+    let (layer, _) = layer_with([one_in_12_seconds()], |builder| {
+        builder.retry_after_jitter(Duration::from_secs(10))
+    });
+    ask(&layer, grpc_request("application/grpc", 1));
+    for _ in 0..200 {
+        let answer = ask(&layer, grpc_request("application/grpc", 1));
+        let pushback_ms = answer.number("grpc-retry-pushback-ms");
+        assert!((12_000..=22_000).contains(&pushback_ms));
+        let delay = retry_delay(&status_of(&answer));
+        assert_eq!(delay, Some(Duration::from_millis(pushback_ms)));
+        assert_eq!(answer.field("ratelimit").unwrap(), r#""api";r=0;t=12"#);
+    }
+}
+
+/// A denial with this long to wait.
+fn wait_of_days(days: u64) -> Answer {
+    let window = FixedWindow::new(1, Duration::from_secs(days * 86_400));
+    let (layer, _) = layer_of([Policy::new("api", window).shared().into()]);
+    ask(&layer, grpc_request("application/grpc", 1));
+    ask(&layer, grpc_request("application/grpc", 1))
+}
+
+#[test]
+fn long_waits_stay_within_the_32_bits_of_a_pushback() {
+    let answer = wait_of_days(20);
+    assert_eq!(answer.number("grpc-retry-pushback-ms"), 20 * 86_400_000);
+    let answer = wait_of_days(100);
+    assert_eq!(answer.number("grpc-retry-pushback-ms"), 2_147_483_647);
+}
+
+#[test]
+fn retry_info_tells_long_waits_in_full() {
+    for days in [20, 100] {
+        let delay = retry_delay(&status_of(&wait_of_days(days)));
+        assert_eq!(delay, Some(Duration::from_secs(days * 86_400)));
+    }
+}

@@ -1,0 +1,82 @@
+//! A gRPC-Web client, as in a browser, over HTTP/1.1: the layer before or behind
+//! what translates gRPC-Web for the methods.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use tonic::{Code, body::Body, client::Grpc};
+use tonic_web::{GrpcWebCall, GrpcWebClientLayer, GrpcWebClientService, GrpcWebLayer};
+use tower::Layer;
+use tower_throttle::{GrpcDenials, ManualClock};
+
+use super::calls::{call, metadata, one_in_12_seconds, retry_delay, serve_behind};
+use crate::support::web::layer_with;
+
+type WebClient = Grpc<GrpcWebClientService<Client<HttpConnector, GrpcWebCall<Body>>>>;
+
+fn connect(address: &str) -> WebClient {
+    let http = Client::builder(TokioExecutor::new()).build_http();
+    let origin = format!("http://{address}").parse().unwrap();
+    Grpc::with_origin(GrpcWebClientLayer::new().layer(http), origin)
+}
+
+/// Which of the two sees a request first.
+#[derive(Clone, Copy, Debug)]
+enum First {
+    Limiter,
+    Translation,
+}
+
+async fn serve(first: First) -> (WebClient, Arc<AtomicUsize>, Arc<ManualClock>) {
+    let (limiter, clock) = layer_with([one_in_12_seconds()], |builder| {
+        builder.grpc_denials(GrpcDenials::AutoWithWeb)
+    });
+    let layers = |method: axum::Router| match first {
+        First::Limiter => method.layer(GrpcWebLayer::new()).layer(limiter),
+        First::Translation => method.layer(limiter).layer(GrpcWebLayer::new()),
+    };
+    let (address, calls) = serve_behind(layers).await;
+    (connect(&address), calls, clock)
+}
+
+#[tokio::test]
+async fn it_reads_resource_exhausted_with_the_time_to_wait() {
+    for first in [First::Limiter, First::Translation] {
+        let (mut client, calls, clock) = serve(first).await;
+        assert_eq!(call(&mut client, 1).await.unwrap(), "hello", "{first:?}");
+
+        let status = call(&mut client, 1).await.unwrap_err();
+        assert_eq!(status.code(), Code::ResourceExhausted, "{first:?}");
+        assert_eq!(status.message(), "rate limit exceeded");
+        assert_eq!(retry_delay(&status), Some(Duration::from_secs(12)));
+        assert_eq!(metadata(&status, "grpc-retry-pushback-ms"), Some("12000"));
+        assert_eq!(metadata(&status, "ratelimit"), Some(r#""api";r=0;t=12"#));
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
+
+        clock.advance(Duration::from_secs(12));
+        assert_eq!(call(&mut client, 1).await.unwrap(), "hello", "{first:?}");
+    }
+}
+
+#[tokio::test]
+async fn it_is_told_not_to_retry_what_is_hopeless() {
+    for first in [First::Limiter, First::Translation] {
+        let (mut client, calls, _) = serve(first).await;
+        let status = call(&mut client, 250).await.unwrap_err();
+        assert_eq!(status.code(), Code::ResourceExhausted, "{first:?}");
+        assert_eq!(status.message(), r#"Cost 250 exceeds policy "api" (1)."#);
+        assert_eq!(metadata(&status, "grpc-retry-pushback-ms"), Some("-1"));
+        assert_eq!(retry_delay(&status), None);
+        assert!(status.details().is_empty());
+        assert_eq!(calls.load(Ordering::SeqCst), 0);
+    }
+}

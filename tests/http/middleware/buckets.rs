@@ -1,0 +1,127 @@
+//! `RateLimitLayer::buckets`: what is charged and given back by the layer's own keys.
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use tower_throttle::{
+    Buckets, Concurrency, Decision, FixedWindow, Head, Limiter, OnStoreFailure, Policy, Quota,
+    RateLimitLayer, TokenBucket, key,
+};
+
+use crate::support::web::{Down, ask, at_once, get, layer_of, layer_with, standing_store};
+
+fn from(key: &str) -> Request<Full<Bytes>> {
+    get([("x-api-key", key)])
+}
+
+fn buckets_of(layer: &RateLimitLayer, request: &Request<Full<Bytes>>) -> Buckets {
+    layer.buckets(&Head::from(request)).unwrap()
+}
+
+fn left(decision: &Decision) -> Vec<(&str, u64)> {
+    let policies = decision.policies();
+    policies
+        .map(|policy| (policy.name(), policy.remaining()))
+        .collect()
+}
+
+fn tokens() -> Policy {
+    Policy::new("tokens", TokenBucket::per_minute(100)).max_debt(100)
+}
+
+#[test]
+fn a_debit_and_a_credit_move_what_a_limiter_moves() {
+    let (store, _) = standing_store();
+    let (layer, _) = layer_with([tokens().key(key::header("x-api-key"))], |builder| {
+        builder.store(store.clone())
+    });
+    let limiter = Limiter::new(standing_store().0, tokens());
+    let ann = buckets_of(&layer, &from("ann"));
+    for units in [30, 60, 50, 0, 500, 1] {
+        let (of_layer, of_limiter) = (at_once(ann.debit(units)), at_once(limiter.debit(7, units)));
+        assert_eq!(
+            format!("{:?}", of_layer.unwrap()),
+            format!("{:?}", of_limiter.unwrap())
+        );
+        let (of_layer, of_limiter) = (at_once(ann.credit(5)), at_once(limiter.credit(7, 5)));
+        assert_eq!(
+            format!("{:?}", of_layer.unwrap()),
+            format!("{:?}", of_limiter.unwrap())
+        );
+    }
+    // Another caller's bucket is as it was.
+    let bob = at_once(buckets_of(&layer, &from("bob")).peek()).unwrap();
+    assert_eq!(left(&bob), [("tokens", 100)]);
+    // And the caller who owes is denied by the layer.
+    assert_eq!(ask(&layer, from("ann")).status, 429);
+    assert_eq!(ask(&layer, from("bob")).status, 200);
+}
+
+#[test]
+fn units_move_in_every_policy_that_applies_whatever_a_request_costs() {
+    let key = || key::header("x-api-key");
+    let costly = Policy::new("costly", TokenBucket::per_minute(100)).cost(9);
+    let posts = Policy::new("posts", TokenBucket::per_minute(100));
+    let (layer, _) = layer_of([
+        costly.key(key()),
+        Policy::new("all", FixedWindow::per_day(100))
+            .shared()
+            .into(),
+        posts
+            .key(key())
+            .when(|head| head.method() == http::Method::POST),
+    ]);
+    let ann = buckets_of(&layer, &from("ann"));
+    assert_eq!(
+        left(&at_once(ann.debit(20)).unwrap()),
+        [("costly", 80), ("all", 80)]
+    );
+    let refund = at_once(ann.credit(15)).unwrap();
+    assert_eq!(refund.moved(), 15);
+    assert_eq!(left(refund.decision()), [("costly", 95), ("all", 95)]);
+    assert_eq!(at_once(ann.credit(15)).unwrap().moved(), 5);
+}
+
+/// What a request holds is given back when its response ends.
+#[test]
+fn permits_are_left_out() {
+    let (layer, _) = layer_of([
+        Policy::new("few", Concurrency::new(2)).shared().into(),
+        tokens().shared().into(),
+    ]);
+    let buckets = buckets_of(&layer, &from("ann"));
+    assert_eq!(left(&at_once(buckets.debit(40)).unwrap()), [("tokens", 60)]);
+    assert_eq!(at_once(buckets.credit(10)).unwrap().moved(), 10);
+    let peek = at_once(buckets.peek()).unwrap();
+    assert_eq!(left(&peek), [("few", 2), ("tokens", 70)]);
+
+    let (layer, _) = layer_of([Policy::new("few", Concurrency::new(2)).shared().into()]);
+    let buckets = buckets_of(&layer, &from("ann"));
+    assert!(at_once(buckets.debit(40)).unwrap().is_allowed());
+    assert_eq!(at_once(buckets.credit(40)).unwrap().moved(), 0);
+}
+
+#[test]
+fn the_quota_that_a_request_chooses_is_debited() {
+    let [free, paid] =
+        [100, 500].map(|limit| Quota::try_from(FixedWindow::per_day(limit)).unwrap());
+    let tier = move |head: &Head<'_>| match head.headers().contains_key("paid") {
+        true => paid,
+        false => free,
+    };
+    let policy = Policy::new("tokens", free).key(key::header("x-api-key"));
+    let (layer, _) = layer_of([policy.quota_by(tier)]);
+    let request = get([("x-api-key", "ann"), ("paid", "yes")]);
+    let debit = at_once(buckets_of(&layer, &request).debit(400)).unwrap();
+    assert_eq!((debit.moved(), left(&debit)), (400, vec![("tokens", 100)]));
+}
+
+#[test]
+fn a_store_that_fails_is_said() {
+    let (layer, _) = layer_with([tokens().shared().into()], |builder| {
+        builder.on_store_failure(OnStoreFailure::Deny)
+    });
+    let buckets = buckets_of(&layer.store(Down), &from("ann"));
+    assert!(at_once(buckets.debit(1)).is_err());
+    assert!(at_once(buckets.credit(1)).is_err());
+}

@@ -1,0 +1,156 @@
+//! Checklist 2: what cannot be right is an error at build time.
+
+use std::time::Duration;
+
+use tower_throttle::{
+    ConfigError, FixedWindow, Headers, Policy, RateLimitLayer, RequestPolicy, TokenBucket, key,
+};
+
+fn mistake<const N: usize>(policies: [RequestPolicy; N]) -> ConfigError {
+    let builder = RateLimitLayer::builder();
+    let builder = policies
+        .into_iter()
+        .fold(builder, |all, one| all.policy(one));
+    builder.build().expect_err("a mistake")
+}
+
+fn named(name: &str) -> RequestPolicy {
+    Policy::new(name, TokenBucket::per_second(1)).into()
+}
+
+#[test]
+fn bad_names_fail() {
+    let too_long = "x".repeat(65);
+    for name in [
+        "",
+        "tab\t",
+        "line\n",
+        "caf\u{e9}",
+        "\u{7f}",
+        "\0",
+        &too_long,
+    ] {
+        let wanted = ConfigError::PolicyName {
+            name: name.to_owned(),
+        };
+        assert_eq!(mistake([named(name)]), wanted);
+    }
+}
+
+#[test]
+fn the_longest_and_the_shortest_names_pass() {
+    for name in [" ", "\"", "\\", "~", &"x".repeat(64)] {
+        assert!(
+            RateLimitLayer::builder()
+                .policy(named(name))
+                .build()
+                .is_ok()
+        );
+    }
+}
+
+#[test]
+fn two_policies_of_one_name_fail() {
+    let wanted = ConfigError::DuplicatePolicy {
+        name: "api".to_owned(),
+    };
+    assert_eq!(mistake([named("api"), named("web"), named("api")]), wanted);
+    // Bare quotas are named by what they say.
+    let bare = || RequestPolicy::from(TokenBucket::per_second(10));
+    assert!(matches!(
+        mistake([bare(), bare()]),
+        ConfigError::DuplicatePolicy { .. }
+    ));
+}
+
+#[test]
+fn no_policy_fails() {
+    assert_eq!(mistake([]), ConfigError::NoPolicies);
+}
+
+#[test]
+fn a_period_of_no_time_fails() {
+    let bucket = Policy::new("api", TokenBucket::new(1, Duration::ZERO));
+    let window = Policy::new("api", FixedWindow::new(1, Duration::ZERO));
+    let wanted = ConfigError::InPolicy {
+        name: "api".to_owned(),
+        mistake: Box::new(ConfigError::ZeroPeriod),
+    };
+    assert_eq!(mistake([bucket.into()]), wanted);
+    assert_eq!(mistake([window.into()]), wanted);
+}
+
+#[test]
+fn a_fixed_cost_above_the_capacity_fails() {
+    let too_much = |cost, capacity| ConfigError::InPolicy {
+        name: "api".to_owned(),
+        mistake: Box::new(ConfigError::CostAboveCapacity { cost, capacity }),
+    };
+    let bucket = |cost| Policy::new("api", TokenBucket::per_second(10).burst(20)).cost(cost);
+    let window = |cost| Policy::new("api", FixedWindow::per_day(10)).cost(cost);
+    assert_eq!(mistake([bucket(21).into()]), too_much(21, 20));
+    assert_eq!(mistake([window(11).into()]), too_much(11, 10));
+    let fits = RateLimitLayer::builder().policy(bucket(20));
+    assert!(fits.build().is_ok());
+    // A cost that was set after the key is checked all the same.
+    let policy = bucket(1).key(key::method()).cost(21);
+    assert_eq!(mistake([policy]), too_much(21, 20));
+}
+
+#[test]
+fn mistakes_inside_keys_fail() {
+    let policy = |key: key::Header| Policy::new("api", TokenBucket::per_second(1)).key(key);
+    let found = mistake([policy(key::header("not a header"))]);
+    let wanted = ConfigError::InPolicy {
+        name: "api".to_owned(),
+        mistake: Box::new(ConfigError::HeaderName {
+            name: "not a header".to_owned(),
+        }),
+    };
+    assert_eq!(found, wanted);
+}
+
+#[test]
+#[should_panic(expected = "a period of zero")]
+fn the_short_constructor_panics_with_the_same_words() {
+    let _ = RateLimitLayer::new(TokenBucket::new(1, Duration::ZERO));
+}
+
+/// A limit of 0 is not such a mistake here: it refuses everything, on purpose.
+#[test]
+fn a_limit_of_zero_builds_and_refuses_without_a_wait() {
+    use crate::support::web::{ask, layer_of, plain};
+
+    let (layer, _) = layer_of([Policy::new("closed", FixedWindow::per_day(0))
+        .shared()
+        .into()]);
+    ask(&layer, plain()).assert_is(
+        r#"HTTP/1.1 403 Forbidden
+Content-Type: application/problem+json
+Cache-Control: no-store
+RateLimit-Policy: "closed";q=0;w=86400
+RateLimit: "closed";r=0
+
+{"type":"about:blank","title":"Forbidden","status":403,"detail":"Cost 1 exceeds policy \"closed\" (0).","violated-policies":["closed"]}"#,
+    );
+}
+
+#[test]
+fn partition_keys_beside_fields_without_a_place_for_them_fail() {
+    for headers in [
+        Headers::Draft7,
+        Headers::Draft6,
+        Headers::XRateLimitDelta,
+        Headers::XRateLimitEpoch,
+        Headers::None,
+    ] {
+        let builder = RateLimitLayer::builder().policy(named("api"));
+        let builder = builder.partition_key(b"secret").headers(headers);
+        let mistake = builder.build().expect_err("a mistake");
+        assert_eq!(
+            mistake,
+            ConfigError::PartitionKeyWithoutLists,
+            "{headers:?}"
+        );
+    }
+}

@@ -1,0 +1,365 @@
+//! Section 3 of the page: its examples, byte for byte.
+
+use std::{
+    convert::Infallible,
+    future::pending,
+    task::{Context, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use tower::{Layer, ServiceExt};
+use tower_throttle::{
+    Concurrency, Headers, OnStoreFailure, Policy, RateLimitLayerBuilder, TokenBucket, key,
+};
+
+use crate::support::web::{Answer, Down, api, ask, cost_in, day, get, layer_of, layer_with, plain};
+
+#[test]
+fn one_policy_that_allows() {
+    let (layer, _) = layer_of([api()]);
+    ask(&layer, get([("api", 40)])).assert_is(
+        r#"HTTP/1.1 200 OK
+RateLimit-Policy: "api";q=100;w=60
+RateLimit: "api";r=60;t=36
+
+hello"#,
+    );
+}
+
+#[test]
+fn two_policies_that_allow() {
+    let (layer, clock) = layer_of([api(), day()]);
+    ask(&layer, get([("api", 0), ("day", 4_899)]));
+    clock.advance(Duration::from_secs(86_400 - 36_000));
+    ask(&layer, get([("api", 40), ("day", 1)])).assert_is(
+        r#"HTTP/1.1 200 OK
+RateLimit-Policy: "api";q=100;w=60, "day";q=5000;w=86400
+RateLimit: "api";r=60;t=36, "day";r=100;t=36000
+
+hello"#,
+    );
+}
+
+#[test]
+fn a_denial_by_one_of_two_policies() {
+    denied_by_api(|builder| builder).assert_is(
+        r#"HTTP/1.1 429 Too Many Requests
+Content-Type: application/problem+json
+Cache-Control: no-store
+Retry-After: 1
+RateLimit-Policy: "api";q=100;w=60, "day";q=5000;w=86400
+RateLimit: "api";r=0;t=1
+
+{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"violated-policies":["api"]}"#,
+    );
+}
+
+/// The bucket is empty, the next unit comes in 0.35 s, and the clock stands at
+/// 1795242000 s; `day` has room.
+fn denied_by_api(set: impl FnOnce(RateLimitLayerBuilder) -> RateLimitLayerBuilder) -> Answer {
+    let (layer, clock) = layer_with([api(), day()], set);
+    clock.set_us(1_795_242_000_000_000 - 250_000);
+    ask(&layer, get([("api", 100), ("day", 1)]));
+    clock.advance(Duration::from_millis(250));
+    let answer = ask(&layer, plain());
+    let wait = answer.decision.as_ref().and_then(|it| it.retry_after());
+    assert_eq!(wait, Some(Duration::from_millis(350)));
+    answer
+}
+
+#[test]
+fn a_denial_by_both_policies() {
+    let (layer, clock) = layer_of([api(), day()]);
+    ask(&layer, get([("api", 0), ("day", 5_000)]));
+    clock.advance(Duration::from_millis((86_400 - 36_000) * 1_000 - 250));
+    ask(&layer, get([("api", 100), ("day", 0)]));
+    clock.advance(Duration::from_millis(250));
+    ask(&layer, plain()).assert_is(
+        r#"HTTP/1.1 429 Too Many Requests
+Content-Type: application/problem+json
+Cache-Control: no-store
+Retry-After: 36000
+RateLimit-Policy: "api";q=100;w=60, "day";q=5000;w=86400
+RateLimit: "api";r=0;t=1, "day";r=0;t=36000
+
+{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"violated-policies":["api","day"]}"#,
+    );
+}
+
+#[test]
+fn a_denial_of_a_cost_of_10_with_4_left() {
+    let (layer, _) = layer_of([api()]);
+    ask(&layer, get([("api", 96)]));
+    ask(&layer, get([("api", 10)])).assert_is(
+        r#"HTTP/1.1 429 Too Many Requests
+Content-Type: application/problem+json
+Cache-Control: no-store
+Retry-After: 4
+RateLimit-Policy: "api";q=100;w=60
+RateLimit: "api";r=4;t=4
+
+{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"violated-policies":["api"]}"#,
+    );
+}
+
+#[test]
+fn a_cost_that_no_wait_helps() {
+    let (layer, _) = layer_of([api()]);
+    ask(&layer, get([("api", 40)]));
+    ask(&layer, get([("api", 250)])).assert_is(
+        r#"HTTP/1.1 403 Forbidden
+Content-Type: application/problem+json
+Cache-Control: no-store
+RateLimit-Policy: "api";q=100;w=60
+RateLimit: "api";r=60
+
+{"type":"about:blank","title":"Forbidden","status":403,"detail":"Cost 250 exceeds policy \"api\" (100).","violated-policies":["api"]}"#,
+    );
+}
+
+/// When a permit comes back, nobody knows: no `t`, and a second to wait.
+#[test]
+fn a_number_in_flight_that_allows_and_denies() {
+    let in_flight = Policy::new("inflight", Concurrency::new(10)).shared();
+    let (layer, _) = layer_of([in_flight.cost_by(cost_in("inflight"))]);
+    let stuck = |request: Request<Full<Bytes>>| {
+        let service = layer.layer(tower::service_fn(|_| {
+            pending::<Result<Response<Full<Bytes>>, Infallible>>()
+        }));
+        let mut answer = Box::pin(service.oneshot(request));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(answer.as_mut().poll(&mut cx).is_pending());
+        answer
+    };
+    let six = stuck(get([("inflight", 6)]));
+    ask(&layer, plain()).assert_is(
+        r#"HTTP/1.1 200 OK
+RateLimit-Policy: "inflight";q=10;qu="concurrent-requests"
+RateLimit: "inflight";r=3
+
+hello"#,
+    );
+    let four = stuck(get([("inflight", 4)]));
+    ask(&layer, plain()).assert_is(
+        r#"HTTP/1.1 429 Too Many Requests
+Content-Type: application/problem+json
+Cache-Control: no-store
+Retry-After: 1
+RateLimit-Policy: "inflight";q=10;qu="concurrent-requests"
+RateLimit: "inflight";r=0
+
+{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"violated-policies":["inflight"]}"#,
+    );
+    drop((six, four));
+}
+
+#[test]
+fn a_store_that_is_down_and_a_layer_that_allows() {
+    let (layer, _) = layer_with([api()], |builder| {
+        builder.on_store_failure(OnStoreFailure::Allow)
+    });
+    ask(&layer.store(Down), plain()).assert_is(
+        r#"HTTP/1.1 200 OK
+RateLimit-Policy: "api";q=100;w=60
+
+hello"#,
+    );
+}
+
+#[test]
+fn a_store_that_is_down_and_a_layer_that_denies() {
+    let (layer, _) = layer_with([api()], |builder| {
+        builder.on_store_failure(OnStoreFailure::Deny)
+    });
+    ask(&layer.store(Down), plain()).assert_is(
+        r#"HTTP/1.1 503 Service Unavailable
+Content-Type: application/problem+json
+Cache-Control: no-store
+Retry-After: 5
+
+{"type":"about:blank","title":"Service Unavailable","status":503}"#,
+    );
+}
+
+/// The same denial in an older form: only the fields that differ.
+#[track_caller]
+fn assert_older_form(headers: Headers, fields: &str) {
+    denied_by_api(|builder| builder.headers(headers)).assert_is(&format!(
+        r#"HTTP/1.1 429 Too Many Requests
+Content-Type: application/problem+json
+Cache-Control: no-store
+Retry-After: 1
+{fields}
+
+{{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"violated-policies":["api"]}}"#,
+    ));
+}
+
+#[test]
+fn draft_6() {
+    assert_older_form(
+        Headers::Draft6,
+        "RateLimit-Limit: 100\nRateLimit-Remaining: 0\nRateLimit-Reset: 1\nRateLimit-Policy: 100;w=60",
+    );
+}
+
+#[test]
+fn draft_7() {
+    assert_older_form(
+        Headers::Draft7,
+        "RateLimit: limit=100, remaining=0, reset=1\nRateLimit-Policy: 100;w=60",
+    );
+}
+
+#[test]
+fn older_policies_tell_of_a_burst() {
+    let burst = || Policy::new("api", TokenBucket::per_second(10).burst(20)).key(key::global());
+    for headers in [Headers::Draft6, Headers::Draft7] {
+        let (layer, _) = layer_with([burst()], |builder| builder.headers(headers));
+        let answer = ask(&layer, plain());
+        assert_eq!(answer.field("ratelimit-policy").unwrap(), "10;w=1;burst=20");
+    }
+}
+
+#[test]
+fn x_ratelimit_with_a_time_of_day() {
+    assert_older_form(
+        Headers::XRateLimitEpoch,
+        "X-RateLimit-Limit: 100\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1795242060",
+    );
+}
+
+#[test]
+fn x_ratelimit_with_seconds_from_now() {
+    assert_older_form(
+        Headers::XRateLimitDelta,
+        "X-RateLimit-Limit: 100\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 60",
+    );
+}
+
+#[test]
+fn older_forms_of_an_answer_that_allows() {
+    let fields = |headers| {
+        let (layer, _) = layer_with([api(), day()], |builder| builder.headers(headers));
+        let answer = ask(&layer, get([("api", 40), ("day", 10)]));
+        let mut lines: Vec<_> = answer
+            .headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+            .collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(
+        fields(Headers::Draft6),
+        [
+            "ratelimit-limit: 100",
+            "ratelimit-policy: 100;w=60",
+            "ratelimit-remaining: 60",
+            "ratelimit-reset: 36",
+        ]
+    );
+    assert_eq!(
+        fields(Headers::Draft7),
+        [
+            "ratelimit-policy: 100;w=60",
+            "ratelimit: limit=100, remaining=60, reset=36",
+        ]
+    );
+    assert_eq!(
+        fields(Headers::XRateLimitEpoch),
+        [
+            "x-ratelimit-limit: 100",
+            "x-ratelimit-remaining: 60",
+            "x-ratelimit-reset: 1795242024",
+        ]
+    );
+    assert_eq!(
+        fields(Headers::XRateLimitDelta),
+        [
+            "x-ratelimit-limit: 100",
+            "x-ratelimit-remaining: 60",
+            "x-ratelimit-reset: 24",
+        ]
+    );
+}
+
+/// The `pk` of both fields of one answer: they must be the same.
+#[track_caller]
+fn partition(secret: &str, policy: &str, key: &str) -> String {
+    let policy = Policy::new(policy, TokenBucket::per_minute(100)).key(key::header("x-api-key"));
+    let (layer, _) = layer_with([policy], |builder| builder.partition_key(secret.as_bytes()));
+    let answer = ask(&layer, get([("x-api-key", key)]));
+    let text = |name| {
+        let text = answer.field(name).unwrap();
+        text.rsplit_once(";pk=").unwrap().1.to_owned()
+    };
+    assert_eq!(text("ratelimit"), text("ratelimit-policy"));
+    text("ratelimit")
+}
+
+#[test]
+fn a_partition_key_has_the_shape_of_the_example() {
+    let example = ":niMHFEukyMqOsPxA:";
+    let found = partition("secret", "api", "ann");
+    assert_eq!(found.len(), example.len());
+    assert!(found.starts_with(':') && found.ends_with(':'));
+
+    let policy = Policy::new("api", TokenBucket::per_minute(100))
+        .key(key::header("x-api-key"))
+        .cost(40);
+    let (layer, _) = layer_with([policy], |builder| builder.partition_key(b"secret"));
+    ask(&layer, get([("x-api-key", "ann")])).assert_is(&format!(
+        r#"HTTP/1.1 200 OK
+RateLimit-Policy: "api";q=100;w=60;pk={found}
+RateLimit: "api";r=60;t=36;pk={found}
+
+hello"#,
+    ));
+}
+
+#[test]
+fn a_partition_key_is_stable_and_differs_by_policy_key_and_secret() {
+    let base = partition("secret", "api", "ann");
+    assert_eq!(partition("secret", "api", "ann"), base);
+    assert_ne!(partition("secret", "web", "ann"), base);
+    assert_ne!(partition("secret", "api", "bob"), base);
+    assert_ne!(partition("other", "api", "ann"), base);
+}
+
+#[test]
+fn a_partition_key_never_shows_the_key() {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+
+    // As long as the hash, and longer: the key itself would fit.
+    for key in ["192.0.2.100.", "an-api-key-of-more-than-12-bytes"] {
+        let found = partition("secret", "api", key);
+        let bytes = STANDARD.decode(found.trim_matches(':')).unwrap();
+        assert_eq!(bytes.len(), 12);
+        assert!(!found.contains(key));
+        for part in key.as_bytes().windows(4) {
+            assert!(!bytes.windows(4).any(|window| window == part));
+        }
+    }
+}
+
+#[test]
+fn a_denial_carries_the_same_partition_key() {
+    let policy = Policy::new("api", TokenBucket::per_minute(1)).key(key::header("x-api-key"));
+    let (layer, _) = layer_with([policy], |builder| builder.partition_key(b"secret"));
+    let allowed = ask(&layer, get([("x-api-key", "ann")]));
+    let denied = ask(&layer, get([("x-api-key", "ann")]));
+    assert_eq!(denied.status, StatusCode::TOO_MANY_REQUESTS);
+    let pk = |answer: &Answer| {
+        let text = answer.field("ratelimit").unwrap();
+        text.rsplit_once(";pk=").unwrap().1.to_owned()
+    };
+    assert_eq!(pk(&allowed), pk(&denied));
+    assert_eq!(
+        denied.field("ratelimit-policy"),
+        allowed.field("ratelimit-policy")
+    );
+}

@@ -1,0 +1,288 @@
+//! Checklist 23, and what an operator reads: no key is ever shown, and a
+//! mistake is said once.
+
+use std::{cell::RefCell, io, sync::Once};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request};
+use http_body_util::Full;
+use tower::Layer;
+use tower_throttle::{
+    Decision, FixedWindow, Headers, OnStoreFailure, Policy, RateLimitLayer, RateLimitLayerBuilder,
+    RequestPolicy, TokenBucket, key,
+};
+
+use crate::support::web::{
+    Answer, Down, as_grpc, ask, ask_service, cost_in, get, hello, layer_of, layer_with, plain,
+    request,
+};
+
+thread_local! {
+    static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Writes to the log of the thread that runs the test.
+struct ToLog;
+
+impl io::Write for ToLog {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        LOG.with_borrow_mut(|log| log.extend_from_slice(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Everything that this thread logs meanwhile, by line.
+pub(crate) fn logged(run: impl FnOnce()) -> Vec<String> {
+    static INIT: Once = Once::new();
+    INIT.call_once(|| {
+        tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_ansi(false)
+            .without_time()
+            .with_writer(|| ToLog)
+            .init();
+    });
+    LOG.take();
+    run();
+    let text = String::from_utf8(LOG.take()).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_missing_peer_address_is_said_once_with_what_to_change() {
+    let (layer, _) = layer_of([TokenBucket::per_second(1).into()]);
+    let log = logged(|| {
+        for _ in 0..5 {
+            assert_eq!(ask(&layer, plain()).status, 500);
+        }
+        // Clones and services of one layer are one application.
+        assert_eq!(ask(&layer.clone(), plain()).status, 500);
+    });
+    assert_eq!(log.len(), 1, "{log:?}");
+    assert!(log[0].contains("into_make_service_with_connect_info"));
+    assert!(log[0].contains("tower_throttle::wiring"));
+    assert!(log[0].contains("ERROR"));
+}
+
+#[test]
+fn a_store_that_fails_is_said_once() {
+    let (layer, _) = layer_of([crate::support::web::api()]);
+    let layer = layer.store(Down);
+    let log = logged(|| {
+        for _ in 0..5 {
+            ask(&layer, plain());
+        }
+    });
+    assert_eq!(log.len(), 1, "{log:?}");
+    assert!(log[0].contains("tower_throttle::store"));
+    assert!(log[0].contains("unavailable"));
+    assert!(log[0].contains("on_store_failure"));
+}
+
+/// What an application logs that has no filter, and one with the filter of the
+/// README; and where a filter names only the application.
+#[test]
+fn an_outage_is_seen_unless_a_filter_leaves_it_out() {
+    for (filter, is_seen) in [
+        ("", true),
+        ("myapp=info,tower_throttle=info", true),
+        ("myapp=info", false),
+    ] {
+        let (layer, _) = layer_of([crate::support::web::api()]);
+        let layer = layer.store(Down);
+        let subscriber = tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
+            .with_writer(|| ToLog)
+            .finish();
+        let log = logged(|| {
+            tracing::subscriber::with_default(subscriber, || ask(&layer, plain()));
+        });
+        assert_eq!(log.len(), usize::from(is_seen), "{filter:?}: {log:?}");
+        let has_cause = log
+            .iter()
+            .all(|line| line.contains(crate::support::web::DOWN_BECAUSE));
+        assert!(has_cause, "{log:?}");
+    }
+}
+
+#[test]
+fn a_denial_is_said_with_its_policies() {
+    let (layer, _) = layer_of([crate::support::web::api(), crate::support::web::day()]);
+    ask(&layer, get([("api", 100)]));
+    let log = logged(|| {
+        ask(&layer, plain());
+    });
+    assert_eq!(log.len(), 1, "{log:?}");
+    assert!(log[0].contains("tower_throttle::denied"));
+    assert!(log[0].contains(r#"["api"]"#));
+    assert!(!log[0].contains("day"));
+}
+
+/// Whichever refusal it is, it can be found.
+#[test]
+fn a_refusal_is_said_with_its_reason() {
+    let by_header = Policy::new("keyed", TokenBucket::per_minute(1)).key(key::header("x-api-key"));
+    let closing = |builder: RateLimitLayerBuilder| builder.on_store_failure(OnStoreFailure::Deny);
+    let cases = [
+        (layer_of([by_header]).0, 1, "KeyMissing", r#"["keyed"]"#),
+        (
+            layer_of([crate::support::web::api()]).0,
+            101,
+            "CostImpossible",
+            r#"["api"]"#,
+        ),
+        (
+            layer_with([crate::support::web::api()], closing)
+                .0
+                .store(Down),
+            1,
+            "StoreFailed",
+            "[]",
+        ),
+    ];
+    for (layer, cost, reason, policies) in cases {
+        // The store's own line comes before.
+        ask(&layer, get([("api", cost)]));
+        let log = logged(|| {
+            ask(&layer, get([("api", cost)]));
+        });
+        assert_eq!(log.len(), 1, "{log:?}");
+        for part in ["tower_throttle::denied", "DEBUG", reason, policies] {
+            assert!(log[0].contains(part), "{part} in {log:?}");
+        }
+    }
+}
+
+#[test]
+fn a_request_that_is_admitted_is_not_logged() {
+    let (layer, _) = layer_of([crate::support::web::api()]);
+    let log = logged(|| {
+        ask(&layer, plain());
+    });
+    assert_eq!(log, Vec::<String>::new());
+}
+
+const SECRET: &str = "sk-live-7Qx9vLmZ";
+const PEER: &str = "203.0.113.77";
+
+fn with_secret(method: Method, cost: u64) -> Request<Full<Bytes>> {
+    let mut request = request(method, [("cost", cost)]);
+    let secret = HeaderValue::from_static(SECRET);
+    request.headers_mut().insert("x-api-key", secret);
+    let peer = format!("{PEER}:4711").parse().unwrap();
+    request.extensions_mut().insert(key::PeerAddr(peer));
+    request
+}
+
+#[track_caller]
+fn assert_hides(what: &str) {
+    use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
+
+    let as_numbers = format!("{:?}", SECRET.as_bytes());
+    let encoded = STANDARD_NO_PAD.encode(SECRET);
+    for part in [SECRET, "7Qx9", PEER, "203, 0, 113", &as_numbers, &encoded] {
+        assert!(!what.contains(part), "{part} in {what}");
+    }
+}
+
+fn shown(answer: &Answer) -> String {
+    let (headers, decision) = (&answer.headers, &answer.decision);
+    format!("{headers:?} {} {decision:?}", answer.text())
+}
+
+#[test]
+fn no_key_is_in_any_field_body_or_line() {
+    let by_key = || -> RequestPolicy {
+        Policy::new("key", TokenBucket::per_minute(2))
+            .key(key::header("x-api-key"))
+            .cost_by(cost_in("cost"))
+    };
+    let by_peer = || Policy::new("peer", FixedWindow::per_day(2)).key(key::peer());
+    let by_both = || {
+        let both = (key::header("x-api-key"), key::peer());
+        Policy::new("both", FixedWindow::per_day(2)).key(both)
+    };
+    for headers in [Headers::Draft10, Headers::Draft7, Headers::XRateLimitEpoch] {
+        for choice in [
+            OnStoreFailure::local(),
+            OnStoreFailure::Allow,
+            OnStoreFailure::Deny,
+        ] {
+            let (layer, _) = layer_with([by_key(), by_peer(), by_both()], |builder| {
+                let builder = builder.headers(headers).on_store_failure(choice);
+                match headers {
+                    Headers::Draft10 => builder.partition_key(b"partition secret"),
+                    _ => builder,
+                }
+            });
+            let log = logged(|| {
+                for layer in [layer.clone(), layer.clone().store(Down)] {
+                    assert_hides(&format!("{layer:?}"));
+                    for method in [Method::GET, Method::HEAD] {
+                        for cost in [1, 1, 1, 250] {
+                            let answer = ask(&layer, with_secret(method.clone(), cost));
+                            assert_hides(&shown(&answer));
+                        }
+                    }
+                    let grpc = as_grpc(with_secret(Method::POST, 1));
+                    assert_hides(&shown(&ask(&layer, grpc)));
+                }
+            });
+            assert!(!log.is_empty());
+            assert_hides(&log.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn no_key_is_shown_to_the_hook_or_by_services() {
+    let policy = Policy::new("key", TokenBucket::per_minute(1)).key(key::header("x-api-key"));
+    let (layer, _) = layer_with([policy], |builder| {
+        builder.on_denied(|denied| http::Response::new(format!("{denied:?}")))
+    });
+    let service = || {
+        let service = layer.layer(tower::service_fn(hello::<Full<Bytes>>));
+        assert_hides(&format!("{:?}", layer));
+        service
+    };
+    ask_service(service(), with_secret(Method::GET, 1));
+    let answer = ask_service(service(), with_secret(Method::GET, 1));
+    assert!(answer.text().contains("Denied"));
+    assert_hides(answer.text());
+}
+
+#[test]
+fn no_key_is_shown_by_a_decision_or_a_layer() {
+    let layer = RateLimitLayer::new(
+        Policy::new("key", TokenBucket::per_minute(1)).key(key::header("x-api-key")),
+    );
+    let inner = |request: Request<Full<Bytes>>| async move {
+        let decision = request.extensions().get::<Decision>();
+        let body: Full<Bytes> = format!("{decision:?}").into();
+        Ok::<_, std::convert::Infallible>(http::Response::new(body))
+    };
+    let answer = ask_service(
+        layer.layer(tower::service_fn(inner)),
+        with_secret(Method::GET, 1),
+    );
+    assert!(answer.text().contains("TokenBucket") || answer.text().contains("Decision"));
+    assert_hides(answer.text());
+    assert_hides(&format!("{layer:?}"));
+}
+
+#[test]
+fn the_secret_of_partition_keys_is_shown_by_nothing() {
+    let shown = |secret: &[u8]| {
+        let (layer, _) = layer_with([crate::support::web::api()], |builder| {
+            let builder = builder.store(Down).partition_key(secret);
+            assert_hides(&format!("{builder:?}"));
+            builder
+        });
+        format!("{layer:?}")
+    };
+    assert_eq!(shown(b"one"), shown(b"another"));
+}

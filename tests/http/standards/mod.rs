@@ -1,0 +1,19 @@
+//! The layer against HTTP's standards: the examples and the checklist of the
+//! project's standards page, which is made from the RFCs and drafts.
+
+mod answers;
+mod build_errors;
+mod cors;
+mod examples;
+mod fields;
+#[cfg(feature = "tracing")]
+mod logs;
+mod numbers;
+mod on_denied;
+mod reset;
+mod responder;
+mod stacked;
+mod store_down;
+mod wire;
+#[cfg(feature = "tracing")]
+mod wiring;

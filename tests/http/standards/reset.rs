@@ -1,0 +1,151 @@
+//! `X-RateLimit-Reset`: when all units are back, as GitHub's clients read it.
+
+use std::{sync::Arc, time::Duration};
+
+use http::StatusCode;
+use proptest::prelude::*;
+use tower_throttle::{
+    Concurrency, FixedWindow, Headers, LeakyBucket, ManualClock, Policy, Quota, RateLimitLayer,
+    SlidingLog, SlidingWindow, TokenBucket,
+};
+
+use crate::support::web::{NOW_S, api, ask, cost_in, get, layer_with, plain, standing_store};
+
+/// Every algorithm, with numbers that some dozen requests use up.
+fn quotas() -> Vec<Quota> {
+    let second = Duration::from_secs(1);
+    [
+        TokenBucket::per_minute(10).try_into(),
+        TokenBucket::new(7, 20 * second)
+            .burst(20)
+            .initial(3)
+            .try_into(),
+        TokenBucket::new(3, 15 * second)
+            .burst(10)
+            .refill_at_once()
+            .try_into(),
+        LeakyBucket::per_minute(11).capacity(17).try_into(),
+        FixedWindow::new(12, 45 * second).try_into(),
+        FixedWindow::per_minute(12).aligned().try_into(),
+        FixedWindow::per_day(12).aligned().spread().try_into(),
+        SlidingWindow::per_minute(12).try_into(),
+        SlidingLog::new(10, 40 * second).try_into(),
+    ]
+    .map(Result::unwrap)
+    .into()
+}
+
+/// Two layers on one store, which send the two forms.
+fn layers(quota: Quota) -> ([RateLimitLayer; 2], Arc<ManualClock>) {
+    let (store, clock) = standing_store();
+    let layers = [Headers::XRateLimitEpoch, Headers::XRateLimitDelta].map(|headers| {
+        let policy = Policy::new("api", quota).shared().cost_by(cost_in("api"));
+        let builder = RateLimitLayer::builder().store(store.clone());
+        builder.policy(policy).headers(headers).build().unwrap()
+    });
+    (layers, clock)
+}
+
+fn reset_of(layer: &RateLimitLayer, cost: u64) -> (StatusCode, u64, u64, u64) {
+    let answer = ask(layer, get([("api", cost)]));
+    let number = |name| answer.number(name);
+    (
+        answer.status,
+        number("x-ratelimit-reset"),
+        number("x-ratelimit-remaining"),
+        number("x-ratelimit-limit"),
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn it_never_falls_as_units_are_used_up_and_all_are_back_then(
+        which in 0..quotas().len(),
+        steps in prop::collection::vec((0..4_u64, 0..5_000_000_u64), 1..40),
+    ) {
+        let ([epoch, delta], clock) = layers(quotas()[which]);
+        let (mut now_us, mut known_s) = (NOW_S * 1_000_000, 0);
+        for (cost, pause_us) in steps {
+            let (status, reset_s, remaining, limit) = reset_of(&epoch, cost);
+            prop_assert!(reset_s >= now_us / 1_000_000);
+            if known_s * 1_000_000 > now_us {
+                prop_assert!(reset_s >= known_s, "{reset_s} after {known_s}");
+            }
+            let is_used = remaining < limit;
+            prop_assert!(is_used || status == StatusCode::OK);
+            // The other form counts from now.
+            let (_, left_s, ..) = reset_of(&delta, 0);
+            let left_us = (reset_s * 1_000_000).saturating_sub(now_us);
+            prop_assert!(left_s == left_us.div_ceil(1_000_000) || left_s == left_us / 1_000_000);
+            known_s = reset_s;
+            now_us += pause_us;
+            clock.set_us(now_us);
+        }
+        if known_s * 1_000_000 > now_us {
+            // Not a second before, but for the last tick of a clock.
+            let before_us = (known_s - 1) * 1_000_000 - 1;
+            if before_us > now_us {
+                clock.set_us(before_us);
+                let (_, _, remaining, limit) = reset_of(&epoch, 0);
+                prop_assert!(remaining < limit);
+            }
+            clock.set_us(known_s * 1_000_000);
+            let (status, _, remaining, limit) = reset_of(&epoch, 0);
+            prop_assert_eq!((status, remaining), (StatusCode::OK, limit));
+        }
+    }
+}
+
+#[test]
+fn a_client_that_is_denied_and_waits_for_it_is_admitted() {
+    for quota in quotas() {
+        let ([epoch, _], clock) = layers(quota);
+        let denied = (0..50).find_map(|_| {
+            let (status, reset_s, ..) = reset_of(&epoch, 3);
+            (status == StatusCode::TOO_MANY_REQUESTS).then_some(reset_s)
+        });
+        clock.set_us(denied.unwrap() * 1_000_000);
+        assert_eq!(reset_of(&epoch, 3).0, StatusCode::OK, "{quota:?}");
+    }
+}
+
+#[test]
+fn none_is_sent_if_units_do_not_come_back_with_time() {
+    for quota in [
+        Quota::try_from(TokenBucket::without_refill(5)).unwrap(),
+        Quota::try_from(Concurrency::new(5)).unwrap(),
+        Quota::try_from(TokenBucket::per_minute(0)).unwrap(),
+    ] {
+        for headers in [Headers::XRateLimitEpoch, Headers::XRateLimitDelta] {
+            let (layer, _) = layer_with([Policy::new("api", quota).shared().into()], |builder| {
+                builder.headers(headers)
+            });
+            for _ in 0..2 {
+                let answer = ask(&layer, plain());
+                assert!(answer.field("x-ratelimit-limit").is_some());
+                assert_eq!(answer.field("x-ratelimit-reset"), None, "{quota:?}");
+            }
+        }
+    }
+}
+
+/// The drafts say so: a `Retry-After` is no earlier than a `RateLimit-Reset`.
+#[test]
+fn the_reset_of_the_drafts_is_the_wait_of_a_denial() {
+    for (headers, field, value) in [
+        (Headers::Draft6, "ratelimit-reset", "1"),
+        (
+            Headers::Draft7,
+            "ratelimit",
+            "limit=100, remaining=0, reset=1",
+        ),
+    ] {
+        let (layer, _) = layer_with([api()], |builder| builder.headers(headers));
+        ask(&layer, get([("api", 100)]));
+        let answer = ask(&layer, plain());
+        assert_eq!(answer.field(field).unwrap(), value);
+        assert_eq!(answer.number("retry-after"), 1);
+    }
+}

@@ -1,0 +1,368 @@
+//! Checklist 14 and 15, over real connections of HTTP/1.1 and HTTP/2.
+
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt, Empty, combinators::BoxBody};
+use hyper::{body::Incoming, client::conn::http2::SendRequest};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+    service::TowerToHyperService,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+use tower::{Layer, Service};
+use tower_throttle::{Policy, RateLimitLayer, RequestPolicy, TokenBucket};
+
+use crate::support::web::{cost_in, hello, layer_of};
+
+/// A body that counts how often it was read.
+struct Counted<B>(B, Arc<AtomicUsize>);
+
+impl<B: Body + Unpin> Body for Counted<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        Pin::new(&mut self.0).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}
+
+/// A body that sends one chunk and never ends.
+struct Endless {
+    started: bool,
+}
+
+impl Body for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if std::mem::replace(&mut self.started, true) {
+            return Poll::Pending;
+        }
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from(vec![7; 10_000])))))
+    }
+}
+
+/// Serves both versions of HTTP on the loopback, and counts reads of request bodies.
+async fn serve(layer: RateLimitLayer) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let reads = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&reads);
+    let limited = layer.layer(tower::service_fn(hello::<Counted<Incoming>>));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (mut limited, counter) = (limited.clone(), Arc::clone(&counter));
+            let service = tower::service_fn(move |request: Request<Incoming>| {
+                let counter = Arc::clone(&counter);
+                limited.call(request.map(|body| Counted(body, counter)))
+            });
+            tokio::spawn(async move {
+                let builder = auto::Builder::new(TokioExecutor::new());
+                let service = TowerToHyperService::new(service);
+                let _ = builder
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await;
+            });
+        }
+    });
+    (address, reads)
+}
+
+/// One unit for each path, and a cost of 9 is hopeless.
+fn limit() -> RateLimitLayer {
+    let by_path = |head: &tower_throttle::Head<'_>| tower_throttle::Key::from(head.uri().path());
+    let policy: RequestPolicy = Policy::new("api", TokenBucket::per_minute(1))
+        .key(by_path)
+        .cost_by(cost_in("cost"));
+    layer_of([policy]).0
+}
+
+/// What a server sends on one connection until it closes it.
+async fn talk(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+/// Status line and fields, sorted and without the date; and what follows them.
+fn split(answer: &str) -> (Vec<String>, String) {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let lines = head.lines().map(str::to_ascii_lowercase);
+    let mut lines: Vec<_> = lines.filter(|line| !line.starts_with("date: ")).collect();
+    lines.sort();
+    (lines, body.to_owned())
+}
+
+async fn http2(address: SocketAddr) -> SendRequest<BoxBody<Bytes, Infallible>> {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (client, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+fn empty(method: Method, address: SocketAddr, path: &str) -> Request<BoxBody<Bytes, Infallible>> {
+    let request = Request::builder().method(method);
+    let request = request.uri(format!("http://{address}{path}"));
+    request.body(BoxBody::new(Empty::new())).unwrap()
+}
+
+async fn receive(response: Response<Incoming>) -> (StatusCode, HeaderMap, Bytes) {
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.unwrap();
+    assert_eq!(body.trailers(), None);
+    let mut headers = parts.headers;
+    headers.remove("date");
+    (parts.status, headers, body.to_bytes())
+}
+
+#[tokio::test]
+async fn on_http1_head_is_denied_as_get_is_without_the_body() {
+    let (address, _) = serve(limit()).await;
+    let send = |method, fields| {
+        let request =
+            format!("{method} / HTTP/1.1\r\nHost: test\r\n{fields}Connection: close\r\n\r\n");
+        async move { split(&talk(address, &request).await) }
+    };
+    send("GET", "").await;
+    for (fields, status) in [
+        ("", "http/1.1 429 too many requests"),
+        ("Cost: 9\r\n", "http/1.1 403 forbidden"),
+    ] {
+        let (get_head, get_body) = send("GET", fields).await;
+        let (head_head, head_body) = send("HEAD", fields).await;
+        assert!(get_head.contains(&status.to_owned()), "{get_head:?}");
+        let length = format!("content-length: {}", get_body.len());
+        assert!(get_body.len() > 50 && get_head.contains(&length));
+        assert_eq!(head_head, get_head);
+        assert_eq!(head_body, "");
+    }
+}
+
+#[tokio::test]
+async fn on_http1_a_connection_goes_on_after_a_denial() {
+    let (address, _) = serve(limit()).await;
+    let one = |method, path, rest| format!("{method} {path} HTTP/1.1\r\nHost: test\r\n{rest}\r\n");
+    let all = [
+        one("GET", "/a", ""),
+        one("HEAD", "/a", ""),
+        one("GET", "/a", ""),
+        one("GET", "/b", "Connection: close\r\n"),
+    ];
+    let answer = talk(address, &all.concat()).await;
+    let statuses: Vec<_> = answer
+        .lines()
+        .filter(|line| line.contains("HTTP/1.1"))
+        .collect();
+    let ends: Vec<_> = statuses
+        .iter()
+        .map(|line| line.rsplit("HTTP/1.1 ").next())
+        .collect();
+    let denied = Some("429 Too Many Requests");
+    assert_eq!(ends, [Some("200 OK"), denied, denied, Some("200 OK")]);
+}
+
+#[tokio::test]
+async fn on_http2_head_is_denied_as_get_is_without_the_body_and_no_connection_field() {
+    let (address, _) = serve(limit()).await;
+    let mut client = http2(address).await;
+    let first = client.send_request(empty(Method::GET, address, "/")).await;
+    assert_eq!(first.unwrap().status(), 200);
+    for cost in ["1", "9"] {
+        let mut answers = Vec::new();
+        for method in [Method::GET, Method::HEAD] {
+            let mut request = empty(method, address, "/");
+            request.headers_mut().insert("cost", cost.parse().unwrap());
+            answers.push(receive(client.send_request(request).await.unwrap()).await);
+        }
+        let [(get_status, get, body), (head_status, head, no_body)] = &answers[..] else {
+            panic!("two answers");
+        };
+        assert_eq!(*get_status, if cost == "9" { 403 } else { 429 });
+        assert_eq!(head_status, get_status);
+        assert_eq!(head, get);
+        assert_eq!(get["content-length"], body.len().to_string());
+        assert!(no_body.is_empty());
+        for forbidden in ["connection", "keep-alive", "transfer-encoding", "upgrade"] {
+            assert!(!get.contains_key(forbidden));
+        }
+        assert!(get.contains_key("ratelimit"));
+    }
+}
+
+#[tokio::test]
+async fn on_http1_a_denial_does_not_wait_for_a_large_body() {
+    let (address, reads) = serve(limit()).await;
+    let upload =
+        |path| format!("POST {path} HTTP/1.1\r\nHost: test\r\nContent-Length: 10000000000\r\n\r\n");
+    let get = |path| format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    talk(address, &get("/up")).await;
+
+    // Not a byte of the body is sent: the answer comes all the same.
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(upload("/up").as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"]}") {
+        assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0);
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 429 Too Many Requests\r\n"));
+    assert_eq!(reads.load(Ordering::SeqCst), 0);
+
+    // The rest of the body is not awaited for the next request.
+    let next = talk(address, &get("/other")).await;
+    assert!(next.starts_with("HTTP/1.1 200 OK\r\n"), "{next}");
+}
+
+/// Sends an upload that is denied, and reads the whole denial meanwhile. The body
+/// looks like requests. Whether all of it could be sent.
+async fn denied_upload(bytes: usize) -> (TcpStream, std::io::Result<()>) {
+    let (address, reads) = serve(limit()).await;
+    let get = "GET /up HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+    talk(address, get).await;
+    let head = format!("POST /up HTTP/1.1\r\nHost: test\r\nContent-Length: {bytes}\r\n\r\n");
+    let body = get.bytes().cycle().take(bytes);
+    let upload: Vec<u8> = head.into_bytes().into_iter().chain(body).collect();
+
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let (mut from, mut to) = stream.split();
+    let receive = async {
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"]}") {
+            assert_ne!(from.read_buf(&mut answer).await.unwrap(), 0);
+        }
+        String::from_utf8(answer).unwrap()
+    };
+    let (sent, answer) = tokio::join!(to.write_all(&upload), receive);
+    let (head, body) = split(&answer);
+    assert!(head.contains(&"http/1.1 429 too many requests".to_owned()));
+    assert!(head.contains(&format!("content-length: {}", body.len())));
+    assert_eq!(reads.load(Ordering::SeqCst), 0);
+    (stream, sent)
+}
+
+/// What comes back for one more request on this connection.
+async fn next_answer(mut stream: TcpStream) -> std::io::Result<String> {
+    let next = b"GET /other HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+    stream.write_all(next).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
+fn is_hello(answer: &str) -> bool {
+    answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nhello")
+}
+
+#[tokio::test]
+async fn on_http1_a_connection_goes_on_after_a_small_body_that_nobody_read() {
+    let (stream, sent) = denied_upload(1_000).await;
+    sent.unwrap();
+    let next = next_answer(stream).await.unwrap();
+    assert!(is_hello(&next), "{next}");
+}
+
+#[tokio::test]
+async fn on_http1_a_denial_arrives_while_a_large_body_is_being_sent() {
+    let (stream, _) = denied_upload(10_000_000).await;
+    // The server may also close: nobody wants the rest.
+    let next = next_answer(stream).await.unwrap_or_default();
+    assert!(next.is_empty() || is_hello(&next), "{next}");
+}
+
+#[tokio::test]
+async fn on_http1_a_client_that_waits_for_continue_is_denied_before_it_sends() {
+    let (address, reads) = serve(limit()).await;
+    let request = |cost| {
+        format!(
+            "POST /up HTTP/1.1\r\nHost: test\r\nCost: {cost}\r\nContent-Length: 10000000000\r\n\
+             Expect: 100-continue\r\n\r\n"
+        )
+    };
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request(9).as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"]}") {
+        assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0);
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 403 Forbidden\r\n"));
+    assert_eq!(reads.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn on_http2_a_denial_leaves_the_body_unread_and_the_connection_open() {
+    let (address, reads) = serve(limit()).await;
+    let mut client = http2(address).await;
+    let first = client
+        .send_request(empty(Method::GET, address, "/up"))
+        .await;
+    receive(first.unwrap()).await;
+
+    let mut request = empty(Method::POST, address, "/up");
+    *request.body_mut() = BoxBody::new(Endless { started: false });
+    let (status, headers, body) = receive(client.send_request(request).await.unwrap()).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(headers["content-length"], body.len().to_string());
+    assert_eq!(reads.load(Ordering::SeqCst), 0);
+
+    let next = client
+        .send_request(empty(Method::GET, address, "/other"))
+        .await;
+    assert_eq!(next.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn under_axum_head_is_denied_with_the_fields_of_get() {
+    let app: axum::Router = axum::Router::new()
+        .route("/", axum::routing::get(|| async { "hello" }))
+        .layer(limit());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    let send = |method| {
+        let request = format!("{method} / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        async move { split(&talk(address, &request).await) }
+    };
+    let (_, hello) = send("GET").await;
+    assert_eq!(hello, "hello");
+    let (get, body) = send("GET").await;
+    let (head, no_body) = send("HEAD").await;
+    assert!(get.contains(&"http/1.1 429 too many requests".to_owned()));
+    assert!(get.contains(&format!("content-length: {}", body.len())));
+    assert_eq!((head, no_body.as_str()), (get, ""));
+}

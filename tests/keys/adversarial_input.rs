@@ -1,0 +1,218 @@
+//! Requests that are made to cost: what they send is read once, in order, and
+//! only so far, and what is kept of it has one size.
+
+use std::{net::IpAddr, sync::mpsc, thread};
+
+use http::{HeaderName, HeaderValue, Request};
+use tower_throttle::{
+    Head, Key, KeyExtractor, Limiter, RedisStore, TokenBucket,
+    key::{self, PeerAddr},
+};
+
+const MEGABYTE: usize = 1 << 20;
+const PROXY: &str = "10.0.0.1";
+
+fn request(header: &str, lines: impl IntoIterator<Item = Vec<u8>>) -> Request<()> {
+    let mut request = Request::new(());
+    let name: HeaderName = header.parse().expect("a name");
+    for line in lines {
+        let value = HeaderValue::from_bytes(&line).expect("what a server lets in");
+        request.headers_mut().append(&name, value);
+    }
+    let peer = PeerAddr((PROXY.parse::<IpAddr>().expect("an address"), 4711).into());
+    request.extensions_mut().insert(peer);
+    request
+}
+
+fn address(header: &str, lines: impl IntoIterator<Item = Vec<u8>>) -> String {
+    let request = request(header, lines);
+    let ip = key::client_ip(["10.0.0.0/8"]).from_header(header);
+    ip.address(&Head::from(&request))
+        .expect("a peer")
+        .to_string()
+}
+
+/// A megabyte of this.
+fn much(piece: &str) -> Vec<u8> {
+    piece.repeat(MEGABYTE / piece.len()).into_bytes()
+}
+
+/// Work that grows with the square of a megabyte would take minutes.
+#[track_caller]
+fn soon(work: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = mpsc::channel();
+    let worker = thread::spawn(move || {
+        work();
+        let _ = done.send(());
+    });
+    let ended = is_done.recv_timeout(crate::support::DEADLINE);
+    if ended != Err(mpsc::RecvTimeoutError::Timeout) {
+        worker.join().expect("no panic");
+        return;
+    }
+    panic!("it takes too long");
+}
+
+#[test]
+fn a_megabyte_of_forwarding_headers_is_read_once() {
+    soon(|| {
+        let pieces = [
+            "1.2.3.4, ",
+            "10.0.0.9, ",
+            ",",
+            " ",
+            "\"",
+            "\\",
+            "\"\\",
+            "a\\\",",
+            "a=b;",
+            ";",
+            "=",
+            "for=10.0.0.9,",
+            "for=10.0.0.9;",
+            "for=\"10.0.0.9",
+            "[",
+            "\u{e9}",
+        ];
+        for header in [
+            "x-forwarded-for",
+            "forwarded",
+            "x-real-ip",
+            "cf-connecting-ip",
+        ] {
+            let seen = if header == "forwarded" {
+                "for=203.0.113.9"
+            } else {
+                "203.0.113.9"
+            };
+            for piece in pieces {
+                // Whatever stands there, it is whom the proxy saw.
+                let mut line = much(piece);
+                line.extend_from_slice(format!(", {seen}").as_bytes());
+                assert_eq!(address(header, [line]), "203.0.113.9", "{header} {piece}");
+                // And without it, some address all the same.
+                let found = address(header, [much(piece)]);
+                assert!(found.parse::<IpAddr>().is_ok(), "{header} {piece}");
+            }
+            let many = (0..MEGABYTE / 8).map(|number| format!("a{number}=b;"));
+            assert_eq!(
+                address(header, [many.collect::<String>().into_bytes()]),
+                PROXY
+            );
+        }
+    });
+}
+
+#[test]
+fn of_ten_thousand_hops_the_nearest_64_are_read() {
+    for (header, hop, client) in [
+        ("x-forwarded-for", "10.0.0.2", "203.0.113.9"),
+        ("forwarded", "for=10.0.0.2", "for=203.0.113.9"),
+    ] {
+        let hops = |count: usize| (0..count).map(|_| hop.as_bytes().to_vec());
+        let client = || [client.as_bytes().to_vec()];
+        // The client, then so many trusted proxies: on lines of their own, or on one.
+        for (proxies, found) in [(63, "203.0.113.9"), (64, "10.0.0.2"), (10_000, "10.0.0.2")] {
+            let lines: Vec<_> = client().into_iter().chain(hops(proxies)).collect();
+            assert_eq!(address(header, lines.clone()), found, "{header} {proxies}");
+            let line = lines.join(&b", "[..]);
+            assert_eq!(address(header, [line]), found, "{header} {proxies}");
+        }
+    }
+}
+
+#[test]
+fn an_element_of_too_many_pairs_is_no_address() {
+    let element = |pairs: usize| {
+        let others: String = (1..pairs).map(|number| format!(";x{number}=y")).collect();
+        format!("for=203.0.113.9{others}").into_bytes()
+    };
+    assert_eq!(address("forwarded", [element(16)]), "203.0.113.9");
+    assert_eq!(address("forwarded", [element(17)]), PROXY);
+    // It ends the search: nothing left of it is read.
+    let lines = [b"for=198.51.100.1".to_vec(), element(17)];
+    assert_eq!(address("forwarded", lines), PROXY);
+}
+
+#[test]
+fn bytes_that_are_no_text_are_keys_of_their_own_and_no_addresses() {
+    for header in ["x-forwarded-for", "forwarded"] {
+        assert_eq!(address(header, [b"\xff\xfe, \xc3\x28".to_vec()]), PROXY);
+        assert_eq!(address(header, [b"203.0.113.9\xff".to_vec()]), PROXY);
+    }
+    let by_header = |value: &[u8]| {
+        let request = request("x-api-key", [value.to_vec()]);
+        key::header("x-api-key").extract(&Head::from(&request))
+    };
+    assert_eq!(by_header(b"\xff\xfe"), Ok(Key::from(&b"\xff\xfe"[..])));
+    assert_ne!(by_header(b"\xff\xfe"), by_header(b"\xff\xff"));
+    assert_ne!(by_header(b"\xff"), by_header("\u{fffd}".as_bytes()));
+}
+
+#[test]
+fn ten_thousand_cookies_are_read_once() {
+    soon(|| {
+        let sid = |lines: Vec<Vec<u8>>| {
+            let request = request("cookie", lines);
+            key::cookie("sid").extract(&Head::from(&request))
+        };
+        let many = |name: &str| -> String {
+            (0..10_000)
+                .map(|number| format!("{name}{number}=x; "))
+                .collect()
+        };
+        let line = format!("{}sid=one; {}", many("a"), many("sid")).into_bytes();
+        assert_eq!(sid(vec![line.clone()]), Ok(Key::from("one")));
+        assert_eq!(sid(vec![line.clone(); 20]), Ok(Key::from("one")));
+        assert!(sid(vec![line, b"sid=two".to_vec()]).is_err());
+        assert_eq!(sid(vec![much("sid=%6Fne;")]), Ok(Key::from("one")));
+        assert!(sid(vec![much("sid=%6Fne;sid=two;")]).is_err());
+        // A long value, and as many of the name as fit.
+        let long = format!("sid={}", "%61".repeat(1_000));
+        let all = vec![long.clone().into_bytes(); 300];
+        assert_eq!(sid(all), Ok(Key::from("a".repeat(1_000))));
+        let lines = (0..10_000).map(|number| format!("sid{number}=x").into_bytes());
+        assert!(sid(lines.collect()).is_err());
+        for piece in [";", "=", "sid", "\"", " "] {
+            assert!(sid(vec![much(piece)]).is_err(), "{piece}");
+        }
+    });
+}
+
+#[tokio::test]
+async fn a_key_of_a_megabyte_is_50_bytes_in_redis() {
+    let server = crate::support::RedisServer::start();
+    let store = RedisStore::builder()
+        .deadline(crate::support::DEADLINE)
+        .connect(&server.url());
+    let limiter = Limiter::new(store.expect("a store"), TokenBucket::per_hour(2));
+    let mut keys = Vec::new();
+    for last in [b'a', b'b'] {
+        let mut value = much("k");
+        value.push(last);
+        let request = request("x-api-key", [value]);
+        let key = key::header("x-api-key")
+            .extract(&Head::from(&request))
+            .expect("a key");
+        for admitted in [true, true, false] {
+            let decision = limiter.check(key.clone()).await.expect("a decision");
+            assert_eq!(decision.is_allowed(), admitted);
+        }
+        keys.extend(limiter.redis_keys(key));
+    }
+    let mut there = server.keys();
+    there.sort_unstable();
+    keys.sort_unstable();
+    assert_eq!(there, keys);
+    assert!(there.iter().all(|key| key.len() <= 50), "{there:?}");
+    server.assert_all_keys_expire();
+    // Nor was more than that ever sent.
+    let largest = server.command(&["INFO", "stats"]);
+    let received = largest
+        .lines()
+        .find_map(|line| line.strip_prefix("total_net_input_bytes:"));
+    let received: usize = received
+        .and_then(|text| text.trim().parse().ok())
+        .expect("a number");
+    assert!(received < 64 * 1_024, "{received}");
+}

@@ -1,0 +1,463 @@
+//! One login has one key: however a client spells a header, a bearer token or a
+//! cookie, the login that axum-extra's extractors read has one bucket.
+
+#![cfg(feature = "axum")]
+use std::convert::Infallible;
+
+use axum::{
+    Router,
+    body::Body,
+    extract::Request as Req,
+    middleware::{self, Next},
+    response::Response as Res,
+    routing::get,
+};
+use axum_extra::{
+    TypedHeader,
+    extract::cookie::CookieJar,
+    headers::{self, Authorization, HeaderMapExt, authorization::Bearer},
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use proptest::{collection::vec, prelude::*, sample::select};
+use tower::{Layer, ServiceExt};
+use tower_throttle::{
+    FixedWindow, Head, Key, Policy, RateLimitLayer, RequestPolicy,
+    key::{self, KeyError, KeyExtractor},
+};
+
+type Lines<'a> = &'a [(&'a str, &'a [u8])];
+
+fn request(lines: Lines<'_>) -> Request<()> {
+    let mut request = Request::new(());
+    for (name, value) in lines {
+        let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+        let value = HeaderValue::from_bytes(value).unwrap();
+        request.headers_mut().append(name, value);
+    }
+    request
+}
+
+fn extract(by: &impl KeyExtractor, lines: Lines<'_>) -> Result<Key, KeyError> {
+    by.extract(&Head::from(&request(lines)))
+}
+
+/// What a handler with `TypedHeader<Authorization<Bearer>>` is given.
+fn bearer_login(headers: &HeaderMap) -> Option<String> {
+    let TypedHeader(login) = headers
+        .typed_get::<Authorization<Bearer>>()
+        .map(TypedHeader)?;
+    Some(login.token().to_owned()).filter(|token| !token.is_empty())
+}
+
+/// What a handler with `CookieJar` is given.
+fn cookie_login(headers: &HeaderMap) -> Option<String> {
+    let jar = CookieJar::from_headers(headers);
+    let login = jar.get("sid")?.value_trimmed().to_owned();
+    Some(login).filter(|login| !login.is_empty())
+}
+
+/// What a handler with `TypedHeader<headers::Cookie>` is given: not decoded.
+fn typed_cookie_login(headers: &HeaderMap) -> Option<String> {
+    let cookies = headers.typed_get::<headers::Cookie>()?;
+    let login = cookies.get("sid")?.to_owned();
+    // The extractors disagree about a semicolon in quotes.
+    Some(login).filter(|login| !login.is_empty() && !login.contains(';'))
+}
+
+/// How many of these requests pass one layer with a limit of 1 a day. A request
+/// that passes is logged in as `login`.
+fn passed<K: KeyExtractor>(
+    by: K,
+    login: fn(&HeaderMap) -> Option<String>,
+    expected: &'static str,
+    requests: Vec<Request<()>>,
+) -> usize {
+    let handler = tower::service_fn(move |request: Request<()>| async move {
+        assert_eq!(login(request.headers()).as_deref(), Some(expected));
+        Ok::<_, Infallible>(Response::new(String::new()))
+    });
+    let policy = Policy::new("login", FixedWindow::per_day(1)).key(by);
+    let service = RateLimitLayer::new(policy).layer(handler);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let mut passed = 0;
+    for request in requests {
+        let response = runtime.block_on(service.clone().oneshot(request)).unwrap();
+        match response.status() {
+            StatusCode::OK => passed += 1,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::FORBIDDEN => {}
+            status => panic!("{status}"),
+        }
+    }
+    passed
+}
+
+/// Blanks and case: as many spellings as are wanted.
+fn bearer_spellings() -> Vec<Vec<u8>> {
+    let schemes = ["Bearer", "bearer", "BEARER", "bEaReR"];
+    let spellings = (0..10).flat_map(|blanks| {
+        schemes.map(|scheme| {
+            let blanks = " ".repeat(blanks);
+            format!("{scheme} {blanks}s3cret.token").into_bytes()
+        })
+    });
+    spellings.collect()
+}
+
+#[test]
+fn forty_spellings_of_one_bearer_token_share_a_limit_of_one() {
+    let spellings = bearer_spellings();
+    assert_eq!(spellings.len(), 40);
+    let requests = || {
+        let requests = spellings.iter();
+        requests
+            .map(|spelling| request(&[("authorization", spelling)]))
+            .collect()
+    };
+    let count = passed(
+        key::bearer_token(),
+        bearer_login,
+        "s3cret.token",
+        requests(),
+    );
+    assert_eq!(count, 1);
+}
+
+#[test]
+fn a_bearer_token() {
+    type Row = (&'static str, &'static [&'static [u8]], Option<&'static str>);
+    let rows: &[Row] = &[
+        ("as usual", &[b"Bearer abc"], Some("abc")),
+        ("the scheme in another case", &[b"bEARER abc"], Some("abc")),
+        ("more blanks", &[b"Bearer \t  abc \t"], Some("abc")),
+        ("a tab", &[b"Bearer\tabc"], Some("abc")),
+        (
+            "what base64 and JWTs are made of",
+            &[b"Bearer aZ0-._~+/=="],
+            Some("aZ0-._~+/=="),
+        ),
+        ("a token in another case", &[b"Bearer ABC"], Some("ABC")),
+        (
+            "twice the same",
+            &[b"Bearer abc", b"bearer  abc"],
+            Some("abc"),
+        ),
+        ("two tokens", &[b"Bearer abc", b"Bearer def"], None),
+        (
+            "another scheme first",
+            &[b"Basic YTpi", b"Bearer abc"],
+            None,
+        ),
+        (
+            "another scheme behind",
+            &[b"Bearer abc", b"Basic YTpi"],
+            None,
+        ),
+        ("an empty line behind", &[b"Bearer abc", b""], None),
+        ("two words", &[b"Bearer abc def"], None),
+        ("two tokens on a line", &[b"Bearer abc, Bearer def"], None),
+        ("not ASCII", &[b"Bearer ab\xff"], None),
+        ("no token", &[b"Bearer"], None),
+        ("a blank token", &[b"Bearer  "], None),
+        ("no blank", &[b"Bearerabc"], None),
+        ("another scheme", &[b"Basic YTpi"], None),
+        ("a scheme that starts so", &[b"Bearers abc"], None),
+        ("an empty line", &[b""], None),
+        ("no line", &[], None),
+    ];
+    for (name, lines, expected) in rows {
+        let lines: Vec<_> = lines.iter().map(|line| ("authorization", *line)).collect();
+        let found = extract(&key::bearer_token(), &lines);
+        assert_eq!(
+            found.as_ref().ok(),
+            expected.map(Key::from).as_ref(),
+            "{name}"
+        );
+        assert!(found.is_ok() || found.is_err_and(|error| error.is_missing()));
+    }
+}
+
+/// Some of the bytes of `s3cret` percent-encoded; some names and quotes, too.
+fn cookie_spellings() -> Vec<String> {
+    let spellings = (0..40_u32).map(|choice| {
+        let encode = |(at, byte): (usize, u8)| match choice >> at & 1 {
+            0 => char::from(byte).to_string(),
+            _ => format!("%{byte:02x}"),
+        };
+        let value: String = b"s3cret".iter().copied().enumerate().map(encode).collect();
+        match choice % 4 {
+            0 => format!("sid={value}"),
+            1 => format!("s%69d={value}"),
+            2 => format!("a=b; sid = {value} ;c=d"),
+            _ => format!("sid=\"{value}\""),
+        }
+    });
+    spellings.collect()
+}
+
+#[test]
+fn forty_spellings_of_one_cookie_share_a_limit_of_one() {
+    let spellings = cookie_spellings();
+    assert_eq!(spellings.len(), 40);
+    let requests = spellings
+        .iter()
+        .map(|spelling| request(&[("cookie", spelling.as_bytes())]))
+        .collect();
+    assert_eq!(
+        passed(key::cookie("sid"), cookie_login, "s3cret", requests),
+        1
+    );
+}
+
+#[test]
+fn junk_cookies_before_the_real_one_open_no_bucket() {
+    let junk = (0..40).map(|junk| format!("sid=junk-{junk}; sid=real"));
+    let requests = junk.map(|junk| request(&[("cookie", junk.as_bytes())]));
+    let count = passed(key::cookie("sid"), cookie_login, "real", requests.collect());
+    assert_eq!(count, 0);
+}
+
+/// Another cookie of the name before or behind the real one names nobody.
+#[test]
+fn a_cookie_that_occurs_twice_with_different_values_is_a_missing_key() {
+    let by = key::cookie("sid");
+    for junk in 0..40 {
+        let junk = format!("sid=junk-{junk}");
+        for lines in [
+            &[format!("{junk}; sid=real")][..],
+            &[format!("sid=real; {junk}")],
+            &[junk.clone(), "sid=real".to_owned()],
+            &["sid=real".to_owned(), junk.clone()],
+            &[
+                "sid=real".to_owned(),
+                "a=b".to_owned(),
+                junk.replace("sid", "%73id"),
+            ],
+            &["sid=real; sid=".to_owned()],
+            &["sid=; sid=real".to_owned()],
+        ] {
+            let lines: Vec<_> = lines
+                .iter()
+                .map(|line| ("cookie", line.as_bytes()))
+                .collect();
+            let error = extract(&by, &lines).unwrap_err();
+            assert!(error.is_missing(), "{lines:?}");
+            assert!(
+                error
+                    .to_string()
+                    .contains("different values in cookie `sid`"),
+                "{error}"
+            );
+        }
+    }
+    let twice = extract(
+        &by,
+        &[("cookie", b"sid=real; a=b"), ("cookie", b"sid=%72eal")],
+    );
+    assert_eq!(twice.ok(), Some(Key::from("real")));
+}
+
+#[test]
+fn a_header_that_occurs_twice_with_different_values_is_a_missing_key() {
+    let by = key::header("x-api-key");
+    let error = extract(&by, &[("x-api-key", b"junk"), ("x-api-key", b"real")]).unwrap_err();
+    assert!(error.is_missing());
+    assert!(
+        error
+            .to_string()
+            .contains("different values in header `x-api-key`"),
+        "{error}"
+    );
+    // HTTP/2 leaves the blanks around a value where they are.
+    for lines in [
+        &[("x-api-key", &b"real"[..])][..],
+        &[("x-api-key", b" real\t")],
+        &[("x-api-key", b"real"), ("x-api-key", b"real ")],
+    ] {
+        assert_eq!(
+            extract(&by, lines).ok(),
+            Some(Key::from("real")),
+            "{lines:?}"
+        );
+    }
+}
+
+#[test]
+fn percent_encoding_is_read_once_and_only_where_it_is_well_formed() {
+    for (value, expected) in [
+        ("%2572eal", "%72eal"),
+        ("r%6", "r%6"),
+        ("r%", "r%"),
+        ("r%zz%61", "r%zza"),
+        ("%+7", "%+7"),
+        ("a%3Bb%3dc", "a;b=c"),
+        ("%22real%22", "real"),
+        ("\"\"real\"\"", "\"real\""),
+        ("\"", "\""),
+    ] {
+        let line = format!("sid={value}");
+        let found = extract(&key::cookie("sid"), &[("cookie", line.as_bytes())]);
+        assert_eq!(found.ok(), Some(Key::from(expected)), "{value}");
+    }
+    for empty in ["", "\"\"", "  "] {
+        let line = format!("sid={empty}");
+        let found = extract(&key::cookie("sid"), &[("cookie", line.as_bytes())]);
+        assert!(found.unwrap_err().is_missing(), "{empty}");
+    }
+}
+
+/// The README's fleet: authentication, then a key by what it found.
+#[tokio::test]
+async fn behind_authentication_invented_credentials_open_no_bucket() {
+    #[derive(Clone)]
+    struct User(u64);
+
+    async fn authenticate(mut request: Req, next: Next) -> Result<Res, StatusCode> {
+        let user = match bearer_login(request.headers()).as_deref() {
+            Some("s3cret.token") => User(7),
+            Some("other") => User(8),
+            _ => return Err(StatusCode::UNAUTHORIZED),
+        };
+        request.extensions_mut().insert(user);
+        Ok(next.run(request).await)
+    }
+
+    let by_user = || key::extension(|user: &User| user.0);
+    let app = |by: RequestPolicy| {
+        Router::new()
+            .route("/", get(|| async {}))
+            .layer(RateLimitLayer::new(by))
+            .layer(middleware::from_fn(authenticate))
+    };
+    let policy = || Policy::new("day", FixedWindow::per_day(10));
+    let passed = async |app: &Router, requests: Vec<Request<()>>| {
+        let mut passed = 0;
+        for request in requests {
+            let answer = app.clone().oneshot(request.map(|()| Body::empty())).await;
+            passed += usize::from(answer.unwrap().status() == StatusCode::OK);
+        }
+        passed
+    };
+    // One user that spells the token in forty ways and invents other keys.
+    let invented: Vec<_> = (0..200_usize)
+        .map(|n| {
+            let key = format!("invented-{n}");
+            let spelling = &bearer_spellings()[n % 40];
+            request(&[("authorization", spelling), ("x-api-key", key.as_bytes())])
+        })
+        .collect();
+    let by_user = app(policy().key(by_user()));
+    assert_eq!(passed(&by_user, invented.clone()).await, 10);
+    // Another has a bucket of its own, and invented tokens have none.
+    let other = || vec![request(&[("authorization", b"Bearer other")]); 20];
+    assert_eq!(passed(&by_user, other()).await, 10);
+    let unknown =
+        (0..200).map(|n| request(&[("authorization", format!("Bearer x{n}").as_bytes())]));
+    assert_eq!(passed(&by_user, unknown.collect()).await, 0);
+    // What a header that nobody checks is worth.
+    let by_header = app(policy().key(key::header("x-api-key")));
+    assert_eq!(passed(&by_header, invented).await, 200);
+}
+
+/// Lines of pieces that extractors read in different ways.
+fn lines(pieces: Vec<&'static [u8]>) -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let line = vec(select(pieces), 0..9).prop_map(|pieces| pieces.concat());
+    vec(line, 0..4)
+}
+
+fn cookie_lines() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    lines(vec![
+        b"sid=", b"sid = ", b"%73id=", b"SID=", b"x=", b"real", b"%72eal", b"r%65al", b"junk",
+        b";", b"; ", b"=", b"\"", b"%22", b"%", b"%3B", b"%ff", b"\xff", b" ", b"\t", b",",
+    ])
+}
+
+fn bearer_lines() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    lines(vec![
+        b"Bearer",
+        b"bearer ",
+        b"BEARER\t",
+        b"Bearer ",
+        b"Basic ",
+        b" ",
+        b"\t",
+        b"real",
+        b"junk",
+        b"=",
+        b",",
+        b";",
+        b"\"",
+        b"%72",
+        b"\xff",
+    ])
+}
+
+fn named<'a>(name: &'a str, lines: &'a [Vec<u8>]) -> Vec<(&'a str, &'a [u8])> {
+    lines.iter().map(|line| (name, &line[..])).collect()
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        failure_persistence: None,
+        cases: 4_096,
+        ..ProptestConfig::default()
+    }
+}
+
+/// As `key::cookie` says it: decoded, without a pair of quotes.
+fn decoded(login: &str) -> Vec<u8> {
+    let jar =
+        CookieJar::from_headers(request(&[("cookie", format!("a={login}").as_bytes())]).headers());
+    jar.get("a").map_or_else(Vec::new, |cookie| {
+        cookie.value_trimmed().as_bytes().to_vec()
+    })
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn a_login_by_bearer_token_has_one_key(lines in bearer_lines()) {
+        let lines = named("authorization", &lines);
+        if let Some(login) = bearer_login(request(&lines).headers()) {
+            match extract(&key::bearer_token(), &lines) {
+                Ok(key) => prop_assert_eq!(key, Key::from(login.trim_end())),
+                Err(error) => prop_assert!(error.is_missing()),
+            }
+        }
+    }
+
+    #[test]
+    fn a_login_by_cookie_has_one_key(lines in cookie_lines()) {
+        let lines = named("cookie", &lines);
+        let found = extract(&key::cookie("sid"), &lines);
+        if let Some(login) = cookie_login(request(&lines).headers()) {
+            match &found {
+                Ok(key) => prop_assert_eq!(key, &Key::from(login)),
+                Err(error) => prop_assert!(error.is_missing()),
+            }
+        }
+        if let Some(login) = typed_cookie_login(request(&lines).headers()) {
+            let login = decoded(&login);
+            match found {
+                // What is not UTF-8 is a login for some extractors only.
+                Ok(key) if !login.is_empty() => prop_assert_eq!(key, Key::from(&login[..])),
+                Ok(_) => {}
+                Err(error) => prop_assert!(error.is_missing()),
+            }
+        }
+    }
+
+    #[test]
+    fn a_login_by_header_has_one_key(lines in bearer_lines()) {
+        let lines = named("x-api-key", &lines);
+        let by = key::header("x-api-key");
+        if let Some(login) = request(&lines).headers().get("x-api-key") {
+            match extract(&by, &lines) {
+                Ok(key) => prop_assert_eq!(key, Key::from(login.as_bytes().trim_ascii())),
+                Err(error) => prop_assert!(error.is_missing()),
+            }
+        }
+    }
+}

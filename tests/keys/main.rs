@@ -1,0 +1,12 @@
+//! Who is asking: what names a caller, and what a client cannot change about that.
+//!
+//! Apart from the other tests of HTTP: these use up how many names of headers a
+//! process keeps, and how many lines it logs about proxies.
+
+mod adversarial_input;
+mod client_address;
+#[cfg(feature = "axum")]
+mod credentials;
+mod extractors;
+#[path = "../support/mod.rs"]
+mod support;

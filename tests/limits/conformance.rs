@@ -1,0 +1,213 @@
+//! The exported suite, on the stores of this crate and on one of somebody else's.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tower_throttle::{
+    Clock, Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, ManualClock, MemoryStore,
+    Policy, RedisStore, SlidingLog, SlidingWindow, TokenBucket,
+    store::{Answer, Check, Leg, Operation, Slot, Store},
+    testing,
+};
+
+use crate::support::RedisServer;
+
+const SEEDS: std::ops::Range<u64> = 0..8;
+
+#[tokio::test]
+async fn memory_passes() {
+    for seed in SEEDS {
+        let passed = testing::prove(seed, 500, |clock| {
+            MemoryStore::builder().clock(clock).capacity(100).build()
+        });
+        passed
+            .await
+            .unwrap_or_else(|difference| panic!("seed {seed}: {difference}"));
+    }
+}
+
+#[tokio::test]
+async fn redis_passes() {
+    let server = RedisServer::start();
+    for seed in SEEDS {
+        let passed = testing::prove(seed, 500, |clock| {
+            server.command(&["FLUSHALL"]);
+            let store = RedisStore::builder()
+                .clock(clock)
+                .deadline(crate::support::DEADLINE);
+            store.connect(&server.url()).expect("a store")
+        });
+        passed
+            .await
+            .unwrap_or_else(|difference| panic!("seed {seed}: {difference}"));
+        server.assert_all_keys_expire();
+    }
+}
+
+/// As somebody else would write one.
+#[derive(Debug)]
+struct MapStore {
+    buckets: Mutex<HashMap<String, Vec<u64>>>,
+    clock: Arc<ManualClock>,
+    /// What it does wrong.
+    is_broken: bool,
+}
+
+impl MapStore {
+    fn new(clock: Arc<ManualClock>, is_broken: bool) -> Self {
+        Self {
+            buckets: Mutex::default(),
+            clock,
+            is_broken,
+        }
+    }
+
+    fn name(leg: &Leg<'_>) -> String {
+        format!("{}/{}/{:?}", leg.policy(), leg.kind(), leg.key_bytes())
+    }
+}
+
+impl Store for MapStore {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        let mut buckets = self.buckets.lock().expect("nobody panics");
+        let names: Vec<String> = check.legs().iter().map(Self::name).collect();
+        let stored = names.iter().map(|name| buckets.get(name));
+        let mut slots: Vec<Slot> = stored
+            .map(|words| Slot::new(words.map(Vec::as_slice)))
+            .collect();
+        let decision = check.decide(self.clock.now_us(), &mut slots);
+        let forgets = self.is_broken && check.operation() == Operation::GiveBack;
+        for (name, slot) in names.into_iter().zip(slots) {
+            if let (Some((words, _)), false) = (slot.written(), forgets) {
+                buckets.insert(name, words.to_vec());
+            }
+        }
+        Answer::Now(Ok(decision))
+    }
+
+    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+        let mut buckets = self.buckets.lock().expect("nobody panics");
+        for leg in legs {
+            buckets.remove(&Self::name(leg));
+        }
+        Answer::Now(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_store_of_somebody_elses_passes() {
+    for seed in SEEDS {
+        let passed = testing::prove(seed, 500, |clock| MapStore::new(clock, false));
+        passed
+            .await
+            .unwrap_or_else(|difference| panic!("seed {seed}: {difference}"));
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_forgets_what_was_given_back_does_not_pass() {
+    let proved = testing::prove(0, 500, |clock| MapStore::new(clock, true)).await;
+    let difference = proved.expect_err("a difference");
+    assert!(
+        difference.to_string().contains("the store says"),
+        "{difference}"
+    );
+}
+
+/// A store that reads too few buckets must not open the gate.
+#[tokio::test]
+async fn too_few_slots_admit_nobody() {
+    #[derive(Debug)]
+    struct Short(usize);
+
+    impl Store for Short {
+        fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+            Answer::Now(Ok(check.decide(1, &mut vec![Slot::default(); self.0])))
+        }
+
+        fn reset(&self, _: &[Leg<'_>]) -> Answer<()> {
+            Answer::Now(Ok(()))
+        }
+    }
+
+    for slots in [0, 1, 3] {
+        let limiter = Limiter::builder()
+            .store(Short(slots))
+            .policy(Policy::new("one", TokenBucket::per_second(5)))
+            .policy(Policy::new("other", FixedWindow::per_second(5)));
+        let limiter = limiter.build().expect("a limiter");
+        let decision = limiter.check("ann").await.expect("a decision");
+        assert!(!decision.is_allowed(), "{slots} slots");
+    }
+}
+
+/// Words that no bucket could have: whatever stands in somebody else's storage.
+#[tokio::test]
+async fn garbage_in_a_store_is_no_panic() {
+    #[derive(Debug)]
+    struct Garbage(Vec<u64>);
+
+    impl Store for Garbage {
+        fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+            let mut slots = vec![Slot::new(Some(&self.0)); check.legs().len()];
+            Answer::Now(Ok(check.decide(1_767_225_600_000_000, &mut slots)))
+        }
+
+        fn reset(&self, _: &[Leg<'_>]) -> Answer<()> {
+            Answer::Now(Ok(()))
+        }
+    }
+
+    let numbers = [
+        0,
+        1,
+        1 << 40,
+        1_767_225_600_001,
+        1 << 53,
+        u64::MAX - 1,
+        u64::MAX,
+    ];
+    for length in 0..7 {
+        for first in numbers {
+            for second in numbers {
+                let words: Vec<u64> = [first, second].into_iter().cycle().take(length).collect();
+                for policy in every_kind() {
+                    let limiter = Limiter::new(Garbage(words.clone()), policy);
+                    for units in [0, 1, 5, u64::MAX] {
+                        let _ = limiter.check_n("ann", units).await;
+                        let _ = limiter.check_up_to("ann", units).await;
+                        let _ = limiter.credit("ann", units).await;
+                        let _ = limiter.debit("ann", units).await;
+                        let permit = limiter.acquire_n("ann", units, Duration::ZERO).await;
+                        drop(permit.expect("a decision"));
+                    }
+                    let decision = limiter.peek("ann").await.expect("a decision");
+                    assert!(!format!("{decision:?}").is_empty());
+                }
+            }
+        }
+    }
+}
+
+fn every_kind() -> [Policy; 10] {
+    let second = Duration::from_secs(1);
+    [
+        TokenBucket::per_second(5).into(),
+        TokenBucket::per_second(5).initial(2).into(),
+        TokenBucket::new(2, second)
+            .burst(5)
+            .refill_at_once()
+            .initial(1)
+            .into(),
+        TokenBucket::without_refill(5).into(),
+        LeakyBucket::per_second(5).queue(5).into(),
+        FixedWindow::per_second(5).into(),
+        FixedWindow::per_calendar_month(5).spread().into(),
+        SlidingWindow::per_second(5).into(),
+        SlidingLog::per_second(5).into(),
+        Concurrency::new(5).into(),
+    ]
+}

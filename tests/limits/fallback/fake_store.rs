@@ -1,0 +1,218 @@
+//! A store that a test switches: it answers, now or later, fails, or takes and is silent.
+
+#![allow(unreachable_pub)]
+
+use std::{
+    future::{pending, poll_fn},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
+
+use tokio::sync::Semaphore;
+use tower_throttle::{
+    Clock, Decision, Limiter, LimiterBuilder, MemoryStore, Policy, StoreError,
+    store::{Answer, Check, Fallback, Leg, Store},
+};
+
+/// What the store does with a question.
+#[derive(Clone, Debug)]
+pub(super) enum Does {
+    Answers,
+    /// After so many polls that found nothing.
+    AnswersLater(u32),
+    /// Acts, and answers so much later.
+    AnswersAfter(Duration),
+    /// Acts, and answers when a permit of the gate comes.
+    WaitsAtGate,
+    Fails(StoreError),
+    FailsLater(StoreError),
+    /// Acts, and says nothing.
+    ActsAndIsSilent,
+    IsSilent,
+}
+
+pub(super) fn unavailable() -> Does {
+    Does::Fails(StoreError::unavailable("switched off"))
+}
+
+pub(super) fn unavailable_later() -> Does {
+    Does::FailsLater(StoreError::unavailable("switched off"))
+}
+
+/// Clones are one store.
+#[derive(Clone, Debug)]
+pub(super) struct Switch(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// Where it keeps what it grants: look here past the switch.
+    memory: MemoryStore,
+    fallback: Fallback,
+    does: Mutex<Does>,
+    calls: AtomicU64,
+    gate: Arc<Semaphore>,
+}
+
+impl Switch {
+    /// A store that answers, and its fallback, on one clock.
+    pub(super) fn on(clock: &Arc<impl Clock>) -> Self {
+        super::log_capture::quiet();
+        Self(Arc::new(Inner {
+            memory: MemoryStore::builder().clock(clock.clone()).build(),
+            fallback: Fallback::with_clock(clock.clone()),
+            does: Mutex::new(Does::Answers),
+            calls: AtomicU64::new(0),
+            gate: Arc::new(Semaphore::new(0)),
+        }))
+    }
+
+    /// One that fails from the start.
+    pub(super) fn down(clock: &Arc<impl Clock>) -> Self {
+        let store = Self::on(clock);
+        store.now(unavailable());
+        store
+    }
+
+    pub(super) fn now(&self, does: Does) {
+        *self.0.does.lock().unwrap() = does;
+    }
+
+    pub(super) fn memory(&self) -> &MemoryStore {
+        &self.0.memory
+    }
+
+    pub(super) fn calls(&self) -> u64 {
+        self.0.calls.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn open_gate(&self, permits: usize) {
+        self.0.gate.add_permits(permits);
+    }
+
+    /// Asks past the switch: what the store itself holds.
+    pub(super) fn looking<const N: usize>(&self, policies: [Policy; N]) -> Limiter {
+        limiter(self.memory().clone(), policies)
+    }
+
+    /// Looks at the buckets of this process alone.
+    pub(super) fn looking_locally<const N: usize>(&self, policies: [Policy; N]) -> Limiter {
+        #[derive(Debug)]
+        struct Off(Fallback);
+        impl Store for Off {
+            fn check(&self, _: &Check<'_>) -> Answer<Decision> {
+                Answer::Now(Err(StoreError::unavailable("only to look")))
+            }
+            fn reset(&self, _: &[Leg<'_>]) -> Answer<()> {
+                Answer::Now(Err(StoreError::unavailable("only to look")))
+            }
+            fn fallback(&self) -> Option<Fallback> {
+                Some(self.0.clone())
+            }
+        }
+        limiter(Off(self.0.fallback.clone()), policies)
+    }
+
+    /// A check is borrowed, and cannot be kept for later: what acts, acts here,
+    /// so whoever leaves must have polled.
+    fn answer<T: Send + 'static>(&self, act: impl FnOnce(&MemoryStore) -> Answer<T>) -> Answer<T> {
+        self.0.calls.fetch_add(1, Ordering::SeqCst);
+        let does = self.0.does.lock().unwrap().clone();
+        let act = || match act(&self.0.memory) {
+            Answer::Now(result) => result,
+            Answer::Later(_) => unreachable!("memory answers at once"),
+        };
+        match does {
+            Does::Answers => Answer::Now(act()),
+            Does::AnswersLater(polls) => later(act(), pauses(polls)),
+            Does::AnswersAfter(wait) => later(act(), tokio::time::sleep(wait)),
+            Does::WaitsAtGate => {
+                let gate = Arc::clone(&self.0.gate);
+                later(act(), async move { gate.acquire().await.unwrap().forget() })
+            }
+            Does::Fails(error) => Answer::Now(Err(error)),
+            Does::FailsLater(error) => later(Err(error), pauses(1)),
+            Does::ActsAndIsSilent => later(act(), pending()),
+            Does::IsSilent => Answer::Later(Box::pin(pending())),
+        }
+    }
+}
+
+fn later<T: Send + 'static>(
+    result: Result<T, StoreError>,
+    wait: impl Future<Output = ()> + Send + 'static,
+) -> Answer<T> {
+    Answer::Later(Box::pin(async move {
+        wait.await;
+        result
+    }))
+}
+
+async fn pauses(polls: u32) {
+    let mut left = polls;
+    poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(());
+        }
+        left -= 1;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+impl Store for Switch {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        self.answer(|memory| memory.check(check))
+    }
+
+    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+        self.answer(|memory| memory.reset(legs))
+    }
+
+    fn fallback(&self) -> Option<Fallback> {
+        Some(self.0.fallback.clone())
+    }
+}
+
+pub(super) fn limiter<const N: usize>(store: impl Store, policies: [Policy; N]) -> Limiter {
+    limiter_with(store, policies, |builder| builder)
+}
+
+pub(super) fn limiter_with<const N: usize>(
+    store: impl Store,
+    policies: [Policy; N],
+    set: impl FnOnce(LimiterBuilder) -> LimiterBuilder,
+) -> Limiter {
+    let builder = Limiter::builder().store(store);
+    let builder = policies
+        .into_iter()
+        .fold(builder, |all, one| all.policy(one));
+    set(builder).build().unwrap()
+}
+
+/// Polls to the end what needs neither a timer nor a runtime.
+#[track_caller]
+pub(super) fn finish<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    for _ in 0..100 {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+    }
+    panic!("it waits");
+}
+
+/// The time of tokio, so that pausing it pauses the stores too.
+#[derive(Debug)]
+pub(super) struct TokioClock(pub tokio::time::Instant);
+
+impl Clock for TokioClock {
+    fn now_us(&self) -> u64 {
+        1_767_225_600_007_000 + u64::try_from(self.0.elapsed().as_micros()).unwrap()
+    }
+}

@@ -1,0 +1,312 @@
+//! The guard around a store: its deadline and its breaker.
+
+use std::{
+    sync::{Arc, atomic::AtomicBool, atomic::Ordering},
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep, timeout};
+use tower_throttle::{
+    Limiter, ManualClock, OnStoreFailure, Policy, TokenBucket,
+    store::{Guarded, Store},
+};
+
+use super::fake_store::{Does, Switch, finish, limiter, unavailable, unavailable_later};
+use crate::support::random::Random;
+use crate::support::{eventually, eventually_async};
+
+fn switch() -> Switch {
+    Switch::on(&Arc::new(ManualClock::new()))
+}
+
+/// Whose errors are seen.
+fn denying(store: impl Store) -> Limiter {
+    let policy = Policy::new("guarded", TokenBucket::per_second(1_000_000));
+    limiter(store, [policy.on_store_failure(OnStoreFailure::Deny)])
+}
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deadline_is_exact() {
+    let mut random = Random::new();
+    for _ in 0..300 {
+        let (deadline, takes) = (ms(random.between(2, 500)), ms(random.between(1, 600)));
+        let store = switch();
+        store.now(Does::AnswersAfter(takes));
+        let limiter = denying(Guarded::new(store).deadline(deadline));
+        let check = limiter.check("ann");
+        // Not yet asked: no time runs.
+        sleep(ms(random.between(0, 1_000))).await;
+        let started = Instant::now();
+        let answer = check.await;
+        assert_eq!(started.elapsed(), deadline.min(takes));
+        match answer {
+            Ok(_) => assert!(takes <= deadline),
+            Err(error) => assert!(error.is_timeout() && takes >= deadline, "{error}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifty_milliseconds_are_the_default() {
+    let store = switch();
+    store.now(Does::IsSilent);
+    let limiter = denying(Guarded::new(store));
+    let started = Instant::now();
+    assert!(limiter.check("ann").await.unwrap_err().is_timeout());
+    assert_eq!(started.elapsed(), ms(50));
+}
+
+#[test]
+fn what_answers_at_once_needs_no_runtime() {
+    let store = switch();
+    let limiter = denying(Guarded::new(Guarded::new(store.clone())));
+    assert!(finish(limiter.check("ann")).unwrap().is_allowed());
+    store.now(unavailable());
+    for _ in 0..100 {
+        assert!(finish(limiter.check("ann")).unwrap_err().is_unavailable());
+        assert!(finish(limiter.reset("ann")).unwrap_err().is_unavailable());
+    }
+}
+
+/// Runs it again where this thread was held up, as the breaker's time is the system's.
+fn within(limit: Duration, mut run: impl FnMut()) {
+    let mut was_quick = false;
+    eventually("a quick run", || {
+        let started = Instant::now();
+        run();
+        was_quick = started.elapsed() < limit;
+        was_quick
+    });
+}
+
+#[test]
+fn five_failures_in_a_row_open_it() {
+    let mut asked = 0;
+    within(ms(40), || {
+        let store = switch();
+        let limiter = denying(Guarded::new(store.clone()));
+        for good in [0, 3] {
+            (0..good).for_each(|_| assert!(finish(limiter.check("ann")).is_ok()));
+            store.now(unavailable());
+            (0..4).for_each(|_| assert!(finish(limiter.check("ann")).is_err()));
+            store.now(Does::Answers);
+            assert!(finish(limiter.check("ann")).is_ok(), "four are not five");
+        }
+        let store = switch();
+        let limiter = denying(Guarded::new(store.clone()));
+        assert!(finish(limiter.check("ann")).is_ok());
+        store.now(unavailable());
+        let before = store.calls();
+        for _ in 0..1_000 {
+            assert!(finish(limiter.check("ann")).unwrap_err().is_unavailable());
+        }
+        asked = store.calls() - before;
+    });
+    assert_eq!(asked, 5);
+}
+
+/// Ten failures and half of all: not nine, and not a third.
+#[test]
+fn half_of_all_opens_it_and_a_third_does_not() {
+    for (every, expected) in [(2, 10), (3, 200)] {
+        let mut failed = 0;
+        within(ms(40), || {
+            let store = switch();
+            let limiter = denying(Guarded::new(store.clone()));
+            failed = 0;
+            for number in 0..600 {
+                let fails = number % every == 1;
+                store.now(if fails { unavailable() } else { Does::Answers });
+                let before = store.calls();
+                let answer = finish(limiter.check("ann"));
+                if store.calls() == before {
+                    assert!(answer.is_err(), "open");
+                    break;
+                }
+                assert_eq!(answer.is_err(), fails);
+                failed += u64::from(fails);
+            }
+        });
+        assert_eq!(failed, expected, "one of {every}");
+    }
+}
+
+async fn opened(store: &Switch, limiter: &Limiter) {
+    store.now(unavailable_later());
+    eventually_async("an open breaker", || async {
+        let before = store.calls();
+        assert!(limiter.check("ann").await.is_err());
+        store.calls() == before
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_many_racing_tasks_one_probes_and_all_pass_when_it_is_answered() {
+    let store = switch();
+    let limiter = denying(Guarded::new(store.clone()).deadline(Duration::from_secs(600)));
+    opened(&store, &limiter).await;
+    // The probe waits at the gate, for as long as nobody opens it.
+    store.now(Does::WaitsAtGate);
+    let before = store.calls();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let tasks: Vec<_> = (0..64)
+        .map(|_| {
+            let (limiter, is_over) = (limiter.clone(), Arc::clone(&is_over));
+            tokio::spawn(async move {
+                let (mut refused, mut admitted) = (0_u64, 0_u64);
+                while !is_over.load(Ordering::Relaxed) {
+                    match limiter.check("ann").await {
+                        Ok(_) => admitted += 1,
+                        Err(error) => {
+                            assert!(error.is_unavailable(), "{error}");
+                            refused += 1;
+                        }
+                    }
+                    tokio::task::yield_now().await;
+                }
+                (refused, admitted)
+            })
+        })
+        .collect();
+    eventually_async("a probe", || async {
+        tokio::task::yield_now().await;
+        store.calls() > before
+    })
+    .await;
+    // Many times the longest pause's worth of questions, and not one more gets through.
+    let started = Instant::now();
+    eventually_async("two pauses", || async {
+        tokio::task::yield_now().await;
+        assert_eq!(store.calls(), before + 1, "a second probe");
+        started.elapsed() > ms(200)
+    })
+    .await;
+    store.now(Does::Answers);
+    store.open_gate(1);
+    eventually_async("all of them", || async {
+        tokio::task::yield_now().await;
+        store.calls() > before + 64 * 10
+    })
+    .await;
+    is_over.store(true, Ordering::Relaxed);
+    let (mut refused, mut admitted) = (0, 0);
+    for task in tasks {
+        let counts = task.await.unwrap();
+        refused += counts.0;
+        admitted += counts.1;
+    }
+    assert!(refused > 1_000 && admitted > 600, "{refused}, {admitted}");
+}
+
+/// Callers with less patience than the deadline, of a store that hangs.
+#[tokio::test(start_paused = true)]
+async fn callers_who_leave_early_do_not_keep_it_closed() {
+    let store = switch();
+    store.now(Does::IsSilent);
+    let limiter = denying(Guarded::new(store.clone()));
+    for number in 0..200_u64 {
+        let _ = timeout(ms(10), limiter.check(number)).await;
+        sleep(ms(10)).await;
+    }
+    // In two seconds: five and those meanwhile, then one after each of 50, 100,
+    // 200, 400 and 800 ms.
+    assert!(store.calls() <= 15, "{} calls", store.calls());
+    store.now(Does::Answers);
+    answers_within(&limiter, ms(1_400)).await;
+}
+
+/// Nor do they end its pauses: a probe goes on without its caller.
+#[tokio::test(start_paused = true)]
+async fn a_probe_whose_caller_leaves_still_finds_out() {
+    let store = switch();
+    let limiter = denying(Guarded::new(store.clone()).deadline(ms(30)));
+    opened(&store, &limiter).await;
+    store.now(Does::IsSilent);
+    for pause in [50, 100, 200, 400, 800] {
+        let (before, started) = (store.calls(), Instant::now());
+        while store.calls() == before {
+            let _ = timeout(ms(1), limiter.check("ann")).await;
+            sleep(ms(1)).await;
+        }
+        let paused = started.elapsed();
+        assert!(paused + ms(35) >= ms(pause), "{paused:?} of {pause} ms");
+        assert!(paused <= ms(pause * 5 / 4 + 35), "{paused:?} of {pause} ms");
+        assert!(limiter.check("bob").await.is_err(), "one at a time");
+    }
+    store.now(Does::Answers);
+    answers_within(&limiter, ms(1_400)).await;
+}
+
+async fn answers_within(limiter: &Limiter, most: Duration) {
+    let started = Instant::now();
+    while limiter.check("ann").await.is_err() {
+        assert!(started.elapsed() < most, "it never came back");
+        sleep(ms(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn it_finds_out_that_the_store_answers_again() {
+    for failure in [unavailable(), unavailable_later(), Does::IsSilent] {
+        let store = switch();
+        let limiter = denying(Guarded::new(store.clone()).deadline(ms(5)));
+        store.now(failure);
+        for _ in 0..20 {
+            assert!(limiter.check("ann").await.is_err());
+        }
+        store.now(Does::Answers);
+        let started = Instant::now();
+        eventually_async("an answer", || async { limiter.check("ann").await.is_ok() }).await;
+        assert!(started.elapsed() < ms(1_600), "{:?}", started.elapsed());
+        for _ in 0..1_000 {
+            assert!(limiter.check("ann").await.is_ok());
+        }
+    }
+}
+
+/// A guard inside a guard opens and closes like one.
+#[tokio::test]
+async fn nested_guards_do_no_harm() {
+    let store = switch();
+    let inner = Guarded::new(store.clone()).deadline(ms(5));
+    let limiter = denying(Guarded::new(Guarded::new(inner)).deadline(ms(20)));
+    for failure in [unavailable(), Does::IsSilent, unavailable_later()] {
+        assert!(limiter.check("ann").await.is_ok());
+        store.now(failure);
+        let before = store.calls();
+        let started = Instant::now();
+        let mut checks = 0;
+        while checks < 2_000 {
+            assert!(limiter.check("ann").await.is_err());
+            checks += 1;
+        }
+        // At most the first five, and probes each 50 ms.
+        let probes = started.elapsed().as_millis() as u64 / 50;
+        assert!(store.calls() - before <= 5 + 5 + probes, "asked too often");
+        store.now(Does::Answers);
+        eventually_async("an answer", || async { limiter.check("ann").await.is_ok() }).await;
+    }
+}
+
+/// While it is open, nobody is refused who has room in this process.
+#[tokio::test]
+async fn an_open_guard_decides_in_this_process() {
+    let store = switch();
+    let guarded = Guarded::new(store.clone()).deadline(ms(5));
+    let limiter = limiter(
+        guarded,
+        [Policy::new("guarded", TokenBucket::per_hour(1_000))],
+    );
+    store.now(Does::IsSilent);
+    let mut admitted = 0;
+    for _ in 0..2_000 {
+        admitted += u64::from(limiter.check("ann").await.unwrap().is_allowed());
+    }
+    assert_eq!(admitted, 1_000);
+    assert!(store.calls() < 100, "{} calls", store.calls());
+}

@@ -1,0 +1,214 @@
+//! What each kind of error leads to: a failure, a flood, foreign data.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use http::StatusCode;
+use tower_throttle::{
+    Concurrency, Limiter, ManualClock, OnStoreFailure, Policy, RateLimitLayer, RedisStore, Source,
+    StoreError, TokenBucket, store::Guarded,
+};
+
+use super::fake_store::{Does, Switch, finish, limiter};
+use crate::support::{
+    DEADLINE, RedisServer, eventually_async,
+    web::{ask, hello, plain},
+};
+use tower::{Layer, Service, ServiceExt};
+
+const CHOICES: [OnStoreFailure; 4] = [
+    OnStoreFailure::local(),
+    OnStoreFailure::share_of(2),
+    OnStoreFailure::Allow,
+    OnStoreFailure::Deny,
+];
+
+fn policy(choice: OnStoreFailure) -> Policy {
+    let policy = Policy::new("everyone", TokenBucket::per_hour(4)).shared();
+    policy.on_store_failure(choice)
+}
+
+async fn connected(server: &RedisServer, max_in_flight: usize) -> RedisStore {
+    let store = RedisStore::builder()
+        .deadline(DEADLINE)
+        .max_in_flight(max_in_flight)
+        .connect(&server.url())
+        .unwrap();
+    let limiter = limiter(store.clone(), [policy(OnStoreFailure::Deny)]);
+    eventually_async("a connection", || async {
+        limiter.check("ann").await.is_ok()
+    })
+    .await;
+    limiter.reset_shared().await.unwrap();
+    store
+}
+
+/// One error of each kind that can be had, by what the crate itself says.
+async fn errors() -> Vec<(&'static str, StoreError)> {
+    let server = RedisServer::start();
+    let store = connected(&server, 4).await;
+    let denying = limiter(store.clone(), [policy(OnStoreFailure::Deny)]);
+    let key = denying.redis_keys("ann").remove(0);
+
+    server.command(&["SET", &key, "somebody else's", "PX", "100000"]);
+    let corrupt = denying.check("ann").await.unwrap_err();
+    assert!(corrupt.is_corrupt_state(), "{corrupt}");
+    server.command(&["DEL", &key]);
+
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let refused = denying.check("ann").await.unwrap_err();
+    assert!(refused.is_refused(), "{refused}");
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+
+    server.command(&["CLIENT", "PAUSE", "100000"]);
+    let mut waiting: Vec<_> = (0..4).map(|_| Box::pin(denying.check("ann"))).collect();
+    for check in &mut waiting {
+        assert!(futures_poll(check).await.is_none(), "it waits");
+    }
+    let overloaded = denying.check("ann").await.unwrap_err();
+    assert!(overloaded.is_overloaded(), "{overloaded}");
+    drop(waiting);
+
+    let silent = Switch::on(&Arc::new(ManualClock::new()));
+    silent.now(Does::IsSilent);
+    let guarded = Guarded::new(silent).deadline(Duration::from_millis(1));
+    let guarded = limiter(guarded, [policy(OnStoreFailure::Deny)]);
+    let timeout = guarded.check("ann").await.unwrap_err();
+    assert!(timeout.is_timeout(), "{timeout}");
+
+    let held = Policy::new("held", Concurrency::new(1));
+    let unsupported = finish(Limiter::new(store, held).check("ann")).unwrap_err();
+    assert!(unsupported.is_unsupported(), "{unsupported}");
+    vec![
+        ("failure", StoreError::unavailable("away")),
+        ("failure", timeout),
+        ("failure", refused),
+        ("flood", overloaded),
+        ("corrupt", corrupt),
+        ("unsupported", unsupported),
+    ]
+}
+
+async fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    std::future::poll_fn(|cx| {
+        std::task::Poll::Ready(match future.as_mut().poll(cx) {
+            std::task::Poll::Ready(output) => Some(output),
+            std::task::Poll::Pending => None,
+        })
+    })
+    .await
+}
+
+#[tokio::test]
+async fn each_kind_of_error_is_met_by_each_choice() {
+    for (kind, error) in errors().await {
+        for choice in CHOICES {
+            for later in [false, true] {
+                let clock = Arc::new(ManualClock::new());
+                let store = Switch::on(&clock);
+                store.now(match later {
+                    false => Does::Fails(error.clone()),
+                    true => Does::FailsLater(error.clone()),
+                });
+                let limiter = limiter(store.clone(), [policy(choice)]);
+                let layer = RateLimitLayer::new(policy(choice)).store(store.clone());
+                let what = format!("{kind}, {error}, {choice:?}");
+                let share = match choice {
+                    OnStoreFailure::Local { share_of } => 4 / u64::from(share_of),
+                    _ => 0,
+                };
+                let is_local = share > 0 && matches!(kind, "failure" | "flood");
+                let is_open = choice == OnStoreFailure::Allow && kind == "failure";
+                for number in 0..6 {
+                    let answer = finish(limiter.check("ann"));
+                    let service = layer.layer(tower::service_fn(hello));
+                    let status = finish(service.oneshot(plain())).unwrap().status();
+                    if is_local {
+                        let decision = answer.unwrap();
+                        assert_eq!(decision.source(), Source::Local, "{what}");
+                        assert_eq!(decision.is_allowed(), 2 * number < share, "{what}");
+                        let expected = match 2 * number + 1 < share {
+                            true => StatusCode::OK,
+                            false => StatusCode::TOO_MANY_REQUESTS,
+                        };
+                        assert_eq!(status, expected, "{what}");
+                    } else if is_open {
+                        assert_eq!(answer.unwrap().source(), Source::StoreFailure, "{what}");
+                        assert_eq!(status, StatusCode::OK, "{what}");
+                    } else {
+                        assert_eq!(answer.unwrap_err().to_string(), error.to_string());
+                        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{what}");
+                    }
+                }
+                let looking = store.looking_locally([policy(OnStoreFailure::local())]);
+                if !is_local {
+                    let left = finish(looking.peek("ann")).unwrap();
+                    let left = left.policies().next().unwrap().remaining();
+                    assert_eq!(left, 4, "taken in this process: {what}");
+                }
+            }
+        }
+    }
+}
+
+/// More at once than Redis may be asked, while it says nothing.
+#[tokio::test]
+async fn a_flood_of_redis_opens_no_gate() {
+    let server = RedisServer::start();
+    let store = connected(&server, 8).await;
+    server.command(&["CLIENT", "PAUSE", "100000"]);
+    let filling = limiter(store.clone(), [policy(OnStoreFailure::Deny)]);
+    let mut waiting: Vec<_> = (0..8).map(|_| Box::pin(filling.check("ann"))).collect();
+    for check in &mut waiting {
+        assert!(futures_poll(check).await.is_none(), "it waits");
+    }
+    for choice in [OnStoreFailure::Allow, OnStoreFailure::Deny] {
+        let limiter = limiter(store.clone(), [policy(choice)]);
+        let layer = RateLimitLayer::new(policy(choice)).store(store.clone());
+        for _ in 0..1_000 {
+            assert!(limiter.check("ann").await.unwrap_err().is_overloaded());
+            assert_eq!(ask(&layer, plain()).status, StatusCode::SERVICE_UNAVAILABLE);
+        }
+    }
+    let layer = RateLimitLayer::new(policy(OnStoreFailure::local())).store(store.clone());
+    let answers = (0..1_000).map(|_| ask(&layer, plain()));
+    let admitted = answers.filter(|answer| {
+        assert_eq!(answer.decision.as_ref().unwrap().source(), Source::Local);
+        answer.status == StatusCode::OK
+    });
+    assert_eq!(admitted.count(), 4);
+    drop(waiting);
+}
+
+/// Foreign data under the key of one caller, in a real Redis.
+#[tokio::test]
+async fn foreign_data_is_refused_whatever_was_chosen() {
+    let server = RedisServer::start();
+    let store = connected(&server, 100).await;
+    for choice in CHOICES {
+        let limiter = limiter(store.clone(), [policy(choice)]);
+        let layer = RateLimitLayer::new(policy(choice)).store(store.clone());
+        let key = limiter.redis_keys("ann").remove(0);
+        for foreign in [
+            "somebody else's",
+            "",
+            "-1",
+            "1e300",
+            "99999999999999999999999",
+        ] {
+            server.command(&["SET", &key, foreign, "PX", "100000"]);
+            let error = limiter.check("ann").await.unwrap_err();
+            assert!(error.is_corrupt_state(), "{foreign:?}, {choice:?}: {error}");
+            let mut service = layer.layer(tower::service_fn(hello));
+            let response = service.ready().await.unwrap().call(plain()).await.unwrap();
+            assert_eq!(
+                response.status(),
+                StatusCode::SERVICE_UNAVAILABLE,
+                "{choice:?}"
+            );
+        }
+        server.command(&["DEL", &key]);
+        assert_eq!(limiter.check("ann").await.unwrap().source(), Source::Store);
+        limiter.reset_shared().await.unwrap();
+    }
+}

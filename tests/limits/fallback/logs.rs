@@ -1,0 +1,141 @@
+//! One line when the store fails, and one when it is well again.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tower_throttle::{Limiter, ManualClock, RateLimitLayer, TokenBucket, store::Guarded};
+
+use super::{
+    fake_store::{Does, Switch, unavailable, unavailable_later},
+    log_capture::logging_runtime,
+};
+use crate::support::{
+    DEADLINE, eventually_async,
+    web::{api, ask, plain},
+};
+
+const TASKS: usize = 64;
+const REQUESTS: usize = 10_000;
+
+/// By limiters on clones of one store, from many tasks at once.
+async fn flood(store: &Guarded<Switch>, switch: &Switch, does: [Does; 2]) {
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|task| {
+            let limiter = Limiter::new(store.clone(), TokenBucket::per_second(10));
+            let layer = RateLimitLayer::new(api()).store(store.clone());
+            let (switch, does) = (switch.clone(), does.clone());
+            tokio::spawn(async move {
+                for number in 0..REQUESTS / TASKS + 1 {
+                    switch.now(does[(number + task) % 2].clone());
+                    let _ = limiter.check(task as u64).await;
+                    if matches!(does[0], Does::Answers) && matches!(does[1], Does::Answers) {
+                        ask(&layer, plain());
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+/// The first sign, and any other: once each, however they take turns.
+#[test]
+fn a_failure_that_shows_another_sign_is_one_line_more() {
+    let (runtime, lines) = logging_runtime(1);
+    let run = async move {
+        let switch = Switch::on(&Arc::new(ManualClock::new()));
+        let store = Guarded::new(switch.clone()).deadline(Duration::from_millis(5));
+        let limiter = Limiter::new(store, TokenBucket::per_second(10));
+        let fail = async |does: Does| {
+            switch.now(does);
+            let before = switch.calls();
+            eventually_async("three calls", || async {
+                let _ = limiter.check("ann").await;
+                switch.calls() >= before + 3
+            })
+            .await;
+        };
+        fail(Does::IsSilent).await;
+        let log = lines();
+        assert_eq!(log.len(), 1, "{log:#?}");
+        assert!(log[0].contains("did not answer"), "{log:#?}");
+        for _ in 0..2 {
+            fail(unavailable()).await;
+            let log = lines();
+            assert_eq!(log.len(), 2, "{log:#?}");
+            assert!(log[1].contains("still unavailable"), "{log:#?}");
+            assert!(log[1].contains("unavailable"), "{log:#?}");
+            fail(Does::IsSilent).await;
+        }
+        assert_eq!(lines().len(), 2, "{:#?}", lines());
+    };
+    runtime.block_on(runtime.spawn(run)).unwrap();
+}
+
+/// A server that has just died refuses, and some calls to it just hang.
+#[test]
+fn a_missed_deadline_is_not_the_last_line_where_more_is_known() {
+    let (runtime, lines) = logging_runtime(1);
+    let run = async move {
+        let switch = Switch::on(&Arc::new(ManualClock::new()));
+        let store = Guarded::new(switch.clone()).deadline(Duration::from_millis(5));
+        let limiter = Limiter::new(store, TokenBucket::per_second(10));
+        for does in [unavailable(), Does::IsSilent] {
+            switch.now(does);
+            let before = switch.calls();
+            eventually_async("three calls", || async {
+                let _ = limiter.check("ann").await;
+                switch.calls() >= before + 3
+            })
+            .await;
+        }
+        let log = lines();
+        assert_eq!(log.len(), 1, "{log:#?}");
+        assert!(log[0].contains("cannot be reached"), "{log:#?}");
+    };
+    runtime.block_on(runtime.spawn(run)).unwrap();
+}
+
+#[test]
+fn a_failure_and_its_end_are_one_line_each() {
+    let (runtime, lines) = logging_runtime(4);
+    let run = async move {
+        let switch = Switch::on(&Arc::new(ManualClock::new()));
+        let store = Guarded::new(switch.clone());
+        flood(&store, &switch, [Does::Answers, Does::Answers]).await;
+        assert_eq!(lines(), Vec::<String>::new(), "all is well");
+        for round in 0..2 {
+            flood(&store, &switch, [unavailable(), unavailable_later()]).await;
+            let log = lines();
+            assert_eq!(log.len(), 2 * round + 1, "{log:#?}");
+            assert!(log[2 * round].contains("ERROR"), "{log:#?}");
+            assert!(log[2 * round].contains("unavailable"), "{log:#?}");
+            assert!(log[2 * round].contains("on_store_failure"), "{log:#?}");
+            // Half of the answers are none: it fails still.
+            flood(&store, &switch, [unavailable_later(), Does::Answers]).await;
+            assert_eq!(lines().len(), 2 * round + 1, "{:#?}", lines());
+            switch.now(unavailable());
+            let limiter = Limiter::new(store.clone(), TokenBucket::per_second(10));
+            let _ = limiter.check("ann").await;
+            let started = Instant::now();
+            while lines().len() == 2 * round + 1 {
+                assert!(started.elapsed() < DEADLINE, "it never said so");
+                flood(&store, &switch, [Does::Answers, Does::Answers]).await;
+            }
+            assert!(started.elapsed().as_millis() >= 1_000, "too early to say");
+            flood(&store, &switch, [Does::Answers, Does::Answers]).await;
+            let log = lines();
+            assert_eq!(log.len(), 2 * round + 2, "{log:#?}");
+            assert!(
+                log[2 * round + 1].contains("rate-limit store recovered"),
+                "{log:#?}"
+            );
+        }
+    };
+    // On a thread of the runtime, which logs where the test looks.
+    runtime.block_on(runtime.spawn(run)).unwrap();
+}

@@ -1,0 +1,216 @@
+//! One check of policies that choose differently.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use tower_throttle::{
+    FixedWindow, ManualClock, OnStoreFailure, Policy, RateLimitLayer, Source, TokenBucket, Verdict,
+};
+
+use super::fake_store::{Does, Switch, finish, limiter_with, unavailable, unavailable_later};
+use crate::support::web::{ask_service, hello, plain};
+use tower::Layer;
+
+const NAMES: [&str; 3] = ["first", "second", "third"];
+
+fn policy(place: usize) -> Policy {
+    // The first leaves three, the others more.
+    let limit = [3, 5, 7][place];
+    match place {
+        1 => Policy::new(NAMES[place], FixedWindow::per_hour(limit)).shared(),
+        _ => Policy::new(NAMES[place], TokenBucket::per_hour(limit)).shared(),
+    }
+}
+
+fn choices() -> Vec<Vec<OnStoreFailure>> {
+    let each = [
+        OnStoreFailure::local(),
+        OnStoreFailure::Allow,
+        OnStoreFailure::Deny,
+    ];
+    let mut all: Vec<Vec<_>> = vec![vec![]];
+    let mut longest = all.clone();
+    for _ in 0..3 {
+        longest = longest
+            .iter()
+            .flat_map(|start| each.map(|next| [start.clone(), vec![next]].concat()))
+            .collect();
+        all.extend(longest.clone());
+    }
+    all.retain(|choices| !choices.is_empty());
+    all
+}
+
+/// What is left of each policy in this process.
+fn left_locally(store: &Switch) -> Vec<u64> {
+    let looking = store.looking_locally([policy(0), policy(1), policy(2)]);
+    let standing = finish(looking.peek("ann")).unwrap();
+    assert_eq!(standing.source(), Source::Local);
+    standing
+        .policies()
+        .map(|policy| policy.remaining())
+        .collect()
+}
+
+/// After so many admitted requests.
+fn expected(choices: &[OnStoreFailure], admitted: u64) -> Vec<u64> {
+    let limits = [3, 5, 7].into_iter().enumerate();
+    let left = limits.map(|(place, limit)| match choices.get(place) {
+        Some(OnStoreFailure::Local { .. }) => limit - admitted,
+        _ => limit,
+    });
+    left.collect()
+}
+
+/// How many of ten requests are admitted, and how the others are refused.
+fn counted(choices: &[OnStoreFailure]) -> (u64, bool) {
+    if choices.contains(&OnStoreFailure::Deny) {
+        return (0, true);
+    }
+    let local = choices.iter().enumerate();
+    let limits = local.filter(|(_, choice)| **choice != OnStoreFailure::Allow);
+    (
+        limits
+            .map(|(place, _)| [3, 5, 7][place])
+            .min()
+            .unwrap_or(10),
+        false,
+    )
+}
+
+#[test]
+fn a_limiter_goes_by_the_choice_of_each_policy() {
+    assert_eq!(choices().len(), 3 + 9 + 27);
+    for choices in choices() {
+        for failure in [unavailable(), unavailable_later()] {
+            let clock = Arc::new(ManualClock::new());
+            let store = Switch::on(&clock);
+            store.now(failure);
+            let limiter = limiter_with(store.clone(), [], |builder| {
+                let all = choices.iter().enumerate();
+                all.fold(builder, |all, (place, choice)| {
+                    all.policy(policy(place).on_store_failure(*choice))
+                })
+            });
+            let (most, is_error) = counted(&choices);
+            let mut admitted = 0;
+            for _ in 0..10 {
+                match finish(limiter.check("ann")) {
+                    Err(error) => assert!(is_error && error.is_unavailable(), "{choices:?}"),
+                    Ok(decision) => {
+                        assert!(!is_error, "{choices:?}");
+                        let has_local = choices.contains(&OnStoreFailure::local());
+                        let source = match has_local {
+                            true => Source::Local,
+                            false => Source::StoreFailure,
+                        };
+                        assert_eq!(decision.source(), source);
+                        let names: Vec<_> = decision.policies().map(|one| one.name()).collect();
+                        let local = choices.iter().zip(NAMES);
+                        let local = local.filter(|(choice, _)| **choice != OnStoreFailure::Allow);
+                        assert_eq!(names, local.map(|(_, name)| name).collect::<Vec<_>>());
+                        admitted += u64::from(decision.is_allowed());
+                    }
+                }
+                assert_eq!(
+                    left_locally(&store),
+                    expected(&choices, admitted),
+                    "{choices:?}"
+                );
+            }
+            assert_eq!(admitted, most, "{choices:?}");
+            assert_eq!(store.memory().len(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_layer_goes_by_the_choice_of_each_policy() {
+    for choices in choices() {
+        for waits in [false, true] {
+            let clock = Arc::new(ManualClock::new());
+            let store = Switch::down(&clock);
+            let mut builder = RateLimitLayer::builder().store(store.clone());
+            for (place, choice) in choices.iter().enumerate() {
+                builder = builder.policy(policy(place).on_store_failure(*choice));
+            }
+            if waits {
+                builder = builder.wait_up_to(std::time::Duration::ZERO);
+            }
+            let layer = builder.build().unwrap();
+            let (most, is_error) = counted(&choices);
+            let mut admitted = 0;
+            for number in 0..10 {
+                let answer = ask_service(layer.layer(tower::service_fn(hello)), plain());
+                let status = match (is_error, number < most) {
+                    (true, _) => StatusCode::SERVICE_UNAVAILABLE,
+                    (false, true) => StatusCode::OK,
+                    (false, false) => StatusCode::TOO_MANY_REQUESTS,
+                };
+                assert_eq!(answer.status, status, "{choices:?}");
+                admitted += u64::from(status == StatusCode::OK);
+                assert_eq!(
+                    left_locally(&store),
+                    expected(&choices, admitted),
+                    "{choices:?}"
+                );
+            }
+            assert_eq!(admitted, most);
+        }
+    }
+}
+
+/// Under stacked layers a decision has the source that is the worst of them.
+#[test]
+fn stacked_layers_tell_the_worst_source() {
+    let clock = Arc::new(ManualClock::new());
+    let layer = |place: usize, source: Source| {
+        let store = Switch::on(&clock);
+        let choice = match source {
+            Source::StoreFailure => OnStoreFailure::Allow,
+            _ => OnStoreFailure::local(),
+        };
+        if source != Source::Store {
+            store.now(unavailable());
+        }
+        RateLimitLayer::new(policy(place).on_store_failure(choice)).store(store)
+    };
+    let sources = [Source::Store, Source::Local, Source::StoreFailure];
+    for outer in sources {
+        for inner in sources {
+            for middle in sources {
+                let seen = Arc::new(std::sync::Mutex::new(None));
+                let record = Arc::clone(&seen);
+                let service = tower::service_fn(move |request: http::Request<_>| {
+                    let decision = request.extensions().get::<tower_throttle::Decision>();
+                    *record.lock().unwrap() = decision.map(|decision| decision.source());
+                    hello(request)
+                });
+                let service = layer(1, middle).layer(layer(2, inner).layer(service));
+                let answer = ask_service(layer(0, outer).layer(service), plain());
+                let worst = [outer, middle, inner].into_iter().max();
+                assert_eq!(*seen.lock().unwrap(), worst);
+                let decision = answer.decision.unwrap();
+                assert_eq!(Some(decision.source()), worst);
+                assert_eq!(decision.verdict(), Verdict::Allowed);
+            }
+        }
+    }
+}
+
+/// The store answers for all, or this process does: never each for some.
+#[test]
+fn a_store_that_answers_again_decides_on_all() {
+    let clock = Arc::new(ManualClock::new());
+    let store = Switch::down(&clock);
+    let limiter = limiter_with(store.clone(), [policy(0), policy(2)], |builder| builder);
+    for _ in 0..4 {
+        drop(finish(limiter.check("ann")).unwrap());
+    }
+    assert_eq!(left_locally(&store), [0, 5, 4]);
+    store.now(Does::Answers);
+    let decision = finish(limiter.check("ann")).unwrap();
+    let left: Vec<_> = decision.policies().map(|one| one.remaining()).collect();
+    assert_eq!((decision.source(), left), (Source::Store, vec![2, 6]));
+    assert_eq!(left_locally(&store), [0, 5, 4], "kept for the next failure");
+}

@@ -1,0 +1,292 @@
+//! Permits while a store fails: each is given back where it was taken.
+
+use std::{pin::Pin, sync::Arc, task::Poll, time::Duration};
+
+use tokio::time::{Instant, sleep};
+use tower_throttle::{
+    Concurrency, Limiter, OnStoreFailure, Permit, Policy, Source, StoreError, TokenBucket,
+    store::Guarded,
+};
+
+use super::fake_store::{Does, Switch, TokioClock, limiter, unavailable, unavailable_later};
+use crate::support::random::Random;
+
+const LIFETIME: Duration = Duration::from_secs(30);
+
+fn held() -> Policy {
+    Policy::new("held", Concurrency::new(10).lifetime(LIFETIME))
+}
+
+fn store() -> Switch {
+    Switch::on(&Arc::new(TokioClock(Instant::now())))
+}
+
+async fn left(limiter: &Limiter) -> u64 {
+    let standing = limiter.peek("ann").await.unwrap();
+    standing.policies().next().unwrap().remaining()
+}
+
+/// What is free in the store itself, and in this process.
+async fn free(store: &Switch) -> (u64, u64) {
+    (
+        left(&store.looking([held()])).await,
+        left(&store.looking_locally([held()])).await,
+    )
+}
+
+async fn settle() {
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_of_an_outage_are_held_and_given_back_in_this_process() {
+    for failure in [unavailable(), unavailable_later()] {
+        let store = store();
+        let limiter = limiter(store.clone(), [held()]);
+        store.now(failure);
+        let mut permits = Vec::new();
+        for number in 0..15 {
+            let permit = limiter.acquire("ann", Duration::ZERO).await.unwrap();
+            assert_eq!(permit.decision().source(), Source::Local);
+            assert_eq!(permit.is_allowed(), number < 10);
+            permits.push(permit);
+        }
+        assert_eq!(free(&store).await, (10, 0));
+        // They are renewed there for as long as they are held.
+        sleep(10 * LIFETIME).await;
+        assert_eq!(free(&store).await, (10, 0));
+        // The store answers again: they stay where they are, and go from there.
+        store.now(Does::Answers);
+        let of_store = limiter.acquire("ann", Duration::ZERO).await.unwrap();
+        assert_eq!(of_store.decision().source(), Source::Store);
+        assert_eq!(free(&store).await, (9, 0));
+        sleep(10 * LIFETIME).await;
+        assert_eq!(free(&store).await, (9, 0));
+        for left in (5..15).rev() {
+            permits.pop();
+            let expected = 10_u64.saturating_sub(left);
+            assert_eq!(free(&store).await, (9, expected));
+        }
+        drop(permits);
+        drop(of_store);
+        settle().await;
+        assert_eq!(free(&store).await, (10, 10));
+    }
+}
+
+/// A share's permits are that share's.
+#[tokio::test(start_paused = true)]
+async fn permits_of_a_share_come_back_to_it() {
+    for processes in 1..=20_u32 {
+        let store = store();
+        let share = OnStoreFailure::share_of(processes);
+        let limiter = limiter(store.clone(), [held().on_store_failure(share)]);
+        let part = 10_u64.div_ceil(processes.into());
+        store.now(unavailable());
+        for _ in 0..5 {
+            let mut permits = Vec::new();
+            loop {
+                let permit = limiter.acquire("ann", Duration::ZERO).await.unwrap();
+                if !permit.is_allowed() {
+                    break;
+                }
+                permits.push(permit);
+            }
+            assert_eq!(permits.len() as u64, part);
+            sleep(2 * LIFETIME).await;
+            assert!(
+                !limiter
+                    .acquire("ann", Duration::ZERO)
+                    .await
+                    .unwrap()
+                    .is_allowed()
+            );
+        }
+        assert_eq!(free(&store).await, (10, 10));
+    }
+}
+
+/// Taken while the store is up, let go while it is down.
+#[tokio::test(start_paused = true)]
+async fn a_permit_let_go_in_an_outage_comes_back_to_the_store() {
+    for failure in [unavailable(), unavailable_later(), Does::IsSilent] {
+        let store = store();
+        let limiter = limiter(Guarded::new(store.clone()), [held()]);
+        let permits: Vec<_> = [(); 4]
+            .map(|()| limiter.acquire("ann", Duration::ZERO))
+            .into();
+        let mut held = Vec::new();
+        for permit in permits {
+            held.push(permit.await.unwrap());
+        }
+        assert_eq!(free(&store).await, (6, 10));
+        store.now(failure);
+        drop(held);
+        settle().await;
+        assert_eq!(free(&store).await, (6, 10));
+        store.now(Does::Answers);
+        // Not renewed, they end with their lifetime at the latest.
+        sleep(LIFETIME).await;
+        assert_eq!(free(&store).await, (10, 10));
+    }
+}
+
+/// The store took, the guard's deadline passed, this process decided.
+#[tokio::test(start_paused = true)]
+async fn a_permit_whose_answer_is_lost_is_given_back_to_the_store() {
+    let mut random = Random::new();
+    for _ in 0..50 {
+        let store = store();
+        let guarded = Guarded::new(store.clone()).deadline(Duration::from_millis(50));
+        let limiter = limiter(guarded, [held()]);
+        store.now(Does::AnswersAfter(Duration::from_millis(
+            random.between(51, 500),
+        )));
+        let permit = limiter.acquire("ann", Duration::ZERO).await.unwrap();
+        assert_eq!(permit.decision().source(), Source::Local);
+        assert!(permit.is_allowed());
+        settle().await;
+        assert_eq!(free(&store).await, (10, 9), "given back at once");
+        drop(permit);
+        settle().await;
+        assert_eq!(free(&store).await, (10, 10));
+    }
+}
+
+type Waiting<'a> = Pin<Box<dyn Future<Output = Result<Permit, StoreError>> + 'a>>;
+
+/// Leaves after so many polls, in each of the ways in which a store may do.
+#[tokio::test(start_paused = true)]
+async fn whoever_leaves_at_any_point_leaves_nothing_taken() {
+    let ways = [
+        Does::Answers,
+        Does::AnswersLater(3),
+        Does::AnswersAfter(Duration::from_millis(20)),
+        Does::AnswersAfter(Duration::from_millis(70)),
+        unavailable(),
+        unavailable_later(),
+        Does::IsSilent,
+        Does::ActsAndIsSilent,
+    ];
+    let bucket = || Policy::new("bucket", TokenBucket::per_minute(60).burst(1));
+    for way in ways {
+        for polls in 1..12 {
+            for waits in [Duration::ZERO, Duration::from_secs(5)] {
+                let store = store();
+                let guarded = Guarded::new(store.clone()).deadline(Duration::from_millis(50));
+                let limiter = limiter(guarded, [held(), bucket()]);
+                // Somebody else has the bucket's only token, in both.
+                let others = [
+                    store.looking([bucket()]).check("ann").await.unwrap(),
+                    store
+                        .looking_locally([bucket()])
+                        .check("ann")
+                        .await
+                        .unwrap(),
+                ];
+                assert!(others.iter().all(|other| other.is_allowed()));
+                store.now(way.clone());
+                let mut waiting: Option<Waiting<'_>> =
+                    Some(Box::pin(limiter.acquire("ann", waits)));
+                for _ in 0..polls {
+                    let Some(future) = waiting.as_mut() else {
+                        break;
+                    };
+                    let waker = std::task::Waker::noop();
+                    let polled = future
+                        .as_mut()
+                        .poll(&mut std::task::Context::from_waker(waker));
+                    if let Poll::Ready(permit) = polled {
+                        drop(permit.unwrap());
+                        waiting = None;
+                    }
+                    sleep(Duration::from_millis(17)).await;
+                }
+                let is_gone = waiting.is_some();
+                drop(waiting);
+                settle().await;
+                store.now(Does::Answers);
+                sleep(Duration::from_millis(200)).await;
+                settle().await;
+                let what = format!("{way:?}, {polls} polls, waits {waits:?}, gone: {is_gone}");
+                // A permit that nobody can ask for has its lifetime.
+                if !matches!(way, Does::ActsAndIsSilent) {
+                    assert_eq!(free(&store).await, (10, 10), "{what}");
+                }
+                sleep(LIFETIME).await;
+                assert_eq!(free(&store).await, (10, 10), "{what}");
+                for buckets in [store.looking([bucket()]), store.looking_locally([bucket()])] {
+                    assert_eq!(left(&buckets).await, 1, "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// Waiters come, stay and leave while the store comes and goes.
+#[tokio::test(start_paused = true)]
+async fn no_permit_leaks_however_the_store_flaps() {
+    let mut random = Random::new();
+    for _ in 0..30 {
+        let store = store();
+        let guarded = Guarded::new(store.clone()).deadline(Duration::from_millis(50));
+        let limiter = limiter(guarded, [held()]);
+        let mut permits: Vec<Permit> = Vec::new();
+        let mut waiting: Vec<Waiting<'_>> = Vec::new();
+        for _ in 0..300 {
+            match random.below(8) {
+                0 => store.now(match random.below(5) {
+                    0 => Does::AnswersLater(2),
+                    1 => Does::AnswersAfter(Duration::from_millis(random.between(1, 99))),
+                    2 => unavailable(),
+                    3 => unavailable_later(),
+                    _ => Does::Answers,
+                }),
+                1 if !permits.is_empty() => {
+                    drop(permits.swap_remove(random.below(permits.len() as u64) as usize));
+                }
+                2 if !waiting.is_empty() => {
+                    drop(waiting.swap_remove(random.below(waiting.len() as u64) as usize));
+                }
+                3 => sleep(Duration::from_millis(random.between(1, 300))).await,
+                _ => {
+                    let wait = Duration::from_millis(random.below(2) * random.below(5_000));
+                    let mut future: Waiting<'_> = Box::pin(limiter.acquire("ann", wait));
+                    let waker = std::task::Waker::noop();
+                    let mut context = std::task::Context::from_waker(waker);
+                    match future.as_mut().poll(&mut context) {
+                        Poll::Ready(permit) => permits.push(permit.unwrap()),
+                        Poll::Pending => waiting.push(future),
+                    }
+                }
+            }
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            waiting.retain_mut(|future| match future.as_mut().poll(&mut context) {
+                Poll::Ready(permit) => {
+                    permits.push(permit.unwrap());
+                    false
+                }
+                Poll::Pending => true,
+            });
+            let of = |source: Source| {
+                let held = permits.iter().filter(|permit| permit.is_allowed());
+                held.filter(|permit| permit.decision().source() == source)
+                    .count()
+            };
+            assert!(of(Source::Local) <= 10 && of(Source::Store) <= 10);
+        }
+        store.now(Does::Answers);
+        drop(waiting);
+        drop(permits);
+        settle().await;
+        assert_eq!(
+            left(&store.looking_locally([held()])).await,
+            10,
+            "kept in this process"
+        );
+        sleep(LIFETIME + Duration::from_secs(1)).await;
+        assert_eq!(free(&store).await, (10, 10));
+    }
+}

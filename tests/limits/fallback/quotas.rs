@@ -1,0 +1,98 @@
+//! Random quotas of every algorithm, as the crate takes them.
+
+use std::time::Duration;
+
+use tower_throttle::{
+    Concurrency, FixedWindow, LeakyBucket, Quota, SlidingLog, SlidingWindow, TokenBucket,
+};
+
+use crate::support::random::Random;
+
+/// Limits that are at an edge, primes, and anything.
+fn limit(random: &mut Random) -> u64 {
+    match random.below(3) {
+        0 => random.one_of(&[0, 1, 1, 2, 3, 7, 13, 97, 1_009, 7_919, 1_000_000]),
+        1 => random.between(1, 40),
+        _ => random.bits_up_to(2_000_000),
+    }
+}
+
+fn period(random: &mut Random) -> Duration {
+    const DAY: u64 = 86_400;
+    match random.below(4) {
+        0 => Duration::from_secs(random.one_of(&[1, 60, 3_600, DAY, 7 * DAY, 30 * DAY, 100 * DAY])),
+        1 => Duration::from_secs(1),
+        2 => Duration::from_millis(1 + random.bits_up_to(100 * DAY * 1_000)),
+        _ => Duration::from_millis(1 + random.bits_up_to(100_000)),
+    }
+}
+
+/// The algorithms that use units up, by number.
+pub(super) const ALGORITHMS: usize = 11;
+
+fn bucket(random: &mut Random) -> TokenBucket {
+    let bucket = TokenBucket::new(limit(random), period(random));
+    match random.below(4) {
+        0 => bucket.burst(1),
+        1 => bucket.burst(1 + random.bits_up_to(5_000_000)),
+        2 => {
+            let burst = 1 + random.bits_up_to(1_000);
+            let initial = random.below(burst + 1);
+            bucket.burst(burst).initial(random.one_of(&[0, initial]))
+        }
+        _ => bucket,
+    }
+}
+
+/// One that the crate accepts.
+pub(super) fn quota_of(algorithm: usize, random: &mut Random) -> Quota {
+    loop {
+        let (limit, period) = (limit(random), period(random));
+        let room = 1 + random.bits_up_to(10_000);
+        let quota: Result<Quota, _> = match algorithm {
+            0 => bucket(random).try_into(),
+            1 => bucket(random).refill_at_once().try_into(),
+            2 => {
+                let bucket = TokenBucket::without_refill(room);
+                let initial = random.below(room + 1);
+                bucket.initial(random.one_of(&[initial, room])).try_into()
+            }
+            3 => LeakyBucket::new(limit, period).try_into(),
+            4 => LeakyBucket::new(limit, period).capacity(room).try_into(),
+            5 => {
+                let queue = random.one_of(&[0, 1, room]);
+                LeakyBucket::new(limit, period).queue(queue).try_into()
+            }
+            6 => FixedWindow::new(limit, period).try_into(),
+            7 => FixedWindow::new(limit, period).aligned().try_into(),
+            8 => {
+                let windows = [
+                    FixedWindow::new(limit, period).aligned().spread(),
+                    FixedWindow::per_calendar_day(limit).spread(),
+                    FixedWindow::per_calendar_week(limit),
+                    FixedWindow::per_calendar_month(limit).spread(),
+                    FixedWindow::per_calendar_month(limit),
+                ];
+                random.one_of(&windows).try_into()
+            }
+            9 => SlidingWindow::new(limit, period).try_into(),
+            _ => SlidingLog::new(limit.min(500), period).try_into(),
+        };
+        if let Ok(quota) = quota {
+            return quota;
+        }
+    }
+}
+
+pub(super) fn quota(random: &mut Random) -> Quota {
+    quota_of(random.below(ALGORITHMS as u64) as usize, random)
+}
+
+pub(super) fn concurrency(random: &mut Random) -> Quota {
+    let lifetime = Duration::from_millis(random.between(100, 100_000));
+    let limit = random.between(0, 12);
+    Concurrency::new(limit)
+        .lifetime(lifetime)
+        .try_into()
+        .unwrap()
+}

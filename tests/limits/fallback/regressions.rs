@@ -1,0 +1,243 @@
+//! Defects that these tests found, and that are mended.
+
+use std::{
+    sync::Arc,
+    task::{Context, Waker},
+    time::{Duration, Instant},
+};
+
+use tower::{Layer, ServiceExt};
+use tower_throttle::{
+    Concurrency, FixedWindow, ManualClock, OnStoreFailure, Policy, Quota, RateLimitLayer,
+    SlidingLog, SlidingWindow, Source, TokenBucket, store::Guarded,
+};
+
+use super::fake_store::{Does, Switch, TokioClock, finish, limiter, unavailable};
+use crate::support::web::{hello, plain};
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn share(quota: impl TryInto<Quota, Error: std::fmt::Debug>, processes: u32) -> Policy {
+    let quota: Quota = quota.try_into().unwrap();
+    let choice = OnStoreFailure::share_of(processes);
+    Policy::new("shared", quota).on_store_failure(choice)
+}
+
+/// It was admitted where nothing was taken, and then held until the excess had
+/// flowed in: for three minutes here, though nobody wanted to wait.
+#[tokio::test(start_paused = true)]
+async fn a_cost_above_the_share_is_refused_at_once() {
+    let clock = Arc::new(TokioClock(tokio::time::Instant::now()));
+    let policy = || share(TokenBucket::per_minute(100), 4);
+    let limiter = limiter(Switch::down(&clock), [policy()]);
+    let started = tokio::time::Instant::now();
+    for wait in [Duration::ZERO, ms(1_000)] {
+        let refused = limiter.acquire_n("ann", 26, wait).await;
+        assert!(refused.unwrap_err().is_unavailable());
+    }
+    let layer = RateLimitLayer::builder()
+        .store(Switch::down(&clock))
+        .policy(policy().shared().cost(100))
+        .policy(Policy::new("held", Concurrency::new(10)).shared())
+        .build()
+        .unwrap();
+    let service = layer.layer(tower::service_fn(hello));
+    let response = service.oneshot(plain()).await.unwrap();
+    assert_eq!(response.status(), 503);
+    assert_eq!(started.elapsed(), Duration::ZERO);
+}
+
+/// In windows the excess was forgiven when the window ended: each process
+/// granted the whole.
+#[test]
+fn a_part_grants_no_more_than_itself_to_whoever_asks_for_the_whole() {
+    let quotas: [Quota; 5] = [
+        FixedWindow::per_minute(100).try_into().unwrap(),
+        SlidingWindow::per_minute(100).try_into().unwrap(),
+        SlidingLog::per_minute(100).try_into().unwrap(),
+        TokenBucket::per_minute(100).try_into().unwrap(),
+        TokenBucket::per_minute(100)
+            .refill_at_once()
+            .try_into()
+            .unwrap(),
+    ];
+    for quota in quotas {
+        let clock = Arc::new(ManualClock::new());
+        let limiter = limiter(Switch::down(&clock), [share(quota, 10)]);
+        let mut granted = 0;
+        for _ in 0..100 {
+            assert!(finish(limiter.check_n("ann", 100)).is_err(), "{quota:?}");
+            granted += finish(limiter.check_up_to("ann", 100)).unwrap().moved();
+            clock.advance(Duration::from_secs(60));
+        }
+        // A sliding window weighs what the one before it granted.
+        assert!((490..=1_000).contains(&granted), "{granted}: {quota:?}");
+    }
+}
+
+/// Each process may be owed its part of the units.
+#[test]
+fn what_debit_may_owe_is_shared() {
+    let clock = Arc::new(ManualClock::new());
+    let owed = |quota: Quota| {
+        let policy = || share(quota, 10).max_debt(100);
+        let processes = (0..10).map(|_| limiter(Switch::down(&clock), [policy()]));
+        let debits = processes.map(|process| {
+            let debits = (0..1_000).map(|_| finish(process.debit("ann", 1)).unwrap());
+            debits.map(|decision| decision.moved()).sum::<u64>()
+        });
+        debits.sum::<u64>()
+    };
+    let bucket = TokenBucket::per_minute(100).try_into().unwrap();
+    let window = FixedWindow::per_minute(100).try_into().unwrap();
+    // The quota, the debt, and less than one unit each beyond.
+    assert!(owed(bucket) <= 209, "a bucket");
+    assert!(owed(window) <= 209, "a window: {}", owed(window));
+}
+
+/// A probe that is not polled, as in a stream that is buffered behind slow work,
+/// holds the only place: the store is never asked again, though its deadline
+/// passed long ago.
+#[tokio::test]
+async fn a_probe_that_is_not_looked_at_does_not_keep_the_guard_open() {
+    let store = Switch::on(&Arc::new(ManualClock::new()));
+    let guarded = Guarded::new(store.clone()).deadline(ms(5));
+    let limiter = limiter(
+        guarded,
+        [Policy::new("one", TokenBucket::per_second(1_000_000))],
+    );
+    store.now(unavailable());
+    for _ in 0..5 {
+        drop(limiter.check("ann").await);
+    }
+    store.now(Does::AnswersLater(1));
+    let started = Instant::now();
+    let mut forgotten = Vec::new();
+    while forgotten.is_empty() {
+        let mut check = Box::pin(limiter.check("ann"));
+        let polled = check.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        if polled.is_pending() {
+            forgotten.push(check);
+        }
+        assert!(started.elapsed() < ms(5_000), "no probe");
+        tokio::task::yield_now().await;
+    }
+    // The store is well. Redis's decisions are to be back within three seconds.
+    let started = Instant::now();
+    while limiter.check("ann").await.unwrap().source() != Source::Store {
+        assert!(started.elapsed() < ms(3_000), "it is never asked again");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// What is given back or renewed in this process counts as an answer of the store.
+#[cfg(feature = "tracing")]
+#[test]
+fn a_permit_of_this_process_does_not_say_that_the_store_is_well() {
+    let (runtime, lines) = super::log_capture::logging_runtime(1);
+    let run = async move {
+        let store = Switch::down(&Arc::new(ManualClock::new()));
+        let held = Policy::new("held", Concurrency::new(10));
+        let limiter = tower_throttle::Limiter::new(store, held);
+        let permit = limiter.acquire("ann", Duration::ZERO).await.unwrap();
+        let started = Instant::now();
+        let mut permit = Some(permit);
+        // Nobody asks for more than a second, then the work is done.
+        while started.elapsed() < ms(1_200) {
+            tokio::task::yield_now().await;
+        }
+        drop(permit.take());
+        let log = lines();
+        assert_eq!(log.len(), 1, "the store was down all the time: {log:#?}");
+    };
+    runtime.block_on(runtime.spawn(run)).unwrap();
+}
+
+/// Let go while the guard is open, a permit is not given back when it closes:
+/// an error at once is taken for the end of it. It stays for its lifetime.
+#[tokio::test(start_paused = true)]
+async fn a_permit_let_go_while_the_guard_is_open_comes_back_when_it_closes() {
+    let lifetime = Duration::from_secs(3_600);
+    let held = || Policy::new("held", Concurrency::new(10).lifetime(lifetime));
+    let store = Switch::on(&Arc::new(TokioClock(tokio::time::Instant::now())));
+    let limiter = limiter(store.clone(), [held()]);
+    let permit = limiter.acquire("ann", Duration::ZERO).await.unwrap();
+    store.now(unavailable());
+    drop(permit);
+    tokio::time::sleep(ms(1_000)).await;
+    store.now(Does::Answers);
+    // What fails later is given back again after a tenth of the lifetime.
+    tokio::time::sleep(lifetime / 5).await;
+    let standing = store.looking([held()]).peek("ann").await.unwrap();
+    assert_eq!(standing.policies().next().unwrap().remaining(), 10);
+}
+
+/// The last of five lost answers opens the guard, and is not given back either.
+#[tokio::test(start_paused = true)]
+async fn lost_permits_are_given_back_though_they_open_the_guard() {
+    let lifetime = Duration::from_secs(3_600);
+    let held = || Policy::new("held", Concurrency::new(10).lifetime(lifetime));
+    let store = Switch::on(&Arc::new(TokioClock(tokio::time::Instant::now())));
+    let guarded = Guarded::new(store.clone()).deadline(ms(50));
+    let limiter = limiter(guarded, [held()]);
+    store.now(Does::AnswersAfter(ms(60)));
+    let tasks: Vec<_> = (0..8)
+        .map(|_| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move { limiter.acquire("ann", Duration::ZERO).await })
+        })
+        .collect();
+    for task in tasks {
+        let permit = task.await.unwrap().unwrap();
+        assert_eq!(permit.decision().source(), Source::Local);
+    }
+    store.now(Does::Answers);
+    tokio::time::sleep(lifetime / 5).await;
+    let standing = store.looking([held()]).peek("ann").await.unwrap();
+    assert_eq!(standing.policies().next().unwrap().remaining(), 10);
+}
+
+/// With nothing left to limit, as many as were asked for may be used.
+#[test]
+fn a_policy_that_is_left_out_grants_what_is_asked_for() {
+    let clock = Arc::new(ManualClock::new());
+    let policy = Policy::new("one", TokenBucket::per_minute(100));
+    let policy = policy.on_store_failure(OnStoreFailure::Allow);
+    let limiter = limiter(Switch::down(&clock), [policy]);
+    let decision = finish(limiter.check_up_to("ann", 10)).unwrap();
+    assert!(decision.is_allowed());
+    assert_eq!(decision.moved(), 10, "allowed, and not one unit");
+}
+
+/// `Guarded` is said to be what a `RedisStore` has built in. Nothing stops
+/// asking a Redis that is frozen: each check waits for the whole deadline.
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn a_frozen_redis_is_not_asked_by_every_check() {
+    let server = crate::support::RedisServer::start();
+    let store = tower_throttle::RedisStore::builder()
+        .deadline(ms(50))
+        .connect(&server.url())
+        .unwrap();
+    let limiter = limiter(
+        store,
+        [Policy::new("one", TokenBucket::per_second(1_000_000))],
+    );
+    crate::support::eventually_async("a connection", || async {
+        limiter.check("ann").await.unwrap().source() == Source::Store
+    })
+    .await;
+    server.command(&["CLIENT", "PAUSE", "100000"]);
+    let started = Instant::now();
+    for number in 0..200 {
+        let decision = limiter.check("ann").await.unwrap();
+        assert_eq!(decision.source(), Source::Local);
+        // Five in a row, and then one after each pause.
+        assert!(
+            started.elapsed() < ms(3_000),
+            "{number} checks in three seconds"
+        );
+    }
+}

@@ -1,0 +1,191 @@
+//! Who shares the buckets of this process, who forgets them, and what cannot be built.
+
+use std::sync::Arc;
+
+use tower_throttle::{
+    ConfigError, FixedWindow, Limiter, ManualClock, OnStoreFailure, Policy, RateLimitLayer, Source,
+    StoreError, TokenBucket,
+    store::{Guarded, Store},
+};
+
+use super::fake_store::{Does, Switch, finish, limiter, unavailable};
+use crate::support::web::{Down, ask, plain};
+
+fn policy() -> Policy {
+    Policy::new("one", TokenBucket::per_hour(20)).shared()
+}
+
+fn down() -> Switch {
+    Switch::down(&Arc::new(ManualClock::new()))
+}
+
+/// What two limiters and two layers on such stores admit together.
+fn admitted(store: impl Fn() -> Arc<dyn Store>) -> usize {
+    let limiters = [
+        limiter(store(), [policy()]),
+        Limiter::new(store(), policy()),
+    ];
+    let built = RateLimitLayer::builder().store(store()).policy(policy());
+    let layers = [
+        built.build().unwrap(),
+        RateLimitLayer::new(policy()).store(store()),
+    ];
+    let mut admitted = 0;
+    for _ in 0..50 {
+        for limiter in &limiters {
+            let decision = finish(limiter.check("ann")).unwrap();
+            assert_eq!(decision.source(), Source::Local);
+            admitted += usize::from(decision.is_allowed());
+        }
+        for layer in &layers {
+            admitted += usize::from(ask(layer, plain()).status == 200);
+        }
+    }
+    admitted
+}
+
+#[test]
+fn all_on_one_store_share_the_buckets_of_this_process() {
+    let store = down();
+    assert_eq!(admitted(|| Arc::new(store.clone())), 20, "clones");
+    let store = Arc::new(down());
+    assert_eq!(admitted(|| store.clone()), 20, "an Arc");
+    let store = Guarded::new(down());
+    assert_eq!(admitted(|| Arc::new(store.clone())), 20, "a guard");
+    let store = Guarded::new(Down);
+    assert_eq!(admitted(|| Arc::new(store.clone())), 20, "that has its own");
+    let store = down();
+    let guarded = Guarded::new(Guarded::new(store.clone()));
+    assert_eq!(admitted(|| Arc::new(guarded.clone())), 20, "two guards");
+    assert_eq!(admitted(|| Arc::new(store.clone())), 0, "the guarded store");
+}
+
+#[test]
+fn different_stores_do_not_share() {
+    assert_eq!(admitted(|| Arc::new(down())), 4 * 20);
+    assert_eq!(admitted(|| Arc::new(Guarded::new(down()))), 4 * 20);
+    // A store that says nothing of it: each has its own, and clones of a limiter one.
+    assert_eq!(admitted(|| Arc::new(Down)), 4 * 20);
+    let limiter = Limiter::new(Down, policy());
+    let clones = [limiter.clone(), limiter.clone(), limiter];
+    let mut count = 0;
+    for clone in clones.iter().cycle().take(90) {
+        count += usize::from(finish(clone.check("ann")).unwrap().is_allowed());
+    }
+    assert_eq!(count, 20);
+}
+
+#[test]
+fn a_reset_forgets_in_this_process_too() {
+    for (is_up, share) in [(true, 1), (false, 1), (true, 4), (false, 4)] {
+        let store = down();
+        let choice = OnStoreFailure::share_of(share);
+        let own = Policy::new("own", FixedWindow::per_hour(8)).on_store_failure(choice);
+        let everyone = Policy::new("everyone", TokenBucket::per_hour(1_000)).shared();
+        let limiter = limiter(store.clone(), [own, everyone.on_store_failure(choice)]);
+        let part = 8 / u64::from(share);
+        let drain = |key: &'static str| {
+            let checks = (0..20).map(|_| finish(limiter.check(key)).unwrap());
+            checks.filter(|decision| decision.is_allowed()).count() as u64
+        };
+        assert_eq!((drain("ann"), drain("bob")), (part, part));
+        if is_up {
+            store.now(Does::Answers);
+            finish(limiter.reset("ann")).unwrap();
+            store.now(unavailable());
+        } else {
+            assert!(finish(limiter.reset("ann")).unwrap_err().is_unavailable());
+        }
+        let left = finish(limiter.peek("ann")).unwrap();
+        let left: Vec<_> = left.policies().map(|policy| policy.remaining()).collect();
+        let everyones = 1_000 / u64::from(share) - 2 * part;
+        assert_eq!(left, [part, everyones], "everyone's stays");
+        assert_eq!((drain("ann"), drain("bob")), (part, 0));
+        drop(finish(limiter.reset_shared()));
+        let left = finish(limiter.peek("cleo")).unwrap();
+        assert_eq!(
+            left.policies().last().unwrap().remaining(),
+            1_000 / u64::from(share)
+        );
+    }
+}
+
+#[test]
+fn parts_of_nothing_are_a_mistake_that_names_the_setting() {
+    let none = OnStoreFailure::share_of(0);
+    assert_eq!(none, OnStoreFailure::Local { share_of: 0 });
+    let limiter = || Limiter::builder().store(Down);
+    let layer = || RateLimitLayer::builder().store(Down);
+    let mistakes: [ConfigError; 5] = [
+        limiter()
+            .policy(policy())
+            .on_store_failure(none)
+            .build()
+            .unwrap_err(),
+        limiter()
+            .policy(policy().on_store_failure(none))
+            .build()
+            .unwrap_err(),
+        layer()
+            .policy(policy())
+            .on_store_failure(none)
+            .build()
+            .unwrap_err(),
+        layer()
+            .policy(policy().on_store_failure(none))
+            .build()
+            .unwrap_err(),
+        layer()
+            .policy(policy().cost_by(|_| 1).on_store_failure(none))
+            .build()
+            .unwrap_err(),
+    ];
+    for mistake in mistakes {
+        let text = mistake.to_string();
+        assert!(
+            text.contains("`share_of`") && text.contains("\"one\""),
+            "{text}"
+        );
+        match mistake {
+            ConfigError::InPolicy { mistake, .. } => {
+                assert_eq!(
+                    *mistake,
+                    ConfigError::Zero {
+                        setting: "share_of"
+                    }
+                );
+            }
+            other => panic!("{other}"),
+        }
+    }
+    let panic = std::panic::catch_unwind(|| Limiter::new(Down, policy().on_store_failure(none)));
+    let text = panic.unwrap_err().downcast::<String>().unwrap();
+    assert!(text.contains("share_of"), "{text}");
+    // One that is set over is never used.
+    let mended = policy().on_store_failure(OnStoreFailure::local());
+    assert!(
+        limiter()
+            .policy(mended)
+            .on_store_failure(none)
+            .build()
+            .is_ok()
+    );
+}
+
+/// Whatever the store says of an operation that has no meaning, it stands.
+#[test]
+fn permits_cannot_be_checked_in_an_outage_either() {
+    let limiter = limiter(
+        down(),
+        [Policy::new("held", tower_throttle::Concurrency::new(3))],
+    );
+    let answers = [
+        finish(limiter.check("ann")),
+        finish(limiter.check_up_to("ann", 1)),
+        finish(limiter.debit("ann", 1)),
+        finish(limiter.credit("ann", 1)).map(Into::into),
+    ];
+    for answer in answers {
+        assert!(answer.is_err_and(|error: StoreError| error.is_unsupported()));
+    }
+}

@@ -1,0 +1,295 @@
+//! Several processes that share one quota while the store fails.
+
+use std::{sync::Arc, time::Duration};
+
+use tower_throttle::{
+    Algorithm, Decision, Limiter, ManualClock, OnStoreFailure, Policy, Quota, Verdict,
+};
+
+use super::{
+    fake_store::{Switch, finish, limiter},
+    quotas::{ALGORITHMS, concurrency, quota_of},
+};
+use crate::support::random::Random;
+
+/// How deep a bucket may be: 104 days.
+const DEEPEST_NS: u128 = (1 << 53) - TICK_NS;
+const TICK_NS: u128 = 1_000;
+
+struct Fleet {
+    clock: Arc<ManualClock>,
+    now_us: u64,
+    processes: Vec<Limiter>,
+}
+
+impl Fleet {
+    fn of(processes: u32, quota: Quota) -> Self {
+        let now_us = 1_767_225_600_000_000 + 1_234_567;
+        let clock = Arc::new(ManualClock::at_us(now_us));
+        let process = |_| {
+            let policy = Policy::new("shared", quota).cost(0);
+            let share = OnStoreFailure::share_of(processes);
+            // Each is a process: a fallback of its own.
+            limiter(Switch::down(&clock), [policy.on_store_failure(share)])
+        };
+        let processes = (0..processes).map(process).collect();
+        Self {
+            clock,
+            now_us,
+            processes,
+        }
+    }
+
+    fn advance(&mut self, us: u64) {
+        self.now_us += us;
+        self.clock.set_us(self.now_us);
+    }
+
+    /// Takes all that all of them have.
+    fn drain(&self, random: &mut Random) -> u64 {
+        let mut taken = 0;
+        for process in &self.processes {
+            let units = match random.below(3) {
+                0 => 1,
+                1 => 1 + random.bits_up_to(1_000),
+                _ => 1 << 52,
+            };
+            // By one at a time, up to a bound, and then the rest at once.
+            for units in (0..20).map(|_| units).chain([1 << 52]) {
+                let decision = finish(process.check_up_to("ann", units)).unwrap();
+                if !decision.is_allowed() {
+                    break;
+                }
+                taken += decision.moved();
+            }
+            let decision = finish(process.check_n("ann", 1)).unwrap();
+            assert!(!decision.is_allowed(), "drained");
+        }
+        taken
+    }
+}
+
+/// The most that all may admit in so much time, from full buckets on.
+fn most(quota: Quota, processes: u32, us: u64) -> u128 {
+    let (n, capacity) = (u128::from(processes), u128::from(quota.capacity()));
+    let (limit, us) = (u128::from(quota.limit()), u128::from(us));
+    let at_once = if capacity == 0 { 0 } else { capacity + n - 1 };
+    let period_us = quota.period().as_micros();
+    let flows = matches!(
+        quota.algorithm(),
+        Algorithm::TokenBucket | Algorithm::LeakyBucket
+    );
+    if flows && !format!("{quota:?}").starts_with("IntervalBucket") {
+        let share = us * limit / period_us + 1;
+        let interval_ns = quota.period().as_nanos().div_ceil(limit.max(1)) * n;
+        // A part fills in so many days at most, whatever its share is.
+        return match DEEPEST_NS.checked_div(capacity.div_ceil(n)) {
+            Some(longest_ns) if longest_ns < interval_ns => {
+                at_once + share.max(n * ((us * 1_000 + TICK_NS) / longest_ns))
+            }
+            _ => at_once + share,
+        };
+    }
+    if limit == 0 {
+        return at_once;
+    }
+    // Months are 28 days at least; a window that ends, and one that starts.
+    let windows = us * 31 / 28 / period_us + 2;
+    at_once + (limit + n - 1) * windows
+}
+
+/// How far a long outage goes on at a time: a part of a unit, a window, many.
+fn step_us(random: &mut Random, quota: Quota, processes: u32) -> u64 {
+    let period_us = u64::try_from(quota.period().as_micros())
+        .unwrap()
+        .min(1 << 46);
+    let unit_us = period_us / quota.limit().max(1);
+    match random.below(5) {
+        0 => unit_us,
+        1 => random.bits_up_to(unit_us.saturating_mul(u64::from(processes))),
+        2 => period_us,
+        3 => random.bits_up_to(period_us.saturating_mul(4)),
+        _ => unit_us.saturating_mul(u64::from(processes)),
+    }
+}
+
+#[test]
+fn all_together_grant_the_quota_and_less_than_a_unit_each_beyond() {
+    let mut random = Random::new();
+    for algorithm in 0..ALGORITHMS {
+        for processes in 1..=20 {
+            for _ in 0..4 {
+                let quota = quota_of(algorithm, &mut random);
+                let mut fleet = Fleet::of(processes, quota);
+                let what = format!("{processes} processes, {quota:?}");
+                let (mut total, mut us) = (u128::from(fleet.drain(&mut random)), 0);
+                assert!(
+                    total <= most(quota, processes, 0),
+                    "{total} at once: {what}"
+                );
+                for _ in 0..30 {
+                    let step = step_us(&mut random, quota, processes);
+                    if us + step > 1 << 50 {
+                        break;
+                    }
+                    us += step;
+                    fleet.advance(step);
+                    total += u128::from(fleet.drain(&mut random));
+                    let most = most(quota, processes, us);
+                    assert!(total <= most, "{total} > {most} in {us} us: {what}");
+                }
+            }
+        }
+    }
+}
+
+/// Whoever waits as long as it says is admitted, everywhere.
+#[test]
+fn no_share_refuses_for_ever() {
+    let mut random = Random::new();
+    for algorithm in 0..ALGORITHMS {
+        for processes in 1..=20 {
+            for _ in 0..4 {
+                let quota = quota_of(algorithm, &mut random);
+                let mut fleet = Fleet::of(processes, quota);
+                let what = format!("{processes} processes, {quota:?}");
+                let at_once = fleet.drain(&mut random);
+                if quota.capacity() == 0 {
+                    assert_eq!(at_once, 0, "{what}");
+                    continue;
+                }
+                // Nothing comes back to a bucket without refill.
+                if quota.limit() == 0 {
+                    continue;
+                }
+                let refused = finish(fleet.processes[0].check_n("ann", 1)).unwrap();
+                let wait = refused.retry_after().expect(&what);
+                let us = u64::try_from(wait.as_micros()).unwrap();
+                let deepest_us = u64::try_from(DEEPEST_NS / 1_000).unwrap();
+                let period_us = u64::try_from(quota.period().as_micros()).unwrap();
+                assert!(us <= deepest_us.max(2 * period_us), "{us} us: {what}");
+                fleet.advance(us);
+                assert!(fleet.drain(&mut random) >= u64::from(processes), "{what}");
+            }
+        }
+    }
+}
+
+/// `share_of(n)` for numbers that no fleet has, on every algorithm.
+#[test]
+fn no_number_of_processes_panics() {
+    let mut random = Random::new();
+    for round in 0..4_000 {
+        let quota = match round % (ALGORITHMS + 1) {
+            ALGORITHMS => concurrency(&mut random),
+            algorithm => quota_of(algorithm, &mut random),
+        };
+        let processes = match random.below(3) {
+            0 => u32::MAX,
+            1 => 1 + u32::try_from(random.bits_up_to(u64::from(u32::MAX) - 1)).unwrap(),
+            _ => random.one_of(&[1, 2, 999_999, 1_000_003, u32::MAX - 1]),
+        };
+        let clock = Arc::new(ManualClock::new());
+        let share = OnStoreFailure::share_of(processes);
+        let policy = Policy::new("shared", quota).cost(0).on_store_failure(share);
+        let limiter = limiter(Switch::down(&clock), [policy]);
+        let units = [
+            0,
+            1,
+            quota.capacity(),
+            quota.capacity() + 1,
+            1 << 53,
+            u64::MAX,
+        ];
+        for _ in 0..30 {
+            let units = random.one_of(&units);
+            let which = random.below(5);
+            let decision: Option<Decision> = match which {
+                0 => finish(limiter.check_n("ann", units)).ok(),
+                1 => finish(limiter.check_up_to("ann", units)).ok(),
+                2 => finish(limiter.debit("ann", units)).ok(),
+                3 => finish(limiter.peek("ann")).ok(),
+                _ => {
+                    clock.advance(Duration::from_micros(random.bits_up_to(1 << 50)));
+                    None
+                }
+            };
+            if let Some(decision) = decision.filter(|_| units > quota.capacity() && which == 0) {
+                assert_eq!(decision.verdict(), Verdict::Impossible, "{quota:?}");
+            }
+        }
+    }
+}
+
+/// What a share tells: how much it has, and when it has more.
+#[test]
+fn a_share_has_what_remains_and_admits_when_it_says() {
+    let mut random = Random::new();
+    for algorithm in 0..ALGORITHMS {
+        for processes in 1..=20 {
+            for _ in 0..3 {
+                let quota = quota_of(algorithm, &mut random);
+                let mut fleet = Fleet::of(processes, quota);
+                fleet.processes.truncate(1);
+                for _ in 0..25 {
+                    tells_the_truth(&mut fleet, quota, processes, &mut random);
+                }
+            }
+        }
+    }
+}
+
+fn tells_the_truth(fleet: &mut Fleet, quota: Quota, processes: u32, random: &mut Random) {
+    let what = format!("{processes} processes, {quota:?}");
+    let process = fleet.processes[0].clone();
+    let standing = finish(process.peek("ann")).unwrap();
+    let policy = standing.policies().next().unwrap();
+    let (limit, remaining) = (policy.limit(), policy.remaining());
+    assert_eq!(
+        limit,
+        quota.capacity().div_ceil(u64::from(processes)),
+        "{what}"
+    );
+    assert!(remaining <= limit, "{what}");
+    // One unit more than remains does not fit, unless nothing is taken.
+    if remaining < limit {
+        let more = finish(process.check_n("ann", remaining + 1)).unwrap();
+        assert!(!more.is_allowed(), "{what}");
+    }
+    // In debt not even nothing fits.
+    if remaining > 0 {
+        let units = random.between(0, remaining);
+        let taken = finish(process.check_n("ann", units)).unwrap();
+        assert!(taken.is_allowed(), "{units} of {remaining}: {what}");
+        let left = taken.policies().next().unwrap().remaining();
+        assert_eq!(left, remaining - units, "{what}");
+    }
+
+    let wanted = random.between(1, limit.max(1));
+    let refused = finish(process.check_n("ann", wanted)).unwrap();
+    if refused.is_allowed() {
+        return;
+    }
+    match refused.retry_after() {
+        None => {
+            let is_by_hand = quota.limit() == 0;
+            assert!(
+                is_by_hand || refused.verdict() == Verdict::Impossible,
+                "{what}"
+            );
+        }
+        Some(wait) => {
+            let us = u64::try_from(wait.as_micros()).unwrap();
+            assert!(us > 0, "{what}");
+            if fleet.now_us + us > 1 << 52 {
+                return;
+            }
+            fleet.advance(us - 1);
+            let early = finish(process.check_n("ann", wanted)).unwrap();
+            assert!(!early.is_allowed(), "{wanted} too early: {what}");
+            fleet.advance(1);
+            let then = finish(process.check_n("ann", wanted)).unwrap();
+            assert!(then.is_allowed(), "{wanted} after {us} us: {what}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Waiting through an outage that starts or ends meanwhile.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::{Instant, sleep};
+use tower_throttle::{
+    Concurrency, FixedWindow, LeakyBucket, Limiter, OnStoreFailure, Policy, Quota, SlidingLog,
+    Source, TokenBucket,
+};
+
+use super::fake_store::{Does, Switch, TokioClock, limiter, unavailable, unavailable_later};
+use crate::support::random::Random;
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn store() -> Switch {
+    Switch::on(&Arc::new(TokioClock(Instant::now())))
+}
+
+fn failing(random: &mut Random) -> Does {
+    match random.below(2) {
+        0 => unavailable(),
+        _ => unavailable_later(),
+    }
+}
+
+/// Places that were reserved stay: each waiter goes on at the moment of whoever decided.
+#[tokio::test(start_paused = true)]
+async fn reserved_turns_are_kept_through_an_outage() {
+    let mut random = Random::new();
+    let quotas: [Quota; 3] = [
+        TokenBucket::per_second(10).burst(1).try_into().unwrap(),
+        LeakyBucket::per_second(10).capacity(1).try_into().unwrap(),
+        LeakyBucket::per_second(10).queue(50).try_into().unwrap(),
+    ];
+    for round in 0..60 {
+        let store = store();
+        let limiter = limiter(store.clone(), [Policy::new("turns", quotas[round % 3])]);
+        let started = Instant::now();
+        // So many come, the store fails, so many come, it answers, so many come.
+        let mut tasks = Vec::new();
+        let mut turns = [0_u64; 2];
+        for phase in 0..4 {
+            let is_up = phase % 2 == 0;
+            store.now(if is_up {
+                Does::Answers
+            } else {
+                failing(&mut random)
+            });
+            for _ in 0..random.between(1, 8) {
+                let turn = &mut turns[usize::from(!is_up)];
+                let moment = ms(100 * *turn);
+                *turn += 1;
+                let limiter = limiter.clone();
+                let task = async move {
+                    let permit = limiter.acquire("ann", ms(10_000)).await.unwrap();
+                    assert!(permit.is_allowed());
+                    let expected = if is_up { Source::Store } else { Source::Local };
+                    assert_eq!(permit.decision().source(), expected);
+                    assert_eq!(started.elapsed(), moment, "{is_up}");
+                };
+                let mut task = Box::pin(task);
+                // All come at one instant, in this order.
+                let is_done = (0..3).any(|_| {
+                    let waker = std::task::Waker::noop();
+                    let mut context = std::task::Context::from_waker(waker);
+                    task.as_mut().poll(&mut context).is_ready()
+                });
+                assert_eq!(is_done, moment.is_zero());
+                if !is_done {
+                    tasks.push(tokio::spawn(task));
+                }
+            }
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+    }
+}
+
+/// Whoever waits for room asks again: whoever decides then, decides.
+#[tokio::test(start_paused = true)]
+async fn waiting_for_room_ends_where_it_is_found_first() {
+    let quotas: [Quota; 3] = [
+        FixedWindow::new(2, ms(1_000)).try_into().unwrap(),
+        SlidingLog::new(2, ms(1_000)).try_into().unwrap(),
+        TokenBucket::new(2, ms(1_000))
+            .refill_at_once()
+            .try_into()
+            .unwrap(),
+    ];
+    for quota in quotas {
+        for starts_up in [true, false] {
+            let store = store();
+            let limiter = limiter(store.clone(), [Policy::new("room", quota)]);
+            let up_or_down = |is_up| {
+                if is_up {
+                    Does::Answers
+                } else {
+                    unavailable_later()
+                }
+            };
+            store.now(up_or_down(starts_up));
+            for _ in 0..2 {
+                let permit = limiter.acquire("ann", Duration::ZERO).await.unwrap();
+                assert!(permit.is_allowed());
+            }
+            let started = Instant::now();
+            let waiting = limiter.clone();
+            let task = tokio::spawn(async move { waiting.acquire("ann", ms(5_000)).await });
+            sleep(ms(500)).await;
+            assert!(!task.is_finished());
+            store.now(up_or_down(!starts_up));
+            let permit = task.await.unwrap().unwrap();
+            assert!(permit.is_allowed());
+            assert_eq!(started.elapsed(), ms(1_000));
+            let source = if starts_up {
+                Source::Local
+            } else {
+                Source::Store
+            };
+            assert_eq!(permit.decision().source(), source);
+        }
+    }
+}
+
+/// Those who wait for a permit find it in this process, and come back to the store.
+#[tokio::test(start_paused = true)]
+async fn waiting_for_permits_goes_through_an_outage() {
+    let held = || Policy::new("held", Concurrency::new(1).lifetime(ms(600_000)));
+    let store = store();
+    let limiter = limiter(store.clone(), [held()]);
+    let of_store = limiter.acquire("ann", Duration::ZERO).await.unwrap();
+    let acquire = |limiter: &Limiter| {
+        let limiter = limiter.clone();
+        tokio::spawn(async move { limiter.acquire("ann", ms(60_000)).await.unwrap() })
+    };
+    let first = acquire(&limiter);
+    sleep(ms(1_000)).await;
+    assert!(!first.is_finished());
+    store.now(unavailable());
+    let first = first.await.unwrap();
+    assert_eq!(first.decision().source(), Source::Local);
+    let second = acquire(&limiter);
+    sleep(ms(5_000)).await;
+    assert!(!second.is_finished(), "one at a time in this process, too");
+    store.now(Does::Answers);
+    sleep(ms(5_000)).await;
+    assert!(!second.is_finished(), "the store's is held");
+    drop(of_store);
+    let second = second.await.unwrap();
+    assert_eq!(second.decision().source(), Source::Store);
+    drop((first, second));
+    for looking in [store.looking([held()]), store.looking_locally([held()])] {
+        let standing = looking.peek("ann").await.unwrap();
+        assert_eq!(standing.policies().next().unwrap().remaining(), 1);
+    }
+}
+
+/// A policy that denies ends the wait; one that allows does, too.
+#[tokio::test(start_paused = true)]
+async fn an_outage_ends_the_wait_of_who_does_not_decide_here() {
+    for choice in [OnStoreFailure::Deny, OnStoreFailure::Allow] {
+        let store = store();
+        let window = Policy::new("room", FixedWindow::new(1, ms(1_000)));
+        let limiter = limiter(store.clone(), [window.on_store_failure(choice)]);
+        assert!(limiter.check("ann").await.unwrap().is_allowed());
+        let waiting = limiter.clone();
+        let task = tokio::spawn(async move { waiting.acquire("ann", ms(5_000)).await });
+        sleep(ms(500)).await;
+        store.now(unavailable());
+        match (choice, task.await.unwrap()) {
+            (OnStoreFailure::Deny, Err(error)) => assert!(error.is_unavailable()),
+            (OnStoreFailure::Allow, Ok(permit)) => {
+                assert_eq!(permit.decision().source(), Source::StoreFailure);
+            }
+            (choice, answer) => panic!("{choice:?}: {answer:?}"),
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! What is admitted, in memory and elsewhere: the model, waiting, the fallback, simulations.
+
+#[cfg(feature = "testing")]
+mod concurrent_calls;
+#[cfg(feature = "testing")]
+mod conformance;
+#[cfg(feature = "testing")]
+mod dispatch;
+mod docs_consistency;
+mod fallback;
+mod memory;
+mod migration;
+mod model;
+#[cfg(feature = "testing")]
+mod scaling;
+#[cfg(feature = "testing")]
+mod simulated;
+#[path = "../support/mod.rs"]
+mod support;
+mod waiting;

@@ -1,0 +1,91 @@
+//! Each algorithm walks by itself, and all of them together.
+
+use std::time::Instant;
+
+use super::{
+    bench::Bench,
+    walk::{Counts, Walk},
+};
+use crate::support::{
+    plans::{Algorithm, USED_UP},
+    random::{Random, seed},
+};
+
+const SETTINGS: u64 = 200;
+const STEPS: u64 = 500;
+
+fn walk(
+    test: &str,
+    settings: u64,
+    steps: u64,
+    algorithms: impl Fn(&mut Random) -> Vec<Algorithm>,
+) -> Counts {
+    let (seed, bench, started) = (seed(), Bench::new(), Instant::now());
+    let mut random = Random::from_seed(seed);
+    let mut total = Counts::default();
+    for setting in 0..settings {
+        let algorithms = algorithms(&mut random);
+        let mut walk = Walk::new(&bench, seed, setting, &algorithms);
+        bench.runtime.block_on(async {
+            walk.learn_phases().await;
+            while walk.counts.steps < steps {
+                walk.step().await;
+            }
+        });
+        total.steps += walk.counts.steps;
+        total.denied += walk.counts.denied;
+        total.waits += walk.counts.waits;
+        total.ambiguous += walk.counts.ambiguous;
+        if setting % 20 == 0 {
+            bench.server.assert_all_keys_expire();
+            bench.server.command(&["FLUSHALL"]);
+        }
+    }
+    println!("{test}: {total:?} in {:?}", started.elapsed());
+    total
+}
+
+#[test]
+fn token_bucket() {
+    walk("token_bucket", SETTINGS, STEPS, |_| vec![Algorithm::Token]);
+}
+
+#[test]
+fn token_bucket_refilled_at_once_or_never() {
+    walk(
+        "token_bucket_refilled_at_once_or_never",
+        SETTINGS,
+        STEPS,
+        |_| vec![Algorithm::Interval],
+    );
+}
+
+#[test]
+fn leaky_bucket() {
+    walk("leaky_bucket", SETTINGS, STEPS, |_| vec![Algorithm::Leaky]);
+}
+
+#[test]
+fn fixed_window() {
+    walk("fixed_window", SETTINGS, STEPS, |_| vec![Algorithm::Fixed]);
+}
+
+#[test]
+fn sliding_window() {
+    walk("sliding_window", SETTINGS, STEPS, |_| {
+        vec![Algorithm::Sliding]
+    });
+}
+
+#[test]
+fn sliding_log() {
+    walk("sliding_log", SETTINGS, STEPS, |_| vec![Algorithm::Log]);
+}
+
+#[test]
+fn stacked_policies() {
+    walk("stacked_policies", 150, 200, |random| {
+        let policies = random.between(2, 4);
+        (0..policies).map(|_| random.one_of(&USED_UP)).collect()
+    });
+}

@@ -1,0 +1,116 @@
+//! One Redis server, both stores and one clock for each test.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::runtime::{Builder, Runtime};
+use tower_throttle::{
+    Decision, FixedWindow, Limiter, ManualClock, MemoryStore, RedisStore,
+    store::{Answer, Check, Fallback, Leg, Store},
+};
+
+use crate::support::{
+    RedisServer,
+    oracle::{DAY_MS, Plan, Spec, Start, month_end_ms},
+};
+
+/// 2026-01-01T00:00:00Z, and a bit.
+pub(super) const START_US: u64 = 1_767_225_600_000_000 + 123_456;
+
+pub(super) struct Bench {
+    pub(super) runtime: Runtime,
+    pub(super) server: RedisServer,
+    pub(super) redis: RedisStore,
+    pub(super) clock: Arc<ManualClock>,
+}
+
+impl Bench {
+    pub(super) fn new() -> Self {
+        let server = RedisServer::start();
+        // One thread: a walk waits for each answer anyway.
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let clock = Arc::new(ManualClock::at_us(START_US));
+        let redis = runtime.block_on(async {
+            RedisStore::builder()
+                .clock(clock.clone())
+                .deadline(crate::support::DEADLINE)
+                // The longest: what is given again must be as exact.
+                .remember_denials_for(Duration::from_secs(60))
+                .connect(&server.url())
+                .expect("a store")
+        });
+        Self {
+            runtime,
+            server,
+            redis,
+            clock,
+        }
+    }
+
+    pub(super) fn new_memory(&self) -> Memory {
+        let memory = MemoryStore::builder().clock(self.clock.clone());
+        Memory(memory.build(), Fallback::new())
+    }
+}
+
+/// All its limiters are one holder of permits, as those on Redis are.
+#[derive(Clone, Debug)]
+pub(super) struct Memory(MemoryStore, Fallback);
+
+impl Store for Memory {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        self.0.check(check)
+    }
+
+    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+        self.0.reset(legs)
+    }
+
+    fn fallback(&self) -> Option<Fallback> {
+        Some(self.1.clone())
+    }
+}
+
+pub(super) fn limiter(store: impl Store, plans: &[Plan]) -> Limiter {
+    let mut builder = Limiter::builder().store(store);
+    for (number, plan) in plans.iter().enumerate() {
+        builder = builder.policy(plan.policy(&format!("policy {number}")));
+    }
+    match builder.build() {
+        Ok(limiter) => limiter,
+        Err(mistake) => panic!("{plans:?}: {mistake}"),
+    }
+}
+
+/// When this caller's windows start, found out by one request. The model
+/// cannot know the crate's hash, but that it never changes.
+pub(super) async fn spread_phase_ms(spec: &Spec, caller: u64) -> i128 {
+    let Spec::Window {
+        window_ms, start, ..
+    } = *spec
+    else {
+        panic!("nothing to spread");
+    };
+    let window = match start {
+        Start::Month => FixedWindow::per_calendar_month(1),
+        Start::Week => FixedWindow::per_calendar_week(1),
+        _ => FixedWindow::new(1, Duration::from_millis(window_ms)).aligned(),
+    };
+    // The last millisecond of a January: 31 days before it, it was January, too.
+    let month_ms = i128::from(START_US / 1_000);
+    let next_month_ms = month_end_ms(month_ms);
+    let clock = Arc::new(ManualClock::at_us((next_month_ms - 1) as u64 * 1_000));
+    let store = MemoryStore::builder().clock(clock).build();
+    let decision = Limiter::new(store, window.spread()).check(caller).await;
+    let decision = decision.expect("a decision");
+    let policy = decision.policies().next().expect("a policy");
+    let end_ms = next_month_ms - 1 + policy.reset_after().as_millis() as i128;
+    match start {
+        Start::Month => {
+            let phase_ms = end_ms - next_month_ms;
+            assert!((0..31 * i128::from(DAY_MS)).contains(&phase_ms));
+            phase_ms
+        }
+        _ => end_ms.rem_euclid(window_ms.into()),
+    }
+}

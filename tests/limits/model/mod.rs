@@ -1,0 +1,13 @@
+//! Both stores against a slow, obvious model, under one virtual clock: every
+//! field of every decision is equal.
+//!
+//! Each test walks at random from a seed that it prints. To walk the same way
+//! again: `TT_SEED=<the seed> cargo test --test limits <the test>`.
+
+mod algorithms;
+mod bench;
+mod permits;
+mod rates;
+mod regressions;
+mod sliding_error;
+mod walk;

@@ -1,0 +1,391 @@
+//! A random walk: the same steps in Redis, in memory and in the model.
+
+use std::collections::VecDeque;
+
+use tower_throttle::{Decision, Limiter, StoreError};
+
+use super::bench::{Bench, START_US, limiter, spread_phase_ms};
+use crate::support::{
+    oracle::{Op, Oracle, Plan, Said},
+    plans::{Algorithm, any_plan, any_scale_ms},
+    random::Random,
+};
+
+/// Whether the clock may be put back, and who can be compared then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Course {
+    /// Redis forgets what is drained when it is told to, memory by itself.
+    Forwards,
+    /// What is drained is reset before the clock is put back: what is gone
+    /// cannot be told from what was never there.
+    Backwards,
+    /// Redis alone, which forgets nothing here: it expires keys by a clock of its own.
+    BackwardsInRedis,
+}
+
+const CALLERS: u64 = 3;
+
+/// 2005 to 2105: the first times that windows take 13 digits, and then some.
+const FIRST_US: u64 = 1_104_537_600_000_000;
+const LAST_US: u64 = 4_260_211_200_000_000;
+/// A window of 100 years that starts then ends before 2^53 microseconds.
+const END_US: u64 = 5_800_000_000_000_000;
+/// The clock seldom goes on by so much at once.
+const LONG_US: u128 = 5 * 365 * 86_400_000_000;
+
+pub(super) struct Walk<'b> {
+    bench: &'b Bench,
+    pub(super) random: Random,
+    course: Course,
+    /// The same policies with other numbers.
+    variants: Vec<Variant>,
+    present: usize,
+    pub(super) oracle: Oracle,
+    pub(super) now_us: u64,
+    first_caller: u64,
+    /// Moments at which something changes.
+    soon_us: Vec<u64>,
+    history: VecDeque<String>,
+    pub(super) counts: Counts,
+}
+
+pub(super) struct Variant {
+    pub(super) plans: Vec<Plan>,
+    pub(super) redis: Limiter,
+    pub(super) memory: Option<Limiter>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) steps: u64,
+    pub(super) denied: u64,
+    pub(super) waits: u64,
+    pub(super) ambiguous: u64,
+}
+
+impl<'b> Walk<'b> {
+    /// A setting of its own, on callers of its own.
+    pub(super) fn new(bench: &'b Bench, seed: u64, setting: u64, algorithms: &[Algorithm]) -> Self {
+        let mut random = Random::from_seed(seed ^ (setting << 32));
+        let course = match random.below(5) {
+            0 => Course::Backwards,
+            1 => Course::BackwardsInRedis,
+            _ => Course::Forwards,
+        };
+        let count = if random.percent(50) { 1 } else { 3 };
+        let scales: Vec<u64> = algorithms
+            .iter()
+            .map(|algorithm| any_scale_ms(&mut random, *algorithm))
+            .collect();
+        let memory = bench.new_memory();
+        let mut variants = Vec::new();
+        for _ in 0..count {
+            let each = algorithms.iter().zip(&scales);
+            let plans: Vec<Plan> = each
+                .map(|(algorithm, scale_ms)| any_plan(&mut random, *algorithm, *scale_ms))
+                .collect();
+            let _inside = bench.runtime.enter();
+            variants.push(Variant {
+                redis: limiter(bench.redis.clone(), &plans),
+                memory: (course != Course::BackwardsInRedis)
+                    .then(|| limiter(memory.clone(), &plans)),
+                plans,
+            });
+        }
+        let now_us = match random.below(3) {
+            0 => random.between(FIRST_US, LAST_US),
+            _ => START_US,
+        };
+        bench.clock.set_us(now_us);
+        Self {
+            bench,
+            random,
+            course,
+            variants,
+            present: 0,
+            oracle: Oracle::default(),
+            now_us,
+            first_caller: setting * CALLERS,
+            soon_us: Vec::new(),
+            history: VecDeque::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    pub(super) async fn learn_phases(&mut self) {
+        for variant in &self.variants {
+            for plan in &variant.plans {
+                if !plan.spec.is_spread() {
+                    continue;
+                }
+                for caller in self.first_caller..self.first_caller + CALLERS {
+                    let phase_ms = spread_phase_ms(&plan.spec, caller).await;
+                    self.oracle.set_phase(plan.spec, caller, phase_ms);
+                }
+            }
+        }
+    }
+
+    pub(super) fn variant(&self) -> &Variant {
+        &self.variants[self.present]
+    }
+
+    pub(super) fn plans(&self) -> Vec<Plan> {
+        self.variants[self.present].plans.clone()
+    }
+
+    pub(super) fn any_caller(&mut self) -> u64 {
+        self.first_caller + self.random.below(CALLERS)
+    }
+
+    pub(super) fn any_variant(&mut self) {
+        self.present = self.random.below(self.variants.len() as u64) as usize;
+    }
+
+    pub(super) fn note(&mut self, what: &str) {
+        if self.history.len() == 20 {
+            self.history.pop_front();
+        }
+        let line = format!("at {} us, numbers {}: {what}", self.now_us, self.present);
+        self.history.push_back(line);
+    }
+
+    #[track_caller]
+    pub(super) fn fail(&self, why: &str) -> ! {
+        for (number, variant) in self.variants.iter().enumerate() {
+            println!("numbers {number}: {:#?}", variant.plans);
+        }
+        println!("{:?}, callers from {}", self.course, self.first_caller);
+        for line in &self.history {
+            println!("{line}");
+        }
+        panic!("{why}");
+    }
+
+    pub(super) fn set_clock(&mut self, now_us: u64) {
+        self.now_us = now_us;
+        self.bench.clock.set_us(now_us);
+    }
+
+    /// Time goes on, or is put back.
+    pub(super) async fn move_clock(&mut self) {
+        let plans = self.plans();
+        let scales = plans.iter().map(|plan| plan.spec.scale_us());
+        let scales: Vec<u64> = scales.collect();
+        let scale_us = self.random.one_of(&scales);
+        let now_us = self.now_us;
+        let random = &mut self.random;
+        let next_us = match random.below(20) {
+            0..7 => now_us,
+            7..11 => now_us + random.magnitude(1, scale_us.saturating_mul(3)),
+            11..14 => now_us + random.below(scale_us / 8 + 2),
+            14..16 => now_us + random.below(scale_us + 1),
+            16..19 => match &self.soon_us[..] {
+                [] => now_us,
+                soon => (random.one_of(soon) + random.below(3) - 1).max(now_us),
+            },
+            _ if self.course == Course::Forwards => now_us + 1,
+            _ => {
+                let by_us = random.magnitude(1, scale_us.saturating_mul(3));
+                now_us.saturating_sub(by_us).max(1)
+            }
+        };
+        if next_us < now_us && self.course == Course::Backwards {
+            self.reset_all(|oracle, policy, caller| oracle.is_drained(policy, caller, now_us))
+                .await;
+        }
+        self.set_clock(next_us.min(END_US.max(now_us)));
+    }
+
+    async fn reset_all(&mut self, which: impl Fn(&Oracle, usize, u64) -> bool) {
+        for caller in self.first_caller..self.first_caller + CALLERS {
+            let mut policies = 0..self.variant().plans.len();
+            if policies.any(|policy| which(&self.oracle, policy, caller)) {
+                self.reset(caller).await;
+            }
+        }
+    }
+
+    pub(super) async fn reset(&mut self, caller: u64) {
+        self.note(&format!("reset {caller}"));
+        let variant = self.variant();
+        let mut reset = variant.redis.reset(caller).await;
+        if let Some(memory) = &variant.memory {
+            reset = reset.and(memory.reset(caller).await);
+        }
+        reset.expect("a reset");
+        self.oracle.forget(caller);
+    }
+
+    /// Every key in Redis that means nothing any more goes away.
+    pub(super) fn forget_drained(&mut self) {
+        if self.course != Course::Forwards {
+            return;
+        }
+        let mut command = vec!["DEL".to_owned()];
+        for caller in self.first_caller..self.first_caller + CALLERS {
+            for (policy, key) in self.variant().redis.redis_keys(caller).iter().enumerate() {
+                if self.oracle.is_drained(policy, caller, self.now_us) {
+                    command.push(key.clone());
+                }
+            }
+        }
+        self.note(&format!("forget {:?}", &command[1..]));
+        if command.len() > 1 {
+            let words: Vec<&str> = command.iter().map(String::as_str).collect();
+            self.bench.server.command(&words);
+        }
+    }
+
+    /// One question to all three.
+    pub(super) async fn ask(&mut self, caller: u64, op: Op) -> Said {
+        let plans = self.plans();
+        if self.oracle.is_ambiguous(&plans, caller, self.now_us) {
+            self.counts.ambiguous += 1;
+            self.reset(caller).await;
+        }
+        self.note(&format!("{caller} {op:?}"));
+        self.counts.steps += 1;
+        let expected = self.oracle.decide(&plans, caller, op, self.now_us);
+        let variant = self.variant();
+        let redis = put(&variant.redis, caller, op).await;
+        let memory = match &variant.memory {
+            Some(memory) => Some(put(memory, caller, op).await),
+            None => None,
+        };
+        self.compare(redis, &expected, "Redis");
+        if let Some(memory) = memory {
+            self.compare(memory, &expected, "memory");
+        }
+        expected
+    }
+
+    pub(super) fn compare(
+        &self,
+        answer: Result<Decision, StoreError>,
+        expected: &Said,
+        store: &str,
+    ) {
+        match answer {
+            Ok(decision) if Said::from(&decision) == *expected => {}
+            Ok(decision) => self.fail(&format!(
+                "{store} says\n{:#?}\nand not\n{expected:#?}",
+                Said::from(&decision)
+            )),
+            Err(error) => self.fail(&format!("{store} fails: {error}")),
+        }
+    }
+
+    pub(super) async fn step(&mut self) {
+        self.move_clock().await;
+        if self.random.percent(5) {
+            self.any_variant();
+        }
+        let caller = self.any_caller();
+        let op = match self.random.below(40) {
+            0 => return self.reset(caller).await,
+            1 => return self.forget_drained(),
+            2..16 => Op::Check,
+            16..24 => Op::CheckN(self.any_cost()),
+            24..28 => Op::UpTo(self.any_cost()),
+            28..31 => Op::Peek,
+            31..34 => Op::Credit(self.any_cost()),
+            _ => Op::Debit(self.any_debit()),
+        };
+        let said = self.ask(caller, op).await;
+        self.remember_moments(&said);
+        if let (Op::Check, Some(wait_us @ 1..)) = (op, said.retry_us) {
+            self.counts.denied += 1;
+            if self.random.percent(40) {
+                self.check_wait(caller, wait_us).await;
+            }
+        }
+    }
+
+    pub(super) fn remember_moments(&mut self, said: &Said) {
+        let waits = said.lines.iter().flat_map(|line| {
+            let waits = [line.retry_us.unwrap_or(0), line.reset_us];
+            waits.into_iter().filter(|wait_us| *wait_us > 0)
+        });
+        for wait_us in waits {
+            if wait_us > LONG_US && self.random.percent(90) {
+                continue;
+            }
+            if self.soon_us.len() == 4 {
+                self.soon_us.remove(0);
+            }
+            self.soon_us.push(self.now_us + wait_us as u64);
+        }
+    }
+
+    /// A denied caller who waits `retry_after` would be admitted; one
+    /// microsecond less would not do.
+    pub(super) async fn check_wait(&mut self, caller: u64, wait_us: u128) {
+        // Such a caller may be forgotten while another policy makes it wait.
+        let plans = self.plans();
+        let starts_poor = |plan: &Plan| {
+            plan.spec.missing_at_first() > plan.spec.capacity().saturating_sub(plan.cost)
+        };
+        if plans.len() > 1 && plans.iter().any(starts_poor) {
+            return;
+        }
+        let fits_at_us = self.now_us + wait_us as u64;
+        // Who may be forgotten before has waited for nothing.
+        let is_ambiguous = |at_us| self.oracle.is_ambiguous(&plans, caller, at_us);
+        if fits_at_us > END_US || is_ambiguous(fits_at_us - 1) || is_ambiguous(fits_at_us) {
+            return;
+        }
+        self.set_clock(fits_at_us - 1);
+        if self.ask(caller, Op::Peek).await.retry_us == Some(0) {
+            self.fail("a microsecond less would do");
+        }
+        self.set_clock(fits_at_us);
+        if self.ask(caller, Op::Peek).await.retry_us != Some(0) {
+            self.fail("the wait is not enough");
+        }
+        self.counts.waits += 1;
+    }
+
+    /// None, few, about all, more than all, or as much as can be said.
+    fn any_cost(&mut self) -> u64 {
+        let plans = self.plans();
+        let plan = plans[self.random.below(plans.len() as u64) as usize];
+        let capacity = plan.spec.capacity();
+        let random = &mut self.random;
+        match random.below(11) {
+            0 => 0,
+            1..6 => random.between(1, 4),
+            6..8 => random.below(capacity + 1),
+            8..10 => (capacity + random.below(4)).saturating_sub(2),
+            _ if random.percent(50) => u64::MAX,
+            _ => capacity + 1 + random.below(capacity + 1),
+        }
+    }
+
+    /// Mostly what is paid back soon; seldom as much as can be owed, and more.
+    fn any_debit(&mut self) -> u64 {
+        let plans = self.plans();
+        let plan = plans[self.random.below(plans.len() as u64) as usize];
+        let most = plan.spec.capacity() + plan.debt.unwrap_or(plan.most_debt());
+        let random = &mut self.random;
+        match random.below(40) {
+            0..20 => random.between(0, 4),
+            20..35 => random.below(3 * plan.spec.capacity() + 3),
+            35..37 => random.magnitude(1, most + 2),
+            37 | 38 => (most + random.below(4)).saturating_sub(2),
+            _ => random.one_of(&[u64::MAX, (1 << 53) - 1]),
+        }
+    }
+}
+
+async fn put(limiter: &Limiter, caller: u64, op: Op) -> Result<Decision, StoreError> {
+    match op {
+        Op::Check => limiter.check(caller).await,
+        Op::CheckN(units) => limiter.check_n(caller, units).await,
+        Op::Peek => limiter.peek(caller).await,
+        Op::UpTo(units) => limiter.check_up_to(caller, units).await,
+        Op::Credit(units) => limiter.credit(caller, units).await.map(Into::into),
+        Op::Debit(units) => limiter.debit(caller, units).await,
+        Op::Acquire { .. } => panic!("whoever acquires holds the permit"),
+    }
+}

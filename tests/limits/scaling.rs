@@ -1,0 +1,179 @@
+//! The simulation of `docs/lab/scaling.md`, in small.
+
+#[path = "../../examples/simulate/simulation/mod.rs"]
+mod simulation;
+#[path = "../../examples/simulate/tables.rs"]
+mod tables;
+
+use std::time::Duration;
+
+use simulation::{Callers, Limit, Mode, Scene};
+
+const SEED: u64 = 4711;
+
+fn short(callers: Callers, limit: Limit, mode: Mode) -> Scene {
+    Scene {
+        callers,
+        limit,
+        mode,
+        rate: 2_000.0,
+        lasts: Duration::from_secs(4),
+        ..Scene::new(SEED, 10)
+    }
+}
+
+#[test]
+fn the_same_seed_prints_the_same_and_another_does_not() {
+    let printed = |seed| -> Vec<String> {
+        let tables = tables::all(seed).into_iter();
+        tables.map(|table| table.shortened().played()).collect()
+    };
+    let first = printed(SEED);
+    assert_eq!(first, printed(SEED));
+    assert_ne!(first, printed(SEED + 1));
+}
+
+const CLIENT: Limit = Limit {
+    rate: 10,
+    burst: 20,
+};
+
+const ZIPF: Callers = Callers::Zipf {
+    callers: 300,
+    exponent: 1.1,
+};
+
+/// Beside others who are below their limits.
+const FLOOD: Callers = Callers::Flood {
+    callers: 400,
+    flood_rate: 1_000.0,
+};
+
+const HOT: Callers = Callers::Uniform { callers: 1 };
+
+/// Half of what is asked of [`HOT`].
+const TENANT: Limit = Limit {
+    rate: 1_000,
+    burst: 1_000,
+};
+
+#[test]
+fn without_leases_nobody_is_admitted_more_than_burst_and_rate_and_hardly_less() {
+    for (callers, limit) in [(ZIPF, CLIENT), (FLOOD, CLIENT), (HOT, TENANT)] {
+        for mode in [Mode::Exact, Mode::Remembered] {
+            let mut outcome = short(callers, limit, mode).play();
+            let tally = &mut outcome.tally;
+            assert_eq!(tally.most_beyond(), 0, "{callers:?}, {mode:?}");
+            assert_eq!(tally.failed, 0, "{callers:?}, {mode:?}");
+            let (less, exact) = (tally.under(), tally.exactly());
+            assert!(exact < tally.asked, "{callers:?}: somebody is denied");
+            assert!(
+                1_000 * less <= exact,
+                "{callers:?}, {mode:?}: {less} of {exact}"
+            );
+        }
+    }
+}
+
+#[test]
+fn with_leases_nobody_is_admitted_more_than_the_guarantee_says() {
+    let mut scene = short(HOT, TENANT, Mode::Leased);
+    // A bucket that empties slowly, so that much is held when it is nearly empty.
+    scene.limit.rate = 1_900;
+    let (held, second) = (10 * scene.limit.burst / 8, scene.limit.rate);
+    let mut outcome = scene.play();
+    let tally = &mut outcome.tally;
+    assert!(tally.from_leases > 1_000, "{}", tally.from_leases);
+    let beyond = tally.most_beyond();
+    assert!(beyond <= held.min(second), "{beyond}");
+    assert_eq!(tally.failed, 0);
+    let (less, exact) = (tally.under(), tally.exactly());
+    assert!(100 * less <= exact, "{less} of {exact}");
+}
+
+/// What a process remembers it need not ask: of one caller each asks when a
+/// unit has come back.
+#[test]
+fn a_flood_costs_each_node_a_call_for_each_unit_that_flows_in() {
+    let exact = short(FLOOD, CLIENT, Mode::Exact).play();
+    let outcome = short(FLOOD, CLIENT, Mode::Remembered).play();
+    let (nodes, others_per_s) = (10, 2_000.0);
+    let bound = others_per_s + f64::from(nodes * CLIENT.rate as u32);
+    assert!(exact.calls_per_s > 2_800.0, "{}", exact.calls_per_s);
+    assert!(
+        outcome.calls_per_s < 1.05 * bound,
+        "{}",
+        outcome.calls_per_s
+    );
+    assert!(outcome.tally.from_memory > 2_000);
+}
+
+#[test]
+fn a_hot_key_below_its_limit_costs_each_node_some_calls_a_second() {
+    let roomy = Limit {
+        rate: 4_000,
+        burst: 4_000,
+    };
+    let outcome = short(HOT, roomy, Mode::Leased).play();
+    assert!(outcome.calls_per_s < 10.0 * 40.0, "{}", outcome.calls_per_s);
+    assert_eq!(outcome.tally.exactly(), outcome.tally.asked);
+    assert_eq!(outcome.tally.under(), 0);
+}
+
+/// A hundred nodes with ten times the work for the server stand for a thousand.
+#[test]
+fn many_nodes_together_do_not_ask_more_than_can_be_answered() {
+    let micros = Duration::from_micros;
+    let scene = Scene {
+        rate: 10_000.0,
+        callers: Callers::Uniform { callers: 2_000 },
+        mode: Mode::Remembered,
+        call_takes: micros(120),
+        decision_takes: micros(32),
+        lasts: Duration::from_secs(2),
+        ..Scene::new(SEED, 100)
+    };
+    let outcome = scene.play();
+    let tally = outcome.tally;
+    assert!(outcome.busy > 0.99, "{}", outcome.busy);
+    assert_eq!(tally.failed, 0, "of {}", tally.asked);
+}
+
+/// Who is far away has answers late however little is asked: that is no reason to
+/// let checks wait for each other.
+/// What takes long for so long that no shorter round trip is known any more is
+/// still not taken for distance.
+#[test]
+fn an_overload_that_lasts_does_not_grow() {
+    let micros = Duration::from_micros;
+    let scene = Scene {
+        rate: 10_000.0,
+        callers: Callers::Uniform { callers: 2_000 },
+        mode: Mode::Remembered,
+        call_takes: micros(120),
+        decision_takes: micros(32),
+        lasts: Duration::from_secs(15),
+        ..Scene::new(SEED, 100)
+    };
+    let outcome = scene.play();
+    let tally = outcome.tally;
+    assert!(outcome.busy > 0.99, "{}", outcome.busy);
+    let failed = tally.failed;
+    assert!(1_000 * failed < tally.asked, "{failed} of {}", tally.asked);
+}
+
+#[test]
+fn a_node_far_away_that_asks_little_has_its_answers() {
+    let scene = Scene {
+        rate: 100.0,
+        callers: Callers::Uniform { callers: 1_000 },
+        mode: Mode::Remembered,
+        each_way: Duration::from_millis(13),
+        lasts: Duration::from_secs(20),
+        ..Scene::new(SEED, 2)
+    };
+    let outcome = scene.play();
+    let tally = outcome.tally;
+    assert!(outcome.busy < 0.01, "{}", outcome.busy);
+    assert_eq!(tally.failed, 0, "of {}", tally.asked);
+}

@@ -1,0 +1,138 @@
+//! A clock that follows tokio's, and what the layer's tests share.
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    future::{Ready, ready},
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body::{Body, Frame};
+use http_body_util::Full;
+use tokio::{sync::mpsc, time::Instant};
+use tower::Service;
+use tower_throttle::{Clock, Limiter, MemoryStore, Policy, store::Store};
+
+/// The time of tokio, so that pausing it pauses the store too.
+#[derive(Debug)]
+pub(super) struct TokioClock(Instant);
+
+/// When tokio's time starts, to the millisecond: no window ends there.
+pub(super) const START_US: u64 = 1_767_225_600_000_000 + 7_000;
+
+impl Clock for TokioClock {
+    fn now_us(&self) -> u64 {
+        START_US + u64::try_from(self.0.elapsed().as_micros()).unwrap()
+    }
+}
+
+pub(super) fn paused_store() -> MemoryStore {
+    let clock = Arc::new(TokioClock(Instant::now()));
+    MemoryStore::builder().clock(clock).build()
+}
+
+pub(super) fn limiter<const N: usize>(
+    store: &(impl Store + Clone),
+    policies: [Policy; N],
+) -> Limiter {
+    let builder = Limiter::builder().store(store.clone());
+    let builder = policies
+        .into_iter()
+        .fold(builder, |all, one| all.policy(one));
+    builder.build().unwrap()
+}
+
+pub(super) const fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+pub(super) fn whole_ms(duration: Duration) -> u64 {
+    assert_eq!(duration.as_nanos() % 1_000_000, 0, "{duration:?}");
+    u64::try_from(duration.as_millis()).unwrap()
+}
+
+pub(super) fn poll<F: Future + ?Sized>(future: &mut Pin<Box<F>>) -> Poll<F::Output> {
+    let mut context = Context::from_waker(Waker::noop());
+    future.as_mut().poll(&mut context)
+}
+
+/// Units of the only policy that are not taken.
+pub(super) async fn left(limiter: &Limiter, key: &'static str) -> u64 {
+    let decision = limiter.peek(key).await.unwrap();
+    decision.policies().next().unwrap().remaining()
+}
+
+pub(super) type Request_ = Request<Full<Bytes>>;
+
+/// The frames of a body as they are sent; it ends when the sender is dropped.
+pub(super) struct Channel {
+    frames: mpsc::UnboundedReceiver<Result<&'static str, &'static str>>,
+    ready: VecDeque<&'static str>,
+}
+
+pub(super) type Frames = mpsc::UnboundedSender<Result<&'static str, &'static str>>;
+
+pub(super) fn channel() -> (Frames, Channel) {
+    let (sender, frames) = mpsc::unbounded_channel();
+    let ready = VecDeque::new();
+    (sender, Channel { frames, ready })
+}
+
+impl Channel {
+    /// A body that is there from the start, and ends.
+    pub(super) fn of(parts: &[&'static str]) -> Self {
+        let (_, mut body) = channel();
+        body.ready.extend(parts);
+        body
+    }
+}
+
+impl Body for Channel {
+    type Data = Bytes;
+    type Error = &'static str;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+        let frame = |part: &'static str| Frame::data(Bytes::from(part));
+        if let Some(part) = self.ready.pop_front() {
+            return Poll::Ready(Some(Ok(frame(part))));
+        }
+        let part = self.frames.poll_recv(cx);
+        part.map(|part| part.map(|part| part.map(frame)))
+    }
+}
+
+/// An inner service that answers once, with this body.
+pub(super) fn answering(
+    body: Channel,
+) -> impl Service<
+    Request_,
+    Response = Response<Channel>,
+    Error = Infallible,
+    Future = Ready<Result<Response<Channel>, Infallible>>,
+> + Clone {
+    let body = Arc::new(Mutex::new(Some(body)));
+    tower::service_fn(move |_: Request_| {
+        let body = body.lock().unwrap().take().unwrap();
+        ready(Ok(Response::new(body)))
+    })
+}
+
+/// Says hello, and when it was called.
+pub(super) async fn hello_at(
+    calls: mpsc::UnboundedSender<Instant>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    calls.send(Instant::now()).unwrap();
+    Ok(Response::new(Full::from("hello")))
+}
+
+pub(super) fn statuses(responses: &[StatusCode], status: StatusCode) -> usize {
+    responses.iter().filter(|one| **one == status).count()
+}

@@ -1,0 +1,258 @@
+//! What is given back is somebody's once: others wait behind it already.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::time::{Instant, sleep};
+use tower::{Layer, ServiceExt};
+use tower_throttle::{
+    Decision, LeakyBucket, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, StoreError,
+    TokenBucket,
+    store::{Answer, Check, Leg, Operation, Store},
+};
+
+use super::fixtures::{ms, paused_store, poll, whole_ms};
+use crate::support::random::Random;
+use crate::support::web::plain;
+
+/// When the bucket was full minus what was really admitted, a bucket of one
+/// token admits no two at one instant.
+#[tokio::test(start_paused = true)]
+async fn a_token_given_back_from_the_middle_is_not_had_twice() {
+    let limiter = Limiter::new(paused_store(), TokenBucket::per_second(10).burst(1));
+    let started = Instant::now();
+    let mut waiting: Vec<_> = (0..3)
+        .map(|_| Box::pin(limiter.acquire("ann", ms(10_000))))
+        .collect();
+    assert!(poll(&mut waiting[0]).is_ready());
+    assert!(poll(&mut waiting[1]).is_pending());
+    assert!(poll(&mut waiting[2]).is_pending());
+    // The second leaves; the third moves up, from 200 ms to 100.
+    drop(waiting.remove(1));
+    assert!(waiting.remove(1).await.unwrap().is_allowed());
+    assert_eq!(whole_ms(started.elapsed()), 100);
+    let another = limiter.check("ann").await.unwrap();
+    assert!(
+        !another.is_allowed(),
+        "two tokens at the same instant from a bucket of one"
+    );
+}
+
+/// One client leaves and comes again, always the first in the queue: all of its
+/// requests must still leave one by one.
+#[tokio::test(start_paused = true)]
+async fn nobody_turns_a_queue_into_a_burst_by_leaving_it() {
+    let policy = Policy::new("queue", LeakyBucket::per_second(10).queue(50)).shared();
+    let layer = RateLimitLayer::new(policy).store(paused_store());
+    let (sender, mut called) = tokio::sync::mpsc::unbounded_channel();
+    let request = || {
+        let sender = sender.clone();
+        let service = layer.layer(tower::service_fn(move |_| {
+            super::fixtures::hello_at(sender.clone())
+        }));
+        Box::pin(service.oneshot(plain()))
+    };
+    let started = Instant::now();
+    let mut queue: std::collections::VecDeque<_> = (0..51).map(|_| request()).collect();
+    for waiting in &mut queue {
+        let _ = poll(waiting);
+    }
+    drop(queue.pop_front());
+    for _ in 0..49 {
+        drop(queue.pop_front());
+        let mut another = request();
+        assert!(poll(&mut another).is_pending());
+        queue.push_back(another);
+    }
+    for waiting in queue {
+        assert_eq!(waiting.await.unwrap().status(), 200);
+    }
+    drop(sender);
+    let mut turns = Vec::new();
+    while let Some(at) = called.recv().await {
+        turns.push(whole_ms(at - started));
+    }
+    turns.sort_unstable();
+    for (earlier, later) in turns.iter().zip(&turns[1..]) {
+        assert!(later - earlier >= 100, "not spaced by 100 ms: {turns:?}");
+    }
+}
+
+fn one_each_100_ms() -> [Quota; 2] {
+    let bucket = TokenBucket::per_second(10).burst(1);
+    let queue = LeakyBucket::per_second(10).queue(1_000);
+    [bucket.try_into().unwrap(), queue.try_into().unwrap()]
+}
+
+/// Who stands behind somebody of another process may not move up to their moment,
+/// and who comes later gets none that is somebody's. Two limiters on one store know as
+/// little of one another as two processes do.
+#[tokio::test(start_paused = true)]
+async fn nobody_moves_up_past_another_process() {
+    for quota in one_each_100_ms() {
+        let store = paused_store();
+        let [here, there] = [(); 2].map(|()| Limiter::new(store.clone(), quota));
+        for is_late in [false, true] {
+            let key = if is_late { "bob" } else { "ann" };
+            let come = |limiter: &Limiter| {
+                let limiter = limiter.clone();
+                let mut future = Box::pin(async move { limiter.acquire(key, ms(10_000)).await });
+                assert!(poll(&mut future).is_pending());
+                future
+            };
+            let started = Instant::now();
+            assert!(here.acquire(key, ms(0)).await.unwrap().is_allowed());
+            let leaves = come(&here);
+            let mut waiting = vec![come(&there)];
+            if is_late {
+                drop(leaves);
+                waiting.push(come(&here));
+            } else {
+                waiting.push(come(&here));
+                drop(leaves);
+            }
+            waiting.extend([come(&here), come(&there)]);
+            let mut moments = Vec::new();
+            for future in waiting {
+                assert!(future.await.unwrap().is_allowed());
+                moments.push(whole_ms(started.elapsed()));
+            }
+            // The first place, at 100 ms, stays taken.
+            assert_eq!(moments, [200, 300, 400, 500]);
+        }
+    }
+}
+
+/// A store whose answers come up to 30 ms late, in another order than they were made in.
+#[derive(Clone, Debug)]
+struct Late(MemoryStore, Arc<Mutex<Random>>);
+
+impl Store for Late {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        let Answer::Now(answer) = self.0.check(check) else {
+            panic!("memory answers at once");
+        };
+        let late = self.1.lock().unwrap().below(30);
+        Answer::Later(Box::pin(async move {
+            sleep(ms(late)).await;
+            answer
+        }))
+    }
+
+    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+        self.0.reset(legs)
+    }
+}
+
+/// Those of some processes come and leave at random. Whoever is admitted is an
+/// interval behind the one before, and in one process nothing stays taken.
+async fn come_and_leave(random: &mut Random, quota: Quota, processes: u64) {
+    let late = Late(paused_store(), Arc::new(Mutex::new(Random::new())));
+    let limiters: Vec<_> = (0..processes)
+        .map(|_| Limiter::new(late.clone(), quota))
+        .collect();
+    let (sender, mut admitted) = tokio::sync::mpsc::unbounded_channel();
+    let mut waiting = Vec::new();
+    for _ in 0..400 {
+        match random.below(8) {
+            0..=3 => {
+                let limiter = limiters[random.below(processes) as usize].clone();
+                let sender = sender.clone();
+                waiting.push(tokio::spawn(async move {
+                    let permit = limiter.acquire("ann", ms(1_000_000)).await.unwrap();
+                    assert!(permit.is_allowed());
+                    sender.send(Instant::now()).unwrap();
+                }));
+            }
+            4 | 5 if !waiting.is_empty() => {
+                let place = random.below(waiting.len() as u64) as usize;
+                waiting.swap_remove(place).abort();
+            }
+            6 => tokio::task::yield_now().await,
+            _ => sleep(ms(random.below(60))).await,
+        }
+    }
+    drop(sender);
+    let mut before: Option<Instant> = None;
+    while let Some(at) = admitted.recv().await {
+        let since = before.map_or(ms(100), |before| at - before);
+        assert!(since >= ms(70), "{since:?} after the one before");
+        before = Some(at);
+    }
+    sleep(ms(1_000)).await;
+    let decision = limiters[0].peek("ann").await.unwrap();
+    let taken = decision.policies().next().unwrap().reset_after();
+    assert!(processes > 1 || taken.is_zero(), "{taken:?} stay taken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_come_late_admit_nobody_twice_and_lose_nothing() {
+    let mut random = Random::new();
+    for processes in [1, 2, 3] {
+        for quota in one_each_100_ms() {
+            for _ in 0..20 {
+                come_and_leave(&mut random, quota, processes).await;
+            }
+        }
+    }
+}
+
+/// Turns that come sooner than answers do.
+#[tokio::test(start_paused = true)]
+async fn a_long_line_that_leaves_at_once_is_given_back_to_its_end() {
+    let late = Late(paused_store(), Arc::new(Mutex::new(Random::new())));
+    let limiter = Limiter::new(late, LeakyBucket::per_second(1_000).queue(1_000));
+    let mut line = tokio::task::JoinSet::new();
+    for _ in 0..500 {
+        let limiter = limiter.clone();
+        line.spawn(async move { limiter.acquire("ann", ms(1_000)).await });
+    }
+    sleep(ms(40)).await;
+    line.shutdown().await;
+    sleep(ms(100)).await;
+    let decision = limiter.peek("ann").await.unwrap();
+    let taken = decision.policies().next().unwrap().reset_after();
+    assert_eq!(taken, ms(0), "nobody waits");
+}
+
+/// A store whose answers to what is given back are lost.
+#[derive(Clone, Debug)]
+struct Lost(MemoryStore);
+
+impl Store for Lost {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        let answer = self.0.check(check);
+        match check.operation() {
+            Operation::GiveBack => Answer::Now(Err(StoreError::unavailable("lost"))),
+            _ => answer,
+        }
+    }
+
+    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+        self.0.reset(legs)
+    }
+}
+
+/// It may be another process's by then.
+#[tokio::test(start_paused = true)]
+async fn nobody_moves_up_to_what_may_have_been_given_back() {
+    for quota in one_each_100_ms() {
+        let store = Lost(paused_store());
+        let [here, there] = [(); 2].map(|()| Limiter::new(store.clone(), quota));
+        let come = |limiter: &Limiter| {
+            let limiter = limiter.clone();
+            let mut future = Box::pin(async move { limiter.acquire("ann", ms(10_000)).await });
+            assert!(poll(&mut future).is_pending());
+            future
+        };
+        let started = Instant::now();
+        assert!(here.acquire("ann", ms(0)).await.unwrap().is_allowed());
+        drop(come(&here));
+        let waiting = [come(&there), come(&here)];
+        let mut moments = Vec::new();
+        for future in waiting {
+            assert!(future.await.unwrap().is_allowed());
+            moments.push(whole_ms(started.elapsed()));
+        }
+        assert_eq!(moments, [100, 200]);
+    }
+}

@@ -1,0 +1,354 @@
+//! Permits of a layer: how many are in flight, and when each comes back.
+
+use std::{
+    convert::Infallible,
+    panic::resume_unwind,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::Poll,
+};
+
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Empty, Full};
+use tokio::{sync::Notify, task::JoinSet};
+use tower::{BoxError, Layer, Service, ServiceExt};
+use tower_throttle::{
+    Concurrency, Limiter, MemoryStore, Policy, RateLimitLayer, RateLimitLayerBuilder, TokenBucket,
+};
+
+use super::fixtures::{Channel, Request_, answering, channel, left, ms, paused_store, poll};
+use crate::support::random::Random;
+use crate::support::web::{plain, request};
+
+fn few(limit: u64) -> Policy {
+    Policy::new("few", Concurrency::new(limit)).shared()
+}
+
+/// A layer, and a limiter that sees its permits.
+fn layer_of(limit: u64) -> (RateLimitLayer, Limiter) {
+    layer_with(limit, |builder| builder)
+}
+
+fn layer_with(
+    limit: u64,
+    set: impl FnOnce(RateLimitLayerBuilder) -> RateLimitLayerBuilder,
+) -> (RateLimitLayer, Limiter) {
+    let store = paused_store();
+    let builder = RateLimitLayer::builder()
+        .store(store.clone())
+        .policy(few(limit));
+    (
+        set(builder).build().unwrap(),
+        Limiter::new(store, few(limit)),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_most_so_many_inner_calls_at_once() {
+    for limit in [1, 2, 5, 63] {
+        let (layer, limiter) = layer_with(limit, |builder| builder.wait_up_to(ms(3_600_000)));
+        let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let mut tasks = JoinSet::new();
+        for _ in 0..64 {
+            let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+            let service = layer.layer(tower::service_fn(move |_: Request_| {
+                let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+                async move {
+                    let now = 1 + running.fetch_add(1, Ordering::SeqCst);
+                    most.fetch_max(now, Ordering::SeqCst);
+                    tokio::time::sleep(ms(100)).await;
+                    running.fetch_sub(1, Ordering::SeqCst);
+                    Ok::<_, Infallible>(Response::new(Empty::<bytes::Bytes>::new()))
+                }
+            }));
+            tasks.spawn(async move { service.oneshot(plain()).await.unwrap().status() });
+        }
+        assert!(tasks.join_all().await.iter().all(|status| *status == 200));
+        assert_eq!(most.load(Ordering::SeqCst) as u64, limit);
+        assert_eq!(left(&limiter, "").await, limit);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_is_held_until_the_body_has_ended() {
+    let (layer, limiter) = layer_of(1);
+    let (frames, body) = channel();
+    let mut service = layer.layer(answering(body));
+    let response = service.call(plain()).await.unwrap();
+    assert_eq!(left(&limiter, "").await, 0);
+    let refused = service.call(plain()).await.unwrap();
+    assert_eq!(refused.status(), 429);
+    assert!(refused.headers().contains_key("retry-after"));
+    drop(refused);
+    let mut body = response.into_body();
+    for _ in 0..10 {
+        frames.send(Ok("part")).unwrap();
+        assert!(body.frame().await.unwrap().is_ok());
+        assert!(poll(&mut Box::pin(body.frame())).is_pending());
+        assert_eq!(left(&limiter, "").await, 0);
+    }
+    drop(frames);
+    assert!(body.frame().await.is_none());
+    assert_eq!(left(&limiter, "").await, 1);
+    // Though the body itself is still there.
+    drop(body);
+    assert_eq!(left(&limiter, "").await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_comes_back_when_the_body_fails_or_is_dropped() {
+    let (layer, limiter) = layer_of(1);
+    for fails in [true, false] {
+        let (frames, body) = channel();
+        let service = layer.layer(answering(body));
+        let mut body = service.oneshot(plain()).await.unwrap().into_body();
+        frames.send(Ok("part")).unwrap();
+        assert!(body.frame().await.unwrap().is_ok());
+        assert_eq!(left(&limiter, "").await, 0);
+        if fails {
+            frames.send(Err("broken")).unwrap();
+            assert_eq!(body.frame().await.unwrap().err(), Some("broken"));
+            assert_eq!(left(&limiter, "").await, 1);
+        }
+        drop(body);
+        assert_eq!(left(&limiter, "").await, 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn empty_bodies_and_heads_hold_nothing_once_they_are_read_or_dropped() {
+    let (layer, limiter) = layer_of(1);
+    for method in [Method::GET, Method::HEAD, Method::OPTIONS] {
+        for reads in [true, false] {
+            let service = layer.layer(tower::service_fn(|_: Request_| async {
+                Ok::<_, Infallible>(Response::new(Empty::<bytes::Bytes>::new()))
+            }));
+            let request = request::<String, 0>(method.clone(), []);
+            let response = service.oneshot(request).await.unwrap();
+            if reads {
+                let mut body = response.into_body();
+                assert!(body.frame().await.is_none());
+                assert_eq!(left(&limiter, "").await, 1);
+            } else {
+                drop(response);
+                assert_eq!(left(&limiter, "").await, 1);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_of_the_inner_service_gives_the_permit_back() {
+    let (layer, limiter) = layer_of(1);
+    let failing = || {
+        layer.layer(tower::service_fn(|_: Request_| async {
+            Err::<Response<Full<bytes::Bytes>>, _>("no")
+        }))
+    };
+    assert!(failing().oneshot(plain()).await.is_err());
+    assert_eq!(left(&limiter, "").await, 1);
+}
+
+/// As a `select!` in a loop keeps it.
+#[tokio::test(start_paused = true)]
+async fn an_error_gives_the_permit_back_though_its_future_is_kept() {
+    let (layer, limiter) = layer_of(1);
+    let mut service = layer.layer(tower::service_fn(|_: Request_| async {
+        Err::<Response<Full<bytes::Bytes>>, _>("no")
+    }));
+    let mut kept = Box::pin(service.call(plain()));
+    assert!(matches!(poll(&mut kept), Poll::Ready(Err("no"))));
+    assert_eq!(left(&limiter, "").await, 1, "held by a future that is done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn panics_give_the_permit_back() {
+    let (layer, limiter) = layer_of(1);
+    for before_the_future in [true, false] {
+        let service = layer.layer(tower::service_fn(move |_: Request_| {
+            if before_the_future {
+                resume_unwind(Box::new(()));
+            }
+            async {
+                tokio::task::yield_now().await;
+                resume_unwind(Box::new(()));
+                #[allow(unreachable_code)]
+                Ok::<_, Infallible>(Response::new(Full::<bytes::Bytes>::default()))
+            }
+        }));
+        let joined = tokio::spawn(async { service.oneshot(plain()).await.map(drop) }).await;
+        assert!(joined.unwrap_err().is_panic());
+        assert_eq!(left(&limiter, "").await, 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_gives_the_permit_back() {
+    let (layer, limiter) = layer_with(1, |builder| builder.wait_up_to(ms(60_000)));
+    let stuck = || {
+        layer.layer(tower::service_fn(|_: Request_| {
+            std::future::pending::<Result<Response<Full<bytes::Bytes>>, Infallible>>()
+        }))
+    };
+    // Before the first poll.
+    drop(stuck().call(plain()));
+    assert_eq!(left(&limiter, "").await, 1);
+    // While the inner service works, and another waits.
+    let (mut first, mut second) = (stuck(), stuck());
+    let mut works = Box::pin(first.call(plain()));
+    assert!(poll(&mut works).is_pending());
+    let mut waits = Box::pin(second.call(plain()));
+    assert!(poll(&mut waits).is_pending());
+    assert_eq!(left(&limiter, "").await, 0);
+    drop(waits);
+    assert_eq!(left(&limiter, "").await, 0);
+    drop(works);
+    assert_eq!(left(&limiter, "").await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn beside_a_bucket_only_permits_come_back() {
+    let store = paused_store();
+    let bucket = || Policy::new("bucket", TokenBucket::per_hour(3)).shared();
+    let layer = RateLimitLayer::builder()
+        .store(store.clone())
+        .policy(few(2))
+        .policy(bucket())
+        .build()
+        .unwrap();
+    let (permits, tokens) = (
+        Limiter::new(store.clone(), few(2)),
+        Limiter::new(store, bucket()),
+    );
+    let send = || {
+        layer
+            .layer(tower::service_fn(crate::support::web::hello))
+            .oneshot(plain())
+    };
+    for taken in 1..=3 {
+        let response = send().await.unwrap();
+        assert_eq!(left(&permits, "").await, 1);
+        drop(response.into_body().collect().await.unwrap());
+        assert_eq!(left(&permits, "").await, 2);
+        assert_eq!(left(&tokens, "").await, 3 - taken);
+    }
+    let refused = send().await.unwrap();
+    assert_eq!(refused.status(), 429);
+    assert_eq!(left(&permits, "").await, 2, "refused, and holds a permit");
+    assert_eq!(left(&tokens, "").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_of_several_units_come_and_go_whole() {
+    let limiter = Limiter::new(paused_store(), Concurrency::new(5));
+    let three = limiter.acquire_n("ann", 3, ms(0)).await.unwrap();
+    let refused = limiter.acquire_n("ann", 3, ms(0)).await.unwrap();
+    assert!(three.is_allowed() && !refused.is_allowed());
+    drop(refused);
+    let two = limiter.acquire_n("ann", 2, ms(0)).await.unwrap();
+    assert!(two.is_allowed());
+    assert_eq!(left(&limiter, "ann").await, 0);
+    drop(three);
+    assert_eq!(left(&limiter, "ann").await, 3);
+    let never = limiter.acquire_n("ann", 6, ms(60_000)).await.unwrap();
+    assert!(!never.is_allowed());
+    assert_eq!(never.decision().retry_after(), None);
+    drop(two);
+    assert_eq!(left(&limiter, "ann").await, 5);
+}
+
+type Inner = Pin<Box<dyn Future<Output = Result<Response<Channel>, BoxError>> + Send>>;
+
+/// What becomes of each is random; in the end nobody holds anything.
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_random_endings_leave_no_permit() {
+    let mut random = Random::new();
+    let (layer, limiter) = layer_with(8, |builder| builder.wait_up_to(ms(500)));
+    let go_on = Arc::new(Notify::new());
+    let mut tasks = JoinSet::new();
+    for number in 0..10_000_u64 {
+        let (inner, outer) = (random.below(6), random.below(6));
+        let (pause, leaves) = (ms(random.below(30)), ms(random.below(100)));
+        let never = Arc::clone(&go_on);
+        let service = layer.layer(tower::service_fn(move |_: Request_| -> Inner {
+            let never = Arc::clone(&never);
+            Box::pin(async move {
+                match inner {
+                    0 => return Err("no".into()),
+                    1 => resume_unwind(Box::new(())),
+                    2 => tokio::time::sleep(pause).await,
+                    3 if outer < 2 => never.notified().await,
+                    4 => return Ok(Response::new(Channel::of(&[]))),
+                    _ => {}
+                }
+                Ok(Response::new(Channel::of(&["one", "two", "three"])))
+            })
+        }));
+        tasks.spawn(async move {
+            let mut service = service;
+            let future = service.call(plain());
+            match outer {
+                // Leaves, at some time or before anything happened.
+                0 => drop(tokio::time::timeout(leaves, future).await),
+                1 if inner == 3 => drop(tokio::time::timeout(leaves, future).await),
+                1 => drop(future),
+                _ => {
+                    let Ok(response) = future.await else { return };
+                    let mut body = response.into_body();
+                    match outer {
+                        2 => drop(body),
+                        3 => drop((body.frame().await, body)),
+                        4 => {
+                            tokio::time::sleep(pause).await;
+                            drop(body.collect().await);
+                        }
+                        _ => drop(body.collect().await),
+                    }
+                }
+            }
+        });
+        if number % 16 == 0 {
+            tokio::time::sleep(ms(random.below(20))).await;
+        }
+    }
+    while let Some(ended) = tasks.join_next().await {
+        assert!(ended.is_ok() || ended.unwrap_err().is_panic());
+    }
+    assert_eq!(left(&limiter, "").await, 8);
+    // And no task renews what is not held.
+    tokio::task::yield_now().await;
+    let metrics = tokio::runtime::Handle::current().metrics();
+    assert_eq!(metrics.num_alive_tasks(), 0);
+}
+
+/// Where the store was full, the permit was taken from a bucket that newcomers share.
+#[tokio::test(start_paused = true)]
+async fn a_newcomers_permit_counts_and_comes_back_too() {
+    let clock = Arc::new(tower_throttle::ManualClock::new());
+    let store = MemoryStore::builder()
+        .capacity(2)
+        .clock(clock.clone())
+        .build();
+    let limiter = Limiter::new(store, Concurrency::new(1));
+    let first = limiter.acquire("ann", ms(0)).await.unwrap();
+    let second = limiter.acquire("bob", ms(0)).await.unwrap();
+    let newcomer = limiter.acquire("eve", ms(0)).await.unwrap();
+    assert!(first.is_allowed() && second.is_allowed() && newcomer.is_allowed());
+    drop((first, second));
+    // The store has room again.
+    clock.advance(ms(6_000));
+    let again = limiter.acquire("eve", ms(0)).await.unwrap();
+    assert!(!again.is_allowed(), "two at a time, of a limit of one");
+}
+
+#[allow(dead_code)]
+fn the_future_and_the_body_can_be_sent(layer: &RateLimitLayer) {
+    fn is_send<T: Send>(_: &T) {}
+    let mut service = layer.layer(tower::service_fn(
+        crate::support::web::hello::<Full<bytes::Bytes>>,
+    ));
+    is_send(&service.call(Request::default()));
+}

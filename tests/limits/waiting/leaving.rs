@@ -1,0 +1,103 @@
+//! Leaving where there is no runtime, or many at a time.
+
+use std::time::Duration;
+
+use tower::{Layer, Service};
+use tower_throttle::{Concurrency, Limiter, Policy, RateLimitLayer, RedisStore, TokenBucket};
+
+use super::fixtures::{left, limiter, ms, paused_store, poll};
+use crate::support::{
+    RedisServer, eventually_async,
+    web::{Slow, hello, plain},
+};
+
+/// A future that was polled in a runtime is dropped on a thread outside it.
+#[test]
+fn leaving_on_a_thread_outside_the_runtime_while_the_answer_is_on_its_way() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let store = {
+        let _inside = runtime.enter();
+        paused_store()
+    };
+    let slow = Slow::new(store.clone());
+    let policy = || Policy::new("few", Concurrency::new(1));
+    let asking = limiter(&slow, [policy()]);
+    let looking = limiter(&store, [policy()]);
+    let mut future = Box::pin(asking.acquire("ann", ms(0)));
+    runtime.block_on(async { assert!(poll(&mut future).is_pending()) });
+    drop(future);
+    slow.gate.add_permits(100);
+    runtime.block_on(async {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(
+            left(&looking, "ann").await,
+            1,
+            "the permit was never given back"
+        );
+    });
+}
+
+/// The same with Redis, and never polled: dropping must not panic.
+#[test]
+fn dropping_a_request_to_redis_outside_the_runtime_does_not_panic() {
+    let server = RedisServer::start();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let store = {
+        let _inside = runtime.enter();
+        RedisStore::connect(&server.url()).unwrap()
+    };
+    let policy = || Policy::new("few", Concurrency::new(1)).shared();
+    let limiter = Limiter::new(store.clone(), policy());
+    runtime.block_on(eventually_async("a connection", || async {
+        limiter.peek("").await.is_ok()
+    }));
+    let layer = RateLimitLayer::new(policy()).store(store);
+    let mut service = layer.layer(tower::service_fn(hello));
+    let never_polled = service.call(plain());
+    drop(never_polled);
+    runtime.block_on(eventually_async("the permit", || async {
+        left(&limiter, "").await == 1
+    }));
+}
+
+/// A whole crowd leaves at once: more than may wait for Redis at a time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_leaves_redis_at_once() {
+    let server = RedisServer::start();
+    let store = RedisStore::builder()
+        .deadline(Duration::from_secs(10))
+        .max_in_flight(100)
+        .connect(&server.url())
+        .unwrap();
+    let limiter = Limiter::new(store, TokenBucket::per_day(24).burst(10));
+    let hours = || async {
+        // Others may be in the way of this question, too.
+        let decision = limiter.peek("ann").await.ok()?;
+        let taken = decision.policies().next().unwrap().reset_after();
+        Some(taken.as_secs().div_ceil(3_600))
+    };
+    let mut crowd = tokio::task::JoinSet::new();
+    for place in 1..=500 {
+        let limiter = limiter.clone();
+        crowd.spawn(async move { limiter.acquire("ann", Duration::from_secs(9_000_000)).await });
+        // Some of those before may not have looked at their answers yet.
+        if place % 25 == 0 {
+            eventually_async("their places", || async { hours().await == Some(place) }).await;
+        }
+    }
+    crowd.shutdown().await;
+    // Ten were admitted at once, and none of those who waited.
+    eventually_async("all that was reserved", || async {
+        hours().await == Some(10)
+    })
+    .await;
+}

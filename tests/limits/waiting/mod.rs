@@ -1,0 +1,17 @@
+//! Waiting to be admitted: order and moments, leaving early, permits in flight.
+
+mod cancelling;
+mod crowd;
+mod fixtures;
+mod given_back;
+mod in_flight;
+mod layer;
+mod leaving;
+mod lifetimes;
+mod no_timer;
+mod order;
+mod redis;
+mod sent;
+mod served;
+mod several_permits;
+mod too_long;

@@ -1,0 +1,184 @@
+//! Who waits is admitted in the order of asking, each at the paced moment.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::mpsc, task::JoinSet, time::Instant};
+use tower::{Layer, ServiceExt};
+use tower_throttle::{LeakyBucket, Limiter, MemoryStore, Policy, RateLimitLayer, TokenBucket};
+
+use super::fixtures::{limiter, ms, paused_store, whole_ms};
+use crate::support::random::Random;
+use crate::support::web::plain;
+
+const WAIT: Duration = Duration::from_secs(3_600);
+
+/// All ask at once, in order. Who was admitted when, in the order of admission.
+async fn admitted_ms(limiter: &Limiter, waiters: usize) -> Vec<(usize, u64)> {
+    let (sender, mut admitted) = mpsc::unbounded_channel();
+    let started = Instant::now();
+    for waiter in 0..waiters {
+        let (limiter, sender) = (limiter.clone(), sender.clone());
+        tokio::spawn(async move {
+            let permit = limiter.acquire("ann", WAIT).await.unwrap();
+            assert!(permit.is_allowed());
+            let _ = sender.send((waiter, started.elapsed(), permit.decision().delay()));
+        });
+    }
+    drop(sender);
+    let mut all = Vec::new();
+    while let Some((waiter, at, delay)) = admitted.recv().await {
+        assert_eq!(at, delay, "the decision said when");
+        all.push((waiter, whole_ms(at)));
+    }
+    all
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_wait_for_a_token_bucket_in_order_each_until_its_moment() {
+    for burst in [1, 2, 5, 999, 1_000, 2_000] {
+        let bucket = TokenBucket::per_second(100).burst(burst);
+        let limiter = Limiter::new(paused_store(), bucket);
+        let admitted = admitted_ms(&limiter, 1_000).await;
+        let expected: Vec<_> = (0..1_000)
+            .map(|waiter| (waiter, 10 * (waiter as u64 + 1).saturating_sub(burst)))
+            .collect();
+        assert_eq!(admitted, expected, "burst {burst}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_wait_in_a_queue_in_order_each_until_its_turn() {
+    let limiter = Limiter::new(paused_store(), LeakyBucket::per_second(100).queue(1_000));
+    let admitted = admitted_ms(&limiter, 1_000).await;
+    let expected: Vec<_> = (0..1_000)
+        .map(|waiter| (waiter, 10 * waiter as u64))
+        .collect();
+    assert_eq!(admitted, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_wait_in_a_layers_queue() {
+    let layer = RateLimitLayer::new(
+        Policy::new("queue", LeakyBucket::per_second(100).queue(1_000)).shared(),
+    )
+    .store(paused_store());
+    let (sender, mut called) = mpsc::unbounded_channel();
+    let started = Instant::now();
+    let mut tasks = JoinSet::new();
+    for waiter in 0..1_000_u64 {
+        let sender = sender.clone();
+        let service = layer.layer(tower::service_fn(move |_| {
+            let sender = sender.clone();
+            async move {
+                sender.send((waiter, started.elapsed())).unwrap();
+                Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
+            }
+        }));
+        tasks.spawn(async move { service.oneshot(plain()).await.unwrap().status() });
+    }
+    drop(sender);
+    for turn in 0..1_000 {
+        let (waiter, at) = called.recv().await.unwrap();
+        assert_eq!((waiter, whole_ms(at)), (turn, 10 * turn));
+    }
+    assert!(tasks.join_all().await.iter().all(|status| *status == 200));
+}
+
+/// Arrivals at random moments, of random costs, against a bucket worked out here.
+#[tokio::test(start_paused = true)]
+async fn random_arrivals_are_admitted_when_the_refill_allows() {
+    let mut random = Random::new();
+    for _ in 0..20 {
+        let (burst, interval_ms) = (1 + random.below(8), 1 + random.below(40));
+        let bucket = TokenBucket::new(1, ms(interval_ms)).burst(burst);
+        let limiter = Limiter::new(paused_store(), bucket);
+        let mut tasks = JoinSet::new();
+        let started = Instant::now();
+        let mut full_at = 0;
+        for _ in 0..200 {
+            tokio::time::sleep(ms(random.below(60))).await;
+            let (now, cost) = (whole_ms(started.elapsed()), 1 + random.below(burst));
+            full_at = full_at.max(now) + cost * interval_ms;
+            let expected = now.max(full_at.saturating_sub(burst * interval_ms));
+            let limiter = limiter.clone();
+            tasks.spawn(async move {
+                let permit = limiter.acquire_n("ann", cost, WAIT).await.unwrap();
+                assert!(permit.is_allowed());
+                assert_eq!(whole_ms(started.elapsed()), expected);
+            });
+            // It has asked before time goes on.
+            tokio::task::yield_now().await;
+        }
+        tasks.join_all().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_do_not_wait_for_one_another() {
+    let bucket = TokenBucket::per_second(10).burst(1);
+    let limiter = limiter(&paused_store(), [Policy::new("each", bucket)]);
+    let started = Instant::now();
+    let mut tasks = JoinSet::new();
+    for key in ["ann", "bob", "eve"] {
+        for place in 0..100 {
+            let limiter = limiter.clone();
+            tasks.spawn(async move {
+                assert!(limiter.acquire(key, WAIT).await.unwrap().is_allowed());
+                assert_eq!(whole_ms(started.elapsed()), place * 100);
+            });
+        }
+    }
+    tasks.join_all().await;
+}
+
+/// On the machine's clock and several threads: never early, never out of
+/// order by more than the tick of the timers, and not much late.
+async fn on_the_real_clock(limiter: Limiter, free: u64) {
+    let started = std::time::Instant::now();
+    let mut tasks = JoinSet::new();
+    let order = Arc::new(tokio::sync::Mutex::new(()));
+    for _ in 0..1_000 {
+        let (limiter, order) = (limiter.clone(), Arc::clone(&order));
+        tasks.spawn(async move {
+            let ask = {
+                let _one_at_a_time = order.lock().await;
+                let asked = std::time::Instant::now();
+                let mut ask = Box::pin(async move { limiter.acquire("ann", WAIT).await });
+                let first =
+                    std::future::poll_fn(|cx| std::task::Poll::Ready(ask.as_mut().poll(cx))).await;
+                (asked, ask, first)
+            };
+            let (asked, ask, first) = ask;
+            let permit = match first {
+                std::task::Poll::Ready(permit) => permit.unwrap(),
+                std::task::Poll::Pending => ask.await.unwrap(),
+            };
+            (
+                asked,
+                permit.decision().delay(),
+                asked.elapsed(),
+                started.elapsed(),
+            )
+        });
+    }
+    let mut all = tasks.join_all().await;
+    all.sort_by_key(|(asked, ..)| *asked);
+    for (place, (_, delay, waited, at)) in all.iter().enumerate() {
+        assert!(waited >= delay, "{waited:?} < {delay:?}");
+        // 0.5 ms each, from the first on.
+        let least = Duration::from_micros(500 * (place as u64).saturating_sub(free));
+        assert!(*at >= least, "place {place}: {at:?} < {least:?}");
+        assert!(
+            *at < least + Duration::from_secs(5),
+            "place {place}: {at:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_wait_on_the_real_clock() {
+    let bucket = TokenBucket::per_second(2_000).burst(10);
+    on_the_real_clock(Limiter::new(MemoryStore::new(), bucket), 9).await;
+    let queue = LeakyBucket::per_second(2_000).queue(1_000);
+    on_the_real_clock(Limiter::new(MemoryStore::new(), queue), 0).await;
+}

@@ -1,0 +1,253 @@
+//! Waiting on Redis, in real time.
+
+use std::{pin::Pin, task::Poll, time::Duration};
+
+use tokio::task::JoinSet;
+use tower::{Layer, ServiceExt};
+use tower_throttle::{
+    Concurrency, FixedWindow, LeakyBucket, Limiter, Policy, RateLimitLayer, RedisStore, SlidingLog,
+    TokenBucket,
+};
+
+use super::fixtures::{answering, channel, left, limiter, ms, poll};
+use crate::support::random::Random;
+use crate::support::{
+    RedisServer, eventually_async,
+    web::{hello, plain},
+};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn connect(server: &RedisServer) -> RedisStore {
+    let store = RedisStore::builder().deadline(Duration::from_secs(10));
+    store.connect(&server.url()).unwrap()
+}
+
+/// Polled once, in this task.
+async fn look<F: Future>(future: &mut Pin<Box<F>>) -> Poll<F::Output> {
+    std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
+}
+
+/// Of each policy; none where a busy machine made the store give up.
+async fn remaining(limiter: &Limiter) -> Vec<u64> {
+    match limiter.peek("ann").await {
+        Ok(decision) => decision
+            .policies()
+            .map(|policy| policy.remaining())
+            .collect(),
+        Err(_) => Vec::new(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_are_admitted_at_their_moments_and_never_early() {
+    let server = RedisServer::start();
+    let policies = [
+        Policy::new("bucket", TokenBucket::per_second(1_000).burst(1)),
+        Policy::new("queue", LeakyBucket::per_second(1_000).queue(300)),
+    ];
+    for policy in policies {
+        let limiter = limiter(&connect(&server), [policy]);
+        let mut tasks = JoinSet::new();
+        for _ in 0..300 {
+            let limiter = limiter.clone();
+            tasks.spawn(async move {
+                let asked = std::time::Instant::now();
+                let permit = limiter.acquire("ann", HOUR).await.unwrap();
+                assert!(permit.is_allowed());
+                let decision = permit.decision();
+                assert!(asked.elapsed() >= decision.delay());
+                Duration::from_micros(decision.decided_at_us()) + decision.delay()
+            });
+        }
+        let mut moments = tasks.join_all().await;
+        moments.sort_unstable();
+        for (earlier, later) in moments.iter().zip(&moments[1..]) {
+            // Each to the microsecond in which clocks tick.
+            assert!(*later - *earlier >= Duration::from_micros(998));
+        }
+        // Nobody came while nobody waited: they are as tight as the rate allows.
+        assert!(moments[299] - moments[0] < Duration::from_secs(5));
+    }
+    server.assert_all_keys_expire();
+}
+
+/// At any moment: before the question is sent, while it is on its way, while
+/// the answer is, and while they wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leaving_at_random_moments_gives_everything_back() {
+    let mut random = Random::new();
+    let server = RedisServer::start();
+    let limiter = limiter(
+        &connect(&server),
+        [
+            Policy::new("bucket", TokenBucket::per_hour(100).burst(50)),
+            Policy::new("window", FixedWindow::per_hour(1_000)),
+            Policy::new("log", SlidingLog::per_hour(1_000)),
+            Policy::new("few", Concurrency::new(900)),
+        ],
+    );
+    let mut waiting = Vec::new();
+    for _ in 0..300 {
+        waiting.push(Box::pin(limiter.acquire("ann", 100 * HOUR)));
+    }
+    let mut permits = Vec::new();
+    while !waiting.is_empty() {
+        let place = random.below(waiting.len() as u64) as usize;
+        if random.below(8) == 0 {
+            drop(waiting.swap_remove(place));
+        } else if let Poll::Ready(permit) = look(&mut waiting[place]).await {
+            drop(waiting.swap_remove(place));
+            let permit = permit.unwrap();
+            assert!(permit.is_allowed());
+            permits.push(permit);
+        }
+        if random.below(4) == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    let taken = permits.len() as u64;
+    // Who left while asking may have used a token that was there at once: with
+    // others behind, it is not given back.
+    let stands = async |held: u64| {
+        let left = remaining(&limiter).await;
+        matches!(left[..], [bucket, window, log, few]
+            if bucket <= 50 - taken
+                && [window, log, few] == [1_000 - taken, 1_000 - taken, 900 - held])
+    };
+    eventually_async("what those took who left", || stands(taken)).await;
+    drop(permits);
+    eventually_async("the permits", || stands(0)).await;
+    server.assert_all_keys_expire();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_layers_on_two_stores_share_the_limit() {
+    let server = RedisServer::start();
+    let few = || Policy::new("few", Concurrency::new(3)).shared();
+    let stores = [connect(&server), connect(&server)];
+    let limiter = Limiter::new(stores[0].clone(), few());
+    let layers = stores.map(|store| RateLimitLayer::new(few()).store(store));
+    let (mut held, mut frames) = (Vec::new(), Vec::new());
+    for number in 0..3 {
+        let (sender, body) = channel();
+        frames.push(sender);
+        let inner = answering(body);
+        let response = layers[number % 2]
+            .layer(inner)
+            .oneshot(plain())
+            .await
+            .unwrap();
+        assert_eq!(response.status(), 200);
+        held.push(response);
+    }
+    for layer in &layers {
+        let refused = layer
+            .layer(tower::service_fn(hello))
+            .oneshot(plain())
+            .await
+            .unwrap();
+        assert_eq!(refused.status(), 429);
+    }
+    drop(held.pop());
+    eventually_async("a permit", || async { left(&limiter, "").await == 1 }).await;
+    for layer in &layers {
+        let response = layer
+            .layer(tower::service_fn(hello))
+            .oneshot(plain())
+            .await
+            .unwrap();
+        assert_eq!(response.status(), 200);
+        drop(response);
+        eventually_async("a permit", || async { left(&limiter, "").await == 1 }).await;
+    }
+    drop(held);
+    eventually_async("all permits", || async { left(&limiter, "").await == 3 }).await;
+}
+
+/// A process that is gone: its runtime ends, and its permits are not dropped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_crashed_process_held_comes_back_and_what_is_held_does_not() {
+    let server = RedisServer::start();
+    let policy = || Policy::new("few", Concurrency::new(5).lifetime(ms(300)));
+    let url = server.url();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let limiter = Limiter::new(RedisStore::connect(&url).unwrap(), policy());
+            for _ in 0..3 {
+                let permit = limiter.acquire("ann", ms(0)).await.unwrap();
+                assert!(permit.is_allowed());
+                std::mem::forget(permit);
+            }
+        });
+        runtime.shutdown_background();
+    })
+    .join()
+    .unwrap();
+    let limiter = limiter(&connect(&server), [policy()]);
+    let ours = limiter.acquire("ann", HOUR).await.unwrap();
+    assert!(ours.is_allowed());
+    eventually_async("what the dead one held", || async {
+        remaining(&limiter).await == [4]
+    })
+    .await;
+    // Renewed for as long as three lifetimes, it never shows as free.
+    let started = std::time::Instant::now();
+    while started.elapsed() < ms(900) {
+        let free = remaining(&limiter).await;
+        assert!(free.is_empty() || free == [4], "{free:?}");
+    }
+    drop(ours);
+    eventually_async("ours", || async { remaining(&limiter).await == [5] }).await;
+    server.assert_all_keys_expire();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_most_so_many_at_once_on_redis() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static RUNNING: AtomicUsize = AtomicUsize::new(0);
+    static MOST: AtomicUsize = AtomicUsize::new(0);
+    let server = RedisServer::start();
+    let limiter = limiter(&connect(&server), [Policy::new("few", Concurrency::new(4))]);
+    let mut tasks = JoinSet::new();
+    for _ in 0..64 {
+        let limiter = limiter.clone();
+        tasks.spawn(async move {
+            let permit = limiter.acquire("ann", HOUR).await.unwrap();
+            assert!(permit.is_allowed());
+            MOST.fetch_max(1 + RUNNING.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            RUNNING.fetch_sub(1, Ordering::SeqCst);
+            drop(permit);
+        });
+    }
+    tasks.join_all().await;
+    assert!(MOST.load(Ordering::SeqCst) <= 4);
+    eventually_async("all permits", || async { remaining(&limiter).await == [4] }).await;
+}
+
+/// Dropped before it was ever looked at, a layer's request takes nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_are_never_polled_leave_nothing() {
+    use tower::Service;
+    let server = RedisServer::start();
+    let store = connect(&server);
+    let few = || Policy::new("few", Concurrency::new(50)).shared();
+    let layer = RateLimitLayer::new(few()).store(store.clone());
+    let limiter = Limiter::new(store, few());
+    assert_eq!(left(&limiter, "").await, 50);
+    let mut service = layer.layer(tower::service_fn(hello));
+    for polls in 0..100 {
+        let mut future = Box::pin(service.call(plain()));
+        if polls % 2 == 1 {
+            let _ = poll(&mut future);
+        }
+        drop(future);
+    }
+    eventually_async("all permits", || async { left(&limiter, "").await == 50 }).await;
+}

@@ -1,0 +1,161 @@
+//! Permits behind a real server, whose clients behave as they like.
+
+use std::{convert::Infallible, sync::Arc};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::Request,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+};
+use tower_throttle::{Concurrency, Limiter, MemoryStore, Policy, RateLimitLayer};
+
+use super::fixtures::{Channel, Frames, channel, left};
+use crate::support::eventually_async;
+
+fn few() -> Policy {
+    Policy::new("few", Concurrency::new(1)).shared()
+}
+
+struct Served {
+    limiter: Limiter,
+    address: std::net::SocketAddr,
+    frames: Frames,
+}
+
+/// `/stuck` never answers; `/stream` sends what `frames` says, once; `/echo` upgrades
+/// and sends back what it gets.
+async fn serve() -> Served {
+    let store = MemoryStore::new();
+    let (frames, body) = channel();
+    let body = Arc::new(std::sync::Mutex::new(Some(body)));
+    let never = Arc::new(Semaphore::new(0));
+    let stream = move || {
+        let body: Channel = body.lock().unwrap().take().unwrap();
+        async { Body::new(body) }
+    };
+    let stuck = move || async move {
+        let _permit = never.acquire().await;
+    };
+    let app = Router::new()
+        .route("/", get(|| async { "hello" }))
+        .route("/empty", get(|| async {}))
+        .route("/stream", get(stream))
+        .route("/stuck", get(stuck))
+        .route("/echo", get(echo))
+        .layer(RateLimitLayer::new(few()).store(store.clone()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { Ok::<_, Infallible>(axum::serve(listener, app).await) });
+    Served {
+        limiter: Limiter::new(store, few()),
+        address,
+        frames,
+    }
+}
+
+async fn echo(mut request: Request) -> Response {
+    let upgraded = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let mut stream = TokioIo::new(upgraded.await.unwrap());
+        let mut message = [0; 4];
+        while stream.read_exact(&mut message).await.is_ok() {
+            stream.write_all(&message).await.unwrap();
+        }
+    });
+    let fields = [("connection", "upgrade"), ("upgrade", "echo")];
+    (StatusCode::SWITCHING_PROTOCOLS, fields).into_response()
+}
+
+impl Served {
+    async fn send(&self, line: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let request = format!("{line} HTTP/1.1\r\nhost: test\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream
+    }
+
+    async fn until_left(&self, permits: u64) {
+        let limiter = &self.limiter;
+        eventually_async("the permit", || async {
+            left(limiter, "").await == permits
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_who_goes_away_while_the_handler_works() {
+    let served = serve().await;
+    let stream = served.send("GET /stuck").await;
+    served.until_left(0).await;
+    drop(stream);
+    served.until_left(1).await;
+}
+
+#[tokio::test]
+async fn a_client_who_goes_away_in_the_middle_of_the_body() {
+    let served = serve().await;
+    let mut stream = served.send("GET /stream").await;
+    served.frames.send(Ok("part")).unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+    assert_eq!(left(&served.limiter, "").await, 0);
+    drop(stream);
+    eventually_async("the permit", || async {
+        // Hyper sees who is gone when it writes, at the latest.
+        let _ = served.frames.send(Ok("part"));
+        left(&served.limiter, "").await == 1
+    })
+    .await;
+}
+
+/// The connection stays open; the permit does not.
+#[tokio::test]
+async fn answers_that_are_sent_hold_nothing() {
+    let served = serve().await;
+    for line in [
+        "GET /",
+        "HEAD /",
+        "GET /empty",
+        "HEAD /empty",
+        "GET /none",
+        "POST /",
+    ] {
+        let mut stream = served.send(line).await;
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_ne!(&answer[9..], b"429", "{line}");
+        served.until_left(1).await;
+    }
+    let stream = served.send("HEAD /stream").await;
+    served.until_left(1).await;
+    drop(stream);
+}
+
+/// What follows an upgrade is beyond the response, which is over: so is the permit.
+#[tokio::test]
+async fn an_upgraded_connection_lives_on_without_its_permit() {
+    let served = serve().await;
+    let upgrade = "GET /echo HTTP/1.1\r\nconnection: upgrade\r\nupgrade: echo\r\nx:";
+    let mut stream = served.send(upgrade).await;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    assert!(head.starts_with(b"HTTP/1.1 101"));
+    served.until_left(1).await;
+    let mut message = [0; 4];
+    stream.write_all(b"ping").await.unwrap();
+    stream.read_exact(&mut message).await.unwrap();
+    assert_eq!(&message, b"ping");
+}

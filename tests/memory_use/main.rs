@@ -1,0 +1,21 @@
+//! How much memory callers take. The allocator counts for the whole process, so one
+//! test runs at a time.
+
+mod callers;
+mod lease;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use peak_alloc::PeakAlloc;
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+/// Held by the test that runs.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,227 @@
+//! What a request through a layer in memory allocates: nothing but what `http`
+//! needs for the same extensions, header fields and body.
+
+use std::{
+    convert::Infallible,
+    future::{Ready, ready},
+    net::SocketAddr,
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+
+use allocation_counter::measure;
+use axum::{body::Body, extract::ConnectInfo};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use tower::{Layer, Service, service_fn};
+use tower_throttle::{
+    Decision, DenialReason, FixedWindow, Head, Policy, Quota, RateLimitLayer, RequestPolicy,
+    TokenBucket, key,
+};
+
+fn answer(_: Request<Body>) -> Ready<Result<Response<Full<Bytes>>, Infallible>> {
+    ready(Ok(Response::default()))
+}
+
+/// Memory answers at once.
+fn now<T, E>(future: impl Future<Output = Result<T, E>>) -> T {
+    let mut context = Context::from_waker(Waker::noop());
+    match pin!(future).poll(&mut context) {
+        Poll::Ready(Ok(output)) => output,
+        _ => panic!("it answers at once"),
+    }
+}
+
+/// A request as axum hands it on, with the address of the peer.
+fn request(fields: &[(&'static str, &'static str)]) -> Request<Body> {
+    let mut request = Request::new(Body::empty());
+    let peer = SocketAddr::from(([10, 0, 0, 7], 50_000));
+    request.extensions_mut().insert(ConnectInfo(peer));
+    for (name, value) in fields {
+        let value = HeaderValue::from_static(value);
+        request.headers_mut().insert(*name, value);
+    }
+    request
+}
+
+fn layer(policies: impl IntoIterator<Item = RequestPolicy>) -> RateLimitLayer {
+    let builder = RateLimitLayer::builder();
+    let builder = policies
+        .into_iter()
+        .fold(builder, |builder, policy| builder.policy(policy));
+    builder.build().expect("a layer")
+}
+
+/// How often a request through the layer allocates, and the response, boxed as
+/// axum boxes it. The caller has a bucket, for which room was made.
+fn through(layer: &RateLimitLayer, request: impl Fn() -> Request<Body>) -> (u64, Response<Body>) {
+    let mut service = layer.layer(service_fn(answer));
+    for _ in 0..4 {
+        now(service.call(request()));
+    }
+    let (request, mut response) = (request(), None);
+    let counted = measure(|| response = Some(now(service.call(request)).map(Body::new)));
+    (counted.count_total, response.expect("a response"))
+}
+
+/// How often the same allocates by hand, where all that is said is known before.
+/// `changing`: the fields whose value depends on the decision.
+fn by_hand(told: &Response<Body>, mut request: Request<Body>, changing: &[HeaderName]) -> u64 {
+    let decision: &Decision = told.extensions().get().expect("a decision");
+    let is_admitted = told.status() == StatusCode::OK;
+    let counted = measure(|| {
+        let mut response = if is_admitted {
+            request.extensions_mut().insert(decision.clone());
+            now(answer(request))
+        } else {
+            Response::new(Full::new(Bytes::copy_from_slice(PROBLEM)))
+        };
+        for (name, value) in told.headers() {
+            let value = if changing.contains(name) {
+                HeaderValue::from_bytes(value.as_bytes()).unwrap()
+            } else {
+                value.clone()
+            };
+            response.headers_mut().append(name, value);
+        }
+        response.extensions_mut().insert(decision.clone());
+        if let Some(reason) = told.extensions().get::<DenialReason>() {
+            response.extensions_mut().insert(*reason);
+        }
+        drop(response.map(Body::new));
+    });
+    counted.count_total
+}
+
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+const PROBLEM: &[u8] = br#"{"title":"Quota Exceeded"}"#;
+
+/// Four for the extensions of the response, two for the header map, two for
+/// the values of `RateLimit` and `Retry-After`, two for the body.
+const DENIED: u64 = 10;
+
+/// One box in the extensions of the request; in those of the response three: the
+/// map, its table and a box. Two for the header map, one for the value of
+/// `RateLimit`, one for the body.
+const ADMITTED: u64 = 8;
+
+fn api() -> Policy {
+    Policy::new("api", TokenBucket::per_minute(1_000))
+}
+
+#[track_caller]
+fn assert_as_by_hand(
+    layer: &RateLimitLayer,
+    fields: &[(&'static str, &'static str)],
+    changing: &[HeaderName],
+    expected: u64,
+) {
+    assert_as_by_hand_and(0, layer, fields, changing, expected);
+}
+
+/// As often as by hand, and so often more.
+#[track_caller]
+fn assert_as_by_hand_and(
+    more: u64,
+    layer: &RateLimitLayer,
+    fields: &[(&'static str, &'static str)],
+    changing: &[HeaderName],
+    expected: u64,
+) {
+    let (counted, response) = through(layer, || request(fields));
+    assert_eq!(response.status(), StatusCode::OK);
+    assert!(
+        response.headers()[RATELIMIT]
+            .to_str()
+            .unwrap()
+            .contains("r=")
+    );
+    assert_eq!(by_hand(&response, request(fields), changing), expected);
+    assert_eq!(counted, expected + more);
+}
+
+pub(crate) fn whatever_the_key_is_read_from() {
+    let api_key = ("x-api-key", "7f7c4b6e-3f6b-4d8c-9e59-0d5a2d8d4c1e");
+    let forwarded_for = (
+        "x-forwarded-for",
+        "198.51.100.7, 203.0.113.9:4711, 10.0.0.3",
+    );
+    let forwarded = (
+        "forwarded",
+        r#"for=198.51.100.7, for="[2001:db8::9]:4711";proto=https"#,
+    );
+    let trusted = || key::client_ip(["10.0.0.0/8"]);
+    let by_tenant = |head: &Head<'_>| head.uri().path().split('/').nth(1).map(key_of);
+    let (peer, tuple) = (
+        key::peer(),
+        (key::peer(), key::method(), key::header("x-tenant")),
+    );
+    for (policy, fields) in [
+        (api().into(), &[][..]),
+        (api().key(peer), &[]),
+        (api().key(key::header("x-api-key")), &[api_key]),
+        (api().key(key::header("x-api-key").or(key::peer())), &[]),
+        (
+            api().key(key::cookie("session")),
+            &[("cookie", "theme=dark; session=8d4c1e")],
+        ),
+        (api().key(trusted()), &[forwarded_for]),
+        (api().key(trusted().from_forwarded()), &[forwarded]),
+        (api().key(tuple), &[("x-tenant", "acme")]),
+        (api().key(key::global()), &[]),
+        (api().key(by_tenant), &[]),
+    ] {
+        assert_as_by_hand(&layer([policy]), fields, &[RATELIMIT], ADMITTED);
+    }
+}
+
+fn key_of(text: &str) -> tower_throttle::Key {
+    text.into()
+}
+
+/// What several policies say is shared by the decision of the request and that
+/// of the response, in one place more: in place, it would have to be copied.
+pub(crate) fn whatever_the_policies_ask() {
+    let day = || Policy::new("day", FixedWindow::per_day(50_000));
+    let by_key = api().key(key::header("x-api-key"));
+    for policies in [
+        vec![api().into(), day().into()],
+        vec![by_key, day().shared().into()],
+        vec![api().cost_by(|_| 3), day().when(|_| true)],
+    ] {
+        let fields = [("x-api-key", "7f7c4b6e")];
+        assert_as_by_hand_and(1, &layer(policies), &fields, &[RATELIMIT], ADMITTED);
+    }
+}
+
+/// Which policies apply, and so the value of `RateLimit-Policy`, is known only then.
+pub(crate) fn what_does_not_apply_costs_the_value_of_the_rest() {
+    let writes = Policy::new("writes", TokenBucket::per_minute(10)).when(|_| false);
+    let changing = [RATELIMIT, RATELIMIT_POLICY];
+    let layer = layer([api().into(), writes]);
+    assert_as_by_hand(&layer, &[], &changing, ADMITTED + 1);
+}
+
+/// So is which quota holds.
+pub(crate) fn tiers_cost_the_value_of_their_policy() {
+    let free: Quota = TokenBucket::per_minute(10).try_into().unwrap();
+    let paid: Quota = TokenBucket::per_minute(600).try_into().unwrap();
+    let is_paid = |head: &Head<'_>| head.headers().contains_key("x-paid");
+    let layer = layer([api().quota_by(move |head| if is_paid(head) { paid } else { free })]);
+    for fields in [&[][..], &[("x-paid", "1")]] {
+        let changing = [RATELIMIT, RATELIMIT_POLICY];
+        assert_as_by_hand(&layer, fields, &changing, ADMITTED + 1);
+    }
+}
+
+pub(crate) fn a_denial() {
+    let layer = RateLimitLayer::new(Policy::new("api", TokenBucket::per_day(1)));
+    let (counted, response) = through(&layer, || request(&[]));
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    let changing = [RATELIMIT, header::RETRY_AFTER];
+    assert_eq!(by_hand(&response, request(&[]), &changing), DENIED);
+    assert_eq!(counted, DENIED);
+}

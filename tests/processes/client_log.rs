@@ -1,0 +1,134 @@
+//! What is logged of connections, by this crate and by its client.
+
+use std::{
+    io::{self, Write},
+    net::TcpListener,
+    sync::{Mutex, Once, PoisonError},
+    time::Duration,
+};
+
+use tower_throttle::{Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket};
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::support::{RedisServer, eventually, eventually_async, fake};
+
+const PASSWORD: &str = "hunter2";
+
+static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+
+struct ToLog;
+
+impl Write for ToLog {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+        log.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// All that is logged from now on at DEBUG, by the client too.
+fn listen() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        tracing_subscriber::fmt()
+            .with_max_level(LevelFilter::DEBUG)
+            .with_ansi(false)
+            .with_writer(|| ToLog)
+            .init();
+    });
+}
+
+fn log() -> String {
+    let log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+    String::from_utf8(log.clone()).expect("text")
+}
+
+fn limiter(url: &str) -> Limiter {
+    let store = RedisStore::connect(url).expect("a store");
+    let policy = Policy::new("api", TokenBucket::per_second(10));
+    Limiter::new(store, policy.on_store_failure(OnStoreFailure::Deny))
+}
+
+/// Replies to AUTH as a server does whose AUTH was renamed.
+fn server_without_auth() -> u16 {
+    fake::answer(|_, words| {
+        let name = words[0].to_ascii_uppercase();
+        if name != b"AUTH" {
+            return "+OK\r\n".to_owned();
+        }
+        let arguments = words[1..].iter();
+        let arguments = arguments.map(|word| format!("'{}' ", String::from_utf8_lossy(word)));
+        let arguments: String = arguments.collect();
+        format!("-ERR unknown command 'AUTH', with args beginning with: {arguments}\r\n")
+    })
+}
+
+pub(crate) async fn a_password_is_in_no_line_at_debug() {
+    listen();
+    let port = server_without_auth();
+    let urls = [
+        format!("redis://app:{PASSWORD}@127.0.0.1:{port}/"),
+        format!("redis-cluster://app:{PASSWORD}@127.0.0.1:{port}/"),
+        format!(
+            "redis-sentinel://127.0.0.1:{port}/?sentinelServiceName=main&sentinelPassword={PASSWORD}"
+        ),
+    ];
+    for url in urls {
+        let limiter = limiter(&url);
+        for _ in 0..3 {
+            limiter.check("ann").await.expect_err("no connection");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+    let log = log();
+    assert!(log.contains("DEBUG") && log.contains("fred"), "{log}");
+    for line in log.lines() {
+        assert!(!line.contains(PASSWORD), "{line}");
+    }
+}
+
+/// Lines of this crate about a server.
+fn ours(port: u16, part: &str) -> Vec<String> {
+    let at = format!("127.0.0.1:{port}");
+    let log = log();
+    let lines = log
+        .lines()
+        .filter(|line| line.contains("tower_throttle::store"));
+    let lines = lines.filter(|line| line.contains(&at) && line.contains(part));
+    lines.map(str::to_owned).collect()
+}
+
+pub(crate) async fn each_reason_why_reconnecting_fails_is_said_once() {
+    listen();
+    let mut server = RedisServer::start();
+    let port = server.port();
+    let limiter = limiter(&server.url());
+    eventually_async("a decision", || async {
+        limiter.check("ann").await.is_ok()
+    })
+    .await;
+    assert!(ours(port, "cannot connect").is_empty());
+    server.kill();
+    let say = |part: &'static str| eventually(part, || !ours(port, part).is_empty());
+    say("Connection refused");
+
+    let listener = TcpListener::bind(("127.0.0.1", port)).expect("its port");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut reader = io::BufReader::new(stream.try_clone().expect("a second handle"));
+            let mut stream = stream;
+            while fake::read_command(&mut reader).is_ok() {
+                let _ = stream.write_all(b"-LOADING Redis is loading the dataset in memory\r\n");
+            }
+        }
+    });
+    say("LOADING");
+    // Some attempts more.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let lines = ours(port, "cannot connect");
+    assert_eq!(lines.len(), 2, "{lines:#?}");
+}

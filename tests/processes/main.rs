@@ -1,0 +1,150 @@
+//! Tests that each need a process of their own: they start others, install a global
+//! subscriber, change the environment, or measure what the process allocates.
+//!
+//! This binary has no harness. It starts itself once for each test, one after another.
+//! An argument selects tests by a part of their names; `--nocapture` shows their output.
+
+mod allocations;
+#[cfg(feature = "tracing")]
+mod client_log;
+#[cfg(target_os = "linux")]
+mod fallback_memory;
+mod permit_storm;
+#[cfg(feature = "tracing")]
+mod secrets;
+#[path = "../support/mod.rs"]
+mod support;
+#[cfg(feature = "redis-rustls")]
+mod tls;
+mod two_processes;
+
+use std::{
+    process::{Command, ExitCode, Stdio},
+    time::Instant,
+};
+
+use tokio::runtime::Runtime;
+
+const TESTS: &[(&str, fn())] = &[
+    ("allocations::a_denial", allocations::a_denial),
+    (
+        "allocations::tiers_cost_the_value_of_their_policy",
+        allocations::tiers_cost_the_value_of_their_policy,
+    ),
+    (
+        "allocations::what_does_not_apply_costs_the_value_of_the_rest",
+        allocations::what_does_not_apply_costs_the_value_of_the_rest,
+    ),
+    (
+        "allocations::whatever_the_key_is_read_from",
+        allocations::whatever_the_key_is_read_from,
+    ),
+    (
+        "allocations::whatever_the_policies_ask",
+        allocations::whatever_the_policies_ask,
+    ),
+    #[cfg(feature = "tracing")]
+    ("client_log::a_password_is_in_no_line_at_debug", || {
+        on_threads(client_log::a_password_is_in_no_line_at_debug());
+    }),
+    #[cfg(feature = "tracing")]
+    (
+        "client_log::each_reason_why_reconnecting_fails_is_said_once",
+        || on_threads(client_log::each_reason_why_reconnecting_fails_is_said_once()),
+    ),
+    #[cfg(target_os = "linux")]
+    (
+        "fallback_memory::a_million_callers_take_100_000_buckets_and_free_nobody_who_is_refused",
+        fallback_memory::a_million_callers_take_100_000_buckets_and_free_nobody_who_is_refused,
+    ),
+    ("permit_storm", permit_storm::permit_storm),
+    #[cfg(feature = "tracing")]
+    (
+        "secrets::nothing_public_shows_a_key_a_secret_or_a_password",
+        || on_threads(secrets::nothing_public_shows_a_key_a_secret_or_a_password()),
+    ),
+    #[cfg(feature = "tracing")]
+    (
+        "secrets::the_head_of_a_request_shows_no_value",
+        secrets::the_head_of_a_request_shows_no_value,
+    ),
+    #[cfg(feature = "tracing")]
+    ("secrets::whatever_fails_nothing_is_shown", || {
+        on_threads(secrets::whatever_fails_nothing_is_shown());
+    }),
+    #[cfg(feature = "redis-rustls")]
+    ("tls", tls::tls),
+    ("two_processes", two_processes::two_processes),
+];
+
+#[cfg(feature = "tracing")]
+fn on_threads(test: impl Future<Output = ()>) {
+    Runtime::new().expect("a runtime").block_on(test);
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--run", name] => run(name),
+        ["--other-process", "permit_storm", url, seed] => permit_storm::other_process(url, seed),
+        ["--other-process", "two_processes", url, window_s] => {
+            two_processes::other_process(url, window_s);
+        }
+        #[cfg(feature = "redis-rustls")]
+        ["--other-process", "tls", trusted] => tls::other_process(trusted),
+        _ => return run_each(&arguments),
+    }
+    ExitCode::SUCCESS
+}
+
+fn run(name: &str) {
+    let (_, test) = TESTS
+        .iter()
+        .find(|(other, _)| *other == name)
+        .expect("a test of this name");
+    test();
+}
+
+/// Runs each test that the arguments select in a process of its own.
+fn run_each(arguments: &[String]) -> ExitCode {
+    let has = |option: &str| arguments.iter().any(|argument| argument == option);
+    let is_part = |part: &&String| !part.starts_with('-');
+    let parts: Vec<_> = arguments.iter().filter(is_part).collect();
+    let is_selected =
+        |name: &&str| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()));
+    let tests: Vec<&str> = TESTS
+        .iter()
+        .map(|(name, _)| *name)
+        .filter(is_selected)
+        .collect();
+    if has("--list") {
+        tests.iter().for_each(|name| println!("{name}: test"));
+        return ExitCode::SUCCESS;
+    }
+    println!("\nrunning {} tests", tests.len());
+    let (mut failed, started) = (0, Instant::now());
+    for name in &tests {
+        let mut test = Command::new(std::env::current_exe().expect("this program"));
+        test.args(["--run", name]);
+        let is_shown = has("--nocapture");
+        if !is_shown {
+            test.stdout(Stdio::piped()).stderr(Stdio::piped());
+        }
+        let child = test.spawn().expect("another process");
+        let output = child.wait_with_output().expect("its output");
+        let is_ok = output.status.success();
+        println!("test {name} ... {}", if is_ok { "ok" } else { "FAILED" });
+        if !is_ok {
+            failed += 1;
+            print!("{}", String::from_utf8_lossy(&output.stdout));
+            eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+    let result = if failed == 0 { "ok" } else { "FAILED" };
+    println!(
+        "\ntest result: {result}. {} passed; {failed} failed; finished in {:.2}s\n",
+        tests.len() - failed,
+        started.elapsed().as_secs_f64()
+    );
+    ExitCode::from(u8::from(failed > 0))
+}

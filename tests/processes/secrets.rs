@@ -1,0 +1,271 @@
+//! No key, secret or password is shown: not by `Debug`, not by an error, and
+//! not in a line of the log, whatever fails.
+
+use std::{
+    io::{self, Read, Write},
+    net::{Ipv4Addr, TcpListener},
+    sync::{Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use tower::Layer;
+use tower_throttle::{
+    Concurrency, Head, Key, Limiter, OnStoreFailure, Policy, RateLimitLayer, RedisStore,
+    StoreError, TokenBucket, key,
+    store::{Fallback, Guarded},
+};
+use tracing_subscriber::{
+    Layer as _, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt,
+};
+
+use crate::support::{RedisServer, port::Port};
+
+const KEY: &str = "sk-live-7Qx9vLmZ";
+const USER: &str = "ledger-app";
+const PASSWORD: &str = "hunter2";
+const SECRET: &str = "correct-horse";
+
+static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+
+struct ToLog;
+
+impl Write for ToLog {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+        log.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[track_caller]
+fn assert_hides(what: &str) {
+    for secret in [KEY, USER, PASSWORD, SECRET] {
+        let as_numbers = format!("{:?}", secret.as_bytes());
+        let as_numbers = as_numbers.trim_matches(['[', ']']);
+        for part in [secret, as_numbers] {
+            assert!(!what.contains(part), "{part} in {what}");
+        }
+    }
+}
+
+#[track_caller]
+fn hidden(what: &impl std::fmt::Debug) {
+    assert_hides(&format!("{what:?} {what:#?}"));
+}
+
+/// Which of them it is, wherever it happened.
+fn kind(error: &StoreError) -> String {
+    let text = error.to_string();
+    let of_a_server = text
+        .split_once(": ")
+        .filter(|(at, _)| at.contains("127.0.0.1:"));
+    of_a_server.map_or(text.clone(), |(_, kind)| kind.to_owned())
+}
+
+fn show(error: &StoreError) {
+    hidden(error);
+    assert_hides(&error.to_string());
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        assert_hides(&format!("{error} {error:?}"));
+        cause = error.source();
+    }
+}
+
+/// Says this to everything.
+fn lying_server(reply: &'static str) -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            thread::spawn(move || {
+                let mut buffer = [0; 4_096];
+                while stream.read(&mut buffer).is_ok_and(|read| read > 0) {
+                    let _ = stream.write_all(reply.as_bytes());
+                }
+            });
+        }
+    });
+    format!("127.0.0.1:{port}/")
+}
+
+fn store(address: &str, deadline: Duration) -> RedisStore {
+    // What Redis says now is to be seen.
+    let builder = RedisStore::builder().remember_denials_for(Duration::ZERO);
+    let builder = builder.secret(SECRET).deadline(deadline);
+    hidden(&builder);
+    let url = format!("redis://{USER}:{PASSWORD}@{address}");
+    let store = builder.connect(&url).expect("a store");
+    hidden(&store);
+    store
+}
+
+fn limiter(store: RedisStore, choice: OnStoreFailure) -> Limiter {
+    let policy = Policy::new("api", TokenBucket::per_day(2)).on_store_failure(choice);
+    hidden(&policy);
+    let limiter = Limiter::new(store, policy);
+    hidden(&limiter);
+    limiter
+}
+
+pub(crate) async fn whatever_fails_nothing_is_shown() {
+    let lines = tracing_subscriber::fmt::layer()
+        .with_ansi(false)
+        .with_writer(|| ToLog);
+    let ours = Targets::new().with_target(
+        "tower_throttle",
+        tracing_subscriber::filter::LevelFilter::TRACE,
+    );
+    tracing_subscriber::registry()
+        .with(lines.with_filter(ours))
+        .init();
+
+    let server = RedisServer::start();
+    let user = ["ACL", "SETUSER", USER, "on", "~*", "+@all"];
+    server.command(&[&user[..], &[&format!(">{PASSWORD}")]].concat());
+    let well = format!("127.0.0.1:{}/", server.port());
+    let of_nobody = Port::claim();
+    let nobody = format!("127.0.0.1:{of_nobody}/");
+    // It says what it was sent: the password.
+    let renamed = RedisServer::with(&["--rename-command", "AUTH", "LOGIN"]);
+    let strange = format!("127.0.0.1:{}/", renamed.port());
+    let long = crate::support::DEADLINE;
+    let instant = Duration::from_nanos(1);
+
+    let mut kinds = Vec::new();
+    for choice in [OnStoreFailure::Deny, OnStoreFailure::local()] {
+        for (address, deadline) in [
+            (well.clone(), instant),
+            (nobody.clone(), long),
+            (strange.clone(), long),
+            (
+                lying_server("-NOPERM this user has no permissions\r\n"),
+                long,
+            ),
+            (
+                lying_server("-NOPERM User ledger-app has no permissions to run 'evalsha'\r\n"),
+                long,
+            ),
+            (lying_server("-ERR app hunter-x\r\n"), long),
+            (lying_server("-MOVED 3999 127.0.0.1:6381\r\n"), long),
+            (lying_server("+OK\r\n"), long),
+            (lying_server("*1\r\n:1\r\n"), long),
+        ] {
+            let limiter = limiter(store(&address, deadline), choice);
+            for _ in 0..3 {
+                match limiter.check(KEY).await {
+                    Ok(decision) => hidden(&decision),
+                    Err(error) => {
+                        show(&error);
+                        kinds.push(kind(&error));
+                        let server = address.trim_end_matches('/');
+                        assert!(error.to_string().starts_with(server), "{error}");
+                    }
+                }
+                if let Ok(permit) = limiter.acquire(KEY, Duration::ZERO).await {
+                    hidden(&permit);
+                }
+            }
+        }
+        let limiter = limiter(store(&well, long), choice);
+        for _ in 0..3 {
+            hidden(&limiter.check(KEY).await.expect("a decision"));
+        }
+        server.command(&["SET", &limiter.redis_keys(KEY)[0], "junk"]);
+        let error = limiter.check(KEY).await.expect_err("junk");
+        show(&error);
+        kinds.push(kind(&error));
+        limiter.reset(KEY).await.expect("a reset");
+
+        let held = Policy::new("held", Concurrency::new(2)).on_store_failure(choice);
+        let held = Limiter::new(store(&well, long), held);
+        let error = held.credit(KEY, 1).await.expect_err("units are held");
+        show(&error);
+        kinds.push(kind(&error));
+        let permit = held.acquire(KEY, Duration::ZERO).await.expect("a decision");
+        hidden(&permit);
+    }
+    let flooded = RedisStore::builder().remember_denials_for(Duration::ZERO);
+    let flooded = flooded.max_in_flight(1).deadline(long);
+    let url = format!("redis://{USER}:{PASSWORD}@{well}");
+    let flooded = limiter(
+        flooded.connect(&url).expect("a store"),
+        OnStoreFailure::Deny,
+    );
+    let _ = flooded.check(KEY).await.expect("a decision");
+    let checks = (0..50).map(|_| {
+        let limiter = flooded.clone();
+        tokio::spawn(async move { limiter.check(KEY).await })
+    });
+    for check in checks.collect::<Vec<_>>() {
+        if let Err(error) = check.await.expect("no panic") {
+            show(&error);
+            kinds.push(kind(&error));
+        }
+    }
+    kinds.sort_unstable();
+    kinds.dedup();
+    assert!(kinds.len() >= 7, "not every kind was seen: {kinds:#?}");
+
+    let text = LOG.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let text = String::from_utf8(text).expect("text");
+    assert!(text.contains("tower_throttle::store"), "{text}");
+    let nobody = nobody.trim_end_matches('/');
+    for line in ["cannot connect to Redis", "rate-limit store unavailable"] {
+        assert!(text.contains(&format!("{line} ({nobody}: ")), "{text}");
+    }
+    assert_hides(&text);
+}
+
+pub(crate) async fn nothing_public_shows_a_key_a_secret_or_a_password() {
+    hidden(&Key::from(KEY));
+    hidden(&Key::from((KEY, PASSWORD)));
+    for form in ["redis", "redis-cluster", "redis-sentinel"] {
+        let url = format!(
+            "{form}://{USER}:{PASSWORD}@127.0.0.1:1/{}",
+            match form {
+                "redis-sentinel" => "?sentinelServiceName=main&sentinelPassword=correct-horse",
+                _ => "",
+            }
+        );
+        let builder = RedisStore::builder().secret(SECRET);
+        hidden(&builder);
+        let store = builder.connect(&url).expect("a store");
+        hidden(&store);
+        hidden(&Guarded::new(store.clone()));
+        let limiter = Limiter::builder().store(store.clone());
+        let limiter = limiter.policy(Policy::new("api", TokenBucket::per_day(1)));
+        hidden(&limiter);
+        hidden(&limiter.build().expect("a limiter"));
+        let layer = RateLimitLayer::builder()
+            .store(store)
+            .partition_key(SECRET.as_bytes())
+            .policy(Policy::new("api", TokenBucket::per_day(1)).key(key::header("x-api-key")));
+        hidden(&layer);
+        let layer = layer.build().expect("a layer");
+        hidden(&layer);
+        hidden(&layer.layer(()));
+    }
+    hidden(&Fallback::new());
+    let bad = RedisStore::connect("redis-sentinel://app:a?hunter2&hunter2@one/");
+    hidden(&bad.expect_err("a mistake"));
+}
+
+pub(crate) fn the_head_of_a_request_shows_no_value() {
+    let request = http::Request::get(format!(
+        "https://app:{PASSWORD}@host/reset/{SECRET}?token={SECRET}"
+    ));
+    let request = request.header("x-api-key", KEY).extension(KEY).body(());
+    let request = request.expect("a request");
+    let head = Head::from(&request);
+    hidden(&head);
+    let shown = format!("{head:?}");
+    for part in ["GET", "x-api-key"] {
+        assert!(shown.contains(part), "{shown}");
+    }
+}

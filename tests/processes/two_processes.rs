@@ -1,0 +1,341 @@
+//! Exact counts under concurrency: 64 racing tasks over two processes on one Redis.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use tokio::{runtime::Runtime, sync::Barrier};
+use tower_throttle::{
+    Concurrency, FixedWindow, LeakyBucket, Limiter, OnStoreFailure, Permit, Policy, RedisStore,
+    SlidingLog, SlidingWindow, StoreError, TokenBucket,
+};
+
+use crate::support::RedisServer;
+
+const TASKS: usize = 32;
+const CALLS_PER_TASK: usize = 20;
+/// What can pass in each race; far less than is asked.
+const CAPACITY: u64 = 100;
+const SMALLER_CAPACITY: u64 = 37;
+const MOST_DEBT: u64 = 50;
+
+/// What each task does, again and again. What it moves is counted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Work {
+    Check(u64),
+    /// As much as there is, up to so much.
+    UpTo(u64),
+    /// Also what is not there.
+    Debit(u64),
+    /// Takes two and gives one back.
+    TwoAndBack,
+    /// Holds what it gets until the race is over.
+    Hold,
+}
+
+struct Race {
+    name: String,
+    policies: Vec<Policy>,
+    work: Work,
+    /// What both processes together must move, where that does not depend on
+    /// who came when.
+    moved: Option<u64>,
+    /// What must be left in each policy: this, less what was moved.
+    capacities: Vec<u64>,
+}
+
+impl Race {
+    fn limiter(&self, store: &RedisStore) -> Limiter {
+        // Nobody decides in the store's place.
+        let builder = Limiter::builder()
+            .store(store.clone())
+            .on_store_failure(OnStoreFailure::Deny);
+        let builder = self
+            .policies
+            .iter()
+            .fold(builder, |builder, policy| builder.policy(policy.clone()));
+        builder.build().expect("a limiter")
+    }
+}
+
+/// Every algorithm of which units are used up. Nothing comes back during the test.
+fn algorithms(capacity: u64, window: Duration) -> Vec<Policy> {
+    let queue = LeakyBucket::new(capacity, window).queue(capacity - 1);
+    vec![
+        // One token comes back in 14 minutes.
+        Policy::new("token bucket", TokenBucket::new(capacity, window)),
+        Policy::new("leaky meter", LeakyBucket::new(capacity, window)),
+        Policy::new("leaky queue", queue),
+        Policy::new(
+            "interval bucket",
+            TokenBucket::new(capacity, window).refill_at_once(),
+        ),
+        Policy::new("by hand", TokenBucket::without_refill(capacity)),
+        Policy::new("fixed window", FixedWindow::new(capacity, window)),
+        Policy::new(
+            "aligned window",
+            FixedWindow::new(capacity, window).aligned(),
+        ),
+        Policy::new("sliding window", SlidingWindow::new(capacity, window)),
+        Policy::new("sliding log", SlidingLog::new(capacity, window)),
+    ]
+}
+
+const NAMES: [&str; 9] = [
+    "token bucket",
+    "leaky meter",
+    "leaky queue",
+    "interval bucket",
+    "by hand",
+    "fixed window",
+    "aligned window",
+    "sliding window",
+    "sliding log",
+];
+
+fn all_races(window: Duration) -> Vec<Race> {
+    let mut races = Vec::new();
+    let works = [
+        (Work::Check(1), Some(CAPACITY)),
+        (Work::Check(3), Some(CAPACITY / 3 * 3)),
+        (Work::UpTo(7), Some(CAPACITY)),
+        (Work::Debit(3), Some(CAPACITY + MOST_DEBT)),
+        (Work::TwoAndBack, None),
+    ];
+    for (name, policy) in NAMES.iter().zip(algorithms(CAPACITY, window)) {
+        for (work, moved) in works {
+            races.push(Race {
+                name: format!("{name}, {work:?}"),
+                policies: vec![policy.clone().max_debt(MOST_DEBT)],
+                work,
+                moved,
+                capacities: vec![CAPACITY],
+            });
+        }
+    }
+    races.push(Race {
+        name: "concurrency, Hold".to_owned(),
+        policies: vec![Policy::new("at a time", Concurrency::new(CAPACITY))],
+        work: Work::Hold,
+        moved: Some(CAPACITY),
+        capacities: vec![CAPACITY],
+    });
+
+    // All or none: whichever of them is the smallest.
+    let with_smallest = |smallest: usize, capacity| {
+        let mut policies = algorithms(CAPACITY, window);
+        let mut capacities = vec![CAPACITY; policies.len()];
+        policies[smallest] = algorithms(capacity, window).swap_remove(smallest);
+        capacities[smallest] = capacity;
+        policies.push(Policy::new("everyone", TokenBucket::per_day(CAPACITY)).shared());
+        capacities.push(CAPACITY);
+        (policies, capacities)
+    };
+    for (smallest, name) in NAMES.iter().enumerate() {
+        for work in [Work::Check(1), Work::UpTo(7), Work::TwoAndBack] {
+            let (policies, capacities) = with_smallest(smallest, SMALLER_CAPACITY);
+            races.push(Race {
+                name: format!("all or none, least in {name}, {work:?}"),
+                policies,
+                work,
+                moved: (work != Work::TwoAndBack).then_some(SMALLER_CAPACITY),
+                capacities,
+            });
+        }
+    }
+    for (at_a_time, others) in [(SMALLER_CAPACITY, CAPACITY), (CAPACITY, SMALLER_CAPACITY)] {
+        let mut policies = algorithms(others, window);
+        // Who does not wait gets no turn in a queue but the first.
+        drop(policies.remove(2));
+        let mut capacities = vec![others; policies.len()];
+        policies.push(Policy::new("at a time", Concurrency::new(at_a_time)));
+        capacities.push(at_a_time);
+        races.push(Race {
+            name: format!("all or none, {at_a_time} at a time, else {others}, Hold"),
+            policies,
+            work: Work::Hold,
+            moved: Some(SMALLER_CAPACITY),
+            capacities,
+        });
+    }
+    races
+}
+
+/// About a day, of which much is left by the clock: some windows end by it,
+/// and none may end during the test.
+fn long_window() -> Duration {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now_s = since_epoch.expect("a clock").as_secs();
+    let lengths = [24, 25, 23].map(|hours| hours * 3_600);
+    let has_time_left = |length: &u64| length - now_s % length > 600;
+    let length = lengths.into_iter().find(has_time_left);
+    Duration::from_secs(length.expect("a length"))
+}
+
+pub(crate) fn two_processes() {
+    let server = RedisServer::start();
+    let window = long_window();
+    let mut other = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--other-process", "two_processes", &server.url()])
+        .arg(window.as_secs().to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("another process");
+    let mut lines = BufReader::new(other.stdout.take().expect("its output")).lines();
+    let mut said = || lines.next().expect("a line").expect("text");
+
+    let runtime = Runtime::new().expect("a runtime");
+    let inside = runtime.enter();
+    let store = connect(&server.url());
+    let races = all_races(window);
+    for race in &races {
+        let (name, limiter) = (&race.name, race.limiter(&store));
+        assert_eq!(said(), "ready");
+        tell(&mut other, "go");
+        let Outcome {
+            moved: here,
+            held,
+            gave,
+        } = runtime.block_on(run(race, &limiter));
+        let there: Vec<u64> = said()
+            .split(' ')
+            .map(|number| number.parse().expect("a number"))
+            .collect();
+        let (there, gave) = (there[0], gave + there[1]);
+        let moved = here + there;
+        if let Some(wanted) = race.moved {
+            assert_eq!(moved, wanted, "{name}: {here} + {there}");
+        }
+        assert_eq!(gave > 0, race.work == Work::TwoAndBack, "{name}");
+
+        let left: Vec<u64> = race
+            .capacities
+            .iter()
+            .map(|capacity| capacity.saturating_sub(moved))
+            .collect();
+        let remaining = || runtime.block_on(remaining(&limiter));
+        assert_eq!(remaining(), left, "{name}: {here} + {there}");
+        server.assert_all_keys_expire();
+
+        drop(held);
+        tell(&mut other, "over");
+        if race.work == Work::Hold {
+            let at_a_time = race.capacities.last();
+            crate::support::eventually("all permits back", || remaining().last() == at_a_time);
+            server.assert_all_keys_expire();
+        }
+        server.command(&["FLUSHALL"]);
+        println!("{name}: {here} here + {there} there = {moved} ... ok");
+    }
+    tell(&mut other, "end");
+    drop(inside);
+    assert!(other.wait().expect("an end").success());
+    println!("{} races", races.len());
+}
+
+pub(crate) fn other_process(url: &str, window_s: &str) {
+    let window = Duration::from_secs(window_s.parse().expect("a window"));
+    let runtime = Runtime::new().expect("a runtime");
+    let _inside = runtime.enter();
+    let store = connect(url);
+    for race in &all_races(window) {
+        let limiter = race.limiter(&store);
+        println!("ready");
+        heard("go");
+        let outcome = runtime.block_on(run(race, &limiter));
+        println!("{} {}", outcome.moved, outcome.gave);
+        heard("over");
+    }
+    // Permits are given back by tasks of the runtime, which ends with this.
+    heard("end");
+}
+
+fn connect(url: &str) -> RedisStore {
+    let store = RedisStore::builder()
+        .deadline(crate::support::DEADLINE)
+        // What the other process gives back, and a database that was flushed, are
+        // to be seen at once.
+        .remember_denials_for(Duration::ZERO)
+        .connect(url);
+    store.expect("a store")
+}
+
+fn tell(other: &mut Child, word: &str) {
+    let stdin = other.stdin.as_mut().expect("its input");
+    writeln!(stdin, "{word}").expect("another process");
+}
+
+fn heard(word: &str) {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).expect("a word");
+    assert_eq!(line.trim_end(), word);
+}
+
+async fn remaining(limiter: &Limiter) -> Vec<u64> {
+    let peek = limiter.peek("ann").await.expect("a decision");
+    peek.policies().map(|policy| policy.remaining()).collect()
+}
+
+/// What the tasks of one process did.
+#[derive(Default)]
+struct Outcome {
+    /// Units taken, less those given back.
+    moved: u64,
+    gave: u64,
+    held: Vec<Permit>,
+}
+
+/// All tasks start together.
+async fn run(race: &Race, limiter: &Limiter) -> Outcome {
+    let work = race.work;
+    let barrier = Arc::new(Barrier::new(TASKS));
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|_| {
+            let (limiter, barrier) = (limiter.clone(), Arc::clone(&barrier));
+            tokio::spawn(async move {
+                let mut outcome = Outcome::default();
+                barrier.wait().await;
+                for _ in 0..CALLS_PER_TASK {
+                    call(work, &limiter, &mut outcome).await?;
+                }
+                Ok::<_, StoreError>(outcome)
+            })
+        })
+        .collect();
+    let mut all = Outcome::default();
+    for task in tasks {
+        let outcome = task.await.expect("no panic").expect("decisions");
+        all.moved += outcome.moved;
+        all.gave += outcome.gave;
+        all.held.extend(outcome.held);
+    }
+    all
+}
+
+async fn call(work: Work, limiter: &Limiter, outcome: &mut Outcome) -> Result<(), StoreError> {
+    match work {
+        Work::Check(units) => outcome.moved += limiter.check_n("ann", units).await?.moved(),
+        Work::UpTo(units) => outcome.moved += limiter.check_up_to("ann", units).await?.moved(),
+        Work::Debit(units) => outcome.moved += limiter.debit("ann", units).await?.moved(),
+        Work::TwoAndBack => {
+            let taken = limiter.check_n("ann", 2).await?.moved();
+            if taken > 0 {
+                let gave = limiter.credit("ann", 1).await?.moved();
+                outcome.moved += taken - gave;
+                outcome.gave += gave;
+            }
+        }
+        Work::Hold => {
+            let permit = limiter.acquire("ann", Duration::ZERO).await?;
+            if permit.is_allowed() {
+                outcome.moved += permit.decision().moved();
+                outcome.held.push(permit);
+            }
+        }
+    }
+    Ok(())
+}

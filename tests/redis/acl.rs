@@ -1,0 +1,429 @@
+//! Which rights a Redis user needs: these are enough, and each of them is needed.
+
+use std::{
+    error::Error,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use tower_throttle::{
+    Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, OnStoreFailure, Policy, RedisStore,
+    SlidingLog, SlidingWindow, TokenBucket,
+};
+
+use crate::support::{RedisServer, cluster::RedisCluster, eventually, port::Port};
+
+/// As the documentation of `RedisStore` has them.
+const RIGHTS: [&str; 10] = [
+    "+evalsha",
+    "+eval",
+    "+time",
+    "+get",
+    "+psetex",
+    "+incrby",
+    "+pexpireat",
+    "+pttl",
+    "+pexpire",
+    "+del",
+];
+const USER: [&str; 7] = ["ACL", "SETUSER", "app", "reset", "on", ">pw", "~tt?{*"];
+
+fn url(server: &RedisServer, rights: &[&str]) -> String {
+    server.command(&[&USER[..], rights].concat());
+    format!("redis://app:pw@127.0.0.1:{}/", server.port())
+}
+
+fn all_but(missing: &str) -> Vec<&'static str> {
+    let rights = RIGHTS.into_iter();
+    rights.filter(|right| *right != missing).collect()
+}
+
+fn store(url: &str) -> RedisStore {
+    let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+    store.connect(url).expect("a store")
+}
+
+/// Nobody decides in the store's place.
+fn limiter(url: &str) -> Limiter {
+    Limiter::builder()
+        .store(store(url))
+        .on_store_failure(OnStoreFailure::Deny)
+        .policy(Policy::new("bucket", TokenBucket::per_day(3)))
+        .policy(Policy::new("window", FixedWindow::per_day(5)))
+        .build()
+        .expect("a limiter")
+}
+
+/// How many of these are admitted, and the last error.
+async fn admitted(limiter: &Limiter, checks: usize) -> (usize, Option<String>) {
+    let (mut admitted, mut refused) = (0, None);
+    for _ in 0..checks {
+        match limiter.check("ann").await {
+            Ok(decision) => admitted += usize::from(decision.is_allowed()),
+            Err(error) => {
+                assert!(error.is_refused(), "{error:?}");
+                refused = Some(error.source().expect("a cause").to_string());
+            }
+        }
+    }
+    (admitted, refused)
+}
+
+#[tokio::test]
+async fn they_are_enough_for_everything() {
+    let server = RedisServer::start();
+    let url = url(&server, &RIGHTS);
+    let passed = tower_throttle::testing::prove(11, 300, |clock| {
+        server.command(&["FLUSHALL"]);
+        let store = RedisStore::builder()
+            .clock(clock)
+            .deadline(crate::support::DEADLINE);
+        store.connect(&url).expect("a store")
+    });
+    passed.await.expect("the same as in memory");
+
+    // By the server's clock, every form of state, foreign data under each.
+    server.command(&["FLUSHALL"]);
+    let store = store(&url);
+    let policies: [Policy; 6] = [
+        Policy::new("b", TokenBucket::per_day(3)),
+        Policy::new("l", LeakyBucket::per_day(3)),
+        Policy::new("w", FixedWindow::per_day(3)),
+        Policy::new("s", SlidingWindow::per_day(3)),
+        Policy::new("g", SlidingLog::per_day(3)),
+        Policy::new("c", Concurrency::new(3)),
+    ];
+    for policy in policies {
+        let policy = policy.on_store_failure(OnStoreFailure::Deny);
+        let limiter = Limiter::new(store.clone(), policy);
+        let permit = limiter.acquire("ann", Duration::ZERO).await;
+        assert!(permit.expect("a decision").decision().is_allowed());
+        server.command(&["SET", &limiter.redis_keys("bob")[0], "junk"]);
+        let error = limiter.acquire("bob", Duration::ZERO).await;
+        assert!(error.expect_err("junk").is_corrupt_state());
+        limiter.reset("bob").await.expect("a reset");
+        assert!(limiter.peek("bob").await.expect("a decision").is_allowed());
+    }
+    store.shutdown().await;
+    server.assert_all_keys_expire();
+    let said = server.command(&["ACL", "LOG"]);
+    for right in RIGHTS {
+        let command = format!("object\n{}\n", &right[1..]);
+        assert!(!said.contains(&command), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn where_all_scripts_were_loaded_eval_is_not_needed() {
+    let server = RedisServer::start();
+    let url = url(&server, &all_but("+eval"));
+    for script in RedisStore::scripts() {
+        server.command(&["SCRIPT", "LOAD", &script]);
+    }
+    let passed = tower_throttle::testing::prove(12, 300, |clock| {
+        server.command(&["FLUSHALL"]);
+        let store = RedisStore::builder()
+            .clock(clock)
+            .deadline(crate::support::DEADLINE);
+        store.connect(&url).expect("a store")
+    });
+    passed.await.expect("the same as in memory");
+
+    // Of all algorithms, gathered into calls as they come.
+    let policies: [Policy; 5] = [
+        Policy::new("b", TokenBucket::per_day(100)),
+        Policy::new("w", FixedWindow::per_day(100)),
+        Policy::new("s", SlidingWindow::per_day(100)),
+        Policy::new("g", SlidingLog::per_day(100)),
+        Policy::new("c", Concurrency::new(100)),
+    ];
+    let store = store(&url);
+    let limiters: Vec<_> = policies
+        .into_iter()
+        .map(|policy| {
+            let policy = policy.on_store_failure(OnStoreFailure::Deny);
+            Limiter::new(store.clone(), policy)
+        })
+        .collect();
+    let asked: Vec<_> = (0..200)
+        .map(|number| {
+            let limiter = limiters[number % 7 % 5].clone();
+            tokio::spawn(async move { limiter.acquire("ann", Duration::ZERO).await })
+        })
+        .collect();
+    for permit in asked {
+        let permit = permit.await.expect("no panic").expect("a decision");
+        assert!(permit.is_allowed());
+    }
+}
+
+#[tokio::test]
+async fn without_any_one_of_them_it_is_said_and_nobody_is_admitted() {
+    for missing in ["+evalsha", "+eval", "+time", "+get", "+psetex"] {
+        let server = RedisServer::start();
+        let limiter = limiter(&url(&server, &all_but(missing)));
+        let (count, refused) = admitted(&limiter, 5).await;
+        assert_eq!(count, 0, "{missing}");
+        assert!(refused.is_some(), "{missing}");
+        assert!(server.keys().is_empty(), "{missing}");
+        // Nothing was charged.
+        server.command(&["ACL", "SETUSER", "app", missing]);
+        eventually_admitted(&limiter).await;
+        assert_eq!(admitted(&limiter, 5).await, (2, None), "{missing}");
+    }
+}
+
+/// It is written anew, then.
+#[tokio::test]
+async fn without_the_rights_to_add_to_a_bucket_all_is_decided_the_same() {
+    for missing in ["", "+incrby", "+pexpireat"] {
+        let server = RedisServer::start();
+        let limiter = limiter(&url(&server, &all_but(missing)));
+        assert_eq!(admitted(&limiter, 5).await, (3, None), "{missing}");
+        server.assert_all_keys_expire();
+        let stats = server.command(&["INFO", "commandstats"]);
+        let was_added = stats.contains("cmdstat_incrby:calls=2,");
+        assert!(!missing.is_empty() || was_added, "{stats}");
+        // The bucket's first unit, and each of the window's.
+        let written = if missing.is_empty() { 4 } else { 6 };
+        let written = format!("cmdstat_psetex:calls={written},");
+        assert!(stats.contains(&written), "{missing}: {stats}");
+    }
+}
+
+/// A check is charged everywhere or nowhere.
+#[tokio::test]
+async fn with_the_right_to_add_and_not_to_write_nothing_is_charged() {
+    for missing in [&["-psetex"][..], &["-psetex", "-pexpireat"]] {
+        let server = RedisServer::start();
+        let limiter = Limiter::builder()
+            .store(store(&url(&server, &RIGHTS)))
+            .on_store_failure(OnStoreFailure::Deny)
+            .policy(Policy::new("window", FixedWindow::per_day(50)))
+            .policy(Policy::new("bucket", TokenBucket::per_day(30)))
+            .build()
+            .expect("a limiter");
+        let left = |decision: &Decision| -> Vec<u64> {
+            let policies = decision.policies();
+            policies.map(|policy| policy.remaining()).collect()
+        };
+        let decision = limiter.check("ann").await.expect("a decision");
+        assert_eq!(left(&decision), [49, 29]);
+        server.command(&[&["ACL", "SETUSER", "app"], missing].concat());
+        for _ in 0..4 {
+            let error = limiter.check("ann").await.expect_err("a right is lacking");
+            assert!(error.is_refused(), "{error:?}");
+        }
+        server.command(&["ACL", "SETUSER", "app", "+psetex", "+pexpireat"]);
+        crate::support::eventually_async("a decision", || async {
+            limiter.peek("ann").await.is_ok()
+        })
+        .await;
+        let decision = limiter.peek("ann").await.expect("a decision");
+        assert_eq!(left(&decision), [49, 29], "{missing:?}");
+    }
+}
+
+/// A breaker may keep from asking for a while.
+async fn eventually_admitted(limiter: &Limiter) {
+    crate::support::eventually_async("an admission", || async {
+        limiter
+            .check("ann")
+            .await
+            .is_ok_and(|decision| decision.is_allowed())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn foreign_data_stays_without_the_rights_to_let_it_expire() {
+    for missing in ["", "+pttl", "+pexpire"] {
+        let server = RedisServer::start();
+        let limiter = limiter(&url(&server, &all_but(missing)));
+        let key = limiter.redis_keys("ann").remove(0);
+        server.command(&["SET", &key, "junk"]);
+        let error = limiter.check("ann").await.expect_err("junk");
+        assert!(error.is_corrupt_state(), "{error:?}");
+        let expires = server.command(&["PTTL", &key]) != "-1";
+        assert_eq!(expires, missing.is_empty(), "{missing}");
+    }
+}
+
+#[tokio::test]
+async fn a_reset_without_its_right_is_refused_and_resets_nothing() {
+    let server = RedisServer::start();
+    let limiter = limiter(&url(&server, &all_but("+del")));
+    assert_eq!(admitted(&limiter, 5).await.0, 3);
+    assert!(
+        limiter
+            .reset("ann")
+            .await
+            .expect_err("no right")
+            .is_refused()
+    );
+    let peek = limiter.peek("ann").await;
+    assert!(peek.is_err() || peek.is_ok_and(|decision| !decision.is_allowed()));
+}
+
+#[test]
+fn the_documentation_has_this_user() {
+    let page = include_str!("../../src/store/redis/mod.rs");
+    let start = "ACL SETUSER app on >password resetkeys ~tt?{* resetchannels -@all";
+    let line = format!("/// {start} {}\n", RIGHTS.join(" "));
+    assert!(page.contains(&line), "{line}");
+    assert_eq!(USER.last(), Some(&"~tt?{*"));
+}
+
+#[tokio::test]
+async fn other_keys_and_other_commands_are_out_of_reach() {
+    let server = RedisServer::start();
+    let url = url(&server, &RIGHTS);
+    // The letters of keys, and what others put behind a prefix.
+    for prefix in ["other", "t", "tt2", "ttb", "ttbb", "tt:", "tt-test"] {
+        let store = RedisStore::builder()
+            .prefix(prefix)
+            .deadline(crate::support::DEADLINE);
+        let policy = Policy::new("api", TokenBucket::per_day(3));
+        let policy = policy.on_store_failure(OnStoreFailure::Deny);
+        let elsewhere = Limiter::new(store.connect(&url).expect("a store"), policy);
+        let checked = elsewhere.check("ann").await;
+        assert!(checked.expect_err("not its keys").is_refused(), "{prefix}");
+    }
+    let get = ["EVAL", "return redis.call('GET', KEYS[1])", "1"];
+    for (key, may) in [("tt:session", false), ("ttb{x}api", true)] {
+        let command = [&["ACL", "DRYRUN", "app"][..], &get, &[key]].concat();
+        // Redis 6 has no such command.
+        if let Ok(answer) = server.try_command(&command) {
+            assert_eq!(answer == "OK", may, "{key}: {answer}");
+        }
+    }
+    assert!(server.keys().is_empty());
+    for command in ["flushall", "keys", "config", "script", "set", "info", "acl"] {
+        let may = server.command(&["ACL", "GETUSER", "app"]);
+        assert!(!may.contains(&format!("+{command}")), "{command} in {may}");
+    }
+}
+
+/// Until Redis forgets the script, which it does whenever it starts.
+#[tokio::test]
+async fn a_script_that_somebody_loaded_runs_without_the_right_to_load_it() {
+    let server = RedisServer::start();
+    let loads = limiter(&url(&server, &RIGHTS));
+    assert_eq!(admitted(&loads, 1).await, (1, None));
+    let runs = limiter(&url(&server, &all_but("+eval")));
+    assert_eq!(admitted(&runs, 2).await, (2, None));
+    server.command(&["SCRIPT", "FLUSH"]);
+    let (count, refused) = admitted(&runs, 1).await;
+    assert_eq!(count, 0);
+    assert!(refused.is_some_and(|cause| cause.contains("NOPERM")));
+}
+
+/// Stops when dropped.
+struct Sentinel(Child, Port);
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Sentinel {
+    fn of(server: &RedisServer) -> Self {
+        let port = Port::claim();
+        let file = server.folder().join("sentinel.conf");
+        let watched = format!("sentinel monitor main 127.0.0.1 {} 1", server.port());
+        let user = "user watch on >pw2 +sentinel|get-master-addr-by-name +sentinel|sentinels";
+        let folder = server.folder().display();
+        let text = format!("port {port}\nbind 127.0.0.1\ndir {folder}\n{watched}\n{user}\n");
+        std::fs::write(&file, text).expect("a file");
+        let child = Command::new("redis-server")
+            .arg(&file)
+            .arg("--sentinel")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        eventually("a sentinel", || {
+            std::net::TcpStream::connect(("127.0.0.1", port.number())).is_ok()
+        });
+        Self(child.expect("a sentinel"), port)
+    }
+
+    /// Those of Redis 6.0 know of none, and take no names.
+    fn has_users(&self) -> bool {
+        let is_refused = |error: String| error.contains("wrong number of arguments");
+        let said = crate::support::try_command(self.1.number(), &["AUTH", "watch", "pw2"]);
+        !said.is_err_and(is_refused)
+    }
+}
+
+#[tokio::test]
+async fn behind_sentinels_one_right_more_and_two_there() {
+    let server = RedisServer::start();
+    let sentinel = Sentinel::of(&server);
+    let watch = if sentinel.has_users() {
+        "&sentinelUsername=watch&sentinelPassword=pw2"
+    } else {
+        ""
+    };
+    let of = |rights: &[&str]| {
+        let _ = url(&server, rights);
+        limiter(&format!(
+            "redis-sentinel://app:pw@127.0.0.1:{}/?sentinelServiceName=main{watch}",
+            sentinel.1
+        ))
+    };
+    let error = of(&RIGHTS)
+        .check("ann")
+        .await
+        .expect_err("no right to ROLE");
+    assert!(error.is_refused() || error.is_unavailable(), "{error:?}");
+    assert!(server.command(&["ACL", "LOG"]).contains("object\nrole\n"));
+    let rights = [&RIGHTS[..], &["+role"]].concat();
+    let limiter = of(&rights);
+    assert_eq!(admitted(&limiter, 5).await, (3, None));
+}
+
+#[tokio::test]
+async fn another_database_is_one_right_more() {
+    let server = RedisServer::start();
+    let url = url(&server, &RIGHTS) + "2";
+    let error = limiter(&url)
+        .check("ann")
+        .await
+        .expect_err("no right to SELECT");
+    assert!(error.is_refused() || error.is_unavailable(), "{error:?}");
+    server.command(&["ACL", "SETUSER", "app", "+select"]);
+    assert_eq!(admitted(&limiter(&url), 5).await, (3, None));
+    assert!(server.keys().is_empty(), "they are in the other one");
+}
+
+#[tokio::test]
+async fn in_a_cluster_two_rights_more() {
+    let cluster = RedisCluster::start(2, 0);
+    let user = |rights: &[&str]| {
+        for node in &cluster.nodes {
+            let _ = url(node, rights);
+        }
+        cluster.url().replace("://", "://app:pw@")
+    };
+    let error = limiter(&user(&RIGHTS)).check("ann").await;
+    let error = error.expect_err("no right to ask for the slots");
+    assert!(error.is_refused(), "{error:?}");
+
+    let slots = [&RIGHTS[..], &["+cluster|slots"]].concat();
+    let limiter = limiter(&user(&slots));
+    assert_eq!(admitted(&limiter, 5).await, (3, None));
+    limiter.reset("ann").await.expect("a reset");
+
+    // While a slot moves, who is not there yet is asked about where it goes.
+    let slot = cluster.slot(&limiter.redis_keys("ann")[0]);
+    let from = cluster.owner(slot);
+    cluster.begin_move(slot, from, 1 - from);
+    let (count, refused) = admitted(&limiter, 1).await;
+    assert_eq!(count, 0);
+    assert!(refused.is_some());
+    let _ = user(&[&slots[..], &["+asking"]].concat());
+    eventually_admitted(&limiter).await;
+    assert_eq!(admitted(&limiter, 5).await, (2, None));
+}

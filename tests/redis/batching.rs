@@ -1,0 +1,405 @@
+//! Checks that go out together: each is answered as if it had come by itself.
+
+use std::{pin::Pin, sync::Arc, task::Poll, time::Duration};
+
+use proptest::prelude::*;
+use tower_throttle::{
+    Clock, Decision, FixedWindow, LeakyBucket, Limiter, ManualClock, MemoryStore, OnStoreFailure,
+    Policy, RedisStore, SlidingLog, SlidingWindow, StoreError, TokenBucket, store::Store,
+};
+
+use crate::support::{RedisServer, eventually_async};
+
+type Answer = Result<Decision, StoreError>;
+type Asked = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// So many of those that come at once go by themselves.
+const ALONE: usize = 4;
+
+/// Polls each once, in this order: they are in the queue then, but for the
+/// first, which go by themselves.
+async fn enqueue(asked: &mut [Asked]) {
+    for check in asked {
+        let polled = std::future::poll_fn(|cx| Poll::Ready(check.as_mut().poll(cx))).await;
+        assert!(polled.is_pending(), "{polled:?}");
+    }
+}
+
+async fn decisions(asked: Vec<Asked>) -> Vec<Decision> {
+    let mut decisions = Vec::new();
+    for check in asked {
+        decisions.push(check.await.expect("a decision"));
+    }
+    decisions
+}
+
+fn check(limiter: &Limiter, key: u64, units: u64) -> Asked {
+    let limiter = limiter.clone();
+    Box::pin(async move { limiter.check_n(key, units).await })
+}
+
+/// All that it says.
+fn said(decision: &Decision) -> Vec<String> {
+    let first = format!(
+        "{:?} {} {:?} {:?}",
+        decision.verdict(),
+        decision.decided_at_us(),
+        decision.retry_after(),
+        decision.source()
+    );
+    let policies = decision.policies().map(|policy| {
+        format!(
+            "{} {} {} {} {:?} {:?} {:?} {} {:?}",
+            policy.name(),
+            policy.cost(),
+            policy.moved(),
+            policy.remaining(),
+            policy.reset_after(),
+            policy.retry_after(),
+            policy.delay(),
+            policy.is_impossible(),
+            policy.to_cl_throttle()
+        )
+    });
+    std::iter::once(first).chain(policies).collect()
+}
+
+fn store(server: &RedisServer, clock: Option<Arc<ManualClock>>) -> RedisStore {
+    // Every check goes to Redis.
+    let builder = RedisStore::builder().remember_denials_for(Duration::ZERO);
+    let mut builder = builder.deadline(crate::support::DEADLINE);
+    if let Some(clock) = clock {
+        builder = builder.clock(clock);
+    }
+    builder.connect(&server.url()).expect("a store")
+}
+
+fn calls(server: &RedisServer, command: &str) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]);
+    let prefix = format!("cmdstat_{command}:calls=");
+    let calls = stats.lines().find_map(|line| line.strip_prefix(&prefix));
+    calls.map_or(0, |line| {
+        let number = line.split(',').next();
+        number
+            .and_then(|number| number.parse().ok())
+            .expect("a count")
+    })
+}
+
+/// Which algorithm, and with which numbers.
+#[derive(Clone, Debug)]
+struct Kind(u8, u64, u64, u64);
+
+impl Kind {
+    fn policy(&self, name: usize) -> Policy {
+        let &Self(kind, limit, period_us, room) = self;
+        let period_ms = Duration::from_millis(1 + period_us / 1_000);
+        let bucket = TokenBucket::new(limit, Duration::from_micros(period_us + limit)).burst(room);
+        let name = format!("policy {name}");
+        match kind {
+            0 | 1 => Policy::new(name, bucket),
+            2 => Policy::new(name, bucket.initial(room / 2)),
+            3 => Policy::new(name, LeakyBucket::new(limit, period_ms).queue(room)),
+            4 => Policy::new(name, LeakyBucket::new(limit, period_ms).capacity(room)),
+            5 => Policy::new(name, FixedWindow::new(room, period_ms)),
+            6 => Policy::new(name, FixedWindow::new(room, period_ms).aligned().spread()),
+            7 => {
+                let bucket = TokenBucket::new(limit, period_ms).burst(room);
+                Policy::new(name, bucket.refill_at_once().initial(room / 2))
+            }
+            8 => Policy::new(name, SlidingWindow::new(room, period_ms)),
+            _ => Policy::new(name, SlidingLog::new(room, period_ms)),
+        }
+        .max_debt(room)
+    }
+}
+
+fn kinds() -> impl Strategy<Value = Vec<Kind>> {
+    let kind = (0_u8..10, 1_u64..20, 1_u64..3_000_000, 1_u64..40);
+    let kind = kind.prop_map(|(kind, limit, period, room)| Kind(kind, limit, period, room));
+    prop::collection::vec(kind, 1..4)
+}
+
+/// What many ask at once.
+#[derive(Clone, Debug)]
+enum Step {
+    /// How many go ahead, by themselves; `limiter`, key, cost, how often in a
+    /// row, and whether it is owed.
+    Checks(usize, Vec<(usize, u64, u64, usize, bool)>),
+    Pass(i64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let cost = prop_oneof![4 => Just(1_u64), 1 => 0_u64..5];
+    let asked = (
+        0_usize..2,
+        0_u64..2,
+        cost,
+        1_usize..12,
+        prop::bool::weighted(0.1),
+    );
+    let step = prop_oneof![
+        2 => (0..=ALONE, prop::collection::vec(asked, 1..5))
+            .prop_map(|(ahead, asked)| Step::Checks(ahead, asked)),
+        1 => (-500_000_i64..2_000_000).prop_map(Step::Pass),
+    ];
+    prop::collection::vec(step, 1..12)
+}
+
+fn limiter(store: &Arc<dyn Store>, kinds: &[Kind]) -> Limiter {
+    let builder = Limiter::builder().store(Arc::clone(store));
+    let policies = kinds.iter().enumerate();
+    let builder = policies.fold(builder, |builder, (place, kind)| {
+        builder.policy(kind.policy(place))
+    });
+    let builder = builder.on_store_failure(OnStoreFailure::Deny);
+    builder.build().expect("a limiter")
+}
+
+/// Two limiters on the same buckets: as while a version with other numbers is
+/// deployed beside this one.
+async fn walk(server: &RedisServer, kinds: &[Kind], rooms: [u64; 2], steps: &[Step]) {
+    server.command(&["FLUSHALL"]);
+    let clock = Arc::new(ManualClock::new());
+    let redis: Arc<dyn Store> = Arc::new(store(server, Some(clock.clone())));
+    let memory = MemoryStore::builder().clock(clock.clone()).build();
+    let memory: Arc<dyn Store> = Arc::new(memory);
+    let of = |store: &Arc<dyn Store>| {
+        rooms.map(|more| {
+            let kinds = kinds.iter().cloned();
+            let kinds = kinds.map(|kind| Kind(kind.0, kind.1 + more, kind.2, kind.3 + more));
+            limiter(store, &kinds.collect::<Vec<_>>())
+        })
+    };
+    let (tested, models) = (of(&redis), of(&memory));
+    eventually_async("a connection", || async { tested[0].peek(0).await.is_ok() }).await;
+    for step in steps {
+        let (ahead, checks) = match step {
+            Step::Pass(us) => {
+                let now_us = clock.now_us();
+                clock.set_us(now_us.saturating_add_signed(*us));
+                continue;
+            }
+            Step::Checks(ahead, checks) => (*ahead, checks),
+        };
+        // Nobody else's.
+        let mut asked: Vec<Asked> = (0..ahead).map(|_| check(&tested[0], 9, 0)).collect();
+        let mut expected = Vec::new();
+        for &(which, key, cost, times, is_owed) in checks {
+            for _ in 0..times {
+                let (limiter, model) = (tested[which].clone(), &models[which]);
+                asked.push(Box::pin(async move {
+                    match is_owed {
+                        true => limiter.debit(key, cost).await,
+                        false => limiter.check_n(key, cost).await,
+                    }
+                }));
+                let decision = match is_owed {
+                    true => model.debit(key, cost).await,
+                    false => model.check_n(key, cost).await,
+                };
+                expected.push(said(&decision.expect("a decision")));
+            }
+        }
+        enqueue(&mut asked).await;
+        let decisions = decisions(asked).await;
+        let told: Vec<_> = decisions.iter().skip(ahead).map(said).collect();
+        assert_eq!(told, expected, "{step:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn each_is_answered_as_if_it_had_come_by_itself(
+        kinds in kinds(),
+        more in 0_u64..8,
+        steps in steps(),
+    ) {
+        thread_local! {
+            static SERVER: RedisServer = RedisServer::start();
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        SERVER.with(|server| {
+            runtime.expect("a runtime").block_on(walk(server, &kinds, [0, more], &steps));
+        });
+    }
+}
+
+#[tokio::test]
+async fn many_equal_checks_are_one_entry() {
+    let server = RedisServer::start();
+    let limiter = Limiter::builder()
+        .store(store(&server, None))
+        .on_store_failure(OnStoreFailure::Deny)
+        .policy(Policy::new("own", TokenBucket::per_day(40)))
+        .policy(Policy::new("day", FixedWindow::per_day(1_000)))
+        .build()
+        .expect("a limiter");
+    eventually_async("a connection", || async { limiter.peek(0).await.is_ok() }).await;
+    let before = ["evalsha", "get", "psetex", "incrby"].map(|command| calls(&server, command));
+    let mut asked: Vec<Asked> = (0..60).map(|_| check(&limiter, 1, 1)).collect();
+    enqueue(&mut asked).await;
+    let decisions = decisions(asked).await;
+    let left = decisions.iter().map(|decision| {
+        let left: Vec<_> = decision
+            .policies()
+            .map(|policy| policy.remaining())
+            .collect();
+        (decision.is_allowed(), left)
+    });
+    let expected = (1..=60_u64).map(|number| {
+        let taken = number.min(40);
+        (number <= 40, vec![40 - taken, 1_000 - taken])
+    });
+    assert_eq!(left.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    let after = ["evalsha", "get", "psetex", "incrby"].map(|command| calls(&server, command));
+    // Some by themselves, all others in a call of each lane, and in one entry of two policies.
+    let [asked, read, written, added] = [0, 1, 2, 3].map(|place| after[place] - before[place]);
+    let written = written + added;
+    assert!((2..=5).contains(&asked), "{asked} calls");
+    assert_eq!(read, 2 * asked);
+    assert!(written <= 2 * asked, "{written} written in {asked} calls");
+}
+
+#[tokio::test]
+async fn who_left_before_it_was_sent_is_not_charged() {
+    let server = RedisServer::start();
+    let policy = Policy::new("own", TokenBucket::per_day(100));
+    let policy = policy.on_store_failure(OnStoreFailure::Deny);
+    let limiter = Limiter::new(store(&server, None), policy);
+    eventually_async("a connection", || async { limiter.peek(0).await.is_ok() }).await;
+    let mut asked: Vec<Asked> = (0..60).map(|_| check(&limiter, 1, 1)).collect();
+    enqueue(&mut asked).await;
+    let mut number = 0;
+    asked.retain(|_| {
+        number += 1;
+        number <= ALONE || number % 3 == 0
+    });
+    let in_the_end = 100 - asked.len() as u64;
+    let decisions = decisions(asked).await;
+    let left = decisions.iter().flat_map(Decision::policies);
+    let left: Vec<_> = left.map(|policy| policy.remaining()).collect();
+    assert_eq!(left, (in_the_end..100).rev().collect::<Vec<_>>());
+    let peek = limiter.peek(1).await.expect("a decision");
+    assert!(
+        peek.policies()
+            .all(|policy| policy.remaining() == in_the_end)
+    );
+}
+
+/// On threads that race, in batches that fall as they may.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_that_race_exactly_as_many_pass_as_fit() {
+    let server = RedisServer::start();
+    let limiter = Limiter::builder()
+        .store(store(&server, None))
+        .on_store_failure(OnStoreFailure::Deny)
+        .policy(Policy::new("own", TokenBucket::per_day(500)))
+        .policy(Policy::new("all", FixedWindow::per_day(1_300)).shared())
+        .build()
+        .expect("a limiter");
+    for round in 1..=3_u64 {
+        let tasks: Vec<_> = (0..2_000_u64)
+            .map(|number| tokio::spawn(check(&limiter, round * 2 + number % 2, 1)))
+            .collect();
+        let mut left = Vec::new();
+        for task in tasks {
+            let decision = task.await.expect("no panic").expect("a decision");
+            if decision.is_allowed() {
+                left.extend(decision.policies().last().map(|policy| policy.remaining()));
+            }
+        }
+        left.sort_unstable();
+        // Two callers of 500 each, until nothing is left for all.
+        let (before, after) = ((round - 1) * 1_000, (round * 1_000).min(1_300));
+        let expected = (1_300 - after..1_300_u64.saturating_sub(before)).collect::<Vec<_>>();
+        assert_eq!(left, expected, "round {round}");
+    }
+}
+
+/// The script's reply is put together of several pieces.
+#[tokio::test]
+async fn of_very_many_policies_each_is_told_about() {
+    let server = RedisServer::start();
+    let policies = (1..=2_000_u64).map(|limit| {
+        let name = format!("of {limit}");
+        Policy::new(name, SlidingWindow::new(limit, Duration::from_secs(3_600)))
+    });
+    let limiter = Limiter::builder()
+        .store(store(&server, None))
+        .on_store_failure(OnStoreFailure::Deny);
+    let limiter = policies.fold(limiter, |limiter, policy| limiter.policy(policy));
+    let limiter = limiter.build().expect("a limiter");
+    let decision = limiter.check("ann").await.expect("a decision");
+    let told: Vec<_> = decision
+        .policies()
+        .map(|policy| policy.remaining())
+        .collect();
+    assert_eq!(told, Vec::from_iter(0..2_000));
+}
+
+/// Three versions deployed one after another, and a clock that is put back.
+#[tokio::test]
+async fn equal_checks_that_are_denied_see_what_the_first_of_them_saved() {
+    let server = RedisServer::start();
+    let clock = Arc::new(ManualClock::new());
+    let redis: Arc<dyn Store> = Arc::new(store(&server, Some(clock.clone())));
+    let memory: Arc<dyn Store> = Arc::new(MemoryStore::builder().clock(clock.clone()).build());
+    let bucket = |burst| {
+        let bucket = TokenBucket::new(3, Duration::from_micros(1_000_001)).burst(burst);
+        Policy::new("a", bucket)
+    };
+    let of = |store: &Arc<dyn Store>, policies: Vec<Policy>| {
+        let builder = Limiter::builder().store(Arc::clone(store));
+        let builder = policies
+            .into_iter()
+            .fold(builder, |builder, policy| builder.policy(policy));
+        builder
+            .on_store_failure(OnStoreFailure::Deny)
+            .build()
+            .expect("a limiter")
+    };
+    let used_up = || Policy::new("b", TokenBucket::without_refill(1));
+    let stores = [&redis, &memory];
+    for store in stores {
+        let _ = of(store, vec![used_up()])
+            .check(0)
+            .await
+            .expect("a decision");
+        let _ = of(store, vec![bucket(30)])
+            .check_n(0, 30)
+            .await
+            .expect("a decision");
+        let _ = of(store, vec![bucket(12)])
+            .check(0)
+            .await
+            .expect("a decision");
+    }
+    clock.advance(Duration::from_secs(3));
+    for store in stores {
+        let decision = of(store, vec![bucket(12)])
+            .check(0)
+            .await
+            .expect("a decision");
+        assert!(decision.is_allowed());
+    }
+    let now_us = clock.now_us();
+    clock.set_us(now_us - 1_000);
+    let [tested, model] = stores.map(|store| of(store, vec![bucket(2), used_up()]));
+    let mut asked: Vec<Asked> = (0..ALONE).map(|_| check(&tested, 9, 0)).collect();
+    asked.extend((0..5).map(|_| check(&tested, 0, 1)));
+    enqueue(&mut asked).await;
+    let told: Vec<_> = decisions(asked)
+        .await
+        .iter()
+        .skip(ALONE)
+        .map(said)
+        .collect();
+    let mut expected = Vec::new();
+    for _ in 0..5 {
+        expected.push(said(&model.check(0).await.expect("a decision")));
+    }
+    assert_eq!(told, expected);
+}

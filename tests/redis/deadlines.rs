@@ -1,0 +1,237 @@
+//! Checks have no timers of their own, and none waits beyond its deadline.
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use fred::{
+    interfaces::ClientLike,
+    types::{Builder, config::Config},
+};
+use tokio::{runtime::Runtime, time::sleep};
+use tower_throttle::{Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket};
+
+use crate::support::{RedisServer, eventually_async, fake};
+
+/// To all servers here.
+static GIVEN_BACK: AtomicUsize = AtomicUsize::new(0);
+
+/// Answers a script with `reply` to so many keys after `pause`.
+fn slow_server(pause: Duration, reply: fn(f64, usize) -> Option<Vec<u8>>) -> String {
+    let port = fake::answer(move |_, words| {
+        if !fake::is_script(words) {
+            return b"+OK\r\n".to_vec();
+        }
+        thread::sleep(pause);
+        GIVEN_BACK.fetch_add(given_back(words), Ordering::Relaxed);
+        reply(fake::nonce(words), words.len() - 4).unwrap_or_default()
+    });
+    format!("redis://127.0.0.1:{port}/")
+}
+
+/// How many of the token buckets that a call asks about are given something back.
+fn given_back(words: &[Vec<u8>]) -> usize {
+    let number = |bytes: &[u8]| f64::from_le_bytes(*bytes.first_chunk().expect("a number"));
+    let groups = words.last().expect("numbers")[16..].chunks(64);
+    let backs = groups.filter(|group| number(&group[16..]) as u64 / 64 == 3);
+    backs
+        .map(|group| (number(group) * number(&group[8..])) as usize)
+        .sum()
+}
+
+fn limiter(url: &str, deadline: Duration) -> Limiter {
+    let store = RedisStore::builder().deadline(deadline).connect(url);
+    let policy = Policy::new("api", TokenBucket::per_second(10));
+    let policy = policy.on_store_failure(OnStoreFailure::Deny);
+    Limiter::new(store.expect("a store"), policy)
+}
+
+/// Who comes later waits behind who hangs already: for its own deadline, and not
+/// for that of those before it, too.
+#[tokio::test]
+async fn who_waits_behind_others_for_a_server_that_hangs_waits_no_longer() {
+    let deadline = Duration::from_millis(1_000);
+    let url = slow_server(Duration::ZERO, |_, _| None);
+    let limiter = limiter(&url, deadline);
+    let mut checks = Vec::new();
+    for number in 0..40_u64 {
+        let limiter = limiter.clone();
+        checks.push(tokio::spawn(async move {
+            let asked = Instant::now();
+            let error = limiter.check(number).await.expect_err("no answer");
+            (asked.elapsed(), error)
+        }));
+        sleep(deadline / 50).await;
+    }
+    let mut waited = 0;
+    for check in checks {
+        let (elapsed, error) = check.await.expect("no panic");
+        assert!(error.is_timeout() || error.is_unavailable(), "{error:?}");
+        assert!(elapsed < deadline * 3 / 2, "{elapsed:?}");
+        waited += usize::from(elapsed >= deadline * 9 / 10);
+    }
+    assert!(waited >= 10, "{waited} of 40 waited for an answer");
+}
+
+fn honest(nonce: f64, keys: usize) -> Option<Vec<u8>> {
+    let mut numbers = vec![nonce, 1_795_242_000_000_000.0];
+    numbers.extend([1.0, 0.0].repeat(keys));
+    Some(fake::reply(&numbers))
+}
+
+/// More than it can do come all the time: it does what it can.
+#[tokio::test]
+async fn a_server_that_has_too_much_to_do_is_asked_only_what_it_can_answer_in_time() {
+    let (deadline, pause) = (Duration::from_millis(1_000), Duration::from_millis(100));
+    let limiter = limiter(&slow_server(pause, honest), deadline);
+    eventually_async("a connection", || async { limiter.check(0).await.is_ok() }).await;
+    let mut checks = Vec::new();
+    let began = Instant::now();
+    // It decides on 128 in each pause, at the most.
+    while began.elapsed() < 40 * pause {
+        let due = (began.elapsed().as_secs_f64() * 2_000.0) as u64;
+        while (checks.len() as u64) < due {
+            let (limiter, number) = (limiter.clone(), checks.len() as u64 + 1);
+            checks.push(tokio::spawn(async move { limiter.check(number).await }));
+        }
+        sleep(pause / 20).await;
+    }
+    let (mut decided, mut overloaded, mut others) = (0, 0, 0);
+    for check in checks {
+        match check.await.expect("no panic") {
+            Ok(_) => decided += 1,
+            Err(error) if error.is_overloaded() => overloaded += 1,
+            Err(_) => others += 1,
+        }
+    }
+    let told = format!("{decided} decided, {overloaded} told of a flood, {others} others");
+    assert!(decided >= 40 * 128 / 2, "{told}");
+    assert!(overloaded >= 500, "{told}");
+    // Nearly none, but on a machine that stands still now and then. Where all were
+    // sent, there were nearly as many as were decided.
+    assert!(others * 3 < decided, "{told}");
+}
+
+/// Others make way for it, and it is sent when its answer would be late, too.
+#[tokio::test]
+async fn what_is_given_back_in_an_overload_arrives() {
+    let (deadline, pause) = (Duration::from_millis(1_000), Duration::from_millis(100));
+    let limiter = limiter(&slow_server(pause, honest), deadline);
+    eventually_async("a connection", || async { limiter.check(0).await.is_ok() }).await;
+    let (mut checks, mut credits) = (Vec::new(), Vec::new());
+    let began = Instant::now();
+    while began.elapsed() < 30 * pause {
+        let due = (began.elapsed().as_secs_f64() * 3_000.0) as u64;
+        while (checks.len() as u64) < due {
+            let (again, number) = (limiter.clone(), checks.len() as u64 + 1);
+            checks.push(tokio::spawn(async move { again.check(number).await }));
+            if number % 50 == 0 {
+                let again = limiter.clone();
+                credits.push(tokio::spawn(async move { again.credit(number, 1).await }));
+            }
+        }
+        sleep(pause / 20).await;
+    }
+    let mut overloaded = 0;
+    for check in checks {
+        let answer = check.await.expect("no panic");
+        overloaded += usize::from(answer.is_err_and(|error| error.is_overloaded()));
+    }
+    assert!(overloaded >= 500, "{overloaded} told of a flood");
+    eventually_async("what was given back", || async {
+        tokio::task::yield_now().await;
+        GIVEN_BACK.load(Ordering::Relaxed) * 100 >= credits.len() * 95
+    })
+    .await;
+}
+
+/// The queue moves, but not fast enough.
+#[tokio::test]
+async fn whose_turn_does_not_come_in_time_is_told_of_a_flood() {
+    let deadline = Duration::from_millis(400);
+    let limiter = limiter(&slow_server(deadline / 4, honest), deadline);
+    eventually_async("a connection", || async { limiter.check(0).await.is_ok() }).await;
+    let checks: Vec<_> = (1..=2_000_u64)
+        .map(|number| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move {
+                let asked = Instant::now();
+                (limiter.check(number).await, asked.elapsed())
+            })
+        })
+        .collect();
+    let (mut decided, mut overloaded) = (0, 0);
+    for check in checks {
+        let (answer, elapsed) = check.await.expect("no panic");
+        assert!(elapsed < deadline * 2, "{elapsed:?}");
+        match answer {
+            Ok(_) => decided += 1,
+            Err(error) if error.is_overloaded() => overloaded += 1,
+            Err(error) => assert!(error.is_timeout() || error.is_unavailable(), "{error:?}"),
+        }
+    }
+    assert!(decided >= 60, "{decided} decided");
+    assert!(overloaded >= 500, "{overloaded} told of a flood");
+}
+
+/// A process that stands still finds its checks late, and the server is well.
+#[tokio::test]
+async fn what_is_late_before_it_is_sent_is_not_the_servers_failure() {
+    let server = RedisServer::start();
+    let client = Builder::from_config(Config::from_url(&server.url()).expect("a URL"));
+    let client = client.build().expect("a client");
+    client.init().await.expect("a connection");
+    let store = |deadline| {
+        let builder = RedisStore::builder().deadline(deadline);
+        builder.client(client.clone()).expect("a store")
+    };
+    let policy = Policy::new("api", TokenBucket::per_second(10));
+    let policy = policy.on_store_failure(OnStoreFailure::Deny);
+    let late = Limiter::new(store(Duration::from_nanos(1)), policy.clone());
+    for number in 0..100 {
+        let error = late.check("ann").await.expect_err("no time");
+        assert!(error.is_overloaded(), "{number}: {error:?}");
+        late.reset("ann").await.expect_err("no time");
+    }
+    assert!(server.keys().is_empty());
+    let stats = server.command(&["INFO", "commandstats"]);
+    for command in ["cmdstat_evalsha", "cmdstat_del"] {
+        assert!(!stats.contains(command), "{stats}");
+    }
+    let in_time = Limiter::new(store(crate::support::DEADLINE), policy);
+    assert!(in_time.check("ann").await.expect("a decision").is_allowed());
+}
+
+/// Nobody moves its tasks, and it has not ended.
+#[test]
+fn a_runtime_that_stands_still_holds_nobody_of_another_up() {
+    let server = RedisServer::start();
+    let still = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let deadline = Duration::from_millis(300);
+    let limiter = still.block_on(async {
+        let limiter = limiter(&server.url(), deadline);
+        eventually_async("a connection", || async { limiter.check(0).await.is_ok() }).await;
+        limiter
+    });
+    let runtime = Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let asked = Instant::now();
+        let checks: Vec<_> = (0..20_u64)
+            .map(|number| {
+                let limiter = limiter.clone();
+                tokio::spawn(async move { limiter.check(number).await })
+            })
+            .collect();
+        for check in checks {
+            let error = check.await.expect("no panic").expect_err("no answer");
+            assert!(error.is_timeout() || error.is_unavailable(), "{error:?}");
+        }
+        assert!(asked.elapsed() < deadline * 4, "{:?}", asked.elapsed());
+    });
+    drop(still);
+}

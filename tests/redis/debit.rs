@@ -1,0 +1,321 @@
+//! A debit charges as far as each policy may owe, and says what it did not.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::task::JoinSet;
+use tower_throttle::{
+    Concurrency, ConfigError, FixedWindow, LeakyBucket, Limiter, ManualClock, MemoryStore,
+    OnStoreFailure, Policy, Quota, RedisStore, SlidingLog, SlidingWindow, Source, StoreError,
+    TokenBucket,
+    store::{Answer, Check, Leg, Store},
+};
+
+use crate::support::{RedisServer, cluster::RedisCluster};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// A store in memory and one in Redis, under one clock each.
+fn stores(server: &RedisServer) -> [(Arc<dyn Store>, Arc<ManualClock>); 2] {
+    let [here, there] = [(); 2].map(|()| Arc::new(ManualClock::new()));
+    let memory = MemoryStore::builder().clock(here.clone()).build();
+    let redis = RedisStore::builder()
+        .clock(there.clone())
+        .deadline(crate::support::DEADLINE)
+        .connect(&server.url())
+        .expect("a store");
+    [(Arc::new(memory), here), (Arc::new(redis), there)]
+}
+
+fn limiter(store: Arc<dyn Store>, policies: impl IntoIterator<Item = Policy>) -> Limiter {
+    let builder = Limiter::builder()
+        .store(store)
+        .on_store_failure(OnStoreFailure::Deny);
+    let builder = policies
+        .into_iter()
+        .fold(builder, |builder, policy| builder.policy(policy));
+    builder.build().expect("a limiter")
+}
+
+fn one(store: Arc<dyn Store>, quota: impl Into<Policy>) -> Limiter {
+    limiter(store, [quota.into()])
+}
+
+#[tokio::test]
+async fn a_stream_that_cost_more_than_the_capacity_is_owed_in_full() {
+    let server = RedisServer::start();
+    for (store, clock) in stores(&server) {
+        let limiter = one(store, TokenBucket::per_minute(100_000));
+        assert!(limiter.check_n("ann", 100_000).await.unwrap().is_allowed());
+        let debit = limiter.debit("ann", 250_000).await.unwrap();
+        assert!(debit.is_allowed());
+        assert_eq!(debit.moved(), 250_000);
+
+        // Two and a half minutes, and the unit that is asked for.
+        let unit = MINUTE / 100_000;
+        let denied = limiter.check("ann").await.unwrap();
+        assert!(!denied.is_allowed());
+        assert_eq!(denied.retry_after(), Some(MINUTE * 5 / 2 + unit));
+        clock.advance(MINUTE * 5 / 2 + unit);
+        assert!(limiter.check("ann").await.unwrap().is_allowed());
+    }
+}
+
+#[tokio::test]
+async fn streams_that_end_at_once_are_all_charged() {
+    let server = RedisServer::start();
+    for (store, _) in stores(&server) {
+        let limiter = one(store, TokenBucket::per_minute(100_000));
+        let mut streams = JoinSet::new();
+        for _ in 0..20 {
+            let limiter = limiter.clone();
+            streams.spawn(async move { limiter.debit("ann", 250_000).await.unwrap().moved() });
+        }
+        let charged: u64 = streams.join_all().await.into_iter().sum();
+        assert_eq!(charged, 20 * 250_000);
+        let peek = limiter.peek("ann").await.unwrap();
+        let policy = peek.policies().next().unwrap();
+        assert_eq!(policy.reset_after(), 50 * MINUTE);
+    }
+}
+
+fn of_every_algorithm() -> Vec<Quota> {
+    let bucket = TokenBucket::new(10, MINUTE);
+    vec![
+        bucket.try_into().unwrap(),
+        bucket.refill_at_once().try_into().unwrap(),
+        TokenBucket::without_refill(10).try_into().unwrap(),
+        LeakyBucket::new(10, MINUTE).try_into().unwrap(),
+        LeakyBucket::new(10, MINUTE).queue(9).try_into().unwrap(),
+        FixedWindow::new(10, MINUTE).try_into().unwrap(),
+        FixedWindow::per_calendar_month(10)
+            .spread()
+            .try_into()
+            .unwrap(),
+        SlidingWindow::new(10, MINUTE).try_into().unwrap(),
+        SlidingLog::new(10, MINUTE).try_into().unwrap(),
+    ]
+}
+
+#[tokio::test]
+async fn every_algorithm_owes_as_much_as_it_may_and_no_more() {
+    let server = RedisServer::start();
+    for quota in of_every_algorithm() {
+        server.command(&["FLUSHALL"]);
+        for (place, (store, _)) in stores(&server).into_iter().enumerate() {
+            let unlimited = one(store.clone(), Policy::new("unlimited", quota));
+            let debit = unlimited.debit("ann", 1_000).await.unwrap();
+            assert_eq!((debit.moved(), debit.uncharged()), (1_000, 0), "{quota:?}");
+            assert!(!unlimited.check("ann").await.unwrap().is_allowed());
+
+            let policy = Policy::new("limited", quota).max_debt(25);
+            let limited = one(store.clone(), policy);
+            let _ = limited.check_n("ann", 4).await.unwrap();
+            // In whole units: 6 are left, and 25 may be owed.
+            for (units, charged) in [(30, 30), (7, 1), (7, 0)] {
+                let debit = limited.debit("ann", units).await.unwrap();
+                assert!(debit.is_allowed());
+                assert_eq!(debit.refused().count(), 0);
+                assert_eq!(debit.moved(), charged, "{quota:?} {place}");
+                assert_eq!(debit.uncharged(), units - charged, "{quota:?} {place}");
+            }
+
+            let nothing = one(store, Policy::new("nothing", quota).max_debt(0));
+            let debit = nothing.debit("ann", u64::MAX).await.unwrap();
+            assert_eq!(debit.moved(), 10, "{quota:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_policy_is_charged_by_itself() {
+    let server = RedisServer::start();
+    for (store, _) in stores(&server) {
+        let small = Policy::new("small", FixedWindow::new(5, MINUTE)).max_debt(1);
+        let large = Policy::new("large", TokenBucket::per_minute(100));
+        let limiter = limiter(store, [small, large]);
+        let debit = limiter.debit("ann", 80).await.unwrap();
+        let charged: Vec<_> = debit.policies().map(|policy| policy.moved()).collect();
+        assert_eq!(charged, [6, 80]);
+        assert_eq!((debit.moved(), debit.uncharged()), (6, 74));
+    }
+}
+
+/// Those of the caller lie in one slot of a cluster, and a shared one in another.
+#[tokio::test]
+async fn each_slot_of_a_cluster_is_charged() {
+    let cluster = RedisCluster::start(3, 0);
+    let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+    let store = Arc::new(store.connect(&cluster.url()).expect("a store"));
+    let own = Policy::new("own", TokenBucket::per_day(100));
+    let all = Policy::new("all", FixedWindow::per_day(10))
+        .shared()
+        .max_debt(5);
+    let limiter = limiter(store, [all, own]);
+    for caller in 0..20_u64 {
+        limiter.reset_shared().await.unwrap();
+        let debit = limiter.debit(caller, 250).await.unwrap();
+        let charged: Vec<_> = debit.policies().map(|policy| policy.moved()).collect();
+        assert_eq!(charged, [15, 250]);
+        let denied = limiter.check(caller).await.unwrap();
+        assert_eq!(denied.refused().count(), 2);
+    }
+}
+
+/// A bucket refilled at once pays a debit back by one refill after another.
+#[tokio::test]
+async fn what_is_owed_to_a_bucket_refilled_at_once_is_paid_in_full() {
+    let server = RedisServer::start();
+    for (store, clock) in stores(&server) {
+        let limiter = one(store, TokenBucket::per_minute(10).refill_at_once());
+        assert_eq!(limiter.debit("ann", 500).await.unwrap().moved(), 500);
+        clock.advance(50 * MINUTE - Duration::from_micros(1));
+        assert!(!limiter.check_n("ann", 1).await.unwrap().is_allowed());
+        clock.advance(Duration::from_micros(1));
+        assert!(limiter.check_n("ann", 10).await.unwrap().is_allowed());
+    }
+}
+
+#[derive(Debug)]
+struct Down;
+
+impl Store for Down {
+    fn check(&self, _: &Check<'_>) -> Answer<tower_throttle::Decision> {
+        Answer::Now(Err(StoreError::unavailable("switched off")))
+    }
+
+    fn reset(&self, _: &[Leg<'_>]) -> Answer<()> {
+        Answer::Now(Err(StoreError::unavailable("switched off")))
+    }
+}
+
+#[tokio::test]
+async fn while_the_store_fails_a_process_charges_its_part() {
+    for quota in of_every_algorithm() {
+        for processes in [1, 2, 7] {
+            let policy = Policy::new("api", quota);
+            let share = OnStoreFailure::share_of(processes);
+            let limiter = one(Arc::new(Down), policy.on_store_failure(share));
+            // More than a part can ever grant at once.
+            let debit = limiter.debit("ann", 1_000).await.unwrap();
+            assert_eq!(debit.source(), Source::Local);
+            assert_eq!((debit.moved(), debit.uncharged()), (1_000, 0), "{quota:?}");
+            assert!(!limiter.check("ann").await.unwrap().is_allowed());
+        }
+    }
+    let policy = Policy::new("open", TokenBucket::per_minute(5));
+    let open = one(
+        Arc::new(Down),
+        policy.on_store_failure(OnStoreFailure::Allow),
+    );
+    let debit = open.debit("ann", 7).await.unwrap();
+    assert_eq!(
+        (debit.source(), debit.uncharged()),
+        (Source::StoreFailure, 7)
+    );
+}
+
+fn build(policy: Policy) -> Result<(), ConfigError> {
+    Limiter::builder().policy(policy).build().map(drop)
+}
+
+#[test]
+fn a_debt_may_be_as_large_as_is_exact() {
+    // Of 104 days and 6 hours that a bucket can be away from full, 60 are its own.
+    let deep = Policy::new("deep", TokenBucket::new(1, DAY).burst(60));
+    assert_eq!(build(deep.clone().max_debt(44)), Ok(()));
+    let mistake = build(deep.max_debt(45)).unwrap_err().to_string();
+    assert!(
+        mistake.contains("`max_debt(45)`") && mistake.contains("44"),
+        "{mistake}"
+    );
+
+    for (quota, most) in [
+        (of_every_algorithm()[1], 10 * ((1 << 53) / 60_000) - 10),
+        (of_every_algorithm()[2], (1 << 53) - 1_010),
+        (of_every_algorithm()[5], (1 << 53) - 1_010),
+        (of_every_algorithm()[7], ((1 << 52) - 1) / 60_000 - 10),
+        (of_every_algorithm()[8], (1 << 40) - 11),
+    ] {
+        let policy = Policy::new("most", quota);
+        assert_eq!(build(policy.clone().max_debt(most)), Ok(()), "{quota:?}");
+        assert!(build(policy.max_debt(most + 1)).is_err(), "{quota:?}");
+    }
+}
+
+#[tokio::test]
+async fn permits_cannot_be_owed() {
+    let policy = Policy::new("held", Concurrency::new(5));
+    let mistake = build(policy.clone().max_debt(1)).unwrap_err().to_string();
+    assert!(mistake.contains("drop `max_debt(..)`"), "{mistake}");
+    let limiter = one(Arc::new(MemoryStore::new()), policy.max_debt(0));
+    let error = limiter.debit("ann", 1).await.unwrap_err();
+    assert!(error.is_unsupported());
+}
+
+/// A process that holds units need not wait, so nothing is owed beside leases.
+#[tokio::test]
+async fn beside_leases_a_debit_charges_what_is_left() {
+    let server = RedisServer::start();
+    let policy = Policy::new("hot", TokenBucket::per_hour(1_000)).lease_with_extra_burst();
+    for (store, _) in stores(&server) {
+        let limiter = one(store, policy.clone());
+        let _ = limiter.check_n("ann", 400).await.unwrap();
+        let debit = limiter.debit("ann", 5_000).await.unwrap();
+        assert_eq!((debit.moved(), debit.uncharged()), (600, 4_400));
+    }
+}
+
+/// Decisions report the state after the debit, not that of an earlier denial.
+#[tokio::test]
+async fn a_denial_from_before_is_not_told_again() {
+    let server = RedisServer::start();
+    let clock = Arc::new(ManualClock::new());
+    let store = RedisStore::builder()
+        .clock(clock)
+        .deadline(crate::support::DEADLINE)
+        .remember_denials_for(MINUTE);
+    let store = store.connect(&server.url()).expect("a store");
+    let limiter = one(Arc::new(store), TokenBucket::per_minute(60));
+    let _ = limiter.check_n("ann", 60).await.unwrap();
+    let denied = limiter.check("ann").await.unwrap();
+    assert_eq!(denied.retry_after(), Some(Duration::from_secs(1)));
+    let _ = limiter.debit("ann", 120).await.unwrap();
+    let denied = limiter.check("ann").await.unwrap();
+    assert_eq!(denied.retry_after(), Some(Duration::from_secs(121)));
+}
+
+/// A waiter counts what is owed, and does not wait in vain.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_behind_a_debt_waits_until_it_is_paid() {
+    let limiter = one(Arc::new(MemoryStore::new()), TokenBucket::per_minute(60));
+    let _ = limiter.debit("ann", 90).await.unwrap();
+    let denied = limiter
+        .acquire("ann", Duration::from_secs(30))
+        .await
+        .unwrap();
+    assert!(!denied.is_allowed());
+    let started = tokio::time::Instant::now();
+    let permit = limiter
+        .acquire("ann", Duration::from_secs(32))
+        .await
+        .unwrap();
+    assert!(permit.is_allowed());
+    assert!(started.elapsed() >= Duration::from_secs(30));
+}
+
+/// Where a store is full, newcomers share a bucket, which is nobody's to owe.
+#[tokio::test]
+async fn a_debit_of_a_newcomer_to_a_full_store_locks_out_no_others() {
+    let clock = Arc::new(ManualClock::new());
+    let store = MemoryStore::builder().capacity(1).clock(clock.clone());
+    let limiter = one(Arc::new(store.build()), TokenBucket::per_minute(60));
+    for caller in 0..100_u64 {
+        let _ = limiter.check(caller).await.unwrap();
+    }
+    let debit = limiter.debit("newcomer", 1_000_000).await.unwrap();
+    assert!(debit.moved() <= 60);
+    assert!(debit.uncharged() >= 999_940);
+    clock.advance(Duration::from_secs(1));
+    assert!(limiter.check("other").await.unwrap().is_allowed());
+}

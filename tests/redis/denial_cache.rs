@@ -1,0 +1,612 @@
+//! Denials that are given again without asking Redis: never to somebody who has
+//! room, and seldom at the price of a trip.
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::{Context, Waker},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use tokio::time::sleep;
+use tower::{Layer, ServiceExt, service_fn};
+use tower_throttle::{
+    Concurrency, Decision, FixedWindow, Limiter, ManualClock, OnStoreFailure, Policy,
+    RateLimitLayer, RedisStore, RedisStoreBuilder, SlidingLog, Source, StoreError, TokenBucket,
+    Verdict, key,
+};
+
+use crate::support::{
+    DEADLINE, RedisServer,
+    cluster::RedisCluster,
+    eventually, eventually_async,
+    oracle::{Plan, Said},
+    plans::{USED_UP, any_plan, any_scale_ms},
+    random::{Random, seed},
+};
+
+fn patient() -> RedisStoreBuilder {
+    RedisStore::builder().deadline(DEADLINE)
+}
+
+/// Nobody decides in the store's place.
+fn limiter(store: &RedisStore, policies: impl IntoIterator<Item = Policy>) -> Limiter {
+    let builder = Limiter::builder()
+        .store(store.clone())
+        .on_store_failure(OnStoreFailure::Deny);
+    let builder = policies
+        .into_iter()
+        .fold(builder, |builder, policy| builder.policy(policy));
+    builder.build().expect("a limiter")
+}
+
+/// How many scripts were called.
+fn calls(server: &RedisServer) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]);
+    let calls = |name: &str| -> u64 {
+        let line = stats
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
+        line.map_or(0, |rest| {
+            let (calls, _) = rest.split_once(',').expect("more follows");
+            calls.parse().expect("a number")
+        })
+    };
+    calls("evalsha") + calls("eval")
+}
+
+async fn check(limiter: &Limiter) -> Decision {
+    limiter.check("ann").await.expect("a decision")
+}
+
+async fn check_n(limiter: &Limiter, units: u64) -> Decision {
+    limiter.check_n("ann", units).await.expect("a decision")
+}
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+#[tokio::test]
+async fn of_a_thousand_denials_less_than_one_asks_redis() {
+    const DENIALS: usize = 30_000;
+    let server = RedisServer::start();
+    let store = patient().connect(&server.url()).expect("a store");
+    let layer = RateLimitLayer::builder()
+        .store(store)
+        .policy(Policy::new("hour", TokenBucket::per_hour(3)).key(key::header("x-api-key")))
+        .policy(Policy::new("day", FixedWindow::per_day(30)).key(key::header("x-api-key")))
+        .on_store_failure(OnStoreFailure::Deny)
+        .build()
+        .expect("a layer");
+    let hello = service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))
+    });
+    let service = layer.layer(hello);
+    let ask = async || {
+        let request = Request::builder().header("x-api-key", "ann");
+        let request = request.body(()).expect("a request");
+        let Ok(response) = service.clone().oneshot(request).await;
+        response
+    };
+    for _ in 0..3 {
+        assert_eq!(ask().await.status(), StatusCode::OK);
+    }
+    let (before, mut remembered) = (calls(&server), 0);
+    for _ in 0..DENIALS {
+        let response = ask().await;
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+        let wait = response.headers()["retry-after"].to_str().expect("text");
+        assert!((1..=1_200).contains(&wait.parse::<u64>().expect("seconds")));
+        let decision = response.extensions().get::<Decision>().expect("a decision");
+        remembered += usize::from(decision.source() == Source::Cache);
+    }
+    let calls = calls(&server) - before;
+    assert!(calls >= 1);
+    assert!(calls as usize * 1_000 < DENIALS, "{calls} calls");
+    assert_eq!(remembered + calls as usize, DENIALS);
+}
+
+/// One caller, alone, asks the same of a store that remembers and of one that
+/// does not: every field is equal at each instant, and waiting is enough.
+#[test]
+fn remembering_changes_nothing_that_is_said() {
+    let seed = seed();
+    let server = RedisServer::start();
+    let clock = Arc::new(ManualClock::new());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let [remembers, asks] = [("with", 60), ("without", 0)].map(|(prefix, seconds)| {
+        let _inside = runtime.enter();
+        let builder = patient().clock(clock.clone()).prefix(prefix);
+        let builder = builder.remember_denials_for(Duration::from_secs(seconds));
+        builder.connect(&server.url()).expect("a store")
+    });
+    let (mut remembered, mut waited) = (0, 0);
+    for setting in 0..80 {
+        let mut random = Random::from_seed(seed ^ (setting << 32));
+        let policies = random.between(1, 3);
+        let plans: Vec<Plan> = (0..policies)
+            .map(|_| {
+                let algorithm = random.one_of(&USED_UP);
+                let scale_ms = any_scale_ms(&mut random, algorithm).min(20_000);
+                any_plan(&mut random, algorithm, scale_ms)
+            })
+            .collect();
+        let named = plans.iter().enumerate();
+        let policies: Vec<Policy> = named
+            .map(|(number, plan)| plan.policy(&format!("{setting}-{number}")))
+            .collect();
+        let limiters = [&remembers, &asks].map(|store| limiter(store, policies.clone()));
+        let starts_full = plans.iter().all(|plan| plan.spec.missing_at_first() == 0);
+        runtime.block_on(async {
+            for _ in 0..120 {
+                clock.advance(Duration::from_micros(random.magnitude(1, 2_000_000) - 1));
+                let units = random.below(6);
+                let [with, without] = limiters.each_ref().map(|limiter| async {
+                    match units {
+                        0..4 => check(limiter).await,
+                        _ => check_n(limiter, units - 3).await,
+                    }
+                });
+                let (with, without) = (with.await, without.await);
+                assert_eq!(Said::from(&with), Said::from(&without), "{plans:?}");
+                assert_eq!(without.source(), Source::Store);
+                if with.source() == Source::Store {
+                    continue;
+                }
+                remembered += 1;
+                let wait = with.retry_after().filter(|_| starts_full);
+                if let Some(wait) = wait.filter(|wait| *wait < ms(100_000)) {
+                    if random.percent(30) {
+                        clock.advance(wait);
+                        let decision = match units {
+                            0..4 => check(&limiters[0]).await,
+                            _ => check_n(&limiters[0], units - 3).await,
+                        };
+                        assert!(decision.is_allowed(), "{decision:?} {plans:?}");
+                        let _ = match units {
+                            0..4 => check(&limiters[1]).await,
+                            _ => check_n(&limiters[1], units - 3).await,
+                        };
+                        waited += 1;
+                    }
+                }
+            }
+        });
+    }
+    println!("{remembered} denials remembered, {waited} waits");
+    assert!(remembered > 300 && waited > 30, "{remembered}, {waited}");
+}
+
+/// By the clocks of this machine: who waits for as long as it is told.
+#[tokio::test]
+async fn waiting_as_long_as_is_told_is_enough() {
+    let server = RedisServer::start();
+    let store = patient().connect(&server.url()).expect("a store");
+    for quota in [
+        Policy::new("bucket", TokenBucket::new(1, ms(40)).burst(1)),
+        Policy::new("window", FixedWindow::new(1, ms(40))),
+        Policy::new("log", SlidingLog::new(1, ms(40))),
+    ] {
+        let limiter = limiter(&store, [quota]);
+        let mut remembered = 0;
+        for _ in 0..12 {
+            let mut denied = check(&limiter).await;
+            while denied.is_allowed() {
+                denied = check(&limiter).await;
+            }
+            for _ in 0..20 {
+                let again = check(&limiter).await;
+                if again.is_allowed() {
+                    // The machine stood still.
+                    denied = check(&limiter).await;
+                    continue;
+                }
+                remembered += usize::from(again.source() == Source::Cache);
+                denied = again;
+            }
+            if denied.is_allowed() {
+                continue;
+            }
+            sleep(denied.retry_after().expect("a time")).await;
+            let decision = check(&limiter).await;
+            assert!(decision.is_allowed(), "{denied:?} {decision:?}");
+        }
+        assert!(remembered > 0);
+    }
+}
+
+#[tokio::test]
+async fn what_costs_less_is_asked_and_what_has_no_room_is_not() {
+    let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
+    let store = patient().clock(clock.clone()).connect(&server.url());
+    let limiter = limiter(
+        &store.expect("a store"),
+        [Policy::new("day", TokenBucket::per_day(10))],
+    );
+    assert!(check_n(&limiter, 6).await.is_allowed());
+    let source_of = async |units: u64| {
+        let decision = check_n(&limiter, units).await;
+        (decision.verdict(), decision.source())
+    };
+    use Verdict::{Allowed, Denied, Impossible};
+    assert_eq!(source_of(7).await, (Denied, Source::Store));
+    assert_eq!(source_of(7).await, (Denied, Source::Cache));
+    assert_eq!(source_of(9).await, (Denied, Source::Cache));
+    assert_eq!(source_of(5).await, (Denied, Source::Cache));
+    // Never fits, whatever is known.
+    assert_eq!(source_of(11).await, (Impossible, Source::Store));
+    assert_eq!(source_of(5).await, (Denied, Source::Cache));
+    assert_eq!(source_of(3).await, (Allowed, Source::Store));
+    // Another was taken: what was known is old.
+    let denied = check_n(&limiter, 5).await;
+    assert_eq!(denied.source(), Source::Store);
+    assert_eq!(denied.policies().next().unwrap().remaining(), 1);
+    // Time gives room in good time.
+    clock.advance(ms(900));
+    assert_eq!(source_of(2).await, (Denied, Source::Cache));
+    clock.advance(ms(100));
+    assert_eq!(source_of(2).await, (Denied, Source::Store));
+    // Only checks that take are denied without asking.
+    let peeked = limiter.peek("ann").await.expect("a decision");
+    assert_eq!(peeked.source(), Source::Store);
+    let moved = limiter.check_up_to("ann", 5).await.expect("a decision");
+    assert_eq!((moved.moved(), moved.source()), (1, Source::Store));
+}
+
+/// What one clone gives back, all others know when it has returned.
+#[tokio::test]
+async fn what_is_given_back_here_is_known_at_once() {
+    let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
+    let store = patient().clock(clock).connect(&server.url());
+    let store = store.expect("a store");
+    let own = || Policy::new("own", TokenBucket::per_day(1));
+    let all = || Policy::new("all", FixedWindow::per_day(2)).shared();
+    let both = limiter(&store, [own(), all()]);
+    let other = limiter(&store.clone(), [own()]);
+    assert!(check(&both).await.is_allowed());
+    for _ in 0..3 {
+        assert_eq!(check(&both).await.verdict(), Verdict::Denied);
+        assert_eq!(check(&both).await.source(), Source::Cache);
+        let _ = other.credit("ann", 1).await.expect("credited");
+        assert!(check(&other).await.is_allowed());
+    }
+    other.reset("ann").await.expect("forgotten");
+    assert!(check(&both).await.is_allowed());
+
+    // A shared one is refused to all, and reset for all.
+    let everyone = limiter(&store, [all()]);
+    for _ in 0..2 {
+        let denied = everyone.check("bob").await.expect("a decision");
+        assert_eq!(denied.verdict(), Verdict::Denied);
+    }
+    assert_eq!(check(&everyone).await.source(), Source::Cache);
+    both.reset_shared().await.expect("forgotten");
+    assert!(check(&everyone).await.is_allowed());
+    assert_eq!(check(&both).await.source(), Source::Store);
+}
+
+/// What a server saw that is slow to give back.
+#[derive(Debug, Default)]
+struct Slow {
+    checks: AtomicU64,
+    is_asked_back: AtomicBool,
+    may_answer: AtomicBool,
+}
+
+impl Slow {
+    /// Denies everything. Its port.
+    fn run(self: &Arc<Self>) -> u16 {
+        let slow = Arc::clone(self);
+        crate::support::fake::answer(move |_, words| {
+            if !crate::support::fake::is_script(words) {
+                return b"+OK\r\n".to_vec();
+            }
+            let kind = words.last().and_then(|numbers| numbers[32..].first_chunk());
+            let is_back = f64::from_le_bytes(*kind.expect("a kind")) as u64 / 64 == 3;
+            if is_back {
+                slow.is_asked_back.store(true, Ordering::SeqCst);
+                eventually("leave to answer", || slow.may_answer.load(Ordering::SeqCst));
+            } else {
+                slow.checks.fetch_add(1, Ordering::SeqCst);
+            }
+            let (nonce, verdict) = (
+                crate::support::fake::nonce(words),
+                f64::from(u8::from(is_back)),
+            );
+            crate::support::fake::reply(&[
+                nonce,
+                1_795_242_000_000_000.0,
+                verdict,
+                3_600_000_000_000.0,
+            ])
+        })
+    }
+}
+
+/// Who gives back and leaves does not know when Redis comes to it.
+#[tokio::test]
+async fn what_is_given_back_by_one_who_left_is_known_when_it_is_done() {
+    let slow = Arc::new(Slow::default());
+    let url = format!("redis://127.0.0.1:{}/", slow.run());
+    let store = patient().connections(2).remember_denials_for(ms(60_000));
+    let store = store.connect(&url).expect("a store");
+    let limiter = limiter(&store, [Policy::new("hour", TokenBucket::per_hour(1))]);
+    assert_eq!(check(&limiter).await.source(), Source::Store);
+    let credit = {
+        let limiter = limiter.clone();
+        tokio::spawn(async move { limiter.credit("ann", 1).await })
+    };
+    eventually_async("a credit", async || {
+        tokio::task::yield_now().await;
+        slow.is_asked_back.load(Ordering::SeqCst)
+    })
+    .await;
+    credit.abort();
+    assert!(credit.await.is_err());
+    // On the other connection, before it.
+    assert_eq!(check(&limiter).await.verdict(), Verdict::Denied);
+    let before = slow.checks.load(Ordering::SeqCst);
+    slow.may_answer.store(true, Ordering::SeqCst);
+    eventually_async("a check that is asked again", async || {
+        assert_eq!(check(&limiter).await.verdict(), Verdict::Denied);
+        slow.checks.load(Ordering::SeqCst) > before
+    })
+    .await;
+}
+
+/// The denial is on its way here while the caller is reset.
+#[tokio::test]
+async fn what_was_denied_before_a_reset_is_not_remembered_after_it() {
+    let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
+    let store = patient().clock(clock).connect(&server.url());
+    let limiter = limiter(
+        &store.expect("a store"),
+        [Policy::new("day", TokenBucket::per_day(1))],
+    );
+    for _ in 0..5 {
+        assert!(check(&limiter).await.is_allowed());
+        let before = calls(&server);
+        let mut denied = Box::pin(limiter.check("ann"));
+        // Sent, and nobody looks at the answer.
+        let mut nobody = Context::from_waker(Waker::noop());
+        assert!(denied.as_mut().poll(&mut nobody).is_pending());
+        eventually_async("a script call", async || calls(&server) > before).await;
+        limiter.reset("ann").await.expect("forgotten");
+        let denied = denied.await.expect("a decision");
+        assert_eq!(denied.verdict(), Verdict::Denied);
+        let decision = check(&limiter).await;
+        assert_eq!(
+            (decision.is_allowed(), decision.source()),
+            (true, Source::Store)
+        );
+        limiter.reset("ann").await.expect("forgotten");
+    }
+}
+
+#[tokio::test]
+async fn what_is_given_back_elsewhere_is_known_a_second_later() {
+    let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
+    let [here, elsewhere] = [(); 2].map(|()| {
+        let store = patient().clock(clock.clone()).connect(&server.url());
+        let policy = Policy::new("day", TokenBucket::per_day(1));
+        limiter(&store.expect("a store"), [policy])
+    });
+    for change in 0..3 {
+        here.reset("ann").await.expect("forgotten");
+        assert!(check(&here).await.is_allowed());
+        assert_eq!(check(&here).await.source(), Source::Store);
+        match change {
+            0 => elsewhere.reset("ann").await.expect("forgotten"),
+            1 => drop(elsewhere.credit("ann", 1).await.expect("credited")),
+            _ => drop(server.command(&["FLUSHALL"])),
+        }
+        for wait_us in [0, 500_000, 499_999] {
+            clock.advance(Duration::from_micros(wait_us));
+            let denied = check(&here).await;
+            assert_eq!(
+                (denied.is_allowed(), denied.source()),
+                (false, Source::Cache)
+            );
+        }
+        clock.advance(Duration::from_micros(1));
+        assert!(check(&here).await.is_allowed());
+    }
+}
+
+/// The same by the clocks of this machine.
+#[tokio::test]
+async fn nothing_is_remembered_for_longer_than_was_said() {
+    let server = RedisServer::start();
+    let store = patient()
+        .remember_denials_for(ms(150))
+        .connect(&server.url());
+    let limiter = limiter(
+        &store.expect("a store"),
+        [Policy::new("day", TokenBucket::per_day(1))],
+    );
+    assert!(check(&limiter).await.is_allowed());
+    let denied = check(&limiter).await;
+    assert_eq!(
+        (denied.is_allowed(), denied.source()),
+        (false, Source::Store)
+    );
+    let answered = Instant::now();
+    server.command(&["FLUSHALL"]);
+    let mut remembered = 0;
+    loop {
+        let asked = Instant::now();
+        let decision = check(&limiter).await;
+        if decision.source() == Source::Store {
+            assert!(decision.is_allowed());
+            break;
+        }
+        assert!(asked - answered < ms(150));
+        remembered += 1;
+    }
+    assert!(remembered > 0);
+}
+
+#[tokio::test]
+async fn with_zero_every_denial_is_redis_own() {
+    let server = RedisServer::start();
+    let store = patient()
+        .remember_denials_for(Duration::ZERO)
+        .connect(&server.url());
+    let limiter = limiter(
+        &store.expect("a store"),
+        [Policy::new("day", TokenBucket::per_day(1))],
+    );
+    assert!(check(&limiter).await.is_allowed());
+    let before = calls(&server);
+    for _ in 0..50 {
+        let denied = check(&limiter).await;
+        assert_eq!(
+            (denied.is_allowed(), denied.source()),
+            (false, Source::Store)
+        );
+    }
+    assert_eq!(calls(&server) - before, 50);
+}
+
+/// What comes back at any time is asked for each time.
+#[tokio::test]
+async fn a_refusal_for_want_of_permits_is_not_remembered() {
+    let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
+    let [here, elsewhere] = [(); 2].map(|()| {
+        let store = patient().clock(clock.clone()).connect(&server.url());
+        let policy = Policy::new("in flight", Concurrency::new(1));
+        limiter(&store.expect("a store"), [policy])
+    });
+    let acquire = async |limiter: &Limiter| {
+        let permit = limiter.acquire("ann", Duration::ZERO).await;
+        permit.expect("a decision")
+    };
+    let held = acquire(&elsewhere).await;
+    assert!(held.is_allowed());
+    for _ in 0..3 {
+        let refused = acquire(&here).await;
+        assert_eq!(refused.decision().verdict(), Verdict::Denied);
+        assert_eq!(refused.decision().source(), Source::Store);
+    }
+    drop(held);
+    eventually_async("a permit", async || acquire(&here).await.is_allowed()).await;
+}
+
+/// A denial needs no server.
+#[tokio::test]
+async fn a_denial_holds_while_redis_is_away_and_no_longer() {
+    let (mut server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
+    let store = RedisStore::builder().deadline(ms(2_000));
+    let store = store.clock(clock.clone()).connect(&server.url());
+    let store = store.expect("a store");
+    let limiter = limiter(&store, [Policy::new("day", TokenBucket::per_day(1))]);
+    assert!(check(&limiter).await.is_allowed());
+    assert!(!check(&limiter).await.is_allowed());
+    server.kill();
+    let unavailable = |answer: Result<Decision, StoreError>| {
+        answer.is_err_and(|error| error.is_unavailable() || error.is_timeout())
+    };
+    eventually_async("a failure", async || {
+        unavailable(limiter.check("bob").await)
+    })
+    .await;
+    for _ in 0..20 {
+        assert_eq!(check(&limiter).await.source(), Source::Cache);
+        assert!(unavailable(limiter.check("bob").await));
+    }
+    clock.advance(Duration::from_secs(1));
+    assert!(unavailable(limiter.check("ann").await));
+}
+
+#[tokio::test]
+async fn a_store_that_was_shut_down_gives_nothing_again() {
+    let server = RedisServer::start();
+    let store = patient().connect(&server.url()).expect("a store");
+    let limiter = limiter(&store, [Policy::new("day", TokenBucket::per_day(1))]);
+    assert!(check(&limiter).await.is_allowed());
+    for _ in 0..2 {
+        assert!(!check(&limiter).await.is_allowed());
+    }
+    store.shutdown().await;
+    assert!(limiter.check("ann").await.is_err());
+}
+
+/// One script call decides in one instant. Where there are several, what one
+/// takes may be on its way back while another is refused.
+#[tokio::test]
+async fn in_a_cluster_what_one_call_denied_is_remembered() {
+    let cluster = RedisCluster::start(3, 0);
+    let store = patient().connect(&cluster.url()).expect("a store");
+    let own = |name: &str| Policy::new(name, TokenBucket::per_day(1));
+    let one_slot = limiter(&store, [own("one"), own("two")]);
+    assert!(check(&one_slot).await.is_allowed());
+    assert_eq!(check(&one_slot).await.source(), Source::Store);
+    for _ in 0..50 {
+        let denied = check(&one_slot).await;
+        assert_eq!(denied.verdict(), Verdict::Denied);
+        assert_eq!(denied.refused().count(), 2);
+        assert_eq!(denied.source(), Source::Cache);
+    }
+    one_slot.reset("ann").await.expect("forgotten");
+    assert!(check(&one_slot).await.is_allowed());
+
+    let all = Policy::new("all", FixedWindow::per_day(100)).shared();
+    let two_slots = limiter(&store, [own("three"), all]);
+    assert!(check(&two_slots).await.is_allowed());
+    for _ in 0..5 {
+        let denied = check(&two_slots).await;
+        assert_eq!(
+            (denied.is_allowed(), denied.source()),
+            (false, Source::Store)
+        );
+    }
+}
+
+/// Callers, policies and quotas are told apart.
+#[tokio::test]
+async fn a_denial_is_nobody_elses() {
+    let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
+    let store = patient().clock(clock).connect(&server.url());
+    let store = store.expect("a store");
+    let of = |name: &str, limit| limiter(&store, [Policy::new(name, FixedWindow::per_day(limit))]);
+    let one = of("one", 1);
+    assert!(check(&one).await.is_allowed());
+    for _ in 0..2 {
+        assert!(!check(&one).await.is_allowed());
+    }
+    assert!(one.check("bob").await.unwrap().is_allowed());
+    assert!(check(&of("two", 1)).await.is_allowed());
+    // The same bucket under other numbers.
+    let larger = of("one", 2);
+    let decision = check(&larger).await;
+    assert_eq!(
+        (decision.is_allowed(), decision.source()),
+        (true, Source::Store)
+    );
+    assert_eq!(check(&larger).await.source(), Source::Store);
+    assert_eq!(check(&larger).await.source(), Source::Cache);
+    assert_eq!(check(&one).await.source(), Source::Store);
+}
+
+/// Nothing is waited for: the first poll has the answer.
+#[tokio::test]
+async fn a_denial_that_holds_is_answered_at_once() {
+    let server = RedisServer::start();
+    let store = patient().connect(&server.url()).expect("a store");
+    let limiter = limiter(&store, [Policy::new("day", TokenBucket::per_day(1))]);
+    assert!(check(&limiter).await.is_allowed());
+    assert!(!check(&limiter).await.is_allowed());
+    let mut nobody = Context::from_waker(Waker::noop());
+    let mut again = Box::pin(limiter.check("ann"));
+    assert!(again.as_mut().poll(&mut nobody).is_ready());
+}

@@ -1,0 +1,62 @@
+//! What `maxmemory-policy` costs, as `docs/operating.md` says.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tower_throttle::{Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket};
+
+use crate::support::RedisServer;
+
+const BURST: u64 = 5;
+/// Far more than there is room for.
+const JUNK: u64 = 20_000;
+
+/// How often a caller who has used up its burst is admitted while others fill the
+/// memory, and how many of these were refused by Redis.
+async fn admitted_again(eviction: &str) -> (u64, u64) {
+    let server = RedisServer::with(&["--maxmemory-policy", eviction]);
+    let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+    // Each denial is to be of Redis.
+    let store = store.remember_denials_for(Duration::ZERO);
+    let store = store.connect(&server.url()).expect("a store");
+    let policy = Policy::new("api", TokenBucket::per_day(BURST));
+    let limiter = Limiter::new(store, policy.on_store_failure(OnStoreFailure::Deny));
+    let is_admitted = async |caller: u64| {
+        let decision = limiter.check(caller).await;
+        decision.map(|decision| decision.is_allowed())
+    };
+    for _ in 0..BURST {
+        assert!(is_admitted(0).await.expect("a decision"));
+    }
+    assert!(!is_admitted(0).await.expect("a decision"));
+
+    let info = server.command(&["INFO", "memory"]);
+    let used = info
+        .lines()
+        .find_map(|line| line.strip_prefix("used_memory:"));
+    let used: u64 = used.expect("a line").trim().parse().expect("bytes");
+    server.command(&["CONFIG", "SET", "maxmemory", &(used + 500_000).to_string()]);
+    let (mut again, mut refused) = (0, 0);
+    for some in 0..JUNK / 1_000 {
+        let mut asking = JoinSet::new();
+        for caller in 1..=1_000 {
+            let limiter = limiter.clone();
+            asking.spawn(async move { limiter.check(some * 1_000 + caller).await.is_err() });
+        }
+        let answers = asking.join_all().await.into_iter();
+        refused += answers.map(u64::from).sum::<u64>();
+        // An error is no admission.
+        again += u64::from(is_admitted(0).await.unwrap_or(false));
+    }
+    (again, refused)
+}
+
+#[tokio::test]
+async fn a_full_redis_that_evicts_gives_a_new_burst_and_one_that_does_not_refuses() {
+    let (again, refused) = admitted_again("noeviction").await;
+    assert_eq!(again, 0);
+    assert!(refused > 0);
+    let (again, refused) = admitted_again("allkeys-lru").await;
+    assert!(again > 0);
+    assert_eq!(refused, 0);
+}

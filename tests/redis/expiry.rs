@@ -1,0 +1,482 @@
+//! What is kept in Redis leaves by itself: never before it means nothing, and
+//! soon afterwards. By the server's own clock, so windows are short.
+
+use std::time::{Duration, Instant};
+
+use tokio::{runtime::Runtime, time::sleep};
+use tower_throttle::{
+    Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, Permit, Policy, RedisStore,
+    SlidingLog, SlidingWindow, TokenBucket,
+};
+
+use crate::support::RedisServer;
+
+fn store(server: &RedisServer) -> RedisStore {
+    let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+    store.connect(&server.url()).expect("a store")
+}
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// The longest that any policy of the decision is still about something.
+fn matters_for(decision: &Decision) -> Duration {
+    let policies = decision.policies();
+    let longest = policies.map(|policy| policy.reset_after()).max();
+    longest.expect("a policy")
+}
+
+/// How long a key that is there has left.
+fn ttl(server: &RedisServer, key: &str) -> Duration {
+    let left = server.command(&["PTTL", key]);
+    ms(left
+        .parse()
+        .unwrap_or_else(|_| panic!("PTTL {key}: {left}")))
+}
+
+fn server_time_us(server: &RedisServer) -> i64 {
+    let time = server.command(&["TIME"]);
+    let (seconds, us) = time.split_once('\n').expect("two numbers");
+    let number = |text: &str| text.parse::<i64>().expect("a number");
+    1_000_000 * number(seconds) + number(us)
+}
+
+fn eventually_empty(server: &RedisServer) {
+    crate::support::eventually("an empty database", || {
+        std::thread::sleep(ms(2));
+        server.command(&["DBSIZE"]) == "0"
+    });
+}
+
+/// Every algorithm of which units are used up, with a memory of 50 to 600 ms.
+fn short_lived() -> Vec<Policy> {
+    vec![
+        Policy::new("bucket", TokenBucket::new(5, ms(50))),
+        Policy::new("one by one", TokenBucket::new(1, ms(50)).burst(1)),
+        Policy::new("meter", LeakyBucket::new(5, ms(100)).capacity(10)),
+        Policy::new("queue", LeakyBucket::new(5, ms(100)).queue(4)),
+        Policy::new("at once", TokenBucket::new(5, ms(200)).refill_at_once()),
+        Policy::new(
+            "in part at once",
+            TokenBucket::new(2, ms(100)).refill_at_once().burst(6),
+        ),
+        Policy::new("window", FixedWindow::new(5, ms(200))),
+        Policy::new("aligned", FixedWindow::new(5, ms(200)).aligned()),
+        Policy::new("spread", FixedWindow::new(5, ms(200)).aligned().spread()),
+        Policy::new("sliding", SlidingWindow::new(5, ms(100))),
+        Policy::new("log", SlidingLog::new(5, ms(200))),
+    ]
+}
+
+/// Does everything that writes; the last decision.
+async fn use_up(limiter: &Limiter, server: &RedisServer) -> Decision {
+    let decide = async |round: u64| {
+        let decision = match round % 6 {
+            0 => limiter.check("ann").await,
+            1 => limiter.debit("ann", 4).await,
+            2 => limiter.credit("ann", 1).await.map(Into::into),
+            3 => limiter.check_up_to("ann", 3).await,
+            4 => limiter.check_n("ann", 2).await,
+            _ => limiter.credit("ann", 2).await.map(Into::into),
+        };
+        server.assert_all_keys_expire();
+        decision.expect("a decision")
+    };
+    for round in 0..23 {
+        let _ = decide(round).await;
+    }
+    // Something is left that matters.
+    limiter.debit("ann", 1).await.expect("a decision")
+}
+
+#[tokio::test]
+async fn each_goes_when_it_means_nothing_and_not_before() {
+    let server = RedisServer::start();
+    let store = store(&server);
+    for policy in short_lived() {
+        let said = format!("{policy:?}");
+        let limiter = Limiter::new(store.clone(), policy);
+        for _ in 0..2 {
+            let decision = use_up(&limiter, &server).await;
+            let needed = matters_for(&decision);
+            assert!(needed > Duration::ZERO, "{said}");
+            let ends_us = decision.decided_at_us() as i64 + needed.as_micros() as i64;
+            let expires_us = expiry_us(&server, &limiter.redis_keys("ann")[0]);
+            if let Some(expires_us) = expires_us {
+                let spare_us = expires_us - ends_us;
+                assert!((0..=5_000).contains(&spare_us), "{said}: {spare_us} µs");
+            }
+            eventually_empty(&server);
+            assert!(server_time_us(&server) >= ends_us, "{said}");
+        }
+    }
+}
+
+/// When a key that is there expires, by the clock that expires it.
+/// Neither late for what was taken, nor much later: by this server's clock and by
+/// one that is handed in, whose keys stay a minute longer.
+#[tokio::test]
+async fn a_bucket_in_use_expires_later_with_each_unit() {
+    let server = RedisServer::start();
+    let unit = Duration::from_secs(100);
+    let clock = std::sync::Arc::new(tower_throttle::SystemClock::new());
+    let by_clock = RedisStore::builder()
+        .clock(clock)
+        .deadline(crate::support::DEADLINE);
+    let by_clock = by_clock.connect(&server.url()).expect("a store");
+    for (name, store, spare) in [
+        ("own", store(&server), Duration::ZERO),
+        ("given", by_clock, Duration::from_secs(60)),
+    ] {
+        let policy = Policy::new(name, TokenBucket::new(1, unit).burst(10));
+        let limiter = Limiter::builder().store(store).policy(policy);
+        let limiter = limiter.build().expect("a limiter");
+        let key = limiter.redis_keys("ann").remove(0);
+        for number in 1..=5 {
+            let decision = limiter.check("ann").await.expect("a decision");
+            let left = ttl(&server, &key);
+            // Without the part of a millisecond, and what has passed since.
+            assert!(left <= number * unit + spare + ms(2), "{name}: {left:?}");
+            assert!(
+                left >= number * unit + spare - unit / 10,
+                "{name}: {left:?}"
+            );
+            assert!(decision.is_allowed());
+        }
+        let written = server.command(&["INFO", "commandstats"]);
+        assert!(written.contains("cmdstat_incrby:calls="), "{written}");
+    }
+}
+
+fn expiry_us(server: &RedisServer, key: &str) -> Option<i64> {
+    let script = "local time = redis.call('TIME') \
+                  return { time[1], time[2], redis.call('PTTL', KEYS[1]) }";
+    let reply = server.command(&["EVAL", script, "1", key]);
+    let numbers: Vec<i64> = reply.lines().flat_map(str::parse).collect();
+    let &[seconds, us, left_ms] = &numbers[..] else {
+        panic!("{reply}");
+    };
+    (left_ms >= 0).then_some(1_000_000 * seconds + us + 1_000 * left_ms)
+}
+
+#[tokio::test]
+async fn all_of_one_limiter_go_together_with_their_callers() {
+    let server = RedisServer::start();
+    let store = store(&server);
+    let builder = Limiter::builder().store(store);
+    let builder = short_lived()
+        .into_iter()
+        .fold(builder, |builder, policy| builder.policy(policy));
+    let limiter = builder.build().expect("a limiter");
+    let mut admitted = 0;
+    let mut last = None;
+    for caller in 0..200_u64 {
+        let decision = limiter.check(caller).await.expect("a decision");
+        admitted += u64::from(decision.is_allowed());
+        last = Some(decision);
+        if caller % 20 == 0 {
+            server.assert_all_keys_expire();
+        }
+    }
+    assert_eq!(admitted, 200);
+    server.assert_all_keys_expire();
+    let last = last.expect("a decision");
+    eventually_empty(&server);
+    let ends_us = last.decided_at_us() + matters_for(&last).as_micros() as u64;
+    assert!(server_time_us(&server) >= ends_us as i64);
+}
+
+/// What is remembered for longer than it is used: for callers who do not start
+/// full, and for buckets that nothing flows into.
+#[tokio::test]
+async fn long_memories_expire_too() {
+    let server = RedisServer::start();
+    let store = store(&server);
+    let even = TokenBucket::new(5, ms(100)).initial(2);
+    let years = Duration::from_secs(100 * 365 * 86_400);
+    let minute = Duration::from_secs(60);
+    let quotas = [
+        (even, minute),
+        (even.refill_at_once(), minute),
+        (TokenBucket::without_refill(5), years),
+        (TokenBucket::without_refill(5).initial(0), 2 * years),
+    ];
+    for (quota, memory) in quotas {
+        let limiter = Limiter::new(store.clone(), Policy::new("api", quota));
+        for _ in 0..4 {
+            // The denied ones, too: they are the first sight of the caller.
+            let _ = limiter.check("ann").await.expect("a decision");
+            let ttl = ttl(&server, &limiter.redis_keys("ann")[0]);
+            let most = memory + Duration::from_secs(1);
+            assert!(ttl >= memory - ms(500) && ttl <= most, "{quota:?}: {ttl:?}");
+        }
+        limiter.reset("ann").await.expect("nothing there");
+        assert_eq!(server.command(&["DBSIZE"]), "0");
+    }
+}
+
+#[tokio::test]
+async fn permits_go_when_given_back_or_left_behind_but_not_while_held() {
+    let server = RedisServer::start();
+    let lifetime = ms(900);
+    let quota = Concurrency::new(2).lifetime(lifetime);
+    let limiter = Limiter::new(store(&server), Policy::new("api", quota));
+    let acquire = async || {
+        let permit = limiter.acquire("ann", Duration::ZERO).await;
+        permit.expect("a decision")
+    };
+    let (one, other) = (acquire().await, acquire().await);
+    assert!(one.is_allowed() && other.is_allowed());
+    let started = Instant::now();
+    while started.elapsed() < 2 * lifetime {
+        server.assert_all_keys_expire();
+        assert!(!acquire().await.is_allowed());
+        sleep(ms(20)).await;
+    }
+    drop((one, other));
+    crate::support::eventually_async("an empty database", async || {
+        server.command(&["DBSIZE"]) == "0"
+    })
+    .await;
+    // Given back, and not run out: no lifetime has passed.
+    assert!(started.elapsed() < 2 * lifetime + lifetime / 2);
+
+    // A process that dies renews nothing, and gives nothing back.
+    let (left_at_us, url) = (server_time_us(&server), server.url());
+    let dying = std::thread::spawn(move || {
+        let runtime = Runtime::new().expect("a runtime");
+        let permit: Permit = runtime.block_on(async {
+            let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+            let store = store.connect(&url).expect("a store");
+            let limiter = Limiter::new(store, Policy::new("api", quota));
+            let permit = limiter.acquire("ann", Duration::ZERO).await;
+            permit.expect("a decision")
+        });
+        assert!(permit.is_allowed());
+        runtime.shutdown_background();
+        std::mem::forget(permit);
+    });
+    dying.join().expect("no panic");
+    server.assert_all_keys_expire();
+    eventually_empty(&server);
+    let lived_us = server_time_us(&server) - left_at_us;
+    assert!(lived_us >= lifetime.as_micros() as i64, "{lived_us} µs");
+}
+
+const CALLS: usize = 200;
+
+/// One version of a policy: at most `capacity` at once, and so much comes back
+/// in each `period`.
+#[derive(Clone, Debug)]
+struct Version {
+    policy: Policy,
+    capacity: u64,
+    refill: u64,
+    period: Duration,
+    /// From empty to full.
+    full: Duration,
+}
+
+impl Version {
+    /// With so many in each period, all of which is kept.
+    fn new(policy: Policy, capacity: u64, refill: u64, period: Duration) -> Self {
+        let periods = u32::try_from(capacity.div_ceil(refill)).expect("few");
+        Self {
+            policy,
+            capacity,
+            refill,
+            period,
+            full: periods * period,
+        }
+    }
+}
+
+/// Two versions of a service run at once, whose numbers differ: a caller meets
+/// one and then the other. It gets no more than the larger of the two gives,
+/// and is soon free under the newer.
+async fn two_versions(old: &Version, new: &Version) {
+    let said = format!("{old:?}\n{new:?}");
+    let server = RedisServer::start();
+    let store = store(&server);
+    let [old_limiter, new_limiter] =
+        [old, new].map(|version| Limiter::new(store.clone(), version.policy.clone()));
+    let (mut admitted, mut first_us, mut last) = (0, 0, None);
+    for call in 0..CALLS {
+        let limiter = if call % 2 == 0 {
+            &old_limiter
+        } else {
+            &new_limiter
+        };
+        let decision = limiter.check("ann").await.expect("a decision");
+        if call == 0 {
+            first_us = decision.decided_at_us();
+        }
+        admitted += u64::from(decision.is_allowed());
+        last = Some(decision);
+    }
+    server.assert_all_keys_expire();
+    let last = last.expect("a decision");
+    let took = Duration::from_micros(last.decided_at_us() - first_us);
+    let period = old.period.min(new.period);
+    // Of periods by the clock, one more may have begun.
+    let periods = u64::try_from(took.as_nanos() / period.as_nanos()).expect("few") + 1;
+    let most = old.capacity.max(new.capacity) + periods * old.refill.max(new.refill);
+    assert!(admitted <= most, "{admitted} > {most} in {took:?}\n{said}");
+
+    if !last.is_allowed() {
+        let wait = last.retry_after().expect("a time");
+        assert!(wait <= new.full, "{wait:?}\n{said}");
+        sleep(wait).await;
+        let decision = new_limiter.check("ann").await.expect("a decision");
+        assert!(decision.is_allowed(), "after {wait:?}\n{said}");
+    }
+    eventually_empty(&server);
+}
+
+async fn both_orders(one: Version, other: Version) {
+    two_versions(&one, &other).await;
+    two_versions(&other, &one).await;
+}
+
+fn bucket(capacity: u64, interval: Duration) -> Version {
+    let quota = TokenBucket::new(1, interval).burst(capacity);
+    Version::new(Policy::new("api", quota), capacity, 1, interval)
+}
+
+#[tokio::test]
+async fn two_versions_of_a_token_bucket_with_other_bursts() {
+    both_orders(bucket(10, ms(100)), bucket(5, ms(100))).await;
+}
+
+#[tokio::test]
+async fn two_versions_of_a_token_bucket_with_other_rates() {
+    both_orders(bucket(10, ms(50)), bucket(10, ms(200))).await;
+}
+
+#[tokio::test]
+async fn two_versions_of_a_leaky_bucket() {
+    let meter = |capacity, interval| {
+        let quota = LeakyBucket::new(1, interval).capacity(capacity);
+        Version::new(Policy::new("api", quota), capacity, 1, interval)
+    };
+    both_orders(meter(10, ms(100)), meter(5, ms(100))).await;
+}
+
+#[tokio::test]
+async fn two_versions_of_a_queue() {
+    let queue = |waiting, interval| {
+        let quota = LeakyBucket::new(1, interval).queue(waiting);
+        Version::new(Policy::new("api", quota), waiting + 1, 1, interval)
+    };
+    both_orders(queue(9, ms(100)), queue(4, ms(100))).await;
+}
+
+#[tokio::test]
+async fn two_versions_of_an_interval_bucket() {
+    let interval = |capacity, refill, period| {
+        let quota = TokenBucket::new(refill, period).burst(capacity);
+        let policy = Policy::new("api", quota.refill_at_once());
+        let version = Version::new(policy, capacity, refill, period);
+        // What was taken counts up to twice what this version holds.
+        Version {
+            full: 2 * version.full,
+            ..version
+        }
+    };
+    both_orders(interval(10, 5, ms(200)), interval(6, 2, ms(300))).await;
+    both_orders(interval(10, 5, ms(200)), interval(5, 5, ms(200))).await;
+    both_orders(interval(10, 10, ms(400)), interval(10, 3, ms(100))).await;
+}
+
+#[tokio::test]
+async fn two_versions_of_a_fixed_window() {
+    for start in [|window| window, FixedWindow::aligned] {
+        let window = |limit, period| {
+            let quota = start(FixedWindow::new(limit, period));
+            Version::new(Policy::new("api", quota), limit, limit, period)
+        };
+        both_orders(window(10, ms(300)), window(5, ms(300))).await;
+        both_orders(window(10, ms(200)), window(5, ms(300))).await;
+        both_orders(window(10, ms(300)), window(10, ms(200))).await;
+    }
+}
+
+#[tokio::test]
+async fn two_versions_of_a_sliding_window() {
+    let window = |limit, period| {
+        let quota = SlidingWindow::new(limit, period);
+        let version = Version::new(Policy::new("api", quota), limit, limit, period);
+        Version {
+            full: 2 * period,
+            ..version
+        }
+    };
+    both_orders(window(10, ms(300)), window(5, ms(300))).await;
+    // Of another length, each takes the other's windows for its own.
+    let other = |limit, period| Version {
+        capacity: 2 * limit,
+        ..window(limit, period)
+    };
+    both_orders(other(10, ms(200)), other(5, ms(300))).await;
+    both_orders(other(10, ms(300)), other(10, ms(200))).await;
+}
+
+#[tokio::test]
+async fn two_versions_of_a_sliding_log() {
+    let log = |limit, period| {
+        let quota = SlidingLog::new(limit, period);
+        Version::new(Policy::new("api", quota), limit, limit, period)
+    };
+    both_orders(log(10, ms(300)), log(5, ms(300))).await;
+    both_orders(log(10, ms(200)), log(5, ms(300))).await;
+    both_orders(log(10, ms(300)), log(10, ms(200))).await;
+}
+
+#[tokio::test]
+async fn two_versions_of_a_bucket_by_hand() {
+    let server = RedisServer::start();
+    let store = store(&server);
+    let limiters = [10, 5].map(|capacity| {
+        let policy = Policy::new("api", TokenBucket::without_refill(capacity));
+        Limiter::new(store.clone(), policy)
+    });
+    let mut admitted = 0;
+    for limiter in limiters.iter().cycle().take(CALLS) {
+        let decision = limiter.check("ann").await.expect("a decision");
+        admitted += u64::from(decision.is_allowed());
+    }
+    assert_eq!(admitted, 10);
+    server.assert_all_keys_expire();
+}
+
+#[tokio::test]
+async fn two_versions_of_a_concurrency_limit() {
+    let server = RedisServer::start();
+    let store = store(&server);
+    let version = |limit, lifetime| {
+        let policy = Policy::new("api", Concurrency::new(limit).lifetime(lifetime));
+        Limiter::new(store.clone(), policy)
+    };
+    let short = ms(2_000);
+    let limiters = [version(10, Duration::from_secs(30)), version(5, short)];
+    let mut permits = Vec::new();
+    for limiter in limiters.iter().cycle().take(CALLS) {
+        let permit = limiter.acquire("ann", Duration::ZERO).await;
+        permits.push(permit.expect("a decision"));
+    }
+    permits.retain(Permit::is_allowed);
+    assert_eq!(permits.len(), 10);
+    let newer = &limiters[1];
+    let denied = newer.acquire("ann", Duration::ZERO).await;
+    let denied = denied.expect("a decision");
+    let wait = denied.decision().retry_after().expect("a time");
+    assert!(!denied.is_allowed() && wait <= short, "{wait:?}");
+    drop(permits);
+    let permit = newer.acquire("ann", crate::support::DEADLINE).await;
+    assert!(permit.expect("a decision").is_allowed());
+    crate::support::eventually_async("an empty database", async || {
+        server.command(&["DBSIZE"]) == "0"
+    })
+    .await;
+}

@@ -1,0 +1,944 @@
+//! What Redis does to a limiter, and what the limiter makes of it.
+
+use std::{
+    convert::Infallible,
+    io::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::Poll,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use tower::{Layer, ServiceExt, service_fn};
+use tower_throttle::{
+    ConfigError, Decision, FixedWindow, Limiter, OnStoreFailure, Policy, RateLimitLayer,
+    RedisStore, StoreError, TokenBucket,
+};
+
+use crate::support::{RedisServer, eventually_async, fake, random::Random};
+
+fn limiter(server: &RedisServer) -> Limiter {
+    let store = RedisStore::builder()
+        .deadline(crate::support::DEADLINE)
+        // What Redis says now is to be seen.
+        .remember_denials_for(Duration::ZERO)
+        .connect(&server.url())
+        .expect("a store");
+    Limiter::builder()
+        .store(store)
+        .on_store_failure(OnStoreFailure::Deny)
+        .policy(Policy::new("bucket", TokenBucket::per_hour(3)))
+        .policy(Policy::new("window", FixedWindow::per_hour(5)))
+        .build()
+        .expect("a limiter")
+}
+
+/// Nobody decides in the store's place.
+fn denying(store: RedisStore, policy: impl Into<Policy>) -> Limiter {
+    Limiter::new(store, policy.into().on_store_failure(OnStoreFailure::Deny))
+}
+
+/// The URL of a user who may do only this, on our keys only.
+fn user_with(server: &RedisServer, commands: &[&str]) -> String {
+    let user = [
+        "ACL",
+        "SETUSER",
+        "app",
+        "on",
+        ">pw",
+        "~tt?{*",
+        "+@connection",
+    ];
+    server.command(&[&user[..], commands].concat());
+    format!("redis://app:pw@127.0.0.1:{}/", server.port())
+}
+
+/// Many checks at once, each in a task of its own; their answers in order.
+async fn all_at_once(
+    limiter: &Limiter,
+    checks: usize,
+    key: impl Fn(usize) -> &'static str,
+) -> Vec<Result<Decision, StoreError>> {
+    let tasks: Vec<_> = (0..checks)
+        .map(|number| {
+            let (limiter, key) = (limiter.clone(), key(number));
+            tokio::spawn(async move { limiter.check(key).await })
+        })
+        .collect();
+    let mut answers = Vec::new();
+    for task in tasks {
+        answers.push(task.await.expect("no panic"));
+    }
+    answers
+}
+
+async fn admitted(limiter: &Limiter, key: &str, checks: usize) -> usize {
+    let mut admitted = 0;
+    for _ in 0..checks {
+        let decision = limiter.check(key).await.expect("a decision");
+        admitted += usize::from(decision.is_allowed());
+    }
+    admitted
+}
+
+/// Asks until the store decides again.
+async fn decides_again(limiter: &Limiter, key: &str) {
+    eventually_async("a decision", || async { limiter.peek(key).await.is_ok() }).await;
+}
+
+#[tokio::test]
+async fn a_flushed_script_is_sent_again_and_nothing_is_charged_twice() {
+    let server = RedisServer::start();
+    let limiter = limiter(&server);
+    for _ in 0..3 {
+        assert!(limiter.check("ann").await.expect("a decision").is_allowed());
+        server.command(&["SCRIPT", "FLUSH"]);
+    }
+    assert_eq!(admitted(&limiter, "ann", 3).await, 0);
+    let peek = limiter.peek("ann").await.expect("a decision");
+    let remaining: Vec<u64> = peek.policies().map(|policy| policy.remaining()).collect();
+    assert_eq!(remaining, [0, 2]);
+    server.assert_all_keys_expire();
+}
+
+#[tokio::test]
+async fn after_a_restart_it_decides_again_by_itself() {
+    let mut server = RedisServer::start();
+    let limiter = limiter(&server);
+    assert_eq!(admitted(&limiter, "ann", 4).await, 3);
+
+    server.kill();
+    let error = limiter.check("ann").await.expect_err("nobody is there");
+    assert!(error.is_unavailable(), "{error:?}");
+
+    server.run();
+    decides_again(&limiter, "ann").await;
+    // The state is gone: one new burst, and no more.
+    assert_eq!(admitted(&limiter, "ann", 10).await, 3);
+}
+
+#[tokio::test]
+async fn an_absent_server_fails_at_once_and_is_found_when_it_comes() {
+    let mut server = RedisServer::stopped(&[]);
+    let limiter = limiter(&server);
+    let asked = Instant::now();
+    let error = limiter.check("ann").await.expect_err("nobody is there");
+    assert!(error.is_unavailable(), "{error:?}");
+    let cause = std::error::Error::source(&error).map(ToString::to_string);
+    assert!(cause.unwrap_or_default().contains("refused"), "{error:?}");
+    assert!(
+        asked.elapsed() < crate::support::DEADLINE / 2,
+        "it did not wait"
+    );
+
+    server.run();
+    decides_again(&limiter, "ann").await;
+    assert_eq!(admitted(&limiter, "ann", 10).await, 3);
+}
+
+#[tokio::test]
+async fn foreign_data_is_an_error_admits_nobody_and_leaves() {
+    let server = RedisServer::start();
+    let limiter = limiter(&server);
+    let keys = limiter.redis_keys("ann");
+    let [bucket, window] = &keys[..] else {
+        panic!("two keys");
+    };
+    let hour_ms = 3_600_000;
+
+    let junk: [(&str, &[&str]); 7] = [
+        (bucket, &["SET", bucket, "junk"]),
+        (bucket, &["SET", bucket, "-5"]),
+        (bucket, &["SET", bucket, "1e18"]),
+        (bucket, &["SET", bucket, "12345678901234567890"]),
+        (bucket, &["LPUSH", bucket, "a list"]),
+        (window, &["SET", window, "7"]),
+        (window, &["HSET", window, "a", "hash"]),
+    ];
+    for (key, put) in junk {
+        server.command(&["FLUSHALL"]);
+        server.command(put);
+        for _ in 0..5 {
+            let error = limiter.check("ann").await.expect_err("foreign data");
+            assert!(error.is_corrupt_state(), "{put:?}: {error:?}");
+        }
+        let left_ms: i64 = server.command(&["PTTL", key]).parse().expect("a number");
+        assert!((1..=hour_ms + 1).contains(&left_ms), "{put:?}: {left_ms}");
+        // All or none: the other policy's bucket was not touched.
+        assert_eq!(server.keys(), [key], "{put:?}");
+
+        // A shorter life than that is left as it is.
+        server.command(&["PEXPIRE", key, "50"]);
+        let error = limiter.check("ann").await.expect_err("foreign data");
+        assert!(error.is_corrupt_state(), "{put:?}: {error:?}");
+        decides_again(&limiter, "ann").await;
+        assert_eq!(admitted(&limiter, "ann", 10).await, 3, "{put:?}");
+    }
+}
+
+#[tokio::test]
+async fn foreign_digits_admit_no_more_than_the_quota() {
+    let server = RedisServer::start();
+    let limiter = limiter(&server);
+    let keys = limiter.redis_keys("ann");
+    let absurd = [
+        "9999999999999999999",
+        "0000000000000000000",
+        "1234",
+        "9223372036854775807",
+    ];
+    for digits in absurd {
+        server.command(&["SET", &keys[0], digits]);
+        assert!(admitted(&limiter, "ann", 10).await <= 3, "{digits}");
+        let decision = limiter.check("ann").await.expect("a decision");
+        let wait = decision.retry_after().expect("a wait");
+        assert!(wait <= Duration::from_secs(3_600), "{digits}: {wait:?}");
+        server.assert_all_keys_expire();
+        server.command(&["FLUSHALL"]);
+    }
+    for digits in [
+        "99999999999999999999999999999",
+        "99999999999995",
+        "00000000000000",
+    ] {
+        server.command(&["SET", &keys[1], digits]);
+        assert!(admitted(&limiter, "ann", 10).await <= 5, "{digits}");
+        server.command(&["FLUSHALL"]);
+    }
+}
+
+#[tokio::test]
+async fn a_user_without_the_right_is_refused_and_nothing_is_charged() {
+    let server = RedisServer::start();
+    let url = user_with(&server, &["+evalsha", "+eval", "+get", "+time"]);
+    let store = RedisStore::builder()
+        .deadline(crate::support::DEADLINE)
+        .connect(&url);
+    let limiter = denying(store.expect("a store"), TokenBucket::per_hour(3));
+    let error = limiter.check("ann").await.expect_err("it may not write");
+    assert!(error.is_refused(), "{error:?}");
+    assert!(std::error::Error::source(&error).is_some());
+    assert!(server.keys().is_empty());
+
+    server.command(&["ACL", "SETUSER", "app", "+psetex", "+incrby"]);
+    assert_eq!(admitted(&limiter, "ann", 10).await, 3);
+}
+
+/// Whatever it refuses inside the script, the error has its word.
+#[tokio::test]
+async fn a_refusal_is_quoted() {
+    let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
+    let url = user_with(&server, &["+@all"]);
+    let nobody = crate::support::port::Port::claim();
+    let nobody = &nobody.to_string();
+    let cannot_save = || {
+        std::fs::remove_dir_all(server.folder()).expect("its folder");
+        server.command(&["CONFIG", "SET", "save", "3600 1"]);
+        server.command(&["BGSAVE"]);
+        crate::support::eventually("a save that failed", || {
+            let info = server.command(&["INFO", "persistence"]);
+            info.contains("rdb_last_bgsave_status:err")
+        });
+    };
+    let command = |words: &[&str]| drop(server.command(words));
+    type Change<'a> = &'a dyn Fn();
+    let refusals: [(&str, Change<'_>, Change<'_>); 6] = [
+        (
+            "OOM",
+            &|| command(&["CONFIG", "SET", "maxmemory", "1"]),
+            &|| command(&["CONFIG", "SET", "maxmemory", "0"]),
+        ),
+        (
+            "NOPERM",
+            &|| command(&["ACL", "SETUSER", "app", "-psetex", "-incrby"]),
+            &|| command(&["ACL", "SETUSER", "app", "+psetex", "+incrby"]),
+        ),
+        (
+            "NOPERM",
+            &|| command(&["ACL", "SETUSER", "app", "-get"]),
+            &|| command(&["ACL", "SETUSER", "app", "+get"]),
+        ),
+        (
+            "READONLY",
+            &|| command(&["REPLICAOF", "127.0.0.1", nobody]),
+            &|| command(&["REPLICAOF", "NO", "ONE"]),
+        ),
+        (
+            "NOREPLICAS",
+            &|| command(&["CONFIG", "SET", "min-replicas-to-write", "1"]),
+            &|| command(&["CONFIG", "SET", "min-replicas-to-write", "0"]),
+        ),
+        ("MISCONF", &cannot_save, &|| {
+            command(&["CONFIG", "SET", "save", ""])
+        }),
+    ];
+    for (word, refuse, permit) in refusals {
+        // One of its own each time: no breaker is open.
+        let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+        let store = store.connect(&url).expect("a store");
+        let limiter = denying(store, TokenBucket::per_hour(3));
+        assert_eq!(admitted(&limiter, word, 1).await, 1, "{word}");
+        refuse();
+        if word == "NOREPLICAS" && !RedisServer::holds_scripts_to_min_replicas() {
+            assert_eq!(admitted(&limiter, word, 1).await, 1, "{word}");
+            permit();
+            continue;
+        }
+        let error = limiter.check(word).await.expect_err(word);
+        assert!(error.is_refused(), "{word}: {error:?}");
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        let said = format!("Redis refused a command of the script with {word}");
+        assert_eq!(cause, Some(said));
+        permit();
+        command(&["FLUSHALL"]);
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_an_error_and_not_an_admission() {
+    let server = RedisServer::with(&["--requirepass", "secret"]);
+    let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+    let store = store.connect(&server.url()).expect("a store");
+    let limiter = denying(store, TokenBucket::per_hour(3));
+    let error = limiter.check("ann").await.expect_err("no password");
+    assert!(error.is_refused(), "{error:?}");
+    let cause = std::error::Error::source(&error).map(ToString::to_string);
+    let cause = cause.unwrap_or_default();
+    assert!(
+        cause.contains("NOAUTH") || cause.contains("password"),
+        "{cause}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_out_of_memory_refuses_and_is_not_believed() {
+    let server = RedisServer::with(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]);
+    let limiter = limiter(&server);
+    let error = limiter.check("ann").await.expect_err("no memory");
+    assert!(error.is_refused(), "{error:?}");
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(admitted(&limiter, "ann", 10).await, 3);
+}
+
+fn url_of(port: u16) -> String {
+    format!("redis://127.0.0.1:{port}/")
+}
+
+/// Takes everything, and says nothing.
+fn silent_server() -> String {
+    url_of(fake::listen(|_, mut stream| {
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    }))
+}
+
+#[tokio::test]
+async fn the_deadline_holds_when_the_server_accepts_and_never_answers() {
+    let url = silent_server();
+    let deadline = Duration::from_millis(100);
+    let store = RedisStore::builder().deadline(deadline).connect(&url);
+    let limiter = denying(store.expect("a store"), TokenBucket::per_hour(3));
+    for _ in 0..5 {
+        let asked = Instant::now();
+        let error = limiter.check("ann").await.expect_err("no answer");
+        // It has said nothing yet, so nothing was sent.
+        assert!(error.is_unavailable(), "{error:?}");
+        assert!(
+            asked.elapsed() < deadline + Duration::from_secs(1),
+            "{:?}",
+            asked.elapsed()
+        );
+    }
+}
+
+/// What is said to a script call that begins with this nonce.
+type Say = fn(f64) -> Vec<u8>;
+
+/// A server that is well until the script comes, and then says this.
+fn lying_server(say: Say) -> String {
+    url_of(fake::answer(move |_, words| {
+        if fake::is_script(words) {
+            say(fake::nonce(words))
+        } else {
+            b"+OK\r\n".to_vec()
+        }
+    }))
+}
+
+#[tokio::test]
+async fn a_reply_that_is_not_exactly_an_answer_is_an_error() {
+    const NOW_US: f64 = 1_795_242_000_000_000.0;
+    let honest: Say = |nonce| fake::reply(&[nonce, NOW_US, 1.0, 0.0]);
+    let lies: [(&str, Say); 17] = [
+        ("nil", |_| b"$-1\r\n".to_vec()),
+        ("a status", |_| b"+OK\r\n".to_vec()),
+        ("an integer", |_| b":1\r\n".to_vec()),
+        ("a list", |_| b"*1\r\n:1\r\n".to_vec()),
+        ("nothing", |_| fake::reply(&[])),
+        ("text", |_| b"$8\r\nallowed!\r\n".to_vec()),
+        ("part of a number", |_| b"$1\r\n1\r\n".to_vec()),
+        ("no legs", |nonce| fake::reply(&[nonce, NOW_US, 1.0])),
+        ("a leg too many", |nonce| {
+            fake::reply(&[nonce, NOW_US, 1.0, 1.0, 1.0])
+        }),
+        ("somebody else's", |_| fake::reply(&[1.0, NOW_US, 1.0, 1.0])),
+        ("a verdict unknown", |nonce| {
+            fake::reply(&[nonce, NOW_US, 7.0, 1.0])
+        }),
+        ("a part of a verdict", |nonce| {
+            fake::reply(&[nonce, NOW_US, 0.5, 1.0])
+        }),
+        ("no number", |nonce| {
+            fake::reply(&[nonce, NOW_US, 1.0, f64::NAN])
+        }),
+        ("a time before the epoch", |nonce| {
+            fake::reply(&[nonce, -1.0, 1.0, 1.0])
+        }),
+        ("a time without an end", |nonce| {
+            fake::reply(&[nonce, f64::INFINITY, 1.0, 1.0])
+        }),
+        ("a negative level", |nonce| {
+            fake::reply(&[nonce, NOW_US, 1.0, -1.0])
+        }),
+        ("a level that no double counts to", |nonce| {
+            fake::reply(&[nonce, NOW_US, 1.0, 9_007_199_254_740_994.0])
+        }),
+    ];
+    let check = async |say: Say| -> Result<Decision, StoreError> {
+        let store = RedisStore::builder()
+            .deadline(crate::support::DEADLINE)
+            .connect(&lying_server(say));
+        let limiter = denying(store.expect("a store"), TokenBucket::per_hour(3));
+        limiter.check("ann").await
+    };
+    let decision = check(honest)
+        .await
+        .expect("the fake server can also be honest");
+    assert!(decision.is_allowed());
+    for (lie, say) in lies {
+        let error = check(say).await.expect_err(lie);
+        assert!(error.is_foreign_reply(), "{lie}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_check_whose_connection_breaks_is_not_sent_again() {
+    static SCRIPTS: AtomicU64 = AtomicU64::new(0);
+    let port = fake::listen(|_, mut stream| {
+        use std::io::Read;
+
+        let mut bytes = [0; 4_096];
+        while let Ok(length @ 1..) = stream.read(&mut bytes) {
+            let text = String::from_utf8_lossy(&bytes[..length]).to_uppercase();
+            if text.contains("EVALSHA") {
+                // It ran, for all the client knows; the answer is lost.
+                SCRIPTS.fetch_add(1, Ordering::SeqCst);
+                return;
+            }
+            for _ in 0..text.matches("*").count() {
+                let _ = stream.write_all(b"+OK\r\n");
+            }
+        }
+    });
+    let store = RedisStore::builder()
+        .deadline(crate::support::DEADLINE)
+        .connect(&url_of(port));
+    let limiter = denying(store.expect("a store"), TokenBucket::per_hour(3));
+    let mut asked_and_lost = 0;
+    let mut others = 0;
+    while asked_and_lost < 10 {
+        let before = SCRIPTS.load(Ordering::SeqCst);
+        let error = limiter.check("ann").await.expect_err("no answer");
+        assert!(error.is_unavailable(), "{error:?}");
+        let sent = SCRIPTS.load(Ordering::SeqCst) - before;
+        assert!(sent <= 1, "one check was sent {sent} times");
+        asked_and_lost += sent;
+        others += 1;
+        assert!(others < 1_000_000, "it never connected again");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn more_checks_than_may_wait_fail_at_once() {
+    let url = silent_server();
+    let store = RedisStore::builder()
+        .deadline(Duration::from_secs(2))
+        .max_in_flight(8)
+        .connect(&url)
+        .expect("a store");
+    let limiter = denying(store, TokenBucket::per_hour(3));
+    let checks: Vec<_> = (0..100)
+        .map(|_| {
+            tokio::spawn({
+                let limiter = limiter.clone();
+                async move { limiter.check("ann").await }
+            })
+        })
+        .collect();
+    let mut overloaded = 0;
+    for check in checks {
+        let error = check.await.expect("no panic").expect_err("no answer");
+        overloaded += usize::from(error.is_overloaded());
+    }
+    assert!(overloaded >= 92, "{overloaded}");
+}
+
+/// A server that answers the handshake and then nothing.
+fn silent_after_handshake() -> String {
+    url_of(fake::answer(|_, words| {
+        let is_script = fake::is_script(words);
+        if is_script { "" } else { "+OK\r\n" }.to_owned()
+    }))
+}
+
+#[tokio::test]
+async fn a_flood_does_not_open_a_layer_that_allows_when_redis_fails() {
+    let server = RedisServer::start();
+    let store = RedisStore::builder()
+        .deadline(crate::support::DEADLINE)
+        .max_in_flight(16)
+        .connect(&server.url())
+        .expect("a store");
+    let layer = RateLimitLayer::builder()
+        .store(store)
+        .policy(Policy::new("api", TokenBucket::per_day(1)).shared())
+        .on_store_failure(OnStoreFailure::Allow)
+        .build()
+        .expect("a layer");
+    let service = layer.layer(service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    }));
+    let requests: Vec<_> = (0..2_000)
+        .map(|_| tokio::spawn(service.clone().oneshot(Request::new(()))))
+        .collect();
+    let mut statuses = std::collections::HashMap::<u16, u32>::new();
+    for request in requests {
+        let response = request.await.expect("no panic").expect("infallible");
+        *statuses.entry(response.status().as_u16()).or_default() += 1;
+    }
+    assert_eq!(statuses.get(&200), Some(&1), "{statuses:?}");
+    assert_eq!(statuses.values().sum::<u32>(), 2_000);
+    assert!(
+        statuses
+            .keys()
+            .all(|status| [200, 429, 503].contains(status)),
+        "{statuses:?}"
+    );
+}
+
+#[tokio::test]
+async fn checks_whose_callers_left_still_count_while_they_wait() {
+    let store = RedisStore::builder()
+        .deadline(crate::support::DEADLINE)
+        .max_in_flight(64)
+        .connect(&silent_after_handshake())
+        .expect("a store");
+    let limiter = denying(store, TokenBucket::per_hour(3));
+    // These stay, and take every way to the server.
+    let stay: Vec<_> = (0..8)
+        .map(|_| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move { limiter.check("ann").await })
+        })
+        .collect();
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    let mut overloaded = 0;
+    for _ in 0..10_000 {
+        let mut check = Box::pin(limiter.check("bob"));
+        let polled = std::future::poll_fn(|cx| Poll::Ready(check.as_mut().poll(cx))).await;
+        if let Poll::Ready(Err(error)) = polled {
+            overloaded += usize::from(error.is_overloaded());
+        }
+    }
+    assert!(overloaded >= 10_000 - 64, "{overloaded}");
+    stay.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn a_frozen_server_is_a_failure_and_not_a_flood() {
+    let deadline = Duration::from_millis(50);
+    let store = RedisStore::builder()
+        .deadline(deadline)
+        .max_in_flight(8)
+        .connect(&silent_after_handshake())
+        .expect("a store");
+    let limiter = denying(store, TokenBucket::per_hour(3));
+    // The first finds out; from then on nobody is told of a flood.
+    let error = limiter.check("ann").await.expect_err("no answer");
+    assert!(error.is_timeout() || error.is_unavailable(), "{error:?}");
+    for answer in all_at_once(&limiter, 100, |_| "ann").await {
+        let error = answer.expect_err("no answer");
+        assert!(error.is_timeout() || error.is_unavailable(), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_not_written_over() {
+    let server = RedisServer::start();
+    let url = user_with(&server, &["+evalsha", "+eval", "+time", "+psetex"]);
+    let store = RedisStore::builder()
+        .deadline(crate::support::DEADLINE)
+        .connect(&url);
+    // A caller who does not start full is written down at first sight.
+    let limiter = denying(store.expect("a store"), TokenBucket::per_day(5).initial(1));
+    let key = limiter.redis_keys("ann").remove(0);
+    server.command(&["SET", &key, "1795242000123456789"]);
+    let error = limiter.check("ann").await.expect_err("it may not read");
+    assert!(error.is_refused(), "{error:?}");
+    assert_eq!(server.command(&["GET", &key]), "1795242000123456789");
+}
+
+#[tokio::test]
+async fn what_is_refused_to_one_check_of_a_call_is_not_refused_to_the_others() {
+    let server = RedisServer::start();
+    let url = user_with(&server, &["+evalsha", "+eval", "+get", "+time", "+psetex"]);
+    let store = RedisStore::builder()
+        .deadline(crate::support::DEADLINE)
+        .connect(&url);
+    let limiter = denying(
+        store.expect("a store"),
+        Policy::new("api", TokenBucket::per_day(5)),
+    );
+    // Foreign data that this user may not give an expiry.
+    server.command(&["SET", &limiter.redis_keys("ann")[0], "junk"]);
+
+    let who = |number| if number % 4 == 0 { "ann" } else { "bob" };
+    let (mut admitted, mut corrupt) = (0, 0);
+    for (number, answer) in all_at_once(&limiter, 400, who)
+        .await
+        .into_iter()
+        .enumerate()
+    {
+        match answer {
+            Ok(decision) => admitted += u64::from(decision.is_allowed()),
+            Err(error) => {
+                assert!(error.is_corrupt_state() && number % 4 == 0, "{error:?}");
+                corrupt += 1;
+            }
+        }
+    }
+    assert_eq!((admitted, corrupt), (5, 100));
+}
+
+#[tokio::test]
+async fn duplicates_in_one_call_are_decided_in_order() {
+    let server = RedisServer::start();
+    let store = RedisStore::builder()
+        .deadline(crate::support::DEADLINE)
+        .connect(&server.url());
+    let limiter = denying(store.expect("a store"), TokenBucket::per_day(100));
+    let mut left = Vec::new();
+    for answer in all_at_once(&limiter, 2_000, |_| "ann").await {
+        let decision = answer.expect("a decision");
+        if decision.is_allowed() {
+            left.extend(decision.policies().map(|policy| policy.remaining()));
+        }
+    }
+    left.sort_unstable();
+    assert_eq!(left, (0..100).collect::<Vec<_>>());
+    let calls = server.command(&["INFO", "commandstats"]);
+    let calls = calls
+        .lines()
+        .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    let calls: u64 = calls
+        .and_then(|calls| calls.split(',').next()?.parse().ok())
+        .expect("a count");
+    assert!(calls < 1_000, "gathered: {calls} calls for 2,000 checks");
+}
+
+#[tokio::test]
+async fn a_check_that_is_never_looked_at_again_holds_nobody_up() {
+    let server = RedisServer::start();
+    let limiter = limiter(&server);
+    decides_again(&limiter, "ann").await;
+    let mut forgotten: Vec<_> = (0..50).map(|_| Box::pin(limiter.check("zoe"))).collect();
+    for check in &mut forgotten {
+        let _ = std::future::poll_fn(|cx| Poll::Ready(check.as_mut().poll(cx))).await;
+    }
+    assert_eq!(admitted(&limiter, "ann", 10).await, 3);
+    drop(forgotten);
+}
+
+#[test]
+fn mistakes_are_seen_before_the_first_request() {
+    let error = RedisStore::connect("redis://127.0.0.1/").expect_err("no runtime");
+    assert_eq!(error, ConfigError::NoRuntime);
+
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let _inside = runtime.enter();
+    for url in [
+        "",
+        "127.0.0.1",
+        "http://127.0.0.1/",
+        "redis://",
+        "redis-sentinel://a:1",
+    ] {
+        let error = RedisStore::connect(url).expect_err(url);
+        assert!(
+            matches!(error, ConfigError::RedisUrl { .. }),
+            "{url}: {error:?}"
+        );
+    }
+    let url = "redis://127.0.0.1:1/";
+    for prefix in ["", "a{b", "a b", "a}b", "ü", &"x".repeat(65)] {
+        let error = RedisStore::builder()
+            .prefix(prefix)
+            .connect(url)
+            .expect_err(prefix);
+        assert!(
+            matches!(error, ConfigError::KeyPrefix { .. }),
+            "{prefix}: {error:?}"
+        );
+    }
+    let zero = [
+        RedisStore::builder().deadline(Duration::ZERO),
+        RedisStore::builder().connections(0),
+        RedisStore::builder().max_in_flight(0),
+        RedisStore::builder().secret(""),
+    ];
+    for builder in zero {
+        let error = builder.connect(url).expect_err("zero");
+        assert!(matches!(error, ConfigError::Zero { .. }), "{error:?}");
+    }
+}
+
+/// Blobs with our letter that are not ours, some of them of our length.
+#[tokio::test]
+async fn foreign_blobs_admit_nobody_and_leave() {
+    let server = RedisServer::start();
+    let now_us = 1_767_225_600_000_000_f64;
+    let later_than_any = [b"L\0\0\0\0\0", &[255; 7][..], &[0; 5]].concat();
+    let permits = |numbers: &[f64]| blob(b"H", numbers);
+    let holder = [1.0, 1e300, 1.0, 1.0, 1.0, 1.0, 1.0];
+    let with = |place: usize, number: f64| {
+        let mut numbers = holder;
+        numbers[place] = number;
+        permits(&numbers)
+    };
+    let shapes = [
+        (true, later_than_any),
+        (true, blob(b"L", &[now_us; 3])),
+        (true, b"L".to_vec()),
+        (true, b"Lx".to_vec()),
+        (false, with(0, 0.0)),
+        (false, with(0, f64::NAN)),
+        (false, with(1, f64::NAN)),
+        (false, with(1, -1.0)),
+        (false, with(2, 0.0)),
+        (false, with(3, -1.0)),
+        (false, with(4, 0.5)),
+        (false, with(4, -1e300)),
+        (false, with(5, -1.0)),
+        (false, with(6, f64::INFINITY)),
+        (false, permits(&holder[..6])),
+        (false, b"H123".to_vec()),
+        (false, b"P123456781234567812345678".to_vec()),
+    ];
+    for (is_log, bytes) in shapes {
+        let clock = Arc::new(tower_throttle::ManualClock::at_us(now_us as u64));
+        let store = RedisStore::builder()
+            .deadline(crate::support::DEADLINE)
+            .clock(clock)
+            .connect(&server.url())
+            .expect("a store");
+        let minute = Duration::from_secs(60);
+        let limiter = if is_log {
+            denying(store, tower_throttle::SlidingLog::new(2, minute))
+        } else {
+            denying(store, tower_throttle::Concurrency::new(2).lifetime(minute))
+        };
+        let key = limiter.redis_keys("ann").remove(0);
+        set_bytes(&server, &key, &bytes);
+        for _ in 0..5 {
+            let permit = limiter.acquire("ann", Duration::ZERO).await;
+            let error = permit.expect_err("not ours");
+            assert!(error.is_corrupt_state(), "{bytes:?}: {error:?}");
+        }
+        let left_ms: i64 = server.command(&["PTTL", &key]).parse().expect("a time");
+        assert!((1..=60_000).contains(&left_ms), "{bytes:?}: {left_ms}");
+        server.command(&["FLUSHALL"]);
+        assert!(limiter.acquire("ann", Duration::ZERO).await.is_ok());
+        server.command(&["FLUSHALL"]);
+    }
+}
+
+fn blob(letter: &[u8], numbers: &[f64]) -> Vec<u8> {
+    let numbers = numbers.iter().flat_map(|number| number.to_le_bytes());
+    letter.iter().copied().chain(numbers).collect()
+}
+
+/// Any bytes, which a command line of text could not hold.
+fn set_bytes(server: &RedisServer, key: &str, bytes: &[u8]) {
+    use std::io::{Read, Write};
+    let address = std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, server.port()));
+    let mut stream = std::net::TcpStream::connect(address).expect("a connection");
+    let mut request = format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n", key.len()).into_bytes();
+    request.extend(format!("${}\r\n", bytes.len()).bytes());
+    request.extend(bytes);
+    request.extend(b"\r\n");
+    stream.write_all(&request).expect("written");
+    let mut reply = [0; 5];
+    stream.read_exact(&mut reply).expect("a reply");
+    assert_eq!(&reply, b"+OK\r\n");
+}
+
+/// Bytes that only look like ours make one caller's check an error that says so.
+/// A script that raised one would fail for all that share the call, and count
+/// against the server.
+#[tokio::test]
+async fn crafted_bytes_under_a_key_are_that_callers_trouble_alone() {
+    use tower_throttle::{
+        Concurrency, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket,
+    };
+    let server = RedisServer::start();
+    let clock = Arc::new(tower_throttle::ManualClock::at_us(1_767_225_600_000_000));
+    let store = RedisStore::builder()
+        .deadline(crate::support::DEADLINE)
+        .remember_denials_for(Duration::ZERO)
+        .clock(clock)
+        .connect(&server.url())
+        .expect("a store");
+    let minute = Duration::from_secs(60);
+    let policies: Vec<Policy> = vec![
+        Policy::new("bucket", TokenBucket::new(3, minute)),
+        Policy::new("meter", LeakyBucket::new(3, minute)),
+        Policy::new("queue", LeakyBucket::new(3, minute).queue(2)),
+        Policy::new("interval", TokenBucket::new(3, minute).refill_at_once()),
+        Policy::new("by hand", TokenBucket::without_refill(3)),
+        Policy::new("window", FixedWindow::new(3, minute)),
+        Policy::new("month", FixedWindow::per_calendar_month(3).spread()),
+        Policy::new("sliding", SlidingWindow::new(3, minute)),
+        Policy::new("log", SlidingLog::new(3, minute)),
+        Policy::new("permits", Concurrency::new(3).lifetime(minute)),
+    ];
+    let mut random = Random::new();
+    for policy in policies {
+        let limiter = denying(store.clone(), policy.clone());
+        let key = limiter.redis_keys("ann").remove(0);
+        let (mut corrupt, mut taken) = (0, 0);
+        for _ in 0..400 {
+            let bytes = crafted(&mut random);
+            set_bytes(&server, &key, &bytes);
+            let is_held = limiter
+                .check("ann")
+                .await
+                .is_err_and(|error| error.is_unsupported());
+            let peek = limiter.peek("ann").await.map(drop);
+            let permit = limiter.acquire("ann", Duration::ZERO).await.map(drop);
+            let mut answers = vec![peek, permit];
+            if !is_held {
+                answers.push(limiter.credit("ann", 1).await.map(drop));
+                answers.push(limiter.debit("ann", 2).await.map(drop));
+                answers.push(limiter.check_up_to("ann", 2).await.map(drop));
+            }
+            for answer in answers {
+                match answer {
+                    Ok(()) => taken += 1,
+                    Err(error) if error.is_corrupt_state() => corrupt += 1,
+                    Err(error) => panic!("{policy:?}: {bytes:?}: {error:?}"),
+                }
+            }
+            let others = limiter.peek("bob").await;
+            assert!(others.is_ok(), "{policy:?}: {bytes:?}: {others:?}");
+        }
+        println!("{}: {corrupt} corrupt, {taken} taken for ours", key);
+    }
+
+    // Permits that are taken on top of them, and come back.
+    let limiter = denying(store, Concurrency::new(100).lifetime(minute));
+    let key = limiter.redis_keys("ann").remove(0);
+    let now_ms = 1_767_225_600_000.0;
+    let (later, long_ago) = (now_ms + 30_000.0, now_ms - 90_000_000.0);
+    for bytes in [
+        blob(b"P", &[2.0, 5.0, later, 1.0, 6.0, long_ago, 1.0]),
+        blob(b"H", &[5.0, long_ago, 1.0, 1.0, -9.0, 1.0, 1.0]),
+        blob(b"H", &[5.0, later, 1.0, 1.0, f64::NAN, 1.0, 1.0]),
+    ] {
+        for _ in 0..60 {
+            set_bytes(&server, &key, &bytes);
+            let permit = limiter.acquire("ann", Duration::ZERO).await;
+            let error = permit.as_ref().err();
+            assert!(error.is_none_or(StoreError::is_corrupt_state), "{error:?}");
+            drop(permit);
+            tokio::task::yield_now().await;
+        }
+        let others = limiter.peek("bob").await;
+        assert!(others.is_ok(), "{bytes:?}: {others:?}");
+    }
+}
+
+/// Numbers, lists of doubles, and noise.
+fn crafted(random: &mut Random) -> Vec<u8> {
+    let now_ms = 1_767_225_600_000.0;
+    let doubles = [
+        0.0,
+        -0.0,
+        1.0,
+        2.0,
+        3.0,
+        -1.0,
+        0.5,
+        f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        1e308,
+        -1e308,
+        1e300,
+        1e18,
+        9_007_199_254_740_992.0,
+        9_007_199_254_740_994.0,
+        now_ms,
+        now_ms + 60_000.0,
+        now_ms * 1_000.0,
+        5e-324,
+    ];
+    let words = [
+        "",
+        "-1",
+        "0",
+        "nan",
+        "inf",
+        "-inf",
+        "1e308",
+        "0x10",
+        " 12",
+        "12 ",
+        "1:2",
+        "1.5",
+        "99999999999999999999999999",
+        "9007199254740993",
+        "-9223372036854775808",
+        "1767225600000000000",
+        "17672256000000000000000000000000000000",
+    ];
+    let mut below = |end: usize| random.below(end as u64) as usize;
+    match below(4) {
+        0 => words[below(words.len())].as_bytes().to_vec(),
+        1 => (0..below(45)).map(|_| b'0' + below(10) as u8).collect(),
+        2 => (0..below(130)).map(|_| below(256) as u8).collect(),
+        _ => {
+            let mut bytes = vec![b"HLPx"[below(4)]];
+            // Mostly such as could be ours.
+            let mild = [0.0, 1.0, 2.0, 3.0, now_ms, now_ms + 60_000.0];
+            for _ in 0..[7 * below(5), below(29)][below(2)] {
+                let double = match below(12) {
+                    0 => doubles[below(doubles.len())],
+                    1..6 => now_ms + 30_000.0,
+                    _ => mild[below(mild.len())],
+                };
+                bytes.extend(double.to_le_bytes());
+            }
+            if below(8) == 0 {
+                bytes.truncate(below(bytes.len() + 1));
+            }
+            bytes
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A connection on which a reply was not ours is made anew, and no other.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+};
+
+use crate::support::{DEADLINE, eventually_async, fake};
+use tower_throttle::{Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket};
+
+const NOW_US: f64 = 1_795_242_000_000_000.0;
+
+/// What the server knows of its connections.
+#[derive(Debug, Default)]
+struct Seen {
+    /// On which one it has lied, if it has.
+    lied_on: Option<usize>,
+    /// Those on which scripts ran since.
+    in_use: HashSet<usize>,
+}
+
+/// What it says to a script call that begins with this nonce.
+type Say = fn(f64) -> Vec<u8>;
+
+/// One lie, and the truth ever after.
+fn liar(lie: Say) -> (u16, Arc<Mutex<Seen>>) {
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let its = Arc::clone(&seen);
+    let port = fake::answer(move |connection, words| {
+        if !fake::is_script(words) {
+            return b"+OK\r\n".to_vec();
+        }
+        let mut seen = its.lock().expect("no panic");
+        let said = if seen.lied_on.is_none() {
+            seen.lied_on = Some(connection);
+            lie
+        } else {
+            seen.in_use.insert(connection);
+            |nonce| fake::reply(&[nonce, NOW_US, 1.0, 0.0])
+        };
+        said(fake::nonce(words))
+    });
+    (port, seen)
+}
+
+#[tokio::test]
+async fn one_lie_renews_the_connection_that_it_came_on_and_no_other() {
+    let lies: [(&str, Say); 4] = [
+        // All of it, or the part of one check alone.
+        ("a status", |_| b"+OK\r\n".to_vec()),
+        ("somebody else's", |_| fake::reply(&[1.0, NOW_US, 1.0, 0.0])),
+        ("a verdict unknown", |nonce| {
+            fake::reply(&[nonce, NOW_US, 7.0, 0.0])
+        }),
+        ("too much", |nonce| {
+            fake::reply(&[nonce, NOW_US, 1.0, 9_007_199_254_740_994.0])
+        }),
+    ];
+    for (name, lie) in lies {
+        let (port, seen) = liar(lie);
+        let store = RedisStore::builder().connections(2).deadline(DEADLINE);
+        let store = store.connect(&format!("redis://127.0.0.1:{port}/"));
+        let policy = Policy::new("api", TokenBucket::per_hour(3));
+        let policy = policy.on_store_failure(OnStoreFailure::Deny);
+        let limiter = Limiter::new(store.expect("a store"), policy);
+        let error = limiter.check("ann").await.expect_err(name);
+        assert!(error.is_foreign_reply(), "{name}: {error:?}");
+        // A third connection is made, and takes turns with the one that stayed.
+        eventually_async("another connection", || async {
+            let _ = limiter.check("ann").await;
+            seen.lock().expect("no panic").in_use.contains(&2)
+        })
+        .await;
+        let lied_on = {
+            let mut seen = seen.lock().expect("no panic");
+            seen.in_use.clear();
+            seen.lied_on.expect("it has lied")
+        };
+        for _ in 0..20 {
+            let _ = limiter.check("ann").await.expect("a decision");
+        }
+        let in_use = &seen.lock().expect("no panic").in_use;
+        assert_eq!(*in_use, HashSet::from([1 - lied_on, 2]), "{name}");
+    }
+}

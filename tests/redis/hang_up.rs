@@ -1,0 +1,181 @@
+//! A client that opens very many HTTP/2 streams and hangs up on all of them costs
+//! nobody else a decision.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use axum::{Router, extract::Request, middleware::map_request, routing::get};
+use http_body_util::Empty;
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto::Builder,
+    service::TowerToHyperService,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+use tower_throttle::{
+    Concurrency, OnStoreFailure, Policy, RateLimitLayer, RedisStore, TokenBucket, key,
+};
+
+use crate::support::{DEADLINE, RedisServer, eventually_async};
+
+const STREAMS: usize = 1_000;
+/// Opened at a time, so that each is answered in time.
+const AT_ONCE: usize = 20;
+/// Ten times the default: other tests use the machine, too.
+const PATIENCE: Duration = Duration::from_millis(500);
+const LOGINS: u64 = 5;
+
+type Client = SendRequest<Empty<&'static [u8]>>;
+
+/// The routes of one process, all on one store.
+async fn serve(store: &RedisStore, entered: &Arc<AtomicUsize>) -> std::net::SocketAddr {
+    let waiting = |wait, policy: Policy, choice| {
+        let builder = RateLimitLayer::builder().store(store.clone());
+        let builder = builder.policy(policy.key(key::global())).wait_up_to(wait);
+        builder.on_store_failure(choice).build().expect("a layer")
+    };
+    let layer = |policy, choice| waiting(Duration::ZERO, policy, choice);
+    let minute = Duration::from_secs(60);
+    let held = Policy::new("held", Concurrency::new(5_000));
+    let queue = Policy::new("queue", TokenBucket::per_second(100).burst(1));
+    let api = Policy::new("api", TokenBucket::per_second(1_000_000));
+    let login = Policy::new("login", TokenBucket::per_minute(LOGINS));
+    let entered = Arc::clone(entered);
+    let forever = || std::future::pending::<()>();
+    let app = Router::new()
+        .route(
+            "/held",
+            get(forever).layer(layer(held, OnStoreFailure::Deny)),
+        )
+        .route(
+            "/queue",
+            get(forever).layer(waiting(minute, queue, OnStoreFailure::Deny)),
+        )
+        .route(
+            "/api",
+            get(async || ()).layer(layer(api, OnStoreFailure::Deny)),
+        )
+        .route(
+            "/login",
+            get(async || ()).layer(layer(login, OnStoreFailure::Allow)),
+        )
+        .layer(map_request(move |request: Request| {
+            let is_held = ["/held", "/queue"].contains(&request.uri().path());
+            entered.fetch_add(usize::from(is_held), Ordering::Relaxed);
+            std::future::ready(request)
+        }));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let service = TowerToHyperService::new(app.clone());
+            tokio::spawn(async move {
+                let mut server = Builder::new(TokioExecutor::new());
+                server.http2().max_concurrent_streams(2 * STREAMS as u32);
+                let served = server.serve_connection(TokioIo::new(stream), service);
+                let _ = served.await;
+            });
+        }
+    });
+    address
+}
+
+async fn connect(address: std::net::SocketAddr) -> Client {
+    let stream = TcpStream::connect(address).await.expect("a connection");
+    let (client, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .expect("HTTP/2");
+    tokio::spawn(connection);
+    client
+}
+
+async fn status(mut client: Client, path: &str) -> u16 {
+    client.ready().await.expect("a connection");
+    let request = http::Request::get(format!("http://localhost{path}"));
+    let request = request.body(Empty::new()).expect("a request");
+    let response = client.send_request(request).await.expect("a response");
+    response.status().as_u16()
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Seen {
+    failed: usize,
+    logins: usize,
+}
+
+/// What others see while a client hangs up on all its streams to `path`.
+async fn hang_up(path: &'static str) -> Seen {
+    let server = RedisServer::start();
+    let store = RedisStore::builder().deadline(PATIENCE);
+    let store = store.connect(&server.url()).expect("a store");
+    eventually_async("a connection", || async { store.ready().await.is_ok() }).await;
+    let entered = Arc::default();
+    let address = serve(&store, &entered).await;
+    let (client, other) = (connect(address).await, connect(address).await);
+
+    let mut streams = JoinSet::new();
+    while entered.load(Ordering::Relaxed) < STREAMS {
+        let before = entered.load(Ordering::Relaxed);
+        for _ in 0..AT_ONCE {
+            let client = client.clone();
+            streams.spawn(async move { status(client, path).await });
+        }
+        eventually_async("all streams", || async {
+            entered.load(Ordering::Relaxed) >= before + AT_ONCE
+        })
+        .await;
+        // Those before it are answered by then.
+        let _ = status(other.clone(), "/api").await;
+    }
+
+    let mut asking = JoinSet::new();
+    let mut ticks = tokio::time::interval(Duration::from_millis(2));
+    for number in 0..300 {
+        ticks.tick().await;
+        if number == 50 {
+            streams.abort_all();
+        }
+        for path in ["/api", "/login"] {
+            let other = other.clone();
+            asking.spawn(async move { (path, status(other, path).await) });
+        }
+    }
+    let answers = asking.join_all().await;
+    let count = |is: &dyn Fn(&(&str, u16)) -> bool| answers.iter().filter(|one| is(one)).count();
+    Seen {
+        failed: count(&|(_, status)| *status == 503),
+        logins: count(&|(path, status)| *path == "/login" && *status == 200),
+    }
+}
+
+/// A machine that stands still fails a check, too: one run of several without a
+/// failure counts.
+async fn is_not_noticed(path: &'static str) {
+    let began = Instant::now();
+    loop {
+        let seen = hang_up(path).await;
+        if seen.failed == 0 && seen.logins <= LOGINS as usize {
+            return;
+        }
+        assert!(began.elapsed() < DEADLINE, "{path}: {seen:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permits_that_come_back_at_once_cost_nobody_else_a_decision() {
+    is_not_noticed("/held").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn places_in_a_queue_that_come_back_at_once_cost_nobody_else_a_decision() {
+    is_not_noticed("/queue").await;
+}

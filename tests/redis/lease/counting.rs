@@ -1,0 +1,175 @@
+//! Nothing is minted, and Redis is hardly ever asked.
+
+use std::sync::Arc;
+
+use tokio::sync::Barrier;
+use tower_throttle::{Limiter, RedisStore, Source, TokenBucket};
+
+use super::*;
+use crate::support::cluster::RedisCluster;
+
+const TASKS: usize = 64;
+const UNITS: u64 = 30_000;
+
+async fn race(stores: &[RedisStore; 2]) {
+    let start = Arc::new(Barrier::new(TASKS));
+    let tasks = (0..TASKS).map(|task| {
+        let (limiter, start) = (of(&stores[task % 2], UNITS), start.clone());
+        tokio::spawn(async move {
+            start.wait().await;
+            exhaust(&limiter).await
+        })
+    });
+    let mut asked = Asked::default();
+    for task in tasks.collect::<Vec<_>>() {
+        asked.add(task.await.expect("no panic"));
+    }
+    assert!(asked.admitted <= UNITS, "{asked:?}");
+    assert!(asked.from_leases > UNITS / 10, "{asked:?}");
+    // What one process still held when the other was refused comes back.
+    let limiter = of(&stores[0], UNITS);
+    all_is_back(&limiter, UNITS - asked.admitted).await;
+    asked.add(exhaust(&limiter).await);
+    assert_eq!(asked.admitted, UNITS);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn racing_tasks_over_two_stores_are_admitted_exactly_what_the_bucket_holds() {
+    let server = RedisServer::start();
+    race(&[patient(&server.url()), patient(&server.url())]).await;
+    server.assert_all_keys_expire();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_cluster_racing_tasks_are_admitted_exactly_what_the_bucket_holds() {
+    let cluster = RedisCluster::start(3, 0);
+    race(&[patient(&cluster.url()), patient(&cluster.url())]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn costs_are_counted_exactly_and_those_too_large_for_a_lease_are_rediss() {
+    let server = RedisServer::start();
+    let store = patient(&server.url());
+    let limiter = of(&store, UNITS);
+    let mut asked = Asked::default();
+    for round in 0.. {
+        let units = [1, 2, 3, 5, 8, 900][round % 6];
+        if !asked.count(&limiter.check_n("ann", units).await, units) {
+            break;
+        }
+    }
+    assert!(asked.from_leases > 1_000, "{asked:?}");
+    all_is_back(&limiter, UNITS - asked.admitted).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_who_leave_mint_nothing() {
+    let server = RedisServer::start();
+    let store = patient(&server.url());
+    let limiter = of(&store, UNITS);
+    let (mut asked, mut left_early) = (Asked::default(), 0);
+    for _ in 0..200 {
+        let tasks = (0..50).map(|_| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move { limiter.check("ann").await })
+        });
+        for (number, task) in tasks.collect::<Vec<_>>().into_iter().enumerate() {
+            if number % 3 == 0 {
+                task.abort();
+            }
+            match task.await {
+                Ok(answer) => {
+                    asked.count(&answer, 1);
+                }
+                Err(_) => left_early += 1,
+            }
+        }
+    }
+    assert!(left_early > 0 && asked.from_leases > 0, "{asked:?}");
+    // They may be charged or not, as without leases.
+    let may_be_left = UNITS - asked.admitted - left_early..=UNITS - asked.admitted;
+    let is_back = || async { may_be_left.contains(&left(&limiter).await) };
+    eventually_async("units that were not used", is_back).await;
+    asked.add(exhaust(&limiter).await);
+    assert!(
+        (UNITS - left_early..=UNITS).contains(&asked.admitted),
+        "{asked:?}"
+    );
+}
+
+fn calls(server: &RedisServer) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]);
+    let lines = stats
+        .lines()
+        .filter(|line| line.starts_with("cmdstat_eval"));
+    let calls = lines.map(|line| {
+        let calls = line
+            .split("calls=")
+            .nth(1)
+            .and_then(|rest| rest.split(',').next());
+        calls.expect("calls").parse::<u64>().expect("a number")
+    });
+    calls.sum()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hot_key_far_from_its_limit_costs_hardly_a_call() {
+    let server = RedisServer::start();
+    let store = patient(&server.url());
+    let bucket = TokenBucket::per_second(1_000_000).burst(1_000_000_000);
+    let limiter = Limiter::new(store, leased(bucket));
+    warm(&limiter).await;
+    let before = calls(&server);
+    let tasks = (0..TASKS).map(|_| {
+        let limiter = limiter.clone();
+        tokio::spawn(async move {
+            let mut asked = Asked::default();
+            for _ in 0..5_000 {
+                asked.count(&limiter.check("ann").await, 1);
+            }
+            asked
+        })
+    });
+    let mut asked = Asked::default();
+    for task in tasks.collect::<Vec<_>>() {
+        asked.add(task.await.expect("no panic"));
+    }
+    assert_eq!(asked.admitted, 320_000);
+    let (calls, per_thousand) = (calls(&server) - before, 320);
+    println!("{calls} calls for {} checks: {asked:?}", asked.admitted);
+    // While the first portions are small, checks go out together in few calls.
+    assert!(calls < 5 * per_thousand, "{calls}");
+    assert!(asked.from_leases > asked.admitted / 10 * 9, "{asked:?}");
+}
+
+#[tokio::test]
+async fn what_is_no_plain_check_of_one_policy_is_rediss() {
+    let server = RedisServer::start();
+    let store = patient(&server.url());
+    let limiter = of(&store, UNITS);
+    warm(&limiter).await;
+    let both = Limiter::builder()
+        .store(store.clone())
+        .policy(leased(TokenBucket::without_refill(UNITS)))
+        .policy(Policy::new("other", TokenBucket::per_hour(1_000)))
+        .on_store_failure(OnStoreFailure::Deny)
+        .build()
+        .expect("a limiter");
+    for decision in [
+        limiter.check_n("ann", 0).await,
+        limiter.check_up_to("ann", 3).await,
+        limiter.peek("ann").await,
+        limiter.credit("ann", 1).await.map(Into::into),
+        limiter
+            .acquire("ann", DEADLINE)
+            .await
+            .map(|permit| permit.decision().clone()),
+        both.check("ann").await,
+    ] {
+        assert_eq!(decision.expect("a decision").source(), Source::Store);
+    }
+    // A debit charges what is left, and never what a process holds.
+    let debit = limiter.debit("ann", UNITS).await.expect("a decision");
+    assert_eq!(debit.source(), Source::Store);
+    assert!(debit.uncharged() > 0);
+}

@@ -1,0 +1,98 @@
+//! Units that are paid for in advance, on real servers.
+
+mod bounds;
+mod counting;
+mod layer;
+mod returning;
+mod server;
+
+use std::time::Duration;
+
+use tower_throttle::{
+    Decision, Limiter, OnStoreFailure, Policy, RedisStore, Source, StoreError, TokenBucket,
+};
+
+use crate::support::{DEADLINE, RedisServer, eventually_async};
+
+/// A slow machine is no failure, and what others give back is felt at once.
+fn patient(url: &str) -> RedisStore {
+    let builder = RedisStore::builder()
+        .deadline(DEADLINE)
+        .remember_denials_for(Duration::ZERO);
+    builder.connect(url).expect("a store")
+}
+
+fn leased(bucket: TokenBucket) -> Policy {
+    Policy::new("hot", bucket)
+        .lease_with_extra_burst()
+        .on_store_failure(OnStoreFailure::Deny)
+}
+
+/// Nothing flows into it: what was admitted is what is missing.
+fn of(store: &RedisStore, units: u64) -> Limiter {
+    Limiter::new(store.clone(), leased(TokenBucket::without_refill(units)))
+}
+
+fn remaining(decision: &Decision) -> u64 {
+    decision.policies().next().expect("a policy").remaining()
+}
+
+/// By Redis, which knows nothing of what is held but that it was taken.
+async fn left(limiter: &Limiter) -> u64 {
+    remaining(&limiter.peek("ann").await.expect("a look"))
+}
+
+/// What was asked for and admitted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    admitted: u64,
+    from_leases: u64,
+}
+
+impl Asked {
+    fn count(&mut self, answer: &Result<Decision, StoreError>, units: u64) -> bool {
+        let Ok(decision) = answer else { return false };
+        if decision.is_allowed() {
+            self.admitted += units;
+            if decision.source() == Source::Lease {
+                self.from_leases += units;
+            }
+        } else {
+            assert_ne!(decision.source(), Source::Lease, "only the server refuses");
+        }
+        decision.is_allowed()
+    }
+
+    fn add(&mut self, other: Self) {
+        self.admitted += other.admitted;
+        self.from_leases += other.from_leases;
+    }
+}
+
+/// Asks until Redis refuses.
+async fn exhaust(limiter: &Limiter) -> Asked {
+    let mut asked = Asked::default();
+    loop {
+        let answer = limiter.check("ann").await;
+        assert!(answer.is_ok(), "{answer:?}");
+        if !asked.count(&answer, 1) {
+            return asked;
+        }
+    }
+}
+
+/// Asks until the key is hot: some units are held, and one of them was used.
+async fn warm(limiter: &Limiter) -> Asked {
+    let mut asked = Asked::default();
+    while asked.from_leases == 0 {
+        assert!(asked.count(&limiter.check("ann").await, 1), "not so soon");
+        tokio::task::yield_now().await;
+    }
+    asked
+}
+
+/// Waits until Redis has left what was not admitted: nothing is held any more.
+async fn all_is_back(limiter: &Limiter, units: u64) {
+    let is_back = || async { left(limiter).await == units };
+    eventually_async("units that were not used", is_back).await;
+}

@@ -1,0 +1,297 @@
+//! How a store on Redis begins and ends.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use fred::{
+    interfaces::{ClientLike, KeysInterface},
+    types::{Builder, config::Config},
+};
+use tokio::runtime::{Handle, Runtime};
+use tower_throttle::{
+    Concurrency, ConfigError, LeakyBucket, Limiter, OnStoreFailure, Permit, Policy, RedisStore,
+    Source, TokenBucket,
+};
+
+use crate::support::{DEADLINE, RedisServer, eventually_async};
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime")
+}
+
+fn patient(server: &RedisServer) -> RedisStore {
+    let builder = RedisStore::builder().deadline(DEADLINE);
+    builder.connect(&server.url()).expect("a store")
+}
+
+fn at_a_time(store: &RedisStore, units: u64) -> Limiter {
+    let policy = Policy::new("jobs", Concurrency::new(units));
+    let policy = policy.on_store_failure(OnStoreFailure::Deny);
+    Limiter::new(store.clone(), policy)
+}
+
+fn connections(server: &RedisServer) -> usize {
+    let clients = server.command(&["CLIENT", "LIST"]);
+    // One of them asks.
+    clients.lines().count() - 1
+}
+
+async fn hold(limiter: &Limiter, units: usize) -> Vec<Permit> {
+    let mut held = Vec::new();
+    for _ in 0..units {
+        let permit = limiter.acquire("ann", Duration::ZERO).await;
+        held.push(permit.expect("a decision"));
+    }
+    assert!(held.iter().all(Permit::is_allowed));
+    held
+}
+
+#[test]
+fn what_was_held_is_given_back_before_the_process_ends() {
+    let server = RedisServer::start();
+    for round in 0..20 {
+        let process = runtime();
+        process.block_on(async {
+            let store = patient(&server);
+            let limiter = at_a_time(&store, 100);
+            drop(hold(&limiter, 100).await);
+            store.shutdown().await;
+        });
+        process.shutdown_background();
+        let held = runtime().block_on(async {
+            let limiter = at_a_time(&patient(&server), 100);
+            limiter.peek("ann").await.expect("a decision")
+        });
+        let left: Vec<u64> = held.policies().map(|policy| policy.remaining()).collect();
+        assert_eq!(left, [100], "round {round}");
+    }
+}
+
+#[test]
+fn those_who_left_while_they_waited_have_taken_nothing_after_it() {
+    let server = RedisServer::start();
+    let queue = || {
+        let queue = Policy::new("queue", LeakyBucket::per_hour(60).queue(50));
+        queue.on_store_failure(OnStoreFailure::Deny)
+    };
+    let process = runtime();
+    process.block_on(async {
+        let store = patient(&server);
+        let limiter = Limiter::new(store.clone(), queue());
+        // The first has its turn at once, and uses it.
+        drop(limiter.acquire("ann", Duration::ZERO).await);
+        let waiting: Vec<_> = (0..50)
+            .map(|_| {
+                let limiter = limiter.clone();
+                tokio::spawn(async move { limiter.acquire("ann", DEADLINE * 1_000).await })
+            })
+            .collect();
+        let is_full = || async {
+            let peek = limiter.peek("ann").await.expect("a decision");
+            !peek.is_allowed()
+        };
+        eventually_async("a full queue", is_full).await;
+        for task in &waiting {
+            task.abort();
+        }
+        for task in waiting {
+            assert!(task.await.is_err_and(|error| error.is_cancelled()));
+        }
+        store.shutdown().await;
+    });
+    drop(process);
+    runtime().block_on(async {
+        let limiter = Limiter::new(patient(&server), queue());
+        let peek = limiter.peek("ann").await.expect("a decision");
+        let left: Vec<u64> = peek.policies().map(|policy| policy.remaining()).collect();
+        assert_eq!(left, [50]);
+    });
+}
+
+#[tokio::test]
+async fn after_it_the_fallback_decides_and_no_connection_is_left() {
+    let server = RedisServer::start();
+    let store = RedisStore::builder()
+        .deadline(DEADLINE)
+        .connections(3)
+        .connect(&server.url())
+        .expect("a store");
+    let deciding = Limiter::new(store.clone(), TokenBucket::per_day(5));
+    let denying = Policy::new("strict", TokenBucket::per_day(5));
+    let denying = denying.on_store_failure(OnStoreFailure::Deny);
+    let denying = Limiter::new(store.clone(), denying);
+    for _ in 0..3 {
+        assert!(denying.check("ann").await.expect("a decision").is_allowed());
+    }
+    assert!(connections(&server) >= 3);
+
+    store.shutdown().await;
+    let decision = deciding.check("ann").await.expect("a decision");
+    assert_eq!(decision.source(), Source::Local);
+    let asked = Instant::now();
+    let error = denying.check("ann").await.expect_err("no store");
+    assert!(error.is_unavailable());
+    assert!(asked.elapsed() < DEADLINE / 2);
+    eventually_async("closed connections", || async { connections(&server) == 0 }).await;
+    // Again, and on a clone, is no matter.
+    store.clone().shutdown().await;
+}
+
+#[tokio::test]
+async fn it_waits_for_no_server_that_is_gone() {
+    let mut server = RedisServer::start();
+    let store = patient(&server);
+    let held = hold(&at_a_time(&store, 10), 10).await;
+    server.kill();
+    drop(held);
+    let asked = Instant::now();
+    store.shutdown().await;
+    assert!(asked.elapsed() < DEADLINE / 2, "{:?}", asked.elapsed());
+}
+
+#[tokio::test]
+async fn a_client_that_was_handed_in_stays_open() {
+    let server = RedisServer::start();
+    let config = Config::from_url(&server.url()).expect("a URL");
+    let client = Builder::from_config(config).build().expect("a client");
+    client.init().await.expect("a connection");
+    let store = RedisStore::from_client(client.clone()).expect("a store");
+    let limiter = Limiter::new(store.clone(), TokenBucket::per_day(5));
+    let decision = limiter.check("ann").await.expect("a decision");
+    assert_eq!(decision.source(), Source::Store);
+    store.shutdown().await;
+    let (): () = client
+        .set("still", "here", None, None, false)
+        .await
+        .expect("an answer");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_the_last_handle_every_task_ends() {
+    let server = RedisServer::start();
+    let before = Handle::current().metrics().num_alive_tasks();
+    for _ in 0..10 {
+        let store = Arc::new(patient(&server));
+        let limiter = Limiter::new(Arc::clone(&store), TokenBucket::per_day(1_000));
+        let checks: Vec<_> = (0..100)
+            .map(|_| {
+                let limiter = limiter.clone();
+                tokio::spawn(async move { limiter.check("ann").await })
+            })
+            .collect();
+        for check in checks {
+            assert!(check.await.expect("no panic").is_ok());
+        }
+        drop(hold(&at_a_time(&store, 10), 10).await);
+    }
+    eventually_async("the end of all tasks", || async {
+        Handle::current().metrics().num_alive_tasks() <= before
+    })
+    .await;
+    eventually_async("closed connections", || async { connections(&server) == 0 }).await;
+}
+
+#[test]
+fn when_the_runtime_of_a_store_ends_another_is_told_so_in_time() {
+    let server = RedisServer::start();
+    let first = runtime();
+    let (deciding, denying) = first.block_on(async {
+        let store = RedisStore::connect(&server.url()).expect("a store");
+        let deciding = Limiter::new(store.clone(), TokenBucket::per_day(5));
+        let policy = Policy::new("strict", TokenBucket::per_day(5));
+        let denying = Limiter::new(store, policy.on_store_failure(OnStoreFailure::Deny));
+        let _ = denying.check("ann").await;
+        (deciding, denying)
+    });
+    drop(first);
+    runtime().block_on(async {
+        for _ in 0..20 {
+            let asked = Instant::now();
+            let error = denying.check("ann").await.expect_err("no store");
+            assert!(error.is_unavailable() || error.is_timeout(), "{error:?}");
+            let decision = deciding.check("ann").await.expect("a decision");
+            assert_eq!(decision.source(), Source::Local);
+            assert!(asked.elapsed() < DEADLINE / 10, "{:?}", asked.elapsed());
+        }
+    });
+}
+
+#[test]
+fn outside_a_runtime_building_is_an_error() {
+    for url in [
+        "redis://127.0.0.1/",
+        "redis-cluster://127.0.0.1/",
+        "redis-sentinel://127.0.0.1/?sentinelServiceName=main",
+    ] {
+        let mistake = RedisStore::connect(url).expect_err("no runtime");
+        assert_eq!(mistake, ConfigError::NoRuntime);
+    }
+}
+
+/// Waits on a thread that is in no runtime.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(output) => return output,
+            std::task::Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[test]
+fn outside_of_a_runtime_checks_use_that_of_the_store() {
+    let server = RedisServer::start();
+    let cluster = crate::support::cluster::RedisCluster::start(3, 0);
+    let runtime = runtime();
+    for url in [server.url(), cluster.url()] {
+        let (store, limiter) = runtime.block_on(async {
+            let store = RedisStore::builder().deadline(DEADLINE);
+            let store = store.connect(&url).expect("a store");
+            let policy = Policy::new("api", TokenBucket::per_hour(2));
+            let policy = policy.on_store_failure(OnStoreFailure::Deny);
+            (store.clone(), Limiter::new(store, policy))
+        });
+        let admitted = (0..4).filter(|_| {
+            let decision = block_on(limiter.check("ann"));
+            decision.expect("a decision").is_allowed()
+        });
+        assert_eq!(admitted.count(), 2);
+        block_on(limiter.reset("ann")).expect("a reset");
+        block_on(store.ready()).expect("it is ready");
+        let held = block_on(at_a_time(&store, 1).acquire("ann", Duration::ZERO));
+        drop(held.expect("a decision"));
+        block_on(store.shutdown());
+        block_on(limiter.check("ann")).expect_err("it was shut down");
+    }
+}
+
+/// Nothing drives its timers: the check must not wait for them.
+#[test]
+fn outside_of_a_runtime_a_store_of_a_single_thread_fails() {
+    let server = RedisServer::start();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().expect("a runtime");
+    let limiter = runtime.block_on(async {
+        let policy = Policy::new("api", TokenBucket::per_hour(2));
+        let policy = policy.on_store_failure(OnStoreFailure::Deny);
+        Limiter::new(RedisStore::connect(&server.url()).expect("a store"), policy)
+    });
+    let error = block_on(limiter.check("ann")).expect_err("no runtime");
+    assert!(error.is_unavailable(), "{error:?}");
+    assert!(block_on(limiter.reset("ann")).is_err());
+}

@@ -1,0 +1,26 @@
+//! The store on real Redis servers, and on servers that misbehave.
+
+#[cfg(feature = "testing")]
+mod acl;
+mod batching;
+#[cfg(feature = "fred")]
+mod deadlines;
+mod debit;
+mod denial_cache;
+mod eviction;
+mod expiry;
+mod failures;
+mod foreign_reply;
+mod hang_up;
+mod lease;
+#[cfg(feature = "fred")]
+mod lifecycle;
+#[cfg(feature = "testing")]
+mod permits;
+mod ready;
+#[cfg(feature = "fred")]
+mod recovery;
+mod sliding_log;
+mod storage_keys;
+#[path = "../support/mod.rs"]
+mod support;

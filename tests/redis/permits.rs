@@ -1,0 +1,466 @@
+//! How processes tell Redis which permits they hold: in few calls, and exactly,
+//! whatever becomes of a call.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+use tower_throttle::{
+    Concurrency, Limiter, OnStoreFailure, Permit, Policy, RedisStore, testing::SimulatedRedis,
+};
+
+use crate::support::{RedisServer, eventually_async};
+
+const LIFETIME: Duration = Duration::from_secs(30);
+const LIMIT: u64 = 10_000;
+
+const fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+fn held() -> Policy {
+    Policy::new("held", Concurrency::new(LIMIT).lifetime(LIFETIME))
+        .on_store_failure(OnStoreFailure::Deny)
+}
+
+/// A process of its own, over a network of its own.
+fn process(redis: &SimulatedRedis, policy: Policy) -> (Limiter, SimulatedRedis) {
+    let network = redis.over_another_network();
+    let store = RedisStore::builder().simulated(&network).expect("a store");
+    (Limiter::new(store, policy), network)
+}
+
+async fn take(limiter: &Limiter, count: usize) -> Vec<Permit> {
+    let mut permits = Vec::new();
+    for _ in 0..count {
+        let permit = limiter.acquire("ann", Duration::ZERO).await;
+        permits.push(permit.expect("a decision"));
+    }
+    assert!(permits.iter().all(Permit::is_allowed));
+    permits
+}
+
+async fn taken(limiter: &Limiter) -> u64 {
+    let peek = limiter.peek("ann").await.expect("a decision");
+    let policy = peek.policies().next().expect("a policy");
+    policy.limit() - policy.remaining()
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_call_renews_all_permits_of_a_key() {
+    let redis = SimulatedRedis::new();
+    let (limiter, _) = process(&redis, held());
+    let permits = take(&limiter, 1_000).await;
+    let before = redis.served().calls;
+    sleep(10 * LIFETIME).await;
+    // Each pause is a quarter to a third of the lifetime.
+    let calls = redis.served().calls - before;
+    assert!((29..=41).contains(&calls), "{calls} calls in ten lifetimes");
+    assert_eq!(taken(&limiter).await, 1_000);
+    drop(permits);
+    sleep(ms(1)).await;
+    let before = redis.served().calls;
+    sleep(10 * LIFETIME).await;
+    assert_eq!(redis.served().calls, before, "nothing is held");
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_that_are_dropped_together_come_back_in_two_calls() {
+    let redis = SimulatedRedis::new();
+    redis.set_delay(ms(1));
+    let (limiter, _) = process(&redis, held());
+    let permits = take(&limiter, 1_000).await;
+    let before = redis.served().calls;
+    drop(permits);
+    sleep(ms(10)).await;
+    assert_eq!(redis.served().calls - before, 2);
+    assert_eq!(taken(&limiter).await, 0);
+}
+
+/// The check took a permit, and its deadline passed before the answer came.
+#[tokio::test(start_paused = true)]
+async fn a_permit_whose_answer_is_lost_comes_back_at_once() {
+    let redis = SimulatedRedis::new();
+    let (limiter, network) = process(&redis, held());
+    let (other, _) = process(&redis, held());
+    let kept = take(&limiter, 3).await;
+    network.set_delay(ms(30));
+    let lost = limiter.acquire("ann", Duration::ZERO).await;
+    assert!(lost.expect_err("lost").is_timeout());
+    assert_eq!(taken(&other).await, 4, "it was taken");
+    network.set_delay(ms(10));
+    sleep(ms(100)).await;
+    assert_eq!(taken(&other).await, 3);
+    sleep(3 * LIFETIME).await;
+    assert_eq!(taken(&other).await, 3);
+    drop(kept);
+}
+
+/// A call that was given up arrives when its holder has long told how much it holds.
+#[tokio::test(start_paused = true)]
+async fn a_lost_check_that_arrives_late_takes_nothing() {
+    for held_before in [0, 3] {
+        let redis = SimulatedRedis::new();
+        let (limiter, network) = process(&redis, held());
+        let (other, _) = process(&redis, held());
+        let kept = take(&limiter, held_before).await;
+        network.set_delay(ms(5_000));
+        let lost = limiter.acquire("ann", Duration::ZERO).await;
+        assert!(lost.expect_err("lost").is_timeout());
+        network.set_delay(ms(1));
+        for _ in 0..200 {
+            sleep(ms(100)).await;
+            assert_eq!(taken(&other).await, held_before as u64);
+        }
+        drop(kept);
+    }
+}
+
+/// Its key was idle in between, so the process had forgotten what it knew of it.
+#[tokio::test(start_paused = true)]
+async fn a_lost_check_that_arrives_after_its_key_was_used_again_takes_nothing() {
+    let redis = SimulatedRedis::new();
+    let (limiter, network) = process(&redis, held());
+    let (other, _) = process(&redis, held());
+    network.set_delay(ms(5_000));
+    let lost = limiter.acquire("ann", Duration::ZERO).await;
+    assert!(lost.expect_err("lost").is_timeout());
+    network.set_delay(ms(1));
+    sleep(ms(1_000)).await;
+    drop(take(&limiter, 1).await);
+    for _ in 0..200 {
+        sleep(ms(100)).await;
+        assert_eq!(taken(&other).await, 0);
+    }
+}
+
+/// Callers of several runtimes hold permits, and all runtimes but one end.
+#[test]
+fn permits_are_renewed_after_another_runtime_has_ended() {
+    let runtime = || tokio::runtime::Runtime::new().expect("a runtime");
+    let server = RedisServer::start();
+    let policy = || {
+        Policy::new("held", Concurrency::new(LIMIT).lifetime(ms(300)))
+            .on_store_failure(OnStoreFailure::Deny)
+    };
+    // Which runtimes callers come from, and of which of them the permits are kept.
+    for (callers, kept) in [("bab", "ba"), ("aba", "b"), ("abcb", "b"), ("ab", "b")] {
+        let stays = runtime();
+        let store = stays.block_on(async {
+            let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+            store.connect(&server.url()).expect("a store")
+        });
+        for limiter in [
+            Limiter::new(store, policy()),
+            Limiter::new(tower_throttle::MemoryStore::new(), policy()),
+        ] {
+            let (a, c) = (runtime(), runtime());
+            let mut permits = Vec::new();
+            for caller in callers.chars() {
+                let runtime = match caller {
+                    'a' => &a,
+                    'b' => &stays,
+                    _ => &c,
+                };
+                let permit = runtime.block_on(limiter.acquire(callers, Duration::ZERO));
+                permits.push((caller, permit.expect("a decision")));
+            }
+            permits.retain(|(caller, _)| kept.contains(*caller));
+            drop((a, c));
+            // The time that is tested: some lifetimes.
+            std::thread::sleep(ms(1_000));
+            let peek = stays.block_on(limiter.peek(callers)).expect("a decision");
+            let policy = peek.policies().next().expect("a policy");
+            let counted = policy.limit() - policy.remaining();
+            assert_eq!(counted, permits.len() as u64, "{callers}, kept {kept}");
+        }
+    }
+}
+
+/// Statements and checks overtake each other.
+#[tokio::test(start_paused = true)]
+async fn a_late_statement_changes_nothing() {
+    let redis = SimulatedRedis::new();
+    let (limiter, network) = process(&redis, held());
+    let (other, _) = process(&redis, held());
+    let mut permits = take(&limiter, 10).await;
+    // On its way for 5 seconds: it says that 9 are held.
+    network.set_delay(ms(5_000));
+    permits.pop();
+    sleep(ms(1)).await;
+    network.set_delay(ms(1));
+    permits.extend(take(&limiter, 5).await);
+    permits.truncate(12);
+    sleep(ms(1_000)).await;
+    assert_eq!(taken(&other).await, 12);
+    drop(permits);
+    for _ in 0..100 {
+        sleep(ms(100)).await;
+        assert_eq!(taken(&other).await, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_process_that_is_gone_held_is_free_after_a_lifetime() {
+    let redis = SimulatedRedis::new();
+    let few = || Policy::new("held", Concurrency::new(5).lifetime(LIFETIME));
+    let (limiter, network) = process(&redis, few());
+    let (other, _) = process(&redis, few());
+    let gone = take(&limiter, 3).await;
+    let began = Instant::now();
+    network.set_connected(false);
+    sleep(ms(1_000)).await;
+    let living = take(&other, 2).await;
+    let refused = other.acquire("ann", Duration::ZERO).await;
+    let wait = refused.expect("a decision").decision().retry_after();
+    let wait = wait.expect("a time");
+    // As long as it stays gone, that is exact.
+    sleep(wait - ms(1)).await;
+    let refused = other.acquire("ann", Duration::ZERO).await;
+    assert!(!refused.expect("a decision").is_allowed());
+    sleep(ms(1)).await;
+    drop(take(&other, 1).await);
+    assert!(began.elapsed() <= LIFETIME + ms(1), "{:?}", began.elapsed());
+    drop((gone, living));
+}
+
+/// Those of the process that asks are not in the way for a lifetime, but until
+/// they come back: that is all that can be said.
+#[tokio::test(start_paused = true)]
+async fn where_the_process_itself_holds_all_it_is_told_to_wait_for_a_lifetime() {
+    let redis = SimulatedRedis::new();
+    let (limiter, _) = process(&redis, Policy::new("held", Concurrency::new(2)));
+    let permits = take(&limiter, 2).await;
+    sleep(ms(5_000)).await;
+    let refused = limiter.acquire("ann", Duration::ZERO).await;
+    let wait = refused.expect("a decision").decision().retry_after();
+    assert!(
+        (ms(29_999)..=ms(30_000)).contains(&wait.expect("a time")),
+        "{wait:?}"
+    );
+    drop(permits);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_permits_of_another_process_asks_seldom() {
+    let redis = SimulatedRedis::new();
+    redis.set_delay(ms(1));
+    let one = || Policy::new("held", Concurrency::new(1));
+    let (holder, _) = process(&redis, one());
+    let (limiter, _) = process(&redis, one());
+    let permit = take(&holder, 1).await;
+    for waiters in [1, 50] {
+        let before = redis.served().calls;
+        let waiting = (0..waiters).map(|_| limiter.acquire("ann", ms(10_000)));
+        let answers = futures_join(waiting.collect()).await;
+        assert!(answers.iter().all(|permit| !permit.is_allowed()));
+        // One of all looks, and each asks when it comes and before it goes.
+        let (calls, renewals) = (redis.served().calls - before, 2);
+        assert!(
+            calls <= 17 + renewals + 2 * waiters,
+            "{calls} calls of {waiters}"
+        );
+    }
+    drop(permit);
+}
+
+async fn futures_join<F: Future<Output = Result<Permit, tower_throttle::StoreError>>>(
+    futures: Vec<F>,
+) -> Vec<Permit> {
+    let mut pinned: Vec<_> = futures.into_iter().map(Box::pin).collect();
+    let mut done = Vec::new();
+    std::future::poll_fn(|cx| {
+        pinned.retain_mut(|future| match future.as_mut().poll(cx) {
+            std::task::Poll::Ready(permit) => {
+                done.push(permit.expect("a decision"));
+                false
+            }
+            std::task::Poll::Pending => true,
+        });
+        match pinned.is_empty() {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await;
+    done
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_elsewhere_is_noticed_within_about_a_second() {
+    let redis = SimulatedRedis::new();
+    let one = || Policy::new("held", Concurrency::new(1));
+    let (holder, _) = process(&redis, one());
+    let (limiter, _) = process(&redis, one());
+    for held_ms in [1, 90, 700, 3_210, 20_000] {
+        let permit = take(&holder, 1).await;
+        let waits = tokio::spawn({
+            let limiter = limiter.clone();
+            async move {
+                limiter
+                    .acquire("ann", ms(60_000))
+                    .await
+                    .expect("a decision")
+            }
+        });
+        sleep(ms(held_ms)).await;
+        drop(permit);
+        let released = Instant::now();
+        let permit = waits.await.expect("no panic");
+        assert!(permit.is_allowed());
+        assert!(released.elapsed() <= ms(1_130), "{:?}", released.elapsed());
+        drop(permit);
+        sleep(ms(1)).await;
+    }
+}
+
+/// As many are called as units come back, in the order in which they came.
+#[tokio::test(start_paused = true)]
+async fn a_release_here_is_had_by_the_first_in_line_after_one_call() {
+    let redis = SimulatedRedis::new();
+    redis.set_delay(ms(5));
+    let (limiter, _) = process(&redis, Policy::new("held", Concurrency::new(10)));
+    let mut permits = take(&limiter, 10).await;
+    let (told, mut order) = tokio::sync::mpsc::unbounded_channel();
+    for place in 0..30 {
+        let (limiter, told) = (limiter.clone(), told.clone());
+        tokio::spawn(async move {
+            let permit = limiter.acquire("ann", ms(600_000)).await;
+            told.send((place, permit.expect("a decision")))
+                .expect("a reader");
+        });
+        sleep(ms(20)).await;
+    }
+    let mut next = 0;
+    for released in [1, 4, 10, 2, 10, 3] {
+        let released_at = Instant::now();
+        let begin = permits.len() - released;
+        drop(permits.split_off(begin));
+        for _ in 0..released {
+            let (place, permit) = timeout(ms(600), order.recv())
+                .await
+                .expect("soon")
+                .expect("one");
+            assert!(permit.is_allowed());
+            assert_eq!(place, next);
+            next += 1;
+            permits.push(permit);
+        }
+        assert!(
+            released_at.elapsed() <= ms(12),
+            "{:?}",
+            released_at.elapsed()
+        );
+    }
+}
+
+/// One that was called leaves before it asked: the next one has the permit.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_leaves_hands_its_call_on() {
+    let redis = SimulatedRedis::new();
+    let (limiter, _) = process(&redis, Policy::new("held", Concurrency::new(1)));
+    let permits = take(&limiter, 1).await;
+    let mut first = Box::pin(limiter.acquire("ann", ms(600_000)));
+    assert!(timeout(ms(10_000), &mut first).await.is_err());
+    let second = tokio::spawn({
+        let limiter = limiter.clone();
+        async move {
+            limiter
+                .acquire("ann", ms(600_000))
+                .await
+                .expect("a decision")
+        }
+    });
+    sleep(ms(10)).await;
+    drop(permits);
+    drop(first);
+    let permit = timeout(ms(5), second)
+        .await
+        .expect("at once")
+        .expect("no panic");
+    assert!(permit.is_allowed());
+}
+
+#[tokio::test]
+async fn what_redis_loses_the_next_renewal_restores() {
+    let server = RedisServer::start();
+    let policy = || Policy::new("held", Concurrency::new(10).lifetime(ms(3_000)));
+    let store = || {
+        let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+        store.connect(&server.url()).expect("a store")
+    };
+    let limiter = Limiter::new(store(), policy());
+    let other = Limiter::new(store(), policy());
+    let mut permits = take(&limiter, 5).await;
+    server.command(&["FLUSHALL"]);
+    assert_eq!(taken(&other).await, 0);
+    let lost = Instant::now();
+    eventually_async("the count", || async { taken(&other).await == 5 }).await;
+    assert!(lost.elapsed() < ms(2_000), "{:?}", lost.elapsed());
+    // The next check restores it, too.
+    server.command(&["FLUSHALL"]);
+    permits.extend(take(&limiter, 1).await);
+    assert_eq!(taken(&other).await, 6);
+    drop(permits);
+    eventually_async("an empty database", || async {
+        server.command(&["DBSIZE"]) == "0"
+    })
+    .await;
+}
+
+/// The server's own time for a check that is refused does not grow with the permits.
+#[tokio::test]
+async fn a_refused_check_costs_the_same_however_many_are_held() {
+    let server = RedisServer::start();
+    let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+    let store = store.connect(&server.url()).expect("a store");
+    let us_per_call = |limit: u64| {
+        let policy = Policy::new(format!("held-{limit}"), Concurrency::new(limit));
+        let limiter = Limiter::new(store.clone(), policy);
+        let server = &server;
+        async move {
+            let _held = take(&limiter, limit as usize).await;
+            let mut least = f64::MAX;
+            for _ in 0..10 {
+                server.command(&["CONFIG", "RESETSTAT"]);
+                for _ in 0..100 {
+                    let refused = limiter.acquire("ann", Duration::ZERO).await;
+                    assert!(!refused.expect("a decision").is_allowed());
+                }
+                let stats = server.command(&["INFO", "commandstats"]);
+                let line = stats
+                    .lines()
+                    .find(|line| line.starts_with("cmdstat_evalsha:"));
+                let us = line.and_then(|line| line.split("usec_per_call=").nth(1));
+                let us = us.and_then(|us| us.split(',').next()?.parse().ok());
+                least = f64::min(least, us.expect("a time"));
+            }
+            least
+        }
+    };
+    let (few, many) = (us_per_call(2).await, us_per_call(3_000).await);
+    println!("refused: {few} us at 2 held, {many} us at 3,000");
+    assert!(many < 100.0 && many < 3.0 * few, "{few} us, {many} us");
+}
+
+/// As `docs/operating.md` says that an operator lists them.
+#[tokio::test]
+async fn an_operator_can_list_who_holds_how_many() {
+    let page = include_str!("../../docs/operating.md");
+    let script = page.split("redis-cli EVAL \"").nth(1).expect("the command");
+    let script = script.split("\" 1 ").next().expect("its end");
+    let server = RedisServer::start();
+    let policy = || Policy::new("held", Concurrency::new(10).lifetime(LIFETIME));
+    let mut held = Vec::new();
+    for permits in [2, 3] {
+        let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+        let limiter = Limiter::new(store.connect(&server.url()).expect("a store"), policy());
+        held.push((take(&limiter, permits).await, limiter));
+    }
+    let key = held[0].1.redis_keys("ann").remove(0);
+    let listed = server.command(&["EVAL", script, "1", &key]);
+    let counts = listed.lines().map(|line| line.split(' ').nth(2));
+    let mut counts: Vec<_> = counts.collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [Some("2"), Some("3")], "{listed}");
+    assert_eq!(server.command(&["EVAL", script, "1", "no key"]), "");
+}

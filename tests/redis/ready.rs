@@ -1,0 +1,128 @@
+//! Whether a store says that it can decide, exactly when it can.
+
+use std::time::{Duration, Instant};
+
+use crate::support::{
+    DEADLINE, RedisServer,
+    cluster::{Frozen, RedisCluster},
+    eventually, eventually_async, fake,
+    port::Port,
+};
+use tower_throttle::RedisStore;
+
+fn store(url: &str) -> RedisStore {
+    let store = RedisStore::builder().deadline(DEADLINE).connect(url);
+    store.expect("a store")
+}
+
+async fn eventually_ready(store: &RedisStore) {
+    eventually_async("a store that is ready", || async {
+        store.ready().await.is_ok()
+    })
+    .await;
+}
+
+async fn eventually_refused(store: &RedisStore) {
+    eventually_async("a refusal", || async {
+        let ready = store.ready().await;
+        ready.is_err_and(|error| error.is_refused())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_there_and_one_that_is_not() {
+    let mut server = RedisServer::stopped(&[]);
+    let store = store(&server.url());
+    let error = store.ready().await.expect_err("nobody is there");
+    assert!(error.is_unavailable(), "{error:?}");
+    assert!(error.to_string().contains(&server.port().to_string()));
+    server.run();
+    eventually_ready(&store).await;
+    server.assert_all_keys_expire();
+    eventually("no key left", || server.keys().is_empty());
+
+    server.kill();
+    eventually_async("an error", || async { store.ready().await.is_err() }).await;
+    server.run();
+    eventually_ready(&store).await;
+    store.shutdown().await;
+    assert!(
+        store
+            .ready()
+            .await
+            .is_err_and(|error| error.is_unavailable())
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_lets_nobody_write_is_not_ready() {
+    let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
+    let user = ["ACL", "SETUSER", "app", "on", ">pw", "~tt?{*", "+@all"];
+    server.command(&user);
+    let store = store(&format!("redis://app:pw@127.0.0.1:{}/", server.port()));
+    let nobody = Port::claim();
+    let nobody = &nobody.to_string();
+    let faults: [[&[&str]; 2]; 4] = [
+        [
+            &["ACL", "SETUSER", "app", "-evalsha"],
+            &["ACL", "SETUSER", "app", "+evalsha"],
+        ],
+        [
+            &["ACL", "SETUSER", "app", "-psetex", "-incrby"],
+            &["ACL", "SETUSER", "app", "+psetex", "+incrby"],
+        ],
+        [
+            &["CONFIG", "SET", "maxmemory", "1"],
+            &["CONFIG", "SET", "maxmemory", "0"],
+        ],
+        [
+            &["REPLICAOF", "127.0.0.1", nobody],
+            &["REPLICAOF", "NO", "ONE"],
+        ],
+    ];
+    for [fault, mended] in faults {
+        eventually_ready(&store).await;
+        server.command(fault);
+        eventually_refused(&store).await;
+        server.command(mended);
+    }
+    eventually_ready(&store).await;
+}
+
+#[tokio::test]
+async fn it_answers_by_the_deadline() {
+    let port = fake::listen(|_, mut stream| {
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    let builder = RedisStore::builder().deadline(Duration::from_millis(100));
+    for form in ["redis", "redis-cluster"] {
+        let store = builder
+            .clone()
+            .connect(&format!("{form}://127.0.0.1:{port}/"));
+        let asked = Instant::now();
+        let error = store.expect("a store").ready().await;
+        error.expect_err("no answer");
+        assert!(asked.elapsed() < DEADLINE / 10, "{:?}", asked.elapsed());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_cluster_every_primary_is_asked() {
+    let cluster = RedisCluster::start(3, 0);
+    let builder = RedisStore::builder().deadline(Duration::from_secs(2));
+    let store = builder.connect(&cluster.url()).expect("a store");
+    eventually_ready(&store).await;
+    for node in &cluster.nodes {
+        let stats = node.command(&["INFO", "commandstats"]);
+        assert!(stats.contains("cmdstat_evalsha"), "{stats}");
+    }
+    for node in &cluster.nodes {
+        let frozen = Frozen::new(node);
+        let error = store.ready().await.expect_err("one of them hangs");
+        let port = format!(":{}: ", node.port());
+        assert!(error.to_string().contains(&port), "{error}");
+        drop(frozen);
+        eventually_ready(&store).await;
+    }
+}

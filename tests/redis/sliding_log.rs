@@ -1,0 +1,153 @@
+//! The sliding log in Redis: one entry for each request, whatever it costs.
+
+use std::{sync::Arc, time::Duration};
+
+use tower_throttle::{
+    Clock, Limiter, ManualClock, MemoryStore, OnStoreFailure, Policy, RedisStore, SlidingLog,
+    store::Store,
+};
+
+use crate::support::RedisServer;
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn redis(server: &RedisServer, clock: &Arc<ManualClock>) -> RedisStore {
+    RedisStore::builder()
+        .clock(clock.clone())
+        .deadline(crate::support::DEADLINE)
+        .connect(&server.url())
+        .expect("a store")
+}
+
+fn limiter(store: impl Store, log: SlidingLog) -> Limiter {
+    let policy = Policy::new("log", log).on_store_failure(OnStoreFailure::Deny);
+    Limiter::new(store, policy)
+}
+
+/// Bytes of the key.
+fn size(server: &RedisServer, limiter: &Limiter) -> u64 {
+    let key = limiter.redis_keys("ann").remove(0);
+    server.command(&["STRLEN", &key]).parse().expect("a number")
+}
+
+#[tokio::test]
+async fn requests_of_10_000_units_do_not_fill_64_mb() {
+    let server = RedisServer::with(&["--maxmemory", "64mb"]);
+    let limiter = limiter(
+        redis(&server, &Arc::new(ManualClock::new())),
+        SlidingLog::new(10_000, DAY),
+    );
+    for caller in 0..1_024_u64 {
+        let decision = limiter.check_n(caller, 10_000).await.expect("a decision");
+        assert!(decision.is_allowed());
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_one_entry_whatever_it_costs() {
+    let server = RedisServer::start();
+    let clock = Arc::new(ManualClock::new());
+    let limiter = limiter(redis(&server, &clock), SlidingLog::new(10_000, DAY));
+    for (entries, cost) in [(1, 1), (2, 5_000), (3, 4_998), (4, 1)] {
+        clock.advance(Duration::from_micros(1));
+        assert!(limiter.check_n("ann", cost).await.unwrap().is_allowed());
+        assert_eq!(size(&server, &limiter), 6 + 12 * entries);
+    }
+    assert!(!limiter.check("ann").await.unwrap().is_allowed());
+    // The newest, and a part of the one before.
+    let credit = limiter.credit("ann", 100).await.unwrap();
+    assert_eq!(credit.moved(), 100);
+    assert_eq!(size(&server, &limiter), 6 + 12 * 3);
+    // All of one instant are one entry.
+    for _ in 0..50 {
+        assert!(limiter.check("ann").await.unwrap().is_allowed());
+    }
+    assert_eq!(size(&server, &limiter), 6 + 12 * 4);
+}
+
+/// Whatever the window: there is nothing left to be remembered.
+#[tokio::test]
+async fn a_log_that_a_credit_emptied_expires_soon() {
+    let server = RedisServer::start();
+    let clock = Arc::new(ManualClock::new());
+    let limiter = limiter(redis(&server, &clock), SlidingLog::new(3, 36_500 * DAY));
+    assert!(limiter.check("ann").await.unwrap().is_allowed());
+    assert_eq!(limiter.credit("ann", 1).await.unwrap().moved(), 1);
+    assert_eq!(size(&server, &limiter), 6);
+    let key = limiter.redis_keys("ann").remove(0);
+    let left_ms: u64 = server.command(&["PTTL", &key]).parse().expect("a time");
+    // A store under a clock that was handed in keeps keys for a minute more.
+    assert!(left_ms <= 60_000, "{left_ms}");
+}
+
+/// Units leave when their request is older than the window, all at once.
+#[tokio::test]
+async fn what_a_request_cost_comes_back_together() {
+    let server = RedisServer::start();
+    let second = Duration::from_secs(1);
+    for is_redis in [false, true] {
+        let clock = Arc::new(ManualClock::new());
+        let log = SlidingLog::new(1_000, 10 * second);
+        let limiter = if is_redis {
+            limiter(redis(&server, &clock), log)
+        } else {
+            limiter(MemoryStore::builder().clock(clock.clone()).build(), log)
+        };
+        for cost in [600, 300, 100] {
+            assert!(limiter.check_n("ann", cost).await.unwrap().is_allowed());
+            clock.advance(second);
+        }
+        for (cost, wait) in [(1, 7), (600, 7), (601, 8), (900, 8), (901, 9), (1_000, 9)] {
+            let denied = limiter.check_n("ann", cost).await.unwrap();
+            assert_eq!(denied.retry_after(), Some(wait * second), "{cost}");
+        }
+    }
+}
+
+/// Debits of a caller in debt add to its newest entry.
+#[tokio::test]
+async fn a_debt_has_no_more_entries_than_the_limit() {
+    let server = RedisServer::start();
+    let clock = Arc::new(ManualClock::new());
+    let limiter = limiter(redis(&server, &clock), SlidingLog::new(10, DAY));
+    for number in 1..=1_000 {
+        clock.advance(Duration::from_micros(1));
+        let debit = limiter.debit("ann", 3).await.unwrap();
+        assert_eq!(debit.moved(), 3);
+        assert_eq!(size(&server, &limiter), 6 + 12 * number.min(10));
+    }
+    clock.advance(DAY);
+    assert!(limiter.check("ann").await.unwrap().is_allowed());
+}
+
+/// Within one window of the last microsecond that a script counts exactly.
+#[tokio::test]
+async fn a_clock_near_its_end_is_no_corrupt_state() {
+    let server = RedisServer::start();
+    for window in [DAY, 36_500 * DAY] {
+        let end_us = 1 << 53;
+        let [here, there] = [(); 2].map(|()| Arc::new(ManualClock::new()));
+        let memory = MemoryStore::builder().clock(here.clone()).build();
+        let (memory, redis) = (
+            limiter(memory, SlidingLog::new(3, window)),
+            limiter(redis(&server, &there), SlidingLog::new(3, window)),
+        );
+        for before_us in [1_000_000_000_000, 10_000_000, 1_001, 1_000, 3, 2, 1, 0] {
+            here.set_us(end_us - before_us);
+            there.set_us(end_us - before_us);
+            assert_eq!(here.now_us(), end_us - before_us);
+            for units in [0, 1, 2] {
+                let expected = memory.check_n("ann", units).await.unwrap();
+                let decision = redis.check_n("ann", units).await.unwrap();
+                assert_eq!(decision.verdict(), expected.verdict());
+                assert_eq!(decision.retry_after(), expected.retry_after());
+                let reset = |decision: &tower_throttle::Decision| {
+                    decision.policies().next().unwrap().reset_after()
+                };
+                assert_eq!(reset(&decision), reset(&expected));
+            }
+        }
+        assert!(!redis.check("ann").await.unwrap().is_allowed());
+        redis.reset("ann").await.unwrap();
+    }
+}

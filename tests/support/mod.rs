@@ -1,0 +1,245 @@
+//! What the integration tests share: servers, requests, random numbers, polling.
+
+#![allow(dead_code, reason = "each binary uses a part")]
+#![allow(unreachable_pub, reason = "of a module that each binary includes")]
+
+pub mod cluster;
+pub mod fake;
+pub mod oracle;
+pub mod plans;
+pub mod port;
+pub mod random;
+pub mod web;
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use port::Port;
+
+/// Long enough for the slowest machine; nothing waits for it to pass.
+pub const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Asks again and again, for at most [`DEADLINE`].
+#[track_caller]
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < DEADLINE, "it never came: {what}");
+        thread::yield_now();
+    }
+}
+
+/// The same without blocking the runtime.
+pub async fn eventually_async<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
+    let started = Instant::now();
+    while !is_so().await {
+        assert!(started.elapsed() < DEADLINE, "it never came: {what}");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A Redis server on a free port of the loopback, in a temporary folder, that
+/// stops when dropped.
+#[derive(Debug)]
+pub struct RedisServer {
+    child: Option<Child>,
+    port: Port,
+    folder: PathBuf,
+    options: Vec<String>,
+}
+
+impl RedisServer {
+    pub fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// With options as `redis-server` takes them on its command line.
+    pub fn with(options: &[&str]) -> Self {
+        let mut server = Self::stopped(options);
+        server.run();
+        server
+    }
+
+    /// A port and a folder, and nobody there yet.
+    pub fn stopped(options: &[&str]) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder =
+            std::env::temp_dir().join(format!("tower-throttle-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a temporary folder");
+        Self {
+            child: None,
+            port: Port::claim(),
+            folder,
+            options: options.iter().map(|option| (*option).to_owned()).collect(),
+        }
+    }
+
+    /// Starts the server, on the same port as before, empty.
+    pub fn run(&mut self) {
+        assert!(self.child.is_none(), "it runs already");
+        let child = Command::new("redis-server")
+            .args(["--port", &self.port.to_string()])
+            .args(["--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no"])
+            .arg("--dir")
+            .arg(&self.folder)
+            .args(&self.options)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let child = match child {
+            Ok(child) => child,
+            Err(error) => panic!(
+                "these tests need `redis-server` on the PATH, and it could not be started \
+                 ({error}): install the package `redis-server` or `valkey`, or run \
+                 `scripts/test`, which does"
+            ),
+        };
+        let child = self.child.insert(child);
+        let port = self.port.number();
+        eventually("an answer to PING", || {
+            let ended = child.try_wait().expect("the state of a child");
+            assert_eq!(ended, None, "redis-server with {:?}", self.options);
+            match try_command(port, &["PING"]) {
+                Ok(_) => true,
+                Err(error) => error.starts_with("NOAUTH"),
+            }
+        });
+    }
+
+    /// Kills the server: connections break.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    pub fn process_id(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port())
+    }
+
+    /// One command on a connection of its own, as `redis-cli` would; panics on an error.
+    #[track_caller]
+    pub fn command(&self, words: &[&str]) -> String {
+        match self.try_command(words) {
+            Ok(reply) => reply,
+            Err(error) => panic!("{words:?}: {error}"),
+        }
+    }
+
+    /// As [`try_command`].
+    pub fn try_command(&self, words: &[&str]) -> Result<String, String> {
+        try_command(self.port(), words)
+    }
+
+    /// Of the running server.
+    #[track_caller]
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
+    }
+
+    /// Every key there is.
+    pub fn keys(&self) -> Vec<String> {
+        let keys = self.command(&["KEYS", "*"]);
+        keys.lines().map(str::to_owned).collect()
+    }
+
+    /// No key may ever be without an expiry.
+    #[track_caller]
+    pub fn assert_all_keys_expire(&self) {
+        for key in self.keys() {
+            assert_ne!(self.command(&["PTTL", &key]), "-1", "{key} never expires");
+        }
+    }
+
+    /// An option that this program may not know, as `--name value`: it would not start.
+    pub fn if_known(option: &str) -> Vec<&str> {
+        let words: Vec<_> = option.split(' ').collect();
+        let name = words[0].trim_start_matches('-');
+        let is_known = !Self::start().command(&["CONFIG", "GET", name]).is_empty();
+        if is_known { words } else { Vec::new() }
+    }
+
+    /// Redis 6.0, and 6.2 at first, lets a script write whatever `min-replicas-to-write` says.
+    pub fn holds_scripts_to_min_replicas() -> bool {
+        let server = Self::with(&["--min-replicas-to-write", "1"]);
+        let write = "return redis.call('SET', KEYS[1], 1)";
+        server.try_command(&["EVAL", write, "1", "a"]).is_err()
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// One command to whatever listens there. Elements of an array are separated by
+/// newlines; nil is empty.
+pub fn try_command(port: u16, words: &[&str]) -> Result<String, String> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let talk = || -> std::io::Result<Result<String, String>> {
+        let mut stream = TcpStream::connect_timeout(&address, DEADLINE)?;
+        stream.set_read_timeout(Some(DEADLINE))?;
+        let mut request = format!("*{}\r\n", words.len());
+        for word in words {
+            request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+        }
+        stream.write_all(request.as_bytes())?;
+        read_reply(&mut BufReader::new(stream))
+    };
+    talk().unwrap_or_else(|error| Err(error.to_string()))
+}
+
+/// As [`try_command`] reads it.
+pub fn read_reply(reader: &mut impl BufRead) -> std::io::Result<Result<String, String>> {
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    let Some(kind) = line.chars().next() else {
+        return Err(std::io::ErrorKind::UnexpectedEof.into());
+    };
+    let rest = line[1..].trim_end().to_owned();
+    Ok(match kind {
+        '-' => Err(rest),
+        '$' if rest != "-1" => {
+            let mut bytes = vec![0; rest.parse::<usize>().expect("a length") + 2];
+            reader.read_exact(&mut bytes)?;
+            bytes.truncate(bytes.len() - 2);
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        }
+        '$' => Ok(String::new()),
+        '*' => {
+            let mut parts = Vec::new();
+            for _ in 0..rest.parse::<i64>().expect("a length").max(0) {
+                match read_reply(reader)? {
+                    Ok(part) => parts.push(part),
+                    Err(error) => return Ok(Err(error)),
+                }
+            }
+            Ok(parts.join("\n"))
+        }
+        _ => Ok(rest),
+    })
+}

@@ -1,0 +1,170 @@
+//! Random quotas of each algorithm, for the model.
+
+use super::{
+    oracle::{DAY_MS, Kind, Plan, Spec, Start},
+    random::Random,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    Token,
+    Interval,
+    Leaky,
+    Fixed,
+    Sliding,
+    Log,
+    Concurrency,
+}
+
+pub const USED_UP: [Algorithm; 6] = [
+    Algorithm::Token,
+    Algorithm::Interval,
+    Algorithm::Leaky,
+    Algorithm::Fixed,
+    Algorithm::Sliding,
+    Algorithm::Log,
+];
+
+/// The length that all numbers of one policy are chosen around.
+pub fn any_scale_ms(random: &mut Random, algorithm: Algorithm) -> u64 {
+    match algorithm {
+        Algorithm::Concurrency => random.magnitude(3_600_000, 36_000_000),
+        _ if random.percent(2) => 90 * 365 * DAY_MS,
+        _ => random.magnitude(1, 10_000_000_000),
+    }
+}
+
+pub fn any_plan(random: &mut Random, algorithm: Algorithm, scale_ms: u64) -> Plan {
+    let near_ms = match random.below(3) {
+        0 => scale_ms,
+        _ => random.magnitude((scale_ms / 5).max(1), scale_ms.saturating_mul(5)),
+    };
+    let near_ms = near_ms.min(100 * 365 * DAY_MS);
+    let spec = match algorithm {
+        Algorithm::Token => any_bucket(random, near_ms, &[Kind::Token]),
+        Algorithm::Leaky => any_bucket(random, near_ms, &[Kind::Meter, Kind::Queue]),
+        Algorithm::Interval => any_interval(random, near_ms),
+        Algorithm::Fixed => any_window(random, near_ms),
+        Algorithm::Sliding => {
+            // Far enough below the largest that other numbers count exactly, too.
+            let most = ((1_u64 << 53) / near_ms / 1_000).min(1_000_000);
+            let usual = random.one_of(&[3, 20, 20, 1_000, 1_000_000]);
+            Spec::Sliding {
+                limit: random.below(usual.min(most) + 1),
+                window_ms: near_ms,
+            }
+        }
+        Algorithm::Log => {
+            let most = random.one_of(&[3, 12, 12, 12, 60]);
+            Spec::Log {
+                limit: random.below(most + 1),
+                window_ms: near_ms,
+            }
+        }
+        Algorithm::Concurrency => Spec::Concurrency {
+            limit: random.below(12),
+            lifetime_ms: near_ms.max(3_600_000),
+        },
+    };
+    let mut plan = Plan {
+        spec,
+        cost: 0,
+        debt: None,
+    };
+    let capacity = spec.capacity();
+    plan.cost = match random.below(4) {
+        0 => 1.min(capacity),
+        1 => random.below(capacity.min(5) + 1),
+        _ => 2.min(capacity),
+    };
+    if random.percent(50) {
+        let most = plan.most_debt();
+        let some = random.one_of(&[most, 3 * capacity + 2, 10]);
+        plan.debt = Some(random.below(some.min(most) + 1));
+    }
+    plan
+}
+
+fn any_bucket(random: &mut Random, near_ms: u64, kinds: &[Kind]) -> Spec {
+    let kind = random.one_of(kinds);
+    let burst = random.between(1, 300);
+    // So that an empty one fills in about that time: from one a day to a
+    // million a second.
+    let depth_ns = near_ms.saturating_mul(1_000_000).min((1 << 53) - 10_000);
+    let interval_ns = (depth_ns / burst).max(1_000);
+    let limit = random.between(1, 2_000);
+    let limit = limit.min((86_400_000_000_000 / interval_ns).max(1));
+    // Not a whole number of nanoseconds for each token.
+    let period_ns = (interval_ns * limit + random.below(5)).max(limit * 1_000);
+    let burst = burst.min(((1_u64 << 53) - 1_000) / period_ns.div_ceil(limit));
+    let initial = if kind == Kind::Token && random.percent(35) {
+        random.below(burst + 1)
+    } else {
+        burst
+    };
+    if random.percent(2) {
+        return Spec::Bucket {
+            limit: 0,
+            period_ns,
+            burst: 0,
+            initial: 0,
+            kind,
+        };
+    }
+    Spec::Bucket {
+        limit,
+        period_ns,
+        burst,
+        initial,
+        kind,
+    }
+}
+
+fn any_interval(random: &mut Random, near_ms: u64) -> Spec {
+    let burst = match random.below(8) {
+        0 => 400,
+        _ => random.between(1, 40),
+    };
+    let limit = match random.below(6) {
+        0 => 0,
+        1 => burst,
+        2 => random.between(burst, burst * 2),
+        _ => random.between(burst.div_ceil(40), burst),
+    };
+    let initial = if random.percent(35) {
+        random.below(burst + 1)
+    } else {
+        burst
+    };
+    Spec::Interval {
+        limit,
+        period_ms: if limit == 0 { 1 } else { near_ms },
+        burst,
+        initial,
+    }
+}
+
+fn any_window(random: &mut Random, near_ms: u64) -> Spec {
+    let most = random.one_of(&[3, 20, 20, 20, 1 << 40]);
+    let limit = random.below(most + 1);
+    let start = random.one_of(&[
+        Start::FirstUse,
+        Start::FirstUse,
+        Start::Aligned,
+        Start::Aligned,
+        Start::Day,
+        Start::Week,
+        Start::Month,
+    ]);
+    Spec::Window {
+        limit,
+        window_ms: match start {
+            Start::Day => DAY_MS,
+            Start::Week => 7 * DAY_MS,
+            Start::Month => 31 * DAY_MS,
+            _ => near_ms,
+        },
+        start,
+        spread: start != Start::FirstUse && random.percent(40),
+    }
+}
