@@ -64,7 +64,7 @@
 //! | outside HTTP | [`Limiter`] |
 //! | in a handler, answered as a layer does | [`Limiter`] and [`Responder`] |
 //! | what is not limited | [`when`](RateLimitLayerBuilder::when), for a layer or a [policy](RequestPolicy::when) |
-//! | why was it denied? | [`DenialReason`] and [`Decision`], in the extensions of the response |
+//! | why was it denied? | [`DenialReason`], in the extensions of the response; [`decision_in_extensions`](RateLimitLayerBuilder::decision_in_extensions) |
 //! | one caller, looked at or reset | [`RateLimitLayer::buckets`], [`Limiter::peek`], [`Limiter::reset`] |
 //! | a cost that is known afterwards | [`Buckets::debit`] and [`Buckets::credit`], [`Limiter::debit`] and [`Limiter::credit`] |
 //! | a test of your limits | [`ManualClock`]; [`key::PeerAddr`] in the request |
@@ -224,13 +224,13 @@ pub use self::{
     middleware::{
         body::ResponseBody,
         buckets::Buckets,
+        denied::Denied,
         future::ResponseFuture,
         grpc::GrpcDenials,
         headers::Headers,
         key::{self, Head, KeyExtractor},
         layer::{RateLimitLayer, RateLimitLayerBuilder},
         policy::{OnMissingKey, RequestPolicy},
-        rejection::Denied,
         responder::Responder,
         service::RateLimit,
     },

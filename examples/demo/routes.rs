@@ -50,7 +50,11 @@ pub(crate) fn app(
         store_name,
     };
 
-    let layer = || RateLimitLayer::builder().store(Arc::clone(store));
+    let layer = || {
+        RateLimitLayer::builder()
+            .decision_in_extensions()
+            .store(Arc::clone(store))
+    };
     let one = |policy: Policy| layer().policy(by_caller(policy)).build();
     let stacked = layer()
         .policy(by_caller(burst))

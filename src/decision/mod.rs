@@ -14,9 +14,9 @@ use crate::charge::Operation;
 
 /// The outcome of a check, with the standing of every policy in it.
 ///
-/// A layer puts it into the extensions of the request that it forwards, and
-/// into those of the response; it is empty where no policy applied. Under stacked layers it holds the policies of
-/// all of them.
+/// [`decision_in_extensions`](crate::RateLimitLayerBuilder::decision_in_extensions) puts it
+/// into the extensions of each forwarded request and of each response. It lists no policy
+/// if none applied. Under stacked layers it lists the policies of all of them.
 ///
 /// ```
 /// use http::Request;
@@ -266,13 +266,6 @@ impl Decision {
         let policies = outer.policies().chain(self.policies());
         self.policies = policies.cloned().collect();
         self.source = self.source.max(outer.source);
-    }
-
-    /// Takes it out of its place: it is too large to be moved about.
-    #[cfg(feature = "http")]
-    #[inline]
-    pub(crate) fn take(&mut self) -> Self {
-        std::mem::replace(self, Self::of_no_policy())
     }
 
     /// Whether the request may go on.

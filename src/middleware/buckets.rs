@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::settings::Settings;
+use super::config::Config;
 use crate::{
     Decision, Key, Refund, StoreError,
     charge::{Charge, Check, Demand, Operation},
@@ -14,22 +14,23 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Buckets {
     store: BackedStore,
-    legs: Vec<Charge<'static>>,
+    charges: Vec<Charge<'static>>,
     /// How many units each of them may owe.
     debts: Vec<u64>,
 }
 
 impl Buckets {
-    pub(super) fn new(settings: &Settings, legs: &[Charge<'_>]) -> Self {
-        let debt = |leg: &Charge<'_>| {
-            let mut rules = settings.rules.iter();
-            let rule = rules.find(|rule| rule.base.name == leg.policy);
+    pub(super) fn new(config: &Config, charges: &[Charge<'_>]) -> Self {
+        let debt = |charge: &Charge<'_>| {
+            let mut rules = config.plan.rules.iter();
+            let rule = rules.find(|rule| rule.base.name == charge.policy);
             rule.map_or(0, |rule| rule.base.debt)
         };
+        let owned = charges.iter().map(|charge| charge.clone().into_owned());
         Self {
-            store: settings.store.clone(),
-            legs: legs.iter().map(|leg| leg.clone().into_owned()).collect(),
-            debts: legs.iter().map(debt).collect(),
+            store: config.store.clone(),
+            charges: owned.collect(),
+            debts: charges.iter().map(debt).collect(),
         }
     }
 
@@ -41,10 +42,12 @@ impl Buckets {
     ///
     /// The store could not answer.
     pub async fn peek(&self) -> Result<Decision, StoreError> {
-        if self.legs.is_empty() {
+        if self.charges.is_empty() {
             return Ok(Decision::of_no_policy());
         }
-        let answer = self.store.check(&Check::new(Operation::Look, &self.legs));
+        let answer = self
+            .store
+            .check(&Check::new(Operation::Look, &self.charges));
         answer.wait().await
     }
 
@@ -95,22 +98,22 @@ impl Buckets {
 
     /// Asks for so many units of each policy, whatever the cost of the request.
     async fn ask(&self, operation: Operation, units: u64) -> Result<Decision, StoreError> {
-        let legs = self.legs.iter().zip(&self.debts);
-        let legs = legs.filter(|(leg, _)| !leg.demand.quota.is_concurrency());
-        let legs: Vec<Charge<'_>> = legs
-            .map(|(leg, debt)| {
-                let mut asked = Demand::new(leg.demand.quota.clone(), units);
+        let charges = self.charges.iter().zip(&self.debts);
+        let charges = charges.filter(|(charge, _)| !charge.demand.quota.is_concurrency());
+        let charges: Vec<Charge<'_>> = charges
+            .map(|(charge, debt)| {
+                let mut demand = Demand::new(charge.demand.quota.clone(), units);
                 if operation == Operation::Debit {
-                    asked.may_owe(*debt);
+                    demand.may_owe(*debt);
                 }
-                leg.with_demand(Cow::Owned(asked))
+                charge.with_demand(Cow::Owned(demand))
             })
             .collect();
-        if legs.is_empty() {
+        if charges.is_empty() {
             return Ok(Decision::of_no_policy());
         }
-        let answer = self.store.check(&Check::new(operation, &legs));
-        drop(legs);
+        let answer = self.store.check(&Check::new(operation, &charges));
+        drop(charges);
         answer.wait().await
     }
 
@@ -125,7 +128,7 @@ impl Buckets {
     ///
     /// The store could not be reached, so it may not have forgotten.
     pub async fn reset(&self) -> Result<(), StoreError> {
-        self.forget(|leg| *leg.key != Key::everyone()).await
+        self.forget(|charge| *charge.key != Key::everyone()).await
     }
 
     /// Forgets what all callers together have taken from the buckets of everybody.
@@ -134,17 +137,17 @@ impl Buckets {
     ///
     /// As [`reset`](Self::reset).
     pub async fn reset_shared(&self) -> Result<(), StoreError> {
-        self.forget(|leg| *leg.key == Key::everyone()).await
+        self.forget(|charge| *charge.key == Key::everyone()).await
     }
 
     async fn forget(&self, which: impl Fn(&Charge<'_>) -> bool) -> Result<(), StoreError> {
-        let legs = self.legs.iter().filter(|leg| which(leg));
-        let legs: Vec<Charge<'_>> = legs.cloned().collect();
-        if legs.is_empty() {
+        let charges = self.charges.iter().filter(|charge| which(charge));
+        let charges: Vec<Charge<'_>> = charges.cloned().collect();
+        if charges.is_empty() {
             return Ok(());
         }
-        let answer = self.store.reset(&legs);
-        drop(legs);
+        let answer = self.store.reset(&charges);
+        drop(charges);
         answer.wait().await
     }
 
@@ -152,8 +155,8 @@ impl Buckets {
     /// `redis-cli`. Empty for stores without such keys.
     #[must_use]
     pub fn redis_keys(&self) -> Vec<String> {
-        let keys = self.legs.iter();
-        let keys = keys.filter_map(|leg| self.store.storage_key(leg));
+        let keys = self.charges.iter();
+        let keys = keys.filter_map(|charge| self.store.storage_key(charge));
         keys.collect()
     }
 }

@@ -1,31 +1,42 @@
-//! Deciding, then calling the inner service or answering.
+//! [`ResponseFuture`]: waits for the decision, then calls the inner service or responds.
 
 use std::{
-    fmt,
+    fmt, mem,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Extensions, Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::{
-    asking::{Partitions, Wait},
     body::ResponseBody,
-    granted::Granted,
-    rejection::{self, Refusal},
-    settings::Settings,
+    config::{Config, HeadersWhen},
+    denied::Denial,
+    headers::{Fields, SetBy},
+    plan::PartitionKeys,
+    respond::respond,
 };
-use crate::{Decision, DenialReason, Head, admission::refund::RefundGuard, spread::Spread};
+use crate::{
+    Decision, DenialReason, Head, StoreError,
+    admission::{Admission, refund::RefundGuard},
+    kept::Kept,
+    store::BoxFuture,
+};
 
 pin_project! {
     /// The future of a [`RateLimit`](crate::RateLimit) service.
     ///
-    /// Dropping it is safe at any point: while the store decides, the inner
-    /// service has not been called. (The units may be taken all the same. Those
-    /// of a queue, of a wait and of permits are given back.)
+    /// Dropping it is safe at any point. While the store decides, the inner service has
+    /// not been called. The units may be taken all the same; those of a queue, of a wait
+    /// and of permits are given back.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it is polled after completion.
     pub struct ResponseFuture<S, ReqBody>
     where
         S: Service<Request<ReqBody>>,
@@ -38,26 +49,98 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State<S, F, ReqBody> {
-        // Boxed, so that the future stays small where the store answers at once.
-        Deciding { pending: Box<Pending<S, ReqBody>> },
+        // Boxed, so that the future stays small if the store answers at once.
+        Deciding { pending: Option<Box<Pending<S, ReqBody>>> },
         Calling {
             #[pin]
             future: F,
-            granted: Option<Granted>,
+            admitted: Admitted,
             taken: Option<Box<RefundGuard>>,
         },
-        Answered { response: Option<Response<Bytes>> },
+        Denied { response: Option<Response<Bytes>> },
+        Done,
     }
 }
 
-/// A request that waits for the store, and all that is needed then.
+/// A request that waits for a decision, and what is needed then.
 pub(super) struct Pending<S, ReqBody> {
-    pub(super) wait: Wait,
-    pub(super) partitions: Partitions,
-    pub(super) request: Option<Request<ReqBody>>,
+    pub(super) outcome: Outcome,
+    pub(super) partition_keys: PartitionKeys,
+    pub(super) request: Request<ReqBody>,
     /// Was polled ready.
     pub(super) service: S,
-    pub(super) settings: Spread<Settings>,
+    pub(super) config: Arc<Config>,
+}
+
+/// What a request waits for.
+#[allow(clippy::large_enum_variant)] // It is boxed with the request.
+pub(super) enum Outcome {
+    Answer(BoxFuture<Decision>),
+    Admission(Admission),
+}
+
+impl Outcome {
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(Decision, Option<RefundGuard>), StoreError>> {
+        match self {
+            Self::Answer(answer) => {
+                let answer = ready!(answer.as_mut().poll(cx));
+                Poll::Ready(answer.map(|decision| (decision, None)))
+            }
+            Self::Admission(admission) => Pin::new(admission).poll(cx),
+        }
+    }
+}
+
+/// What the response to an admitted request needs.
+pub(super) struct Admitted {
+    decision: Decision,
+    fields: Kept<Fields>,
+    headers_when: Option<Arc<HeadersWhen>>,
+    /// Holds the decision if responses have it in their extensions, or else nothing.
+    extensions: Extensions,
+}
+
+impl Admitted {
+    /// `request`: the extensions of the request.
+    #[inline]
+    pub(super) fn new(decision: Decision, request: &mut Extensions, config: &Config) -> Self {
+        let mut extensions = Extensions::new();
+        if config.response.decision_in_extensions {
+            let mut decision = decision.clone();
+            if let Some(outer) = request.get() {
+                decision.put_within(outer);
+            }
+            request.insert(decision.clone());
+            extensions.insert(decision);
+        }
+        let headers_when = config.response.headers_when.as_ref();
+        Self {
+            decision,
+            fields: config.fields.clone(),
+            headers_when: headers_when.map(|when| Arc::clone(&when.0)),
+            extensions,
+        }
+    }
+
+    /// Adds the header fields and the decision to a response of the inner service.
+    #[inline]
+    pub(super) fn complete<B>(&mut self, response: &mut Response<B>) {
+        let status = response.status();
+        let headers = response.headers_mut();
+        let wanted = self.headers_when.as_ref();
+        if wanted.is_none_or(|wanted| wanted(status, headers)) {
+            self.fields
+                .write(&self.decision, headers, SetBy::InnerService);
+        }
+        if !self.extensions.is_empty() {
+            // An inner layer may have inserted a decision that includes this one. It stays.
+            let inner = mem::replace(response.extensions_mut(), mem::take(&mut self.extensions));
+            response.extensions_mut().extend(inner);
+        }
+    }
 }
 
 impl<S, ReqBody> ResponseFuture<S, ReqBody>
@@ -67,61 +150,71 @@ where
     pub(super) fn deciding(pending: Pending<S, ReqBody>) -> Self {
         Self {
             state: State::Deciding {
-                pending: Box::new(pending),
+                pending: Some(Box::new(pending)),
             },
         }
     }
 
-    /// The inner service was called for a request that was admitted at once.
+    /// Calls the inner service.
     #[inline(always)]
-    pub(super) const fn calling(future: S::Future, granted: Granted) -> Self {
+    pub(super) fn calling(service: &mut S, request: Request<ReqBody>, admitted: Admitted) -> Self {
         Self {
             state: State::Calling {
-                future,
-                granted: Some(granted),
+                future: service.call(request),
+                admitted,
                 taken: None,
             },
         }
     }
 
-    /// The inner service is not called.
-    pub(super) fn refused(
-        refusal: Refusal<'_>,
-        settings: &Settings,
-        request: &Request<ReqBody>,
-    ) -> Self {
+    /// Does not call the inner service.
+    pub(super) fn denied(denial: Denial<'_>, config: &Config, request: &Request<ReqBody>) -> Self {
         Self {
-            state: State::refused(refusal, settings, request),
+            state: State::denied(denial, config, request),
         }
     }
 }
 
 impl<S, F, ReqBody> State<S, F, ReqBody> {
-    fn refused(refusal: Refusal<'_>, settings: &Settings, request: &Request<ReqBody>) -> Self {
-        let known = refusal.decision();
-        let known = known.and_then(|decision| settings.known_policy_field(decision));
+    fn denied(denial: Denial<'_>, config: &Config, request: &Request<ReqBody>) -> Self {
         let head = Head::from(request);
-        Self::Answered {
-            response: Some(rejection::respond(refusal, &settings.answers, known, &head)),
+        Self::Denied {
+            response: Some(respond(denial, &config.response, &config.fields, &head)),
         }
     }
 }
 
-/// What the response is to be told to a request that may go on.
-#[inline(always)]
-pub(super) fn granted<B>(
-    decision: &mut Decision,
-    partitions: Partitions,
-    request: &mut Request<B>,
-    settings: &Settings,
-) -> Option<Granted> {
-    if let Some(partitions) = partitions {
-        decision.give_partitions(&partitions);
+impl<S, ReqBody> Pending<S, ReqBody>
+where
+    S: Service<Request<ReqBody>>,
+{
+    /// Acts on the decision.
+    fn decided(
+        self,
+        outcome: Result<(Decision, Option<RefundGuard>), StoreError>,
+    ) -> State<S, S::Future, ReqBody> {
+        let Self {
+            mut service,
+            mut request,
+            config,
+            ..
+        } = self;
+        let Ok((mut decision, taken)) = outcome else {
+            return State::denied(DenialReason::StoreFailed.into(), &config, &request);
+        };
+        if let Some(partition_keys) = self.partition_keys {
+            decision.give_partitions(&partition_keys);
+        }
+        if !decision.is_allowed() {
+            return State::denied((&decision).into(), &config, &request);
+        }
+        let admitted = Admitted::new(decision, request.extensions_mut(), &config);
+        State::Calling {
+            future: service.call(request),
+            admitted,
+            taken: taken.map(Box::new),
+        }
     }
-    if decision.is_allowed() {
-        return Some(Granted::new(decision, request.extensions_mut(), settings));
-    }
-    None
 }
 
 impl<S, ReqBody, ResBody> Future for ResponseFuture<S, ReqBody>
@@ -130,56 +223,45 @@ where
 {
     type Output = Result<Response<ResponseBody<ResBody>>, S::Error>;
 
+    #[expect(
+        clippy::panic,
+        clippy::expect_used,
+        reason = "as in compiler-made futures"
+    )]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        const COMPLETED: &str = "`ResponseFuture` polled after completion";
+
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
                 StateProj::Deciding { pending } => {
-                    let pending = &mut **pending;
-                    let answer = ready!(pending.wait.poll(cx));
-                    let partitions = pending.partitions.take();
-                    let (service, settings) = (&mut pending.service, &*pending.settings);
-                    match (answer, pending.request.take()) {
-                        (Ok((mut decision, taken)), Some(mut request)) => {
-                            match granted(&mut decision, partitions, &mut request, settings) {
-                                Some(granted) => State::Calling {
-                                    future: service.call(request),
-                                    granted: Some(granted),
-                                    taken: taken.map(Box::new),
-                                },
-                                None => {
-                                    State::refused(Refusal::denied(&decision), settings, &request)
-                                }
-                            }
+                    let mut decided = pending.take().expect(COMPLETED);
+                    match decided.outcome.poll(cx) {
+                        Poll::Ready(outcome) => decided.decided(outcome),
+                        Poll::Pending => {
+                            *pending = Some(decided);
+                            return Poll::Pending;
                         }
-                        (Err(_), Some(request)) => {
-                            State::refused(DenialReason::StoreFailed.into(), settings, &request)
-                        }
-                        // It is taken once: the state changes at once.
-                        (_, None) => State::Answered { response: None },
                     }
                 }
                 StateProj::Calling {
                     future,
-                    granted,
+                    admitted,
                     taken,
                 } => {
-                    let mut response = ready!(future.poll(cx));
-                    if let (Ok(response), Some(granted)) = (&mut response, granted.take()) {
-                        granted.tell(response);
-                    }
-                    let taken = taken.take();
-                    return Poll::Ready(response.map(|response| {
+                    let response = ready!(future.poll(cx)).map(|mut response| {
+                        admitted.complete(&mut response);
+                        let taken = taken.take();
                         response.map(|body| ResponseBody::forwarded(body, taken))
-                    }));
+                    });
+                    this.state.set(State::Done);
+                    return Poll::Ready(response);
                 }
-                StateProj::Answered { response } => {
-                    // Polled again after it was ready, which no caller may do: wait for ever.
-                    let Some(response) = response.take() else {
-                        return Poll::Pending;
-                    };
+                StateProj::Denied { response } => {
+                    let response = response.take().expect(COMPLETED);
                     return Poll::Ready(Ok(response.map(ResponseBody::answer)));
                 }
+                StateProj::Done => panic!("{COMPLETED}"),
             };
             this.state.set(next);
         }
@@ -194,7 +276,8 @@ where
         let state = match &self.state {
             State::Deciding { .. } => "Deciding",
             State::Calling { .. } => "Calling",
-            State::Answered { .. } => "Answered",
+            State::Denied { .. } => "Denied",
+            State::Done => "Done",
         };
         f.debug_struct("ResponseFuture")
             .field("state", &state)

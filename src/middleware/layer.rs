@@ -8,18 +8,22 @@ use tower_layer::Layer;
 
 use super::{
     buckets::Buckets,
+    config::{Config, ResponseConfig, Secret},
+    denied::Denied,
+    erased::Erased,
     grpc::GrpcDenials,
-    headers::{self, Headers},
-    named::Named,
+    headers::{Fields, Headers},
+    plan::{Charges, Plan},
     policy::{RequestPolicy, Rule, When},
-    rejection::Denied,
     responder::Responder,
     service::RateLimit,
-    settings::{Secret, Settings},
 };
 use crate::{
-    ConfigError, Head, MemoryStore, OnStoreFailure, admission::wait_queue::MAX_WAITING,
-    key::KeyError, policy::check_names, spread::Spread, store::Store, store::handle::BackedStore,
+    ConfigError, Head, MemoryStore, OnStoreFailure,
+    admission::wait_queue::MAX_WAITING,
+    key::KeyError,
+    policy::check_names,
+    store::{Store, handle::BackedStore},
 };
 
 /// Limits the rate of requests, as a Tower layer.
@@ -42,7 +46,7 @@ use crate::{
 /// share their store, so one layer on several routes is one limit.
 #[derive(Clone, Debug)]
 pub struct RateLimitLayer {
-    settings: Spread<Settings>,
+    config: Arc<Config>,
 }
 
 impl RateLimitLayer {
@@ -68,7 +72,7 @@ impl RateLimitLayer {
     pub fn new(policy: impl Into<RequestPolicy>) -> Self {
         match Self::builder().policy(policy).build() {
             Ok(layer) => layer,
-            Err(mistake) => panic!("{mistake}"),
+            Err(error) => panic!("{error}"),
         }
     }
 
@@ -82,27 +86,27 @@ impl RateLimitLayer {
     /// one store are a mistake, which one line in the log says.
     #[must_use]
     pub fn store(self, store: impl Store) -> Self {
-        Self::of(Settings {
+        Self::from_config(Config {
             store: BackedStore::new(Arc::new(store)),
-            ..(*self.settings).clone()
+            ..(*self.config).clone()
         })
     }
 
-    fn of(settings: Settings) -> Self {
+    fn from_config(config: Config) -> Self {
+        let config = Arc::new(config);
         // Tiers have several quotas under one name.
-        let constant = settings.rules.iter().filter(|rule| rule.is_constant());
+        let rules = config.plan.rules.iter();
+        let constant = rules.filter(|rule| rule.is_constant());
         let policies = constant.map(|rule| &rule.base);
-        settings.store.add_policies(&settings.rules, policies);
-        Self {
-            settings: Spread::new(settings),
-        }
+        config.store.add_policies(&config, policies);
+        Self { config }
     }
 
     /// Returns what answers requests with this layer's settings, for a handler that asks a
     /// [`Limiter`](crate::Limiter) itself.
     #[must_use]
     pub fn responder(&self) -> Responder {
-        Responder::new(self.settings.answers.clone())
+        Responder::new(self.config.response.clone())
     }
 
     /// Returns the buckets that a request is held to, by the layer's own policies and keys:
@@ -129,14 +133,14 @@ impl RateLimitLayer {
     ///
     /// A policy's key is missing.
     pub fn buckets(&self, head: &Head<'_>) -> Result<Buckets, KeyError> {
-        let settings = &*self.settings;
-        settings.with_legs(head, |legs| match legs {
-            Ok(legs) => Ok(Buckets::new(settings, legs)),
-            Err(keyless) => {
-                settings.report(keyless.error);
-                Err(keyless.error.clone())
+        let mut charges = Charges::new();
+        match self.config.plan.evaluate(head, &mut charges) {
+            Ok(()) => Ok(Buckets::new(&self.config, &charges)),
+            Err(missing) => {
+                self.config.log_key_error(&missing.error);
+                Err(missing.error)
             }
-        })
+        }
     }
 }
 
@@ -144,7 +148,7 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit::new(inner, self.settings.clone())
+        RateLimit::new(inner, Arc::clone(&self.config))
     }
 }
 
@@ -171,26 +175,13 @@ impl<S> Layer<S> for RateLimitLayer {
 pub struct RateLimitLayerBuilder {
     store: Option<Arc<dyn Store>>,
     policies: Vec<RequestPolicy>,
-    when: Option<Named<When>>,
-    answers: Answers,
+    when: Option<Erased<When>>,
+    response: ResponseConfig,
     wait: Option<Duration>,
     max_waiting: Option<usize>,
     partition_secret: Option<Secret>,
     on_store_failure: OnStoreFailure,
-    mistake: Option<ConfigError>,
-}
-
-pub(super) type HeadersWhen = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync;
-type OnDenied = dyn Fn(Denied<'_>) -> Response<Bytes> + Send + Sync;
-
-/// How requests are answered.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Answers {
-    pub(super) headers: Headers,
-    pub(super) headers_when: Option<Named<HeadersWhen>>,
-    pub(super) retry_after_jitter: Duration,
-    pub(super) grpc_denials: GrpcDenials,
-    pub(super) on_denied: Option<Named<OnDenied>>,
+    error: Option<ConfigError>,
 }
 
 impl RateLimitLayerBuilder {
@@ -224,14 +215,14 @@ impl RateLimitLayerBuilder {
     where
         F: Fn(&Head<'_>) -> bool + Send + Sync + 'static,
     {
-        self.when = Some(Named(Arc::new(applies), type_name::<F>()));
+        self.when = Some(Erased(Arc::new(applies), type_name::<F>()));
         self
     }
 
     /// Which header fields tell clients where they stand. Default:
     /// [`Headers::Draft10`].
     pub const fn headers(mut self, headers: Headers) -> Self {
-        self.answers.headers = headers;
+        self.response.format = headers;
         self
     }
 
@@ -251,7 +242,7 @@ impl RateLimitLayerBuilder {
     where
         F: Fn(StatusCode, &HeaderMap) -> bool + Send + Sync + 'static,
     {
-        self.answers.headers_when = Some(Named(Arc::new(wanted), type_name::<F>()));
+        self.response.headers_when = Some(Erased(Arc::new(wanted), type_name::<F>()));
         self
     }
 
@@ -262,7 +253,7 @@ impl RateLimitLayerBuilder {
     pub fn partition_key(mut self, secret: &[u8]) -> Self {
         if secret.is_empty() {
             let setting = "partition_key";
-            self.mistake.get_or_insert(ConfigError::Zero { setting });
+            self.error.get_or_insert(ConfigError::Zero { setting });
         }
         let context = "tower-throttle v1 secret of partition keys";
         self.partition_secret = Some(Secret(blake3::derive_key(context, secret)));
@@ -272,7 +263,35 @@ impl RateLimitLayerBuilder {
     /// Adds up to this much, at random, to `Retry-After`, so that clients who
     /// were denied together do not come back together. Default: none; a day at most.
     pub fn retry_after_jitter(mut self, most: Duration) -> Self {
-        self.answers.retry_after_jitter = most.min(Duration::from_secs(86_400));
+        self.response.retry_after_jitter = most.min(Duration::from_secs(86_400));
+        self
+    }
+
+    /// Puts the [`Decision`](crate::Decision) into the extensions of each forwarded request,
+    /// for handlers, and of each response, for outer layers. Default: neither, as it costs
+    /// about a quarter of a decision in memory.
+    ///
+    /// The [`DenialReason`](crate::DenialReason) is always in the extensions of a denial.
+    /// Stacked layers that all set this put in one decision with all their policies.
+    ///
+    /// ```
+    /// use axum::{Extension, Router, routing::get};
+    /// use tower_throttle::{Decision, RateLimitLayer, TokenBucket};
+    ///
+    /// let layer = RateLimitLayer::builder()
+    ///     .policy(TokenBucket::per_second(10))
+    ///     .decision_in_extensions()
+    ///     .build()?;
+    ///
+    /// async fn remaining(Extension(decision): Extension<Decision>) -> String {
+    ///     let remaining = decision.policies().map(|policy| policy.remaining()).min();
+    ///     format!("{remaining:?}")
+    /// }
+    /// let app: Router = Router::new().route("/", get(remaining)).layer(layer);
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    pub const fn decision_in_extensions(mut self) -> Self {
+        self.response.decision_in_extensions = true;
         self
     }
 
@@ -326,7 +345,7 @@ impl RateLimitLayerBuilder {
     /// # Ok::<(), tower_throttle::ConfigError>(())
     /// ```
     pub const fn grpc_denials(mut self, which: GrpcDenials) -> Self {
-        self.answers.grpc_denials = which;
+        self.response.grpc_denials = which;
         self
     }
 
@@ -370,7 +389,7 @@ impl RateLimitLayerBuilder {
         B: Into<Bytes>,
     {
         let respond = move |denied: Denied<'_>| respond(denied).map(Into::into);
-        self.answers.on_denied = Some(Named(Arc::new(respond), type_name::<F>()));
+        self.response.on_denied = Some(Erased(Arc::new(respond), type_name::<F>()));
         self
     }
 
@@ -383,7 +402,7 @@ impl RateLimitLayerBuilder {
     /// ```
     #[must_use]
     pub fn responder(self) -> Responder {
-        Responder::new(self.answers)
+        Responder::new(self.response)
     }
 
     /// Checks everything that can be seen before the first request.
@@ -392,13 +411,13 @@ impl RateLimitLayerBuilder {
     ///
     /// A [`ConfigError`] that says what to change.
     pub fn build(self) -> Result<RateLimitLayer, ConfigError> {
-        if let Some(mistake) = self.mistake {
-            return Err(mistake);
+        if let Some(error) = self.error {
+            return Err(error);
         }
-        if self.partition_secret.is_some() && self.answers.headers != Headers::Draft10 {
+        if self.partition_secret.is_some() && self.response.format != Headers::Draft10 {
             return Err(ConfigError::PartitionKeyWithoutLists);
         }
-        let rules: Arc<[Rule]> = self
+        let rules: Box<[Rule]> = self
             .policies
             .iter()
             .map(|policy| policy.compile(self.on_store_failure))
@@ -408,23 +427,33 @@ impl RateLimitLayerBuilder {
         if self.wait.is_some() {
             if let Some(rule) = rules.iter().find(|rule| rule.base.leases) {
                 let beside = "`wait_up_to(..)`";
-                let mistake = ConfigError::CannotLease { beside };
-                return Err(mistake.in_policy(&rule.base.name.text));
+                let error = ConfigError::CannotLease { beside };
+                return Err(error.in_policy(&rule.base.name.text));
             }
         }
 
-        let policy_field = headers::constant_policy(self.answers.headers, &rules);
+        let format = self.response.format;
+        let fields = if rules.iter().all(Rule::is_constant) {
+            let policies = rules
+                .iter()
+                .map(|rule| (&rule.base.name, *rule.base.demand.quota));
+            let policies: Vec<_> = policies.collect();
+            Fields::with_policies(format, &policies, self.partition_secret.is_some())
+        } else {
+            Fields::new(format)
+        };
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
-        let store = BackedStore::new(store);
-        Ok(RateLimitLayer::of(Settings {
-            store,
-            rules,
-            when: self.when,
-            answers: self.answers,
+        Ok(RateLimitLayer::from_config(Config {
+            store: BackedStore::new(store),
+            plan: Plan {
+                rules,
+                when: self.when,
+                partition_secret: self.partition_secret,
+            },
+            response: self.response,
+            fields: fields.intern(),
             wait: self.wait,
             max_waiting: self.max_waiting.unwrap_or(MAX_WAITING),
-            partition_secret: self.partition_secret,
-            policy_field,
             logged: Arc::default(),
         }))
     }

@@ -1,11 +1,17 @@
 //! What reads a request: a policy with its key, its cost, and when it applies.
 
-use std::{any::type_name, borrow::Cow, fmt, sync::Arc};
+use std::{
+    any::type_name,
+    borrow::Cow,
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
-use super::{named::Named, tiers::Tiers};
+use super::erased::Erased;
 use crate::{
     ConfigError, Head, Key, OnStoreFailure, Policy, Quota,
     charge::{Charge, Demand},
+    kept::Kept,
     key::{KeyError, KeyExtractor, global, peer},
     policy::Compiled,
 };
@@ -23,10 +29,10 @@ type QuotaBy = dyn Fn(&Head<'_>) -> Quota + Send + Sync;
 #[must_use]
 pub struct RequestPolicy {
     policy: Policy,
-    key: Named<dyn KeyExtractor>,
-    cost_by: Option<Named<CostBy>>,
-    when: Option<Named<When>>,
-    quota_by: Option<Named<QuotaBy>>,
+    key: Erased<dyn KeyExtractor>,
+    cost_by: Option<Erased<CostBy>>,
+    when: Option<Erased<When>>,
+    quota_by: Option<Erased<QuotaBy>>,
     on_missing_key: OnMissingKey,
 }
 
@@ -104,7 +110,7 @@ impl RequestPolicy {
     pub fn key<K: KeyExtractor>(mut self, key: K) -> Self {
         // Either everybody shares the bucket, or somebody has one.
         self.policy = self.policy.shared_and_keyed();
-        self.key = Named(Arc::new(key), type_name::<K>());
+        self.key = Erased(Arc::new(key), type_name::<K>());
         self
     }
 
@@ -122,7 +128,7 @@ impl RequestPolicy {
     where
         F: Fn(&Head<'_>) -> u64 + Send + Sync + 'static,
     {
-        self.cost_by = Some(Named(Arc::new(cost), type_name::<F>()));
+        self.cost_by = Some(Erased(Arc::new(cost), type_name::<F>()));
         self
     }
 
@@ -131,7 +137,7 @@ impl RequestPolicy {
     where
         F: Fn(&Head<'_>) -> bool + Send + Sync + 'static,
     {
-        self.when = Some(Named(Arc::new(applies), type_name::<F>()));
+        self.when = Some(Erased(Arc::new(applies), type_name::<F>()));
         self
     }
 
@@ -151,7 +157,7 @@ impl RequestPolicy {
     where
         F: Fn(&Head<'_>) -> Quota + Send + Sync + 'static,
     {
-        self.quota_by = Some(Named(Arc::new(quota), type_name::<F>()));
+        self.quota_by = Some(Erased(Arc::new(quota), type_name::<F>()));
         self
     }
 
@@ -192,10 +198,10 @@ impl RequestPolicy {
 impl<P: Into<Policy>> From<P> for RequestPolicy {
     fn from(policy: P) -> Self {
         let policy = policy.into();
-        let key: Named<dyn KeyExtractor> = if policy.is_shared() {
-            Named(Arc::new(global()), "global")
+        let key: Erased<dyn KeyExtractor> = if policy.is_shared() {
+            Erased(Arc::new(global()), "global")
         } else {
-            Named(Arc::new(peer()), "peer")
+            Erased(Arc::new(peer()), "peer")
         };
         Self {
             policy,
@@ -230,27 +236,24 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// Who is asking, where the policy applies to a request.
+    /// What the policy asks for a request, if it applies to it.
     #[inline]
-    pub(super) fn key(&self, head: &Head<'_>) -> Result<Option<Key>, KeyError> {
+    pub(super) fn charge(&self, head: &Head<'_>) -> Result<Option<Charge<'_>>, KeyError> {
         let reads = &self.reads;
         if reads.when.as_ref().is_some_and(|when| !(when.0)(head)) {
             return Ok(None);
         }
-        match reads.key.0.extract(head) {
+        let key = match reads.key.0.extract(head) {
+            Ok(key) => key,
             Err(error) if error.is_missing() => match reads.on_missing_key {
-                OnMissingKey::Refuse => Err(error),
-                OnMissingKey::Skip => Ok(None),
-                OnMissingKey::Share => Ok(Some(Key::missing())),
+                OnMissingKey::Refuse => return Err(error),
+                OnMissingKey::Skip => return Ok(None),
+                OnMissingKey::Share => Key::missing(),
             },
-            key => key.map(Some),
-        }
-    }
-
-    /// What the policy asks of their request.
-    #[inline]
-    pub(super) fn leg<'a>(&'a self, key: &'a Key, head: &Head<'_>) -> Charge<'a> {
-        self.base.charge(Cow::Borrowed(key), self.demand(head))
+            Err(error) => return Err(error),
+        };
+        let demand = self.demand(head);
+        Ok(Some(self.base.charge(Cow::Owned(key), demand)))
     }
 
     #[inline]
@@ -271,5 +274,20 @@ impl Rule {
     /// Whether every request is held to the same quota.
     pub(super) fn is_constant(&self) -> bool {
         self.reads.quota_by.is_none()
+    }
+}
+
+/// The first quotas that requests chose, set up once each: a request of one of
+/// these tiers takes a copy, where any other quota is allocated.
+#[derive(Clone, Debug, Default)]
+struct Tiers([OnceLock<Kept<Quota>>; 8]);
+
+impl Tiers {
+    fn keep(&self, quota: Quota) -> Kept<Quota> {
+        let mut tiers = self.0.iter().map(|tier| tier.get_or_init(|| quota.keep()));
+        match tiers.find(|tier| ***tier == quota) {
+            Some(tier) => tier.clone(),
+            None => Kept::Counted(Arc::new(quota)),
+        }
     }
 }

@@ -1,13 +1,13 @@
 //! The layer's answers, for handlers that ask a `Limiter`.
 
 use bytes::Bytes;
-use http::{Extensions, Response};
+use http::Response;
 
 use super::{
-    granted::Granted,
-    headers::Fields,
-    layer::Answers,
-    rejection::{self, Refusal},
+    config::ResponseConfig,
+    denied::Denial,
+    headers::{Fields, SetBy},
+    respond::respond,
 };
 use crate::{Decision, DenialReason, Head};
 
@@ -63,19 +63,20 @@ use crate::{Decision, DenialReason, Head};
 /// # });
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Responder(Answers);
+pub struct Responder(ResponseConfig);
 
 impl Responder {
-    pub(super) const fn new(answers: Answers) -> Self {
-        Self(answers)
+    pub(super) const fn new(config: ResponseConfig) -> Self {
+        Self(config)
     }
 
     /// Returns the decision if it is allowed, or else the response to send.
     ///
     /// The response is what a layer would send for this request and outcome: status, body,
     /// `Retry-After`, `RateLimit` fields, [`on_denied`](crate::RateLimitLayerBuilder::on_denied),
-    /// and the [`DenialReason`] and the decision in its extensions. As for a layer inside
-    /// another one, the policies of an outer layer are part of that decision. For axum,
+    /// and the [`DenialReason`] in its extensions. With
+    /// [`decision_in_extensions`](crate::RateLimitLayerBuilder::decision_in_extensions) the
+    /// decision is there, too, with the policies of an outer layer. For axum,
     /// map its body: `denied.map(Body::from)`.
     ///
     /// `outcome` is what [`Limiter::check`](crate::Limiter::check) returns. Its error may also
@@ -99,25 +100,35 @@ impl Responder {
     where
         E: Into<DenialReason>,
     {
-        let respond = |refusal| rejection::respond(refusal, &self.0, None, head);
+        let respond = |denial| respond(denial, &self.0, &self.fields(), head);
         match outcome {
             Ok(decision) if decision.is_allowed() => Ok(decision),
-            Ok(decision) => Err(respond(Refusal::denied(&decision))),
+            Ok(decision) => Err(respond(Denial::from(&decision))),
             Err(reason) => Err(respond(reason.into().into())),
         }
     }
 
-    /// Adds the `RateLimit` fields of an allowed request to its response, and the decision
-    /// to the extensions of the response, as a layer does.
+    /// Adds the `RateLimit` fields of an allowed request to its response. With
+    /// [`decision_in_extensions`](crate::RateLimitLayerBuilder::decision_in_extensions) it
+    /// puts the decision into the response's extensions, unless an inner layer did.
     pub fn add_headers<B>(&self, head: &Head<'_>, decision: &Decision, response: &mut Response<B>) {
-        let fields = Fields::of(decision, &self.0, None);
-        let mut decision = decision.clone();
-        // A layer outside may have decided, too.
-        if let Some(outer) = head.extensions().get() {
-            decision.put_within(outer);
+        let status = response.status();
+        let wanted = self.0.headers_when.as_ref();
+        if wanted.is_none_or(|wanted| (wanted.0)(status, response.headers())) {
+            let fields = self.fields();
+            fields.write(decision, response.headers_mut(), SetBy::InnerService);
         }
-        let mut extensions = Extensions::new();
-        extensions.insert(decision);
-        Granted { fields, extensions }.tell(response);
+        if self.0.decision_in_extensions && response.extensions().get::<Decision>().is_none() {
+            let mut decision = decision.clone();
+            if let Some(outer) = head.extensions().get() {
+                decision.put_within(outer);
+            }
+            response.extensions_mut().insert(decision);
+        }
+    }
+
+    /// The decision may be of any policies.
+    const fn fields(&self) -> Fields {
+        Fields::new(self.0.format)
     }
 }

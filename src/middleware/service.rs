@@ -1,7 +1,8 @@
-//! Request in, [`ResponseFuture`] out.
+//! [`RateLimit`]: request in, [`ResponseFuture`] out.
 
 use std::{
     mem,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -9,13 +10,18 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use super::{
-    asking::{Asked, Partitions, Wait},
     body::ResponseBody,
-    future::{self, Pending, ResponseFuture},
-    rejection::Refusal,
-    settings::Settings,
+    config::Config,
+    denied::Denial,
+    future::{Admitted, Outcome, Pending, ResponseFuture},
+    plan::{Charges, PartitionKeys},
 };
-use crate::{DenialReason, Head, spread::Spread, store::Answer};
+use crate::{
+    Decision, DenialReason, Head,
+    admission::{Admission, refund},
+    charge::{Check, Operation},
+    store::Answer,
+};
 
 /// The service made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///
@@ -25,12 +31,12 @@ use crate::{DenialReason, Head, spread::Spread, store::Answer};
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,
-    settings: Spread<Settings>,
+    config: Arc<Config>,
 }
 
 impl<S> RateLimit<S> {
-    pub(super) const fn new(inner: S, settings: Spread<Settings>) -> Self {
-        Self { inner, settings }
+    pub(super) const fn new(inner: S, config: Arc<Config>) -> Self {
+        Self { inner, config }
     }
 
     /// The inner service.
@@ -62,33 +68,52 @@ where
     }
 
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
-        let Self { inner, settings } = self;
-        let mut asked = settings.ask(&Head::from(&request));
-        let refusal = match asked {
-            Asked::Answered(Answer::Now(Ok(ref mut decision)), partitions) => {
-                match future::granted(decision, partitions, &mut request, settings) {
-                    Some(granted) => return ResponseFuture::calling(inner.call(request), granted),
-                    None => Refusal::denied(decision),
-                }
-            }
-            Asked::Answered(Answer::Later(answer), partitions) => {
-                return later(inner, settings, Wait::Answer(answer), partitions, request);
-            }
-            Asked::Waits(wait, partitions) => {
-                return later(inner, settings, wait, partitions, request);
-            }
-            Asked::Answered(Answer::Now(Err(_)), _) => DenialReason::StoreFailed.into(),
-            Asked::Refused(refusal) => refusal,
+        let Self { inner, config } = self;
+        let mut charges = Charges::new();
+        if let Err(missing) = config.plan.evaluate(&Head::from(&request), &mut charges) {
+            config.log_key_error(&missing.error);
+            let denial = Denial::from_key_error(missing.policy, &missing.error);
+            return ResponseFuture::denied(denial, config, &request);
+        }
+        let partition_keys = config.plan.partition_keys(&charges);
+        let outcome = if charges.is_empty() {
+            Answer::Now(Ok(Decision::of_no_policy()))
+        } else if config.may_wait(&charges) {
+            let held = refund::HeldCharges::new(&config.store, &charges);
+            let patience = config.wait.unwrap_or_default();
+            let admission = Admission::new(held, patience, false, config.max_waiting);
+            let outcome = Outcome::Admission(admission);
+            return wait(inner, config, outcome, partition_keys, request);
+        } else {
+            config.store.check(&Check::new(Operation::Take, &charges))
         };
-        ResponseFuture::refused(refusal, settings, &request)
+        let mut decision = match outcome {
+            Answer::Now(Ok(decision)) => decision,
+            Answer::Now(Err(_)) => {
+                let denial = DenialReason::StoreFailed.into();
+                return ResponseFuture::denied(denial, config, &request);
+            }
+            Answer::Later(answer) => {
+                let outcome = Outcome::Answer(answer);
+                return wait(inner, config, outcome, partition_keys, request);
+            }
+        };
+        if let Some(partition_keys) = partition_keys {
+            decision.give_partitions(&partition_keys);
+        }
+        if !decision.is_allowed() {
+            return ResponseFuture::denied((&decision).into(), config, &request);
+        }
+        let admitted = Admitted::new(decision, request.extensions_mut(), config);
+        ResponseFuture::calling(inner, request, admitted)
     }
 }
 
-fn later<S, ReqBody>(
+fn wait<S, ReqBody>(
     inner: &mut S,
-    settings: &Spread<Settings>,
-    wait: Wait,
-    partitions: Partitions,
+    config: &Arc<Config>,
+    outcome: Outcome,
+    partition_keys: PartitionKeys,
     request: Request<ReqBody>,
 ) -> ResponseFuture<S, ReqBody>
 where
@@ -98,10 +123,10 @@ where
     // takes its place may not be ready.
     let clone = inner.clone();
     ResponseFuture::deciding(Pending {
-        wait,
-        partitions,
-        request: Some(request),
+        outcome,
+        partition_keys,
+        request,
         service: mem::replace(inner, clone),
-        settings: settings.clone(),
+        config: Arc::clone(config),
     })
 }

@@ -85,6 +85,7 @@ async fn t01_rate_is_held_while_the_server_dies_and_comes_back() {
     let layer = RateLimitLayer::builder()
         .store(store.clone())
         .policy(Policy::new("rate", quota).key(key))
+        .decision_in_extensions()
         .on_store_failure(OnStoreFailure::local())
         .build()
         .expect("a layer");

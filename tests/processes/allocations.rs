@@ -45,8 +45,9 @@ fn request(fields: &[(&'static str, &'static str)]) -> Request<Body> {
     request
 }
 
+/// With the decision in the extensions of request and response.
 fn layer(policies: impl IntoIterator<Item = RequestPolicy>) -> RateLimitLayer {
-    let builder = RateLimitLayer::builder();
+    let builder = RateLimitLayer::builder().decision_in_extensions();
     let builder = policies
         .into_iter()
         .fold(builder, |builder, policy| builder.policy(policy));
@@ -68,11 +69,13 @@ fn through(layer: &RateLimitLayer, request: impl Fn() -> Request<Body>) -> (u64,
 /// How often the same allocates by hand, where all that is said is known before.
 /// `changing`: the fields whose value depends on the decision.
 fn by_hand(told: &Response<Body>, mut request: Request<Body>, changing: &[HeaderName]) -> u64 {
-    let decision: &Decision = told.extensions().get().expect("a decision");
+    let decision: Option<&Decision> = told.extensions().get();
     let is_admitted = told.status() == StatusCode::OK;
     let counted = measure(|| {
         let mut response = if is_admitted {
-            request.extensions_mut().insert(decision.clone());
+            if let Some(decision) = decision {
+                request.extensions_mut().insert(decision.clone());
+            }
             now(answer(request))
         } else {
             Response::new(Full::new(Bytes::copy_from_slice(PROBLEM)))
@@ -85,7 +88,9 @@ fn by_hand(told: &Response<Body>, mut request: Request<Body>, changing: &[Header
             };
             response.headers_mut().append(name, value);
         }
-        response.extensions_mut().insert(decision.clone());
+        if let Some(decision) = decision {
+            response.extensions_mut().insert(decision.clone());
+        }
         if let Some(reason) = told.extensions().get::<DenialReason>() {
             response.extensions_mut().insert(*reason);
         }
@@ -107,6 +112,12 @@ const DENIED: u64 = 10;
 /// map, its table and a box. Two for the header map, one for the value of
 /// `RateLimit`, one for the body.
 const ADMITTED: u64 = 8;
+
+/// Less the four boxes and tables that only the decision needs.
+const ADMITTED_BY_DEFAULT: u64 = 4;
+
+/// Less the box of the decision: the reason stays.
+const DENIED_BY_DEFAULT: u64 = 9;
 
 fn api() -> Policy {
     Policy::new("api", TokenBucket::per_minute(1_000))
@@ -218,10 +229,20 @@ pub(crate) fn tiers_cost_the_value_of_their_policy() {
 }
 
 pub(crate) fn a_denial() {
-    let layer = RateLimitLayer::new(Policy::new("api", TokenBucket::per_day(1)));
-    let (counted, response) = through(&layer, || request(&[]));
-    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
-    let changing = [RATELIMIT, header::RETRY_AFTER];
-    assert_eq!(by_hand(&response, request(&[]), &changing), DENIED);
-    assert_eq!(counted, DENIED);
+    let policy = || Policy::new("api", TokenBucket::per_day(1));
+    for (layer, expected) in [
+        (layer([policy().into()]), DENIED),
+        (RateLimitLayer::new(policy()), DENIED_BY_DEFAULT),
+    ] {
+        let (counted, response) = through(&layer, || request(&[]));
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+        let changing = [RATELIMIT, header::RETRY_AFTER];
+        assert_eq!(by_hand(&response, request(&[]), &changing), expected);
+        assert_eq!(counted, expected);
+    }
+}
+
+pub(crate) fn the_decision_in_extensions_is_paid_for_only_where_it_was_chosen() {
+    let layer = RateLimitLayer::new(api());
+    assert_as_by_hand(&layer, &[], &[RATELIMIT], ADMITTED_BY_DEFAULT);
 }

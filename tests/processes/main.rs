@@ -28,6 +28,10 @@ use tokio::runtime::Runtime;
 const TESTS: &[(&str, fn())] = &[
     ("allocations::a_denial", allocations::a_denial),
     (
+        "allocations::the_decision_in_extensions_is_paid_for_only_where_it_was_chosen",
+        allocations::the_decision_in_extensions_is_paid_for_only_where_it_was_chosen,
+    ),
+    (
         "allocations::tiers_cost_the_value_of_their_policy",
         allocations::tiers_cost_the_value_of_their_policy,
     ),

@@ -82,6 +82,7 @@ async fn of_a_thousand_denials_less_than_one_asks_redis() {
         .store(store)
         .policy(Policy::new("hour", TokenBucket::per_hour(3)).key(key::header("x-api-key")))
         .policy(Policy::new("day", FixedWindow::per_day(30)).key(key::header("x-api-key")))
+        .decision_in_extensions()
         .on_store_failure(OnStoreFailure::Deny)
         .build()
         .expect("a layer");

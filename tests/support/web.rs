@@ -62,13 +62,21 @@ pub fn layer_of<const N: usize>(
     layer_with(policies, |builder| builder)
 }
 
+/// A layer of one policy on a store.
+pub fn layer_on(store: impl Store, policy: impl Into<RequestPolicy>) -> RateLimitLayer {
+    let builder = RateLimitLayer::builder().store(store).policy(policy);
+    builder.decision_in_extensions().build().expect("a layer")
+}
+
 /// The same with other settings.
 pub fn layer_with<const N: usize>(
     policies: [RequestPolicy; N],
     set: impl FnOnce(RateLimitLayerBuilder) -> RateLimitLayerBuilder,
 ) -> (RateLimitLayer, Arc<ManualClock>) {
     let (store, clock) = standing_store();
-    let builder = RateLimitLayer::builder().store(store);
+    let builder = RateLimitLayer::builder()
+        .store(store)
+        .decision_in_extensions();
     let builder = policies
         .into_iter()
         .fold(builder, RateLimitLayerBuilder::policy);

@@ -1,154 +1,115 @@
-//! A decision as header fields.
+//! Writes a decision as header fields.
 
-mod lists;
-mod older;
+mod format;
+mod ietf;
+mod legacy;
 
-use std::sync::Arc;
+use http::{HeaderMap, HeaderName, HeaderValue};
 
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-
-use self::{lists::Lists, older::Binding};
-use super::{
-    layer::{Answers, HeadersWhen},
-    policy::Rule,
-    text,
+pub use self::format::Headers;
+use crate::{
+    Decision, PolicyDecision, Quota, Source,
+    kept::{Kept, Table},
+    policy_name::Name,
 };
-use crate::{Decision, PolicyDecision, Quota};
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// Which header fields report the limits to clients.
-///
-/// The IETF drafts and the older forms use some of the same names for other
-/// things, so a layer sends exactly one form. All but the list report one policy: the
-/// one that refused with the longest wait, or else the one with the fewest
-/// units left. If the response of an inner layer or service has one of a form's fields,
-/// those stay and none is added: fields of two sources would be
-/// untrue together. Only lists are appended to other lists. So give stacked layers one
-/// form.
-///
-/// # What the reset means
-///
-/// | form | an allowed response | a denial |
-/// |---|---|---|
-/// | [`Draft10`](Self::Draft10), [`Draft7`](Self::Draft7), [`Draft6`](Self::Draft6) | seconds over which the remaining units may be spread with none of them refused: of a bucket, fewer as units are used up | seconds until the request has room |
-/// | [`XRateLimitEpoch`](Self::XRateLimitEpoch) | the time at which all units are back, if the caller uses no more: never earlier as units are used up | the same |
-/// | [`XRateLimitDelta`](Self::XRateLimitDelta) | seconds until that time | the same |
-///
-/// All are rounded up. `Retry-After` is the wait of a denied request in every form, so it
-/// is shorter than an `X-RateLimit-Reset`, unless all units come back at once. No reset is
-/// sent if no wait helps, or under a [`Concurrency`](crate::Concurrency) policy, whose
-/// units come back at unknown times.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Headers {
-    /// `RateLimit-Policy: "api";q=100;w=60` and `RateLimit: "api";r=60;t=36`:
-    /// the lists of draft-ietf-httpapi-ratelimit-headers-08 to -11, by the text
-    /// of -10. All policies, of stacked layers too. This is the default.
-    ///
-    /// `t` is the time within which at most `r` may be used. A bucket whose
-    /// burst differs from its limit says so in `tt-burst`.
-    #[default]
-    Draft10,
-    /// `RateLimit: limit=100, remaining=60, reset=36` and
-    /// `RateLimit-Policy: 100;w=60`: draft -07.
-    Draft7,
-    /// `RateLimit-Limit`, `RateLimit-Remaining`, `RateLimit-Reset` and
-    /// `RateLimit-Policy: 100;w=60`: drafts -04 to -06.
-    Draft6,
-    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, as GitHub
-    /// sends them: the reset is the time at which all units are back, in seconds since
-    /// the UNIX epoch. A client that waits until then has its whole limit again.
-    XRateLimitEpoch,
-    /// The same with `X-RateLimit-Reset` in seconds from now.
-    XRateLimitDelta,
-    /// None. `Retry-After` is sent all the same.
-    None,
-}
-
-/// The fields that tell of a decision. They are worked out before there is a
-/// response, as they are smaller than the decision and need no settings any more.
+/// How decisions are written as header fields.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fields {
-    told: Option<Told>,
-    when: Option<Arc<HeadersWhen>>,
+    format: Headers,
+    /// `RateLimit-Policy` of a request to which all policies apply, if it is always the
+    /// same.
+    policy: Option<HeaderValue>,
+    /// How many policies there are.
+    policies: usize,
+    /// Partition keys are written into the fields, so no value is always the same.
+    has_partition_keys: bool,
 }
 
-enum Told {
-    OfAll(Lists),
-    OfOne(Binding),
-}
-
-/// Who set the fields that a response has already.
+/// Which code set the fields that a response already has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Existing {
-    /// A layer or service inside: our lists come behind theirs, and of what is no list
-    /// ours stay away.
-    IsFromInside,
-    /// The user's hook, which leaves to us what it did not set.
-    IsFromHook,
+pub(super) enum SetBy {
+    /// An inner layer or service. Lists are appended to its lists. If one of its fields
+    /// is not a list, no field is added.
+    InnerService,
+    /// The user's hook. Each field that it did not set is added.
+    Hook,
 }
 
 impl Fields {
-    /// `known`: `RateLimit-Policy`, if it is the same for every decision.
-    #[inline]
-    pub(super) fn of(decision: &Decision, answers: &Answers, known: Option<&HeaderValue>) -> Self {
-        let when = answers.headers_when.as_ref();
+    /// For decisions of any policies.
+    pub(super) const fn new(format: Headers) -> Self {
         Self {
-            told: match answers.headers {
-                Headers::None => None,
-                Headers::Draft10 => Some(Told::OfAll(Lists::of(decision, known))),
-                form => Binding::of(decision, form, known).map(Told::OfOne),
-            },
-            when: when.map(|when| Arc::clone(&when.0)),
+            format,
+            policy: None,
+            policies: 0,
+            has_partition_keys: false,
         }
     }
 
-    /// Adds them to a response of the inner service, if they are wanted there.
-    pub(super) fn add_to_forwarded(self, status: StatusCode, headers: &mut HeaderMap) {
-        let wanted = self.when.as_ref();
-        if wanted.is_none_or(|wanted| wanted(status, headers)) {
-            self.add_to(headers, Existing::IsFromInside);
+    /// For decisions of these policies, whose quotas never change.
+    pub(super) fn with_policies(
+        format: Headers,
+        policies: &[(&Name, Quota)],
+        has_partition_keys: bool,
+    ) -> Self {
+        let policy = match (format, policies) {
+            (Headers::Draft10, policies) => ietf::policy_field(policies),
+            (Headers::Draft6 | Headers::Draft7, [(_, quota)]) => legacy::policy_field(*quota),
+            _ => None,
+        };
+        Self {
+            format,
+            policy,
+            policies: policies.len(),
+            has_partition_keys,
         }
     }
 
-    pub(super) fn add_to(self, headers: &mut HeaderMap, existing: Existing) {
-        match self.told {
-            Some(Told::OfAll(lists)) => lists.add_to(headers, existing),
-            Some(Told::OfOne(binding)) => binding.add_to(headers, existing),
-            None => {}
+    /// Each request's future holds a copy, which costs nothing if it is interned.
+    pub(super) fn intern(self) -> Kept<Self> {
+        static FIELDS: Table<Fields> = Table::new();
+
+        FIELDS.keep(self)
+    }
+
+    /// Writes the fields of a decision.
+    #[inline]
+    pub(super) fn write(&self, decision: &Decision, headers: &mut HeaderMap, existing: SetBy) {
+        let policy = self.constant_policy(decision);
+        match self.format {
+            Headers::None => {}
+            Headers::Draft10 => ietf::write(decision, policy, headers, existing),
+            format => legacy::write(decision, format, policy, headers, existing),
         }
+    }
+
+    /// Returns `RateLimit-Policy`, if it is the same for each decision like this one.
+    #[inline]
+    fn constant_policy(&self, decision: &Decision) -> Option<&HeaderValue> {
+        // While the store fails no policy is listed, but all of them still apply.
+        let is_constant = decision.source() == Source::StoreFailure
+            || (decision.policies().len() == self.policies && !self.has_partition_keys);
+        self.policy.as_ref().filter(|_| is_constant)
     }
 }
 
-/// `RateLimit-Policy` of a request to which all policies apply, where it never
-/// changes.
-pub(super) fn constant_policy(form: Headers, rules: &[Rule]) -> Option<HeaderValue> {
-    if !rules.iter().all(Rule::is_constant) {
-        return None;
-    }
-    let mut quotas = rules
-        .iter()
-        .map(|rule| (&rule.base.name, *rule.base.demand.quota));
-    let value = match form {
-        Headers::Draft10 => lists::policies(quotas),
-        Headers::Draft6 | Headers::Draft7 if rules.len() == 1 => {
-            quotas.next().and_then(|(_, quota)| older::policy(quota))
-        }
-        _ => None,
-    };
-    value.map(|value| text::for_ever(&value).unwrap_or(value))
-}
-
-/// The innermost layer has the word.
-pub(super) fn add_one(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) {
+/// Inserts a field unless it exists.
+pub(super) fn insert_if_absent(
+    headers: &mut HeaderMap,
+    name: HeaderName,
+    value: Option<HeaderValue>,
+) {
     if let Some(value) = value {
         headers.entry(name).or_insert(value);
     }
 }
 
-/// The wait where it refused; else the time within which what remains may be
-/// used; none where waiting is of no use, or nobody knows for how long.
+/// Returns the wait of a policy that denied, or else the time within which the remaining
+/// units may be used. `None` if waiting does not help or the time is unknown.
 fn effective_us(policy: &PolicyDecision) -> Option<u64> {
     if policy.quota().is_concurrency() {
         return None;
@@ -159,8 +120,8 @@ fn effective_us(policy: &PolicyDecision) -> Option<u64> {
     }
 }
 
-/// The quota in whole seconds, never looser than it is. No seconds where units
-/// do not come back with time.
+/// Returns units and whole seconds that are never looser than the quota. There are no
+/// seconds if units do not come back with time.
 fn per_whole_seconds(quota: Quota) -> (u64, Option<u64>) {
     if quota.is_concurrency() || (quota.limit() == 0 && quota.capacity() > 0) {
         return (quota.capacity(), None);

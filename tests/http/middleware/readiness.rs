@@ -4,6 +4,7 @@ use std::{
     cell::Cell,
     convert::Infallible,
     future::{Ready, poll_fn, ready},
+    panic::AssertUnwindSafe,
     rc::Rc,
     task::{Context, Poll, Waker},
 };
@@ -15,14 +16,16 @@ use tower::{Layer, Service};
 use tower_test::mock;
 use tower_throttle::{Decision, RateLimitLayer};
 
-use crate::support::web::{Slow, api, at_once, get, layer_of, plain, read, standing_store};
+use crate::support::web::{
+    Slow, api, ask, at_once, get, hello, layer_of, layer_on, plain, read, standing_store,
+};
 
 /// The layer on a store that answers at once, and on one that answers later.
 fn now_and_later() -> [RateLimitLayer; 2] {
     let later = || {
         let slow = Slow::new(standing_store().0);
         slow.gate.add_permits(1_000);
-        RateLimitLayer::new(api()).store(slow)
+        layer_on(slow, api())
     };
     [layer_of([api()]).0, later()]
 }
@@ -243,5 +246,27 @@ fn a_denial_is_a_response_and_never_an_error() {
         let mut service = layer.layer(Fails(Odd("odd".into())));
         let denied = at_once(service.call(get([("api", 250)])));
         assert_eq!(denied.ok().unwrap().status(), 403);
+    }
+}
+
+#[test]
+fn a_future_that_is_polled_after_completion_panics() {
+    let denying = layer_of([api()]).0;
+    ask(&denying, get([("api", "100")]));
+    for layer in [vec![denying], now_and_later().into()].concat() {
+        let mut future = Box::pin(layer.layer(tower::service_fn(hello)).call(plain()));
+        let mut poll = || {
+            future
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+        };
+        assert!(matches!(poll(), Poll::Ready(Ok(_))));
+        let again = std::panic::catch_unwind(AssertUnwindSafe(|| drop(poll())));
+        let payload = again.unwrap_err();
+        let message = match payload.downcast::<String>() {
+            Ok(text) => *text,
+            Err(payload) => (*payload.downcast::<&str>().unwrap()).to_owned(),
+        };
+        assert_eq!(message, "`ResponseFuture` polled after completion");
     }
 }

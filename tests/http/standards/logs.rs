@@ -8,8 +8,8 @@ use http::{HeaderValue, Method, Request};
 use http_body_util::Full;
 use tower::Layer;
 use tower_throttle::{
-    Decision, FixedWindow, Headers, OnStoreFailure, Policy, RateLimitLayer, RateLimitLayerBuilder,
-    RequestPolicy, TokenBucket, key,
+    Decision, FixedWindow, Headers, OnStoreFailure, Policy, RateLimitLayerBuilder, RequestPolicy,
+    TokenBucket, key,
 };
 
 use crate::support::web::{
@@ -257,9 +257,8 @@ fn no_key_is_shown_to_the_hook_or_by_services() {
 
 #[test]
 fn no_key_is_shown_by_a_decision_or_a_layer() {
-    let layer = RateLimitLayer::new(
-        Policy::new("key", TokenBucket::per_minute(1)).key(key::header("x-api-key")),
-    );
+    let policy = Policy::new("key", TokenBucket::per_minute(1)).key(key::header("x-api-key"));
+    let (layer, _) = layer_with([policy], |builder| builder);
     let inner = |request: Request<Full<Bytes>>| async move {
         let decision = request.extensions().get::<Decision>();
         let body: Full<Bytes> = format!("{decision:?}").into();

@@ -97,7 +97,9 @@ fn walk() -> impl Strategy<Value = Walk> {
 
 fn start(quotas: &[Quota]) -> (RateLimitLayer, std::sync::Arc<ManualClock>) {
     let (store, clock) = crate::support::web::standing_store();
-    let builder = RateLimitLayer::builder().store(store);
+    let builder = RateLimitLayer::builder()
+        .store(store)
+        .decision_in_extensions();
     let policies = quotas
         .iter()
         .enumerate()

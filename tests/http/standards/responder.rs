@@ -41,6 +41,7 @@ fn layer(
 ) -> RateLimitLayer {
     let builder = RateLimitLayer::builder()
         .store(store)
+        .decision_in_extensions()
         .on_store_failure(choice);
     let builder = policies().into_iter().fold(builder, |builder, policy| {
         builder.policy(RequestPolicy::from(policy).cost_by(cost_in("cost")))
@@ -174,7 +175,10 @@ fn it_sends_what_a_layer_sends_inside_another_layer() {
         let set = |builder: RateLimitLayerBuilder| builder.headers(form);
         let outer = || {
             let (store, _) = standing_store();
-            let builder = RateLimitLayer::builder().store(store).policy(api());
+            let builder = RateLimitLayer::builder()
+                .store(store)
+                .decision_in_extensions()
+                .policy(api());
             builder.headers(form).build().unwrap()
         };
         let inner = layer(standing_store().0, OnStoreFailure::local(), set);
@@ -249,7 +253,10 @@ fn the_decision_of_a_failed_store_is_answered_as_its_failure() {
     let answer = ask(&failing, plain());
     let request = plain();
     let outcome: Result<_, DenialReason> = Ok(answer.decision.clone().unwrap());
-    let response = Responder::default().respond(&Head::from(&request), outcome);
+    let responder = RateLimitLayer::builder()
+        .decision_in_extensions()
+        .responder();
+    let response = responder.respond(&Head::from(&request), outcome);
     assert_same(
         &read(response.unwrap_err().map(Full::from)),
         &answer,

@@ -8,7 +8,8 @@ use tower_throttle::{
 };
 
 use crate::support::web::{
-    Answer, DOWN_BECAUSE, Down, api, ask, ask_service, at_once, day, layer_with, plain, read,
+    Answer, DOWN_BECAUSE, Down, api, ask, ask_service, at_once, day, layer_on, layer_with, plain,
+    read,
 };
 
 fn down(choice: OnStoreFailure, headers: Headers) -> RateLimitLayer {
@@ -98,7 +99,7 @@ fn the_inner_service_sees_the_failure_too() {
 
 #[test]
 fn deciding_in_this_process_is_the_default() {
-    let layer = RateLimitLayer::new(api()).store(Down);
+    let layer = layer_on(Down, api());
     for left in (0..100).rev() {
         let answer = ask(&layer, plain());
         assert_eq!(answer.status, StatusCode::OK);

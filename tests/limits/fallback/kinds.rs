@@ -4,14 +4,14 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use http::StatusCode;
 use tower_throttle::{
-    Concurrency, Limiter, ManualClock, OnStoreFailure, Policy, RateLimitLayer, RedisStore, Source,
-    StoreError, TokenBucket, store::Guarded,
+    Concurrency, Limiter, ManualClock, OnStoreFailure, Policy, RedisStore, Source, StoreError,
+    TokenBucket, store::Guarded,
 };
 
 use super::fake_store::{Does, Switch, finish, limiter};
 use crate::support::{
     DEADLINE, RedisServer, eventually_async,
-    web::{ask, hello, plain},
+    web::{ask, hello, layer_on, plain},
 };
 use tower::{Layer, Service, ServiceExt};
 
@@ -111,7 +111,7 @@ async fn each_kind_of_error_is_met_by_each_choice() {
                     true => Does::FailsLater(error.clone()),
                 });
                 let limiter = limiter(store.clone(), [policy(choice)]);
-                let layer = RateLimitLayer::new(policy(choice)).store(store.clone());
+                let layer = layer_on(store.clone(), policy(choice));
                 let what = format!("{kind}, {error}, {choice:?}");
                 let share = match choice {
                     OnStoreFailure::Local { share_of } => 4 / u64::from(share_of),
@@ -164,13 +164,13 @@ async fn a_flood_of_redis_opens_no_gate() {
     }
     for choice in [OnStoreFailure::Allow, OnStoreFailure::Deny] {
         let limiter = limiter(store.clone(), [policy(choice)]);
-        let layer = RateLimitLayer::new(policy(choice)).store(store.clone());
+        let layer = layer_on(store.clone(), policy(choice));
         for _ in 0..1_000 {
             assert!(limiter.check("ann").await.unwrap_err().is_overloaded());
             assert_eq!(ask(&layer, plain()).status, StatusCode::SERVICE_UNAVAILABLE);
         }
     }
-    let layer = RateLimitLayer::new(policy(OnStoreFailure::local())).store(store.clone());
+    let layer = layer_on(store.clone(), policy(OnStoreFailure::local()));
     let answers = (0..1_000).map(|_| ask(&layer, plain()));
     let admitted = answers.filter(|answer| {
         assert_eq!(answer.decision.as_ref().unwrap().source(), Source::Local);
@@ -187,7 +187,7 @@ async fn foreign_data_is_refused_whatever_was_chosen() {
     let store = connected(&server, 100).await;
     for choice in CHOICES {
         let limiter = limiter(store.clone(), [policy(choice)]);
-        let layer = RateLimitLayer::new(policy(choice)).store(store.clone());
+        let layer = layer_on(store.clone(), policy(choice));
         let key = limiter.redis_keys("ann").remove(0);
         for foreign in [
             "somebody else's",

@@ -203,7 +203,10 @@ fn a_layer_answers_in_an_outage_as_on_a_store() {
         let plain = MemoryStore::builder().clock(clock.clone()).build();
         let mode = modes[round % modes.len()];
         let layer = |store: Arc<dyn Store>| {
-            let builder = RateLimitLayer::builder().headers(mode).store(store);
+            let builder = RateLimitLayer::builder()
+                .decision_in_extensions()
+                .headers(mode)
+                .store(store);
             let builder = builder.policy(api()).policy(day());
             let builder = match mode {
                 Headers::Draft10 => builder.partition_key(b"secret"),

@@ -8,7 +8,7 @@ use tower_throttle::{
 };
 
 use super::fake_store::{Does, Switch, finish, limiter_with, unavailable, unavailable_later};
-use crate::support::web::{ask_service, hello, plain};
+use crate::support::web::{ask_service, hello, layer_on, plain};
 use tower::Layer;
 
 const NAMES: [&str; 3] = ["first", "second", "third"];
@@ -130,7 +130,9 @@ fn a_layer_goes_by_the_choice_of_each_policy() {
         for waits in [false, true] {
             let clock = Arc::new(ManualClock::new());
             let store = Switch::down(&clock);
-            let mut builder = RateLimitLayer::builder().store(store.clone());
+            let mut builder = RateLimitLayer::builder()
+                .decision_in_extensions()
+                .store(store.clone());
             for (place, choice) in choices.iter().enumerate() {
                 builder = builder.policy(policy(place).on_store_failure(*choice));
             }
@@ -173,7 +175,7 @@ fn stacked_layers_tell_the_worst_source() {
         if source != Source::Store {
             store.now(unavailable());
         }
-        RateLimitLayer::new(policy(place).on_store_failure(choice)).store(store)
+        layer_on(store, policy(place).on_store_failure(choice))
     };
     let sources = [Source::Store, Source::Local, Source::StoreFailure];
     for outer in sources {

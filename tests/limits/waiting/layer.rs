@@ -194,6 +194,7 @@ async fn who_waited_is_told_as_others_are() {
             .policy(Policy::new("few", Concurrency::new(50)).shared())
             .policy(Policy::new("window", FixedWindow::per_hour(7)).shared())
             .headers(headers)
+            .decision_in_extensions()
             .build()
             .unwrap();
         for (asked, delay) in [(1, 0), (2, 0), (3, 50)] {

@@ -25,6 +25,7 @@ async fn a_handler_reads_that_a_lease_decided_and_clients_where_they_stand() {
     let layer = RateLimitLayer::builder()
         .store(patient(&server.url()))
         .policy(policy.key(key::global()).lease_with_extra_burst())
+        .decision_in_extensions()
         .on_store_failure(OnStoreFailure::Deny)
         .build()
         .expect("a layer");

@@ -1,0 +1,192 @@
+//! What is known about a request that is denied.
+
+use std::time::Duration;
+
+use http::{HeaderValue, StatusCode};
+
+use crate::{
+    Decision, DenialReason, Head, PolicyDecision, StoreError, Verdict,
+    key::{KeyError, Missing, Reason},
+};
+
+/// What a client is told to wait for a store that fails.
+const STORE_RETRY: Duration = Duration::from_secs(5);
+
+/// The longest that a client is told to wait for a permit.
+const PERMIT_RETRY: Duration = Duration::from_secs(1);
+
+/// A request that is not forwarded, for
+/// [`on_denied`](crate::RateLimitLayerBuilder::on_denied).
+#[derive(Debug)]
+pub struct Denied<'a> {
+    pub(super) denial: Denial<'a>,
+    pub(super) head: Head<'a>,
+    /// Includes the jitter.
+    pub(super) retry_after: Option<Duration>,
+    /// The content type of a gRPC response.
+    pub(super) grpc: Option<HeaderValue>,
+}
+
+impl<'a> Denied<'a> {
+    /// Returns why the request is denied.
+    #[must_use]
+    pub const fn reason(&self) -> DenialReason {
+        self.denial.reason
+    }
+
+    /// Returns the request, to read a request id, `Accept` or a path.
+    #[must_use]
+    pub const fn head(&self) -> Head<'a> {
+        self.head
+    }
+
+    /// Returns the names of the policies that denied the request: those without room,
+    /// those that can never grant the cost, or the one that found no key. Empty if the
+    /// store failed.
+    pub fn policies(&self) -> impl Iterator<Item = &'a str> {
+        self.denial.policies()
+    }
+
+    /// What the request lacks if the reason is
+    /// [`KeyMissing`](DenialReason::KeyMissing), by name: `missing client key (no header
+    /// "x-api-key")`. The response does not say it unless you do. `None` for a `KeyError`
+    /// that a handler answers.
+    #[must_use]
+    pub fn key_error(&self) -> Option<KeyError> {
+        self.denial.missing_key().map(Missing::into_error)
+    }
+
+    /// Returns the decision, if a store made one.
+    #[must_use]
+    pub const fn decision(&self) -> Option<&'a Decision> {
+        self.denial.decision
+    }
+
+    /// Returns the value of `Retry-After` in seconds: rounded up, at least 1, and with
+    /// its jitter. `None` if waiting does not help.
+    #[must_use]
+    pub fn retry_after_s(&self) -> Option<u64> {
+        self.retry_after.map(|wait| whole_seconds(wait).max(1))
+    }
+
+    /// Returns whether the request is a gRPC call, by the layer's
+    /// [`grpc_denials`](crate::RateLimitLayerBuilder::grpc_denials). Its client
+    /// expects a gRPC status, as [`into_response`](Self::into_response) has it.
+    #[must_use]
+    pub const fn is_grpc(&self) -> bool {
+        self.grpc.is_some()
+    }
+
+    /// Returns the HTTP status for the [reason](Self::reason). A gRPC call has the
+    /// status 200 instead, with the reason as `grpc-status`.
+    #[must_use]
+    pub const fn status(&self) -> StatusCode {
+        match self.reason() {
+            DenialReason::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
+            DenialReason::CostImpossible | DenialReason::KeyMissing => StatusCode::FORBIDDEN,
+            DenialReason::StoreFailed => StatusCode::SERVICE_UNAVAILABLE,
+            DenialReason::Miswired => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+/// A `StoreError` is answered as [`StoreFailed`](DenialReason::StoreFailed).
+impl From<StoreError> for DenialReason {
+    fn from(_: StoreError) -> Self {
+        Self::StoreFailed
+    }
+}
+
+/// A missing key is answered as [`KeyMissing`](DenialReason::KeyMissing), an application
+/// that lacks a part as [`Miswired`](DenialReason::Miswired).
+impl From<KeyError> for DenialReason {
+    fn from(error: KeyError) -> Self {
+        if error.is_missing() {
+            Self::KeyMissing
+        } else {
+            Self::Miswired
+        }
+    }
+}
+
+/// Why a request is not forwarded, and what led to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Denial<'a> {
+    pub(super) reason: DenialReason,
+    pub(super) decision: Option<&'a Decision>,
+    /// The policy that found no key, and what the request lacks.
+    missing_key: Option<(&'a str, Missing)>,
+}
+
+impl From<DenialReason> for Denial<'_> {
+    fn from(reason: DenialReason) -> Self {
+        Self {
+            reason,
+            decision: None,
+            missing_key: None,
+        }
+    }
+}
+
+impl<'a> From<&'a Decision> for Denial<'a> {
+    fn from(decision: &'a Decision) -> Self {
+        // No policy is listed if the store failed.
+        if decision.refused().next().is_none() {
+            return DenialReason::StoreFailed.into();
+        }
+        Self {
+            reason: match decision.verdict() {
+                Verdict::Impossible => DenialReason::CostImpossible,
+                _ => DenialReason::QuotaExceeded,
+            },
+            decision: Some(decision),
+            missing_key: None,
+        }
+    }
+}
+
+impl<'a> Denial<'a> {
+    pub(super) fn from_key_error(policy: &'a str, error: &KeyError) -> Self {
+        match error.reason() {
+            Reason::Missing(missing) => Self {
+                missing_key: Some((policy, missing)),
+                ..DenialReason::KeyMissing.into()
+            },
+            Reason::Miswired(_) => DenialReason::Miswired.into(),
+        }
+    }
+
+    pub(super) fn missing_key(self) -> Option<Missing> {
+        self.missing_key.map(|(_, missing)| missing)
+    }
+
+    pub(super) fn policies(self) -> impl Iterator<Item = &'a str> {
+        let denied_by = self.decision.into_iter().flat_map(Decision::refused);
+        let without_key = self.missing_key.map(|(policy, _)| policy);
+        denied_by.map(PolicyDecision::name).chain(without_key)
+    }
+
+    /// Returns how long to wait, if that helps.
+    pub(super) fn retry_after(self) -> Option<Duration> {
+        if self.reason == DenialReason::StoreFailed {
+            return Some(STORE_RETRY);
+        }
+        let wait = |policy: &PolicyDecision| {
+            let wait = policy.retry_after()?;
+            // The time of a release is unknown.
+            let is_held = policy.quota().is_concurrency();
+            Some(if is_held {
+                wait.min(PERMIT_RETRY)
+            } else {
+                wait
+            })
+        };
+        let mut waits = self.decision?.refused().map(wait);
+        waits.try_fold(Duration::ZERO, |longest, wait| Some(longest.max(wait?)))
+    }
+}
+
+fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs()
+        .saturating_add(u64::from(wait.subsec_nanos() > 0))
+}

@@ -1,0 +1,183 @@
+//! Makes the response to a request that is denied.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Method, Response,
+    header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
+};
+
+use super::{
+    config::ResponseConfig,
+    denied::{Denial, Denied},
+    grpc::{self, GRPC_STATUS},
+    headers::{Fields, SetBy, insert_if_absent},
+    inline_text::InlineText,
+};
+use crate::{
+    Decision, DenialReason, Head, Verdict, policy_name::quoted, telemetry,
+    util::random::random_between,
+};
+
+/// Makes the response to a request that is denied.
+pub(super) fn respond(
+    denial: Denial<'_>,
+    config: &ResponseConfig,
+    fields: &Fields,
+    head: &Head<'_>,
+) -> Response<Bytes> {
+    let retry_after = denial
+        .retry_after()
+        .map(|wait| wait.saturating_add(random_up_to(config.retry_after_jitter)));
+    // A misconfiguration is logged once, with what to change.
+    if denial.reason != DenialReason::Miswired {
+        let missing = denial.missing_key();
+        telemetry::denied(denial.reason, retry_after, missing, || denial.policies());
+    }
+
+    let denied = Denied {
+        denial,
+        head: *head,
+        retry_after,
+        grpc: config.grpc_denials.content_type(head),
+    };
+    let retry_after_s = denied.retry_after_s();
+    let (mut response, is_grpc) = match &config.on_denied {
+        None => {
+            let is_grpc = denied.is_grpc();
+            (denied.into_response(), is_grpc)
+        }
+        // The hook chooses the protocol, too.
+        Some(hook) => {
+            let response = (hook.0)(denied);
+            let is_grpc = response.headers().contains_key(GRPC_STATUS);
+            (response, is_grpc)
+        }
+    };
+    let headers = response.headers_mut();
+    // Caches do not store the response to a POST by default.
+    if !is_grpc || head.method() != Method::POST {
+        headers
+            .entry(CACHE_CONTROL)
+            .or_insert(HeaderValue::from_static("no-store"));
+    }
+    // A gRPC response has the wait in fields of its own.
+    if let Some(seconds) = retry_after_s.filter(|_| !is_grpc) {
+        let value = InlineText::default().push_number(seconds).to_value();
+        insert_if_absent(headers, RETRY_AFTER, value);
+    }
+    if let Some(decision) = denial.decision {
+        fields.write(decision, headers, SetBy::Hook);
+    }
+    response.extensions_mut().insert(denial.reason);
+    if config.decision_in_extensions {
+        if let Some(decision) = denial.decision_with_outer(head) {
+            response.extensions_mut().insert(decision);
+        }
+    }
+    if head.method() == Method::HEAD {
+        let length = response.body().len();
+        response.headers_mut().insert(CONTENT_LENGTH, length.into());
+        *response.body_mut() = Bytes::new();
+    }
+    response
+}
+
+impl Denied<'_> {
+    /// Returns the response that would be sent without the hook.
+    ///
+    /// Plain HTTP: a `problem+json` body (RFC 9457) with its content type. gRPC: status
+    /// 200, no body, `grpc-status`, `grpc-message`, and the wait in
+    /// `grpc-retry-pushback-ms` and `grpc-status-details-bin`. The layer adds the other
+    /// header fields later.
+    #[must_use]
+    pub fn into_response(self) -> Response<Bytes> {
+        if let Some(content_type) = self.grpc {
+            let message = message(self.denial);
+            let reason = self.denial.reason;
+            return grpc::respond(content_type, reason, &message, self.retry_after);
+        }
+        let mut response = Response::new(problem(&self));
+        *response.status_mut() = self.status();
+        let json = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(CONTENT_TYPE, json);
+        response
+    }
+}
+
+impl Denial<'_> {
+    /// Returns the decision together with that of an outer layer.
+    fn decision_with_outer(self, head: &Head<'_>) -> Option<Decision> {
+        let mut decision = match (self.decision, self.reason) {
+            (Some(decision), _) => decision.clone(),
+            (None, DenialReason::StoreFailed) => Decision::on_store_failure(Verdict::Denied),
+            (None, _) => return None,
+        };
+        if let Some(outer) = head.extensions().get() {
+            decision.put_within(outer);
+        }
+        Some(decision)
+    }
+}
+
+/// Returns a sentence for people.
+fn message(denial: Denial<'_>) -> String {
+    let text = match (denial.reason, denial.decision) {
+        (DenialReason::CostImpossible, Some(decision)) => {
+            let sentences = decision.policies().filter(|policy| policy.is_impossible());
+            let sentences = sentences.map(|policy| {
+                let (cost, name, limit) = (policy.cost(), policy.name(), policy.limit());
+                format!("Cost {cost} exceeds policy \"{name}\" ({limit}).")
+            });
+            return sentences.collect::<Vec<_>>().join(" ");
+        }
+        (DenialReason::CostImpossible, None) => "The cost exceeds the limit.",
+        (DenialReason::QuotaExceeded, _) => "rate limit exceeded",
+        (DenialReason::KeyMissing, _) => "The request does not say who is asking.",
+        (DenialReason::StoreFailed, _) => "service unavailable",
+        (DenialReason::Miswired, _) => "internal error",
+    };
+    text.to_owned()
+}
+
+/// Returns a problem document (RFC 9457).
+fn problem(denied: &Denied<'_>) -> Bytes {
+    let (reason, status) = (denied.reason(), denied.status());
+    let (kind, title) = match reason {
+        DenialReason::QuotaExceeded => (
+            "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "Quota Exceeded",
+        ),
+        _ => ("about:blank", status.canonical_reason().unwrap_or_default()),
+    };
+    let mut json = InlineText::default();
+    json.push(r#"{"type":""#).push(kind);
+    json.push(r#"","title":""#).push(title);
+    json.push(r#"","status":"#)
+        .push_number(status.as_u16().into());
+    if matches!(
+        reason,
+        DenialReason::CostImpossible | DenialReason::KeyMissing
+    ) {
+        let message = message(denied.denial);
+        json.push(r#","detail":"#).push(&quoted(&message));
+    }
+    if let Some(decision) = denied.decision() {
+        json.push(r#","violated-policies":["#);
+        for (index, policy) in decision.refused().enumerate() {
+            json.push(if index > 0 { "," } else { "" });
+            // JSON and header fields write a string of printable ASCII alike.
+            json.push(policy.quoted_name());
+        }
+        json.push("]");
+    }
+    json.push("}").to_bytes()
+}
+
+fn random_up_to(max: Duration) -> Duration {
+    if max.is_zero() {
+        return Duration::ZERO;
+    }
+    max.mul_f64(random_between(0.0, 1.0)).min(max)
+}
