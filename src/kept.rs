@@ -5,8 +5,10 @@ use std::{
     hash::{Hash, Hasher},
     ops::Deref,
     ptr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
+
+use crate::util::lock::lock;
 
 /// A value that is set up once and copied into each decision.
 ///
@@ -29,7 +31,7 @@ impl<T: Eq> Table<T> {
     }
 
     pub(crate) fn keep(&self, value: T) -> Kept<T> {
-        let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut values = lock(&self.0);
         if let Some(known) = values.iter().find(|known| ***known == value) {
             return Kept::ForEver(known);
         }

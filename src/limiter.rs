@@ -6,11 +6,10 @@ use smallvec::SmallVec;
 
 use crate::{
     ConfigError, Decision, Key, MemoryStore, OnStoreFailure, Permit, Policy, Refund, StoreError,
-    admission::{Admission, refund::HeldCharges, wait_queue::MAX_WAITING},
+    admission::{Admission, WaitBound, refund::HeldCharges, wait_queue::MAX_WAITING},
     charge::{Charge, Check, Demand, Operation},
     error::StoreErrorKind,
     policy::{Compiled, check_names},
-    spread::Spread,
     store::{Answer, Store, handle::BackedStore},
 };
 
@@ -42,9 +41,9 @@ use crate::{
 /// While the store cannot decide, [`OnStoreFailure`] does, as in a layer: by
 /// default in this process. With [`OnStoreFailure::Deny`] the check is an error.
 #[derive(Clone, Debug)]
-pub struct Limiter(Spread<Limits>);
+pub struct Limiter(Arc<Limits>);
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Limits {
     store: BackedStore,
     policies: Arc<[Compiled]>,
@@ -288,7 +287,8 @@ impl Limiter {
     ) -> Result<Permit, StoreError> {
         let charges = self.charges(key, units);
         let held = HeldCharges::new(&self.0.store, &charges);
-        let (decision, taken) = Admission::new(held, wait, true, self.0.max_waiting).await?;
+        let (decision, taken) =
+            Admission::new(held, wait, WaitBound::All, self.0.max_waiting).await?;
         Ok(Permit::new(decision, taken))
     }
 
@@ -433,7 +433,7 @@ impl LimiterBuilder {
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let store = BackedStore::new(store);
         store.add_policies(&policies, policies.iter());
-        Ok(Limiter(Spread::new(Limits {
+        Ok(Limiter(Arc::new(Limits {
             store,
             policies,
             max_waiting: self.max_waiting.unwrap_or(MAX_WAITING),

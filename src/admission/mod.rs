@@ -1,4 +1,4 @@
-//! Waiting to be admitted: for the store's answer, for a turn, for room.
+//! Waits for admission: for the store's answer, for a reserved place, for room.
 
 use std::{
     fmt, mem,
@@ -18,81 +18,94 @@ pub(crate) mod wait_queue;
 
 use self::{
     refund::{HeldCharges, RefundGuard, Takes},
-    wait_queue::windows,
+    wait_queue::windows::WindowWaiter,
 };
 use crate::{
     Decision, PolicyDecision, StoreError,
     store::{
         Answer, BoxFuture,
-        permits::{Place, Turn},
+        permits::{NextStep, PermitWaiter},
     },
     util::{random::random_between, time::later},
 };
 
-/// A check and all the waiting that follows from it.
+/// A check, and all the waits that follow from it.
 ///
-/// Whoever drops it before it is done has taken nothing: what the store still
-/// grants is given back.
+/// A caller that drops it before it is done takes nothing: what the store still grants is
+/// refunded.
 pub(crate) struct Admission {
-    /// Until it is done.
+    /// `None` once it is done.
     held: Option<HeldCharges>,
     until: Instant,
-    /// Whether the turn in a queue must come by then, too.
-    is_turn_bound: bool,
+    bound: WaitBound,
     /// The most callers of this process that wait for one bucket.
-    most: usize,
-    /// Where it waits for the window of one of the policies.
-    window: Option<(usize, windows::Place)>,
-    /// Permits that the store was asked for.
+    max_waiting: usize,
+    /// The place in the queue for a window of one of the policies.
+    window: Option<(usize, WindowWaiter)>,
+    /// The permits that the pending check asks for.
     takes: Takes,
-    /// Among those who wait for permits of the same key.
-    place: Option<Place>,
-    /// How long the first of these waits before it asks again, and until when.
+    /// The place in the queue for permits of one of the policies.
+    permit: Option<PermitWaiter>,
+    /// How long the first in that queue waits before it asks again, and until when.
     pause: Duration,
     pause_ends: Instant,
-    /// Where to give back what is left behind.
+    /// Where refunds are sent from.
     runtime: Option<Handle>,
     stage: Stage,
 }
 
-#[allow(clippy::large_enum_variant)] // It stays in its place.
+/// Which waits the caller's time limit covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitBound {
+    /// All waits.
+    All,
+    /// All but the wait in a [queue](crate::LeakyBucket::queue), which has a bound of its
+    /// own.
+    AllButQueue,
+}
+
+#[allow(clippy::large_enum_variant)] // It is never moved while it is large.
 enum Stage {
-    /// The store answered at once, then.
+    /// The store answered, at this instant.
     Answered(Result<Decision, StoreError>, Instant),
     Asking {
         answer: BoxFuture<Decision>,
-        /// Before that, nothing was sent.
+        /// Nothing was sent before the first poll.
         is_polled: bool,
     },
-    /// Admitted, and held until the turn comes.
-    Held {
+    /// Admitted, and delayed until the reserved place comes.
+    Delayed {
         sleep: Pin<Box<Sleep>>,
-        admitted: Option<Box<(Decision, Option<RefundGuard>)>>,
+        admitted: Box<(Decision, Option<RefundGuard>)>,
     },
-    /// Refused, and worth to ask again then.
-    Refused(Pin<Box<Sleep>>),
+    /// Denied, and waits to ask again.
+    Denied(Pin<Box<Sleep>>),
     Done,
 }
 
-/// The first of those who wait for permits of a key asks again after these pauses,
-/// each twice as long as the one before. Others ask when one was released here.
+/// The first waiter for permits of a key asks again after these pauses, each twice as long
+/// as the last. The others ask when this process releases a permit.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 type Admitted = Result<(Decision, Option<RefundGuard>), StoreError>;
 
 impl Admission {
-    /// Asks, and waits for at most so long; for a turn in a queue, which has a
-    /// bound of its own, only if that is said.
-    pub(crate) fn new(held: HeldCharges, wait: Duration, is_turn_bound: bool, most: usize) -> Self {
+    /// Asks at once, and waits for at most `wait`.
+    pub(crate) fn new(
+        held: HeldCharges,
+        wait: Duration,
+        bound: WaitBound,
+        max_waiting: usize,
+    ) -> Self {
         let mut admission = Self {
             held: Some(held),
             until: later(Instant::now(), wait),
-            is_turn_bound,
-            most,
+            bound,
+            max_waiting,
             window: None,
             takes: Takes::default(),
-            place: None,
+            permit: None,
             pause: SHORTEST_PAUSE,
             pause_ends: Instant::now(),
             runtime: Handle::try_current().ok(),
@@ -103,11 +116,9 @@ impl Admission {
     }
 
     fn ask(&mut self, wait: Duration) {
-        let Some(held) = self.held.as_mut() else {
-            self.stage = Stage::Done;
-            return;
-        };
-        let (takes, answer) = held.take(wait, self.is_turn_bound, self.most);
+        #[expect(clippy::expect_used, reason = "it never asks after it is done")]
+        let held = self.held.as_mut().expect("charges to ask about");
+        let (takes, answer) = held.take(wait, self.bound, self.max_waiting);
         self.takes = takes;
         self.stage = match answer {
             Answer::Now(answer) => Stage::Answered(answer, Instant::now()),
@@ -118,32 +129,31 @@ impl Admission {
         };
     }
 
-    /// What an answer leads to.
+    /// Finishes, or moves on to the wait that an answer leads to.
     fn answered(&mut self, answer: Result<Decision, StoreError>, at: Instant) -> Poll<Admitted> {
-        let Some(held) = self.held.take() else {
-            return Poll::Pending;
-        };
+        #[expect(clippy::expect_used, reason = "only a pending check is answered")]
+        let held = self.held.take().expect("the charges of the check");
         let takes = mem::take(&mut self.takes);
         let holds = takes.answered(&held, &answer, self.runtime.as_ref());
         let decision = match answer {
             Ok(decision) => decision,
             Err(error) => {
-                (self.place, self.window) = (None, None);
+                (self.permit, self.window) = (None, None);
                 return Poll::Ready(Err(error));
             }
         };
         if !decision.is_allowed() {
             let Some(wait) = self.worth_waiting(&held, &decision) else {
-                (self.place, self.window) = (None, None);
+                (self.permit, self.window) = (None, None);
                 return Poll::Ready(Ok((decision, None)));
             };
             self.held = Some(held);
             let again = sleep_until(later(Instant::now(), wait));
-            self.stage = Stage::Refused(Box::pin(again));
+            self.stage = Stage::Denied(Box::pin(again));
             return Poll::Pending;
         }
-        if let Some(place) = self.place.take() {
-            place.admitted();
+        if let Some(permit) = self.permit.take() {
+            permit.admitted();
         }
         if let Some((policy, place)) = self.window.take() {
             let bucket = held.bucket(&decision, policy);
@@ -157,14 +167,14 @@ impl Admission {
         if decision.delay().is_zero() {
             return Poll::Ready(Ok((decision, taken.and_then(RefundGuard::settled))));
         }
-        self.stage = Stage::Held {
+        self.stage = Stage::Delayed {
             sleep: Box::pin(sleep_until(turn_at)),
-            admitted: Some(Box::new((decision, taken))),
+            admitted: Box::new((decision, taken)),
         };
         Poll::Pending
     }
 
-    /// How long to wait before asking again, at most; `None` where that is of no use.
+    /// Returns how long to wait at most before asking again; `None` if waiting is useless.
     fn worth_waiting(&mut self, held: &HeldCharges, decision: &Decision) -> Option<Duration> {
         let left = self.until.saturating_duration_since(Instant::now());
         let mut wait = Duration::ZERO;
@@ -173,14 +183,15 @@ impl Admission {
         for (place, policy) in policies.filter(|(_, policy)| policy.is_refused()) {
             let quota = policy.quota();
             if quota.reserves() || policy.is_impossible() {
-                // It has no place to give within the time.
+                // No place comes within the time.
                 return None;
             }
             if quota.is_concurrency() {
-                // It keeps its place while that policy refuses it.
-                let place = self.place.as_ref();
-                let is_kept =
-                    place.is_some_and(|place| held.is_in_line(place, policy.name(), decision));
+                // It keeps its place while this policy denies it.
+                let is_kept = self
+                    .permit
+                    .as_ref()
+                    .is_some_and(|permit| held.is_waiting_for(permit, policy.name(), decision));
                 if permits.is_none() || is_kept {
                     permits = Some((policy.name(), is_kept));
                 }
@@ -196,27 +207,27 @@ impl Admission {
             return None;
         }
         if let Some((place, policy)) = longest {
-            self.place = None;
-            self.queue(held, decision, place, policy, wait)?;
+            self.permit = None;
+            self.enter_window_queue(held, decision, place, policy, wait)?;
             return Some(wait);
         }
         self.window = None;
         let (name, is_kept) = permits?;
-        match &self.place {
-            Some(place) if is_kept => place.refused(),
+        match &self.permit {
+            Some(permit) if is_kept => permit.record_denial(),
             _ => {
-                self.place = None;
-                self.place = Some(held.line_up(name, decision, self.most)?);
+                self.permit = None;
+                self.permit = Some(held.enter_queue(name, decision, self.max_waiting)?);
             }
         }
-        self.pause_ends = later(Instant::now(), spread(self.pause));
+        self.pause_ends = later(Instant::now(), jittered(self.pause));
         self.pause = (2 * self.pause).min(LONGEST_PAUSE);
         Some(left)
     }
 
-    /// Enters the queue for a window, or stays in it. `None`: it is full, or its
-    /// turn would come too late.
-    fn queue(
+    /// Enters the queue for a window, or stays in it. `None` if the queue is full, or if
+    /// the turn would come too late.
+    fn enter_window_queue(
         &mut self,
         held: &HeldCharges,
         decision: &Decision,
@@ -231,7 +242,7 @@ impl Admission {
                 return place.denied(not_before).then_some(());
             }
         }
-        let place = windows::Place::enter(bucket, denied, not_before, self.until, self.most)?;
+        let place = WindowWaiter::enter(bucket, denied, not_before, self.until, self.max_waiting)?;
         self.window = Some((policy, place));
         Some(())
     }
@@ -260,12 +271,12 @@ impl Future for Admission {
                     let answer = ready!(answer.as_mut().poll(cx));
                     this.stage = Stage::Answered(answer, Instant::now());
                 }
-                Stage::Held { sleep, admitted } => {
-                    let taken = admitted.as_ref().and_then(|admitted| admitted.1.as_ref());
-                    match taken.and_then(RefundGuard::turn) {
-                        Some(turn) => {
-                            while !turn.has_come() {
-                                let look_at = turn.look(cx.waker());
+                Stage::Delayed { sleep, admitted } => {
+                    let taken = admitted.1.as_ref();
+                    match taken.and_then(RefundGuard::reservation) {
+                        Some(reservation) => {
+                            while !reservation.has_come() {
+                                let look_at = reservation.look(cx.waker());
                                 if look_at != sleep.deadline() {
                                     sleep.as_mut().reset(look_at);
                                 }
@@ -274,13 +285,13 @@ impl Future for Admission {
                         }
                         None => ready!(sleep.as_mut().poll(cx)),
                     }
-                    let admitted = admitted.take();
-                    this.stage = Stage::Done;
-                    if let Some((decision, taken)) = admitted.map(|admitted| *admitted) {
+                    let stage = mem::replace(&mut this.stage, Stage::Done);
+                    if let Stage::Delayed { admitted, .. } = stage {
+                        let (decision, taken) = *admitted;
                         return Poll::Ready(Ok((decision, taken.and_then(RefundGuard::settled))));
                     }
                 }
-                Stage::Refused(sleep) => {
+                Stage::Denied(sleep) => {
                     if let Some((_, place)) = &this.window {
                         while let Some(look_at) = place.look(cx.waker()) {
                             if look_at != sleep.deadline() {
@@ -288,18 +299,18 @@ impl Future for Admission {
                             }
                             ready!(sleep.as_mut().poll(cx));
                         }
-                    } else if let Some(place) = &this.place {
-                        let until = match place.turn(cx.waker()) {
-                            Turn::Ask => None,
-                            Turn::First => Some(this.pause_ends.min(this.until)),
-                            Turn::Behind => Some(this.until),
+                    } else if let Some(permit) = &this.permit {
+                        let until = match permit.next_step(cx.waker()) {
+                            NextStep::Ask => None,
+                            NextStep::First => Some(this.pause_ends.min(this.until)),
+                            NextStep::Behind => Some(this.until),
                         };
                         if let Some(until) = until {
                             if sleep.deadline() != until {
                                 sleep.as_mut().reset(until);
                             }
                             ready!(sleep.as_mut().poll(cx));
-                            place.asks();
+                            permit.record_ask();
                         }
                     } else {
                         ready!(sleep.as_mut().poll(cx));
@@ -307,8 +318,8 @@ impl Future for Admission {
                     let left = this.until.saturating_duration_since(Instant::now());
                     this.ask(left);
                 }
-                // Polled again after it was done, which no caller may do.
-                Stage::Done => return Poll::Pending,
+                #[expect(clippy::panic, reason = "as a future that the compiler makes")]
+                Stage::Done => panic!("polled after completion"),
             }
         }
     }
@@ -338,7 +349,7 @@ impl Drop for Admission {
                 }
             }
             (Stage::Asking { .. }, _) => takes.not_sent(),
-            // Held by what has a drop of its own.
+            // What else is held has a drop of its own.
             _ => {}
         }
     }
@@ -349,8 +360,8 @@ impl fmt::Debug for Admission {
         let stage = match self.stage {
             Stage::Answered(..) => "Answered",
             Stage::Asking { .. } => "Asking",
-            Stage::Held { .. } => "Held",
-            Stage::Refused(_) => "Refused",
+            Stage::Delayed { .. } => "Delayed",
+            Stage::Denied(_) => "Denied",
             Stage::Done => "Done",
         };
         f.debug_struct("Admission")
@@ -360,7 +371,7 @@ impl fmt::Debug for Admission {
     }
 }
 
-/// About so long: callers that were refused together ask apart.
-fn spread(pause: Duration) -> Duration {
+/// Varies a pause, so that callers that were denied together ask apart.
+fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(random_between(0.875, 1.125))
 }

@@ -1,23 +1,26 @@
-//! What was taken and may have to be given back.
+//! Refunds of what was taken and is not used.
 
 use std::{fmt, time::Duration};
 
 use smallvec::SmallVec;
 use tokio::{runtime::Handle, time::Instant};
 
-use super::wait_queue::{self, Bucket, Free, Turn};
+use super::{
+    WaitBound,
+    wait_queue::{self, Bucket, Reservation, TailRefund},
+};
 use crate::{
     Decision, Key, Source, StoreError,
     charge::{Charge, Check, Operation},
     store::{
         Answer, BoxFuture,
         handle::BackedStore,
-        permits::{Hold, Place, Take},
+        permits::{Hold, PermitWaiter, Take},
     },
     util::time::later,
 };
 
-/// The charges of a check, to be asked about again.
+/// The charges of a check, to be made again or refunded.
 #[derive(Clone)]
 pub(crate) struct HeldCharges {
     store: BackedStore,
@@ -32,8 +35,8 @@ impl HeldCharges {
         }
     }
 
-    /// Those of a decision that this process made alone, where it was made.
-    fn that_decided(mut self, decision: &Decision) -> Self {
+    /// Rebinds them to the buckets of this process, if the decision was made there.
+    fn rebound_to(mut self, decision: &Decision) -> Self {
         if decision.source() == Source::Local {
             self.store = self.store.local();
             let local = |charge: &Charge<'_>| {
@@ -47,40 +50,40 @@ impl HeldCharges {
 
     /// The bucket of one of the policies that a decision is about.
     pub(crate) fn bucket(&self, decision: &Decision, place: usize) -> Option<Bucket> {
-        let decided = self.clone().that_decided(decision);
+        let decided = self.clone().rebound_to(decision);
         let charge = decided.charges.get(place)?;
         Some(charge.bucket(decided.store.id()))
     }
 
-    /// Asks for the units, where they come in time. A place is reserved only where
-    /// fewer than `most` callers of this process wait for the same bucket.
+    /// Asks for the units, if they come in time. A place is reserved only if fewer than
+    /// `max_waiting` callers of this process wait for the same bucket.
     pub(crate) fn take(
         &mut self,
         wait: Duration,
-        is_turn_bound: bool,
-        most: usize,
+        bound: WaitBound,
+        max_waiting: usize,
     ) -> (Takes, Answer<Decision>) {
         let mut takes = Takes::default();
+        let stores = self.store.ids();
         for charge in &mut self.charges {
-            let stores = self.store.ids();
             let is_full = !wait.is_zero()
                 && charge.demand.quota.reserves()
-                && wait_queue::is_full(most, stores, |store| charge.bucket(store));
+                && wait_queue::is_full(max_waiting, stores, |store| charge.bucket(store));
             let wait = if is_full { Duration::ZERO } else { wait };
             let demand = charge.demand.to_mut();
-            demand.overdraft = demand
-                .quota
-                .room_for_wait(demand.level, wait, is_turn_bound);
+            demand.overdraft =
+                demand
+                    .quota
+                    .room_for_wait(demand.level, wait, bound == WaitBound::All);
             if demand.quota.is_concurrency() {
-                takes
-                    .0
-                    .push(self.store.holders().take(self.store.monitored(), charge));
+                let holders = self.store.holders();
+                takes.0.push(holders.take(self.store.monitored(), charge));
             }
         }
         (takes, self.ask(Operation::Take))
     }
 
-    /// Undoes what an answer that nobody waits for says was taken.
+    /// Refunds what an answer grants after its caller has left.
     pub(crate) fn undo(self, takes: Takes, answer: BoxFuture<Decision>, runtime: &Handle) {
         let (store, again) = (self.store.clone(), Some(runtime.clone()));
         store.spawn(runtime, async move {
@@ -93,28 +96,37 @@ impl HeldCharges {
         });
     }
 
-    /// Whether a place is in the line of this policy, where this decision was made.
-    pub(crate) fn is_in_line(&self, place: &Place, policy: &str, decision: &Decision) -> bool {
+    /// Whether a waiter waits for permits of this policy, where the decision was made.
+    pub(crate) fn is_waiting_for(
+        &self,
+        place: &PermitWaiter,
+        policy: &str,
+        decision: &Decision,
+    ) -> bool {
         match decision.source() {
             Source::Local => place.is_for(self.store.local().holders(), policy),
             _ => place.is_for(self.store.holders(), policy),
         }
     }
 
-    /// Returns a place among the callers that wait for permits of this policy, unless
-    /// `most` wait.
-    pub(crate) fn line_up(&self, policy: &str, decision: &Decision, most: usize) -> Option<Place> {
-        let Self { store, mut charges } = self.clone().that_decided(decision);
+    /// Enters the queue for permits of this policy, unless `max_waiting` callers wait.
+    pub(crate) fn enter_queue(
+        &self,
+        policy: &str,
+        decision: &Decision,
+        most: usize,
+    ) -> Option<PermitWaiter> {
+        let Self { store, mut charges } = self.clone().rebound_to(decision);
         let mut charges = charges.iter_mut();
         let charge = charges.find(|charge| &*charge.policy.text == policy)?;
-        store.holders().line_up(store.monitored(), charge, most)
+        store.holders().enter_queue(store.monitored(), charge, most)
     }
 
     fn ask(&self, operation: Operation) -> Answer<Decision> {
         self.store.check(&Check::new(operation, &self.charges))
     }
 
-    /// The charge at a place, which must be one, without the others.
+    /// Takes out the charge at a place, which must exist.
     fn take_out(&mut self, place: usize) -> Self {
         let charges = self
             .charges
@@ -125,24 +137,28 @@ impl HeldCharges {
         }
     }
 
-    /// Gives back the end of a line that this one charge is in.
-    fn give_free(mut self, free: Free, runtime: Option<&Handle>) {
-        let mut next = Some(free);
-        while let Some(free) = next {
+    /// Refunds the tail of the queue that this one charge is in, and what else can be
+    /// refunded then.
+    fn refund_tail(mut self, tail: TailRefund, runtime: Option<&Handle>) {
+        let mut next = Some(tail);
+        while let Some(tail) = next {
             for charge in &mut self.charges {
-                charge.demand.to_mut().refund(free.level_ns, free.since());
+                charge
+                    .demand
+                    .to_mut()
+                    .refund(tail.level_ns, tail.taken_at());
             }
             match self.ask(Operation::GiveBack) {
-                Answer::Now(answer) => next = free.given(self.given(answer)),
+                Answer::Now(answer) => next = tail.refunded(self.refunded(answer)),
                 Answer::Later(answer) => {
                     let Some(runtime) = runtime else {
                         return;
                     };
                     let (again, store) = (runtime.clone(), self.store.clone());
                     store.spawn(runtime, async move {
-                        let given = self.given(answer.await);
-                        if let Some(free) = free.given(given) {
-                            self.give_free(free, Some(&again));
+                        let refunded = self.refunded(answer.await);
+                        if let Some(tail) = tail.refunded(refunded) {
+                            self.refund_tail(tail, Some(&again));
                         }
                     });
                     return;
@@ -151,8 +167,8 @@ impl HeldCharges {
         }
     }
 
-    /// The level that came back; `None` if nobody knows.
-    fn given(&self, answer: Result<Decision, StoreError>) -> Option<u64> {
+    /// Returns the level that was refunded; `None` if that is unknown.
+    fn refunded(&self, answer: Result<Decision, StoreError>) -> Option<u64> {
         match answer {
             Err(error) if error.may_have_run() => None,
             Err(_) => Some(0),
@@ -163,7 +179,7 @@ impl HeldCharges {
         }
     }
 
-    /// The one charge that a place is reserved in, if it is one.
+    /// Returns the one charge that reserved a place, if it is one.
     fn reserving(&self, decision: &Decision) -> Option<(usize, u64)> {
         let policies = decision.policies().enumerate();
         let mut delayed = policies.filter(|(_, policy)| !policy.delay().is_zero());
@@ -182,7 +198,7 @@ pub(crate) struct Takes(SmallVec<[Take; 1]>);
 type Holds = SmallVec<[Hold; 1]>;
 
 impl Takes {
-    /// What is held now. `charges` are those that were asked for.
+    /// Returns the permits that are held after an answer to `held`.
     pub(crate) fn answered(
         self,
         held: &HeldCharges,
@@ -202,7 +218,7 @@ impl Takes {
         }
         if let Ok(decision) = answer {
             if decision.is_allowed() && decision.source() == Source::Local {
-                let HeldCharges { store, mut charges } = held.clone().that_decided(decision);
+                let HeldCharges { store, mut charges } = held.clone().rebound_to(decision);
                 charges.retain(|charge| charge.demand.quota.is_concurrency());
                 let local = charges.iter_mut();
                 holds.extend(local.map(|charge| store.holders().adopt(store.monitored(), charge)));
@@ -211,7 +227,7 @@ impl Takes {
         holds
     }
 
-    /// Nothing was sent.
+    /// Notes that the check was not sent.
     pub(crate) fn not_sent(self) {
         for take in self.0 {
             take.refused();
@@ -219,7 +235,7 @@ impl Takes {
     }
 }
 
-/// A charge to be made again: of the store, and not of a lease.
+/// Copies a charge, to make it again: of the store, and not of a lease.
 fn to_hold(charge: &Charge<'_>) -> Charge<'static> {
     Charge {
         leases: false,
@@ -234,17 +250,17 @@ impl Charge<'_> {
     }
 }
 
-/// Units that are given back when this is dropped.
+/// Refunds units when it is dropped.
 pub(crate) struct RefundGuard {
     held: HeldCharges,
     holds: Holds,
     runtime: Option<Handle>,
-    /// Which charge's turn is waited for.
-    turn: Option<(usize, Turn)>,
+    /// The charge whose reserved place is waited for.
+    reservation: Option<(usize, Reservation)>,
 }
 
 impl RefundGuard {
-    /// What a decision has taken: all of it, until it is [settled](Self::settled).
+    /// Guards all that a decision has taken, until it is [settled](Self::settled).
     pub(crate) fn new(
         held: HeldCharges,
         holds: Holds,
@@ -255,37 +271,40 @@ impl RefundGuard {
         if !decision.is_allowed() || decision.source() == Source::StoreFailure {
             return None;
         }
-        let mut held = held.that_decided(decision);
+        let mut held = held.rebound_to(decision);
         for (charge, policy) in held.charges.iter_mut().zip(decision.policies()) {
             charge.demand.to_mut().taken_at = policy.mark();
         }
-        let turn = held.reserving(decision).and_then(|(place, full_at_ns)| {
+        let reservation = held.reserving(decision).and_then(|(place, full_at_ns)| {
             let charge = held.charges.get(place)?;
             let bucket = charge.bucket(held.store.id());
-            let (turn, free) = Turn::new(&bucket, turn_at, full_at_ns, charge.demand.level);
-            if let Some(free) = free {
+            let (reservation, tail) =
+                Reservation::new(&bucket, turn_at, full_at_ns, charge.demand.level);
+            if let Some(tail) = tail {
                 let charge = held.clone().take_out(place);
-                charge.give_free(free, runtime.as_ref());
+                charge.refund_tail(tail, runtime.as_ref());
             }
-            Some((place, turn))
+            Some((place, reservation))
         });
         Some(Self {
             held,
             holds,
             runtime,
-            turn,
+            reservation,
         })
     }
 
-    /// The turn that is waited for, where those before may leave.
-    pub(crate) fn turn(&self) -> Option<&Turn> {
-        self.turn.as_ref().map(|(_, turn)| turn)
+    /// Returns the place that is waited for. It moves up when waiters ahead leave.
+    pub(crate) fn reservation(&self) -> Option<&Reservation> {
+        self.reservation
+            .as_ref()
+            .map(|(_, reservation)| reservation)
     }
 
-    /// The caller goes on: what was taken stays taken, but for what is held
-    /// until the end. `None` where nothing is.
+    /// Keeps what was taken, as the caller goes on: only permits are still given back.
+    /// `None` if there are none.
     pub(crate) fn settled(mut self) -> Option<Self> {
-        self.turn = None;
+        self.reservation = None;
         self.held.charges = Vec::new();
         (!self.holds.is_empty()).then_some(self)
     }
@@ -294,18 +313,18 @@ impl RefundGuard {
 impl Drop for RefundGuard {
     fn drop(&mut self) {
         let held = &mut self.held;
-        match self.turn.take() {
-            // Its units are used, whether somebody looked or not.
-            Some((_, turn)) if turn.has_come() => held.charges.clear(),
-            Some((place, turn)) => {
+        match self.reservation.take() {
+            // Its units count as used from then on.
+            Some((_, reservation)) if reservation.has_come() => held.charges.clear(),
+            Some((place, reservation)) => {
                 let charge = held.take_out(place);
-                if let Some(free) = turn.leave() {
-                    charge.give_free(free, self.runtime.as_ref());
+                if let Some(tail) = reservation.leave() {
+                    charge.refund_tail(tail, self.runtime.as_ref());
                 }
             }
             None => {}
         }
-        // Permits come back by their holders.
+        // Their holders give permits back.
         held.charges
             .retain(|charge| !charge.demand.quota.is_concurrency());
         if held.charges.is_empty() {
@@ -314,7 +333,7 @@ impl Drop for RefundGuard {
         if let (Answer::Later(answer), Some(runtime)) =
             (held.ask(Operation::GiveBack), &self.runtime)
         {
-            // If it fails, they are as if used.
+            // If it fails, the units stay taken.
             held.store.spawn(runtime, async move { drop(answer.await) });
         }
     }

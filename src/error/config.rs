@@ -1,10 +1,18 @@
-//! Mistakes seen at build time.
+//! Errors in the configuration, found when something is built.
 
 use std::{error::Error, fmt, time::Duration};
 
-/// A mistake in what was configured, seen before the first request.
+/// An error in the configuration, found before the first request.
 ///
-/// The message says what to change.
+/// The message says what is wrong and what to change. [`code`](Self::code) is a word for
+/// programs and for looking it up.
+///
+/// ```
+/// use tower_throttle::{Quota, TokenBucket};
+///
+/// let error = Quota::try_from(TokenBucket::per_second(2_000_000)).unwrap_err();
+/// assert_eq!(error.code(), "rate-too-high");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -173,35 +181,39 @@ pub enum ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ZeroPeriod => f.write_str("a period of zero: give one longer than that"),
+            Self::ZeroPeriod => {
+                f.write_str("the period of a quota is zero; use a longer period")
+            }
             Self::RateTooHigh { limit, period } => write!(
                 f,
-                "{limit} per {period:?} is more than 1,000,000 a second: lower the limit, or give each request a higher cost in a smaller unit",
+                "{limit} per {period:?} exceeds the maximum of 1,000,000 a second; lower the limit, or count in larger units",
             ),
             Self::BucketTooDeep { limit, period } => write!(
                 f,
-                "at {limit} per {period:?} this bucket takes 104 days or more to fill: lower the burst, or use a FixedWindow",
+                "at {limit} per {period:?} this bucket takes 104 days or more to fill; lower the burst, or use a FixedWindow",
             ),
             Self::BurstWithoutRefill { burst } => write!(
                 f,
-                "a capacity of {burst} with a limit of 0, which refuses everything: set a limit, drop the capacity, or use `TokenBucket::without_refill({burst})`",
+                "a burst of {burst} with a limit of 0, which denies everything; set a limit, drop the burst, or use `TokenBucket::without_refill({burst})`",
             ),
             Self::InitialAboveBurst { initial, burst } => write!(
                 f,
-                "{initial} initial tokens in a bucket of {burst}: raise the burst or lower the initial tokens",
+                "`initial({initial})` exceeds the burst of {burst}; lower it, or raise the burst",
             ),
-            Self::WindowNotWholeMilliseconds { window } => {
-                write!(f, "a window of {window:?}: use whole milliseconds")
-            }
-            Self::WindowTooLong { window } => {
-                write!(f, "a window of {window:?}: at most 100 years")
-            }
+            Self::WindowNotWholeMilliseconds { window } => write!(
+                f,
+                "a window of {window:?} has a fraction of a millisecond; use whole milliseconds",
+            ),
+            Self::WindowTooLong { window } => write!(
+                f,
+                "a window of {window:?} exceeds the maximum of 100 years; use a shorter window",
+            ),
             Self::LimitTooLarge { limit } => {
-                write!(f, "a limit of {limit}: use one below 2^53")
+                write!(f, "a limit of {limit} is too large to count exactly; use one below 2^53")
             }
             Self::WindowTooLarge { limit, window } => write!(
                 f,
-                "a limit of {limit} in a sliding window of {window:?}: four times the limit times the window in milliseconds must be below 2^53; lower one of them, or use a FixedWindow",
+                "a limit of {limit} in a SlidingWindow of {window:?} is too large to count exactly (4 * limit * milliseconds must be below 2^53); lower one of them, or use a FixedWindow",
             ),
             Self::LogTooLarge { limit, most } => write!(
                 f,
@@ -217,34 +229,34 @@ impl fmt::Display for ConfigError {
             ),
             Self::TooManyPermits { limit, most } => write!(
                 f,
-                "{limit} in flight under one key, where {most} are the most: lower the limit, or key it by more than that",
+                "a Concurrency limit of {limit} exceeds the maximum of {most} permits under one key; lower it, or use more keys",
             ),
             Self::LifetimeTooShort { lifetime } => write!(
                 f,
-                "a lifetime of {lifetime:?}, in a third of which a permit is to be renewed: give it 100 ms or more",
+                "a permit lifetime of {lifetime:?} is too short to renew; use `lifetime(..)` of 100 ms or more",
             ),
             Self::SpreadWithoutStart => f.write_str(
-                "a spread over windows that start with the first request: those are spread already; call `aligned()` first, or drop `spread()`",
+                "`spread()` on windows that start with each caller's first request; call `aligned()` first, or drop `spread()`",
             ),
-            Self::NoPolicies => f.write_str("no policy: add at least one with `policy(..)`"),
+            Self::NoPolicies => f.write_str("no policy; add at least one with `policy(..)`"),
             Self::PolicyName { name } => write!(
                 f,
-                "the policy name {name:?}: use 1 to 64 printable ASCII characters",
+                "policy name {name:?} is not 1 to 64 printable ASCII characters; choose another name",
             ),
             Self::DuplicatePolicy { name } => write!(
                 f,
-                "two policies named {name:?}: they would share their buckets; rename one",
+                "two policies named {name:?} would share their buckets; rename one",
             ),
             Self::CostAboveCapacity { cost, capacity } => write!(
                 f,
-                "a cost of {cost} where at most {capacity} can ever be taken at once: lower the cost or raise the quota",
+                "`cost({cost})` exceeds the {capacity} units that the quota can grant at once; lower the cost, or raise the quota",
             ),
-            Self::SharedAndKeyed => {
-                f.write_str("shared by all callers and keyed by each: drop `shared()` or `key(..)`")
-            }
+            Self::SharedAndKeyed => f.write_str(
+                "`shared()` and `key(..)` contradict each other; drop one of them",
+            ),
             Self::CannotLease { beside } => write!(
                 f,
-                "units that are paid for in advance, beside {beside}: they are for a TokenBucket without debts whose callers do not wait; drop `lease_with_extra_burst()`, or that",
+                "`lease_with_extra_burst()` cannot be combined with {beside}; it needs a TokenBucket without `max_debt(..)` or `wait_up_to(..)`",
             ),
             Self::InPolicy { name, mistake } => write!(f, "policy {name:?}: {mistake}"),
             Self::TrustedProxy { text } => write!(
@@ -256,32 +268,90 @@ impl fmt::Display for ConfigError {
                 "trusted proxies {text:?} match every client's address, so each client could spoof its own; name the addresses of your proxies",
             ),
             Self::NoTrustedProxies => f.write_str(
-                "a client address behind no trusted proxy: name the proxies, or use `key::peer()`",
+                "a forwarding header without trusted proxies; name the proxies, or use `key::peer()`",
             ),
-            Self::HeaderName { name } => write!(f, "{name:?} is not a header name"),
-            Self::CookieName { name } => write!(f, "{name:?} is not a cookie name"),
-            Self::Ipv6Prefix { bits } => {
-                write!(f, "an IPv6 prefix of {bits} bits: use 1 to 128")
+            Self::HeaderName { name } => {
+                write!(f, "{name:?} is not a header name; use a token such as \"x-api-key\"")
             }
-            Self::RedisUrl { reason } => write!(f, "the Redis URL: {reason}"),
+            Self::CookieName { name } => {
+                write!(f, "{name:?} is not a cookie name; use a token such as \"session\"")
+            }
+            Self::Ipv6Prefix { bits } => write!(
+                f,
+                "an IPv6 prefix of {bits} bits is out of range; use 1 to 128",
+            ),
+            Self::RedisUrl { reason } => write!(f, "unusable Redis URL: {reason}"),
             Self::KeyPrefix { prefix } => write!(
                 f,
-                "the key prefix {prefix:?}: use 1 to 64 printable ASCII characters without braces",
+                "key prefix {prefix:?} is not 1 to 64 printable ASCII characters without braces; choose another prefix",
             ),
             Self::PartitionKeyWithoutLists => f.write_str(
-                "`partition_key(..)` beside header fields that have no place for it: use `Headers::Draft10`, or leave it out",
+                "`partition_key(..)` with header fields that have no place for it; use `Headers::Draft10`, or drop `partition_key(..)`",
             ),
-            Self::Zero { setting } => {
-                write!(
-                    f,
-                    "`{setting}` is zero or empty: give it a value, or leave it out where there is a default"
-                )
-            }
-            Self::NoRuntime => {
-                f.write_str("no Tokio runtime here to connect in: build the store inside one")
-            }
+            Self::Zero { setting } => write!(
+                f,
+                "`{setting}` is zero or empty; set a value, or leave it out for the default",
+            ),
+            Self::NoRuntime => f.write_str(
+                "no Tokio runtime to connect in; build the store inside a runtime",
+            ),
         }
     }
+}
+
+/// Gives each variant its code: `docs/errors.md` explains all of them.
+macro_rules! codes {
+    ($($variant:ident => $code:literal,)+) => {
+        impl ConfigError {
+            /// Returns the code of this error: one word of a fixed set that stays the
+            /// same from release to release, to look up in `docs/errors.md`. For an
+            /// error inside a policy, the code of that error.
+            #[must_use]
+            pub fn code(&self) -> &'static str {
+                match self {
+                    Self::InPolicy { mistake, .. } => mistake.code(),
+                    $(Self::$variant { .. } => $code,)+
+                }
+            }
+        }
+
+        #[cfg(test)]
+        const CODES: &[&str] = &[$($code),+];
+    };
+}
+
+codes! {
+    ZeroPeriod => "zero-period",
+    RateTooHigh => "rate-too-high",
+    BucketTooDeep => "bucket-too-deep",
+    BurstWithoutRefill => "burst-without-refill",
+    InitialAboveBurst => "initial-above-burst",
+    WindowNotWholeMilliseconds => "window-not-whole-milliseconds",
+    WindowTooLong => "window-too-long",
+    LimitTooLarge => "limit-too-large",
+    WindowTooLarge => "window-too-large",
+    LogTooLarge => "log-too-large",
+    DebtTooLarge => "debt-too-large",
+    TooManyPermits => "too-many-permits",
+    LifetimeTooShort => "lifetime-too-short",
+    SpreadWithoutStart => "spread-without-start",
+    NoPolicies => "no-policies",
+    PolicyName => "policy-name",
+    DuplicatePolicy => "duplicate-policy",
+    CostAboveCapacity => "cost-above-capacity",
+    SharedAndKeyed => "shared-and-keyed",
+    CannotLease => "cannot-lease",
+    TrustedProxy => "trusted-proxy",
+    TrustsEverybody => "trusts-everybody",
+    NoTrustedProxies => "no-trusted-proxies",
+    HeaderName => "header-name",
+    CookieName => "cookie-name",
+    Ipv6Prefix => "ipv6-prefix",
+    RedisUrl => "redis-url",
+    KeyPrefix => "key-prefix",
+    PartitionKeyWithoutLists => "partition-key-without-lists",
+    Zero => "zero",
+    NoRuntime => "no-runtime",
 }
 
 impl Error for ConfigError {
@@ -299,5 +369,24 @@ impl ConfigError {
             name: name.to_owned(),
             mistake: Box::new(self),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CODES;
+
+    /// One row of the page for each code, and no others.
+    #[test]
+    #[allow(clippy::expect_used)]
+    fn the_page_of_errors_lists_every_code_once() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/errors.md");
+        let page = std::fs::read_to_string(page).expect("the page of errors");
+        let table = page
+            .split("## ")
+            .find(|part| part.starts_with("Configuration"));
+        let rows = table.expect("its table").lines();
+        let listed = rows.filter_map(|row| row.strip_prefix("| `")?.split('`').next());
+        assert_eq!(listed.collect::<Vec<_>>(), CODES);
     }
 }

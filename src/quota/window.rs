@@ -62,9 +62,9 @@ impl Rule {
     /// By how much this caller's windows start later, where they are spread.
     pub(super) fn spread_ms(&self, key: &[u8]) -> u64 {
         // The same in every process, and whatever the store.
-        let hash = blake3::derive_key("tower-throttle v1 spread of windows", key);
-        let number = hash.first_chunk::<8>().copied().unwrap_or_default();
-        u64::from_le_bytes(number) % self.window_ms
+        let [a, b, c, d, e, f, g, h, ..] =
+            blake3::derive_key("tower-throttle v1 spread of windows", key);
+        u64::from_le_bytes([a, b, c, d, e, f, g, h]) % self.window_ms
     }
 
     pub(super) fn new(limit: u64, window: Duration) -> Result<Self, ConfigError> {

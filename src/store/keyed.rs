@@ -1,14 +1,13 @@
 //! Which bucket a charge is of, as a number that nobody outside can foresee.
 
-use std::{
-    fmt,
-    hash::{BuildHasher, RandomState},
-};
+use std::fmt;
 
 use siphasher::{
     sip,
     sip128::{Hash128, SipHasher13},
 };
+
+use crate::util::random::random;
 
 /// A hash of 128 bits under a key of this process: whoever does not know it
 /// cannot make two callers meet.
@@ -67,9 +66,4 @@ impl fmt::Debug for KeyedHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyedHash").finish_non_exhaustive()
     }
-}
-
-/// The standard library seeds its hasher from the system's randomness.
-fn random() -> u64 {
-    RandomState::new().hash_one(0_u8)
 }

@@ -1,11 +1,8 @@
 //! Which policies use a store, so that one name with two quotas is noticed.
 
-use std::{
-    fmt,
-    sync::{Mutex, PoisonError},
-};
+use std::{fmt, sync::Mutex};
 
-use crate::{Quota, policy_name::Name, telemetry};
+use crate::{Quota, policy_name::Name, telemetry, util::lock::lock};
 
 /// The policies of the layers and limiters on one store, while these exist.
 #[derive(Default)]
@@ -29,7 +26,7 @@ impl KnownPolicies {
         quota: Quota,
         is_alive: impl Fn() -> bool + Send + Sync + 'static,
     ) {
-        let mut policies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut policies = lock(&self.0);
         policies.retain(|used| (used.is_alive)());
         let of_this_name = || policies.iter().filter(|used| used.name == *name);
         let other = of_this_name()

@@ -1,4 +1,5 @@
 //! Small things that know nothing of limits.
 
+pub(crate) mod lock;
 pub(crate) mod random;
 pub(crate) mod time;

@@ -2,8 +2,14 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-/// So that processes that started together do not act together.
+/// Returns a number that nobody outside this process can predict.
+pub(crate) fn random() -> u64 {
+    // The standard library seeds its hasher from the system's randomness.
+    RandomState::new().hash_one(0_u8)
+}
+
+/// Returns a number from a range, to keep processes that started together apart.
 pub(crate) fn random_between(least: f64, most: f64) -> f64 {
-    let number = RandomState::new().hash_one(0_u8) >> 11;
-    least + (most - least) * (number as f64 / (1_u64 << 53) as f64)
+    let fraction = (random() >> 11) as f64 / (1_u64 << 53) as f64;
+    least + (most - least) * fraction
 }

@@ -1,15 +1,15 @@
-//! The callers of this process that wait for the same bucket.
+//! Queues of the callers of this process that wait for the same bucket.
 //!
 //! A reservation in the middle of a queue cannot be refunded: the waiters behind it
-//! were given their times, and the units would be granted twice. So when a waiter
-//! leaves, those right behind move up, each by as much, and the last place is
-//! refunded. A caller of another process may stand between them, and cannot be
-//! told: where the next place does not start where the last one ends, the hole stays
-//! as it is, until the caller there turns out to be one of these, whose answer was on
-//! its way. So does what is left after its moment has come.
+//! already have their times, and the units would be granted twice. So when a waiter
+//! leaves, the waiters right behind it move up, each by as much, and the last place is
+//! refunded. A waiter of another process may stand in between and cannot move: if the next
+//! place does not start where the last one ends, the gap stays. It closes if the waiter
+//! there turns out to be one of this process whose answer was late. A gap whose moment has
+//! come counts as used.
 
-mod line;
 mod registry;
+mod reservations;
 mod sequence;
 #[cfg(test)]
 mod tests;
@@ -20,8 +20,8 @@ use std::{sync::Arc, task::Waker, time::Duration};
 use tokio::time::Instant;
 
 use self::{
-    line::{Hole, Line, Span},
     registry::{Registry, Shared},
+    reservations::{Gap, ReservationQueue, Span},
     sequence::Id,
 };
 use crate::{Key, policy_name::Name};
@@ -29,77 +29,77 @@ use crate::{Key, policy_name::Name};
 /// A store by its number, a policy with its kind, and a caller.
 pub(crate) type Bucket = (usize, Name, char, Key);
 
-static LINES: Registry<Line> = Registry::new();
+static RESERVATIONS: Registry<ReservationQueue> = Registry::new();
 
-/// A place in a line, until it is dropped.
-pub(crate) struct Turn {
-    line: Arc<Shared<Line>>,
+/// A place in the queue for a bucket that reserves places, until it is dropped.
+pub(crate) struct Reservation {
+    queue: Arc<Shared<ReservationQueue>>,
     place: Id,
-    /// Where it was when it was entered, and its moment then.
+    /// Where it started when it was entered, and its moment then.
     start_ns: u64,
     moment: Instant,
     has_left: bool,
 }
 
-/// What is to be refunded at the end of a line, if the bucket is full again
-/// in exactly that microsecond.
-pub(crate) struct Free {
-    line: Arc<Shared<Line>>,
-    hole: Hole,
+/// A refund of the end of a queue, valid if the bucket is full again in exactly that
+/// microsecond.
+pub(crate) struct TailRefund {
+    queue: Arc<Shared<ReservationQueue>>,
+    gap: Gap,
     pub(crate) level_ns: u64,
-    /// The result is known.
-    is_told: bool,
+    /// Whether the result is known.
+    is_known: bool,
 }
 
-/// The most callers of this process that wait for one bucket, unless that is set.
+/// The most callers of this process that wait for one bucket, by default.
 pub(crate) const MAX_WAITING: usize = 65_536;
 
 /// Timers tick in milliseconds.
-const SHORT: Duration = Duration::from_millis(2);
+const SHORT_WAIT: Duration = Duration::from_millis(2);
 
-impl Turn {
-    /// Enters a place of this level. Returns also what of the line can be refunded
-    /// now that more of it is known.
+impl Reservation {
+    /// Enters a place of this level. Also returns what of the queue can be refunded, now
+    /// that more of it is known.
     pub(crate) fn new(
         bucket: &Bucket,
         moment: Instant,
         full_at_ns: u64,
         level_ns: u64,
-    ) -> (Self, Option<Free>) {
+    ) -> (Self, Option<TailRefund>) {
         let start_ns = full_at_ns.saturating_sub(level_ns);
         let span = Span {
             start_ns,
             end_ns: full_at_ns,
         };
-        let (line, (place, woken, hole)) = LINES.enter(bucket, |line| {
-            let (place, woken) = line.enter(span);
-            (place, woken, line.next_to_give())
+        let (queue, (place, woken, gap)) = RESERVATIONS.enter(bucket, |queue| {
+            let (place, woken) = queue.enter(span);
+            (place, woken, queue.next_refund())
         });
         wake(woken);
-        let free = hole.map(|hole| Free::new(&line, hole));
-        let turn = Self {
-            line,
+        let refund = gap.map(|gap| TailRefund::new(&queue, gap));
+        let reservation = Self {
+            queue,
             place,
             start_ns,
             moment,
             has_left: false,
         };
-        (turn, free)
+        (reservation, refund)
     }
 
-    /// When to look again, as the moment may come sooner: at the latest at the moment
-    /// as it is known now. `waker` is woken if the moment comes before that.
+    /// Returns when to look again, at the latest at the moment as it is known now. Wakes
+    /// `waker` if the moment comes sooner than that.
     ///
-    /// A line in which many leave would wake all behind each of them. So a waiter
-    /// looks when three quarters of its wait have passed, and is woken only if it has
-    /// moved up by more than the last quarter.
+    /// Waking every waiter behind each that leaves would cost too much. So a waiter looks
+    /// when three quarters of its wait have passed, and is woken only if it has moved up by
+    /// more than the last quarter.
     pub(crate) fn look(&self, waker: &Waker) -> Instant {
-        let mut state = self.line.lock();
+        let mut state = self.queue.lock();
         let places = &mut state.queue.places;
         let (_, start_ns) = places.locate(self.place);
-        let moment = self.moment_from(start_ns);
+        let moment = self.moment_at(start_ns);
         let left = moment.saturating_duration_since(Instant::now());
-        let early = if left > SHORT {
+        let early = if left > SHORT_WAIT {
             left / 4
         } else {
             Duration::ZERO
@@ -110,85 +110,89 @@ impl Turn {
         moment - early
     }
 
-    /// Whether its moment has come.
+    /// Returns whether its moment has come.
     pub(crate) fn has_come(&self) -> bool {
-        self.moment(&self.line.lock().queue) <= Instant::now()
+        self.moment(&self.queue.lock().queue) <= Instant::now()
     }
 
-    fn moment(&self, line: &Line) -> Instant {
-        self.moment_from(line.places.locate(self.place).1)
+    fn moment(&self, queue: &ReservationQueue) -> Instant {
+        self.moment_at(queue.places.locate(self.place).1)
     }
 
-    fn moment_from(&self, start_ns: u64) -> Instant {
+    fn moment_at(&self, start_ns: u64) -> Instant {
         let sooner = Duration::from_nanos(self.start_ns.saturating_sub(start_ns));
         self.moment.checked_sub(sooner).unwrap_or(self.moment)
     }
 
-    /// Leaves before the moment came, and those right behind move up.
-    pub(crate) fn leave(mut self) -> Option<Free> {
+    /// Leaves before the moment came. The waiters right behind move up.
+    pub(crate) fn leave(mut self) -> Option<TailRefund> {
         self.has_left = true;
-        let (woken, hole) = LINES.change(&self.line, |line| {
-            let woken = line.leave(self.place, |start_ns| self.moment_from(start_ns));
-            (woken, line.next_to_give())
+        let (woken, gap) = RESERVATIONS.change(&self.queue, |queue| {
+            let woken = queue.leave(self.place, |start_ns| self.moment_at(start_ns));
+            (woken, queue.next_refund())
         });
         wake(woken);
-        hole.map(|hole| Free::new(&self.line, hole))
+        gap.map(|gap| TailRefund::new(&self.queue, gap))
     }
 }
 
-impl Free {
-    fn new(line: &Arc<Shared<Line>>, hole: Hole) -> Self {
+impl TailRefund {
+    fn new(queue: &Arc<Shared<ReservationQueue>>, gap: Gap) -> Self {
         Self {
-            line: Arc::clone(line),
-            hole,
-            level_ns: hole.span.length_ns(),
-            is_told: false,
+            queue: Arc::clone(queue),
+            gap,
+            level_ns: gap.span.length_ns(),
+            is_known: false,
         }
     }
 
-    /// The mark under which it may be refunded.
-    pub(crate) const fn since(&self) -> u64 {
-        self.hole.span.end_ns / 1_000
+    /// Returns the mark under which it may be refunded.
+    pub(crate) const fn taken_at(&self) -> u64 {
+        self.gap.span.end_ns / 1_000
     }
 
-    /// Records how much of it was refunded; `None` if that is unknown. Returns what
-    /// else is to be refunded now.
-    pub(crate) fn given(mut self, level_ns: Option<u64>) -> Option<Self> {
-        self.is_told = true;
-        // What may have come back may be another's by now, also in another process.
-        // (Here they have entered the line already.)
-        let (woken, hole) = LINES.change(&self.line, |line| {
-            let woken = line.tried(self.hole, level_ns == Some(0));
-            (woken, line.next_to_give())
+    /// Records how much was refunded; `None` if that is unknown. Returns what else is to
+    /// be refunded now.
+    pub(crate) fn refunded(mut self, level_ns: Option<u64>) -> Option<Self> {
+        self.is_known = true;
+        // Another caller may have taken what came back. In this process it has entered the
+        // queue by now, in another it is unknown.
+        let (woken, gap) = RESERVATIONS.change(&self.queue, |queue| {
+            let woken = queue.tried(self.gap, level_ns == Some(0));
+            (woken, queue.next_refund())
         });
         wake(woken);
-        hole.map(|hole| Self::new(&self.line, hole))
+        gap.map(|gap| Self::new(&self.queue, gap))
     }
 }
 
-impl Drop for Free {
-    /// Before the result was known: the runtime for the refund is gone.
+impl Drop for TailRefund {
+    /// Gives the gap up if the result is unknown, because the runtime of the refund ended.
     fn drop(&mut self) {
-        if !self.is_told {
-            LINES.change(&self.line, |line| line.give_up(self.hole));
+        if !self.is_known {
+            RESERVATIONS.change(&self.queue, |queue| queue.give_up(self.gap));
         }
     }
 }
 
-impl Drop for Turn {
+impl Drop for Reservation {
     fn drop(&mut self) {
         if !self.has_left {
-            LINES.change(&self.line, |line| line.take_out(self.place));
+            RESERVATIONS.change(&self.queue, |queue| queue.take_out(self.place));
         }
     }
 }
 
-/// Whether as many as `most` wait for a bucket that reserves places.
-pub(crate) fn is_full(most: usize, stores: [usize; 2], bucket: impl Fn(usize) -> Bucket) -> bool {
-    registry::may_be_full(most)
+/// Returns whether `max_waiting` callers wait for a bucket that reserves places.
+pub(crate) fn is_full(
+    max_waiting: usize,
+    stores: [usize; 2],
+    bucket: impl Fn(usize) -> Bucket,
+) -> bool {
+    registry::may_be_full(max_waiting)
         && stores
             .into_iter()
-            .any(|store| LINES.len(&bucket(store)) >= most)
+            .any(|store| RESERVATIONS.len(&bucket(store)) >= max_waiting)
 }
 
 fn wake(woken: Vec<Waker>) {

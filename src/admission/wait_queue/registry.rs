@@ -3,12 +3,13 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, LazyLock, Mutex, MutexGuard, PoisonError,
+        Arc, LazyLock, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
 use super::Bucket;
+use crate::util::lock::lock;
 
 /// What waits for one bucket.
 pub(super) trait Queue: Default {
@@ -150,9 +151,4 @@ fn count(before: usize, after: usize) {
     } else if before > after {
         WAITING.fetch_sub(before - after, Ordering::Relaxed);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it holds one of these.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -86,7 +86,8 @@ impl Sequences {
             Some(id) => id,
             None => {
                 self.nodes.push(Node::default());
-                Id::try_from(self.nodes.len() - 1).unwrap_or(NONE)
+                #[expect(clippy::expect_used, reason = "memory ends long before")]
+                Id::try_from(self.nodes.len() - 1).expect("fewer than 2^32 waiters")
             }
         };
         // Callers cannot predict it.
@@ -338,12 +339,18 @@ impl Sequences {
         (node.sum, node.any_below) = (sum, any_below);
     }
 
-    #[allow(clippy::indexing_slicing)] // All ids are of nodes, which are never fewer.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "ids are of nodes, which are never removed"
+    )]
     fn node(&self, id: Id) -> &Node {
         &self.nodes[id as usize]
     }
 
-    #[allow(clippy::indexing_slicing)] // As above.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "ids are of nodes, which are never removed"
+    )]
     fn node_mut(&mut self, id: Id) -> &mut Node {
         &mut self.nodes[id as usize]
     }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::random::SplitMix64;
 
-/// What happens besides coming, leaving and giving back.
+/// What happens besides coming, leaving and refunding back.
 #[derive(Clone, Copy, Debug, Default)]
 struct World {
     time_passes: bool,
@@ -26,13 +26,13 @@ struct World {
 
 /// On its way back, and what came of it, where the bucket was asked.
 struct Given {
-    free: Free,
+    free: TailRefund,
     level_ns: Option<u64>,
 }
 
 /// Places are used again, numbers are not.
 struct Numbered {
-    turn: Turn,
+    turn: Reservation,
     number: u64,
 }
 
@@ -82,13 +82,13 @@ impl Model {
         self.begin + Duration::from_nanos(start_ns)
     }
 
-    fn expect(&mut self, free: Option<Free>) {
+    fn expect(&mut self, free: Option<TailRefund>) {
         let now = Instant::now();
-        if let Some(line) = LINES.find(&self.bucket) {
+        if let Some(line) = RESERVATIONS.find(&self.bucket) {
             let line = &line.lock().queue;
-            let passed = line.holes.values().find(|hole| hole.last_moment <= now);
+            let passed = line.gaps.values().find(|gap| gap.last_moment <= now);
             assert_eq!(passed, None, "as if used, all of it");
-            let first_ns = free.as_ref().map(|free| free.hole.span.start_ns);
+            let first_ns = free.as_ref().map(|free| free.gap.span.start_ns);
             let mut places = line.spans().into_iter();
             let is_behind = |place: Span| Some(place.start_ns) >= first_ns;
             assert!(first_ns.is_none() || !places.any(is_behind), "not the last");
@@ -106,13 +106,13 @@ impl Model {
         let start_ns = self.full_at_ns;
         self.full_at_ns += level_ns;
         // What was given back, and not told yet, is somebody's again.
-        let holes = self.given.iter().map(|given| given.free.hole);
-        let again = holes.filter(|hole| {
-            let span = hole.span;
-            self.is_hole(*hole) && span.start_ns < self.full_at_ns && start_ns < span.end_ns
+        let gaps = self.given.iter().map(|given| given.free.gap);
+        let again = gaps.filter(|gap| {
+            let span = gap.span;
+            self.is_hole(*gap) && span.start_ns < self.full_at_ns && start_ns < span.end_ns
         });
-        self.known_ns -= again.map(|hole| hole.span.length_ns()).sum::<u64>();
-        let (turn, free) = Turn::new(&self.bucket, moment, self.full_at_ns, level_ns);
+        self.known_ns -= again.map(|gap| gap.span.length_ns()).sum::<u64>();
+        let (turn, free) = Reservation::new(&self.bucket, moment, self.full_at_ns, level_ns);
         self.numbers += 1;
         let number = self.numbers;
         self.turns.push(Numbered { turn, number });
@@ -130,7 +130,7 @@ impl Model {
     fn give(&mut self, at: usize) {
         let now_ns = self.now_ns();
         let given = &mut self.given[at];
-        let span = given.free.hole.span;
+        let span = given.free.gap.span;
         if given.level_ns.is_none() {
             let is_last = span.end_ns == self.full_at_ns;
             let level_ns = span.end_ns.saturating_sub(span.start_ns.max(now_ns));
@@ -144,29 +144,29 @@ impl Model {
         self.give(at);
         let Given { free, level_ns } = self.given.swap_remove(at);
         let told = level_ns.filter(|_| !is_lost);
-        if told != Some(0) && self.is_hole(free.hole) {
-            self.known_ns -= free.hole.span.length_ns();
+        if told != Some(0) && self.is_hole(free.gap) {
+            self.known_ns -= free.gap.span.length_ns();
         }
-        let next = free.given(told);
+        let next = free.refunded(told);
         self.expect(next);
     }
 
     /// The runtime that it was to be given back in is gone.
     fn forget(&mut self, at: usize) {
         let Given { free, .. } = self.given.swap_remove(at);
-        let hole = free.hole;
-        if self.is_hole(hole) {
-            self.known_ns -= hole.span.length_ns();
+        let gap = free.gap;
+        if self.is_hole(gap) {
+            self.known_ns -= gap.span.length_ns();
         }
         drop(free);
-        assert!(!self.is_hole(hole));
-        let line = LINES.find(&self.bucket);
-        assert!(line.is_none_or(|line| line.lock().queue.giving != Some(hole)));
+        assert!(!self.is_hole(gap));
+        let line = RESERVATIONS.find(&self.bucket);
+        assert!(line.is_none_or(|line| line.lock().queue.refunding != Some(gap)));
     }
 
-    fn is_hole(&self, hole: Hole) -> bool {
-        let line = LINES.find(&self.bucket);
-        line.is_some_and(|line| line.lock().queue.holes.values().any(|other| *other == hole))
+    fn is_hole(&self, gap: Gap) -> bool {
+        let line = RESERVATIONS.find(&self.bucket);
+        line.is_some_and(|line| line.lock().queue.gaps.values().any(|other| *other == gap))
     }
 
     /// Those whose turn has come go on.
@@ -177,7 +177,7 @@ impl Model {
 
     /// Of each who waits.
     fn moments(&self) -> HashMap<u64, Instant> {
-        let moment = |one: &Numbered| (one.number, one.turn.moment(&one.turn.line.lock().queue));
+        let moment = |one: &Numbered| (one.number, one.turn.moment(&one.turn.queue.lock().queue));
         self.turns.iter().map(moment).collect()
     }
 
@@ -187,7 +187,7 @@ impl Model {
             let moved = before.get(&place).filter(|before| **before != moment);
             assert!(moved.is_none() || moment > now, "to what is as if used");
         }
-        let Some(line) = LINES.find(&self.bucket) else {
+        let Some(line) = RESERVATIONS.find(&self.bucket) else {
             assert_eq!(self.turns.len(), 0);
             return;
         };
@@ -195,18 +195,18 @@ impl Model {
         let places = line.spans();
         assert_eq!(places.len(), self.turns.len());
         let free = line
-            .holes
+            .gaps
             .values()
-            .filter(|hole| line.giving != Some(**hole));
-        for hole in free.filter(|hole| hole.moment > now) {
-            let end_ns = hole.span.end_ns;
+            .filter(|gap| line.refunding != Some(**gap));
+        for gap in free.filter(|gap| gap.moment > now) {
+            let end_ns = gap.span.end_ns;
             let behind = places.iter().find(|place| place.start_ns == end_ns);
-            assert!(behind.is_none(), "{hole:?} has somebody behind it");
-            let mut others = line.holes.values();
+            assert!(behind.is_none(), "{gap:?} has somebody behind it");
+            let mut others = line.gaps.values();
             let next = others.find(|other| other.span.start_ns == end_ns);
             // It may be on its way back by now.
-            let is_apart = next.is_none() || next.copied() == line.giving;
-            assert!(is_apart || self.world.bucket_is_reset, "{hole:?}");
+            let is_apart = next.is_none() || next.copied() == line.refunding;
+            assert!(is_apart || self.world.bucket_is_reset, "{gap:?}");
         }
         if self.world.bucket_is_reset {
             return;
@@ -216,7 +216,7 @@ impl Model {
             assert_eq!(one.turn.moment(line), self.moment(start_ns));
         }
         let mut spans = places;
-        spans.extend(line.holes.values().map(|hole| hole.span));
+        spans.extend(line.gaps.values().map(|gap| gap.span));
         spans.sort_by_key(|span| span.start_ns);
         for pair in spans.windows(2) {
             assert!(pair[0].end_ns <= pair[1].start_ns, "had twice: {pair:?}");
@@ -288,7 +288,7 @@ async fn all_who_leave_one_by_one_leave_nothing() {
         model.tell(0, false);
     }
     assert_eq!((model.known_ns, model.full_at_ns), (0, empty_at_ns));
-    assert!(LINES.find(&model.bucket).is_none());
+    assert!(RESERVATIONS.find(&model.bucket).is_none());
 }
 
 /// A root, where its first item starts, and all items with their lengths.

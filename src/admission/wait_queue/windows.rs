@@ -11,18 +11,18 @@ use std::{sync::Arc, task::Waker, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    Bucket, SHORT,
+    Bucket, SHORT_WAIT,
     registry::{Queue, Registry, Shared},
     sequence::{Id, NONE, Sequences},
     wake,
 };
 use crate::{PolicyDecision, Quota, util::time::later};
 
-static WINDOWS: Registry<Windows> = Registry::new();
+static WINDOW_QUEUES: Registry<WindowQueue> = Registry::new();
 
 /// The queue for one bucket.
 #[derive(Default)]
-struct Windows {
+struct WindowQueue {
     /// As long as the units that they ask for.
     places: Sequences,
     /// All of them, in the order in which they came. They start behind all units
@@ -34,8 +34,8 @@ struct Windows {
 }
 
 /// A place in the queue for a window, until it is dropped.
-pub(crate) struct Place {
-    windows: Arc<Shared<Windows>>,
+pub(crate) struct WindowWaiter {
+    windows: Arc<Shared<WindowQueue>>,
     id: Id,
     bucket: Bucket,
     pace: Pace,
@@ -60,7 +60,7 @@ const UNITS_PER_MS: u32 = 64;
 
 const MS: Duration = Duration::from_millis(1);
 
-impl Queue for Windows {
+impl Queue for WindowQueue {
     fn is_of_use(&mut self) -> bool {
         self.all != NONE
     }
@@ -70,7 +70,7 @@ impl Queue for Windows {
     }
 }
 
-impl Windows {
+impl WindowQueue {
     /// The units ahead of a place from where the window starts.
     fn ahead(&self, start: u64) -> u64 {
         start.saturating_sub(self.base)
@@ -115,7 +115,7 @@ impl Pace {
     }
 }
 
-impl Place {
+impl WindowWaiter {
     /// Enters the queue for the bucket that denied a caller. `None`: as many as
     /// `most` wait there, or those ahead need more windows than end until then.
     pub(crate) fn enter(
@@ -126,7 +126,7 @@ impl Place {
         most: usize,
     ) -> Option<Self> {
         let pace = Pace::of(denied.quota());
-        let (windows, id) = WINDOWS.enter(&bucket, |windows| {
+        let (windows, id) = WINDOW_QUEUES.enter(&bucket, |windows| {
             let opens_at = *windows.opens_at.get_or_insert(not_before);
             let (start, sum) = (
                 windows.places.start(windows.all),
@@ -162,7 +162,7 @@ impl Place {
     pub(crate) fn denied(&mut self, not_before: Instant) -> bool {
         self.not_before = not_before;
         let (pace, id, until) = (self.pace, self.id, self.until);
-        WINDOWS.change(&self.windows, |windows| {
+        WINDOW_QUEUES.change(&self.windows, |windows| {
             let first = windows.places.first(windows.all);
             // It says nothing of a caller that asks for less.
             if windows.places.length(id) <= windows.places.length(first) {
@@ -183,7 +183,7 @@ impl Place {
         let is_over = decision.remaining() == 0 && decision.quota().returns_at_once();
         let wait = Duration::from_micros(decision.effective_window_us());
         let opens_at = is_over.then(|| later(Instant::now(), wait));
-        WINDOWS.change(&windows, |windows| {
+        WINDOW_QUEUES.change(&windows, |windows| {
             if opens_at > windows.opens_at {
                 opens_at.into_iter().for_each(|at| windows.open(at));
             }
@@ -208,7 +208,7 @@ impl Place {
         let left = ask_at - now;
         // As in a line: so that not all are woken whenever one leaves.
         let look_at = ask_at
-            - if left > SHORT {
+            - if left > SHORT_WAIT {
                 left / 4
             } else {
                 Duration::ZERO
@@ -220,10 +220,10 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for WindowWaiter {
     fn drop(&mut self) {
         let mut woken = Vec::new();
-        WINDOWS.change(&self.windows, |windows| {
+        WINDOW_QUEUES.change(&self.windows, |windows| {
             let places = &mut windows.places;
             let granted = u64::from(self.is_admitted) * places.length(self.id);
             let start = places.start(windows.all).saturating_add(granted);

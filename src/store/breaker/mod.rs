@@ -3,14 +3,14 @@
 //! What decides is a pure machine: it is told what happens and when.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use tokio::time::Instant;
 
 use super::keyed::KeyedHash;
-use crate::StoreError;
+use crate::{StoreError, util::lock::lock};
 
 /// So many calls in a row without an answer open it,
 const IN_A_ROW: u32 = 5;
@@ -88,7 +88,7 @@ impl Breaker {
     }
 
     fn machine(&self) -> MutexGuard<'_, Machine> {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.machine)
     }
 
     fn now_ms(&self) -> u64 {

@@ -1,7 +1,7 @@
 //! One key's permits in this process: counted, stated to the store, renewed.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     task::Waker,
     time::Duration,
 };
@@ -15,14 +15,14 @@ use tokio::{
 use super::{
     Bucket, Registry,
     count::{Count, Outcome},
-    line::{Line, Turn, Why},
+    queue::{CallReason, NextStep, PermitQueue},
 };
 use crate::{
     Decision, StoreError,
     charge::{Charge, Check, Operation},
     quota::statement::Statement,
     store::{Answer, BoxFuture, monitored::MonitoredStore},
-    util::random::random_between,
+    util::{lock::lock, random::random_between},
 };
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ struct State {
     keepers: u64,
     /// What renews, by its number. The handle is there once it was started.
     keeper: Option<(u64, Option<AbortHandle>)>,
-    line: Line,
+    queue: PermitQueue,
 }
 
 /// Of the first pause after a failed statement.
@@ -77,7 +77,7 @@ impl Holder {
                 failing_since: None,
                 keepers: 0,
                 keeper: None,
-                line: Line::default(),
+                queue: PermitQueue::default(),
             }),
         })
     }
@@ -87,7 +87,7 @@ impl Holder {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The group of a new take, whose statement goes with `charge`.
@@ -144,7 +144,7 @@ impl Holder {
         state.is_due = true;
         let is_last = state.count.units() == 0;
         let keeper = state.keeper.take_if(|_| is_last);
-        let woken = state.line.call(units, Why::Released);
+        let woken = state.queue.call(units, CallReason::Released);
         drop(state);
         if let Some((_, Some(keeper))) = keeper {
             keeper.abort();
@@ -153,24 +153,24 @@ impl Holder {
         self.make_statement();
     }
 
-    pub(super) fn enter_line(&self, most: usize) -> Option<u64> {
-        self.state().line.enter(most)
+    pub(super) fn enter_queue(&self, most: usize) -> Option<u64> {
+        self.state().queue.enter(most)
     }
 
-    pub(super) fn turn(&self, ticket: u64, waker: &Waker) -> Turn {
-        self.state().line.turn(ticket, waker)
+    pub(super) fn next_step(&self, ticket: u64, waker: &Waker) -> NextStep {
+        self.state().queue.next_step(ticket, waker)
     }
 
-    pub(super) fn asks(&self, ticket: u64) {
-        self.state().line.asks(ticket);
+    pub(super) fn record_ask(&self, ticket: u64) {
+        self.state().queue.record_ask(ticket);
     }
 
-    pub(super) fn refused(&self, ticket: u64) {
-        self.state().line.refused(ticket);
+    pub(super) fn record_denial(&self, ticket: u64) {
+        self.state().queue.record_denial(ticket);
     }
 
-    pub(super) fn leave_line(&self, ticket: u64, is_admitted: bool) {
-        let woken = self.state().line.leave(ticket, is_admitted);
+    pub(super) fn leave_queue(&self, ticket: u64, is_admitted: bool) {
+        let woken = self.state().queue.leave(ticket, is_admitted);
         wake(woken);
         self.forget_if_idle();
     }
@@ -271,7 +271,7 @@ impl Holder {
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state();
         let is_held = state.count.units() > 0 || state.count.is_pending();
-        !is_held && !state.is_due && !state.is_stating && state.line.is_empty()
+        !is_held && !state.is_due && !state.is_stating && state.queue.is_empty()
     }
 
     fn forget_if_idle(&self) {

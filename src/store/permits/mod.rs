@@ -7,15 +7,13 @@
 
 mod count;
 mod holder;
-mod line;
+mod queue;
 
 use std::{
     collections::HashMap,
-    fmt,
-    hash::{BuildHasher, RandomState},
-    mem,
+    fmt, mem,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
     task::Waker,
@@ -24,10 +22,16 @@ use std::{
 
 use tokio::{runtime::Handle, time::Instant};
 
-pub(crate) use self::line::Turn;
+pub(crate) use self::queue::NextStep;
 use self::{count::Outcome, holder::Holder};
 use super::monitored::MonitoredStore;
-use crate::{Key, StoreError, charge::Charge, policy_name::Name, quota::EXACT};
+use crate::{
+    Key, StoreError,
+    charge::Charge,
+    policy_name::Name,
+    quota::EXACT,
+    util::{lock::lock, random::random},
+};
 
 type Bucket = (Name, Key);
 
@@ -50,7 +54,7 @@ impl Default for Registry {
     fn default() -> Self {
         Self {
             // Exact as a Lua number. No other process draws the same.
-            id: RandomState::new().hash_one(0_u8) % (EXACT - 1) + 1,
+            id: random() % (EXACT - 1) + 1,
             version: AtomicU64::new(1),
             started: Instant::now(),
             lost_until_ms: AtomicU64::new(0),
@@ -84,9 +88,7 @@ impl Registry {
     }
 
     fn by_bucket(&self) -> MutexGuard<'_, HashMap<Bucket, Arc<Holder>>> {
-        self.by_bucket
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.by_bucket)
     }
 
     fn forget_idle(&self, bucket: &Bucket) {
@@ -144,15 +146,15 @@ impl Holders {
 
     /// Returns a place in the line of callers that wait for units of this charge, unless
     /// `most` wait.
-    pub(crate) fn line_up(
+    pub(crate) fn enter_queue(
         &self,
         store: &MonitoredStore,
         charge: &mut Charge<'_>,
         most: usize,
-    ) -> Option<Place> {
+    ) -> Option<PermitWaiter> {
         self.with(store, charge, |holder, _| {
-            Some(Place {
-                ticket: holder.enter_line(most)?,
+            Some(PermitWaiter {
+                ticket: holder.enter_queue(most)?,
                 holder: Arc::clone(holder),
                 is_admitted: false,
             })
@@ -248,30 +250,30 @@ impl Drop for Hold {
 
 /// A place in the line of those who wait for permits of one key.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct PermitWaiter {
     holder: Arc<Holder>,
     ticket: u64,
     is_admitted: bool,
 }
 
-impl Place {
+impl PermitWaiter {
     pub(crate) fn is_for(&self, holders: &Holders, policy: &str) -> bool {
         self.holder.is_of(&holders.0) && &*self.holder.bucket.0.text == policy
     }
 
     /// Whether to ask now. `waker` is woken when that changes.
-    pub(crate) fn turn(&self, waker: &Waker) -> Turn {
-        self.holder.turn(self.ticket, waker)
+    pub(crate) fn next_step(&self, waker: &Waker) -> NextStep {
+        self.holder.next_step(self.ticket, waker)
     }
 
     /// Its caller asks without being called.
-    pub(crate) fn asks(&self) {
-        self.holder.asks(self.ticket);
+    pub(crate) fn record_ask(&self) {
+        self.holder.record_ask(self.ticket);
     }
 
     /// Its caller was refused, and waits on.
-    pub(crate) fn refused(&self) {
-        self.holder.refused(self.ticket);
+    pub(crate) fn record_denial(&self) {
+        self.holder.record_denial(self.ticket);
     }
 
     pub(crate) fn admitted(mut self) {
@@ -279,8 +281,8 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for PermitWaiter {
     fn drop(&mut self) {
-        self.holder.leave_line(self.ticket, self.is_admitted);
+        self.holder.leave_queue(self.ticket, self.is_admitted);
     }
 }

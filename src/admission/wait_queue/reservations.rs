@@ -1,8 +1,8 @@
-//! One line for a bucket that reserves places: its waiters, and the holes that
+//! One line for a bucket that reserves places: its waiters, and the gaps that
 //! waiters left.
 //!
 //! A *run* is a row of places without a gap, kept as one tree: a waiter that leaves
-//! moves all behind it in its run up by its length, and a hole remains behind the run.
+//! moves all behind it in its run up by its length, and a gap remains behind the run.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,23 +19,23 @@ use super::{
 use crate::util::time::later;
 
 #[derive(Default)]
-pub(super) struct Line {
+pub(super) struct ReservationQueue {
     pub(super) places: Sequences,
     /// Where each run starts, and its root.
     starts: BTreeSet<(u64, Id)>,
     /// Where each run ends, and its root.
     ends: BTreeSet<(u64, Id)>,
     /// Not refunded yet, by where they start.
-    pub(super) holes: BTreeMap<(u64, u64), Hole>,
-    /// How many holes there were.
-    numbers: u64,
+    pub(super) gaps: BTreeMap<(u64, u64), Gap>,
+    /// How many gaps there were.
+    gaps_made: u64,
     /// The bucket was reset or credited: some places overlap others.
-    is_mixed: bool,
+    has_overlaps: bool,
     /// The refund that is under way. Until its result is known, the place of the
     /// waiter right behind it is not known either.
-    pub(super) giving: Option<Hole>,
+    pub(super) refunding: Option<Gap>,
     /// What could not be refunded.
-    tried: Option<Hole>,
+    tried: Option<Gap>,
 }
 
 /// The nanoseconds of a bucket's refill that one waits for, up to the one at which
@@ -47,7 +47,7 @@ pub(super) struct Span {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Hole {
+pub(super) struct Gap {
     number: u64,
     pub(super) span: Span,
     /// From then on its first part counts as used, and no place moves up to it.
@@ -56,9 +56,9 @@ pub(super) struct Hole {
     pub(super) last_moment: Instant,
 }
 
-/// In a mixed line so many holes and runs are considered at most. Whatever is not
+/// In a mixed line so many gaps and runs are considered at most. Whatever is not
 /// counts as used, which never admits too much.
-const FEW: usize = 32;
+const MAX_CONSIDERED: usize = 32;
 
 impl Span {
     pub(super) const fn length_ns(self) -> u64 {
@@ -70,7 +70,7 @@ impl Span {
     }
 }
 
-impl Hole {
+impl Gap {
     const fn key(&self) -> (u64, u64) {
         (self.span.start_ns, self.number)
     }
@@ -85,11 +85,11 @@ impl Hole {
     }
 }
 
-impl Queue for Line {
+impl Queue for ReservationQueue {
     /// A waiter stands in it, or what was left may still be refunded.
     fn is_of_use(&mut self) -> bool {
         self.forget_passed();
-        self.places.len() > 0 || self.giving.is_some() || !self.holes.is_empty()
+        self.places.len() > 0 || self.refunding.is_some() || !self.gaps.is_empty()
     }
 
     fn len(&self) -> usize {
@@ -97,11 +97,11 @@ impl Queue for Line {
     }
 }
 
-impl Line {
+impl ReservationQueue {
     pub(super) fn enter(&mut self, span: Span) -> (Id, Vec<Waker>) {
         self.forget_taken_again(span);
         self.forget_passed();
-        self.is_mixed |= self.is_taken(span);
+        self.has_overlaps |= self.is_taken(span);
         let place = self.places.add(span.start_ns, span.length_ns());
         let mut run = place;
         if let Some(behind) = first_at(&self.starts, span.end_ns) {
@@ -109,7 +109,7 @@ impl Line {
             run = self.places.join(run, behind);
         }
         self.put_run(run);
-        let before = self.holes.range(..(span.start_ns, 0)).next_back();
+        let before = self.gaps.range(..(span.start_ns, 0)).next_back();
         let before = before.map(|(key, _)| *key);
         (place, self.move_up(before))
     }
@@ -131,9 +131,9 @@ impl Line {
             self.places.wake(run, &mut woken);
             self.put_run(run);
         }
-        self.numbers += 1;
-        let mut hole = Hole {
-            number: self.numbers,
+        self.gaps_made += 1;
+        let mut gap = Gap {
+            number: self.gaps_made,
             span: Span {
                 start_ns,
                 end_ns: start_ns + length_ns,
@@ -141,9 +141,9 @@ impl Line {
             moment,
             last_moment: moment,
         };
-        hole.pass(end_ns - hole.span.end_ns);
-        self.holes.insert(hole.key(), hole);
-        woken.append(&mut self.settle(hole));
+        gap.pass(end_ns - gap.span.end_ns);
+        self.gaps.insert(gap.key(), gap);
+        woken.append(&mut self.settle(gap));
         woken
     }
 
@@ -178,25 +178,25 @@ impl Line {
 
     /// What was taken again had been refunded, all of it.
     fn forget_taken_again(&mut self, span: Span) {
-        while let Some((key, hole)) = self.holes.range(..(span.end_ns, 0)).next_back() {
-            if !hole.span.overlaps(span) {
+        while let Some((key, gap)) = self.gaps.range(..(span.end_ns, 0)).next_back() {
+            if !gap.span.overlaps(span) {
                 break;
             }
             let key = *key;
-            self.holes.remove(&key);
+            self.gaps.remove(&key);
         }
-        if self.is_mixed {
-            self.holes.retain(|_, hole| !hole.span.overlaps(span));
+        if self.has_overlaps {
+            self.gaps.retain(|_, gap| !gap.span.overlaps(span));
         }
     }
 
-    /// What counts as used, all of it, is no hole.
+    /// What counts as used, all of it, is no gap.
     fn forget_passed(&mut self) {
         let now = Instant::now();
-        if self.is_mixed {
-            self.holes.retain(|_, hole| hole.last_moment > now);
+        if self.has_overlaps {
+            self.gaps.retain(|_, gap| gap.last_moment > now);
         }
-        while let Some(first) = self.holes.first_entry() {
+        while let Some(first) = self.gaps.first_entry() {
             if first.get().last_moment > now {
                 break;
             }
@@ -212,31 +212,31 @@ impl Line {
         })
     }
 
-    /// After a hole has changed.
-    fn settle(&mut self, changed: Hole) -> Vec<Waker> {
+    /// After a gap has changed.
+    fn settle(&mut self, changed: Gap) -> Vec<Waker> {
         self.forget_passed();
         self.move_up(Some(changed.key()))
     }
 
-    /// Moves the run up that stands right behind the hole that changed, and then
-    /// those behind the holes that it comes to touch. No run is behind the others,
+    /// Moves the run up that stands right behind the gap that changed, and then
+    /// those behind the gaps that it comes to touch. No run is behind the others,
     /// unless the line is mixed.
     fn move_up(&mut self, changed: Option<(u64, u64)>) -> Vec<Waker> {
         let mut woken = Vec::new();
-        if !self.is_mixed {
+        if !self.has_overlaps {
             let mut next = changed;
             while let Some(key) = next {
                 next = self.move_up_behind(key, &mut woken);
             }
             return woken;
         }
-        while self.holes.len() > FEW {
-            self.holes.pop_first();
+        while self.gaps.len() > MAX_CONSIDERED {
+            self.gaps.pop_first();
         }
-        // A place that moves up may come to stand behind any other hole.
+        // A place that moves up may come to stand behind any other gap.
         let mut before = BTreeMap::new();
-        while before != self.holes {
-            before.clone_from(&self.holes);
+        while before != self.gaps {
+            before.clone_from(&self.gaps);
             for key in before.keys().rev() {
                 self.move_up_behind(*key, &mut woken);
             }
@@ -244,39 +244,43 @@ impl Line {
         woken
     }
 
-    /// Moves the hole behind the run that stands right behind it. Returns the next
-    /// hole, if it comes to touch that one.
+    /// Moves the gap behind the run that stands right behind it. Returns the next
+    /// gap, if it comes to touch that one.
     fn move_up_behind(&mut self, key: (u64, u64), woken: &mut Vec<Waker>) -> Option<(u64, u64)> {
-        let (now, giving) = (Instant::now(), self.giving);
-        let stays = |hole: &Hole| hole.moment <= now || giving == Some(*hole);
-        let mut hole = self.holes.get(&key).copied().filter(|hole| !stays(hole))?;
-        let before = self.holes.range(..key).next_back().map(|(_, hole)| *hole);
-        let before = before.filter(|before| before.span.end_ns == hole.span.start_ns);
-        self.holes.remove(&key);
+        let (now, refunding) = (Instant::now(), self.refunding);
+        let stays = |gap: &Gap| gap.moment <= now || refunding == Some(*gap);
+        let mut gap = self.gaps.get(&key).copied().filter(|gap| !stays(gap))?;
+        let before = self.gaps.range(..key).next_back().map(|(_, gap)| *gap);
+        let before = before.filter(|before| before.span.end_ns == gap.span.start_ns);
+        self.gaps.remove(&key);
         if let Some(before) = before.filter(|before| !stays(before)) {
-            (hole.span.start_ns, hole.moment) = (before.span.start_ns, before.moment);
-            self.holes.remove(&before.key());
+            (gap.span.start_ns, gap.moment) = (before.span.start_ns, before.moment);
+            self.gaps.remove(&before.key());
         }
-        while let Some(run) = self.run_at(hole.span.end_ns) {
+        while let Some(run) = self.run_at(gap.span.end_ns) {
             self.take_run(run);
-            self.places.set_start(run, hole.span.start_ns);
+            self.places.set_start(run, gap.span.start_ns);
             self.places.wake(run, woken);
-            hole.pass(self.places.sum(run));
+            gap.pass(self.places.sum(run));
             self.put_run(run);
         }
-        self.holes.insert(hole.key(), hole);
-        let next = self.holes.range((hole.span.start_ns, hole.number + 1)..);
+        self.gaps.insert(gap.key(), gap);
+        let next = self.gaps.range((gap.span.start_ns, gap.number + 1)..);
         let (next, touched) = next.take(1).next()?;
-        (touched.span.start_ns == hole.span.end_ns).then_some(*next)
+        (touched.span.start_ns == gap.span.end_ns).then_some(*next)
     }
 
     /// The run that starts there. In a mixed line that may be part of another.
     fn run_at(&mut self, start_ns: u64) -> Option<Id> {
         let run = first_at(&self.starts, start_ns);
-        if run.is_some() || !self.is_mixed {
+        if run.is_some() || !self.has_overlaps {
             return run;
         }
-        let runs = self.starts.range(..(start_ns, NONE)).rev().take(FEW);
+        let runs = self
+            .starts
+            .range(..(start_ns, NONE))
+            .rev()
+            .take(MAX_CONSIDERED);
         let place = |(_, run): &(u64, Id)| self.places.starting_at(*run, start_ns);
         let place = runs.filter_map(place).next()?;
         let (run, _) = self.places.locate(place);
@@ -294,7 +298,7 @@ impl Line {
 
     /// Whether no place starts there or later.
     fn is_last(&self, start_ns: u64) -> bool {
-        for &(end_ns, run) in self.ends.iter().rev().take(FEW) {
+        for &(end_ns, run) in self.ends.iter().rev().take(MAX_CONSIDERED) {
             if end_ns <= start_ns {
                 return true;
             }
@@ -302,23 +306,23 @@ impl Line {
                 return false;
             }
         }
-        self.ends.len() <= FEW
+        self.ends.len() <= MAX_CONSIDERED
     }
 
     /// One at a time: the result decides on the next.
-    pub(super) fn next_to_give(&mut self) -> Option<Hole> {
-        let (_, hole) = self.holes.last_key_value()?;
-        let hole = *hole;
-        if self.giving.is_some() || self.tried == Some(hole) || !self.is_last(hole.span.start_ns) {
+    pub(super) fn next_refund(&mut self) -> Option<Gap> {
+        let (_, gap) = self.gaps.last_key_value()?;
+        let gap = *gap;
+        if self.refunding.is_some() || self.tried == Some(gap) || !self.is_last(gap.span.start_ns) {
             return None;
         }
-        self.giving = Some(hole);
-        Some(hole)
+        self.refunding = Some(gap);
+        Some(gap)
     }
 
-    /// The refund has ended, and the hole is still there or not.
-    pub(super) fn tried(&mut self, tried: Hole, is_there: bool) -> Vec<Waker> {
-        self.giving = None;
+    /// The refund has ended, and the gap is still there or not.
+    pub(super) fn tried(&mut self, tried: Gap, is_there: bool) -> Vec<Waker> {
+        self.refunding = None;
         self.tried = Some(tried);
         if !is_there {
             self.forget(tried);
@@ -327,9 +331,9 @@ impl Line {
     }
 
     /// The result of the refund is unknown.
-    pub(super) fn give_up(&mut self, giving: Hole) {
-        self.giving = None;
-        self.forget(giving);
+    pub(super) fn give_up(&mut self, refunding: Gap) {
+        self.refunding = None;
+        self.forget(refunding);
     }
 
     /// Those of all places, in no particular order.
@@ -344,9 +348,9 @@ impl Line {
         items.map(span).collect()
     }
 
-    fn forget(&mut self, hole: Hole) {
-        if self.holes.get(&hole.key()) == Some(&hole) {
-            self.holes.remove(&hole.key());
+    fn forget(&mut self, gap: Gap) {
+        if self.gaps.get(&gap.key()) == Some(&gap) {
+            self.gaps.remove(&gap.key());
         }
     }
 }

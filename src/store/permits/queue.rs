@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, mem, task::Waker};
 /// A released unit calls one waiter, which asks the store then. Units that other
 /// processes release are unknown here: the first in line asks now and then.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct PermitQueue {
     next: u64,
     waiters: BTreeMap<u64, Waiter>,
 }
@@ -20,33 +20,33 @@ struct Waiter {
 enum Stage {
     #[default]
     Waiting,
-    Called(Why),
+    Called(CallReason),
     /// Its answer is on the way. `again`: it was called meanwhile.
     Asking {
-        why: Why,
+        reason: CallReason,
         again: bool,
     },
 }
 
-/// Why a waiter asks.
+/// CallReason a waiter asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum CallReason {
     /// A unit was released in this process.
     Released,
     /// To see what other processes released. If it is admitted, there may be more.
-    Looks,
+    Polls,
 }
 
 /// What a waiter is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum NextStep {
     Ask,
     /// Look at the store now and then.
     First,
     Behind,
 }
 
-impl Line {
+impl PermitQueue {
     pub(super) fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }
@@ -61,7 +61,7 @@ impl Line {
     }
 
     /// Calls the first waiters, one for each unit. Returns whom to wake.
-    pub(super) fn call(&mut self, units: u64, why: Why) -> Vec<Waker> {
+    pub(super) fn call(&mut self, units: u64, reason: CallReason) -> Vec<Waker> {
         let mut wakers = Vec::new();
         let mut left = units;
         for waiter in self.waiters.values_mut() {
@@ -70,7 +70,7 @@ impl Line {
             }
             match &mut waiter.stage {
                 Stage::Waiting => {
-                    waiter.stage = Stage::Called(why);
+                    waiter.stage = Stage::Called(reason);
                     wakers.extend(waiter.waker.take());
                     left -= 1;
                 }
@@ -85,36 +85,46 @@ impl Line {
     }
 
     /// Where this waiter stands. It is woken when that changes.
-    pub(super) fn turn(&mut self, ticket: u64, waker: &Waker) -> Turn {
+    pub(super) fn next_step(&mut self, ticket: u64, waker: &Waker) -> NextStep {
         let is_first = self.waiters.keys().next() == Some(&ticket);
         let Some(waiter) = self.waiters.get_mut(&ticket) else {
-            return Turn::First;
+            return NextStep::First;
         };
         match waiter.stage {
-            Stage::Called(why) => {
-                waiter.stage = Stage::Asking { why, again: false };
-                Turn::Ask
+            Stage::Called(reason) => {
+                waiter.stage = Stage::Asking {
+                    reason,
+                    again: false,
+                };
+                NextStep::Ask
             }
             _ => {
                 waiter.waker = Some(waker.clone());
-                if is_first { Turn::First } else { Turn::Behind }
+                if is_first {
+                    NextStep::First
+                } else {
+                    NextStep::Behind
+                }
             }
         }
     }
 
     /// This waiter asks by itself.
-    pub(super) fn asks(&mut self, ticket: u64) {
+    pub(super) fn record_ask(&mut self, ticket: u64) {
         if let Some(waiter) = self.waiters.get_mut(&ticket) {
-            let why = Why::Looks;
-            waiter.stage = Stage::Asking { why, again: false };
+            let reason = CallReason::Polls;
+            waiter.stage = Stage::Asking {
+                reason,
+                again: false,
+            };
         }
     }
 
     /// This waiter was refused, and waits on.
-    pub(super) fn refused(&mut self, ticket: u64) {
+    pub(super) fn record_denial(&mut self, ticket: u64) {
         if let Some(waiter) = self.waiters.get_mut(&ticket) {
             waiter.stage = match waiter.stage {
-                Stage::Asking { again: true, .. } => Stage::Called(Why::Released),
+                Stage::Asking { again: true, .. } => Stage::Called(CallReason::Released),
                 _ => Stage::Waiting,
             };
         }
@@ -126,11 +136,12 @@ impl Line {
             return Vec::new();
         };
         let mut wakers = match waiter.stage {
-            Stage::Called(why) => self.call(1, why),
-            Stage::Asking { again: true, .. } => self.call(1, Why::Released),
+            Stage::Called(reason) => self.call(1, reason),
+            Stage::Asking { again: true, .. } => self.call(1, CallReason::Released),
             Stage::Asking {
-                why: Why::Looks, ..
-            } if is_admitted => self.call(1, Why::Looks),
+                reason: CallReason::Polls,
+                ..
+            } if is_admitted => self.call(1, CallReason::Polls),
             _ => Vec::new(),
         };
         let first = self.waiters.values_mut().next();

@@ -1,0 +1,8 @@
+//! Locks that a panic does not poison: nothing here panics halfway through a change.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex, also after a thread panicked while it held the lock.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
