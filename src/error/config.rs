@@ -182,11 +182,11 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ZeroPeriod => {
-                f.write_str("the period of a quota is zero; use a longer period")
+                f.write_str("a period of zero; use a longer one")
             }
             Self::RateTooHigh { limit, period } => write!(
                 f,
-                "{limit} per {period:?} exceeds the maximum of 1,000,000 a second; lower the limit, or count in larger units",
+                "{limit} per {period:?} is more than 1,000,000 a second; lower the limit, or count in larger units",
             ),
             Self::BucketTooDeep { limit, period } => write!(
                 f,
