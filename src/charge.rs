@@ -4,13 +4,13 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use crate::{
     Key, OnStoreFailure, Quota,
-    kept::Kept,
     policy_name::Name,
     quota::{
         EXACT, Rule, each,
         rules::{At, Change, Rules, Standing},
         statement::Statement,
     },
+    util::interned::Interned,
 };
 
 /// What a store is asked to do.
@@ -88,7 +88,7 @@ pub struct Charge<'a> {
 /// What is asked of one policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Demand {
-    pub(crate) quota: Kept<Quota>,
+    pub(crate) quota: Interned<Quota>,
     /// In units.
     pub(crate) cost: u64,
     /// The cost as a level.
@@ -102,7 +102,7 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    pub(crate) fn new(quota: Kept<Quota>, cost: u64) -> Self {
+    pub(crate) fn new(quota: Interned<Quota>, cost: u64) -> Self {
         Self {
             level: quota.level_of(cost),
             quota,
@@ -229,7 +229,7 @@ impl Demand {
         let mut share = Self {
             statement: self.statement.clone(),
             taken_at: self.taken_at,
-            ..Self::new(Kept::Counted(Arc::new(quota)), self.cost)
+            ..Self::new(Interned::Shared(Arc::new(quota)), self.cost)
         };
         let signed = |level: u64| i64::try_from(level).unwrap_or(i64::MAX);
         share.overdraft = if self.overdraft < 0 {

@@ -114,7 +114,6 @@ mod charge;
 mod clock;
 mod decision;
 mod error;
-mod kept;
 mod limiter;
 #[cfg(feature = "http")]
 mod middleware;
@@ -124,7 +123,6 @@ mod policy_name;
 mod quota;
 #[cfg(any(test, feature = "testing"))]
 mod random;
-mod spread;
 pub mod store;
 mod telemetry;
 #[cfg(feature = "testing")]

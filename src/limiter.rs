@@ -10,7 +10,7 @@ use crate::{
     charge::{Charge, Check, Demand, Operation},
     error::StoreErrorKind,
     policy::{Compiled, check_names},
-    store::{Answer, Store, handle::BackedStore},
+    store::{Answer, Store, handle::StoreHandle},
 };
 
 /// Checks policies outside HTTP: jobs, sockets, outbound calls.
@@ -45,7 +45,7 @@ pub struct Limiter(Arc<Limits>);
 
 #[derive(Debug)]
 struct Limits {
-    store: BackedStore,
+    store: StoreHandle,
     policies: Arc<[Compiled]>,
     /// The most callers of this process that wait for one bucket.
     max_waiting: usize,
@@ -431,7 +431,7 @@ impl LimiterBuilder {
             .collect::<Result<_, _>>()?;
         check_names(policies.iter().map(|policy| &policy.name))?;
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
-        let store = BackedStore::new(store);
+        let store = StoreHandle::new(store);
         store.add_policies(&policies, policies.iter());
         Ok(Limiter(Arc::new(Limits {
             store,

@@ -268,7 +268,7 @@ impl Policy {
         }
         Ok(Compiled {
             name,
-            demand: Demand::new(quota.keep(), cost),
+            demand: Demand::new(quota.intern(), cost),
             // Who owes waits, which one who holds units need not.
             debt: if self.leases { 0 } else { debt },
             shared: self.shared,

@@ -4,13 +4,13 @@ use std::fmt;
 
 use siphasher::sip128::SipHasher13;
 
-use crate::kept::{Kept, Table};
+use crate::util::interned::{InternTable, Interned};
 
 /// The longest policy name.
 const LONGEST: usize = 64;
 
 /// A policy's name: printable ASCII.
-pub(crate) type Name = Kept<NameParts>;
+pub(crate) type Name = Interned<NameParts>;
 
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) struct NameParts {
@@ -23,14 +23,14 @@ pub(crate) struct NameParts {
 
 impl Name {
     pub(crate) fn new(name: &str) -> Option<Self> {
-        static NAMES: Table<NameParts> = Table::new();
+        static NAMES: InternTable<NameParts> = InternTable::new();
 
         let is_printable = name.bytes().all(|byte| (b' '..=b'~').contains(&byte));
         if !is_printable || name.is_empty() || name.len() > LONGEST {
             return None;
         }
         let hash = SipHasher13::new().hash(name.as_bytes());
-        Some(NAMES.keep(NameParts {
+        Some(NAMES.intern(NameParts {
             text: name.into(),
             quoted: quoted(name).into(),
             hash: (hash.h1, hash.h2),

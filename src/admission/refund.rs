@@ -14,7 +14,7 @@ use crate::{
     charge::{Charge, Check, Operation},
     store::{
         Answer, BoxFuture,
-        handle::BackedStore,
+        handle::StoreHandle,
         permits::{Hold, PermitWaiter, Take},
     },
     util::time::later,
@@ -23,12 +23,12 @@ use crate::{
 /// The charges of a check, to be made again or refunded.
 #[derive(Clone)]
 pub(crate) struct HeldCharges {
-    store: BackedStore,
+    store: StoreHandle,
     charges: Vec<Charge<'static>>,
 }
 
 impl HeldCharges {
-    pub(crate) fn new(store: &BackedStore, charges: &[Charge<'_>]) -> Self {
+    pub(crate) fn new(store: &StoreHandle, charges: &[Charge<'_>]) -> Self {
         Self {
             store: store.clone(),
             charges: charges.iter().map(to_hold).collect(),

@@ -5,16 +5,16 @@ use std::{fmt, time::Duration};
 use crate::{
     Quota,
     charge::{Demand, Operation},
-    kept::Kept,
     policy_name::Name,
     quota::rules::{At, Change, Rules, Standing},
+    util::interned::Interned,
 };
 
 /// The standing of one policy in a [`Decision`](crate::Decision).
 #[derive(Clone)]
 pub struct PolicyDecision {
     name: Name,
-    quota: Kept<Quota>,
+    quota: Interned<Quota>,
     pub(super) cost: u64,
     moved: u64,
     standing: Standing,
@@ -240,7 +240,7 @@ impl PolicyDecision {
 
     /// How its bucket stands, and under which quota.
     #[cfg(feature = "redis")]
-    pub(crate) fn standing(&self) -> (Kept<Quota>, Standing) {
+    pub(crate) fn standing(&self) -> (Interned<Quota>, Standing) {
         (self.quota.clone(), self.standing)
     }
 

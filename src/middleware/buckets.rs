@@ -6,14 +6,14 @@ use super::config::Config;
 use crate::{
     Decision, Key, Refund, StoreError,
     charge::{Charge, Check, Demand, Operation},
-    store::handle::BackedStore,
+    store::handle::StoreHandle,
 };
 
 /// What a request is held to, by
 /// [`RateLimitLayer::buckets`](crate::RateLimitLayer::buckets).
 #[derive(Clone, Debug)]
 pub struct Buckets {
-    store: BackedStore,
+    store: StoreHandle,
     charges: Vec<Charge<'static>>,
     /// How many units each of them may owe.
     debts: Vec<u64>,

@@ -21,10 +21,10 @@ use super::{
 };
 use crate::{
     charge::Charge,
-    kept::Kept,
     key::{KeyError, Reason},
-    store::handle::BackedStore,
+    store::handle::StoreHandle,
     telemetry,
+    util::interned::Interned,
 };
 
 pub(super) type HeadersWhen = dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync;
@@ -33,10 +33,10 @@ pub(super) type OnDenied = dyn Fn(Denied<'_>) -> Response<Bytes> + Send + Sync;
 /// The settings of a built layer.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
-    pub(super) store: BackedStore,
+    pub(super) store: StoreHandle,
     pub(super) plan: Plan,
     pub(super) response: ResponseConfig,
-    pub(super) fields: Kept<Fields>,
+    pub(super) fields: Interned<Fields>,
     /// How long a request may wait to be admitted.
     pub(super) wait: Option<Duration>,
     /// How many requests of this process may wait for one bucket.

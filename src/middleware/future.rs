@@ -23,8 +23,8 @@ use super::{
 use crate::{
     Decision, DenialReason, Head, StoreError,
     admission::{Admission, refund::RefundGuard},
-    kept::Kept,
     store::BoxFuture,
+    util::interned::Interned,
 };
 
 pin_project! {
@@ -97,7 +97,7 @@ impl Outcome {
 /// What the response to an admitted request needs.
 pub(super) struct Admitted {
     decision: Decision,
-    fields: Kept<Fields>,
+    fields: Interned<Fields>,
     headers_when: Option<Arc<HeadersWhen>>,
     /// Holds the decision if responses have it in their extensions, or else nothing.
     extensions: Extensions,

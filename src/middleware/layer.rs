@@ -23,7 +23,7 @@ use crate::{
     admission::wait_queue::MAX_WAITING,
     key::KeyError,
     policy::check_names,
-    store::{Store, handle::BackedStore},
+    store::{Store, handle::StoreHandle},
 };
 
 /// Limits the rate of requests, as a Tower layer.
@@ -87,7 +87,7 @@ impl RateLimitLayer {
     #[must_use]
     pub fn store(self, store: impl Store) -> Self {
         Self::from_config(Config {
-            store: BackedStore::new(Arc::new(store)),
+            store: StoreHandle::new(Arc::new(store)),
             ..(*self.config).clone()
         })
     }
@@ -444,7 +444,7 @@ impl RateLimitLayerBuilder {
         };
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         Ok(RateLimitLayer::from_config(Config {
-            store: BackedStore::new(store),
+            store: StoreHandle::new(store),
             plan: Plan {
                 rules,
                 when: self.when,

@@ -11,9 +11,9 @@ use super::erased::Erased;
 use crate::{
     ConfigError, Head, Key, OnStoreFailure, Policy, Quota,
     charge::{Charge, Demand},
-    kept::Kept,
     key::{KeyError, KeyExtractor, global, peer},
     policy::Compiled,
+    util::interned::Interned,
 };
 
 type CostBy = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
@@ -280,14 +280,17 @@ impl Rule {
 /// The first quotas that requests chose, set up once each: a request of one of
 /// these tiers takes a copy, where any other quota is allocated.
 #[derive(Clone, Debug, Default)]
-struct Tiers([OnceLock<Kept<Quota>>; 8]);
+struct Tiers([OnceLock<Interned<Quota>>; 8]);
 
 impl Tiers {
-    fn keep(&self, quota: Quota) -> Kept<Quota> {
-        let mut tiers = self.0.iter().map(|tier| tier.get_or_init(|| quota.keep()));
+    fn keep(&self, quota: Quota) -> Interned<Quota> {
+        let mut tiers = self
+            .0
+            .iter()
+            .map(|tier| tier.get_or_init(|| quota.intern()));
         match tiers.find(|tier| ***tier == quota) {
             Some(tier) => tier.clone(),
-            None => Kept::Counted(Arc::new(quota)),
+            None => Interned::Shared(Arc::new(quota)),
         }
     }
 }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Decision, DenialReason, Head,
-    admission::{Admission, refund},
+    admission::{Admission, WaitBound, refund},
     charge::{Check, Operation},
     store::Answer,
 };
@@ -81,7 +81,8 @@ where
         } else if config.may_wait(&charges) {
             let held = refund::HeldCharges::new(&config.store, &charges);
             let patience = config.wait.unwrap_or_default();
-            let admission = Admission::new(held, patience, false, config.max_waiting);
+            let admission =
+                Admission::new(held, patience, WaitBound::AllButQueue, config.max_waiting);
             let outcome = Outcome::Admission(admission);
             return wait(inner, config, outcome, partition_keys, request);
         } else {

@@ -29,7 +29,7 @@ use self::{
 };
 use crate::{
     ConfigError,
-    kept::{Kept, Table},
+    util::interned::{InternTable, Interned},
 };
 
 /// One past the largest integer that a Lua number holds exactly, with all below it.
@@ -164,11 +164,11 @@ impl Quota {
         }
     }
 
-    /// For a policy that is set up once.
-    pub(crate) fn keep(self) -> Kept<Self> {
-        static QUOTAS: Table<Quota> = Table::new();
+    /// Returns a pointer to it that is cheap to copy, for a policy.
+    pub(crate) fn intern(self) -> Interned<Self> {
+        static QUOTAS: InternTable<Quota> = InternTable::new();
 
-        QUOTAS.keep(self)
+        QUOTAS.intern(self)
     }
 
     /// Of each form of state, one letter: state of one is never read as another's.

@@ -9,11 +9,11 @@ use crate::{
     Decision, PolicyDecision, Verdict,
     charge::{Charge, Check, Demand, Operation},
     decision::Told,
-    kept::Kept,
     quota::{
         EXACT, Rule, each,
         rules::{At, Change, Rules, Standing, State},
     },
+    util::interned::Interned,
 };
 
 /// One charge's bucket, for [`Check::decide`]: what is stored, and what becomes of it.
@@ -121,7 +121,7 @@ impl Charge<'_> {
             charge.demand.to_mut().overdraft = 0;
         }
         if let Some(quota) = charge.demand.quota.of_newcomers() {
-            charge.demand.to_mut().quota = Kept::Counted(Arc::new(quota));
+            charge.demand.to_mut().quota = Interned::Shared(Arc::new(quota));
         }
         charge
     }

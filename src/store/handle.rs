@@ -15,23 +15,23 @@ use crate::{Decision, Verdict, policy::Compiled};
 
 /// A store, and what decides while it fails.
 #[derive(Clone)]
-pub(crate) struct BackedStore {
+pub(crate) struct StoreHandle {
     store: MonitoredStore,
     id: StoreId,
     fallback: Fallback,
     holders: Holders,
 }
 
-impl fmt::Debug for BackedStore {
+impl fmt::Debug for StoreHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BackedStore")
+        f.debug_struct("StoreHandle")
             .field("store", &self.store.store)
             .field("fallback", &self.fallback)
             .finish_non_exhaustive()
     }
 }
 
-impl BackedStore {
+impl StoreHandle {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
         let fallback = store.fallback().unwrap_or_default();
         let holders = fallback.holders().clone();

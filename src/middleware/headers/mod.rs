@@ -9,8 +9,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 pub use self::format::Headers;
 use crate::{
     Decision, PolicyDecision, Quota, Source,
-    kept::{Kept, Table},
     policy_name::Name,
+    util::interned::{InternTable, Interned},
 };
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -70,10 +70,10 @@ impl Fields {
     }
 
     /// Each request's future holds a copy, which costs nothing if it is interned.
-    pub(super) fn intern(self) -> Kept<Self> {
-        static FIELDS: Table<Fields> = Table::new();
+    pub(super) fn intern(self) -> Interned<Self> {
+        static FIELDS: InternTable<Fields> = InternTable::new();
 
-        FIELDS.keep(self)
+        FIELDS.intern(self)
     }
 
     /// Writes the fields of a decision.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::kept::{Kept, Table};
+use crate::util::interned::{InternTable, Interned};
 
 /// Why there is no key.
 ///
@@ -141,10 +141,10 @@ impl std::error::Error for KeyError {}
 /// The same name, kept for the life of the process, so that an error can hold it
 /// for free. `None` for all but the first 256 names.
 pub(super) fn keep_name(name: &str) -> Option<&'static str> {
-    static NAMES: Table<Box<str>> = Table::new();
+    static NAMES: InternTable<Box<str>> = InternTable::new();
 
-    match NAMES.keep(name.into()) {
-        Kept::ForEver(name) => Some(name),
-        Kept::Counted(_) => None,
+    match NAMES.intern(name.into()) {
+        Interned::Static(name) => Some(name),
+        Interned::Shared(_) => None,
     }
 }

@@ -6,11 +6,11 @@ use super::Id;
 use crate::{
     Decision, PolicyDecision, Quota, Verdict,
     charge::Check,
-    kept::Kept,
     quota::{
         Rule, each,
         rules::{At, Rules, Standing},
     },
+    util::interned::Interned,
 };
 
 /// How the buckets of a check stood when it was denied.
@@ -28,7 +28,7 @@ pub(super) struct Denial {
 }
 
 struct Known {
-    quota: Kept<Quota>,
+    quota: Interned<Quota>,
     /// In units, of what was asked.
     cost: u64,
     standing: Standing,

@@ -8,11 +8,11 @@ use std::{borrow::Cow, mem};
 use crate::{
     Decision, PolicyDecision, Quota, StoreError,
     charge::{Charge, Demand, Operation},
-    kept::Kept,
     quota::{
         Rule, each,
         rules::{Rules, Standing},
     },
+    util::interned::Interned,
 };
 
 /// How long units may be used after they were asked for. With the time in which
@@ -299,7 +299,7 @@ impl Portion {
 
 /// Asks for `units`, to be had only if the bucket has [`PARTS`] times as much as
 /// is `held` then.
-fn portion(quota: &Kept<Quota>, units: u64, held: u64) -> Demand {
+fn portion(quota: &Interned<Quota>, units: u64, held: u64) -> Demand {
     let kept_free = held.saturating_mul(PARTS).saturating_sub(units);
     let kept_free = quota.level_of(kept_free);
     Demand {
