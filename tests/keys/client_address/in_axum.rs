@@ -1,0 +1,75 @@
+//! The peer as a real `Router` knows it.
+
+use std::sync::{Arc, Mutex};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{ConnectInfo, connect_info::MockConnectInfo},
+    middleware::{Next, from_fn},
+    routing::get,
+};
+use tower::{Service, ServiceExt};
+
+use super::{PROXIES, PROXY, request};
+use http::Request;
+use std::net::{IpAddr, SocketAddr};
+use tower_throttle::{
+    Head,
+    key::{ClientIp, PeerAddr, client_ip},
+};
+
+type Seen = Arc<Mutex<Vec<IpAddr>>>;
+
+/// Notes the client's address of each request.
+fn app(by: ClientIp) -> (Router, Seen) {
+    let seen = Seen::default();
+    let notes = Arc::clone(&seen);
+    let note = from_fn(move |request: axum::extract::Request, next: Next| {
+        let address = by.address(&Head::from(&request)).unwrap();
+        notes.lock().unwrap().push(address);
+        next.run(request)
+    });
+    (Router::new().route("/", get(|| async {})).layer(note), seen)
+}
+
+fn from_a_proxy() -> Request<Body> {
+    request(&[("x-forwarded-for", "198.51.100.66, 203.0.113.9")]).map(|()| Body::empty())
+}
+
+#[tokio::test]
+async fn a_router_that_is_served_with_connect_info() {
+    let (app, seen) = app(client_ip(PROXIES));
+    let mut serve = app.into_make_service_with_connect_info::<SocketAddr>();
+    for peer in [PROXY, "[::ffff:10.0.0.1]:443", "192.0.2.1:5000"] {
+        let peer: SocketAddr = peer.parse().unwrap();
+        let connection = Service::<SocketAddr>::call(&mut serve, peer).await.unwrap();
+        connection.oneshot(from_a_proxy()).await.unwrap();
+    }
+    let expected = ["203.0.113.9", "203.0.113.9", "192.0.2.1"];
+    assert_eq!(
+        *seen.lock().unwrap(),
+        expected.map(|ip| ip.parse::<IpAddr>().unwrap())
+    );
+}
+
+#[tokio::test]
+async fn a_router_with_a_mock() {
+    let (app, seen) = app(client_ip(PROXIES));
+    let mock = MockConnectInfo(PROXY.parse::<SocketAddr>().unwrap());
+    app.layer(mock).oneshot(from_a_proxy()).await.unwrap();
+    assert_eq!(*seen.lock().unwrap(), [IpAddr::from([203, 0, 113, 9])]);
+}
+
+#[test]
+fn which_of_several_peers_is_believed() {
+    let at = |last| SocketAddr::from(([192, 0, 2, last], 1));
+    let by = client_ip(PROXIES);
+    let mut request = Request::new(());
+    request.extensions_mut().insert(MockConnectInfo(at(3)));
+    assert_eq!(by.address(&Head::from(&request)), Ok(at(3).ip()), "mock");
+    request.extensions_mut().insert(ConnectInfo(at(2)));
+    assert_eq!(by.address(&Head::from(&request)), Ok(at(2).ip()), "real");
+    request.extensions_mut().insert(PeerAddr(at(1)));
+    assert_eq!(by.address(&Head::from(&request)), Ok(at(1).ip()), "ours");
+}

@@ -1,0 +1,263 @@
+//! Which client a key takes a request to come from: every spoof and every notation of
+//! the forwarding headers, in `cases.txt`.
+
+#[cfg(feature = "axum")]
+mod in_axum;
+mod limits;
+mod properties;
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::{HeaderName, HeaderValue, Request};
+use tower_throttle::{
+    Head, Key,
+    key::{ClientIp, KeyExtractor, PeerAddr, client_ip, peer},
+};
+
+/// The proxies of most cases. `10.0.0.1` is the one that connects.
+const PROXIES: &[&str] = &["10.0.0.0/8", "2001:db8:1::/48"];
+const PROXY: &str = "10.0.0.1:443";
+
+#[derive(Clone, Copy, Debug)]
+enum Mode {
+    XForwardedFor,
+    Forwarded,
+    XRealIp,
+    Header(&'static str),
+}
+
+impl Mode {
+    const ALL: [Self; 4] = [
+        Self::XForwardedFor,
+        Self::Forwarded,
+        Self::XRealIp,
+        Self::Header("cf-connecting-ip"),
+    ];
+
+    fn reading(header: &'static str) -> Self {
+        match header {
+            "x-forwarded-for" => Self::XForwardedFor,
+            "forwarded" => Self::Forwarded,
+            "x-real-ip" => Self::XRealIp,
+            other => Self::Header(other),
+        }
+    }
+
+    fn trusting(self, trusted: &[&str]) -> ClientIp {
+        let key = client_ip(trusted);
+        match self {
+            // The default; `from_x_forwarded_for` is checked on its own.
+            Self::XForwardedFor => key,
+            Self::Forwarded => key.from_forwarded(),
+            Self::XRealIp => key.from_x_real_ip(),
+            Self::Header(name) => key.from_header(name),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::XForwardedFor => "x-forwarded-for",
+            Self::Forwarded => "forwarded",
+            Self::XRealIp => "x-real-ip",
+            Self::Header(name) => name,
+        }
+    }
+}
+
+struct Case {
+    name: &'static str,
+    trusted: Vec<&'static str>,
+    from: Mode,
+    peer: &'static str,
+    lines: Vec<(&'static str, Vec<u8>)>,
+    expected: IpAddr,
+}
+
+/// The cases of one section of the table, whose head describes the format.
+fn cases(section: &str) -> Vec<Case> {
+    let mut sections = include_str!("cases.txt").split("\n== ").skip(1);
+    let text = sections.find_map(|text| text.strip_prefix(section)?.strip_prefix('\n'));
+    let (mut trusted, mut from, mut peer) = (PROXIES.to_vec(), Mode::XForwardedFor, PROXY);
+    let mut cases = Vec::new();
+    for line in text
+        .expect("a section")
+        .lines()
+        .filter(|line| !line.is_empty())
+    {
+        match line.split_once(' ').expect("two words") {
+            ("reads", header) => from = Mode::reading(header),
+            ("trusts", list) => trusted = list.split(' ').collect(),
+            ("peer", address) => peer = address,
+            (address, rest) => {
+                let mut columns = rest.split('|').map(str::trim).skip(1);
+                cases.push(Case {
+                    expected: address.parse().expect("an address"),
+                    name: columns.next().expect("a name"),
+                    lines: columns.map(|field| self::field(from, field)).collect(),
+                    trusted: trusted.clone(),
+                    from,
+                    peer,
+                });
+            }
+        }
+    }
+    assert!(!cases.is_empty(), "{section}");
+    cases
+}
+
+/// The name and value of a header field.
+fn field(read: Mode, text: &'static str) -> (&'static str, Vec<u8>) {
+    let is_name = |name: &str| {
+        let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
+        !name.is_empty() && name.bytes().all(is_letter)
+    };
+    let (name, value) = match text.split_once(':') {
+        Some((name, value)) if is_name(name) && (value.is_empty() || value.starts_with(' ')) => {
+            (name, value.trim_start())
+        }
+        _ => (read.name(), text),
+    };
+    (name, unescape(value))
+}
+
+/// `\xNN` is a byte; everything else stands for itself.
+fn unescape(text: &str) -> Vec<u8> {
+    let mut parts = text.split("\\x");
+    let mut bytes = parts.next().expect("a first part").as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at(2);
+        bytes.push(u8::from_str_radix(digits, 16).expect("two digits"));
+        bytes.extend(rest.bytes());
+    }
+    bytes
+}
+
+fn request<N: AsRef<str>, V: AsRef<[u8]>>(lines: &[(N, V)]) -> Request<()> {
+    let mut request = Request::new(());
+    for (name, value) in lines {
+        request.headers_mut().append(
+            HeaderName::from_bytes(name.as_ref().as_bytes()).unwrap(),
+            HeaderValue::from_bytes(value.as_ref()).unwrap(),
+        );
+    }
+    request
+}
+
+fn with_peer(mut request: Request<()>, peer: SocketAddr) -> Request<()> {
+    request.extensions_mut().insert(PeerAddr(peer));
+    request
+}
+
+fn key_of(extractor: &impl KeyExtractor, request: &Request<()>) -> Key {
+    extractor.extract(&Head::from(request)).unwrap()
+}
+
+/// Asks the key for its address, by each of the ways that a peer is known, and
+/// checks that the key agrees. Names all cases that fail.
+#[track_caller]
+fn check(section: &str) {
+    let mut wrong = Vec::new();
+    for case in cases(section) {
+        let (name, expected) = (case.name, case.expected);
+        let by = case.from.trusting(&case.trusted);
+        assert_eq!(by.validate(), Ok(()), "{name}");
+        let socket: SocketAddr = case.peer.parse().expect("a peer");
+        for (way, request) in ways_to_know_a_peer(&request(&case.lines), socket) {
+            let found = by.address(&Head::from(&request));
+            if found != Ok(expected) {
+                wrong.push(format!(
+                    "{name} ({way}): {expected} expected, {found:?} found"
+                ));
+            }
+            let alone = with_peer(Request::new(()), SocketAddr::new(expected, 1));
+            if found == Ok(expected) && key_of(&by, &request) != key_of(&peer(), &alone) {
+                wrong.push(format!("{name} ({way}): not the key of {expected}"));
+            }
+            // The default key reads no header at all.
+            let bare = with_peer(Request::new(()), socket);
+            if key_of(&peer(), &request) != key_of(&peer(), &bare) {
+                wrong.push(format!("{name} ({way}): a header moved `peer()`"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn ways_to_know_a_peer(
+    request: &Request<()>,
+    socket: SocketAddr,
+) -> Vec<(&'static str, Request<()>)> {
+    #[cfg_attr(not(feature = "axum"), allow(unused_mut))]
+    let mut ways = vec![("PeerAddr", with_peer(request.clone(), socket))];
+    #[cfg(feature = "axum")]
+    {
+        use axum::extract::{ConnectInfo, connect_info::MockConnectInfo};
+
+        let mut real = request.clone();
+        real.extensions_mut().insert(ConnectInfo(socket));
+        ways.push(("ConnectInfo", real));
+        let mut mock = request.clone();
+        mock.extensions_mut().insert(MockConnectInfo(socket));
+        ways.push(("MockConnectInfo", mock));
+    }
+    ways
+}
+
+#[test]
+fn spoofs_that_other_limiters_believe() {
+    check("spoofs_that_other_limiters_believe");
+}
+
+#[test]
+fn headers_of_untrusted_peers() {
+    check("headers_of_untrusted_peers");
+}
+
+#[test]
+fn chains_of_proxies() {
+    check("chains_of_proxies");
+}
+
+#[test]
+fn ipv4_mapped_addresses() {
+    check("ipv4_mapped_addresses");
+}
+
+#[test]
+fn notations_in_x_forwarded_for() {
+    check("notations_in_x_forwarded_for");
+}
+
+#[test]
+fn elements_of_forwarded() {
+    check("elements_of_forwarded");
+}
+
+#[test]
+fn quotes_and_escapes_in_forwarded() {
+    check("quotes_and_escapes_in_forwarded");
+}
+
+#[test]
+fn x_real_ip_and_other_headers() {
+    check("x_real_ip_and_other_headers");
+}
+
+/// RFC 9110, section 5.6.4: a quoted string may hold any byte from 0x80 up. A
+/// proxy that writes the `Host` it was sent must not let it move the key.
+#[test]
+fn any_byte_in_the_quotes_of_a_well_formed_element() {
+    check("any_byte_in_the_quotes_of_a_well_formed_element");
+}
+
+/// Only blanks and tabs may stand around a pair.
+#[test]
+fn unicode_blanks_after_a_quoted_value() {
+    check("unicode_blanks_after_a_quoted_value");
+}
+
+/// RFC 7239, section 4: no parameter may stand twice in an element.
+#[test]
+fn other_pairs_that_stand_twice() {
+    check("other_pairs_that_stand_twice");
+}

@@ -1,0 +1,454 @@
+//! Properties that hold whatever a client sends.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use http::{HeaderValue, Request};
+use proptest::{collection::vec, prelude::*, sample::select};
+use tower_throttle::{
+    Head,
+    key::{KeyExtractor, client_ip, peer},
+};
+
+use super::{Mode, PROXIES, key_of, request, with_peer};
+
+/// One entry as a proxy writes it, and what it stands for.
+#[derive(Clone, Debug)]
+struct Entry {
+    text: Vec<u8>,
+    address: Option<IpAddr>,
+}
+
+fn any_line() -> impl Strategy<Value = Vec<u8>> {
+    let pieces = select(vec![
+        "for",
+        "=",
+        "for=",
+        "FOR=\"",
+        "\"",
+        "\\",
+        "\\\"",
+        ",",
+        ", ",
+        ";",
+        " ",
+        "\t",
+        "[",
+        "]",
+        ":",
+        "_",
+        "::",
+        "unknown",
+        "10.0.0.2",
+        "198.51.100.66",
+        "[2001:db8:1::5]",
+        "::ffff:10.0.0.9",
+        ":80",
+        "%",
+        "host=\"",
+        "\u{a0}",
+    ]);
+    let piece = prop_oneof![
+        6 => pieces.prop_map(|piece| piece.as_bytes().to_vec()),
+        1 => vec(any::<u8>(), 0..4),
+    ];
+    let line = prop_oneof![
+        3 => vec(piece, 0..24).prop_map(|pieces| pieces.concat()),
+        1 => vec(any::<u8>(), 0..80),
+    ];
+    line.prop_map(|mut line| {
+        // What no server lets through.
+        line.retain(|byte| HeaderValue::from_bytes(&[*byte]).is_ok());
+        line
+    })
+}
+
+fn untrusted() -> impl Strategy<Value = IpAddr> {
+    prop_oneof![
+        any::<u32>().prop_map(|bits| IpAddr::V4(Ipv4Addr::from_bits(bits))),
+        any::<u32>().prop_map(|bits| IpAddr::V6(Ipv4Addr::from_bits(bits).to_ipv6_mapped())),
+        any::<u128>().prop_map(|bits| IpAddr::V6(Ipv6Addr::from_bits(bits))),
+        any::<[u16; 5]>()
+            .prop_map(|[a, b, c, d, e]| { Ipv6Addr::new(0x2001, 0xdb8, 9, a, b, c, d, e).into() }),
+    ]
+    .prop_filter("one that is not trusted", |address| !is_trusted(*address))
+}
+
+fn trusted() -> impl Strategy<Value = IpAddr> {
+    prop_oneof![
+        any::<[u8; 3]>().prop_map(|[a, b, c]| Ipv4Addr::new(10, a, b, c).into()),
+        any::<[u8; 3]>().prop_map(|[a, b, c]| Ipv4Addr::new(10, a, b, c).to_ipv6_mapped().into()),
+        any::<[u16; 5]>()
+            .prop_map(|[a, b, c, d, e]| Ipv6Addr::new(0x2001, 0xdb8, 1, a, b, c, d, e).into()),
+    ]
+}
+
+fn is_trusted(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.octets()[0] == 10,
+        IpAddr::V6(v6) => v6.segments()[..3] == [0x2001, 0xdb8, 1],
+    }
+}
+
+/// An entry of this address, in any of the notations that are well formed.
+fn entry(from: Mode, address: impl Strategy<Value = IpAddr>) -> impl Strategy<Value = Entry> {
+    let port = prop_oneof![Just(None), any::<u16>().prop_map(Some)];
+    let notation = (any::<[bool; 6]>(), "[ -~]{0,12}", "[ \t]{0,2}");
+    (address, port, notation).prop_map(move |(address, port, (flags, host, blanks))| {
+        let text = match from {
+            Mode::Forwarded => element(address, port, flags, &host),
+            _ => node(address, port, flags[0]),
+        };
+        Entry {
+            text: format!("{blanks}{text}{blanks}").into_bytes(),
+            address: Some(address.to_canonical()),
+        }
+    })
+}
+
+fn node(address: IpAddr, port: Option<u16>, brackets: bool) -> String {
+    match (address, port) {
+        (_, Some(port)) => SocketAddr::new(address, port).to_string(),
+        (IpAddr::V6(v6), None) if brackets => format!("[{v6}]"),
+        _ => address.to_string(),
+    }
+}
+
+fn element(address: IpAddr, port: Option<u16>, flags: [bool; 6], host: &str) -> String {
+    let [
+        quoted,
+        escaped,
+        capitals,
+        hidden_port,
+        host_first,
+        with_host,
+    ] = flags;
+    let mut node = node(address, port, true);
+    if let (true, Some(port)) = (hidden_port, port) {
+        node = node.replace(&format!(":{port}"), &format!(":_{port}"));
+        // An address may hold the digits of the port; then it keeps the port.
+        if node.matches(":_").count() > 1 {
+            node = self::node(address, Some(port), true);
+        }
+    }
+    if quoted || node.contains(':') {
+        node = quote(&node, escaped);
+    }
+    let mut pairs = vec![format!("{}={node}", if capitals { "FOR" } else { "for" })];
+    if with_host {
+        let host = format!("host={}", quote(host, escaped));
+        pairs.insert(usize::from(!host_first), host);
+    }
+    pairs.join(if escaped { " ; " } else { ";" })
+}
+
+fn quote(text: &str, escape_all: bool) -> String {
+    let mut quoted = String::from('"');
+    for char in text.chars() {
+        if escape_all || char == '"' || char == '\\' {
+            quoted.push('\\');
+        }
+        quoted.push(char);
+    }
+    quoted + "\""
+}
+
+fn broken(from: Mode) -> impl Strategy<Value = Entry> {
+    let texts = match from {
+        Mode::Forwarded => vec![
+            "",
+            " ",
+            "for",
+            "for=",
+            "for=unknown",
+            "for=_x",
+            "proto=https",
+            "198.51.100.66",
+            "for=198.51.100.66:80",
+            "for=[::1]",
+            "for=10.0.0.2;for=10.0.0.2",
+            "for=10.0.0.02",
+            "for=\"unknown\"",
+            "for=\"::1\"",
+            "for=\"198.51.100.66:_\"",
+        ],
+        _ => vec![
+            "",
+            " ",
+            "unknown",
+            "_x",
+            "for=198.51.100.66",
+            "198.51.100.66:",
+            "198.51.100.66:_p",
+            "[::1",
+            "::1]",
+            "10.0.0.02",
+            "10.0.0.256",
+            "fe80::1%eth0",
+            "198.51.100.66 10.0.0.2",
+        ],
+    };
+    select(texts).prop_map(|text| Entry {
+        text: text.as_bytes().to_vec(),
+        address: None,
+    })
+}
+
+/// Entries with, behind each but the last, whether a new line starts.
+fn laid_out(entries: &[(Entry, bool)]) -> Vec<Vec<u8>> {
+    let mut lines: Vec<Vec<u8>> = Vec::new();
+    let mut starts_line = true;
+    for (entry, ends_line) in entries {
+        match lines.last_mut() {
+            Some(line) if !starts_line => {
+                line.push(b',');
+                line.extend(&entry.text);
+            }
+            _ => lines.push(entry.text.clone()),
+        }
+        starts_line = *ends_line;
+    }
+    lines
+}
+
+/// What the rule says, on entries that need no parsing.
+fn by_the_rule(peer: IpAddr, entries: &[(Entry, bool)]) -> IpAddr {
+    let mut hop = peer.to_canonical();
+    for (entry, _) in entries.iter().rev() {
+        let (true, Some(next)) = (is_trusted(hop), entry.address) else {
+            break;
+        };
+        hop = next;
+    }
+    hop
+}
+
+fn ask(from: Mode, peer: IpAddr, lines: &[(&str, Vec<u8>)]) -> IpAddr {
+    let request = with_peer(request(lines), SocketAddr::new(peer, 443));
+    from.trusting(PROXIES)
+        .address(&Head::from(&request))
+        .unwrap()
+}
+
+fn named<'a>(name: &'a str, lines: &[Vec<u8>]) -> Vec<(&'a str, Vec<u8>)> {
+    lines.iter().map(|line| (name, line.clone())).collect()
+}
+
+fn header_and<T: std::fmt::Debug, S: Strategy<Value = T>>(
+    make: impl Fn(Mode) -> S + Clone,
+) -> impl Strategy<Value = (Mode, T)> {
+    select(Mode::ALL.to_vec()).prop_flat_map(move |from| (Just(from), make(from)))
+}
+
+/// What proxies wrote, from the client that they saw to the nearest of them.
+fn written_by_proxies(from: Mode) -> impl Strategy<Value = Vec<(Entry, bool)>> {
+    let client = (entry(from, untrusted()), any::<bool>());
+    let hops = vec((entry(from, trusted()), any::<bool>()), 0..4);
+    (client, hops).prop_map(|(client, mut hops)| {
+        hops.insert(0, client);
+        hops
+    })
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn no_bytes_panic(lines in vec(any_line(), 0..4), peer in prop_oneof![trusted(), untrusted()]) {
+        for from in Mode::ALL {
+            let found = ask(from, peer, &named(from.name(), &lines));
+            prop_assert_eq!(found, found.to_canonical());
+            if !is_trusted(peer) {
+                prop_assert_eq!(found, peer.to_canonical());
+            }
+        }
+    }
+
+    #[test]
+    fn the_rule_and_nothing_else(
+        (from, entries) in header_and(|from| {
+            let entry = prop_oneof![
+                8 => entry(from, trusted()).boxed(),
+                2 => entry(from, untrusted()).boxed(),
+                1 => broken(from).boxed(),
+            ];
+            vec((entry, any::<bool>()), 0..8)
+        }),
+        peer in prop_oneof![4 => trusted().boxed(), 1 => untrusted().boxed()],
+    ) {
+        let lines = named(from.name(), &laid_out(&entries));
+        prop_assert_eq!(ask(from, peer, &lines), by_the_rule(peer, &entries), "{:?}", lines);
+    }
+
+    #[test]
+    fn lines_and_commas_mean_the_same(lines in vec(any_line(), 1..4), peer in trusted()) {
+        // Not for `Forwarded`, where a quote may span a comma but no line.
+        for from in [Mode::XForwardedFor, Mode::XRealIp, Mode::Header("cf-connecting-ip")] {
+            prop_assert_eq!(
+                ask(from, peer, &named(from.name(), &lines)),
+                ask(from, peer, &named(from.name(), &[lines.join(&b","[..])])),
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_client_puts_left_never_matters(
+        (from, written) in header_and(written_by_proxies),
+        attack in any_line(),
+        peer in trusted(),
+    ) {
+        let client = written[0].0.address.unwrap();
+        let honest = laid_out(&written);
+        prop_assert_eq!(ask(from, peer, &named(from.name(), &honest)), client);
+
+        let mut appended = honest.clone();
+        appended[0] = [&attack[..], b",", &honest[0]].concat();
+        let lines = named(from.name(), &appended);
+        prop_assert_eq!(ask(from, peer, &lines), client, "same line: {:?}", lines);
+
+        let mut spaced = honest;
+        spaced[0] = [&attack[..], b", ", &spaced[0]].concat();
+        let lines = named(from.name(), &spaced);
+        prop_assert_eq!(ask(from, peer, &lines), client, "same line: {:?}", lines);
+    }
+
+    #[test]
+    fn what_a_client_puts_on_lines_before_never_matters(
+        (from, written) in header_and(written_by_proxies),
+        attacks in vec(any_line(), 1..4),
+        peer in trusted(),
+    ) {
+        let client = written[0].0.address.unwrap();
+        let mut lines = named(from.name(), &attacks);
+        lines.extend(named(from.name(), &laid_out(&written)));
+        prop_assert_eq!(ask(from, peer, &lines), client, "{:?}", lines);
+    }
+
+    #[test]
+    fn an_open_quote_swallows_nothing(
+        (from, written) in header_and(written_by_proxies),
+        start in "[a-z=\";, ]{0,8}",
+        quotes in vec(select(vec!["\"", "\\\"", "\\", "\\\\"]), 1..6),
+        peer in trusted(),
+    ) {
+        let client = written[0].0.address.unwrap();
+        let attack = format!("{start}for=\"{}", quotes.concat());
+        let mut lines = laid_out(&written);
+        lines[0] = [attack.as_bytes(), b", ", &lines[0]].concat();
+        let lines = named(from.name(), &lines);
+        prop_assert_eq!(ask(from, peer, &lines), client, "{:?}", lines);
+    }
+
+    #[test]
+    fn other_headers_never_matter(
+        (from, lines) in header_and(|_| vec(any_line(), 0..3)),
+        others in vec((select(vec![
+            "x-forwarded-for", "forwarded", "x-real-ip", "cf-connecting-ip", "x-forwarded",
+            "true-client-ip", "x-client-ip", "via", "host",
+        ]), any_line()), 1..5),
+        peer in prop_oneof![trusted(), untrusted()],
+    ) {
+        let alone = named(from.name(), &lines);
+        let mut among = Vec::new();
+        for (name, line) in &others {
+            if *name != from.name() {
+                among.push((*name, line.clone()));
+            }
+        }
+        let middle = among.len() / 2;
+        among.splice(middle..middle, alone.iter().cloned());
+        prop_assert_eq!(ask(from, peer, &alone), ask(from, peer, &among));
+    }
+
+    #[test]
+    fn an_untrusted_peer_is_its_own_address(
+        lines in vec((select(Mode::ALL.map(Mode::name).to_vec()), any_line()), 0..5),
+        peer in untrusted(),
+    ) {
+        for from in Mode::ALL {
+            prop_assert_eq!(ask(from, peer, &lines), peer.to_canonical());
+        }
+    }
+
+    #[test]
+    fn ipv4_mapped_is_ipv4(bits: u32, prefix in 1..=128_u8, trusted_bits in 1..=32_u8) {
+        let v4 = Ipv4Addr::from_bits(bits);
+        let v6 = v4.to_ipv6_mapped();
+        let at = |address: IpAddr| with_peer(Request::new(()), SocketAddr::new(address, 1));
+        let by_peer = peer().ipv6_prefix(prefix);
+        let key = key_of(&by_peer, &at(v4.into()));
+        prop_assert_eq!(&key, &key_of(&by_peer, &at(v6.into())));
+
+        // As an entry, in each notation, behind a proxy that is mapped or not.
+        for proxy in ["10.0.0.1:1", "[::ffff:10.0.0.1]:1"] {
+            let notations = [
+                format!("{v4}"), format!("{v4}:80"), format!("{v6}"), format!("[{v6}]:80"),
+            ];
+            for line in notations {
+                let request = with_peer(
+                    request(&[("x-forwarded-for", &line)]),
+                    proxy.parse().unwrap(),
+                );
+                let by_client = client_ip(PROXIES).ipv6_prefix(prefix);
+                prop_assert_eq!(&key, &key_of(&by_client, &request), "{} {}", proxy, line);
+            }
+        }
+
+        // As a range of trusted proxies.
+        let mapped_range = format!("{v6}/{}", trusted_bits + 96);
+        let range = format!("{v4}/{trusted_bits}");
+        for range in [range, mapped_range] {
+            let by = client_ip([&range]);
+            prop_assert_eq!(by.validate(), Ok(()), "{}", range);
+            for address in [IpAddr::from(v4), IpAddr::from(v6)] {
+                let request = with_peer(
+                    request(&[("x-forwarded-for", "2001:db8:9::7")]),
+                    SocketAddr::new(address, 1),
+                );
+                let found = by.address(&Head::from(&request)).unwrap();
+                prop_assert_eq!(found.to_string(), "2001:db8:9::7", "{}", range);
+            }
+        }
+    }
+
+    #[test]
+    fn ipv6_keys_are_equal_where_the_prefix_is(
+        one: u128,
+        difference in prop_oneof![
+            any::<u128>(),
+            (any::<u128>(), 0..128_u32).prop_map(|(bits, shift)| bits >> shift),
+            (0..128_u32).prop_map(|shift| 1 << shift),
+            Just(0),
+        ],
+        prefix in 1..=128_u8,
+    ) {
+        let [one, other] = [one, one ^ difference].map(Ipv6Addr::from_bits);
+        prop_assume!(one.to_ipv4_mapped().is_none() && other.to_ipv4_mapped().is_none());
+        let share = difference >> (128 - u32::from(prefix)) == 0;
+
+        let by_peer = peer().ipv6_prefix(prefix);
+        let at = |address: Ipv6Addr| {
+            let request = with_peer(Request::new(()), SocketAddr::new(address.into(), 1));
+            key_of(&by_peer, &request)
+        };
+        prop_assert_eq!(at(one) == at(other), share, "{} {} /{}", one, other, prefix);
+
+        // Nobody is trusted who could send these: 192.0.2.1 alone is.
+        let by_client = client_ip(["192.0.2.1"]).ipv6_prefix(prefix);
+        let through = |address: Ipv6Addr| {
+            let request = with_peer(
+                request(&[("x-forwarded-for", address.to_string())]),
+                "192.0.2.1:443".parse().unwrap(),
+            );
+            key_of(&by_client, &request)
+        };
+        prop_assert_eq!(through(one) == through(other), share, "{} {} /{}", one, other, prefix);
+        prop_assert_eq!(through(one), at(one));
+    }
+}
