@@ -1,6 +1,6 @@
 //! The fault matrix: what breaks around a limiter, and what must hold all the
-//! same. Each row is a file named by its number; `scripts/faults` runs them
-//! all and shows the figures. Rows are short unless `TT_FAULTS` is `long`.
+//! same. Each file is named by its fault; `scripts/faults` runs all rows
+//! and shows the figures. Rows are short unless `TT_FAULTS` is `long`.
 
 #![cfg(target_os = "linux")]
 
@@ -21,26 +21,26 @@ mod signals;
 mod support;
 mod wait;
 
-mod t01_absent;
-mod t01_rate;
-mod t02_frozen;
-mod t03_network;
-mod t04_cut;
-mod t05_flush;
-mod t06_evicted;
-mod t06_refusals;
-mod t07_roles;
-mod t08_cut;
-mod t08_sentinel;
-mod t09_cluster;
-mod t10_moving;
-mod t11_state;
-mod t12_liar;
-mod t12_resumes;
-mod t14_hang_up;
-mod t15_unique;
-mod t16_rolling;
-mod t17_soak;
-mod t18_lost;
-mod t19_sentinels;
-mod t20_far;
+mod cluster_failover;
+mod crash;
+mod crash_rate;
+mod cut_connection;
+mod eviction;
+mod far_server;
+mod freeze;
+mod hang_up;
+mod lies;
+mod lies_resume;
+mod lost_connection;
+mod lost_state;
+mod network;
+mod refusals;
+mod reshard;
+mod roles;
+mod rolling_deploy;
+mod script_flush;
+mod sentinel_cut_off;
+mod sentinel_failover;
+mod sentinels_down;
+mod soak;
+mod unique_callers;

@@ -3,8 +3,10 @@
 use std::{
     io::{self, Write},
     net::TcpListener,
-    sync::{Mutex, Once, PoisonError},
-    time::Duration,
+    sync::{
+        Arc, Mutex, Once, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use tower_throttle::{Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket};
@@ -53,6 +55,9 @@ fn limiter(url: &str) -> Limiter {
     Limiter::new(store, policy.on_store_failure(OnStoreFailure::Deny))
 }
 
+/// How often [`server_without_auth`] was sent a password.
+static LOGINS: AtomicUsize = AtomicUsize::new(0);
+
 /// Replies to AUTH as a server does whose AUTH was renamed.
 fn server_without_auth() -> u16 {
     fake::answer(|_, words| {
@@ -60,6 +65,7 @@ fn server_without_auth() -> u16 {
         if name != b"AUTH" {
             return "+OK\r\n".to_owned();
         }
+        LOGINS.fetch_add(1, Ordering::Relaxed);
         let arguments = words[1..].iter();
         let arguments = arguments.map(|word| format!("'{}' ", String::from_utf8_lossy(word)));
         let arguments: String = arguments.collect();
@@ -80,8 +86,9 @@ pub(crate) async fn a_password_is_in_no_line_at_debug() {
     for url in urls {
         let limiter = limiter(&url);
         for _ in 0..3 {
+            let before = LOGINS.load(Ordering::Relaxed);
             limiter.check("ann").await.expect_err("no connection");
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            eventually("another login", || LOGINS.load(Ordering::Relaxed) > before);
         }
     }
     let log = log();
@@ -117,8 +124,11 @@ pub(crate) async fn each_reason_why_reconnecting_fails_is_said_once() {
     say("Connection refused");
 
     let listener = TcpListener::bind(("127.0.0.1", port)).expect("its port");
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&attempts);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
+            counter.fetch_add(1, Ordering::Relaxed);
             let mut reader = io::BufReader::new(stream.try_clone().expect("a second handle"));
             let mut stream = stream;
             while fake::read_command(&mut reader).is_ok() {
@@ -127,8 +137,10 @@ pub(crate) async fn each_reason_why_reconnecting_fails_is_said_once() {
         }
     });
     say("LOADING");
-    // Some attempts more.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    let before = attempts.load(Ordering::Relaxed);
+    eventually("three more attempts", || {
+        attempts.load(Ordering::Relaxed) >= before + 3
+    });
     let lines = ours(port, "cannot connect");
     assert_eq!(lines.len(), 2, "{lines:#?}");
 }

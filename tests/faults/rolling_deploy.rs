@@ -1,4 +1,4 @@
-//! T16: a rolling deployment, under load.
+//! A rolling deployment, under load.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn charged(server: &RedisServer, version: &str, ledger: &[Entry]) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t16_processes_that_are_replaced_fail_no_request() {
+async fn replaced_processes_fail_no_request() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let start = |process| App::start(process, &server.url(), 0, HIGHEST);
@@ -60,7 +60,7 @@ async fn t16_processes_that_are_replaced_fail_no_request() {
     assert_eq!(surplus, 0, "every reply came");
     let restarts = u64::from(rounds) * u64::from(PROCESSES);
     tell(
-        "T16",
+        "rolling deploy",
         restarts,
         &[
             ("failed", format!("{failed} of {}", ledger.len())),
@@ -80,7 +80,7 @@ async fn t16_processes_that_are_replaced_fail_no_request() {
 /// Half of the processes have keys of another form: both go on, side by side,
 /// each by its own count.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t16_two_versions_share_no_key() {
+async fn two_versions_share_no_key() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let start = |version, process| App::of_version(version, process, &server.url(), 0, HIGHEST);
@@ -104,7 +104,7 @@ async fn t16_two_versions_share_no_key() {
         assert_eq!(charged(&server, version, ledger).await, 0);
     }
     tell(
-        "T16 versions",
+        "rolling deploy versions",
         u64::from(rounds),
         &[
             ("failed", format!("0 of {}", old.len() + new.len())),

@@ -1,4 +1,4 @@
-//! T4: connections that are reset before the request, amid the reply, after it.
+//! Connections that are reset before the request, amid the reply, after it.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const BAND: u64 = 100_000;
 const PLACES: [Cut; 3] = [Cut::BeforeRequest, Cut::AmidReply, Cut::AfterReply];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t04_cut_connections_never_undercharge_and_nothing_is_sent_again() {
+async fn cut_connections_never_undercharge_or_repeat_a_check() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
@@ -59,7 +59,7 @@ async fn t04_cut_connections_never_undercharge_and_nothing_is_sent_again() {
     // Each cut lost one reply at least, and nobody was told that all is well.
     assert!(lost >= cuts, "{lost} of {cuts}");
     tell(
-        "T4",
+        "cut connection",
         cuts,
         &[
             ("undercharged", "0".to_owned()),

@@ -1,4 +1,4 @@
-//! T20: a server far away, whose replies are in time all the same.
+//! A server far away, whose replies are in time all the same.
 
 use std::time::{Duration, Instant};
 
@@ -67,7 +67,7 @@ async fn row(distance_ms: u64, per_s: u64) -> f64 {
     let at = |part: usize| ms(Duration::from_micros(took[took.len() * part / 1_000]));
     let per_call = ledger.len() as f64 / proxy.sent().calls() as f64;
     tell(
-        &format!("T20 {distance_ms} ms {per_s}/s"),
+        &format!("far server {distance_ms} ms {per_s}/s"),
         ledger.len() as u64,
         &[
             ("alone", ms(lone)),
@@ -99,21 +99,21 @@ async fn decides_nearly_all(distance_ms: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t20_5_ms_away() {
+async fn a_server_5_ms_away_decides_in_time() {
     decides_nearly_all(5).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t20_20_ms_away() {
+async fn a_server_20_ms_away_decides_in_time() {
     decides_nearly_all(20).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t20_30_ms_away() {
+async fn a_server_30_ms_away_decides_in_time() {
     decides_nearly_all(30).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t20_45_ms_away() {
+async fn a_server_45_ms_away_decides_in_time() {
     decides_nearly_all(45).await;
 }

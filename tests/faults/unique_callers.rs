@@ -1,4 +1,4 @@
-//! T15: as many callers as there are requests.
+//! As many callers as there are requests.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn keys(server: &RedisServer) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t15_unique_callers_cost_little_and_leave() {
+async fn unique_callers_cost_little_memory_and_expire() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let callers: u64 = or_long(50_000, 5_000_000);
@@ -60,7 +60,7 @@ async fn t15_unique_callers_cost_little_and_leave() {
     let within = or_long(LIFE, LIFE * 60) + Duration::from_secs(60);
     let gone = wait::until("an empty server", within, || keys(&server) == 0);
     tell(
-        "T15",
+        "unique callers",
         callers,
         &[
             ("bytes for each caller", bytes.to_string()),

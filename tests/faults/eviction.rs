@@ -1,4 +1,4 @@
-//! T6: a server that makes room by forgetting keys.
+//! A server that makes room by forgetting keys.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -63,7 +63,7 @@ impl Listener {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t06_evicted_keys_have_one_burst_more_for_each_time() {
+async fn each_eviction_gives_a_key_one_more_burst() {
     let _alone = rig::alone().await;
     let server = RedisServer::with(&["--maxmemory-policy", "allkeys-lru"]);
     let (deadline, in_time) = rig::patience();
@@ -128,7 +128,7 @@ async fn t06_evicted_keys_have_one_burst_more_for_each_time() {
     let latency = checker::answered(&ledger, in_time).expect("I2");
     checker::nothing_broke(&ledger).expect("I7");
     tell(
-        "T6 evicted",
+        "eviction",
         lost as u64,
         &[
             ("of what may be admitted", format!("{most:.3}")),

@@ -1,4 +1,4 @@
-//! T19: sentinels that are gone or hang, while the primary is well.
+//! Sentinels that are gone or hang, while the primary is well.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn watched() -> Watched {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t19_the_first_sentinel_hangs() {
+async fn a_first_sentinel_that_hangs_is_skipped() {
     let _alone = rig::alone().await;
     let watched = watched().await;
     let _frozen = watched.freeze_sentinel(0);
@@ -30,11 +30,15 @@ async fn t19_the_first_sentinel_hangs() {
     let took = wait::until_async("the primary", SOON, async || {
         limiter.check("ann").await.is_ok()
     });
-    tell("T19 first hangs", 1, &[("decides after", ms(took.await))]);
+    tell(
+        "sentinels down first hangs",
+        1,
+        &[("decides after", ms(took.await))],
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t19_only_the_first_sentinel_lives() {
+async fn one_live_sentinel_is_enough() {
     let _alone = rig::alone().await;
     let mut watched = watched().await;
     let limiter = rig::limiter(rig::store(rig::CALL, &watched.url()), QUOTA);
@@ -62,5 +66,9 @@ async fn t19_only_the_first_sentinel_lives() {
     let took = wait::until_async("the primary", SOON, async || {
         limiter.check("ann").await.is_ok()
     });
-    tell("T19 first alone", 1, &[("decides after", ms(took.await))]);
+    tell(
+        "sentinels down first alone",
+        1,
+        &[("decides after", ms(took.await))],
+    );
 }

@@ -1,4 +1,4 @@
-//! T3: a network that loses everything, is slow, or drips.
+//! A network that loses everything, is slow, or drips.
 
 use std::{sync::Arc, time::Duration};
 
@@ -42,28 +42,28 @@ async fn row(name: &str, mode: Mode) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t03_black_hole() {
-    row("T3 black hole", Mode::BlackHole).await;
+async fn a_black_hole_is_bridged() {
+    row("network black hole", Mode::BlackHole).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t03_200_ms_each_way() {
-    row("T3 delay", Mode::Delay(Duration::from_millis(200))).await;
+async fn a_delay_of_200_ms_each_way_is_bridged() {
+    row("network delay", Mode::Delay(Duration::from_millis(200))).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t03_drop_by_drop() {
+async fn a_dripping_network_is_bridged() {
     let drip = Mode::Drip {
         bytes: 4,
         every: Duration::from_millis(5),
     };
-    row("T3 drip", drip).await;
+    row("network drip", drip).await;
 }
 
 /// Connections that come and go. Those that stand in the end are all used, each
 /// as much as the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t03_loss() {
+async fn lost_packets_cost_few_decisions() {
     const CONNECTIONS: usize = 4;
     let _alone = rig::alone().await;
     let server = RedisServer::start();
@@ -104,5 +104,5 @@ async fn t03_loss() {
     let is_even = |calls: &u64| (even * 9..=even * 11).contains(&(calls * 10));
     assert!(calls.iter().all(is_even), "{calls:?}");
     figures.push(("calls on each connection", format!("{calls:?}")));
-    tell("T3 loss", 1, &figures);
+    tell("network loss", 1, &figures);
 }

@@ -1,4 +1,4 @@
-//! T9: a primary of a cluster dies or freezes, and its replica takes over.
+//! A primary of a cluster dies or freezes, and its replica takes over.
 
 use std::{
     collections::HashSet,
@@ -201,11 +201,11 @@ fn judge(name: &str, failovers: &[Failover], ledger: &[Entry], of_bands: &[Entry
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t09_a_primary_is_killed() {
-    fails_over("T9 killed", Fault::Kill).await;
+async fn a_cluster_replaces_a_killed_primary() {
+    fails_over("cluster killed", Fault::Kill).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t09_a_primary_freezes() {
-    fails_over("T9 frozen", Fault::Freeze).await;
+async fn a_cluster_replaces_a_frozen_primary() {
+    fails_over("cluster frozen", Fault::Freeze).await;
 }

@@ -1,4 +1,4 @@
-//! T1: a server that is absent at the start, crashes, stays away.
+//! A server that is absent at the start, crashes, stays away.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
 const DOWN: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t01_absent_at_the_start_is_found_when_it_comes() {
+async fn a_server_absent_at_the_start_is_found_when_it_starts() {
     let _alone = rig::alone().await;
     let mut server = RedisServer::stopped(&[]);
     let url = server.url();
@@ -30,11 +30,11 @@ async fn t01_absent_at_the_start_is_found_when_it_comes() {
     .await;
     run.is_open_soon();
     assert_eq!(run.during(Outcome::is_by_store), 0);
-    tell("T1 absent", 1, &run.judge(Vec::new()));
+    tell("crash absent", 1, &run.judge(Vec::new()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t01_crashed_and_down_for_a_while() {
+async fn a_crash_is_bridged_and_the_store_decides_again() {
     let _alone = rig::alone().await;
     let mut server = RedisServer::start();
     let proxy = Proxy::before(server.port());
@@ -50,12 +50,12 @@ async fn t01_crashed_and_down_for_a_while() {
     let mut figures = run.judge(lost);
     let sends = run.sends_at_most(&proxy, 20);
     figures.push(("calls in a second of it", sends.to_string()));
-    tell("T1 crash", 1, &figures);
+    tell("crash down for a while", 1, &figures);
 }
 
 /// Each process goes on by its part of the quota.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t01_crashed_while_processes_decide_by_themselves() {
+async fn processes_decide_locally_during_a_crash() {
     const PROCESSES: u32 = 2;
     let _alone = rig::alone().await;
     let mut server = RedisServer::start();
@@ -82,11 +82,11 @@ async fn t01_crashed_while_processes_decide_by_themselves() {
     };
     let mut figures = run.judge_beside(vec![run.outage.when], share);
     figures.push(("admitted by itself", by_itself.to_string()));
-    tell("T1 local", 1, &figures);
+    tell("crash local", 1, &figures);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t01_crashes_again_and_again() {
+async fn repeated_crashes_are_bridged() {
     let _alone = rig::alone().await;
     let mut server = RedisServer::start();
     let url = server.url();
@@ -121,5 +121,5 @@ async fn t01_crashes_again_and_again() {
         longest = longest.max(took);
     }
     checker::admitted(&recorder.ledger(), &outage::promise(lost)).expect("I1");
-    tell("T1 cycles", cycles, &[("resumed after", ms(longest))]);
+    tell("crash cycles", cycles, &[("resumed after", ms(longest))]);
 }

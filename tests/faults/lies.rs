@@ -1,4 +1,4 @@
-//! T12: a server that lies.
+//! A server that lies.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ async fn is_told(liar: &Liar, lie: Lie, expected: &[Outcome]) -> Limiter {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t12_lies_are_errors_and_never_decisions() {
+async fn lies_are_errors_and_never_decisions() {
     let _alone = rig::alone().await;
     let foreign = [Outcome::ForeignReply];
     let all: [(Lie, &[Outcome]); 5] = [
@@ -92,11 +92,11 @@ async fn t12_lies_are_errors_and_never_decisions() {
     for (lie, expected) in all {
         longest = longest.max(lies(lie, expected).await);
     }
-    tell("T12 lies", 5, &[("resumed after", ms(longest))]);
+    tell("lies", 5, &[("resumed after", ms(longest))]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t12_errors_of_servers_are_refusals() {
+async fn errors_of_servers_are_refusals() {
     let _alone = rig::alone().await;
     let errors = [
         "READONLY You can't write against a read only replica.",
@@ -113,31 +113,31 @@ async fn t12_errors_of_servers_are_refusals() {
     for error in errors {
         longest = longest.max(lies(Lie::Error(error), &[Outcome::Refused]).await);
     }
-    tell("T12 errors", 9, &[("resumed after", ms(longest))]);
+    tell("lie errors", 9, &[("resumed after", ms(longest))]);
 }
 
 /// The client reconnects on this one, and whoever asks meanwhile has no answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t12_a_cluster_that_is_down_is_an_error() {
+async fn a_cluster_that_is_down_is_an_error() {
     let _alone = rig::alone().await;
     let lie = Lie::Error("CLUSTERDOWN The cluster is down");
     let resumed = lies(lie, &NO_ANSWER).await;
-    tell("T12 CLUSTERDOWN", 1, &[("resumed after", ms(resumed))]);
+    tell("lie CLUSTERDOWN", 1, &[("resumed after", ms(resumed))]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t12_half_a_gigabyte_that_never_comes_is_not_waited_for() {
+async fn no_check_waits_for_half_a_gigabyte_that_never_comes() {
     let _alone = rig::alone().await;
     let liar = Liar::start(Lie::None);
     let memory = Sampler::start();
     is_told(&liar, Lie::HugeBulk, &NO_ANSWER).await;
     let memory = memory.stop().bounded(32 * 1_024, 100).expect("I3");
     let grew = (memory.most - memory.before).to_string();
-    tell("T12 huge bulk", 1, &[("this process grew by kB", grew)]);
+    tell("lie huge bulk", 1, &[("this process grew by kB", grew)]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t12_a_reply_too_many_is_nobodys() {
+async fn a_surplus_reply_answers_no_check() {
     let _alone = rig::alone().await;
     let expected = [
         Outcome::Allowed(crate::ledger::By::Store),
@@ -146,5 +146,5 @@ async fn t12_a_reply_too_many_is_nobodys() {
         Outcome::Timeout,
     ];
     let resumed = lies(Lie::ExtraFrame, &expected).await;
-    tell("T12 extra frame", 1, &[("resumed after", ms(resumed))]);
+    tell("lie extra frame", 1, &[("resumed after", ms(resumed))]);
 }

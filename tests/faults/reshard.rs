@@ -1,4 +1,4 @@
-//! T10: slots that move while many ask, one by one and a node's all.
+//! Slots that move while many ask, one by one and a node's all.
 
 use std::{
     sync::{
@@ -46,7 +46,7 @@ fn keys(cluster: &RedisCluster, limiter: &Limiter) -> Vec<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t10_slots_move_while_many_ask() {
+async fn moving_slots_lose_no_charge_under_load() {
     let _alone = rig::alone().await;
     let cluster = tokio::task::spawn_blocking(|| match is_long() {
         true => RedisCluster::start(3, 0),
@@ -129,7 +129,7 @@ async fn t10_slots_move_while_many_ask() {
     assert!(moves > resharded as u64 + 20, "{moves} moves");
     assert!(total > 1_000, "{total} checks");
     tell(
-        "T10",
+        "reshard",
         moves,
         &[
             ("of them a full reshard", resharded.to_string()),

@@ -1,4 +1,4 @@
-//! T12: after a lie, however it left the connection, truth is believed again.
+//! After a lie, however it left the connection, truth is believed again.
 
 use std::time::{Duration, Instant};
 
@@ -55,13 +55,13 @@ async fn resumes_after(lie: Lie) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t12_resumes_after_a_reply_too_many() {
+async fn the_store_recovers_from_a_surplus_reply() {
     let resumed = resumes_after(Lie::ExtraFrame).await;
-    tell("T12 in step again", 1, &[("resumed after", ms(resumed))]);
+    tell("lie in step again", 1, &[("resumed after", ms(resumed))]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t12_resumes_after_half_a_gigabyte_that_never_came() {
+async fn the_store_recovers_from_half_a_gigabyte_that_never_came() {
     let resumed = resumes_after(Lie::HugeBulk).await;
-    tell("T12 after huge bulk", 1, &[("resumed after", ms(resumed))]);
+    tell("lie after huge bulk", 1, &[("resumed after", ms(resumed))]);
 }

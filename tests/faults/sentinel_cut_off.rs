@@ -1,4 +1,4 @@
-//! T8: the primary is cut off, with those clients who are on its side.
+//! The primary is cut off, with those clients who are on its side.
 //!
 //! Whoever is there asks a limiter of its own until the primary notices that
 //! its replicas are silent: `min-replicas-max-lag`, looked at once a second. One
@@ -98,7 +98,7 @@ fn since(cut_side: &[Entry], from_us: u64) -> Cut {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t08_the_primary_is_cut_off_and_stops_by_itself() {
+async fn a_primary_that_is_cut_off_stops_by_itself() {
     let _alone = rig::alone().await;
     let rounds = or_long(1, 20);
     let (mut lasted, mut most_of_a_key) = (Duration::ZERO, 0);
@@ -119,7 +119,7 @@ async fn t08_the_primary_is_cut_off_and_stops_by_itself() {
         "the cut side went on for {lasted:?}"
     );
     tell(
-        "T8 cut",
+        "sentinel cut",
         rounds,
         &[
             ("the cut side admitted for", ms(lasted)),

@@ -1,4 +1,4 @@
-//! T7: a server that became a replica, and one that loads its data.
+//! A server that became a replica, and one that loads its data.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const LASTS: Duration = Duration::from_secs(10);
 const MOST_CONNECTS: usize = 2;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t07_readonly_while_it_is_a_replica() {
+async fn a_server_turned_replica_is_bridged() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
@@ -33,12 +33,12 @@ async fn t07_readonly_while_it_is_a_replica() {
     run.is_open_soon();
     let connects = run.connects_at_most(&proxy, MOST_CONNECTS);
     figures.push(("connects", connects.to_string()));
-    tell("T7 READONLY", 1, &figures);
+    tell("role READONLY", 1, &figures);
 }
 
 /// It comes back with what it saved; what was taken since is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t07_loading_after_a_restart() {
+async fn a_restarted_server_that_loads_is_bridged() {
     let _alone = rig::alone().await;
     // So slow that it takes seconds, and looks up often enough to say so; Redis 6.0
     // is silent meanwhile.
@@ -62,12 +62,12 @@ async fn t07_loading_after_a_restart() {
     run.is_open_soon();
     let connects = run.connects_at_most(&proxy, MOST_CONNECTS);
     figures.push(("connects", connects.to_string()));
-    tell("T7 LOADING", 1, &figures);
+    tell("role LOADING", 1, &figures);
 }
 
 /// A gigabyte, or in short runs a part of one. Its own pace decides how long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t07_loading_much() {
+async fn a_server_that_loads_much_data_is_bridged() {
     const KEY: usize = 1_000;
     let _alone = rig::alone().await;
     let mut server = RedisServer::start();
@@ -92,5 +92,5 @@ async fn t07_loading_much() {
     let away = Duration::from_micros(when.to_us - when.from_us);
     figures.push(("MB", (keys * KEY / 1_000_000).to_string()));
     figures.push(("away for", ms(away)));
-    tell("T7 LOADING much", 1, &figures);
+    tell("role LOADING much", 1, &figures);
 }

@@ -1,4 +1,4 @@
-//! T6: a server that is there and refuses.
+//! A server that is there and refuses.
 
 use std::{
     io::{Read, Write},
@@ -12,7 +12,7 @@ use crate::{figures::tell, ledger::Outcome, outage, proxy::Proxy, rig, wait};
 const LASTS: Duration = Duration::from_secs(6);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t06_busy_with_a_script() {
+async fn a_server_busy_with_a_script_is_bridged() {
     let _alone = rig::alone().await;
     let server = RedisServer::with(&["--lua-time-limit", "100"]);
     let (run, _server) = outage::at(&server.url(), move |outage| {
@@ -31,11 +31,11 @@ async fn t06_busy_with_a_script() {
     assert_eq!(run.during(Outcome::is_by_store), 0);
     let figures = run.judge(Vec::new());
     run.is_open_soon();
-    tell("T6 BUSY", 1, &figures);
+    tell("refusal BUSY", 1, &figures);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t06_out_of_memory() {
+async fn a_server_out_of_memory_is_bridged() {
     let _alone = rig::alone().await;
     let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
     let (run, _server) = outage::at(&server.url(), move |outage| {
@@ -49,11 +49,11 @@ async fn t06_out_of_memory() {
     // Denials write nothing, so they may go on.
     assert_eq!(run.during(Outcome::is_allowed), 0);
     run.is_open_soon();
-    tell("T6 OOM", 1, &figures);
+    tell("refusal OOM", 1, &figures);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t06_not_permitted() {
+async fn a_revoked_permission_is_bridged() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let rights = ["ACL", "SETUSER", "app", "on", ">pw", "~tt?{*", "+@all"];
@@ -69,12 +69,12 @@ async fn t06_not_permitted() {
     let figures = run.judge(Vec::new());
     assert_eq!(run.during(Outcome::is_by_store), 0);
     run.is_open_soon();
-    tell("T6 NOPERM", 1, &figures);
+    tell("refusal NOPERM", 1, &figures);
 }
 
 /// The application lost its connection, and others have taken all there are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t06_too_many_clients() {
+async fn a_server_with_too_many_clients_is_bridged() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
@@ -98,5 +98,5 @@ async fn t06_too_many_clients() {
     run.is_open_soon();
     let connects = run.connects_at_most(&proxy, 2);
     figures.push(("connects", connects.to_string()));
-    tell("T6 maxclients", 1, &figures);
+    tell("refusal maxclients", 1, &figures);
 }

@@ -1,4 +1,4 @@
-//! T18: connections that are lost, to a dead server, to a living one, and to
+//! Connections that are lost, to a dead server, to a living one, and to
 //! one that is never reached again.
 
 use std::{
@@ -31,7 +31,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t18_checks_fail_at_once_while_nobody_listens() {
+async fn checks_fail_at_once_while_no_server_listens() {
     let _alone = rig::alone().await;
     let mut server = RedisServer::start();
     let limiter = rig::limiter(rig::store(LONG, &server.url()), QUOTA);
@@ -52,7 +52,7 @@ async fn t18_checks_fail_at_once_while_nobody_listens() {
     let longest = times.iter().copied().max().unwrap_or_default();
     let half = median(times);
     tell(
-        "T18 killed",
+        "lost connection killed",
         1,
         &[("p50", ms(half)), ("longest", ms(longest))],
     );
@@ -60,7 +60,7 @@ async fn t18_checks_fail_at_once_while_nobody_listens() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t18_checks_under_way_fail_at_once_when_their_connection_is_lost() {
+async fn checks_in_flight_fail_at_once_when_their_connection_is_lost() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
@@ -83,13 +83,17 @@ async fn t18_checks_under_way_fail_at_once_when_their_connection_is_lost() {
     }
     let took = reset.elapsed();
     drop(frozen);
-    tell("T18 under way", 1, &[("all failed after", ms(took))]);
+    tell(
+        "lost connection under way",
+        1,
+        &[("all failed after", ms(took))],
+    );
     assert!(took < LONG / 4, "{took:?}");
 }
 
 /// Until the store decides again after a reset.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t18_a_connection_to_a_living_server_is_remade_at_once() {
+async fn a_connection_to_a_live_server_is_remade_at_once() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
@@ -115,7 +119,7 @@ async fn t18_a_connection_to_a_living_server_is_remade_at_once() {
     }
     let half = median(times);
     tell(
-        "T18 reset",
+        "lost connection reset",
         rounds,
         &[("decides again after, p50", ms(half))],
     );
@@ -124,7 +128,7 @@ async fn t18_a_connection_to_a_living_server_is_remade_at_once() {
 
 /// Many checks, and one reply in a hundred lost together with its connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t18_one_reply_in_a_hundred_is_reset() {
+async fn resets_of_one_reply_in_a_hundred_fail_few_checks() {
     let _alone = rig::alone().await;
     let mut worst = 0.0_f64;
     for per_s in [200_u32, 1_000, 5_000] {
@@ -148,7 +152,7 @@ async fn t18_one_reply_in_a_hundred_is_reset() {
         }
         let percent = 100.0 * failed as f64 / total as f64;
         tell(
-            "T18 one reply in 100 reset",
+            "lost connection one reply in 100 reset",
             total,
             &[
                 ("per second", per_s.to_string()),
@@ -162,7 +166,7 @@ async fn t18_one_reply_in_a_hundred_is_reset() {
 
 /// A peer that accepts, says that it will send nothing, and reads on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t18_a_peer_that_never_answers_is_asked_ever_less_often() {
+async fn reconnecting_to_a_silent_peer_backs_off() {
     let _alone = rig::alone().await;
     let connects = Arc::new(Mutex::new(0_u32));
     let count = Arc::clone(&connects);
@@ -179,13 +183,17 @@ async fn t18_a_peer_that_never_answers_is_asked_ever_less_often() {
         sleep(Duration::from_millis(5)).await;
     }
     let connects = *connects.lock().expect("a count");
-    tell("T18 FIN", 1, &[("connects in 5 s", connects.to_string())]);
+    tell(
+        "lost connection FIN",
+        1,
+        &[("connects in 5 s", connects.to_string())],
+    );
     assert!(connects <= 12, "{connects} connects in 5 s");
 }
 
 /// As many stores as a fleet has processes, and a server that comes back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t18_a_fleet_does_not_come_back_at_once() {
+async fn a_fleet_spreads_its_reconnects() {
     const PROCESSES: usize = 50;
     let _alone = rig::alone().await;
     let port = Port::claim();
@@ -228,7 +236,7 @@ async fn t18_a_fleet_does_not_come_back_at_once() {
     let last = times.last().copied().unwrap_or_default();
     drop(stores);
     tell(
-        "T18 fleet",
+        "lost connection fleet",
         PROCESSES as u64,
         &[
             ("most within 200 ms", most.to_string()),
@@ -241,7 +249,7 @@ async fn t18_a_fleet_does_not_come_back_at_once() {
 
 /// A NAT has dropped the flow, and nobody asked meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t18_a_forgotten_flow_costs_one_check_at_most() {
+async fn a_forgotten_flow_costs_at_most_one_check() {
     let _alone = rig::alone().await;
     for idle in [Duration::from_secs(3), Duration::from_secs(8)] {
         let server = RedisServer::start();
@@ -257,7 +265,7 @@ async fn t18_a_forgotten_flow_costs_one_check_at_most() {
             sleep(Duration::from_millis(200)).await;
         }
         tell(
-            "T18 forgotten",
+            "lost connection forgotten",
             5,
             &[
                 ("idle for", ms(idle)),
@@ -272,7 +280,7 @@ async fn t18_a_forgotten_flow_costs_one_check_at_most() {
 /// fred looks after it, and stays "connected" until it has slept for three seconds.
 #[cfg(feature = "fred")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t18_checks_on_a_client_handed_in_fail_at_once_too() {
+async fn checks_on_a_client_handed_in_also_fail_at_once() {
     use fred::prelude::*;
 
     let _alone = rig::alone().await;
@@ -309,7 +317,7 @@ async fn t18_checks_on_a_client_handed_in_fail_at_once_too() {
     server.run();
     rig::ready(&limiter).await;
     tell(
-        "T18 handed in",
+        "lost connection handed in",
         failed,
         &[("known to be lost after", ms(took))],
     );

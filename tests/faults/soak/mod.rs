@@ -1,7 +1,7 @@
-//! T17: any of the other rows' faults, one after another, for as long as is
+//! Any of the other rows' faults, one after another, for as long as is
 //! asked, under load all the while.
 //!
-//! Environment, as `scripts/soak` sets it: `TT_SOAK_SEED` says which faults come,
+//! Environment, as `scripts/soak` sets it: `TT_SEED` says which faults come,
 //! `TT_SOAK_MINUTES` for how long they do.
 
 mod dice;
@@ -43,9 +43,9 @@ fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t17_soak() {
+async fn a_soak_of_all_faults_breaks_no_promise() {
     let _alone = rig::alone().await;
-    let seed = setting("TT_SOAK_SEED").unwrap_or(1);
+    let seed = setting("TT_SEED").unwrap_or(1);
     let minutes: Option<f64> = setting("TT_SOAK_MINUTES");
     let time = minutes.map_or(SHORT, |minutes| Duration::from_secs_f64(minutes * 60.0));
     println!("seed {seed}, for {time:?}");
@@ -82,7 +82,7 @@ async fn t17_soak() {
         broken.extend(stage.judge(&stalls));
     }
     match flat::judge(&samples) {
-        Ok(figures) => tell("T17", faults, &figures),
+        Ok(figures) => tell("soak", faults, &figures),
         Err(leak) => broken.push(leak),
     }
     assert!(faults > 0, "nothing was made to fail");

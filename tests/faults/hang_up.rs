@@ -1,4 +1,4 @@
-//! T14: clients that do not wait for their answer.
+//! Clients that do not wait for their answer.
 
 use std::{future::poll_fn, task::Poll, time::Duration};
 
@@ -38,7 +38,7 @@ async fn is_idle(limiter: &Limiter) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t14_half_of_the_clients_hang_up_and_nothing_stays_in_flight() {
+async fn half_of_the_clients_hang_up_and_nothing_stays_in_flight() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
@@ -89,7 +89,7 @@ async fn t14_half_of_the_clients_hang_up_and_nothing_stays_in_flight() {
         "the others are served"
     );
     tell(
-        "T14",
+        "hang-up",
         ledger.len() as u64,
         &[
             ("hung up", hung_up.to_string()),
@@ -102,7 +102,7 @@ async fn t14_half_of_the_clients_hang_up_and_nothing_stays_in_flight() {
 
 /// One at a time, each is on its way when its client leaves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t14_who_hangs_up_after_it_was_sent_is_charged() {
+async fn a_caller_that_hangs_up_after_its_check_was_sent_is_charged() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());

@@ -1,4 +1,4 @@
-//! T2: a server that stands still, idle and at load.
+//! A server that stands still, idle and at load.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const FROZEN: Duration = Duration::from_secs(10);
 const MOST_SENDS: usize = 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t02_frozen_at_load_and_thawed() {
+async fn a_server_that_freezes_under_load_is_used_again_when_it_thaws() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
@@ -34,12 +34,12 @@ async fn t02_frozen_at_load_and_thawed() {
     assert_eq!(proxy.sent().sent_again(), 0);
     server.assert_all_keys_expire();
     figures.push(("calls in a second of it", sends.to_string()));
-    tell("T2 at load", 1, &figures);
+    tell("freeze at load", 1, &figures);
 }
 
 /// Nobody asks while it freezes; the first who ask then find out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t02_frozen_while_idle() {
+async fn a_server_that_freezes_while_idle_is_noticed() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let url = server.url();
@@ -55,13 +55,13 @@ async fn t02_frozen_while_idle() {
     .await;
     let figures = run.judge(Vec::new());
     run.is_open_soon();
-    tell("T2 idle", 1, &figures);
+    tell("freeze idle", 1, &figures);
 }
 
 /// What was sent before it froze is charged when it thaws: never less than
 /// was admitted, and no more than was asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t02_late_charges_only_count_too_much() {
+async fn late_charges_only_overcount() {
     const HIGHEST: u64 = 1_000_000;
     let _alone = rig::alone().await;
     let server = RedisServer::start();
@@ -80,5 +80,5 @@ async fn t02_late_charges_only_count_too_much() {
     let surplus = checker::charged(&run.ledger, &charges, 1).expect("I5");
     checker::nothing_broke(&run.ledger).expect("I7");
     let figure = ("charged without a reply", surplus.to_string());
-    tell("T2 charges", run.ledger.len() as u64, &[figure]);
+    tell("freeze charges", run.ledger.len() as u64, &[figure]);
 }

@@ -1,4 +1,4 @@
-//! T1 at a high rate, through the whole layer: requests come whether or not
+//! A crash at a high rate, through the whole layer: requests come whether or not
 //! those before were answered, and the server is killed and comes back.
 
 use std::{convert::Infallible, time::Duration};
@@ -77,7 +77,7 @@ where
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t01_rate_is_held_while_the_server_dies_and_comes_back() {
+async fn the_rate_holds_while_the_server_crashes_and_returns() {
     let _alone = rig::alone().await;
     let mut server = RedisServer::start();
     let store = rig::store(rig::CALL, &server.url());
@@ -178,5 +178,5 @@ async fn t01_rate_is_held_while_the_server_dies_and_comes_back() {
     figures.push(("excused by the machine", excused.to_string()));
     figures.push(("longest of these", ms(longest_excused)));
     figures.push(("it stood still for", ms(Duration::from_micros(stalled))));
-    tell("T1 rate", 1, &figures);
+    tell("crash rate", 1, &figures);
 }

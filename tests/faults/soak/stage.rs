@@ -178,9 +178,9 @@ impl Stage {
         found.push(("foreign replies", foreign.to_string()));
         let by_store = rig::count(&ledger, Outcome::is_by_store);
         found.push(("by the store", format!("{by_store} of {}", ledger.len())));
-        tell(&format!("T17 {}", self.name), self.faults(), &found);
+        tell(&format!("soak {}", self.name), self.faults(), &found);
         for (fault, (times, longest)) in &self.made {
-            let row = format!("T17 {}: {fault}", self.name);
+            let row = format!("soak {}: {fault}", self.name);
             tell(&row, *times, &[("resumed after", ms(*longest))]);
         }
         let name = self.name;

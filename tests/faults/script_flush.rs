@@ -1,4 +1,4 @@
-//! T5: the scripts are flushed again and again.
+//! The scripts are flushed again and again.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
 const HIGHEST: u64 = 1_000_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t05_flush_of_scripts_every_100_ms_is_not_noticed() {
+async fn a_script_flush_every_100_ms_costs_no_decision() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
@@ -62,7 +62,7 @@ async fn t05_flush_of_scripts_every_100_ms_is_not_noticed() {
     // The first is for a server that never saw the script.
     assert!(loads <= flushes + 1, "{loads} loads for {flushes} flushes");
     tell(
-        "T5",
+        "script flush",
         flushes,
         &[
             ("decided by the store", format!("{by_store} of {total}")),

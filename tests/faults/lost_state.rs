@@ -1,4 +1,4 @@
-//! T11: what is stored is lost, replaced by what is not ours, or out of time.
+//! What is stored is lost, replaced by what is not ours, or out of time.
 
 use std::{
     sync::{
@@ -84,7 +84,7 @@ fn longest_wait(ledger: &[Entry]) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t11_flushall_gives_each_key_one_burst_and_no_more() {
+async fn flushall_gives_each_key_one_burst_and_no_more() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let (deadline, in_time) = rig::patience();
@@ -104,7 +104,7 @@ async fn t11_flushall_gives_each_key_one_burst_and_no_more() {
     let latency = checker::answered(&ledger, in_time).expect("I2");
     checker::nothing_broke(&ledger).expect("I7");
     tell(
-        "T11 FLUSHALL",
+        "lost state FLUSHALL",
         losses,
         &[
             ("of what may be admitted", format!("{used:.3}")),
@@ -115,7 +115,7 @@ async fn t11_flushall_gives_each_key_one_burst_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t11_junk_under_a_key_admits_no_more_and_leaves() {
+async fn junk_under_a_key_admits_no_more_and_expires() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let (deadline, in_time) = rig::patience();
@@ -155,7 +155,7 @@ async fn t11_junk_under_a_key_admits_no_more_and_leaves() {
     })
     .await;
     tell(
-        "T11 junk",
+        "lost state junk",
         times,
         &[
             ("of what may be admitted", format!("{used:.3}")),
@@ -180,7 +180,7 @@ impl Clock for SteppedClock {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t11_clock_steps_of_an_hour_lock_nobody_out() {
+async fn clock_steps_of_an_hour_lock_no_caller_out() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let (deadline, in_time) = rig::patience();
@@ -216,7 +216,7 @@ async fn t11_clock_steps_of_an_hour_lock_nobody_out() {
     let wait = longest_wait(&ledger);
     assert!(wait <= FULL_REFILL, "locked out for {wait:?}");
     tell(
-        "T11 clock",
+        "lost state clock",
         times,
         &[
             ("of what may be admitted", format!("{used:.3}")),

@@ -1,4 +1,4 @@
-//! T8: failovers by Sentinel.
+//! Failovers by Sentinel.
 
 use std::time::Duration;
 
@@ -118,16 +118,16 @@ async fn fails_over(name: &str, fault: Fault) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t08_the_primary_is_killed() {
-    fails_over("T8 killed", Fault::Kill).await;
+async fn sentinel_replaces_a_killed_primary() {
+    fails_over("sentinel killed", Fault::Kill).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t08_the_primary_freezes() {
-    fails_over("T8 frozen", Fault::Freeze).await;
+async fn sentinel_replaces_a_frozen_primary() {
+    fails_over("sentinel frozen", Fault::Freeze).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t08_the_primary_is_told_to_go() {
-    fails_over("T8 asked", Fault::Ask).await;
+async fn sentinel_replaces_a_primary_on_command() {
+    fails_over("sentinel asked", Fault::Ask).await;
 }
