@@ -83,8 +83,8 @@ pub(crate) async fn a_password_is_in_no_line_at_debug() {
             "redis-sentinel://127.0.0.1:{port}/?sentinelServiceName=main&sentinelPassword={PASSWORD}"
         ),
     ];
-    for url in urls {
-        let limiter = limiter(&url);
+    let limiters = urls.map(|url| limiter(&url));
+    for limiter in &limiters {
         for _ in 0..3 {
             let before = LOGINS.load(Ordering::Relaxed);
             limiter.check("ann").await.expect_err("no connection");
