@@ -1,6 +1,10 @@
-//! What the papers name is there.
+//! What the documents name is there.
 
-use std::{collections::HashSet, fs, path::Path};
+use std::{
+    collections::HashSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 fn sources(folder: &Path, texts: &mut String) {
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -30,7 +34,7 @@ fn tests_named(page: &str) -> Vec<String> {
         }
         if is_of_tests {
             let words = last.split('`').skip(1).step_by(2);
-            names.extend(words.filter(|word| !word.contains('/')).map(str::to_owned));
+            names.extend(words.map(str::to_owned));
         }
     }
     names
@@ -49,8 +53,68 @@ fn every_test_that_the_guarantees_name_is_there() {
     let names = tests_named(&page);
     assert!(names.len() > 20, "{names:?}");
     for name in names {
-        assert!(known.contains(&*name), "{name} is no test");
+        let is_there = match name.contains('/') {
+            true => root.join(&name).exists(),
+            false => known.contains(&*name),
+        };
+        assert!(is_there, "{name} is no test");
     }
+}
+
+/// The documents of the repository.
+fn documents(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy();
+        if path.is_dir() && !name.starts_with('.') && name != "target" {
+            documents(&path, found);
+        } else if name.ends_with(".md") {
+            found.push(path);
+        }
+    }
+}
+
+/// The name by which a link leads to a heading.
+fn anchor(heading: &str) -> String {
+    let is_kept = |next: &char| next.is_alphanumeric() || " -_".contains(*next);
+    let heading = heading.trim_start_matches('#').trim().to_lowercase();
+    heading
+        .chars()
+        .filter(is_kept)
+        .collect::<String>()
+        .replace(' ', "-")
+}
+
+#[test]
+fn every_link_between_documents_leads_somewhere() {
+    let mut pages = Vec::new();
+    documents(Path::new(env!("CARGO_MANIFEST_DIR")), &mut pages);
+    assert!(pages.len() > 25, "{pages:?}");
+    let mut lost = Vec::new();
+    for page in &pages {
+        let text = fs::read_to_string(page).expect("a page");
+        // Code between fences is no text.
+        let text: String = text.split("```").step_by(2).collect();
+        let links = text.split("](").skip(1);
+        let links = links.filter_map(|rest| rest.split([')', ' ']).next());
+        for link in links.filter(|link| !link.starts_with("http")) {
+            let (path, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = match path {
+                "" => page.clone(),
+                path => page.with_file_name(path),
+            };
+            let is_there = target.exists()
+                && (heading.is_empty() || {
+                    let target = fs::read_to_string(&target).expect("a page");
+                    let mut headings = target.lines().filter(|line| line.starts_with('#'));
+                    headings.any(|line| anchor(line) == heading)
+                });
+            if !is_there {
+                lost.push(format!("{}: {link}", page.display()));
+            }
+        }
+    }
+    assert!(lost.is_empty(), "{lost:#?}");
 }
 
 /// The files of `src/` that may use the client: two that talk to Redis, one that takes a
