@@ -93,6 +93,31 @@ impl Limiter {
         later.await
     }
 
+    /// Decides as [`check`](Self::check) does, without `.await`: for code that is not
+    /// async, or that asks a [`MemoryStore`](crate::MemoryStore) very often.
+    ///
+    /// ```
+    /// use tower_throttle::{Limiter, MemoryStore, TokenBucket};
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_minute(2));
+    /// assert_eq!(limiter.check_now("ann")?.policies().next().unwrap().remaining(), 1);
+    /// assert!(limiter.check_now("ann")?.is_allowed());
+    /// assert!(!limiter.check_now("ann")?.is_allowed());
+    /// # Ok::<(), tower_throttle::StoreError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check), and [`StoreError::is_unsupported`] if the store cannot
+    /// answer at once. A memory store always can. A Redis store can only if a denial is
+    /// cached or units are leased. Nothing is taken if it cannot.
+    pub fn check_now(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
+        match self.ask(Operation::Take, &key.into(), None) {
+            Answer::Now(decision) => decision,
+            Answer::Later(_) => Err(StoreError::new(StoreErrorKind::WouldWait)),
+        }
+    }
+
     /// Asks for `units` at once, from every policy, whatever their own costs.
     /// 0 asks without taking.
     ///

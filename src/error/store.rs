@@ -52,6 +52,7 @@ pub(crate) enum StoreErrorKind {
     ForeignReply,
     CorruptState,
     Unsupported,
+    WouldWait,
 }
 
 impl StoreError {
@@ -198,10 +199,15 @@ impl StoreError {
 
     /// The operation has no meaning for one of the policies: units of
     /// [`Concurrency`](crate::Concurrency) are held, so they can only be
-    /// [acquired](crate::Limiter::acquire). Nothing was asked of the store.
+    /// [acquired](crate::Limiter::acquire). Or
+    /// [`check_now`](crate::Limiter::check_now) met a store that has to be waited for.
+    /// Nothing was taken.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
-        self.kind == StoreErrorKind::Unsupported
+        matches!(
+            self.kind,
+            StoreErrorKind::Unsupported | StoreErrorKind::WouldWait
+        )
     }
 
     /// Whether no other check would fare better now.
@@ -217,7 +223,8 @@ impl StoreError {
             | StoreErrorKind::Crowded
             | StoreErrorKind::Redirected
             | StoreErrorKind::CorruptState
-            | StoreErrorKind::Unsupported => false,
+            | StoreErrorKind::Unsupported
+            | StoreErrorKind::WouldWait => false,
         }
     }
 
@@ -236,7 +243,8 @@ impl StoreError {
             | StoreErrorKind::Overloaded
             | StoreErrorKind::Crowded
             | StoreErrorKind::CorruptState
-            | StoreErrorKind::Unsupported => 0,
+            | StoreErrorKind::Unsupported
+            | StoreErrorKind::WouldWait => 0,
         }
     }
 
@@ -254,6 +262,7 @@ impl StoreError {
             StoreErrorKind::ForeignReply => "foreign_reply",
             StoreErrorKind::CorruptState => "corrupt_state",
             StoreErrorKind::Unsupported => "unsupported",
+            StoreErrorKind::WouldWait => "would_wait",
         }
     }
 }
@@ -289,6 +298,7 @@ impl fmt::Display for StoreError {
             StoreErrorKind::Unsupported => {
                 "units of a concurrency policy are held: acquire them instead"
             }
+            StoreErrorKind::WouldWait => "the store cannot answer at once: await `check` instead",
         })?;
         match &self.source {
             Some(source) => write!(f, ": {source}"),

@@ -53,61 +53,56 @@ impl Check<'_> {
     /// not as many as charges, nothing is admitted.
     pub fn decide(&self, now_us: u64, slots: &mut [Slot]) -> Decision {
         let now_us = now_us.clamp(1, EXACT);
-        match (self.charges(), &mut *slots) {
-            ([charge], [slot]) => {
-                let told = self.tell_one(charge, now_us, slot);
-                self.decision_of_one(charge, told, now_us)
-            }
-            _ => decide(self, now_us, slots),
-        }
+        decide(self, now_us, slots)
     }
+}
 
-    /// Reads and writes the only bucket. The decision is [made of
-    /// it](Self::decision_of_one) afterwards, so that other checks need not wait for that.
+/// The direct way of one policy.
+impl Charge<'_> {
+    /// Reads and writes the bucket. The [decision](Self::decision) is made of the result
+    /// afterwards, so that other checks need not wait for that.
     #[inline]
-    pub(super) fn tell_one(
+    pub(super) fn take_one(
         &self,
-        charge: &Charge<'_>,
+        operation: Operation,
         now_us: u64,
         slot: &mut Slot,
     ) -> (Told, u64) {
-        match self.operation() {
+        match operation {
             // Nearly all are that: what only others need is left out.
-            Operation::Take => {
-                Check::new(Operation::Take, self.charges()).tell(charge, now_us, slot)
-            }
-            _ => self.tell_any(charge, now_us, slot),
+            Operation::Take => self.apply(Operation::Take, now_us, slot),
+            _ => self.apply_any(operation, now_us, slot),
         }
     }
 
+    #[inline(never)]
+    fn apply_any(&self, operation: Operation, now_us: u64, slot: &mut Slot) -> (Told, u64) {
+        self.apply(operation, now_us, slot)
+    }
+
+    /// In one piece with all that it calls, and matched for the algorithm only once: by
+    /// itself the compiler leaves calls between.
+    #[inline(always)]
+    fn apply(&self, operation: Operation, now_us: u64, slot: &mut Slot) -> (Told, u64) {
+        each!(self.demand.quota, rule => {
+            let at = self.at(rule, operation, now_us);
+            let (standing, fits) = read(rule, operation, &self.demand, slot, at);
+            let fitting = most_fitting(operation, &self.demand).min(fits);
+            write(rule, operation, &self.demand, slot, fitting, &standing, at);
+            let told = Told::new(rule, operation, &self.demand, fitting, at, standing);
+            (told, fitting)
+        })
+    }
+
     #[inline]
-    pub(super) fn decision_of_one(
+    pub(super) fn decision(
         &self,
-        charge: &Charge<'_>,
+        operation: Operation,
         (told, fitting): (Told, u64),
         now_us: u64,
     ) -> Decision {
-        let policy = PolicyDecision::told(charge.policy.clone(), &charge.demand, told);
-        Decision::of_one(self.operation(), policy, fitting, now_us)
-    }
-
-    #[inline(never)]
-    fn tell_any(&self, charge: &Charge<'_>, now_us: u64, slot: &mut Slot) -> (Told, u64) {
-        self.tell(charge, now_us, slot)
-    }
-
-    /// Reads and writes the only charge's bucket, whose algorithm is asked for once.
-    /// In one piece with all that it calls: by itself the compiler leaves calls between.
-    #[inline(always)]
-    fn tell(&self, charge: &Charge<'_>, now_us: u64, slot: &mut Slot) -> (Told, u64) {
-        each!(charge.demand.quota, rule => {
-            let at = charge.at(rule, self.operation(), now_us);
-            let (standing, fits) = read(rule, self.operation(), &charge.demand, slot, at);
-            let fitting = most_fitting(self.operation(), &charge.demand).min(fits);
-            write(rule, self.operation(), &charge.demand, slot, fitting, &standing, at);
-            let told = Told::new(rule, self.operation(), &charge.demand, fitting, at, standing);
-            (told, fitting)
-        })
+        let policy = PolicyDecision::told(self.policy.clone(), &self.demand, told);
+        Decision::of_one(operation, policy, fitting, now_us)
     }
 }
 

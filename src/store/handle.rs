@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use super::{
-    Answer, Charge, Check, Store,
+    Answer, Charge, Check, MemoryStore, Store,
     fallback::{Fallback, StoreId},
     monitored::MonitoredStore,
     permits::Holders,
@@ -20,6 +20,8 @@ pub(crate) struct StoreHandle {
     id: StoreId,
     fallback: Fallback,
     holders: Holders,
+    /// The same store, if it is in memory: it answers at once, and never fails.
+    memory: Option<MemoryStore>,
 }
 
 impl fmt::Debug for StoreHandle {
@@ -36,6 +38,7 @@ impl StoreHandle {
         let fallback = store.fallback().unwrap_or_default();
         let holders = fallback.holders().clone();
         Self {
+            memory: store.as_memory().cloned(),
             store: MonitoredStore {
                 store,
                 health: Arc::clone(fallback.health()),
@@ -59,6 +62,9 @@ impl StoreHandle {
 
     #[inline(always)]
     pub(crate) fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        if let Some(memory) = &self.memory {
+            return Answer::Now(Ok(memory.decide(check)));
+        }
         let mut answer = self.store.store.check(check);
         match &answer {
             Answer::Now(Ok(decision)) => self.store.health.answered(decision),
@@ -129,6 +135,7 @@ impl StoreHandle {
             id: self.fallback.local_id(),
             fallback: Fallback::new(),
             holders: self.fallback.local_holders().clone(),
+            memory: None,
         }
     }
 

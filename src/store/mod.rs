@@ -72,6 +72,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn fallback(&self) -> Option<Fallback> {
         None
     }
+
+    /// The store in memory, if this is one: limiters and layers ask it directly.
+    #[doc(hidden)]
+    fn as_memory(&self) -> Option<&MemoryStore> {
+        None
+    }
 }
 
 impl<T: Store + ?Sized> Store for Arc<T> {
@@ -89,5 +95,9 @@ impl<T: Store + ?Sized> Store for Arc<T> {
 
     fn fallback(&self) -> Option<Fallback> {
         (**self).fallback()
+    }
+
+    fn as_memory(&self) -> Option<&MemoryStore> {
+        (**self).as_memory()
     }
 }

@@ -1,7 +1,7 @@
 //! All buckets, in shards with a lock each.
 
 use std::{
-    fmt, hint,
+    fmt, hint, slice,
     sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
 };
 
@@ -16,7 +16,7 @@ use crate::{
     Clock, Decision,
     charge::{Charge, Check, Operation},
     clock,
-    store::{Answer, Slot, keyed::KeyedHash},
+    store::{Slot, keyed::KeyedHash},
 };
 
 pub(super) struct Buckets {
@@ -59,7 +59,7 @@ impl Buckets {
     }
 
     /// Decides a check of one policy, whose bucket is looked up once.
-    pub(super) fn check_one(&self, check: &Check<'_>, charge: &Charge<'_>) -> Answer<Decision> {
+    pub(super) fn check_one(&self, operation: Operation, charge: &Charge<'_>) -> Decision {
         let id = self.bucket_id(charge);
         // The clock is read before the lock is taken, which others wait for,
         let mut now_us = clock::read(&*self.clock);
@@ -73,22 +73,22 @@ impl Buckets {
         let mut slot = found.as_deref_mut().map(Entry::take).unwrap_or_default();
         let told = match found {
             Some(entry) => {
-                let told = check.tell_one(charge, now_us, &mut slot);
+                let told = charge.take_one(operation, now_us, &mut slot);
                 entry.put(slot);
                 told
             }
             None => {
                 if shard.is_full_with(0) {
                     drop(shard);
-                    return Answer::Now(Ok(self.check_all(check)));
+                    return self.check_all(&Check::new(operation, slice::from_ref(charge)));
                 }
-                let told = check.tell_one(charge, now_us, &mut slot);
+                let told = charge.take_one(operation, now_us, &mut slot);
                 shard.insert(id, slot);
                 told
             }
         };
         drop(shard);
-        Answer::Now(Ok(check.decision_of_one(charge, told, now_us)))
+        charge.decision(operation, told, now_us)
     }
 
     pub(super) fn check_all(&self, check: &Check<'_>) -> Decision {

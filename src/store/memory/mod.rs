@@ -87,6 +87,15 @@ impl MemoryStore {
         self.0.len()
     }
 
+    /// Decides a check: one policy directly, several together.
+    #[inline]
+    pub(super) fn decide(&self, check: &Check<'_>) -> Decision {
+        match check.charges() {
+            [charge] => self.0.check_one(check.operation(), charge),
+            _ => self.0.check_all(check),
+        }
+    }
+
     /// Whether no bucket is kept.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -138,10 +147,7 @@ impl MemoryStoreBuilder {
 
 impl Store for MemoryStore {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        match check.charges() {
-            [charge] => self.0.check_one(check, charge),
-            _ => Answer::Now(Ok(self.0.check_all(check))),
-        }
+        Answer::Now(Ok(self.decide(check)))
     }
 
     fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
@@ -155,5 +161,9 @@ impl Store for MemoryStore {
     /// of their policies.
     fn fallback(&self) -> Option<Fallback> {
         Some(self.1.clone())
+    }
+
+    fn as_memory(&self) -> Option<&MemoryStore> {
+        Some(self)
     }
 }
