@@ -12,6 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use tower_throttle::{
     Clock, Decision, FixedWindow, LeakyBucket, Limiter, ManualClock, MemoryStore, Policy,
     SlidingLog, SlidingWindow, StoreError, TokenBucket,
+    store::{Answer, Charge, Check, Store},
 };
 
 fn runtime() -> Runtime {
@@ -450,4 +451,33 @@ fn callers_of_two_tiers_share_no_cells() {
     assert!(admitted.count() >= 32);
     assert!(!is_admitted(&runtime, &free, 1_000_000));
     assert!(is_admitted(&runtime, &paid, 1_000_000));
+}
+
+/// Answers later, but is never polled.
+#[derive(Debug)]
+struct Remote;
+
+impl Store for Remote {
+    fn check(&self, _: &Check<'_>) -> Answer<Decision> {
+        Answer::Later(Box::pin(async { panic!("the answer was awaited") }))
+    }
+
+    fn reset(&self, _: &[Charge<'_>]) -> Answer<()> {
+        Answer::Now(Ok(()))
+    }
+}
+
+#[test]
+fn check_now_decides_as_check_does_or_says_that_it_must_wait() {
+    let (store, _) = store(1_024);
+    let runtime = runtime();
+    let limiter = Limiter::new(store, TokenBucket::per_minute(4));
+    for allowed in [true, true, false] {
+        let now = limiter.check_now(1).expect("memory decides at once");
+        assert_eq!(now.is_allowed(), allowed);
+        assert_eq!(is_admitted(&runtime, &limiter, 1), allowed);
+    }
+    let limiter = Limiter::new(Remote, TokenBucket::per_minute(4));
+    let error = limiter.check_now(1).expect_err("an answer that comes later");
+    assert!(error.is_unsupported(), "{error}");
 }
