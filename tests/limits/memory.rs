@@ -478,6 +478,8 @@ fn check_now_decides_as_check_does_or_says_that_it_must_wait() {
         assert_eq!(is_admitted(&runtime, &limiter, 1), allowed);
     }
     let limiter = Limiter::new(Remote, TokenBucket::per_minute(4));
-    let error = limiter.check_now(1).expect_err("an answer that comes later");
+    let error = limiter
+        .check_now(1)
+        .expect_err("an answer that comes later");
     assert!(error.is_unsupported(), "{error}");
 }

@@ -25,6 +25,10 @@ pub fn rows(table: &mut Table) {
             let decision = at_once(limiter.check(&keys[caller])).expect("a decision");
             assert!(decision.is_allowed());
         };
+        let now = |caller: usize| {
+            let decision = limiter.check_now(&keys[caller]).expect("a decision");
+            assert!(decision.is_allowed());
+        };
         let rival = RateLimiter::dashmap(Rate::Ample.governor());
         let governor = |caller: usize| {
             assert!(rival.check_key(&keys[caller]).is_ok());
@@ -34,11 +38,15 @@ pub fn rows(table: &mut Table) {
         (0..callers).for_each(governor);
         let callers = Callers::Each(callers);
         for number in [1, 2] {
-            let [ours, governor] = in_turns([&|| round(SHORT, number, &callers, ours), &|| {
-                round(SHORT, number, &callers, governor)
-            }]);
-            let name = format!("bare decision: {name}, {}", threads(number));
-            table.add(Row::speed(name, ours, ("governor", governor)).at_least(target));
+            let [ours, now, governor] = in_turns([
+                &|| round(SHORT, number, &callers, ours),
+                &|| round(SHORT, number, &callers, now),
+                &|| round(SHORT, number, &callers, governor),
+            ]);
+            for (how, ours) in [("", ours), (", check_now", now)] {
+                let name = format!("bare decision: {name}, {}{how}", threads(number));
+                table.add(Row::speed(name, ours, ("governor", governor)).at_least(target));
+            }
         }
     }
 }
