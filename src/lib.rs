@@ -54,14 +54,14 @@
 //! | how much | [`TokenBucket`], [`LeakyBucket`], [`FixedWindow`], [`SlidingWindow`], [`SlidingLog`], [`Concurrency`] |
 //! | the name, the cost | [`Policy`] |
 //! | who is asking | the functions of [`key`], or a closure |
-//! | when, how heavy, which tier | [`RequestPolicy`] |
+//! | when, how heavy, which tier | [`Policy::when`], [`Policy::cost_by`], [`Policy::quota_by`] |
 //! | where counts are kept | [`MemoryStore`], [`RedisStore`] on one node, a cluster or behind Sentinel |
 //! | what clients receive | [`Headers`], [`on_denied`](RateLimitLayerBuilder::on_denied), [`GrpcDenials`] |
 //! | what happens while Redis is down | [`OnStoreFailure`] |
 //! | fewer round trips for a hot key | [`lease_with_extra_burst`](Policy::lease_with_extra_burst) |
 //! | waiting instead of a denial | [`wait_up_to`](RateLimitLayerBuilder::wait_up_to), [`LeakyBucket::queue`], [`Limiter::acquire`] |
 //! | limits without HTTP | [`Limiter`]; in a handler with a [`Responder`] |
-//! | which requests are limited | [`when`](RateLimitLayerBuilder::when), for a layer or a [policy](RequestPolicy::when) |
+//! | which requests are limited | [`when`](RateLimitLayerBuilder::when), for a layer or a [policy](Policy::when) |
 //! | why a request was denied | [`DenialReason`], in the extensions of the response; [`decision_in_extensions`](RateLimitLayerBuilder::decision_in_extensions) |
 //! | one caller, to look at or reset | [`RateLimitLayer::buckets`], [`Limiter::peek`], [`Limiter::reset`] |
 //! | a cost that is known afterwards | [`Buckets::debit`] and [`Buckets::credit`], [`Limiter::debit`] and [`Limiter::credit`] |
@@ -164,7 +164,7 @@ pub use self::{
         headers::Headers,
         key::{self, Head, KeyExtractor},
         layer::{RateLimitLayer, RateLimitLayerBuilder},
-        policy::{OnMissingKey, RequestPolicy},
+        readers::OnMissingKey,
         responder::Responder,
         service::RateLimit,
     },

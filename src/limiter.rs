@@ -452,7 +452,7 @@ impl LimiterBuilder {
         let policies: Arc<[Compiled]> = self
             .policies
             .iter()
-            .map(|policy| policy.compile(self.on_store_failure))
+            .map(|policy| policy.compile_without_requests(self.on_store_failure))
             .collect::<Result<_, _>>()?;
         check_names(policies.iter().map(|policy| &policy.name))?;
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));

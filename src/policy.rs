@@ -2,14 +2,16 @@
 
 use std::borrow::Cow;
 
+#[cfg(feature = "http")]
+use crate::middleware::readers::Readers;
 use crate::{
     ConfigError, Key, OnStoreFailure, Quota,
     charge::{Charge, Demand},
     policy_name::Name,
 };
 
-/// A named quota: what a [`Limiter`](crate::Limiter) checks, and the start of
-/// what a [`RateLimitLayer`](crate::RateLimitLayer) checks.
+/// A named quota: what a [`Limiter`](crate::Limiter) or a
+/// [`RateLimitLayer`](crate::RateLimitLayer) checks.
 ///
 /// The **name** is what clients read in headers and what separates this
 /// policy's buckets from those of others in a shared store. Processes that use
@@ -45,6 +47,8 @@ pub struct Policy {
     shared: bool,
     on_store_failure: Option<OnStoreFailure>,
     leases: bool,
+    #[cfg(feature = "http")]
+    pub(crate) readers: Readers,
 }
 
 impl Policy {
@@ -74,6 +78,8 @@ impl Policy {
             shared: false,
             on_store_failure: None,
             leases: false,
+            #[cfg(feature = "http")]
+            readers: Readers::default(),
         }
     }
 
@@ -185,10 +191,7 @@ impl Policy {
 
     /// One bucket for all callers together, whoever asks.
     ///
-    /// Say it first: what reads a request, as [`key`](Self::key) and
-    /// [`when`](Self::when) do, makes a [`RequestPolicy`](crate::RequestPolicy) of
-    /// this, which is shared or not. A key of its own contradicts it, and is a
-    /// mistake that building the layer tells.
+    /// A [key](Self::key) contradicts it, and building the layer returns an error.
     ///
     /// ```
     /// use tower_throttle::{ConfigError, Policy, RateLimitLayer, TokenBucket, key};
@@ -208,20 +211,6 @@ impl Policy {
     pub const fn shared(mut self) -> Self {
         self.shared = true;
         self
-    }
-
-    /// A key for a bucket that all callers share contradicts itself.
-    #[cfg(feature = "http")]
-    pub(crate) fn shared_and_keyed(mut self) -> Self {
-        if self.shared {
-            self.quota = Err(ConfigError::SharedAndKeyed);
-        }
-        self
-    }
-
-    #[cfg(feature = "http")]
-    pub(crate) const fn is_shared(&self) -> bool {
-        self.shared
     }
 
     /// Checks all that can be seen before the first request. `on_store_failure`
@@ -275,6 +264,20 @@ impl Policy {
             on_store_failure,
             leases: self.leases,
         })
+    }
+
+    /// Checks a policy of a [`Limiter`](crate::Limiter), which has no requests to read.
+    pub(crate) fn compile_without_requests(
+        &self,
+        on_store_failure: OnStoreFailure,
+    ) -> Result<Compiled, ConfigError> {
+        let compiled = self.compile(on_store_failure)?;
+        #[cfg(feature = "http")]
+        if let Some(method) = self.readers.method() {
+            let error = ConfigError::NoRequestToRead { method };
+            return Err(error.in_policy(&compiled.name.text));
+        }
+        Ok(compiled)
     }
 }
 
@@ -335,8 +338,8 @@ pub(crate) fn check_names<'a>(
 
 /// The quota types: what `From` above is for.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no quota and no policy that could stand here",
-    note = "a policy that reads requests (`key`, `cost_by`, `when`, `quota_by`) is for a `RateLimitLayer`; a `Limiter` takes a `Policy` or a quota"
+    message = "`{Self}` is neither a quota nor a policy",
+    note = "use a `Policy` or one of the quota types"
 )]
 pub trait IsQuota: sealed::Sealed {}
 

@@ -9,8 +9,8 @@ use axum::{
 };
 use serde_json::json;
 use tower_throttle::{
-    Concurrency, FixedWindow, Head, LeakyBucket, Limiter, Policy, RateLimitLayer, RequestPolicy,
-    SlidingLog, SlidingWindow, TokenBucket,
+    Concurrency, FixedWindow, Head, LeakyBucket, Limiter, Policy, RateLimitLayer, SlidingLog,
+    SlidingWindow, TokenBucket,
     key::{self, KeyExtractor},
     store::Store,
 };
@@ -87,7 +87,7 @@ pub(crate) fn caller() -> impl KeyExtractor {
     key::header("x-api-key").or(key::peer())
 }
 
-fn by_caller(policy: Policy) -> RequestPolicy {
+fn by_caller(policy: Policy) -> Policy {
     policy.key(caller())
 }
 

@@ -117,6 +117,11 @@ pub enum ConfigError {
     },
     /// A policy that is shared by all callers and has a key for each.
     SharedAndKeyed,
+    /// A policy of a [`Limiter`](crate::Limiter) that reads requests.
+    NoRequestToRead {
+        /// The method of [`Policy`](crate::Policy) that reads them.
+        method: &'static str,
+    },
     /// Units paid for in advance beside what cannot be right with them.
     CannotLease {
         /// What that is.
@@ -254,6 +259,10 @@ impl fmt::Display for ConfigError {
             Self::SharedAndKeyed => f.write_str(
                 "`shared()` and `key(..)` contradict each other; drop one of them",
             ),
+            Self::NoRequestToRead { method } => write!(
+                f,
+                "`{method}(..)` reads requests, which a `Limiter` does not have; drop it, or use a `RateLimitLayer`",
+            ),
             Self::CannotLease { beside } => write!(
                 f,
                 "`lease_with_extra_burst()` cannot be combined with {beside}; it needs a TokenBucket without `max_debt(..)` or `wait_up_to(..)`",
@@ -340,6 +349,7 @@ codes! {
     DuplicatePolicy => "duplicate-policy",
     CostAboveCapacity => "cost-above-capacity",
     SharedAndKeyed => "shared-and-keyed",
+    NoRequestToRead => "no-request-to-read",
     CannotLease => "cannot-lease",
     TrustedProxy => "trusted-proxy",
     TrustsEverybody => "trusts-everybody",

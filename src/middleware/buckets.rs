@@ -57,7 +57,7 @@ impl Buckets {
     /// request, such as the tokens of a language model.
     ///
     /// Policies that hold permits ([`Concurrency`](crate::Concurrency)) are left out. Under
-    /// [`quota_by`](crate::RequestPolicy::quota_by), the quota of this request counts.
+    /// [`quota_by`](crate::Policy::quota_by), the quota of this request counts.
     ///
     /// ```
     /// use http::Request;

@@ -13,13 +13,13 @@ use super::{
     erased::Erased,
     grpc::GrpcDenials,
     headers::{Fields, Headers},
-    plan::{Charges, Plan},
-    policy::{RequestPolicy, Rule, When},
+    plan::{Charges, Plan, Rule},
+    readers::When,
     responder::Responder,
     service::RateLimit,
 };
 use crate::{
-    ConfigError, Head, MemoryStore, OnStoreFailure,
+    ConfigError, Head, MemoryStore, OnStoreFailure, Policy,
     admission::wait_queue::MAX_WAITING,
     key::KeyError,
     policy::check_names,
@@ -69,7 +69,7 @@ impl RateLimitLayer {
     #[must_use]
     #[track_caller]
     #[allow(clippy::panic)]
-    pub fn new(policy: impl Into<RequestPolicy>) -> Self {
+    pub fn new(policy: impl Into<Policy>) -> Self {
         match Self::builder().policy(policy).build() {
             Ok(layer) => layer,
             Err(error) => panic!("{error}"),
@@ -82,7 +82,7 @@ impl RateLimitLayer {
     }
 
     /// The same limits, kept in another store, where policies of one name
-    /// share their buckets: see [`Policy`](crate::Policy). Two quotas under one name on
+    /// share their buckets: see [`Policy`]. Two quotas under one name on
     /// one store are a mistake, which one line in the log says.
     #[must_use]
     pub fn store(self, store: impl Store) -> Self {
@@ -174,7 +174,7 @@ impl<S> Layer<S> for RateLimitLayer {
 #[must_use]
 pub struct RateLimitLayerBuilder {
     store: Option<Arc<dyn Store>>,
-    policies: Vec<RequestPolicy>,
+    policies: Vec<Policy>,
     when: Option<Erased<When>>,
     response: ResponseConfig,
     wait: Option<Duration>,
@@ -192,7 +192,7 @@ impl RateLimitLayerBuilder {
     }
 
     /// Adds a policy, or a bare quota. A request needs room in all of them.
-    pub fn policy(mut self, policy: impl Into<RequestPolicy>) -> Self {
+    pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
         self.policies.push(policy.into());
         self
     }
@@ -200,7 +200,7 @@ impl RateLimitLayerBuilder {
     /// Applies the layer only to requests of which `applies` says so: not to health
     /// checks. The others pass, and are told of no limit. Default: to all.
     ///
-    /// A policy's own [`when`](RequestPolicy::when) is for what only that one leaves out.
+    /// A policy's own [`when`](Policy::when) is for what only that one leaves out.
     ///
     /// ```
     /// # use tower_throttle::{RateLimitLayer, TokenBucket};
@@ -420,7 +420,7 @@ impl RateLimitLayerBuilder {
         let rules: Box<[Rule]> = self
             .policies
             .iter()
-            .map(|policy| policy.compile(self.on_store_failure))
+            .map(|policy| Rule::new(policy, self.on_store_failure))
             .collect::<Result<_, _>>()?;
         check_names(rules.iter().map(|rule| &rule.base.name))?;
 

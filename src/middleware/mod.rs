@@ -8,7 +8,7 @@ pub(crate) mod grpc;
 pub(crate) mod headers;
 pub mod key;
 pub(crate) mod layer;
-pub(crate) mod policy;
+pub(crate) mod readers;
 pub(crate) mod responder;
 pub(crate) mod service;
 
@@ -16,4 +16,5 @@ mod config;
 mod erased;
 mod inline_text;
 mod plan;
+mod request_policy;
 mod respond;

@@ -1,13 +1,25 @@
 //! Which buckets a request is charged to, and how much.
 
+use std::{
+    borrow::Cow,
+    sync::{Arc, OnceLock},
+};
+
 use smallvec::SmallVec;
 
 use super::{
     config::Secret,
     erased::Erased,
-    policy::{Rule, When},
+    key::{global, peer},
+    readers::{CostBy, OnMissingKey, QuotaBy, When},
 };
-use crate::{Head, charge::Charge, key::KeyError};
+use crate::{
+    ConfigError, Head, Key, KeyExtractor, OnStoreFailure, Policy, Quota,
+    charge::{Charge, Demand},
+    key::KeyError,
+    policy::Compiled,
+    util::interned::Interned,
+};
 
 /// The checked policies of a layer: turns a request into the charges of a check.
 #[derive(Clone, Debug)]
@@ -70,5 +82,103 @@ impl Plan {
             *hash.as_bytes().first_chunk().expect("a hash has 32 bytes")
         };
         Some(charges.iter().map(partition_key).collect())
+    }
+}
+
+/// A checked policy and its readers.
+#[derive(Clone, Debug)]
+pub(super) struct Rule {
+    pub(super) base: Compiled,
+    key: Erased<dyn KeyExtractor>,
+    cost_by: Option<Erased<CostBy>>,
+    when: Option<Erased<When>>,
+    quota_by: Option<Erased<QuotaBy>>,
+    on_missing_key: OnMissingKey,
+    tiers: Tiers,
+}
+
+impl Rule {
+    /// Checks a policy and its readers.
+    pub(super) fn new(
+        policy: &Policy,
+        on_store_failure: OnStoreFailure,
+    ) -> Result<Self, ConfigError> {
+        let base = policy.compile(on_store_failure)?;
+        let readers = policy.readers.clone();
+        let in_policy = |error: ConfigError| error.in_policy(&base.name.text);
+        let key: Erased<dyn KeyExtractor> = match readers.key {
+            // The bucket is either everybody's or one caller's.
+            Some(_) if base.shared => return Err(in_policy(ConfigError::SharedAndKeyed)),
+            Some(key) => key,
+            None if base.shared => Erased(Arc::new(global()), "global"),
+            None => Erased(Arc::new(peer()), "peer"),
+        };
+        key.0.validate().map_err(in_policy)?;
+        Ok(Self {
+            base,
+            key,
+            cost_by: readers.cost_by,
+            when: readers.when,
+            quota_by: readers.quota_by,
+            on_missing_key: readers.on_missing_key.unwrap_or_default(),
+            tiers: Tiers::default(),
+        })
+    }
+
+    /// Returns what the policy charges for a request, if it applies to it.
+    #[inline]
+    fn charge(&self, head: &Head<'_>) -> Result<Option<Charge<'_>>, KeyError> {
+        if self.when.as_ref().is_some_and(|when| !(when.0)(head)) {
+            return Ok(None);
+        }
+        let key = match self.key.0.extract(head) {
+            Ok(key) => key,
+            Err(error) if error.is_missing() => match self.on_missing_key {
+                OnMissingKey::Refuse => return Err(error),
+                OnMissingKey::Skip => return Ok(None),
+                OnMissingKey::Share => Key::missing(),
+            },
+            Err(error) => return Err(error),
+        };
+        let demand = self.demand(head);
+        Ok(Some(self.base.charge(Cow::Owned(key), demand)))
+    }
+
+    #[inline]
+    fn demand(&self, head: &Head<'_>) -> Cow<'_, Demand> {
+        let demand = &self.base.demand;
+        if self.quota_by.is_none() && self.cost_by.is_none() {
+            return Cow::Borrowed(demand);
+        }
+        let quota = match &self.quota_by {
+            Some(quota) => self.tiers.intern((quota.0)(head)),
+            None => demand.quota.clone(),
+        };
+        let cost_by = self.cost_by.as_ref();
+        let cost = cost_by.map_or(demand.cost, |cost| (cost.0)(head));
+        Cow::Owned(Demand::new(quota, cost))
+    }
+
+    /// Whether every request is held to the same quota.
+    pub(super) fn is_constant(&self) -> bool {
+        self.quota_by.is_none()
+    }
+}
+
+/// The first quotas that requests chose. A request of one of these tiers takes a copy;
+/// any other quota is allocated.
+#[derive(Clone, Debug, Default)]
+struct Tiers([OnceLock<Interned<Quota>>; 8]);
+
+impl Tiers {
+    fn intern(&self, quota: Quota) -> Interned<Quota> {
+        let mut tiers = self
+            .0
+            .iter()
+            .map(|tier| tier.get_or_init(|| quota.intern()));
+        match tiers.find(|tier| ***tier == quota) {
+            Some(tier) => tier.clone(),
+            None => Interned::Shared(Arc::new(quota)),
+        }
     }
 }

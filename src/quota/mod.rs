@@ -58,7 +58,7 @@ pub enum Algorithm {
 /// Made from the type of each algorithm, as [`TokenBucket`] or [`FixedWindow`],
 /// with `try_from`/`try_into`.
 /// You need it by name only where a request chooses its quota
-/// ([`RequestPolicy::quota_by`](crate::RequestPolicy::quota_by)): make the tiers
+/// ([`Policy::quota_by`](crate::Policy::quota_by)): make the tiers
 /// at start-up, where a mistake is an error, and hand out copies.
 ///
 /// ```

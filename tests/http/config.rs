@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tower_throttle::{
-    ConfigError, FixedWindow, Limiter, Policy, Quota, RateLimitLayer, TokenBucket,
+    ConfigError, FixedWindow, Limiter, OnMissingKey, Policy, Quota, RateLimitLayer, TokenBucket,
 };
 
 fn bucket(bucket: TokenBucket) -> Result<Quota, ConfigError> {
@@ -197,6 +197,42 @@ fn settings_that_contradict_or_protect_nothing_are_refused() {
         .partition_key(b"");
     let setting = "partition_key";
     assert_eq!(secret.build().err(), Some(ConfigError::Zero { setting }));
+}
+
+#[test]
+fn a_limiter_refuses_policies_that_read_requests() {
+    let policy = || Policy::new("a", TokenBucket::per_second(1));
+    let readers = [
+        (policy().key(tower_throttle::key::peer()), "key"),
+        (policy().cost_by(|_| 1), "cost_by"),
+        (policy().when(|_| true), "when"),
+        (
+            policy().quota_by(|_| TokenBucket::per_second(1).try_into().expect("a quota")),
+            "quota_by",
+        ),
+        (
+            policy().on_missing_key(OnMissingKey::Skip),
+            "on_missing_key",
+        ),
+    ];
+    for (policy, method) in readers {
+        let mistake = Box::new(ConfigError::NoRequestToRead { method });
+        let name = "a".to_owned();
+        let expected = ConfigError::InPolicy { name, mistake };
+        assert_eq!(limiter([policy.clone()]).err(), Some(expected));
+        assert!(layer([policy]).is_ok());
+    }
+}
+
+#[test]
+fn the_order_of_shared_and_the_readers_does_not_matter() {
+    let bucket = || Policy::new("a", TokenBucket::per_second(1));
+    assert!(layer([bucket().when(|_| true).shared().max_debt(1)]).is_ok());
+    let keyed = bucket().key(tower_throttle::key::peer()).shared();
+    let name = "a".to_owned();
+    let mistake = Box::new(ConfigError::SharedAndKeyed);
+    let expected = ConfigError::InPolicy { name, mistake };
+    assert_eq!(layer([keyed]).err(), Some(expected));
 }
 
 #[test]

@@ -21,7 +21,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use proptest::{collection::vec, prelude::*, sample::select};
 use tower::{Layer, ServiceExt};
 use tower_throttle::{
-    FixedWindow, Head, Key, Policy, RateLimitLayer, RequestPolicy,
+    FixedWindow, Head, Key, Policy, RateLimitLayer,
     key::{self, KeyError, KeyExtractor},
 };
 
@@ -324,7 +324,7 @@ async fn behind_authentication_invented_credentials_open_no_bucket() {
     }
 
     let by_user = || key::extension(|user: &User| user.0);
-    let app = |by: RequestPolicy| {
+    let app = |by: Policy| {
         Router::new()
             .route("/", get(|| async {}))
             .layer(RateLimitLayer::new(by))

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
     Clock, Concurrency, Decision, FixedWindow, Head, Key, LeakyBucket, Limiter, ManualClock,
-    MemoryStore, Policy, RateLimitLayer, RedisStore, RequestPolicy, SlidingLog, SlidingWindow,
-    TokenBucket, key, store::Store,
+    MemoryStore, Policy, RateLimitLayer, RedisStore, SlidingLog, SlidingWindow, TokenBucket, key,
+    store::Store,
 };
 
 use crate::support::RedisServer;
@@ -30,7 +30,7 @@ impl Bench {
         Limiter::new(Arc::clone(&self.store), policy)
     }
 
-    fn layer(&self, policy: impl Into<RequestPolicy>) -> RateLimitLayer {
+    fn layer(&self, policy: impl Into<Policy>) -> RateLimitLayer {
         let builder = RateLimitLayer::builder().store(Arc::clone(&self.store));
         builder.policy(policy).build().expect("a layer")
     }

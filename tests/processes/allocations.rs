@@ -16,8 +16,7 @@ use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use tower::{Layer, Service, service_fn};
 use tower_throttle::{
-    Decision, DenialReason, FixedWindow, Head, Policy, Quota, RateLimitLayer, RequestPolicy,
-    TokenBucket, key,
+    Decision, DenialReason, FixedWindow, Head, Policy, Quota, RateLimitLayer, TokenBucket, key,
 };
 
 fn answer(_: Request<Body>) -> Ready<Result<Response<Full<Bytes>>, Infallible>> {
@@ -46,7 +45,7 @@ fn request(fields: &[(&'static str, &'static str)]) -> Request<Body> {
 }
 
 /// With the decision in the extensions of request and response.
-fn layer(policies: impl IntoIterator<Item = RequestPolicy>) -> RateLimitLayer {
+fn layer(policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
     let builder = RateLimitLayer::builder().decision_in_extensions();
     let builder = policies
         .into_iter()
@@ -171,7 +170,7 @@ pub(crate) fn whatever_the_key_is_read_from() {
         (key::peer(), key::method(), key::header("x-tenant")),
     );
     for (policy, fields) in [
-        (api().into(), &[][..]),
+        (api(), &[][..]),
         (api().key(peer), &[]),
         (api().key(key::header("x-api-key")), &[api_key]),
         (api().key(key::header("x-api-key").or(key::peer())), &[]),
@@ -199,8 +198,8 @@ pub(crate) fn whatever_the_policies_ask() {
     let day = || Policy::new("day", FixedWindow::per_day(50_000));
     let by_key = api().key(key::header("x-api-key"));
     for policies in [
-        vec![api().into(), day().into()],
-        vec![by_key, day().shared().into()],
+        vec![api(), day()],
+        vec![by_key, day().shared()],
         vec![api().cost_by(|_| 3), day().when(|_| true)],
     ] {
         let fields = [("x-api-key", "7f7c4b6e")];
@@ -212,7 +211,7 @@ pub(crate) fn whatever_the_policies_ask() {
 pub(crate) fn what_does_not_apply_costs_the_value_of_the_rest() {
     let writes = Policy::new("writes", TokenBucket::per_minute(10)).when(|_| false);
     let changing = [RATELIMIT, RATELIMIT_POLICY];
-    let layer = layer([api().into(), writes]);
+    let layer = layer([api(), writes]);
     assert_as_by_hand(&layer, &[], &changing, ADMITTED + 1);
 }
 
@@ -231,7 +230,7 @@ pub(crate) fn tiers_cost_the_value_of_their_policy() {
 pub(crate) fn a_denial() {
     let policy = || Policy::new("api", TokenBucket::per_day(1));
     for (layer, expected) in [
-        (layer([policy().into()]), DENIED),
+        (layer([policy()]), DENIED),
         (RateLimitLayer::new(policy()), DENIED_BY_DEFAULT),
     ] {
         let (counted, response) = through(&layer, || request(&[]));

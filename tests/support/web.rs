@@ -15,7 +15,7 @@ use http_body_util::{BodyExt, Full};
 use tower::{Layer, Service};
 use tower_throttle::{
     Decision, DenialReason, FixedWindow, Head, ManualClock, MemoryStore, Policy, RateLimitLayer,
-    RateLimitLayerBuilder, RequestPolicy, StoreError, TokenBucket,
+    RateLimitLayerBuilder, StoreError, TokenBucket,
     store::{Answer as StoreAnswer, Check, Leg, Store},
 };
 
@@ -31,14 +31,14 @@ pub fn standing_store() -> (MemoryStore, Arc<ManualClock>) {
 
 /// The page's `api`: a token bucket of 100 in 60 seconds, for all callers
 /// together. The header `api` of a request says what it costs.
-pub fn api() -> RequestPolicy {
+pub fn api() -> Policy {
     Policy::new("api", TokenBucket::per_minute(100))
         .shared()
         .cost_by(cost_in("api"))
 }
 
 /// The page's `day`: a fixed window of 5000 in 86400 seconds; the header `day`.
-pub fn day() -> RequestPolicy {
+pub fn day() -> Policy {
     Policy::new("day", FixedWindow::per_day(5_000))
         .shared()
         .cost_by(cost_in("day"))
@@ -56,21 +56,19 @@ pub fn cost_in(header: &'static str) -> impl Fn(&Head<'_>) -> u64 + Send + Sync 
 }
 
 /// A layer on a store of its own, at [`NOW_S`].
-pub fn layer_of<const N: usize>(
-    policies: [RequestPolicy; N],
-) -> (RateLimitLayer, Arc<ManualClock>) {
+pub fn layer_of<const N: usize>(policies: [Policy; N]) -> (RateLimitLayer, Arc<ManualClock>) {
     layer_with(policies, |builder| builder)
 }
 
 /// A layer of one policy on a store.
-pub fn layer_on(store: impl Store, policy: impl Into<RequestPolicy>) -> RateLimitLayer {
+pub fn layer_on(store: impl Store, policy: impl Into<Policy>) -> RateLimitLayer {
     let builder = RateLimitLayer::builder().store(store).policy(policy);
     builder.decision_in_extensions().build().expect("a layer")
 }
 
 /// The same with other settings.
 pub fn layer_with<const N: usize>(
-    policies: [RequestPolicy; N],
+    policies: [Policy; N],
     set: impl FnOnce(RateLimitLayerBuilder) -> RateLimitLayerBuilder,
 ) -> (RateLimitLayer, Arc<ManualClock>) {
     let (store, clock) = standing_store();

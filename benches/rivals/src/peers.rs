@@ -14,7 +14,7 @@ use governor::middleware::StateInformationMiddleware;
 use tower::{layer::util::Stack, service_fn, util::ServiceFn};
 use tower_governor::{GovernorError, governor::GovernorConfigBuilder};
 use tower_throttle::{
-    OnStoreFailure, Policy, RateLimitLayer, RedisStore, RequestPolicy, TokenBucket, key,
+    OnStoreFailure, Policy, RateLimitLayer, RedisStore, TokenBucket, key,
 };
 
 use crate::{ask::Bucket, callers::API_KEY};
@@ -94,7 +94,7 @@ pub fn inner() -> Inner {
 
 /// As many policies as are wanted, for the same caller.
 fn layer(
-    policy: impl Fn(String) -> RequestPolicy,
+    policy: impl Fn(String) -> Policy,
     policies: usize,
 ) -> tower_throttle::RateLimitLayerBuilder {
     let more = (2..=policies).map(|number| format!("api{number}"));

@@ -108,7 +108,7 @@ pub use crate::caller_key::Key;
 /// Closures `Fn(&Head<'_>) -> R` are extractors where `R` is a [`Key`], an
 /// `Option<Key>` (`None`: the key is [missing](KeyError::missing)), or a
 /// `Result<Key, KeyError>`. To leave some requests unlimited, say so with
-/// [`when`](crate::RequestPolicy::when) or
+/// [`when`](crate::Policy::when) or
 /// [`OnMissingKey::Skip`](crate::OnMissingKey::Skip).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not read a key from a request",
@@ -120,7 +120,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// # Errors
     ///
     /// [`KeyError::missing`] where the request does not say, answered as
-    /// [`on_missing_key`](crate::RequestPolicy::on_missing_key) chose;
+    /// [`on_missing_key`](crate::Policy::on_missing_key) chose;
     /// [`KeyError::miswired`] where the application lacks a part, answered with 500.
     fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError>;
 

@@ -20,7 +20,7 @@ use tonic::{
     transport::Channel,
 };
 use tonic_types::StatusExt;
-use tower_throttle::{Policy, RateLimitLayer, RequestPolicy, TokenBucket};
+use tower_throttle::{Policy, RateLimitLayer, TokenBucket};
 
 use crate::support::web::cost_in;
 
@@ -121,7 +121,7 @@ pub(crate) fn retry_delay(status: &Status) -> Option<Duration> {
 }
 
 /// One unit in 12 seconds, by the cost that the request says.
-pub(crate) fn one_in_12_seconds() -> RequestPolicy {
+pub(crate) fn one_in_12_seconds() -> Policy {
     Policy::new("api", TokenBucket::new(1, Duration::from_secs(12)))
         .shared()
         .cost_by(cost_in("cost"))

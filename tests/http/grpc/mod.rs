@@ -192,7 +192,7 @@ fn jitter_only_adds_to_the_pushback_and_both_say_the_same() {
 /// A denial with this long to wait.
 fn wait_of_days(days: u64) -> Answer {
     let window = FixedWindow::new(1, Duration::from_secs(days * 86_400));
-    let (layer, _) = layer_of([Policy::new("api", window).shared().into()]);
+    let (layer, _) = layer_of([Policy::new("api", window).shared()]);
     ask(&layer, grpc_request("application/grpc", 1));
     ask(&layer, grpc_request("application/grpc", 1))
 }

@@ -64,9 +64,7 @@ fn units_move_in_every_policy_that_applies_whatever_a_request_costs() {
     let posts = Policy::new("posts", TokenBucket::per_minute(100));
     let (layer, _) = layer_of([
         costly.key(key()),
-        Policy::new("all", FixedWindow::per_day(100))
-            .shared()
-            .into(),
+        Policy::new("all", FixedWindow::per_day(100)).shared(),
         posts
             .key(key())
             .when(|head| head.method() == http::Method::POST),
@@ -86,8 +84,8 @@ fn units_move_in_every_policy_that_applies_whatever_a_request_costs() {
 #[test]
 fn permits_are_left_out() {
     let (layer, _) = layer_of([
-        Policy::new("few", Concurrency::new(2)).shared().into(),
-        tokens().shared().into(),
+        Policy::new("few", Concurrency::new(2)).shared(),
+        tokens().shared(),
     ]);
     let buckets = buckets_of(&layer, &from("ann"));
     assert_eq!(left(&at_once(buckets.debit(40)).unwrap()), [("tokens", 60)]);
@@ -95,7 +93,7 @@ fn permits_are_left_out() {
     let peek = at_once(buckets.peek()).unwrap();
     assert_eq!(left(&peek), [("few", 2), ("tokens", 70)]);
 
-    let (layer, _) = layer_of([Policy::new("few", Concurrency::new(2)).shared().into()]);
+    let (layer, _) = layer_of([Policy::new("few", Concurrency::new(2)).shared()]);
     let buckets = buckets_of(&layer, &from("ann"));
     assert!(at_once(buckets.debit(40)).unwrap().is_allowed());
     assert_eq!(at_once(buckets.credit(40)).unwrap().moved(), 0);
@@ -118,7 +116,7 @@ fn the_quota_that_a_request_chooses_is_debited() {
 
 #[test]
 fn a_store_that_fails_is_said() {
-    let (layer, _) = layer_with([tokens().shared().into()], |builder| {
+    let (layer, _) = layer_with([tokens().shared()], |builder| {
         builder.on_store_failure(OnStoreFailure::Deny)
     });
     let buckets = buckets_of(&layer.store(Down), &from("ann"));

@@ -10,7 +10,7 @@ use tower::{
     limit::ConcurrencyLimitLayer, util::BoxCloneSyncService,
 };
 use tower_throttle::{
-    RateLimit, RateLimitLayer, RateLimitLayerBuilder, RequestPolicy, ResponseBody, ResponseFuture,
+    Policy, RateLimit, RateLimitLayer, RateLimitLayerBuilder, ResponseBody, ResponseFuture,
     TokenBucket,
 };
 
@@ -25,7 +25,7 @@ fn types_are_what_servers_need() {
     type Inner = BoxCloneSyncService<Request<Full<Bytes>>, Response<Full<Bytes>>, BoxError>;
     is_shared::<RateLimitLayer>();
     is_shared::<RateLimitLayerBuilder>();
-    is_shared::<RequestPolicy>();
+    is_shared::<Policy>();
     is_shared::<RateLimit<fn()>>();
     is_sent::<RateLimit<Inner>>();
     is_sent::<ResponseFuture<Inner, Full<Bytes>>>();
@@ -162,7 +162,7 @@ async fn many_tasks_get_exactly_the_quota() {
     let (store, _) = standing_store();
     let limit = RateLimitLayer::builder()
         .store(store)
-        .policy(tower_throttle::Policy::new("all", TokenBucket::per_minute(50)).shared())
+        .policy(Policy::new("all", TokenBucket::per_minute(50)).shared())
         .build()
         .unwrap();
     let service = limit.layer(tower::service_fn(hello::<Full<Bytes>>));

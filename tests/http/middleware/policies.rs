@@ -3,9 +3,7 @@
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::Full;
-use tower_throttle::{
-    Head, Key, OnMissingKey, Policy, Quota, RateLimitLayer, RequestPolicy, TokenBucket, key,
-};
+use tower_throttle::{Head, Key, OnMissingKey, Policy, Quota, RateLimitLayer, TokenBucket, key};
 
 use crate::support::web::{
     Answer, api, ask, at_once, cost_in, day, get, layer_of, layer_with, plain, request,
@@ -17,7 +15,7 @@ fn left(answer: &Answer) -> String {
 }
 
 /// A policy of 10 a minute by API key, with the cost that a request says.
-fn by_key(name: &str) -> RequestPolicy {
+fn by_key(name: &str) -> Policy {
     Policy::new(name, TokenBucket::per_minute(10))
         .key(key::header("x-api-key"))
         .cost_by(cost_in("cost"))
@@ -239,7 +237,7 @@ fn a_miswired_key_is_never_skipped_or_shared() {
 
 #[test]
 fn the_peer_address_is_the_default_key() {
-    let (layer, _) = layer_of([Policy::new("peer", TokenBucket::per_second(1)).into()]);
+    let (layer, _) = layer_of([Policy::new("peer", TokenBucket::per_second(1))]);
     let from = |address: &str| {
         let mut request = plain();
         let address = address.parse().unwrap();
@@ -254,7 +252,7 @@ fn the_peer_address_is_the_default_key() {
 #[test]
 fn shared_policies_are_one_bucket_for_all_callers() {
     let shared = Policy::new("all", TokenBucket::per_minute(2)).shared();
-    let (layer, _) = layer_of([by_key("each"), shared.into()]);
+    let (layer, _) = layer_of([by_key("each"), shared]);
     let statuses = ["ann", "bob", "eve"].map(|key| ask(&layer, from(key, 1)).status.as_u16());
     assert_eq!(statuses, [200, 200, 429]);
 }
@@ -301,7 +299,7 @@ fn a_layer_leaves_out_what_its_when_says() {
 #[test]
 fn the_buckets_of_a_request_are_the_layers() {
     let everyone = Policy::new("everyone", TokenBucket::per_minute(100)).shared();
-    let (layer, _) = layer_of([by_key("api"), everyone.into()]);
+    let (layer, _) = layer_of([by_key("api"), everyone]);
     ask(&layer, from("ann", 7));
     ask(&layer, from("bob", 2));
     let of = |caller: &str| {

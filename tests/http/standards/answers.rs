@@ -3,7 +3,7 @@
 
 use http::{Method, StatusCode};
 use proptest::prelude::*;
-use tower_throttle::{OnStoreFailure, Policy, RequestPolicy, TokenBucket, key};
+use tower_throttle::{OnStoreFailure, Policy, TokenBucket, key};
 
 use crate::support::web::{
     Answer, Down, api, ask, cost_in, get, layer_of, layer_with, plain, request,
@@ -31,7 +31,7 @@ proptest! {
         cost in prop_oneof![Just(1_u64), Just(250)],
     ) {
         prop_assume!(first != second);
-        let policy = |name: &str| -> RequestPolicy {
+        let policy = |name: &str| -> Policy {
             Policy::new(name, TokenBucket::per_minute(1)).shared().cost_by(cost_in("cost"))
         };
         let (layer, _) = layer_of([policy(&first), policy(&second)]);
@@ -47,7 +47,7 @@ proptest! {
     }
 }
 
-fn by_header() -> RequestPolicy {
+fn by_header() -> Policy {
     Policy::new("api", TokenBucket::per_minute(100)).key(key::header("x-api-key"))
 }
 
@@ -68,7 +68,7 @@ Cache-Control: no-store
 
 #[test]
 fn an_application_put_together_wrongly_answers_500_and_tells_clients_nothing() {
-    let (layer, _) = layer_of([Policy::new("api", TokenBucket::per_minute(100)).into()]);
+    let (layer, _) = layer_of([Policy::new("api", TokenBucket::per_minute(100))]);
     let answer = ask(&layer, plain());
     assert_problem(&answer);
     answer.assert_is(

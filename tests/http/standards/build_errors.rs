@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use tower_throttle::{
-    ConfigError, FixedWindow, Headers, Policy, RateLimitLayer, RequestPolicy, TokenBucket, key,
-};
+use tower_throttle::{ConfigError, FixedWindow, Headers, Policy, RateLimitLayer, TokenBucket, key};
 
-fn mistake<const N: usize>(policies: [RequestPolicy; N]) -> ConfigError {
+fn mistake<const N: usize>(policies: [Policy; N]) -> ConfigError {
     let builder = RateLimitLayer::builder();
     let builder = policies
         .into_iter()
@@ -14,8 +12,8 @@ fn mistake<const N: usize>(policies: [RequestPolicy; N]) -> ConfigError {
     builder.build().expect_err("a mistake")
 }
 
-fn named(name: &str) -> RequestPolicy {
-    Policy::new(name, TokenBucket::per_second(1)).into()
+fn named(name: &str) -> Policy {
+    Policy::new(name, TokenBucket::per_second(1))
 }
 
 #[test]
@@ -56,7 +54,7 @@ fn two_policies_of_one_name_fail() {
     };
     assert_eq!(mistake([named("api"), named("web"), named("api")]), wanted);
     // Bare quotas are named by what they say.
-    let bare = || RequestPolicy::from(TokenBucket::per_second(10));
+    let bare = || Policy::from(TokenBucket::per_second(10));
     assert!(matches!(
         mistake([bare(), bare()]),
         ConfigError::DuplicatePolicy { .. }
@@ -76,8 +74,8 @@ fn a_period_of_no_time_fails() {
         name: "api".to_owned(),
         mistake: Box::new(ConfigError::ZeroPeriod),
     };
-    assert_eq!(mistake([bucket.into()]), wanted);
-    assert_eq!(mistake([window.into()]), wanted);
+    assert_eq!(mistake([bucket]), wanted);
+    assert_eq!(mistake([window]), wanted);
 }
 
 #[test]
@@ -88,8 +86,8 @@ fn a_fixed_cost_above_the_capacity_fails() {
     };
     let bucket = |cost| Policy::new("api", TokenBucket::per_second(10).burst(20)).cost(cost);
     let window = |cost| Policy::new("api", FixedWindow::per_day(10)).cost(cost);
-    assert_eq!(mistake([bucket(21).into()]), too_much(21, 20));
-    assert_eq!(mistake([window(11).into()]), too_much(11, 10));
+    assert_eq!(mistake([bucket(21)]), too_much(21, 20));
+    assert_eq!(mistake([window(11)]), too_much(11, 10));
     let fits = RateLimitLayer::builder().policy(bucket(20));
     assert!(fits.build().is_ok());
     // A cost that was set after the key is checked all the same.
@@ -121,9 +119,7 @@ fn the_short_constructor_panics_with_the_same_words() {
 fn a_limit_of_zero_builds_and_refuses_without_a_wait() {
     use crate::support::web::{ask, layer_of, plain};
 
-    let (layer, _) = layer_of([Policy::new("closed", FixedWindow::per_day(0))
-        .shared()
-        .into()]);
+    let (layer, _) = layer_of([Policy::new("closed", FixedWindow::per_day(0)).shared()]);
     ask(&layer, plain()).assert_is(
         r#"HTTP/1.1 403 Forbidden
 Content-Type: application/problem+json

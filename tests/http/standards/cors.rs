@@ -5,7 +5,7 @@ use http::{HeaderName, Method, Request, StatusCode};
 use http_body_util::Full;
 use tower::{Layer, ServiceBuilder};
 use tower_http::cors::{Any, CorsLayer};
-use tower_throttle::{Head, Policy, RateLimitLayer, RequestPolicy, TokenBucket};
+use tower_throttle::{Head, Policy, RateLimitLayer, TokenBucket};
 
 use crate::support::web::{Answer, ask_service, get, hello, layer_of, request};
 
@@ -18,8 +18,8 @@ fn cors() -> CorsLayer {
         )
 }
 
-fn one_a_minute() -> RequestPolicy {
-    RequestPolicy::from(Policy::new("api", TokenBucket::per_minute(1)).shared())
+fn one_a_minute() -> Policy {
+    Policy::new("api", TokenBucket::per_minute(1)).shared()
 }
 
 fn preflight() -> Request<Full<Bytes>> {

@@ -8,9 +8,7 @@ use http_body_util::{BodyExt, Full};
 use proptest::prelude::*;
 use sfv::{BareItem, Item, List, ListEntry, Parser};
 use tower::Layer;
-use tower_throttle::{
-    FixedWindow, Headers, Policy, Quota, RateLimitLayer, RequestPolicy, TokenBucket,
-};
+use tower_throttle::{FixedWindow, Headers, Policy, Quota, RateLimitLayer, TokenBucket};
 
 use crate::support::web::{
     self, Answer, api, ask, ask_service, cost_in, day, get, layer_of, layer_with, plain,
@@ -76,7 +74,7 @@ pub(crate) fn any_quota() -> impl Strategy<Value = Quota> {
     prop_oneof![bucket, window]
 }
 
-fn policy(name: &str, quota: Quota) -> RequestPolicy {
+fn policy(name: &str, quota: Quota) -> Policy {
     Policy::new(name, quota).shared().cost_by(cost_in("cost"))
 }
 

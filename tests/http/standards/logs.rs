@@ -8,8 +8,7 @@ use http::{HeaderValue, Method, Request};
 use http_body_util::Full;
 use tower::Layer;
 use tower_throttle::{
-    Decision, FixedWindow, Headers, OnStoreFailure, Policy, RateLimitLayerBuilder, RequestPolicy,
-    TokenBucket, key,
+    Decision, FixedWindow, Headers, OnStoreFailure, Policy, RateLimitLayerBuilder, TokenBucket, key,
 };
 
 use crate::support::web::{
@@ -196,7 +195,7 @@ fn shown(answer: &Answer) -> String {
 
 #[test]
 fn no_key_is_in_any_field_body_or_line() {
-    let by_key = || -> RequestPolicy {
+    let by_key = || -> Policy {
         Policy::new("key", TokenBucket::per_minute(2))
             .key(key::header("x-api-key"))
             .cost_by(cost_in("cost"))

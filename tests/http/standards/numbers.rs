@@ -6,8 +6,7 @@ use http::StatusCode;
 use proptest::prelude::*;
 use sfv::{BareItem, List, ListEntry, Parser};
 use tower_throttle::{
-    Algorithm, FixedWindow, Headers, ManualClock, Policy, Quota, RateLimitLayer, RequestPolicy,
-    TokenBucket,
+    Algorithm, FixedWindow, Headers, ManualClock, Policy, Quota, RateLimitLayer, TokenBucket,
 };
 
 use super::fields::any_quota;
@@ -17,7 +16,7 @@ use crate::support::web::{
 
 const COSTS: [&str; 3] = ["a", "b", "c"];
 
-fn policy(at: usize, quota: Quota) -> RequestPolicy {
+fn policy(at: usize, quota: Quota) -> Policy {
     let name = COSTS[at];
     Policy::new(name, quota).shared().cost_by(cost_in(name))
 }

@@ -4,8 +4,7 @@ use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use tower::Layer;
 use tower_throttle::{
-    DenialReason, Denied, OnStoreFailure, Policy, RateLimitLayer, RequestPolicy, TokenBucket,
-    Verdict, key,
+    DenialReason, Denied, OnStoreFailure, Policy, RateLimitLayer, TokenBucket, Verdict, key,
 };
 
 use crate::support::web::{
@@ -17,7 +16,7 @@ fn every_reason<F>(hook: F) -> [(DenialReason, RateLimitLayer, u64); 5]
 where
     F: Fn(Denied<'_>) -> Response<Bytes> + Clone + Send + Sync + 'static,
 {
-    let layer = |policy: RequestPolicy| {
+    let layer = |policy: Policy| {
         let (layer, _) = layer_with([policy], |builder| {
             let builder = builder.on_store_failure(OnStoreFailure::Deny);
             builder.on_denied(hook.clone())
@@ -35,7 +34,7 @@ where
         (DenialReason::CostImpossible, layer(api()), 250),
         (DenialReason::KeyMissing, layer(by_header), 1),
         (DenialReason::StoreFailed, layer(api()).store(Down), 1),
-        (DenialReason::Miswired, layer(by_peer.into()), 1),
+        (DenialReason::Miswired, layer(by_peer), 1),
     ]
 }
 

@@ -119,7 +119,7 @@ fn none_is_sent_if_units_do_not_come_back_with_time() {
         Quota::try_from(TokenBucket::per_minute(0)).unwrap(),
     ] {
         for headers in [Headers::XRateLimitEpoch, Headers::XRateLimitDelta] {
-            let (layer, _) = layer_with([Policy::new("api", quota).shared().into()], |builder| {
+            let (layer, _) = layer_with([Policy::new("api", quota).shared()], |builder| {
                 builder.headers(headers)
             });
             for _ in 0..2 {

@@ -8,8 +8,8 @@ use http_body_util::Full;
 use tower::{Layer, Service, service_fn};
 use tower_throttle::{
     DenialReason, Denied, FixedWindow, GrpcDenials, Head, Headers, KeyExtractor, Limiter,
-    OnStoreFailure, Policy, RateLimitLayer, RateLimitLayerBuilder, RequestPolicy, Responder,
-    TokenBucket, key, store::Store,
+    OnStoreFailure, Policy, RateLimitLayer, RateLimitLayerBuilder, Responder, TokenBucket, key,
+    store::Store,
 };
 
 use crate::support::web::{
@@ -44,7 +44,7 @@ fn layer(
         .decision_in_extensions()
         .on_store_failure(choice);
     let builder = policies().into_iter().fold(builder, |builder, policy| {
-        builder.policy(RequestPolicy::from(policy).cost_by(cost_in("cost")))
+        builder.policy(policy.cost_by(cost_in("cost")))
     });
     set(builder).build().unwrap()
 }

@@ -234,7 +234,7 @@ fn three_layers_are_one_list_and_one_decision() {
     let (first, _) = layer_with([api()], |builder| builder);
     let (third, _) = layer_with(
         [tower_throttle::TokenBucket::per_second(5).into()]
-            .map(|policy: tower_throttle::RequestPolicy| policy.key(tower_throttle::key::global())),
+            .map(|policy: Policy| policy.key(tower_throttle::key::global())),
         |builder| builder,
     );
     let [_, second] = api_and_day(Headers::Draft10);
@@ -313,7 +313,7 @@ fn in_the_older_forms_a_limit_without_a_reset_gets_no_others_reset() {
     let in_flight = || Policy::new("in-flight", Concurrency::new(10)).shared();
     for mode in MODES.into_iter().skip(1) {
         let layer = |policy| layer_with([policy], |builder| builder.headers(mode)).0;
-        let inner = layer(in_flight().into());
+        let inner = layer(in_flight());
         let alone = ask_service(inner.layer(tower::service_fn(tell)), plain());
         let answer = ask_both(&[layer(api()), inner], plain());
         assert_eq!(answer.headers, alone.headers, "{mode:?}");

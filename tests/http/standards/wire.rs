@@ -26,7 +26,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 use tower::{Layer, Service};
-use tower_throttle::{Policy, RateLimitLayer, RequestPolicy, TokenBucket};
+use tower_throttle::{Policy, RateLimitLayer, TokenBucket};
 
 use crate::support::web::{cost_in, hello, layer_of};
 
@@ -103,7 +103,7 @@ async fn serve(layer: RateLimitLayer) -> (SocketAddr, Arc<AtomicUsize>) {
 /// One unit for each path, and a cost of 9 is hopeless.
 fn limit() -> RateLimitLayer {
     let by_path = |head: &tower_throttle::Head<'_>| tower_throttle::Key::from(head.uri().path());
-    let policy: RequestPolicy = Policy::new("api", TokenBucket::per_minute(1))
+    let policy: Policy = Policy::new("api", TokenBucket::per_minute(1))
         .key(by_path)
         .cost_by(cost_in("cost"));
     layer_of([policy]).0

@@ -7,7 +7,7 @@ use http::Request;
 use http_body_util::Full;
 use tower_throttle::{
     FixedWindow, Head, KeyExtractor, Limiter, MemoryStore, OnMissingKey, Policy, Quota,
-    RateLimitLayer, RequestPolicy, TokenBucket,
+    RateLimitLayer, TokenBucket,
     key::{self, ClientIp, PeerAddr},
 };
 
@@ -72,7 +72,7 @@ fn a_trusted_proxy_that_writes_another_header_is_said_once() {
 }
 
 /// The line about the extension, of so many requests without it.
-fn extension_lines(policy: RequestPolicy, requests: usize) -> Vec<String> {
+fn extension_lines(policy: Policy, requests: usize) -> Vec<String> {
     let (layer, _) = layer_of([policy]);
     let mut log = logged(|| {
         for _ in 0..requests {
@@ -83,7 +83,7 @@ fn extension_lines(policy: RequestPolicy, requests: usize) -> Vec<String> {
     log
 }
 
-fn policy(by: impl KeyExtractor) -> RequestPolicy {
+fn policy(by: impl KeyExtractor) -> Policy {
     Policy::new("user", TokenBucket::per_second(1)).key(by)
 }
 
@@ -208,11 +208,11 @@ fn a_limiter_and_a_layer_with_two_quotas_are_noticed_too() {
 fn policies_that_share_a_bucket_on_purpose_are_not_said() {
     let store = MemoryStore::new();
     let log = building(|| {
-        let on = |policy: RequestPolicy| RateLimitLayer::new(policy).store(store.clone());
+        let on = |policy: Policy| RateLimitLayer::new(policy).store(store.clone());
         // The same numbers on two routes; another name; another store.
-        let ten = || RequestPolicy::from(api(TokenBucket::per_second(10)));
+        let ten = || api(TokenBucket::per_second(10));
         let kept = (on(ten()), on(ten()));
-        let other = Policy::new("other", TokenBucket::per_second(20)).into();
+        let other = Policy::new("other", TokenBucket::per_second(20));
         let kept = (kept, on(other));
         let twenty = || api(TokenBucket::per_second(20));
         let kept = (
@@ -224,7 +224,7 @@ fn policies_that_share_a_bucket_on_purpose_are_not_said() {
         let kept = (kept, on(twenty().quota_by(move |_| paid)));
         drop(kept);
         // New numbers in place of the old.
-        drop(on(twenty().into()));
+        drop(on(twenty()));
         drop(on(ten()));
     });
     assert_eq!(log, [""; 0]);

@@ -5,8 +5,8 @@ use std::{convert::Infallible, time::Duration};
 use http::{Request, Response};
 use tower::{ServiceExt, service_fn};
 use tower_throttle::{
-    ConfigError, Decision, FixedWindow, LeakyBucket, Limiter, MemoryStore, Quota, RateLimitLayer,
-    RequestPolicy, SlidingWindow, Source, TokenBucket, key,
+    ConfigError, Decision, FixedWindow, LeakyBucket, Limiter, MemoryStore, Policy, Quota,
+    RateLimitLayer, SlidingWindow, Source, TokenBucket, key,
 };
 
 use super::*;
@@ -21,7 +21,7 @@ async fn answer(request: Request<()>) -> Result<Response<String>, Infallible> {
 #[tokio::test]
 async fn a_handler_reads_that_a_lease_decided_and_clients_where_they_stand() {
     let server = RedisServer::start();
-    let policy = RequestPolicy::from(Policy::new("hot", TokenBucket::without_refill(10_000)));
+    let policy = Policy::new("hot", TokenBucket::without_refill(10_000));
     let layer = RateLimitLayer::builder()
         .store(patient(&server.url()))
         .policy(policy.key(key::global()).lease_with_extra_burst())

@@ -1,0 +1,51 @@
+//! What a policy reads from a request.
+
+use super::{
+    erased::Erased,
+    key::{Head, KeyExtractor},
+};
+use crate::Quota;
+
+pub(super) type CostBy = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
+pub(super) type When = dyn Fn(&Head<'_>) -> bool + Send + Sync;
+pub(super) type QuotaBy = dyn Fn(&Head<'_>) -> Quota + Send + Sync;
+
+/// What a policy reads from a request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Readers {
+    pub(super) key: Option<Erased<dyn KeyExtractor>>,
+    pub(super) cost_by: Option<Erased<CostBy>>,
+    pub(super) when: Option<Erased<When>>,
+    pub(super) quota_by: Option<Erased<QuotaBy>>,
+    pub(super) on_missing_key: Option<OnMissingKey>,
+}
+
+impl Readers {
+    /// Returns the method that set one of them, if any is set.
+    pub(crate) fn method(&self) -> Option<&'static str> {
+        [
+            (self.key.is_some(), "key"),
+            (self.cost_by.is_some(), "cost_by"),
+            (self.when.is_some(), "when"),
+            (self.quota_by.is_some(), "quota_by"),
+            (self.on_missing_key.is_some(), "on_missing_key"),
+        ]
+        .into_iter()
+        .find_map(|(is_set, method)| is_set.then_some(method))
+    }
+}
+
+/// What to do with a request that lacks the key of a policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OnMissingKey {
+    /// Deny the request with 403. This is the default, so that leaving out a header does
+    /// not avoid a limit.
+    #[default]
+    Refuse,
+    /// Do not apply the policy. **The danger**: a client that leaves out the key is not
+    /// limited by it. Add another policy for such requests.
+    Skip,
+    /// Let all requests without the key share one bucket.
+    Share,
+}

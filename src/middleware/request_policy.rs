@@ -1,0 +1,92 @@
+//! The methods of a [`Policy`] that read a request.
+
+use std::{any::type_name, sync::Arc};
+
+use super::{
+    erased::Erased,
+    key::{Head, KeyExtractor},
+    readers::OnMissingKey,
+};
+use crate::{Policy, Quota};
+
+/// What a policy reads from each request, for a
+/// [`RateLimitLayer`](crate::RateLimitLayer). A [`Limiter`](crate::Limiter) has no request
+/// and refuses such a policy when it is built.
+impl Policy {
+    /// Sets the key of a request's caller. Default: the
+    /// [peer address](crate::key::peer), or one bucket for all if the policy is
+    /// [shared](Self::shared).
+    ///
+    /// The key is one of the functions of [`key`](crate::key), or a closure, whose argument
+    /// needs its type:
+    ///
+    /// ```
+    /// use tower_throttle::{Head, Key, Policy, TokenBucket, key};
+    ///
+    /// #[derive(Clone)]
+    /// struct Tenant { id: u64 } // inserted by your authentication
+    ///
+    /// let tenants = Policy::new("tenants", TokenBucket::per_second(50))
+    ///     .key(key::extension(|tenant: &Tenant| tenant.id));
+    /// let same = Policy::new("same", TokenBucket::per_second(50))
+    ///     .key(|head: &Head<'_>| head.extensions().get::<Tenant>().map(|t| Key::from(t.id)));
+    /// ```
+    ///
+    /// **The danger**: a key that the client chooses limits no client, as each invented
+    /// value has a bucket of its own. Clients choose headers, cookies, paths and
+    /// `uri().host()`. The [`key`](crate::key) module shows what to use instead.
+    pub fn key<K: KeyExtractor>(mut self, key: K) -> Self {
+        self.readers.key = Some(Erased(Arc::new(key), type_name::<K>()));
+        self
+    }
+
+    /// Reads the cost of each request from its head.
+    ///
+    /// A cost of 0 checks without taking. A cost above the capacity is denied with 403, as
+    /// waiting does not help.
+    ///
+    /// Do not trust what a client says about its own cost.
+    pub fn cost_by<F>(mut self, cost: F) -> Self
+    where
+        F: Fn(&Head<'_>) -> u64 + Send + Sync + 'static,
+    {
+        self.readers.cost_by = Some(Erased(Arc::new(cost), type_name::<F>()));
+        self
+    }
+
+    /// Applies the policy only to requests for which `applies` returns `true`.
+    pub fn when<F>(mut self, applies: F) -> Self
+    where
+        F: Fn(&Head<'_>) -> bool + Send + Sync + 'static,
+    {
+        self.readers.when = Some(Erased(Arc::new(applies), type_name::<F>()));
+        self
+    }
+
+    /// Chooses the quota of each request: tiers. Make the quotas at start-up
+    /// and hand out copies; see [`Quota`].
+    ///
+    /// The policy's own quota is then never applied. It is only what
+    /// [`build`](crate::RateLimitLayerBuilder::build) checks a fixed
+    /// [`cost`](Self::cost) against, so give the smallest. A tier that can never grant the
+    /// cost of a request denies it with 403.
+    ///
+    /// The choice should depend on the caller alone. A caller that can change the choice
+    /// from request to request gets more than any of the quotas: one bucket is read under
+    /// several of them, and there is one for each algorithm. Give each kind of request a
+    /// policy of its own instead.
+    pub fn quota_by<F>(mut self, quota: F) -> Self
+    where
+        F: Fn(&Head<'_>) -> Quota + Send + Sync + 'static,
+    {
+        self.readers.quota_by = Some(Erased(Arc::new(quota), type_name::<F>()));
+        self
+    }
+
+    /// Sets what to do with a request that lacks the key. Default:
+    /// [`OnMissingKey::Refuse`].
+    pub const fn on_missing_key(mut self, choice: OnMissingKey) -> Self {
+        self.readers.on_missing_key = Some(choice);
+        self
+    }
+}
