@@ -18,7 +18,7 @@ use std::{collections::HashMap, error::Error, sync::Arc};
 
 use axum::{Router, routing::get};
 use tokio::net::TcpListener;
-use tower_throttle::{Head, Key, Policy, Quota, RateLimitLayer, TokenBucket};
+use tower_throttle::{Key, Policy, Quota, RateLimitLayer, RequestHead, TokenBucket};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -29,11 +29,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let plans = Arc::new(plans);
 
     let known = Arc::clone(&plans);
-    let key = move |head: &Head<'_>| {
+    let key = move |head: &RequestHead<'_>| {
         let key = api_key(head)?;
         known.contains_key(key).then(|| Key::from(key))
     };
-    let quota = move |head: &Head<'_>| {
+    let quota = move |head: &RequestHead<'_>| {
         let plan = api_key(head).and_then(|key| plans.get(key));
         plan.copied().unwrap_or(free)
     };
@@ -48,6 +48,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn api_key<'a>(head: &Head<'a>) -> Option<&'a str> {
+fn api_key<'a>(head: &RequestHead<'a>) -> Option<&'a str> {
     head.headers().get("x-api-key")?.to_str().ok()
 }

@@ -56,7 +56,7 @@
 //! | who is asking | the functions of [`key`], or a closure |
 //! | when, how heavy, which tier | [`Policy::when`], [`Policy::cost_by`], [`Policy::quota_by`] |
 //! | where counts are kept | [`MemoryStore`], [`RedisStore`] on one node, a cluster or behind Sentinel |
-//! | what clients receive | [`Headers`], [`on_denied`](RateLimitLayerBuilder::on_denied), [`GrpcDenials`] |
+//! | what clients receive | [`HeaderFormat`], [`on_denied`](RateLimitLayerBuilder::on_denied), [`GrpcDenials`] |
 //! | what happens while Redis is down | [`OnStoreFailure`] |
 //! | fewer round trips for a hot key | [`lease_with_extra_burst`](Policy::lease_with_extra_burst) |
 //! | waiting instead of a denial | [`wait_up_to`](RateLimitLayerBuilder::wait_up_to), [`LeakyBucket::queue`], [`Limiter::acquire`] |
@@ -161,8 +161,8 @@ pub use self::{
         denied::Denied,
         future::ResponseFuture,
         grpc::GrpcDenials,
-        headers::Headers,
-        key::{self, Head, KeyExtractor},
+        headers::HeaderFormat,
+        key::{self, KeyExtractor, RequestHead},
         layer::{RateLimitLayer, RateLimitLayerBuilder},
         readers::OnMissingKey,
         responder::Responder,

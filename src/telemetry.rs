@@ -92,7 +92,7 @@ pub(crate) fn shed(error: &StoreError) {
 }
 
 #[cfg(feature = "http")]
-pub(crate) fn miswired(advice: &str) {
+pub(crate) fn misconfigured(advice: &str) {
     tell!(
         error,
         "wiring",

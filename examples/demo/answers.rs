@@ -9,7 +9,7 @@ use axum::{
     response::{Html, IntoResponse, Response},
 };
 use serde_json::{Value, json};
-use tower_throttle::{Decision, Head, Limiter, PolicyDecision, Source, key::KeyExtractor};
+use tower_throttle::{Decision, Limiter, PolicyDecision, RequestHead, Source, key::KeyExtractor};
 
 use crate::routes::caller;
 
@@ -56,7 +56,7 @@ impl View {
     /// Reads what the caller has left in every bucket. Charges nothing.
     async fn remaining(&self, request: Request) -> Result<Value, (StatusCode, String)> {
         let key = caller()
-            .extract(&Head::from(&request))
+            .extract(&RequestHead::from(&request))
             .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
         let decision = self.limiter.peek(key).await;
         let decision =

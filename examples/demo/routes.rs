@@ -9,8 +9,8 @@ use axum::{
 };
 use serde_json::json;
 use tower_throttle::{
-    Concurrency, FixedWindow, Head, LeakyBucket, Limiter, Policy, RateLimitLayer, SlidingLog,
-    SlidingWindow, TokenBucket,
+    Concurrency, FixedWindow, LeakyBucket, Limiter, Policy, RateLimitLayer, RequestHead,
+    SlidingLog, SlidingWindow, TokenBucket,
     key::{self, KeyExtractor},
     store::Store,
 };
@@ -93,7 +93,7 @@ fn by_caller(policy: Policy) -> Policy {
 
 /// Reads `?cost=N`. A cost of 0 charges nothing. A missing or malformed cost is 1,
 /// because leaving it out must not be free. A cost above `u64::MAX` is `u64::MAX`.
-fn cost(head: &Head<'_>) -> u64 {
+fn cost(head: &RequestHead<'_>) -> u64 {
     let query = head.uri().query().unwrap_or_default();
     let given = query.split('&').find_map(|pair| pair.strip_prefix("cost="));
     match given {

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use http::{HeaderName, HeaderValue, Request};
 use libfuzzer_sys::fuzz_target;
 use tower_throttle::{
-    Head, Key, KeyExtractor,
+    RequestHead, Key, KeyExtractor,
     key::{self, ClientIp, PeerAddr},
 };
 use tower_throttle_fuzz::Bytes;
@@ -39,7 +39,7 @@ fn request(header: &str, lines: &[Vec<u8>], peer: &str) -> Request<()> {
 }
 
 fn found(ip: &ClientIp, request: &Request<()>) -> (IpAddr, Key) {
-    let head = Head::from(request);
+    let head = RequestHead::from(request);
     let address = ip.address(&head).expect("a peer");
     let key = ip.extract(&head).expect("a peer");
     // A tag, a length, and an address.

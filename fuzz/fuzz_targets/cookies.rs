@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use http::{HeaderValue, Request, header::COOKIE};
 use libfuzzer_sys::fuzz_target;
 use tower_throttle::{
-    Head, Key, KeyExtractor,
+    RequestHead, Key, KeyExtractor,
     key::{self, PeerAddr},
 };
 
@@ -26,7 +26,7 @@ fn request(lines: &[&[u8]]) -> Request<()> {
 
 fuzz_target!(|data: &[u8]| {
     let sid = key::cookie("sid");
-    let read = |lines: &[&[u8]]| sid.extract(&Head::from(&request(lines)));
+    let read = |lines: &[&[u8]]| sid.extract(&RequestHead::from(&request(lines)));
     let lines: Vec<&[u8]> = data.split(|byte| *byte == b'\n').collect();
     let found = read(&lines);
 
@@ -47,7 +47,7 @@ fuzz_target!(|data: &[u8]| {
             let value = HeaderValue::from_str(&format!("{scheme}{token}")).ok()?;
             let mut request = Request::new(());
             request.headers_mut().insert("authorization", value);
-            Some(key::bearer_token().extract(&Head::from(&request)))
+            Some(key::bearer_token().extract(&RequestHead::from(&request)))
         };
         assert_eq!(read("Bearer "), read("bEARER\t   "));
         if let Some(Ok(key)) = read("Bearer ") {
@@ -58,13 +58,13 @@ fuzz_target!(|data: &[u8]| {
     // No cookie is an address, a number, another part, or two parts.
     let either = sid.or(key::header("cookie")).or(key::peer());
     let request = request(&lines);
-    let chosen = either.extract(&Head::from(&request)).expect("a key");
-    let peer = key::peer().extract(&Head::from(&request)).expect("a key");
+    let chosen = either.extract(&RequestHead::from(&request)).expect("a key");
+    let peer = key::peer().extract(&RequestHead::from(&request)).expect("a key");
     assert_ne!(chosen, peer);
     let by_peer = either
-        .extract(&Head::from(&self::request(&[])))
+        .extract(&RequestHead::from(&self::request(&[])))
         .expect("a key");
-    let by_header = key::header("cookie").extract(&Head::from(&request));
+    let by_header = key::header("cookie").extract(&RequestHead::from(&request));
     assert_eq!(chosen == by_peer, found.is_err() && by_header.is_err());
     let address: IpAddr = "203.0.113.9".parse().expect("an address");
     for other in [

@@ -14,5 +14,5 @@ pub enum DenialReason {
     /// The store cannot decide, and the layer is to deny then: 503.
     StoreFailed,
     /// The application is put together wrongly: 500. The log says what to change.
-    Miswired,
+    Misconfigured,
 }

@@ -61,14 +61,14 @@ impl Buckets {
     ///
     /// ```
     /// use http::Request;
-    /// use tower_throttle::{FixedWindow, Head, Policy, RateLimitLayer, key};
+    /// use tower_throttle::{FixedWindow, RequestHead, Policy, RateLimitLayer, key};
     ///
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     /// # runtime.block_on(async {
     /// let tokens = Policy::new("tokens", FixedWindow::per_day(1_000)).key(key::header("x-api-key"));
     /// let layer = RateLimitLayer::new(tokens);
     /// let request = Request::post("/complete").header("x-api-key", "k1").body(()).unwrap();
-    /// let buckets = layer.buckets(&Head::from(&request))?;
+    /// let buckets = layer.buckets(&RequestHead::from(&request))?;
     /// assert_eq!(buckets.debit(750).await?.uncharged(), 0);
     /// // It was less.
     /// buckets.credit(50).await?;

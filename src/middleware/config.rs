@@ -16,7 +16,7 @@ use super::{
     denied::Denied,
     erased::Erased,
     grpc::GrpcDenials,
-    headers::{Fields, Headers},
+    headers::{Fields, HeaderFormat},
     plan::Plan,
 };
 use crate::{
@@ -69,9 +69,9 @@ impl Config {
                     }
                 }
             }
-            Reason::Miswired(advice) => {
+            Reason::Misconfigured(advice) => {
                 if is_first(&self.logged.misconfigured) {
-                    telemetry::miswired(advice);
+                    telemetry::misconfigured(advice);
                 }
             }
         }
@@ -81,7 +81,7 @@ impl Config {
 /// How requests are answered.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ResponseConfig {
-    pub(super) format: Headers,
+    pub(super) format: HeaderFormat,
     pub(super) headers_when: Option<Erased<HeadersWhen>>,
     pub(super) decision_in_extensions: bool,
     pub(super) retry_after_jitter: Duration,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode};
 
 use crate::{
-    Decision, DenialReason, Head, PolicyDecision, StoreError, Verdict,
+    Decision, DenialReason, PolicyDecision, RequestHead, StoreError, Verdict,
     key::{KeyError, Missing, Reason},
 };
 
@@ -20,7 +20,7 @@ const PERMIT_RETRY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Denied<'a> {
     pub(super) denial: Denial<'a>,
-    pub(super) head: Head<'a>,
+    pub(super) head: RequestHead<'a>,
     /// Includes the jitter.
     pub(super) retry_after: Option<Duration>,
     /// The content type of a gRPC response.
@@ -36,7 +36,7 @@ impl<'a> Denied<'a> {
 
     /// Returns the request, to read a request id, `Accept` or a path.
     #[must_use]
-    pub const fn head(&self) -> Head<'a> {
+    pub const fn head(&self) -> RequestHead<'a> {
         self.head
     }
 
@@ -85,7 +85,7 @@ impl<'a> Denied<'a> {
             DenialReason::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
             DenialReason::CostImpossible | DenialReason::KeyMissing => StatusCode::FORBIDDEN,
             DenialReason::StoreFailed => StatusCode::SERVICE_UNAVAILABLE,
-            DenialReason::Miswired => StatusCode::INTERNAL_SERVER_ERROR,
+            DenialReason::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }
@@ -98,13 +98,13 @@ impl From<StoreError> for DenialReason {
 }
 
 /// A missing key is answered as [`KeyMissing`](DenialReason::KeyMissing), an application
-/// that lacks a part as [`Miswired`](DenialReason::Miswired).
+/// that lacks a part as [`Misconfigured`](DenialReason::Misconfigured).
 impl From<KeyError> for DenialReason {
     fn from(error: KeyError) -> Self {
         if error.is_missing() {
             Self::KeyMissing
         } else {
-            Self::Miswired
+            Self::Misconfigured
         }
     }
 }
@@ -152,7 +152,7 @@ impl<'a> Denial<'a> {
                 missing_key: Some((policy, missing)),
                 ..DenialReason::KeyMissing.into()
             },
-            Reason::Miswired(_) => DenialReason::Miswired.into(),
+            Reason::Misconfigured(_) => DenialReason::Misconfigured.into(),
         }
     }
 

@@ -21,7 +21,7 @@ use super::{
     respond::respond,
 };
 use crate::{
-    Decision, DenialReason, Head, StoreError,
+    Decision, DenialReason, RequestHead, StoreError,
     admission::{Admission, refund::RefundGuard},
     store::BoxFuture,
     util::interned::Interned,
@@ -177,7 +177,7 @@ where
 
 impl<S, F, ReqBody> State<S, F, ReqBody> {
     fn denied(denial: Denial<'_>, config: &Config, request: &Request<ReqBody>) -> Self {
-        let head = Head::from(request);
+        let head = RequestHead::from(request);
         Self::Denied {
             response: Some(respond(denial, &config.response, &config.fields, &head)),
         }

@@ -8,7 +8,7 @@ use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Version, header::CONTENT_TYPE};
 
-use crate::{DenialReason, Head};
+use crate::{DenialReason, RequestHead};
 
 pub(super) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -51,7 +51,7 @@ pub enum GrpcDenials {
 impl GrpcDenials {
     /// Returns the content type of a gRPC answer to this request, or `None` if the
     /// answer is plain HTTP.
-    pub(super) fn content_type(self, head: &Head<'_>) -> Option<HeaderValue> {
+    pub(super) fn content_type(self, head: &RequestHead<'_>) -> Option<HeaderValue> {
         let is_post = head.method() == Method::POST;
         // gRPC needs HTTP/2. Over HTTP/1 the content type proves nothing.
         let is_call = is_post && head.version() >= Version::HTTP_2;
@@ -108,7 +108,7 @@ pub(super) fn respond(
         DenialReason::QuotaExceeded | DenialReason::CostImpossible => RESOURCE_EXHAUSTED,
         DenialReason::KeyMissing => PERMISSION_DENIED,
         DenialReason::StoreFailed => UNAVAILABLE,
-        DenialReason::Miswired => INTERNAL,
+        DenialReason::Misconfigured => INTERNAL,
     };
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();

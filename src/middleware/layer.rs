@@ -12,14 +12,14 @@ use super::{
     denied::Denied,
     erased::Erased,
     grpc::GrpcDenials,
-    headers::{Fields, Headers},
+    headers::{Fields, HeaderFormat},
     plan::{Charges, Plan, Rule},
     readers::When,
     responder::Responder,
     service::RateLimit,
 };
 use crate::{
-    ConfigError, Head, MemoryStore, OnStoreFailure, Policy,
+    ConfigError, MemoryStore, OnStoreFailure, Policy, RequestHead,
     admission::wait_queue::MAX_WAITING,
     key::KeyError,
     policy::check_names,
@@ -114,7 +114,7 @@ impl RateLimitLayer {
     ///
     /// ```
     /// use http::Request;
-    /// use tower_throttle::{Head, Policy, RateLimitLayer, TokenBucket, key};
+    /// use tower_throttle::{RequestHead, Policy, RateLimitLayer, TokenBucket, key};
     ///
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     /// # runtime.block_on(async {
@@ -123,7 +123,7 @@ impl RateLimitLayer {
     /// );
     /// // A request as the caller's would be, of whom support asks.
     /// let request = Request::get("/search").header("x-api-key", "k1").body(()).unwrap();
-    /// let buckets = layer.buckets(&Head::from(&request))?;
+    /// let buckets = layer.buckets(&RequestHead::from(&request))?;
     /// assert!(buckets.peek().await?.is_allowed());
     /// buckets.reset().await?;
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
@@ -132,7 +132,7 @@ impl RateLimitLayer {
     /// # Errors
     ///
     /// A policy's key is missing.
-    pub fn buckets(&self, head: &Head<'_>) -> Result<Buckets, KeyError> {
+    pub fn buckets(&self, head: &RequestHead<'_>) -> Result<Buckets, KeyError> {
         let mut charges = Charges::new();
         match self.config.plan.evaluate(head, &mut charges) {
             Ok(()) => Ok(Buckets::new(&self.config, &charges)),
@@ -155,7 +155,7 @@ impl<S> Layer<S> for RateLimitLayer {
 /// Builds a [`RateLimitLayer`].
 ///
 /// ```
-/// use tower_throttle::{FixedWindow, Headers, OnStoreFailure, Policy, RateLimitLayer, TokenBucket, key};
+/// use tower_throttle::{FixedWindow, HeaderFormat, OnStoreFailure, Policy, RateLimitLayer, TokenBucket, key};
 ///
 /// #[derive(Clone)]
 /// struct User { id: u64 } // inserted by your authentication
@@ -165,7 +165,7 @@ impl<S> Layer<S> for RateLimitLayer {
 ///     .policy(Policy::new("burst", TokenBucket::per_second(10).burst(20)).key(who.clone()))
 ///     .policy(Policy::new("day", FixedWindow::per_day(50_000)).key(who))
 ///     .policy(Policy::new("everyone", TokenBucket::per_second(5_000)).shared())
-///     .headers(Headers::Draft7)
+///     .headers(HeaderFormat::Draft7)
 ///     .on_store_failure(OnStoreFailure::Deny)
 ///     .build()?;
 /// # Ok::<(), tower_throttle::ConfigError>(())
@@ -213,15 +213,15 @@ impl RateLimitLayerBuilder {
     /// ```
     pub fn when<F>(mut self, applies: F) -> Self
     where
-        F: Fn(&Head<'_>) -> bool + Send + Sync + 'static,
+        F: Fn(&RequestHead<'_>) -> bool + Send + Sync + 'static,
     {
         self.when = Some(Erased(Arc::new(applies), type_name::<F>()));
         self
     }
 
     /// Which header fields tell clients where they stand. Default:
-    /// [`Headers::Draft10`].
-    pub const fn headers(mut self, headers: Headers) -> Self {
+    /// [`HeaderFormat::Draft10`].
+    pub const fn headers(mut self, headers: HeaderFormat) -> Self {
         self.response.format = headers;
         self
     }
@@ -248,7 +248,7 @@ impl RateLimitLayerBuilder {
 
     /// Adds a parameter `pk` to the fields: 96 bits of a hash of policy, key
     /// and `secret`, by which a client can tell its partitions apart and
-    /// nobody can tell whose they are. Default: none. Only beside [`Headers::Draft10`],
+    /// nobody can tell whose they are. Default: none. Only beside [`HeaderFormat::Draft10`],
     /// the default.
     pub fn partition_key(mut self, secret: &[u8]) -> Self {
         if secret.is_empty() {
@@ -397,8 +397,8 @@ impl RateLimitLayerBuilder {
     /// [`Limiter`](crate::Limiter). It needs no policy and ignores policies, store and waits.
     ///
     /// ```
-    /// # use tower_throttle::{Headers, RateLimitLayer};
-    /// let responder = RateLimitLayer::builder().headers(Headers::Draft7).responder();
+    /// # use tower_throttle::{HeaderFormat, RateLimitLayer};
+    /// let responder = RateLimitLayer::builder().headers(HeaderFormat::Draft7).responder();
     /// ```
     #[must_use]
     pub fn responder(self) -> Responder {
@@ -414,7 +414,7 @@ impl RateLimitLayerBuilder {
         if let Some(error) = self.error {
             return Err(error);
         }
-        if self.partition_secret.is_some() && self.response.format != Headers::Draft10 {
+        if self.partition_secret.is_some() && self.response.format != HeaderFormat::Draft10 {
             return Err(ConfigError::PartitionKeyWithoutLists);
         }
         let rules: Box<[Rule]> = self

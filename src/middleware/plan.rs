@@ -14,7 +14,7 @@ use super::{
     readers::{CostBy, OnMissingKey, QuotaBy, When},
 };
 use crate::{
-    ConfigError, Head, Key, KeyExtractor, OnStoreFailure, Policy, Quota,
+    ConfigError, Key, KeyExtractor, OnStoreFailure, Policy, Quota, RequestHead,
     charge::{Charge, Demand},
     key::KeyError,
     policy::Compiled,
@@ -48,7 +48,7 @@ impl Plan {
     #[inline]
     pub(super) fn evaluate<'a>(
         &'a self,
-        head: &Head<'_>,
+        head: &RequestHead<'_>,
         charges: &mut Charges<'a>,
     ) -> Result<(), MissingKey<'a>> {
         if self.when.as_ref().is_some_and(|when| !(when.0)(head)) {
@@ -127,14 +127,14 @@ impl Rule {
 
     /// Returns what the policy charges for a request, if it applies to it.
     #[inline]
-    fn charge(&self, head: &Head<'_>) -> Result<Option<Charge<'_>>, KeyError> {
+    fn charge(&self, head: &RequestHead<'_>) -> Result<Option<Charge<'_>>, KeyError> {
         if self.when.as_ref().is_some_and(|when| !(when.0)(head)) {
             return Ok(None);
         }
         let key = match self.key.0.extract(head) {
             Ok(key) => key,
             Err(error) if error.is_missing() => match self.on_missing_key {
-                OnMissingKey::Refuse => return Err(error),
+                OnMissingKey::Deny => return Err(error),
                 OnMissingKey::Skip => return Ok(None),
                 OnMissingKey::Share => Key::missing(),
             },
@@ -145,7 +145,7 @@ impl Rule {
     }
 
     #[inline]
-    fn demand(&self, head: &Head<'_>) -> Cow<'_, Demand> {
+    fn demand(&self, head: &RequestHead<'_>) -> Cow<'_, Demand> {
         let demand = &self.base.demand;
         if self.quota_by.is_none() && self.cost_by.is_none() {
             return Cow::Borrowed(demand);

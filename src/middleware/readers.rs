@@ -2,13 +2,13 @@
 
 use super::{
     erased::Erased,
-    key::{Head, KeyExtractor},
+    key::{KeyExtractor, RequestHead},
 };
 use crate::Quota;
 
-pub(super) type CostBy = dyn Fn(&Head<'_>) -> u64 + Send + Sync;
-pub(super) type When = dyn Fn(&Head<'_>) -> bool + Send + Sync;
-pub(super) type QuotaBy = dyn Fn(&Head<'_>) -> Quota + Send + Sync;
+pub(super) type CostBy = dyn Fn(&RequestHead<'_>) -> u64 + Send + Sync;
+pub(super) type When = dyn Fn(&RequestHead<'_>) -> bool + Send + Sync;
+pub(super) type QuotaBy = dyn Fn(&RequestHead<'_>) -> Quota + Send + Sync;
 
 /// What a policy reads from a request.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +42,7 @@ pub enum OnMissingKey {
     /// Deny the request with 403. This is the default, so that leaving out a header does
     /// not avoid a limit.
     #[default]
-    Refuse,
+    Deny,
     /// Do not apply the policy. **The danger**: a client that leaves out the key is not
     /// limited by it. Add another policy for such requests.
     Skip,

@@ -4,7 +4,7 @@ use std::{any::type_name, sync::Arc};
 
 use super::{
     erased::Erased,
-    key::{Head, KeyExtractor},
+    key::{KeyExtractor, RequestHead},
     readers::OnMissingKey,
 };
 use crate::{Policy, Quota};
@@ -21,7 +21,7 @@ impl Policy {
     /// needs its type:
     ///
     /// ```
-    /// use tower_throttle::{Head, Key, Policy, TokenBucket, key};
+    /// use tower_throttle::{RequestHead, Key, Policy, TokenBucket, key};
     ///
     /// #[derive(Clone)]
     /// struct Tenant { id: u64 } // inserted by your authentication
@@ -29,7 +29,7 @@ impl Policy {
     /// let tenants = Policy::new("tenants", TokenBucket::per_second(50))
     ///     .key(key::extension(|tenant: &Tenant| tenant.id));
     /// let same = Policy::new("same", TokenBucket::per_second(50))
-    ///     .key(|head: &Head<'_>| head.extensions().get::<Tenant>().map(|t| Key::from(t.id)));
+    ///     .key(|head: &RequestHead<'_>| head.extensions().get::<Tenant>().map(|t| Key::from(t.id)));
     /// ```
     ///
     /// **The danger**: a key that the client chooses limits no client, as each invented
@@ -48,7 +48,7 @@ impl Policy {
     /// Do not trust what a client says about its own cost.
     pub fn cost_by<F>(mut self, cost: F) -> Self
     where
-        F: Fn(&Head<'_>) -> u64 + Send + Sync + 'static,
+        F: Fn(&RequestHead<'_>) -> u64 + Send + Sync + 'static,
     {
         self.readers.cost_by = Some(Erased(Arc::new(cost), type_name::<F>()));
         self
@@ -57,7 +57,7 @@ impl Policy {
     /// Applies the policy only to requests for which `applies` returns `true`.
     pub fn when<F>(mut self, applies: F) -> Self
     where
-        F: Fn(&Head<'_>) -> bool + Send + Sync + 'static,
+        F: Fn(&RequestHead<'_>) -> bool + Send + Sync + 'static,
     {
         self.readers.when = Some(Erased(Arc::new(applies), type_name::<F>()));
         self
@@ -77,14 +77,14 @@ impl Policy {
     /// policy of its own instead.
     pub fn quota_by<F>(mut self, quota: F) -> Self
     where
-        F: Fn(&Head<'_>) -> Quota + Send + Sync + 'static,
+        F: Fn(&RequestHead<'_>) -> Quota + Send + Sync + 'static,
     {
         self.readers.quota_by = Some(Erased(Arc::new(quota), type_name::<F>()));
         self
     }
 
     /// Sets what to do with a request that lacks the key. Default:
-    /// [`OnMissingKey::Refuse`].
+    /// [`OnMissingKey::Deny`].
     pub const fn on_missing_key(mut self, choice: OnMissingKey) -> Self {
         self.readers.on_missing_key = Some(choice);
         self

@@ -16,7 +16,7 @@ use super::{
     inline_text::InlineText,
 };
 use crate::{
-    Decision, DenialReason, Head, Verdict, policy_name::quoted, telemetry,
+    Decision, DenialReason, RequestHead, Verdict, policy_name::quoted, telemetry,
     util::random::random_between,
 };
 
@@ -25,13 +25,13 @@ pub(super) fn respond(
     denial: Denial<'_>,
     config: &ResponseConfig,
     fields: &Fields,
-    head: &Head<'_>,
+    head: &RequestHead<'_>,
 ) -> Response<Bytes> {
     let retry_after = denial
         .retry_after()
         .map(|wait| wait.saturating_add(random_up_to(config.retry_after_jitter)));
     // A misconfiguration is logged once, with what to change.
-    if denial.reason != DenialReason::Miswired {
+    if denial.reason != DenialReason::Misconfigured {
         let missing = denial.missing_key();
         telemetry::denied(denial.reason, retry_after, missing, || denial.policies());
     }
@@ -108,7 +108,7 @@ impl Denied<'_> {
 
 impl Denial<'_> {
     /// Returns the decision together with that of an outer layer.
-    fn decision_with_outer(self, head: &Head<'_>) -> Option<Decision> {
+    fn decision_with_outer(self, head: &RequestHead<'_>) -> Option<Decision> {
         let mut decision = match (self.decision, self.reason) {
             (Some(decision), _) => decision.clone(),
             (None, DenialReason::StoreFailed) => Decision::on_store_failure(Verdict::Denied),
@@ -134,9 +134,9 @@ fn message(denial: Denial<'_>) -> String {
         }
         (DenialReason::CostImpossible, None) => "The cost exceeds the limit.",
         (DenialReason::QuotaExceeded, _) => "rate limit exceeded",
-        (DenialReason::KeyMissing, _) => "The request does not say who is asking.",
+        (DenialReason::KeyMissing, _) => "Missing client key.",
         (DenialReason::StoreFailed, _) => "service unavailable",
-        (DenialReason::Miswired, _) => "internal error",
+        (DenialReason::Misconfigured, _) => "internal error",
     };
     text.to_owned()
 }

@@ -9,7 +9,7 @@ use super::{
     headers::{Fields, SetBy},
     respond::respond,
 };
-use crate::{Decision, DenialReason, Head};
+use crate::{Decision, DenialReason, RequestHead};
 
 /// Answers a request as a layer does, by a decision from a [`Limiter`](crate::Limiter).
 ///
@@ -30,7 +30,7 @@ use crate::{Decision, DenialReason, Head};
 ///     routing::post,
 /// };
 /// use tower::ServiceExt;
-/// use tower_throttle::{Head, Limiter, MemoryStore, Responder, TokenBucket};
+/// use tower_throttle::{RequestHead, Limiter, MemoryStore, Responder, TokenBucket};
 ///
 /// #[derive(Clone)]
 /// struct App {
@@ -39,7 +39,7 @@ use crate::{Decision, DenialReason, Head};
 /// }
 ///
 /// async fn login(State(app): State<App>, parts: Parts, name: String) -> Result<Response, Response> {
-///     let head = Head::from(&parts);
+///     let head = RequestHead::from(&parts);
 ///     let outcome = app.logins.check(name).await;
 ///     let decision = app.responder.respond(&head, outcome).map_err(|denied| denied.map(Body::from))?;
 ///     let mut response = "welcome".into_response();
@@ -94,7 +94,7 @@ impl Responder {
     #[allow(clippy::result_large_err)] // It is the response of the handler.
     pub fn respond<E>(
         &self,
-        head: &Head<'_>,
+        head: &RequestHead<'_>,
         outcome: Result<Decision, E>,
     ) -> Result<Decision, Response<Bytes>>
     where
@@ -111,7 +111,12 @@ impl Responder {
     /// Adds the `RateLimit` fields of an allowed request to its response. With
     /// [`decision_in_extensions`](crate::RateLimitLayerBuilder::decision_in_extensions) it
     /// puts the decision into the response's extensions, unless an inner layer did.
-    pub fn add_headers<B>(&self, head: &Head<'_>, decision: &Decision, response: &mut Response<B>) {
+    pub fn add_headers<B>(
+        &self,
+        head: &RequestHead<'_>,
+        decision: &Decision,
+        response: &mut Response<B>,
+    ) {
         let status = response.status();
         let wanted = self.0.headers_when.as_ref();
         if wanted.is_none_or(|wanted| (wanted.0)(status, response.headers())) {

@@ -17,7 +17,7 @@ use super::{
     plan::{Charges, PartitionKeys},
 };
 use crate::{
-    Decision, DenialReason, Head,
+    Decision, DenialReason, RequestHead,
     admission::{Admission, WaitBound, refund},
     charge::{Check, Operation},
     store::Answer,
@@ -70,7 +70,10 @@ where
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
         let Self { inner, config } = self;
         let mut charges = Charges::new();
-        if let Err(missing) = config.plan.evaluate(&Head::from(&request), &mut charges) {
+        if let Err(missing) = config
+            .plan
+            .evaluate(&RequestHead::from(&request), &mut charges)
+        {
             config.log_key_error(&missing.error);
             let denial = Denial::from_key_error(missing.policy, &missing.error);
             return ResponseFuture::denied(denial, config, &request);

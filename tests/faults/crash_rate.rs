@@ -9,7 +9,9 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep, timeout},
 };
 use tower::{Layer, Service, service_fn};
-use tower_throttle::{Decision, Head, Key, OnStoreFailure, Policy, RateLimitLayer, TokenBucket};
+use tower_throttle::{
+    Decision, Key, OnStoreFailure, Policy, RateLimitLayer, RequestHead, TokenBucket,
+};
 
 use crate::support::RedisServer;
 use crate::{
@@ -28,7 +30,7 @@ const PER_S: u64 = 10;
 const HUNG: Duration = Duration::from_secs(5);
 
 /// The caller's number is all there is of a request.
-fn key(head: &Head<'_>) -> Option<Key> {
+fn key(head: &RequestHead<'_>) -> Option<Key> {
     let number = head.headers().get("x-caller")?;
     Some(Key::from(number.to_str().ok()?))
 }

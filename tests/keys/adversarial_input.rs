@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::mpsc, thread};
 
 use http::{HeaderName, HeaderValue, Request};
 use tower_throttle::{
-    Head, Key, KeyExtractor, Limiter, RedisStore, TokenBucket,
+    Key, KeyExtractor, Limiter, RedisStore, RequestHead, TokenBucket,
     key::{self, PeerAddr},
 };
 
@@ -27,7 +27,7 @@ fn request(header: &str, lines: impl IntoIterator<Item = Vec<u8>>) -> Request<()
 fn address(header: &str, lines: impl IntoIterator<Item = Vec<u8>>) -> String {
     let request = request(header, lines);
     let ip = key::client_ip(["10.0.0.0/8"]).from_header(header);
-    ip.address(&Head::from(&request))
+    ip.address(&RequestHead::from(&request))
         .expect("a peer")
         .to_string()
 }
@@ -142,7 +142,7 @@ fn bytes_that_are_no_text_are_keys_of_their_own_and_no_addresses() {
     }
     let by_header = |value: &[u8]| {
         let request = request("x-api-key", [value.to_vec()]);
-        key::header("x-api-key").extract(&Head::from(&request))
+        key::header("x-api-key").extract(&RequestHead::from(&request))
     };
     assert_eq!(by_header(b"\xff\xfe"), Ok(Key::from(&b"\xff\xfe"[..])));
     assert_ne!(by_header(b"\xff\xfe"), by_header(b"\xff\xff"));
@@ -154,7 +154,7 @@ fn ten_thousand_cookies_are_read_once() {
     soon(|| {
         let sid = |lines: Vec<Vec<u8>>| {
             let request = request("cookie", lines);
-            key::cookie("sid").extract(&Head::from(&request))
+            key::cookie("sid").extract(&RequestHead::from(&request))
         };
         let many = |name: &str| -> String {
             (0..10_000)
@@ -192,7 +192,7 @@ async fn a_key_of_a_megabyte_is_50_bytes_in_redis() {
         value.push(last);
         let request = request("x-api-key", [value]);
         let key = key::header("x-api-key")
-            .extract(&Head::from(&request))
+            .extract(&RequestHead::from(&request))
             .expect("a key");
         for admitted in [true, true, false] {
             let decision = limiter.check(key.clone()).await.expect("a decision");

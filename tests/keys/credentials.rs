@@ -21,7 +21,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use proptest::{collection::vec, prelude::*, sample::select};
 use tower::{Layer, ServiceExt};
 use tower_throttle::{
-    FixedWindow, Head, Key, Policy, RateLimitLayer,
+    FixedWindow, Key, Policy, RateLimitLayer, RequestHead,
     key::{self, KeyError, KeyExtractor},
 };
 
@@ -38,7 +38,7 @@ fn request(lines: Lines<'_>) -> Request<()> {
 }
 
 fn extract(by: &impl KeyExtractor, lines: Lines<'_>) -> Result<Key, KeyError> {
-    by.extract(&Head::from(&request(lines)))
+    by.extract(&RequestHead::from(&request(lines)))
 }
 
 /// What a handler with `TypedHeader<Authorization<Bearer>>` is given.

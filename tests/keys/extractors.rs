@@ -9,7 +9,7 @@ use std::{
 use http::{HeaderName, HeaderValue, Method, Request};
 use proptest::{collection::vec, prelude::*};
 use tower_throttle::{
-    ConfigError, Head, Key, Policy, RateLimitLayer, TokenBucket,
+    ConfigError, Key, Policy, RateLimitLayer, RequestHead, TokenBucket,
     key::{self, KeyError, KeyExtractor, PeerAddr},
 };
 
@@ -31,23 +31,23 @@ fn from_peer(mut request: Request<()>, peer: &str) -> Request<()> {
 }
 
 fn extract(by: &impl KeyExtractor, request: &Request<()>) -> Result<Key, KeyError> {
-    by.extract(&Head::from(request))
+    by.extract(&RequestHead::from(request))
 }
 
-fn miswired() -> impl KeyExtractor {
-    |_: &Head<'_>| Err::<Key, _>(KeyError::miswired("put a user into the request"))
+fn misconfigured() -> impl KeyExtractor {
+    |_: &RequestHead<'_>| Err::<Key, _>(KeyError::misconfigured("put a user into the request"))
 }
 
 fn missing() -> impl KeyExtractor {
-    |_: &Head<'_>| None::<Key>
+    |_: &RequestHead<'_>| None::<Key>
 }
 
 fn is_missing(answer: &Result<Key, KeyError>) -> bool {
     answer.as_ref().is_err_and(KeyError::is_missing)
 }
 
-fn is_miswired(answer: &Result<Key, KeyError>) -> bool {
-    answer == &Err(KeyError::miswired("put a user into the request"))
+fn is_misconfigured(answer: &Result<Key, KeyError>) -> bool {
+    answer == &Err(KeyError::misconfigured("put a user into the request"))
 }
 
 #[test]
@@ -341,7 +341,7 @@ fn tuples() {
 }
 
 #[test]
-fn a_part_that_is_missing_or_miswired() {
+fn a_part_that_is_missing_or_misconfigured() {
     let one = request(&[("x-a", "1")]);
     let a = || key::header("x-a");
     let z = || key::header("x-z");
@@ -361,15 +361,15 @@ fn a_part_that_is_missing_or_miswired() {
         "fourth of four"
     );
     assert!(
-        is_miswired(&extract(&(miswired(), a()), &one)),
+        is_misconfigured(&extract(&(misconfigured(), a()), &one)),
         "first of two"
     );
     assert!(
-        is_miswired(&extract(&(a(), miswired()), &one)),
+        is_misconfigured(&extract(&(a(), misconfigured()), &one)),
         "second of two"
     );
     assert!(
-        is_miswired(&extract(&(a(), a(), a(), miswired()), &one)),
+        is_misconfigured(&extract(&(a(), a(), a(), misconfigured()), &one)),
         "fourth of four"
     );
     let peerless = extract(&(a(), key::peer()), &one).unwrap_err();
@@ -404,15 +404,15 @@ fn alternatives_and_errors() {
     let a = || key::header("x-a");
 
     assert!(
-        extract(&a().or(miswired()), &one).is_ok(),
+        extract(&a().or(misconfigured()), &one).is_ok(),
         "the second is not asked"
     );
     assert!(
-        is_miswired(&extract(&missing().or(miswired()), &one)),
+        is_misconfigured(&extract(&missing().or(misconfigured()), &one)),
         "the second"
     );
     assert!(
-        is_miswired(&extract(&miswired().or(a()), &one)),
+        is_misconfigured(&extract(&misconfigured().or(a()), &one)),
         "the first"
     );
     assert!(is_missing(&extract(&missing().or(missing()), &one)), "both");
@@ -481,26 +481,26 @@ fn closures() {
     let one = request(&[("x-tenant", "acme")]);
     let none = request::<&str>(&[]);
 
-    let by_key = |head: &Head<'_>| Key::from(head.uri().path());
+    let by_key = |head: &RequestHead<'_>| Key::from(head.uri().path());
     assert_eq!(extract(&by_key, &one), Ok(Key::from("/")));
 
-    let by_option = |head: &Head<'_>| {
+    let by_option = |head: &RequestHead<'_>| {
         let tenant = head.headers().get("x-tenant")?;
         Some(Key::from(tenant.as_bytes()))
     };
     assert_eq!(extract(&by_option, &one), Ok(Key::from("acme")));
     assert!(is_missing(&extract(&by_option, &none)));
 
-    let by_result = |head: &Head<'_>| match head.headers().get("x-tenant") {
+    let by_result = |head: &RequestHead<'_>| match head.headers().get("x-tenant") {
         Some(tenant) => Ok(Key::from(tenant.as_bytes())),
-        None => Err(KeyError::miswired("put a user into the request")),
+        None => Err(KeyError::misconfigured("put a user into the request")),
     };
     assert_eq!(extract(&by_result, &one), Ok(Key::from("acme")));
-    assert!(is_miswired(&extract(&by_result, &none)));
+    assert!(is_misconfigured(&extract(&by_result, &none)));
 
     let renamed = String::from("x-tenant");
     let by_capture =
-        move |head: &Head<'_>| head.headers().get(&renamed).map(|_| Key::from("there"));
+        move |head: &RequestHead<'_>| head.headers().get(&renamed).map(|_| Key::from("there"));
     assert_eq!(extract(&by_capture, &one), Ok(Key::from("there")));
     assert_eq!(by_capture.validate(), Ok(()));
 
@@ -519,7 +519,7 @@ fn a_closure_sees_the_whole_head() {
     *request.uri_mut() = "/a/b?c=d".parse().unwrap();
     *request.method_mut() = Method::PUT;
     request.extensions_mut().insert(7_u64);
-    let by = |head: &Head<'_>| {
+    let by = |head: &RequestHead<'_>| {
         Key::from((
             head.method().as_str(),
             head.uri().to_string(),
@@ -538,11 +538,11 @@ fn errors_say_what_is_wrong() {
     assert_eq!(missing.advice(), None);
     assert_eq!(missing.to_string(), "missing client key");
 
-    let miswired = KeyError::miswired("add the auth layer");
-    assert!(!miswired.is_missing());
-    assert_eq!(miswired.advice(), Some("add the auth layer"));
-    assert_eq!(miswired.to_string(), "add the auth layer");
-    assert_ne!(missing, miswired);
+    let misconfigured = KeyError::misconfigured("add the auth layer");
+    assert!(!misconfigured.is_missing());
+    assert_eq!(misconfigured.advice(), Some("add the auth layer"));
+    assert_eq!(misconfigured.to_string(), "add the auth layer");
+    assert_ne!(missing, misconfigured);
 }
 
 /// So that whoever sets a limiter up need not guess.
@@ -551,7 +551,9 @@ fn a_missing_key_names_the_header_cookie_or_type() {
     struct Session;
 
     let says = |by: &dyn KeyExtractor, expected: &str| {
-        let error = by.extract(&Head::from(&request::<&str>(&[]))).unwrap_err();
+        let error = by
+            .extract(&RequestHead::from(&request::<&str>(&[])))
+            .unwrap_err();
         assert!(error.is_missing());
         assert_eq!(error.to_string(), expected);
     };
@@ -967,7 +969,7 @@ mod routes {
         let seen: Arc<Mutex<Vec<Key>>> = Arc::default();
         let notes = Arc::clone(&seen);
         let note = from_fn(move |request: axum::extract::Request, next: Next| {
-            let key = key::matched_route().extract(&Head::from(&request));
+            let key = key::matched_route().extract(&RequestHead::from(&request));
             notes.lock().unwrap().push(key.unwrap());
             next.run(request)
         });

@@ -10,8 +10,8 @@ use http_body_util::Full;
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
-    Clock, Concurrency, Decision, FixedWindow, Head, Key, LeakyBucket, Limiter, ManualClock,
-    MemoryStore, Policy, RateLimitLayer, RedisStore, SlidingLog, SlidingWindow, TokenBucket, key,
+    Clock, Concurrency, Decision, FixedWindow, Key, LeakyBucket, Limiter, ManualClock, MemoryStore,
+    Policy, RateLimitLayer, RedisStore, RequestHead, SlidingLog, SlidingWindow, TokenBucket, key,
     store::Store,
 };
 
@@ -578,7 +578,7 @@ async fn distributed_bucket_gathers_callers_of_a_process() {
 #[tokio::test]
 async fn byte_bucket_takes_nothing_for_a_packet_that_does_not_fit() {
     on_both(async |bench| {
-        let length = |head: &Head<'_>| {
+        let length = |head: &RequestHead<'_>| {
             let length = head.headers().get(CONTENT_LENGTH);
             let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
             length.unwrap_or(0)

@@ -16,7 +16,8 @@ use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use tower::{Layer, Service, service_fn};
 use tower_throttle::{
-    Decision, DenialReason, FixedWindow, Head, Policy, Quota, RateLimitLayer, TokenBucket, key,
+    Decision, DenialReason, FixedWindow, Policy, Quota, RateLimitLayer, RequestHead, TokenBucket,
+    key,
 };
 
 fn answer(_: Request<Body>) -> Ready<Result<Response<Full<Bytes>>, Infallible>> {
@@ -164,7 +165,7 @@ pub(crate) fn whatever_the_key_is_read_from() {
         r#"for=198.51.100.7, for="[2001:db8::9]:4711";proto=https"#,
     );
     let trusted = || key::client_ip(["10.0.0.0/8"]);
-    let by_tenant = |head: &Head<'_>| head.uri().path().split('/').nth(1).map(key_of);
+    let by_tenant = |head: &RequestHead<'_>| head.uri().path().split('/').nth(1).map(key_of);
     let (peer, tuple) = (
         key::peer(),
         (key::peer(), key::method(), key::header("x-tenant")),
@@ -219,7 +220,7 @@ pub(crate) fn what_does_not_apply_costs_the_value_of_the_rest() {
 pub(crate) fn tiers_cost_the_value_of_their_policy() {
     let free: Quota = TokenBucket::per_minute(10).try_into().unwrap();
     let paid: Quota = TokenBucket::per_minute(600).try_into().unwrap();
-    let is_paid = |head: &Head<'_>| head.headers().contains_key("x-paid");
+    let is_paid = |head: &RequestHead<'_>| head.headers().contains_key("x-paid");
     let layer = layer([api().quota_by(move |head| if is_paid(head) { paid } else { free })]);
     for fields in [&[][..], &[("x-paid", "1")]] {
         let changing = [RATELIMIT, RATELIMIT_POLICY];

@@ -11,7 +11,7 @@ use std::{
 
 use tower::Layer;
 use tower_throttle::{
-    Concurrency, Head, Key, Limiter, OnStoreFailure, Policy, RateLimitLayer, RedisStore,
+    Concurrency, Key, Limiter, OnStoreFailure, Policy, RateLimitLayer, RedisStore, RequestHead,
     StoreError, TokenBucket, key,
     store::{Fallback, Guarded},
 };
@@ -262,7 +262,7 @@ pub(crate) fn the_head_of_a_request_shows_no_value() {
     ));
     let request = request.header("x-api-key", KEY).extension(KEY).body(());
     let request = request.expect("a request");
-    let head = Head::from(&request);
+    let head = RequestHead::from(&request);
     hidden(&head);
     let shown = format!("{head:?}");
     for part in ["GET", "x-api-key"] {

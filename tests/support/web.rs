@@ -14,8 +14,8 @@ use http_body::Body;
 use http_body_util::{BodyExt, Full};
 use tower::{Layer, Service};
 use tower_throttle::{
-    Decision, DenialReason, FixedWindow, Head, ManualClock, MemoryStore, Policy, RateLimitLayer,
-    RateLimitLayerBuilder, StoreError, TokenBucket,
+    Decision, DenialReason, FixedWindow, ManualClock, MemoryStore, Policy, RateLimitLayer,
+    RateLimitLayerBuilder, RequestHead, StoreError, TokenBucket,
     store::{Answer as StoreAnswer, Check, Leg, Store},
 };
 
@@ -45,7 +45,7 @@ pub fn day() -> Policy {
 }
 
 /// Reads the cost from a header; 1 where there is none.
-pub fn cost_in(header: &'static str) -> impl Fn(&Head<'_>) -> u64 + Send + Sync + 'static {
+pub fn cost_in(header: &'static str) -> impl Fn(&RequestHead<'_>) -> u64 + Send + Sync + 'static {
     move |head| {
         let text = head
             .headers()

@@ -24,7 +24,7 @@
 /// units come back at unknown times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Headers {
+pub enum HeaderFormat {
     /// `RateLimit-Policy: "api";q=100;w=60` and `RateLimit: "api";r=60;t=36`:
     /// the lists of draft-ietf-httpapi-ratelimit-headers-08 to -11, by the text
     /// of -10. All policies, of stacked layers too. This is the default.

@@ -3,7 +3,8 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{
-    Headers, RATELIMIT, RATELIMIT_POLICY, SetBy, effective_us, insert_if_absent, per_whole_seconds,
+    HeaderFormat, RATELIMIT, RATELIMIT_POLICY, SetBy, effective_us, insert_if_absent,
+    per_whole_seconds,
 };
 use crate::{Decision, PolicyDecision, Quota, middleware::inline_text::InlineText};
 
@@ -23,7 +24,7 @@ const X_RATELIMIT: [HeaderName; 3] = [
 /// `RateLimit-Policy`, if it is known.
 pub(super) fn write(
     decision: &Decision,
-    format: Headers,
+    format: HeaderFormat,
     policy: Option<&HeaderValue>,
     headers: &mut HeaderMap,
     existing: SetBy,
@@ -32,8 +33,8 @@ pub(super) fn write(
         return;
     };
     let (names, policy_name): (&[HeaderName], _) = match format {
-        Headers::Draft7 => (&[RATELIMIT], Some(RATELIMIT_POLICY)),
-        Headers::Draft6 => (&DRAFT_6, Some(RATELIMIT_POLICY)),
+        HeaderFormat::Draft7 => (&[RATELIMIT], Some(RATELIMIT_POLICY)),
+        HeaderFormat::Draft6 => (&DRAFT_6, Some(RATELIMIT_POLICY)),
         _ => (&X_RATELIMIT, None),
     };
     let exists = |name: &HeaderName| headers.contains_key(name);
@@ -42,7 +43,7 @@ pub(super) fn write(
     }
     let (limit, remaining) = (reported.limit(), reported.remaining());
     let reset_s = reset_us(decision, format, reported).map(|us| us.div_ceil(1_000_000));
-    if format == Headers::Draft7 {
+    if format == HeaderFormat::Draft7 {
         let value = combined_field(limit, remaining, reset_s);
         insert_if_absent(headers, RATELIMIT, value);
     } else {
@@ -61,12 +62,12 @@ pub(super) fn write(
     }
 }
 
-fn reset_us(decision: &Decision, format: Headers, policy: &PolicyDecision) -> Option<u64> {
+fn reset_us(decision: &Decision, format: HeaderFormat, policy: &PolicyDecision) -> Option<u64> {
     match format {
-        Headers::XRateLimitEpoch => {
+        HeaderFormat::XRateLimitEpoch => {
             full_us(policy).map(|full_us| decision.decided_at_us().saturating_add(full_us))
         }
-        Headers::XRateLimitDelta => full_us(policy),
+        HeaderFormat::XRateLimitDelta => full_us(policy),
         _ => effective_us(policy),
     }
 }

@@ -6,7 +6,7 @@ mod legacy;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-pub use self::format::Headers;
+pub use self::format::HeaderFormat;
 use crate::{
     Decision, PolicyDecision, Quota, Source,
     policy_name::Name,
@@ -19,7 +19,7 @@ const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy")
 /// How decisions are written as header fields.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fields {
-    format: Headers,
+    format: HeaderFormat,
     /// `RateLimit-Policy` of a request to which all policies apply, if it is always the
     /// same.
     policy: Option<HeaderValue>,
@@ -41,7 +41,7 @@ pub(super) enum SetBy {
 
 impl Fields {
     /// For decisions of any policies.
-    pub(super) const fn new(format: Headers) -> Self {
+    pub(super) const fn new(format: HeaderFormat) -> Self {
         Self {
             format,
             policy: None,
@@ -52,13 +52,15 @@ impl Fields {
 
     /// For decisions of these policies, whose quotas never change.
     pub(super) fn with_policies(
-        format: Headers,
+        format: HeaderFormat,
         policies: &[(&Name, Quota)],
         has_partition_keys: bool,
     ) -> Self {
         let policy = match (format, policies) {
-            (Headers::Draft10, policies) => ietf::policy_field(policies),
-            (Headers::Draft6 | Headers::Draft7, [(_, quota)]) => legacy::policy_field(*quota),
+            (HeaderFormat::Draft10, policies) => ietf::policy_field(policies),
+            (HeaderFormat::Draft6 | HeaderFormat::Draft7, [(_, quota)]) => {
+                legacy::policy_field(*quota)
+            }
             _ => None,
         };
         Self {
@@ -81,8 +83,8 @@ impl Fields {
     pub(super) fn write(&self, decision: &Decision, headers: &mut HeaderMap, existing: SetBy) {
         let policy = self.constant_policy(decision);
         match self.format {
-            Headers::None => {}
-            Headers::Draft10 => ietf::write(decision, policy, headers, existing),
+            HeaderFormat::None => {}
+            HeaderFormat::Draft10 => ietf::write(decision, policy, headers, existing),
             format => legacy::write(decision, format, policy, headers, existing),
         }
     }

@@ -12,7 +12,7 @@ use http::{HeaderName, header::FORWARDED};
 use ipnet::IpNet;
 
 use super::{
-    Head, Key, KeyError, KeyExtractor,
+    Key, KeyError, KeyExtractor, RequestHead,
     address::{DEFAULT_IPV6_PREFIX, address_key, check_ipv6_prefix},
     forwarded, proxies,
 };
@@ -78,7 +78,7 @@ impl Peer {
 }
 
 impl KeyExtractor for Peer {
-    fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
+    fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
         Ok(address_key(peer_address(head)?, self.ipv6_prefix))
     }
 
@@ -239,7 +239,7 @@ impl ClientIp {
     /// # Errors
     ///
     /// The request carries no peer address.
-    pub fn address(&self, head: &Head<'_>) -> Result<IpAddr, KeyError> {
+    pub fn address(&self, head: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
         let peer = peer_address(head)?;
         // The search is over at once for a client that connects by itself.
         if !self.is_trusted(peer) {
@@ -272,7 +272,7 @@ impl ClientIp {
 
     /// A proxy that is not trusted shares one key among all its clients, unseen.
     #[cold]
-    fn look_for_a_proxy(&self, head: &Head<'_>, peer: IpAddr) {
+    fn look_for_a_proxy(&self, head: &RequestHead<'_>, peer: IpAddr) {
         if head.headers().contains_key(&self.header)
             && !self.logged.untrusted_peer.swap(true, Ordering::Relaxed)
         {
@@ -282,7 +282,7 @@ impl ClientIp {
 
     /// So does one that writes another header.
     #[cold]
-    fn look_for_another_header(&self, head: &Head<'_>, peer: IpAddr) {
+    fn look_for_another_header(&self, head: &RequestHead<'_>, peer: IpAddr) {
         let is_there = |name: &&HeaderName| head.headers().contains_key(*name);
         let known = [X_FORWARDED_FOR, FORWARDED, X_REAL_IP];
         let other = known.iter().find(is_there);
@@ -301,7 +301,7 @@ impl ClientIp {
 }
 
 impl KeyExtractor for ClientIp {
-    fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
+    fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
         Ok(address_key(self.address(head)?, self.ipv6_prefix))
     }
 
@@ -313,7 +313,7 @@ impl KeyExtractor for ClientIp {
     }
 }
 
-fn peer_address(head: &Head<'_>) -> Result<IpAddr, KeyError> {
+fn peer_address(head: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
     let extensions = head.extensions();
     let ours = extensions.get::<PeerAddr>().map(|peer| peer.0);
     #[cfg(feature = "axum")]
@@ -326,5 +326,5 @@ fn peer_address(head: &Head<'_>) -> Result<IpAddr, KeyError> {
             .or_else(|| mock().map(|info| info.0))
     });
     ours.map(|address| address.ip().to_canonical())
-        .ok_or(KeyError::miswired(NO_PEER))
+        .ok_or(KeyError::misconfigured(NO_PEER))
 }

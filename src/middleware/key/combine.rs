@@ -1,8 +1,8 @@
 //! Keys made of other keys.
 
 use super::{
-    BearerToken, ClientIp, Cookie, Extension, Global, Head, Header, Key, KeyError, KeyExtractor,
-    MethodKey, Peer,
+    BearerToken, ClientIp, Cookie, Extension, Global, Header, Key, KeyError, KeyExtractor,
+    MethodKey, Peer, RequestHead,
 };
 use crate::ConfigError;
 
@@ -28,12 +28,12 @@ const FIRST: u8 = b'/';
 const SECOND: u8 = b'|';
 
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
-    fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
+    fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
         match self.first.extract(head) {
             Err(error) if error.is_missing() => match self.second.extract(head) {
                 Ok(key) => Ok(Key::part(SECOND, &[]).and(&key)),
                 Err(other) if other.is_missing() => Err(error.with_alternative(other)),
-                miswired => miswired,
+                misconfigured => misconfigured,
             },
             // The first is an alternative itself: its keys move aside.
             Ok(key) if matches!(key.as_bytes(), [SECOND | FIRST, ..]) => {
@@ -54,7 +54,7 @@ macro_rules! tuple_extractor {
         /// All of them together; missing where one of them is.
         impl<$($name: KeyExtractor),+> KeyExtractor for ($($name,)+) {
             #[allow(non_snake_case)]
-            fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
+            fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
                 let ($($name,)+) = self;
                 Ok(Key::everyone()$(.and(&$name.extract(head)?))+)
             }

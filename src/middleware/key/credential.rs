@@ -13,7 +13,7 @@ use http::{
 use smallvec::SmallVec;
 
 use super::{
-    Head, Key, KeyError, KeyExtractor,
+    Key, KeyError, KeyExtractor, RequestHead,
     error::{Source, keep_name},
 };
 use crate::{ConfigError, caller_key::SHORT};
@@ -46,7 +46,7 @@ pub struct Header {
 }
 
 impl KeyExtractor for Header {
-    fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
+    fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
         let missing = |source| KeyError::missing_from(source, self.kept_name);
         let name = self.name.as_ref().ok_or(missing(Source::Header))?;
         let value = only_value(head.headers().get_all(name), |value| {
@@ -93,11 +93,11 @@ fn only_value<'a>(
 ///
 /// ```
 /// use http::Request;
-/// use tower_throttle::{Head, Key, KeyExtractor, key};
+/// use tower_throttle::{RequestHead, Key, KeyExtractor, key};
 ///
 /// for spelling in ["Bearer s3cret", "bearer  s3cret"] {
 ///     let request = Request::get("/").header("authorization", spelling).body(())?;
-///     let key = key::bearer_token().extract(&Head::from(&request))?;
+///     let key = key::bearer_token().extract(&RequestHead::from(&request))?;
 ///     assert_eq!(key, Key::from("s3cret"));
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -112,7 +112,7 @@ pub const fn bearer_token() -> BearerToken {
 pub struct BearerToken;
 
 impl KeyExtractor for BearerToken {
-    fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
+    fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
         match only_value(head.headers().get_all(AUTHORIZATION), token_of) {
             Some(Some(token)) => Ok(Key::from(token)),
             _ => Err(KeyError::missing_from(
@@ -160,7 +160,7 @@ pub struct Cookie {
 }
 
 impl KeyExtractor for Cookie {
-    fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
+    fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
         let missing = |source| KeyError::missing_from(source, self.kept_name);
         let lines = head.headers().get_all(COOKIE).iter();
         let mut values = lines

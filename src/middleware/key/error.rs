@@ -13,7 +13,7 @@ pub struct KeyError(Reason);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     Missing(Missing),
-    Miswired(&'static str),
+    Misconfigured(&'static str),
 }
 
 /// What a request lacks.
@@ -38,7 +38,7 @@ pub(super) enum Source {
 }
 
 impl KeyError {
-    /// The request does not say who is asking.
+    /// Missing client key.
     #[must_use]
     pub const fn missing() -> Self {
         Self::missing_from(Source::Unknown, None)
@@ -55,8 +55,8 @@ impl KeyError {
     /// The application is put together wrongly: every request would fail.
     /// `advice` says what to change; it is logged once and never sent to a client.
     #[must_use]
-    pub const fn miswired(advice: &'static str) -> Self {
-        Self(Reason::Miswired(advice))
+    pub const fn misconfigured(advice: &'static str) -> Self {
+        Self(Reason::Misconfigured(advice))
     }
 
     /// Whether the request does not say who is asking.
@@ -70,7 +70,7 @@ impl KeyError {
     pub const fn advice(&self) -> Option<&'static str> {
         match self.0 {
             Reason::Missing(_) => None,
-            Reason::Miswired(advice) => Some(advice),
+            Reason::Misconfigured(advice) => Some(advice),
         }
     }
 
@@ -131,7 +131,7 @@ impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Reason::Missing(missing) => missing.fmt(f),
-            Reason::Miswired(advice) => f.write_str(advice),
+            Reason::Misconfigured(advice) => f.write_str(advice),
         }
     }
 }

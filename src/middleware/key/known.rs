@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use super::{Head, Key, KeyError, KeyExtractor, error::Source};
+use super::{Key, KeyError, KeyExtractor, RequestHead, error::Source};
 use crate::telemetry;
 
 /// A value that an earlier layer put into the request's extensions: an
@@ -68,7 +68,7 @@ impl<T> fmt::Debug for Extension<T> {
 }
 
 impl<T: Send + Sync + 'static> KeyExtractor for Extension<T> {
-    fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
+    fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
         let absences = self.absences.load(Ordering::Relaxed);
         match head.extensions().get::<T>() {
             Some(value) => {
@@ -104,7 +104,7 @@ pub const fn method() -> MethodKey {
 pub struct MethodKey;
 
 impl KeyExtractor for MethodKey {
-    fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
+    fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
         Ok(match head.method().as_str() {
             known if KNOWN_METHODS.contains(&known) => Key::from(known),
             _ => Key::missing(),
@@ -127,7 +127,7 @@ pub const fn global() -> Global {
 pub struct Global;
 
 impl KeyExtractor for Global {
-    fn extract(&self, _: &Head<'_>) -> Result<Key, KeyError> {
+    fn extract(&self, _: &RequestHead<'_>) -> Result<Key, KeyError> {
         Ok(Key::everyone())
     }
 }
@@ -152,7 +152,7 @@ pub struct MatchedRoute;
 
 #[cfg(feature = "axum")]
 impl KeyExtractor for MatchedRoute {
-    fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
+    fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
         Ok(
             match head.extensions().get::<axum::extract::MatchedPath>() {
                 Some(path) => Key::from(path.as_str()),

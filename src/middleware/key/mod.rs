@@ -4,7 +4,7 @@
 //! The functions here make the usual ones; a closure makes any other:
 //!
 //! ```
-//! use tower_throttle::{Head, Key, key};
+//! use tower_throttle::{RequestHead, Key, key};
 //!
 //! #[derive(Clone)]
 //! struct User { id: u64 }
@@ -12,7 +12,7 @@
 //! let by_user_else_address = key::extension(|user: &User| user.id).or(key::peer());
 //! let per_client_and_method = (key::peer(), key::method());
 //! let by_user_without_it =
-//!     |head: &Head<'_>| head.extensions().get::<User>().map(|user| Key::from(user.id));
+//!     |head: &RequestHead<'_>| head.extensions().get::<User>().map(|user| Key::from(user.id));
 //! # fn takes(_: impl key::KeyExtractor) {}
 //! # takes(by_user_else_address); takes(per_client_and_method); takes(by_user_without_it);
 //! ```
@@ -54,11 +54,11 @@
 //! serve:
 //!
 //! ```
-//! use tower_throttle::{Head, Key, KeyExtractor};
+//! use tower_throttle::{RequestHead, Key, KeyExtractor};
 //!
 //! const TENANTS: [&str; 2] = ["acme.example", "globex.example"];
 //!
-//! fn by_tenant(head: &Head<'_>) -> Option<Key> {
+//! fn by_tenant(head: &RequestHead<'_>) -> Option<Key> {
 //!     let host = head.headers().get("host").and_then(|host| host.to_str().ok());
 //!     let host = head.uri().authority().map(|authority| authority.as_str()).or(host)?;
 //!     let host = host.split(':').next()?;
@@ -67,7 +67,7 @@
 //! }
 //!
 //! let request = |host: &str| http::Request::get("/").header("host", host).body(()).unwrap();
-//! let key = |host| by_tenant.extract(&Head::from(&request(host)));
+//! let key = |host| by_tenant.extract(&RequestHead::from(&request(host)));
 //! assert_eq!(key("acme.example"), key("ACME.example:443"));
 //! assert!(key("invented.example").is_err());
 //! ```
@@ -98,21 +98,21 @@ pub use self::{
     credential::{BearerToken, Cookie, Header, bearer_token, cookie, header},
     error::KeyError,
     known::{Extension, Global, MethodKey, extension, global, method},
-    request_head::Head,
+    request_head::RequestHead,
 };
 use crate::ConfigError;
 pub use crate::caller_key::Key;
 
 /// Reads who is asking from the head of a request.
 ///
-/// Closures `Fn(&Head<'_>) -> R` are extractors where `R` is a [`Key`], an
+/// Closures `Fn(&RequestHead<'_>) -> R` are extractors where `R` is a [`Key`], an
 /// `Option<Key>` (`None`: the key is [missing](KeyError::missing)), or a
 /// `Result<Key, KeyError>`. To leave some requests unlimited, say so with
 /// [`when`](crate::Policy::when) or
 /// [`OnMissingKey::Skip`](crate::OnMissingKey::Skip).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not read a key from a request",
-    note = "use a function of `tower_throttle::key`, or a closure `|head: &Head<'_>| -> Option<Key>`"
+    note = "use a function of `tower_throttle::key`, or a closure `|head: &RequestHead<'_>| -> Option<Key>`"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
     /// Names the caller.
@@ -121,8 +121,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// [`KeyError::missing`] where the request does not say, answered as
     /// [`on_missing_key`](crate::Policy::on_missing_key) chose;
-    /// [`KeyError::miswired`] where the application lacks a part, answered with 500.
-    fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError>;
+    /// [`KeyError::misconfigured`] where the application lacks a part, answered with 500.
+    fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError>;
 
     /// Checks the extractor's own settings when a layer is built.
     ///
@@ -144,7 +144,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
 }
 
 impl KeyExtractor for std::sync::Arc<dyn KeyExtractor> {
-    fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
+    fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
         (**self).extract(head)
     }
 
@@ -155,10 +155,10 @@ impl KeyExtractor for std::sync::Arc<dyn KeyExtractor> {
 
 impl<F, R> KeyExtractor for F
 where
-    F: Fn(&Head<'_>) -> R + Send + Sync + 'static,
+    F: Fn(&RequestHead<'_>) -> R + Send + Sync + 'static,
     R: IntoKey,
 {
-    fn extract(&self, head: &Head<'_>) -> Result<Key, KeyError> {
+    fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
         self(head).into_key()
     }
 }

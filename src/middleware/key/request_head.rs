@@ -9,7 +9,7 @@ use http::{Extensions, HeaderMap, Method, Request, Uri, Version, request::Parts}
 /// Its `Debug` shows the method and the names of the headers. Values, paths and
 /// queries hold secrets.
 #[derive(Clone, Copy)]
-pub struct Head<'a> {
+pub struct RequestHead<'a> {
     method: &'a Method,
     uri: &'a Uri,
     version: Version,
@@ -17,7 +17,7 @@ pub struct Head<'a> {
     extensions: &'a Extensions,
 }
 
-impl<'a> Head<'a> {
+impl<'a> RequestHead<'a> {
     /// The method.
     #[must_use]
     pub const fn method(&self) -> &'a Method {
@@ -52,16 +52,16 @@ impl<'a> Head<'a> {
     }
 }
 
-impl fmt::Debug for Head<'_> {
+impl fmt::Debug for RequestHead<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Head")
+        f.debug_struct("RequestHead")
             .field("method", self.method)
             .field("headers", &self.headers.keys().collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }
 
-impl<'a, B> From<&'a Request<B>> for Head<'a> {
+impl<'a, B> From<&'a Request<B>> for RequestHead<'a> {
     fn from(request: &'a Request<B>) -> Self {
         Self {
             method: request.method(),
@@ -74,7 +74,7 @@ impl<'a, B> From<&'a Request<B>> for Head<'a> {
 }
 
 /// For handlers, which have the parts of a request and not all of it.
-impl<'a> From<&'a Parts> for Head<'a> {
+impl<'a> From<&'a Parts> for RequestHead<'a> {
     fn from(parts: &'a Parts) -> Self {
         Self {
             method: &parts.method,

@@ -17,7 +17,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 use tonic::{Code, Status};
-use tower_throttle::{FixedWindow, Headers, OnStoreFailure, Policy, TokenBucket, key};
+use tower_throttle::{FixedWindow, HeaderFormat, OnStoreFailure, Policy, TokenBucket, key};
 
 use self::calls::{call, connect, metadata, one_in_12_seconds, retry_delay, serve};
 use crate::support::web::{Answer, Down, ask, cost_in, layer_of, layer_with};
@@ -31,7 +31,7 @@ fn grpc_request(kind: &str, cost: u64) -> Request<Full<Bytes>> {
 #[test]
 fn the_example_byte_for_byte() {
     let (layer, _) = layer_with([one_in_12_seconds()], |builder| {
-        builder.headers(Headers::None)
+        builder.headers(HeaderFormat::None)
     });
     ask(&layer, grpc_request("application/grpc", 1));
     ask(&layer, grpc_request("application/grpc", 1)).assert_is(

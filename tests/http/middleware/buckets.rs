@@ -4,8 +4,8 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use tower_throttle::{
-    Buckets, Concurrency, Decision, FixedWindow, Head, Limiter, OnStoreFailure, Policy, Quota,
-    RateLimitLayer, TokenBucket, key,
+    Buckets, Concurrency, Decision, FixedWindow, Limiter, OnStoreFailure, Policy, Quota,
+    RateLimitLayer, RequestHead, TokenBucket, key,
 };
 
 use crate::support::web::{Down, ask, at_once, get, layer_of, layer_with, standing_store};
@@ -15,7 +15,7 @@ fn from(key: &str) -> Request<Full<Bytes>> {
 }
 
 fn buckets_of(layer: &RateLimitLayer, request: &Request<Full<Bytes>>) -> Buckets {
-    layer.buckets(&Head::from(request)).unwrap()
+    layer.buckets(&RequestHead::from(request)).unwrap()
 }
 
 fn left(decision: &Decision) -> Vec<(&str, u64)> {
@@ -103,7 +103,7 @@ fn permits_are_left_out() {
 fn the_quota_that_a_request_chooses_is_debited() {
     let [free, paid] =
         [100, 500].map(|limit| Quota::try_from(FixedWindow::per_day(limit)).unwrap());
-    let tier = move |head: &Head<'_>| match head.headers().contains_key("paid") {
+    let tier = move |head: &RequestHead<'_>| match head.headers().contains_key("paid") {
         true => paid,
         false => free,
     };

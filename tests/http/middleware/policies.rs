@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::Full;
-use tower_throttle::{Head, Key, OnMissingKey, Policy, Quota, RateLimitLayer, TokenBucket, key};
+use tower_throttle::{
+    Key, OnMissingKey, Policy, Quota, RateLimitLayer, RequestHead, TokenBucket, key,
+};
 
 use crate::support::web::{
     Answer, api, ask, at_once, cost_in, day, get, layer_of, layer_with, plain, request,
@@ -98,7 +100,7 @@ fn a_request_chooses_its_tier() {
         .burst(1_000)
         .try_into()
         .unwrap();
-    let tier = move |head: &Head<'_>| match head.headers().get("x-api-key") {
+    let tier = move |head: &RequestHead<'_>| match head.headers().get("x-api-key") {
         Some(key) if key.as_bytes().starts_with(b"paid-") => paid,
         _ => free,
     };
@@ -184,7 +186,7 @@ fn a_missing_key_charges_no_other_policy() {
 
 #[test]
 fn without_a_key_a_request_is_refused_by_default() {
-    for choice in [OnMissingKey::default(), OnMissingKey::Refuse] {
+    for choice in [OnMissingKey::default(), OnMissingKey::Deny] {
         let (layer, _) = layer_of([by_key("api").on_missing_key(choice)]);
         let answer = ask(&layer, plain());
         assert_eq!(answer.status, 403);
@@ -218,7 +220,7 @@ fn without_a_key_requests_can_share_a_bucket() {
 
 #[test]
 fn those_without_a_key_are_not_taken_for_everyone() {
-    let named = |head: &Head<'_>| head.headers().get("everyone").map(|_| Key::everyone());
+    let named = |head: &RequestHead<'_>| head.headers().get("everyone").map(|_| Key::everyone());
     let policy = Policy::new("api", TokenBucket::per_minute(10)).key(named);
     let (layer, _) = layer_of([policy.on_missing_key(OnMissingKey::Share)]);
     assert_eq!(left(&ask(&layer, plain())), r#""api";r=9;t=54"#);
@@ -259,7 +261,7 @@ fn shared_policies_are_one_bucket_for_all_callers() {
 
 #[test]
 fn policies_may_have_keys_of_different_kinds() {
-    let by_path = |head: &Head<'_>| Key::from(head.uri().path());
+    let by_path = |head: &RequestHead<'_>| Key::from(head.uri().path());
     let paths = Policy::new("path", TokenBucket::per_minute(2)).key(by_path);
     let (layer, _) = layer_of([by_key("api"), paths]);
     let ask = |key, path: &str| {
@@ -292,7 +294,7 @@ fn a_layer_leaves_out_what_its_when_says() {
     let answer = ask(&layer, asked("/"));
     assert_eq!(left(&answer), r#""api";r=6;t=36, "web";r=6;t=36"#);
     let head = asked("/health");
-    let buckets = layer.buckets(&Head::from(&head)).unwrap();
+    let buckets = layer.buckets(&RequestHead::from(&head)).unwrap();
     assert_eq!(at_once(buckets.peek()).unwrap().policies().len(), 0);
 }
 
@@ -304,7 +306,7 @@ fn the_buckets_of_a_request_are_the_layers() {
     ask(&layer, from("bob", 2));
     let of = |caller: &str| {
         let request = from(caller, 0);
-        layer.buckets(&Head::from(&request)).unwrap()
+        layer.buckets(&RequestHead::from(&request)).unwrap()
     };
     let left = |caller: &str| {
         let decision = at_once(of(caller).peek()).unwrap();
@@ -326,7 +328,7 @@ fn the_buckets_of_a_request_are_the_layers() {
     let nobody = plain();
     assert!(
         layer
-            .buckets(&Head::from(&nobody))
+            .buckets(&RequestHead::from(&nobody))
             .unwrap_err()
             .is_missing()
     );

@@ -61,7 +61,7 @@ fn a_missing_key_is_answered_with_403() {
 Content-Type: application/problem+json
 Cache-Control: no-store
 
-{"type":"about:blank","title":"Forbidden","status":403,"detail":"The request does not say who is asking."}"#,
+{"type":"about:blank","title":"Forbidden","status":403,"detail":"Missing client key."}"#,
     );
     assert!(answer.decision.is_none());
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tower_throttle::{ConfigError, FixedWindow, Headers, Policy, RateLimitLayer, TokenBucket, key};
+use tower_throttle::{
+    ConfigError, FixedWindow, HeaderFormat, Policy, RateLimitLayer, TokenBucket, key,
+};
 
 fn mistake<const N: usize>(policies: [Policy; N]) -> ConfigError {
     let builder = RateLimitLayer::builder();
@@ -134,11 +136,11 @@ RateLimit: "closed";r=0
 #[test]
 fn partition_keys_beside_fields_without_a_place_for_them_fail() {
     for headers in [
-        Headers::Draft7,
-        Headers::Draft6,
-        Headers::XRateLimitDelta,
-        Headers::XRateLimitEpoch,
-        Headers::None,
+        HeaderFormat::Draft7,
+        HeaderFormat::Draft6,
+        HeaderFormat::XRateLimitDelta,
+        HeaderFormat::XRateLimitEpoch,
+        HeaderFormat::None,
     ] {
         let builder = RateLimitLayer::builder().policy(named("api"));
         let builder = builder.partition_key(b"secret").headers(headers);

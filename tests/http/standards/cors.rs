@@ -5,7 +5,7 @@ use http::{HeaderName, Method, Request, StatusCode};
 use http_body_util::Full;
 use tower::{Layer, ServiceBuilder};
 use tower_http::cors::{Any, CorsLayer};
-use tower_throttle::{Head, Policy, RateLimitLayer, TokenBucket};
+use tower_throttle::{Policy, RateLimitLayer, RequestHead, TokenBucket};
 
 use crate::support::web::{Answer, ask_service, get, hello, layer_of, request};
 
@@ -95,7 +95,7 @@ fn inside_preflights_are_limited_too_and_denials_cannot_be_read() {
 }
 
 /// What the standards page advises where the limiter must stand outside.
-fn is_no_preflight(head: &Head<'_>) -> bool {
+fn is_no_preflight(head: &RequestHead<'_>) -> bool {
     let fields = head.headers();
     head.method() != Method::OPTIONS
         || !fields.contains_key("origin")

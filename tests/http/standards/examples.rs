@@ -12,7 +12,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tower::{Layer, ServiceExt};
 use tower_throttle::{
-    Concurrency, Headers, OnStoreFailure, Policy, RateLimitLayerBuilder, TokenBucket, key,
+    Concurrency, HeaderFormat, OnStoreFailure, Policy, RateLimitLayerBuilder, TokenBucket, key,
 };
 
 use crate::support::web::{Answer, Down, api, ask, cost_in, day, get, layer_of, layer_with, plain};
@@ -186,7 +186,7 @@ Retry-After: 5
 
 /// The same denial in an older form: only the fields that differ.
 #[track_caller]
-fn assert_older_form(headers: Headers, fields: &str) {
+fn assert_older_form(headers: HeaderFormat, fields: &str) {
     denied_by_api(|builder| builder.headers(headers)).assert_is(&format!(
         r#"HTTP/1.1 429 Too Many Requests
 Content-Type: application/problem+json
@@ -201,7 +201,7 @@ Retry-After: 1
 #[test]
 fn draft_6() {
     assert_older_form(
-        Headers::Draft6,
+        HeaderFormat::Draft6,
         "RateLimit-Limit: 100\nRateLimit-Remaining: 0\nRateLimit-Reset: 1\nRateLimit-Policy: 100;w=60",
     );
 }
@@ -209,7 +209,7 @@ fn draft_6() {
 #[test]
 fn draft_7() {
     assert_older_form(
-        Headers::Draft7,
+        HeaderFormat::Draft7,
         "RateLimit: limit=100, remaining=0, reset=1\nRateLimit-Policy: 100;w=60",
     );
 }
@@ -217,7 +217,7 @@ fn draft_7() {
 #[test]
 fn older_policies_tell_of_a_burst() {
     let burst = || Policy::new("api", TokenBucket::per_second(10).burst(20)).key(key::global());
-    for headers in [Headers::Draft6, Headers::Draft7] {
+    for headers in [HeaderFormat::Draft6, HeaderFormat::Draft7] {
         let (layer, _) = layer_with([burst()], |builder| builder.headers(headers));
         let answer = ask(&layer, plain());
         assert_eq!(answer.field("ratelimit-policy").unwrap(), "10;w=1;burst=20");
@@ -227,7 +227,7 @@ fn older_policies_tell_of_a_burst() {
 #[test]
 fn x_ratelimit_with_a_time_of_day() {
     assert_older_form(
-        Headers::XRateLimitEpoch,
+        HeaderFormat::XRateLimitEpoch,
         "X-RateLimit-Limit: 100\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1795242060",
     );
 }
@@ -235,7 +235,7 @@ fn x_ratelimit_with_a_time_of_day() {
 #[test]
 fn x_ratelimit_with_seconds_from_now() {
     assert_older_form(
-        Headers::XRateLimitDelta,
+        HeaderFormat::XRateLimitDelta,
         "X-RateLimit-Limit: 100\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 60",
     );
 }
@@ -254,7 +254,7 @@ fn older_forms_of_an_answer_that_allows() {
         lines
     };
     assert_eq!(
-        fields(Headers::Draft6),
+        fields(HeaderFormat::Draft6),
         [
             "ratelimit-limit: 100",
             "ratelimit-policy: 100;w=60",
@@ -263,14 +263,14 @@ fn older_forms_of_an_answer_that_allows() {
         ]
     );
     assert_eq!(
-        fields(Headers::Draft7),
+        fields(HeaderFormat::Draft7),
         [
             "ratelimit-policy: 100;w=60",
             "ratelimit: limit=100, remaining=60, reset=36",
         ]
     );
     assert_eq!(
-        fields(Headers::XRateLimitEpoch),
+        fields(HeaderFormat::XRateLimitEpoch),
         [
             "x-ratelimit-limit: 100",
             "x-ratelimit-remaining: 60",
@@ -278,7 +278,7 @@ fn older_forms_of_an_answer_that_allows() {
         ]
     );
     assert_eq!(
-        fields(Headers::XRateLimitDelta),
+        fields(HeaderFormat::XRateLimitDelta),
         [
             "x-ratelimit-limit: 100",
             "x-ratelimit-remaining: 60",

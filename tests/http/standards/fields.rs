@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Full};
 use proptest::prelude::*;
 use sfv::{BareItem, Item, List, ListEntry, Parser};
 use tower::Layer;
-use tower_throttle::{FixedWindow, Headers, Policy, Quota, RateLimitLayer, TokenBucket};
+use tower_throttle::{FixedWindow, HeaderFormat, Policy, Quota, RateLimitLayer, TokenBucket};
 
 use crate::support::web::{
     self, Answer, api, ask, ask_service, cost_in, day, get, layer_of, layer_with, plain,
@@ -204,11 +204,11 @@ fn defaults_are_left_out() {
     }
 }
 
-const MODES: [(Headers, &[&str]); 6] = [
-    (Headers::Draft10, &["ratelimit", "ratelimit-policy"]),
-    (Headers::Draft7, &["ratelimit", "ratelimit-policy"]),
+const MODES: [(HeaderFormat, &[&str]); 6] = [
+    (HeaderFormat::Draft10, &["ratelimit", "ratelimit-policy"]),
+    (HeaderFormat::Draft7, &["ratelimit", "ratelimit-policy"]),
     (
-        Headers::Draft6,
+        HeaderFormat::Draft6,
         &[
             "ratelimit-limit",
             "ratelimit-policy",
@@ -217,7 +217,7 @@ const MODES: [(Headers, &[&str]); 6] = [
         ],
     ),
     (
-        Headers::XRateLimitEpoch,
+        HeaderFormat::XRateLimitEpoch,
         &[
             "x-ratelimit-limit",
             "x-ratelimit-remaining",
@@ -225,14 +225,14 @@ const MODES: [(Headers, &[&str]); 6] = [
         ],
     ),
     (
-        Headers::XRateLimitDelta,
+        HeaderFormat::XRateLimitDelta,
         &[
             "x-ratelimit-limit",
             "x-ratelimit-remaining",
             "x-ratelimit-reset",
         ],
     ),
-    (Headers::None, &[]),
+    (HeaderFormat::None, &[]),
 ];
 
 #[test]
@@ -259,7 +259,7 @@ fn each_mode_sends_its_own_fields_and_no_others() {
 
 #[test]
 fn without_fields_a_denial_still_says_when_to_come_back() {
-    let (layer, _) = layer_with([api()], |builder| builder.headers(Headers::None));
+    let (layer, _) = layer_with([api()], |builder| builder.headers(HeaderFormat::None));
     ask(&layer, get([("api", 100)])).assert_is("HTTP/1.1 200 OK\n\nhello");
     ask(&layer, plain()).assert_is(
         r#"HTTP/1.1 429 Too Many Requests

@@ -8,7 +8,8 @@ use http::{HeaderValue, Method, Request};
 use http_body_util::Full;
 use tower::Layer;
 use tower_throttle::{
-    Decision, FixedWindow, Headers, OnStoreFailure, Policy, RateLimitLayerBuilder, TokenBucket, key,
+    Decision, FixedWindow, HeaderFormat, OnStoreFailure, Policy, RateLimitLayerBuilder,
+    TokenBucket, key,
 };
 
 use crate::support::web::{
@@ -205,7 +206,11 @@ fn no_key_is_in_any_field_body_or_line() {
         let both = (key::header("x-api-key"), key::peer());
         Policy::new("both", FixedWindow::per_day(2)).key(both)
     };
-    for headers in [Headers::Draft10, Headers::Draft7, Headers::XRateLimitEpoch] {
+    for headers in [
+        HeaderFormat::Draft10,
+        HeaderFormat::Draft7,
+        HeaderFormat::XRateLimitEpoch,
+    ] {
         for choice in [
             OnStoreFailure::local(),
             OnStoreFailure::Allow,
@@ -214,7 +219,7 @@ fn no_key_is_in_any_field_body_or_line() {
             let (layer, _) = layer_with([by_key(), by_peer(), by_both()], |builder| {
                 let builder = builder.headers(headers).on_store_failure(choice);
                 match headers {
-                    Headers::Draft10 => builder.partition_key(b"partition secret"),
+                    HeaderFormat::Draft10 => builder.partition_key(b"partition secret"),
                     _ => builder,
                 }
             });

@@ -6,7 +6,7 @@ use http::StatusCode;
 use proptest::prelude::*;
 use sfv::{BareItem, List, ListEntry, Parser};
 use tower_throttle::{
-    Algorithm, FixedWindow, Headers, ManualClock, Policy, Quota, RateLimitLayer, TokenBucket,
+    Algorithm, FixedWindow, HeaderFormat, ManualClock, Policy, Quota, RateLimitLayer, TokenBucket,
 };
 
 use super::fields::any_quota;
@@ -270,9 +270,9 @@ fn waiting_whole_seconds_succeeds_for_callers_who_start_with_few_tokens() {
 #[test]
 fn a_clock_that_steps_back_makes_nobody_wait_longer_than_the_quota() {
     for mode in [
-        Headers::Draft10,
-        Headers::XRateLimitEpoch,
-        Headers::XRateLimitDelta,
+        HeaderFormat::Draft10,
+        HeaderFormat::XRateLimitEpoch,
+        HeaderFormat::XRateLimitDelta,
     ] {
         let (layer, clock) = layer_with([api(), day()], |builder| builder.headers(mode));
         ask(&layer, get([("api", 100), ("day", 5_000)]));
@@ -282,11 +282,11 @@ fn a_clock_that_steps_back_makes_nobody_wait_longer_than_the_quota() {
         assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(answer.number("retry-after"), 86_400);
         match mode {
-            Headers::XRateLimitEpoch => {
+            HeaderFormat::XRateLimitEpoch => {
                 let reset_s = answer.number("x-ratelimit-reset");
                 assert_eq!(reset_s, year_earlier_s + 86_400);
             }
-            Headers::XRateLimitDelta => assert_eq!(answer.number("x-ratelimit-reset"), 86_400),
+            HeaderFormat::XRateLimitDelta => assert_eq!(answer.number("x-ratelimit-reset"), 86_400),
             _ => assert_eq!(
                 answer.field("ratelimit").unwrap(),
                 r#""api";r=0;t=1, "day";r=0;t=86400"#
@@ -355,15 +355,15 @@ fn a_hopeless_cost_names_only_the_policies_that_refused() {
 fn a_hopeless_cost_has_no_reset_in_the_older_forms() {
     for (mode, fields) in [
         (
-            Headers::Draft7,
+            HeaderFormat::Draft7,
             "RateLimit: limit=100, remaining=100\nRateLimit-Policy: 100;w=60",
         ),
         (
-            Headers::Draft6,
+            HeaderFormat::Draft6,
             "RateLimit-Limit: 100\nRateLimit-Remaining: 100\nRateLimit-Policy: 100;w=60",
         ),
         (
-            Headers::XRateLimitEpoch,
+            HeaderFormat::XRateLimitEpoch,
             "X-RateLimit-Limit: 100\nX-RateLimit-Remaining: 100",
         ),
     ] {

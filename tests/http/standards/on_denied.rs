@@ -34,7 +34,7 @@ where
         (DenialReason::CostImpossible, layer(api()), 250),
         (DenialReason::KeyMissing, layer(by_header), 1),
         (DenialReason::StoreFailed, layer(api()).store(Down), 1),
-        (DenialReason::Miswired, layer(by_peer), 1),
+        (DenialReason::Misconfigured, layer(by_peer), 1),
     ]
 }
 
@@ -195,7 +195,7 @@ fn the_hook_sees_the_request_and_which_policies_refused() {
             get([("api", cost.to_string()), ("x-request-id", "r7".into())]),
         );
         let policies = match reason {
-            DenialReason::StoreFailed | DenialReason::Miswired => "[]",
+            DenialReason::StoreFailed | DenialReason::Misconfigured => "[]",
             _ => r#"["api"]"#,
         };
         assert_eq!(

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use http::StatusCode;
 use proptest::prelude::*;
 use tower_throttle::{
-    Concurrency, FixedWindow, Headers, LeakyBucket, ManualClock, Policy, Quota, RateLimitLayer,
-    SlidingLog, SlidingWindow, TokenBucket,
+    Concurrency, FixedWindow, HeaderFormat, LeakyBucket, ManualClock, Policy, Quota,
+    RateLimitLayer, SlidingLog, SlidingWindow, TokenBucket,
 };
 
 use crate::support::web::{NOW_S, api, ask, cost_in, get, layer_with, plain, standing_store};
@@ -38,7 +38,7 @@ fn quotas() -> Vec<Quota> {
 /// Two layers on one store, which send the two forms.
 fn layers(quota: Quota) -> ([RateLimitLayer; 2], Arc<ManualClock>) {
     let (store, clock) = standing_store();
-    let layers = [Headers::XRateLimitEpoch, Headers::XRateLimitDelta].map(|headers| {
+    let layers = [HeaderFormat::XRateLimitEpoch, HeaderFormat::XRateLimitDelta].map(|headers| {
         let policy = Policy::new("api", quota).shared().cost_by(cost_in("api"));
         let builder = RateLimitLayer::builder().store(store.clone());
         builder.policy(policy).headers(headers).build().unwrap()
@@ -118,7 +118,7 @@ fn none_is_sent_if_units_do_not_come_back_with_time() {
         Quota::try_from(Concurrency::new(5)).unwrap(),
         Quota::try_from(TokenBucket::per_minute(0)).unwrap(),
     ] {
-        for headers in [Headers::XRateLimitEpoch, Headers::XRateLimitDelta] {
+        for headers in [HeaderFormat::XRateLimitEpoch, HeaderFormat::XRateLimitDelta] {
             let (layer, _) = layer_with([Policy::new("api", quota).shared()], |builder| {
                 builder.headers(headers)
             });
@@ -135,9 +135,9 @@ fn none_is_sent_if_units_do_not_come_back_with_time() {
 #[test]
 fn the_reset_of_the_drafts_is_the_wait_of_a_denial() {
     for (headers, field, value) in [
-        (Headers::Draft6, "ratelimit-reset", "1"),
+        (HeaderFormat::Draft6, "ratelimit-reset", "1"),
         (
-            Headers::Draft7,
+            HeaderFormat::Draft7,
             "ratelimit",
             "limit=100, remaining=0, reset=1",
         ),

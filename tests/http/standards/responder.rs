@@ -7,9 +7,9 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use tower::{Layer, Service, service_fn};
 use tower_throttle::{
-    DenialReason, Denied, FixedWindow, GrpcDenials, Head, Headers, KeyExtractor, Limiter,
-    OnStoreFailure, Policy, RateLimitLayer, RateLimitLayerBuilder, Responder, TokenBucket, key,
-    store::Store,
+    DenialReason, Denied, FixedWindow, GrpcDenials, HeaderFormat, KeyExtractor, Limiter,
+    OnStoreFailure, Policy, RateLimitLayer, RateLimitLayerBuilder, RequestHead, Responder,
+    TokenBucket, key, store::Store,
 };
 
 use crate::support::web::{
@@ -17,13 +17,13 @@ use crate::support::web::{
     request, standing_store,
 };
 
-const FORMS: [Headers; 6] = [
-    Headers::Draft10,
-    Headers::Draft7,
-    Headers::Draft6,
-    Headers::XRateLimitEpoch,
-    Headers::XRateLimitDelta,
-    Headers::None,
+const FORMS: [HeaderFormat; 6] = [
+    HeaderFormat::Draft10,
+    HeaderFormat::Draft7,
+    HeaderFormat::Draft6,
+    HeaderFormat::XRateLimitEpoch,
+    HeaderFormat::XRateLimitDelta,
+    HeaderFormat::None,
 ];
 
 fn policies() -> [Policy; 2] {
@@ -68,7 +68,7 @@ fn handler(
     service_fn(move |request: Request<Full<Bytes>>| {
         let (limiter, responder) = (limiter.clone(), responder.clone());
         async move {
-            let head = Head::from(&request);
+            let head = RequestHead::from(&request);
             let outcome = limiter.check_n("ann", cost_in("cost")(&head)).await;
             match responder.respond(&head, outcome) {
                 Err(denied) => Ok(denied.map(Full::from)),
@@ -201,13 +201,13 @@ fn it_sends_what_a_layer_sends_inside_another_layer() {
 fn it_answers_a_missing_key_and_a_missing_part_as_a_layer_does() {
     let extractors: [(DenialReason, Arc<dyn KeyExtractor>); 2] = [
         (DenialReason::KeyMissing, Arc::new(key::header("x-api-key"))),
-        (DenialReason::Miswired, Arc::new(key::peer())),
+        (DenialReason::Misconfigured, Arc::new(key::peer())),
     ];
     for (reason, extractor) in extractors {
         let policy = Policy::new("api", TokenBucket::per_minute(1)).key(extractor.clone());
         let layer = RateLimitLayer::new(policy);
         for request in [plain(), as_grpc(plain()), request(Method::HEAD, [("a", 1)])] {
-            let head = Head::from(&request);
+            let head = RequestHead::from(&request);
             let error = extractor.extract(&head).unwrap_err();
             let of_buckets = layer.buckets(&head).unwrap_err();
             for error in [error, of_buckets] {
@@ -233,9 +233,9 @@ fn a_handler_may_name_the_reason_itself() {
         (DenialReason::CostImpossible, 403),
         (DenialReason::KeyMissing, 403),
         (DenialReason::StoreFailed, 503),
-        (DenialReason::Miswired, 500),
+        (DenialReason::Misconfigured, 500),
     ] {
-        let response = responder.respond(&Head::from(&request), Err(reason));
+        let response = responder.respond(&RequestHead::from(&request), Err(reason));
         let answer = read(response.unwrap_err().map(Full::from));
         assert_eq!(answer.status, status);
         assert_eq!(answer.reason, Some(reason));
@@ -256,7 +256,7 @@ fn the_decision_of_a_failed_store_is_answered_as_its_failure() {
     let responder = RateLimitLayer::builder()
         .decision_in_extensions()
         .responder();
-    let response = responder.respond(&Head::from(&request), outcome);
+    let response = responder.respond(&RequestHead::from(&request), outcome);
     assert_same(
         &read(response.unwrap_err().map(Full::from)),
         &answer,
@@ -277,11 +277,11 @@ fn it_says_nothing_of_policies_that_a_limiter_could_not_ask() {
 fn settings_without_a_layer_are_those_of_the_builder() {
     let limiter = Limiter::new(standing_store().0, TokenBucket::per_minute(1));
     let builder = RateLimitLayer::builder()
-        .headers(Headers::Draft7)
+        .headers(HeaderFormat::Draft7)
         .on_denied(with_id);
     let responder = builder.responder();
     let request = plain();
-    let head = Head::from(&request);
+    let head = RequestHead::from(&request);
     let decision = at_once(limiter.check("ann"));
     assert!(responder.respond(&head, decision).is_ok());
     let denied = responder

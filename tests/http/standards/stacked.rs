@@ -7,7 +7,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tower::{Layer, ServiceBuilder};
 use tower_throttle::{
-    Concurrency, Decision, Headers, OnStoreFailure, Policy, RateLimitLayer, Source, Verdict,
+    Concurrency, Decision, HeaderFormat, OnStoreFailure, Policy, RateLimitLayer, Source, Verdict,
 };
 
 use crate::support::web::{Answer, Down, api, ask_service, day, get, layer_with, plain};
@@ -24,7 +24,7 @@ async fn tell(request: Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>, In
     Ok(Response::new(names.into()))
 }
 
-fn api_and_day(headers: Headers) -> [RateLimitLayer; 2] {
+fn api_and_day(headers: HeaderFormat) -> [RateLimitLayer; 2] {
     let layer = |policy| {
         let (layer, _) = layer_with([policy], |builder| {
             let builder = builder.headers(headers);
@@ -45,19 +45,19 @@ fn ask_both([outer, inner]: &[RateLimitLayer; 2], request: Request<Full<Bytes>>)
     ask_service(service, request)
 }
 
-const MODES: [Headers; 6] = [
-    Headers::Draft10,
-    Headers::Draft7,
-    Headers::Draft6,
-    Headers::XRateLimitEpoch,
-    Headers::XRateLimitDelta,
-    Headers::None,
+const MODES: [HeaderFormat; 6] = [
+    HeaderFormat::Draft10,
+    HeaderFormat::Draft7,
+    HeaderFormat::Draft6,
+    HeaderFormat::XRateLimitEpoch,
+    HeaderFormat::XRateLimitDelta,
+    HeaderFormat::None,
 ];
 
 #[test]
 fn lists_have_the_items_of_both_layers() {
     let answer = ask_both(
-        &api_and_day(Headers::Draft10),
+        &api_and_day(HeaderFormat::Draft10),
         get([("api", 40), ("day", 10)]),
     );
     let lines = |name| -> Vec<&str> {
@@ -78,7 +78,7 @@ fn lists_have_the_items_of_both_layers() {
 
 #[test]
 fn a_denial_by_the_inner_layer_keeps_its_values() {
-    let layers = api_and_day(Headers::Draft10);
+    let layers = api_and_day(HeaderFormat::Draft10);
     ask_both(&layers, get([("api", 40), ("day", 5_000)]));
     let answer = ask_both(&layers, plain());
     assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
@@ -98,7 +98,7 @@ fn a_denial_by_the_inner_layer_keeps_its_values() {
 
 #[test]
 fn a_denial_by_the_outer_layer_charges_nothing_inside() {
-    let layers = api_and_day(Headers::Draft10);
+    let layers = api_and_day(HeaderFormat::Draft10);
     ask_both(&layers, get([("api", 100)]));
     let denied = ask_both(&layers, plain());
     assert_eq!(denied.number("retry-after"), 1);
@@ -129,7 +129,7 @@ fn a_retry_after_from_inside_stays() {
         let response = Response::builder().status(503).header("retry-after", "120");
         Ok::<_, Infallible>(response.body(Full::<Bytes>::default()).unwrap())
     };
-    let [outer, _] = api_and_day(Headers::Draft10);
+    let [outer, _] = api_and_day(HeaderFormat::Draft10);
     let answer = ask_service(outer.layer(tower::service_fn(inner)), plain());
     assert_eq!(answer.number("retry-after"), 120);
 }
@@ -164,7 +164,7 @@ fn a_denial_by_the_inner_layer_carries_one_decision_with_the_policies_of_both() 
 
 #[test]
 fn an_inner_policy_that_does_not_apply_leaves_the_outer_decision() {
-    let [outer, _] = api_and_day(Headers::Draft10);
+    let [outer, _] = api_and_day(HeaderFormat::Draft10);
     let (inner, _) = layer_with([day().when(|_| false)], |builder| builder);
     let answer = ask_both(&[outer, inner], plain());
     assert_eq!(answer.text(), "api");
@@ -174,7 +174,7 @@ fn an_inner_policy_that_does_not_apply_leaves_the_outer_decision() {
 
 #[test]
 fn an_outer_policy_that_does_not_apply_leaves_the_inner_decision() {
-    let [_, inner] = api_and_day(Headers::Draft10);
+    let [_, inner] = api_and_day(HeaderFormat::Draft10);
     let (outer, _) = layer_with([api().when(|_| false)], |builder| builder);
     let answer = ask_both(&[outer, inner], plain());
     assert_eq!(answer.text(), "day");
@@ -183,7 +183,7 @@ fn an_outer_policy_that_does_not_apply_leaves_the_inner_decision() {
 
 #[test]
 fn a_store_that_is_down_inside_hides_no_policy_of_the_outer_layer() {
-    let [outer, inner] = api_and_day(Headers::Draft10);
+    let [outer, inner] = api_and_day(HeaderFormat::Draft10);
     let answer = ask_both(&[outer, inner.store(Down)], plain());
     assert_eq!(answer.text(), "api");
     assert_eq!(answer.field("ratelimit").unwrap(), r#""api";r=99;t=60"#);
@@ -198,7 +198,7 @@ fn a_store_that_is_down_inside_hides_no_policy_of_the_outer_layer() {
 
 #[test]
 fn a_store_that_is_down_outside_leaves_what_the_inner_layer_knows() {
-    let [outer, inner] = api_and_day(Headers::Draft10);
+    let [outer, inner] = api_and_day(HeaderFormat::Draft10);
     let answer = ask_both(&[outer.store(Down), inner], plain());
     assert_eq!(answer.text(), "day");
     assert_eq!(
@@ -214,7 +214,7 @@ fn a_store_that_is_down_outside_leaves_what_the_inner_layer_knows() {
 
 #[test]
 fn a_store_that_is_down_outside_is_not_forgotten() {
-    let [outer, inner] = api_and_day(Headers::Draft10);
+    let [outer, inner] = api_and_day(HeaderFormat::Draft10);
     let source = |request: Request<Full<Bytes>>| async move {
         let source = request.extensions().get::<Decision>().unwrap().source();
         Ok::<_, Infallible>(Response::new(Full::from(format!("{source:?}"))))
@@ -237,7 +237,7 @@ fn three_layers_are_one_list_and_one_decision() {
             .map(|policy: Policy| policy.key(tower_throttle::key::global())),
         |builder| builder,
     );
-    let [_, second] = api_and_day(Headers::Draft10);
+    let [_, second] = api_and_day(HeaderFormat::Draft10);
     let service = ServiceBuilder::new()
         .layer(first)
         .layer(second)
@@ -265,7 +265,7 @@ fn told(fields: &'static [(&'static str, &'static str)]) -> Response<Full<Bytes>
 #[track_caller]
 fn ask_around(
     fields: &'static [(&'static str, &'static str)],
-    headers: Headers,
+    headers: HeaderFormat,
 ) -> http::HeaderMap {
     let (layer, _) = layer_with([api()], |builder| builder.headers(headers));
     let inner = tower::service_fn(move |_| async move { Ok::<_, Infallible>(told(fields)) });
@@ -293,12 +293,12 @@ fn what_a_service_inside_says_in_another_form_is_not_mixed_with() {
     ];
     // Which of those each form leaves alone. The others tell of other fields.
     for (mode, alone) in [
-        (Headers::Draft10, &[0, 1, 2, 4][..]),
-        (Headers::Draft7, &[0, 1, 2, 4]),
-        (Headers::Draft6, &[0, 2, 3, 4]),
-        (Headers::XRateLimitEpoch, &[5, 6]),
-        (Headers::XRateLimitDelta, &[5, 6]),
-        (Headers::None, &[0, 1, 2, 3, 4, 5, 6]),
+        (HeaderFormat::Draft10, &[0, 1, 2, 4][..]),
+        (HeaderFormat::Draft7, &[0, 1, 2, 4]),
+        (HeaderFormat::Draft6, &[0, 2, 3, 4]),
+        (HeaderFormat::XRateLimitEpoch, &[5, 6]),
+        (HeaderFormat::XRateLimitDelta, &[5, 6]),
+        (HeaderFormat::None, &[0, 1, 2, 3, 4, 5, 6]),
     ] {
         for (at, fields) in said.into_iter().enumerate() {
             let as_said = told(fields).headers().clone();

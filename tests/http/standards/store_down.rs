@@ -4,7 +4,7 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use tower::Layer;
 use tower_throttle::{
-    Decision, Headers, OnStoreFailure, Quota, RateLimitLayer, Source, TokenBucket, Verdict,
+    Decision, HeaderFormat, OnStoreFailure, Quota, RateLimitLayer, Source, TokenBucket, Verdict,
 };
 
 use crate::support::web::{
@@ -12,20 +12,20 @@ use crate::support::web::{
     read,
 };
 
-fn down(choice: OnStoreFailure, headers: Headers) -> RateLimitLayer {
+fn down(choice: OnStoreFailure, headers: HeaderFormat) -> RateLimitLayer {
     let (layer, _) = layer_with([api(), day()], |builder| {
         builder.on_store_failure(choice).headers(headers)
     });
     layer.store(Down)
 }
 
-const MODES: [Headers; 6] = [
-    Headers::Draft10,
-    Headers::Draft7,
-    Headers::Draft6,
-    Headers::XRateLimitEpoch,
-    Headers::XRateLimitDelta,
-    Headers::None,
+const MODES: [HeaderFormat; 6] = [
+    HeaderFormat::Draft10,
+    HeaderFormat::Draft7,
+    HeaderFormat::Draft6,
+    HeaderFormat::XRateLimitEpoch,
+    HeaderFormat::XRateLimitDelta,
+    HeaderFormat::None,
 ];
 
 #[track_caller]
@@ -42,7 +42,7 @@ fn allowing_forwards_and_says_only_what_is_known() {
         let answer = ask(&down(OnStoreFailure::Allow, mode), plain());
         assert_eq!(answer.status, StatusCode::OK);
         assert_eq!(answer.text(), "hello");
-        if mode == Headers::Draft10 {
+        if mode == HeaderFormat::Draft10 {
             assert_eq!(answer.names(), ["ratelimit-policy"]);
             assert_eq!(
                 answer.field("ratelimit-policy").unwrap(),
@@ -73,13 +73,13 @@ Retry-After: 5
 
 #[test]
 fn the_decision_says_where_it_came_from() {
-    let allowed = ask(&down(OnStoreFailure::Allow, Headers::Draft10), plain());
+    let allowed = ask(&down(OnStoreFailure::Allow, HeaderFormat::Draft10), plain());
     let decision = allowed.decision.unwrap();
     assert_eq!(decision.source(), Source::StoreFailure);
     assert_eq!(decision.verdict(), Verdict::Allowed);
     assert_eq!(decision.policies().len(), 0);
 
-    let denied = ask(&down(OnStoreFailure::Deny, Headers::Draft10), plain());
+    let denied = ask(&down(OnStoreFailure::Deny, HeaderFormat::Draft10), plain());
     let decision = denied.decision.unwrap();
     assert_eq!(decision.source(), Source::StoreFailure);
     assert_eq!(decision.verdict(), Verdict::Denied);
@@ -87,7 +87,7 @@ fn the_decision_says_where_it_came_from() {
 
 #[test]
 fn the_inner_service_sees_the_failure_too() {
-    let layer = down(OnStoreFailure::Allow, Headers::Draft10);
+    let layer = down(OnStoreFailure::Allow, HeaderFormat::Draft10);
     let inner = |request: http::Request<_>| async move {
         let source = request.extensions().get::<Decision>().unwrap().source();
         let body: Full<bytes::Bytes> = format!("{source:?}").into();
@@ -149,10 +149,10 @@ fn a_store_that_fails_later_is_answered_the_same() {
     ] {
         let slow = crate::support::web::Slow::new(Down);
         slow.gate.add_permits(1);
-        let layer = down(choice, Headers::Draft10).store(slow);
+        let layer = down(choice, HeaderFormat::Draft10).store(slow);
         let mut service = layer.layer(tower::service_fn(crate::support::web::hello));
         let later = read(at_once(service.call(plain())).unwrap());
-        let now = ask(&down(choice, Headers::Draft10), plain());
+        let now = ask(&down(choice, HeaderFormat::Draft10), plain());
         assert_eq!(later.status, status);
         assert_eq!(
             (later.status, later.headers, later.body),

@@ -102,7 +102,8 @@ async fn serve(layer: RateLimitLayer) -> (SocketAddr, Arc<AtomicUsize>) {
 
 /// One unit for each path, and a cost of 9 is hopeless.
 fn limit() -> RateLimitLayer {
-    let by_path = |head: &tower_throttle::Head<'_>| tower_throttle::Key::from(head.uri().path());
+    let by_path =
+        |head: &tower_throttle::RequestHead<'_>| tower_throttle::Key::from(head.uri().path());
     let policy: Policy = Policy::new("api", TokenBucket::per_minute(1))
         .key(by_path)
         .cost_by(cost_in("cost"));

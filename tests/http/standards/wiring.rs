@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use tower_throttle::{
-    FixedWindow, Head, KeyExtractor, Limiter, MemoryStore, OnMissingKey, Policy, Quota,
-    RateLimitLayer, TokenBucket,
+    FixedWindow, KeyExtractor, Limiter, MemoryStore, OnMissingKey, Policy, Quota, RateLimitLayer,
+    RequestHead, TokenBucket,
     key::{self, ClientIp, PeerAddr},
 };
 
@@ -126,11 +126,11 @@ fn anonymous_requests_among_others_are_not_said() {
     let by = key::extension(|_: &User| 1);
     let mut known = plain();
     known.extensions_mut().insert(std::sync::Arc::new(User));
-    assert!(by.extract(&Head::from(&known)).is_err());
+    assert!(by.extract(&RequestHead::from(&known)).is_err());
     let mut known = Request::new(());
     known.extensions_mut().insert(SharedUser);
     let by_shared = key::extension(|_: &SharedUser| 1);
-    assert!(by_shared.extract(&Head::from(&known)).is_ok());
+    assert!(by_shared.extract(&RequestHead::from(&known)).is_ok());
     let log = extension_lines(policy(by_shared.or(key::peer())), 1_000);
     assert_eq!(log, [""; 0]);
 }

@@ -15,7 +15,7 @@ use super::{PROXIES, PROXY, request};
 use http::Request;
 use std::net::{IpAddr, SocketAddr};
 use tower_throttle::{
-    Head,
+    RequestHead,
     key::{ClientIp, PeerAddr, client_ip},
 };
 
@@ -26,7 +26,7 @@ fn app(by: ClientIp) -> (Router, Seen) {
     let seen = Seen::default();
     let notes = Arc::clone(&seen);
     let note = from_fn(move |request: axum::extract::Request, next: Next| {
-        let address = by.address(&Head::from(&request)).unwrap();
+        let address = by.address(&RequestHead::from(&request)).unwrap();
         notes.lock().unwrap().push(address);
         next.run(request)
     });
@@ -67,9 +67,21 @@ fn which_of_several_peers_is_believed() {
     let by = client_ip(PROXIES);
     let mut request = Request::new(());
     request.extensions_mut().insert(MockConnectInfo(at(3)));
-    assert_eq!(by.address(&Head::from(&request)), Ok(at(3).ip()), "mock");
+    assert_eq!(
+        by.address(&RequestHead::from(&request)),
+        Ok(at(3).ip()),
+        "mock"
+    );
     request.extensions_mut().insert(ConnectInfo(at(2)));
-    assert_eq!(by.address(&Head::from(&request)), Ok(at(2).ip()), "real");
+    assert_eq!(
+        by.address(&RequestHead::from(&request)),
+        Ok(at(2).ip()),
+        "real"
+    );
     request.extensions_mut().insert(PeerAddr(at(1)));
-    assert_eq!(by.address(&Head::from(&request)), Ok(at(1).ip()), "ours");
+    assert_eq!(
+        by.address(&RequestHead::from(&request)),
+        Ok(at(1).ip()),
+        "ours"
+    );
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use http::{Request, StatusCode};
 use tower_throttle::{
-    Head,
+    RequestHead,
     key::{KeyExtractor, client_ip, peer},
 };
 
@@ -22,9 +22,9 @@ fn the_default_header_is_x_forwarded_for() {
     );
     let expected = Ok(IpAddr::from([203, 0, 113, 9]));
     let default = client_ip(PROXIES);
-    assert_eq!(default.address(&Head::from(&request)), expected);
+    assert_eq!(default.address(&RequestHead::from(&request)), expected);
     let named = client_ip(PROXIES).from_forwarded().from_x_forwarded_for();
-    assert_eq!(named.address(&Head::from(&request)), expected);
+    assert_eq!(named.address(&RequestHead::from(&request)), expected);
 }
 
 #[test]
@@ -58,7 +58,11 @@ fn hops_beyond_the_sixty_fourth_are_not_read() {
                 hop(64)
             };
             let by = from.trusting(PROXIES);
-            assert_eq!(by.address(&Head::from(&request)), Ok(expected), "{name}");
+            assert_eq!(
+                by.address(&RequestHead::from(&request)),
+                Ok(expected),
+                "{name}"
+            );
         }
     }
 }
@@ -79,7 +83,7 @@ fn long_headers_are_read_in_one_pass() {
             let line = piece.repeat(60_000 / piece.len()) + tail;
             for from in Mode::ALL {
                 let request = with_peer(request(&[(from.name(), &line)]), PROXY.parse().unwrap());
-                let found = from.trusting(PROXIES).address(&Head::from(&request));
+                let found = from.trusting(PROXIES).address(&RequestHead::from(&request));
                 assert!(found.is_ok(), "{from:?}: many {piece:?}, then {tail:?}");
             }
         }
@@ -315,7 +319,7 @@ fn no_peer_is_a_mistake_of_the_application() {
         ("forwarded", "for=203.0.113.9"),
         ("x-real-ip", "203.0.113.9"),
     ]);
-    let head = Head::from(&request);
+    let head = RequestHead::from(&request);
     let errors = [
         ("peer", peer().extract(&head).unwrap_err()),
         ("client", client_ip(PROXIES).extract(&head).unwrap_err()),

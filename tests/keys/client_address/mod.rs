@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::{HeaderName, HeaderValue, Request};
 use tower_throttle::{
-    Head, Key,
+    Key, RequestHead,
     key::{ClientIp, KeyExtractor, PeerAddr, client_ip, peer},
 };
 
@@ -149,7 +149,7 @@ fn with_peer(mut request: Request<()>, peer: SocketAddr) -> Request<()> {
 }
 
 fn key_of(extractor: &impl KeyExtractor, request: &Request<()>) -> Key {
-    extractor.extract(&Head::from(request)).unwrap()
+    extractor.extract(&RequestHead::from(request)).unwrap()
 }
 
 /// Asks the key for its address, by each of the ways that a peer is known, and
@@ -163,7 +163,7 @@ fn check(section: &str) {
         assert_eq!(by.validate(), Ok(()), "{name}");
         let socket: SocketAddr = case.peer.parse().expect("a peer");
         for (way, request) in ways_to_know_a_peer(&request(&case.lines), socket) {
-            let found = by.address(&Head::from(&request));
+            let found = by.address(&RequestHead::from(&request));
             if found != Ok(expected) {
                 wrong.push(format!(
                     "{name} ({way}): {expected} expected, {found:?} found"

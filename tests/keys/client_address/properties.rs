@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use http::{HeaderValue, Request};
 use proptest::{collection::vec, prelude::*, sample::select};
 use tower_throttle::{
-    Head,
+    RequestHead,
     key::{KeyExtractor, client_ip, peer},
 };
 
@@ -225,7 +225,7 @@ fn by_the_rule(peer: IpAddr, entries: &[(Entry, bool)]) -> IpAddr {
 fn ask(from: Mode, peer: IpAddr, lines: &[(&str, Vec<u8>)]) -> IpAddr {
     let request = with_peer(request(lines), SocketAddr::new(peer, 443));
     from.trusting(PROXIES)
-        .address(&Head::from(&request))
+        .address(&RequestHead::from(&request))
         .unwrap()
 }
 
@@ -411,7 +411,7 @@ proptest! {
                     request(&[("x-forwarded-for", "2001:db8:9::7")]),
                     SocketAddr::new(address, 1),
                 );
-                let found = by.address(&Head::from(&request)).unwrap();
+                let found = by.address(&RequestHead::from(&request)).unwrap();
                 prop_assert_eq!(found.to_string(), "2001:db8:9::7", "{}", range);
             }
         }

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use tower_throttle::{
-    Decision, Headers, Limiter, ManualClock, MemoryStore, Permit, Policy, Quota, RateLimitLayer,
-    Source, StoreError, store::Store,
+    Decision, HeaderFormat, Limiter, ManualClock, MemoryStore, Permit, Policy, Quota,
+    RateLimitLayer, Source, StoreError, store::Store,
 };
 
 use super::{
@@ -196,7 +196,11 @@ fn permits_are_held_in_this_process_as_in_a_store() {
 #[test]
 fn a_layer_answers_in_an_outage_as_on_a_store() {
     let mut random = Random::new();
-    let modes = [Headers::Draft10, Headers::Draft7, Headers::XRateLimitEpoch];
+    let modes = [
+        HeaderFormat::Draft10,
+        HeaderFormat::Draft7,
+        HeaderFormat::XRateLimitEpoch,
+    ];
     for round in 0..60 {
         let clock = Arc::new(ManualClock::new());
         let store = Switch::down(&clock);
@@ -209,7 +213,7 @@ fn a_layer_answers_in_an_outage_as_on_a_store() {
                 .store(store);
             let builder = builder.policy(api()).policy(day());
             let builder = match mode {
-                Headers::Draft10 => builder.partition_key(b"secret"),
+                HeaderFormat::Draft10 => builder.partition_key(b"secret"),
                 _ => builder,
             };
             builder.build().unwrap()

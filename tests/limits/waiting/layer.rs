@@ -7,7 +7,7 @@ use http_body_util::{BodyExt, Full};
 use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 use tower::{Layer, Service, ServiceExt};
 use tower_throttle::{
-    Concurrency, Decision, FixedWindow, Headers, LeakyBucket, Limiter, Policy, RateLimitLayer,
+    Concurrency, Decision, FixedWindow, HeaderFormat, LeakyBucket, Limiter, Policy, RateLimitLayer,
     TokenBucket,
 };
 
@@ -172,9 +172,9 @@ async fn a_queue_has_a_bound_of_its_own() {
 #[tokio::test(start_paused = true)]
 async fn who_waited_is_told_as_others_are() {
     let names = |headers| match headers {
-        Headers::Draft10 => vec!["ratelimit", "ratelimit-policy"],
-        Headers::Draft7 => vec!["ratelimit", "ratelimit-policy"],
-        Headers::None => vec![],
+        HeaderFormat::Draft10 => vec!["ratelimit", "ratelimit-policy"],
+        HeaderFormat::Draft7 => vec!["ratelimit", "ratelimit-policy"],
+        HeaderFormat::None => vec![],
         _ => vec![
             "x-ratelimit-limit",
             "x-ratelimit-remaining",
@@ -182,11 +182,11 @@ async fn who_waited_is_told_as_others_are() {
         ],
     };
     for headers in [
-        Headers::Draft10,
-        Headers::Draft7,
-        Headers::XRateLimitDelta,
-        Headers::XRateLimitEpoch,
-        Headers::None,
+        HeaderFormat::Draft10,
+        HeaderFormat::Draft7,
+        HeaderFormat::XRateLimitDelta,
+        HeaderFormat::XRateLimitEpoch,
+        HeaderFormat::None,
     ] {
         let layer = RateLimitLayer::builder()
             .store(paused_store())
