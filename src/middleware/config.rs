@@ -1,7 +1,6 @@
 //! The settings of a built layer.
 
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -94,14 +93,4 @@ pub(super) struct ResponseConfig {
 pub(super) struct Logged {
     pub(super) misconfigured: AtomicBool,
     pub(super) extension: AtomicBool,
-}
-
-/// Key material, which `Debug` does not show.
-#[derive(Clone)]
-pub(super) struct Secret(pub(super) [u8; 32]);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret")
-    }
 }

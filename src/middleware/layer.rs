@@ -8,12 +8,12 @@ use tower_layer::Layer;
 
 use super::{
     buckets::Buckets,
-    config::{Config, ResponseConfig, Secret},
+    config::{Config, ResponseConfig},
     denied::Denied,
     erased::Erased,
     grpc::GrpcDenials,
     headers::{Fields, HeaderFormat},
-    plan::{Charges, Plan, Rule},
+    plan::{Charges, Plan, Rule, Secret},
     readers::When,
     responder::Responder,
     service::RateLimit,

@@ -2,13 +2,13 @@
 
 use std::{
     borrow::Cow,
+    fmt,
     sync::{Arc, OnceLock},
 };
 
 use smallvec::SmallVec;
 
 use super::{
-    config::Secret,
     erased::Erased,
     key::{global, peer},
     readers::{CostBy, OnMissingKey, QuotaBy, When},
@@ -28,6 +28,16 @@ pub(super) struct Plan {
     /// Which requests are limited at all.
     pub(super) when: Option<Erased<When>>,
     pub(super) partition_secret: Option<Secret>,
+}
+
+/// Key material, which `Debug` does not show.
+#[derive(Clone)]
+pub(super) struct Secret(pub(super) [u8; 32]);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
 }
 
 /// The charges of one check. A layer rarely has more policies than fit in place.

@@ -155,7 +155,8 @@ impl Buckets {
                 return Slot::default();
             }
             let charge = charge.of_newcomers(operation);
-            let (cells, slot) = self.open_cells(operation, &charge, place.id, now_us, shard);
+            let (cells, slot) =
+                Cells::open(&self.hash, operation, &charge, place.id, now_us, shard);
             place.kept = Kept::Shared(Box::new(cells));
             return slot;
         }
@@ -165,15 +166,14 @@ impl Buckets {
     #[inline]
     fn bucket_id(&self, charge: &Charge<'_>) -> BucketId {
         let kind = charge.demand.quota.letter();
-        caller_id(self.hash(charge.policy.hash, kind, charge.key.as_bytes()))
+        caller_id(
+            self.hash
+                .of_64(charge.policy.hash, kind, charge.key.as_bytes()),
+        )
     }
 
     /// Hashes the key of a policy's caller, under the secret of this store.
     #[inline]
-    pub(super) fn hash(&self, policy: (u64, u64), kind: u8, key: &[u8]) -> u64 {
-        self.hash.of_64(policy, kind, key)
-    }
-
     fn place(&self, id: BucketId) -> Place {
         Place {
             id,

@@ -12,14 +12,13 @@ use std::hash::{Hash, Hasher};
 use siphasher::sip::SipHasher13;
 
 use super::{
-    buckets::Buckets,
     entry::{BucketId, cell_id},
     shard::Shard,
 };
 use crate::{
     Quota,
     charge::{Charge, Operation},
-    store::Slot,
+    store::{Slot, keyed::KeyedHash},
 };
 
 const ROWS: usize = 2;
@@ -36,60 +35,33 @@ struct Cell {
     slot: Slot,
 }
 
-impl Buckets {
+impl Cells {
     /// Takes out the cells of a caller, of which there are half as many for each quota as
     /// buckets of callers; and the words of the emptiest.
-    pub(super) fn open_cells(
-        &self,
+    pub(super) fn open(
+        hash: &KeyedHash,
         operation: Operation,
         charge: &Charge<'_>,
         caller: BucketId,
         now_us: u64,
         shard: &mut Shard,
-    ) -> (Cells, Slot) {
+    ) -> (Self, Slot) {
         let rows = charge.demand.quota.shared_rows().clamp(1, ROWS);
         let columns = (shard.capacity() / 2 / rows).max(1);
-        let chosen = self.hash(charge.policy.hash, 0, &caller.to_le_bytes());
+        let chosen = hash.of_64(charge.policy.hash, 0, &caller.to_le_bytes());
         let mut cells: [Cell; ROWS] = Default::default();
         let mut least = (u64::MAX, 0);
         for (row, cell) in cells.iter_mut().enumerate().take(rows) {
-            cell.id = self.cell(charge, row, column(chosen, row, columns));
+            cell.id = id_of(hash, charge, row, column(chosen, row, columns));
             cell.slot = shard.take(cell.id);
             let level = charge.level_of_newcomers(operation, now_us, &mut cell.slot);
             least = least.min((level, row));
         }
         let (_, least) = least;
         let slot = cells.get(least).map(|cell| cell.slot.clone());
-        (Cells { cells, least }, slot.unwrap_or_default())
+        (Self { cells, least }, slot.unwrap_or_default())
     }
 
-    fn cell(&self, charge: &Charge<'_>, row: usize, column: u64) -> BucketId {
-        let mut key = [0; 18];
-        let (first, rest) = key.split_at_mut(9);
-        // No key of a caller starts with 0.
-        let [_, first @ ..] = first else { return 0 };
-        first.copy_from_slice(&hash_of(&charge.demand.quota).to_le_bytes());
-        let [row_at, rest @ ..] = rest else { return 0 };
-        *row_at = row as u8;
-        rest.copy_from_slice(&column.to_le_bytes());
-        cell_id(self.hash(charge.policy.hash, charge.demand.quota.letter(), &key))
-    }
-}
-
-/// The same numbers, whoever says them: tiers of one policy share no cells.
-fn hash_of(quota: &Quota) -> u64 {
-    let mut hasher = SipHasher13::new();
-    quota.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// Each row uses 32 bits of its own.
-fn column(chosen: u64, row: usize, columns: usize) -> u64 {
-    let bits = (chosen >> (32 * row)) as u32;
-    (u64::from(bits) * columns as u64) >> 32
-}
-
-impl Cells {
     /// Puts the cells back, of which the emptiest is now `slot`. The others are
     /// raised to hold as much.
     pub(super) fn close(
@@ -116,4 +88,29 @@ impl Cells {
             shard.put(cell.id, cell.slot);
         }
     }
+}
+
+fn id_of(hash: &KeyedHash, charge: &Charge<'_>, row: usize, column: u64) -> BucketId {
+    let mut key = [0; 18];
+    let (first, rest) = key.split_at_mut(9);
+    // No key of a caller starts with 0.
+    let [_, first @ ..] = first else { return 0 };
+    first.copy_from_slice(&hash_of(&charge.demand.quota).to_le_bytes());
+    let [row_at, rest @ ..] = rest else { return 0 };
+    *row_at = row as u8;
+    rest.copy_from_slice(&column.to_le_bytes());
+    cell_id(hash.of_64(charge.policy.hash, charge.demand.quota.letter(), &key))
+}
+
+/// The same numbers, whoever says them: tiers of one policy share no cells.
+fn hash_of(quota: &Quota) -> u64 {
+    let mut hasher = SipHasher13::new();
+    quota.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Each row uses 32 bits of its own.
+fn column(chosen: u64, row: usize, columns: usize) -> u64 {
+    let bits = (chosen >> (32 * row)) as u32;
+    (u64::from(bits) * columns as u64) >> 32
 }
