@@ -12,9 +12,10 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use super::{
-    Answer, Charge, Check, MemoryStore, Operation, Store,
+    Answer, Charge, Check, Operation, Store,
     health::Health,
     known_policies::KnownPolicies,
+    memory::buckets::Buckets,
     monitored::MonitoredStore,
     permits::{Holders, Take},
     tasks::Tasks,
@@ -26,7 +27,7 @@ use crate::{Clock, Decision, OnStoreFailure, StoreError, SystemClock};
 ///
 /// A [`Store`] hands one out ([`Store::fallback`]) so that all layers and
 /// limiters on it share one. At most 100,000 buckets are kept, by the rules of
-/// [`MemoryStore`], and 50,000 cells for the newcomers of each quota: 7 MB for two
+/// [`MemoryStore`](crate::MemoryStore), and 50,000 cells for the newcomers of each quota: 7 MB for two
 /// quotas and 14 MB for seven; 13 MB for one [`SlidingWindow`](crate::SlidingWindow), and
 /// 16 bytes more for each entry of a [`SlidingLog`](crate::SlidingLog). Stores that
 /// share a `Fallback` must share their buckets, too.
@@ -96,9 +97,8 @@ impl Fallback {
         self.0.local.get_or_init(|| {
             let clock = self.0.clock.clone();
             let clock = clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-            let store = MemoryStore::builder().capacity(BUCKETS);
             MonitoredStore {
-                store: Arc::new(store.clock(Arc::new(clock)).build()),
+                store: Arc::new(Buckets::new(BUCKETS, clock)),
                 health: Arc::default(),
                 tasks: Tasks::default(),
             }

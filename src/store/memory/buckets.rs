@@ -16,10 +16,10 @@ use crate::{
     Clock, Decision,
     charge::{Charge, Check, Operation},
     clock,
-    store::{Slot, keyed::KeyedHash},
+    store::{Answer, Slot, Store, keyed::KeyedHash},
 };
 
-pub(super) struct Buckets {
+pub(in crate::store) struct Buckets {
     shards: Box<[LockedShard]>,
     hash: KeyedHash,
     clock: Arc<dyn Clock>,
@@ -44,7 +44,7 @@ const MAX_SHARDS: usize = 64;
 const MIN_SHARD_CAPACITY: usize = 64;
 
 impl Buckets {
-    pub(super) fn new(capacity: usize, clock: Arc<dyn Clock>) -> Self {
+    pub(in crate::store) fn new(capacity: usize, clock: Arc<dyn Clock>) -> Self {
         let shards = (capacity / MIN_SHARD_CAPACITY).clamp(1, MAX_SHARDS);
         let shard = || LockedShard(Mutex::new(Shard::new(capacity.div_ceil(shards))));
         Self {
@@ -56,6 +56,15 @@ impl Buckets {
 
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    /// Decides a check: one policy directly, several together.
+    #[inline]
+    pub(super) fn decide(&self, check: &Check<'_>) -> Decision {
+        match check.charges() {
+            [charge] => self.check_one(check.operation(), charge),
+            _ => self.check_all(check),
+        }
     }
 
     /// Decides a check of one policy, whose bucket is looked up once.
@@ -131,7 +140,7 @@ impl Buckets {
         decision
     }
 
-    pub(super) fn reset(&self, charge: &Charge<'_>) {
+    fn forget(&self, charge: &Charge<'_>) {
         let id = self.bucket_id(charge);
         self.shard(id).lock().remove(id);
     }
@@ -166,14 +175,15 @@ impl Buckets {
     #[inline]
     fn bucket_id(&self, charge: &Charge<'_>) -> BucketId {
         let kind = charge.demand.quota.letter();
-        caller_id(
-            self.hash
-                .of_64(charge.policy.hash, kind, charge.key.as_bytes()),
-        )
+        caller_id(self.hash(charge.policy.hash, kind, charge.key.as_bytes()))
     }
 
     /// Hashes the key of a policy's caller, under the secret of this store.
     #[inline]
+    pub(super) fn hash(&self, policy: (u64, u64), kind: u8, key: &[u8]) -> u64 {
+        self.hash.of_64(policy, kind, key)
+    }
+
     fn place(&self, id: BucketId) -> Place {
         Place {
             id,
@@ -211,6 +221,19 @@ impl Buckets {
             held.extend(self.shards.get(number).map(LockedShard::lock));
             next = number + 1;
         }
+    }
+}
+
+impl Store for Buckets {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        Answer::Now(Ok(self.decide(check)))
+    }
+
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        for charge in charges {
+            self.forget(charge);
+        }
+        Answer::Now(Ok(()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Buckets in this process.
 
-mod buckets;
+pub(super) mod buckets;
 mod entry;
 mod shard;
 mod sketch;
@@ -90,10 +90,7 @@ impl MemoryStore {
     /// Decides a check: one policy directly, several together.
     #[inline]
     pub(super) fn decide(&self, check: &Check<'_>) -> Decision {
-        match check.charges() {
-            [charge] => self.0.check_one(check.operation(), charge),
-            _ => self.0.check_all(check),
-        }
+        self.0.decide(check)
     }
 
     /// Whether no bucket is kept.
@@ -147,14 +144,11 @@ impl MemoryStoreBuilder {
 
 impl Store for MemoryStore {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        Answer::Now(Ok(self.decide(check)))
+        self.0.check(check)
     }
 
     fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
-        for charge in charges {
-            self.0.reset(charge);
-        }
-        Answer::Now(Ok(()))
+        self.0.reset(charges)
     }
 
     /// Never asked to decide: all layers and limiters on this store share what it knows
