@@ -55,41 +55,46 @@ fn limiter(url: &str) -> Limiter {
     Limiter::new(store, policy.on_store_failure(OnStoreFailure::Deny))
 }
 
-/// How often [`server_without_auth`] was sent a password.
-static LOGINS: AtomicUsize = AtomicUsize::new(0);
-
-/// Replies to AUTH as a server does whose AUTH was renamed.
-fn server_without_auth() -> u16 {
-    fake::answer(|_, words| {
+/// Replies to AUTH as a server does whose AUTH was renamed. Returns its port, and how
+/// often it was sent a password.
+fn server_without_auth() -> (u16, Arc<AtomicUsize>) {
+    let logins = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&logins);
+    let port = fake::answer(move |_, words| {
         let name = words[0].to_ascii_uppercase();
         if name != b"AUTH" {
             return "+OK\r\n".to_owned();
         }
-        LOGINS.fetch_add(1, Ordering::Relaxed);
+        counter.fetch_add(1, Ordering::Relaxed);
         let arguments = words[1..].iter();
         let arguments = arguments.map(|word| format!("'{}' ", String::from_utf8_lossy(word)));
         let arguments: String = arguments.collect();
         format!("-ERR unknown command 'AUTH', with args beginning with: {arguments}\r\n")
-    })
+    });
+    (port, logins)
 }
 
 pub(crate) async fn a_password_is_in_no_line_at_debug() {
     listen();
-    let port = server_without_auth();
     let urls = [
-        format!("redis://app:{PASSWORD}@127.0.0.1:{port}/"),
-        format!("redis-cluster://app:{PASSWORD}@127.0.0.1:{port}/"),
-        format!(
-            "redis-sentinel://127.0.0.1:{port}/?sentinelServiceName=main&sentinelPassword={PASSWORD}"
-        ),
+        |port: u16| format!("redis://app:{PASSWORD}@127.0.0.1:{port}/"),
+        |port: u16| format!("redis-cluster://app:{PASSWORD}@127.0.0.1:{port}/"),
+        |port: u16| {
+            format!(
+                "redis-sentinel://127.0.0.1:{port}/?sentinelServiceName=main&sentinelPassword={PASSWORD}"
+            )
+        },
     ];
-    let limiters = urls.map(|url| limiter(&url));
-    for limiter in &limiters {
+    let mut limiters = Vec::new();
+    for url in urls {
+        let (port, logins) = server_without_auth();
+        let limiter = limiter(&url(port));
         for _ in 0..3 {
-            let before = LOGINS.load(Ordering::Relaxed);
+            let before = logins.load(Ordering::Relaxed);
             limiter.check("ann").await.expect_err("no connection");
-            eventually("another login", || LOGINS.load(Ordering::Relaxed) > before);
+            eventually("another login", || logins.load(Ordering::Relaxed) > before);
         }
+        limiters.push(limiter);
     }
     let log = log();
     assert!(log.contains("DEBUG") && log.contains("fred"), "{log}");
