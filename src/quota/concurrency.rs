@@ -213,7 +213,7 @@ impl Rule {
         at.now_ms() + self.lifetime_ms
     }
 
-    fn open(&self, stored: Option<&State>, at: At) -> Found {
+    fn open(&self, stored: Option<&[u64]>, at: At) -> Found {
         let (now_ms, latest_ms) = (at.now_ms(), self.latest_ms(at));
         let holder = at.statement.map_or(0, |statement| statement.holder);
         let mut found = Found {
@@ -223,7 +223,7 @@ impl Rule {
             is_changed: false,
             is_clamped: false,
         };
-        let words = stored.map(|words| &words[..]).unwrap_or_default();
+        let words = stored.unwrap_or_default();
         for words in words.chunks_exact(WORDS) {
             let Ok(words) = words.try_into() else {
                 continue;
@@ -284,7 +284,7 @@ impl Rules for Rule {
         self.limit
     }
 
-    fn read(&self, stored: Option<&State>, at: At) -> Standing {
+    fn read(&self, stored: Option<&[u64]>, at: At) -> Standing {
         let mut found = self.open(stored, at);
         let (mut level, mut mark) = (0_u64, 0);
         for entry in found.others.iter().chain([&found.own]) {
@@ -306,8 +306,14 @@ impl Rules for Rule {
         }
     }
 
-    fn write(&self, stored: Option<State>, _: &Standing, change: Change, at: At) -> State {
-        let mut found = self.open(stored.as_ref(), at);
+    fn write(
+        &self,
+        stored: impl FnOnce() -> Option<State>,
+        _: &Standing,
+        change: Change,
+        at: At,
+    ) -> State {
+        let mut found = self.open(stored().as_deref(), at);
         let mut state = State::new();
         for entry in &found.others {
             state.extend_from_slice(&entry.words());
@@ -329,7 +335,7 @@ impl Rules for Rule {
         state
     }
 
-    fn drained_at_us(&self, state: &State) -> u64 {
+    fn drained_at_us(&self, state: &[u64]) -> u64 {
         let ends = state.chunks_exact(WORDS).filter_map(|words| words.get(1));
         ends.max().copied().unwrap_or(0).saturating_mul(1_000)
     }

@@ -129,13 +129,20 @@ pub(crate) trait Rules {
         0
     }
 
-    fn read(&self, stored: Option<&State>, at: At) -> Standing;
+    fn read(&self, stored: Option<&[u64]>, at: At) -> Standing;
 
-    /// What is to be stored after a change; `standing` was read from `stored`.
-    fn write(&self, stored: Option<State>, standing: &Standing, change: Change, at: At) -> State;
+    /// What is to be stored after a change. `standing` was read from the words that
+    /// `stored` takes out.
+    fn write(
+        &self,
+        stored: impl FnOnce() -> Option<State>,
+        standing: &Standing,
+        change: Change,
+        at: At,
+    ) -> State;
 
     /// The instant from which the stored words mean the same as none.
-    fn drained_at_us(&self, state: &State) -> u64;
+    fn drained_at_us(&self, state: &[u64]) -> u64;
 
     /// Where the caller stands after a change.
     fn after(&self, standing: Standing, change: Change, _at: At) -> Standing {
@@ -165,7 +172,7 @@ pub(crate) trait Rules {
             let unknown = self.read(None, at);
             return (unknown.level == 0).then_some(unknown);
         }
-        let stored = self.write(None, &standing, Change::Take(0), from);
+        let stored = self.write(|| None, &standing, Change::Take(0), from);
         Some(self.read(Some(&stored), at))
     }
 
@@ -180,7 +187,7 @@ pub(crate) trait Rules {
     }
 
     /// How much of a cost there is to give back.
-    fn returnable(&self, _stored: Option<&State>, standing: &Standing, cost: u64, _at: At) -> u64 {
+    fn returnable(&self, _stored: Option<&[u64]>, standing: &Standing, cost: u64, _at: At) -> u64 {
         cost.min(standing.level)
     }
 }

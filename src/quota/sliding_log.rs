@@ -173,8 +173,8 @@ impl Rule {
         times_us.partition_point(|time_us| time_us.saturating_add(self.window_us) <= now_us)
     }
 
-    fn live<'s>(&self, stored: Option<&'s State>, now_us: u64) -> Log<'s> {
-        let log = Log::of(stored.map(|words| &words[..]).unwrap_or_default());
+    fn live<'s>(&self, stored: Option<&'s [u64]>, now_us: u64) -> Log<'s> {
+        let log = Log::of(stored.unwrap_or_default());
         log.from(self.past(log, now_us))
     }
 
@@ -223,7 +223,7 @@ impl Rules for Rule {
         ROUND - 1
     }
 
-    fn read(&self, stored: Option<&State>, at: At) -> Standing {
+    fn read(&self, stored: Option<&[u64]>, at: At) -> Standing {
         let live = self.live(stored, at.now_us);
         let level = live.units();
         let newest_us = live.times_us.last().copied().unwrap_or(0);
@@ -239,8 +239,14 @@ impl Rules for Rule {
         }
     }
 
-    fn write(&self, stored: Option<State>, _: &Standing, change: Change, at: At) -> State {
-        let mut state = stored.unwrap_or_default();
+    fn write(
+        &self,
+        stored: impl FnOnce() -> Option<State>,
+        _: &Standing,
+        change: Change,
+        at: At,
+    ) -> State {
+        let mut state = stored().unwrap_or_default();
         self.trim(&mut state, at.now_us);
         if state.is_empty() {
             state.push(0);
@@ -283,7 +289,7 @@ impl Rules for Rule {
         state
     }
 
-    fn drained_at_us(&self, state: &State) -> u64 {
+    fn drained_at_us(&self, state: &[u64]) -> u64 {
         let newest = Log::of(state).times_us.last();
         newest.map_or(0, |time_us| time_us.saturating_add(self.window_us))
     }
@@ -300,7 +306,7 @@ impl Rules for Rule {
         }
     }
 
-    fn returnable(&self, stored: Option<&State>, standing: &Standing, cost: u64, at: At) -> u64 {
+    fn returnable(&self, stored: Option<&[u64]>, standing: &Standing, cost: u64, at: At) -> u64 {
         match at.taken_at {
             0 => cost.min(standing.level),
             since => cost.min(self.live(stored, at.now_us).units_at(since)),

@@ -115,10 +115,10 @@ impl Rules for Rule {
         (EXACT - 1) / (2 * self.window_ms)
     }
 
-    fn read(&self, stored: Option<&State>, at: At) -> Standing {
+    fn read(&self, stored: Option<&[u64]>, at: At) -> Standing {
         let window_ms = self.window_ms;
         let ends_ms = (at.now_ms() / window_ms + 1) * window_ms;
-        let (current, previous, is_ahead) = match stored.map(|words| &words[..]) {
+        let (current, previous, is_ahead) = match stored {
             Some(&[stored_ends_ms, current, previous]) => {
                 if stored_ends_ms.saturating_add(window_ms) > ends_ms {
                     (current, previous, stored_ends_ms > ends_ms)
@@ -140,13 +140,19 @@ impl Rules for Rule {
         }
     }
 
-    fn write(&self, _: Option<State>, standing: &Standing, change: Change, at: At) -> State {
+    fn write(
+        &self,
+        _: impl FnOnce() -> Option<State>,
+        standing: &Standing,
+        change: Change,
+        at: At,
+    ) -> State {
         let current = change.applied_to(self.current(standing, at.now_us));
         State::from_buf([standing.mark, current, standing.more])
     }
 
-    fn drained_at_us(&self, state: &State) -> u64 {
-        let &[ends_ms, current, _] = &state[..] else {
+    fn drained_at_us(&self, state: &[u64]) -> u64 {
+        let &[ends_ms, current, _] = state else {
             return 0;
         };
         let later_ms = if current > 0 { self.window_ms } else { 0 };
@@ -185,7 +191,7 @@ impl Rules for Rule {
     }
 
     /// Only what the present window has counted.
-    fn returnable(&self, _: Option<&State>, standing: &Standing, cost: u64, at: At) -> u64 {
+    fn returnable(&self, _: Option<&[u64]>, standing: &Standing, cost: u64, at: At) -> u64 {
         if at.taken_at == 0 || at.taken_at == standing.mark {
             cost.min(self.current(standing, at.now_us))
         } else {

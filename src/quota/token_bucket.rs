@@ -255,8 +255,8 @@ impl Rules for Rule {
     }
 
     #[inline]
-    fn read(&self, stored: Option<&State>, at: At) -> Standing {
-        let (full_at_ns, empty_at) = match stored.map(|words| &words[..]) {
+    fn read(&self, stored: Option<&[u64]>, at: At) -> Standing {
+        let (full_at_ns, empty_at) = match stored {
             Some(&[full_at_ns]) => (full_at_ns, None),
             Some(&[full_at_ns, empty_at_us, written_at_us]) => {
                 (full_at_ns, Some((empty_at_us, written_at_us)))
@@ -288,7 +288,13 @@ impl Rules for Rule {
     }
 
     #[inline]
-    fn write(&self, _: Option<State>, standing: &Standing, change: Change, at: At) -> State {
+    fn write(
+        &self,
+        _: impl FnOnce() -> Option<State>,
+        standing: &Standing,
+        change: Change,
+        at: At,
+    ) -> State {
         let level = change.applied_to(standing.level);
         // Under other numbers more may be taken: that stays taken.
         let ahead = change.applied_to(standing.more).min(EXACT).max(level);
@@ -303,7 +309,7 @@ impl Rules for Rule {
     }
 
     #[inline]
-    fn drained_at_us(&self, state: &State) -> u64 {
+    fn drained_at_us(&self, state: &[u64]) -> u64 {
         let full_at_ns = state.first().copied().unwrap_or(0);
         full_at_ns
             .saturating_add(self.remembered_ns())
@@ -330,7 +336,7 @@ impl Rules for Rule {
 
     /// A place in the middle is not given back: who stands behind it keeps
     /// theirs, so it would be had twice.
-    fn returnable(&self, _: Option<&State>, standing: &Standing, cost: u64, at: At) -> u64 {
+    fn returnable(&self, _: Option<&[u64]>, standing: &Standing, cost: u64, at: At) -> u64 {
         let last_us = at.now_us + standing.more.max(standing.level) / 1_000;
         if at.taken_at == 0 || at.taken_at == last_us {
             cost.min(standing.level)

@@ -143,7 +143,7 @@ impl Rules for Rule {
         most.min(EXACT - 1_000)
     }
 
-    fn read(&self, stored: Option<&State>, at: At) -> Standing {
+    fn read(&self, stored: Option<&[u64]>, at: At) -> Standing {
         let (now_ms, latest_ms) = (at.now_ms(), self.end_ms(at));
         let anew = |level: u64, unsaved: bool| Standing {
             level,
@@ -151,7 +151,7 @@ impl Rules for Rule {
             more: 0,
             unsaved,
         };
-        let (used, ends_ms, owed) = match stored.map(|words| &words[..]) {
+        let (used, ends_ms, owed) = match stored {
             Some(&[used, ends_ms]) => (used, ends_ms, 0),
             Some(&[used, ends_ms, held]) => (used, ends_ms, used.saturating_sub(held)),
             _ => return anew(self.initial_used, self.initial_used > 0),
@@ -194,7 +194,13 @@ impl Rules for Rule {
         anew(0, false)
     }
 
-    fn write(&self, _: Option<State>, standing: &Standing, change: Change, _: At) -> State {
+    fn write(
+        &self,
+        _: impl FnOnce() -> Option<State>,
+        standing: &Standing,
+        change: Change,
+        _: At,
+    ) -> State {
         let used = change.applied_to(standing.level);
         // Of a bucket in debt, how much it holds: the rest is owed.
         let length = if self.refill.is_some() && used > self.limit {
@@ -205,8 +211,8 @@ impl Rules for Rule {
         State::from_buf_and_len([used, standing.mark, self.limit], length)
     }
 
-    fn drained_at_us(&self, state: &State) -> u64 {
-        let &[used, ends_ms, ..] = &state[..] else {
+    fn drained_at_us(&self, state: &[u64]) -> u64 {
+        let &[used, ends_ms, ..] = state else {
             return 0;
         };
         self.last_end_ms(ends_ms, self.windows(used))
@@ -228,7 +234,7 @@ impl Rules for Rule {
         until_ms(full_at_ms, now_us)
     }
 
-    fn returnable(&self, _: Option<&State>, standing: &Standing, cost: u64, at: At) -> u64 {
+    fn returnable(&self, _: Option<&[u64]>, standing: &Standing, cost: u64, at: At) -> u64 {
         if at.taken_at == 0 || at.taken_at == standing.mark {
             cost.min(standing.level)
         } else {

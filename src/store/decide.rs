@@ -43,6 +43,36 @@ impl Slot {
     }
 }
 
+/// The words of one bucket, where they are stored.
+pub(super) trait Bucket {
+    fn read<T>(&self, read: impl FnOnce(Option<&[u64]>) -> T) -> T;
+
+    /// Takes the words out, which are about to be written again.
+    fn take(&mut self) -> Option<State>;
+
+    fn write(&mut self, state: State, drained_at_us: u64);
+}
+
+impl Bucket for Slot {
+    #[inline(always)]
+    fn read<T>(&self, read: impl FnOnce(Option<&[u64]>) -> T) -> T {
+        read(self.state.as_deref())
+    }
+
+    #[inline(always)]
+    fn take(&mut self) -> Option<State> {
+        self.state.take()
+    }
+
+    #[inline(always)]
+    fn write(&mut self, state: State, drained_at_us: u64) {
+        *self = Self {
+            state: Some(state),
+            drained_at_us: Some(drained_at_us),
+        };
+    }
+}
+
 impl Check<'_> {
     /// Does what the check asks for, in words read at one instant: for a
     /// [`Store`](super::Store) that keeps buckets as words of its own.
@@ -66,29 +96,34 @@ impl Charge<'_> {
         &self,
         operation: Operation,
         now_us: u64,
-        slot: &mut Slot,
+        bucket: &mut impl Bucket,
     ) -> (Told, u64) {
         match operation {
             // Nearly all are that: what only others need is left out.
-            Operation::Take => self.apply(Operation::Take, now_us, slot),
-            _ => self.apply_any(operation, now_us, slot),
+            Operation::Take => self.apply(Operation::Take, now_us, bucket),
+            _ => self.apply_any(operation, now_us, bucket),
         }
     }
 
     #[inline(never)]
-    fn apply_any(&self, operation: Operation, now_us: u64, slot: &mut Slot) -> (Told, u64) {
-        self.apply(operation, now_us, slot)
+    fn apply_any(
+        &self,
+        operation: Operation,
+        now_us: u64,
+        bucket: &mut impl Bucket,
+    ) -> (Told, u64) {
+        self.apply(operation, now_us, bucket)
     }
 
     /// In one piece with all that it calls, and matched for the algorithm only once: by
     /// itself the compiler leaves calls between.
     #[inline(always)]
-    fn apply(&self, operation: Operation, now_us: u64, slot: &mut Slot) -> (Told, u64) {
+    fn apply(&self, operation: Operation, now_us: u64, bucket: &mut impl Bucket) -> (Told, u64) {
         each!(self.demand.quota, rule => {
             let at = self.at(rule, operation, now_us);
-            let (standing, fits) = read(rule, operation, &self.demand, slot, at);
+            let (standing, fits) = read(rule, operation, &self.demand, bucket, at);
             let fitting = most_fitting(operation, &self.demand).min(fits);
-            write(rule, operation, &self.demand, slot, fitting, &standing, at);
+            write(rule, operation, &self.demand, bucket, fitting, &standing, at);
             let told = Told::new(rule, operation, &self.demand, fitting, at, standing);
             (told, fitting)
         })
@@ -132,7 +167,7 @@ impl Charge<'_> {
         let now_us = now_us.clamp(1, EXACT);
         each!(self.demand.quota, rule => {
             let at = self.at(rule, operation, now_us);
-            let level = rule.read(slot.state.as_ref(), at).level;
+            let level = rule.read(slot.state.as_deref(), at).level;
             let unknown = rule.read(None, at).level;
             if level < unknown {
                 *slot = Slot::default();
@@ -165,10 +200,10 @@ impl Charge<'_> {
         let now_us = now_us.clamp(1, EXACT);
         each!(self.demand.quota, rule => {
             let at = self.at(rule, operation, now_us);
-            let standing = rule.read(slot.state.as_ref(), at);
-            let least = rule.read(least.state.as_ref(), at);
+            let standing = rule.read(slot.state.as_deref(), at);
+            let least = rule.read(least.state.as_deref(), at);
             let change = Change::Take(rule.missing(&standing, &least, now_us));
-            slot.state = Some(rule.write(slot.state.take(), &standing, change, at));
+            slot.state = Some(rule.write(|| slot.state.take(), &standing, change, at));
         });
         self.outlast(operation, now_us, slot);
     }
@@ -239,10 +274,13 @@ fn read(
     rule: &impl Rules,
     operation: Operation,
     demand: &Demand,
-    slot: &Slot,
+    bucket: &impl Bucket,
     at: At,
 ) -> (Standing, u64) {
-    let standing = rule.read(slot.state.as_ref(), at);
+    let standing = bucket.read(
+        #[inline(always)]
+        |stored| rule.read(stored, at),
+    );
     let fits = match operation {
         Operation::Take | Operation::Look => {
             u64::from(rule.fits(&standing, demand.level, demand.overdraft))
@@ -258,22 +296,20 @@ fn write(
     rule: &impl Rules,
     operation: Operation,
     demand: &Demand,
-    slot: &mut Slot,
+    bucket: &mut impl Bucket,
     fitting: u64,
     standing: &Standing,
     at: At,
 ) {
     let mut change = demand.change(rule, operation, fitting, standing);
     if let Change::Give(cost) = change {
-        change = Change::Give(rule.returnable(slot.state.as_ref(), standing, cost, at));
+        change = Change::Give(bucket.read(|stored| rule.returnable(stored, standing, cost, at)));
     }
     let is_nothing = matches!(change, Change::Take(0) | Change::Give(0)) && !standing.unsaved;
     if is_nothing || operation == Operation::Look {
         return;
     }
-    let state = rule.write(slot.state.take(), standing, change, at);
-    *slot = Slot {
-        drained_at_us: Some(rule.drained_at_us(&state)),
-        state: Some(state),
-    };
+    let state = rule.write(|| bucket.take(), standing, change, at);
+    let drained_at_us = rule.drained_at_us(&state);
+    bucket.write(state, drained_at_us);
 }

@@ -8,7 +8,7 @@ use std::{
 use smallvec::SmallVec;
 
 use super::{
-    entry::{BucketId, Entry, caller_id},
+    entry::{BucketId, caller_id},
     shard::Shard,
     sketch::Cells,
 };
@@ -78,23 +78,16 @@ impl Buckets {
             now_us = clock::read(&*self.clock);
         }
         shard.begin(now_us);
-        let mut found = shard.find_mut(id);
-        let mut slot = found.as_deref_mut().map(Entry::take).unwrap_or_default();
-        let told = match found {
-            Some(entry) => {
-                let told = charge.take_one(operation, now_us, &mut slot);
-                entry.put(slot);
-                told
-            }
-            None => {
-                if shard.is_full_with(0) {
-                    drop(shard);
-                    return self.check_all(&Check::new(operation, slice::from_ref(charge)));
-                }
-                let told = charge.take_one(operation, now_us, &mut slot);
-                shard.insert(id, slot);
-                told
-            }
+        let told = if let Some(entry) = shard.find_mut(id) {
+            charge.take_one(operation, now_us, entry)
+        } else if shard.is_full_with(0) {
+            drop(shard);
+            return self.check_all(&Check::new(operation, slice::from_ref(charge)));
+        } else {
+            let mut slot = Slot::default();
+            let told = charge.take_one(operation, now_us, &mut slot);
+            shard.insert(id, slot);
+            told
         };
         drop(shard);
         charge.decision(operation, told, now_us)

@@ -2,7 +2,10 @@
 
 use std::{mem, num::NonZeroU64};
 
-use crate::{quota::rules::State, store::Slot};
+use crate::{
+    quota::rules::State,
+    store::{Slot, decide::Bucket},
+};
 
 /// 63 bits of a keyed hash: a client that does not know the key cannot make two callers
 /// share a bucket. [`CELL`] is the other bit.
@@ -80,7 +83,7 @@ impl Drained {
 
 impl Words {
     /// Returns `None` for more words than two, or two that are no window.
-    #[inline]
+    #[inline(always)]
     fn few(state: &State, drained_at_us: u64) -> Option<Self> {
         let (first, is_second) = match state[..] {
             [first] => (first, false),
@@ -123,37 +126,55 @@ impl Entry {
     }
 
     /// Takes out its words until they are [put](Self::put) back.
+    pub(super) fn take_slot(&mut self) -> Slot {
+        Slot {
+            state: self.take(),
+            drained_at_us: None,
+        }
+    }
+
+    /// Puts words back that were [taken](Self::take_slot) out. If they are not new, the
+    /// entry is as it was.
+    pub(super) fn put(&mut self, slot: Slot) {
+        match (slot.state, slot.drained_at_us, &mut self.words) {
+            (Some(state), Some(drained_at_us), _) => self.write(state, drained_at_us),
+            (Some(state), None, Words::Many(many)) => many.state = state,
+            _ => {}
+        }
+    }
+}
+
+impl Bucket for Entry {
+    #[inline(always)]
+    fn read<T>(&self, read: impl FnOnce(Option<&[u64]>) -> T) -> T {
+        match &self.words {
+            Words::Few { first, drained } if drained.is_second() => {
+                read(Some(&[*first, drained.at_us() / 1_000]))
+            }
+            Words::Few { first, .. } => read(Some(&[*first])),
+            Words::Many(many) => read(Some(&many.state)),
+        }
+    }
+
     #[inline]
-    pub(super) fn take(&mut self) -> Slot {
-        let state = match &mut self.words {
+    fn take(&mut self) -> Option<State> {
+        Some(match &mut self.words {
             Words::Few { first, drained } if drained.is_second() => {
                 State::from_buf_and_len([*first, drained.at_us() / 1_000, 0], 2)
             }
             Words::Few { first, .. } => State::from_buf_and_len([*first, 0, 0], 1),
             Words::Many(many) => mem::take(&mut many.state),
-        };
-        Slot {
-            state: Some(state),
-            drained_at_us: None,
-        }
+        })
     }
 
-    /// Puts words back that were [taken](Self::take) out. If they are not new, the entry
-    /// is as it was.
-    #[inline]
-    pub(super) fn put(&mut self, slot: Slot) {
-        match (slot.state, slot.drained_at_us, &mut self.words) {
-            (Some(state), Some(drained_at_us), words) => {
-                match (Words::few(&state, drained_at_us), words) {
-                    (Some(few), words) => *words = few,
-                    (None, Words::Many(many)) => {
-                        (many.state, many.drained_at_us) = (state, drained_at_us);
-                    }
-                    (None, words) => *words = Words::many(state, drained_at_us),
-                }
+    #[inline(always)]
+    fn write(&mut self, state: State, drained_at_us: u64) {
+        match (Words::few(&state, drained_at_us), &mut self.words) {
+            (Some(few), words) => *words = few,
+            (None, Words::Many(many)) => {
+                (many.state, many.drained_at_us) = (state, drained_at_us);
             }
-            (Some(state), None, Words::Many(many)) => many.state = state,
-            _ => {}
+            (None, words) => *words = Words::many(state, drained_at_us),
         }
     }
 }

@@ -103,7 +103,7 @@ impl Shard {
 
     /// Takes out the words of a bucket until they are [put](Self::put) back.
     pub(super) fn take(&mut self, id: BucketId) -> Slot {
-        self.find_mut(id).map(Entry::take).unwrap_or_default()
+        self.find_mut(id).map(Entry::take_slot).unwrap_or_default()
     }
 
     pub(super) fn put(&mut self, id: BucketId, slot: Slot) {

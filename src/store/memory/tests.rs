@@ -41,11 +41,11 @@ fn an_entry_returns_the_words_that_were_put_in() {
                     &[first, second, 7, 8, 9],
                 ] {
                     entry.put(slot(state, drained_at_us));
-                    let taken = entry.take();
+                    let taken = entry.take_slot();
                     assert_eq!(words(&taken), Some(state));
                     // Put back unchanged.
                     entry.put(taken);
-                    assert_eq!(words(&entry.take()), Some(state));
+                    assert_eq!(words(&entry.take_slot()), Some(state));
                     entry.put(slot(state, drained_at_us));
                     // All instants that no clock reaches are the same.
                     let never = 1 << 60;

@@ -32,13 +32,13 @@ impl Bucket {
     }
 
     fn units(&self) -> u64 {
-        RULE.read(self.0.as_ref(), Self::at(None, 0)).level
+        RULE.read(self.0.as_deref(), Self::at(None, 0)).level
     }
 
     /// Whether it was granted.
     fn execute(&mut self, message: &Message) -> bool {
         let at = Self::at(Some(message.statement), message.units);
-        let standing = RULE.read(self.0.as_ref(), at);
+        let standing = RULE.read(self.0.as_deref(), at);
         let is_granted = RULE.fits(&standing, message.units, 0);
         let change = match message.take {
             None => Change::Renew,
@@ -46,7 +46,7 @@ impl Bucket {
             Some(_) => Change::Take(0),
         };
         if change != Change::Take(0) || standing.unsaved {
-            self.0 = Some(RULE.write(self.0.take(), &standing, change, at));
+            self.0 = Some(RULE.write(|| self.0.take(), &standing, change, at));
         }
         is_granted
     }
