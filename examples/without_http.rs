@@ -41,15 +41,15 @@ fn print(what: &str, decision: &Decision) {
             format!(
                 "{} of {} {}",
                 policy.remaining(),
-                policy.limit(),
+                policy.capacity(),
                 policy.name()
             )
         })
         .collect();
     let left = left.join(", ");
     match decision.retry_after() {
-        _ if decision.is_allowed() => println!("{what}: allowed; left: {left}"),
         Some(wait) => println!("{what}: denied, wait {wait:.1?}; left: {left}"),
+        None if decision.is_allowed() => println!("{what}: allowed; left: {left}"),
         None => println!("{what}: never; left: {left}"),
     }
 }

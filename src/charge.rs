@@ -20,12 +20,12 @@ pub enum Operation {
     /// Take the costs if every leg has room for its own.
     Take,
     /// Only look: nothing may be written.
-    Look,
+    Peek,
     /// Take as many units as every leg has room for, at most the cost, which is
     /// the same for all.
     TakeUpTo,
     /// Give units back, no more than were taken.
-    GiveBack,
+    Refund,
     /// Charge each leg as many of the units as it may owe, whatever the others do.
     Debit,
     /// State how many units of a [`Concurrency`](crate::Concurrency) policy this
@@ -37,7 +37,7 @@ pub enum Operation {
 impl Operation {
     /// Whether it is about what was taken before, which must get back in any flood.
     pub(crate) const fn is_refund_or_renewal(self) -> bool {
-        matches!(self, Self::GiveBack | Self::Renew)
+        matches!(self, Self::Refund | Self::Renew)
     }
 }
 
@@ -56,13 +56,6 @@ impl<'a> Check<'a> {
     /// The buckets that are asked, each by a policy of its own. Never empty.
     #[must_use]
     pub const fn charges(&self) -> &'a [Charge<'a>] {
-        self.charges
-    }
-
-    /// The same, by its former name.
-    #[must_use]
-    #[doc(hidden)]
-    pub const fn legs(&self) -> &'a [Charge<'a>] {
         self.charges
     }
 
@@ -193,7 +186,7 @@ impl Charge<'_> {
     }
 
     /// Whether a store may decide from units that it had paid for in advance:
-    /// [`Policy::lease_with_extra_burst`](crate::Policy::lease_with_extra_burst).
+    /// [`Policy::lease`](crate::Policy::lease).
     #[must_use]
     pub const fn leases(&self) -> bool {
         self.leases
@@ -251,9 +244,9 @@ impl Demand {
     #[inline]
     pub(crate) fn least(&self, operation: Operation) -> (u64, i64) {
         match operation {
-            Operation::Take | Operation::Look => (self.level, self.overdraft),
+            Operation::Take | Operation::Peek => (self.level, self.overdraft),
             Operation::TakeUpTo => (self.quota.level_of(self.cost.min(1)), 0),
-            Operation::GiveBack | Operation::Debit | Operation::Renew => (0, EXACT as i64),
+            Operation::Refund | Operation::Debit | Operation::Renew => (0, EXACT as i64),
         }
     }
 
@@ -270,9 +263,9 @@ impl Demand {
             _ if fitting == 0 => Change::Take(0),
             Operation::Take => Change::Take(self.level),
             Operation::TakeUpTo => Change::Take(self.quota.level_of(fitting)),
-            Operation::GiveBack => Change::Give(self.level),
+            Operation::Refund => Change::Give(self.level),
             Operation::Debit => Change::Take(rule.chargeable(before, self.level, self.overdraft)),
-            Operation::Look => Change::Take(0),
+            Operation::Peek => Change::Take(0),
             Operation::Renew => Change::Renew,
         }
     }
@@ -299,7 +292,7 @@ impl Demand {
             statement: self.statement.as_deref().copied(),
             taken_at: self.taken_at,
             give: match operation {
-                Operation::GiveBack => self.level,
+                Operation::Refund => self.level,
                 _ => 0,
             },
         }

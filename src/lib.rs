@@ -58,7 +58,7 @@
 //! | where counts are kept | [`MemoryStore`], [`RedisStore`] on one node, a cluster or behind Sentinel |
 //! | what clients receive | [`HeaderFormat`], [`on_denied`](RateLimitLayerBuilder::on_denied), [`GrpcDenials`] |
 //! | what happens while Redis is down | [`OnStoreFailure`] |
-//! | fewer round trips for a hot key | [`lease_with_extra_burst`](Policy::lease_with_extra_burst) |
+//! | fewer round trips for a hot key | [`lease`](Policy::lease) |
 //! | waiting instead of a denial | [`wait_up_to`](RateLimitLayerBuilder::wait_up_to), [`LeakyBucket::queue`], [`Limiter::acquire`] |
 //! | limits without HTTP | [`Limiter`]; in a handler with a [`Responder`] |
 //! | which requests are limited | [`when`](RateLimitLayerBuilder::when), for a layer or a [policy](Policy::when) |
@@ -72,7 +72,7 @@
 //! * **All or none.** A request is charged to all its policies or to none. A denial costs
 //!   nothing.
 //! * **Exact.** On one store, concurrent requests admit exactly what the quota says. A policy
-//!   with [leases](Policy::lease_with_extra_burst) may burst further, by as much as it states.
+//!   with [leases](Policy::lease) may burst further, by as much as it states.
 //!   The sustained rate of a bucket is never above the configured one and at most 0.1% below.
 //! * **Redis's clock.** Processes whose clocks differ cannot cheat each other. A step of Redis's
 //!   clock locks no caller out for longer than a full refill.
@@ -96,6 +96,7 @@
 //! | `tracing` | yes | events under `tower_throttle::{denied, store, wiring}`. Without it, an outage of the store is silent |
 //! | `redis-rustls` | no | `rediss://` |
 //! | `testing` | no | [`testing`]: a suite that proves a store of your own |
+//! | `compat` | no | [`compat`]: answers in the form of redis-cell |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Library code must not panic on any input. Tests and examples may.
@@ -112,6 +113,9 @@ mod admission;
 mod caller_key;
 mod charge;
 mod clock;
+#[cfg(feature = "compat")]
+#[cfg_attr(docsrs, doc(cfg(feature = "compat")))]
+pub mod compat;
 mod decision;
 mod error;
 mod limiter;

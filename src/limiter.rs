@@ -34,7 +34,7 @@ use crate::{
 /// assert_eq!(decision.policies().map(|policy| policy.remaining()).collect::<Vec<_>>(), [4, 999]);
 ///
 /// let decision = limiter.check_n("user-42", 5).await?;
-/// assert_eq!(decision.refused().map(|policy| policy.name()).collect::<Vec<_>>(), ["per-user"]);
+/// assert_eq!(decision.denied_by().map(|policy| policy.name()).collect::<Vec<_>>(), ["per-user"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
 ///
@@ -130,7 +130,7 @@ impl Limiter {
     }
 
     /// Takes as many units as every policy has room for, at most `units`:
-    /// [`Decision::moved`] says how many. Refused if there is not one.
+    /// [`Decision::charged`] says how many. Refused if there is not one.
     ///
     /// ```
     /// use tower_throttle::{Limiter, MemoryStore, TokenBucket};
@@ -138,16 +138,16 @@ impl Limiter {
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     /// # runtime.block_on(async {
     /// let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_minute(5));
-    /// assert_eq!(limiter.check_up_to("ann", 3).await?.moved(), 3);
-    /// assert_eq!(limiter.check_up_to("ann", 3).await?.moved(), 2);
-    /// assert!(!limiter.check_up_to("ann", 3).await?.is_allowed());
+    /// assert_eq!(limiter.take_up_to("ann", 3).await?.charged(), 3);
+    /// assert_eq!(limiter.take_up_to("ann", 3).await?.charged(), 2);
+    /// assert!(!limiter.take_up_to("ann", 3).await?.is_allowed());
     /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
     /// ```
     ///
     /// # Errors
     ///
     /// As [`check`](Self::check).
-    pub async fn check_up_to(
+    pub async fn take_up_to(
         &self,
         key: impl Into<Key>,
         units: u64,
@@ -165,7 +165,7 @@ impl Limiter {
     pub async fn peek(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
         let key = key.into();
         let charges = self.charges(&key, None);
-        let answer = self.0.store.check(&Check::new(Operation::Look, &charges));
+        let answer = self.0.store.check(&Check::new(Operation::Peek, &charges));
         drop(charges);
         answer.wait().await
     }
@@ -179,7 +179,7 @@ impl Limiter {
     /// **Give back what was used, and no more**: the store knows only how much is
     /// taken, not by whom. A larger credit gives back what is reserved by those who
     /// [wait](Self::acquire), or what a process has paid for in advance
-    /// ([`lease_with_extra_burst`](Policy::lease_with_extra_burst)), and that is had
+    /// ([`lease`](Policy::lease)), and that is had
     /// twice then.
     ///
     /// ```
@@ -194,7 +194,7 @@ impl Limiter {
     /// // The job used one unit less.
     /// limiter.credit("ann", 1).await?;
     /// // No more than was taken comes back.
-    /// assert_eq!(limiter.credit("ann", 10).await?.moved(), 2);
+    /// assert_eq!(limiter.credit("ann", 10).await?.refunded(), 2);
     /// # Ok(()) }) }
     /// ```
     ///
@@ -202,7 +202,7 @@ impl Limiter {
     ///
     /// As [`check`](Self::check).
     pub async fn credit(&self, key: impl Into<Key>, units: u64) -> Result<Refund, StoreError> {
-        let answer = self.ask(Operation::GiveBack, &key.into(), Some(units));
+        let answer = self.ask(Operation::Refund, &key.into(), Some(units));
         answer.wait().await.map(Refund::new)
     }
 
@@ -211,7 +211,7 @@ impl Limiter {
     /// [`max_debt`](Policy::max_debt) allows.
     ///
     /// A debit is always allowed, since what it charges has been used.
-    /// [`Decision::moved`] returns how many units were charged, and
+    /// [`Decision::charged`] returns how many units were charged, and
     /// [`Decision::uncharged`] how many were not. A caller in debt is denied until
     /// the debt is paid back. [`PolicyDecision::reset_after`](crate::PolicyDecision::reset_after)
     /// returns the time until nothing is owed or used any more.
@@ -225,7 +225,7 @@ impl Limiter {
     /// // A stream that turned out to cost 250,000 tokens.
     /// let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_minute(100_000));
     /// let debit = limiter.debit("ann", 250_000).await?;
-    /// assert_eq!((debit.moved(), debit.uncharged()), (250_000, 0));
+    /// assert_eq!((debit.charged(), debit.uncharged()), (250_000, 0));
     ///
     /// let decision = limiter.check("ann").await?;
     /// assert!(!decision.is_allowed());
@@ -353,7 +353,7 @@ impl Limiter {
     /// The Redis keys under which this caller's buckets are kept, one for each
     /// policy, to look at them with `redis-cli`. Empty for stores without such keys.
     #[must_use]
-    pub fn redis_keys(&self, key: impl Into<Key>) -> Vec<String> {
+    pub fn storage_keys(&self, key: impl Into<Key>) -> Vec<String> {
         let key = key.into();
         let charges = self.charges(&key, None);
         let keys = charges

@@ -106,7 +106,7 @@ impl Policy {
     /// set this where one debit must not lock a caller out for longer. With 0 a
     /// debit charges what is left. The debt of a `FixedWindow` ends with its window.
     ///
-    /// With [`lease_with_extra_burst`](Self::lease_with_extra_burst) it is 0, and
+    /// With [`lease`](Self::lease) it is 0, and
     /// more is a [`ConfigError`]: a process that holds units need not wait.
     /// [`acquire`](crate::Limiter::acquire) and
     /// [`wait_up_to`](crate::RateLimitLayerBuilder::wait_up_to) count a debt as part
@@ -122,7 +122,7 @@ impl Policy {
     /// let policy = Policy::new("tokens", FixedWindow::per_day(1_000)).max_debt(500);
     /// let limiter = Limiter::new(MemoryStore::new(), policy);
     /// let debit = limiter.debit("ann", 4_000).await?;
-    /// assert_eq!((debit.moved(), debit.uncharged()), (1_500, 2_500));
+    /// assert_eq!((debit.charged(), debit.uncharged()), (1_500, 2_500));
     /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
     /// ```
     pub const fn max_debt(mut self, units: u64) -> Self {
@@ -178,13 +178,13 @@ impl Policy {
     ///
     /// let everyone = Policy::new("everyone", TokenBucket::per_second(50_000))
     ///     .shared()
-    ///     .lease_with_extra_burst();
+    ///     .lease();
     ///
-    /// let window = Policy::new("window", FixedWindow::per_hour(50_000)).lease_with_extra_burst();
+    /// let window = Policy::new("window", FixedWindow::per_hour(50_000)).lease();
     /// let mistake = Limiter::builder().policy(window).build().unwrap_err();
     /// assert!(mistake.to_string().contains("TokenBucket"));
     /// ```
-    pub const fn lease_with_extra_burst(mut self) -> Self {
+    pub const fn lease(mut self) -> Self {
         self.leases = true;
         self
     }

@@ -26,19 +26,19 @@ use crate::{
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
 /// # runtime.block_on(async {
-/// testing::prove(4711, 200, |clock| MemoryStore::builder().clock(clock).build()).await?;
-/// # Ok::<(), testing::Difference>(()) }).unwrap();
+/// testing::conformance(4711, 200, |clock| MemoryStore::builder().clock(clock).build()).await?;
+/// # Ok::<(), testing::Mismatch>(()) }).unwrap();
 /// ```
 ///
 /// # Errors
 ///
-/// The first [`Difference`], or the store's own error. The same seed leads
+/// The first [`Mismatch`], or the store's own error. The same seed leads
 /// there again.
-pub async fn prove<S: Store>(
+pub async fn conformance<S: Store>(
     seed: u64,
     steps: usize,
     mut make: impl FnMut(Arc<ManualClock>) -> S,
-) -> Result<(), Difference> {
+) -> Result<(), Mismatch> {
     let mut random = Random(seed);
     for walk in 0..=KINDS {
         // The last is of mixtures.
@@ -61,23 +61,23 @@ pub async fn prove<S: Store>(
 
 /// Where a store and the model part.
 #[derive(Clone, Debug)]
-pub struct Difference(String);
+pub struct Mismatch(String);
 
-impl fmt::Display for Difference {
+impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Difference {}
+impl std::error::Error for Mismatch {}
 
-impl From<ConfigError> for Difference {
+impl From<ConfigError> for Mismatch {
     fn from(mistake: ConfigError) -> Self {
         Self(mistake.to_string())
     }
 }
 
-impl From<StoreError> for Difference {
+impl From<StoreError> for Mismatch {
     fn from(error: StoreError) -> Self {
         Self(format!("{error:?}"))
     }
@@ -138,7 +138,7 @@ struct Walk {
 }
 
 impl Walk {
-    async fn go(&self, steps: usize, random: &mut Random, holds: bool) -> Result<(), Difference> {
+    async fn go(&self, steps: usize, random: &mut Random, holds: bool) -> Result<(), Mismatch> {
         let mut held: Vec<(u64, [Permit; 2])> = Vec::new();
         for step in 0..steps {
             self.clock.advance(random.pause());
@@ -176,7 +176,7 @@ impl Walk {
     }
 
     /// A permit may come back a little after it was dropped.
-    async fn settle(&self, key: u64) -> Result<(), Difference> {
+    async fn settle(&self, key: u64) -> Result<(), Mismatch> {
         for _ in 0..1_000 {
             let [tested, model] = [self.tested.peek(key).await?, self.model.peek(key).await?];
             if Said::of(&tested) == Said::of(&model) {
@@ -184,7 +184,7 @@ impl Walk {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        Err(Difference("a permit did not come back".to_owned()))
+        Err(Mismatch("a permit did not come back".to_owned()))
     }
 }
 
@@ -197,7 +197,7 @@ async fn ask(
     let decision = match task {
         0 | 1 => limiter.check_n(key, units).await?,
         2 => limiter.peek(key).await?,
-        3 => limiter.check_up_to(key, units).await?,
+        3 => limiter.take_up_to(key, units).await?,
         4 => limiter.credit(key, units).await?.into(),
         5 => limiter.debit(key, units).await?,
         6 => {
@@ -209,12 +209,12 @@ async fn ask(
     Ok(Some(decision))
 }
 
-fn compare(step: usize, task: &str, tested: &Decision, model: &Decision) -> Result<(), Difference> {
+fn compare(step: usize, task: &str, tested: &Decision, model: &Decision) -> Result<(), Mismatch> {
     let [tested, model] = [Said::of(tested), Said::of(model)];
     if tested == model {
         return Ok(());
     }
-    Err(Difference(format!(
+    Err(Mismatch(format!(
         "step {step}, {task}: the store says\n{tested:#?}\nand should say\n{model:#?}"
     )))
 }
@@ -245,7 +245,7 @@ impl Said {
         let policies = decision.policies().map(|policy| Line {
             name: policy.name().to_owned(),
             cost: policy.cost(),
-            moved: policy.moved(),
+            moved: policy.charged(),
             remaining: policy.remaining(),
             is_impossible: policy.is_impossible(),
             reset_after: policy.reset_after(),

@@ -91,7 +91,7 @@ fn policies(decision: &Decision) -> Vec<Value> {
     let one = |policy: &PolicyDecision| {
         json!({
             "name": policy.name(),
-            "limit": policy.limit(),
+            "limit": policy.capacity(),
             "cost": policy.cost(),
             "remaining": policy.remaining(),
             "reset_after_ms": policy.reset_after().as_millis() as u64,

@@ -55,7 +55,7 @@ fuzz_target!(|data: &[u8]| {
             match task % 7 {
                 0 | 1 => limiter.check_n("ann", units).await,
                 2 => limiter.check("ann").await,
-                3 => limiter.check_up_to("ann", units).await,
+                3 => limiter.take_up_to("ann", units).await,
                 4 => limiter.credit("ann", units).await,
                 5 => limiter.debit("ann", units).await,
                 _ => {
@@ -68,8 +68,8 @@ fuzz_target!(|data: &[u8]| {
         let decision = decided.expect("memory always decides");
         let _ = format!("{decision:?}");
         for policy in decision.policies() {
-            assert!(policy.remaining() <= policy.limit(), "{policy:?}");
-            assert!(policy.moved() <= policy.cost(), "{policy:?}");
+            assert!(policy.remaining() <= policy.capacity(), "{policy:?}");
+            assert!(policy.charged() <= policy.cost(), "{policy:?}");
         }
         // Who waits as long as was said is admitted; who waits less is not.
         if task % 7 > 2 || decision.is_allowed() {

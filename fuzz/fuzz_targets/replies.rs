@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 use tower_throttle::{
     Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, OnStoreFailure, Policy, SlidingLog,
     SlidingWindow, StoreError, TokenBucket, Verdict, fuzzing,
-    store::{Answer, Check, Leg, Operation, Store},
+    store::{Answer, Check, Charge, Operation, Store},
 };
 use tower_throttle_fuzz::{Bytes, now, value};
 
@@ -43,7 +43,7 @@ impl Store for Replies {
         Answer::Now(decision.or_else(|_| Ok(check.decide(0, &mut []))))
     }
 
-    fn reset(&self, _: &[Leg<'_>]) -> Answer<()> {
+    fn reset(&self, _: &[Charge<'_>]) -> Answer<()> {
         Answer::Now(Ok(()))
     }
 }
@@ -55,8 +55,8 @@ fn verdicts(
     (checks, times): (usize, u64),
     integers: &[i64],
 ) -> Option<Vec<i64>> {
-    let legs: usize = check.legs().iter().map(size).sum();
-    let cost = check.legs().iter().map(Leg::cost).max().unwrap_or(0);
+    let legs: usize = check.charges().iter().map(size).sum();
+    let cost = check.charges().iter().map(Charge::cost).max().unwrap_or(0);
     let mut integers = integers.iter().copied();
     let number = |integers: &mut dyn Iterator<Item = i64>| {
         integers.next().filter(|number| EXACT.contains(number))
@@ -124,9 +124,9 @@ fn decide(
             assert!(!decision.is_allowed());
         }
         for policy in decision.policies() {
-            assert!(policy.moved() <= policy.cost(), "{policy:?}");
-            assert!(policy.remaining() <= policy.limit(), "{policy:?}");
-            assert!(verdict > 0 || policy.moved() == 0, "{policy:?}");
+            assert!(policy.charged() <= policy.cost(), "{policy:?}");
+            assert!(policy.remaining() <= policy.capacity(), "{policy:?}");
+            assert!(verdict > 0 || policy.charged() == 0, "{policy:?}");
             let _ = (
                 policy.reset_after(),
                 policy.delay(),
@@ -154,7 +154,7 @@ fn integers(reply: &Value) -> Option<Vec<i64>> {
     row.chunks(8).map(integer).collect()
 }
 
-fn size(leg: &Leg<'_>) -> usize {
+fn size(leg: &Charge<'_>) -> usize {
     match leg.kind() {
         'b' | 'l' => 1,
         'w' | 'i' => 2,
@@ -213,7 +213,7 @@ fuzz_target!(|data: &[u8]| {
         match task % 6 {
             0 => limiter.check_n("ann", units).await,
             1 => limiter.peek("ann").await,
-            2 => limiter.check_up_to("ann", units).await,
+            2 => limiter.take_up_to("ann", units).await,
             3 => limiter.credit("ann", units).await,
             4 => limiter.debit("ann", units).await,
             _ => limiter.check("ann").await,

@@ -23,7 +23,7 @@ use self::{
 use crate::{
     Decision, PolicyDecision, StoreError,
     store::{
-        Answer, BoxFuture,
+        Answer, StoreFuture,
         permits::{NextStep, PermitWaiter},
     },
     util::{random::random_between, time::later},
@@ -70,7 +70,7 @@ enum Stage {
     /// The store answered, at this instant.
     Answered(Result<Decision, StoreError>, Instant),
     Asking {
-        answer: BoxFuture<Decision>,
+        answer: StoreFuture<Decision>,
         /// Nothing was sent before the first poll.
         is_polled: bool,
     },
@@ -181,7 +181,7 @@ impl Admission {
         let mut wait = Duration::ZERO;
         let (mut permits, mut longest) = (None, None);
         let policies = decision.policies().enumerate();
-        for (place, policy) in policies.filter(|(_, policy)| policy.is_refused()) {
+        for (place, policy) in policies.filter(|(_, policy)| policy.is_denied()) {
             let quota = policy.quota();
             if quota.reserves() || policy.is_impossible() {
                 // No place comes within the time.

@@ -13,7 +13,7 @@ use crate::{
     Decision, Key, Source, StoreError,
     charge::{Charge, Check, Operation},
     store::{
-        Answer, BoxFuture,
+        Answer, StoreFuture,
         handle::StoreHandle,
         permits::{Hold, PermitWaiter, Take},
     },
@@ -84,7 +84,7 @@ impl HeldCharges {
     }
 
     /// Refunds what an answer grants after its caller has left.
-    pub(crate) fn undo(self, takes: Takes, answer: BoxFuture<Decision>, runtime: &Handle) {
+    pub(crate) fn undo(self, takes: Takes, answer: StoreFuture<Decision>, runtime: &Handle) {
         let (store, again) = (self.store.clone(), Some(runtime.clone()));
         store.spawn(runtime, async move {
             let answer = answer.await;
@@ -148,7 +148,7 @@ impl HeldCharges {
                     .to_mut()
                     .refund(tail.level_ns, tail.taken_at());
             }
-            match self.ask(Operation::GiveBack) {
+            match self.ask(Operation::Refund) {
                 Answer::Now(answer) => next = tail.refunded(self.refunded(answer)),
                 Answer::Later(answer) => {
                     let Some(runtime) = runtime else {
@@ -173,7 +173,7 @@ impl HeldCharges {
             Err(error) if error.may_have_run() => None,
             Err(_) => Some(0),
             Ok(decision) => {
-                let level = |charge: &Charge<'_>| charge.demand.quota.level_of(decision.moved());
+                let level = |charge: &Charge<'_>| charge.demand.quota.level_of(decision.charged());
                 Some(self.charges.first().map_or(0, level))
             }
         }
@@ -330,8 +330,7 @@ impl Drop for RefundGuard {
         if held.charges.is_empty() {
             return;
         }
-        if let (Answer::Later(answer), Some(runtime)) =
-            (held.ask(Operation::GiveBack), &self.runtime)
+        if let (Answer::Later(answer), Some(runtime)) = (held.ask(Operation::Refund), &self.runtime)
         {
             // If it fails, the units stay taken.
             held.store.spawn(runtime, async move { drop(answer.await) });

@@ -4,7 +4,9 @@ mod policy;
 #[cfg(feature = "http")]
 mod reason;
 
-use std::{cmp::Reverse, fmt, slice, sync::Arc, time::Duration};
+#[cfg(any(feature = "http", feature = "compat"))]
+use std::cmp::Reverse;
+use std::{fmt, slice, sync::Arc, time::Duration};
 
 pub use self::policy::PolicyDecision;
 pub(crate) use self::policy::Told;
@@ -135,7 +137,7 @@ pub enum Source {
     /// that still holds.
     Cache,
     /// This process decided, from units that the store had granted to it in
-    /// advance: [`Policy::lease_with_extra_burst`](crate::Policy::lease_with_extra_burst).
+    /// advance: [`Policy::lease`](crate::Policy::lease).
     Lease,
     /// The store failed, and this process decided by itself, under the
     /// policies that are [local](crate::OnStoreFailure::Local) then.
@@ -299,24 +301,24 @@ impl Decision {
         self.policies.as_slice().iter()
     }
 
-    /// The policies that refused: all of them, not only the first.
-    pub fn refused(&self) -> impl Iterator<Item = &PolicyDecision> {
+    /// Returns the policies that denied: all of them, not only the first.
+    pub fn denied_by(&self) -> impl Iterator<Item = &PolicyDecision> {
         self.policies
             .as_slice()
             .iter()
-            .filter(|policy| policy.is_refused())
+            .filter(|policy| policy.is_denied())
     }
 
-    /// How long to wait until every policy has room, if nobody else takes it
-    /// first. Zero when allowed; `None` when it will never fit.
+    /// Returns how long to wait until every policy has room, if no other caller takes it
+    /// first. `None` if the request is allowed, and if waiting does not help.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        let longest = self
-            .policies
-            .as_slice()
-            .iter()
-            .try_fold(0, |longest, policy| Some(policy.retry_us()?.max(longest)))?;
-        Some(Duration::from_micros(longest))
+        if self.verdict != Verdict::Denied {
+            return None;
+        }
+        let mut waits = self.denied_by().map(PolicyDecision::retry_after);
+        let first = waits.next()??;
+        waits.try_fold(first, |longest, wait| Some(longest.max(wait?)))
     }
 
     /// How long the admitted request is to be held: the longest
@@ -327,11 +329,11 @@ impl Decision {
         delays.max().unwrap_or_default()
     }
 
-    /// The fewest units that any policy [moved](PolicyDecision::moved); the
+    /// The fewest units that any policy [moved](PolicyDecision::charged); the
     /// units asked for, where the store failed and all were left out.
     #[must_use]
-    pub fn moved(&self) -> u64 {
-        let moved = self.policies().map(PolicyDecision::moved);
+    pub fn charged(&self) -> u64 {
+        let moved = self.policies().map(PolicyDecision::charged);
         moved.min().unwrap_or(match self.policies {
             Policies::None(units) => units,
             _ => 0,
@@ -351,23 +353,15 @@ impl Decision {
         })
     }
 
-    /// The five integers of `CL.THROTTLE`, as
-    /// [`PolicyDecision::to_cl_throttle`] tells them of the policy that binds:
-    /// the one that refused with the longest wait, or else the one with the
-    /// fewest units left. `None` where no policy applied.
-    #[must_use]
-    pub fn to_cl_throttle(&self) -> Option<[i64; 5]> {
-        self.binding().map(PolicyDecision::to_cl_throttle)
-    }
-
-    /// The one policy that matters most to the caller.
+    /// Returns the most restrictive policy.
+    #[cfg(any(feature = "http", feature = "compat"))]
     pub(crate) fn binding(&self) -> Option<&PolicyDecision> {
         let longest_wait = |policy: &&PolicyDecision| policy.retry_us().unwrap_or(u64::MAX);
         if self.is_allowed() {
             self.policies()
                 .min_by_key(|policy| (policy.remaining(), Reverse(policy.reset_after())))
         } else {
-            self.refused().max_by_key(longest_wait)
+            self.denied_by().max_by_key(longest_wait)
         }
     }
 }
@@ -386,12 +380,12 @@ impl Refund {
 
     /// Returns how many units came back: the fewest of any policy.
     #[must_use]
-    pub fn moved(&self) -> u64 {
-        self.0.moved()
+    pub fn refunded(&self) -> u64 {
+        self.0.charged()
     }
 
     /// Returns the state of each policy after the credit.
-    /// [`PolicyDecision::moved`] is what came back to it.
+    /// [`PolicyDecision::charged`] is what came back to it.
     pub const fn decision(&self) -> &Decision {
         &self.0
     }

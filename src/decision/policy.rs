@@ -138,9 +138,9 @@ impl PolicyDecision {
         *self.quota
     }
 
-    /// The most units that can be taken at once.
+    /// Returns the most units that can be taken at once.
     #[must_use]
-    pub fn limit(&self) -> u64 {
+    pub fn capacity(&self) -> u64 {
         self.quota.capacity()
     }
 
@@ -163,18 +163,20 @@ impl PolicyDecision {
         Duration::from_micros(self.quota.reset_us(&self.standing, self.now_us))
     }
 
-    /// How long to wait until this policy has room for the cost, to the
-    /// microsecond: waiting that long is enough if nobody else takes it first,
-    /// one microsecond less is not. (Permits may come back sooner.) Zero where
-    /// it had room; `None` where it never will by itself.
+    /// Returns how long to wait until this policy has room for the cost. `None` if it had
+    /// room, and if waiting does not help.
+    ///
+    /// The wait is exact to the microsecond: it is enough if no other caller takes the room
+    /// first, and one microsecond less is not. Permits may come back sooner.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.retry_us().map(Duration::from_micros)
+        let retry_us = self.retry_us().filter(|retry_us| *retry_us > 0);
+        retry_us.map(Duration::from_micros)
     }
 
-    /// Whether this policy had no room.
+    /// Returns whether this policy had no room.
     #[must_use]
-    pub fn is_refused(&self) -> bool {
+    pub fn is_denied(&self) -> bool {
         self.retry_us() != Some(0)
     }
 
@@ -185,11 +187,11 @@ impl PolicyDecision {
     }
 
     /// Units that were taken: the cost where the request was admitted, what
-    /// there was with [`check_up_to`](crate::Limiter::check_up_to), and what was
+    /// there was with [`take_up_to`](crate::Limiter::take_up_to), and what was
     /// charged with [`debit`](crate::Limiter::debit). What was given back, with
     /// [`credit`](crate::Limiter::credit).
     #[must_use]
-    pub const fn moved(&self) -> u64 {
+    pub const fn charged(&self) -> u64 {
         self.moved
     }
 
@@ -211,26 +213,6 @@ impl PolicyDecision {
             Outcome::Room { delay_us } => Duration::from_micros(delay_us),
             _ => Duration::ZERO,
         }
-    }
-
-    /// The five integers of redis-cell's `CL.THROTTLE`: 1 if limited, else 0;
-    /// the limit; what remains; seconds until it is worth to ask again, rounded
-    /// up, -1 where it was admitted (or where no wait helps); seconds until all
-    /// is back, rounded up.
-    #[must_use]
-    pub fn to_cl_throttle(&self) -> [i64; 5] {
-        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        let seconds = |wait: Duration| number(wait.as_micros().div_ceil(1_000_000) as u64);
-        [
-            i64::from(self.is_refused()),
-            number(self.limit()),
-            number(self.remaining()),
-            match self.retry_after() {
-                Some(wait) if self.is_refused() => seconds(wait),
-                _ => -1,
-            },
-            seconds(self.reset_after()),
-        ]
     }
 
     #[cfg(feature = "http")]
@@ -279,7 +261,7 @@ impl fmt::Debug for PolicyDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PolicyDecision")
             .field("name", &self.name())
-            .field("limit", &self.limit())
+            .field("capacity", &self.capacity())
             .field("cost", &self.cost)
             .field("remaining", &self.remaining())
             .field("reset_after", &self.reset_after())

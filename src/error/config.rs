@@ -265,7 +265,7 @@ impl fmt::Display for ConfigError {
             ),
             Self::CannotLease { beside } => write!(
                 f,
-                "`lease_with_extra_burst()` cannot be combined with {beside}; it needs a TokenBucket without `max_debt(..)` or `wait_up_to(..)`",
+                "`lease()` cannot be combined with {beside}; it needs a TokenBucket without `max_debt(..)` or `wait_up_to(..)`",
             ),
             Self::InPolicy { name, mistake } => write!(f, "policy {name:?}: {mistake}"),
             Self::TrustedProxy { text } => write!(

@@ -47,7 +47,7 @@ impl Buckets {
         }
         let answer = self
             .store
-            .check(&Check::new(Operation::Look, &self.charges));
+            .check(&Check::new(Operation::Peek, &self.charges));
         answer.wait().await
     }
 
@@ -92,7 +92,7 @@ impl Buckets {
     ///
     /// The store could not decide.
     pub async fn credit(&self, units: u64) -> Result<Refund, StoreError> {
-        let decision = self.ask(Operation::GiveBack, units).await?;
+        let decision = self.ask(Operation::Refund, units).await?;
         Ok(Refund::new(decision))
     }
 
@@ -154,7 +154,7 @@ impl Buckets {
     /// Their keys in Redis, one for each policy that applies, to look at them with
     /// `redis-cli`. Empty for stores without such keys.
     #[must_use]
-    pub fn redis_keys(&self) -> Vec<String> {
+    pub fn storage_keys(&self) -> Vec<String> {
         let keys = self.charges.iter();
         let keys = keys.filter_map(|charge| self.store.storage_key(charge));
         keys.collect()

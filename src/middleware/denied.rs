@@ -131,7 +131,7 @@ impl From<DenialReason> for Denial<'_> {
 impl<'a> From<&'a Decision> for Denial<'a> {
     fn from(decision: &'a Decision) -> Self {
         // No policy is listed if the store failed.
-        if decision.refused().next().is_none() {
+        if decision.denied_by().next().is_none() {
             return DenialReason::StoreFailed.into();
         }
         Self {
@@ -161,7 +161,7 @@ impl<'a> Denial<'a> {
     }
 
     pub(super) fn policies(self) -> impl Iterator<Item = &'a str> {
-        let denied_by = self.decision.into_iter().flat_map(Decision::refused);
+        let denied_by = self.decision.into_iter().flat_map(Decision::denied_by);
         let without_key = self.missing_key.map(|(policy, _)| policy);
         denied_by.map(PolicyDecision::name).chain(without_key)
     }
@@ -181,7 +181,7 @@ impl<'a> Denial<'a> {
                 wait
             })
         };
-        let mut waits = self.decision?.refused().map(wait);
+        let mut waits = self.decision?.denied_by().map(wait);
         waits.try_fold(Duration::ZERO, |longest, wait| Some(longest.max(wait?)))
     }
 }

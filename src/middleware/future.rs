@@ -23,7 +23,7 @@ use super::{
 use crate::{
     Decision, DenialReason, RequestHead, StoreError,
     admission::{Admission, refund::RefundGuard},
-    store::BoxFuture,
+    store::StoreFuture,
     util::interned::Interned,
 };
 
@@ -75,7 +75,7 @@ pub(super) struct Pending<S, ReqBody> {
 /// What a request waits for.
 #[allow(clippy::large_enum_variant)] // It is boxed with the request.
 pub(super) enum Outcome {
-    Answer(BoxFuture<Decision>),
+    Answer(StoreFuture<Decision>),
     Admission(Admission),
 }
 

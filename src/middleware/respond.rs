@@ -127,7 +127,7 @@ fn message(denial: Denial<'_>) -> String {
         (DenialReason::CostImpossible, Some(decision)) => {
             let sentences = decision.policies().filter(|policy| policy.is_impossible());
             let sentences = sentences.map(|policy| {
-                let (cost, name, limit) = (policy.cost(), policy.name(), policy.limit());
+                let (cost, name, limit) = (policy.cost(), policy.name(), policy.capacity());
                 format!("Cost {cost} exceeds policy \"{name}\" ({limit}).")
             });
             return sentences.collect::<Vec<_>>().join(" ");
@@ -165,7 +165,7 @@ fn problem(denied: &Denied<'_>) -> Bytes {
     }
     if let Some(decision) = denied.decision() {
         json.push(r#","violated-policies":["#);
-        for (index, policy) in decision.refused().enumerate() {
+        for (index, policy) in decision.denied_by().enumerate() {
             json.push(if index > 0 { "," } else { "" });
             // JSON and header fields write a string of printable ASCII alike.
             json.push(policy.quoted_name());

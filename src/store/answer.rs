@@ -10,11 +10,11 @@ pub enum Answer<T> {
     Now(Result<T, StoreError>),
     /// It is on its way. Before it is first polled, nothing may be done: a
     /// caller who leaves by then has taken nothing.
-    Later(BoxFuture<T>),
+    Later(StoreFuture<T>),
 }
 
 /// The future of a store's answer.
-pub type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+pub type StoreFuture<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
 impl<T> Answer<T> {
     /// Waits, where there is something to wait for.

@@ -282,11 +282,11 @@ fn read(
         |stored| rule.read(stored, at),
     );
     let fits = match operation {
-        Operation::Take | Operation::Look => {
+        Operation::Take | Operation::Peek => {
             u64::from(rule.fits(&standing, demand.level, demand.overdraft))
         }
         Operation::TakeUpTo => rule.units_that_fit(standing.level),
-        Operation::GiveBack | Operation::Debit | Operation::Renew => 1,
+        Operation::Refund | Operation::Debit | Operation::Renew => 1,
     };
     (standing, fits)
 }
@@ -306,7 +306,7 @@ fn write(
         change = Change::Give(bucket.read(|stored| rule.returnable(stored, standing, cost, at)));
     }
     let is_nothing = matches!(change, Change::Take(0) | Change::Give(0)) && !standing.unsaved;
-    if is_nothing || operation == Operation::Look {
+    if is_nothing || operation == Operation::Peek {
         return;
     }
     let state = rule.write(|| bucket.take(), standing, change, at);

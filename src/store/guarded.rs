@@ -12,10 +12,10 @@ use super::{
 };
 use crate::{Decision, Source, StoreError, error::StoreErrorKind};
 
-/// Puts a deadline and a breaker around a store of your own: what
+/// Puts a timeout and a circuit breaker around a store of your own: what
 /// [`RedisStore`](crate::RedisStore) has built in.
 ///
-/// An answer that takes longer than the deadline is a failure
+/// An answer that takes longer than the timeout is a failure
 /// ([`StoreError::is_timeout`]). Five failures in a row, or ten and half of all
 /// within 200 ms, open the breaker: checks fail at once then, but for a single
 /// one after a pause, which finds out whether the store answers again. The
@@ -28,29 +28,29 @@ use crate::{Decision, Source, StoreError, error::StoreErrorKind};
 /// use tower_throttle::{Limiter, MemoryStore, TokenBucket, store::Guarded};
 ///
 /// let far = MemoryStore::new(); // imagine a database
-/// let store = Guarded::new(far).deadline(Duration::from_millis(20));
+/// let store = Guarded::new(far).timeout(Duration::from_millis(20));
 /// let limiter = Limiter::new(store, TokenBucket::per_second(10));
 /// ```
 ///
 /// A check whose caller leaves goes on by itself until it is answered or its
-/// deadline passes: otherwise impatient callers would keep it from being known
+/// timeout passes: otherwise impatient callers would keep it from being known
 /// that the store hangs.
 ///
-/// Waiting for a deadline needs a Tokio runtime with timers.
+/// A timeout needs a Tokio runtime with timers.
 #[derive(Clone)]
 pub struct Guarded<S> {
     store: S,
-    deadline: Duration,
+    timeout: Duration,
     breaker: Arc<Breaker>,
     fallback: Fallback,
 }
 
 impl<S: Store> Guarded<S> {
-    /// A guard with a deadline of 50 ms.
+    /// Guards a store, with a timeout of 50 ms.
     #[must_use]
     pub fn new(store: S) -> Self {
         Self {
-            deadline: Duration::from_millis(50),
+            timeout: Duration::from_millis(50),
             breaker: Arc::new(Breaker::new(KeyedHash::new())),
             fallback: store.fallback().unwrap_or_default(),
             store,
@@ -59,8 +59,8 @@ impl<S: Store> Guarded<S> {
 
     /// How long a check may take. Default: 50 ms. After that it may still be charged.
     #[must_use]
-    pub const fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = deadline;
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
         self
     }
 
@@ -80,9 +80,9 @@ impl<S: Store> Guarded<S> {
                 Answer::Now(answer)
             }
             Answer::Later(answer) => {
-                let deadline = self.deadline;
+                let limit = self.timeout;
                 let call = async move {
-                    let answer = timeout(deadline, answer).await;
+                    let answer = timeout(limit, answer).await;
                     let answer =
                         answer.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout)));
                     pass.ended(told(&answer));
@@ -130,7 +130,7 @@ impl<S: Store> fmt::Debug for Guarded<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guarded")
             .field("store", &self.store)
-            .field("deadline", &self.deadline)
+            .field("timeout", &self.timeout)
             .finish_non_exhaustive()
     }
 }

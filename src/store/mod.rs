@@ -30,15 +30,13 @@ pub(crate) mod tasks;
 use std::{fmt, sync::Arc};
 
 pub use self::{
-    answer::{Answer, BoxFuture},
+    answer::{Answer, StoreFuture},
     decide::Slot,
     fallback::Fallback,
     guarded::Guarded,
     memory::{MemoryStore, MemoryStoreBuilder},
 };
 use crate::Decision;
-#[doc(hidden)]
-pub use crate::charge::Charge as Leg;
 pub use crate::charge::{Charge, Check, Operation};
 
 /// Keeps buckets and decides.

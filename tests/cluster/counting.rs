@@ -32,12 +32,15 @@ async fn keys_lie_on_all_nodes_and_each_is_counted_exactly() {
     }
     // Both keys of a caller share a slot, which the store takes for the same as Redis does.
     for number in 0..300 {
-        let keys = limiter.redis_keys(format!("caller-{number}"));
+        let keys = limiter.storage_keys(format!("caller-{number}"));
         assert_eq!(cluster.slot(&keys[0]), cluster.slot(&keys[1]));
     }
 
     let caller = "caller-7";
-    assert_eq!(limiter.credit(caller, 2).await.expect("given").moved(), 2);
+    assert_eq!(
+        limiter.credit(caller, 2).await.expect("given").refunded(),
+        2
+    );
     assert_eq!(taken(&limiter, caller).await, [1, 1]);
     limiter.reset(caller).await.expect("forgotten");
     assert_eq!(taken(&limiter, caller).await, [0, 0]);

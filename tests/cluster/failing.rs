@@ -32,7 +32,7 @@ fn hasty(cluster: &RedisCluster) -> RedisStore {
 fn callers_of(cluster: &RedisCluster, node: usize, limiter: &Limiter) -> Vec<String> {
     let slots: Vec<_> = cluster.slots_of(node).collect();
     let is_there = |caller: &String| {
-        let slot = redis_keyslot(limiter.redis_keys(&**caller)[0].as_bytes());
+        let slot = redis_keyslot(limiter.storage_keys(&**caller)[0].as_bytes());
         slots.iter().any(|range| range.contains(&slot))
     };
     let callers = (0..).map(|number: u64| format!("caller-{number}"));

@@ -123,7 +123,7 @@ async fn redirections_end_and_those_that_make_no_sense_are_not_followed() {
         (limiter(&url), asked)
     };
     let store_of = limiter_of("+OK\r\n").0;
-    let slot = fred::util::redis_keyslot(store_of.redis_keys("ann")[0].as_bytes());
+    let slot = fred::util::redis_keyslot(store_of.storage_keys("ann")[0].as_bytes());
 
     for (word, host) in [("MOVED", "127.0.0.1"), ("MOVED", ""), ("ASK", "127.0.0.1")] {
         let (limiter, asked) = limiter_of(&format!("-{word} {slot} {host}:HERE\r\n"));
@@ -159,7 +159,7 @@ async fn redirections_end_and_those_that_make_no_sense_are_not_followed() {
 /// It says that the slot is elsewhere, and not where.
 #[tokio::test]
 async fn a_redirection_to_nowhere_makes_it_look_at_the_map() {
-    let slot_of = limiter("redis-cluster://127.0.0.1:1/").redis_keys("ann");
+    let slot_of = limiter("redis-cluster://127.0.0.1:1/").storage_keys("ann");
     let slot = fred::util::redis_keyslot(slot_of[0].as_bytes());
     let (url, asked) = lying_server(ALL_SLOTS, &format!("-MOVED {slot} ?:HERE\r\n"));
     let limiter = limiter(&url);
@@ -194,14 +194,14 @@ async fn units_go_back_to_every_key_though_one_is_refused() {
     let error = limiter.credit("ann", 1).await.expect_err("no memory");
     assert!(error.is_refused(), "{error:?}");
     let alone = alone.lock().expect("no panic");
-    assert_eq!(*alone, limiter.redis_keys("ann"));
+    assert_eq!(*alone, limiter.storage_keys("ann"));
 }
 
 /// Sends each to another port, where nobody listens or somebody does.
 #[tokio::test]
 async fn a_redirection_to_nobody_is_an_error_within_the_deadline() {
     let nobody = crate::support::port::Port::claim();
-    let slot_of = limiter("redis-cluster://127.0.0.1:1/").redis_keys("ann");
+    let slot_of = limiter("redis-cluster://127.0.0.1:1/").storage_keys("ann");
     let slot = fred::util::redis_keyslot(slot_of[0].as_bytes());
     for word in ["MOVED", "ASK"] {
         let answer = format!("-{word} {slot} 127.0.0.1:{nobody}\r\n");

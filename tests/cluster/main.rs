@@ -46,6 +46,6 @@ async fn taken(limiter: &Limiter, key: &str) -> Vec<u64> {
     let decision = limiter.peek(key).await.expect("a decision");
     let policies = decision.policies();
     policies
-        .map(|policy| policy.limit() - policy.remaining())
+        .map(|policy| policy.capacity() - policy.remaining())
         .collect()
 }

@@ -104,7 +104,7 @@ fn keys() -> impl Iterator<Item = String> {
 }
 
 fn slot(limiter: &Limiter, key: &str) -> u16 {
-    redis_keyslot(limiter.redis_keys(key)[0].as_bytes())
+    redis_keyslot(limiter.storage_keys(key)[0].as_bytes())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -145,7 +145,7 @@ async fn several_keys_of_a_slot_that_stays_on_its_way_are_decided_one_by_one() {
         .build()
         .expect("a limiter");
     assert_eq!(admitted(&limiter, "ann", 1).await, 1);
-    let keys = limiter.redis_keys("ann");
+    let keys = limiter.storage_keys("ann");
     let slot = cluster.slot(&keys[0]);
     let from = cluster.owner(slot);
     let to = (from + 1) % 3;
@@ -157,16 +157,16 @@ async fn several_keys_of_a_slot_that_stays_on_its_way_are_decided_one_by_one() {
     assert_eq!(admitted(&limiter, "ann", 2).await, 2);
     assert_eq!(taken(&limiter, "ann").await, [3, 3, 3]);
     let decision = limiter.check_n("ann", 2).await.expect("a decision");
-    let refused: Vec<_> = decision.refused().map(|policy| policy.name()).collect();
+    let refused: Vec<_> = decision.denied_by().map(|policy| policy.name()).collect();
     assert_eq!(refused, ["window"]);
     assert_eq!(taken(&limiter, "ann").await, [3, 3, 3]);
-    assert_eq!(limiter.credit("ann", 1).await.expect("given").moved(), 1);
+    assert_eq!(limiter.credit("ann", 1).await.expect("given").refunded(), 1);
     assert_eq!(
         limiter
-            .check_up_to("ann", 9)
+            .take_up_to("ann", 9)
             .await
             .expect("a decision")
-            .moved(),
+            .charged(),
         2
     );
     assert_eq!(taken(&limiter, "ann").await, [4, 4, 4]);

@@ -6,7 +6,7 @@ use tokio::sync::Barrier;
 use tower_throttle::{
     Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, MemoryStore, Policy, RedisStore,
     SlidingLog, SlidingWindow, StoreError, TokenBucket, Verdict,
-    store::{Answer, Check, Leg, Store},
+    store::{Answer, Charge, Check, Store},
 };
 
 use super::{patient, taken};
@@ -42,9 +42,9 @@ fn facts(decision: &Decision) -> Vec<(String, u64, u64, u64, bool, bool)> {
         (
             policy.name().to_owned(),
             policy.cost(),
-            policy.moved(),
+            policy.charged(),
             policy.remaining(),
-            policy.is_refused(),
+            policy.is_denied(),
             policy.is_impossible(),
         )
     });
@@ -65,7 +65,7 @@ async fn decides_as_one_check_does() {
                 match round % 6 {
                     0 | 1 => limiter.check(caller).await,
                     2 => limiter.check_n(caller, units).await,
-                    3 => limiter.check_up_to(caller, units).await,
+                    3 => limiter.take_up_to(caller, units).await,
                     4 => limiter.credit(caller, units / 4).await.map(Into::into),
                     _ => limiter.peek(caller).await,
                 }
@@ -74,7 +74,7 @@ async fn decides_as_one_check_does() {
         let (mine, theirs) = (mine.await.expect("mine"), theirs.await.expect("theirs"));
         assert_eq!(theirs.verdict(), mine.verdict(), "round {round}");
         assert_eq!(facts(&theirs), facts(&mine), "round {round}, {units} units");
-        assert_eq!(theirs.moved(), mine.moved(), "round {round}");
+        assert_eq!(theirs.charged(), mine.charged(), "round {round}");
         verdicts.push(theirs.verdict());
     }
     for verdict in [Verdict::Allowed, Verdict::Denied, Verdict::Impossible] {
@@ -132,7 +132,7 @@ async fn a_denial_names_all_who_refuse_and_costs_nothing() {
         assert_eq!(decision.verdict(), Verdict::Denied);
         let refused: Vec<_> = decision
             .policies()
-            .map(|policy| policy.is_refused())
+            .map(|policy| policy.is_denied())
             .collect();
         assert_eq!(refused, rooms.map(|room| room == 0));
         let remaining: Vec<_> = decision
@@ -164,7 +164,7 @@ async fn race(store: RedisStore, policies: Vec<Policy>, checks: usize) -> (u64, 
                     .expect("a decision");
                 admitted += u64::from(decision.is_allowed());
                 let shared = decision.policies().next().expect("a policy");
-                most_at_once = most_at_once.max(shared.limit() - shared.remaining());
+                most_at_once = most_at_once.max(shared.capacity() - shared.remaining());
             }
             (admitted, most_at_once)
         })
@@ -258,7 +258,7 @@ async fn permits_of_all_slots_are_held_and_come_back() {
     let refused = hold("ann").await.expect("a decision");
     let names: Vec<_> = refused
         .decision()
-        .refused()
+        .denied_by()
         .map(|policy| policy.name())
         .collect();
     assert_eq!(names, ["own", "all"]);
@@ -286,7 +286,7 @@ async fn where_a_later_slot_does_not_answer_the_first_is_given_back() {
         ],
     );
     let node_of = |caller: &str, place: usize| {
-        let keys = limiter.redis_keys(caller);
+        let keys = limiter.storage_keys(caller);
         cluster.owner(cluster.slot(&keys[place]))
     };
     let shared = node_of("", 1);
@@ -322,7 +322,7 @@ struct Forgets(RedisStore);
 
 impl Store for Forgets {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        let reset = self.reset(check.legs());
+        let reset = self.reset(check.charges());
         Answer::Later(Box::pin(async move {
             if let Answer::Later(reset) = reset {
                 reset.await?;
@@ -331,7 +331,7 @@ impl Store for Forgets {
         }))
     }
 
-    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+    fn reset(&self, legs: &[Charge<'_>]) -> Answer<()> {
         self.0.reset(legs)
     }
 }
@@ -351,7 +351,7 @@ async fn where_one_slot_does_not_answer_the_others_are_reset_and_it_is_told() {
     let forgets = limiter(Forgets(store.clone()), policies());
     let limiter = limiter(store, policies());
     let node_of = |caller: &str, place: usize| {
-        let keys = limiter.redis_keys(caller);
+        let keys = limiter.storage_keys(caller);
         cluster.owner(cluster.slot(&keys[place]))
     };
     let shared = node_of("", 0);

@@ -57,7 +57,7 @@ struct Failover {
 
 /// The keys that the same node serves as the hot one.
 fn beside_hot(cluster: &RedisCluster, limiter: &Limiter) -> (usize, u16, HashSet<u32>) {
-    let slot = |key: u32| redis_keyslot(limiter.redis_keys(u64::from(key))[0].as_bytes());
+    let slot = |key: u32| redis_keyslot(limiter.storage_keys(u64::from(key))[0].as_bytes());
     let place = cluster.owner(slot(HOT));
     let its: Vec<_> = cluster.slots_of(place).collect();
     let is_hurt = |key: &u32| its.iter().any(|range| range.contains(&slot(*key)));

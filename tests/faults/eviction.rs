@@ -94,7 +94,7 @@ async fn each_eviction_gives_a_key_one_more_burst() {
 
     let evicted = listener.stop();
     let keys = HOT..=LOAD.keys;
-    let name = |key: u32| (limiter.redis_keys(u64::from(key)).remove(0), key);
+    let name = |key: u32| (limiter.storage_keys(u64::from(key)).remove(0), key);
     let names: HashMap<_, _> = keys.map(name).collect();
     let mut losses: BTreeMap<u32, Vec<Window>> = BTreeMap::new();
     for (key, at_us) in &evicted {

@@ -121,7 +121,7 @@ async fn junk_under_a_key_admits_no_more_and_expires() {
     let (deadline, in_time) = rig::patience();
     let limiter = rig::limiter(rig::store(deadline, &server.url()), quota());
     rig::ready(&limiter).await;
-    let key = limiter.redis_keys(u64::from(HOT)).remove(0);
+    let key = limiter.storage_keys(u64::from(HOT)).remove(0);
     let junk: [&[&str]; 5] = [
         &["SET", &key, "junk"],
         &["SET", &key, "0000000000000000001"],

@@ -30,7 +30,7 @@ const FEW_SLOTS: u16 = 128;
 const PAUSE: Duration = Duration::from_millis(20);
 
 fn slot(limiter: &Limiter, key: u32) -> u16 {
-    redis_keyslot(limiter.redis_keys(u64::from(key))[0].as_bytes())
+    redis_keyslot(limiter.storage_keys(u64::from(key))[0].as_bytes())
 }
 
 /// Half of them are the first node's.

@@ -198,7 +198,7 @@ async fn a_key_of_a_megabyte_is_50_bytes_in_redis() {
             let decision = limiter.check(key.clone()).await.expect("a decision");
             assert_eq!(decision.is_allowed(), admitted);
         }
-        keys.extend(limiter.redis_keys(key));
+        keys.extend(limiter.storage_keys(key));
     }
     let mut there = server.keys();
     there.sort_unstable();

@@ -9,7 +9,7 @@ use std::{
 use tower_throttle::{
     Clock, Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, ManualClock, MemoryStore,
     Policy, RedisStore, SlidingLog, SlidingWindow, TokenBucket,
-    store::{Answer, Check, Leg, Operation, Slot, Store},
+    store::{Answer, Charge, Check, Operation, Slot, Store},
     testing,
 };
 
@@ -20,7 +20,7 @@ const SEEDS: std::ops::Range<u64> = 0..8;
 #[tokio::test]
 async fn memory_passes() {
     for seed in SEEDS {
-        let passed = testing::prove(seed, 500, |clock| {
+        let passed = testing::conformance(seed, 500, |clock| {
             MemoryStore::builder().clock(clock).capacity(100).build()
         });
         passed
@@ -33,7 +33,7 @@ async fn memory_passes() {
 async fn redis_passes() {
     let server = RedisServer::start();
     for seed in SEEDS {
-        let passed = testing::prove(seed, 500, |clock| {
+        let passed = testing::conformance(seed, 500, |clock| {
             server.command(&["FLUSHALL"]);
             let store = RedisStore::builder()
                 .clock(clock)
@@ -65,7 +65,7 @@ impl MapStore {
         }
     }
 
-    fn name(leg: &Leg<'_>) -> String {
+    fn name(leg: &Charge<'_>) -> String {
         format!("{}/{}/{:?}", leg.policy(), leg.kind(), leg.key_bytes())
     }
 }
@@ -73,13 +73,13 @@ impl MapStore {
 impl Store for MapStore {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         let mut buckets = self.buckets.lock().expect("nobody panics");
-        let names: Vec<String> = check.legs().iter().map(Self::name).collect();
+        let names: Vec<String> = check.charges().iter().map(Self::name).collect();
         let stored = names.iter().map(|name| buckets.get(name));
         let mut slots: Vec<Slot> = stored
             .map(|words| Slot::new(words.map(Vec::as_slice)))
             .collect();
         let decision = check.decide(self.clock.now_us(), &mut slots);
-        let forgets = self.is_broken && check.operation() == Operation::GiveBack;
+        let forgets = self.is_broken && check.operation() == Operation::Refund;
         for (name, slot) in names.into_iter().zip(slots) {
             if let (Some((words, _)), false) = (slot.written(), forgets) {
                 buckets.insert(name, words.to_vec());
@@ -88,7 +88,7 @@ impl Store for MapStore {
         Answer::Now(Ok(decision))
     }
 
-    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+    fn reset(&self, legs: &[Charge<'_>]) -> Answer<()> {
         let mut buckets = self.buckets.lock().expect("nobody panics");
         for leg in legs {
             buckets.remove(&Self::name(leg));
@@ -100,7 +100,7 @@ impl Store for MapStore {
 #[tokio::test]
 async fn a_store_of_somebody_elses_passes() {
     for seed in SEEDS {
-        let passed = testing::prove(seed, 500, |clock| MapStore::new(clock, false));
+        let passed = testing::conformance(seed, 500, |clock| MapStore::new(clock, false));
         passed
             .await
             .unwrap_or_else(|difference| panic!("seed {seed}: {difference}"));
@@ -109,7 +109,7 @@ async fn a_store_of_somebody_elses_passes() {
 
 #[tokio::test]
 async fn a_store_that_forgets_what_was_given_back_does_not_pass() {
-    let proved = testing::prove(0, 500, |clock| MapStore::new(clock, true)).await;
+    let proved = testing::conformance(0, 500, |clock| MapStore::new(clock, true)).await;
     let difference = proved.expect_err("a difference");
     assert!(
         difference.to_string().contains("the store says"),
@@ -128,7 +128,7 @@ async fn too_few_slots_admit_nobody() {
             Answer::Now(Ok(check.decide(1, &mut vec![Slot::default(); self.0])))
         }
 
-        fn reset(&self, _: &[Leg<'_>]) -> Answer<()> {
+        fn reset(&self, _: &[Charge<'_>]) -> Answer<()> {
             Answer::Now(Ok(()))
         }
     }
@@ -152,11 +152,11 @@ async fn garbage_in_a_store_is_no_panic() {
 
     impl Store for Garbage {
         fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-            let mut slots = vec![Slot::new(Some(&self.0)); check.legs().len()];
+            let mut slots = vec![Slot::new(Some(&self.0)); check.charges().len()];
             Answer::Now(Ok(check.decide(1_767_225_600_000_000, &mut slots)))
         }
 
-        fn reset(&self, _: &[Leg<'_>]) -> Answer<()> {
+        fn reset(&self, _: &[Charge<'_>]) -> Answer<()> {
             Answer::Now(Ok(()))
         }
     }
@@ -178,7 +178,7 @@ async fn garbage_in_a_store_is_no_panic() {
                     let limiter = Limiter::new(Garbage(words.clone()), policy);
                     for units in [0, 1, 5, u64::MAX] {
                         let _ = limiter.check_n("ann", units).await;
-                        let _ = limiter.check_up_to("ann", units).await;
+                        let _ = limiter.take_up_to("ann", units).await;
                         let _ = limiter.credit("ann", units).await;
                         let _ = limiter.debit("ann", units).await;
                         let permit = limiter.acquire_n("ann", units, Duration::ZERO).await;

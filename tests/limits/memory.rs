@@ -126,7 +126,7 @@ fn who_has_no_bucket_gives_nothing_back_to_the_others_without() {
         }
         for key in 1_000..2_000 {
             let credit = runtime.block_on(limiter.credit(key, 2));
-            let moved = credit.expect("memory always decides").moved();
+            let moved = credit.expect("memory always decides").refunded();
             assert_eq!(moved, 0, "{bucket:?} {key}");
             runtime.block_on(limiter.reset(key)).expect("a reset");
             assert!(!is_admitted(&runtime, &limiter, key), "{bucket:?} {key}");
@@ -135,7 +135,7 @@ fn who_has_no_bucket_gives_nothing_back_to_the_others_without() {
         assert!(store.len() <= full + 32, "{} > {full}", store.len());
         // Who has one gives back to it.
         let credit = runtime.block_on(limiter.credit(0, 2));
-        assert!(credit.expect("memory always decides").moved() > 0);
+        assert!(credit.expect("memory always decides").refunded() > 0);
     }
 }
 
@@ -420,14 +420,14 @@ fn a_caller_without_a_bucket_is_never_admitted_beyond_its_own_limit() {
                     }
                 }
                 11 => {
-                    let taken = ask(&runtime, shared.check_up_to(caller, units)).moved();
+                    let taken = ask(&runtime, shared.take_up_to(caller, units)).charged();
                     if taken > 0 {
                         prop_assert!(ask(&runtime, exact.check_n(caller, taken)).is_allowed());
                     }
                 }
                 12 => {
                     let refund = runtime.block_on(shared.credit(caller, units));
-                    prop_assert_eq!(refund.expect("memory always decides").moved(), 0);
+                    prop_assert_eq!(refund.expect("memory always decides").refunded(), 0);
                 }
                 13 => runtime.block_on(shared.reset(caller)).expect("a reset"),
                 _ => clock.advance(Duration::from_micros(window_ms * 10 * number)),

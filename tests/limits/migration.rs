@@ -38,7 +38,7 @@ impl Bench {
     /// What Redis holds, byte for byte; nothing for other stores.
     fn stored(&self, limiter: &Limiter) -> Option<String> {
         let server = self.server.as_ref()?;
-        let keys = limiter.redis_keys("ann");
+        let keys = limiter.storage_keys("ann");
         Some(server.command(&["GET", keys.first().expect("a key")]))
     }
 
@@ -198,7 +198,7 @@ async fn gateways_fractional_rate_capacity_requested_and_remaining() {
         if let Some(server) = &bench.server {
             // No longer than twice the time to fill, but for the minute that
             // the clocks of two machines may differ by.
-            let key = &limiter.redis_keys("ann")[0];
+            let key = &limiter.storage_keys("ann")[0];
             let ttl_ms: u64 = server.command(&["PTTL", key]).parse().expect("a TTL");
             assert!((1..=2 * 12_000 + 60_000).contains(&ttl_ms), "{ttl_ms}");
         }
@@ -342,7 +342,7 @@ async fn cl_throttle_answers_the_same_five_integers() {
         let limiter = bench.limiter(TokenBucket::new(30, seconds(60)).burst(14 + 1));
         let throttle = async |quantity| {
             let decision = check_n(&limiter, quantity).await;
-            decision.to_cl_throttle().expect("a policy")
+            tower_throttle::compat::cl_throttle(&decision).expect("a policy")
         };
         assert_eq!(throttle(1).await, [0, 15, 14, -1, 2]);
         for taken in 2..=15 {
@@ -374,7 +374,7 @@ async fn list_bucket_add_get_and_reset() {
         let limiter = bench.limiter(TokenBucket::without_refill(5));
         let add = async |tokens| {
             let decision = limiter.credit("ann", tokens).await;
-            decision.expect("a decision").moved()
+            decision.expect("a decision").refunded()
         };
         assert_eq!(passed(&limiter, 8).await, 5);
         assert_eq!(add(10).await, 5);

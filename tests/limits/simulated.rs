@@ -24,7 +24,7 @@ fn limiter(store: &RedisStore, quota: TokenBucket) -> Limiter {
 /// Not in paused time, as permits are renewed by the runtime's.
 #[tokio::test]
 async fn it_decides_as_the_memory_store_does() {
-    let walked = testing::prove(4711, 300, |clock| {
+    let walked = testing::conformance(4711, 300, |clock| {
         let builder = RedisStore::builder().clock(clock);
         let builder = builder.remember_denials_for(Duration::ZERO);
         let redis = SimulatedRedis::new().with_timer(|_| std::future::ready(()));

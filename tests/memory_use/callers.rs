@@ -10,7 +10,7 @@ use std::{
 use tower_throttle::{
     Decision, FixedWindow, Limiter, ManualClock, MemoryStore, OnStoreFailure, Policy, RedisStore,
     SlidingLog, SlidingWindow, StoreError, TokenBucket,
-    store::{Answer, Check, Fallback, Leg, Store},
+    store::{Answer, Charge, Check, Fallback, Store},
 };
 
 use crate::{
@@ -143,7 +143,7 @@ impl Store for Down {
         Answer::Now(Err(StoreError::unavailable("it is down")))
     }
 
-    fn reset(&self, _: &[Leg<'_>]) -> Answer<()> {
+    fn reset(&self, _: &[Charge<'_>]) -> Answer<()> {
         Answer::Now(Err(StoreError::unavailable("it is down")))
     }
 

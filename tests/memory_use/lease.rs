@@ -35,7 +35,7 @@ fn a_check_from_a_lease_allocates_nothing_and_awaits_nothing() {
         let store = RedisStore::builder().deadline(DEADLINE);
         let store = store.connect(&server.url()).expect("a store");
         let policy = Policy::new("hot", TokenBucket::without_refill(1_000_000))
-            .lease_with_extra_burst()
+            .lease()
             .on_store_failure(OnStoreFailure::Deny);
         Limiter::new(store, policy)
     });

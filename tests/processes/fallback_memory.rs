@@ -12,7 +12,7 @@ use std::{
 
 use tower_throttle::{
     Decision, FixedWindow, Limiter, ManualClock, Policy, Source, StoreError, TokenBucket,
-    store::{Answer, Check, Fallback, Leg, Store},
+    store::{Answer, Charge, Check, Fallback, Store},
 };
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Store for Down {
         Answer::Now(Err(StoreError::unavailable("away")))
     }
 
-    fn reset(&self, _: &[Leg<'_>]) -> Answer<()> {
+    fn reset(&self, _: &[Charge<'_>]) -> Answer<()> {
         Answer::Now(Err(StoreError::unavailable("away")))
     }
 

@@ -176,7 +176,7 @@ pub(crate) async fn whatever_fails_nothing_is_shown() {
         for _ in 0..3 {
             hidden(&limiter.check(KEY).await.expect("a decision"));
         }
-        server.command(&["SET", &limiter.redis_keys(KEY)[0], "junk"]);
+        server.command(&["SET", &limiter.storage_keys(KEY)[0], "junk"]);
         let error = limiter.check(KEY).await.expect_err("junk");
         show(&error);
         kinds.push(kind(&error));

@@ -318,13 +318,13 @@ async fn run(race: &Race, limiter: &Limiter) -> Outcome {
 
 async fn call(work: Work, limiter: &Limiter, outcome: &mut Outcome) -> Result<(), StoreError> {
     match work {
-        Work::Check(units) => outcome.moved += limiter.check_n("ann", units).await?.moved(),
-        Work::UpTo(units) => outcome.moved += limiter.check_up_to("ann", units).await?.moved(),
-        Work::Debit(units) => outcome.moved += limiter.debit("ann", units).await?.moved(),
+        Work::Check(units) => outcome.moved += limiter.check_n("ann", units).await?.charged(),
+        Work::UpTo(units) => outcome.moved += limiter.take_up_to("ann", units).await?.charged(),
+        Work::Debit(units) => outcome.moved += limiter.debit("ann", units).await?.charged(),
         Work::TwoAndBack => {
-            let taken = limiter.check_n("ann", 2).await?.moved();
+            let taken = limiter.check_n("ann", 2).await?.charged();
             if taken > 0 {
-                let gave = limiter.credit("ann", 1).await?.moved();
+                let gave = limiter.credit("ann", 1).await?.refunded();
                 outcome.moved += taken - gave;
                 outcome.gave += gave;
             }
@@ -332,7 +332,7 @@ async fn call(work: Work, limiter: &Limiter, outcome: &mut Outcome) -> Result<()
         Work::Hold => {
             let permit = limiter.acquire("ann", Duration::ZERO).await?;
             if permit.is_allowed() {
-                outcome.moved += permit.decision().moved();
+                outcome.moved += permit.decision().charged();
                 outcome.held.push(permit);
             }
         }

@@ -73,7 +73,7 @@ async fn admitted(limiter: &Limiter, checks: usize) -> (usize, Option<String>) {
 async fn they_are_enough_for_everything() {
     let server = RedisServer::start();
     let url = url(&server, &RIGHTS);
-    let passed = tower_throttle::testing::prove(11, 300, |clock| {
+    let passed = tower_throttle::testing::conformance(11, 300, |clock| {
         server.command(&["FLUSHALL"]);
         let store = RedisStore::builder()
             .clock(clock)
@@ -98,7 +98,7 @@ async fn they_are_enough_for_everything() {
         let limiter = Limiter::new(store.clone(), policy);
         let permit = limiter.acquire("ann", Duration::ZERO).await;
         assert!(permit.expect("a decision").decision().is_allowed());
-        server.command(&["SET", &limiter.redis_keys("bob")[0], "junk"]);
+        server.command(&["SET", &limiter.storage_keys("bob")[0], "junk"]);
         let error = limiter.acquire("bob", Duration::ZERO).await;
         assert!(error.expect_err("junk").is_corrupt_state());
         limiter.reset("bob").await.expect("a reset");
@@ -120,7 +120,7 @@ async fn where_all_scripts_were_loaded_eval_is_not_needed() {
     for script in RedisStore::scripts() {
         server.command(&["SCRIPT", "LOAD", &script]);
     }
-    let passed = tower_throttle::testing::prove(12, 300, |clock| {
+    let passed = tower_throttle::testing::conformance(12, 300, |clock| {
         server.command(&["FLUSHALL"]);
         let store = RedisStore::builder()
             .clock(clock)
@@ -240,7 +240,7 @@ async fn foreign_data_stays_without_the_rights_to_let_it_expire() {
     for missing in ["", "+pttl", "+pexpire"] {
         let server = RedisServer::start();
         let limiter = limiter(&url(&server, &all_but(missing)));
-        let key = limiter.redis_keys("ann").remove(0);
+        let key = limiter.storage_keys("ann").remove(0);
         server.command(&["SET", &key, "junk"]);
         let error = limiter.check("ann").await.expect_err("junk");
         assert!(error.is_corrupt_state(), "{error:?}");
@@ -417,7 +417,7 @@ async fn in_a_cluster_two_rights_more() {
     limiter.reset("ann").await.expect("a reset");
 
     // While a slot moves, who is not there yet is asked about where it goes.
-    let slot = cluster.slot(&limiter.redis_keys("ann")[0]);
+    let slot = cluster.slot(&limiter.storage_keys("ann")[0]);
     let from = cluster.owner(slot);
     cluster.begin_move(slot, from, 1 - from);
     let (count, refused) = admitted(&limiter, 1).await;

@@ -52,13 +52,13 @@ fn said(decision: &Decision) -> Vec<String> {
             "{} {} {} {} {:?} {:?} {:?} {} {:?}",
             policy.name(),
             policy.cost(),
-            policy.moved(),
+            policy.charged(),
             policy.remaining(),
             policy.reset_after(),
             policy.retry_after(),
             policy.delay(),
             policy.is_impossible(),
-            policy.to_cl_throttle()
+            tower_throttle::compat::cl_throttle_of(policy)
         )
     });
     std::iter::once(first).chain(policies).collect()

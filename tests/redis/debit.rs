@@ -7,7 +7,7 @@ use tower_throttle::{
     Concurrency, ConfigError, FixedWindow, LeakyBucket, Limiter, ManualClock, MemoryStore,
     OnStoreFailure, Policy, Quota, RedisStore, SlidingLog, SlidingWindow, Source, StoreError,
     TokenBucket,
-    store::{Answer, Check, Leg, Store},
+    store::{Answer, Charge, Check, Store},
 };
 
 use crate::support::{RedisServer, cluster::RedisCluster};
@@ -49,7 +49,7 @@ async fn a_stream_that_cost_more_than_the_capacity_is_owed_in_full() {
         assert!(limiter.check_n("ann", 100_000).await.unwrap().is_allowed());
         let debit = limiter.debit("ann", 250_000).await.unwrap();
         assert!(debit.is_allowed());
-        assert_eq!(debit.moved(), 250_000);
+        assert_eq!(debit.charged(), 250_000);
 
         // Two and a half minutes, and the unit that is asked for.
         let unit = MINUTE / 100_000;
@@ -69,7 +69,7 @@ async fn streams_that_end_at_once_are_all_charged() {
         let mut streams = JoinSet::new();
         for _ in 0..20 {
             let limiter = limiter.clone();
-            streams.spawn(async move { limiter.debit("ann", 250_000).await.unwrap().moved() });
+            streams.spawn(async move { limiter.debit("ann", 250_000).await.unwrap().charged() });
         }
         let charged: u64 = streams.join_all().await.into_iter().sum();
         assert_eq!(charged, 20 * 250_000);
@@ -105,7 +105,11 @@ async fn every_algorithm_owes_as_much_as_it_may_and_no_more() {
         for (place, (store, _)) in stores(&server).into_iter().enumerate() {
             let unlimited = one(store.clone(), Policy::new("unlimited", quota));
             let debit = unlimited.debit("ann", 1_000).await.unwrap();
-            assert_eq!((debit.moved(), debit.uncharged()), (1_000, 0), "{quota:?}");
+            assert_eq!(
+                (debit.charged(), debit.uncharged()),
+                (1_000, 0),
+                "{quota:?}"
+            );
             assert!(!unlimited.check("ann").await.unwrap().is_allowed());
 
             let policy = Policy::new("limited", quota).max_debt(25);
@@ -115,14 +119,14 @@ async fn every_algorithm_owes_as_much_as_it_may_and_no_more() {
             for (units, charged) in [(30, 30), (7, 1), (7, 0)] {
                 let debit = limited.debit("ann", units).await.unwrap();
                 assert!(debit.is_allowed());
-                assert_eq!(debit.refused().count(), 0);
-                assert_eq!(debit.moved(), charged, "{quota:?} {place}");
+                assert_eq!(debit.denied_by().count(), 0);
+                assert_eq!(debit.charged(), charged, "{quota:?} {place}");
                 assert_eq!(debit.uncharged(), units - charged, "{quota:?} {place}");
             }
 
             let nothing = one(store, Policy::new("nothing", quota).max_debt(0));
             let debit = nothing.debit("ann", u64::MAX).await.unwrap();
-            assert_eq!(debit.moved(), 10, "{quota:?}");
+            assert_eq!(debit.charged(), 10, "{quota:?}");
         }
     }
 }
@@ -135,9 +139,9 @@ async fn each_policy_is_charged_by_itself() {
         let large = Policy::new("large", TokenBucket::per_minute(100));
         let limiter = limiter(store, [small, large]);
         let debit = limiter.debit("ann", 80).await.unwrap();
-        let charged: Vec<_> = debit.policies().map(|policy| policy.moved()).collect();
+        let charged: Vec<_> = debit.policies().map(|policy| policy.charged()).collect();
         assert_eq!(charged, [6, 80]);
-        assert_eq!((debit.moved(), debit.uncharged()), (6, 74));
+        assert_eq!((debit.charged(), debit.uncharged()), (6, 74));
     }
 }
 
@@ -155,10 +159,10 @@ async fn each_slot_of_a_cluster_is_charged() {
     for caller in 0..20_u64 {
         limiter.reset_shared().await.unwrap();
         let debit = limiter.debit(caller, 250).await.unwrap();
-        let charged: Vec<_> = debit.policies().map(|policy| policy.moved()).collect();
+        let charged: Vec<_> = debit.policies().map(|policy| policy.charged()).collect();
         assert_eq!(charged, [15, 250]);
         let denied = limiter.check(caller).await.unwrap();
-        assert_eq!(denied.refused().count(), 2);
+        assert_eq!(denied.denied_by().count(), 2);
     }
 }
 
@@ -168,7 +172,7 @@ async fn what_is_owed_to_a_bucket_refilled_at_once_is_paid_in_full() {
     let server = RedisServer::start();
     for (store, clock) in stores(&server) {
         let limiter = one(store, TokenBucket::per_minute(10).refill_at_once());
-        assert_eq!(limiter.debit("ann", 500).await.unwrap().moved(), 500);
+        assert_eq!(limiter.debit("ann", 500).await.unwrap().charged(), 500);
         clock.advance(50 * MINUTE - Duration::from_micros(1));
         assert!(!limiter.check_n("ann", 1).await.unwrap().is_allowed());
         clock.advance(Duration::from_micros(1));
@@ -184,7 +188,7 @@ impl Store for Down {
         Answer::Now(Err(StoreError::unavailable("switched off")))
     }
 
-    fn reset(&self, _: &[Leg<'_>]) -> Answer<()> {
+    fn reset(&self, _: &[Charge<'_>]) -> Answer<()> {
         Answer::Now(Err(StoreError::unavailable("switched off")))
     }
 }
@@ -199,7 +203,11 @@ async fn while_the_store_fails_a_process_charges_its_part() {
             // More than a part can ever grant at once.
             let debit = limiter.debit("ann", 1_000).await.unwrap();
             assert_eq!(debit.source(), Source::Local);
-            assert_eq!((debit.moved(), debit.uncharged()), (1_000, 0), "{quota:?}");
+            assert_eq!(
+                (debit.charged(), debit.uncharged()),
+                (1_000, 0),
+                "{quota:?}"
+            );
             assert!(!limiter.check("ann").await.unwrap().is_allowed());
         }
     }
@@ -257,12 +265,12 @@ async fn permits_cannot_be_owed() {
 #[tokio::test]
 async fn beside_leases_a_debit_charges_what_is_left() {
     let server = RedisServer::start();
-    let policy = Policy::new("hot", TokenBucket::per_hour(1_000)).lease_with_extra_burst();
+    let policy = Policy::new("hot", TokenBucket::per_hour(1_000)).lease();
     for (store, _) in stores(&server) {
         let limiter = one(store, policy.clone());
         let _ = limiter.check_n("ann", 400).await.unwrap();
         let debit = limiter.debit("ann", 5_000).await.unwrap();
-        assert_eq!((debit.moved(), debit.uncharged()), (600, 4_400));
+        assert_eq!((debit.charged(), debit.uncharged()), (600, 4_400));
     }
 }
 
@@ -314,7 +322,7 @@ async fn a_debit_of_a_newcomer_to_a_full_store_locks_out_no_others() {
         let _ = limiter.check(caller).await.unwrap();
     }
     let debit = limiter.debit("newcomer", 1_000_000).await.unwrap();
-    assert!(debit.moved() <= 60);
+    assert!(debit.charged() <= 60);
     assert!(debit.uncharged() >= 999_940);
     clock.advance(Duration::from_secs(1));
     assert!(limiter.check("other").await.unwrap().is_allowed());

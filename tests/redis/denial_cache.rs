@@ -260,8 +260,8 @@ async fn what_costs_less_is_asked_and_what_has_no_room_is_not() {
     // Only checks that take are denied without asking.
     let peeked = limiter.peek("ann").await.expect("a decision");
     assert_eq!(peeked.source(), Source::Store);
-    let moved = limiter.check_up_to("ann", 5).await.expect("a decision");
-    assert_eq!((moved.moved(), moved.source()), (1, Source::Store));
+    let moved = limiter.take_up_to("ann", 5).await.expect("a decision");
+    assert_eq!((moved.charged(), moved.source()), (1, Source::Store));
 }
 
 /// What one clone gives back, all others know when it has returned.
@@ -555,7 +555,7 @@ async fn in_a_cluster_what_one_call_denied_is_remembered() {
     for _ in 0..50 {
         let denied = check(&one_slot).await;
         assert_eq!(denied.verdict(), Verdict::Denied);
-        assert_eq!(denied.refused().count(), 2);
+        assert_eq!(denied.denied_by().count(), 2);
         assert_eq!(denied.source(), Source::Cache);
     }
     one_slot.reset("ann").await.expect("forgotten");

@@ -76,7 +76,7 @@ async fn use_up(limiter: &Limiter, server: &RedisServer) -> Decision {
             0 => limiter.check("ann").await,
             1 => limiter.debit("ann", 4).await,
             2 => limiter.credit("ann", 1).await.map(Into::into),
-            3 => limiter.check_up_to("ann", 3).await,
+            3 => limiter.take_up_to("ann", 3).await,
             4 => limiter.check_n("ann", 2).await,
             _ => limiter.credit("ann", 2).await.map(Into::into),
         };
@@ -102,7 +102,7 @@ async fn each_goes_when_it_means_nothing_and_not_before() {
             let needed = matters_for(&decision);
             assert!(needed > Duration::ZERO, "{said}");
             let ends_us = decision.decided_at_us() as i64 + needed.as_micros() as i64;
-            let expires_us = expiry_us(&server, &limiter.redis_keys("ann")[0]);
+            let expires_us = expiry_us(&server, &limiter.storage_keys("ann")[0]);
             if let Some(expires_us) = expires_us {
                 let spare_us = expires_us - ends_us;
                 assert!((0..=5_000).contains(&spare_us), "{said}: {spare_us} µs");
@@ -132,7 +132,7 @@ async fn a_bucket_in_use_expires_later_with_each_unit() {
         let policy = Policy::new(name, TokenBucket::new(1, unit).burst(10));
         let limiter = Limiter::builder().store(store).policy(policy);
         let limiter = limiter.build().expect("a limiter");
-        let key = limiter.redis_keys("ann").remove(0);
+        let key = limiter.storage_keys("ann").remove(0);
         for number in 1..=5 {
             let decision = limiter.check("ann").await.expect("a decision");
             let left = ttl(&server, &key);
@@ -207,7 +207,7 @@ async fn long_memories_expire_too() {
         for _ in 0..4 {
             // The denied ones, too: they are the first sight of the caller.
             let _ = limiter.check("ann").await.expect("a decision");
-            let ttl = ttl(&server, &limiter.redis_keys("ann")[0]);
+            let ttl = ttl(&server, &limiter.storage_keys("ann")[0]);
             let most = memory + Duration::from_secs(1);
             assert!(ttl >= memory - ms(500) && ttl <= most, "{quota:?}: {ttl:?}");
         }

@@ -145,7 +145,7 @@ async fn an_absent_server_fails_at_once_and_is_found_when_it_comes() {
 async fn foreign_data_is_an_error_admits_nobody_and_leaves() {
     let server = RedisServer::start();
     let limiter = limiter(&server);
-    let keys = limiter.redis_keys("ann");
+    let keys = limiter.storage_keys("ann");
     let [bucket, window] = &keys[..] else {
         panic!("two keys");
     };
@@ -185,7 +185,7 @@ async fn foreign_data_is_an_error_admits_nobody_and_leaves() {
 async fn foreign_digits_admit_no_more_than_the_quota() {
     let server = RedisServer::start();
     let limiter = limiter(&server);
-    let keys = limiter.redis_keys("ann");
+    let keys = limiter.storage_keys("ann");
     let absurd = [
         "9999999999999999999",
         "0000000000000000000",
@@ -588,7 +588,7 @@ async fn what_cannot_be_read_is_not_written_over() {
         .connect(&url);
     // A caller who does not start full is written down at first sight.
     let limiter = denying(store.expect("a store"), TokenBucket::per_day(5).initial(1));
-    let key = limiter.redis_keys("ann").remove(0);
+    let key = limiter.storage_keys("ann").remove(0);
     server.command(&["SET", &key, "1795242000123456789"]);
     let error = limiter.check("ann").await.expect_err("it may not read");
     assert!(error.is_refused(), "{error:?}");
@@ -607,7 +607,7 @@ async fn what_is_refused_to_one_check_of_a_call_is_not_refused_to_the_others() {
         Policy::new("api", TokenBucket::per_day(5)),
     );
     // Foreign data that this user may not give an expiry.
-    server.command(&["SET", &limiter.redis_keys("ann")[0], "junk"]);
+    server.command(&["SET", &limiter.storage_keys("ann")[0], "junk"]);
 
     let who = |number| if number % 4 == 0 { "ann" } else { "bob" };
     let (mut admitted, mut corrupt) = (0, 0);
@@ -754,7 +754,7 @@ async fn foreign_blobs_admit_nobody_and_leave() {
         } else {
             denying(store, tower_throttle::Concurrency::new(2).lifetime(minute))
         };
-        let key = limiter.redis_keys("ann").remove(0);
+        let key = limiter.storage_keys("ann").remove(0);
         set_bytes(&server, &key, &bytes);
         for _ in 0..5 {
             let permit = limiter.acquire("ann", Duration::ZERO).await;
@@ -821,7 +821,7 @@ async fn crafted_bytes_under_a_key_are_that_callers_trouble_alone() {
     let mut random = Random::new();
     for policy in policies {
         let limiter = denying(store.clone(), policy.clone());
-        let key = limiter.redis_keys("ann").remove(0);
+        let key = limiter.storage_keys("ann").remove(0);
         let (mut corrupt, mut taken) = (0, 0);
         for _ in 0..400 {
             let bytes = crafted(&mut random);
@@ -836,7 +836,7 @@ async fn crafted_bytes_under_a_key_are_that_callers_trouble_alone() {
             if !is_held {
                 answers.push(limiter.credit("ann", 1).await.map(drop));
                 answers.push(limiter.debit("ann", 2).await.map(drop));
-                answers.push(limiter.check_up_to("ann", 2).await.map(drop));
+                answers.push(limiter.take_up_to("ann", 2).await.map(drop));
             }
             for answer in answers {
                 match answer {
@@ -853,7 +853,7 @@ async fn crafted_bytes_under_a_key_are_that_callers_trouble_alone() {
 
     // Permits that are taken on top of them, and come back.
     let limiter = denying(store, Concurrency::new(100).lifetime(minute));
-    let key = limiter.redis_keys("ann").remove(0);
+    let key = limiter.storage_keys("ann").remove(0);
     let now_ms = 1_767_225_600_000.0;
     let (later, long_ago) = (now_ms + 30_000.0, now_ms - 90_000_000.0);
     for bytes in [

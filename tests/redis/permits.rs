@@ -42,7 +42,7 @@ async fn take(limiter: &Limiter, count: usize) -> Vec<Permit> {
 async fn taken(limiter: &Limiter) -> u64 {
     let peek = limiter.peek("ann").await.expect("a decision");
     let policy = peek.policies().next().expect("a policy");
-    policy.limit() - policy.remaining()
+    policy.capacity() - policy.remaining()
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,7 +170,7 @@ fn permits_are_renewed_after_another_runtime_has_ended() {
             std::thread::sleep(ms(1_000));
             let peek = stays.block_on(limiter.peek(callers)).expect("a decision");
             let policy = peek.policies().next().expect("a policy");
-            let counted = policy.limit() - policy.remaining();
+            let counted = policy.capacity() - policy.remaining();
             assert_eq!(counted, permits.len() as u64, "{callers}, kept {kept}");
         }
     }
@@ -456,7 +456,7 @@ async fn an_operator_can_list_who_holds_how_many() {
         let limiter = Limiter::new(store.connect(&server.url()).expect("a store"), policy());
         held.push((take(&limiter, permits).await, limiter));
     }
-    let key = held[0].1.redis_keys("ann").remove(0);
+    let key = held[0].1.storage_keys("ann").remove(0);
     let listed = server.command(&["EVAL", script, "1", &key]);
     let counts = listed.lines().map(|line| line.split(' ').nth(2));
     let mut counts: Vec<_> = counts.collect();

@@ -305,7 +305,7 @@ async fn a_dead_node_of_a_cluster_is_said_once() {
         (0..)
             .map(|number: u64| format!("caller-{number}"))
             .find(|caller| {
-                let slot = cluster.slot(&limiter.redis_keys(&**caller)[0]);
+                let slot = cluster.slot(&limiter.storage_keys(&**caller)[0]);
                 cluster.slots_of(node).any(|range| range.contains(&slot))
             })
             .unwrap()
@@ -346,7 +346,7 @@ fn both_and_only(store: &RedisStore, own: &Policy, all: Policy) -> [Limiter; 2] 
 /// place of that one.
 fn apart(cluster: &RedisCluster, both: &Limiter) -> (String, usize) {
     let node_of =
-        |caller: &str, place: usize| cluster.owner(cluster.slot(&both.redis_keys(caller)[place]));
+        |caller: &str, place: usize| cluster.owner(cluster.slot(&both.storage_keys(caller)[place]));
     let shared = node_of("", 1);
     let mut callers = (0..).map(|number: u64| format!("caller-{number}"));
     let caller = callers.find(|caller| node_of(caller, 0) != shared);
@@ -367,7 +367,7 @@ async fn a_permit_of_a_refused_check_is_given_back_in_the_end() {
     let all = Policy::new("all", FixedWindow::per_day(1)).shared();
     let [both, only] = both_and_only(&store, &own(), all);
     let (caller, shared) = apart(&cluster, &both);
-    let first = cluster.owner(cluster.slot(&both.redis_keys(&*caller)[0]));
+    let first = cluster.owner(cluster.slot(&both.storage_keys(&*caller)[0]));
     eventually_async("a decision", || async { only.peek(&*caller).await.is_ok() }).await;
     // Nothing is left of the second.
     drop(

@@ -26,7 +26,7 @@ fn limiter(store: impl Store, log: SlidingLog) -> Limiter {
 
 /// Bytes of the key.
 fn size(server: &RedisServer, limiter: &Limiter) -> u64 {
-    let key = limiter.redis_keys("ann").remove(0);
+    let key = limiter.storage_keys("ann").remove(0);
     server.command(&["STRLEN", &key]).parse().expect("a number")
 }
 
@@ -56,7 +56,7 @@ async fn a_request_is_one_entry_whatever_it_costs() {
     assert!(!limiter.check("ann").await.unwrap().is_allowed());
     // The newest, and a part of the one before.
     let credit = limiter.credit("ann", 100).await.unwrap();
-    assert_eq!(credit.moved(), 100);
+    assert_eq!(credit.refunded(), 100);
     assert_eq!(size(&server, &limiter), 6 + 12 * 3);
     // All of one instant are one entry.
     for _ in 0..50 {
@@ -72,9 +72,9 @@ async fn a_log_that_a_credit_emptied_expires_soon() {
     let clock = Arc::new(ManualClock::new());
     let limiter = limiter(redis(&server, &clock), SlidingLog::new(3, 36_500 * DAY));
     assert!(limiter.check("ann").await.unwrap().is_allowed());
-    assert_eq!(limiter.credit("ann", 1).await.unwrap().moved(), 1);
+    assert_eq!(limiter.credit("ann", 1).await.unwrap().refunded(), 1);
     assert_eq!(size(&server, &limiter), 6);
-    let key = limiter.redis_keys("ann").remove(0);
+    let key = limiter.storage_keys("ann").remove(0);
     let left_ms: u64 = server.command(&["PTTL", &key]).parse().expect("a time");
     // A store under a clock that was handed in keeps keys for a minute more.
     assert!(left_ms <= 60_000, "{left_ms}");
@@ -113,7 +113,7 @@ async fn a_debt_has_no_more_entries_than_the_limit() {
     for number in 1..=1_000 {
         clock.advance(Duration::from_micros(1));
         let debit = limiter.debit("ann", 3).await.unwrap();
-        assert_eq!(debit.moved(), 3);
+        assert_eq!(debit.charged(), 3);
         assert_eq!(size(&server, &limiter), 6 + 12 * number.min(10));
     }
     clock.advance(DAY);

@@ -79,14 +79,14 @@ fn names_are_what_they_always_were() {
     for (key, hash, secret_hash) in vectors {
         let everyone = "ttb{rxNJufX5oaagQE3qNtzJSQ}everyone".to_owned();
         assert_eq!(
-            plain.redis_keys(key.clone()),
+            plain.storage_keys(key.clone()),
             [
                 format!("ttb{{{hash}}}api"),
                 format!("ttw{{{hash}}}day"),
                 everyone
             ]
         );
-        let name = secret.redis_keys(key).remove(0);
+        let name = secret.storage_keys(key).remove(0);
         assert_eq!(name, format!("shopb{{{secret_hash}}}api"));
     }
 }
@@ -99,7 +99,7 @@ proptest! {
     ) {
         prop_assume!(!["day", "everyone"].contains(&policy.as_str()));
         let (_runtime, limiter) = limiter(RedisStore::builder(), &policy);
-        let name = limiter.redis_keys(bytes.as_slice()).remove(0);
+        let name = limiter.storage_keys(bytes.as_slice()).remove(0);
         prop_assert_eq!(name.len(), "ttb{}".len() + 22 + policy.len());
         let (open, close) = (name.find('{'), name.find('}'));
         prop_assert_eq!((open, close), (Some(3), Some(26)));
@@ -127,10 +127,14 @@ async fn what_redis_shows_is_what_the_operators_page_says() {
     for policy in policies {
         let limiter = Limiter::new(store.clone(), policy.on_store_failure(OnStoreFailure::Deny));
         assert_eq!(
-            limiter.check_n("ann", 4).await.expect("a decision").moved(),
+            limiter
+                .check_n("ann", 4)
+                .await
+                .expect("a decision")
+                .charged(),
             4
         );
-        let key = limiter.redis_keys("ann").remove(0);
+        let key = limiter.storage_keys("ann").remove(0);
         let (letter, shown) = (&key[2..3], server.command(&["GET", &key]));
         let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
         let is_so = match letter {

@@ -16,7 +16,7 @@ use tower::{Layer, Service};
 use tower_throttle::{
     Decision, DenialReason, FixedWindow, ManualClock, MemoryStore, Policy, RateLimitLayer,
     RateLimitLayerBuilder, RequestHead, StoreError, TokenBucket,
-    store::{Answer as StoreAnswer, Check, Leg, Store},
+    store::{Answer as StoreAnswer, Charge, Check, Store},
 };
 
 /// When it is in these tests: the moment of the standards page's examples.
@@ -254,7 +254,7 @@ impl Store for Down {
         StoreAnswer::Now(Err(StoreError::unavailable(DOWN_BECAUSE)))
     }
 
-    fn reset(&self, _: &[Leg<'_>]) -> StoreAnswer<()> {
+    fn reset(&self, _: &[Charge<'_>]) -> StoreAnswer<()> {
         StoreAnswer::Now(Err(StoreError::unavailable(DOWN_BECAUSE)))
     }
 }
@@ -290,7 +290,7 @@ impl<S: Store> Store for Slow<S> {
         self.later(self.store.check(check))
     }
 
-    fn reset(&self, legs: &[Leg<'_>]) -> StoreAnswer<()> {
+    fn reset(&self, legs: &[Charge<'_>]) -> StoreAnswer<()> {
         self.later(self.store.reset(legs))
     }
 }

@@ -158,7 +158,7 @@ pub fn on_redis(url: &str, ours: Ours) -> RateLimitLayer {
     let policy = |name| {
         let policy = Policy::new(name, quota);
         let policy = if ours.leases {
-            policy.lease_with_extra_burst()
+            policy.lease()
         } else {
             policy
         };

@@ -155,7 +155,7 @@ impl Scene {
         let quota = TokenBucket::per_second(self.limit.rate).burst(self.limit.burst);
         let policy = Policy::new("api", quota).on_store_failure(OnStoreFailure::Deny);
         let policy = match self.mode {
-            Mode::Leased => policy.lease_with_extra_burst(),
+            Mode::Leased => policy.lease(),
             Mode::Exact | Mode::Remembered => policy,
         };
         let node = |number| {

@@ -31,7 +31,7 @@ pub(super) fn write(
     let limits = if decision.is_allowed() {
         list(decision.policies(), write_limit)
     } else {
-        list(decision.refused(), |policy, text| {
+        list(decision.denied_by(), |policy, text| {
             write_denied_limit(policy, decision.verdict(), text);
         })
     };

@@ -41,7 +41,7 @@ pub(super) fn write(
     if existing == SetBy::InnerService && names.iter().chain(&policy_name).any(exists) {
         return;
     }
-    let (limit, remaining) = (reported.limit(), reported.remaining());
+    let (limit, remaining) = (reported.capacity(), reported.remaining());
     let reset_s = reset_us(decision, format, reported).map(|us| us.div_ceil(1_000_000));
     if format == HeaderFormat::Draft7 {
         let value = combined_field(limit, remaining, reset_s);

@@ -78,8 +78,8 @@ impl Denials {
     pub(crate) fn before(self: &Arc<Self>, check: &Check<'_>) -> Before {
         let is_held = |leg: &Charge<'_>| leg.demand.quota.is_concurrency();
         let then = match check.operation() {
-            Operation::Look | Operation::Renew => return Before::Ask(None),
-            Operation::GiveBack => Then::Forget,
+            Operation::Peek | Operation::Renew => return Before::Ask(None),
+            Operation::Refund => Then::Forget,
             // Permits come back at any time.
             Operation::Take if !check.charges().iter().any(is_held) => Then::Remember,
             Operation::Take | Operation::TakeUpTo | Operation::Debit => Then::Nothing,

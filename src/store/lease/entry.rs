@@ -256,7 +256,7 @@ impl Entry {
         let mut leg = self.leg.as_deref()?.clone();
         let level = leg.demand.quota.level_of(units);
         leg.demand.to_mut().refund(level, 0);
-        Some(self.sets_out(Operation::GiveBack, leg, now_us))
+        Some(self.sets_out(Operation::Refund, leg, now_us))
     }
 
     fn sets_out(&mut self, operation: Operation, leg: Charge<'static>, now_us: u64) -> Trip {

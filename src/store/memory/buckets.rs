@@ -151,7 +151,7 @@ impl Buckets {
     ) -> Slot {
         // Permits must be found again; there are no more than requests in flight.
         if is_full && !charge.demand.quota.is_concurrency() && shard.find_mut(place.id).is_none() {
-            if operation == Operation::GiveBack {
+            if operation == Operation::Refund {
                 // What it took, if anything, it shares with others.
                 place.kept = Kept::Nowhere;
                 return Slot::default();

@@ -21,7 +21,7 @@ use crate::{
     Decision, StoreError,
     charge::{Charge, Check, Operation},
     quota::statement::Statement,
-    store::{Answer, BoxFuture, monitored::MonitoredStore},
+    store::{Answer, StoreFuture, monitored::MonitoredStore},
     util::{lock::lock, random::random_between},
 };
 
@@ -333,7 +333,7 @@ impl Stating {
         }
     }
 
-    async fn wait_for(mut self, answer: BoxFuture<Decision>) {
+    async fn wait_for(mut self, answer: StoreFuture<Decision>) {
         let patience = self.holder.state().charge.lifetime() / 3;
         let answer = timeout(patience, answer).await;
         let error = match answer {

@@ -119,7 +119,7 @@ impl RedisStoreBuilder {
     /// [`SlidingLog`](crate::SlidingLog) of several entries (unless only the oldest
     /// is in the way); where a cost can never fit; where the policies lie in several
     /// slots of a cluster; and for whatever is not a plain taking: peeks, credits,
-    /// [`check_up_to`](crate::Limiter::check_up_to).
+    /// [`take_up_to`](crate::Limiter::take_up_to).
     ///
     /// At most 16,384 denials are remembered, in 3 MB that are taken as they come
     /// (in 6.5 MB under four policies). A flood of denied callers pushes the oldest out,

@@ -24,9 +24,9 @@ use crate::{
 const NONCE: i64 = 7;
 const OPERATIONS: [Operation; 6] = [
     Operation::Take,
-    Operation::Look,
+    Operation::Peek,
     Operation::TakeUpTo,
-    Operation::GiveBack,
+    Operation::Refund,
     Operation::Debit,
     Operation::Renew,
 ];
@@ -99,14 +99,10 @@ fn look_at(decision: &Decision) {
         decision.retry_after(),
         decision.delay()
     );
-    let _ = (
-        decision.moved(),
-        decision.uncharged(),
-        decision.to_cl_throttle(),
-    );
+    let _ = (decision.charged(), decision.uncharged());
     for policy in decision.policies() {
-        assert!(policy.remaining() <= policy.limit(), "{policy:?}");
-        assert!(policy.moved() <= policy.cost(), "{policy:?}");
+        assert!(policy.remaining() <= policy.capacity(), "{policy:?}");
+        assert!(policy.charged() <= policy.cost(), "{policy:?}");
         let _ = (policy.reset_after(), policy.retry_after(), policy.delay());
         let _ = (
             policy.effective_window_us(),

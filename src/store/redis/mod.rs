@@ -107,7 +107,7 @@ use crate::{ConfigError, Decision, StoreError, store::tasks::Tasks};
 /// nothing may drive then, the check fails.
 ///
 /// **A hot key** may be decided upon without a trip: a policy with
-/// [`lease_with_extra_burst`](crate::Policy::lease_with_extra_burst) has units paid
+/// [`lease`](crate::Policy::lease) has units paid
 /// for in advance, in portions, in the background. Its limits stand there. Clones
 /// share what is held, for 4,096 callers at most: others are decided upon by Redis.
 ///

@@ -200,9 +200,9 @@ impl Question {
             let last_leg = if place == last { LAST_LEG } else { 0 };
             let kind = u64::from(leg.algorithm()) + last_leg + TASK * task(self.operation);
             let extra = match self.operation {
-                Operation::Take | Operation::Look | Operation::Debit => asked.overdraft as f64,
+                Operation::Take | Operation::Peek | Operation::Debit => asked.overdraft as f64,
                 Operation::TakeUpTo => asked.quota.level_of(1) as f64,
-                Operation::GiveBack | Operation::Renew => asked.taken_at as f64,
+                Operation::Refund | Operation::Renew => asked.taken_at as f64,
             };
             // All are integers up to 2^53, which a double holds exactly.
             let (kind, level) = (kind as f64, asked.level as f64);
@@ -262,9 +262,9 @@ impl Question {
 const fn task(operation: Operation) -> u64 {
     match operation {
         Operation::Take => 0,
-        Operation::Look => 1,
+        Operation::Peek => 1,
         Operation::TakeUpTo => 2,
-        Operation::GiveBack => 3,
+        Operation::Refund => 3,
         Operation::Renew => 4,
         Operation::Debit => 5,
     }

@@ -102,7 +102,7 @@ impl InCluster {
     }
 
     fn slot(&self, key: u32) -> u16 {
-        redis_keyslot(self.limiter.redis_keys(u64::from(key))[0].as_bytes())
+        redis_keyslot(self.limiter.storage_keys(u64::from(key))[0].as_bytes())
     }
 }
 

@@ -160,7 +160,7 @@ impl Scene for OneServer {
             }
             "FLUSHALL" => drop(self.server.command(&["FLUSHALL"])),
             "junk" => {
-                let key = self.limiter.redis_keys(u64::from(HOT)).remove(0);
+                let key = self.limiter.storage_keys(u64::from(HOT)).remove(0);
                 self.commands(&["DEL", &key], Duration::ZERO, &["SET", &key, "junk"]);
             }
             other => panic!("no such fault: {other}"),

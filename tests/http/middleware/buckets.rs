@@ -75,9 +75,9 @@ fn units_move_in_every_policy_that_applies_whatever_a_request_costs() {
         [("costly", 80), ("all", 80)]
     );
     let refund = at_once(ann.credit(15)).unwrap();
-    assert_eq!(refund.moved(), 15);
+    assert_eq!(refund.refunded(), 15);
     assert_eq!(left(refund.decision()), [("costly", 95), ("all", 95)]);
-    assert_eq!(at_once(ann.credit(15)).unwrap().moved(), 5);
+    assert_eq!(at_once(ann.credit(15)).unwrap().refunded(), 5);
 }
 
 /// What a request holds is given back when its response ends.
@@ -89,14 +89,14 @@ fn permits_are_left_out() {
     ]);
     let buckets = buckets_of(&layer, &from("ann"));
     assert_eq!(left(&at_once(buckets.debit(40)).unwrap()), [("tokens", 60)]);
-    assert_eq!(at_once(buckets.credit(10)).unwrap().moved(), 10);
+    assert_eq!(at_once(buckets.credit(10)).unwrap().refunded(), 10);
     let peek = at_once(buckets.peek()).unwrap();
     assert_eq!(left(&peek), [("few", 2), ("tokens", 70)]);
 
     let (layer, _) = layer_of([Policy::new("few", Concurrency::new(2)).shared()]);
     let buckets = buckets_of(&layer, &from("ann"));
     assert!(at_once(buckets.debit(40)).unwrap().is_allowed());
-    assert_eq!(at_once(buckets.credit(40)).unwrap().moved(), 0);
+    assert_eq!(at_once(buckets.credit(40)).unwrap().refunded(), 0);
 }
 
 #[test]
@@ -111,7 +111,10 @@ fn the_quota_that_a_request_chooses_is_debited() {
     let (layer, _) = layer_of([policy.quota_by(tier)]);
     let request = get([("x-api-key", "ann"), ("paid", "yes")]);
     let debit = at_once(buckets_of(&layer, &request).debit(400)).unwrap();
-    assert_eq!((debit.moved(), left(&debit)), (400, vec![("tokens", 100)]));
+    assert_eq!(
+        (debit.charged(), left(&debit)),
+        (400, vec![("tokens", 100)])
+    );
 }
 
 #[test]

@@ -332,5 +332,5 @@ fn the_buckets_of_a_request_are_the_layers() {
             .unwrap_err()
             .is_missing()
     );
-    assert!(of("ann").redis_keys().is_empty());
+    assert!(of("ann").storage_keys().is_empty());
 }

@@ -15,7 +15,7 @@ use std::{
 use tokio::sync::Semaphore;
 use tower_throttle::{
     Clock, Decision, Limiter, LimiterBuilder, MemoryStore, Policy, StoreError,
-    store::{Answer, Check, Fallback, Leg, Store},
+    store::{Answer, Charge, Check, Fallback, Store},
 };
 
 /// What the store does with a question.
@@ -106,7 +106,7 @@ impl Switch {
             fn check(&self, _: &Check<'_>) -> Answer<Decision> {
                 Answer::Now(Err(StoreError::unavailable("only to look")))
             }
-            fn reset(&self, _: &[Leg<'_>]) -> Answer<()> {
+            fn reset(&self, _: &[Charge<'_>]) -> Answer<()> {
                 Answer::Now(Err(StoreError::unavailable("only to look")))
             }
             fn fallback(&self) -> Option<Fallback> {
@@ -169,7 +169,7 @@ impl Store for Switch {
         self.answer(|memory| memory.check(check))
     }
 
-    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+    fn reset(&self, legs: &[Charge<'_>]) -> Answer<()> {
         self.answer(|memory| memory.reset(legs))
     }
 

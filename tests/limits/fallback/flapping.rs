@@ -35,10 +35,10 @@ fn flap(random: &mut Random, quota: Quota, processes: u32) -> ([u128; 2], u128) 
             (false, _) => unavailable_later(),
         });
         for units in [1, 1, 3, 1 << 52] {
-            let decision = finish(limiter.check_up_to("ann", units)).unwrap();
+            let decision = finish(limiter.take_up_to("ann", units)).unwrap();
             let expected = if is_up { Source::Store } else { Source::Local };
             assert_eq!(decision.source(), expected);
-            granted[usize::from(!is_up)] += u128::from(decision.moved());
+            granted[usize::from(!is_up)] += u128::from(decision.charged());
         }
         let step = random.bits_up_to(3 * unit_us);
         clock.advance(Duration::from_micros(step));

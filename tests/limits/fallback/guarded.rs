@@ -36,7 +36,7 @@ async fn the_deadline_is_exact() {
         let (deadline, takes) = (ms(random.between(2, 500)), ms(random.between(1, 600)));
         let store = switch();
         store.now(Does::AnswersAfter(takes));
-        let limiter = denying(Guarded::new(store).deadline(deadline));
+        let limiter = denying(Guarded::new(store).timeout(deadline));
         let check = limiter.check("ann");
         // Not yet asked: no time runs.
         sleep(ms(random.between(0, 1_000))).await;
@@ -148,7 +148,7 @@ async fn opened(store: &Switch, limiter: &Limiter) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_many_racing_tasks_one_probes_and_all_pass_when_it_is_answered() {
     let store = switch();
-    let limiter = denying(Guarded::new(store.clone()).deadline(Duration::from_secs(600)));
+    let limiter = denying(Guarded::new(store.clone()).timeout(Duration::from_secs(600)));
     opened(&store, &limiter).await;
     // The probe waits at the gate, for as long as nobody opens it.
     store.now(Does::WaitsAtGate);
@@ -224,7 +224,7 @@ async fn callers_who_leave_early_do_not_keep_it_closed() {
 #[tokio::test(start_paused = true)]
 async fn a_probe_whose_caller_leaves_still_finds_out() {
     let store = switch();
-    let limiter = denying(Guarded::new(store.clone()).deadline(ms(30)));
+    let limiter = denying(Guarded::new(store.clone()).timeout(ms(30)));
     opened(&store, &limiter).await;
     store.now(Does::IsSilent);
     for pause in [50, 100, 200, 400, 800] {
@@ -254,7 +254,7 @@ async fn answers_within(limiter: &Limiter, most: Duration) {
 async fn it_finds_out_that_the_store_answers_again() {
     for failure in [unavailable(), unavailable_later(), Does::IsSilent] {
         let store = switch();
-        let limiter = denying(Guarded::new(store.clone()).deadline(ms(5)));
+        let limiter = denying(Guarded::new(store.clone()).timeout(ms(5)));
         store.now(failure);
         for _ in 0..20 {
             assert!(limiter.check("ann").await.is_err());
@@ -273,8 +273,8 @@ async fn it_finds_out_that_the_store_answers_again() {
 #[tokio::test]
 async fn nested_guards_do_no_harm() {
     let store = switch();
-    let inner = Guarded::new(store.clone()).deadline(ms(5));
-    let limiter = denying(Guarded::new(Guarded::new(inner)).deadline(ms(20)));
+    let inner = Guarded::new(store.clone()).timeout(ms(5));
+    let limiter = denying(Guarded::new(Guarded::new(inner)).timeout(ms(20)));
     for failure in [unavailable(), Does::IsSilent, unavailable_later()] {
         assert!(limiter.check("ann").await.is_ok());
         store.now(failure);
@@ -297,7 +297,7 @@ async fn nested_guards_do_no_harm() {
 #[tokio::test]
 async fn an_open_guard_decides_in_this_process() {
     let store = switch();
-    let guarded = Guarded::new(store.clone()).deadline(ms(5));
+    let guarded = Guarded::new(store.clone()).timeout(ms(5));
     let limiter = limiter(
         guarded,
         [Policy::new("guarded", TokenBucket::per_hour(1_000))],

@@ -47,7 +47,7 @@ async fn errors() -> Vec<(&'static str, StoreError)> {
     let server = RedisServer::start();
     let store = connected(&server, 4).await;
     let denying = limiter(store.clone(), [policy(OnStoreFailure::Deny)]);
-    let key = denying.redis_keys("ann").remove(0);
+    let key = denying.storage_keys("ann").remove(0);
 
     server.command(&["SET", &key, "somebody else's", "PX", "100000"]);
     let corrupt = denying.check("ann").await.unwrap_err();
@@ -70,7 +70,7 @@ async fn errors() -> Vec<(&'static str, StoreError)> {
 
     let silent = Switch::on(&Arc::new(ManualClock::new()));
     silent.now(Does::IsSilent);
-    let guarded = Guarded::new(silent).deadline(Duration::from_millis(1));
+    let guarded = Guarded::new(silent).timeout(Duration::from_millis(1));
     let guarded = limiter(guarded, [policy(OnStoreFailure::Deny)]);
     let timeout = guarded.check("ann").await.unwrap_err();
     assert!(timeout.is_timeout(), "{timeout}");
@@ -188,7 +188,7 @@ async fn foreign_data_is_refused_whatever_was_chosen() {
     for choice in CHOICES {
         let limiter = limiter(store.clone(), [policy(choice)]);
         let layer = layer_on(store.clone(), policy(choice));
-        let key = limiter.redis_keys("ann").remove(0);
+        let key = limiter.storage_keys("ann").remove(0);
         for foreign in [
             "somebody else's",
             "",

@@ -48,7 +48,7 @@ fn a_failure_that_shows_another_sign_is_one_line_more() {
     let (runtime, lines) = logging_runtime(1);
     let run = async move {
         let switch = Switch::on(&Arc::new(ManualClock::new()));
-        let store = Guarded::new(switch.clone()).deadline(Duration::from_millis(5));
+        let store = Guarded::new(switch.clone()).timeout(Duration::from_millis(5));
         let limiter = Limiter::new(store, TokenBucket::per_second(10));
         let fail = async |does: Does| {
             switch.now(does);
@@ -82,7 +82,7 @@ fn a_missed_deadline_is_not_the_last_line_where_more_is_known() {
     let (runtime, lines) = logging_runtime(1);
     let run = async move {
         let switch = Switch::on(&Arc::new(ManualClock::new()));
-        let store = Guarded::new(switch.clone()).deadline(Duration::from_millis(5));
+        let store = Guarded::new(switch.clone()).timeout(Duration::from_millis(5));
         let limiter = Limiter::new(store, TokenBucket::per_second(10));
         for does in [unavailable(), Does::IsSilent] {
             switch.now(does);

@@ -20,18 +20,18 @@ fn told(decision: &Decision) -> String {
         .policies()
         .map(|policy| {
             (
-                (policy.name().to_owned(), policy.quota(), policy.limit()),
-                (policy.cost(), policy.moved(), policy.remaining()),
+                (policy.name().to_owned(), policy.quota(), policy.capacity()),
+                (policy.cost(), policy.charged(), policy.remaining()),
                 (policy.reset_after(), policy.retry_after(), policy.delay()),
-                (policy.is_refused(), policy.is_impossible()),
-                policy.to_cl_throttle(),
+                (policy.is_denied(), policy.is_impossible()),
+                tower_throttle::compat::cl_throttle_of(policy),
             )
         })
         .collect();
     let whole = (
         (decision.verdict(), decision.decided_at_us()),
-        (decision.retry_after(), decision.delay(), decision.moved()),
-        decision.to_cl_throttle(),
+        (decision.retry_after(), decision.delay(), decision.charged()),
+        tower_throttle::compat::cl_throttle(decision),
     );
     format!("{whole:?} {policies:?}")
 }
@@ -59,7 +59,7 @@ async fn ask_for(limiter: &Limiter, which: u64, key: &'static str, units: u64) -
     match which {
         0 => limiter.check(key).await,
         1 | 2 => limiter.check_n(key, units).await,
-        3 => limiter.check_up_to(key, units).await,
+        3 => limiter.take_up_to(key, units).await,
         4 => limiter.debit(key, units).await,
         5 => limiter.peek(key).await,
         _ => limiter.credit(key, units).await.map(Into::into),

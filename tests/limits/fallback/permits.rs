@@ -139,7 +139,7 @@ async fn a_permit_whose_answer_is_lost_is_given_back_to_the_store() {
     let mut random = Random::new();
     for _ in 0..50 {
         let store = store();
-        let guarded = Guarded::new(store.clone()).deadline(Duration::from_millis(50));
+        let guarded = Guarded::new(store.clone()).timeout(Duration::from_millis(50));
         let limiter = limiter(guarded, [held()]);
         store.now(Does::AnswersAfter(Duration::from_millis(
             random.between(51, 500),
@@ -175,7 +175,7 @@ async fn whoever_leaves_at_any_point_leaves_nothing_taken() {
         for polls in 1..12 {
             for waits in [Duration::ZERO, Duration::from_secs(5)] {
                 let store = store();
-                let guarded = Guarded::new(store.clone()).deadline(Duration::from_millis(50));
+                let guarded = Guarded::new(store.clone()).timeout(Duration::from_millis(50));
                 let limiter = limiter(guarded, [held(), bucket()]);
                 // Somebody else has the bucket's only token, in both.
                 let others = [
@@ -231,7 +231,7 @@ async fn no_permit_leaks_however_the_store_flaps() {
     let mut random = Random::new();
     for _ in 0..30 {
         let store = store();
-        let guarded = Guarded::new(store.clone()).deadline(Duration::from_millis(50));
+        let guarded = Guarded::new(store.clone()).timeout(Duration::from_millis(50));
         let limiter = limiter(guarded, [held()]);
         let mut permits: Vec<Permit> = Vec::new();
         let mut waiting: Vec<Waiting<'_>> = Vec::new();

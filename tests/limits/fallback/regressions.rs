@@ -69,7 +69,7 @@ fn a_part_grants_no_more_than_itself_to_whoever_asks_for_the_whole() {
         let mut granted = 0;
         for _ in 0..100 {
             assert!(finish(limiter.check_n("ann", 100)).is_err(), "{quota:?}");
-            granted += finish(limiter.check_up_to("ann", 100)).unwrap().moved();
+            granted += finish(limiter.take_up_to("ann", 100)).unwrap().charged();
             clock.advance(Duration::from_secs(60));
         }
         // A sliding window weighs what the one before it granted.
@@ -86,7 +86,7 @@ fn what_debit_may_owe_is_shared() {
         let processes = (0..10).map(|_| limiter(Switch::down(&clock), [policy()]));
         let debits = processes.map(|process| {
             let debits = (0..1_000).map(|_| finish(process.debit("ann", 1)).unwrap());
-            debits.map(|decision| decision.moved()).sum::<u64>()
+            debits.map(|decision| decision.charged()).sum::<u64>()
         });
         debits.sum::<u64>()
     };
@@ -103,7 +103,7 @@ fn what_debit_may_owe_is_shared() {
 #[tokio::test]
 async fn a_probe_that_is_not_looked_at_does_not_keep_the_guard_open() {
     let store = Switch::on(&Arc::new(ManualClock::new()));
-    let guarded = Guarded::new(store.clone()).deadline(ms(5));
+    let guarded = Guarded::new(store.clone()).timeout(ms(5));
     let limiter = limiter(
         guarded,
         [Policy::new("one", TokenBucket::per_second(1_000_000))],
@@ -180,7 +180,7 @@ async fn lost_permits_are_given_back_though_they_open_the_guard() {
     let lifetime = Duration::from_secs(3_600);
     let held = || Policy::new("held", Concurrency::new(10).lifetime(lifetime));
     let store = Switch::on(&Arc::new(TokioClock(tokio::time::Instant::now())));
-    let guarded = Guarded::new(store.clone()).deadline(ms(50));
+    let guarded = Guarded::new(store.clone()).timeout(ms(50));
     let limiter = limiter(guarded, [held()]);
     store.now(Does::AnswersAfter(ms(60)));
     let tasks: Vec<_> = (0..8)
@@ -206,9 +206,9 @@ fn a_policy_that_is_left_out_grants_what_is_asked_for() {
     let policy = Policy::new("one", TokenBucket::per_minute(100));
     let policy = policy.on_store_failure(OnStoreFailure::Allow);
     let limiter = limiter(Switch::down(&clock), [policy]);
-    let decision = finish(limiter.check_up_to("ann", 10)).unwrap();
+    let decision = finish(limiter.take_up_to("ann", 10)).unwrap();
     assert!(decision.is_allowed());
-    assert_eq!(decision.moved(), 10, "allowed, and not one unit");
+    assert_eq!(decision.charged(), 10, "allowed, and not one unit");
 }
 
 /// `Guarded` is said to be what a `RedisStore` has built in. Nothing stops

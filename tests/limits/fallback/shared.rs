@@ -181,7 +181,7 @@ fn permits_cannot_be_checked_in_an_outage_either() {
     );
     let answers = [
         finish(limiter.check("ann")),
-        finish(limiter.check_up_to("ann", 1)),
+        finish(limiter.take_up_to("ann", 1)),
         finish(limiter.debit("ann", 1)),
         finish(limiter.credit("ann", 1)).map(Into::into),
     ];

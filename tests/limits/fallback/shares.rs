@@ -56,11 +56,11 @@ impl Fleet {
             };
             // By one at a time, up to a bound, and then the rest at once.
             for units in (0..20).map(|_| units).chain([1 << 52]) {
-                let decision = finish(process.check_up_to("ann", units)).unwrap();
+                let decision = finish(process.take_up_to("ann", units)).unwrap();
                 if !decision.is_allowed() {
                     break;
                 }
-                taken += decision.moved();
+                taken += decision.charged();
             }
             let decision = finish(process.check_n("ann", 1)).unwrap();
             assert!(!decision.is_allowed(), "drained");
@@ -206,7 +206,7 @@ fn no_number_of_processes_panics() {
             let which = random.below(5);
             let decision: Option<Decision> = match which {
                 0 => finish(limiter.check_n("ann", units)).ok(),
-                1 => finish(limiter.check_up_to("ann", units)).ok(),
+                1 => finish(limiter.take_up_to("ann", units)).ok(),
                 2 => finish(limiter.debit("ann", units)).ok(),
                 3 => finish(limiter.peek("ann")).ok(),
                 _ => {
@@ -244,7 +244,7 @@ fn tells_the_truth(fleet: &mut Fleet, quota: Quota, processes: u32, random: &mut
     let process = fleet.processes[0].clone();
     let standing = finish(process.peek("ann")).unwrap();
     let policy = standing.policies().next().unwrap();
-    let (limit, remaining) = (policy.limit(), policy.remaining());
+    let (limit, remaining) = (policy.capacity(), policy.remaining());
     assert_eq!(
         limit,
         quota.capacity().div_ceil(u64::from(processes)),

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::runtime::{Builder, Runtime};
 use tower_throttle::{
     Decision, FixedWindow, Limiter, ManualClock, MemoryStore, RedisStore,
-    store::{Answer, Check, Fallback, Leg, Store},
+    store::{Answer, Charge, Check, Fallback, Store},
 };
 
 use crate::support::{
@@ -62,7 +62,7 @@ impl Store for Memory {
         self.0.check(check)
     }
 
-    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+    fn reset(&self, legs: &[Charge<'_>]) -> Answer<()> {
         self.0.reset(legs)
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tower_throttle::{Decision, Limiter, Permit, StoreError};
+use tower_throttle::{Decision, Limiter, Permit, StoreError, Verdict};
 
 use super::{bench::Bench, walk::Walk};
 use crate::support::{
@@ -96,7 +96,7 @@ async fn acquire(walk: &mut Walk<'_>, held: &mut Vec<Held>, caller: u64, units: 
         walk.compare(decision(memory), &expected, "memory");
     }
     walk.remember_moments(&expected);
-    if expected.retry_us == Some(0) {
+    if expected.verdict == Verdict::Allowed {
         held.push(Held {
             caller,
             number,

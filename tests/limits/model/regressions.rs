@@ -28,10 +28,10 @@ fn up_to_nothing_in_debt_is_one_answer() {
         let (_, store) = memory();
         let limiter = Limiter::new(store, FixedWindow::new(4, TEN_SECONDS));
         let _ = limiter.debit("ann", 6).await.unwrap();
-        let decision = limiter.check_up_to("ann", 0).await.unwrap();
+        let decision = limiter.take_up_to("ann", 0).await.unwrap();
         assert!(decision.is_allowed());
-        assert_eq!(decision.retry_after(), Some(Duration::ZERO));
-        assert_eq!(decision.refused().count(), 0);
+        assert_eq!(decision.retry_after(), None);
+        assert_eq!(decision.denied_by().count(), 0);
     });
 }
 
@@ -56,7 +56,7 @@ fn a_sliding_window_says_how_much_it_gave_back() {
             0
         );
         let policy = refund.decision().policies().next().unwrap();
-        assert_eq!((policy.moved(), policy.remaining()), (0, 0));
+        assert_eq!((policy.charged(), policy.remaining()), (0, 0));
         assert_eq!(policy.reset_after(), TEN_SECONDS);
     });
 }

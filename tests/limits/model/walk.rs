@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tower_throttle::{Decision, Limiter, StoreError};
+use tower_throttle::{Decision, Limiter, StoreError, Verdict};
 
 use super::bench::{Bench, START_US, limiter, spread_phase_ms};
 use crate::support::{
@@ -224,7 +224,7 @@ impl<'b> Walk<'b> {
         }
         let mut command = vec!["DEL".to_owned()];
         for caller in self.first_caller..self.first_caller + CALLERS {
-            for (policy, key) in self.variant().redis.redis_keys(caller).iter().enumerate() {
+            for (policy, key) in self.variant().redis.storage_keys(caller).iter().enumerate() {
                 if self.oracle.is_drained(policy, caller, self.now_us) {
                     command.push(key.clone());
                 }
@@ -336,11 +336,11 @@ impl<'b> Walk<'b> {
             return;
         }
         self.set_clock(fits_at_us - 1);
-        if self.ask(caller, Op::Peek).await.retry_us == Some(0) {
+        if self.ask(caller, Op::Peek).await.verdict == Verdict::Allowed {
             self.fail("a microsecond less would do");
         }
         self.set_clock(fits_at_us);
-        if self.ask(caller, Op::Peek).await.retry_us != Some(0) {
+        if self.ask(caller, Op::Peek).await.verdict != Verdict::Allowed {
             self.fail("the wait is not enough");
         }
         self.counts.waits += 1;
@@ -383,7 +383,7 @@ async fn put(limiter: &Limiter, caller: u64, op: Op) -> Result<Decision, StoreEr
         Op::Check => limiter.check(caller).await,
         Op::CheckN(units) => limiter.check_n(caller, units).await,
         Op::Peek => limiter.peek(caller).await,
-        Op::UpTo(units) => limiter.check_up_to(caller, units).await,
+        Op::UpTo(units) => limiter.take_up_to(caller, units).await,
         Op::Credit(units) => limiter.credit(caller, units).await.map(Into::into),
         Op::Debit(units) => limiter.debit(caller, units).await,
         Op::Acquire { .. } => panic!("whoever acquires holds the permit"),

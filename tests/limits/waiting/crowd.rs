@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tower_throttle::{
     Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, Permit, Policy, SlidingLog,
     SlidingWindow, StoreError, TokenBucket,
-    store::{Answer, Check, Leg, Store},
+    store::{Answer, Charge, Check, Store},
 };
 
 use super::fixtures::{ms, paused_store, poll};
@@ -171,7 +171,7 @@ impl<S: Store> Store for Counting<S> {
         self.store.check(check)
     }
 
-    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+    fn reset(&self, legs: &[Charge<'_>]) -> Answer<()> {
         self.store.reset(legs)
     }
 }

@@ -7,7 +7,7 @@ use tower::{Layer, ServiceExt};
 use tower_throttle::{
     Decision, LeakyBucket, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, StoreError,
     TokenBucket,
-    store::{Answer, Check, Leg, Operation, Store},
+    store::{Answer, Charge, Check, Operation, Store},
 };
 
 use super::fixtures::{ms, paused_store, poll, whole_ms};
@@ -138,7 +138,7 @@ impl Store for Late {
         }))
     }
 
-    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+    fn reset(&self, legs: &[Charge<'_>]) -> Answer<()> {
         self.0.reset(legs)
     }
 }
@@ -222,12 +222,12 @@ impl Store for Lost {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         let answer = self.0.check(check);
         match check.operation() {
-            Operation::GiveBack => Answer::Now(Err(StoreError::unavailable("lost"))),
+            Operation::Refund => Answer::Now(Err(StoreError::unavailable("lost"))),
             _ => answer,
         }
     }
 
-    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+    fn reset(&self, legs: &[Charge<'_>]) -> Answer<()> {
         self.0.reset(legs)
     }
 }

@@ -248,8 +248,8 @@ async fn a_permits_decision_says_what_became_of_each_policy() {
     assert_eq!(decision.delay(), ms(200));
     let delays: Vec<_> = decision.policies().map(|policy| policy.delay()).collect();
     assert_eq!(delays, [ms(100), ms(200), Duration::ZERO]);
-    assert_eq!(decision.moved(), 1);
-    assert_eq!(decision.refused().count(), 0);
+    assert_eq!(decision.charged(), 1);
+    assert_eq!(decision.denied_by().count(), 0);
     assert_eq!(decision.policies().nth(2).unwrap().remaining(), 1);
 }
 

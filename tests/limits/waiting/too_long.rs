@@ -91,7 +91,7 @@ async fn a_turn_later_than_the_bound_is_refused_at_once_and_takes_no_place() {
     assert_eq!((permit.is_allowed(), took), (false, 0));
     let decision = permit.decision();
     assert_eq!(decision.retry_after(), Some(ms(1)));
-    assert_eq!((decision.delay(), decision.moved()), (ms(0), 0));
+    assert_eq!((decision.delay(), decision.charged()), (ms(0), 0));
     assert_eq!(decision.policies().next().unwrap().remaining(), 5);
     assert_eq!(left(&limiter, "ann").await, 5);
     let (permit, took) = acquire(&limiter, ms(600)).await;

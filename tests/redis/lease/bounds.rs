@@ -106,7 +106,7 @@ async fn near_the_limit_and_in_a_small_bucket_each_check_is_rediss() {
     let small = Limiter::new(
         store.clone(),
         Policy::new("small", TokenBucket::without_refill(127))
-            .lease_with_extra_burst()
+            .lease()
             .on_store_failure(OnStoreFailure::Deny),
     );
     let asked = exhaust(&small).await;

@@ -157,7 +157,7 @@ async fn what_is_no_plain_check_of_one_policy_is_rediss() {
         .expect("a limiter");
     for decision in [
         limiter.check_n("ann", 0).await,
-        limiter.check_up_to("ann", 3).await,
+        limiter.take_up_to("ann", 3).await,
         limiter.peek("ann").await,
         limiter.credit("ann", 1).await.map(Into::into),
         limiter

@@ -24,7 +24,7 @@ async fn a_handler_reads_that_a_lease_decided_and_clients_where_they_stand() {
     let policy = Policy::new("hot", TokenBucket::without_refill(10_000));
     let layer = RateLimitLayer::builder()
         .store(patient(&server.url()))
-        .policy(policy.key(key::global()).lease_with_extra_burst())
+        .policy(policy.key(key::global()).lease())
         .decision_in_extensions()
         .on_store_failure(OnStoreFailure::Deny)
         .build()
@@ -69,7 +69,7 @@ fn what_leases_cannot_be_right_with_is_a_mistake_at_the_start() {
         LeakyBucket::new(1_000, minute).try_into().expect("a quota"),
     ];
     for quota in quotas {
-        let policy = Policy::new("hot", quota).lease_with_extra_burst();
+        let policy = Policy::new("hot", quota).lease();
         let mistake = Limiter::builder().policy(policy.clone()).build().map(drop);
         assert_eq!(
             mistake,

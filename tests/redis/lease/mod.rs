@@ -24,7 +24,7 @@ fn patient(url: &str) -> RedisStore {
 
 fn leased(bucket: TokenBucket) -> Policy {
     Policy::new("hot", bucket)
-        .lease_with_extra_burst()
+        .lease()
         .on_store_failure(OnStoreFailure::Deny)
 }
 

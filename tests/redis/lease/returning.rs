@@ -1,6 +1,6 @@
 //! What is not used goes back.
 
-use tower_throttle::store::{Answer, Check, Leg, Store};
+use tower_throttle::store::{Answer, Charge, Check, Store};
 
 use super::*;
 
@@ -84,7 +84,7 @@ impl Store for NeverPolled {
         self.0.check(check)
     }
 
-    fn reset(&self, legs: &[Leg<'_>]) -> Answer<()> {
+    fn reset(&self, legs: &[Charge<'_>]) -> Answer<()> {
         drop(self.0.reset(legs));
         Answer::Now(Ok(()))
     }

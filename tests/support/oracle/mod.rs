@@ -192,7 +192,8 @@ impl Oracle {
                 self.keep(policy, caller, plan, after);
             }
         }
-        let waits: Option<Vec<u128>> = lines.iter().map(|line| line.retry_us).collect();
+        let denied_by = lines.iter().filter(|line| line.refused);
+        let waits: Option<Vec<u128>> = denied_by.map(|line| line.retry_us).collect();
         Said {
             verdict: if allowed {
                 Verdict::Allowed
@@ -312,9 +313,8 @@ impl Ask {
         let spec = &plan.spec;
         let is_above_all = self.cost > spec.depth() + self.beyond;
         let never_refills = matches!(spec, Spec::Interval { limit: 0, .. });
-        let retry_us = if allowed || self.fits(plan, before, now) {
-            Some(0)
-        } else if is_above_all || never_refills {
+        let refused = !(allowed || self.fits(plan, before, now));
+        let retry_us = if !refused || is_above_all || never_refills {
             None
         } else {
             let fits_at = first(now, |at_us| self.fits(plan, before, at_us));
@@ -326,7 +326,7 @@ impl Ask {
             false => (spec.depth() - level_after).max(0),
         } / spec.unit();
         Line {
-            refused: retry_us != Some(0),
+            refused,
             impossible: !allowed && is_above_all,
             limit: spec.capacity(),
             cost: self.shown,

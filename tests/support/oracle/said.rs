@@ -36,16 +36,16 @@ impl From<&Decision> for Said {
             now_us: decision.decided_at_us(),
             retry_us: decision.retry_after().map(|wait| wait.as_micros()),
             delay_us: decision.delay().as_micros(),
-            moved: decision.moved(),
+            moved: decision.charged(),
             uncharged: decision.uncharged(),
             lines: decision
                 .policies()
                 .map(|policy| Line {
-                    refused: policy.is_refused(),
+                    refused: policy.is_denied(),
                     impossible: policy.is_impossible(),
-                    limit: policy.limit(),
+                    limit: policy.capacity(),
                     cost: policy.cost(),
-                    moved: policy.moved(),
+                    moved: policy.charged(),
                     uncharged: policy.uncharged(),
                     remaining: policy.remaining(),
                     reset_us: policy.reset_after().as_micros(),

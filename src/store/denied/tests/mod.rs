@@ -209,7 +209,7 @@ impl Scene {
         match self.random.from(0..40) {
             0..30 => self.ask(Operation::Take, units),
             30 => self.ask(Operation::TakeUpTo, units),
-            31 => self.ask(Operation::GiveBack, units),
+            31 => self.ask(Operation::Refund, units),
             32 => self.reset(),
             33 => {
                 let back_us = self.random.from(0..2_000_000);

@@ -16,7 +16,7 @@ use crate::{
     policy::Compiled,
     store::tasks::Tasks,
     store::{
-        Answer, BoxFuture, Store,
+        Answer, Store, StoreFuture,
         lease::{self, Leases, Lender, Trip, send, table::Id},
         local::Local,
     },
@@ -115,7 +115,7 @@ impl Server {
         let look = self
             .0
             .memory
-            .check(&Check::new(Operation::Look, &[self.leg()]));
+            .check(&Check::new(Operation::Peek, &[self.leg()]));
         let policies = now(look).expect("a look");
         policies.policies().next().expect("a policy").remaining()
     }
@@ -161,7 +161,7 @@ impl Server {
     async fn sends_back(&self) {
         self.0.clock.advance(Duration::from_secs(1));
         for (id, trip) in self.0.leases.sweep() {
-            assert_eq!(trip.operation, Operation::GiveBack);
+            assert_eq!(trip.operation, Operation::Refund);
             send(self, id, trip);
         }
         yield_now().await;
@@ -177,7 +177,7 @@ impl Server {
         })
     }
 
-    fn reset_by(&self, answer: BoxFuture<()>) -> Answer<()> {
+    fn reset_by(&self, answer: StoreFuture<()>) -> Answer<()> {
         lease::reset(self, &[self.leg()], Answer::Later(answer))
     }
 
@@ -189,7 +189,7 @@ impl Server {
             .0
             .memory
             .check(&Check::new(Operation::TakeUpTo, &[leg]));
-        now(taken).expect("a decision").moved()
+        now(taken).expect("a decision").charged()
     }
 }
 

@@ -60,7 +60,7 @@ impl World {
     pub(super) fn new(bucket: TokenBucket, processes: usize) -> Self {
         let runtime = Builder::new_current_thread().build().expect("a runtime");
         let clock = Arc::new(ManualClock::new());
-        let policy = Policy::new("hot", bucket).lease_with_extra_burst();
+        let policy = Policy::new("hot", bucket).lease();
         let leases = || Leases::new(Local::new(Some(clock.clone())), runtime.handle().clone());
         Self {
             server: MemoryStore::builder().clock(clock.clone()).build(),
@@ -102,7 +102,7 @@ impl World {
     }
 
     pub(super) fn left_on_the_server(&self) -> u64 {
-        let look = self.server(Operation::Look, self.leg(0)).expect("a look");
+        let look = self.server(Operation::Peek, self.leg(0)).expect("a look");
         look.policies().next().expect("a policy").remaining()
     }
 

@@ -152,7 +152,7 @@ impl Cluster {
             Operation::Take | Operation::TakeUpTo => {
                 self.take(operation, groups, deadline, answer).await
             }
-            Operation::Look | Operation::GiveBack | Operation::Debit | Operation::Renew => {
+            Operation::Peek | Operation::Refund | Operation::Debit | Operation::Renew => {
                 let told = self.ask_all(operation, groups, deadline).await?;
                 let fitting = told.iter().map(|told| told.found.fitting).min();
                 Ok(decision(operation, fitting.unwrap_or(0), &told))
@@ -211,7 +211,7 @@ impl Cluster {
         // Whatever is left was not asked, because one before it refused.
         groups.reverse();
         let looked_at = groups.into_iter().map(|group| group.looked_at(operation));
-        let looks = self.ask_all(Operation::Look, looked_at.collect(), deadline);
+        let looks = self.ask_all(Operation::Peek, looked_at.collect(), deadline);
         let (given, looked) = tokio::join!(self.give_back(operation, fitting, &told), looks);
         given.map_err(StoreError::unavailable)?;
         let is_lost = fitting == 0 && told.iter().any(Told::has_granted_permits);
@@ -236,7 +236,7 @@ impl Cluster {
             .iter()
             .filter_map(|told| told.surplus(operation, fitting));
         let deadline = Deadline::after(self.deadline);
-        let given = self.ask_all(Operation::GiveBack, surplus.collect(), deadline);
+        let given = self.ask_all(Operation::Refund, surplus.collect(), deadline);
         given.await.map(drop)
     }
 

@@ -43,7 +43,7 @@ use crate::{
     error::StoreErrorKind,
     store::tasks::Tasks,
     store::{
-        BoxFuture,
+        StoreFuture,
         denied::{Asking, answered},
     },
 };
@@ -100,7 +100,7 @@ impl Cluster {
         operation: Operation,
         legs: Vec<KeyedLeg>,
         mut asking: Option<Asking>,
-    ) -> BoxFuture<Decision> {
+    ) -> StoreFuture<Decision> {
         let cluster = Arc::clone(self);
         let deadline = Deadline::after(self.deadline);
         Box::pin(async move {
@@ -164,7 +164,7 @@ impl Cluster {
         asked.await.map(drop)
     }
 
-    pub(super) fn reset(self: &Arc<Self>, keys: Vec<String>) -> BoxFuture<()> {
+    pub(super) fn reset(self: &Arc<Self>, keys: Vec<String>) -> StoreFuture<()> {
         let cluster = Arc::clone(self);
         Box::pin(async move {
             let deadline = Deadline::after(cluster.deadline);
