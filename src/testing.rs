@@ -1,6 +1,6 @@
 //! For tests: a suite that proves a [`Store`], and a Redis that is simulated.
 //!
-//! [`prove`] knows every algorithm and every operation. It walks at random, from a seed, through quotas, callers, costs and time, on
+//! [`conformance`] knows every algorithm and every operation. It walks at random, from a seed, through quotas, callers, costs and time, on
 //! the store under test and on the crate's own [`MemoryStore`] side by side,
 //! and compares every field of every decision.
 

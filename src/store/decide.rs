@@ -78,7 +78,7 @@ impl Check<'_> {
     /// [`Store`](super::Store) that keeps buckets as words of its own.
     ///
     /// `slots` are the buckets of [`charges`](Self::charges), in their order; a bucket
-    /// is known by policy name, [kind](super::Leg::kind) and key bytes. Nobody
+    /// is known by policy name, [kind](super::Charge::kind) and key bytes. Nobody
     /// else may write them between the reading and the writing. Where there are
     /// not as many as charges, nothing is admitted.
     pub fn decide(&self, now_us: u64, slots: &mut [Slot]) -> Decision {

@@ -121,7 +121,7 @@ use crate::{ConfigError, Decision, StoreError, store::tasks::Tasks};
 ///
 /// **State is small and leaves by itself**: one string for each policy and
 /// caller, an integer for buckets and windows, under a key of fixed size
-/// ([`Limiter::redis_keys`](crate::Limiter::redis_keys) prints it), which expires when it means the same as none. If Redis loses its
+/// ([`Limiter::storage_keys`](crate::Limiter::storage_keys) prints it), which expires when it means the same as none. If Redis loses its
 /// data, each caller gets at most one new burst.
 ///
 /// Cloning is cheap and shares the connections. They close when the last clone
