@@ -65,16 +65,10 @@ impl Plan {
             return Ok(());
         }
         for rule in &*self.rules {
-            match rule.charge(head) {
-                Ok(Some(charge)) => charges.push(charge),
-                Ok(None) => {}
-                Err(error) => {
-                    return Err(MissingKey {
-                        policy: &rule.base.name.text,
-                        error,
-                    });
-                }
-            }
+            rule.add_charge(head, charges).map_err(|error| MissingKey {
+                policy: &rule.base.name.text,
+                error,
+            })?;
         }
         Ok(())
     }
@@ -135,23 +129,27 @@ impl Rule {
         })
     }
 
-    /// Returns what the policy charges for a request, if it applies to it.
-    #[inline]
-    fn charge(&self, head: &RequestHead<'_>) -> Result<Option<Charge<'_>>, KeyError> {
+    /// Adds what the policy charges for a request, if it applies to it.
+    #[inline(always)]
+    fn add_charge<'a>(
+        &'a self,
+        head: &RequestHead<'_>,
+        charges: &mut Charges<'a>,
+    ) -> Result<(), KeyError> {
         if self.when.as_ref().is_some_and(|when| !(when.0)(head)) {
-            return Ok(None);
+            return Ok(());
         }
         let key = match self.key.0.extract(head) {
             Ok(key) => key,
             Err(error) if error.is_missing() => match self.on_missing_key {
                 OnMissingKey::Deny => return Err(error),
-                OnMissingKey::Skip => return Ok(None),
+                OnMissingKey::Skip => return Ok(()),
                 OnMissingKey::Share => Key::missing(),
             },
             Err(error) => return Err(error),
         };
-        let demand = self.demand(head);
-        Ok(Some(self.base.charge(Cow::Owned(key), demand)))
+        charges.push(self.base.charge(Cow::Owned(key), self.demand(head)));
+        Ok(())
     }
 
     #[inline]
