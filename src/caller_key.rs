@@ -7,11 +7,11 @@ use std::{
 
 use smallvec::SmallVec;
 
-/// The name of a caller: one part or several, of any bytes.
+/// The key of a caller: one part or several, of any bytes.
 ///
-/// Parts are kept apart by their lengths, and text, numbers and addresses by a
-/// tag, so `("ab", "c")` and `("a", "bc")`, or `"7"` and `7`, are different
-/// callers. Stores see only hashes of these bytes.
+/// The key includes the length and the type of each part, so `("ab", "c")` and
+/// `("a", "bc")`, or `"7"` and `7`, are different callers. Stores keep only hashes of these
+/// bytes.
 ///
 /// ```
 /// use tower_throttle::Key;
@@ -21,27 +21,27 @@ use smallvec::SmallVec;
 /// assert_eq!(Key::from(7_u64), Key::from(7_i64));
 /// ```
 #[derive(PartialEq, Eq, Hash)]
-pub struct Key(SmallVec<[u8; SHORT]>);
+pub struct Key(SmallVec<[u8; INLINE_KEY_BYTES]>);
 
-/// Keys of so many bytes need no allocation.
-pub(crate) const SHORT: usize = 72;
+/// Keys of up to this many bytes need no allocation.
+pub(crate) const INLINE_KEY_BYTES: usize = 72;
 
 impl Clone for Key {
-    /// In one piece: a derived one goes byte by byte.
+    /// Copies the bytes in one piece, where a derived `clone` would copy each byte.
     fn clone(&self) -> Self {
         Self(SmallVec::from_slice(&self.0))
     }
 }
 
 impl Key {
-    /// The key that everybody has: what [`key::global`](crate::key::global) and
+    /// Returns the key that all callers share: what [`key::global`](crate::key::global) and
     /// [`Policy::shared`](crate::Policy::shared) use.
     #[must_use]
     pub const fn everyone() -> Self {
         Self(SmallVec::new_const())
     }
 
-    /// Adds the parts of `other` behind the parts of this key.
+    /// Appends the parts of `other`.
     #[must_use]
     pub fn and(mut self, other: &Self) -> Self {
         self.0.extend_from_slice(&other.0);
@@ -59,12 +59,12 @@ impl Key {
 
     #[inline]
     pub(crate) fn part(tag: u8, bytes: &[u8]) -> Self {
-        // No part reaches 4 GiB: it was held in memory as one piece of a request.
+        // A part is a piece of a request in memory, which never reaches 4 GiB.
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let [first, second, third, fourth] = length.to_le_bytes();
         let start = [tag, first, second, third, fourth];
         let length = start.len() + bytes.len();
-        let mut short = [0; SHORT];
+        let mut short = [0; INLINE_KEY_BYTES];
         let room = short.get_mut(..length);
         match room.and_then(<[u8]>::split_first_chunk_mut) {
             Some((place, rest)) => {
@@ -78,7 +78,7 @@ impl Key {
 }
 
 impl fmt::Debug for Key {
-    /// Says how long the key is, not what it is: keys are credentials.
+    /// Shows the length of the key. The bytes are secret, as keys may be credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({} bytes)", self.0.len())
     }
@@ -115,8 +115,8 @@ impl From<u64> for Key {
 }
 
 impl From<u128> for Key {
-    /// As those of a UUID (`Uuid::as_u128`). The same number is the same caller, of
-    /// whatever type it is.
+    /// For UUIDs, for example (`Uuid::as_u128`). The same number is the same caller for all
+    /// integer types.
     fn from(number: u128) -> Self {
         match u64::try_from(number) {
             Ok(number) => Self::from(number),
@@ -129,7 +129,7 @@ macro_rules! signed_key {
     ($($number:ty),+) => {
         $(
             impl From<$number> for Key {
-                /// The same number is the same caller, of whatever type it is.
+                /// The same number is the same caller for all integer types.
                 fn from(number: $number) -> Self {
                     match u64::try_from(number) {
                         Ok(number) => Self::from(number),
@@ -161,14 +161,14 @@ impl From<Ipv4Addr> for Key {
 }
 
 impl From<Ipv6Addr> for Key {
-    /// The whole address, as from an [`IpAddr`].
+    /// Uses the whole address, as from an [`IpAddr`].
     fn from(address: Ipv6Addr) -> Self {
         Self::from(IpAddr::V6(address))
     }
 }
 
 impl From<IpAddr> for Key {
-    /// The whole address; [`key::peer`](crate::key::peer) and
+    /// Uses the whole address; [`key::peer`](crate::key::peer) and
     /// [`key::client_ip`](crate::key::client_ip) group IPv6 by prefix first.
     fn from(address: IpAddr) -> Self {
         match address {

@@ -1,18 +1,20 @@
 //! Why a request is denied.
 
-/// Why a request is not forwarded: by [`Denied::reason`](crate::Denied::reason), and in the extensions of the
-/// response, for layers outside.
+/// Why a request is denied.
+///
+/// It is in the extensions of the response, for outer layers, and in
+/// [`Denied::reason`](crate::Denied::reason).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DenialReason {
-    /// A policy has no room now: 429.
+    /// A policy has no room now. Status 429.
     QuotaExceeded,
-    /// The cost is above what a policy can ever grant: 403.
+    /// The cost exceeds what a policy can ever grant. Status 403.
     CostImpossible,
-    /// The request does not say who is asking: 403.
+    /// The request lacks the key of a policy. Status 403.
     KeyMissing,
-    /// The store cannot decide, and the layer is to deny then: 503.
+    /// The store cannot decide, and a policy denies then. Status 503.
     StoreFailed,
-    /// The application is put together wrongly: 500. The log says what to change.
+    /// The application is misconfigured. Status 500. The log says what to change.
     Misconfigured,
 }

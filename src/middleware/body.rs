@@ -1,4 +1,4 @@
-//! The body of a response: the inner service's, or an answer of the layer.
+//! The body of a response: the inner service's, or that of a denial.
 
 use std::{
     pin::Pin,
@@ -14,10 +14,10 @@ use crate::admission::refund::RefundGuard;
 pin_project! {
     /// The body of a response of [`RateLimit`](crate::RateLimit).
     ///
-    /// It wraps the inner service's body without boxing and passes its data,
-    /// trailers and errors through. Until it ends or is dropped, it holds the
-    /// permits of [`Concurrency`](crate::Concurrency) policies. The server drops a buffered
-    /// body as soon as it has taken its bytes, before they are sent.
+    /// It wraps the inner service's body without boxing and passes its data, trailers and
+    /// errors through. Until the body ends or is dropped, it holds the permits of
+    /// [`Concurrency`](crate::Concurrency) policies. A server drops a buffered body as soon
+    /// as it has taken the bytes, before they are sent.
     #[derive(Debug)]
     pub struct ResponseBody<B> {
         #[pin]
@@ -35,7 +35,7 @@ pin_project! {
 }
 
 impl<B> ResponseBody<B> {
-    /// `taken` is held until the body has ended.
+    /// Holds `taken` until the body has ended.
     pub(super) const fn forwarded(body: B, taken: Option<Box<RefundGuard>>) -> Self {
         Self {
             kind: Kind::Forwarded { body, taken },
@@ -74,8 +74,8 @@ where
             KindProj::Forwarded { body, taken } => {
                 let frame = ready!(body.poll_frame(cx));
                 if !matches!(frame, Some(Ok(_))) {
-                    // The bytes own no permit: a cache or client that keeps them would
-                    // keep it, too.
+                    // The bytes do not own the permit, as a cache that keeps them would
+                    // then keep the permit, too.
                     *taken = None;
                 }
                 Poll::Ready(frame)

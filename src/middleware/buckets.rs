@@ -1,4 +1,4 @@
-//! The buckets that a request is held to: to look at, to debit, to credit and to reset.
+//! The buckets that a request is charged to.
 
 use std::borrow::Cow;
 
@@ -9,13 +9,13 @@ use crate::{
     store::handle::StoreHandle,
 };
 
-/// What a request is held to, by
+/// The buckets that a request is charged to, from
 /// [`RateLimitLayer::buckets`](crate::RateLimitLayer::buckets).
 #[derive(Clone, Debug)]
 pub struct Buckets {
     store: StoreHandle,
     charges: Vec<Charge<'static>>,
-    /// How many units each of them may owe.
+    /// How many units each charge may owe.
     debts: Vec<u64>,
 }
 
@@ -34,9 +34,11 @@ impl Buckets {
         }
     }
 
-    /// What would be decided of this request at once, without a wait: a layer that
-    /// [waits](crate::RateLimitLayerBuilder::wait_up_to), or a queue, may let it in later.
-    /// Takes and writes nothing; `remaining` is what is left before the request.
+    /// Returns what would be decided for this request now. Takes and writes nothing.
+    ///
+    /// `remaining` is what is left before the request. A layer that
+    /// [waits](crate::RateLimitLayerBuilder::wait_up_to), or a queue, may admit a request
+    /// later that is denied here.
     ///
     /// # Errors
     ///
@@ -51,12 +53,13 @@ impl Buckets {
         answer.wait().await
     }
 
-    /// Charges `units` to every policy that applies, each by itself and as far as its
-    /// [`max_debt`](crate::Policy::max_debt) allows, as
-    /// [`Limiter::debit`](crate::Limiter::debit) does: for a cost that is known only after the
-    /// request, such as the tokens of a language model.
+    /// Charges `units` to every policy that applies, as
+    /// [`Limiter::debit`](crate::Limiter::debit) does: for a cost that is known only after
+    /// the request, such as the tokens of a language model.
     ///
-    /// Policies that hold permits ([`Concurrency`](crate::Concurrency)) are left out. Under
+    /// Each policy is charged separately, as far as its
+    /// [`max_debt`](crate::Policy::max_debt) allows. Policies that hold permits
+    /// ([`Concurrency`](crate::Concurrency)) are left out. Under
     /// [`quota_by`](crate::Policy::quota_by), the quota of this request counts.
     ///
     /// ```
@@ -70,7 +73,7 @@ impl Buckets {
     /// let request = Request::post("/complete").header("x-api-key", "k1").body(()).unwrap();
     /// let buckets = layer.buckets(&RequestHead::from(&request))?;
     /// assert_eq!(buckets.debit(750).await?.uncharged(), 0);
-    /// // It was less.
+    /// // The request used 50 units less.
     /// buckets.credit(50).await?;
     /// let decision = buckets.peek().await?;
     /// assert_eq!(decision.policies().map(|policy| policy.remaining()).collect::<Vec<_>>(), [300]);
@@ -84,9 +87,9 @@ impl Buckets {
         self.ask(Operation::Debit, units).await
     }
 
-    /// Gives `units` back to every policy that applies, as
-    /// [`Limiter::credit`](crate::Limiter::credit), with its danger. Policies that hold permits
-    /// are left out.
+    /// Refunds `units` to every policy that applies, as
+    /// [`Limiter::credit`](crate::Limiter::credit) does, with the same danger. Policies
+    /// that hold permits are left out.
     ///
     /// # Errors
     ///
@@ -96,7 +99,7 @@ impl Buckets {
         Ok(Refund::new(decision))
     }
 
-    /// Asks for so many units of each policy, whatever the cost of the request.
+    /// Asks each policy for `units`, whatever the cost of the request.
     async fn ask(&self, operation: Operation, units: u64) -> Result<Decision, StoreError> {
         let charges = self.charges.iter().zip(&self.debts);
         let charges = charges.filter(|(charge, _)| !charge.demand.quota.is_concurrency());
@@ -117,21 +120,21 @@ impl Buckets {
         answer.wait().await
     }
 
-    /// Forgets what this caller has taken. The buckets of everybody
-    /// ([`Policy::shared`](crate::Policy::shared), [`key::global`](crate::key::global))
-    /// are not the caller's, and stay; see [`reset_shared`](Self::reset_shared).
+    /// Resets this caller's buckets. Shared buckets
+    /// ([`Policy::shared`](crate::Policy::shared), [`key::global`](crate::key::global)) stay
+    /// as they are; see [`reset_shared`](Self::reset_shared).
     ///
-    /// A key that several callers have, as that of a method, a route, or of all who do
-    /// not say who they are, is forgotten for all of them.
+    /// If several callers have the same key (a method, a route, or a missing key), the
+    /// bucket is reset for all of them.
     ///
     /// # Errors
     ///
-    /// The store could not be reached, so it may not have forgotten.
+    /// The store could not be reached, so the buckets may not be reset.
     pub async fn reset(&self) -> Result<(), StoreError> {
         self.forget(|charge| *charge.key != Key::everyone()).await
     }
 
-    /// Forgets what all callers together have taken from the buckets of everybody.
+    /// Resets the buckets that all callers share.
     ///
     /// # Errors
     ///
@@ -151,8 +154,8 @@ impl Buckets {
         answer.wait().await
     }
 
-    /// Their keys in Redis, one for each policy that applies, to look at them with
-    /// `redis-cli`. Empty for stores without such keys.
+    /// Returns the keys of the buckets in Redis, one for each policy that applies, to look
+    /// at them with `redis-cli`. Empty for stores without such keys.
     #[must_use]
     pub fn storage_keys(&self) -> Vec<String> {
         let keys = self.charges.iter();

@@ -47,10 +47,10 @@ impl<'a> Denied<'a> {
         self.denial.policies()
     }
 
-    /// What the request lacks if the reason is
-    /// [`KeyMissing`](DenialReason::KeyMissing), by name: `missing client key (no header
-    /// "x-api-key")`. The response does not say it unless you do. `None` for a `KeyError`
-    /// that a handler answers.
+    /// Returns what the request lacks, by name, if the reason is
+    /// [`KeyMissing`](DenialReason::KeyMissing): `missing client key (no header
+    /// "x-api-key")`. The default response does not include it. `None` for a `KeyError`
+    /// that a handler passes to a [`Responder`](crate::Responder).
     #[must_use]
     pub fn key_error(&self) -> Option<KeyError> {
         self.denial.missing_key().map(Missing::into_error)
@@ -90,15 +90,15 @@ impl<'a> Denied<'a> {
     }
 }
 
-/// A `StoreError` is answered as [`StoreFailed`](DenialReason::StoreFailed).
+/// A `StoreError` becomes [`StoreFailed`](DenialReason::StoreFailed).
 impl From<StoreError> for DenialReason {
     fn from(_: StoreError) -> Self {
         Self::StoreFailed
     }
 }
 
-/// A missing key is answered as [`KeyMissing`](DenialReason::KeyMissing), an application
-/// that lacks a part as [`Misconfigured`](DenialReason::Misconfigured).
+/// A missing key becomes [`KeyMissing`](DenialReason::KeyMissing), a misconfigured
+/// application [`Misconfigured`](DenialReason::Misconfigured).
 impl From<KeyError> for DenialReason {
     fn from(error: KeyError) -> Self {
         if error.is_missing() {

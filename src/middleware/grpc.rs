@@ -1,6 +1,5 @@
-//! Denials for callers that speak gRPC: a status in a header block alone
-//! ("Trailers-Only"), which every gRPC client reads as the call's result. A
-//! bare 429 would reach them as UNAVAILABLE.
+//! Denials for gRPC callers: a status in a header block alone ("Trailers-Only"), which
+//! every gRPC client reads as the result of its call. A bare 429 would become UNAVAILABLE.
 
 use std::time::Duration;
 
@@ -27,8 +26,8 @@ const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-m
 #[non_exhaustive]
 pub enum GrpcDenials {
     /// gRPC calls: `POST` over HTTP/2 or HTTP/3 with the content type
-    /// `application/grpc`, alone or before `+` or `;`. This is the default. (A request
-    /// that a test builds has the version HTTP/1.1 unless it says otherwise.)
+    /// `application/grpc`, alone or before `+` or `;`. This is the default. Note that a
+    /// request that a test builds has the version HTTP/1.1 by default.
     #[default]
     Auto,
     /// Calls of gRPC and of gRPC-Web: `POST` over any version of HTTP with the content
@@ -38,13 +37,13 @@ pub enum GrpcDenials {
     /// A limiter behind `tonic_web::GrpcWebLayer` needs it, too: that layer turns a
     /// gRPC-Web call over HTTP/1.1 into a gRPC call over HTTP/1.1.
     ///
-    /// **The danger**: any HTTP client can ask in this way.
+    /// **The danger**: any HTTP client can send such a request.
     AutoWithWeb,
-    /// Every request, for a server that speaks gRPC alone.
+    /// Every request, for a server that speaks only gRPC.
     ///
     /// **The danger**: every denial has the status 200.
     Always,
-    /// None. gRPC clients get an HTTP status: of 429 and 503 they make `UNAVAILABLE`.
+    /// None. gRPC clients get an HTTP status, and read 429 and 503 as `UNAVAILABLE`.
     Never,
 }
 
@@ -68,10 +67,10 @@ impl GrpcDenials {
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// What a content type names.
+/// The protocol that a content type names.
 enum Dialect<'a> {
     Grpc,
-    /// With the content type, in which gRPC-Web is answered.
+    /// gRPC-Web, with the content type of its response.
     Web(&'a HeaderValue),
 }
 
@@ -97,7 +96,7 @@ impl<'a> Dialect<'a> {
     }
 }
 
-/// `retry_after` `None` tells clients not to retry.
+/// Makes a gRPC denial. With `retry_after: None`, clients do not retry.
 pub(super) fn respond(
     content_type: HeaderValue,
     reason: DenialReason,
@@ -121,7 +120,7 @@ pub(super) fn respond(
         headers.insert(GRPC_PUSHBACK, HeaderValue::from_static("-1"));
         return response;
     };
-    // To the millisecond; the pushback is a signed integer of 32 bits.
+    // In milliseconds; the pushback is a signed integer of 32 bits.
     let wait_ms = u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
     headers.insert(GRPC_PUSHBACK, wait_ms.min(i32::MAX as u64).into());
     let details = STANDARD_NO_PAD.encode(status_with_retry(code, message, wait_ms));
@@ -136,8 +135,7 @@ const RESOURCE_EXHAUSTED: u8 = 8;
 const INTERNAL: u8 = 13;
 const UNAVAILABLE: u8 = 14;
 
-/// A `google.rpc.Status` with a `google.rpc.RetryInfo`, in the wire format of
-/// Protocol Buffers.
+/// Encodes a `google.rpc.Status` with a `google.rpc.RetryInfo` as Protocol Buffers.
 fn status_with_retry(code: u8, message: &str, wait_ms: u64) -> Vec<u8> {
     let mut duration = Vec::new();
     push_number(&mut duration, 1, wait_ms / 1_000);
@@ -154,7 +152,7 @@ fn status_with_retry(code: u8, message: &str, wait_ms: u64) -> Vec<u8> {
     status
 }
 
-/// A field of the wire type "varint". Zero is left out, as the default.
+/// Appends a field of the wire type "varint". Zero is the default and left out.
 fn push_number(out: &mut Vec<u8>, field: u8, number: u64) {
     if number > 0 {
         out.push(field << 3);
@@ -162,7 +160,7 @@ fn push_number(out: &mut Vec<u8>, field: u8, number: u64) {
     }
 }
 
-/// A field of the wire type "length-delimited".
+/// Appends a field of the wire type "length-delimited".
 fn push_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
     out.push((field << 3) | 2);
     push_varint(out, bytes.len() as u64);
@@ -177,7 +175,7 @@ fn push_varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// The text is printable ASCII; of that, only the percent sign needs encoding.
+/// Encodes printable ASCII, of which only the percent sign needs encoding.
 fn percent_encoded(message: &str) -> String {
     message.replace('%', "%25")
 }

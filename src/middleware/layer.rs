@@ -1,4 +1,4 @@
-//! What the user sets.
+//! [`RateLimitLayer`] and its builder.
 
 use std::{any::type_name, sync::Arc, time::Duration};
 
@@ -38,20 +38,23 @@ use crate::{
 /// // axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())
 /// ```
 ///
-/// Every policy of the layer must admit a request; then all are charged.
-/// Otherwise none is, and the request is answered here: 429 with `Retry-After`, `RateLimit` fields
-/// and a `problem+json` body, or a gRPC status for a [gRPC call](GrpcDenials).
+/// If every policy of the layer admits a request, all policies are charged and the request
+/// is forwarded. Otherwise none is charged, and the layer denies the request: 429 with
+/// `Retry-After`, `RateLimit` fields and a `problem+json` body, or a gRPC status for a
+/// [gRPC call](GrpcDenials).
 ///
-/// It has no type parameters: name it in a struct, return it, clone it. Clones
-/// share their store, so one layer on several routes is one limit.
+/// It has no type parameters, so it can be named in a struct and returned. Clones share
+/// their store: one layer on several routes is one limit.
 #[derive(Clone, Debug)]
 pub struct RateLimitLayer {
     config: Arc<Config>,
 }
 
 impl RateLimitLayer {
-    /// One policy, or a bare quota, by peer address and in memory unless said
-    /// otherwise. Set the key on the policy, not on the layer.
+    /// Creates a layer of one policy or bare quota. The default key is the peer address,
+    /// and the default store is in memory.
+    ///
+    /// Set the key on the policy, not on the layer.
     ///
     /// ```
     /// use tower_throttle::{Policy, RateLimitLayer, TokenBucket, key};
@@ -64,7 +67,7 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// Panics if the policy has a mistake, with the [`ConfigError`] that says
+    /// Panics if the policy has an error, with the [`ConfigError`] that says
     /// what to change. [`builder`](Self::builder) returns it instead.
     #[must_use]
     #[track_caller]
@@ -81,9 +84,10 @@ impl RateLimitLayer {
         RateLimitLayerBuilder::default()
     }
 
-    /// The same limits, kept in another store, where policies of one name
-    /// share their buckets: see [`Policy`]. Two quotas under one name on
-    /// one store are a mistake, which one line in the log says.
+    /// Returns a layer with the same limits on another store.
+    ///
+    /// Policies of one name on one store share their buckets: see [`Policy`]. Two quotas
+    /// under one name on one store are an error, which is logged once.
     #[must_use]
     pub fn store(self, store: impl Store) -> Self {
         Self::from_config(Config {
@@ -102,15 +106,15 @@ impl RateLimitLayer {
         Self { config }
     }
 
-    /// Returns what answers requests with this layer's settings, for a handler that asks a
+    /// Returns a [`Responder`] with this layer's settings, for a handler that asks a
     /// [`Limiter`](crate::Limiter) itself.
     #[must_use]
     pub fn responder(&self) -> Responder {
         Responder::new(self.config.response.clone())
     }
 
-    /// Returns the buckets that a request is held to, by the layer's own policies and keys:
-    /// to look at them, to debit, credit or reset them, or to find them in Redis.
+    /// Returns the buckets that a request is charged to, by the layer's own policies and
+    /// keys: to peek at them, to debit, credit or reset them, or to find them in Redis.
     ///
     /// ```
     /// use http::Request;
@@ -121,7 +125,7 @@ impl RateLimitLayer {
     /// let layer = RateLimitLayer::new(
     ///     Policy::new("search", TokenBucket::per_minute(30)).key(key::header("x-api-key")),
     /// );
-    /// // A request as the caller's would be, of whom support asks.
+    /// // A request as the caller in question would send it.
     /// let request = Request::get("/search").header("x-api-key", "k1").body(()).unwrap();
     /// let buckets = layer.buckets(&RequestHead::from(&request))?;
     /// assert!(buckets.peek().await?.is_allowed());
@@ -185,22 +189,22 @@ pub struct RateLimitLayerBuilder {
 }
 
 impl RateLimitLayerBuilder {
-    /// Where buckets are kept. Default: a [`MemoryStore`] of its own.
+    /// Sets where buckets are kept. Default: a [`MemoryStore`] of its own.
     pub fn store(mut self, store: impl Store) -> Self {
         self.store = Some(Arc::new(store));
         self
     }
 
-    /// Adds a policy, or a bare quota. A request needs room in all of them.
+    /// Adds a policy or a bare quota. A request needs room in all policies.
     pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
         self.policies.push(policy.into());
         self
     }
 
-    /// Applies the layer only to requests of which `applies` says so: not to health
-    /// checks. The others pass, and are told of no limit. Default: to all.
+    /// Limits only requests for which `applies` returns `true`. Default: all requests.
     ///
-    /// A policy's own [`when`](Policy::when) is for what only that one leaves out.
+    /// Others (health checks, say) are forwarded without rate-limit headers. To leave
+    /// requests out of one policy only, use [`Policy::when`].
     ///
     /// ```
     /// # use tower_throttle::{RateLimitLayer, TokenBucket};
@@ -219,16 +223,18 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Which header fields tell clients where they stand. Default:
+    /// Sets which header fields report the limits to clients. Default:
     /// [`HeaderFormat::Draft10`].
     pub const fn headers(mut self, headers: HeaderFormat) -> Self {
         self.response.format = headers;
         self
     }
 
-    /// Adds the fields only to those forwarded responses of which `wanted`
-    /// says so: not to redirects, or not to what caches may share, where one
-    /// client's counters would be shown to another. Denials always have them.
+    /// Adds the fields only to forwarded responses for which `wanted` returns `true`.
+    /// Default: all. Denials always have the fields.
+    ///
+    /// Leave out redirects, for example, or responses that a shared cache may store: it
+    /// would show one client's counters to another.
     ///
     /// ```
     /// # use tower_throttle::{RateLimitLayer, TokenBucket};
@@ -246,10 +252,11 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Adds a parameter `pk` to the fields: 96 bits of a hash of policy, key
-    /// and `secret`, by which a client can tell its partitions apart and
-    /// nobody can tell whose they are. Default: none. Only beside [`HeaderFormat::Draft10`],
-    /// the default.
+    /// Adds the parameter `pk` to the fields: 96 bits of a hash of policy, key and
+    /// `secret`. Default: none.
+    ///
+    /// Clients can tell their partitions apart by it, and cannot compute the key from it.
+    /// It needs [`HeaderFormat::Draft10`], the default format.
     pub fn partition_key(mut self, secret: &[u8]) -> Self {
         if secret.is_empty() {
             let setting = "partition_key";
@@ -260,16 +267,16 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Adds up to this much, at random, to `Retry-After`, so that clients who
-    /// were denied together do not come back together. Default: none; a day at most.
+    /// Adds a random duration up to this one to `Retry-After`, so that clients that were
+    /// denied together do not return together. Default: none. Maximum: one day.
     pub fn retry_after_jitter(mut self, most: Duration) -> Self {
         self.response.retry_after_jitter = most.min(Duration::from_secs(86_400));
         self
     }
 
     /// Puts the [`Decision`](crate::Decision) into the extensions of each forwarded request,
-    /// for handlers, and of each response, for outer layers. Default: neither, as it costs
-    /// about a quarter of a decision in memory.
+    /// for handlers, and of each response, for outer layers. Default: neither, as that
+    /// saves four allocations for each request.
     ///
     /// The [`DenialReason`](crate::DenialReason) is always in the extensions of a denial.
     /// Stacked layers that all set this put in one decision with all their policies.
@@ -295,34 +302,35 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Lets a request that has no room wait for it, for at most so long, before
-    /// it is refused. Default: it is refused at once.
+    /// Lets a request without room wait up to this long before it is denied. Default: it
+    /// is denied at once.
     ///
-    /// Waiting is as [`Limiter::acquire`](crate::Limiter::acquire) does it:
-    /// fair where a bucket reserves a place. The turn in a
-    /// [queue](crate::LeakyBucket::queue) does not count; it is bounded by the queue.
+    /// Requests wait as in [`Limiter::acquire`](crate::Limiter::acquire), which is fair
+    /// where a bucket reserves a turn. The wait for a turn in a
+    /// [queue](crate::LeakyBucket::queue) does not count; the queue bounds it.
     ///
-    /// **The danger**: each request that waits holds its connection, and the
-    /// inner service's readiness. [`max_waiting`](Self::max_waiting) bounds how many do.
+    /// **The danger**: each waiting request holds its connection and the readiness of the
+    /// inner service. [`max_waiting`](Self::max_waiting) bounds how many requests wait.
     pub const fn wait_up_to(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
     /// Sets how many requests of this process may wait for one bucket at a time, with
-    /// [`wait_up_to`](Self::wait_up_to). A request that comes when so many wait is
-    /// denied at once, unless there is room for it now. Default: 65,536.
+    /// [`wait_up_to`](Self::wait_up_to). Default: 65,536.
     ///
-    /// Requests whose answers are under way at the same time may exceed it. A
+    /// Beyond that, a request without room is denied at once. Requests whose checks are in
+    /// flight at the same time may exceed the number. A
     /// [queue](crate::LeakyBucket::queue) has a bound of its own instead.
     pub const fn max_waiting(mut self, requests: usize) -> Self {
         self.max_waiting = Some(requests);
         self
     }
 
-    /// What becomes of requests while the store cannot decide, under policies
-    /// that [do not say](crate::Policy::on_store_failure) themselves. Default:
+    /// Sets what happens to requests while the store cannot decide. Default:
     /// [`OnStoreFailure::local`].
+    ///
+    /// A policy's own [choice](Policy::on_store_failure) has precedence.
     pub const fn on_store_failure(mut self, choice: OnStoreFailure) -> Self {
         self.on_store_failure = choice;
         self
@@ -349,14 +357,13 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Makes the answer to a request that is not forwarded.
+    /// Sets a hook that makes the response to a denied request.
     ///
-    /// The hook is called for every such answer, also for gRPC calls;
-    /// [`Denied::reason`] says why the request was denied.
-    /// [`Denied::into_response`] is what would be sent without the hook. The layer adds `RateLimit`
-    /// fields, `Retry-After` and `Cache-Control: no-store` to the
-    /// response unless it has them. The body is anything that becomes `Bytes`:
-    /// `String`, `&'static str`, `Vec<u8>`; not axum's `Body`.
+    /// The layer calls the hook for every denial, also of gRPC calls. [`Denied::reason`]
+    /// says why the request is denied, and [`Denied::into_response`] is what would be sent
+    /// without the hook. The layer then adds the `RateLimit` fields, `Retry-After` and
+    /// `Cache-Control: no-store`, unless the response has them. The body is anything that
+    /// becomes `Bytes`: `String`, `&'static str` or `Vec<u8>`, but not axum's `Body`.
     ///
     /// A gRPC client expects a gRPC status. If [`Denied::is_grpc`], start from
     /// [`Denied::into_response`]. `Retry-After` is not added to a response that has a
@@ -393,8 +400,9 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Returns what answers requests with these settings, for handlers that ask a
-    /// [`Limiter`](crate::Limiter). It needs no policy and ignores policies, store and waits.
+    /// Returns a [`Responder`] with these settings, for handlers that ask a
+    /// [`Limiter`](crate::Limiter). It needs no policy; policies, store and waits do not
+    /// matter.
     ///
     /// ```
     /// # use tower_throttle::{HeaderFormat, RateLimitLayer};
@@ -405,7 +413,7 @@ impl RateLimitLayerBuilder {
         Responder::new(self.response)
     }
 
-    /// Checks everything that can be seen before the first request.
+    /// Checks the settings and builds the layer.
     ///
     /// # Errors
     ///

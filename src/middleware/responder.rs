@@ -1,4 +1,4 @@
-//! The layer's answers, for handlers that ask a `Limiter`.
+//! The layer's responses, for handlers that ask a `Limiter`.
 
 use bytes::Bytes;
 use http::Response;
@@ -11,9 +11,9 @@ use super::{
 };
 use crate::{Decision, DenialReason, RequestHead};
 
-/// Answers a request as a layer does, by a decision from a [`Limiter`](crate::Limiter).
+/// Responds to a request as a layer does, by a decision from a [`Limiter`](crate::Limiter).
 ///
-/// A handler needs it if it knows only by itself what to limit, such as the user name of a
+/// A handler needs it if only the handler knows what to limit, such as the user name of a
 /// login form. [`RateLimitLayer::responder`](crate::RateLimitLayer::responder) has the
 /// settings of a layer: `headers`, `headers_when`, `retry_after_jitter`, `grpc_denials`
 /// and `on_denied`. Without a layer, they come from
@@ -79,19 +79,19 @@ impl Responder {
     /// decision is there, too, with the policies of an outer layer. For axum,
     /// map its body: `denied.map(Body::from)`.
     ///
-    /// `outcome` is what [`Limiter::check`](crate::Limiter::check) returns. Its error may also
-    /// be the [`KeyError`](crate::key::KeyError) of
-    /// [`RateLimitLayer::buckets`](crate::RateLimitLayer::buckets), or a [`DenialReason`] that
-    /// the handler has found itself.
+    /// `outcome` is what [`Limiter::check`](crate::Limiter::check) returns. The error may
+    /// also be the [`KeyError`](crate::key::KeyError) of
+    /// [`RateLimitLayer::buckets`](crate::RateLimitLayer::buckets), or a [`DenialReason`]
+    /// that the handler determines.
     ///
-    /// A decision does not know what only a layer does: the
+    /// Two things that a layer sends are absent from a decision: the
     /// [`partition_key`](crate::RateLimitLayerBuilder::partition_key) of a request, and the
     /// policies of a limiter whose store failed.
     ///
     /// # Errors
     ///
-    /// The request is denied; the error is the response.
-    #[allow(clippy::result_large_err)] // It is the response of the handler.
+    /// The request is denied. The error is the response to send.
+    #[allow(clippy::result_large_err)] // The handler returns it as its response.
     pub fn respond<E>(
         &self,
         head: &RequestHead<'_>,

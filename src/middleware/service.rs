@@ -25,9 +25,9 @@ use crate::{
 
 /// The service made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///
-/// It is ready when the inner service is. The inner service is called only
-/// after a request was admitted; its errors pass untouched. It must be `Clone`, as
-/// axum's are: instead of tower's `BoxService`, use its `BoxCloneService`.
+/// It is ready when the inner service is. It calls the inner service only for admitted
+/// requests, and passes its errors through. The inner service must be `Clone`, as axum's
+/// are: instead of tower's `BoxService`, use `BoxCloneService`.
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,
@@ -39,17 +39,17 @@ impl<S> RateLimit<S> {
         Self { inner, config }
     }
 
-    /// The inner service.
+    /// Returns the inner service.
     pub const fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// The inner service.
+    /// Returns the inner service.
     pub const fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// Unwraps the inner service.
+    /// Returns the inner service and drops the rest.
     pub fn into_inner(self) -> S {
         self.inner
     }

@@ -2,35 +2,38 @@
 
 /// Which header fields report the limits to clients.
 ///
-/// The IETF drafts and the older forms use some of the same names for other
-/// things, so a layer sends exactly one form. All but the list report one policy: the
-/// one that refused with the longest wait, or else the one with the fewest
-/// units left. If the response of an inner layer or service has one of a form's fields,
-/// those stay and none is added: fields of two sources would be
-/// untrue together. Only lists are appended to other lists. So give stacked layers one
-/// form.
+/// The IETF drafts and the older formats use some of the same names for different things,
+/// so a layer sends exactly one format. [`Draft10`](Self::Draft10) reports all policies.
+/// The others report one: the policy that denied with the longest wait, or else the one
+/// with the fewest units left.
+///
+/// If an inner layer or service already set one of these fields, none is added, because
+/// mixed values would be wrong. Only lists are appended to lists. So give stacked layers
+/// the same format.
 ///
 /// # What the reset means
 ///
-/// | form | an allowed response | a denial |
+/// | format | an allowed response | a denial |
 /// |---|---|---|
-/// | [`Draft10`](Self::Draft10), [`Draft7`](Self::Draft7), [`Draft6`](Self::Draft6) | seconds over which the remaining units may be spread with none of them refused: of a bucket, fewer as units are used up | seconds until the request has room |
-/// | [`XRateLimitEpoch`](Self::XRateLimitEpoch) | the time at which all units are back, if the caller uses no more: never earlier as units are used up | the same |
+/// | [`Draft10`](Self::Draft10), [`Draft7`](Self::Draft7), [`Draft6`](Self::Draft6) | seconds over which the remaining units may be spread without a denial; for a bucket, fewer as units are used | seconds until the request has room |
+/// | [`XRateLimitEpoch`](Self::XRateLimitEpoch) | the time at which all units are back if the caller uses no more; later as units are used | the same |
 /// | [`XRateLimitDelta`](Self::XRateLimitDelta) | seconds until that time | the same |
 ///
-/// All are rounded up. `Retry-After` is the wait of a denied request in every form, so it
-/// is shorter than an `X-RateLimit-Reset`, unless all units come back at once. No reset is
-/// sent if no wait helps, or under a [`Concurrency`](crate::Concurrency) policy, whose
-/// units come back at unknown times.
+/// All values are rounded up. `Retry-After` is the wait of a denied request in every
+/// format, so it is shorter than `X-RateLimit-Reset` unless all units come back at once. No
+/// reset is sent if waiting does not help, or under a [`Concurrency`](crate::Concurrency)
+/// policy, whose release times are unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HeaderFormat {
-    /// `RateLimit-Policy: "api";q=100;w=60` and `RateLimit: "api";r=60;t=36`:
-    /// the lists of draft-ietf-httpapi-ratelimit-headers-08 to -11, by the text
-    /// of -10. All policies, of stacked layers too. This is the default.
+    /// `RateLimit-Policy: "api";q=100;w=60` and `RateLimit: "api";r=60;t=36`: the lists of
+    /// draft-ietf-httpapi-ratelimit-headers-08 to -11, as -10 defines them. They hold all
+    /// policies, also of stacked layers. This is the default.
     ///
-    /// `t` is the time within which at most `r` may be used. A bucket whose
-    /// burst differs from its limit says so in `tt-burst`.
+    /// `t` is the time within which at most `r` units may be used. If a bucket's burst
+    /// differs from its limit, the parameter `tt-burst` holds the burst. The draft lets
+    /// vendors add parameters with a prefix (`tt-` is this crate's), and clients ignore
+    /// those that they do not know.
     #[default]
     Draft10,
     /// `RateLimit: limit=100, remaining=60, reset=36` and
@@ -40,11 +43,11 @@ pub enum HeaderFormat {
     /// `RateLimit-Policy: 100;w=60`: drafts -04 to -06.
     Draft6,
     /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, as GitHub
-    /// sends them: the reset is the time at which all units are back, in seconds since
-    /// the UNIX epoch. A client that waits until then has its whole limit again.
+    /// sends them. The reset is the time at which all units are back, in seconds since the
+    /// UNIX epoch. A client that waits until then has its whole limit again.
     XRateLimitEpoch,
-    /// The same with `X-RateLimit-Reset` in seconds from now.
+    /// Like `XRateLimitEpoch`, with `X-RateLimit-Reset` in seconds from now.
     XRateLimitDelta,
-    /// None. `Retry-After` is sent all the same.
+    /// No fields. `Retry-After` is still sent.
     None,
 }

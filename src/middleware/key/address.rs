@@ -1,4 +1,4 @@
-//! The key of an address: IPv4 as it is, IPv6 by its prefix.
+//! The key of an address: the whole IPv4 address, the prefix of an IPv6 address.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -7,7 +7,7 @@ use crate::ConfigError;
 
 pub(super) const DEFAULT_IPV6_PREFIX: u8 = 64;
 
-/// The address was unmapped before: masked as IPv6, all of IPv4 would be one caller.
+/// `address` must not be IPv4-mapped: masked as IPv6, all of IPv4 would be one caller.
 pub(super) fn address_key(address: IpAddr, ipv6_prefix: u8) -> Key {
     match address {
         IpAddr::V4(_) => Key::from(address),
@@ -18,10 +18,10 @@ pub(super) fn address_key(address: IpAddr, ipv6_prefix: u8) -> Key {
     }
 }
 
-/// The bits of an address by which its caller is known.
+/// Returns the bits of an address that identify its caller.
 fn mask(bits: u128, ipv6_prefix: u8) -> u128 {
-    // Each address stands for an IPv4 address behind a translator: 64:ff9b::/96
-    // (RFC 6052) and 64:ff9b:1::/48 (RFC 8215).
+    // Each address is an IPv4 address behind a translator: 64:ff9b::/96 (RFC 6052) and
+    // 64:ff9b:1::/48 (RFC 8215).
     if bits >> 32 == 0x0064_ff9b << 64 || bits >> 80 == 0x0064_ff9b_0001 {
         return u128::MAX;
     }

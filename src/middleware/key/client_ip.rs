@@ -1,4 +1,4 @@
-//! The caller's address: the socket's peer, or the client behind proxies that are trusted by name.
+//! The client's address: that of the socket's peer, or the one that trusted proxies report.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -25,15 +25,15 @@ const NO_PEER: &str = "the request carries no peer address: serve the router wit
      `into_make_service_with_connect_info::<SocketAddr>()`, or put a \
      `tower_throttle::key::PeerAddr` into the request's extensions";
 
-/// The address of the socket's peer. This is the default key.
+/// Reads the address of the socket's peer. This is the default key.
 ///
-/// A client cannot spoof it. Behind a proxy it is the proxy's address: use
-/// [`client_ip`] there.
+/// A client cannot spoof it. Behind a proxy it is the proxy's address; use [`client_ip`]
+/// there.
 ///
-/// **IPv6.** Addresses are grouped by /64, the least that one customer is given;
+/// **IPv6.** Addresses are grouped by /64, the smallest network that a customer gets;
 /// [`ipv6_prefix`](Peer::ipv6_prefix) changes that. Many customers have a /48, which is
-/// 65,536 of these. A second policy by /48 bounds them together, charged all or none
-/// with the first:
+/// 65,536 networks of /64. A second policy by /48 bounds them together. It is charged
+/// together with the first, or neither is:
 ///
 /// ```
 /// use tower_throttle::{Policy, RateLimitLayer, TokenBucket, key};
@@ -45,17 +45,16 @@ const NO_PEER: &str = "the request carries no peer address: serve the router wit
 /// # Ok::<(), tower_throttle::ConfigError>(())
 /// ```
 ///
-/// An IPv4 address is one caller in both. A third policy with
-/// [`shared`](crate::Policy::shared) bounds those who have more than a /48.
+/// An IPv4 address is one caller in both policies. A third policy with
+/// [`shared`](crate::Policy::shared) bounds clients that have more than a /48.
 ///
-/// **IPv4 inside IPv6.** Addresses that a translator makes of IPv4 addresses,
-/// 64:ff9b::/96 and 64:ff9b:1::/48 (RFC 6052, RFC 8215), are one caller each. A Teredo
-/// client (2001::/32, RFC 4380) is known by its IPv4 address, which the last 32 bits hold.
+/// **IPv4 inside IPv6.** Each address that a translator makes from an IPv4 address is one
+/// caller: 64:ff9b::/96 and 64:ff9b:1::/48 (RFC 6052, RFC 8215). A Teredo client
+/// (2001::/32, RFC 4380) is identified by its IPv4 address, in the last 32 bits.
 ///
-/// The address comes from a [`PeerAddr`] in the request's extensions or, with
-/// the feature `axum`, from axum's `ConnectInfo<SocketAddr>`. Without either, the
-/// application is wired wrongly: the answer is 500, and one line in the log says what
-/// to change.
+/// The address comes from a [`PeerAddr`] in the request's extensions or, with the feature
+/// `axum`, from axum's `ConnectInfo<SocketAddr>`. Without either, the application is
+/// misconfigured: the response is 500, and the log says once what to change.
 pub const fn peer() -> Peer {
     Peer {
         ipv6_prefix: DEFAULT_IPV6_PREFIX,
@@ -87,8 +86,8 @@ impl KeyExtractor for Peer {
     }
 }
 
-/// The peer's address, for servers other than axum's, and for tests that call a
-/// service without one: put it into the extensions of each request.
+/// The address of the socket's peer, in the extensions of each request: for servers other
+/// than axum's, and for tests that call a service without a server.
 ///
 /// ```
 /// use tower_throttle::key::PeerAddr;
@@ -99,8 +98,8 @@ impl KeyExtractor for Peer {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// tonic's own server knows the peer by another name; a layer outside of the limiter
-/// hands it on:
+/// tonic's own server uses another type for the peer. A layer outside of the limiter
+/// converts it:
 ///
 /// ```
 /// use tonic::transport::{Server, server::TcpConnectInfo};
@@ -126,10 +125,10 @@ impl KeyExtractor for Peer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddr(pub SocketAddr);
 
-/// The client's address behind the proxies named in `trusted`: addresses or
-/// CIDR ranges. Name single proxies where you can.
+/// Reads the client's address behind the proxies in `trusted`: addresses or CIDR ranges.
+/// List single proxies if you can.
 ///
-/// Say which header your proxies write; `X-Forwarded-For` is the default:
+/// Choose the header that your proxies write. `X-Forwarded-For` is the default:
 ///
 /// ```
 /// use tower_throttle::key;
@@ -140,22 +139,21 @@ pub struct PeerAddr(pub SocketAddr);
 /// # fn takes(_: impl key::KeyExtractor) {} takes(key);
 /// ```
 ///
-/// The search starts at the socket's peer. While the address found is trusted,
-/// the next entry is read: from the right, over all lines of that one header.
-/// The first address that is not trusted is the client. An entry that is no
-/// address (`unknown`, `_hidden`, empty, malformed) ends the search at the
-/// last good hop; entries further left are never read, so nothing that a
-/// client writes into the header moves the key.
+/// The search starts at the socket's peer. While the address found is trusted, the next
+/// entry is read, from the right, over all lines of that one header. The first address
+/// that is not trusted is the client's. An entry that is not an address (`unknown`,
+/// `_hidden`, empty, malformed) ends the search at the last valid hop. Entries further left
+/// are never read, so nothing that a client writes into the header changes the key.
 ///
 /// **The dangers.**
-/// - A range that clients can send from. `10.0.0.0/8` trusts every pod, container and
-///   office in it to choose its address. Ranges that together match every client are an
-///   error when the layer is built.
+/// - A range that clients can send from. `10.0.0.0/8` lets every pod, container and office
+///   in it choose its address. Ranges that together match every client are an error when
+///   the layer is built.
 /// - A proxy that neither appends to the header nor overwrites it.
-/// - A header that your proxies do not write: it is whatever the client sends.
-/// - Proxies that are not named: all their clients share one key. If such a peer sends
-///   the header, or if a trusted proxy sends only another forwarding header, one line in
-///   the log says so with its address.
+/// - A header that your proxies do not write, since clients can then send it.
+/// - Proxies that are not listed: all their clients share one key. If such a peer sends the
+///   header, or if a trusted proxy sends only another forwarding header, the log says so
+///   once, with its address.
 ///
 /// IPv6 addresses are grouped as by [`peer`].
 pub fn client_ip<I>(trusted: I) -> ClientIp
@@ -163,15 +161,15 @@ where
     I: IntoIterator,
     I::Item: AsRef<str>,
 {
-    let (trusted, mistake) = match proxies::parse(trusted) {
+    let (trusted, error) = match proxies::parse(trusted) {
         Ok(trusted) => (trusted, None),
-        Err(mistake) => (Vec::new(), Some(mistake)),
+        Err(error) => (Vec::new(), Some(error)),
     };
     ClientIp {
         trusted,
         header: X_FORWARDED_FOR,
         ipv6_prefix: DEFAULT_IPV6_PREFIX,
-        mistake,
+        error,
         logged: Arc::default(),
     }
 }
@@ -183,11 +181,11 @@ pub struct ClientIp {
     trusted: Vec<IpNet>,
     header: HeaderName,
     ipv6_prefix: u8,
-    mistake: Option<ConfigError>,
+    error: Option<ConfigError>,
     logged: Arc<Logged>,
 }
 
-/// The mistakes that were logged.
+/// What was logged already.
 #[derive(Debug, Default)]
 struct Logged {
     untrusted_peer: AtomicBool,
@@ -213,13 +211,13 @@ impl ClientIp {
         self
     }
 
-    /// Reads a header of this name, as a list of addresses like
-    /// `X-Forwarded-For`, of which one address alone is a case.
+    /// Reads the header of this name, parsed like `X-Forwarded-For`; a single address is
+    /// fine.
     pub fn from_header(mut self, name: &str) -> Self {
         match name.parse() {
             Ok(name) => self.header = name,
             Err(_) => {
-                self.mistake.get_or_insert(ConfigError::HeaderName {
+                self.error.get_or_insert(ConfigError::HeaderName {
                     name: name.to_owned(),
                 });
             }
@@ -233,15 +231,16 @@ impl ClientIp {
         self
     }
 
-    /// The address that this request is counted under, before IPv6 addresses
-    /// are grouped: for logs, and to check a deployment. Make the [`ClientIp`] once.
+    /// Returns the address that this request is counted under, before IPv6 addresses are
+    /// grouped: for logs, and to check a deployment. Create the [`ClientIp`] once, not for
+    /// each request.
     ///
     /// # Errors
     ///
     /// The request carries no peer address.
     pub fn address(&self, head: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
         let peer = peer_address(head)?;
-        // The search is over at once for a client that connects by itself.
+        // A client that connects directly ends the search at once.
         if !self.is_trusted(peer) {
             if !self.logged.untrusted_peer.load(Ordering::Relaxed) {
                 self.look_for_a_proxy(head, peer);
@@ -270,7 +269,7 @@ impl ClientIp {
         Ok(hop)
     }
 
-    /// A proxy that is not trusted shares one key among all its clients, unseen.
+    /// Logs a proxy that is not trusted, since all its clients share one key.
     #[cold]
     fn look_for_a_proxy(&self, head: &RequestHead<'_>, peer: IpAddr) {
         if head.headers().contains_key(&self.header)
@@ -280,7 +279,7 @@ impl ClientIp {
         }
     }
 
-    /// So does one that writes another header.
+    /// Logs a trusted proxy that writes another header, for the same reason.
     #[cold]
     fn look_for_another_header(&self, head: &RequestHead<'_>, peer: IpAddr) {
         let is_there = |name: &&HeaderName| head.headers().contains_key(*name);
@@ -306,8 +305,8 @@ impl KeyExtractor for ClientIp {
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
-        match &self.mistake {
-            Some(mistake) => Err(mistake.clone()),
+        match &self.error {
+            Some(error) => Err(error.clone()),
             None => check_ipv6_prefix(self.ipv6_prefix),
         }
     }

@@ -6,11 +6,10 @@ use super::{
 };
 use crate::ConfigError;
 
-/// One key, or another where the first is missing: made by [`KeyExtractor::or`].
+/// One key, or another if the first is missing. Made by [`KeyExtractor::or`].
 ///
-/// They never collide, however many are chained: which of them answered is part of
-/// the key, so nobody can pass for another caller by sending that caller's
-/// address as a header.
+/// Keys of different alternatives never collide, because the key includes which one it is
+/// from. So a client cannot act as another one by sending that one's address as a header.
 #[derive(Clone, Debug)]
 pub struct Or<A, B> {
     first: A,
@@ -35,7 +34,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
                 Err(other) if other.is_missing() => Err(error.with_alternative(other)),
                 misconfigured => misconfigured,
             },
-            // The first is an alternative itself: its keys move aside.
+            // The first is an alternative itself, so its keys get another tag.
             Ok(key) if matches!(key.as_bytes(), [SECOND | FIRST, ..]) => {
                 Ok(Key::part(FIRST, &[]).and(&key))
             }
@@ -51,7 +50,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
 
 macro_rules! tuple_extractor {
     ($($name:ident),+) => {
-        /// All of them together; missing where one of them is.
+        /// All of them together. The key is missing if one of them is.
         impl<$($name: KeyExtractor),+> KeyExtractor for ($($name,)+) {
             #[allow(non_snake_case)]
             fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
@@ -72,12 +71,12 @@ tuple_extractor!(A, B);
 tuple_extractor!(A, B, C);
 tuple_extractor!(A, B, C, D);
 
-/// `or` as a method of the types themselves, so that nobody needs to import the trait for it.
+/// Implements `or` as a method of the types themselves, so that no import is needed.
 macro_rules! inherent_or {
     ($([$($generics:tt)*] $type:ty),+ $(,)?) => {
         $(
             impl<$($generics)*> $type {
-                /// Asks `other` where this key is missing. See [`KeyExtractor::or`].
+                /// Uses `other` if this key is missing. See [`KeyExtractor::or`].
                 pub fn or<Other: KeyExtractor>(self, other: Other) -> Or<Self, Other> {
                     Or::new(self, other)
                 }

@@ -1,8 +1,8 @@
 //! Keys that a client sends: a header, a bearer token, a cookie.
 //!
-//! Each reads one credential as one key, however it is spelled. Where extractors
-//! of handlers could disagree about which credential was sent, the key is missing:
-//! otherwise one login would have a bucket for each junk value beside it.
+//! Each reads one credential as one key, however the client spells it. If the extractors
+//! of handlers could disagree about which credential was sent, the key is missing.
+//! Otherwise one login would have a bucket for each junk value beside it.
 
 use std::{iter, sync::Arc};
 
@@ -16,18 +16,16 @@ use super::{
     Key, KeyError, KeyExtractor, RequestHead,
     error::{Source, keep_name},
 };
-use crate::{ConfigError, caller_key::SHORT};
+use crate::{ConfigError, caller_key::INLINE_KEY_BYTES};
 
-/// The value of the header of this name, without blanks around it.
+/// Reads the value of the header of this name, without blanks around it.
 ///
-/// The key is missing if there is no such header, if it is empty, or if it occurs
-/// several times with different values. `host` is missing under HTTP/2, where the
-/// URI has it.
+/// The key is missing if the header is absent, empty, or occurs several times with
+/// different values. `host` is missing under HTTP/2, where the URI has it.
 ///
-/// **The client chooses it.** A client that invents a value for each request has a
-/// bucket for each: use [`extension`](super::extension) with what authentication
-/// found. For `Authorization: Bearer ..` use [`bearer_token`], which knows that
-/// scheme.
+/// **The client chooses it.** A client that invents a value for each request has a bucket
+/// for each. Use [`extension`](super::extension) with what authentication found. For
+/// `Authorization: Bearer ..` use [`bearer_token`], which parses that scheme.
 #[must_use]
 pub fn header(name: &str) -> Header {
     Header {
@@ -69,8 +67,8 @@ impl KeyExtractor for Header {
     }
 }
 
-/// What `read` makes of all lines of a header. `None` without a line;
-/// `Some(None)` if the lines differ, or if `read` refuses one.
+/// Returns what `read` returns for all lines of a header. `None` without a line;
+/// `Some(None)` if the values differ, or if `read` returns `None` for the first.
 fn only_value<'a>(
     lines: GetAll<'a, HeaderValue>,
     read: impl Fn(&'a [u8]) -> Option<&'a [u8]>,
@@ -80,16 +78,16 @@ fn only_value<'a>(
     Some(first.filter(|_| values.all(|value| value == first)))
 }
 
-/// The token of `Authorization: Bearer ..` (RFC 6750).
+/// Reads the token of `Authorization: Bearer ..` (RFC 6750).
 ///
-/// The case of the scheme and the number of blanks do not count, as for
-/// axum-extra's `TypedHeader<Authorization<Bearer>>`: one token is one key. The key
-/// is missing without such a header, if the token is empty or has blanks or other
-/// than visible ASCII in it, and if several lines name different credentials.
+/// The case of the scheme and the number of blanks do not matter, as for axum-extra's
+/// `TypedHeader<Authorization<Bearer>>`, so one token is one key. The key is missing
+/// without such a header, if the token is empty or not visible ASCII, and if several lines
+/// have different credentials.
 ///
-/// **The client chooses it**, as with [`header`], and one user may have many valid
-/// tokens. [`extension`](super::extension) with the user that authentication found
-/// counts users.
+/// **The client chooses it**, as with [`header`], and one user may have many valid tokens.
+/// To count users, use [`extension`](super::extension) with the user that authentication
+/// found.
 ///
 /// ```
 /// use http::Request;
@@ -133,17 +131,17 @@ fn token_of(credentials: &[u8]) -> Option<&[u8]> {
     (is_bearer && is_token).then_some(token)
 }
 
-/// The value of the cookie of this name.
+/// Reads the value of the cookie of this name.
 ///
-/// Read as axum-extra's `CookieJar` does: names and values are percent-decoded, and
-/// a pair of quotes around the value does not count. The key is missing if there is
-/// no such cookie, if it is empty, and if it occurs several times with different
-/// values, on one line or on several: jars disagree about which of them counts.
+/// It is read as by axum-extra's `CookieJar`: names and values are percent-decoded, and a
+/// pair of quotes around the value is removed. The key is missing if the cookie is absent
+/// or empty, or if it occurs several times with different values, since cookie jars
+/// disagree about which of them counts.
 ///
-/// **The client chooses it**, as with [`header`]: use
-/// [`extension`](super::extension) with the session that was found. A site on a
-/// neighboring subdomain can set a second cookie of the name, and its visitors are
-/// then refused: a name that starts with `__Host-` prevents that.
+/// **The client chooses it**, as with [`header`]. Use [`extension`](super::extension) with
+/// the session that authentication found. A site on a neighboring subdomain can set a
+/// second cookie of the same name, so that its visitors are denied here. A name that starts
+/// with `__Host-` prevents that.
 #[must_use]
 pub fn cookie(name: &str) -> Cookie {
     Cookie {
@@ -172,7 +170,7 @@ impl KeyExtractor for Cookie {
                 is_it.then(|| value.get(1..).unwrap_or_default().trim_ascii())
             });
         let text = values.next().ok_or(missing(Source::Cookie))?;
-        let decoded: SmallVec<[u8; SHORT]>;
+        let decoded: SmallVec<[u8; INLINE_KEY_BYTES]>;
         let value = without_quotes(if text.contains(&b'%') {
             decoded = percent_decoded(text).collect();
             &decoded
@@ -180,7 +178,7 @@ impl KeyExtractor for Cookie {
             text
         });
         let is_same = |other| {
-            let other: SmallVec<[u8; SHORT]> = percent_decoded(other).collect();
+            let other: SmallVec<[u8; INLINE_KEY_BYTES]> = percent_decoded(other).collect();
             without_quotes(&other) == value
         };
         if !values.all(is_same) {
@@ -193,7 +191,7 @@ impl KeyExtractor for Cookie {
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
-        // A cookie name is a token, as a header name is, but its case counts.
+        // A cookie name is a token, as a header name is, but its case matters.
         if HeaderName::from_bytes(self.name.as_bytes()).is_ok() {
             Ok(())
         } else {
@@ -204,7 +202,7 @@ impl KeyExtractor for Cookie {
     }
 }
 
-/// Reads `%41` as `A`; a `%` without two hexadecimal digits is itself.
+/// Decodes `%41` to `A`. A `%` without two hexadecimal digits stays.
 fn percent_decoded(mut text: &[u8]) -> impl Iterator<Item = u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     iter::from_fn(move || {
@@ -220,7 +218,7 @@ fn percent_decoded(mut text: &[u8]) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Without one pair of quotes, where they are around all of it.
+/// Removes one pair of quotes around the value.
 fn without_quotes(value: &[u8]) -> &[u8] {
     match value {
         [b'"', inside @ .., b'"'] => inside,

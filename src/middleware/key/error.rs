@@ -6,7 +6,7 @@ use crate::util::interned::{InternTable, Interned};
 
 /// Why there is no key.
 ///
-/// It names the header, cookie or type that the key is read from, never a value.
+/// It names the header, cookie or type that the key is read from, but never a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyError(Reason);
 
@@ -20,7 +20,7 @@ pub(crate) enum Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Missing {
     source: Source,
-    /// `None` for a closure, and where a process has too many names.
+    /// `None` for a closure, or if the process has too many names.
     name: Option<&'static str>,
     has_alternatives: bool,
 }
@@ -52,20 +52,21 @@ impl KeyError {
         }))
     }
 
-    /// The application is put together wrongly: every request would fail.
-    /// `advice` says what to change; it is logged once and never sent to a client.
+    /// The application is misconfigured, so every request would fail.
+    ///
+    /// `advice` says what to change. It is logged once and never sent to a client.
     #[must_use]
     pub const fn misconfigured(advice: &'static str) -> Self {
         Self(Reason::Misconfigured(advice))
     }
 
-    /// Whether the request does not say who is asking.
+    /// Returns whether the request lacks the key.
     #[must_use]
     pub const fn is_missing(&self) -> bool {
         matches!(self.0, Reason::Missing(_))
     }
 
-    /// What to change, where the application is put together wrongly.
+    /// Returns what to change, if the application is misconfigured.
     #[must_use]
     pub const fn advice(&self) -> Option<&'static str> {
         match self.0 {
@@ -78,7 +79,7 @@ impl KeyError {
         self.0
     }
 
-    /// The error of this key and of `other`, which was tried next.
+    /// Combines this error with that of the alternative, `other`.
     pub(super) fn with_alternative(self, other: Self) -> Self {
         match self.0 {
             Reason::Missing(missing) if missing.source != Source::Unknown => {
@@ -97,7 +98,7 @@ impl Missing {
         KeyError(Reason::Missing(self))
     }
 
-    /// The type of the one extension that would have been a key.
+    /// Returns the type of the extension, if it is the only thing that could be the key.
     pub(crate) fn extension(self) -> Option<&'static str> {
         let is_only = self.source == Source::Extension && !self.has_alternatives;
         self.name.filter(|_| is_only)
@@ -138,8 +139,8 @@ impl fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// The same name, kept for the life of the process, so that an error can hold it
-/// for free. `None` for all but the first 256 names.
+/// Returns the name with a static lifetime, so that an error can hold it for free. `None`
+/// for all but the first 256 names.
 pub(super) fn keep_name(name: &str) -> Option<&'static str> {
     static NAMES: InternTable<Box<str>> = InternTable::new();
 

@@ -1,8 +1,8 @@
 //! Addresses in forwarding headers, read from the right.
 //!
-//! The rightmost entry was written by the nearest proxy, so reading starts
-//! there and never needs to understand what stands left of it: a quote that a
-//! client leaves open cannot swallow what a proxy appends.
+//! The nearest proxy wrote the rightmost entry, so reading starts there and never parses
+//! what is left of the entries that it needs. A quote that a client leaves open cannot
+//! swallow what a proxy appends.
 
 use std::{
     borrow::Cow,
@@ -12,11 +12,11 @@ use std::{
 use http::{HeaderValue, header::GetAll};
 use smallvec::SmallVec;
 
-/// No chain of real proxies is longer; what follows is not read.
-const MOST_HOPS: usize = 64;
-/// RFC 7239 names four, and each may be there once. Looking for the same again
-/// among many more would take the square of the time.
-const MOST_PAIRS: usize = 16;
+/// More than any real chain of proxies has. Further entries are not read.
+const MAX_HOPS: usize = 64;
+/// RFC 7239 defines four parameters, each at most once. The bound keeps the search for
+/// duplicates from taking quadratic time.
+const MAX_PAIRS: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Syntax {
@@ -26,7 +26,7 @@ pub(super) enum Syntax {
     Forwarded,
 }
 
-/// The entries of all lines, last first; `None` for one that is no address.
+/// Returns the entries of all lines, last first. `None` is an entry that is not an address.
 pub(super) fn entries_from_right(
     lines: GetAll<'_, HeaderValue>,
     syntax: Syntax,
@@ -38,7 +38,7 @@ pub(super) fn entries_from_right(
             rest: Some(line.as_bytes()),
             quotes: syntax == Syntax::Forwarded,
         })
-        .take(MOST_HOPS)
+        .take(MAX_HOPS)
         .map(move |element| {
             let element = element.trim_ascii();
             match syntax {
@@ -48,8 +48,8 @@ pub(super) fn entries_from_right(
         })
 }
 
-/// Splits a line at its commas, from the right. Commas inside quotes do not
-/// count where `quotes` is set.
+/// Splits a line at its commas, from the right. If `quotes` is set, commas inside quotes
+/// do not count.
 struct Elements<'a> {
     rest: Option<&'a [u8]>,
     quotes: bool,
@@ -77,14 +77,14 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// Whether an odd number of backslashes stands before this place.
+/// Returns whether an odd number of backslashes precedes this position.
 fn is_escaped(line: &[u8], at: usize) -> bool {
     let before = line.get(..at).unwrap_or_default();
     let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\');
     backslashes.count() % 2 == 1
 }
 
-/// `ip`, `ip:port`, `[ipv6]` or `[ipv6]:port`, with a port of digits.
+/// Parses `ip`, `ip:port`, `[ipv6]` or `[ipv6]:port`, with a port of digits.
 fn address(text: &str) -> Option<IpAddr> {
     if let Ok(address) = text.parse() {
         return Some(address);
@@ -92,13 +92,13 @@ fn address(text: &str) -> Option<IpAddr> {
     node(text, is_digits)
 }
 
-/// The one `for` of a well-formed `Forwarded` element.
+/// Parses the `for` parameter of a well-formed `Forwarded` element.
 fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     let mut names: SmallVec<[&[u8]; 4]> = SmallVec::new();
     let mut found = None;
     let mut rest = element;
     while let Some((first, after)) = rest.split_first() {
-        // Pairs may be empty, and the blanks around them are often there.
+        // Pairs may be empty, and blanks around them are common.
         if matches!(first, b';' | b' ' | b'\t') {
             rest = after;
             continue;
@@ -107,7 +107,7 @@ fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
         let (name, text) = rest.split_at(equals);
         let (value, after) = value(text.get(1..)?)?;
         let is_known = names.iter().any(|known| known.eq_ignore_ascii_case(name));
-        if !is_token(name) || is_known || names.len() == MOST_PAIRS {
+        if !is_token(name) || is_known || names.len() == MAX_PAIRS {
             return None;
         }
         if name.eq_ignore_ascii_case(b"for") {
@@ -130,7 +130,7 @@ fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     })
 }
 
-/// A token or a quoted string at the start of `text`, and what follows it.
+/// Parses a token or a quoted string at the start of `text`. Returns it with the rest.
 fn value(text: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
     let Some(quoted) = text.strip_prefix(b"\"") else {
         let end = text.iter().position(|byte| b"; \t".contains(byte));
@@ -152,7 +152,7 @@ fn value(text: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
     None
 }
 
-/// `ipv4:port`, `[ipv6]` or `[ipv6]:port`.
+/// Parses `ipv4:port`, `[ipv6]` or `[ipv6]:port`.
 fn node(text: &str, is_port: impl Fn(&str) -> bool) -> Option<IpAddr> {
     if let Some(rest) = text.strip_prefix('[') {
         let (inside, after) = rest.split_once(']')?;

@@ -1,4 +1,4 @@
-//! Keys that the server knows: an extension, the method, the route, everybody.
+//! Keys that clients do not choose: an extension, the method, the route, one for all.
 
 use std::{
     any::type_name,
@@ -12,13 +12,12 @@ use std::{
 use super::{Key, KeyError, KeyExtractor, RequestHead, error::Source};
 use crate::telemetry;
 
-/// A value that an earlier layer put into the request's extensions: an
-/// authenticated user, a tenant. The key is missing without it.
+/// Reads a key from a value that an earlier layer put into the request's extensions: an
+/// authenticated user, a tenant. The key is missing without the value.
 ///
-/// This is the key for credentials: authentication has checked them, and however a
-/// client spells them, they lead to one value. The layer that inserts the value must
-/// run before the limiter: in axum, add it after the limiter. The
-/// [module](super) shows both.
+/// This is the key for credentials. Authentication has checked them, and they lead to one
+/// value however the client spells them. The layer that inserts the value must run before
+/// the limiter: in axum, add it after the limiter. The [module](super) shows both.
 ///
 /// ```
 /// use tower_throttle::key;
@@ -43,12 +42,12 @@ where
 /// Made by [`extension`].
 pub struct Extension<T> {
     read: Arc<dyn Fn(&T) -> Key + Send + Sync>,
-    /// Requests without the value, until one has it or it was logged.
+    /// Counts requests without the value, until one has it or it is logged.
     absences: Arc<AtomicU32>,
 }
 
-/// So many requests without a value that none has had are said to be a mistake. One
-/// alone may be anonymous.
+/// After this many requests without the value, and none with it, the absence is logged as
+/// an error in the configuration. A single request may be anonymous.
 const SUSPICIOUS: u32 = 100;
 const SEEN: u32 = 1 << 31;
 
@@ -90,10 +89,10 @@ impl<T: Send + Sync + 'static> KeyExtractor for Extension<T> {
     }
 }
 
-/// The method, as one key of a tuple: `(key::peer(), key::method())`.
+/// Reads the method, as one part of a tuple: `(key::peer(), key::method())`.
 ///
-/// Methods other than those of RFC 9110, `PATCH` and `QUERY` share one key:
-/// clients may invent any number of them, and would have a bucket for each.
+/// Methods other than those of RFC 9110, `PATCH` and `QUERY` share one key. Otherwise
+/// clients that invent methods would have a bucket for each.
 #[must_use]
 pub const fn method() -> MethodKey {
     MethodKey
@@ -132,11 +131,11 @@ impl KeyExtractor for Global {
     }
 }
 
-/// The route that axum matched, as it was declared (`/users/{id}`), so that the
-/// path's parameters do not make new callers.
+/// Reads the route that axum matched, as it was declared (`/users/{id}`): parameters of
+/// the path do not make new keys.
 ///
-/// Requests that match no route share one key. So do all requests if the layer
-/// stands outside the `Router`, where there is no matched route yet.
+/// Requests that match no route share one key. So do all requests if the layer is outside
+/// of the `Router`, where no route is matched yet.
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 #[must_use]

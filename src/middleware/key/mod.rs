@@ -1,7 +1,7 @@
-//! Who is asking: [`Key`], and what reads one from a request.
+//! Keys: which caller a request is charged to.
 //!
-//! A [`KeyExtractor`] reads the caller from the head of a request.
-//! The functions here make the usual ones; a closure makes any other:
+//! A [`KeyExtractor`] reads a caller's [`Key`] from the head of a request. The functions
+//! here make the usual extractors, and a closure makes any other:
 //!
 //! ```
 //! use tower_throttle::{RequestHead, Key, key};
@@ -17,10 +17,10 @@
 //! # takes(by_user_else_address); takes(per_client_and_method); takes(by_user_without_it);
 //! ```
 //!
-//! **Use what authentication found.** A client chooses its headers and cookies: if
-//! nothing checks them, each invented value has a bucket of its own and no limit
-//! holds. [`extension`] reads the user, session or tenant that an authentication
-//! layer outside of the limiter has put into the request:
+//! **Use what authentication found.** A client chooses its headers and cookies. If nothing
+//! checks them, each invented value has a bucket of its own, and no limit holds.
+//! [`extension`] reads the user, session or tenant that an authentication layer outside of
+//! the limiter has put into the request:
 //!
 //! ```
 //! use axum::{Router, extract::Request, http::StatusCode, middleware::{self, Next}, response::Response, routing::get};
@@ -49,9 +49,8 @@
 //!     .layer(RateLimitLayer::new(TokenBucket::per_second(100))); // failed logins count, too
 //! ```
 //!
-//! **A host name is the client's choice, too**, and `uri().host()` is absent under
-//! HTTP/1.1, where the `Host` header has it. Compare both with the hosts that you
-//! serve:
+//! **Clients choose the host name, too.** Under HTTP/1.1 it is in the `Host` header, and
+//! `uri().host()` is absent. Compare both with the hosts that you serve:
 //!
 //! ```
 //! use tower_throttle::{RequestHead, Key, KeyExtractor};
@@ -72,11 +71,11 @@
 //! assert!(key("invented.example").is_err());
 //! ```
 //!
-//! **What it costs to read a key** grows with the size of the headers that it is
-//! read from, and no faster. How large they may be is the HTTP server's to bound; of
-//! forwarding headers at most 64 entries are read. A key of up to 72 bytes, 5 of which
-//! are each part's own, is not allocated. A store keeps a hash of fixed
-//! size, but while a check waits for Redis the key itself is held for each policy.
+//! **What it costs to read a key** is linear in the size of the headers that it is read
+//! from. The HTTP server bounds that size; at most 64 entries of forwarding headers are
+//! read. A key of up to 72 bytes is not allocated, with 5 bytes of overhead for each part.
+//! A store keeps a hash of fixed size. While a check waits for Redis, the key itself is
+//! held for each policy.
 
 mod address;
 mod client_ip;
@@ -103,11 +102,11 @@ pub use self::{
 use crate::ConfigError;
 pub use crate::caller_key::Key;
 
-/// Reads who is asking from the head of a request.
+/// Reads a caller's key from the head of a request.
 ///
 /// Closures `Fn(&RequestHead<'_>) -> R` are extractors where `R` is a [`Key`], an
 /// `Option<Key>` (`None`: the key is [missing](KeyError::missing)), or a
-/// `Result<Key, KeyError>`. To leave some requests unlimited, say so with
+/// `Result<Key, KeyError>`. To leave some requests unlimited, use
 /// [`when`](crate::Policy::when) or
 /// [`OnMissingKey::Skip`](crate::OnMissingKey::Skip).
 #[diagnostic::on_unimplemented(
@@ -115,26 +114,26 @@ pub use crate::caller_key::Key;
     note = "use a function of `tower_throttle::key`, or a closure `|head: &RequestHead<'_>| -> Option<Key>`"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
-    /// Names the caller.
+    /// Returns the key of the caller.
     ///
     /// # Errors
     ///
-    /// [`KeyError::missing`] where the request does not say, answered as
-    /// [`on_missing_key`](crate::Policy::on_missing_key) chose;
-    /// [`KeyError::misconfigured`] where the application lacks a part, answered with 500.
+    /// [`KeyError::missing`] if the request lacks the key;
+    /// [`on_missing_key`](crate::Policy::on_missing_key) says what happens then.
+    /// [`KeyError::misconfigured`] if the application lacks a part; the response is 500.
     fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError>;
 
     /// Checks the extractor's own settings when a layer is built.
     ///
     /// # Errors
     ///
-    /// A [`ConfigError`] that says what to change. By default there is none.
+    /// A [`ConfigError`] that says what to change. The default is no error.
     fn validate(&self) -> Result<(), ConfigError> {
         Ok(())
     }
 
-    /// Asks `other` where this key is missing. The types of this module have
-    /// the same method without an import.
+    /// Uses `other` if this key is missing. The types of this module have the same method
+    /// without an import.
     fn or<K: KeyExtractor>(self, other: K) -> Or<Self, K>
     where
         Self: Sized,
@@ -163,17 +162,17 @@ where
     }
 }
 
-/// What a closure that names the caller may return.
+/// What a closure that reads a key may return.
 #[diagnostic::on_unimplemented(
-    message = "a closure that names the caller cannot return `{Self}`",
+    message = "a closure that reads a key cannot return `{Self}`",
     note = "return a `Key`, an `Option<Key>` or a `Result<Key, KeyError>`: `Key::from` takes text, numbers, addresses and tuples of them"
 )]
 pub trait IntoKey: sealed::Sealed {
-    /// The key, or why there is none.
+    /// Returns the key, or why there is none.
     ///
     /// # Errors
     ///
-    /// The [`KeyError`] that the value stands for.
+    /// The [`KeyError`] that the value holds.
     fn into_key(self) -> Result<Key, KeyError>;
 }
 

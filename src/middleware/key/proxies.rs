@@ -1,4 +1,4 @@
-//! The proxies that a client address is read behind, checked before the first request.
+//! Trusted proxies, checked before the first request.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ pub(super) fn parse<T: AsRef<str>>(
         let Some(network) = parse_network(&text) else {
             return Err(ConfigError::TrustedProxy { text });
         };
-        if are_everybody(&[network]) {
+        if match_everybody(&[network]) {
             return Err(ConfigError::TrustsEverybody { text });
         }
         networks.push(network);
@@ -26,14 +26,14 @@ pub(super) fn parse<T: AsRef<str>>(
     if networks.is_empty() {
         return Err(ConfigError::NoTrustedProxies);
     }
-    if are_everybody(&networks) {
+    if match_everybody(&networks) {
         let text = texts.join(", ");
         return Err(ConfigError::TrustsEverybody { text });
     }
     Ok(networks)
 }
 
-/// An address or a CIDR range; IPv4-mapped ones become the IPv4 ones they stand for.
+/// Parses an address or a CIDR range. IPv4-mapped addresses become IPv4.
 fn parse_network(text: &str) -> Option<IpNet> {
     let network = match text.split_once('/') {
         None => IpNet::from(text.parse::<IpAddr>().ok()?),
@@ -48,7 +48,7 @@ fn parse_network(text: &str) -> Option<IpNet> {
     }
 }
 
-/// Ranges that no client on the internet has.
+/// Ranges that are not public.
 const NOT_PUBLIC: [&str; 8] = [
     "0.0.0.0/8",
     "10.0.0.0/8",
@@ -60,16 +60,16 @@ const NOT_PUBLIC: [&str; 8] = [
     "224.0.0.0/3",
 ];
 
-/// All clients by IPv4, all by IPv6 as far as its addresses are given out, and all by
-/// IPv4 behind a translator.
-const EVERYBODY: [&str; 3] = ["0.0.0.0/0", "2000::/4", "64:ff9b::/96"];
+/// All clients by IPv4, all by IPv6 in the part that is assigned, and all by IPv4 behind a
+/// translator.
+const ALL_CLIENTS: [&str; 3] = ["0.0.0.0/0", "2000::/4", "64:ff9b::/96"];
 
-/// Whether these together are all addresses that a client can have.
-fn are_everybody(networks: &[IpNet]) -> bool {
+/// Returns whether these ranges together hold all addresses that a client can have.
+fn match_everybody(networks: &[IpNet]) -> bool {
     let parse = |text: &&str| text.parse::<IpNet>().ok();
     let not_public = NOT_PUBLIC.iter().filter_map(parse);
     let all = networks.iter().copied().chain(not_public).collect();
     let all = IpNet::aggregate(&all);
-    let mut everybody = EVERYBODY.iter().filter_map(parse);
+    let mut everybody = ALL_CLIENTS.iter().filter_map(parse);
     everybody.any(|everybody| all.iter().any(|network| network.contains(&everybody)))
 }

@@ -1,4 +1,4 @@
-//! What an extractor, a cost or a condition may look at.
+//! [`RequestHead`]: what extractors and other readers see of a request.
 
 use std::fmt;
 
@@ -18,34 +18,35 @@ pub struct RequestHead<'a> {
 }
 
 impl<'a> RequestHead<'a> {
-    /// The method.
+    /// Returns the method.
     #[must_use]
     pub const fn method(&self) -> &'a Method {
         self.method
     }
 
-    /// The URI, as this layer is given it. Inside axum's `Router::nest("/api", ..)` it
-    /// lacks `/api`; what the client sent is in the extensions there
-    /// (`axum::extract::OriginalUri`), and [`matched_route`](super::matched_route)
-    /// has all of the route.
+    /// Returns the URI that this layer receives.
+    ///
+    /// Inside axum's `Router::nest("/api", ..)` it lacks `/api`. The URI that the client
+    /// sent is in the extensions then (`axum::extract::OriginalUri`), and
+    /// [`matched_route`](super::matched_route) reads the whole route.
     #[must_use]
     pub const fn uri(&self) -> &'a Uri {
         self.uri
     }
 
-    /// The version of HTTP in which the request arrived.
+    /// Returns the version of HTTP in which the request arrived.
     #[must_use]
     pub const fn version(&self) -> Version {
         self.version
     }
 
-    /// The headers.
+    /// Returns the headers.
     #[must_use]
     pub const fn headers(&self) -> &'a HeaderMap {
         self.headers
     }
 
-    /// What earlier layers and the server left with the request.
+    /// Returns the extensions, in which the server and earlier layers put values.
     #[must_use]
     pub const fn extensions(&self) -> &'a Extensions {
         self.extensions
@@ -73,7 +74,7 @@ impl<'a, B> From<&'a Request<B>> for RequestHead<'a> {
     }
 }
 
-/// For handlers, which have the parts of a request and not all of it.
+/// For handlers, which have the parts of a request.
 impl<'a> From<&'a Parts> for RequestHead<'a> {
     fn from(parts: &'a Parts) -> Self {
         Self {
