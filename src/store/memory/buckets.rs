@@ -70,11 +70,11 @@ impl Buckets {
     /// Decides a check of one policy, whose bucket is looked up once.
     pub(super) fn check_one(&self, operation: Operation, charge: &Charge<'_>) -> Decision {
         let id = self.bucket_id(charge);
-        // The clock is read before the lock is taken, which others wait for,
+        // The clock is read before the lock is taken, so that no other check waits for it,
         let mut now_us = clock::read(&*self.clock);
         let mut shard = self.shard(id).lock();
         if now_us < shard.latest_us() {
-            // and read again if another check came between: a bucket sees time go forwards.
+            // and read again if a later check came first: a bucket's time never goes back.
             now_us = clock::read(&*self.clock);
         }
         shard.begin(now_us);
@@ -93,6 +93,8 @@ impl Buckets {
         charge.decision(operation, told, now_us)
     }
 
+    /// Decides a check of several policies, or of one that meets a full shard.
+    #[expect(clippy::expect_used, reason = "each charge has a place")]
     pub(super) fn check_all(&self, check: &Check<'_>) -> Decision {
         let ids = check.charges().iter().map(|charge| self.bucket_id(charge));
         let mut places: Places = ids.map(|id| self.place(id)).collect();
@@ -101,33 +103,36 @@ impl Buckets {
         let mut slots: SmallVec<[Slot; INLINE_CHARGES]> = SmallVec::with_capacity(places.len());
         for (number, charge) in check.charges().iter().enumerate() {
             let (before, rest) = places.split_at_mut(number);
-            let Some(place) = rest.first_mut() else { break };
-            let shard = held_by(&mut shards, place.held);
+            let place = rest.first_mut().expect("each charge has a place");
+            let shard = held_shard(&mut shards, place.held);
             shard.begin(now_us);
             // The buckets of the charges before it may be new, and not inserted yet.
             let coming = before.iter().filter(|other| other.held == place.held);
             let is_full = shard.is_full_with(coming.count());
             slots.push(self.open(check.operation(), charge, place, is_full, now_us, shard));
         }
-        let has_own = |place: &Place| matches!(place.kept, Kept::Own);
+        let has_own = |place: &Place| matches!(place.storage, Storage::Own);
         if places.iter().all(has_own) {
             let decision = check.decide(now_us, &mut slots);
             for (slot, place) in slots.into_iter().zip(&places) {
-                held_by(&mut shards, place.held).put(place.id, slot);
+                held_shard(&mut shards, place.held).put(place.id, slot);
             }
             return decision;
         }
         let places_of = check.charges().iter().zip(&places);
-        let charges = places_of.map(|(charge, place)| charge_at(charge, check.operation(), place));
+        let charges =
+            places_of.map(|(charge, place)| effective_charge(charge, check.operation(), place));
         let charges: Vec<_> = charges.collect();
         let check = &Check::new(check.operation(), &charges);
         let decision = check.decide(now_us, &mut slots);
         for ((slot, place), charge) in slots.into_iter().zip(places).zip(&charges) {
-            let shard = held_by(&mut shards, place.held);
-            match place.kept {
-                Kept::Own => shard.put(place.id, slot),
-                Kept::Shared(cells) => cells.close(check.operation(), charge, now_us, slot, shard),
-                Kept::Nowhere => {}
+            let shard = held_shard(&mut shards, place.held);
+            match place.storage {
+                Storage::Own => shard.put(place.id, slot),
+                Storage::Shared(cells) => {
+                    cells.close(check.operation(), charge, now_us, slot, shard)
+                }
+                Storage::Nowhere => {}
             }
         }
         decision
@@ -153,13 +158,13 @@ impl Buckets {
         if is_full && !charge.demand.quota.is_concurrency() && shard.find_mut(place.id).is_none() {
             if operation == Operation::Refund {
                 // What it took, if anything, it shares with others.
-                place.kept = Kept::Nowhere;
+                place.storage = Storage::Nowhere;
                 return Slot::default();
             }
             let charge = charge.of_newcomers(operation);
             let (cells, slot) =
                 Cells::open(&self.hash, operation, &charge, place.id, now_us, shard);
-            place.kept = Kept::Shared(Box::new(cells));
+            place.storage = Storage::Shared(Box::new(cells));
             return slot;
         }
         shard.take(place.id)
@@ -182,12 +187,12 @@ impl Buckets {
             id,
             shard: self.shard_of(id),
             held: 0,
-            kept: Kept::Own,
+            storage: Storage::Own,
         }
     }
 
     #[inline]
-    #[allow(clippy::indexing_slicing)] // `shard_of` is below the length.
+    #[expect(clippy::indexing_slicing, reason = "`shard_of` is below the length")]
     fn shard(&self, id: BucketId) -> &LockedShard {
         &self.shards[self.shard_of(id)]
     }
@@ -200,6 +205,7 @@ impl Buckets {
     }
 
     /// Locks the shards of all places, each once, always in the same order.
+    #[expect(clippy::indexing_slicing, reason = "places have shards of this store")]
     fn lock(&self, places: &mut [Place]) -> HeldShards<'_> {
         let mut held = HeldShards::new();
         let mut next = 0;
@@ -211,7 +217,7 @@ impl Buckets {
             for place in places.iter_mut().filter(|place| place.shard == number) {
                 place.held = held.len();
             }
-            held.extend(self.shards.get(number).map(LockedShard::lock));
+            held.push(self.shards[number].lock());
             next = number + 1;
         }
     }
@@ -261,7 +267,7 @@ impl LockedShard {
     }
 }
 
-/// More charges than that are listed elsewhere than on the stack.
+/// Lists of more charges than these are on the heap.
 const INLINE_CHARGES: usize = 4;
 
 type HeldShards<'a> = SmallVec<[MutexGuard<'a, Shard>; INLINE_CHARGES]>;
@@ -272,13 +278,13 @@ type Places = SmallVec<[Place; INLINE_CHARGES]>;
 struct Place {
     id: BucketId,
     shard: usize,
-    /// The index of that one among the held shards.
+    /// The index of its shard among the held ones.
     held: usize,
-    kept: Kept,
+    storage: Storage,
 }
 
 /// Where a charge's bucket is stored.
-enum Kept {
+enum Storage {
     /// In a bucket of its own.
     Own,
     /// In cells that other callers share.
@@ -287,11 +293,11 @@ enum Kept {
 }
 
 /// Asks nothing of a charge that has no bucket to refund to.
-fn charge_at<'a>(charge: &Charge<'a>, operation: Operation, place: &Place) -> Charge<'a> {
-    match place.kept {
-        Kept::Own => charge.clone(),
-        Kept::Shared(_) => charge.of_newcomers(operation),
-        Kept::Nowhere => {
+fn effective_charge<'a>(charge: &Charge<'a>, operation: Operation, place: &Place) -> Charge<'a> {
+    match place.storage {
+        Storage::Own => charge.clone(),
+        Storage::Shared(_) => charge.of_newcomers(operation),
+        Storage::Nowhere => {
             let mut charge = charge.clone();
             charge.demand.to_mut().level = 0;
             charge
@@ -299,7 +305,7 @@ fn charge_at<'a>(charge: &Charge<'a>, operation: Operation, place: &Place) -> Ch
     }
 }
 
-#[allow(clippy::indexing_slicing)] // `lock` made both the list and the index into it.
-fn held_by<'s>(shards: &'s mut HeldShards<'_>, held: usize) -> &'s mut Shard {
+#[expect(clippy::indexing_slicing, reason = "`lock` sets the index")]
+fn held_shard<'s>(shards: &'s mut HeldShards<'_>, held: usize) -> &'s mut Shard {
     &mut shards[held]
 }

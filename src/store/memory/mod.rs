@@ -13,35 +13,33 @@ use self::buckets::Buckets;
 use super::{Answer, Charge, Check, Fallback, Store};
 use crate::{Clock, Decision, SystemClock};
 
-/// Keeps buckets in this process: the default store. No server, no task.
+/// Keeps buckets in this process: the default store. It needs no server and no task.
 ///
 /// Each process counts for itself, so a fleet of n processes admits n times
-/// the quota. Share a [`RedisStore`](crate::RedisStore) where that is too much.
+/// the quota. Share a [`RedisStore`](crate::RedisStore) if that is too much.
 ///
-/// **Bounded.** At most [`capacity`](MemoryStoreBuilder::capacity) buckets,
-/// 1,000,000 by default, in up to 64 parts of equal size. A bucket from which
-/// nothing is taken any more means the same as none, and is forgotten as
-/// requests go by: by the first check of a part after 5 seconds, or after 50 ms if the part
-/// is full. A bucket in use is never forgotten.
+/// **Bounded.** The store keeps at most [`capacity`](MemoryStoreBuilder::capacity) buckets,
+/// 1,000,000 by default, in up to 64 parts of equal size. A bucket that is full of units
+/// again means the same as none. The first check of a part after 5 seconds forgets all such
+/// buckets of the part; after 50 ms if the part is full. A bucket in use is never forgotten.
 ///
-/// **Newcomers of a full store.** Where a part is full of buckets in use, callers
-/// that have none share cells: half as many as the capacity for each quota,
-/// allocated as they are used. A caller is charged to two cells, chosen by its secret
-/// hash, and judged by the emptier one (a count-min sketch; a
-/// [`SlidingLog`](crate::SlidingLog) has one cell for each caller). It is never admitted
-/// beyond its limit. It may be denied below its limit, where others have used up both
-/// cells, or where a cell is charged in every window. 99 of 100 newcomers are admitted
-/// after, in one window or in a row of windows in which all cells are charged,
+/// **Newcomers of a full store.** If a part is full of buckets in use, callers
+/// without a bucket share cells. There are half as many cells as the capacity for each
+/// quota, allocated as they are used. A secret hash chooses two cells for a caller. The caller
+/// is charged to both, and the emptier one decides (a count-min sketch; a
+/// [`SlidingLog`](crate::SlidingLog) has one cell for each caller). A caller is never admitted
+/// beyond its limit. It may be denied below its limit if others have used up both
+/// cells, or if a cell is charged in every window. 99 of 100 newcomers are admitted
+/// after these requests, in one window or in a row of windows in which all cells are charged:
 /// - limit x capacity / 4 requests of junk callers that ask once, for limits of 10 and
-///   more (of a limit of 50: 1,250,000 where 100,000 buckets are kept), and
+///   more (for a limit of 50: 1,250,000 if 100,000 buckets are kept), or
 /// - limit x capacity / 50 requests of junk callers that use up their limits.
 ///
-/// The window of a cell ends when nothing was charged to it for as long. A newcomer that
+/// The window of a cell ends once nothing was charged to it for the length of a window. A newcomer that
 /// asks in every window is held to one window's limit until it pauses. Nothing is refunded
 /// to cells, they are not reset, and tokens of [`initial`](crate::TokenBucket::initial)
-/// are all that they hold. A newcomer gets a bucket of its own, which has counted nothing
-/// yet, once there is room.
-/// A check of cells takes about 0.8 µs, where one of a bucket takes 0.1.
+/// are all that they hold. A newcomer gets a new bucket of its own once there is room.
+/// A check of cells takes about 0.8 µs, a check of a bucket 0.1 µs.
 ///
 /// **Small.** A bucket is one or two words and 63 bits of a keyed hash of its caller:
 /// 24 bytes in a hash table that doubles when it is seven eighths full. That is 28 to 57
@@ -54,10 +52,10 @@ use crate::{Clock, Decision, SystemClock};
 /// keeps seven words for each limiter that holds permits.
 /// Permits are kept beyond the capacity: there are no more than requests in flight.
 ///
-/// **Short pauses.** A part is swept at once, and a table that is full doubles at once:
-/// meanwhile the other callers of that part wait. Of a million callers some 15,000 are in
-/// each part. To sweep these takes less than 0.1 ms, and to double their table 0.4 ms,
-/// most of it for memory that the system hands out for the first time.
+/// **Short pauses.** A part is swept in one go, and its table doubles in one go. Other
+/// checks of that part wait meanwhile. A part of a million callers holds some 15,000. To
+/// sweep them takes about 0.04 ms, or 0.2 to 0.5 ms if all are drained. To double their table takes
+/// up to 0.5 ms, mostly for memory that the system provides for the first time.
 ///
 /// So a flood of new callers frees no caller that has a bucket and is over its
 /// limit. Give the store room for the callers that you expect in one window.
@@ -67,13 +65,13 @@ use crate::{Clock, Decision, SystemClock};
 pub struct MemoryStore(Arc<Buckets>, Fallback);
 
 impl MemoryStore {
-    /// A store with the default settings.
+    /// Creates a store with the default settings.
     #[must_use]
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// Starts a store with settings.
+    /// Starts to build a store with other settings.
     pub fn builder() -> MemoryStoreBuilder {
         MemoryStoreBuilder {
             capacity: 1_000_000,
@@ -81,7 +79,8 @@ impl MemoryStore {
         }
     }
 
-    /// How many buckets are kept now, those not yet forgotten among them.
+    /// Returns how many buckets and cells are kept now, including drained ones that are not
+    /// forgotten yet.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -93,7 +92,7 @@ impl MemoryStore {
         self.0.decide(check)
     }
 
-    /// Whether no bucket is kept.
+    /// Returns whether no bucket is kept.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -115,18 +114,18 @@ pub struct MemoryStoreBuilder {
 }
 
 impl MemoryStoreBuilder {
-    /// The most buckets to keep, one for each policy and caller. Default: 1,000,000.
-    /// At least 1; with so few, nearly all callers share one.
+    /// Sets how many buckets to keep at most, one for each policy and caller. Default:
+    /// 1,000,000. At least 1; with so few, nearly all callers share one.
     ///
-    /// Rounded up to a multiple of the number of parts: 64, or fewer where a
-    /// part would have fewer than 64 buckets. Half as many cells are kept besides, for
-    /// each quota, once newcomers find no room.
+    /// It is rounded up to a multiple of the number of parts: 64, or fewer if a
+    /// part would have fewer than 64 buckets. Once newcomers find no room, half as many cells
+    /// are kept for each quota, too.
     pub const fn capacity(mut self, buckets: usize) -> Self {
         self.capacity = if buckets == 0 { 1 } else { buckets };
         self
     }
 
-    /// Takes the time from `clock`: for tests. Default: [`SystemClock`].
+    /// Reads the time from `clock`, in tests for example. Default: [`SystemClock`].
     pub fn clock(mut self, clock: Arc<impl Clock>) -> Self {
         self.clock = clock;
         self
@@ -151,8 +150,8 @@ impl Store for MemoryStore {
         self.0.reset(charges)
     }
 
-    /// Never asked to decide: all layers and limiters on this store share what it knows
-    /// of their policies.
+    /// It never decides. All layers and limiters on this store share it to compare their
+    /// policies.
     fn fallback(&self) -> Option<Fallback> {
         Some(self.1.clone())
     }

@@ -1,11 +1,11 @@
-//! What callers share that have no bucket of their own: a count-min sketch
-//! (Cormode and Muthukrishnan, 2005) whose counters are buckets.
+//! Cells, which callers without a bucket of their own share: a count-min sketch (Cormode
+//! and Muthukrishnan, 2005) whose counters are buckets.
 //!
-//! Each caller has one cell in each row, chosen by bits of its hash that clients do
-//! not know. It is charged to both, and judged by the emptier one: all that it took
-//! itself is in both, so it is never admitted beyond its own limit; and a caller is
-//! denied only where others have filled both. A cell that holds enough already is
-//! not raised (conservative update, Estan and Varghese, 2002).
+//! A secret hash chooses one cell of each row for a caller. The caller is charged to both
+//! cells, and the emptier one decides. Each cell contains all that the caller took, so it is
+//! never admitted beyond its own limit. It is denied below its limit only if others have
+//! filled both cells. A cell that holds enough already is not raised (conservative update,
+//! Estan and Varghese, 2002).
 
 use std::hash::{Hash, Hasher};
 
@@ -23,21 +23,24 @@ use crate::{
 
 const ROWS: usize = 2;
 
-/// A charge's cells, and which of them is the emptiest.
+/// The cells of a charge.
 pub(super) struct Cells {
     cells: [Cell; ROWS],
+    /// The index of the emptiest.
     least: usize,
 }
 
 #[derive(Default)]
 struct Cell {
+    /// 0 for a row that the quota does not use.
     id: BucketId,
     slot: Slot,
 }
 
 impl Cells {
-    /// Takes out the cells of a caller, of which there are half as many for each quota as
-    /// buckets of callers; and the words of the emptiest.
+    /// Takes out the cells of a caller, and returns them with the words of the emptiest. For
+    /// each quota there are half as many cells as buckets of callers.
+    #[expect(clippy::indexing_slicing, reason = "`least` is one of the rows")]
     pub(super) fn open(
         hash: &KeyedHash,
         operation: Operation,
@@ -58,12 +61,12 @@ impl Cells {
             least = least.min((level, row));
         }
         let (_, least) = least;
-        let slot = cells.get(least).map(|cell| cell.slot.clone());
-        (Self { cells, least }, slot.unwrap_or_default())
+        let slot = cells[least].slot.clone();
+        (Self { cells, least }, slot)
     }
 
-    /// Puts the cells back, of which the emptiest is now `slot`. The others are
-    /// raised to hold as much.
+    /// Puts the cells back. `slot` is what the emptiest holds now; the others are raised to
+    /// hold as much.
     pub(super) fn close(
         self,
         operation: Operation,
@@ -91,25 +94,22 @@ impl Cells {
 }
 
 fn id_of(hash: &KeyedHash, charge: &Charge<'_>, row: usize, column: u64) -> BucketId {
-    let mut key = [0; 18];
-    let (first, rest) = key.split_at_mut(9);
     // No key of a caller starts with 0.
-    let [_, first @ ..] = first else { return 0 };
-    first.copy_from_slice(&hash_of(&charge.demand.quota).to_le_bytes());
-    let [row_at, rest @ ..] = rest else { return 0 };
-    *row_at = row as u8;
-    rest.copy_from_slice(&column.to_le_bytes());
+    let mut key = [0; 18];
+    key[1..9].copy_from_slice(&hash_of(&charge.demand.quota).to_le_bytes());
+    key[9] = row as u8;
+    key[10..].copy_from_slice(&column.to_le_bytes());
     cell_id(hash.of_64(charge.policy.hash, charge.demand.quota.letter(), &key))
 }
 
-/// The same numbers, whoever says them: tiers of one policy share no cells.
+/// Hashes the numbers of a quota, so that tiers of one policy share no cells.
 fn hash_of(quota: &Quota) -> u64 {
     let mut hasher = SipHasher13::new();
     quota.hash(&mut hasher);
     hasher.finish()
 }
 
-/// Each row uses 32 bits of its own.
+/// Chooses a column by 32 bits, other ones for each row.
 fn column(chosen: u64, row: usize, columns: usize) -> u64 {
     let bits = (chosen >> (32 * row)) as u32;
     (u64::from(bits) * columns as u64) >> 32
