@@ -120,8 +120,8 @@ fn every_link_between_documents_leads_somewhere() {
 /// The files of `src/` that may use the client: two that talk to Redis, one that takes a
 /// client of the application's own, and what fuzz targets call.
 const USE_FRED: [&str; 5] = [
-    "pool.rs",
-    "server.rs",
+    "connect.rs",
+    "connection.rs",
     "handed_in.rs",
     "fuzzing.rs",
     "cluster/fuzzing.rs",

@@ -1,4 +1,4 @@
-//! Pauses between attempts, of random length, so that a fleet does not attempt at once.
+//! Pauses between attempts. Their length is random, so that a fleet does not try at once.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -8,7 +8,7 @@ use std::{
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// The pauses after failures in a row.
+/// The pauses after failed attempts in a row.
 #[derive(Debug)]
 pub(super) struct Backoff(Duration);
 

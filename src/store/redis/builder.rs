@@ -12,16 +12,18 @@ use tokio::runtime::Handle;
 use super::{
     Inner, RedisStore, Servers,
     cluster::{Cluster, Connect},
-    connection::Connections,
+    dispatcher::Dispatcher,
     key::KeyNames,
-    node::{Asker, Node},
+    pool::Pool,
+    server::{CallContext, Server},
     url::Target,
 };
 #[cfg(feature = "testing")]
-use super::{simulated::SimulatedRedis, transport::Transport};
+use super::{pool::Wire, simulated::SimulatedRedis};
 use crate::{
     Clock, ConfigError,
-    store::{Fallback, denied::Denials, lease::Leases, local::Local},
+    store::tasks::Tasks,
+    store::{Fallback, denied::Denials, keyed::KeyedHash, lease::Leases, local::Local},
     telemetry,
 };
 
@@ -159,24 +161,25 @@ impl RedisStoreBuilder {
     pub fn connect(self, url: &str) -> Result<RedisStore, ConfigError> {
         let target = Target::of(url)?;
         let local = Local::new(self.clock.clone());
-        self.build(local, |settings, runtime, asker, fallback| {
-            let (count, queue) = (settings.connections, settings.most_in_flight);
+        self.build(local, |shared| {
+            let (settings, runtime) = (shared.settings, &shared.runtime);
+            let (connections, queue) = (settings.connections, settings.most_in_flight);
             Ok(match target {
                 Target::Node(target) => {
                     let report = |error| telemetry::not_connected(&error);
-                    let connections = Connections::connect(&runtime, target, count, queue, report)?;
-                    Servers::One(Node::new(runtime, connections, queue, asker))
+                    let pool = Pool::connect(runtime, target, connections, queue, report)?;
+                    Servers::One(shared.dispatcher(pool))
                 }
                 Target::Cluster(target, seeds) => {
                     let connect = Connect {
-                        runtime,
+                        runtime: runtime.clone(),
                         settings: target,
-                        connections: count,
-                        most_in_flight: queue,
-                        asker,
+                        connections,
+                        max_in_flight: queue,
+                        context: shared.context,
+                        tasks: shared.tasks,
                     };
-                    let tasks = fallback.tasks().clone();
-                    Servers::Cluster(Cluster::connect(connect, seeds, settings.deadline, tasks))
+                    Servers::Cluster(Cluster::connect(connect, seeds, settings.deadline))
                 }
             })
         })
@@ -192,31 +195,30 @@ impl RedisStoreBuilder {
     #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
     pub fn simulated(self, redis: &SimulatedRedis) -> Result<RedisStore, ConfigError> {
         let local = redis.local(self.clock.clone());
-        self.build(local, |settings, runtime, asker, _| {
-            let transport = Transport::Simulated(redis.clone());
-            let node = Node::new(runtime, transport, settings.most_in_flight, asker);
-            Ok(Servers::One(node))
+        self.build(local, |shared| {
+            let wires = vec![Wire::Simulated(redis.clone())];
+            let pool = Pool::new(Arc::clone(redis.name()), wires);
+            Ok(Servers::One(shared.dispatcher(pool)))
         })
     }
 
-    /// Builds a store on connections that their owner looks after.
+    /// Builds a store on connections that their owner keeps.
     #[cfg(feature = "fred")]
-    pub(super) fn on(
+    pub(super) fn with_pool(
         self,
-        connections: impl FnOnce(&Handle) -> Connections,
+        pool: impl FnOnce(&Handle) -> Pool,
     ) -> Result<RedisStore, ConfigError> {
         let local = Local::new(self.clock.clone());
-        self.build(local, |settings, runtime, asker, _| {
-            let connections = connections(&runtime);
-            let node = Node::new(runtime, connections, settings.most_in_flight, asker);
-            Ok(Servers::One(node))
+        self.build(local, |shared| {
+            let pool = pool(&shared.runtime);
+            Ok(Servers::One(shared.dispatcher(pool)))
         })
     }
 
     fn build(
         self,
         local: Local,
-        connect: impl FnOnce(&Self, Handle, Arc<Asker>, &Fallback) -> Result<Servers, ConfigError>,
+        connect: impl FnOnce(Shared<'_>) -> Result<Servers, ConfigError>,
     ) -> Result<RedisStore, ConfigError> {
         let settings = [
             ("deadline", self.deadline.is_zero()),
@@ -230,11 +232,20 @@ impl RedisStoreBuilder {
         let names = KeyNames::new(self.prefix.clone(), self.secret.as_deref())?;
         let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
         let fallback = Fallback::with_clock(Arc::new(Arc::clone(&local.clock)));
-        let (clock, tasks) = (self.clock.clone(), fallback.tasks().clone());
-        let asker = Asker::new(names.clone(), self.deadline, first_nonce(), clock, tasks);
+        let servers = connect(Shared {
+            settings: &self,
+            runtime: runtime.clone(),
+            context: CallContext::new(
+                self.deadline,
+                names.clone(),
+                first_nonce(),
+                self.clock.clone(),
+            ),
+            tasks: fallback.tasks().clone(),
+            random: local.hash,
+        })?;
         let denials = Denials::new(self.remembered_for, &local);
         let leases = Leases::new(local, runtime.clone());
-        let servers = connect(&self, runtime.clone(), asker, &fallback)?;
         Ok(RedisStore(Arc::new(Inner {
             servers: RwLock::new(Some(servers)),
             runtime,
@@ -244,6 +255,27 @@ impl RedisStoreBuilder {
             fallback,
             leases,
         })))
+    }
+}
+
+/// What the servers of a store share.
+struct Shared<'a> {
+    settings: &'a RedisStoreBuilder,
+    runtime: Handle,
+    context: Arc<CallContext>,
+    tasks: Tasks,
+    random: KeyedHash,
+}
+
+impl Shared<'_> {
+    fn dispatcher(self, pool: Pool) -> Arc<Dispatcher> {
+        let server = Server::new(pool, self.context, self.random);
+        Dispatcher::new(
+            self.runtime,
+            server,
+            self.settings.most_in_flight,
+            self.tasks,
+        )
     }
 }
 

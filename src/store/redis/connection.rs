@@ -1,152 +1,474 @@
-//! Connections to one Redis server, taken in turn.
+//! Commands on a connection to a Redis server: each is sent once and has a deadline, and
+//! its errors are classified.
+//!
+//! This file and `connect.rs` are the only ones that use the client fred.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+    },
 };
 
+use bytes::Bytes;
+use fred::{
+    clients::{Client, WithOptions},
+    error::{Error as FredError, ErrorKind},
+    interfaces::{ClientLike, Resp3Frame},
+    types::{ClusterHash, CustomCommand, Value, config::Options},
+    util::{redis_keyslot, sha1_hash},
+};
 use tokio::{
-    runtime::Handle,
-    sync::{Mutex, watch},
+    sync::{Mutex, Notify},
+    time::timeout,
 };
 
 use super::{
-    pool::Settings,
-    server::Connection,
-    supervisor::{Report, Supervisor},
-    task::AbortOnDrop,
+    SendMode, connect::CONNECT_TIMEOUT, deadline::Deadline, reply::Integers, request::ScriptCall,
 };
-use crate::{ConfigError, StoreError};
+use crate::{StoreError, error::StoreErrorKind};
 
-/// Connections to one server.
+/// After this many ticks of a second without a reply, one call without a reply is enough
+/// to replace the connection: its flow may be dead, while the server is well.
+const QUIET_TICKS: u32 = 2;
+
+/// A connection that was made, and may have been lost since.
 #[derive(Debug)]
-pub(super) struct Connections {
-    /// What an operator knows the server by.
-    server: Arc<str>,
-    links: Vec<Link>,
-    turn: AtomicUsize,
-    /// Held by whom loads a script.
-    pub(super) loading: Mutex<()>,
-    /// Scripts that were loaded.
-    pub(super) loads: AtomicUsize,
+pub(super) struct Connection {
+    client: Client,
+    has_replied: AtomicBool,
+    /// Ticks since the last reply. Starts at 1, so that the first reply is recorded.
+    quiet_ticks: AtomicU32,
+    replacement: Notify,
 }
 
-/// One of them, whether it stands or not.
-#[derive(Debug)]
-pub(super) struct Link {
-    state: watch::Receiver<State>,
-    _supervisor: AbortOnDrop<()>,
+/// Which scripts the server was given, for all its connections.
+#[derive(Debug, Default)]
+pub(super) struct LoadedScripts {
+    /// Held by the call that loads a script.
+    loading: Mutex<()>,
+    count: AtomicUsize,
 }
 
-#[derive(Clone, Debug)]
-pub(super) enum State {
-    /// An attempt is under way that may succeed in a moment: calls wait for it.
-    Connecting,
-    Connected(Arc<Connection>),
-    /// Calls fail at once, for this reason.
-    Disconnected(StoreError),
+/// A command on a connection.
+struct Command<'a> {
+    connection: &'a Connection,
+    client: WithOptions<Client>,
+    /// Whether no reply had come for a while when it was sent.
+    was_quiet: bool,
 }
 
-impl Connections {
-    /// Starts connecting and returns at once.
-    pub(super) fn connect(
-        runtime: &Handle,
-        settings: Settings,
-        count: usize,
-        queue: usize,
-        report: Report,
-    ) -> Result<Self, ConfigError> {
-        let server = settings.name();
-        settings.check(queue)?;
-        let supervisor = Supervisor::new(settings, queue, Arc::clone(&server), report);
-        let links = (0..count).map(|_| Link::supervised(runtime, &supervisor));
-        Ok(Self::of(server, links.collect()))
+impl Connection {
+    pub(super) fn new(client: Client) -> Arc<Self> {
+        Arc::new(Self {
+            client,
+            has_replied: AtomicBool::new(false),
+            quiet_ticks: AtomicU32::new(1),
+            replacement: Notify::new(),
+        })
     }
 
-    /// One connection that its owner looks after.
     #[cfg(feature = "fred")]
-    pub(super) fn followed(
-        server: Arc<str>,
-        state: watch::Receiver<State>,
-        follower: AbortOnDrop<()>,
-    ) -> Self {
-        let link = Link {
-            state,
-            _supervisor: follower,
+    pub(super) const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(super) fn request_replacement(&self) {
+        self.replacement.notify_one();
+    }
+
+    pub(super) async fn replacement_requested(&self) {
+        self.replacement.notified().await;
+    }
+
+    /// Counts a tick. Returns how many have passed since the last reply.
+    pub(super) fn tick(&self) -> u32 {
+        self.quiet_ticks
+            .fetch_add(1, Ordering::Relaxed)
+            .wrapping_add(1)
+    }
+
+    /// Whether the server has replied to any command.
+    pub(super) fn has_replied(&self) -> bool {
+        self.has_replied.load(Ordering::Relaxed)
+    }
+
+    fn record_reply(&self) {
+        // Nearly always 0: a value that many threads read and none writes is cheap to read.
+        if self.quiet_ticks.load(Ordering::Relaxed) != 0 {
+            self.quiet_ticks.store(0, Ordering::Relaxed);
+            self.has_replied.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Asks for the time. Returns whether the server replied.
+    pub(super) async fn probe(&self) -> bool {
+        let options = Options {
+            max_attempts: Some(1),
+            timeout: Some(CONNECT_TIMEOUT),
+            fail_fast: true,
+            ..Options::default()
         };
-        Self::of(server, vec![link])
+        let command = self.command(&options);
+        // The user of a limiter has the right to this command.
+        let time = command
+            .client
+            .custom::<Value, _>(custom("TIME"), Vec::<Value>::new());
+        command
+            .record(time.await)
+            .map_or_else(|error| is_reply(&error), |_| true)
     }
 
-    fn of(server: Arc<str>, links: Vec<Link>) -> Self {
-        Self {
-            server,
-            links,
-            turn: AtomicUsize::new(0),
-            loading: Mutex::default(),
-            loads: AtomicUsize::new(0),
+    /// Runs a script by its name or, if Redis does not know it, once by its text.
+    pub(super) async fn eval(
+        &self,
+        scripts: &LoadedScripts,
+        call: &ScriptCall<'_>,
+        mode: SendMode,
+        deadline: Deadline,
+    ) -> Result<Integers, StoreError> {
+        let script = call.script();
+        let count = scripts.count.load(Ordering::Relaxed);
+        let words = || script_words(&script.sha1, call);
+        let mut reply = self.run("EVALSHA", words(), mode, deadline).await;
+        if is_unknown_script(&reply) {
+            // Nothing ran. One call at a time sends the text, which loads the script for all.
+            // A caller that holds the lock and is never polled again must not block the others.
+            let loading = timeout(deadline.remaining() / 2, scripts.loading.lock());
+            let _loading = Box::pin(loading).await;
+            if scripts.count.load(Ordering::Relaxed) != count {
+                reply = Box::pin(self.run("EVALSHA", words(), mode, deadline)).await;
+            }
+            if is_unknown_script(&reply) {
+                let words = script_words(&script.text, call);
+                reply = Box::pin(self.run("EVAL", words, mode, deadline)).await;
+                scripts.count.fetch_add(1, Ordering::Relaxed);
+            }
         }
+        reply.map_err(store_error)
     }
 
-    pub(super) const fn server(&self) -> &Arc<str> {
-        &self.server
+    async fn run(
+        &self,
+        name: &'static str,
+        arguments: Vec<Value>,
+        mode: SendMode,
+        deadline: Deadline,
+    ) -> Result<Integers, FredError> {
+        let command = self.command(&options(deadline)?);
+        command.record(match mode {
+            SendMode::Asking => {
+                let reply = Box::pin(command.ask(name, arguments)).await;
+                reply.and_then(|reply| integers_of_value(&reply))
+            }
+            SendMode::Batched | SendMode::Alone => {
+                let reply = command.client.custom_raw(custom(name), arguments).await;
+                reply.and_then(integers_of_frame)
+            }
+        })
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.links.len()
+    /// Deletes those keys that exist.
+    pub(super) async fn delete(
+        &self,
+        keys: Vec<String>,
+        mode: SendMode,
+        deadline: Deadline,
+    ) -> Result<(), StoreError> {
+        let options = options(deadline).map_err(store_error)?;
+        let command = self.command(&options);
+        let keys: Vec<_> = keys.into_iter().map(Value::from).collect();
+        let deleted = match mode {
+            SendMode::Asking => Box::pin(command.ask("DEL", keys)).await,
+            SendMode::Batched | SendMode::Alone => {
+                Box::pin(command.client.custom(custom("DEL"), keys)).await
+            }
+        };
+        command.record(deleted).map(drop).map_err(store_error)
     }
 
-    /// Replaces all connections.
-    pub(super) fn renew(&self) {
-        self.links.iter().for_each(Link::renew);
+    /// Asks for the slot map of a cluster.
+    pub(super) async fn slots(&self, deadline: Deadline) -> Result<Reply, StoreError> {
+        let options = options(deadline).map_err(store_error)?;
+        let command = self.command(&options);
+        let which = vec![Value::from("SLOTS")];
+        let slots = Box::pin(command.client.custom(custom("CLUSTER"), which)).await;
+        command.record(slots).map(Value::into).map_err(|error| {
+            if error.details().contains("cluster support disabled") {
+                let cause = "it is no node of a cluster: connect with redis://";
+                return StoreError::with_source(StoreErrorKind::Refused, cause);
+            }
+            store_error(error)
+        })
     }
 
-    /// The next in turn.
-    pub(super) fn next(&self) -> Option<&Link> {
-        if let [link] = &self.links[..] {
-            return Some(link);
+    fn command(&self, options: &Options) -> Command<'_> {
+        Command {
+            connection: self,
+            client: self.client.with_options(options),
+            was_quiet: self.quiet_ticks.load(Ordering::Relaxed) >= QUIET_TICKS,
         }
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        self.links.get(turn.checked_rem(self.links.len())?)
     }
 }
 
-impl Link {
-    fn supervised(runtime: &Handle, supervisor: &Arc<Supervisor>) -> Self {
-        let (publish, state) = watch::channel(State::Connecting);
-        let (supervisor, publish) = (Arc::clone(supervisor), Arc::new(publish));
-        let work = move || Arc::clone(&supervisor).run(Arc::clone(&publish));
-        Self {
-            state,
-            _supervisor: AbortOnDrop::keep(runtime, work),
+impl Command<'_> {
+    /// Records how the command ended.
+    fn record<T>(&self, reply: Result<T, FredError>) -> Result<T, FredError> {
+        match &reply {
+            Ok(_) => self.connection.record_reply(),
+            Err(error) if is_reply(error) => self.connection.record_reply(),
+            Err(error) if *error.kind() == ErrorKind::Timeout && self.was_quiet => {
+                self.connection.request_replacement();
+            }
+            Err(_) => {}
+        }
+        reply
+    }
+
+    /// Sends ASKING, which is for the next command on the connection. The client writes a
+    /// pipeline in one piece, on the one connection that it has.
+    async fn ask(&self, name: &'static str, arguments: Vec<Value>) -> Result<Value, FredError> {
+        let pipeline = self.client.pipeline().with_options(self.client.options());
+        let _: () = pipeline
+            .custom(custom("ASKING"), Vec::<Value>::new())
+            .await?;
+        let _: () = pipeline.custom(custom(name), arguments).await?;
+        let replies: Value = pipeline.all().await?;
+        match replies {
+            Value::Array(mut replies) => replies.pop(),
+            _ => None,
+        }
+        .ok_or_else(|| FredError::new(ErrorKind::Protocol, "no reply behind that to ASKING"))
+    }
+}
+
+/// Not by fred's own `evalsha` and its like: on a client with options it loses them.
+fn custom(name: &'static str) -> CustomCommand {
+    CustomCommand::new_static(name, ClusterHash::FirstKey, false)
+}
+
+/// Returns how to send a command: once, and only if the connection stands.
+fn options(deadline: Deadline) -> Result<Options, FredError> {
+    let remaining = deadline.remaining();
+    if remaining.is_zero() {
+        // As if the client had no room for it: nothing is sent.
+        return Err(FredError::new(ErrorKind::Backpressure, "no time left"));
+    }
+    Ok(Options {
+        max_attempts: Some(1),
+        timeout: Some(remaining),
+        fail_fast: true,
+        ..Options::default()
+    })
+}
+
+/// Returns the words behind EVAL and EVALSHA: the script, the number of KEYS, KEYS and ARGV.
+fn script_words(script: &Bytes, call: &ScriptCall<'_>) -> Vec<Value> {
+    let mut arguments = call.arguments();
+    let mut words = Vec::with_capacity(3 + arguments.key_ends.len());
+    words.push(Value::Bytes(script.clone()));
+    words.push(Value::Integer(arguments.key_ends.len() as i64));
+    let mut start = 0;
+    for end in &arguments.key_ends {
+        words.push(Value::Bytes(arguments.keys.split_to(end - start)));
+        start = *end;
+    }
+    words.push(Value::Bytes(arguments.numbers));
+    words
+}
+
+fn is_unknown_script(reply: &Result<Integers, FredError>) -> bool {
+    let error = reply.as_ref().err();
+    error.is_some_and(|error| error.details().starts_with("NOSCRIPT"))
+}
+
+/// Reads the frame itself: the client's own conversion would copy the words.
+fn integers_of_frame(reply: Resp3Frame) -> Result<Integers, FredError> {
+    match reply {
+        Resp3Frame::BlobString { data, .. } => integers(&data),
+        Resp3Frame::SimpleError { data, .. } => Err(server_error(&data)),
+        Resp3Frame::BlobError { data, .. } => Err(server_error(&String::from_utf8_lossy(&data))),
+        _ => Err(no_integers()),
+    }
+}
+
+pub(super) fn integers_of_value(reply: &Value) -> Result<Integers, FredError> {
+    match reply {
+        Value::Bytes(row) => integers(row),
+        // The client takes some rows of bytes for text.
+        Value::String(row) => integers(row.as_bytes()),
+        _ => Err(no_integers()),
+    }
+}
+
+fn integers(row: &[u8]) -> Result<Integers, FredError> {
+    let mut integers = Integers::with_capacity(row.len() / size_of::<f64>());
+    let mut rest = row;
+    while let Some((double, behind)) = rest.split_first_chunk() {
+        let number = f64::from_le_bytes(*double);
+        // A fraction, or a number too large for an integer, does not survive the conversion.
+        let integer = number as i64;
+        if integer as f64 != number {
+            return Err(no_integers());
+        }
+        integers.push(integer);
+        rest = behind;
+    }
+    match rest {
+        [] => Ok(integers),
+        _ => Err(no_integers()),
+    }
+}
+
+fn no_integers() -> FredError {
+    FredError::new(ErrorKind::Protocol, "not a row of integers")
+}
+
+/// Converts an error that the server replied.
+fn server_error(error: &str) -> FredError {
+    let kind = match first_word(error) {
+        Some("NOAUTH" | "WRONGPASS") => ErrorKind::Auth,
+        Some("MOVED" | "ASK" | "CLUSTERDOWN") => ErrorKind::Cluster,
+        _ => ErrorKind::Unknown,
+    };
+    FredError::new(kind, error.to_owned())
+}
+
+/// Classifies an error of the client.
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+pub(super) fn store_error(error: FredError) -> StoreError {
+    let kind = match error.kind() {
+        ErrorKind::Timeout => StoreErrorKind::Timeout,
+        ErrorKind::Backpressure => StoreErrorKind::Overloaded,
+        ErrorKind::Protocol | ErrorKind::Parse => StoreErrorKind::ForeignReply,
+        ErrorKind::Auth => StoreErrorKind::Refused,
+        _ => match first_word(error.details()) {
+            // The cluster has lost some slots, and this node serves no keys.
+            Some("CLUSTERDOWN") => StoreErrorKind::Unavailable,
+            Some("MOVED" | "ASK" | "TRYAGAIN") => StoreErrorKind::Redirected,
+            Some(_) => StoreErrorKind::Refused,
+            None => StoreErrorKind::Unavailable,
+        },
+    };
+    StoreError::with_source(kind, RedisError(readable(&error)))
+}
+
+/// Whether an error is a reply after which the server keeps the connection.
+fn is_reply(error: &FredError) -> bool {
+    match error.kind() {
+        ErrorKind::Protocol => true,
+        ErrorKind::Auth | ErrorKind::Timeout => false,
+        _ => first_word(error.details()).is_some_and(|word| word != "CLUSTERDOWN"),
+    }
+}
+
+/// The text of a failure, from Redis, the network or the client.
+#[derive(Clone, Debug)]
+pub(super) struct RedisError(String);
+
+impl RedisError {
+    pub(super) fn details(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the word in capitals with which a server's error starts.
+    pub(super) fn word(&self) -> Option<&str> {
+        first_word(&self.0)
+    }
+}
+
+impl fmt::Display for RedisError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for RedisError {}
+
+/// Returns the text of an error for operators, without secrets.
+fn readable(error: &FredError) -> String {
+    let details = error.details();
+    // A server that does not know a command, such as a renamed AUTH, repeats its
+    // arguments: the password.
+    let unknown = details.split_once(", with args beginning with");
+    let unknown = unknown.map(|(unknown, _)| unknown);
+    // `Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }`
+    let by_system = details.split_once("message: \"");
+    let by_system = by_system.and_then(|(_, message)| message.split('"').next());
+    // Newer versions name the user who lacks a right.
+    let lacked = details.strip_prefix("NOPERM User ");
+    if let Some((_, lacked)) = lacked.and_then(|rest| rest.split_once(' ')) {
+        return format!("NOPERM this user {lacked}");
+    }
+    match unknown.or(by_system) {
+        Some(text) => text.to_owned(),
+        // The client's task that had the call has ended.
+        None if details == "channel closed" => LOST.to_owned(),
+        None => details.to_owned(),
+    }
+}
+
+const LOST: &str = "the connection was lost";
+
+pub(super) fn lost() -> FredError {
+    FredError::new(ErrorKind::IO, LOST)
+}
+
+/// A reply to any other command than a script.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Reply {
+    Nil,
+    Integer(i64),
+    Text(String),
+    Array(Vec<Self>),
+    Other,
+}
+
+impl From<Value> for Reply {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Null => Self::Nil,
+            Value::Integer(integer) => Self::Integer(integer),
+            Value::String(_) | Value::Bytes(_) => value.as_string().map_or(Self::Other, Self::Text),
+            Value::Array(values) => Self::Array(values.into_iter().map(Self::from).collect()),
+            _ => Self::Other,
         }
     }
+}
 
-    /// Replaces the connection, unless that is under way. A client that was handed in is
-    /// its owner's: it may have other work under way.
-    pub(super) fn renew(&self) {
-        if let State::Connected(connection) = &*self.state.borrow() {
-            connection.renew();
-        }
-    }
+/// Returns the slot of a key in a cluster: only the part in braces counts.
+pub(super) fn slot(key: &[u8]) -> u16 {
+    redis_keyslot(key)
+}
 
-    pub(super) fn is_connected(&self) -> bool {
-        matches!(&*self.state.borrow(), State::Connected(_))
-    }
+/// Returns the name by which a server knows a script.
+pub(super) fn script_name(text: &str) -> String {
+    sha1_hash(text)
+}
 
-    /// Returns the connection, or why there is none. `None` while it may come in a moment.
-    pub(super) fn connection(&self) -> Option<Result<Arc<Connection>, StoreError>> {
-        match &*self.state.borrow() {
-            State::Connecting => None,
-            State::Connected(connection) => Some(Ok(Arc::clone(connection))),
-            State::Disconnected(error) => Some(Err(error.clone())),
-        }
-    }
+/// Returns the word in capitals with which a server's error starts: `ERR`, `NOPERM`, `OOM`.
+fn first_word(details: &str) -> Option<&str> {
+    let word = details.split(' ').next()?;
+    let is_word = word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase());
+    is_word.then_some(word)
+}
 
-    /// Waits until an attempt to connect has ended, or is given no more time.
-    pub(super) async fn settled(&self) {
-        let mut state = self.state.clone();
-        let is_settled = |state: &State| !matches!(state, State::Connecting);
-        // An error says that the supervisor is gone: nothing to wait for.
-        let _ = state.wait_for(is_settled).await;
+#[cfg(test)]
+#[allow(clippy::panic)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_readable_and_hold_no_argument() {
+        let shown = |kind, details: &'static str| readable(&FredError::new(kind, details));
+        let unknown = "ERR unknown command 'AUTH', with args beginning with: 'app' 'secret' ";
+        assert_eq!(
+            shown(ErrorKind::Unknown, unknown),
+            "ERR unknown command 'AUTH'"
+        );
+        let refused = r#"Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }"#;
+        assert_eq!(shown(ErrorKind::IO, refused), "Connection refused");
+        assert_eq!(shown(ErrorKind::Unknown, "OOM no"), "OOM no");
     }
 }

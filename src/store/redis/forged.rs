@@ -6,8 +6,8 @@ use std::{borrow::Cow, time::Duration};
 
 use super::{
     key::KeyNames,
-    question::{Question, Turns},
-    reply::{Found, read},
+    reply::{CheckResult, decode},
+    request::{Repeated, ScriptCall, ScriptRequest, algorithm},
 };
 use crate::{
     Concurrency, Decision, FixedWindow, Key, LeakyBucket, OnStoreFailure, Policy, Quota,
@@ -113,7 +113,7 @@ fn look_at(decision: &Decision) {
 }
 
 /// What another process would make of it a moment later.
-fn look_later(legs: &[Charge<'_>], found: &Found, operation: Operation, later_us: u64) {
+fn look_later(legs: &[Charge<'_>], found: &CheckResult, operation: Operation, later_us: u64) {
     for (leg, standing) in legs.iter().zip(&found.standings) {
         each!(leg.demand.quota, rule => {
             let at = |now_us| leg.at(rule, operation, now_us);
@@ -137,7 +137,7 @@ fn any_numbers_in_a_reply_are_an_answer_or_an_error() {
             let count = 1 + random.below(2) as usize;
             let (units, extra) = (random.any().unsigned_abs(), random.any().unsigned_abs());
             let legs = legs(&policies[..count], &key, units, extra);
-            let question = &Question::new(&Check::new(operation, &legs), &names);
+            let request = &ScriptRequest::new(&Check::new(operation, &legs));
             let times = match operation {
                 Operation::Take => 1 + random.below(3),
                 _ => 1,
@@ -147,18 +147,30 @@ fn any_numbers_in_a_reply_are_an_answer_or_an_error() {
                 integers.push(times as i64);
             }
             integers.push(random.below(2) as i64);
-            for leg in &question.legs {
-                integers.extend((0..leg.algorithm().min(3)).map(|_| random.any()));
+            for charge in &request.charges {
+                integers.extend((0..algorithm(charge).min(3)).map(|_| random.any()));
             }
-            let Ok(parts) = read(&integers, NONCE, &[Turns { question, times }]) else {
+            let call = ScriptCall {
+                checks: &[Repeated { request, times }],
+                names: &names,
+                nonce: NONCE,
+                now_us: 0,
+            };
+            let Ok(reply) = decode(&integers, &call) else {
                 errors += 1;
                 continue;
             };
-            for found in parts.into_iter().flat_map(|part| part.one_by_one(question)) {
+            for (times, found) in reply {
                 let found = found.expect("a verdict that is none of an error");
-                look_at(&question.decision(&found));
-                look_later(&legs, &found, operation, random.any().unsigned_abs());
-                answers += 1;
+                for turn in 0..times {
+                    let found = match times {
+                        1 => found.clone(),
+                        _ => found.of_turn(turn, request),
+                    };
+                    look_at(&request.decision(&found));
+                    look_later(&legs, &found, operation, random.any().unsigned_abs());
+                    answers += 1;
+                }
             }
         }
     }

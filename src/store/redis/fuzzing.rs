@@ -7,10 +7,10 @@ use fred::types::Value;
 
 pub use super::cluster::fuzzing::{redirect, slots};
 use super::{
+    connection::integers_of_value,
     key::KeyNames,
-    question::{Question, Turns},
-    reply::read,
-    server::integers_of_value,
+    reply::decode,
+    request::{Repeated, ScriptCall, ScriptRequest},
     url::Target,
 };
 use crate::{ConfigError, Decision, StoreError, charge::Check, error::StoreErrorKind};
@@ -43,8 +43,8 @@ pub fn url(url: &str) -> Result<Read, ConfigError> {
 
 type Decided = Result<Decision, StoreError>;
 
-/// The reply to `checks` checks like this one, each asked for `times` times in a
-/// row, in one call.
+/// Decodes the reply to `checks` checks in one call, each of which stands for `times` equal
+/// ones like this.
 pub fn reply(
     check: &Check<'_>,
     checks: usize,
@@ -53,14 +53,22 @@ pub fn reply(
     reply: &Value,
 ) -> Result<Vec<Decided>, StoreError> {
     let names = KeyNames::new("tt".to_owned(), None).map_err(StoreError::unavailable)?;
-    let question = &Question::new(check, &names);
+    let request = &ScriptRequest::new(check);
     let foreign = |_| StoreError::new(StoreErrorKind::ForeignReply);
     let integers = integers_of_value(reply).map_err(foreign)?;
-    let parts = read(&integers, nonce, &vec![Turns { question, times }; checks])?;
+    let call = ScriptCall {
+        checks: &vec![Repeated { request, times }; checks],
+        names: &names,
+        nonce,
+        now_us: 0,
+    };
     let mut decided = Vec::new();
-    for part in parts {
-        let found = part.one_by_one(question);
-        decided.extend(found.map(|found| Ok(question.decision(&found?))));
+    for (times, result) in decode(&integers, &call)? {
+        decided.extend((0..times).map(|turn| match &result {
+            Ok(found) if times == 1 => Ok(request.decision(found)),
+            Ok(found) => Ok(request.decision(&found.of_turn(turn, request))),
+            Err(error) => Err(error.clone()),
+        }));
     }
     Ok(decided)
 }

@@ -1,4 +1,4 @@
-//! A client that its owner connects and keeps connected.
+//! A client of the application's own, which the application connects.
 
 use std::sync::Arc;
 
@@ -13,19 +13,18 @@ use tokio::{
 };
 
 use super::{
-    connection::{Connections, State},
+    connect::{TICK, named},
+    connection::{Connection, store_error},
     either::{Either, either},
-    pool::{TICK, named},
-    server::{Connection, store_error},
+    pool::{ConnectState, Pool, PooledConnection, Wire},
     task::AbortOnDrop,
 };
 use crate::{ConfigError, RedisStore, RedisStoreBuilder};
 
 #[cfg_attr(docsrs, doc(cfg(feature = "fred")))]
 impl RedisStore {
-    /// Uses a fred client of your own, with the default settings: for TLS by
-    /// other means, a Unix socket, or credentials that change. See
-    /// [`RedisStoreBuilder::client`].
+    /// Uses a fred client of your own, with the default settings: for other TLS setups, a Unix
+    /// socket, or credentials that change. See [`RedisStoreBuilder::client`].
     ///
     /// # Errors
     ///
@@ -37,49 +36,50 @@ impl RedisStore {
 
 #[cfg_attr(docsrs, doc(cfg(feature = "fred")))]
 impl RedisStoreBuilder {
-    /// Uses a fred client of your own, for one node. You connect it and keep it so.
+    /// Uses a fred client of your own, for one node. You connect it and keep it connected.
     ///
     /// Give it a [`ReconnectPolicy`](fred::types::config::ReconnectPolicy)
-    /// without an end: with none, the first lost connection is its last. Checks
-    /// are sent with one attempt, at once or not at all, and with this store's
-    /// deadline, whatever the client's own settings. A check that is sent in the moment
-    /// in which the connection is lost may wait for its whole deadline; later ones fail at
-    /// once. A client for a cluster or behind Sentinel is not supported here.
+    /// that never gives up; without one, the first lost connection is the last. Each check is
+    /// one attempt with this store's timeout, whatever the client's own settings. A check
+    /// that is sent while the connection is being lost may wait for its whole timeout. Later
+    /// checks fail at once. Clients for a cluster or behind Sentinel are not supported here.
     ///
     /// # Errors
     ///
     /// A setting cannot be used, or there is no Tokio runtime.
     pub fn client(self, client: Client) -> Result<RedisStore, ConfigError> {
-        self.on(|runtime| given(runtime, client))
+        self.with_pool(|runtime| pool_of(runtime, client))
     }
 }
 
-fn given(runtime: &Handle, client: Client) -> Connections {
+fn pool_of(runtime: &Handle, client: Client) -> Pool {
     let server = named(&client.client_config().server);
     let connection = Connection::new(client);
-    let (publish, state) = watch::channel(State::Connected(Arc::clone(&connection)));
+    let (publish, state) = watch::channel(ConnectState::Connected(Arc::clone(&connection)));
     let publish = Arc::new(publish);
     let work = move || follow(Arc::clone(&connection), Arc::clone(&publish));
-    Connections::followed(server, state, AbortOnDrop::keep(runtime, work))
+    let follower = AbortOnDrop::keep(runtime, work);
+    let pooled = PooledConnection::new(state, follower);
+    Pool::new(server, vec![Wire::Redis(pooled)])
 }
 
-/// Follows what a client does that its owner looks after.
-async fn follow(connection: Arc<Connection>, publish: Arc<watch::Sender<State>>) {
+/// Publishes the state of a client that its owner keeps.
+async fn follow(connection: Arc<Connection>, publish: Arc<watch::Sender<ConnectState>>) {
     let client = connection.client();
     loop {
         let (mut errors, mut connects) = (client.error_rx(), client.reconnect_rx());
         loop {
-            // Errors first: a connection that was made after one is what counts.
+            // Errors come first: a connection that follows an error counts.
             match timeout(TICK, either(errors.recv(), connects.recv())).await {
                 Ok(Either::First(Ok((error, _)))) => {
                     let error = store_error(error).not_connected();
-                    publish.send_replace(State::Disconnected(error));
+                    publish.send_replace(ConnectState::Disconnected(error));
                 }
                 Ok(Either::Second(Ok(_))) => connected(&connection, &publish),
                 // Its owner has ended it, and may connect it again.
                 Ok(_) => break,
-                // The error may have cost no connection. fred's own word is not enough:
-                // it stays "connected" while it sleeps before it connects again.
+                // The error may not have ended the connection. fred's own state is not
+                // enough: it stays "connected" while it sleeps before it connects again.
                 Err(_) if is_disconnected(&publish) && client.is_connected() => {
                     if connection.probe().await {
                         connected(&connection, &publish);
@@ -92,15 +92,15 @@ async fn follow(connection: Arc<Connection>, publish: Arc<watch::Sender<State>>)
     }
 }
 
-fn is_disconnected(publish: &watch::Sender<State>) -> bool {
-    matches!(&*publish.borrow(), State::Disconnected(_))
+fn is_disconnected(publish: &watch::Sender<ConnectState>) -> bool {
+    matches!(&*publish.borrow(), ConnectState::Disconnected(_))
 }
 
-fn connected(connection: &Arc<Connection>, publish: &watch::Sender<State>) {
+fn connected(connection: &Arc<Connection>, publish: &watch::Sender<ConnectState>) {
     publish.send_if_modified(|state| {
-        let is_news = !matches!(state, State::Connected(_));
+        let is_news = !matches!(state, ConnectState::Connected(_));
         if is_news {
-            *state = State::Connected(Arc::clone(connection));
+            *state = ConnectState::Connected(Arc::clone(connection));
         }
         is_news
     });

@@ -1,17 +1,20 @@
-//! The names under which buckets stand in Redis.
+//! The keys under which buckets are stored in Redis.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use smallvec::SmallVec;
 
 use crate::{ConfigError, charge::Charge};
 
-/// Makes the names: prefix, letter, `{hash}`, policy; as in `ttb{hash}api`.
-/// Without anything between, as each byte is paid for every caller.
+/// A key in Redis. It is ASCII, and most fit without an allocation.
+pub(super) type RedisKey = SmallVec<[u8; 48]>;
+
+/// Makes the keys: prefix, letter, `{hash}`, policy; as in `ttb{hash}api`. Nothing
+/// separates the parts, because each byte is paid for every caller.
 ///
-/// The hash is 128 bits of BLAKE3 over the key's parts, in URL-safe Base64;
-/// with a secret, keyed by it. It alone stands in braces, so that all buckets
-/// of one caller share a slot of a cluster, and what a client sends has no
-/// other influence on the name. The letter is the form of the state: that of
-/// one algorithm is never read as another's.
+/// The hash is 128 bits of BLAKE3 over the caller's key, in URL-safe Base64; with a secret,
+/// keyed by it. Only the hash is in braces, so all buckets of one caller share a slot of a
+/// cluster, and what a client sends has no other influence on the key. The letter is the
+/// format of the state, so no algorithm reads the state of another.
 #[derive(Clone)]
 pub(super) struct KeyNames {
     prefix: String,
@@ -29,34 +32,32 @@ impl KeyNames {
         Ok(Self { prefix, secret })
     }
 
-    pub(super) fn name(&self, leg: &Charge<'_>) -> String {
-        let mut name = Vec::new();
-        self.write(leg.policy(), leg.kind(), leg.key_bytes(), &mut name);
-        // All of it is ASCII.
-        String::from_utf8(name).unwrap_or_default()
+    /// Returns the key of a charge's bucket.
+    #[expect(clippy::expect_used, reason = "the lengths are those of the formats")]
+    pub(super) fn key(&self, charge: &Charge<'_>) -> RedisKey {
+        let hash = match &self.secret {
+            None => blake3::hash(charge.key_bytes()),
+            Some(secret) => blake3::keyed_hash(secret, charge.key_bytes()),
+        };
+        let half: &[u8; 16] = hash.as_bytes().first_chunk().expect("a hash has 32 bytes");
+        let mut text = [0; 22];
+        let encoded = URL_SAFE_NO_PAD.encode_slice(half, &mut text);
+        encoded.expect("22 characters of Base64 hold 16 bytes");
+
+        let policy = charge.policy();
+        let mut key = RedisKey::with_capacity(self.prefix.len() + policy.len() + text.len() + 3);
+        key.extend_from_slice(self.prefix.as_bytes());
+        key.extend_from_slice(&[charge.kind() as u8, b'{']);
+        key.extend_from_slice(&text);
+        key.push(b'}');
+        key.extend_from_slice(policy.as_bytes());
+        key
     }
 
-    /// Appends the name of a policy's bucket, of a kind, of a caller.
-    pub(super) fn write(&self, policy: &str, kind: char, key: &[u8], to: &mut Vec<u8>) {
-        let hash = match &self.secret {
-            None => blake3::hash(key),
-            Some(secret) => blake3::keyed_hash(secret, key),
-        };
-        let half = hash
-            .as_bytes()
-            .first_chunk::<16>()
-            .copied()
-            .unwrap_or_default();
-        let mut text = [0; 22];
-        // It has room for just that.
-        let _ = URL_SAFE_NO_PAD.encode_slice(half, &mut text);
-
-        to.reserve(self.prefix.len() + policy.len() + text.len() + 3);
-        to.extend_from_slice(self.prefix.as_bytes());
-        to.extend_from_slice(&[kind as u8, b'{']);
-        to.extend_from_slice(&text);
-        to.push(b'}');
-        to.extend_from_slice(policy.as_bytes());
+    /// Returns the same key as text.
+    #[expect(clippy::expect_used, reason = "prefixes and names are checked")]
+    pub(super) fn key_text(&self, charge: &Charge<'_>) -> String {
+        String::from_utf8(self.key(charge).into_vec()).expect("all parts of a key are ASCII")
     }
 }
 

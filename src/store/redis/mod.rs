@@ -1,12 +1,13 @@
 //! Buckets in Redis, decided by one script call where they lie together.
 
+mod address;
 mod backoff;
-mod batch;
 mod builder;
-mod call;
 mod cluster;
+mod connect;
 mod connection;
-mod dispatch;
+mod deadline;
+mod dispatcher;
 mod either;
 #[cfg(test)]
 mod forged;
@@ -15,22 +16,19 @@ pub mod fuzzing;
 #[cfg(feature = "fred")]
 mod handed_in;
 mod key;
-mod lane;
-mod node;
+mod latency;
 mod pool;
-mod question;
 mod ready;
 mod reply;
-mod round_trip;
+mod request;
 mod script;
 mod server;
 #[cfg(feature = "testing")]
 mod simulated;
 mod supervisor;
 mod task;
-mod transport;
 mod url;
-mod waiting;
+mod worker;
 
 use std::{
     fmt,
@@ -44,13 +42,8 @@ pub use self::builder::RedisStoreBuilder;
 #[cfg(feature = "testing")]
 pub use self::simulated::{Served, SimulatedRedis};
 use self::{
-    call::{Deadline, Manner},
-    cluster::{Cluster, KeyedLeg},
-    key::KeyNames,
-    node::Node,
-    question::Question,
-    task::InRuntime,
-    waiting::Waiting,
+    cluster::Cluster, deadline::Deadline, dispatcher::Dispatcher, key::KeyNames,
+    request::ScriptRequest, task::InRuntime,
 };
 use super::{
     Answer, Charge, Check, Fallback, Store,
@@ -200,9 +193,21 @@ struct Inner {
     leases: Leases,
 }
 
+/// How a check is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SendMode {
+    /// In a call with others.
+    Batched,
+    /// In a call of its own.
+    Alone,
+    /// In a call of its own, to the node that imports the slot. That node serves its keys
+    /// only if asked so.
+    Asking,
+}
+
 #[derive(Clone, Debug)]
 enum Servers {
-    One(Arc<Node>),
+    One(Arc<Dispatcher>),
     Cluster(Arc<Cluster>),
 }
 
@@ -297,44 +302,43 @@ impl RedisStore {
     }
 
     fn send(&self, check: &Check<'_>, asking: Option<Asking>) -> Answer<Decision> {
-        let operation = check.operation();
-        let node = match self.0.servers() {
+        let request = ScriptRequest::new(check);
+        let deadline = Deadline::after(self.0.deadline);
+        let dispatcher = match self.0.servers() {
             Err(closed) => return Answer::Now(Err(closed)),
-            Ok(Servers::One(node)) => node,
+            Ok(Servers::One(dispatcher)) => dispatcher,
             Ok(Servers::Cluster(cluster)) => {
-                let legs = check.charges().iter().map(|leg| {
-                    let key = self.0.names.name(leg);
-                    KeyedLeg::new(leg, key)
-                });
-                return self.later(cluster.check(operation, legs.collect(), asking));
+                return self.later(cluster.check(request, deadline, asking));
             }
         };
-        let is_back = operation.is_refund_or_renewal();
-        let counted = match node.counted(is_back) {
-            Ok(counted) => counted,
-            Err(error) => return Answer::Now(Err(node.named(error))),
+        let in_flight = match dispatcher.admit(request.is_refund()) {
+            Ok(in_flight) => in_flight,
+            Err(error) => return Answer::Now(Err(dispatcher.server().with_server(error))),
         };
-        let deadline = Deadline::after(self.0.deadline);
-        let waiting = Waiting::new(Question::new(check, &self.0.names), deadline);
         self.later(async move {
-            match Node::decide(&waiting, counted).await {
+            let request = Arc::new(request);
+            let submitted = Dispatcher::submit(Arc::clone(&request), in_flight, deadline);
+            match submitted.await {
                 Ok(found) => {
-                    let decision = waiting.question.decision(&found);
+                    let decision = request.decision(&found);
                     answered(asking, &decision);
                     Ok(decision)
                 }
-                Err(error) => Err(node.named(error)),
+                Err(error) => Err(dispatcher.server().with_server(error)),
             }
         })
     }
 
-    fn forget(&self, legs: &[Charge<'_>]) -> Answer<()> {
+    fn forget(&self, charges: &[Charge<'_>]) -> Answer<()> {
         let denials = self.0.denials.as_ref();
-        let resetting = denials.map(|denials| denials.resetting(legs));
-        let keys: Vec<String> = legs.iter().map(|leg| self.0.names.name(leg)).collect();
-        let node = match self.0.servers() {
+        let resetting = denials.map(|denials| denials.resetting(charges));
+        let keys: Vec<_> = charges
+            .iter()
+            .map(|charge| self.0.names.key_text(charge))
+            .collect();
+        let dispatcher = match self.0.servers() {
             Err(closed) => return Answer::Now(Err(closed)),
-            Ok(Servers::One(node)) => node,
+            Ok(Servers::One(dispatcher)) => dispatcher,
             Ok(Servers::Cluster(cluster)) => {
                 let done = cluster.reset(keys);
                 return Answer::Later(Box::pin(async move {
@@ -343,16 +347,17 @@ impl RedisStore {
                 }));
             }
         };
-        let counted = match node.counted(false) {
-            Ok(counted) => counted,
-            Err(error) => return Answer::Now(Err(node.named(error))),
+        let in_flight = match dispatcher.admit(false) {
+            Ok(in_flight) => in_flight,
+            Err(error) => return Answer::Now(Err(dispatcher.server().with_server(error))),
         };
-        let time = self.0.deadline;
+        let timeout = self.0.deadline;
         Answer::Later(Box::pin(async move {
-            let _resetting = resetting;
-            let (node, deadline) = (counted.node(), Deadline::after(time));
-            let deleted = node.delete(keys, Manner::Plain, deadline).await;
-            deleted.map_err(|error| node.named(error))
+            let (_resetting, _in_flight) = (resetting, in_flight);
+            let deadline = Deadline::after(timeout);
+            let server = dispatcher.server();
+            let deleted = server.delete(keys, SendMode::Alone, deadline).await;
+            deleted.map_err(|error| server.with_server(error))
         }))
     }
 
@@ -387,15 +392,15 @@ impl Store for RedisStore {
         lease::check(self, check)
     }
 
-    fn reset(&self, legs: &[Charge<'_>]) -> Answer<()> {
-        match finished(lease::reset(self, legs, self.forget(legs))) {
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        match finished(lease::reset(self, charges, self.forget(charges))) {
             Answer::Later(answer) => self.later(answer),
             now => now,
         }
     }
 
-    fn storage_key(&self, leg: &Charge<'_>) -> Option<String> {
-        Some(self.0.names.name(leg))
+    fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
+        Some(self.0.names.key_text(charge))
     }
 
     fn fallback(&self) -> Option<Fallback> {

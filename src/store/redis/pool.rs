@@ -1,320 +1,229 @@
-//! Connecting to a Redis server: the settings, the attempt, the end.
-//!
-//! This file and `server.rs` are the only ones that use the client fred.
+//! The connections to one Redis server, taken in turn.
 
-use std::{fmt, sync::Arc, time::Duration};
-
-use fred::{
-    clients::Client,
-    error::Error as FredError,
-    interfaces::{ClientLike, EventInterface},
-    socket2::TcpKeepalive,
-    types::{
-        Builder,
-        config::{Config, ReconnectPolicy, Server, ServerConfig},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
-use tokio::{sync::broadcast::Receiver, task::yield_now, time::timeout};
 
+use tokio::{runtime::Handle, sync::watch, time::timeout};
+
+#[cfg(feature = "testing")]
+use super::simulated::SimulatedRedis;
 use super::{
-    cluster::Address,
-    either::{Either, either},
-    server::{Connection, lost, store_error},
+    SendMode,
+    connect::Settings,
+    connection::{Connection, LoadedScripts, Reply},
+    deadline::Deadline,
+    reply::Integers,
+    request::ScriptCall,
+    supervisor::{Report, Supervisor},
     task::AbortOnDrop,
-    url::{self, unusable},
 };
 use crate::{ConfigError, StoreError};
 
-/// Each step of an attempt to connect takes at most this long.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often a connection looks whether it was used.
-pub(super) const TICK: Duration = Duration::from_secs(1);
-/// After so many ticks without a reply, the server is asked for the time. That finds a
-/// dead flow before a check does, and keeps a NAT from dropping one.
-const PROBE_TICKS: u32 = 5;
-const KEEPALIVE: Duration = Duration::from_secs(10);
-
-/// How to connect: where, and as whom.
-#[derive(Clone)]
-pub(super) struct Settings(Config);
-
-impl fmt::Debug for Settings {
-    /// Never as whom: that is secret.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Settings({})", self.name())
-    }
-}
-
-/// A connection that was made, and how its end is noticed.
-pub(super) struct Opened {
-    pub(super) connection: Arc<Connection>,
-    task: AbortOnDrop<Result<(), FredError>>,
-    errors: Errors,
-}
-
-type Errors = Receiver<(FredError, Option<Server>)>;
-
-impl Settings {
-    /// For one server, as whom, and with which database: `user:password@host:port/0`.
-    pub(super) fn of_server(address: &str) -> Result<Self, ConfigError> {
-        // TLS is set up below, with a provider chosen by name: fred would panic if the
-        // application enables two.
-        let config = Config::from_url_centralized(&format!("redis://{address}"));
-        config.map(Self).map_err(|error| mistake(&error))
-    }
-
-    /// For the primary that sentinels name. `watch`: as whom to ask them.
-    pub(super) fn of_sentinels(
-        hosts: &[&str],
-        service_name: &str,
-        watch: Self,
-        mut primary: Self,
-    ) -> Result<Self, ConfigError> {
-        let mut servers = Vec::new();
-        for host in hosts {
-            let url = format!("redis-sentinel://{host}/?sentinelServiceName=any");
-            let config = Config::from_url_sentinel(&url).map_err(|error| mistake(&error))?;
-            servers.extend(config.server.hosts());
-        }
-        primary.0.server = ServerConfig::Sentinel {
-            hosts: servers,
-            service_name: service_name.to_owned(),
-            username: watch.0.username,
-            password: watch.0.password,
-        };
-        Ok(primary)
-    }
-
-    /// The same for another server.
-    pub(super) fn at(&self, address: &Address) -> Self {
-        let mut config = self.0.clone();
-        let (host, port) = (address.host(), address.port());
-        let server = match host.contains(':') {
-            true => Server::new(format!("[{host}]"), port),
-            false => Server::new(host, port),
-        };
-        config.server = ServerConfig::Centralized { server };
-        Self(config)
-    }
-
-    /// Where the server is, if it is one.
-    pub(super) fn address(&self) -> Option<Address> {
-        match &self.0.server {
-            ServerConfig::Centralized { server } => Some(Address::new(&server.host, server.port)),
-            _ => None,
-        }
-    }
-
-    /// How an operator knows the server.
-    pub(super) fn name(&self) -> Arc<str> {
-        named(&self.0.server)
-    }
-
-    /// Reports settings that cannot be used.
-    pub(super) fn check(&self, queue: usize) -> Result<(), ConfigError> {
-        let client = self.client(queue, 0);
-        client.map(drop).map_err(|error| mistake(&error))
-    }
-
-    /// Connects once. `turn`: which of several sentinels to ask first.
-    pub(super) async fn open(&self, queue: usize, turn: usize) -> Result<Opened, StoreError> {
-        let opened = match self.client(queue, turn) {
-            Ok(client) => Box::pin(opened_by(client)).await,
-            Err(error) => Err(error),
-        };
-        opened.map_err(|error| store_error(error).not_connected())
-    }
-
-    /// A client for one connection. fred would connect again by itself, but only
-    /// after a pause in which it takes calls and leaves them waiting, and it would ask
-    /// the same sentinel first each time. So its pause never ends, and the
-    /// supervisor makes another client meanwhile.
-    fn client(&self, queue: usize, turn: usize) -> Result<Client, FredError> {
-        let mut config = self.0.clone();
-        // The first attempt says at once how it went.
-        config.fail_fast = true;
-        if let ServerConfig::Sentinel { hosts, .. } = &mut config.server {
-            let turn = turn.checked_rem(hosts.len());
-            hosts.rotate_left(turn.unwrap_or(0));
-        }
-        let mut builder = Builder::from_config(config);
-        builder
-            .with_connection_config(|connection| {
-                connection.connection_timeout = CONNECT_TIMEOUT;
-                connection.internal_command_timeout = CONNECT_TIMEOUT;
-                // Never sent again: it may have been charged.
-                connection.max_command_attempts = 1;
-                connection.max_command_buffer_len = queue;
-                connection.reconnect_on_auth_error = true;
-                connection.tcp.nodelay = Some(true);
-                connection.tcp.keepalive = Some(TcpKeepalive::new().with_time(KEEPALIVE));
-            })
-            .set_policy(ReconnectPolicy::new_constant(0, u32::MAX));
-        builder.build()
-    }
-}
-
-/// What a URL says, for tests and fuzzing.
-#[cfg(any(test, fuzzing))]
-#[cfg_attr(fuzzing, allow(dead_code))]
+/// The connections to one server. There is at least one.
 #[derive(Debug)]
-pub(super) struct Said {
-    pub(super) hosts: Vec<String>,
-    pub(super) user: Option<String>,
-    pub(super) password: Option<String>,
-    pub(super) database: Option<u8>,
-    /// The name of the primary, and as whom to ask for it.
-    pub(super) sentinels: Option<(String, Option<String>, Option<String>)>,
+pub(super) struct Pool {
+    /// The name by which operators know the server.
+    server: Arc<str>,
+    wires: Vec<Wire>,
+    next: AtomicUsize,
+    scripts: LoadedScripts,
 }
 
-#[cfg(any(test, fuzzing))]
-impl Settings {
-    pub(super) fn said(self) -> Said {
-        let hosts = self.0.server.hosts();
-        Said {
-            hosts: hosts.iter().map(ToString::to_string).collect(),
-            user: self.0.username,
-            password: self.0.password,
-            database: self.0.database,
-            sentinels: match self.0.server {
-                ServerConfig::Sentinel {
-                    service_name,
-                    username,
-                    password,
-                    ..
-                } => Some((service_name, username, password)),
-                _ => None,
-            },
-        }
-    }
+/// What carries a call to the server.
+#[derive(Debug)]
+pub(super) enum Wire {
+    Redis(PooledConnection),
+    #[cfg(feature = "testing")]
+    Simulated(SimulatedRedis),
 }
 
-#[cfg(feature = "redis-rustls")]
-impl Settings {
-    pub(super) fn use_tls(&mut self) -> Result<(), ConfigError> {
-        use fred::{
-            rustls::{ClientConfig, RootCertStore, crypto::ring},
-            rustls_native_certs::load_native_certs,
-            types::config::TlsConnector,
+/// A connection that is made again when it is lost.
+#[derive(Debug)]
+pub(super) struct PooledConnection {
+    state: watch::Receiver<ConnectState>,
+    _supervisor: AbortOnDrop<()>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum ConnectState {
+    /// An attempt is under way that may succeed in a moment: calls wait for it.
+    Connecting,
+    Connected(Arc<Connection>),
+    /// Calls fail at once, for this reason.
+    Disconnected(StoreError),
+}
+
+impl Pool {
+    /// Starts connecting and returns at once.
+    pub(super) fn connect(
+        runtime: &Handle,
+        settings: Settings,
+        connections: usize,
+        queue: usize,
+        report: Report,
+    ) -> Result<Self, ConfigError> {
+        settings.check(queue)?;
+        let server = settings.name();
+        let supervisor = Supervisor::new(settings, queue, Arc::clone(&server), report);
+        let wire = || {
+            let (publish, state) = watch::channel(ConnectState::Connecting);
+            let (supervisor, publish) = (Arc::clone(&supervisor), Arc::new(publish));
+            let work = move || Arc::clone(&supervisor).run(Arc::clone(&publish));
+            Wire::Redis(PooledConnection::new(
+                state,
+                AbortOnDrop::keep(runtime, work),
+            ))
         };
+        Ok(Self::new(
+            server,
+            (0..connections).map(|_| wire()).collect(),
+        ))
+    }
 
-        let found = load_native_certs();
-        let mut roots = RootCertStore::empty();
-        let (usable, _) = roots.add_parsable_certificates(found.certs);
-        if usable == 0 {
-            let errors: Vec<_> = found.errors.iter().map(ToString::to_string).collect();
-            return Err(unusable(format!(
-                "no authority was found that TLS could trust: install the system's \
-                 (ca-certificates), or name a file of them in SSL_CERT_FILE ({})",
-                errors.join("; ")
-            )));
+    pub(super) fn new(server: Arc<str>, wires: Vec<Wire>) -> Self {
+        Self {
+            server,
+            wires,
+            next: AtomicUsize::new(0),
+            scripts: LoadedScripts::default(),
         }
-        let client = ClientConfig::builder_with_provider(ring::default_provider().into())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| unusable(error.to_string()))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        self.0.tls = Some(TlsConnector::from(client).into());
-        Ok(())
+    }
+
+    pub(super) const fn server(&self) -> &Arc<str> {
+        &self.server
+    }
+
+    pub(super) const fn scripts(&self) -> &LoadedScripts {
+        &self.scripts
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.wires.len()
+    }
+
+    /// Returns the next connection in turn.
+    #[expect(clippy::expect_used, reason = "the remainder is less than the length")]
+    pub(super) fn next(&self) -> &Wire {
+        let turn = match self.wires.len() {
+            1 => 0,
+            count => self.next.fetch_add(1, Ordering::Relaxed) % count,
+        };
+        self.wires
+            .get(turn)
+            .expect("a pool has a connection for each turn")
+    }
+
+    /// Replaces all connections.
+    pub(super) fn replace_all(&self) {
+        self.wires.iter().for_each(Wire::replace);
     }
 }
 
-#[cfg(not(feature = "redis-rustls"))]
-impl Settings {
-    pub(super) fn use_tls(&mut self) -> Result<(), ConfigError> {
-        let why = "TLS needs the feature `redis-rustls`, or a client of your own (feature `fred`)";
-        Err(unusable(why))
-    }
-}
-
-/// The details never hold the URL: it has a password in it.
-fn mistake(error: &FredError) -> ConfigError {
-    url::mistake(error.details())
-}
-
-async fn opened_by(client: Client) -> Result<Opened, FredError> {
-    // An error that has a listener is not logged by fred at DEBUG: what a server says
-    // to AUTH may hold the password.
-    let (errors, mut connects) = (client.error_rx(), client.reconnect_rx());
-    let mut task = AbortOnDrop(client.connect());
-    if let Either::First(ended) = either(&mut task.0, connects.recv()).await {
-        let error = ended.ok().and_then(Result::err);
-        return Err(error.unwrap_or_else(lost));
-    }
-    // fred says so before it takes calls, with no await between.
-    while !client.is_connected() && !task.0.is_finished() {
-        yield_now().await;
-    }
-    Ok(Opened {
-        connection: Connection::new(client),
-        task,
-        errors,
-    })
-}
-
-impl Opened {
-    /// Waits until the connection is lost or must be replaced; returns why.
-    pub(super) async fn ended(&mut self) -> StoreError {
-        let Self {
-            connection,
-            task,
-            errors,
-        } = self;
-        loop {
-            let ended = either(lost_by(task, errors), connection.renewed());
-            match timeout(TICK, ended).await {
-                Ok(Either::First(error)) => return error,
-                Ok(Either::Second(())) => return not_connected("the connection was replaced"),
-                Err(_) => {}
+impl Wire {
+    /// Runs the script for these checks, and returns its reply.
+    pub(super) async fn eval(
+        &self,
+        scripts: &LoadedScripts,
+        call: &ScriptCall<'_>,
+        mode: SendMode,
+        deadline: Deadline,
+    ) -> Result<Integers, StoreError> {
+        match self {
+            Self::Redis(pooled) => {
+                let connection = pooled.connection(deadline).await?;
+                connection.eval(scripts, call, mode, deadline).await
             }
-            if connection.tick() % PROBE_TICKS == 0 {
-                let probe = Box::pin(connection.probe());
-                if let Either::First(error) = either(lost_by(task, errors), probe).await {
-                    return error;
+            #[cfg(feature = "testing")]
+            Self::Simulated(redis) => redis.eval(call, deadline).await,
+        }
+    }
+
+    /// Deletes those keys that exist.
+    pub(super) async fn delete(
+        &self,
+        keys: Vec<String>,
+        mode: SendMode,
+        deadline: Deadline,
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Redis(pooled) => {
+                let connection = pooled.connection(deadline).await?;
+                connection.delete(keys, mode, deadline).await
+            }
+            #[cfg(feature = "testing")]
+            Self::Simulated(redis) => redis.delete(keys, deadline).await,
+        }
+    }
+
+    /// Asks for the slot map of a cluster.
+    pub(super) async fn slots(&self, deadline: Deadline) -> Result<Reply, StoreError> {
+        match self {
+            Self::Redis(pooled) => {
+                let connection = pooled.connection(deadline).await?;
+                connection.slots(deadline).await
+            }
+            #[cfg(feature = "testing")]
+            Self::Simulated(_) => Err(StoreError::not_sent("it is no node of a cluster")),
+        }
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        match self {
+            Self::Redis(pooled) => {
+                matches!(&*pooled.state.borrow(), ConnectState::Connected(_))
+            }
+            #[cfg(feature = "testing")]
+            Self::Simulated(_) => true,
+        }
+    }
+
+    /// Replaces the connection, unless that is under way already. Leaves a client that
+    /// was handed in to its owner, who may have other work under way on it.
+    pub(super) fn replace(&self) {
+        match self {
+            Self::Redis(pooled) => {
+                if let ConnectState::Connected(connection) = &*pooled.state.borrow() {
+                    connection.request_replacement();
                 }
             }
+            #[cfg(feature = "testing")]
+            Self::Simulated(_) => {}
         }
     }
 }
 
-/// fred says at once that a connection is gone, and only later acts on it.
-async fn lost_by(task: &mut AbortOnDrop<Result<(), FredError>>, errors: &mut Errors) -> StoreError {
-    let error = match either(errors.recv(), &mut task.0).await {
-        Either::First(told) => told.ok().map(|(error, _)| error),
-        Either::Second(ended) => ended.ok().and_then(Result::err),
-    };
-    store_error(error.unwrap_or_else(lost)).not_connected()
-}
-
-fn not_connected(why: &'static str) -> StoreError {
-    StoreError::not_sent(why).not_connected()
-}
-
-/// Never as whom one connects: that is secret.
-pub(super) fn named(server: &ServerConfig) -> Arc<str> {
-    let hosts: Vec<_> = server.hosts().iter().map(ToString::to_string).collect();
-    let hosts = hosts.join(",");
-    match server {
-        ServerConfig::Sentinel { service_name, .. } => format!("{service_name} of {hosts}").into(),
-        _ => hosts.into(),
+impl PooledConnection {
+    pub(super) const fn new(
+        state: watch::Receiver<ConnectState>,
+        supervisor: AbortOnDrop<()>,
+    ) -> Self {
+        Self {
+            state,
+            _supervisor: supervisor,
+        }
     }
-}
 
-#[cfg(test)]
-#[allow(clippy::panic)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn servers_are_named_without_secrets() {
-        let sentinels = ServerConfig::Sentinel {
-            hosts: vec![("one", 26_379).into(), ("[::1]", 3).into()],
-            service_name: "main".to_owned(),
-            username: Some("watch".to_owned()),
-            password: Some("secret".to_owned()),
+    /// Returns the connection. Waits while an attempt to connect may succeed in a moment.
+    async fn connection(&self, deadline: Deadline) -> Result<Arc<Connection>, StoreError> {
+        let settled = |state: &ConnectState| match state {
+            ConnectState::Connecting => None,
+            ConnectState::Connected(connection) => Some(Ok(Arc::clone(connection))),
+            ConnectState::Disconnected(error) => Some(Err(error.clone())),
         };
-        assert_eq!(&*named(&sentinels), "main of one:26379,[::1]:3");
-        let one = ServerConfig::new_centralized("one", 6_379);
-        assert_eq!(&*named(&one), "one:6379");
+        let now = settled(&self.state.borrow());
+        if let Some(settled) = now {
+            return settled;
+        }
+        let not_yet = || StoreError::not_sent("there is no connection yet");
+        let mut state = self.state.clone();
+        let is_settled = |state: &ConnectState| settled(state).is_some();
+        let waiting = timeout(deadline.remaining(), state.wait_for(is_settled));
+        match Box::pin(waiting).await {
+            Ok(Ok(state)) => settled(&state).unwrap_or_else(|| Err(not_yet())),
+            // The time is over, or the supervisor is gone.
+            Ok(Err(_)) | Err(_) => Err(not_yet()),
+        }
     }
 }

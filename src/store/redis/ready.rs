@@ -1,8 +1,8 @@
-//! Whether a store can decide now.
+//! A health check of the store.
 
 use std::borrow::Cow;
 
-use super::{RedisStore, Servers, cluster::KeyedLeg, task::InRuntime};
+use super::{RedisStore, Servers, task::InRuntime};
 use crate::{
     Key, OnStoreFailure, Policy, StoreError, TokenBucket,
     charge::{Check, Operation},
@@ -10,31 +10,30 @@ use crate::{
 };
 
 impl RedisStore {
-    /// Whether the store decides now: the server answers within the
-    /// [deadline](super::RedisStoreBuilder::deadline), and lets this user read
-    /// and write by script. In a cluster, every primary that is known is asked.
+    /// Checks that the store decides now: the server answers within the
+    /// [timeout](super::RedisStoreBuilder::deadline), and lets this user read and write by
+    /// script. In a cluster, every known primary is asked.
     ///
-    /// For a dashboard, a smoke test, the first minute of a deployment. **Not for
-    /// the readiness of an instance**, in most cases: while Redis is away each
-    /// policy goes by its [`OnStoreFailure`], and requests are served. If all
-    /// instances are taken out of service then, an outage of Redis is one of
-    /// yours. Let readiness depend on it only where every policy is
-    /// [`Deny`](OnStoreFailure::Deny).
+    /// Use it for a dashboard, a smoke test, or the first minute of a deployment. **Do not use
+    /// it for the readiness of an instance**, in most cases: while Redis is down, each policy
+    /// follows its [`OnStoreFailure`], and requests are served. If all instances are taken out
+    /// of service then, an outage of Redis becomes one of yours. Let readiness depend on it
+    /// only if every policy is [`Deny`](OnStoreFailure::Deny).
     ///
-    /// It takes one unit of a bucket of its own, whose key expires after some
-    /// milliseconds, or a minute with a [clock](super::RedisStoreBuilder::clock)
-    /// of your own. No caller's bucket is touched, and nothing is logged.
+    /// It takes one unit of a bucket of its own, whose key expires after some milliseconds, or
+    /// after a minute with a [clock](super::RedisStoreBuilder::clock) of your own. It touches
+    /// no caller's bucket and logs nothing.
     ///
     /// ```no_run
     /// use axum::{Router, http::StatusCode, routing::get};
     /// use tower_throttle::RedisStore;
     ///
     /// fn health(redis: RedisStore) -> Router {
-    ///     // Beside `/health`, which says 200 as long as this process serves.
+    ///     // beside `/health`, which returns 200 as long as this process serves
     ///     Router::new().route("/health/redis", get(|| async move {
     ///         match redis.ready().await {
     ///             Ok(()) => (StatusCode::OK, "ready".to_owned()),
-    ///             // With what Redis or the network said.
+    ///             // with the error of Redis or the network
     ///             Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
     ///         }
     ///     }))
@@ -43,8 +42,8 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// Why a check would fail now, with the name of the server. At once while a
-    /// server that did not answer is left alone, or there is no connection.
+    /// The error that a check would get now, with the name of the server. It comes at once
+    /// while the circuit breaker is open or there is no connection.
     pub async fn ready(&self) -> Result<(), StoreError> {
         InRuntime::new(self.0.runtime.clone(), self.is_ready()).await
     }
@@ -53,21 +52,15 @@ impl RedisStore {
         let policy = Policy::new("tower-throttle-ready", TokenBucket::per_second(1_000_000));
         let policy = policy.compile(OnStoreFailure::Deny);
         let policy = policy.map_err(StoreError::not_sent)?;
-        let leg = |number: u64| {
+        let charge = |number: u64| {
             policy.charge(Cow::Owned(Key::from(number)), Cow::Borrowed(&policy.demand))
         };
         match self.0.servers()? {
             Servers::One(_) => {
-                let answer = self.check(&Check::new(Operation::Take, &[leg(0)]));
+                let answer = self.check(&Check::new(Operation::Take, &[charge(0)]));
                 answer.wait().await.map(drop)
             }
-            Servers::Cluster(cluster) => {
-                let keyed = |number| {
-                    let leg = leg(number);
-                    KeyedLeg::new(&leg, self.0.names.name(&leg))
-                };
-                cluster.ready(keyed).await
-            }
+            Servers::Cluster(cluster) => cluster.ready(|number| charge(number).into_owned()).await,
         }
     }
 }

@@ -1,94 +1,65 @@
-//! What a script call answers, and what it means for each check.
+//! The reply to a script call, and what it means for each check.
 
 use smallvec::SmallVec;
 
-use super::question::{AskedLeg, Question, Turns};
+use super::request::{Repeated, ScriptCall, ScriptRequest, algorithm};
 use crate::{
     Decision, PolicyDecision, StoreError,
-    charge::Operation,
+    charge::{Charge, Operation},
     error::StoreErrorKind,
     quota::{EXACT, Rule, each, rules::Standing},
 };
 
-/// The verdict where foreign data stood under a key.
+/// The verdict where unexpected data is stored under a key.
 const CORRUPT: i64 = -1;
-/// The verdict where Redis refused a command; one less with the first of the
-/// words below, and so on.
+/// The verdict where Redis refused a command with a word that is not below. The words have
+/// the verdicts beneath it, in this order.
 const REFUSED: i64 = -2;
 const REFUSALS: [&str; 5] = ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "NOPERM"];
 
-/// What a script answers.
+/// The numbers of a reply.
 pub(super) type Integers = SmallVec<[i64; 8]>;
 
-/// What the script found out about one check.
+/// Results in the order of the checks, each with the number of equal checks in a row for
+/// which it stands.
+pub(super) type ScriptReply = SmallVec<[(u64, Result<CheckResult, StoreError>); 1]>;
+
+/// What the script found for one check.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct CheckResult {
     pub(super) now_us: u64,
     /// 0, 1, or the units taken.
     pub(super) fitting: u64,
-    /// How each leg stood before.
+    /// The state of each charge's bucket before the check.
     pub(super) standings: SmallVec<[Standing; 1]>,
 }
 
-/// What it found out about so many equal ones in a row. Of more than one,
-/// `fitting` were admitted, the first ones.
-#[derive(Debug)]
-pub(super) struct Part {
-    pub(super) times: u64,
-    pub(super) found: Result<Found, StoreError>,
-}
-
-impl Part {
-    /// What each of them found.
-    pub(super) fn one_by_one(
-        self,
-        question: &Question,
-    ) -> impl Iterator<Item = Result<Found, StoreError>> {
-        let mut turns = 0..self.times;
-        let mut found = Some(self.found);
-        std::iter::from_fn(move || {
-            let turn = turns.next()?;
-            if turns.is_empty() && turn == 0 {
-                return found.take();
-            }
-            Some(match found.as_ref()? {
-                Ok(found) => Ok(found.of_turn(turn, question)),
-                Err(error) => Err(error.clone()),
-            })
-        })
-    }
-}
-
-/// In the order of the checks.
-pub(super) type Parts = SmallVec<[Part; 1]>;
-
-impl Found {
-    /// What the check found that had so many equal ones before it.
-    pub(super) fn of_turn(&self, turn: u64, question: &Question) -> Self {
+impl CheckResult {
+    /// Returns the result of the check that came behind `turn` equal ones, for all of which
+    /// this is the result: the first `fitting` were allowed.
+    pub(super) fn of_turn(&self, turn: u64, request: &ScriptRequest) -> Self {
         let taken = turn.min(self.fitting);
-        let mut standings = SmallVec::new();
-        for (before, leg) in self.standings.iter().zip(&question.legs) {
-            let more = leg.demand.level.saturating_mul(taken);
-            standings.push(Standing {
-                level: before.level.saturating_add(more),
-                ..*before
-            });
-        }
+        let standings = self.standings.iter().zip(&request.charges);
+        let standings = standings.map(|(before, charge)| Standing {
+            level: before
+                .level
+                .saturating_add(charge.demand.level.saturating_mul(taken)),
+            ..*before
+        });
         Self {
             now_us: self.now_us,
             fitting: u64::from(turn < self.fitting),
-            standings,
+            standings: standings.collect(),
         }
     }
 }
 
-impl Question {
-    pub(super) fn decision(&self, found: &Found) -> Decision {
+impl ScriptRequest {
+    pub(super) fn decision(&self, found: &CheckResult) -> Decision {
         let (operation, now_us, fitting) = (self.operation, found.now_us, found.fitting);
-        let of = |(leg, before): (&AskedLeg, &Standing)| {
-            leg.decision(operation, fitting, now_us, *before)
-        };
-        let mut policies = self.legs.iter().zip(&found.standings).map(of);
+        let charges = self.charges.iter().zip(&found.standings);
+        let mut policies = charges
+            .map(|(charge, before)| policy_decision(charge, operation, fitting, now_us, *before));
         match (policies.len(), policies.next()) {
             (1, Some(policy)) => Decision::of_one(operation, policy, fitting, now_us),
             (_, first) => {
@@ -99,66 +70,64 @@ impl Question {
     }
 }
 
-impl AskedLeg {
-    /// Its part of a decision, from how it stood before.
-    pub(super) fn decision(
-        &self,
-        operation: Operation,
-        fitting: u64,
-        now_us: u64,
-        before: Standing,
-    ) -> PolicyDecision {
-        let (name, asked) = (self.name.clone(), &self.demand);
-        each!(asked.quota, rule => {
-            let at = asked.at(rule, operation, now_us, self.offset_ms);
-            PolicyDecision::new(rule, operation, name, asked, fitting, at, before)
-        })
-    }
+/// Returns a charge's part of a decision.
+pub(super) fn policy_decision(
+    charge: &Charge<'_>,
+    operation: Operation,
+    fitting: u64,
+    now_us: u64,
+    before: Standing,
+) -> PolicyDecision {
+    let (name, demand) = (charge.policy.clone(), &*charge.demand);
+    each!(demand.quota, rule => {
+        let at = charge.at(rule, operation, now_us);
+        PolicyDecision::new(rule, operation, name, demand, fitting, at, before)
+    })
 }
 
-/// Reads the reply to a call. Whatever is not exactly an answer to what was
-/// asked is an error, and nothing of it is believed.
-pub(super) fn read(
-    integers: &[i64],
-    nonce: i64,
-    checks: &[Turns<'_>],
-) -> Result<Parts, StoreError> {
-    let mut reply = Reading(integers);
-    if reply.integer()? != nonce {
+/// Decodes the reply to a call. A reply that is not exactly an answer to this call is an
+/// error, and none of it is used.
+pub(super) fn decode(integers: &[i64], call: &ScriptCall<'_>) -> Result<ScriptReply, StoreError> {
+    let mut rest = Rest(integers);
+    if rest.integer()? != call.nonce {
         return Err(foreign());
     }
-    let now_us = reply.number()?;
-    let mut parts = Parts::with_capacity(checks.len());
-    for check in checks {
+    let now_us = rest.number()?;
+    let mut reply = ScriptReply::with_capacity(call.checks.len());
+    for check in call.checks {
         let mut left = check.times;
         while left > 0 {
-            let part = reply.part(check, left, now_us)?;
-            left -= part.times;
-            parts.push(part);
+            let (times, result) = rest.result(*check, left, now_us)?;
+            left -= times;
+            reply.push((times, result));
         }
     }
-    match reply.0 {
-        [] => Ok(parts),
+    match rest.0 {
+        [] => Ok(reply),
         _ => Err(foreign()),
     }
 }
 
-/// Whether Redis refused the commands of every check: not this caller's bucket
-/// is the trouble.
-pub(super) fn refuses_all(parts: &[Part]) -> bool {
-    let is_refused = |part: &Part| part.found.as_ref().is_err_and(StoreError::is_refused);
-    parts.iter().all(is_refused)
+/// Whether Redis refused the commands of every check: then no single bucket is the cause.
+pub(super) fn is_refused(reply: &ScriptReply) -> bool {
+    let mut results = reply.iter().map(|(_, result)| result.as_ref());
+    results.all(|result| result.is_err_and(StoreError::is_refused))
 }
 
-/// What is left of a reply.
-struct Reading<'a>(&'a [i64]);
+/// The rest of a reply.
+struct Rest<'a>(&'a [i64]);
 
-impl Reading<'_> {
-    /// What it says of this check, or of the next times that it was asked for.
-    fn part(&mut self, check: &Turns<'_>, left: u64, now_us: u64) -> Result<Part, StoreError> {
-        let question = check.question;
-        let (times, most) = match check.times {
-            1 => (1, question.most()),
+impl Rest<'_> {
+    /// Reads the next result of a check, or of as many of the `left` equal checks as it says.
+    /// The outer error is one of the whole reply.
+    fn result(
+        &mut self,
+        check: Repeated<'_>,
+        left: u64,
+        now_us: u64,
+    ) -> Result<(u64, Result<CheckResult, StoreError>), StoreError> {
+        let (times, max) = match check.times {
+            1 => (1, check.max_verdict()),
             _ => {
                 let times = self.number()?;
                 (times, times)
@@ -169,8 +138,8 @@ impl Reading<'_> {
         }
         let verdict = self.integer()?;
         let mut standings = SmallVec::new();
-        for leg in &question.legs {
-            let integers = leg.algorithm();
+        for charge in &check.request.charges {
+            let integers = algorithm(charge);
             standings.push(Standing {
                 level: self.number()?,
                 mark: if integers > 1 { self.number()? } else { 0 },
@@ -178,19 +147,19 @@ impl Reading<'_> {
                 unsaved: false,
             });
         }
-        let found = match verdict {
+        let result = match verdict {
             CORRUPT => Err(StoreError::new(StoreErrorKind::CorruptState)),
-            refused if refused < CORRUPT => Err(refusal(refused)?),
-            fitting => Ok(Found {
+            ..CORRUPT => Err(refusal(verdict)?),
+            _ => Ok(CheckResult {
                 now_us,
-                fitting: u64::try_from(fitting)
+                fitting: u64::try_from(verdict)
                     .ok()
-                    .filter(|fitting| *fitting <= most)
+                    .filter(|fitting| *fitting <= max)
                     .ok_or_else(foreign)?,
                 standings,
             }),
         };
-        Ok(Part { times, found })
+        Ok((times, result))
     }
 
     fn integer(&mut self) -> Result<i64, StoreError> {
@@ -201,18 +170,17 @@ impl Reading<'_> {
 
     fn number(&mut self) -> Result<u64, StoreError> {
         let number = u64::try_from(self.integer()?).ok();
-        // The script works with doubles: none of its numbers is larger.
+        // The script computes with doubles, so none of its numbers is larger.
         number.filter(|number| *number <= EXACT).ok_or_else(foreign)
     }
 }
 
-/// What this verdict says, if it is one.
+/// Returns the error that this verdict stands for.
 fn refusal(verdict: i64) -> Result<StoreError, StoreError> {
-    let known = (1..).zip(REFUSALS);
-    let mut words = known.map(|(number, word)| (REFUSED - number, word));
+    let mut words = (1..).map(|number| REFUSED - number).zip(REFUSALS);
     let word = match words.find(|(number, _)| *number == verdict) {
         Some((_, word)) => word,
-        None if verdict == REFUSED => "a word that is none of its usual ones",
+        None if verdict == REFUSED => "an unknown error",
         None => return Err(foreign()),
     };
     let cause = format!("Redis refused a command of the script with {word}");
@@ -231,35 +199,41 @@ mod tests {
 
     const NOW_US: i64 = 1_767_225_600_000_000;
 
-    /// How many were admitted of each part, where three units are asked for.
-    fn admitted(operation: Operation, times: u64, said: &[i64]) -> Option<Vec<(u64, u64)>> {
+    /// Returns how many were admitted by each result, where three units are asked for.
+    fn admitted(operation: Operation, times: u64, reply: &[i64]) -> Option<Vec<(u64, u64)>> {
         let policy = Policy::new("api", TokenBucket::per_second(5)).cost(3);
         let policy = policy.compile(Default::default()).expect("a policy");
         let key = std::borrow::Cow::Owned(Key::from("ann"));
-        let legs = [policy.charge(key, std::borrow::Cow::Borrowed(&policy.demand))];
+        let charges = [policy.charge(key, std::borrow::Cow::Borrowed(&policy.demand))];
         let names = KeyNames::new("tt".to_owned(), None).expect("names");
-        let question = &Question::new(&Check::new(operation, &legs), &names);
-        let integers: Integers = [7, NOW_US]
-            .into_iter()
-            .chain(said.iter().copied())
-            .collect();
-        let parts = read(&integers, 7, &[Turns { question, times }]).ok()?;
-        let part = |part: Part| Some((part.times, part.found.ok()?.fitting));
-        parts.into_iter().map(part).collect()
+        let request = ScriptRequest::new(&Check::new(operation, &charges));
+        let call = ScriptCall {
+            checks: &[Repeated {
+                request: &request,
+                times,
+            }],
+            names: &names,
+            nonce: 7,
+            now_us: 0,
+        };
+        let integers = [&[7, NOW_US], reply].concat();
+        let reply = decode(&integers, &call).ok()?.into_iter();
+        let admitted = reply.map(|(times, result)| Some((times, result.ok()?.fitting)));
+        admitted.collect()
     }
 
     #[test]
     fn no_more_is_believed_to_be_taken_than_was_asked_for() {
-        for (said, is_believed) in [(0, true), (3, true), (4, false), (i64::MAX, false)] {
-            let admitted = admitted(Operation::TakeUpTo, 1, &[said, 0]);
-            assert_eq!(admitted, is_believed.then(|| vec![(1, said as u64)]));
+        for (verdict, is_believed) in [(0, true), (3, true), (4, false), (i64::MAX, false)] {
+            let admitted = admitted(Operation::TakeUpTo, 1, &[verdict, 0]);
+            assert_eq!(admitted, is_believed.then(|| vec![(1, verdict as u64)]));
         }
         assert_eq!(admitted(Operation::Take, 1, &[1, 0]), Some(vec![(1, 1)]));
         assert_eq!(admitted(Operation::Take, 1, &[2, 0]), None);
     }
 
     #[test]
-    fn numbers_that_no_double_counts_to_are_not_the_scripts() {
+    fn numbers_that_no_double_holds_exactly_are_not_the_scripts() {
         let most = EXACT as i64;
         assert_eq!(admitted(Operation::Take, 1, &[1, most]), Some(vec![(1, 1)]));
         for number in [-1, most + 1, i64::MIN, i64::MAX] {
@@ -268,12 +242,12 @@ mod tests {
     }
 
     #[test]
-    fn of_equal_checks_each_is_answered_once() {
-        let admitted = |said: &[i64]| admitted(Operation::Take, 3, said);
+    fn each_of_equal_checks_is_answered_once() {
+        let admitted = |reply: &[i64]| admitted(Operation::Take, 3, reply);
         assert_eq!(admitted(&[3, 2, 0]), Some(vec![(3, 2)]));
         let one_by_one = [1, 1, 0, 1, 1, 0, 1, 0, 0];
         assert_eq!(admitted(&one_by_one), Some(vec![(1, 1), (1, 1), (1, 0)]));
-        for said in [
+        for reply in [
             &[0, 0, 0][..],
             &[4, 2, 0],
             &[2, 1, 0],
@@ -282,7 +256,7 @@ mod tests {
             &[3, 2, 0, 0],
             &[2, 2, 0, 2, 1, 0],
         ] {
-            assert_eq!(admitted(said), None, "{said:?}");
+            assert_eq!(admitted(reply), None, "{reply:?}");
         }
     }
 }

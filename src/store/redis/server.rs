@@ -1,482 +1,356 @@
-//! Commands on a connection to a Redis server: sent once, within a deadline, their
-//! errors told apart.
-//!
-//! This file and `pool.rs` are the only ones that use the client fred.
+//! One Redis server: whether it is asked, how long it takes, and how calls to it end.
 
 use std::{
-    fmt,
+    error::Error,
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{
+    SendMode,
+    connection::{RedisError, Reply},
+    deadline::Deadline,
+    key::KeyNames,
+    latency::{CallTiming, Latency},
+    pool::{Pool, Wire},
+    reply::{self, CheckResult, ScriptReply},
+    request::{Repeated, ScriptCall, ScriptRequest},
+};
+use crate::{
+    Clock, StoreError, clock,
+    error::StoreErrorKind,
+    store::{
+        breaker::{Breaker, Ended, Pass},
+        keyed::KeyedHash,
     },
 };
 
-use bytes::Bytes;
-use fred::{
-    clients::{Client, WithOptions},
-    error::{Error as FredError, ErrorKind},
-    interfaces::{ClientLike, Resp3Frame},
-    types::{ClusterHash, CustomCommand, Value, config::Options},
-    util::{redis_keyslot, sha1_hash},
-};
-use tokio::{sync::Notify, time::timeout};
+/// Calls in flight on each connection, and one more: so that Redis has work while one
+/// reply is on its way and another is read here.
+const CALLS_PER_CONNECTION: usize = 3;
+/// The breaker must be open for this long before connections are replaced: shorter pauses
+/// tell too little.
+const REPLACE_AFTER: Duration = Duration::from_millis(400);
 
-use super::{
-    call::{Deadline, Manner},
-    connection::{Connections, Link},
-    pool::CONNECT_TIMEOUT,
-    reply::Integers,
-    script::{Arguments, Script},
-};
-use crate::{StoreError, error::StoreErrorKind};
-
-/// After so many ticks of a second without a reply, one call that gets none is enough to
-/// replace the connection: its flow may be dead, while the server is well.
-const QUIET_TICKS: u32 = 2;
-
-/// A connection that stands, or has stood.
 #[derive(Debug)]
-pub(super) struct Connection {
-    client: Client,
-    was_answered: AtomicBool,
-    /// Ticks since the last reply. Starts at 1, so that the first reply is noticed.
-    quiet_ticks: AtomicU32,
-    renewal: Notify,
+pub(super) struct Server {
+    pool: Pool,
+    context: Arc<CallContext>,
+    breaker: Arc<Breaker>,
+    latency: Mutex<Latency>,
+    /// Script calls under way.
+    calls: AtomicUsize,
+    /// Whether the last call got no answer.
+    is_failing: AtomicBool,
+    /// Calls that got an answer.
+    answers: AtomicU64,
+    /// When more refunds waited than one call takes.
+    flooded_at: Mutex<Option<Instant>>,
 }
 
-impl Connection {
-    pub(super) fn new(client: Client) -> Arc<Self> {
+/// What the calls to all servers of a store have in common.
+#[derive(Debug)]
+pub(super) struct CallContext {
+    /// The longest that a check may take.
+    timeout: Duration,
+    pub(super) names: KeyNames,
+    nonce: AtomicI64,
+    clock: Option<Arc<dyn Clock>>,
+}
+
+impl CallContext {
+    pub(super) fn new(
+        timeout: Duration,
+        names: KeyNames,
+        first_nonce: i64,
+        clock: Option<Arc<dyn Clock>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
-            client,
-            was_answered: AtomicBool::new(false),
-            quiet_ticks: AtomicU32::new(1),
-            renewal: Notify::new(),
+            timeout,
+            names,
+            nonce: AtomicI64::new(first_nonce),
+            clock,
         })
     }
 
-    #[cfg(feature = "fred")]
-    pub(super) const fn client(&self) -> &Client {
-        &self.client
+    /// Returns a positive number that a Lua number holds exactly.
+    fn next_nonce(&self) -> i64 {
+        self.nonce.fetch_add(1, Ordering::Relaxed) & ((1 << 52) - 1)
     }
+}
 
-    /// Has it replaced.
-    pub(super) fn renew(&self) {
-        self.renewal.notify_one();
-    }
-
-    pub(super) async fn renewed(&self) {
-        self.renewal.notified().await;
-    }
-
-    /// Counts a tick. How many have passed since the last reply.
-    pub(super) fn tick(&self) -> u32 {
-        self.quiet_ticks
-            .fetch_add(1, Ordering::Relaxed)
-            .wrapping_add(1)
-    }
-
-    fn call(&self, options: &Options) -> Call<'_> {
-        Call {
-            connection: self,
-            client: self.client.with_options(options),
-            was_quiet: self.quiet_ticks.load(Ordering::Relaxed) >= QUIET_TICKS,
+impl Server {
+    /// `random`: the source of the breaker's jitter.
+    pub(super) fn new(pool: Pool, context: Arc<CallContext>, random: KeyedHash) -> Self {
+        let latency = Latency::new(CALLS_PER_CONNECTION * pool.len());
+        Self {
+            pool,
+            context,
+            breaker: Arc::new(Breaker::new(random)),
+            latency: Mutex::new(latency),
+            calls: AtomicUsize::new(0),
+            is_failing: AtomicBool::new(false),
+            answers: AtomicU64::new(0),
+            flooded_at: Mutex::new(None),
         }
     }
 
-    /// Whether the server has replied to anything.
-    pub(super) fn was_answered(&self) -> bool {
-        self.was_answered.load(Ordering::Relaxed)
+    /// Returns how many calls at a time keep the server busy without a queue.
+    pub(super) fn useful_calls(&self) -> usize {
+        CALLS_PER_CONNECTION * self.pool.len()
     }
 
-    fn answered(&self) {
-        // Nearly always 0: a value that many threads read and none writes is cheap to read.
-        if self.quiet_ticks.load(Ordering::Relaxed) != 0 {
-            self.quiet_ticks.store(0, Ordering::Relaxed);
-            self.was_answered.store(true, Ordering::Relaxed);
-        }
+    /// Adds the server's name to an error.
+    pub(super) fn with_server(&self, error: StoreError) -> StoreError {
+        error.at(self.pool.server())
     }
 
-    /// Asks for the time. Returns whether the server replied.
-    pub(super) async fn probe(&self) -> bool {
-        let options = Options {
-            max_attempts: Some(1),
-            timeout: Some(CONNECT_TIMEOUT),
-            fail_fast: true,
-            ..Options::default()
+    pub(super) fn timeout(&self) -> Duration {
+        self.context.timeout
+    }
+
+    pub(super) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_failing(&self) -> bool {
+        self.is_failing.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn latency(&self) -> MutexGuard<'_, Latency> {
+        self.latency.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decides these checks in one call.
+    pub(super) async fn eval(
+        &self,
+        checks: &[Repeated<'_>],
+        mode: SendMode,
+        deadline: Deadline,
+    ) -> Result<ScriptReply, StoreError> {
+        let call = ScriptCall {
+            checks,
+            names: &self.context.names,
+            nonce: self.context.next_nonce(),
+            now_us: self.context.clock.as_deref().map_or(0, clock::read),
         };
-        let call = self.call(&options);
-        // The user of a limiter has the right to this command.
-        let time = command("TIME");
-        let time = call.client.custom::<Value, _>(time, Vec::<Value>::new());
-        call.ended(time.await)
-            .map_or_else(|error| is_reply(&error), |_| true)
-    }
-}
-
-impl Call<'_> {
-    /// Records how it ended.
-    fn ended<T>(&self, reply: Result<T, FredError>) -> Result<T, FredError> {
-        match &reply {
-            Ok(_) => self.connection.answered(),
-            Err(error) if is_reply(error) => self.connection.answered(),
-            Err(error) if *error.kind() == ErrorKind::Timeout && self.was_quiet => {
-                self.connection.renew();
+        let is_refund = checks.iter().all(|check| check.request.is_refund());
+        let wire = self.pool.next();
+        let pass = self.pass(is_refund)?;
+        // Checks wait for the outcome of a probe.
+        let until = match pass.is_probe() {
+            true => deadline.earlier(Deadline::after(self.timeout())),
+            false => deadline,
+        };
+        let timed = (!is_refund).then(|| TimedCall::begin(self));
+        let reply = wire.eval(self.pool.scripts(), &call, mode, until).await;
+        let reply = reply.and_then(|integers| reply::decode(&integers, &call));
+        if let Some(timed) = timed {
+            timed.record(&reply, deadline);
+        }
+        let ended = match &reply {
+            // The server may be well, so this counts for nothing. While a probe is under way, no
+            // refund is sent.
+            Err(error)
+                if error.is_timeout()
+                    && !is_refund
+                    && !pass.is_probe()
+                    && self.is_crowded(until) =>
+            {
+                return Err(StoreError::new(StoreErrorKind::Crowded));
             }
-            Err(_) => {}
+            Ok(results) if reply::is_refused(results) => Ended::Failed,
+            reply => outcome(wire, reply),
+        };
+        self.finish(wire, pass, reply, ended)
+    }
+
+    /// Decides one check in a call of its own.
+    #[expect(clippy::expect_used, reason = "a reply has a result for each check")]
+    pub(super) async fn eval_alone(
+        &self,
+        request: &ScriptRequest,
+        mode: SendMode,
+        deadline: Deadline,
+    ) -> Result<CheckResult, StoreError> {
+        let mut reply = self
+            .eval(&[Repeated::once(request)], mode, deadline)
+            .await?;
+        let (_, result) = reply.pop().expect("the reply to one check has one result");
+        result
+    }
+
+    /// Deletes those keys that exist.
+    pub(super) async fn delete(
+        &self,
+        keys: Vec<String>,
+        mode: SendMode,
+        deadline: Deadline,
+    ) -> Result<(), StoreError> {
+        let wire = self.pool.next();
+        let pass = self.pass(false)?;
+        let deleted = wire.delete(keys, mode, deadline).await;
+        let ended = outcome(wire, &deleted);
+        self.finish(wire, pass, deleted, ended)
+    }
+
+    /// Asks for the slot map of the cluster. A node may know it and serve no keys, so the
+    /// breaker has no part in this.
+    pub(super) async fn slots(&self, deadline: Deadline) -> Result<Reply, StoreError> {
+        self.pool.next().slots(deadline).await
+    }
+
+    fn pass(&self, is_refund: bool) -> Result<Pass, StoreError> {
+        let pass = self.breaker.pass(is_refund);
+        pass.ok_or_else(StoreError::left_alone)
+    }
+
+    /// Records how a call ended.
+    fn finish<T>(
+        &self,
+        wire: &Wire,
+        pass: Pass,
+        result: Result<T, StoreError>,
+        ended: Ended,
+    ) -> Result<T, StoreError> {
+        let is_refund = pass.is_refund();
+        let pause = pass.ended(ended);
+        let error = result.as_ref().err();
+        if error.is_some_and(StoreError::is_overloaded) {
+            return result.map_err(|_| self.has_no_room());
         }
-        reply
-    }
-}
-
-/// A call on a connection.
-struct Call<'a> {
-    connection: &'a Connection,
-    client: WithOptions<Client>,
-    /// Nothing had come back for a while when it was sent.
-    was_quiet: bool,
-}
-
-/// Runs a script by its name or, if Redis does not know it, once by its text.
-pub(super) async fn script(
-    connections: &Connections,
-    link: &Link,
-    script: &Script,
-    arguments: impl Fn() -> Arguments,
-    manner: Manner,
-    deadline: Deadline,
-) -> Result<Integers, StoreError> {
-    let connection = &*connection(link, deadline).await?;
-    let loads = connections.loads.load(Ordering::Relaxed);
-    let words = command_words(&script.sha1, arguments());
-    let mut reply = run(connection, "EVALSHA", words, manner, deadline).await;
-    if is_unknown(&reply) {
-        // Nothing ran. One at a time: the text loads the script for all others.
-        // A caller that holds the lock and is never polled again must not block the others.
-        let loading = timeout(deadline.left() / 2, connections.loading.lock());
-        let _loading = Box::pin(loading).await;
-        if connections.loads.load(Ordering::Relaxed) != loads {
-            let words = command_words(&script.sha1, arguments());
-            reply = Box::pin(run(connection, "EVALSHA", words, manner, deadline)).await;
+        if error.is_some_and(StoreError::is_foreign_reply) {
+            // A connection whose replies are out of step stays so.
+            wire.replace();
+        } else if pause >= REPLACE_AFTER && error.map_or(ended == Ended::Failed, is_elsewhere) {
+            self.pool.replace_all();
         }
-        if is_unknown(&reply) {
-            let words = command_words(&script.text, arguments());
-            reply = Box::pin(run(connection, "EVAL", words, manner, deadline)).await;
-            connections.loads.fetch_add(1, Ordering::Relaxed);
+        let is_failing = error.is_some_and(StoreError::is_no_answer);
+        if !is_refund {
+            self.is_failing.store(is_failing, Ordering::Relaxed);
         }
-    }
-    reply.map_err(store_error)
-}
-
-/// As a command has them: the script, the number of KEYS, KEYS and ARGV.
-fn command_words(script: &Bytes, mut arguments: Arguments) -> Vec<Value> {
-    let mut words = Vec::with_capacity(3 + arguments.key_ends.len());
-    words.push(Value::Bytes(script.clone()));
-    words.push(Value::Integer(arguments.key_ends.len() as i64));
-    let mut start = 0;
-    for end in &arguments.key_ends {
-        words.push(Value::Bytes(arguments.keys.split_to(end - start)));
-        start = *end;
-    }
-    words.push(Value::Bytes(arguments.numbers));
-    words
-}
-
-async fn run(
-    connection: &Connection,
-    name: &'static str,
-    arguments: Vec<Value>,
-    manner: Manner,
-    deadline: Deadline,
-) -> Result<Integers, FredError> {
-    let call = connection.call(&options(deadline)?);
-    call.ended(match manner {
-        Manner::Plain => {
-            let reply = call.client.custom_raw(command(name), arguments).await;
-            reply.and_then(integers_of_frame)
+        if !is_failing {
+            self.answers.fetch_add(1, Ordering::Relaxed);
+        } else if error.is_some_and(StoreError::is_unavailable) {
+            self.latency().forget();
         }
-        Manner::Asking => {
-            let reply = Box::pin(ask(&call.client, command(name), arguments)).await;
-            reply.and_then(|reply| integers_of_value(&reply))
-        }
-    })
-}
-
-fn is_unknown(reply: &Result<Integers, FredError>) -> bool {
-    let error = reply.as_ref().err();
-    error.is_some_and(|error| error.details().starts_with("NOSCRIPT"))
-}
-
-/// As the server's words stand there: the client would copy them.
-fn integers_of_frame(reply: Resp3Frame) -> Result<Integers, FredError> {
-    match reply {
-        Resp3Frame::BlobString { data, .. } => integers(&data),
-        Resp3Frame::SimpleError { data, .. } => Err(said(&data)),
-        Resp3Frame::BlobError { data, .. } => Err(said(&String::from_utf8_lossy(&data))),
-        _ => Err(no_integers()),
-    }
-}
-
-pub(super) fn integers_of_value(reply: &Value) -> Result<Integers, FredError> {
-    match reply {
-        Value::Bytes(row) => integers(row),
-        // Of some bytes the client thinks that they are text.
-        Value::String(row) => integers(row.as_bytes()),
-        _ => Err(no_integers()),
-    }
-}
-
-fn integers(row: &[u8]) -> Result<Integers, FredError> {
-    let mut integers = Integers::with_capacity(row.len() / size_of::<f64>());
-    let mut rest = row;
-    while let Some((double, behind)) = rest.split_first_chunk() {
-        let number = f64::from_le_bytes(*double);
-        // What is no integer, or too large for one, is another number there and back.
-        let integer = number as i64;
-        if integer as f64 != number {
-            return Err(no_integers());
-        }
-        integers.push(integer);
-        rest = behind;
-    }
-    match rest {
-        [] => Ok(integers),
-        _ => Err(no_integers()),
-    }
-}
-
-fn no_integers() -> FredError {
-    FredError::new(ErrorKind::Protocol, "not a row of integers")
-}
-
-/// An error that the server answered.
-fn said(error: &str) -> FredError {
-    let kind = match first_word(error) {
-        Some("NOAUTH" | "WRONGPASS") => ErrorKind::Auth,
-        Some("MOVED" | "ASK" | "CLUSTERDOWN") => ErrorKind::Cluster,
-        _ => ErrorKind::Unknown,
-    };
-    FredError::new(kind, error.to_owned())
-}
-
-/// Deletes keys, those that are there.
-pub(super) async fn delete(
-    link: &Link,
-    keys: Vec<String>,
-    manner: Manner,
-    deadline: Deadline,
-) -> Result<(), StoreError> {
-    let connection = connection(link, deadline).await?;
-    let options = options(deadline).map_err(store_error)?;
-    let call = connection.call(&options);
-    let keys: Vec<_> = keys.into_iter().map(Value::from).collect();
-    let deleted = match manner {
-        Manner::Plain => Box::pin(call.client.custom::<Value, _>(command("DEL"), keys)).await,
-        Manner::Asking => Box::pin(ask(&call.client, command("DEL"), keys)).await,
-    };
-    call.ended(deleted).map(drop).map_err(store_error)
-}
-
-/// Asks for the slot map of a cluster.
-pub(super) async fn slots(link: &Link, deadline: Deadline) -> Result<Reply, StoreError> {
-    let connection = connection(link, deadline).await?;
-    let which = vec![Value::from("SLOTS")];
-    let options = options(deadline).map_err(store_error)?;
-    let call = connection.call(&options);
-    let slots = Box::pin(call.client.custom(command("CLUSTER"), which)).await;
-    call.ended(slots).map(Value::into).map_err(|error| {
-        if error.details().contains("cluster support disabled") {
-            let cause = "it is no node of a cluster: connect with redis://";
-            return StoreError::with_source(StoreErrorKind::Refused, cause);
-        }
-        store_error(error)
-    })
-}
-
-/// Not by fred's own `evalsha` and its like: on a client with options it loses them.
-fn command(name: &'static str) -> CustomCommand {
-    CustomCommand::new_static(name, ClusterHash::FirstKey, false)
-}
-
-/// ASKING is for the next command on its connection. The client writes a
-/// pipeline in one piece, on the one connection that it has.
-async fn ask(
-    client: &WithOptions<Client>,
-    command: CustomCommand,
-    arguments: Vec<Value>,
-) -> Result<Value, FredError> {
-    let asking = self::command("ASKING");
-    let pipeline = client.pipeline().with_options(client.options());
-    let _: () = pipeline.custom(asking, Vec::<Value>::new()).await?;
-    let _: () = pipeline.custom(command, arguments).await?;
-    let replies: Value = pipeline.all().await?;
-    match replies {
-        Value::Array(mut replies) => replies.pop(),
-        _ => None,
-    }
-    .ok_or_else(|| FredError::new(ErrorKind::Protocol, "no reply behind that to ASKING"))
-}
-
-/// Returns the connection of a link. Waits while it may come in a moment.
-async fn connection(link: &Link, deadline: Deadline) -> Result<Arc<Connection>, StoreError> {
-    if let Some(known) = link.connection() {
-        return known;
-    }
-    let not_yet = || StoreError::not_sent("there is no connection yet");
-    let settled = timeout(deadline.left(), link.settled());
-    Box::pin(settled).await.map_err(|_| not_yet())?;
-    link.connection().unwrap_or_else(|| Err(not_yet()))
-}
-
-/// How to send on a connection in the time that is left: once, and only if it
-/// stands.
-fn options(deadline: Deadline) -> Result<Options, FredError> {
-    let left = deadline.left();
-    if left.is_zero() {
-        // As where the client has no room for it: nothing is sent.
-        return Err(FredError::new(ErrorKind::Backpressure, "no time left"));
-    }
-    Ok(Options {
-        max_attempts: Some(1),
-        timeout: Some(left),
-        fail_fast: true,
-        ..Options::default()
-    })
-}
-
-/// What an error of the client means.
-#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
-pub(super) fn store_error(error: FredError) -> StoreError {
-    let kind = match error.kind() {
-        ErrorKind::Timeout => StoreErrorKind::Timeout,
-        ErrorKind::Backpressure => StoreErrorKind::Overloaded,
-        ErrorKind::Protocol | ErrorKind::Parse => StoreErrorKind::ForeignReply,
-        ErrorKind::Auth => StoreErrorKind::Refused,
-        _ => match first_word(error.details()) {
-            // The cluster has lost a part of itself, and this one serves nobody.
-            Some("CLUSTERDOWN") => StoreErrorKind::Unavailable,
-            Some("MOVED" | "ASK" | "TRYAGAIN") => StoreErrorKind::Redirected,
-            Some(_) => StoreErrorKind::Refused,
-            None => StoreErrorKind::Unavailable,
-        },
-    };
-    StoreError::with_source(kind, RedisError(readable(&error)))
-}
-
-/// Whether an error is a reply of the server, after which it keeps the connection.
-fn is_reply(error: &FredError) -> bool {
-    match error.kind() {
-        ErrorKind::Protocol => true,
-        ErrorKind::Auth | ErrorKind::Timeout => false,
-        _ => first_word(error.details()).is_some_and(|word| word != "CLUSTERDOWN"),
-    }
-}
-
-/// What Redis, the network or the client says of a failure.
-#[derive(Clone, Debug)]
-pub(super) struct RedisError(String);
-
-impl RedisError {
-    pub(super) fn details(&self) -> &str {
-        &self.0
+        result
     }
 
-    /// The word in capitals with which a server's error starts.
-    pub(super) fn word(&self) -> Option<&str> {
-        first_word(&self.0)
+    /// Returns the error of a check for which there is no room or time: too much load, or a
+    /// server that does not answer.
+    pub(super) fn has_no_room(&self) -> StoreError {
+        StoreError::new(match self.is_failing() {
+            true => StoreErrorKind::NotSent,
+            false => StoreErrorKind::Overloaded,
+        })
     }
-}
 
-impl fmt::Display for RedisError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for RedisError {}
-
-/// What an operator is to read of an error.
-fn readable(error: &FredError) -> String {
-    let details = error.details();
-    // To a command that it does not know, such as a renamed AUTH, a server replies
-    // with what it was sent: the password.
-    let said = details.split_once(", with args beginning with");
-    let said = said.map(|(said, _)| said);
-    // `Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }`
-    let by_the_system = details.split_once("message: \"");
-    let by_the_system = by_the_system.and_then(|(_, message)| message.split('"').next());
-    // Newer versions name the user who lacks a right.
-    let lacked = details.strip_prefix("NOPERM User ");
-    if let Some((_, lacked)) = lacked.and_then(|rest| rest.split_once(' ')) {
-        return format!("NOPERM this user {lacked}");
-    }
-    match said.or(by_the_system) {
-        Some(said) => said.to_owned(),
-        // The task that had the call has ended.
-        None if details == "channel closed" => LOST.to_owned(),
-        None => details.to_owned(),
-    }
-}
-
-const LOST: &str = "the connection was lost";
-
-pub(super) fn lost() -> FredError {
-    FredError::new(ErrorKind::IO, LOST)
-}
-
-/// A reply, as far as anything here reads one.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Reply {
-    Nil,
-    Integer(i64),
-    Text(String),
-    Array(Vec<Self>),
-    Other,
-}
-
-impl From<Value> for Reply {
-    fn from(value: Value) -> Self {
-        match value {
-            Value::Null => Self::Nil,
-            Value::Integer(integer) => Self::Integer(integer),
-            Value::String(_) | Value::Bytes(_) => value.as_string().map_or(Self::Other, Self::Text),
-            Value::Array(values) => Self::Array(values.into_iter().map(Self::from).collect()),
-            _ => Self::Other,
+    /// Returns the error of a check whose turn did not come in time. It is overload if other
+    /// checks were answered since this one came, and the server did not stall meanwhile.
+    pub(super) fn too_late(&self, deadline: Deadline, answers_before: u64) -> StoreError {
+        let stalled_at = self.latency().stalled_at();
+        let has_stalled = stalled_at.is_some() && stalled_at >= deadline.began(self.timeout());
+        let is_silent = has_stalled || self.answers() == answers_before;
+        if is_silent && !self.is_crowded(deadline) {
+            StoreError::not_sent("no answer to the calls before it")
+        } else {
+            StoreError::new(StoreErrorKind::Overloaded)
         }
     }
+
+    /// Returns the error of a check that was sent and got no answer in time.
+    pub(super) fn unanswered(&self, deadline: Deadline) -> StoreError {
+        StoreError::new(match self.is_crowded(deadline) {
+            true => StoreErrorKind::Crowded,
+            false => StoreErrorKind::Timeout,
+        })
+    }
+
+    /// Records that more refunds wait than one call takes.
+    pub(super) fn record_flood(&self) {
+        *self.flooded_at() = Some(Instant::now());
+    }
+
+    /// Whether a check with this deadline may be late because of many refunds.
+    fn is_crowded(&self, deadline: Deadline) -> bool {
+        let flooded_at = *self.flooded_at();
+        // A call that was sent before may be in the way for as long as a call may take.
+        let since = deadline.began(self.timeout().saturating_mul(2));
+        flooded_at.is_some() && flooded_at >= since
+    }
+
+    fn flooded_at(&self) -> MutexGuard<'_, Option<Instant>> {
+        let flooded_at = self.flooded_at.lock();
+        flooded_at.unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// The slot of a key in a cluster: what stands in braces alone decides.
-pub(super) fn slot(key: &str) -> u16 {
-    redis_keyslot(key.as_bytes())
+/// Returns what the end of a call tells the breaker.
+fn outcome<T>(wire: &Wire, result: &Result<T, StoreError>) -> Ended {
+    match result {
+        // Without a connection a call fails at once and costs nothing. A lost connection fails
+        // all of its calls, and is made again at once.
+        Err(error) if error.is_unavailable() || !wire.is_connected() => Ended::Unused,
+        result => Ended::of(result),
+    }
 }
 
-/// The name by which a server knows a script.
-pub(super) fn script_name(text: &str) -> String {
-    sha1_hash(text)
+/// Whether another connection may reach a server that answers: after a failover, an
+/// address may be that of a replica, or of no server.
+fn is_elsewhere(error: &StoreError) -> bool {
+    let source = error.source().and_then(|source| source.downcast_ref());
+    let word = source.and_then(RedisError::word);
+    error.is_timeout() || matches!(word, Some("READONLY" | "MASTERDOWN"))
 }
 
-/// What a server says starts with a word in capitals: `ERR`, `NOPERM`, `OOM`.
-fn first_word(details: &str) -> Option<&str> {
-    let word = details.split(' ').next()?;
-    let is_word = word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase());
-    is_word.then_some(word)
+/// A script call under way. It counts until it ends or is dropped.
+struct TimedCall<'a> {
+    server: &'a Server,
+    sent_at: Instant,
 }
 
-#[cfg(test)]
-#[allow(clippy::panic)]
-mod tests {
-    use super::*;
+impl<'a> TimedCall<'a> {
+    fn begin(server: &'a Server) -> Self {
+        server.calls.fetch_add(1, Ordering::Relaxed);
+        Self {
+            server,
+            sent_at: Instant::now(),
+        }
+    }
 
-    #[test]
-    fn errors_are_readable_and_hold_no_argument() {
-        let shown = |kind, details: &'static str| readable(&FredError::new(kind, details));
-        let unknown = "ERR unknown command 'AUTH', with args beginning with: 'app' 'secret' ";
-        assert_eq!(
-            shown(ErrorKind::Unknown, unknown),
-            "ERR unknown command 'AUTH'"
-        );
-        let refused = r#"Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }"#;
-        assert_eq!(shown(ErrorKind::IO, refused), "Connection refused");
-        assert_eq!(shown(ErrorKind::Unknown, "OOM no"), "OOM no");
+    fn record(self, reply: &Result<ScriptReply, StoreError>, deadline: Deadline) {
+        let is_telling = match reply {
+            // If the reply was read after the deadline, this process was late, and not the server.
+            Ok(_) => !deadline.has_passed(Instant::now()),
+            Err(error) => error.is_sent(),
+        };
+        if !is_telling {
+            return;
+        }
+        // With a clock of its own, the store sends the time that the reply has.
+        let has_server_clock = self.server.context.clock.is_none();
+        let results = reply.iter().flatten();
+        let server_us = results.flat_map(|(_, result)| result).next();
+        let server_us = server_us.map(|found| found.now_us);
+        let timing = CallTiming {
+            took: self.sent_at.elapsed(),
+            is_answered: reply.is_ok(),
+            server_us: server_us.filter(|_| has_server_clock),
+        };
+        let calls = self.server.calls.load(Ordering::Relaxed);
+        let timeout = self.server.timeout();
+        self.server.latency().record(timing, calls, timeout);
+    }
+}
+
+impl Drop for TimedCall<'_> {
+    fn drop(&mut self) {
+        self.server.calls.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -12,23 +12,23 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{backoff::Backoff, connection::State, pool::Settings};
+use super::{backoff::Backoff, connect::Settings, pool::ConnectState};
 use crate::StoreError;
 
-/// For so long calls wait for a lost connection to be remade. In a local network
-/// that is enough; where it is not, they fail at once after that.
-const MOMENT: Duration = Duration::from_millis(10);
-/// Between two attempts, also where each connection is answered before it is lost.
-const SHORTEST_BETWEEN: Duration = Duration::from_millis(10);
-/// A connection that stood for so long has ended an outage.
-const WELL_AFTER: Duration = Duration::from_secs(5);
-/// More reasons than an outage has; a bound for a server that thinks of many.
-const MOST_REASONS: usize = 8;
+/// Calls wait this long for a lost connection to be made again, which is enough in a local
+/// network. After that, they fail at once.
+const GRACE: Duration = Duration::from_millis(10);
+/// Between two attempts, even if the server replies on each connection before it is lost.
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
+/// A connection that lasts this long ends an outage.
+const STABLE_AFTER: Duration = Duration::from_secs(5);
+/// More reasons than an outage has; a bound for a server that invents many.
+const MAX_REASONS: usize = 8;
 
-/// Tells an operator why there is no connection.
+/// Reports to operators why there is no connection.
 pub(super) type Report = fn(StoreError);
 
-/// What the connections to a server have in common.
+/// What the connections to one server share.
 #[derive(Debug)]
 pub(super) struct Supervisor {
     settings: Settings,
@@ -38,7 +38,7 @@ pub(super) struct Supervisor {
     outage: Mutex<Outage>,
 }
 
-/// Why attempts have failed, as far as it was reported.
+/// The reasons for failed attempts that have been reported.
 #[derive(Debug, Default)]
 struct Outage {
     reported: Vec<String>,
@@ -61,24 +61,24 @@ impl Supervisor {
         })
     }
 
-    /// Keeps one connection, and publishes how it is.
+    /// Keeps one connection, and publishes its state.
     ///
-    /// After one that was answered is lost, the first attempt goes at once: the server is
-    /// probably well. A peer that never answers is asked ever less often.
-    pub(super) async fn run(self: Arc<Self>, publish: Arc<watch::Sender<State>>) {
+    /// If a connection is lost on which the server had replied, the first attempt follows at
+    /// once: the server is probably well. A peer that never replies is tried ever less often.
+    pub(super) async fn run(self: Arc<Self>, publish: Arc<watch::Sender<ConnectState>>) {
         let mut backoff = Backoff::new();
         let mut failed = 0;
         let mut lost: Option<StoreError> = None;
-        publish.send_replace(State::Connecting);
+        publish.send_replace(ConnectState::Connecting);
         loop {
             let started = Instant::now();
             let mut attempt = pin!(self.settings.open(self.queue, failed));
             let in_a_moment = match &lost {
-                // Nothing is known yet of the server: calls wait, each until its deadline.
+                // The first attempt: calls wait, each until its deadline.
                 None => Ok(attempt.as_mut().await),
                 Some(error) => {
-                    let ended = timeout(MOMENT, attempt.as_mut()).await;
-                    ended.map_err(|_| State::Disconnected(error.clone()))
+                    let ended = timeout(GRACE, attempt.as_mut()).await;
+                    ended.map_err(|_| ConnectState::Disconnected(error.clone()))
                 }
             };
             let attempt = match in_a_moment {
@@ -92,13 +92,13 @@ impl Supervisor {
             let error = match attempt {
                 Ok(mut opened) => {
                     self.outage().connected_at = Some(Instant::now());
-                    publish.send_replace(State::Connected(Arc::clone(&opened.connection)));
+                    publish.send_replace(ConnectState::Connected(Arc::clone(&opened.connection)));
                     let error = opened.ended().await;
-                    is_answered = opened.connection.was_answered();
-                    // Before the client ends: no call is to find it so.
+                    is_answered = opened.connection.has_replied();
+                    // Published before the client ends, so that no call finds it ended.
                     publish.send_replace(match is_answered {
-                        true => State::Connecting,
-                        false => State::Disconnected(error.clone()),
+                        true => ConnectState::Connecting,
+                        false => ConnectState::Disconnected(error.clone()),
                     });
                     error
                 }
@@ -106,14 +106,14 @@ impl Supervisor {
                     failed = failed.wrapping_add(1);
                     let error = error.at(&self.server);
                     self.report(&error);
-                    publish.send_replace(State::Disconnected(error.clone()));
+                    publish.send_replace(ConnectState::Disconnected(error.clone()));
                     error
                 }
             };
             lost = Some(error);
             if is_answered {
                 backoff.reset();
-                sleep(SHORTEST_BETWEEN.saturating_sub(started.elapsed())).await;
+                sleep(MIN_INTERVAL.saturating_sub(started.elapsed())).await;
             } else {
                 sleep(backoff.next()).await;
             }
@@ -124,11 +124,13 @@ impl Supervisor {
     fn report(&self, error: &StoreError) {
         let reason = error.source().map(ToString::to_string).unwrap_or_default();
         let mut outage = self.outage();
-        let was_well = outage.connected_at.take_if(|at| at.elapsed() >= WELL_AFTER);
-        if was_well.is_some() {
+        let was_stable = outage
+            .connected_at
+            .take_if(|at| at.elapsed() >= STABLE_AFTER);
+        if was_stable.is_some() {
             outage.reported.clear();
         }
-        if outage.reported.len() < MOST_REASONS && !outage.reported.contains(&reason) {
+        if outage.reported.len() < MAX_REASONS && !outage.reported.contains(&reason) {
             outage.reported.push(reason);
             drop(outage);
             (self.report)(error.clone());

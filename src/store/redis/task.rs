@@ -1,4 +1,4 @@
-//! Tasks that end with whom they work for, and futures that need a runtime.
+//! Tasks that end with their owner, and futures that need a runtime.
 
 use std::{
     pin::Pin,
@@ -15,15 +15,15 @@ use tokio::{
 
 use crate::StoreError;
 
-/// Before work that has panicked begins again.
+/// The pause before work that has panicked starts again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A task that ends with whom it works for.
+/// A task that ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct AbortOnDrop<T>(pub(super) JoinHandle<T>);
 
 impl AbortOnDrop<()> {
-    /// Work that goes on for as long as this lives: begun again if it panics.
+    /// Keeps work going as long as this lives. Starts it again if it panics.
     pub(super) fn keep<F>(runtime: &Handle, work: impl Fn() -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -40,7 +40,7 @@ impl AbortOnDrop<()> {
 
 impl<T> AbortOnDrop<T> {
     async fn ended(mut self) {
-        // How it ended is no matter.
+        // Any end of the task will do.
         let _ = (&mut self.0).await;
     }
 }
@@ -52,10 +52,10 @@ impl<T> Drop for AbortOnDrop<T> {
 }
 
 pin_project! {
-    /// Polls a future in the store's runtime where the caller is in none.
+    /// Polls a future in the store's runtime if the caller is in none.
     ///
-    /// A runtime of one thread may be driven by nobody then, and its timers stand still:
-    /// the future fails instead.
+    /// If that runtime has one thread, nothing may drive its timers then: the future fails
+    /// instead.
     #[must_use]
     pub(super) struct InRuntime<F> {
         runtime: Handle,

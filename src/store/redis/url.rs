@@ -1,13 +1,13 @@
-//! What a URL says: where to connect, and as whom.
+//! Reads a URL: where to connect, and the credentials.
 
-use super::{cluster::Address, pool::Settings};
+use super::{address::Address, connect::Settings};
 use crate::ConfigError;
 
-/// What to connect to.
+/// The servers to connect to.
 pub(super) enum Target {
-    /// One server, or the one that sentinels name.
+    /// One server, or the server that sentinels name.
     Node(Settings),
-    /// Nodes to ask for the others. Their settings hold for all.
+    /// Nodes to ask for the other nodes. Their settings apply to all.
     Cluster(Settings, Vec<Address>),
 }
 
@@ -18,9 +18,9 @@ impl Target {
             .ok_or_else(|| unusable("it has no scheme; write redis://host:port/database"))?;
         let scheme = &*scheme.to_ascii_lowercase();
         let (kind, form) = scheme.split_once('-').unwrap_or((scheme, ""));
-        // Any more would be left out, and whatever it is may be a secret.
+        // A URL parser drops what follows a #, which may be a part of a password.
         if address.contains('#') {
-            return Err(unusable("there is a # in it: in a password, write %23"));
+            return Err(unusable("it contains a #; in a password, write %23"));
         }
         let is_tls = match kind {
             "redis" | "valkey" => false,
@@ -77,8 +77,7 @@ fn one(address: &str) -> Result<Target, ConfigError> {
     }
     if !parts.query.is_empty() {
         return Err(unusable(
-            "there is a ? in it: settings are those of `RedisStore::builder()`; in a password, \
-             write %3F",
+            "it contains a ?; settings belong to `RedisStore::builder()`; in a password, write %3F",
         ));
     }
     Ok(Target::Node(Settings::of_server(address)?))
@@ -105,7 +104,7 @@ fn cluster(parts: &Parts<'_>) -> Result<Target, ConfigError> {
     Ok(Target::Cluster(settings, seeds))
 }
 
-/// The sentinels, and the name by which they know the primary.
+/// Reads the sentinels, and the name by which they know the primary.
 fn sentinel(parts: &Parts<'_>) -> Result<Target, ConfigError> {
     let (mut service, mut username, mut password) = ("", "", "");
     for (name, value) in &parts.query {
@@ -113,7 +112,7 @@ fn sentinel(parts: &Parts<'_>) -> Result<Target, ConfigError> {
             "sentinelServiceName" => service = value,
             "sentinelUsername" => username = value,
             "sentinelPassword" => password = value,
-            // Whatever stands there may be the rest of a password with a "?" in it.
+            // The name may be the rest of a password with a "?" in it.
             _ => {
                 return Err(unusable(
                     "its query may only hold sentinelServiceName, sentinelUsername and \
@@ -135,7 +134,7 @@ fn sentinel(parts: &Parts<'_>) -> Result<Target, ConfigError> {
 }
 
 fn unknown(scheme: &str) -> ConfigError {
-    // With anything else in it, it may be where a password stands.
+    // Other characters may belong to a password.
     let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     let said = if scheme.bytes().all(is_scheme) {
         format!(" {scheme:?}")
@@ -143,12 +142,12 @@ fn unknown(scheme: &str) -> ConfigError {
         String::new()
     };
     unusable(format!(
-        "the scheme{said} is none of redis, rediss, valkey, valkeys, nor one of them with \
-         -cluster or -sentinel"
+        "unknown scheme{said}; use redis, rediss, valkey or valkeys, alone or with -cluster or \
+         -sentinel"
     ))
 }
 
-/// `details` never hold the URL: it has a password in it.
+/// `details` never contains the URL, which may contain a password.
 pub(super) fn mistake(details: &str) -> ConfigError {
     unusable(format!(
         "{details}; write redis://user:password@host:port/database, with # / ? @ % in a \
@@ -166,7 +165,7 @@ pub(super) fn unusable(reason: impl Into<String>) -> ConfigError {
 #[allow(clippy::expect_used, clippy::panic)]
 mod tests {
     use super::*;
-    use crate::store::redis::pool::Said;
+    use crate::store::redis::connect::Said;
 
     fn seeds(url: &str) -> (Said, Vec<String>) {
         match Target::of(url).expect("a usable URL") {

@@ -4,11 +4,8 @@
 
 use fred::types::Value;
 
-use super::{
-    redirect::Redirect,
-    slots::{self, Address},
-};
-use crate::StoreError;
+use super::{redirect::Redirect, slots};
+use crate::{StoreError, store::redis::address::Address};
 
 fn asked() -> Address {
     Address::new("asked.example", 7_000)

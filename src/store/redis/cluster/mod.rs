@@ -1,14 +1,12 @@
-//! A cluster: each slot is asked about where it is.
+//! A cluster: each slot is asked about at its owner.
 //!
-//! A client that follows a cluster by itself may hand one caller's reply to
-//! another while slots move. So each node has a client that knows of no other,
-//! to which a redirection is an error like any other, and is followed here.
+//! A client that follows a cluster by itself may hand one caller's reply to another while
+//! slots move. So each node has a client that knows no other node. To it, a redirection is
+//! an error like any other, and it is followed here.
 
-mod follow;
+mod cross_slot;
 #[cfg(fuzzing)]
 pub(super) mod fuzzing;
-mod groups;
-mod map;
 mod redirect;
 mod slots;
 mod topology;
@@ -22,29 +20,23 @@ use tokio::{
     time::timeout,
 };
 
+pub(super) use self::topology::Connect;
 use self::{
-    follow::{Failed, Way, unsplittable},
-    groups::Group,
+    cross_slot::SlotGroup,
+    redirect::{Failed, unsplittable},
     topology::Topology,
 };
-pub(super) use self::{slots::Address, topology::Connect};
 use super::{
-    call::Deadline,
-    node::Node,
-    question::{AskedLeg, Question},
-    reply::Found,
-    server::slot,
-    task::AbortOnDrop,
-    waiting::Waiting,
+    SendMode, address::Address, connection::slot, deadline::Deadline, dispatcher::Dispatcher,
+    reply::CheckResult, request::ScriptRequest, task::AbortOnDrop,
 };
 use crate::{
     Decision, StoreError,
     charge::{Charge, Operation},
     error::StoreErrorKind,
-    store::tasks::Tasks,
     store::{
-        StoreFuture,
         denied::{Asking, answered},
+        tasks::Tasks,
     },
 };
 
@@ -52,37 +44,17 @@ use crate::{
 pub(super) struct Cluster {
     topology: Arc<Topology>,
     _keeper: AbortOnDrop<()>,
-    /// For those who wait for the first map.
+    /// Room for the checks that wait for the first slot map.
     room: Semaphore,
-    deadline: Duration,
+    timeout: Duration,
     tasks: Tasks,
-}
-
-/// A leg, and where its bucket is.
-#[derive(Clone, Debug)]
-pub(super) struct KeyedLeg {
-    leg: AskedLeg,
-    slot: u16,
-}
-
-impl KeyedLeg {
-    pub(super) fn new(leg: &Charge<'_>, key: String) -> Self {
-        Self {
-            slot: slot(&key),
-            leg: AskedLeg::named(leg, key.into_bytes()),
-        }
-    }
 }
 
 impl Cluster {
     /// Starts looking for the cluster and returns at once.
-    pub(super) fn connect(
-        connect: Connect,
-        seeds: Vec<Address>,
-        deadline: Duration,
-        tasks: Tasks,
-    ) -> Arc<Self> {
-        let room = Semaphore::new(connect.most_in_flight.min(Semaphore::MAX_PERMITS));
+    pub(super) fn connect(connect: Connect, seeds: Vec<Address>, timeout: Duration) -> Arc<Self> {
+        let room = Semaphore::new(connect.max_in_flight.min(Semaphore::MAX_PERMITS));
+        let tasks = connect.tasks.clone();
         let topology = Topology::new(connect, seeds);
         let kept = Arc::clone(&topology);
         let keeper = AbortOnDrop::keep(topology.runtime(), move || Arc::clone(&kept).keep());
@@ -90,46 +62,42 @@ impl Cluster {
             topology,
             _keeper: keeper,
             room,
-            deadline,
+            timeout,
             tasks,
         })
     }
 
-    pub(super) fn check(
-        self: &Arc<Self>,
-        operation: Operation,
-        legs: Vec<KeyedLeg>,
+    pub(super) async fn check(
+        self: Arc<Self>,
+        request: ScriptRequest,
+        deadline: Deadline,
         mut asking: Option<Asking>,
-    ) -> StoreFuture<Decision> {
-        let cluster = Arc::clone(self);
-        let deadline = Deadline::after(self.deadline);
-        Box::pin(async move {
-            let groups = Group::by_slot(legs);
-            if let [group] = &groups[..] {
-                let question = group.question(operation);
-                match cluster.ask(&question, deadline).await {
-                    Ok(found) => {
-                        let decision = question.decision(&found);
-                        answered(asking, &decision);
-                        return Ok(decision);
-                    }
-                    Err(Failed::Error(error)) => return Err(error),
-                    Err(Failed::KeyByKey) => {}
+    ) -> Result<Decision, StoreError> {
+        let operation = request.operation;
+        let groups = SlotGroup::split(request, &self.topology);
+        if let [group] = &groups[..] {
+            match self.send(&group.request, deadline).await {
+                Ok(found) => {
+                    let decision = group.request.decision(&found);
+                    answered(asking, &decision);
+                    return Ok(decision);
                 }
+                Err(Failed::Error(error)) => return Err(error),
+                Err(Failed::SplitRequired) => {}
             }
-            if let Some(asking) = &mut asking {
-                asking.is_in_steps();
-            }
-            let decided = cluster.in_its_own_task(operation, groups, deadline, asking);
-            decided.await
-        })
+        }
+        if let Some(asking) = &mut asking {
+            asking.is_in_steps();
+        }
+        self.spawn_detached(operation, groups, deadline, asking)
+            .await
     }
 
-    /// A caller who leaves must not leave half a check behind.
-    async fn in_its_own_task(
+    /// Decides in a task of its own: a caller that leaves must not leave half a check behind.
+    async fn spawn_detached(
         self: Arc<Self>,
         operation: Operation,
-        groups: Vec<Group>,
+        groups: Vec<SlotGroup>,
         deadline: Deadline,
         asking: Option<Asking>,
     ) -> Result<Decision, StoreError> {
@@ -140,110 +108,120 @@ impl Cluster {
             let decision = self.decide_in_groups(operation, groups, deadline, &answer);
             let decision = decision.await;
             drop(asking);
-            // A caller who left was charged, as any whose answer is lost.
+            // A caller that left was charged, as any caller whose answer is lost.
             let _ = answer.send(decision);
         });
-        match timeout(deadline.left(), receiver).await {
+        match timeout(deadline.remaining(), receiver).await {
             Ok(Ok(decision)) => decision,
-            // The runtime that the store was built in is gone.
+            // The runtime of the store is gone.
             Ok(Err(_)) => Err(StoreError::new(StoreErrorKind::Unavailable)),
             Err(_) => Err(StoreError::new(StoreErrorKind::Timeout)),
         }
     }
 
-    /// Whether every primary that is known decides on one of these legs.
+    /// Whether every known primary decides. `charge`: makes a charge from a number.
     pub(super) async fn ready(
         self: &Arc<Self>,
-        leg: impl Fn(u64) -> KeyedLeg,
+        charge: impl Fn(u64) -> Charge<'static>,
     ) -> Result<(), StoreError> {
-        let deadline = Deadline::after(self.deadline);
-        // Waits for the first look at the cluster.
-        self.owner(leg(0).slot, deadline).await?;
-        let legs = self.topology.one_for_each_owner(leg, |leg| leg.slot);
-        let asked = self.ask_all(Operation::Take, Group::by_slot(legs), deadline);
+        let deadline = Deadline::after(self.timeout);
+        // Waits for the first slot map.
+        self.owner(self.topology.slot(&charge(0)), deadline).await?;
+        let request = ScriptRequest {
+            operation: Operation::Take,
+            slot: 0,
+            charges: self.topology.one_for_each_owner(charge),
+        };
+        let groups = SlotGroup::split(request, &self.topology);
+        let asked = self.send_all(groups, deadline);
         asked.await.map(drop)
     }
 
-    pub(super) fn reset(self: &Arc<Self>, keys: Vec<String>) -> StoreFuture<()> {
-        let cluster = Arc::clone(self);
-        Box::pin(async move {
-            let deadline = Deadline::after(cluster.deadline);
-            let mut by_slot: SmallVec<[(u16, Vec<String>); 2]> = SmallVec::new();
-            for key in keys {
-                let slot = slot(&key);
-                match by_slot.iter_mut().find(|(other, _)| *other == slot) {
-                    Some((_, keys)) => keys.push(key),
-                    None => by_slot.push((slot, vec![key])),
-                }
+    pub(super) async fn reset(self: Arc<Self>, keys: Vec<String>) -> Result<(), StoreError> {
+        let deadline = Deadline::after(self.timeout);
+        let mut by_slot: SmallVec<[(u16, Vec<String>); 2]> = SmallVec::new();
+        for key in keys {
+            let slot = slot(key.as_bytes());
+            match by_slot.iter_mut().find(|(other, _)| *other == slot) {
+                Some((_, keys)) => keys.push(key),
+                None => by_slot.push((slot, vec![key])),
             }
-            // All at once: one that hangs takes no time from the others.
-            let mut calls = JoinSet::new();
-            for (slot, keys) in by_slot {
-                let cluster = Arc::clone(&cluster);
-                calls.spawn(async move { cluster.forget(slot, keys, deadline).await });
-            }
-            let mut forgotten = Ok(());
-            while let Some(joined) = calls.join_next().await {
-                let one = joined.unwrap_or_else(|error| Err(StoreError::unavailable(error)));
-                forgotten = forgotten.and(one);
-            }
-            forgotten
-        })
+        }
+        // All at once: a node that hangs takes no time from the others.
+        let mut calls = JoinSet::new();
+        for (slot, keys) in by_slot {
+            let cluster = Arc::clone(&self);
+            calls.spawn(async move { cluster.delete(slot, keys, deadline).await });
+        }
+        let mut deleted = Ok(());
+        while let Some(joined) = calls.join_next().await {
+            let one = joined.unwrap_or_else(|error| Err(StoreError::unavailable(error)));
+            deleted = deleted.and(one);
+        }
+        deleted
     }
 
-    /// Deletes keys of one slot; if one fails, the others are deleted nevertheless.
-    async fn forget(
+    /// Deletes keys of one slot. If one fails, the others are deleted nevertheless.
+    async fn delete(
         &self,
         slot: u16,
         keys: Vec<String>,
         deadline: Deadline,
     ) -> Result<(), StoreError> {
-        match self.delete(slot, keys.clone(), deadline).await {
-            Err(Failed::KeyByKey) if keys.len() > 1 => {}
+        match self.delete_together(slot, keys.clone(), deadline).await {
+            Err(Failed::SplitRequired) if keys.len() > 1 => {}
             deleted => return deleted.map_err(unsplittable),
         }
-        let mut forgotten = Ok(());
+        let mut deleted = Ok(());
         for key in keys {
-            let deleted = self.delete(slot, vec![key], deadline).await;
-            forgotten = forgotten.and(deleted.map_err(unsplittable));
+            let one = self.delete_together(slot, vec![key], deadline).await;
+            deleted = deleted.and(one.map_err(unsplittable));
         }
-        forgotten
+        deleted
     }
 
-    async fn delete(&self, slot: u16, keys: Vec<String>, deadline: Deadline) -> Result<(), Failed> {
-        let delete = |node: Arc<Node>, way: Way| {
+    async fn delete_together(
+        &self,
+        slot: u16,
+        keys: Vec<String>,
+        deadline: Deadline,
+    ) -> Result<(), Failed> {
+        let delete = |node: Arc<Dispatcher>, mode: SendMode| {
             let keys = keys.clone();
             async move {
-                let _counted = node.counted(false)?;
-                node.delete(keys, way.manner(), deadline).await
+                let _in_flight = node.admit(false)?;
+                node.server().delete(keys, mode, deadline).await
             }
         };
         self.follow(slot, deadline, delete).await
     }
 
-    /// Asks about keys of one slot.
-    async fn ask(&self, question: &Question, deadline: Deadline) -> Result<Found, Failed> {
-        let is_back = question.operation.is_refund_or_renewal();
-        let decide = |node: Arc<Node>, way: Way| async move {
-            let counted = node.counted(is_back)?;
-            match way {
-                Way::Gathered => {
-                    let waiting = Waiting::new(question.clone(), deadline);
-                    Node::decide(&waiting, counted).await
-                }
-                Way::Alone(manner) => node.call_for_one(question, manner, deadline).await,
+    /// Decides a check of keys of one slot.
+    async fn send(
+        &self,
+        request: &ScriptRequest,
+        deadline: Deadline,
+    ) -> Result<CheckResult, Failed> {
+        let decide = |node: Arc<Dispatcher>, mode: SendMode| async move {
+            let in_flight = node.admit(request.is_refund())?;
+            if mode == SendMode::Batched {
+                let request = Arc::new(request.clone());
+                return Dispatcher::submit(request, in_flight, deadline).await;
             }
+            node.server().eval_alone(request, mode, deadline).await
         };
-        self.follow(question.slot, deadline, decide).await
+        self.follow(request.slot, deadline, decide).await
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::slot;
+    fn slot(key: &str) -> u16 {
+        super::slot(key.as_bytes())
+    }
 
-    /// The check value of the specification's CRC16, and what a server says of
-    /// the specification's examples.
+    /// The check value of the specification's CRC16, and a server's replies for the
+    /// specification's examples.
     #[test]
     fn slots_are_those_of_the_specification() {
         for (key, expected) in [

@@ -1,37 +1,70 @@
-//! What a node says that does not serve a key: ask there. Nothing ran then, so
-//! asking there charges nothing twice.
+//! Which node is asked about a slot, and which node it names instead.
 
-use std::error::Error;
+use std::{error::Error, sync::Arc, time::Duration};
 
-use super::slots::Address;
-use crate::{StoreError, error::StoreErrorKind, store::redis::server::RedisError};
+use tokio::time::{sleep, timeout};
 
+use super::{
+    Cluster,
+    topology::{Member, RefreshState},
+};
+use crate::{
+    StoreError,
+    error::StoreErrorKind,
+    store::redis::{
+        SendMode, address::Address, connection::RedisError, deadline::Deadline,
+        dispatcher::Dispatcher,
+    },
+};
+
+/// A check that was redirected more often has failed.
+const MAX_REDIRECTIONS: u32 = 5;
+/// Multiplied by the square of the number of redirections: 25 ms in all.
+const PAUSE: Duration = Duration::from_micros(500);
+
+/// Why a call on a slot has no reply.
+pub(super) enum Failed {
+    Error(StoreError),
+    /// The slot is being moved, and its keys are on both nodes. Nothing ran. Each key must
+    /// be asked about in a call of its own.
+    SplitRequired,
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// Returns the error of a call on one key, which is never on both nodes.
+pub(super) fn unsplittable(failed: Failed) -> StoreError {
+    match failed {
+        Failed::Error(error) => error,
+        Failed::SplitRequired => StoreError::not_sent("the slot is being moved"),
+    }
+}
+
+/// The reply of a node that does not serve a key: ask there. Nothing ran, so asking there
+/// charges nothing twice.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
-    /// The slot is there for good.
+    /// The slot has another owner.
     Moved(Address),
-    /// The key is there already, or will be: the slot is on its way.
+    /// The slot is being moved, and the key is there already, or will be.
     Ask(Address),
     /// Of the keys of this call, some are still here and some there.
     TryAgain,
 }
 
 impl Redirect {
-    /// `asked`: who said it.
-    pub(super) fn of(error: &StoreError, slot: u16, asked: &Address) -> Option<Self> {
-        let said = error.source()?.downcast_ref::<RedisError>()?;
-        Self::parse(said.details(), slot, asked)
+    /// `asked`: the node that replied.
+    fn of(error: &StoreError, slot: u16, asked: &Address) -> Option<Self> {
+        let source = error.source()?.downcast_ref::<RedisError>()?;
+        Self::parse(source.details(), slot, asked)
     }
 
-    /// What it means that a redirection is none of these.
-    pub(super) fn cannot_be_followed(error: &StoreError) -> StoreError {
-        let said = error.source().map(ToString::to_string).unwrap_or_default();
-        let cause = format!("its node names nobody who could be asked instead: {said}");
-        StoreError::with_source(StoreErrorKind::Refused, cause)
-    }
-
-    pub(super) fn parse(said: &str, slot: u16, asked: &Address) -> Option<Self> {
-        let mut words = said.split(' ');
+    pub(super) fn parse(reply: &str, slot: u16, asked: &Address) -> Option<Self> {
+        let mut words = reply.split(' ');
         let word = words.next()?;
         if word == "TRYAGAIN" {
             return Some(Self::TryAgain);
@@ -40,13 +73,107 @@ impl Redirect {
             return None;
         }
         let (host, port) = words.next()?.rsplit_once(':')?;
-        let address = Address::named(host, port, asked)?;
+        let address = Address::parse(host, port, asked)?;
         Some(if word == "MOVED" {
             Self::Moved(address)
         } else {
             Self::Ask(address)
         })
     }
+}
+
+impl Cluster {
+    /// Sends to the owner of a slot, and on to the node that it names: only where nothing
+    /// ran.
+    pub(super) async fn follow<T, F>(
+        &self,
+        slot: u16,
+        deadline: Deadline,
+        send: impl Fn(Arc<Dispatcher>, SendMode) -> F,
+    ) -> Result<T, Failed>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let mut to = self.owner(slot, deadline).await?;
+        let mut mode = SendMode::Batched;
+        for redirections in 0..=MAX_REDIRECTIONS {
+            if redirections > 2 {
+                // Nodes that name each other will agree in a moment.
+                sleep(deadline.remaining().min(PAUSE * redirections.pow(2))).await;
+            }
+            let error = match send(Arc::clone(&to.dispatcher), mode).await {
+                Ok(done) => return Ok(done),
+                Err(error) => to.dispatcher.server().with_server(error),
+            };
+            let next = match Redirect::of(&error, slot, &to.address) {
+                Some(Redirect::Moved(address)) => {
+                    mode = SendMode::Batched;
+                    self.topology.record_move(slot, &address)
+                }
+                Some(Redirect::Ask(address)) => {
+                    mode = SendMode::Asking;
+                    self.topology.member(&address)
+                }
+                // The other checks of the batch may be the cause.
+                Some(Redirect::TryAgain) if mode == SendMode::Batched => {
+                    mode = SendMode::Alone;
+                    Some(to)
+                }
+                Some(Redirect::TryAgain) => return Err(Failed::SplitRequired),
+                None => {
+                    if error.is_redirected() || error.is_no_answer() {
+                        self.topology.request_refresh();
+                    }
+                    let error = without_redirect(error);
+                    return Err(to.dispatcher.server().with_server(error).into());
+                }
+            };
+            to = next.ok_or_else(|| StoreError::not_sent("the cluster has too many nodes"))?;
+        }
+        self.topology.request_refresh();
+        Err(StoreError::not_sent("too many redirections, and no node served the slot").into())
+    }
+
+    /// Returns the owner of a slot. Waits for the first slot map.
+    pub(super) async fn owner(
+        &self,
+        slot: u16,
+        deadline: Deadline,
+    ) -> Result<Arc<Member>, StoreError> {
+        if let Some(owner) = self.topology.owner(slot) {
+            return Ok(owner);
+        }
+        let mut refreshes = self.topology.refreshes();
+        let is_first_under_way = matches!(*refreshes.borrow(), RefreshState::Pending);
+        if is_first_under_way {
+            let no_room = |_| StoreError::not_sent("too many checks wait for the first slot map");
+            let _room = self.room.try_acquire().map_err(no_room)?;
+            let is_done = |state: &RefreshState| !matches!(state, RefreshState::Pending);
+            let done = timeout(deadline.remaining(), refreshes.wait_for(is_done)).await;
+            if done.is_err() {
+                return Err(StoreError::not_sent("the cluster has not been found yet"));
+            }
+        }
+        if let Some(owner) = self.topology.owner(slot) {
+            return Ok(owner);
+        }
+        self.topology.request_refresh();
+        Err(match &*refreshes.borrow() {
+            // No node was asked about the slot.
+            RefreshState::Failed(error) => error.clone().before_sending(),
+            _ => StoreError::not_sent("no node of the cluster serves the slot"),
+        })
+    }
+}
+
+/// Returns the error to report: a redirection that cannot be followed is a refusal.
+fn without_redirect(error: StoreError) -> StoreError {
+    if !error.is_redirected() {
+        return error;
+    }
+    let reply = error.source().map(ToString::to_string).unwrap_or_default();
+    let cause = format!("unusable cluster redirection: {reply}");
+    StoreError::with_source(StoreErrorKind::Refused, cause)
 }
 
 #[cfg(test)]
@@ -56,9 +183,9 @@ mod tests {
 
     #[test]
     fn addresses_as_nodes_name_them() {
-        let asked = Address::named("10.0.0.1", "7000", &Address::example()).expect("an address");
+        let asked = Address::parse("10.0.0.1", "7000", &Address::example()).expect("an address");
         let parse = |said: &str| Redirect::parse(said, 3_999, &asked);
-        let to = |host: &str| Address::named(host, "6381", &asked).expect("an address");
+        let to = |host: &str| Address::parse(host, "6381", &asked).expect("an address");
         for (said, redirect) in [
             ("MOVED 3999 10.0.0.2:6381", Redirect::Moved(to("10.0.0.2"))),
             ("MOVED 3999 ::1:6381", Redirect::Moved(to("::1"))),

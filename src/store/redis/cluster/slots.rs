@@ -1,65 +1,17 @@
-//! Which node serves which slots, as a node of the cluster tells it.
+//! The reply to CLUSTER SLOTS: which node serves which slots.
 
-use std::{collections::HashSet, fmt};
+use std::collections::HashSet;
 
-use crate::{StoreError, error::StoreErrorKind, store::redis::server::Reply};
+use crate::{
+    StoreError,
+    error::StoreErrorKind,
+    store::redis::{address::Address, connection::Reply},
+};
 
 pub(super) const SLOTS: u16 = 16_384;
-/// What a cluster is recommended to have at most.
-pub(super) const MOST_NODES: usize = 1_000;
-/// The longest name that DNS has.
-const LONGEST_HOST: usize = 255;
-
-/// Where a node listens.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(in super::super) struct Address {
-    /// An IPv6 address stands without brackets.
-    host: String,
-    port: u16,
-}
-
-impl Address {
-    pub(in super::super) fn new(host: &str, port: u16) -> Self {
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        Self {
-            host: host.to_owned(),
-            port,
-        }
-    }
-
-    /// As a node names it. Where it names no host, it means the one that was asked.
-    pub(super) fn named(host: &str, port: &str, asked: &Self) -> Option<Self> {
-        Self::checked(host, port.parse().ok()?, asked)
-    }
-
-    fn checked(host: &str, port: i64, asked: &Self) -> Option<Self> {
-        let host = if host.is_empty() { &asked.host } else { host };
-        let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte);
-        if host.len() > LONGEST_HOST || !host.bytes().all(is_host) {
-            return None;
-        }
-        Some(Self {
-            host: host.to_owned(),
-            port: u16::try_from(port).ok().filter(|port| *port > 0)?,
-        })
-    }
-
-    pub(in super::super) fn host(&self) -> &str {
-        &self.host
-    }
-
-    pub(in super::super) const fn port(&self) -> u16 {
-        self.port
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.host, self.port)
-    }
-}
-
-/// So many slots in a row, and the primary that serves them.
+/// The recommended maximum for a cluster.
+pub(super) const MAX_PRIMARIES: usize = 1_000;
+/// Slots in a row, and the primary that serves them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) first: u16,
@@ -67,10 +19,10 @@ pub(super) struct Range {
     pub(super) address: Address,
 }
 
-/// Reads the reply to CLUSTER SLOTS. Whatever is not exactly such a reply is an error.
+/// Decodes the reply. A reply of any other form is an error. `asked`: the node that replied.
 pub(super) fn parse(reply: Reply, asked: &Address) -> Result<Vec<Range>, StoreError> {
     let Reply::Array(entries) = reply else {
-        return Err(foreign("it is no list"));
+        return Err(foreign("not a list"));
     };
     // Each has one slot at least.
     if entries.len() > usize::from(SLOTS) {
@@ -79,9 +31,9 @@ pub(super) fn parse(reply: Reply, asked: &Address) -> Result<Vec<Range>, StoreEr
     let mut ranges = Vec::with_capacity(entries.len());
     for entry in entries {
         let Some((first, last, host, port)) = entry_parts(&entry) else {
-            return Err(foreign("an entry is not one"));
+            return Err(foreign("a malformed entry"));
         };
-        // A node that does not know the name by which it is to be called.
+        // A node that does not know its own announced name.
         if host.as_deref() == Some("?") {
             continue;
         }
@@ -89,7 +41,7 @@ pub(super) fn parse(reply: Reply, asked: &Address) -> Result<Vec<Range>, StoreEr
         ranges.push(Range {
             first,
             last,
-            address: address.ok_or_else(|| foreign("an address is not one"))?,
+            address: address.ok_or_else(|| foreign("a malformed address"))?,
         });
     }
     ranges.sort_unstable_by_key(|range| range.first);
@@ -98,12 +50,12 @@ pub(super) fn parse(reply: Reply, asked: &Address) -> Result<Vec<Range>, StoreEr
         return Err(foreign("a slot has two owners"));
     }
     let nodes: HashSet<_> = ranges.iter().map(|range| &range.address).collect();
-    if nodes.len() > MOST_NODES {
+    if nodes.len() > MAX_PRIMARIES {
         return Err(foreign("it has more than 1,000 primaries"));
     }
-    // So says a node that is not part of the cluster yet, or not any more.
+    // This is the reply of a node that has not joined the cluster yet, or has left it.
     if ranges.is_empty() {
-        return Err(StoreError::not_sent("the node knows of no slots"));
+        return Err(StoreError::not_sent("the node knows no slots"));
     }
     Ok(ranges)
 }
@@ -144,16 +96,6 @@ fn foreign(why: &'static str) -> StoreError {
 }
 
 #[cfg(test)]
-impl Address {
-    pub(super) fn example() -> Self {
-        Self {
-            host: "asked.example".to_owned(),
-            port: 7_000,
-        }
-    }
-}
-
-#[cfg(test)]
 #[allow(clippy::expect_used, clippy::panic)]
 mod tests {
     use proptest::{collection::vec, prelude::*};
@@ -174,18 +116,19 @@ mod tests {
         ])
     }
 
-    fn told(entries: Vec<Reply>) -> Option<Vec<(u16, u16, String)>> {
+    fn parsed(entries: Vec<Reply>) -> Option<Vec<(u16, u16, String)>> {
         let ranges = parse(Reply::Array(entries), &Address::example()).ok()?;
-        let told = ranges.into_iter();
+        let ranges = ranges.into_iter();
         Some(
-            told.map(|range| (range.first, range.last, range.address.to_string()))
+            ranges
+                .map(|range| (range.first, range.last, range.address.to_string()))
                 .collect(),
         )
     }
 
     #[test]
-    fn hosts_in_all_their_forms() {
-        let told = told(vec![
+    fn hosts_are_read_in_all_their_forms() {
+        let parsed = parsed(vec![
             entry(200, 299, text("::1"), 3),
             entry(0, 99, text("10.0.0.1"), 1),
             entry(100, 199, Reply::Nil, 2),
@@ -193,8 +136,8 @@ mod tests {
             entry(301, 400, text("?"), 5),
             entry(16_383, 16_383, text("node-1.example"), 6),
         ]);
-        let told = told.expect("a slot map");
-        let addresses: Vec<_> = told
+        let parsed = parsed.expect("a slot map");
+        let addresses: Vec<_> = parsed
             .iter()
             .map(|(first, _, address)| (*first, &**address))
             .collect();
@@ -209,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_not_believed() {
+    fn impossible_slot_maps_are_errors() {
         let host = || text("10.0.0.1");
         for entries in [
             vec![],
@@ -230,10 +173,13 @@ mod tests {
                 .collect(),
             (0..16_385).map(|_| entry(1, 1, host(), 1)).collect(),
         ] {
-            assert_eq!(told(entries), None);
+            assert_eq!(parsed(entries), None);
         }
         let most = (0..1_000).map(|slot| entry(slot, slot, host(), slot + 1));
-        assert_eq!(told(most.collect()).map(|ranges| ranges.len()), Some(1_000));
+        assert_eq!(
+            parsed(most.collect()).map(|ranges| ranges.len()),
+            Some(1_000)
+        );
     }
 
     fn any_value() -> impl Strategy<Value = Reply> {
@@ -249,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_server_says(reply in any_value()) {
+        fn any_reply_is_a_slot_map_or_an_error(reply in any_value()) {
             if let Ok(ranges) = parse(reply, &Address::example()) {
                 prop_assert!(ranges.iter().all(|range| range.first <= range.last && range.last < SLOTS));
             }

@@ -1,70 +1,89 @@
-//! The slot map, and how it is kept true: asked for at the start, from time to
-//! time, when a node says that a slot has moved, and when a node fails.
+//! The slot map, and how it is refreshed: at the start, from time to time, when a node
+//! names another owner of a slot, and when a node fails.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
     time::Duration,
 };
 
+use smallvec::SmallVec;
 use tokio::{
     runtime::Handle,
     sync::{Notify, watch},
     time::{sleep, timeout},
 };
 
-use super::{
-    map::{Map, Member},
-    slots::{self, Address, SLOTS},
-};
+use super::slots::{self, MAX_PRIMARIES, SLOTS};
 use crate::{
     StoreError,
-    store::redis::{
-        backoff::{Backoff, jittered, random},
-        call::Deadline,
-        connection::Connections,
-        node::{Asker, Node},
-        pool::{CONNECT_TIMEOUT, Settings},
+    charge::Charge,
+    store::{
+        keyed::KeyedHash,
+        redis::{
+            address::Address,
+            backoff::{Backoff, jittered, random},
+            connect::{CONNECT_TIMEOUT, Settings},
+            connection::slot,
+            deadline::Deadline,
+            dispatcher::Dispatcher,
+            pool::Pool,
+            server::{CallContext, Server},
+        },
+        tasks::Tasks,
     },
     telemetry,
 };
 
-/// Between two looks, however many calls fail: a fleet asks as one process many.
-const SHORTEST_BETWEEN: Duration = Duration::from_millis(400);
-/// Between two looks when all is well.
-const LONGEST_BETWEEN: Duration = Duration::from_secs(30);
+/// Between two refreshes, however many calls fail: a fleet asks as many times as it has
+/// processes.
+const MIN_INTERVAL: Duration = Duration::from_millis(400);
+/// Between two refreshes when no call fails.
+const MAX_INTERVAL: Duration = Duration::from_secs(30);
+/// Enough to find a key in a single slot, but for one time in ten million.
+const MAX_TRIES: u64 = 16 * SLOTS as u64;
 
-/// Enough to find the owner of a single slot, but for one time in ten million.
-const MOST_TRIES: u64 = 16 * SLOTS as u64;
-
-/// How to connect to a node, whichever it is.
+/// How to connect to any node.
 #[derive(Debug)]
 pub(in super::super) struct Connect {
     pub(in super::super) runtime: Handle,
     pub(in super::super) settings: Settings,
     pub(in super::super) connections: usize,
-    pub(in super::super) most_in_flight: usize,
-    pub(in super::super) asker: Arc<Asker>,
+    pub(in super::super) max_in_flight: usize,
+    pub(in super::super) context: Arc<CallContext>,
+    pub(in super::super) tasks: Tasks,
 }
 
 impl Connect {
-    fn to(&self, address: &Address) -> Option<Arc<Node>> {
+    fn to(&self, address: &Address) -> Option<Arc<Member>> {
         let settings = self.settings.at(address);
-        let (count, queue) = (self.connections, self.most_in_flight);
-        // What an operator must know of it, the whole cluster says.
-        let connections = Connections::connect(&self.runtime, settings, count, queue, drop).ok()?;
-        let (runtime, asker) = (self.runtime.clone(), Arc::clone(&self.asker));
-        Some(Node::new(runtime, connections, queue, asker))
+        let (count, queue) = (self.connections, self.max_in_flight);
+        // The whole cluster reports what an operator must know of its nodes.
+        let pool = Pool::connect(&self.runtime, settings, count, queue, drop).ok()?;
+        let server = Server::new(pool, Arc::clone(&self.context), KeyedHash::new());
+        let (runtime, tasks) = (self.runtime.clone(), self.tasks.clone());
+        Some(Arc::new(Member {
+            address: address.clone(),
+            dispatcher: Dispatcher::new(runtime, server, queue, tasks),
+        }))
     }
 }
 
-/// What became of the looks at the map.
+/// A node of the cluster.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) address: Address,
+    pub(super) dispatcher: Arc<Dispatcher>,
+}
+
+/// How the refreshes of the map went.
 #[derive(Clone, Debug)]
-pub(super) enum Looks {
-    /// The first has not ended: nobody knows yet whether there is a cluster.
-    None,
+pub(super) enum RefreshState {
+    /// The first has not ended.
+    Pending,
+    /// None has succeeded.
     Failed(StoreError),
-    /// From then on there is a map.
+    /// There is a map from now on.
     Succeeded,
 }
 
@@ -73,8 +92,33 @@ pub(super) struct Topology {
     map: RwLock<Map>,
     seeds: Vec<Address>,
     connect: Connect,
-    looks: watch::Sender<Looks>,
-    wanted: Notify,
+    refreshes: watch::Sender<RefreshState>,
+    requested: Notify,
+}
+
+#[derive(Debug)]
+struct Map {
+    /// The owner of each slot.
+    owners: Vec<Option<Arc<Member>>>,
+    members: Vec<Arc<Member>>,
+}
+
+impl Map {
+    fn empty() -> Self {
+        Self {
+            owners: vec![None; usize::from(SLOTS)],
+            members: Vec::new(),
+        }
+    }
+
+    fn owner(&self, slot: u16) -> Option<&Arc<Member>> {
+        self.owners.get(usize::from(slot))?.as_ref()
+    }
+
+    fn member(&self, address: &Address) -> Option<&Arc<Member>> {
+        let mut members = self.members.iter();
+        members.find(|member| member.address == *address)
+    }
 }
 
 impl Topology {
@@ -83,8 +127,8 @@ impl Topology {
             map: RwLock::new(Map::empty()),
             seeds,
             connect,
-            looks: watch::Sender::new(Looks::None),
-            wanted: Notify::new(),
+            refreshes: watch::Sender::new(RefreshState::Pending),
+            requested: Notify::new(),
         })
     }
 
@@ -92,144 +136,181 @@ impl Topology {
         &self.connect.runtime
     }
 
-    pub(super) fn looks(&self) -> watch::Receiver<Looks> {
-        self.looks.subscribe()
+    pub(super) fn refreshes(&self) -> watch::Receiver<RefreshState> {
+        self.refreshes.subscribe()
     }
 
-    pub(super) fn owner(&self, slot: u16) -> Option<Member> {
+    /// Returns the slot of a charge's bucket.
+    pub(super) fn slot(&self, charge: &Charge<'_>) -> u16 {
+        slot(&self.connect.context.names.key(charge))
+    }
+
+    pub(super) fn owner(&self, slot: u16) -> Option<Arc<Member>> {
         self.read().owner(slot).cloned()
     }
 
-    /// Of what these numbers stand for, one in the slots of each owner.
-    pub(super) fn one_for_each_owner<T>(
+    /// Returns one charge for each primary, in one of its slots. `charge`: makes a charge from
+    /// a number.
+    pub(super) fn one_for_each_owner(
         &self,
-        numbered: impl Fn(u64) -> T,
-        slot: impl Fn(&T) -> u16,
-    ) -> Vec<T> {
+        charge: impl Fn(u64) -> Charge<'static>,
+    ) -> SmallVec<[Charge<'static>; 1]> {
         let map = self.read();
-        let mut owners = map.owners();
-        let mut chosen = Vec::with_capacity(owners.len());
-        for one in (0..MOST_TRIES).map(numbered) {
-            if owners.is_empty() {
+        let owners = map.owners.iter().flatten();
+        let mut missing: HashSet<_> = owners.map(|owner| &owner.address).collect();
+        let mut chosen = SmallVec::new();
+        for charge in (0..MAX_TRIES).map(charge) {
+            if missing.is_empty() {
                 break;
             }
-            let owner = map.owner(slot(&one));
-            if owner.is_some_and(|owner| owners.remove(&owner.address)) {
-                chosen.push(one);
+            let owner = map.owner(self.slot(&charge));
+            if owner.is_some_and(|owner| missing.remove(&owner.address)) {
+                chosen.push(charge);
             }
         }
         chosen
     }
 
-    /// The node of this address, connected now if it is not yet known.
-    pub(super) fn member(&self, address: &Address) -> Option<Member> {
+    /// Returns the node of an address, which is connected now if it is new. Returns `None` if
+    /// there are too many nodes.
+    pub(super) fn member(&self, address: &Address) -> Option<Arc<Member>> {
         if let Some(member) = self.read().member(address) {
-            return Some(member.clone());
+            return Some(Arc::clone(member));
         }
-        self.change(|map| map.member_or(address, || self.connect.to(address)))
+        self.change(|map| {
+            if let Some(member) = map.member(address) {
+                return Some(Arc::clone(member));
+            }
+            if map.members.len() >= 2 * MAX_PRIMARIES {
+                return None;
+            }
+            let member = self.connect.to(address)?;
+            map.members.push(Arc::clone(&member));
+            Some(member)
+        })
     }
 
-    /// A slot has moved. The map says so at once, and asks what else has.
-    pub(super) fn moved(&self, slot: u16, address: &Address) -> Option<Member> {
+    /// Records the new owner of a slot at once, and asks what else has moved.
+    pub(super) fn record_move(&self, slot: u16, address: &Address) -> Option<Arc<Member>> {
         let member = self.member(address)?;
-        let is_known = |owner: &Member| owner.address == *address;
-        if !self.read().owner(slot).is_some_and(is_known) {
-            self.change(|map| map.set_owner(slot, address));
-            self.look_soon();
+        let is_known = |owner: Arc<Member>| owner.address == *address;
+        if !self.owner(slot).is_some_and(is_known) {
+            self.change(|map| {
+                if let Some(owner) = map.owners.get_mut(usize::from(slot)) {
+                    *owner = Some(Arc::clone(&member));
+                }
+            });
+            self.request_refresh();
         }
         Some(member)
     }
 
-    pub(super) fn look_soon(&self) {
-        self.wanted.notify_one();
+    pub(super) fn request_refresh(&self) {
+        self.requested.notify_one();
     }
 
-    /// Looks for as long as the store lives.
+    /// Refreshes the map as long as the store lives.
     pub(super) async fn keep(self: Arc<Self>) {
         let mut backoff = Backoff::new();
         loop {
-            match self.look().await {
+            match self.refresh().await {
                 Ok(()) => {
                     backoff.reset();
-                    self.looks.send_replace(Looks::Succeeded);
-                    sleep(jittered(SHORTEST_BETWEEN)).await;
-                    let _ = timeout(jittered(LONGEST_BETWEEN), self.wanted.notified()).await;
+                    self.refreshes.send_replace(RefreshState::Succeeded);
+                    sleep(jittered(MIN_INTERVAL)).await;
+                    let _ = timeout(jittered(MAX_INTERVAL), self.requested.notified()).await;
                 }
                 Err(error) => {
-                    self.failed(error);
+                    self.record_failure(error);
                     sleep(backoff.next()).await;
                 }
             }
         }
     }
 
-    fn failed(&self, error: StoreError) {
-        self.looks.send_if_modified(|looks| {
-            if matches!(looks, Looks::None) {
+    fn record_failure(&self, error: StoreError) {
+        self.refreshes.send_if_modified(|state| {
+            if matches!(state, RefreshState::Pending) {
                 telemetry::not_connected(&error);
             }
             // An old map is better than none.
-            let is_of_use = !matches!(looks, Looks::Succeeded);
+            let is_of_use = !matches!(state, RefreshState::Succeeded);
             if is_of_use {
-                *looks = Looks::Failed(error);
+                *state = RefreshState::Failed(error);
             }
             is_of_use
         });
     }
 
-    /// Asks one node after another for the map, until one has told.
-    async fn look(&self) -> Result<(), StoreError> {
+    /// Asks one node after another for the map, until one has replied.
+    async fn refresh(&self) -> Result<(), StoreError> {
         let mut last = StoreError::not_sent("no node to ask for the slots");
-        for address in self.whom_to_ask() {
+        for address in self.refresh_candidates() {
             let known = self.read().member(&address).cloned();
-            let known = known.map(|member| member.node);
-            let Some(node) = known.or_else(|| self.connect.to(&address)) else {
+            let Some(member) = known.or_else(|| self.connect.to(&address)) else {
                 continue;
             };
-            let told = node.slots(Deadline::after(CONNECT_TIMEOUT)).await;
-            let ranges = told.and_then(|reply| slots::parse(reply, &address));
-            match ranges.map_err(|error| node.named(error)) {
+            let server = member.dispatcher.server();
+            let reply = server.slots(Deadline::after(CONNECT_TIMEOUT)).await;
+            let ranges = reply.and_then(|reply| slots::parse(reply, &address));
+            match ranges {
                 Ok(ranges) => {
-                    let asked = Member { address, node };
-                    self.change(|map| *map = self.renewed(map, &asked, ranges));
+                    self.change(|map| *map = self.renewed(map, &member, ranges));
                     return Ok(());
                 }
-                Err(error) => last = error,
+                Err(error) => last = server.with_server(error),
             }
         }
         Err(last)
     }
 
-    /// Those that answer, then the addresses that the store was built with, then
-    /// the rest; each time another one first.
-    fn whom_to_ask(&self) -> Vec<Address> {
+    /// Returns the nodes that answer, then the addresses that the store was built with, then
+    /// the rest; each list starts with another node each time.
+    fn refresh_candidates(&self) -> Vec<Address> {
         let map = self.read();
-        let of = |member: &Member| member.address.clone();
         let (failing, well): (Vec<_>, Vec<_>) = map
-            .members()
+            .members
             .iter()
-            .partition(|member| member.node.is_failing());
-        let mut well: Vec<_> = well.into_iter().map(of).collect();
+            .partition(|member| member.dispatcher.server().is_failing());
+        let addresses = |members: Vec<&Arc<Member>>| {
+            let addresses = members.iter().map(|member| member.address.clone());
+            addresses.collect::<Vec<_>>()
+        };
         let is_unknown = |seed: &&Address| map.member(seed).is_none();
-        let mut seeds: Vec<_> = self.seeds.iter().filter(is_unknown).cloned().collect();
-        let mut failing: Vec<_> = failing.into_iter().map(of).collect();
-        for list in [&mut well, &mut seeds, &mut failing] {
+        let seeds = self.seeds.iter().filter(is_unknown).cloned().collect();
+        let mut lists = [addresses(well), seeds, addresses(failing)];
+        for list in &mut lists {
             let turn = usize::from(random()).checked_rem(list.len());
             list.rotate_left(turn.unwrap_or(0));
         }
-        [well, seeds, failing].concat()
+        lists.concat()
     }
 
-    /// Nodes keep their connections for as long as they serve a slot.
-    fn renewed(&self, map: &Map, asked: &Member, ranges: Vec<slots::Range>) -> Map {
-        let known = map.members().iter().chain([asked]);
-        let known: HashMap<_, _> = known
-            .map(|member| (&member.address, &member.node))
-            .collect();
-        Map::of(ranges, |address| match known.get(address) {
-            Some(node) => Some(Arc::clone(node)),
-            None => self.connect.to(address),
-        })
+    /// Returns a map with these owners. Nodes keep their connections as long as they own a
+    /// slot.
+    fn renewed(&self, map: &Map, asked: &Arc<Member>, ranges: Vec<slots::Range>) -> Map {
+        let known = map.members.iter().chain([asked]);
+        let known: HashMap<_, _> = known.map(|member| (&member.address, member)).collect();
+        let mut owners: HashMap<Address, Option<Arc<Member>>> = HashMap::new();
+        let mut renewed = Map::empty();
+        for slots::Range {
+            first,
+            last,
+            address,
+        } in ranges
+        {
+            let owner = owners.entry(address);
+            let owner = owner.or_insert_with_key(|address| match known.get(address) {
+                Some(member) => Some(Arc::clone(member)),
+                None => self.connect.to(address),
+            });
+            let slots = usize::from(first)..=usize::from(last);
+            if let Some(slots) = renewed.owners.get_mut(slots) {
+                slots.fill(owner.clone());
+            }
+        }
+        renewed.members = owners.into_values().flatten().collect();
+        renewed
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Map> {

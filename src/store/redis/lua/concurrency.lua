@@ -2,22 +2,22 @@
 --
 -- KEYS     the letter H, then for each holder, as IEEE doubles:
 --            its number; when its units expire, in milliseconds since the epoch;
---            the version of its last statement; the last group that was settled;
---            its units of settled groups, less all that it released since; and the
---            units taken in each of the two groups after the settled one
+--            the version of its last statement; the last settled group; its units of
+--            settled groups, less all that it released since; and the units taken in
+--            each of the two groups after the settled one
 --          A holder is a process, or more exactly its store handle. It holds the
---          sum of the last three, and nothing where that is negative.
--- Unit     units. Level: those that are held.
+--          sum of the last three numbers, or nothing if the sum is negative.
+-- Unit     units. Level: units held.
 -- ARGV     capacity: the limit; a: the lifetime in milliseconds;
---          b to f: the sender's statement: its number (0: it only looks), the
+--          b to f: the sender's statement: its number (0: it only peeks), the
 --          version, the settled group, the units, and the group of a take (1 or 2
 --          after the settled one), plus 4 if an older message may still arrive
---          New holders are refused where 10,000 have an entry.
--- Reply    level, mark: when the last permit expires, more: when the cost fits,
---          where it does not fit now, in milliseconds since the epoch. The level of
---          a take whose group is settled is so high that nothing fits.
--- Expiry   when the last holder's units do. A holder without units is remembered
---          for as long if an older message of it may still arrive.
+--          New holders are denied once 10,000 have an entry.
+-- Reply    level, mark: when the last permit expires, more: when the cost fits, if
+--          it does not fit now, in milliseconds since the epoch. A take whose group
+--          is settled gets a level so high that nothing fits.
+-- Expiry   when the last holder's units expire. A holder without units is remembered
+--          as long, if an older message of it may still arrive.
 -- Atomic   see the engine.
 --@numbers
 c, d, e, f, at = unpack('<dddd', numbers, at)
@@ -41,7 +41,7 @@ elseif stored then
       break
     end
     if till_ms > latest_ms then
-      -- No units live longer than if they were new.
+      -- No units live longer than new ones.
       till_ms, unsaved, is_rewritten = latest_ms, true, true
     end
     if till_ms <= now_ms then
@@ -80,7 +80,7 @@ if level then
   end
   level = min(level, largest)
   if level > most and task < 2 then
-    -- Those of processes that no longer renew them, the sender's own last.
+    -- Units of processes that no longer renew them come first, the sender's own last.
     local expiring, over = { { latest_ms, own } }, level - max(most, 0)
     for from = 2, stored and #stored or 0, 56 do
       local _, till_ms, _, _, units, one, two = unpack('<ddddddd', stored, from)

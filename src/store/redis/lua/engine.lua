@@ -1,55 +1,55 @@
 -- Decides a list of checks, one after another, in one call.
 --
--- KEYS     one string for each leg, all legs of all checks in a row.
+-- KEYS     one string for each charge, all charges of all checks in a row.
 -- ARGV[1]  numbers as IEEE doubles, little-endian, in a row:
---            nonce: an integer that the reply starts with
---            now in microseconds since the epoch, or 0 to ask this server
---          then for all checks in a row that ask the same, each of its own keys:
+--            nonce: the integer with which the reply starts
+--            now in microseconds since the epoch, or 0 to use this server's clock
+--          then for checks in a row that ask the same, each of its own keys:
 --            how many checks these are
---            how often each is to be decided: so many equal ones, one behind the
---              other; more than once only for 0 below
---          and for each leg:
---            kind: its algorithm's number, plus 32 on the last leg of a check,
---              plus 64 times what to do: 0 take all or nothing, 1 look only,
---              2 take as much as fits, 3 give back, 4 renew a permit,
---              5 debit: charge each leg as much as it may owe
+--            times: how many equal checks in a row each stands for; more than one
+--              only for task 0
+--          and for each charge:
+--            kind: its algorithm's number, plus 32 on the last charge of a check,
+--              plus 64 times the task: 0 take all or nothing, 1 peek,
+--              2 take as much as fits, 3 refund, 4 renew a permit,
+--              5 debit: charge each bucket as much as it may owe
 --            cost and capacity, in the algorithm's own unit
---            extra: 0, 1, 5: room beyond the capacity, or if negative, room that is
---              not to be used; 2: the cost of one unit; 3: the mark that it was
---              taken under, or 0 for any
---            a and b, the algorithm's own, and as many more as its file says
---            for 5: the cost of one unit
+--            extra: for tasks 0, 1, 5 room beyond the capacity, or if negative, room
+--              to leave; for 2 the cost of one unit; for 3 the mark at which it was
+--              taken, or 0 for any
+--            a and b, the algorithm's own numbers, and more if its file says so
+--            for task 5: the cost of one unit
 -- Reply    integers only, as IEEE doubles, little-endian, in a row in one string,
 --          which Redis writes and a client reads faster than a list:
 --          nonce, now in microseconds, then for each check its
---          verdict (0 denied; 1 allowed, or with 2 the units taken; -1 foreign
---          data under one of its keys; -2 or less: Redis refused a command, for
---          which word, `refusals` says)
---          and for each leg how it stood before: level, and mark and more where
---          its algorithm has them.
---          Of a check that is to be decided more than once: of how many of them
---          this tells, the next ones, and as verdict how many of these were
---          allowed, the first ones; then the same of those that are left.
+--          verdict (0 denied; 1 allowed, or for task 2 the units taken; -1
+--          unexpected data under one of its keys; -2 or less: Redis refused a
+--          command; `refusals` has the words)
+--          and for each charge the state before: level, and mark and more if its
+--          algorithm has them.
+--          For equal checks: how many of them the next result is for, and as verdict
+--          how many of these were allowed, the first ones; then the same for those
+--          that are left.
 -- Expiry   every write sets one, in milliseconds, never 0. A key expires when
---          it means the same as no key, never before. Foreign data expires
---          after what the algorithm says.
--- Atomic   because a script runs alone: each check reads all its legs, then
---          charges all or none. What Redis refuses one check (a right it lacks,
---          memory) is that check's alone: the others go on.
+--          it means the same as no key, never before. Unexpected data expires
+--          after the time that the algorithm sets.
+-- Atomic   because a script runs alone: each check reads all its buckets, then
+--          charges all or none. If Redis refuses a command of one check (for lack
+--          of a right or of memory), the other checks are decided all the same.
 --
--- An algorithm's file stands in at three places.
--- numbers: takes more numbers from `at` on, if it has any, and sets slack: the
+-- An algorithm's file is inserted at three places.
+-- numbers: reads more numbers from `at` on, if it has any, and sets slack: the
 --       highest level that counts as none; drop_ms: the milliseconds after which
---       to drop foreign data. All checks that ask the same go by this.
+--       unexpected data is dropped. All checks that ask the same share these.
 -- read: from `stored` (a string, or false)
---       it sets level: how much is taken, or nil for foreign data; mark and more:
---       what else the caller must know; unsaved: to be written even if nothing
---       changes; kept: what of `stored` its other part needs; for 3 it may lower
---       cost to what can be given back; is_linear: whether taking a cost more
---       than once adds it to the level as often, and changes nothing else that
---       is told. `most` is the highest level at which the cost fits.
--- write: for a change of level, negative for what is given back, it sets value
---       and ttl_ms; no value if it has written it by itself, with its expiry.
+--       it sets level: how much is taken, or nil for unexpected data; mark and
+--       more: what else the reply needs; unsaved: whether to write even without a
+--       change; kept: what the write part needs of `stored`. For task 3 it may lower
+--       cost to what can be refunded; is_linear: whether n equal checks add n times
+--       the cost to the level and change nothing else in the reply. `most` is the
+--       highest level at which the cost fits.
+-- write: for a change of level, negative for a refund, it sets value and ttl_ms; no
+--       value if it has written by itself, with the expiry.
 -- All numbers are integers below 2^53, where a Lua number is exact.
 
 local values_of = unpack
@@ -64,20 +64,20 @@ if now_us == 0 then
   local time = redis.call('TIME')
   now_us = time[1] * 1000000 + time[2]
   now_ms = floor(now_us / 1000)
-  -- One for the part of a millisecond cut off the level, one for that of now.
+  -- One for the part of a millisecond cut off the level, one for that cut off now.
   spare_ms, expire, expires_from_ms = 2, 'PEXPIREAT', now_ms
 end
 local reply, out, key = { nonce, now_us }, 2, 0
 local largest = 9007199254740992
 
--- The checks in a row that ask the same: how many are left, how often each is to
--- be decided, and where their numbers are, of which one leg's are at hand.
+-- The checks in a row that ask the same: how many are left, how many equal checks each
+-- stands for, and where their numbers are, of which those of one charge are read.
 local alike, times, first_at, is_joint = 0, 1, at, false
 local kind, cost, capacity, extra, algorithm, task, most, slack, drop_ms, unit
 local a, b, c, d, e, f
 -- The last change that was added, and its text.
 local added, added_text = 0, '0'
--- Of this check: how often it is still to be decided.
+-- How many of the equal checks are not decided yet.
 local untold = 0
 
 while key < #keys do
@@ -103,8 +103,8 @@ while key < #keys do
     if is_new or is_joint then
       kind, cost, capacity, extra, a, b, at = unpack('<dddddd', numbers, at)
       algorithm, task = kind % 32, (kind - kind % 64) / 64
-      -- One leg's numbers are forgotten for the next one's, and some tasks write
-      -- a cost of their own.
+      -- The numbers of one charge replace those of the charge before, and some tasks
+      -- change the cost.
       is_joint = is_joint or kind % 64 < 32 or task > 2
       if task == 2 then
         most = capacity - min(cost, extra)
@@ -125,7 +125,7 @@ while key < #keys do
     end
     level, mark, more, unsaved, kept = 0, 0, 0, false, nil
     --@read
-    -- No number of ours is below zero, a fraction, too large, or none at all.
+    -- No number that this script wrote is negative, a fraction, too large, or NaN.
     if level and not (level >= 0 and level <= largest and level % 1 == 0) then
       level = nil
     elseif algorithm > 1 and not (mark >= 0 and mark <= largest and mark % 1 == 0
@@ -133,11 +133,11 @@ while key < #keys do
       level = nil
     end
     if is_refused then
-      -- What could not be read must not be written over.
+      -- A value that could not be read must not be overwritten.
       verdict, level, mark, more, unsaved = -2, 0, 0, 0, false
     elseif level == nil then
       verdict = min(verdict, -1)
-      -- Not ours to overwrite, but it must not stay for ever.
+      -- Unexpected data is not overwritten, but it must not stay indefinitely.
       if task ~= 1 then
         local left_ms = call('PTTL', keys[key])
         if type(left_ms) == 'number' and (left_ms < 0 or left_ms > drop_ms) then
@@ -149,7 +149,7 @@ while key < #keys do
       if verdict > 0 and (most < 0 or (level > slack and level > most)) then
         verdict = 0
       elseif verdict > 1 and cost > 0 then
-        -- One fits, and behind it as many as there is room for.
+        -- One fits, and after it as many as there is room for.
         verdict = min(verdict, 1 + max(floor((most - level) / cost), 0))
       end
       are_linear = are_linear and is_linear
@@ -203,8 +203,8 @@ while key < #keys do
         --@write
         local written = value and call('PSETEX', keys[leg_key], format('%d', ttl_ms), value)
         if written and written.err then
-          -- Refused one, Redis refuses all: this is the first. But a user may have
-          -- the right to add and not that to write: what was added is taken back.
+          -- If Redis refuses one write, it refuses all, so this is the first. But a user
+          -- may have the right to add and not to write: then what was added is undone.
           verdict, refusal = -2, written.err
           while undo do
             call('INCRBY', keys[undo[1]], format('%d', -undo[2]))
@@ -225,8 +225,8 @@ while key < #keys do
     end
   end
   if verdict == -2 then
-    -- -3 for the first of these, -4 for the second. Of a right that is lacking,
-    -- each version says something else about the user.
+    -- -3 for the first of these, -4 for the second. Versions name the user who lacks a
+    -- right in different ways.
     local refusals = { 'OOM', 'READONLY', 'MISCONF', 'NOREPLICAS', 'user ' }
     refusal = string.gsub(refusal, 'User', 'user')
     for number, word in ipairs(refusals) do

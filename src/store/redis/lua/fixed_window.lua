@@ -1,17 +1,18 @@
--- Fixed window; token bucket that is refilled at once.
+-- Fixed window; token bucket that refills at once.
 --
 -- KEYS     the window's end in milliseconds since the epoch, 13 digits, then
---          the units used: up to 999,999 Redis keeps the whole as one integer.
---          For a token bucket in debt the units used have 16 digits, and another
---          16 say how much the bucket held when they were written.
--- Unit     units. Level: those used.
--- ARGV     capacity: the most that can be used; a: the window in milliseconds;
---          b: 0 where it starts with the first use, 1 at its multiples, 2 with
---          the month, 3 as 0, in a token bucket; c: by how many milliseconds later; d: how much comes back
---          when it ends and the rest stays used, or 0; e: what an unknown caller has used; f: how many
---          milliseconds a caller is remembered who has used nothing, 0 where e is
+--          the units used: up to 999,999 Redis stores both as one integer.
+--          For a token bucket in debt, the units used have 16 digits, and 16 more
+--          are the capacity at the time of the write.
+-- Unit     units. Level: units used.
+-- ARGV     capacity: the limit; a: the window in milliseconds;
+--          b: the start of the window: 0 with the first use, 1 at multiples of its
+--          length, 2 with the month, 3 as 0, in a token bucket; c: by how many
+--          milliseconds later; d: how many units each end of the window refills, or
+--          0 for all; e: the units that an unknown caller has used; f: for how many
+--          milliseconds a caller without used units is remembered; 0 if e is 0
 -- Reply    level, mark: the window's end in milliseconds since the epoch
--- Expiry   when nothing is used any more, and remembered for long enough.
+-- Expiry   when no units are used any more and the caller has been remembered for f.
 -- Atomic   see the engine.
 --@numbers
 c, d, e, f, at = unpack('<dddd', numbers, at)
@@ -20,7 +21,7 @@ drop_ms = a
 if is_foreign or stored and (find(stored, '%D') or #stored < 14 or #stored > 29 and #stored ~= 45) then
   level = nil
 else
-  -- The end of a window that starts now, and the latest that any may have.
+  -- The end of a window that starts now: no window may end later.
   local latest_ms = min(now_ms + a, 9999999999999)
   if b == 1 then
     latest_ms = floor((now_ms + a - c) / a) * a + c
@@ -45,7 +46,7 @@ else
   if ends_ms then
     used = min(tonumber(sub(stored, 14, 29)), 9007199254740991)
     if b == 3 then
-      -- A debt is paid in full. Other numbers lock nobody out for long.
+      -- A debt is paid in full. But new numbers must not lock a caller out for long.
       local owed = #stored == 45 and max(used - sub(stored, 30), 0) or 0
       local highest = d > 0 and d * floor(largest / a) or largest
       used = min(used - owed, 2 * capacity) + owed
@@ -55,7 +56,7 @@ else
   if ends_ms and ends_ms > now_ms then
     level, mark, unsaved = used, min(ends_ms, latest_ms), ends_ms > latest_ms
     if b == 3 and used == 0 then
-      -- The next period of a full bucket starts with the next token taken.
+      -- The next window of a full bucket starts when the next token is taken.
       mark = latest_ms
     end
   else

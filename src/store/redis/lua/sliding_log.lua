@@ -1,20 +1,20 @@
 -- Sliding log.
 --
--- KEYS     the letter L; how many units were ever counted (5 bytes); then for each
+-- KEYS     the letter L; the number of units ever counted (5 bytes); then for each
 --          entry, oldest first, the instant at which units were taken, in
---          microseconds since the epoch (7 bytes), and how many units were
---          counted before it (5 bytes). All are little-endian. Counts go round at
---          2^40: what lies between two of them is their difference.
--- Unit     units. Level: those taken within the window.
+--          microseconds since the epoch (7 bytes), and the number of units counted
+--          before it (5 bytes). All are little-endian. Counts wrap at 2^40: the units
+--          between two counts are their difference.
+-- Unit     units. Level: units taken within the window.
 -- ARGV     capacity: the limit; a: the window in microseconds
--- Reply    level, mark: the newest entry's instant, more: of what does not fit
---          now, the instant of the entry that must leave first; or the newest that
---          is left when units are given back
--- Expiry   when the newest has left the window.
+-- Reply    level, mark: the newest entry's instant, more: if the cost does not fit
+--          now, the instant of the entry that must leave first; for a refund, the
+--          instant of the newest entry that stays
+-- Expiry   when the newest entry has left the window.
 -- Atomic   see the engine.
 --
--- c is how many units were ever counted, d the bytes of `kept` before the first
--- entry that still counts, e how many entries those are.
+-- c is the number of units ever counted, d the bytes of `kept` before the first entry
+-- that still counts, e the number of those entries.
 --@numbers
 drop_ms = floor(a / 1000)
 --@read
@@ -23,7 +23,7 @@ if is_foreign or stored and (sub(stored, 1, 1) ~= 'L' or #stored % 12 ~= 6) then
   level = nil
 elseif stored then
   kept, c = stored, unpack('<I5', stored, 2)
-  -- The first that still counts, by bisection. No sum here is above 2^53.
+  -- Finds the first entry that still counts, by bisection. No sum here is above 2^53.
   local first, after = 0, (#stored - 6) / 12
   while first < after do
     local middle = floor((first + after) / 2)
@@ -40,7 +40,7 @@ if e > 0 then
   local round, base = 1099511627776, unpack('<I5', kept, d + 8)
   level, mark = (c - base) % round, unpack('<I7', kept, #kept - 11)
   if mark > now_us and mark <= largest then
-    -- Written by a clock that went backwards: such entries become one, of now.
+    -- The clock has stepped back: entries of the future become one entry of now.
     local ahead = d + 12 * e - 12
     while ahead > d and unpack('<I7', kept, ahead - 11) > now_us do
       ahead = ahead - 12
@@ -53,7 +53,7 @@ if e > 0 then
     mark, unsaved, e = now_us, true, (#kept - d) / 12
   end
   if task == 3 and extra > 0 then
-    -- Only what was taken at that instant. What was taken later is counted less.
+    -- Only what was taken at that instant. Later entries count fewer units before them.
     local last = d + 12 * e
     while last > d and unpack('<I7', kept, last - 11) > extra do
       last = last - 12
@@ -73,7 +73,7 @@ if e > 0 then
       e = (#kept - d) / 12
     end
   end
-  -- The instant of the unit of this number, counted from the oldest.
+  -- Returns the instant of the unit with this number, counted from the oldest.
   local number = 0
   if task == 3 then
     cost = min(cost, level)
@@ -99,7 +99,7 @@ local round, last, more_entries, newest_us = 1099511627776, #kept, '', mark
 if change > 0 then
   newest_us = now_us
   if e > 0 and (mark == now_us or e >= max(capacity, 1)) then
-    -- One entry for each instant; and as many entries as that only a debit exceeds.
+    -- One entry for each instant, and a bound that only a debit exceeds.
     last = last - 12
     more_entries = struct.pack('<I7', now_us) .. sub(kept, -5)
   else
@@ -112,6 +112,6 @@ elseif change < 0 then
   end
   newest_us = last > d and unpack('<I7', kept, last - 11) or now_us - a
 end
--- In one piece: each copy of a long string takes its time.
+-- In one expression: each copy of a long string takes time.
 value = 'L' .. struct.pack('<I5', (c + change) % round) .. sub(kept, d + 1, last) .. more_entries
 ttl_ms = max(floor((newest_us - now_us + a) / 1000), 0) + spare_ms

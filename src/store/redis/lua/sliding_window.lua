@@ -1,14 +1,16 @@
 -- Sliding window.
 --
--- KEYS     digits: how many the next two have, plus 10, in two digits each; the
---          units that the window of the clock has counted; those of the one
---          before; and the window's end since the epoch, in seconds (10 digits)
---          or milliseconds (13). Up to 19 digits Redis keeps as one integer.
--- Unit     units. Level: those counted, of the window before the part that lies
---          within one window's length of now, rounded up.
+-- KEYS     digits: the lengths of the next two numbers, plus 10, in two digits
+--          each; the units of the current window of the clock; those of the
+--          previous window; and the end of the current window since the epoch, in
+--          seconds (10 digits) or milliseconds (13). Redis stores up to 19 digits
+--          as one integer.
+-- Unit     units. Level: the units of the current window, plus the share of the
+--          previous window that is within one window's length of now, rounded up.
 -- ARGV     capacity: the limit; a: the window in milliseconds
--- Reply    level, mark: the window's end, more: what the one before counted
--- Expiry   when neither counts any more.
+-- Reply    level, mark: the end of the current window, more: the units of the
+--          previous window
+-- Expiry   when neither window counts any more.
 -- Atomic   see the engine.
 --@numbers
 drop_ms = 2 * a
@@ -32,7 +34,7 @@ if is_foreign or stored and not ends_ms then
 else
   mark = (floor(now_ms / a) + 1) * a
   if ends_ms then
-    -- So that the product below is exact where the limit was higher once.
+    -- Keeps the product below exact if the limit was once higher.
     local highest = floor(9007199254740991 / (2 * a))
     current, previous = min(current, highest), min(previous, highest)
     if ends_ms + a > mark then

@@ -1,21 +1,21 @@
 -- Token bucket; leaky bucket.
 --
 -- KEYS     the instant at which the bucket is full again, in nanoseconds since
---          the epoch: 19 digits, which Redis keeps as one integer. Where that
---          is further than it is deep, 16 digits follow for the instant at which
---          it counts as just empty, and 16 for that of the writing, in
---          microseconds since the epoch.
+--          the epoch: 19 digits, which Redis stores as one integer. If that is
+--          further ahead than the capacity, 16 digits follow for the instant at
+--          which the bucket counts as just empty, and 16 for the instant of the
+--          write, in microseconds since the epoch.
 -- Unit     nanoseconds of refill. Level: how far that instant is ahead of now.
 -- ARGV     capacity: from empty to full; a: the level of an unknown caller;
---          b: how long a full bucket is remembered, 0 where a is
+--          b: how long a full bucket is remembered; 0 if a is 0
 -- Reply    level
--- Expiry   when full, and remembered for long enough.
+-- Expiry   when the bucket is full and has been remembered for b.
 -- Atomic   see the engine.
 --
--- 19 digits are more than a Lua number holds. The last four are split off, now is
--- subtracted from the others, and what is left is nanoseconds ahead of now.
--- Clocks tick in microseconds: a bucket that is full before the next tick
--- counts as full, and a level may be ahead of the capacity by less than a tick.
+-- 19 digits are more than a Lua number holds. So the last four are split off, now is
+-- subtracted from the others, and the rest is nanoseconds ahead of now.
+-- Clocks tick in microseconds: a bucket that is full before the next tick counts as
+-- full, and a level may exceed the capacity by less than a tick.
 --@numbers
 slack, drop_ms = 999, capacity / 1000000 + 1
 --@read
@@ -24,17 +24,17 @@ if is_foreign or stored and (digits < 4 or digits > 51 or (digits > 19 and digit
   level = nil
 else
   local ahead, at_us, highest = nil, now_us, capacity
-  -- Whether all that is stored is the level, so that a change can be added to it.
+  -- Whether the level is all that is stored, so that a change can be added to it.
   c = false
   if stored then
     if digits > 19 then
-      -- No time passes until the clock is where it was.
+      -- After a step back of the clock, no time passes until it catches up.
       at_us = max(now_us, tonumber(sub(stored, -16)))
       unsaved = at_us > now_us
       highest = max(capacity + (sub(stored, -32, -17) - at_us) * 1000, 0)
       stored = sub(stored, 1, -33)
     end
-    -- The last four digits, and what stands before them.
+    -- The last four digits, and those before them.
     local w, x, y, z = byte(stored, -4, -1)
     local low = ((w * 10 + x) * 10 + y) * 10 + z - 53328
     local high = floor((stored - low) / 10000 + 0.5)
@@ -51,7 +51,7 @@ else
       cost = 0
     end
   end
-  -- Where more than the level stays taken, the digits below round it up each time.
+  -- If more than the level is taken, each write rounds the level up.
   is_linear = true
   if ahead and ahead > 0 then
     level, kept, is_linear = highest, ahead, ahead == highest
@@ -62,7 +62,7 @@ else
 end
 --@write
 level = level + change
--- Under other numbers more may be taken: that stays taken.
+-- A quota with other numbers may have taken more: that stays taken.
 local ahead = level
 if kept and kept + change > level then
   ahead = max(min(kept + change, largest), level)
@@ -74,8 +74,8 @@ if c and not is_deep then
   if change ~= added then
     added, added_text = change, format('%d', change)
   end
-  -- In this order: behind an expiry, Redis would let the rest of the script write
-  -- though its memory is full. Where either is refused, all is written anew.
+  -- In this order: after a PEXPIRE, Redis would let the rest of the script write even
+  -- if its memory is full. If either is refused, the value is written anew.
   is_added = type(call('INCRBY', keys[leg_key], added_text)) == 'number'
   if is_added and call(expire, keys[leg_key], format('%d', expires_from_ms + ttl_ms)) ~= 1 then
     is_added = false

@@ -17,10 +17,9 @@ use tokio::{
 
 use self::server::Server;
 use super::{
-    call::Deadline,
-    key::KeyNames,
-    question::{Question, Turns},
+    deadline::Deadline,
     reply::Integers,
+    request::{ScriptCall, ScriptRequest},
 };
 use crate::{
     Clock, StoreError,
@@ -180,18 +179,18 @@ impl SimulatedRedis {
         self.server().hash()
     }
 
-    pub(super) async fn script(
+    pub(super) async fn eval(
         &self,
-        checks: &[Turns<'_>],
-        names: &KeyNames,
-        (nonce, now_us): (i64, u64),
+        call: &ScriptCall<'_>,
         deadline: Deadline,
     ) -> Result<Integers, StoreError> {
-        let names = names.clone();
-        let turns = checks.iter();
-        let turns = turns.map(|turns| (turns.question.clone(), turns.times));
-        let turns: Vec<(Question, u64)> = turns.collect();
-        let serve = move |server: &mut Server| server.decide(&turns, &names, nonce, now_us);
+        let checks = call.checks.iter();
+        let checks: Vec<(ScriptRequest, u64)> = checks
+            .map(|check| (check.request.clone(), check.times))
+            .collect();
+        let (nonce, now_us) = (call.nonce, call.now_us);
+        let names = call.names.clone();
+        let serve = move |server: &mut Server| server.decide(&checks, &names, nonce, now_us);
         self.travel(deadline, serve).await
     }
 
@@ -231,7 +230,7 @@ impl SimulatedRedis {
             redis.delay()?;
             Some(answer)
         };
-        let answered = timeout(deadline.left(), Finished::of(call, runtime)).await;
+        let answered = timeout(deadline.remaining(), Finished::of(call, runtime)).await;
         let lost = || StoreError::unavailable("the connection was lost");
         match answered {
             Ok(answer) => answer.ok_or_else(lost),

@@ -5,7 +5,11 @@ use std::{collections::HashMap, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    super::{key::KeyNames, question::Question, reply::Integers},
+    super::{
+        key::{KeyNames, RedisKey},
+        reply::Integers,
+        request::{ScriptRequest, algorithm},
+    },
     Served,
 };
 use crate::{
@@ -17,7 +21,7 @@ use crate::{
 /// Its buckets, and its one core.
 pub(super) struct Server {
     pub(super) clock: RuntimeClock,
-    buckets: HashMap<Vec<u8>, Bucket>,
+    buckets: HashMap<RedisKey, Bucket>,
     /// How many there may be before those that are drained are looked for.
     most: usize,
     pub(super) call_takes: Duration,
@@ -74,29 +78,29 @@ impl Server {
     /// As the script would answer: `now_us` 0 is the server's own clock.
     pub(super) fn decide(
         &mut self,
-        turns: &[(Question, u64)],
+        checks: &[(ScriptRequest, u64)],
         names: &KeyNames,
         nonce: i64,
         now_us: u64,
     ) -> Integers {
-        let decisions = turns.iter().map(|(question, _)| question.legs.len());
+        let decisions = checks.iter().map(|(request, _)| request.charges.len());
         let decisions = decisions.sum::<usize>() as u64;
         let begun_at = self.begin(decisions);
         self.served.calls += 1;
-        self.served.checks += turns.iter().map(|(_, times)| times).sum::<u64>();
+        self.served.checks += checks.iter().map(|(_, times)| times).sum::<u64>();
         self.served.decisions += decisions;
         let now_us = match now_us {
             0 => self.clock.us_at(begun_at),
             given => given,
         };
         let mut reply = Integers::from_slice(&[nonce, now_us as i64]);
-        for (question, times) in turns {
+        for (request, times) in checks {
             for _ in 0..*times {
                 if *times > 1 {
-                    // Each is told of by itself.
+                    // Each has a result of its own.
                     reply.push(1);
                 }
-                self.decide_one(question, names, now_us, &mut reply);
+                self.decide_one(request, names, now_us, &mut reply);
             }
         }
         reply
@@ -104,21 +108,25 @@ impl Server {
 
     fn decide_one(
         &mut self,
-        question: &Question,
+        request: &ScriptRequest,
         names: &KeyNames,
         now_us: u64,
         reply: &mut Integers,
     ) {
-        let keys: Vec<Vec<u8>> = question.keys(names).collect();
+        let charges = request.charges.iter();
+        let keys: Vec<RedisKey> = charges.map(|charge| names.key(charge)).collect();
         let stored = keys.iter().map(|key| self.stored(key, now_us));
         let mut slots: Vec<Slot> = stored.collect();
-        let legs = question.legs.iter().map(|leg| (&leg.demand, leg.offset_ms));
-        let (fitting, readings) = settle(question.operation, legs, &mut slots, now_us);
+        let demands = request.charges.iter().map(|charge| {
+            let demand = &*charge.demand;
+            (demand, demand.quota.offset_ms(charge.key_bytes()))
+        });
+        let (fitting, readings) = settle(request.operation, demands, &mut slots, now_us);
         reply.push(fitting as i64);
-        for (leg, (_, standing)) in question.legs.iter().zip(&readings) {
+        for (charge, (_, standing)) in request.charges.iter().zip(&readings) {
             let numbers = [standing.level, standing.mark, standing.more];
-            let told = numbers.iter().take(leg.algorithm().min(3).into());
-            reply.extend(told.map(|number| *number as i64));
+            let numbers = numbers.iter().take(algorithm(charge).min(3).into());
+            reply.extend(numbers.map(|number| *number as i64));
         }
         for (key, slot) in keys.into_iter().zip(slots) {
             if let (Some(state), Some(drained_at_us)) = (slot.state, slot.drained_at_us) {

@@ -1,0 +1,61 @@
+//! Where a server listens.
+
+use std::fmt;
+
+/// The longest name that DNS has.
+const MAX_HOST_BYTES: usize = 255;
+
+/// A host and a port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Address {
+    /// An IPv6 address is without brackets.
+    host: String,
+    port: u16,
+}
+
+impl Address {
+    pub(super) fn new(host: &str, port: u16) -> Self {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        Self {
+            host: host.to_owned(),
+            port,
+        }
+    }
+
+    /// Reads an address as a node names it. A node that names no host means `asked`, the one
+    /// that was asked.
+    pub(super) fn parse(host: &str, port: &str, asked: &Self) -> Option<Self> {
+        Self::checked(host, port.parse().ok()?, asked)
+    }
+
+    pub(super) fn checked(host: &str, port: i64, asked: &Self) -> Option<Self> {
+        let host = if host.is_empty() { &asked.host } else { host };
+        let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte);
+        if host.len() > MAX_HOST_BYTES || !host.bytes().all(is_host) {
+            return None;
+        }
+        Some(Self {
+            host: host.to_owned(),
+            port: u16::try_from(port).ok().filter(|port| *port > 0)?,
+        })
+    }
+
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub(super) const fn port(&self) -> u16 {
+        self.port
+    }
+
+    #[cfg(test)]
+    pub(super) fn example() -> Self {
+        Self::new("asked.example", 7_000)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}

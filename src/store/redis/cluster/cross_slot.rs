@@ -1,0 +1,313 @@
+//! A check whose buckets are in several slots.
+//!
+//! The charges of one slot are a group, decided in one call. A check that takes, takes group
+//! after group. When a group denies, the groups before it are refunded, and the groups
+//! behind it are only peeked at, so that the decision names all policies that deny. All
+//! other checks go to all groups at once.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tokio::{sync::oneshot, task::JoinSet};
+
+use super::{
+    Cluster,
+    redirect::{Failed, unsplittable},
+    topology::Topology,
+};
+use crate::{
+    Decision, PolicyDecision, StoreError,
+    charge::{Charge, Demand, Operation},
+    store::redis::{
+        deadline::Deadline,
+        reply::{CheckResult, policy_decision},
+        request::ScriptRequest,
+    },
+};
+
+/// The charges of one slot, and their places in the check. Never empty.
+#[derive(Clone, Debug)]
+pub(super) struct SlotGroup {
+    pub(super) request: ScriptRequest,
+    places: SmallVec<[usize; 2]>,
+}
+
+/// A group, and the state of its buckets before the check.
+pub(super) struct GroupResult {
+    group: SlotGroup,
+    found: CheckResult,
+}
+
+impl SlotGroup {
+    /// Splits a check, in the order of the first charge of each slot.
+    pub(super) fn split(request: ScriptRequest, topology: &Topology) -> Vec<Self> {
+        let operation = request.operation;
+        let mut groups: Vec<Self> = Vec::with_capacity(1);
+        for (place, charge) in request.charges.into_iter().enumerate() {
+            let slot = topology.slot(&charge);
+            match groups.iter_mut().find(|group| group.request.slot == slot) {
+                Some(group) => {
+                    group.places.push(place);
+                    group.request.charges.push(charge);
+                }
+                None => groups.push(Self::of_one(operation, slot, place, charge)),
+            }
+        }
+        groups
+    }
+
+    fn of_one(operation: Operation, slot: u16, place: usize, charge: Charge<'static>) -> Self {
+        Self {
+            request: ScriptRequest {
+                operation,
+                slot,
+                charges: SmallVec::from_iter([charge]),
+            },
+            places: SmallVec::from_iter([place]),
+        }
+    }
+
+    fn key_by_key(self) -> impl DoubleEndedIterator<Item = Self> {
+        let ScriptRequest {
+            operation,
+            slot,
+            charges,
+        } = self.request;
+        let charges = self.places.into_iter().zip(charges);
+        charges.map(move |(place, charge)| Self::of_one(operation, slot, place, charge))
+    }
+
+    fn demands(&self) -> impl Iterator<Item = &Demand> {
+        let charges = self.request.charges.iter();
+        charges.map(|charge| &*charge.demand)
+    }
+
+    fn demands_mut(&mut self) -> impl Iterator<Item = &mut Demand> {
+        let charges = self.request.charges.iter_mut();
+        charges.map(|charge| charge.demand.to_mut())
+    }
+
+    /// Returns the same check, for no more units than others had room for.
+    fn for_at_most(mut self, units: u64) -> Self {
+        if self.request.operation == Operation::TakeUpTo {
+            for demand in self.demands_mut() {
+                demand.cost = demand.cost.min(units);
+                demand.level = demand.quota.level_of(demand.cost);
+            }
+        }
+        self
+    }
+
+    /// Returns a check that only tells whether this one would be denied.
+    fn peeked(mut self) -> Self {
+        let operation = self.request.operation;
+        for demand in self.demands_mut() {
+            (demand.level, demand.overdraft) = demand.least(operation);
+        }
+        self.request.operation = Operation::Peek;
+        self
+    }
+}
+
+impl GroupResult {
+    /// Returns the decisions of its policies, each with its place in the check.
+    fn policies(
+        &self,
+        operation: Operation,
+        fitting: u64,
+    ) -> impl Iterator<Item = (usize, PolicyDecision)> {
+        let CheckResult {
+            now_us, standings, ..
+        } = &self.found;
+        let charges = self.group.request.charges.iter().zip(standings);
+        let charges = self.group.places.iter().zip(charges);
+        charges.map(move |(place, (charge, before))| {
+            let policy = policy_decision(charge, operation, fitting, *now_us, *before);
+            (*place, policy)
+        })
+    }
+
+    /// Whether it granted permits. They return with their holder's next statement, which a
+    /// caller makes whose decision [is lost](Decision::is_lost).
+    fn has_granted_permits(&self) -> bool {
+        let mut demands = self.group.demands();
+        self.found.fitting > 0 && demands.any(|demand| demand.quota.is_concurrency())
+    }
+
+    /// Returns the refund after which only `fitting` stays taken.
+    fn surplus(&self, fitting: u64) -> Option<SlotGroup> {
+        let more = self.found.fitting.checked_sub(fitting);
+        let more = more.filter(|more| *more > 0)?;
+        let mut group = self.group.clone();
+        let operation = group.request.operation;
+        group.request.operation = Operation::Refund;
+        let taken = self.policies(operation, self.found.fitting);
+        for (demand, (_, taken)) in group.demands_mut().zip(taken) {
+            let level = match operation {
+                Operation::TakeUpTo => demand.quota.level_of(more),
+                _ => demand.level,
+            };
+            // Without a queue, a bucket is refunded whatever came since.
+            let is_in_line = !taken.delay().is_zero() || demand.quota.paces();
+            let taken_at = match demand.quota.reserves() && !is_in_line {
+                true => 0,
+                false => taken.mark(),
+            };
+            demand.refund(level, taken_at);
+        }
+        let charges = &mut group.request.charges;
+        charges.retain(|charge| !charge.demand.quota.is_concurrency());
+        (!charges.is_empty()).then_some(group)
+    }
+}
+
+impl Cluster {
+    pub(super) async fn decide_in_groups(
+        self: Arc<Self>,
+        operation: Operation,
+        groups: Vec<SlotGroup>,
+        deadline: Deadline,
+        answer: &oneshot::Sender<Result<Decision, StoreError>>,
+    ) -> Result<Decision, StoreError> {
+        match operation {
+            Operation::Take | Operation::TakeUpTo => {
+                self.take(operation, groups, deadline, answer).await
+            }
+            Operation::Peek | Operation::Refund | Operation::Debit | Operation::Renew => {
+                let results = self.send_all(groups, deadline).await?;
+                let fitting = results.iter().map(|result| result.found.fitting).min();
+                Ok(decision(operation, fitting.unwrap_or(0), &results))
+            }
+        }
+    }
+
+    async fn take(
+        self: Arc<Self>,
+        operation: Operation,
+        mut groups: Vec<SlotGroup>,
+        deadline: Deadline,
+        answer: &oneshot::Sender<Result<Decision, StoreError>>,
+    ) -> Result<Decision, StoreError> {
+        let demands = || groups.iter().flat_map(SlotGroup::demands);
+        let wanted = match (operation, demands().next()) {
+            (Operation::TakeUpTo, Some(demand)) => demand.cost,
+            _ => 1,
+        };
+        let is_impossible = demands().any(|demand| demand.is_impossible(operation));
+        let mut fitting = if is_impossible { 0 } else { wanted };
+        let mut results: Vec<GroupResult> = Vec::new();
+        groups.reverse();
+        while fitting > 0 || (wanted == 0 && !is_impossible) {
+            let Some(group) = groups.pop() else { break };
+            let limited = group.clone().for_at_most(fitting);
+            let found = match answer.is_closed() {
+                true => Err(StoreError::not_sent("the caller has left").into()),
+                false => self.send(&limited.request, deadline).await,
+            };
+            match found {
+                Ok(found) => {
+                    fitting = fitting.min(found.fitting);
+                    results.push(GroupResult { group, found });
+                }
+                Err(Failed::SplitRequired) if group.request.charges.len() > 1 => {
+                    groups.extend(group.key_by_key().rev());
+                }
+                Err(failed) => {
+                    let refunded = self.refund(0, &results).await;
+                    let error = unsplittable(failed);
+                    return Err(match refunded {
+                        Ok(()) if results.iter().any(GroupResult::has_granted_permits) => {
+                            error.after_taking()
+                        }
+                        Ok(()) => error,
+                        // Units are taken, whatever became of the others.
+                        Err(_) => StoreError::unavailable(error),
+                    });
+                }
+            }
+        }
+        // The groups that are left were not asked, because one before them denied.
+        groups.reverse();
+        let peeks = groups.into_iter().map(SlotGroup::peeked).collect();
+        let (refunded, peeked) = tokio::join!(
+            self.refund(fitting, &results),
+            self.send_all(peeks, deadline)
+        );
+        refunded.map_err(StoreError::unavailable)?;
+        let is_lost = fitting == 0 && results.iter().any(GroupResult::has_granted_permits);
+        match peeked {
+            Ok(peeked) => results.extend(peeked),
+            Err(error) if is_lost => return Err(error.after_taking()),
+            Err(error) => return Err(error),
+        }
+        let decision = decision(operation, fitting, &results);
+        Ok(if is_lost { decision.lost() } else { decision })
+    }
+
+    /// Refunds what was taken beyond `fitting`. It was charged, so its refund has a deadline of
+    /// its own.
+    async fn refund(
+        self: &Arc<Self>,
+        fitting: u64,
+        results: &[GroupResult],
+    ) -> Result<(), StoreError> {
+        let surplus = results.iter().filter_map(|result| result.surplus(fitting));
+        let deadline = Deadline::after(self.timeout);
+        let refunded = self.send_all(surplus.collect(), deadline);
+        refunded.await.map(drop)
+    }
+
+    /// Sends all groups at once. If one fails, the others are decided nevertheless.
+    pub(super) async fn send_all(
+        self: &Arc<Self>,
+        groups: Vec<SlotGroup>,
+        deadline: Deadline,
+    ) -> Result<Vec<GroupResult>, StoreError> {
+        let mut calls = JoinSet::new();
+        for group in groups {
+            let cluster = Arc::clone(self);
+            calls.spawn(async move { cluster.send_group(group, deadline).await });
+        }
+        let (mut results, mut failure) = (Vec::with_capacity(calls.len()), None);
+        while let Some(joined) = calls.join_next().await {
+            match joined {
+                Ok(Ok(more)) => results.extend(more),
+                Ok(Err(error)) => failure = Some(error),
+                Err(error) => failure = Some(StoreError::unavailable(error)),
+            }
+        }
+        failure.map_or(Ok(results), Err)
+    }
+
+    async fn send_group(
+        &self,
+        group: SlotGroup,
+        deadline: Deadline,
+    ) -> Result<Vec<GroupResult>, StoreError> {
+        match self.send(&group.request, deadline).await {
+            Ok(found) => return Ok(vec![GroupResult { group, found }]),
+            Err(Failed::SplitRequired) if group.request.charges.len() > 1 => {}
+            Err(failed) => return Err(unsplittable(failed)),
+        }
+        let (mut results, mut failure) = (Vec::new(), None);
+        for group in group.key_by_key() {
+            match self.send(&group.request, deadline).await {
+                Ok(found) => results.push(GroupResult { group, found }),
+                // The other buckets may still get their units back.
+                Err(failed) => failure = Some(unsplittable(failed)),
+            }
+        }
+        failure.map_or(Ok(results), Err)
+    }
+}
+
+/// Returns the decision, as if all groups were one check.
+fn decision(operation: Operation, fitting: u64, results: &[GroupResult]) -> Decision {
+    let now_us = results.iter().map(|result| result.found.now_us).max();
+    let policies = results.iter();
+    let policies = policies.flat_map(|result| result.policies(operation, fitting));
+    let mut policies: Vec<_> = policies.collect();
+    policies.sort_by_key(|(place, _)| *place);
+    let policies = policies.into_iter().map(|(_, policy)| policy);
+    Decision::new(operation, policies, fitting, now_us.unwrap_or(0))
+}

@@ -1,0 +1,483 @@
+//! Gathers checks into script calls.
+//!
+//! While few calls are under way, a check is sent directly, in a call of its own.
+//! Otherwise it enters a queue. Workers are tasks that send what waits in one call, then
+//! what has come meanwhile. So nothing waits at low load, and the more there is to do, the
+//! less each check costs Redis and the network. No direct check overtakes one that waits.
+//!
+//! Each call costs the server as much as several checks do, and all processes of a fleet
+//! send calls. So few workers are enough for load: what waits meanwhile shares the next
+//! call. Distance is not load: calls on a long way cost the server nothing. Where calls
+//! take long and hardly wait for each other ([`Latency`](super::latency::Latency)), one more
+//! worker starts each millisecond.
+//!
+//! Refunds and renewals have a queue and workers of their own, a small part of all calls:
+//! they may come in any number, and no check waits behind them.
+//!
+//! A check that waits has no timer of its own. Checks come in the order of their deadlines,
+//! and a call ends by the last deadline of its checks. So a worker is free before the
+//! checks that wait for it are late. A check that comes out of order, or from another
+//! runtime than the workers', has its own timer.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    runtime::Handle,
+    sync::oneshot,
+    time::{Instant, timeout},
+};
+
+use super::{
+    SendMode,
+    deadline::Deadline,
+    reply::CheckResult,
+    request::ScriptRequest,
+    server::Server,
+    worker::{MAX_REFUNDS, MIN_CHECKS, Worker},
+};
+use crate::{StoreError, error::StoreErrorKind, store::finished::Finished, store::tasks::Tasks};
+
+/// Direct calls at a time, in place of as many workers. A worker goes on beside them,
+/// because their callers may not poll them.
+const MAX_DIRECT: usize = 4;
+/// Calls beyond those that keep the server busy, which only distance justifies, are sent
+/// at this pace.
+const PACE: Duration = Duration::from_millis(1);
+/// Refunds may have one in this many of the calls under way.
+const REFUND_SHARE: usize = 4;
+
+/// Sends checks to one server.
+#[derive(Debug)]
+pub(super) struct Dispatcher {
+    server: Server,
+    state: Mutex<State>,
+    /// Workers that keep the server busy.
+    workers: usize,
+    runtime: Handle,
+    tasks: Tasks,
+    in_flight: AtomicUsize,
+    max_in_flight: usize,
+}
+
+/// A queue never waits without a worker, and a worker ends only when its queue is empty.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) checks: Queue,
+    pub(super) refunds: Queue,
+    /// Direct calls under way.
+    direct: usize,
+    next_id: u64,
+    /// The latest deadline of the checks that have been queued.
+    latest: Option<Deadline>,
+    /// Whether a worker waits for its turn by [`PACE`].
+    pub(super) is_paced: bool,
+    /// When the last batch of checks was taken.
+    pub(super) taken_at: Instant,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    pub(super) jobs: VecDeque<Job>,
+    pub(super) workers: usize,
+}
+
+/// A check that is not decided yet. If it is dropped unanswered, the runtime of the store
+/// is gone.
+#[derive(Debug)]
+pub(super) struct Job {
+    id: u64,
+    pub(super) request: Arc<ScriptRequest>,
+    pub(super) deadline: Deadline,
+    pub(super) answer: Option<oneshot::Sender<Answered>>,
+    /// How many calls had been answered when it came.
+    answers_before: u64,
+    /// It counts until it is decided, even if its caller has left.
+    _in_flight: InFlight,
+}
+
+pub(super) type Answered = Result<CheckResult, StoreError>;
+
+impl Job {
+    pub(super) fn has_left(&self) -> bool {
+        let answer = self.answer.as_ref();
+        answer.is_some_and(oneshot::Sender::is_closed)
+    }
+
+    pub(super) fn answer_too_late(self, server: &Server) {
+        answer(
+            self.answer,
+            Err(server.too_late(self.deadline, self.answers_before)),
+        );
+    }
+}
+
+/// Answers a caller, unless it was answered before. A caller that has left was charged, as
+/// any caller whose answer is lost.
+pub(super) fn answer(sender: Option<oneshot::Sender<Answered>>, answered: Answered) {
+    if let Some(sender) = sender {
+        let _ = sender.send(answered);
+    }
+}
+
+/// What became of a check that was handed in.
+enum Entered {
+    Direct(DirectCall),
+    Queued {
+        answer: oneshot::Receiver<Answered>,
+        /// The number of its job, if it needs a timer of its own.
+        timed: Option<u64>,
+    },
+}
+
+impl Dispatcher {
+    pub(super) fn new(
+        runtime: Handle,
+        server: Server,
+        max_in_flight: usize,
+        tasks: Tasks,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            workers: server.useful_calls(),
+            server,
+            state: Mutex::new(State {
+                checks: Queue::default(),
+                refunds: Queue::default(),
+                direct: 0,
+                next_id: 0,
+                latest: None,
+                is_paced: false,
+                taken_at: Instant::now(),
+            }),
+            runtime,
+            tasks,
+            in_flight: AtomicUsize::new(0),
+            max_in_flight,
+        })
+    }
+
+    pub(super) const fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Counts one more check in flight, or fails if there are too many.
+    pub(super) fn admit(self: &Arc<Self>, is_refund: bool) -> Result<InFlight, StoreError> {
+        let before = match is_refund {
+            // Units must get back in any flood, and take no room from checks.
+            true => 0,
+            false => self.in_flight.fetch_add(1, Ordering::Relaxed),
+        };
+        // Made first: its drop takes back what was just counted.
+        let in_flight = InFlight {
+            dispatcher: Arc::clone(self),
+            is_refund,
+        };
+        match before < self.max_in_flight {
+            true => Ok(in_flight),
+            false => Err(self.server.has_no_room()),
+        }
+    }
+
+    /// Decides a check.
+    pub(super) async fn submit(
+        request: Arc<ScriptRequest>,
+        in_flight: InFlight,
+        deadline: Deadline,
+    ) -> Answered {
+        let dispatcher = Arc::clone(&in_flight.dispatcher);
+        match dispatcher.enter(request, in_flight, deadline) {
+            Entered::Direct(call) => {
+                let runtime = dispatcher.runtime.clone();
+                Finished::of(call.run(), runtime).await
+            }
+            Entered::Queued {
+                answer,
+                timed: None,
+            } => answer.await.unwrap_or_else(|_| Err(runtime_is_gone())),
+            Entered::Queued {
+                mut answer,
+                timed: Some(id),
+            } => {
+                let answered = dispatcher.await_until(deadline, id, &mut answer);
+                Box::pin(answered).await
+            }
+        }
+    }
+
+    /// Waits with a timer of its own.
+    async fn await_until(
+        &self,
+        deadline: Deadline,
+        id: u64,
+        answer: &mut oneshot::Receiver<Answered>,
+    ) -> Answered {
+        match timeout(deadline.remaining(), &mut *answer).await {
+            Ok(answered) => answered.unwrap_or_else(|_| Err(runtime_is_gone())),
+            Err(_) => self.give_up(deadline, id, answer),
+        }
+    }
+
+    /// A refund stays in its queue, and is sent though its caller does not wait.
+    fn give_up(
+        &self,
+        deadline: Deadline,
+        id: u64,
+        answer: &mut oneshot::Receiver<Answered>,
+    ) -> Answered {
+        if let Some(job) = self.withdraw(id) {
+            job.answer_too_late(&self.server);
+        }
+        // The answer may have come since the timer fired.
+        let answered = answer.try_recv();
+        answered.unwrap_or_else(|_| Err(self.server.unanswered(deadline)))
+    }
+
+    /// Takes a check out of the queue, if it is still there.
+    fn withdraw(&self, id: u64) -> Option<Job> {
+        let mut state = self.state();
+        // Jobs are numbered in the order in which they enter.
+        let place = state.checks.jobs.binary_search_by_key(&id, |job| job.id);
+        state.checks.jobs.remove(place.ok()?)
+    }
+
+    fn enter(
+        self: &Arc<Self>,
+        request: Arc<ScriptRequest>,
+        in_flight: InFlight,
+        deadline: Deadline,
+    ) -> Entered {
+        // A direct call ends in the workers' runtime if its caller leaves: the timers of
+        // another runtime may stand still.
+        let is_here = Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id());
+        let is_refund = request.is_refund();
+        let mut state = self.state();
+        if !is_refund && is_here && self.goes_directly(&state, deadline) {
+            state.direct += 1;
+            drop(state);
+            return Entered::Direct(DirectCall {
+                request,
+                deadline,
+                _in_flight: in_flight,
+                place: DirectPlace(Arc::clone(self)),
+            });
+        }
+        let id = state.next_id;
+        state.next_id += 1;
+        let (sender, answer) = oneshot::channel();
+        let job = Job {
+            id,
+            request,
+            deadline,
+            answer: Some(sender),
+            answers_before: self.server.answers(),
+            _in_flight: in_flight,
+        };
+        if is_refund {
+            state.refunds.jobs.push_back(job);
+            self.start_refund_worker(state);
+            let timed = Some(id);
+            return Entered::Queued { answer, timed };
+        }
+        let latest = state.latest.unwrap_or(deadline).later(deadline);
+        state.latest = Some(latest);
+        state.checks.jobs.push_back(job);
+        self.start_worker(state);
+        let needs_timer = !is_here || deadline.is_before(latest);
+        let timed = needs_timer.then_some(id);
+        Entered::Queued { answer, timed }
+    }
+
+    /// Whether too little is under way for a call that is worth sharing, and all of that
+    /// would be answered in time one after another.
+    fn goes_directly(&self, state: &State, deadline: Deadline) -> bool {
+        let is_idle = self.calls(state) == 0;
+        let fits = || {
+            let latency = self.server.latency();
+            latency.fits(MIN_CHECKS as u32, deadline.remaining())
+        };
+        is_idle
+            || state.checks.jobs.is_empty()
+                && state.direct < MAX_DIRECT
+                && self.calls(state) <= self.workers
+                && self.in_flight() < MIN_CHECKS
+                && fits()
+    }
+
+    /// Starts a worker if a check waits for one, and one more call is of use.
+    fn start_worker(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        let Some(last) = state.checks.jobs.back() else {
+            return;
+        };
+        let remaining = last.deadline.remaining();
+        let (calls, workers) = (self.calls(&state), state.checks.workers);
+        let is_overloaded = || self.server.latency().is_overloaded_for(remaining);
+        let max_calls = || self.server.latency().max_calls();
+        let pause = if workers == 0 {
+            Duration::ZERO
+        } else if workers < self.workers && calls <= self.workers {
+            if state.checks.jobs.len() < MIN_CHECKS && is_overloaded() {
+                return;
+            }
+            Duration::ZERO
+        } else if !state.is_paced && calls < max_calls() && !is_overloaded() {
+            PACE.saturating_sub(state.taken_at.elapsed())
+        } else {
+            return;
+        };
+        state.checks.workers += 1;
+        state.is_paced |= !pause.is_zero();
+        drop(state);
+        let worker = Worker::of_checks(Arc::clone(self));
+        self.runtime.spawn(worker.run(pause));
+    }
+
+    fn start_refund_worker(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        let Queue { jobs, workers } = &state.refunds;
+        let is_worth_it = *workers == 0
+            || jobs.len() >= MAX_REFUNDS
+                && *workers < self.server.latency().max_calls() / REFUND_SHARE;
+        if !is_worth_it {
+            return;
+        }
+        state.refunds.workers += 1;
+        drop(state);
+        let worker = Worker::of_refunds(Arc::clone(self));
+        self.tasks.spawn(&self.runtime, worker.run(Duration::ZERO));
+    }
+
+    /// Returns how many checks a worker takes: what it leaves to the other workers is sent
+    /// while it waits for its own reply.
+    pub(super) fn share_of_one(&self, state: &State) -> usize {
+        // All but the first direct call take the place of a worker.
+        let replaced = state.direct.saturating_sub(1);
+        let workers = self.workers.saturating_sub(replaced).max(1);
+        self.in_flight().div_ceil(workers)
+    }
+
+    fn calls(&self, state: &State) -> usize {
+        state.direct + state.checks.workers
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A check or refund in flight.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    dispatcher: Arc<Dispatcher>,
+    is_refund: bool,
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if !self.is_refund {
+            self.dispatcher.in_flight.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A check that is sent in its caller's own task. If that task never polls it again, all
+/// others still have the workers.
+struct DirectCall {
+    request: Arc<ScriptRequest>,
+    deadline: Deadline,
+    _in_flight: InFlight,
+    place: DirectPlace,
+}
+
+impl DirectCall {
+    async fn run(self) -> Answered {
+        let server = &self.place.0.server;
+        let call = server.eval_alone(&self.request, SendMode::Batched, self.deadline);
+        call.await
+    }
+}
+
+/// Counts a direct call as long as it is under way.
+struct DirectPlace(Arc<Dispatcher>);
+
+impl Drop for DirectPlace {
+    /// Leaves the place to a worker.
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.direct -= 1;
+        self.0.start_worker(state);
+    }
+}
+
+fn runtime_is_gone() -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable)
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used)]
+mod tests {
+    use super::*;
+    use crate::{
+        charge::Operation,
+        store::{
+            keyed::KeyedHash,
+            redis::{connect::Settings, key::KeyNames, pool::Pool, server::CallContext},
+        },
+    };
+
+    #[tokio::test]
+    async fn an_answer_that_came_at_the_end_of_its_time_is_taken() {
+        let settings = Settings::of_server("127.0.0.1:1").expect("settings");
+        let names = KeyNames::new("tt".to_owned(), None).expect("names");
+        let here = Handle::current();
+        let pool = Pool::connect(&here, settings, 1, 8, drop).expect("a pool");
+        let context = CallContext::new(Duration::from_secs(1), names, 0, None);
+        let server = Server::new(pool, context, KeyedHash::new());
+        let dispatcher = Dispatcher::new(here, server, 8, Tasks::default());
+        let deadline = Deadline::after(Duration::ZERO);
+        let request = ScriptRequest {
+            operation: Operation::Take,
+            slot: 0,
+            charges: Default::default(),
+        };
+        let found = CheckResult {
+            now_us: 7,
+            fitting: 1,
+            standings: Default::default(),
+        };
+
+        let (sender, mut receiver) = oneshot::channel();
+        answer(Some(sender), Ok(found));
+        let found = dispatcher
+            .give_up(deadline, 0, &mut receiver)
+            .expect("an answer");
+        assert_eq!(found.now_us, 7);
+
+        let (_sender, mut receiver) = oneshot::channel();
+        let sent = dispatcher
+            .give_up(deadline, 0, &mut receiver)
+            .expect_err("no answer");
+        assert!(sent.is_timeout() && sent.may_have_run());
+
+        let (sender, mut receiver) = oneshot::channel();
+        dispatcher.state().checks.jobs.push_back(Job {
+            id: 0,
+            request: Arc::new(request),
+            deadline,
+            answer: Some(sender),
+            answers_before: 0,
+            _in_flight: dispatcher.admit(false).expect("room"),
+        });
+        let queued = dispatcher.give_up(deadline, 0, &mut receiver);
+        let not_sent = queued.expect_err("no answer");
+        assert!(!not_sent.may_have_run(), "{not_sent:?}");
+    }
+}

@@ -1,0 +1,310 @@
+//! A script call: the checks in it, and how they are encoded.
+
+use arrayvec::ArrayVec;
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::{
+    key::KeyNames,
+    script::{self, Script},
+};
+use crate::{
+    charge::{Charge, Check, Operation},
+    quota::{Rule, window::Start},
+};
+
+/// Added to an algorithm's number on the last charge of a check.
+const LAST_CHARGE: u64 = 32;
+/// Multiplies the number of the operation.
+const TASK: u64 = 64;
+/// Room for the numbers of one call of one check of one charge.
+const NUMBERS_BYTES: usize = 88;
+/// Room for most keys.
+const KEY_BYTES: usize = 40;
+
+/// One check, owned for as long as its call and its decision need it.
+#[derive(Clone, Debug)]
+pub(super) struct ScriptRequest {
+    pub(super) operation: Operation,
+    /// The slot of all its keys, where the server is one of a cluster; otherwise 0.
+    pub(super) slot: u16,
+    pub(super) charges: SmallVec<[Charge<'static>; 1]>,
+}
+
+/// Equal checks in a row, which a call decides together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Repeated<'a> {
+    pub(super) request: &'a ScriptRequest,
+    pub(super) times: u64,
+}
+
+/// The checks of one script call.
+pub(super) struct ScriptCall<'a> {
+    pub(super) checks: &'a [Repeated<'a>],
+    pub(super) names: &'a KeyNames,
+    /// The number that the reply must start with.
+    pub(super) nonce: i64,
+    /// The time to decide by; 0 for the server's own clock.
+    pub(super) now_us: u64,
+}
+
+/// The keys and the numbers of a call.
+pub(super) struct Arguments {
+    /// One after another.
+    pub(super) keys: Bytes,
+    pub(super) key_ends: SmallVec<[usize; 2]>,
+    pub(super) numbers: Bytes,
+}
+
+impl ScriptCall<'_> {
+    /// Returns the script that has the algorithms of these checks, and no others.
+    pub(super) fn script(&self) -> &'static Script {
+        let charges = self.checks.iter().flat_map(|check| &check.request.charges);
+        script::with_algorithms(charges.map(algorithm))
+    }
+
+    pub(super) fn arguments(&self) -> Arguments {
+        let mut keys = Vec::with_capacity(KEY_BYTES * self.checks.len());
+        let mut key_ends = SmallVec::with_capacity(self.checks.len());
+        let mut numbers = Vec::with_capacity(NUMBERS_BYTES);
+        push(&mut numbers, self.nonce as f64);
+        push(&mut numbers, self.now_us as f64);
+        // Checks in a row that ask the same share their numbers, behind how many they are.
+        let (mut run_at, mut run) = (numbers.len(), 0.0);
+        for check in self.checks {
+            for charge in &check.request.charges {
+                keys.extend_from_slice(&self.names.key(charge));
+                key_ends.push(keys.len());
+            }
+            let start = numbers.len();
+            push(&mut numbers, 1.0);
+            push(&mut numbers, check.times as f64);
+            check.write_numbers(&mut numbers);
+            let (before, these) = numbers.split_at(start);
+            if before.get(run_at + size_of::<f64>()..) == these.get(size_of::<f64>()..) {
+                numbers.truncate(start);
+                run += 1.0;
+                for (to, byte) in numbers.iter_mut().skip(run_at).zip(f64::to_le_bytes(run)) {
+                    *to = byte;
+                }
+            } else {
+                (run_at, run) = (start, 1.0);
+            }
+        }
+        Arguments {
+            keys: keys.into(),
+            key_ends,
+            numbers: numbers.into(),
+        }
+    }
+}
+
+impl ScriptRequest {
+    pub(super) fn new(check: &Check<'_>) -> Self {
+        let charges = check.charges().iter();
+        Self {
+            operation: check.operation(),
+            slot: 0,
+            charges: charges.map(|charge| charge.clone().into_owned()).collect(),
+        }
+    }
+
+    /// Whether it refunds or renews what was taken.
+    pub(super) const fn is_refund(&self) -> bool {
+        self.operation.is_refund_or_renewal()
+    }
+}
+
+impl<'a> Repeated<'a> {
+    pub(super) const fn once(request: &'a ScriptRequest) -> Self {
+        Self { request, times: 1 }
+    }
+
+    /// Merges with an equal check that comes right behind it. Returns whether it did.
+    pub(super) fn merge(&mut self, next: &ScriptRequest) -> bool {
+        let request = self.request;
+        let mut charges = request.charges.iter().zip(&next.charges);
+        let is_merged = request.operation == Operation::Take
+            && next.operation == Operation::Take
+            && request.slot == next.slot
+            && request.charges.len() == next.charges.len()
+            && charges.all(|(charge, next)| {
+                charge.key == next.key
+                    && charge.policy == next.policy
+                    && charge.demand == next.demand
+            });
+        self.times += u64::from(is_merged);
+        is_merged
+    }
+
+    /// Returns the highest verdict of a single check: the units that were asked for, where the
+    /// verdict is how many were taken.
+    pub(super) fn max_verdict(&self) -> u64 {
+        match (self.request.operation, self.request.charges.last()) {
+            (Operation::TakeUpTo, Some(charge)) => charge.demand.cost,
+            _ => 1,
+        }
+    }
+
+    /// Appends the numbers of its charges, as `engine.lua` describes them.
+    fn write_numbers(&self, to: &mut Vec<u8>) {
+        let ScriptRequest {
+            operation, charges, ..
+        } = self.request;
+        let last = charges.len().saturating_sub(1);
+        for (place, charge) in charges.iter().enumerate() {
+            let demand = &*charge.demand;
+            let is_last = if place == last { LAST_CHARGE } else { 0 };
+            let kind = u64::from(algorithm(charge)) + is_last + TASK * task(*operation);
+            let extra = match operation {
+                Operation::Take | Operation::Peek | Operation::Debit => demand.overdraft as f64,
+                Operation::TakeUpTo => demand.quota.level_of(1) as f64,
+                Operation::Refund | Operation::Renew => demand.taken_at as f64,
+            };
+            // All numbers are integers up to 2^53, which a double holds exactly.
+            push(to, kind as f64);
+            push(to, demand.level as f64);
+            push(to, demand.quota.level_of_capacity() as f64);
+            push(to, extra);
+            for number in own_numbers(charge) {
+                // One of them may be negative.
+                push(to, number as i64 as f64);
+            }
+            if *operation == Operation::Debit {
+                push(to, demand.quota.level_of(1) as f64);
+            }
+        }
+    }
+}
+
+/// Returns the number of a charge's algorithm.
+pub(super) fn algorithm(charge: &Charge<'_>) -> u8 {
+    match &charge.demand.quota.0 {
+        Rule::TokenBucket(_) | Rule::LeakyBucket { .. } => 1,
+        Rule::FixedWindow(_) | Rule::IntervalBucket(_) => 2,
+        Rule::SlidingWindow(_) => 3,
+        Rule::SlidingLog(_) => 4,
+        Rule::Concurrency(_) => 5,
+    }
+}
+
+/// Returns the numbers that only the charge's algorithm has. A negative one is in two's
+/// complement.
+fn own_numbers(charge: &Charge<'_>) -> ArrayVec<u64, 6> {
+    let mut own = ArrayVec::new();
+    match &charge.demand.quota.0 {
+        Rule::TokenBucket(rule) | Rule::LeakyBucket { rule, .. } => {
+            own.extend([rule.initial_ns, rule.remembered_ns()]);
+        }
+        Rule::FixedWindow(rule) | Rule::IntervalBucket(rule) => {
+            let later_ms = charge.demand.quota.offset_ms(charge.key_bytes());
+            let (start, offset_ms) = match rule.start {
+                Start::FirstUse if rule.refill.is_some() => (3, 0),
+                Start::FirstUse => (0, 0),
+                Start::Aligned { offset_ms } => (1, (offset_ms + later_ms) % rule.window_ms),
+                Start::Month => (2, later_ms),
+            };
+            own.extend([rule.window_ms, start, offset_ms, rule.refill.unwrap_or(0)]);
+            own.extend([rule.initial_used, rule.remembered_ms()]);
+        }
+        Rule::SlidingWindow(rule) => {
+            own.extend([rule.window_ms, 0]);
+        }
+        Rule::SlidingLog(rule) => {
+            own.extend([rule.window_us, 0]);
+        }
+        Rule::Concurrency(rule) => {
+            own.push(rule.lifetime_ms);
+            own.extend(
+                charge
+                    .demand
+                    .statement
+                    .as_ref()
+                    .map_or([0; 5], |statement| {
+                        let is_remembered = u64::from(statement.is_remembered);
+                        [
+                            statement.holder,
+                            statement.version,
+                            statement.settled,
+                            statement.held as u64,
+                            statement.group + 4 * is_remembered,
+                        ]
+                    }),
+            );
+        }
+    }
+    own
+}
+
+const fn task(operation: Operation) -> u64 {
+    match operation {
+        Operation::Take => 0,
+        Operation::Peek => 1,
+        Operation::TakeUpTo => 2,
+        Operation::Refund => 3,
+        Operation::Renew => 4,
+        Operation::Debit => 5,
+    }
+}
+
+fn push(to: &mut Vec<u8>, number: f64) {
+    to.extend_from_slice(&number.to_le_bytes());
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used)]
+mod tests {
+    use super::*;
+    use crate::{Key, Policy, TokenBucket};
+
+    fn request(caller: &str, cost: u64) -> ScriptRequest {
+        let policy = Policy::new("api", TokenBucket::per_second(5)).cost(cost);
+        let policy = policy.compile(Default::default()).expect("a policy");
+        let key = std::borrow::Cow::Owned(Key::from(caller));
+        let charges = [policy.charge(key, std::borrow::Cow::Borrowed(&policy.demand))];
+        ScriptRequest::new(&Check::new(Operation::Take, &charges))
+    }
+
+    #[test]
+    fn checks_in_a_row_that_ask_the_same_share_their_numbers() {
+        let asked = [
+            ("ann", 1, 1),
+            ("bob", 1, 1),
+            ("eve", 1, 2),
+            ("joe", 3, 2),
+            ("sue", 1, 1),
+        ];
+        let requests = asked.map(|(caller, cost, times)| (request(caller, cost), times));
+        let checks = requests.each_ref().map(|(request, times)| Repeated {
+            request,
+            times: *times,
+        });
+        let call = ScriptCall {
+            checks: &checks,
+            names: &KeyNames::new("tt".to_owned(), None).expect("names"),
+            nonce: 7,
+            now_us: 0,
+        };
+        let arguments = call.arguments();
+        assert_eq!(arguments.key_ends.len(), asked.len());
+        let numbers = arguments.numbers.chunks(8).map(|bytes| {
+            let bytes = bytes.try_into().expect("eight bytes");
+            f64::from_le_bytes(bytes)
+        });
+        let numbers: Vec<_> = numbers.collect();
+        let second = 1e9;
+        let leg = |units: f64| [33.0, units * second / 5.0, second, 0.0, 0.0, 0.0];
+        let expected = [
+            &[7.0, 0.0][..],
+            &[2.0, 1.0],
+            &leg(1.0),
+            &[1.0, 2.0],
+            &leg(1.0),
+            &[1.0, 2.0],
+            &leg(3.0),
+            &[1.0, 1.0],
+            &leg(1.0),
+        ];
+        assert_eq!(numbers, expected.concat());
+    }
+}
