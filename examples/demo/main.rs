@@ -77,7 +77,7 @@ const DEADLINE: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(slow::MOST_SECONDS + 5);
 
 async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
-    let connect = |url| RedisStore::builder().deadline(DEADLINE).connect(url);
+    let connect = |url| RedisStore::builder().timeout(DEADLINE).connect(url);
     let redis = options.redis_url.as_deref().map(connect).transpose()?;
     let (store, store_name): (Arc<dyn Store>, _) = match &redis {
         Some(redis) => (Arc::new(redis.clone()), "Redis"),

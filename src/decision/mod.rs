@@ -133,7 +133,7 @@ pub enum Source {
     /// asked it: then no policy is listed.
     Store,
     /// This process said again what the store had said of the same caller a
-    /// moment ago: a [denial](crate::RedisStoreBuilder::remember_denials_for)
+    /// moment ago: a [denial](crate::RedisStoreBuilder::denial_cache_ttl)
     /// that still holds.
     Cache,
     /// This process decided, from units that the store had granted to it in

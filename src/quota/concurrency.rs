@@ -94,7 +94,7 @@ impl Concurrency {
     /// How long permits live that are not renewed. Default: 30 seconds; at least
     /// 100 ms. A process renews all its permits of a key together, when a quarter to
     /// a third of that has passed. In Redis it should be many times the store's
-    /// [deadline](crate::RedisStoreBuilder::deadline).
+    /// [deadline](crate::RedisStoreBuilder::timeout).
     pub const fn lifetime(mut self, lifetime: Duration) -> Self {
         self.lifetime = lifetime;
         self

@@ -149,7 +149,7 @@ async fn a_user_needs_one_right_more_than_on_one_node() {
     let url = cluster.url().replace("://", "://app:p%40%3Aw@");
     let limiter = per_day(
         &RedisStore::builder()
-            .deadline(crate::support::DEADLINE)
+            .timeout(crate::support::DEADLINE)
             .connect(&url)
             .expect("a store"),
         3,

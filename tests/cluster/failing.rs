@@ -23,7 +23,7 @@ const CALLERS: usize = 20;
 /// With room for those who ask about one node and no more: a node that hangs
 /// must not take up that of the others.
 fn hasty(cluster: &RedisCluster) -> RedisStore {
-    let builder = RedisStore::builder().deadline(DEADLINE);
+    let builder = RedisStore::builder().timeout(DEADLINE);
     let builder = builder.max_in_flight(CALLERS + 4);
     builder.connect(&cluster.url()).expect("a store")
 }

@@ -54,7 +54,7 @@ fn lying_server(slots: &str, decision: &str) -> (String, Arc<Asked>) {
 
 fn limiter(url: &str) -> Limiter {
     let store = RedisStore::builder()
-        .deadline(Duration::from_secs(2))
+        .timeout(Duration::from_secs(2))
         .connect(url);
     Limiter::new(
         store.expect("a store"),
@@ -184,7 +184,7 @@ async fn units_go_back_to_every_key_though_one_is_refused() {
         heard.lock().expect("no panic").push(key);
         "-OOM no memory\r\n".to_owned()
     });
-    let store = RedisStore::builder().deadline(DEADLINE).connect(&url);
+    let store = RedisStore::builder().timeout(DEADLINE).connect(&url);
     let limiter = Limiter::builder()
         .store(store.expect("a store"))
         .on_store_failure(OnStoreFailure::Deny)

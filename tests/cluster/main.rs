@@ -15,7 +15,7 @@ use crate::support::{DEADLINE, cluster::RedisCluster};
 
 /// A store that never gives up by itself.
 fn patient(cluster: &RedisCluster) -> RedisStore {
-    let builder = RedisStore::builder().deadline(DEADLINE);
+    let builder = RedisStore::builder().timeout(DEADLINE);
     builder.connect(&cluster.url()).expect("a store")
 }
 

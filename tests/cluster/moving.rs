@@ -187,7 +187,7 @@ async fn several_keys_of_a_slot_that_stays_on_its_way_are_decided_one_by_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn asking_is_for_the_command_behind_it() {
     let cluster = Arc::new(RedisCluster::start(3, 0));
-    let builder = RedisStore::builder().deadline(DEADLINE).connections(2);
+    let builder = RedisStore::builder().timeout(DEADLINE).connections(2);
     let limiter = per_day(&builder.connect(&cluster.url()).expect("a store"), 1 << 40);
     let keys: Vec<_> = keys().take(KEYS).collect();
     // All slots are on their way, and no key is where it was.

@@ -275,7 +275,7 @@ async fn permits_of_all_slots_are_held_and_come_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_a_later_slot_does_not_answer_the_first_is_given_back() {
     let cluster = RedisCluster::start(3, 0);
-    let store = RedisStore::builder().deadline(Duration::from_millis(300));
+    let store = RedisStore::builder().timeout(Duration::from_millis(300));
     let store = store.connect(&cluster.url()).expect("a store");
     let limiter = limiter(
         store,
@@ -339,7 +339,7 @@ impl Store for Forgets {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_one_slot_does_not_answer_the_others_are_reset_and_it_is_told() {
     let cluster = RedisCluster::start(3, 0);
-    let store = RedisStore::builder().deadline(Duration::from_millis(300));
+    let store = RedisStore::builder().timeout(Duration::from_millis(300));
     let store = store.connect(&cluster.url()).expect("a store");
     let policies = || {
         [

@@ -109,7 +109,7 @@ async fn obey(order: &str) {
         per_s => TokenBucket::per_second(per_s).burst(number(burst)),
     };
     let store = rig::builder()
-        .deadline(rig::patience().0)
+        .timeout(rig::patience().0)
         .prefix(version)
         .connect(url);
     let limiter = rig::limiter(store.expect("a store"), quota);

@@ -45,7 +45,7 @@ async fn half_of_the_clients_hang_up_and_nothing_stays_in_flight() {
     let (deadline, in_time) = rig::patience();
     let quota = TokenBucket::without_refill(HIGHEST);
     let store = rig::builder()
-        .deadline(deadline)
+        .timeout(deadline)
         .max_in_flight(MOST_IN_FLIGHT)
         .connect(&proxy.url());
     let limiter = rig::limiter(store.expect("a store"), quota);

@@ -290,7 +290,7 @@ async fn checks_on_a_client_handed_in_also_fail_at_once() {
     builder.set_policy(ReconnectPolicy::new_constant(0, 3_000));
     let client = builder.build().expect("a client");
     let _task = client.init().await.expect("a connection");
-    let store = rig::builder().deadline(LONG).client(client);
+    let store = rig::builder().timeout(LONG).client(client);
     let limiter = rig::limiter(store.expect("a store"), QUOTA);
     rig::ready(&limiter).await;
     server.kill();

@@ -189,7 +189,7 @@ async fn clock_steps_of_an_hour_lock_no_caller_out() {
         step_s: AtomicI64::new(0),
     });
     let store = rig::builder()
-        .deadline(deadline)
+        .timeout(deadline)
         .clock(Arc::clone(&clock))
         .connect(&server.url());
     let limiter = rig::limiter(store.expect("a store"), quota());

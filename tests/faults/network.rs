@@ -68,7 +68,7 @@ async fn lost_packets_cost_few_decisions() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let proxy = Arc::new(Proxy::before(server.port()));
-    let builder = rig::builder().deadline(rig::CALL).connections(CONNECTIONS);
+    let builder = rig::builder().timeout(rig::CALL).connections(CONNECTIONS);
     let limiter = rig::limiter(builder.connect(&proxy.url()).expect("a store"), quota());
     rig::ready(&limiter).await;
     let (run, ()) = outage::under_load(&limiter, None, {

@@ -33,14 +33,14 @@ pub(crate) fn patience() -> (Duration, Latency) {
 }
 
 pub(crate) fn store(deadline: Duration, url: &str) -> RedisStore {
-    let store = builder().deadline(deadline).connect(url);
+    let store = builder().timeout(deadline).connect(url);
     store.expect("a store")
 }
 
 /// Each denial is to be Redis's own: what it said a moment ago tells nothing of
 /// how it does.
 pub(crate) fn builder() -> RedisStoreBuilder {
-    RedisStore::builder().remember_denials_for(Duration::ZERO)
+    RedisStore::builder().denial_cache_ttl(Duration::ZERO)
 }
 
 /// Fail-closed: whatever it admits, the store did.

@@ -22,7 +22,7 @@ const HIGHEST: u64 = 1_000_000_000;
 async fn charged(server: &RedisServer, version: &str, ledger: &[Entry]) -> u64 {
     let is_hot = |entry: &&Entry| entry.key == HOT;
     let hot: Vec<_> = ledger.iter().filter(is_hot).cloned().collect();
-    let store = rig::builder().deadline(DEADLINE).prefix(version);
+    let store = rig::builder().timeout(DEADLINE).prefix(version);
     let store = store.connect(&server.url()).expect("a store");
     let limiter = rig::limiter(store, TokenBucket::without_refill(HIGHEST));
     let charges = rig::charges(&limiter, &hot, |_| HIGHEST).await;

@@ -183,7 +183,7 @@ fn ten_thousand_cookies_are_read_once() {
 async fn a_key_of_a_megabyte_is_50_bytes_in_redis() {
     let server = crate::support::RedisServer::start();
     let store = RedisStore::builder()
-        .deadline(crate::support::DEADLINE)
+        .timeout(crate::support::DEADLINE)
         .connect(&server.url());
     let limiter = Limiter::new(store.expect("a store"), TokenBucket::per_hour(2));
     let mut keys = Vec::new();

@@ -23,7 +23,7 @@ async fn limiter(redis: &SimulatedRedis, deadline: Duration) -> Limiter {
 }
 
 fn unknown(redis: &SimulatedRedis, deadline: Duration) -> Limiter {
-    let store = RedisStore::builder().deadline(deadline);
+    let store = RedisStore::builder().timeout(deadline);
     let policy = Policy::new("api", TokenBucket::per_day(1_000));
     let policy = policy.on_store_failure(OnStoreFailure::Deny);
     Limiter::new(store.simulated(redis).expect("a store"), policy)

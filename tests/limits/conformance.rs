@@ -37,7 +37,7 @@ async fn redis_passes() {
             server.command(&["FLUSHALL"]);
             let store = RedisStore::builder()
                 .clock(clock)
-                .deadline(crate::support::DEADLINE);
+                .timeout(crate::support::DEADLINE);
             store.connect(&server.url()).expect("a store")
         });
         passed

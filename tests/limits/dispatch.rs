@@ -15,7 +15,7 @@ use tower_throttle::{
 const MS: Duration = Duration::from_millis(1);
 
 fn store(redis: &SimulatedRedis) -> RedisStore {
-    let builder = RedisStore::builder().remember_denials_for(Duration::ZERO);
+    let builder = RedisStore::builder().denial_cache_ttl(Duration::ZERO);
     builder.simulated(redis).expect("a store")
 }
 

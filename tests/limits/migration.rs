@@ -67,7 +67,7 @@ async fn on_both(test: impl AsyncFn(&Bench)) {
 
     let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
     let store = RedisStore::builder()
-        .deadline(crate::support::DEADLINE)
+        .timeout(crate::support::DEADLINE)
         .clock(clock.clone())
         .connect(&server.url())
         .expect("a store");
@@ -488,7 +488,7 @@ async fn block_or_refuse_in_a_layer() {
 async fn block_or_refuse_in_redis() {
     let server = RedisServer::start();
     let store = RedisStore::builder()
-        .deadline(crate::support::DEADLINE)
+        .timeout(crate::support::DEADLINE)
         .connect(&server.url())
         .expect("a store");
     let period = Duration::from_millis(200);
@@ -546,7 +546,7 @@ async fn distributed_bucket_gives_all_back_at_once() {
 async fn distributed_bucket_gathers_callers_of_a_process() {
     let server = RedisServer::start();
     let store = RedisStore::builder()
-        .deadline(crate::support::DEADLINE)
+        .timeout(crate::support::DEADLINE)
         .connect(&server.url())
         .expect("a store");
     let limiter = Limiter::new(store, FixedWindow::per_day(10));

@@ -9,7 +9,7 @@ use tower_throttle::{
 };
 
 fn store(redis: &SimulatedRedis) -> RedisStore {
-    let builder = RedisStore::builder().remember_denials_for(Duration::ZERO);
+    let builder = RedisStore::builder().denial_cache_ttl(Duration::ZERO);
     builder.simulated(redis).expect("a store")
 }
 
@@ -26,7 +26,7 @@ fn limiter(store: &RedisStore, quota: TokenBucket) -> Limiter {
 async fn it_decides_as_the_memory_store_does() {
     let walked = testing::conformance(4711, 300, |clock| {
         let builder = RedisStore::builder().clock(clock);
-        let builder = builder.remember_denials_for(Duration::ZERO);
+        let builder = builder.denial_cache_ttl(Duration::ZERO);
         let redis = SimulatedRedis::new().with_timer(|_| std::future::ready(()));
         builder.simulated(&redis).expect("a store")
     });

@@ -280,7 +280,7 @@ async fn fifty_thousand_callers_in_redis() {
                 .expect("a number")
         };
         let store = RedisStore::builder()
-            .deadline(DEADLINE)
+            .timeout(DEADLINE)
             .connect(&server.url());
         let limiter = Limiter::new(store.expect("a store"), policy);
         let _ = limiter.check("first").await.expect("a decision");
@@ -329,8 +329,8 @@ fn forty_thousand_callers_denied_by_redis() {
     let empty = TokenBucket::per_day(1).initial(0);
     for (policies, documented) in [(2, 3_000_000), (4, 7_000_000)] {
         let store = RedisStore::builder()
-            .deadline(DEADLINE)
-            .remember_denials_for(Duration::from_secs(60));
+            .timeout(DEADLINE)
+            .denial_cache_ttl(Duration::from_secs(60));
         let store = runtime.block_on(async { store.connect(&server.url()) });
         let builder = Limiter::builder()
             .store(store.expect("a store"))

@@ -32,7 +32,7 @@ fn a_check_from_a_lease_allocates_nothing_and_awaits_nothing() {
         .build()
         .expect("a runtime");
     let limiter = runtime.block_on(async {
-        let store = RedisStore::builder().deadline(DEADLINE);
+        let store = RedisStore::builder().timeout(DEADLINE);
         let store = store.connect(&server.url()).expect("a store");
         let policy = Policy::new("hot", TokenBucket::without_refill(1_000_000))
             .lease()

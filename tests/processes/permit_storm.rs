@@ -216,7 +216,7 @@ pub(crate) fn other_process(url: &str, seed: &str) {
         let store = match is_long() {
             true => store,
             // Many tests run at a time.
-            false => store.deadline(Duration::from_secs(5)),
+            false => store.timeout(Duration::from_secs(5)),
         };
         let store = store.connect(url).expect("a store");
         let policy = Policy::new("held", Concurrency::new(LIMIT).lifetime(LIFETIME));

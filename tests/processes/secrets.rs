@@ -96,8 +96,8 @@ fn lying_server(reply: &'static str) -> String {
 
 fn store(address: &str, deadline: Duration) -> RedisStore {
     // What Redis says now is to be seen.
-    let builder = RedisStore::builder().remember_denials_for(Duration::ZERO);
-    let builder = builder.secret(SECRET).deadline(deadline);
+    let builder = RedisStore::builder().denial_cache_ttl(Duration::ZERO);
+    let builder = builder.secret(SECRET).timeout(deadline);
     hidden(&builder);
     let url = format!("redis://{USER}:{PASSWORD}@{address}");
     let store = builder.connect(&url).expect("a store");
@@ -190,8 +190,8 @@ pub(crate) async fn whatever_fails_nothing_is_shown() {
         let permit = held.acquire(KEY, Duration::ZERO).await.expect("a decision");
         hidden(&permit);
     }
-    let flooded = RedisStore::builder().remember_denials_for(Duration::ZERO);
-    let flooded = flooded.max_in_flight(1).deadline(long);
+    let flooded = RedisStore::builder().denial_cache_ttl(Duration::ZERO);
+    let flooded = flooded.max_in_flight(1).timeout(long);
     let url = format!("redis://{USER}:{PASSWORD}@{well}");
     let flooded = limiter(
         flooded.connect(&url).expect("a store"),

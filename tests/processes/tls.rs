@@ -192,7 +192,7 @@ impl Proxy {
 
     fn connect(&self, scheme: &str) -> RedisStore {
         let url = format!("{scheme}://localhost:{}/", self.port);
-        let store = RedisStore::builder().deadline(DEADLINE).connect(&url);
+        let store = RedisStore::builder().timeout(DEADLINE).connect(&url);
         store.expect("a store")
     }
 }

@@ -256,10 +256,10 @@ pub(crate) fn other_process(url: &str, window_s: &str) {
 
 fn connect(url: &str) -> RedisStore {
     let store = RedisStore::builder()
-        .deadline(crate::support::DEADLINE)
+        .timeout(crate::support::DEADLINE)
         // What the other process gives back, and a database that was flushed, are
         // to be seen at once.
-        .remember_denials_for(Duration::ZERO)
+        .denial_cache_ttl(Duration::ZERO)
         .connect(url);
     store.expect("a store")
 }

@@ -39,7 +39,7 @@ fn all_but(missing: &str) -> Vec<&'static str> {
 }
 
 fn store(url: &str) -> RedisStore {
-    let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+    let store = RedisStore::builder().timeout(crate::support::DEADLINE);
     store.connect(url).expect("a store")
 }
 
@@ -77,7 +77,7 @@ async fn they_are_enough_for_everything() {
         server.command(&["FLUSHALL"]);
         let store = RedisStore::builder()
             .clock(clock)
-            .deadline(crate::support::DEADLINE);
+            .timeout(crate::support::DEADLINE);
         store.connect(&url).expect("a store")
     });
     passed.await.expect("the same as in memory");
@@ -124,7 +124,7 @@ async fn where_all_scripts_were_loaded_eval_is_not_needed() {
         server.command(&["FLUSHALL"]);
         let store = RedisStore::builder()
             .clock(clock)
-            .deadline(crate::support::DEADLINE);
+            .timeout(crate::support::DEADLINE);
         store.connect(&url).expect("a store")
     });
     passed.await.expect("the same as in memory");
@@ -282,7 +282,7 @@ async fn other_keys_and_other_commands_are_out_of_reach() {
     for prefix in ["other", "t", "tt2", "ttb", "ttbb", "tt:", "tt-test"] {
         let store = RedisStore::builder()
             .prefix(prefix)
-            .deadline(crate::support::DEADLINE);
+            .timeout(crate::support::DEADLINE);
         let policy = Policy::new("api", TokenBucket::per_day(3));
         let policy = policy.on_store_failure(OnStoreFailure::Deny);
         let elsewhere = Limiter::new(store.connect(&url).expect("a store"), policy);

@@ -66,8 +66,8 @@ fn said(decision: &Decision) -> Vec<String> {
 
 fn store(server: &RedisServer, clock: Option<Arc<ManualClock>>) -> RedisStore {
     // Every check goes to Redis.
-    let builder = RedisStore::builder().remember_denials_for(Duration::ZERO);
-    let mut builder = builder.deadline(crate::support::DEADLINE);
+    let builder = RedisStore::builder().denial_cache_ttl(Duration::ZERO);
+    let mut builder = builder.timeout(crate::support::DEADLINE);
     if let Some(clock) = clock {
         builder = builder.clock(clock);
     }

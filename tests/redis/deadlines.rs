@@ -42,7 +42,7 @@ fn given_back(words: &[Vec<u8>]) -> usize {
 }
 
 fn limiter(url: &str, deadline: Duration) -> Limiter {
-    let store = RedisStore::builder().deadline(deadline).connect(url);
+    let store = RedisStore::builder().timeout(deadline).connect(url);
     let policy = Policy::new("api", TokenBucket::per_second(10));
     let policy = policy.on_store_failure(OnStoreFailure::Deny);
     Limiter::new(store.expect("a store"), policy)
@@ -184,7 +184,7 @@ async fn what_is_late_before_it_is_sent_is_not_the_servers_failure() {
     let client = client.build().expect("a client");
     client.init().await.expect("a connection");
     let store = |deadline| {
-        let builder = RedisStore::builder().deadline(deadline);
+        let builder = RedisStore::builder().timeout(deadline);
         builder.client(client.clone()).expect("a store")
     };
     let policy = Policy::new("api", TokenBucket::per_second(10));

@@ -21,7 +21,7 @@ fn stores(server: &RedisServer) -> [(Arc<dyn Store>, Arc<ManualClock>); 2] {
     let memory = MemoryStore::builder().clock(here.clone()).build();
     let redis = RedisStore::builder()
         .clock(there.clone())
-        .deadline(crate::support::DEADLINE)
+        .timeout(crate::support::DEADLINE)
         .connect(&server.url())
         .expect("a store");
     [(Arc::new(memory), here), (Arc::new(redis), there)]
@@ -149,7 +149,7 @@ async fn each_policy_is_charged_by_itself() {
 #[tokio::test]
 async fn each_slot_of_a_cluster_is_charged() {
     let cluster = RedisCluster::start(3, 0);
-    let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+    let store = RedisStore::builder().timeout(crate::support::DEADLINE);
     let store = Arc::new(store.connect(&cluster.url()).expect("a store"));
     let own = Policy::new("own", TokenBucket::per_day(100));
     let all = Policy::new("all", FixedWindow::per_day(10))
@@ -281,8 +281,8 @@ async fn a_denial_from_before_is_not_told_again() {
     let clock = Arc::new(ManualClock::new());
     let store = RedisStore::builder()
         .clock(clock)
-        .deadline(crate::support::DEADLINE)
-        .remember_denials_for(MINUTE);
+        .timeout(crate::support::DEADLINE)
+        .denial_cache_ttl(MINUTE);
     let store = store.connect(&server.url()).expect("a store");
     let limiter = one(Arc::new(store), TokenBucket::per_minute(60));
     let _ = limiter.check_n("ann", 60).await.unwrap();

@@ -32,7 +32,7 @@ use crate::support::{
 };
 
 fn patient() -> RedisStoreBuilder {
-    RedisStore::builder().deadline(DEADLINE)
+    RedisStore::builder().timeout(DEADLINE)
 }
 
 /// Nobody decides in the store's place.
@@ -128,7 +128,7 @@ fn remembering_changes_nothing_that_is_said() {
     let [remembers, asks] = [("with", 60), ("without", 0)].map(|(prefix, seconds)| {
         let _inside = runtime.enter();
         let builder = patient().clock(clock.clone()).prefix(prefix);
-        let builder = builder.remember_denials_for(Duration::from_secs(seconds));
+        let builder = builder.denial_cache_ttl(Duration::from_secs(seconds));
         builder.connect(&server.url()).expect("a store")
     });
     let (mut remembered, mut waited) = (0, 0);
@@ -339,7 +339,7 @@ impl Slow {
 async fn what_is_given_back_by_one_who_left_is_known_when_it_is_done() {
     let slow = Arc::new(Slow::default());
     let url = format!("redis://127.0.0.1:{}/", slow.run());
-    let store = patient().connections(2).remember_denials_for(ms(60_000));
+    let store = patient().connections(2).denial_cache_ttl(ms(60_000));
     let store = store.connect(&url).expect("a store");
     let limiter = limiter(&store, [Policy::new("hour", TokenBucket::per_hour(1))]);
     assert_eq!(check(&limiter).await.source(), Source::Store);
@@ -428,9 +428,7 @@ async fn what_is_given_back_elsewhere_is_known_a_second_later() {
 #[tokio::test]
 async fn nothing_is_remembered_for_longer_than_was_said() {
     let server = RedisServer::start();
-    let store = patient()
-        .remember_denials_for(ms(150))
-        .connect(&server.url());
+    let store = patient().denial_cache_ttl(ms(150)).connect(&server.url());
     let limiter = limiter(
         &store.expect("a store"),
         [Policy::new("day", TokenBucket::per_day(1))],
@@ -461,7 +459,7 @@ async fn nothing_is_remembered_for_longer_than_was_said() {
 async fn with_zero_every_denial_is_redis_own() {
     let server = RedisServer::start();
     let store = patient()
-        .remember_denials_for(Duration::ZERO)
+        .denial_cache_ttl(Duration::ZERO)
         .connect(&server.url());
     let limiter = limiter(
         &store.expect("a store"),
@@ -507,7 +505,7 @@ async fn a_refusal_for_want_of_permits_is_not_remembered() {
 #[tokio::test]
 async fn a_denial_holds_while_redis_is_away_and_no_longer() {
     let (mut server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
-    let store = RedisStore::builder().deadline(ms(2_000));
+    let store = RedisStore::builder().timeout(ms(2_000));
     let store = store.clock(clock.clone()).connect(&server.url());
     let store = store.expect("a store");
     let limiter = limiter(&store, [Policy::new("day", TokenBucket::per_day(1))]);

@@ -15,9 +15,9 @@ const JUNK: u64 = 20_000;
 /// memory, and how many of these were refused by Redis.
 async fn admitted_again(eviction: &str) -> (u64, u64) {
     let server = RedisServer::with(&["--maxmemory-policy", eviction]);
-    let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+    let store = RedisStore::builder().timeout(crate::support::DEADLINE);
     // Each denial is to be of Redis.
-    let store = store.remember_denials_for(Duration::ZERO);
+    let store = store.denial_cache_ttl(Duration::ZERO);
     let store = store.connect(&server.url()).expect("a store");
     let policy = Policy::new("api", TokenBucket::per_day(BURST));
     let limiter = Limiter::new(store, policy.on_store_failure(OnStoreFailure::Deny));

@@ -12,7 +12,7 @@ use tower_throttle::{
 use crate::support::RedisServer;
 
 fn store(server: &RedisServer) -> RedisStore {
-    let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+    let store = RedisStore::builder().timeout(crate::support::DEADLINE);
     store.connect(&server.url()).expect("a store")
 }
 
@@ -123,7 +123,7 @@ async fn a_bucket_in_use_expires_later_with_each_unit() {
     let clock = std::sync::Arc::new(tower_throttle::SystemClock::new());
     let by_clock = RedisStore::builder()
         .clock(clock)
-        .deadline(crate::support::DEADLINE);
+        .timeout(crate::support::DEADLINE);
     let by_clock = by_clock.connect(&server.url()).expect("a store");
     for (name, store, spare) in [
         ("own", store(&server), Duration::ZERO),
@@ -247,7 +247,7 @@ async fn permits_go_when_given_back_or_left_behind_but_not_while_held() {
     let dying = std::thread::spawn(move || {
         let runtime = Runtime::new().expect("a runtime");
         let permit: Permit = runtime.block_on(async {
-            let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+            let store = RedisStore::builder().timeout(crate::support::DEADLINE);
             let store = store.connect(&url).expect("a store");
             let limiter = Limiter::new(store, Policy::new("api", quota));
             let permit = limiter.acquire("ann", Duration::ZERO).await;

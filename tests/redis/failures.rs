@@ -24,9 +24,9 @@ use crate::support::{RedisServer, eventually_async, fake, random::Random};
 
 fn limiter(server: &RedisServer) -> Limiter {
     let store = RedisStore::builder()
-        .deadline(crate::support::DEADLINE)
+        .timeout(crate::support::DEADLINE)
         // What Redis says now is to be seen.
-        .remember_denials_for(Duration::ZERO)
+        .denial_cache_ttl(Duration::ZERO)
         .connect(&server.url())
         .expect("a store");
     Limiter::builder()
@@ -217,7 +217,7 @@ async fn a_user_without_the_right_is_refused_and_nothing_is_charged() {
     let server = RedisServer::start();
     let url = user_with(&server, &["+evalsha", "+eval", "+get", "+time"]);
     let store = RedisStore::builder()
-        .deadline(crate::support::DEADLINE)
+        .timeout(crate::support::DEADLINE)
         .connect(&url);
     let limiter = denying(store.expect("a store"), TokenBucket::per_hour(3));
     let error = limiter.check("ann").await.expect_err("it may not write");
@@ -279,7 +279,7 @@ async fn a_refusal_is_quoted() {
     ];
     for (word, refuse, permit) in refusals {
         // One of its own each time: no breaker is open.
-        let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+        let store = RedisStore::builder().timeout(crate::support::DEADLINE);
         let store = store.connect(&url).expect("a store");
         let limiter = denying(store, TokenBucket::per_hour(3));
         assert_eq!(admitted(&limiter, word, 1).await, 1, "{word}");
@@ -302,7 +302,7 @@ async fn a_refusal_is_quoted() {
 #[tokio::test]
 async fn a_wrong_password_is_an_error_and_not_an_admission() {
     let server = RedisServer::with(&["--requirepass", "secret"]);
-    let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+    let store = RedisStore::builder().timeout(crate::support::DEADLINE);
     let store = store.connect(&server.url()).expect("a store");
     let limiter = denying(store, TokenBucket::per_hour(3));
     let error = limiter.check("ann").await.expect_err("no password");
@@ -340,7 +340,7 @@ fn silent_server() -> String {
 async fn the_deadline_holds_when_the_server_accepts_and_never_answers() {
     let url = silent_server();
     let deadline = Duration::from_millis(100);
-    let store = RedisStore::builder().deadline(deadline).connect(&url);
+    let store = RedisStore::builder().timeout(deadline).connect(&url);
     let limiter = denying(store.expect("a store"), TokenBucket::per_hour(3));
     for _ in 0..5 {
         let asked = Instant::now();
@@ -410,7 +410,7 @@ async fn a_reply_that_is_not_exactly_an_answer_is_an_error() {
     ];
     let check = async |say: Say| -> Result<Decision, StoreError> {
         let store = RedisStore::builder()
-            .deadline(crate::support::DEADLINE)
+            .timeout(crate::support::DEADLINE)
             .connect(&lying_server(say));
         let limiter = denying(store.expect("a store"), TokenBucket::per_hour(3));
         limiter.check("ann").await
@@ -445,7 +445,7 @@ async fn a_check_whose_connection_breaks_is_not_sent_again() {
         }
     });
     let store = RedisStore::builder()
-        .deadline(crate::support::DEADLINE)
+        .timeout(crate::support::DEADLINE)
         .connect(&url_of(port));
     let limiter = denying(store.expect("a store"), TokenBucket::per_hour(3));
     let mut asked_and_lost = 0;
@@ -467,7 +467,7 @@ async fn a_check_whose_connection_breaks_is_not_sent_again() {
 async fn more_checks_than_may_wait_fail_at_once() {
     let url = silent_server();
     let store = RedisStore::builder()
-        .deadline(Duration::from_secs(2))
+        .timeout(Duration::from_secs(2))
         .max_in_flight(8)
         .connect(&url)
         .expect("a store");
@@ -500,7 +500,7 @@ fn silent_after_handshake() -> String {
 async fn a_flood_does_not_open_a_layer_that_allows_when_redis_fails() {
     let server = RedisServer::start();
     let store = RedisStore::builder()
-        .deadline(crate::support::DEADLINE)
+        .timeout(crate::support::DEADLINE)
         .max_in_flight(16)
         .connect(&server.url())
         .expect("a store");
@@ -534,7 +534,7 @@ async fn a_flood_does_not_open_a_layer_that_allows_when_redis_fails() {
 #[tokio::test]
 async fn checks_whose_callers_left_still_count_while_they_wait() {
     let store = RedisStore::builder()
-        .deadline(crate::support::DEADLINE)
+        .timeout(crate::support::DEADLINE)
         .max_in_flight(64)
         .connect(&silent_after_handshake())
         .expect("a store");
@@ -565,7 +565,7 @@ async fn checks_whose_callers_left_still_count_while_they_wait() {
 async fn a_frozen_server_is_a_failure_and_not_a_flood() {
     let deadline = Duration::from_millis(50);
     let store = RedisStore::builder()
-        .deadline(deadline)
+        .timeout(deadline)
         .max_in_flight(8)
         .connect(&silent_after_handshake())
         .expect("a store");
@@ -584,7 +584,7 @@ async fn what_cannot_be_read_is_not_written_over() {
     let server = RedisServer::start();
     let url = user_with(&server, &["+evalsha", "+eval", "+time", "+psetex"]);
     let store = RedisStore::builder()
-        .deadline(crate::support::DEADLINE)
+        .timeout(crate::support::DEADLINE)
         .connect(&url);
     // A caller who does not start full is written down at first sight.
     let limiter = denying(store.expect("a store"), TokenBucket::per_day(5).initial(1));
@@ -600,7 +600,7 @@ async fn what_is_refused_to_one_check_of_a_call_is_not_refused_to_the_others() {
     let server = RedisServer::start();
     let url = user_with(&server, &["+evalsha", "+eval", "+get", "+time", "+psetex"]);
     let store = RedisStore::builder()
-        .deadline(crate::support::DEADLINE)
+        .timeout(crate::support::DEADLINE)
         .connect(&url);
     let limiter = denying(
         store.expect("a store"),
@@ -631,7 +631,7 @@ async fn what_is_refused_to_one_check_of_a_call_is_not_refused_to_the_others() {
 async fn duplicates_in_one_call_are_decided_in_order() {
     let server = RedisServer::start();
     let store = RedisStore::builder()
-        .deadline(crate::support::DEADLINE)
+        .timeout(crate::support::DEADLINE)
         .connect(&server.url());
     let limiter = denying(store.expect("a store"), TokenBucket::per_day(100));
     let mut left = Vec::new();
@@ -698,7 +698,7 @@ fn mistakes_are_seen_before_the_first_request() {
         );
     }
     let zero = [
-        RedisStore::builder().deadline(Duration::ZERO),
+        RedisStore::builder().timeout(Duration::ZERO),
         RedisStore::builder().connections(0),
         RedisStore::builder().max_in_flight(0),
         RedisStore::builder().secret(""),
@@ -744,7 +744,7 @@ async fn foreign_blobs_admit_nobody_and_leave() {
     for (is_log, bytes) in shapes {
         let clock = Arc::new(tower_throttle::ManualClock::at_us(now_us as u64));
         let store = RedisStore::builder()
-            .deadline(crate::support::DEADLINE)
+            .timeout(crate::support::DEADLINE)
             .clock(clock)
             .connect(&server.url())
             .expect("a store");
@@ -800,8 +800,8 @@ async fn crafted_bytes_under_a_key_are_that_callers_trouble_alone() {
     let server = RedisServer::start();
     let clock = Arc::new(tower_throttle::ManualClock::at_us(1_767_225_600_000_000));
     let store = RedisStore::builder()
-        .deadline(crate::support::DEADLINE)
-        .remember_denials_for(Duration::ZERO)
+        .timeout(crate::support::DEADLINE)
+        .denial_cache_ttl(Duration::ZERO)
         .clock(clock)
         .connect(&server.url())
         .expect("a store");

@@ -58,7 +58,7 @@ async fn one_lie_renews_the_connection_that_it_came_on_and_no_other() {
     ];
     for (name, lie) in lies {
         let (port, seen) = liar(lie);
-        let store = RedisStore::builder().connections(2).deadline(DEADLINE);
+        let store = RedisStore::builder().connections(2).timeout(DEADLINE);
         let store = store.connect(&format!("redis://127.0.0.1:{port}/"));
         let policy = Policy::new("api", TokenBucket::per_hour(3));
         let policy = policy.on_store_failure(OnStoreFailure::Deny);

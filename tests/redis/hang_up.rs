@@ -115,7 +115,7 @@ struct Seen {
 /// What others see while a client hangs up on all its streams to `path`.
 async fn hang_up(path: &'static str) -> Seen {
     let server = RedisServer::start();
-    let store = RedisStore::builder().deadline(PATIENCE);
+    let store = RedisStore::builder().timeout(PATIENCE);
     let store = store.connect(&server.url()).expect("a store");
     eventually_async("a connection", || async { store.ready().await.is_ok() }).await;
     let entered = Arc::default();

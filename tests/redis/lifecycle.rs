@@ -26,7 +26,7 @@ fn runtime() -> Runtime {
 }
 
 fn patient(server: &RedisServer) -> RedisStore {
-    let builder = RedisStore::builder().deadline(DEADLINE);
+    let builder = RedisStore::builder().timeout(DEADLINE);
     builder.connect(&server.url()).expect("a store")
 }
 
@@ -118,7 +118,7 @@ fn those_who_left_while_they_waited_have_taken_nothing_after_it() {
 async fn after_it_the_fallback_decides_and_no_connection_is_left() {
     let server = RedisServer::start();
     let store = RedisStore::builder()
-        .deadline(DEADLINE)
+        .timeout(DEADLINE)
         .connections(3)
         .connect(&server.url())
         .expect("a store");
@@ -260,7 +260,7 @@ fn outside_of_a_runtime_checks_use_that_of_the_store() {
     let runtime = runtime();
     for url in [server.url(), cluster.url()] {
         let (store, limiter) = runtime.block_on(async {
-            let store = RedisStore::builder().deadline(DEADLINE);
+            let store = RedisStore::builder().timeout(DEADLINE);
             let store = store.connect(&url).expect("a store");
             let policy = Policy::new("api", TokenBucket::per_hour(2));
             let policy = policy.on_store_failure(OnStoreFailure::Deny);

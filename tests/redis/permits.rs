@@ -146,7 +146,7 @@ fn permits_are_renewed_after_another_runtime_has_ended() {
     for (callers, kept) in [("bab", "ba"), ("aba", "b"), ("abcb", "b"), ("ab", "b")] {
         let stays = runtime();
         let store = stays.block_on(async {
-            let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+            let store = RedisStore::builder().timeout(crate::support::DEADLINE);
             store.connect(&server.url()).expect("a store")
         });
         for limiter in [
@@ -385,7 +385,7 @@ async fn what_redis_loses_the_next_renewal_restores() {
     let server = RedisServer::start();
     let policy = || Policy::new("held", Concurrency::new(10).lifetime(ms(3_000)));
     let store = || {
-        let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+        let store = RedisStore::builder().timeout(crate::support::DEADLINE);
         store.connect(&server.url()).expect("a store")
     };
     let limiter = Limiter::new(store(), policy());
@@ -411,7 +411,7 @@ async fn what_redis_loses_the_next_renewal_restores() {
 #[tokio::test]
 async fn a_refused_check_costs_the_same_however_many_are_held() {
     let server = RedisServer::start();
-    let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+    let store = RedisStore::builder().timeout(crate::support::DEADLINE);
     let store = store.connect(&server.url()).expect("a store");
     let us_per_call = |limit: u64| {
         let policy = Policy::new(format!("held-{limit}"), Concurrency::new(limit));
@@ -452,7 +452,7 @@ async fn an_operator_can_list_who_holds_how_many() {
     let policy = || Policy::new("held", Concurrency::new(10).lifetime(LIFETIME));
     let mut held = Vec::new();
     for permits in [2, 3] {
-        let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+        let store = RedisStore::builder().timeout(crate::support::DEADLINE);
         let limiter = Limiter::new(store.connect(&server.url()).expect("a store"), policy());
         held.push((take(&limiter, permits).await, limiter));
     }

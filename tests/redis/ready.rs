@@ -11,7 +11,7 @@ use crate::support::{
 use tower_throttle::RedisStore;
 
 fn store(url: &str) -> RedisStore {
-    let store = RedisStore::builder().deadline(DEADLINE).connect(url);
+    let store = RedisStore::builder().timeout(DEADLINE).connect(url);
     store.expect("a store")
 }
 
@@ -95,7 +95,7 @@ async fn it_answers_by_the_deadline() {
     let port = fake::listen(|_, mut stream| {
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
     });
-    let builder = RedisStore::builder().deadline(Duration::from_millis(100));
+    let builder = RedisStore::builder().timeout(Duration::from_millis(100));
     for form in ["redis", "redis-cluster"] {
         let store = builder
             .clone()
@@ -110,7 +110,7 @@ async fn it_answers_by_the_deadline() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_cluster_every_primary_is_asked() {
     let cluster = RedisCluster::start(3, 0);
-    let builder = RedisStore::builder().deadline(Duration::from_secs(2));
+    let builder = RedisStore::builder().timeout(Duration::from_secs(2));
     let store = builder.connect(&cluster.url()).expect("a store");
     eventually_ready(&store).await;
     for node in &cluster.nodes {

@@ -92,7 +92,7 @@ async fn a_shutdown_while_it_connects_closes_the_connection() {
 #[tokio::test]
 async fn the_breaker_counts_writes_that_redis_refuses() {
     let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
-    let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+    let store = RedisStore::builder().timeout(crate::support::DEADLINE);
     let store = store.connect(&server.url()).expect("a store");
     let limiter = denying(store, TokenBucket::per_second(10));
     ready(&limiter).await;
@@ -110,7 +110,7 @@ async fn the_breaker_counts_writes_that_redis_refuses() {
 #[tokio::test]
 async fn a_primary_that_became_a_replica_is_connected_to_anew() {
     let server = RedisServer::start();
-    let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+    let store = RedisStore::builder().timeout(crate::support::DEADLINE);
     let store = store.connect(&server.url()).expect("a store");
     let limiter = denying(store, TokenBucket::per_second(10));
     ready(&limiter).await;
@@ -150,7 +150,7 @@ async fn a_primary_that_became_a_replica_is_connected_to_anew() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_who_looks_away_does_not_keep_others_from_loading_scripts() {
     let server = RedisServer::start();
-    let store = RedisStore::builder().deadline(Duration::from_millis(500));
+    let store = RedisStore::builder().timeout(Duration::from_millis(500));
     let store = store.connect(&server.url()).expect("a store");
     let buckets = denying(store.clone(), TokenBucket::per_second(10));
     let windows = denying(store, SlidingWindow::per_second(10));
@@ -360,7 +360,7 @@ fn apart(cluster: &RedisCluster, both: &Limiter) -> (String, usize) {
 async fn a_permit_of_a_refused_check_is_given_back_in_the_end() {
     use tower_throttle::Concurrency;
     let cluster = RedisCluster::start(3, 0);
-    let store = RedisStore::builder().deadline(Duration::from_secs(2));
+    let store = RedisStore::builder().timeout(Duration::from_secs(2));
     let store = store.connect(&cluster.url()).expect("a store");
     let lifetime = Duration::from_secs(20);
     let own = || Policy::new("own", Concurrency::new(1).lifetime(lifetime));
@@ -501,7 +501,7 @@ async fn nodes_that_disagree_keep_nobody_beyond_the_deadline() {
             });
         }
     });
-    let store = RedisStore::builder().deadline(Duration::from_millis(16));
+    let store = RedisStore::builder().timeout(Duration::from_millis(16));
     let store = store
         .connect(&format!("redis-cluster://127.0.0.1:{port}/"))
         .expect("a store");

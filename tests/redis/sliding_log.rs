@@ -14,7 +14,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 fn redis(server: &RedisServer, clock: &Arc<ManualClock>) -> RedisStore {
     RedisStore::builder()
         .clock(clock.clone())
-        .deadline(crate::support::DEADLINE)
+        .timeout(crate::support::DEADLINE)
         .connect(&server.url())
         .expect("a store")
 }

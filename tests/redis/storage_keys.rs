@@ -111,7 +111,7 @@ proptest! {
 #[tokio::test]
 async fn what_redis_shows_is_what_the_operators_page_says() {
     let server = RedisServer::start();
-    let store = RedisStore::builder().deadline(crate::support::DEADLINE);
+    let store = RedisStore::builder().timeout(crate::support::DEADLINE);
     let store = store.connect(&server.url()).expect("a store");
     let second = Duration::from_secs(1);
     let at_once = TokenBucket::new(10, 100 * second)

@@ -146,11 +146,11 @@ impl Ours {
 pub fn on_redis(url: &str, ours: Ours) -> RateLimitLayer {
     let builder = RedisStore::builder()
         .connections(ours.connections)
-        .deadline(DEADLINE);
+        .timeout(DEADLINE);
     let builder = if ours.remembers {
         builder
     } else {
-        builder.remember_denials_for(Duration::ZERO)
+        builder.denial_cache_ttl(Duration::ZERO)
     };
     let store = builder.connect(url);
     let (burst, interval) = ours.rate.on_redis();

@@ -167,7 +167,7 @@ impl Scene {
             });
             let mut store = RedisStore::builder();
             if self.mode == Mode::Exact {
-                store = store.remember_denials_for(Duration::ZERO);
+                store = store.denial_cache_ttl(Duration::ZERO);
             }
             let store = store.simulated(&redis).expect("a store");
             Limiter::new(store, policy.clone())

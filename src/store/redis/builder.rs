@@ -33,11 +33,11 @@ use crate::{
 pub struct RedisStoreBuilder {
     prefix: String,
     secret: Option<Vec<u8>>,
-    deadline: Duration,
+    timeout: Duration,
     connections: usize,
-    most_in_flight: usize,
+    max_in_flight: usize,
     clock: Option<Arc<dyn Clock>>,
-    remembered_for: Duration,
+    denial_cache_ttl: Duration,
 }
 
 impl RedisStoreBuilder {
@@ -45,108 +45,110 @@ impl RedisStoreBuilder {
         Self {
             prefix: "tt".to_owned(),
             secret: None,
-            deadline: Duration::from_millis(50),
+            timeout: Duration::from_millis(50),
             connections: 1,
-            most_in_flight: 4_096,
+            max_in_flight: 4_096,
             clock: None,
-            remembered_for: Duration::from_secs(1),
+            denial_cache_ttl: Duration::from_secs(1),
         }
     }
 
-    /// What all keys start with: printable ASCII without braces. Default: `tt`.
+    /// Sets the prefix of all keys: printable ASCII without braces. Default: `tt`.
     ///
-    /// Applications that share a Redis and should not share limits need
-    /// different prefixes.
+    /// Applications that share a Redis and not their limits need different prefixes.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Hashes callers' keys with this secret, so that who can read Redis
-    /// cannot test guesses of addresses or API keys. Default: none.
+    /// Hashes callers' keys with this secret, so that a reader of Redis cannot test guesses
+    /// of addresses or API keys. Default: none.
     ///
-    /// All processes need the same one. A new secret starts all buckets afresh.
+    /// All processes need the same secret. A new secret starts all buckets afresh.
     pub fn secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.secret = Some(secret.into());
         self
     }
 
-    /// How long a check may take in all. Default: 50 ms.
+    /// Limits how long a check may take in all. Default: 50 ms.
     ///
-    /// After that the store has failed for this check. It may still be charged.
-    pub const fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = deadline;
+    /// After that the check has failed. It may still be charged.
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
         self
     }
 
-    /// How many connections to take turns on, to each node. Default: 1, which is
-    /// enough for what one Redis thread decides.
+    /// Sets the number of connections to each node, which calls use in turn. Default: 1, which
+    /// is enough for all that one Redis thread decides.
     pub const fn connections(mut self, connections: usize) -> Self {
         self.connections = connections;
         self
     }
 
-    /// How many checks may wait for Redis at a time; in a cluster, for each
-    /// node. Default: 4,096.
+    /// Limits the checks that wait for Redis at a time; in a cluster, for each node.
+    /// Default: 4,096.
     ///
-    /// One more fails at once: with [`StoreError::is_overloaded`](crate::StoreError::is_overloaded) while Redis
-    /// answers, which [`OnStoreFailure::Allow`](crate::OnStoreFailure::Allow) does not
-    /// let pass; with [`StoreError::is_unavailable`](crate::StoreError::is_unavailable) while Redis does not. A
-    /// check whose deadline passes before its turn comes has failed in the same way.
+    /// One more fails at once. While Redis answers, it fails with
+    /// [`StoreError::is_overloaded`](crate::StoreError::is_overloaded), which
+    /// [`OnStoreFailure::Allow`](crate::OnStoreFailure::Allow) does not let pass. While Redis
+    /// does not answer, it fails with
+    /// [`StoreError::is_unavailable`](crate::StoreError::is_unavailable). A check that cannot
+    /// be sent before its timeout fails in the same way.
     pub const fn max_in_flight(mut self, checks: usize) -> Self {
-        self.most_in_flight = checks;
+        self.max_in_flight = checks;
         self
     }
 
-    /// For how long a denial may be given again without asking Redis. Default:
-    /// 1 second; more than a minute is a minute; [`Duration::ZERO`] asks each time.
+    /// Limits how long a denial is repeated without asking Redis. Default: 1 second, at most
+    /// a minute. [`Duration::ZERO`] disables the cache.
     ///
-    /// Who was denied has no room before a known instant, whatever others take.
-    /// Until then, and for no longer than this, the same caller is refused at once
-    /// by the same policies, for any cost that has no room yet, also while Redis is
-    /// away. Such a decision says [`Source::Cache`](crate::Source::Cache). It tells
-    /// how the buckets stand at its own instant by what the denial said: what others
-    /// took since then is not in it. Who waits for its `retry_after` has waited long
-    /// enough, if nobody else took anything.
+    /// A denied caller cannot be admitted before a known time, whatever other callers do.
+    /// Until then, and no longer than this, the same policies deny the caller at once, for any
+    /// cost that does not fit yet, also while Redis is down. Such a decision has
+    /// [`Source::Cache`](crate::Source::Cache). It states the buckets at its own instant,
+    /// computed from the denial, without what other callers have taken since. A caller that
+    /// waits for its `retry_after` has waited long enough, unless another caller took units.
     ///
-    /// **The danger**: what gives a caller room before its time is noticed so much
-    /// later where it happens elsewhere. That is units given back or
-    /// [reset](crate::Limiter::reset) by another process, data that Redis lost, a step of its
-    /// clock, and other numbers for the same policy. What is done through a clone of
-    /// this store is noticed before it returns, but for a credit or reset whose
-    /// answer was lost, and which Redis comes to after that.
+    /// **The danger**: some events admit a caller early, and this process notices them late
+    /// if they happen elsewhere: refunds and [resets](crate::Limiter::reset) by another
+    /// process, data that Redis lost, a step of its clock, and new numbers for the same
+    /// policy. Refunds and resets through a clone of this store are noticed before they
+    /// return. The exception is one whose reply was lost and which Redis executes later.
     ///
-    /// Redis is always asked where a policy counts permits
-    /// ([`Concurrency`](crate::Concurrency)), or is a
-    /// [`SlidingLog`](crate::SlidingLog) of several entries (unless only the oldest
-    /// is in the way); where a cost can never fit; where the policies lie in several
-    /// slots of a cluster; and for whatever is not a plain taking: peeks, credits,
-    /// [`take_up_to`](crate::Limiter::take_up_to).
+    /// Redis is always asked
     ///
-    /// At most 16,384 denials are remembered, in 3 MB that are taken as they come
-    /// (in 6.5 MB under four policies). A flood of denied callers pushes the oldest out,
-    /// who cost a trip.
+    /// - if a policy counts permits ([`Concurrency`](crate::Concurrency)), or is a
+    ///   [`SlidingLog`](crate::SlidingLog) of several entries (unless only the oldest is in
+    ///   the way);
+    /// - if a cost can never fit;
+    /// - if the policies are in several slots of a cluster;
+    /// - for all operations but a plain check: peeks, credits,
+    ///   [`take_up_to`](crate::Limiter::take_up_to).
+    ///
+    /// The cache holds 16,384 denials in at most 3 MB (6.5 MB with four policies), allocated
+    /// as needed. In a flood of denied callers the oldest entries are evicted, and their
+    /// callers cost a round trip.
     ///
     /// ```
     /// use std::time::Duration;
     /// use tower_throttle::RedisStore;
     ///
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// // what an administrator's tool gives back is to be felt at once
-    /// let builder = RedisStore::builder().remember_denials_for(Duration::ZERO);
+    /// // refunds of an administrator's tool take effect at once
+    /// let builder = RedisStore::builder().denial_cache_ttl(Duration::ZERO);
     /// let redis = builder.connect("redis://127.0.0.1/")?;
     /// # Ok(()) }
     /// ```
-    pub const fn remember_denials_for(mut self, longest: Duration) -> Self {
-        self.remembered_for = longest;
+    pub const fn denial_cache_ttl(mut self, ttl: Duration) -> Self {
+        self.denial_cache_ttl = ttl;
         self
     }
 
-    /// Takes the time from `clock` and not from Redis: for tests, and for
-    /// services that refuse `TIME` in scripts.
+    /// Takes the time from `clock` instead of Redis: for tests, and for services that refuse
+    /// `TIME` in scripts.
     ///
-    /// **The danger**: the clocks of all processes must agree. One that runs
-    /// ahead lets callers in early everywhere.
+    /// **The danger**: the clocks of all processes must agree. A clock that is ahead admits
+    /// callers early everywhere.
     pub fn clock(mut self, clock: Arc<impl Clock>) -> Self {
         self.clock = Some(clock);
         self
@@ -163,7 +165,7 @@ impl RedisStoreBuilder {
         let local = Local::new(self.clock.clone());
         self.build(local, |shared| {
             let (settings, runtime) = (shared.settings, &shared.runtime);
-            let (connections, queue) = (settings.connections, settings.most_in_flight);
+            let (connections, queue) = (settings.connections, settings.max_in_flight);
             Ok(match target {
                 Target::Node(target) => {
                     let report = |error| telemetry::not_connected(&error);
@@ -179,13 +181,13 @@ impl RedisStoreBuilder {
                         context: shared.context,
                         tasks: shared.tasks,
                     };
-                    Servers::Cluster(Cluster::connect(connect, seeds, settings.deadline))
+                    Servers::Cluster(Cluster::connect(connect, seeds, settings.timeout))
                 }
             })
         })
     }
 
-    /// Has a server decide that is simulated in this process: for tests. See
+    /// Connects to a server that is simulated in this process: for tests. See
     /// [`SimulatedRedis`](crate::testing::SimulatedRedis).
     ///
     /// # Errors
@@ -221,9 +223,9 @@ impl RedisStoreBuilder {
         connect: impl FnOnce(Shared<'_>) -> Result<Servers, ConfigError>,
     ) -> Result<RedisStore, ConfigError> {
         let settings = [
-            ("deadline", self.deadline.is_zero()),
+            ("timeout", self.timeout.is_zero()),
             ("connections", self.connections == 0),
-            ("max_in_flight", self.most_in_flight == 0),
+            ("max_in_flight", self.max_in_flight == 0),
             ("secret", self.secret.as_ref().is_some_and(Vec::is_empty)),
         ];
         if let Some((setting, _)) = settings.into_iter().find(|(_, is_zero)| *is_zero) {
@@ -236,7 +238,7 @@ impl RedisStoreBuilder {
             settings: &self,
             runtime: runtime.clone(),
             context: CallContext::new(
-                self.deadline,
+                self.timeout,
                 names.clone(),
                 first_nonce(),
                 self.clock.clone(),
@@ -244,13 +246,13 @@ impl RedisStoreBuilder {
             tasks: fallback.tasks().clone(),
             random: local.hash,
         })?;
-        let denials = Denials::new(self.remembered_for, &local);
+        let denials = Denials::new(self.denial_cache_ttl, &local);
         let leases = Leases::new(local, runtime.clone());
         Ok(RedisStore(Arc::new(Inner {
             servers: RwLock::new(Some(servers)),
             runtime,
             names,
-            deadline: self.deadline,
+            timeout: self.timeout,
             denials,
             fallback,
             leases,
@@ -273,7 +275,7 @@ impl Shared<'_> {
         Dispatcher::new(
             self.runtime,
             server,
-            self.settings.most_in_flight,
+            self.settings.max_in_flight,
             self.tasks,
         )
     }
@@ -288,10 +290,10 @@ impl fmt::Debug for RedisStoreBuilder {
         f.debug_struct("RedisStoreBuilder")
             .field("prefix", &self.prefix)
             .field("has_secret", &self.secret.is_some())
-            .field("deadline", &self.deadline)
+            .field("timeout", &self.timeout)
             .field("connections", &self.connections)
-            .field("max_in_flight", &self.most_in_flight)
-            .field("remember_denials_for", &self.remembered_for)
+            .field("max_in_flight", &self.max_in_flight)
+            .field("denial_cache_ttl", &self.denial_cache_ttl)
             .finish_non_exhaustive()
     }
 }

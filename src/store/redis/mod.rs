@@ -1,4 +1,4 @@
-//! Buckets in Redis, decided by one script call where they lie together.
+//! Buckets in Redis. One script call decides the buckets of one slot.
 
 mod address;
 mod backoff;
@@ -55,15 +55,13 @@ use crate::{ConfigError, Decision, StoreError, store::tasks::Tasks};
 
 /// Keeps buckets in Redis or Valkey, so that a fleet of processes shares them.
 ///
-/// Each check is decided in one script call, whatever the number of policies
-/// ([but](#a-cluster) for shared ones in a cluster): atomic, by the server's clock,
-/// all charged or none. A few checks
-/// at a time go out by themselves, at once. Those that come while more are under way
-/// go out together in the next call; those that ask the
-/// same for one caller as one entry of it, which says how many they are. Each is
-/// answered as if it had come by itself, in the order in which it came. Needs
-/// Redis 6 or later (6 with `lua-replicate-commands` as it is by default, `yes`), or
-/// Valkey.
+/// One script call decides each check, whatever the number of policies
+/// ([except](#a-cluster) for shared ones in a cluster). It is atomic, uses the server's
+/// clock, and charges all policies or none. At low load each check is sent at once, in a
+/// call of its own. While several calls are under way, the checks that come meanwhile share
+/// the next call, and equal checks in a row are decided as one. Each check gets the answer
+/// that it would get alone, in the order in which they came. Needs Redis 6 or later (6 with
+/// the default `lua-replicate-commands yes`), or Valkey.
 ///
 /// ```no_run
 /// use tower_throttle::{RateLimitLayer, RedisStore, TokenBucket};
@@ -74,120 +72,114 @@ use crate::{ConfigError, Decision, StoreError, store::tasks::Tasks};
 /// # Ok(()) }
 /// ```
 ///
-/// **Connecting** happens in the background and never ends: the application
-/// starts without Redis, and finds it when it comes. Checks wait for the first
-/// attempt to connect, within their [deadline](RedisStoreBuilder::deadline);
-/// after that, a check without a connection fails at once. What failing means
-/// is each policy's [`OnStoreFailure`](crate::OnStoreFailure).
+/// **Connecting** happens in the background and never ends: the application starts without
+/// Redis, and connects when Redis is there. Checks wait for the first attempt to connect,
+/// within their [timeout](RedisStoreBuilder::timeout). After that, a check without a
+/// connection fails at once. Each policy's [`OnStoreFailure`](crate::OnStoreFailure) decides
+/// what failing means.
 ///
-/// **A server that does not answer is left alone.** Five calls in a row without
-/// an answer, or ten that are half of all within 200 ms, open a breaker: checks
-/// fail at once then, but for a single call after a pause, which finds out
-/// whether it answers again. The pause is 50 ms; each such call that gets no
-/// answer makes the next one twice as long, up to a second and up to a quarter
-/// more at random. Without a connection there is nothing to leave alone: checks
-/// fail at once.
+/// **A circuit breaker** stops asking a server that does not answer. It opens after five
+/// calls in a row without an answer, or after ten that are half of all within 200 ms. Then
+/// checks fail at once. After a pause, one call probes whether the server answers again.
+/// The pause is 50 ms and doubles with each failed probe, up to a second, plus up to a
+/// quarter at random. A lost connection does not open the breaker: without a connection
+/// checks fail at once in any case.
 ///
-/// **A lost connection is remade at once.** Checks wait up to 10 ms for it, then they
-/// fail until it is there. If connecting fails, further attempts follow after pauses
-/// that grow from 50 ms to 1 s, each up to a half more or less at random. A connection
-/// without traffic is asked for the time every 5 s, and is replaced if no reply comes:
-/// so a flow that a NAT or a firewall has dropped is noticed, or kept alive. Behind
-/// Sentinel each attempt asks another sentinel of the URL first.
+/// **A lost connection is made again at once.** Checks wait up to 10 ms for it, then they
+/// fail until it is there. If connecting fails, further attempts follow after pauses that
+/// grow from 50 ms to 1 s, each up to a half more or less at random. A connection without
+/// traffic is asked for the time every 5 s, and is replaced if no reply comes. So a flow that
+/// a NAT or a firewall has dropped is noticed, or kept alive. Behind Sentinel, each attempt
+/// asks another sentinel of the URL first.
 ///
-/// **Outside of a Tokio runtime** (a plain thread that blocks on a check), a check uses
-/// the runtime that the store was built in. If that one is of a single thread, which
-/// nothing may drive then, the check fails.
+/// **Outside of a Tokio runtime** (a plain thread that blocks on a check), a check uses the
+/// runtime that the store was built in. If that runtime has a single thread, nothing may
+/// drive it then, so the check fails.
 ///
-/// **A hot key** may be decided upon without a trip: a policy with
-/// [`lease`](crate::Policy::lease) has units paid
-/// for in advance, in portions, in the background. Its limits stand there. Clones
-/// share what is held, for 4,096 callers at most: others are decided upon by Redis.
+/// **A hot key** may be decided without a round trip: a policy with
+/// [`lease`](crate::Policy::lease) leases units in
+/// batches, in the background. Its page states the limits. Clones share the leases, which
+/// cover at most 4,096 callers; Redis decides the others.
 ///
-/// **Never charged twice.** A check is sent once. Only the answer "no such
-/// script", which says that nothing ran, is followed by sending the script's text;
-/// and in a cluster, "not here" by sending it to where that answer says.
+/// **Never charged twice.** A check is sent once, with two exceptions in which nothing ran:
+/// after the reply "no such script" the script's text is sent, and in a cluster a redirected
+/// check is sent to the node that the redirection names.
 ///
-/// **A denial is remembered** for up to a second, in each process: while only time
-/// can let a caller in, it is refused without a trip. See
-/// [`remember_denials_for`](RedisStoreBuilder::remember_denials_for).
+/// **Denials are cached** for up to a second in each process: while only time can admit a
+/// caller, the caller is denied without a round trip. See
+/// [`denial_cache_ttl`](RedisStoreBuilder::denial_cache_ttl).
 ///
-/// **State is small and leaves by itself**: one string for each policy and
-/// caller, an integer for buckets and windows, under a key of fixed size
-/// ([`Limiter::storage_keys`](crate::Limiter::storage_keys) prints it), which expires when it means the same as none. If Redis loses its
-/// data, each caller gets at most one new burst.
+/// **State is small and expires**: one string for each policy and caller, an integer for
+/// buckets and windows, under a key of fixed size
+/// ([`Limiter::storage_keys`](crate::Limiter::storage_keys) prints it). It expires when a missing
+/// key means the same. If Redis loses its data, each caller gets at most one new burst.
 ///
-/// Cloning is cheap and shares the connections. They close when the last clone
-/// drops (and units that were paid for in advance are back), and work in the Tokio
-/// runtime that the store was built in: when that ends, the store has failed.
+/// Cloning is cheap and shares the connections. They close when the last clone is dropped
+/// and all leased units are back. They work in the Tokio runtime that the store was built
+/// in: when that runtime ends, the store fails.
 ///
 /// # Rights
 ///
-/// A user needs these, and no others:
+/// A Redis user needs these rights and no others:
 ///
 /// ```text
 /// ACL SETUSER app on >password resetkeys ~tt?{* resetchannels -@all +evalsha +eval +time +get +psetex +incrby +pexpireat +pttl +pexpire +del
 /// ```
 ///
-/// `tt` is the [prefix](RedisStoreBuilder::prefix). `?` stands for the letter of an
-/// algorithm, and `{` is in no prefix: so the pattern covers no other prefix that starts
-/// with `tt`. Write a backslash before a `*`, `?`, `[` or backslash in a prefix. The line is the same for Redis 6
-/// (where 6.0 knows no `resetchannels`), 7 and Valkey. To it come
+/// `tt` is the [prefix](RedisStoreBuilder::prefix), and `?` the letter of an algorithm. No
+/// prefix contains `{`, so the pattern covers no other prefix that starts with `tt`. Write a
+/// backslash before a `*`, `?`, `[` or backslash in a prefix. The line is the same for Redis 6
+/// (without `resetchannels` in 6.0), 7 and Valkey. Some setups need more:
 ///
 /// - in a cluster `+cluster|slots +asking`, on every node;
-/// - behind Sentinel `+role`, and at the sentinels, for a user of their own (those of
-///   Redis 6.0 know of no users),
-///   `+sentinel|get-master-addr-by-name +sentinel|sentinels`;
+/// - behind Sentinel `+role`; and at the sentinels, for a user of their own (those of
+///   Redis 6.0 have no users), `+sentinel|get-master-addr-by-name +sentinel|sentinels`;
 /// - for a database other than 0 `+select`.
 ///
-/// `+pttl` and `+pexpire` let foreign data under a caller's key expire: without
-/// them that caller is answered with 503 until somebody deletes it. `+incrby` and
-/// `+pexpireat` spare the server work: without them a bucket in use is written anew
-/// each time, and `ACL LOG` tells of what was tried before. `+del` is for
-/// resets. Without any of the others each check that needs it fails, charges nothing, and
-/// [`OnStoreFailure`](crate::OnStoreFailure) decides. (Where `+psetex` alone is taken
-/// away later, a bucket in use does not need it.) On connecting the client asks
-/// `INFO` and `CLIENT ID`, too, and does without: they may stand in `ACL LOG`.
+/// `+pttl` and `+pexpire` let unexpected data under a caller's key expire. Without them, that
+/// caller is answered with 503 until an operator deletes the key. `+incrby` and `+pexpireat`
+/// save the server work. Without them, a bucket in use is written anew each time, and
+/// `ACL LOG` lists the refused attempts. `+del` is for resets. Without any other right, each
+/// check that needs it fails, charges nothing, and
+/// [`OnStoreFailure`](crate::OnStoreFailure) decides. (A bucket in use does not need
+/// `+psetex`.) On connecting, the client also tries `INFO` and `CLIENT ID` and works without
+/// them; they may be in `ACL LOG`.
 ///
-/// `+eval` opens nothing: a script may do what its user may. It is there because
-/// Redis forgets scripts when it starts or fails over. Where it is not given, somebody
-/// must load them beforehand, again after each start: [`scripts`](Self::scripts).
+/// `+eval` opens nothing, because a script may do only what its user may. It is needed
+/// because Redis forgets scripts when it restarts or fails over. Without it, an operator must
+/// load the scripts beforehand, and again after each start: [`scripts`](Self::scripts).
 ///
 /// # A cluster
 ///
-/// `redis-cluster://host:port,host:port/` names some nodes of a cluster, which
-/// tell of the rest. Each check goes to the primary of its slot. Slots may move
-/// and replicas may take over meanwhile. A node that fails or stands still fails
-/// only the checks of its own slots; set `cluster-require-full-coverage no`, or
-/// Redis lets the others refuse theirs, too.
+/// `redis-cluster://host:port,host:port/` names some nodes of a cluster, and the store learns
+/// the others from them. Each check goes to the primary of its slot. Slots may move and
+/// replicas may take over meanwhile. A node that fails or hangs fails only the checks of its
+/// own slots. Set `cluster-require-full-coverage no`, or the other nodes refuse theirs, too.
 ///
-/// The policies of one caller lie in one slot, and are decided as on one node.
-/// [Shared](crate::Policy::shared) policies lie in another. A check of both takes
-/// slot after slot, in the order of its policies; where one refuses, what those
-/// before it gave is given back, and those behind it are only looked at. So in the
-/// end all are charged or none, and the decision names all that refused, but not
-/// in one instant:
+/// All policies of one caller are in one slot, and are decided as on one node.
+/// [Shared](crate::Policy::shared) policies are in another slot. A check of both takes slot
+/// after slot, in the order of its policies. When one denies, what the slots before it took
+/// is refunded, and the slots behind it are only peeked at. So in the end all policies are
+/// charged or none, and the decision names all that denied, but not in one instant:
 ///
-/// - Until units are back, one round trip later and at most one
-///   [deadline](RedisStoreBuilder::deadline), others may be refused for want of them.
-///   Nobody is admitted for whom there is no room. Put shared policies last: then
-///   they only see callers whose own policies had room.
-/// - Where an answer is lost on the way, the check is an error, and units may
-///   stay taken that nobody used.
-/// - A place in a queue is given back only while nobody stands behind it.
-/// - The same holds for the policies of one caller while their slot is on its
-///   way from one node to another.
+/// - Until the units are refunded, one round trip later and at most one
+///   [timeout](RedisStoreBuilder::timeout), other callers may be denied for lack of them. No
+///   caller is admitted without room. Put shared policies last: then they are charged only
+///   for callers whose own policies had room.
+/// - If a reply is lost, the check is an error, and units may stay taken that no request
+///   used.
+/// - A reservation in a queue is refunded only while no other follows it.
+/// - The same holds for the policies of one caller while their slot is being moved.
 #[derive(Clone, Debug)]
 pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
-    /// None once it was shut down: with the last of those that use them, the
-    /// connections close.
+    /// `None` after a shutdown. The connections close with their last user.
     servers: RwLock<Option<Servers>>,
     runtime: Handle,
     names: KeyNames,
-    deadline: Duration,
-    /// `None` where they are not remembered.
+    timeout: Duration,
+    /// `None` if denials are not cached.
     denials: Option<Arc<Denials>>,
     fallback: Fallback,
     leases: Leases,
@@ -212,24 +204,25 @@ enum Servers {
 }
 
 impl RedisStore {
-    /// Connects to one node, to a cluster, or by way of sentinels, with the default settings. Returns
-    /// at once. Call it inside a Tokio runtime.
+    /// Connects to one node, to a cluster, or through sentinels, with the default settings.
+    /// Returns at once. Call it inside a Tokio runtime.
     ///
-    /// `redis://user:password@host:port/database` is one node and takes no query,
-    /// `redis-cluster://user:password@host:port,host:port/` is a cluster; its other
-    /// nodes may also stand behind it, as in `?node=host:port&node=host:port`.
-    /// `redis-sentinel://user:password@host:port,host:port/database?sentinelServiceName=mymaster`
-    /// is the primary that these sentinels name, now and after each failover; user and
-    /// password are the primary's, `sentinelUsername` and `sentinelPassword` are theirs.
-    /// `rediss` for TLS, with the feature `redis-rustls`. It trusts the authorities
-    /// that the system does, or, where `SSL_CERT_FILE` names a file, those in there.
-    /// The names by which a cluster calls its nodes must then be those of their
-    /// certificates.
+    /// - `redis://user:password@host:port/database` is one node. It takes no query.
+    /// - `redis-cluster://user:password@host:port,host:port/` is a cluster. Further nodes may
+    ///   also be listed as in `?node=host:port&node=host:port`.
+    /// - `redis-sentinel://user:password@host:port,host:port/database?sentinelServiceName=mymaster`
+    ///   is the primary that these sentinels name, now and after each failover. User and
+    ///   password are the primary's; `sentinelUsername` and `sentinelPassword` are those of
+    ///   the sentinels.
+    ///
+    /// `rediss` uses TLS and needs the feature `redis-rustls`. It trusts the system's
+    /// certificate authorities or, if `SSL_CERT_FILE` names a file, those in it. The nodes of
+    /// a cluster must then announce the names in their certificates.
     ///
     /// # Errors
     ///
-    /// The URL cannot be used, or there is no Tokio runtime. An absent server
-    /// is not an error.
+    /// The URL cannot be used, or there is no Tokio runtime. An absent server is not an
+    /// error.
     pub fn connect(url: &str) -> Result<Self, ConfigError> {
         Self::builder().connect(url)
     }
@@ -239,14 +232,14 @@ impl RedisStore {
         RedisStoreBuilder::new()
     }
 
-    /// Lets what is on its way back to Redis arrive (permits of requests that
-    /// have ended, places of callers who left, units paid for in advance), for at most a second, and closes
-    /// the connections, those of all clones.
+    /// Waits up to a second until refunds have reached Redis (permits of requests that have
+    /// ended, reservations of callers that left, leased units), then closes the connections
+    /// of all clones.
     ///
-    /// Call it last, when nothing is served any more: a process that just ends
-    /// may leave permits behind, until they expire. A check after that fails at
-    /// once, and [`OnStoreFailure`](crate::OnStoreFailure) decides. A client
-    /// that was handed in stays open.
+    /// Call it last, when no request is being served. A process that just ends may leave
+    /// permits behind until they expire. A later check fails at once, and
+    /// [`OnStoreFailure`](crate::OnStoreFailure) decides. A client that was handed in stays
+    /// open.
     ///
     /// ```no_run
     /// # use tower_throttle::RedisStore;
@@ -258,13 +251,13 @@ impl RedisStore {
     /// # Ok(()) }
     /// ```
     pub async fn shutdown(&self) {
-        let all_is_back = async {
+        let refunded = async {
             lease::close(self).await;
             self.0.fallback.tasks().are_done().await;
         };
-        let until_back = async { Ok(timeout(PATIENCE, all_is_back).await.is_ok()) };
-        // Whatever is left then stays taken until it expires.
-        let _ = InRuntime::new(self.0.runtime.clone(), until_back).await;
+        let in_time = async { Ok(timeout(SHUTDOWN_TIMEOUT, refunded).await.is_ok()) };
+        // Units that have not been refunded by then stay taken until they expire.
+        let _ = InRuntime::new(self.0.runtime.clone(), in_time).await;
         let servers = self.0.servers.write();
         let servers = servers.unwrap_or_else(PoisonError::into_inner).take();
         drop(servers);
@@ -274,8 +267,8 @@ impl RedisStore {
     }
 }
 
-/// How long to wait for what is on its way.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a shutdown waits for refunds.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Inner {
     fn servers(&self) -> Result<Servers, StoreError> {
@@ -285,7 +278,7 @@ impl Inner {
     }
 }
 
-/// What only the server decides, or has decided a moment ago.
+/// Checks without a lease.
 impl RedisStore {
     fn decide(&self, check: &Check<'_>) -> Answer<Decision> {
         let denials = self.0.denials.as_ref();
@@ -295,7 +288,7 @@ impl RedisStore {
             None => None,
         };
         match asking.as_ref().is_some_and(Asking::forgets) {
-            // Who gives back and leaves does not know when it is done.
+            // The denials stay void until the refund has arrived, even if its caller leaves.
             true => finished(self.send(check, asking)),
             false => self.send(check, asking),
         }
@@ -303,7 +296,7 @@ impl RedisStore {
 
     fn send(&self, check: &Check<'_>, asking: Option<Asking>) -> Answer<Decision> {
         let request = ScriptRequest::new(check);
-        let deadline = Deadline::after(self.0.deadline);
+        let deadline = Deadline::after(self.0.timeout);
         let dispatcher = match self.0.servers() {
             Err(closed) => return Answer::Now(Err(closed)),
             Ok(Servers::One(dispatcher)) => dispatcher,
@@ -351,7 +344,7 @@ impl RedisStore {
             Ok(in_flight) => in_flight,
             Err(error) => return Answer::Now(Err(dispatcher.server().with_server(error))),
         };
-        let timeout = self.0.deadline;
+        let timeout = self.0.timeout;
         Answer::Later(Box::pin(async move {
             let (_resetting, _in_flight) = (resetting, in_flight);
             let deadline = Deadline::after(timeout);
@@ -383,7 +376,7 @@ impl Lender for RedisStore {
     }
 
     fn deadline(&self) -> Duration {
-        self.0.deadline
+        self.0.timeout
     }
 }
 
@@ -412,7 +405,7 @@ impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inner")
             .field("names", &self.names)
-            .field("deadline", &self.deadline)
+            .field("timeout", &self.timeout)
             .finish_non_exhaustive()
     }
 }

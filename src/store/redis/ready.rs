@@ -11,7 +11,7 @@ use crate::{
 
 impl RedisStore {
     /// Checks that the store decides now: the server answers within the
-    /// [timeout](super::RedisStoreBuilder::deadline), and lets this user read and write by
+    /// [timeout](super::RedisStoreBuilder::timeout), and lets this user read and write by
     /// script. In a cluster, every known primary is asked.
     ///
     /// Use it for a dashboard, a smoke test, or the first minute of a deployment. **Do not use

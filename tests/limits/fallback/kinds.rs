@@ -29,7 +29,7 @@ fn policy(choice: OnStoreFailure) -> Policy {
 
 async fn connected(server: &RedisServer, max_in_flight: usize) -> RedisStore {
     let store = RedisStore::builder()
-        .deadline(DEADLINE)
+        .timeout(DEADLINE)
         .max_in_flight(max_in_flight)
         .connect(&server.url())
         .unwrap();

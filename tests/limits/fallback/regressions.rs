@@ -218,7 +218,7 @@ fn a_policy_that_is_left_out_grants_what_is_asked_for() {
 async fn a_frozen_redis_is_not_asked_by_every_check() {
     let server = crate::support::RedisServer::start();
     let store = tower_throttle::RedisStore::builder()
-        .deadline(ms(50))
+        .timeout(ms(50))
         .connect(&server.url())
         .unwrap();
     let limiter = limiter(

@@ -33,9 +33,9 @@ impl Bench {
         let redis = runtime.block_on(async {
             RedisStore::builder()
                 .clock(clock.clone())
-                .deadline(crate::support::DEADLINE)
+                .timeout(crate::support::DEADLINE)
                 // The longest: what is given again must be as exact.
-                .remember_denials_for(Duration::from_secs(60))
+                .denial_cache_ttl(Duration::from_secs(60))
                 .connect(&server.url())
                 .expect("a store")
         });

@@ -74,7 +74,7 @@ fn dropping_a_request_to_redis_outside_the_runtime_does_not_panic() {
 async fn a_crowd_leaves_redis_at_once() {
     let server = RedisServer::start();
     let store = RedisStore::builder()
-        .deadline(Duration::from_secs(10))
+        .timeout(Duration::from_secs(10))
         .max_in_flight(100)
         .connect(&server.url())
         .unwrap();

@@ -19,7 +19,7 @@ use crate::support::{
 const HOUR: Duration = Duration::from_secs(3_600);
 
 fn connect(server: &RedisServer) -> RedisStore {
-    let store = RedisStore::builder().deadline(Duration::from_secs(10));
+    let store = RedisStore::builder().timeout(Duration::from_secs(10));
     store.connect(&server.url()).unwrap()
 }
 

@@ -31,9 +31,7 @@ async fn press(rate: u64, burst: u64, per_ms: u64, silent_ms: u64) -> (Asked, u6
     let bucket = TokenBucket::per_second(rate).burst(burst);
     let processes: Vec<_> = (0..PROCESSES)
         .map(|_| {
-            let store = RedisStore::builder()
-                .deadline(DEADLINE)
-                .clock(clock.clone());
+            let store = RedisStore::builder().timeout(DEADLINE).clock(clock.clone());
             let store = store.connect(&server.url()).expect("a store");
             Limiter::new(store, leased(bucket))
         })

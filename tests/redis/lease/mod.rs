@@ -17,8 +17,8 @@ use crate::support::{DEADLINE, RedisServer, eventually_async};
 /// A slow machine is no failure, and what others give back is felt at once.
 fn patient(url: &str) -> RedisStore {
     let builder = RedisStore::builder()
-        .deadline(DEADLINE)
-        .remember_denials_for(Duration::ZERO);
+        .timeout(DEADLINE)
+        .denial_cache_ttl(Duration::ZERO);
     builder.connect(url).expect("a store")
 }
 

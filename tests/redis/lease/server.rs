@@ -10,7 +10,7 @@ const UNITS: u64 = 1_000_000;
 async fn while_redis_is_away_what_was_paid_for_is_used_up_and_no_more() {
     // It remembers what it was paid.
     let mut server = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let store = RedisStore::builder().deadline(Duration::from_secs(2));
+    let store = RedisStore::builder().timeout(Duration::from_secs(2));
     let store = store.connect(&server.url()).expect("a store");
     let limiter = of(&store, UNITS);
     let mut asked = Asked::default();

@@ -121,7 +121,7 @@ fn rows() -> Vec<Row> {
 async fn main() {
     let url = env::args().nth(1).expect("the URL of a server to empty");
     let store = RedisStore::builder()
-        .deadline(Duration::from_secs(20))
+        .timeout(Duration::from_secs(20))
         .connect(&url)
         .expect("a store");
     let config = Config::from_url(&url).expect("a URL");

@@ -43,7 +43,7 @@ impl Costs {
     fn measure(held: usize) -> Self {
         let stage = Stage::new(None);
         let limit = |limit: usize| {
-            let store = RedisStore::builder().deadline(Duration::from_secs(20));
+            let store = RedisStore::builder().timeout(Duration::from_secs(20));
             let store = stage.run(async { store.connect(&stage.server.url()) });
             let policy = Policy::new("held", Concurrency::new(limit as u64).lifetime(LIFETIME));
             let policy = policy.on_store_failure(OnStoreFailure::Deny);
