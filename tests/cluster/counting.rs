@@ -48,7 +48,7 @@ async fn keys_lie_on_all_nodes_and_each_is_counted_exactly() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_racing_checks_exactly_as_many_pass_as_the_quota_says() {
+async fn exactly_as_many_racing_checks_pass_as_the_quota_allows() {
     let cluster = RedisCluster::start(3, 0);
     let stores = [patient(&cluster), patient(&cluster)];
     for round in 0..4 {

@@ -87,7 +87,7 @@ async fn ask_for(limiter: &Limiter, callers: &[String], time: Duration) -> Seen 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_primary_is_replaced_and_nobody_else_notices() {
+async fn a_killed_primary_is_replaced_and_other_slots_are_unaffected() {
     let mut cluster = RedisCluster::start(3, 3);
     let limiter = per_day(&hasty(&cluster), 1 << 40);
     let [hurt, well] = [0, 1].map(|node| callers_of(&cluster, node, &limiter));

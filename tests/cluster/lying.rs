@@ -104,7 +104,7 @@ async fn a_server_that_is_no_cluster_says_how_to_connect() {
 }
 
 #[tokio::test]
-async fn where_no_host_is_named_it_is_the_one_that_was_asked() {
+async fn an_absent_host_means_the_node_that_replied() {
     for slots in [
         ALL_SLOTS.replace("$9\r\n127.0.0.1", "$0\r\n"),
         ALL_SLOTS.replace("$9\r\n127.0.0.1", "$-1"),
@@ -199,7 +199,7 @@ async fn units_go_back_to_every_key_though_one_is_refused() {
 
 /// Sends each to another port, where nobody listens or somebody does.
 #[tokio::test]
-async fn a_redirection_to_nobody_is_an_error_within_the_deadline() {
+async fn a_redirection_to_an_absent_node_is_an_error_within_the_deadline() {
     let nobody = crate::support::port::Port::claim();
     let slot_of = limiter("redis-cluster://127.0.0.1:1/").storage_keys("ann");
     let slot = fred::util::redis_keyslot(slot_of[0].as_bytes());

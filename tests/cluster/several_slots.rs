@@ -93,7 +93,7 @@ async fn decides_as_one_check_does() {
 }
 
 #[tokio::test]
-async fn a_denial_names_all_who_refuse_and_costs_nothing() {
+async fn a_denial_names_all_denying_policies_and_costs_nothing() {
     let cluster = RedisCluster::start(3, 0);
     let store = patient(&cluster);
     let own = |name: &str, units| Policy::new(name, TokenBucket::per_day(units));
@@ -215,7 +215,7 @@ async fn racing_tasks_never_pass_a_shared_quota_and_are_charged_what_they_passed
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_leaves_in_the_middle_is_charged_everywhere_or_nowhere() {
+async fn a_caller_that_leaves_midway_is_charged_in_all_slots_or_none() {
     let cluster = RedisCluster::start(3, 0);
     let limiter = limiter(
         patient(&cluster),
@@ -273,7 +273,7 @@ async fn permits_of_all_slots_are_held_and_come_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_a_later_slot_does_not_answer_the_first_is_given_back() {
+async fn a_silent_later_slot_refunds_the_first() {
     let cluster = RedisCluster::start(3, 0);
     let store = RedisStore::builder().timeout(Duration::from_millis(300));
     let store = store.connect(&cluster.url()).expect("a store");
@@ -337,7 +337,7 @@ impl Store for Forgets {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_one_slot_does_not_answer_the_others_are_reset_and_it_is_told() {
+async fn a_reset_reports_a_silent_slot_and_resets_the_others() {
     let cluster = RedisCluster::start(3, 0);
     let store = RedisStore::builder().timeout(Duration::from_millis(300));
     let store = store.connect(&cluster.url()).expect("a store");

@@ -104,7 +104,7 @@ fn a_megabyte_of_forwarding_headers_is_read_once() {
 }
 
 #[test]
-fn of_ten_thousand_hops_the_nearest_64_are_read() {
+fn the_nearest_64_of_ten_thousand_hops_are_read() {
     for (header, hop, client) in [
         ("x-forwarded-for", "10.0.0.2", "203.0.113.9"),
         ("forwarded", "for=10.0.0.2", "for=203.0.113.9"),

@@ -133,7 +133,7 @@ fn a_header() {
 }
 
 #[test]
-fn a_header_of_a_bad_name_is_missing_where_nobody_checked() {
+fn a_header_of_a_bad_name_is_missing_if_no_layer_checked_it() {
     let answer = extract(&key::header("bad name"), &request(&[("bad", "x")]));
     assert!(is_missing(&answer));
 }
@@ -896,7 +896,7 @@ fn leading_zeros_in_trusted_proxies_are_seen_at_build_time() {
 }
 
 #[test]
-fn nobody_trusted_is_seen_at_build_time() {
+fn an_empty_list_of_proxies_is_an_error_at_build_time() {
     let none: [&str; 0] = [];
     let expected = ConfigError::NoTrustedProxies;
     refused("none", key::client_ip(none), &expected);

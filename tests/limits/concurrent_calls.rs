@@ -146,7 +146,7 @@ async fn a_few_on_a_server_that_is_slow_or_far_or_unknown_share_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_come_while_a_slow_server_is_asked_share_the_next_call() {
+async fn checks_that_arrive_during_a_slow_call_share_the_next_call() {
     let redis = server();
     let limiter = limiter(&redis, DEADLINE).await;
     redis.set_service_time(Duration::from_millis(15), Duration::ZERO);
@@ -164,7 +164,7 @@ async fn those_who_come_while_a_slow_server_is_asked_share_the_next_call() {
 
 /// Whose callers take their answers only when all others have theirs.
 #[tokio::test(start_paused = true)]
-async fn who_does_not_look_at_its_answer_holds_nobody_up() {
+async fn a_caller_that_does_not_poll_its_answer_delays_no_other() {
     let redis = server();
     let limiter = limiter(&redis, DEADLINE).await;
     let mut held = Vec::new();

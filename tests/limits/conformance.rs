@@ -98,7 +98,7 @@ impl Store for MapStore {
 }
 
 #[tokio::test]
-async fn a_store_of_somebody_elses_passes() {
+async fn a_store_of_another_author_passes() {
     for seed in SEEDS {
         let passed = testing::conformance(seed, 500, |clock| MapStore::new(clock, false));
         passed
@@ -119,7 +119,7 @@ async fn a_store_that_forgets_what_was_given_back_does_not_pass() {
 
 /// A store that reads too few buckets must not open the gate.
 #[tokio::test]
-async fn too_few_slots_admit_nobody() {
+async fn too_few_slots_admit_no_request() {
     #[derive(Debug)]
     struct Short(usize);
 

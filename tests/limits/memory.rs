@@ -63,7 +63,7 @@ fn a_capacity_of_none_is_one() {
 }
 
 #[test]
-fn a_flood_of_new_callers_frees_nobody_and_stays_within_the_bound() {
+fn a_flood_of_new_callers_frees_no_denied_caller_and_stays_within_the_bound() {
     let (runtime, (store, clock)) = (runtime(), store(1_024));
     let limiter = Limiter::new(store.clone(), TokenBucket::per_hour(5));
     let offender = u64::MAX;
@@ -108,7 +108,7 @@ fn callers_without_room_share_by_policy() {
 }
 
 #[test]
-fn who_has_no_bucket_gives_nothing_back_to_the_others_without() {
+fn a_refund_without_a_bucket_reaches_no_other_caller() {
     let runtime = runtime();
     for bucket in [
         TokenBucket::per_day(2),
@@ -237,7 +237,7 @@ impl Clock for Script {
 }
 
 #[test]
-fn who_was_overtaken_after_looking_at_the_clock_looks_again() {
+fn an_overtaken_check_reads_the_clock_again() {
     let runtime = runtime();
     // The second check reads 2,000, and another has come at 3,000 meanwhile.
     let mut times = vec![1_000, 3_000, 2_000, 3_001, 3_001];
@@ -254,7 +254,7 @@ fn who_was_overtaken_after_looking_at_the_clock_looks_again() {
 }
 
 #[test]
-fn a_clock_put_back_locks_nobody_out_for_longer_than_a_refill() {
+fn a_clock_put_back_locks_no_caller_out_for_longer_than_a_refill() {
     let (runtime, (store, clock)) = (runtime(), store(1_024));
     let limiter = Limiter::builder()
         .store(store)

@@ -58,7 +58,7 @@ const TENANT: Limit = Limit {
 };
 
 #[test]
-fn without_leases_nobody_is_admitted_more_than_burst_and_rate_and_hardly_less() {
+fn without_leases_callers_get_burst_and_rate_and_hardly_less() {
     for (callers, limit) in [(ZIPF, CLIENT), (FLOOD, CLIENT), (HOT, TENANT)] {
         for mode in [Mode::Exact, Mode::Remembered] {
             let mut outcome = short(callers, limit, mode).play();
@@ -76,7 +76,7 @@ fn without_leases_nobody_is_admitted_more_than_burst_and_rate_and_hardly_less() 
 }
 
 #[test]
-fn with_leases_nobody_is_admitted_more_than_the_guarantee_says() {
+fn leases_admit_no_more_than_the_guarantee_says() {
     let mut scene = short(HOT, TENANT, Mode::Leased);
     // A bucket that empties slowly, so that much is held when it is nearly empty.
     scene.limit.rate = 1_900;

@@ -131,7 +131,7 @@ async fn without_a_connection_checks_fail_and_what_is_late_is_charged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_remembered_goes_by_the_runtimes_time() {
+async fn remembered_denials_follow_the_time_of_the_runtime() {
     let redis = SimulatedRedis::new();
     let store = RedisStore::builder().simulated(&redis).expect("a store");
     let limiter = limiter(&store, TokenBucket::new(1, Duration::from_millis(400)));

@@ -114,7 +114,7 @@ async fn they_are_enough_for_everything() {
 }
 
 #[tokio::test]
-async fn where_all_scripts_were_loaded_eval_is_not_needed() {
+async fn loaded_scripts_need_no_eval() {
     let server = RedisServer::start();
     let url = url(&server, &all_but("+eval"));
     for script in RedisStore::scripts() {
@@ -158,7 +158,7 @@ async fn where_all_scripts_were_loaded_eval_is_not_needed() {
 }
 
 #[tokio::test]
-async fn without_any_one_of_them_it_is_said_and_nobody_is_admitted() {
+async fn each_missing_right_is_reported_and_admits_no_request() {
     for missing in ["+evalsha", "+eval", "+time", "+get", "+psetex"] {
         let server = RedisServer::start();
         let limiter = limiter(&url(&server, &all_but(missing)));
@@ -306,7 +306,7 @@ async fn other_keys_and_other_commands_are_out_of_reach() {
 
 /// Until Redis forgets the script, which it does whenever it starts.
 #[tokio::test]
-async fn a_script_that_somebody_loaded_runs_without_the_right_to_load_it() {
+async fn a_loaded_script_runs_without_the_right_to_load_it() {
     let server = RedisServer::start();
     let loads = limiter(&url(&server, &RIGHTS));
     assert_eq!(admitted(&loads, 1).await, (1, None));

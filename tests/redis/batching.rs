@@ -264,7 +264,7 @@ async fn many_equal_checks_are_one_entry() {
 }
 
 #[tokio::test]
-async fn who_left_before_it_was_sent_is_not_charged() {
+async fn a_caller_that_left_before_its_check_was_sent_is_not_charged() {
     let server = RedisServer::start();
     let policy = Policy::new("own", TokenBucket::per_day(100));
     let policy = policy.on_store_failure(OnStoreFailure::Deny);
@@ -291,7 +291,7 @@ async fn who_left_before_it_was_sent_is_not_charged() {
 
 /// On threads that race, in batches that fall as they may.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_that_race_exactly_as_many_pass_as_fit() {
+async fn exactly_as_many_racing_checks_pass_as_fit() {
     let server = RedisServer::start();
     let limiter = Limiter::builder()
         .store(store(&server, None))
@@ -321,7 +321,7 @@ async fn of_many_that_race_exactly_as_many_pass_as_fit() {
 
 /// The script's reply is put together of several pieces.
 #[tokio::test]
-async fn of_very_many_policies_each_is_told_about() {
+async fn each_of_very_many_policies_is_listed() {
     let server = RedisServer::start();
     let policies = (1..=2_000_u64).map(|limit| {
         let name = format!("of {limit}");

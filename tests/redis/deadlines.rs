@@ -51,7 +51,7 @@ fn limiter(url: &str, deadline: Duration) -> Limiter {
 /// Who comes later waits behind who hangs already: for its own deadline, and not
 /// for that of those before it, too.
 #[tokio::test]
-async fn who_waits_behind_others_for_a_server_that_hangs_waits_no_longer() {
+async fn a_check_queued_at_a_hanging_server_waits_no_longer_than_its_deadline() {
     let deadline = Duration::from_millis(1_000);
     let url = slow_server(Duration::ZERO, |_, _| None);
     let limiter = limiter(&url, deadline);
@@ -116,7 +116,7 @@ async fn a_server_that_has_too_much_to_do_is_asked_only_what_it_can_answer_in_ti
 
 /// Others make way for it, and it is sent when its answer would be late, too.
 #[tokio::test]
-async fn what_is_given_back_in_an_overload_arrives() {
+async fn a_refund_during_an_overload_arrives() {
     let (deadline, pause) = (Duration::from_millis(1_000), Duration::from_millis(100));
     let limiter = limiter(&slow_server(pause, honest), deadline);
     eventually_async("a connection", || async { limiter.check(0).await.is_ok() }).await;
@@ -149,7 +149,7 @@ async fn what_is_given_back_in_an_overload_arrives() {
 
 /// The queue moves, but not fast enough.
 #[tokio::test]
-async fn whose_turn_does_not_come_in_time_is_told_of_a_flood() {
+async fn a_caller_whose_turn_comes_too_late_is_told_of_a_flood() {
     let deadline = Duration::from_millis(400);
     let limiter = limiter(&slow_server(deadline / 4, honest), deadline);
     eventually_async("a connection", || async { limiter.check(0).await.is_ok() }).await;
@@ -178,7 +178,7 @@ async fn whose_turn_does_not_come_in_time_is_told_of_a_flood() {
 
 /// A process that stands still finds its checks late, and the server is well.
 #[tokio::test]
-async fn what_is_late_before_it_is_sent_is_not_the_servers_failure() {
+async fn a_check_that_is_late_before_it_is_sent_is_no_failure_of_the_server() {
     let server = RedisServer::start();
     let client = Builder::from_config(Config::from_url(&server.url()).expect("a URL"));
     let client = client.build().expect("a client");
@@ -206,7 +206,7 @@ async fn what_is_late_before_it_is_sent_is_not_the_servers_failure() {
 
 /// Nobody moves its tasks, and it has not ended.
 #[test]
-fn a_runtime_that_stands_still_holds_nobody_of_another_up() {
+fn a_stalled_runtime_delays_no_caller_of_another() {
     let server = RedisServer::start();
     let still = tokio::runtime::Builder::new_current_thread()
         .enable_all()

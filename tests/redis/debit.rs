@@ -168,7 +168,7 @@ async fn each_slot_of_a_cluster_is_charged() {
 
 /// A bucket refilled at once pays a debit back by one refill after another.
 #[tokio::test]
-async fn what_is_owed_to_a_bucket_refilled_at_once_is_paid_in_full() {
+async fn a_debt_to_a_bucket_refilled_at_once_is_paid_in_full() {
     let server = RedisServer::start();
     for (store, clock) in stores(&server) {
         let limiter = one(store, TokenBucket::per_minute(10).refill_at_once());

@@ -74,7 +74,7 @@ const fn ms(ms: u64) -> Duration {
 }
 
 #[tokio::test]
-async fn of_a_thousand_denials_less_than_one_asks_redis() {
+async fn fewer_than_one_denial_in_a_thousand_asks_redis() {
     const DENIALS: usize = 30_000;
     let server = RedisServer::start();
     let store = patient().connect(&server.url()).expect("a store");
@@ -227,7 +227,7 @@ async fn waiting_as_long_as_is_told_is_enough() {
 }
 
 #[tokio::test]
-async fn what_costs_less_is_asked_and_what_has_no_room_is_not() {
+async fn cheaper_checks_are_sent_and_checks_without_room_are_not() {
     let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
     let store = patient().clock(clock.clone()).connect(&server.url());
     let limiter = limiter(
@@ -266,7 +266,7 @@ async fn what_costs_less_is_asked_and_what_has_no_room_is_not() {
 
 /// What one clone gives back, all others know when it has returned.
 #[tokio::test]
-async fn what_is_given_back_here_is_known_at_once() {
+async fn a_refund_here_is_known_at_once() {
     let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
     let store = patient().clock(clock).connect(&server.url());
     let store = store.expect("a store");
@@ -336,7 +336,7 @@ impl Slow {
 
 /// Who gives back and leaves does not know when Redis comes to it.
 #[tokio::test]
-async fn what_is_given_back_by_one_who_left_is_known_when_it_is_done() {
+async fn a_refund_by_a_caller_that_left_is_known_when_done() {
     let slow = Arc::new(Slow::default());
     let url = format!("redis://127.0.0.1:{}/", slow.run());
     let store = patient().connections(2).denial_cache_ttl(ms(60_000));
@@ -367,7 +367,7 @@ async fn what_is_given_back_by_one_who_left_is_known_when_it_is_done() {
 
 /// The denial is on its way here while the caller is reset.
 #[tokio::test]
-async fn what_was_denied_before_a_reset_is_not_remembered_after_it() {
+async fn a_denial_before_a_reset_is_not_remembered_after_it() {
     let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
     let store = patient().clock(clock).connect(&server.url());
     let limiter = limiter(
@@ -395,7 +395,7 @@ async fn what_was_denied_before_a_reset_is_not_remembered_after_it() {
 }
 
 #[tokio::test]
-async fn what_is_given_back_elsewhere_is_known_a_second_later() {
+async fn a_refund_elsewhere_is_known_a_second_later() {
     let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
     let [here, elsewhere] = [(); 2].map(|()| {
         let store = patient().clock(clock.clone()).connect(&server.url());
@@ -573,7 +573,7 @@ async fn in_a_cluster_what_one_call_denied_is_remembered() {
 
 /// Callers, policies and quotas are told apart.
 #[tokio::test]
-async fn a_denial_is_nobody_elses() {
+async fn a_denial_applies_to_its_own_caller_only() {
     let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
     let store = patient().clock(clock).connect(&server.url());
     let store = store.expect("a store");

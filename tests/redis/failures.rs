@@ -142,7 +142,7 @@ async fn an_absent_server_fails_at_once_and_is_found_when_it_comes() {
 }
 
 #[tokio::test]
-async fn foreign_data_is_an_error_admits_nobody_and_leaves() {
+async fn foreign_data_is_an_error_admits_no_request_and_expires() {
     let server = RedisServer::start();
     let limiter = limiter(&server);
     let keys = limiter.storage_keys("ann");
@@ -580,7 +580,7 @@ async fn a_frozen_server_is_a_failure_and_not_a_flood() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_not_written_over() {
+async fn unreadable_state_is_not_overwritten() {
     let server = RedisServer::start();
     let url = user_with(&server, &["+evalsha", "+eval", "+time", "+psetex"]);
     let store = RedisStore::builder()
@@ -596,7 +596,7 @@ async fn what_cannot_be_read_is_not_written_over() {
 }
 
 #[tokio::test]
-async fn what_is_refused_to_one_check_of_a_call_is_not_refused_to_the_others() {
+async fn a_check_denied_in_a_call_does_not_deny_the_others() {
     let server = RedisServer::start();
     let url = user_with(&server, &["+evalsha", "+eval", "+get", "+time", "+psetex"]);
     let store = RedisStore::builder()
@@ -654,7 +654,7 @@ async fn duplicates_in_one_call_are_decided_in_order() {
 }
 
 #[tokio::test]
-async fn a_check_that_is_never_looked_at_again_holds_nobody_up() {
+async fn a_check_that_is_never_polled_again_delays_no_other() {
     let server = RedisServer::start();
     let limiter = limiter(&server);
     decides_again(&limiter, "ann").await;
@@ -711,7 +711,7 @@ fn mistakes_are_seen_before_the_first_request() {
 
 /// Blobs with our letter that are not ours, some of them of our length.
 #[tokio::test]
-async fn foreign_blobs_admit_nobody_and_leave() {
+async fn foreign_blobs_admit_no_request_and_expire() {
     let server = RedisServer::start();
     let now_us = 1_767_225_600_000_000_f64;
     let later_than_any = [b"L\0\0\0\0\0", &[255; 7][..], &[0; 5]].concat();

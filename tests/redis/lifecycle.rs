@@ -53,7 +53,7 @@ async fn hold(limiter: &Limiter, units: usize) -> Vec<Permit> {
 }
 
 #[test]
-fn what_was_held_is_given_back_before_the_process_ends() {
+fn held_units_are_refunded_before_the_process_ends() {
     let server = RedisServer::start();
     for round in 0..20 {
         let process = runtime();
@@ -74,7 +74,7 @@ fn what_was_held_is_given_back_before_the_process_ends() {
 }
 
 #[test]
-fn those_who_left_while_they_waited_have_taken_nothing_after_it() {
+fn waiters_that_left_have_taken_nothing_afterwards() {
     let server = RedisServer::start();
     let queue = || {
         let queue = Policy::new("queue", LeakyBucket::per_hour(60).queue(50));

@@ -200,7 +200,7 @@ async fn a_late_statement_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_process_that_is_gone_held_is_free_after_a_lifetime() {
+async fn permits_of_a_dead_process_are_free_after_a_lifetime() {
     let redis = SimulatedRedis::new();
     let few = || Policy::new("held", Concurrency::new(5).lifetime(LIFETIME));
     let (limiter, network) = process(&redis, few());
@@ -226,7 +226,7 @@ async fn what_a_process_that_is_gone_held_is_free_after_a_lifetime() {
 /// Those of the process that asks are not in the way for a lifetime, but until
 /// they come back: that is all that can be said.
 #[tokio::test(start_paused = true)]
-async fn where_the_process_itself_holds_all_it_is_told_to_wait_for_a_lifetime() {
+async fn a_process_that_holds_all_permits_is_told_to_wait_for_a_lifetime() {
     let redis = SimulatedRedis::new();
     let (limiter, _) = process(&redis, Policy::new("held", Concurrency::new(2)));
     let permits = take(&limiter, 2).await;
@@ -241,7 +241,7 @@ async fn where_the_process_itself_holds_all_it_is_told_to_wait_for_a_lifetime() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_permits_of_another_process_asks_seldom() {
+async fn a_waiter_for_permits_of_another_process_asks_seldom() {
     let redis = SimulatedRedis::new();
     redis.set_delay(ms(1));
     let one = || Policy::new("held", Concurrency::new(1));
@@ -381,7 +381,7 @@ async fn a_waiter_that_leaves_hands_its_call_on() {
 }
 
 #[tokio::test]
-async fn what_redis_loses_the_next_renewal_restores() {
+async fn the_next_renewal_restores_what_redis_lost() {
     let server = RedisServer::start();
     let policy = || Policy::new("held", Concurrency::new(10).lifetime(ms(3_000)));
     let store = || {
@@ -444,7 +444,7 @@ async fn a_refused_check_costs_the_same_however_many_are_held() {
 
 /// As `docs/operating.md` says that an operator lists them.
 #[tokio::test]
-async fn an_operator_can_list_who_holds_how_many() {
+async fn an_operator_can_list_the_holders_of_permits() {
     let page = include_str!("../../docs/operating.md");
     let script = page.split("redis-cli EVAL \"").nth(1).expect("the command");
     let script = script.split("\" 1 ").next().expect("its end");

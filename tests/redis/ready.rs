@@ -56,7 +56,7 @@ async fn a_server_that_is_there_and_one_that_is_not() {
 }
 
 #[tokio::test]
-async fn a_server_that_lets_nobody_write_is_not_ready() {
+async fn a_server_that_rejects_all_writes_is_not_ready() {
     let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
     let user = ["ACL", "SETUSER", "app", "on", ">pw", "~tt?{*", "+@all"];
     server.command(&user);
@@ -108,7 +108,7 @@ async fn it_answers_by_the_deadline() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_a_cluster_every_primary_is_asked() {
+async fn every_primary_of_a_cluster_is_asked() {
     let cluster = RedisCluster::start(3, 0);
     let builder = RedisStore::builder().timeout(Duration::from_secs(2));
     let store = builder.connect(&cluster.url()).expect("a store");

@@ -148,7 +148,7 @@ async fn a_primary_that_became_a_replica_is_connected_to_anew() {
 /// A caller that stops looking at its check (the branch of a `select!` that
 /// lost, an element of a `FuturesUnordered`) holds the lock of script loading.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_who_looks_away_does_not_keep_others_from_loading_scripts() {
+async fn a_caller_that_stops_polling_keeps_no_other_from_loading_scripts() {
     let server = RedisServer::start();
     let store = RedisStore::builder().timeout(Duration::from_millis(500));
     let store = store.connect(&server.url()).expect("a store");
@@ -188,14 +188,14 @@ async fn a_caller_who_looks_away_does_not_keep_others_from_loading_scripts() {
 
 /// Callers with less patience than the deadline.
 #[tokio::test]
-async fn callers_who_leave_early_do_not_keep_the_breaker_closed() {
+async fn callers_that_leave_early_do_not_keep_the_breaker_closed() {
     leave_early(0).await;
 }
 
 /// Nor make one probe follow another when it is open: "one call is sent after
 /// 50 ms, each pause twice as long".
 #[tokio::test]
-async fn callers_who_leave_early_do_not_end_its_pauses() {
+async fn callers_that_leave_early_do_not_end_its_pauses() {
     leave_early(6).await;
 }
 
@@ -234,7 +234,7 @@ async fn a_client_handed_in_lives_through_a_server_that_stood_still() {
 
 /// The same without our checks: it does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn control_a_client_that_nobody_handed_in_lives_through_it() {
+async fn control_an_own_client_survives_it() {
     lives_through(false).await;
 }
 
@@ -463,7 +463,7 @@ async fn the_same_on_one_node() {
 
 /// A node of a cluster that says that slots are at itself, and moved to itself.
 #[tokio::test]
-async fn nodes_that_disagree_keep_nobody_beyond_the_deadline() {
+async fn nodes_that_disagree_delay_no_check_beyond_its_deadline() {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();

@@ -82,7 +82,7 @@ async fn a_log_that_a_credit_emptied_expires_soon() {
 
 /// Units leave when their request is older than the window, all at once.
 #[tokio::test]
-async fn what_a_request_cost_comes_back_together() {
+async fn the_permits_of_one_request_return_together() {
     let server = RedisServer::start();
     let second = Duration::from_secs(1);
     for is_redis in [false, true] {

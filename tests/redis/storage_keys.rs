@@ -109,7 +109,7 @@ proptest! {
 
 /// As `docs/operating.md` says that an operator reads it.
 #[tokio::test]
-async fn what_redis_shows_is_what_the_operators_page_says() {
+async fn redis_shows_what_the_page_for_operators_says() {
     let server = RedisServer::start();
     let store = RedisStore::builder().timeout(crate::support::DEADLINE);
     let store = store.connect(&server.url()).expect("a store");

@@ -84,7 +84,7 @@ fn a_loss_gives_one_burst_and_only_where_it_was() {
 }
 
 #[test]
-fn what_is_admitted_without_the_store_is_counted() {
+fn admissions_without_the_store_are_counted() {
     let mut ledger = steady();
     let by_itself = |id, process| Entry {
         process,
@@ -133,7 +133,7 @@ fn a_late_answer_and_a_missing_one_are_seen() {
 }
 
 #[test]
-fn a_reply_of_somebody_else_is_seen() {
+fn a_reply_to_another_call_is_detected() {
     let told = |id, key, remaining| Entry {
         remaining: Some(remaining),
         ..entry(id, key, ALLOWED, id)
@@ -198,7 +198,7 @@ fn a_process_that_never_comes_back_is_seen() {
 }
 
 #[test]
-fn what_panics_or_hangs_is_seen() {
+fn a_store_that_panics_or_hangs_is_detected() {
     let mut ledger = steady();
     nothing_broke(&ledger).expect("all well");
     ledger[7].outcome = Outcome::Panicked;

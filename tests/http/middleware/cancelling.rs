@@ -194,7 +194,7 @@ fn dropping_while_the_store_decides_gives_the_permit_back() {
 }
 
 #[test]
-fn what_was_dropped_after_the_store_decided_stays_charged() {
+fn a_check_dropped_after_the_decision_stays_charged() {
     let (store, _) = standing_store();
     let layer = RateLimitLayer::new(api()).store(store.clone());
     let mut service = layer.layer(Stuck::default());

@@ -142,7 +142,7 @@ fn several_requests_in_flight_have_a_ready_service_each() {
 
 #[test]
 #[should_panic(expected = "called without having been polled ready")]
-fn readiness_is_not_made_up_for_a_caller_who_did_not_poll() {
+fn a_caller_that_did_not_poll_finds_no_readiness() {
     let [layer, _] = now_and_later();
     drop(layer.layer(Careful::default()).call(plain()));
 }

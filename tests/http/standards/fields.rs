@@ -294,7 +294,7 @@ fn redirects_can_be_left_without_fields() {
 }
 
 #[test]
-fn what_caches_may_share_can_be_left_without_fields_but_denials_have_them() {
+fn cacheable_responses_can_omit_fields_but_denials_have_them() {
     let (layer, _) = layer_with([api()], |builder| {
         builder.headers_when(|_, headers| {
             let control = headers.get("cache-control");

@@ -251,7 +251,7 @@ proptest! {
 }
 
 #[test]
-fn waiting_whole_seconds_succeeds_for_callers_who_start_with_few_tokens() {
+fn waiting_whole_seconds_succeeds_for_callers_that_start_with_few_tokens() {
     for (quota, cost) in [
         (TokenBucket::per_second(1).burst(5).initial(0), 5),
         (TokenBucket::per_second(10).burst(1).initial(0), 1),
@@ -267,7 +267,7 @@ fn waiting_whole_seconds_succeeds_for_callers_who_start_with_few_tokens() {
 }
 
 #[test]
-fn a_clock_that_steps_back_makes_nobody_wait_longer_than_the_quota() {
+fn a_clock_that_steps_back_lengthens_no_wait_beyond_the_quota() {
     for mode in [
         HeaderFormat::Draft10,
         HeaderFormat::XRateLimitEpoch,

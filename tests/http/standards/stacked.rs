@@ -275,7 +275,7 @@ fn ask_around(
 /// A field of two sources would be untrue: one's units with the other's reset. And one
 /// line that is no list makes a list void.
 #[test]
-fn what_a_service_inside_says_in_another_form_is_not_mixed_with() {
+fn fields_of_an_inner_service_in_another_format_are_not_mixed() {
     let said: [&[(&str, &str)]; 7] = [
         &[
             ("ratelimit", "limit=100, remaining=60, reset=36"),

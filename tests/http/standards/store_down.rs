@@ -129,7 +129,7 @@ fn jitter_is_added_for_a_failing_store_too() {
 }
 
 #[test]
-fn a_quota_that_requests_choose_is_not_told_while_nobody_knows_it() {
+fn a_quota_that_requests_choose_is_not_shown_before_it_is_known() {
     let quota: Quota = TokenBucket::per_minute(7).try_into().unwrap();
     let (layer, _) = layer_with([api().quota_by(move |_| quota)], |builder| {
         builder.on_store_failure(OnStoreFailure::Allow)

@@ -291,7 +291,7 @@ fn is_hello(answer: &str) -> bool {
 }
 
 #[tokio::test]
-async fn on_http1_a_connection_goes_on_after_a_small_body_that_nobody_read() {
+async fn an_http1_connection_survives_a_small_unread_body() {
     let (stream, sent) = denied_upload(1_000).await;
     sent.unwrap();
     let next = next_answer(stream).await.unwrap();

@@ -298,7 +298,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_client_puts_left_never_matters(
+    fn entries_that_a_client_puts_left_never_matter(
         (from, written) in header_and(written_by_proxies),
         attack in any_line(),
         peer in trusted(),
@@ -319,7 +319,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_client_puts_on_lines_before_never_matters(
+    fn lines_that_a_client_puts_first_never_matter(
         (from, written) in header_and(written_by_proxies),
         attacks in vec(any_line(), 1..4),
         peer in trusted(),

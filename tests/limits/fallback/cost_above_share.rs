@@ -17,7 +17,7 @@ fn process(clock: &Arc<ManualClock>, quota: Quota, processes: u32) -> Limiter {
 }
 
 #[test]
-fn what_no_part_can_grant_is_refused_and_costs_nothing() {
+fn a_cost_above_every_share_is_denied_and_costs_nothing() {
     let mut random = Random::new();
     let mut refused = 0;
     for algorithm in 0..ALGORITHMS {

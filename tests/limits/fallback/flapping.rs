@@ -89,7 +89,7 @@ fn a_thousand_changes_grant_one_local_burst_and_the_rate() {
 
 /// Within one window, or with no time at all, exactly one burst of each.
 #[test]
-fn where_no_time_passes_it_is_exactly_the_store_and_one_share() {
+fn without_time_passing_exactly_the_store_and_one_share_are_granted() {
     let quotas: [Quota; 4] = [
         TokenBucket::per_hour(100).try_into().unwrap(),
         FixedWindow::per_hour(100).try_into().unwrap(),

@@ -61,7 +61,7 @@ async fn fifty_milliseconds_are_the_default() {
 }
 
 #[test]
-fn what_answers_at_once_needs_no_runtime() {
+fn an_immediate_answer_needs_no_runtime() {
     let store = switch();
     let limiter = denying(Guarded::new(Guarded::new(store.clone())));
     assert!(finish(limiter.check("ann")).unwrap().is_allowed());
@@ -146,7 +146,7 @@ async fn opened(store: &Switch, limiter: &Limiter) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_racing_tasks_one_probes_and_all_pass_when_it_is_answered() {
+async fn one_of_many_racing_tasks_probes_and_all_pass_after_its_reply() {
     let store = switch();
     let limiter = denying(Guarded::new(store.clone()).timeout(Duration::from_secs(600)));
     opened(&store, &limiter).await;
@@ -205,7 +205,7 @@ async fn of_many_racing_tasks_one_probes_and_all_pass_when_it_is_answered() {
 
 /// Callers with less patience than the deadline, of a store that hangs.
 #[tokio::test(start_paused = true)]
-async fn callers_who_leave_early_do_not_keep_it_closed() {
+async fn callers_that_leave_early_do_not_keep_it_closed() {
     let store = switch();
     store.now(Does::IsSilent);
     let limiter = denying(Guarded::new(store.clone()));

@@ -159,7 +159,7 @@ type Waiting<'a> = Pin<Box<dyn Future<Output = Result<Permit, StoreError>> + 'a>
 
 /// Leaves after so many polls, in each of the ways in which a store may do.
 #[tokio::test(start_paused = true)]
-async fn whoever_leaves_at_any_point_leaves_nothing_taken() {
+async fn a_caller_that_leaves_at_any_point_leaves_nothing_taken() {
     let ways = [
         Does::Answers,
         Does::AnswersLater(3),

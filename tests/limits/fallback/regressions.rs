@@ -52,7 +52,7 @@ async fn a_cost_above_the_share_is_refused_at_once() {
 /// In windows the excess was forgiven when the window ended: each process
 /// granted the whole.
 #[test]
-fn a_part_grants_no_more_than_itself_to_whoever_asks_for_the_whole() {
+fn a_share_grants_no_more_than_itself_to_a_caller_that_asks_for_the_whole() {
     let quotas: [Quota; 5] = [
         FixedWindow::per_minute(100).try_into().unwrap(),
         SlidingWindow::per_minute(100).try_into().unwrap(),
@@ -79,7 +79,7 @@ fn a_part_grants_no_more_than_itself_to_whoever_asks_for_the_whole() {
 
 /// Each process may be owed its part of the units.
 #[test]
-fn what_debit_may_owe_is_shared() {
+fn the_debt_that_debit_allows_is_shared() {
     let clock = Arc::new(ManualClock::new());
     let owed = |quota: Quota| {
         let policy = || share(quota, 10).max_debt(100);

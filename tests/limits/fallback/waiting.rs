@@ -161,7 +161,7 @@ async fn waiting_for_permits_goes_through_an_outage() {
 
 /// A policy that denies ends the wait; one that allows does, too.
 #[tokio::test(start_paused = true)]
-async fn an_outage_ends_the_wait_of_who_does_not_decide_here() {
+async fn an_outage_ends_waits_that_are_not_decided_locally() {
     for choice in [OnStoreFailure::Deny, OnStoreFailure::Allow] {
         let store = store();
         let window = Policy::new("room", FixedWindow::new(1, ms(1_000)));

@@ -109,7 +109,7 @@ fn a_window_of_limit_0_says_when_it_ends() {
 
 /// What was taken counts, up to twice the new burst.
 #[test]
-fn nobody_is_locked_out_of_a_bucket_refilled_at_once_by_old_numbers() {
+fn old_numbers_lock_no_caller_out_of_a_bucket_refilled_at_once() {
     run(async {
         let (_, store) = memory();
         let of = |limit, burst| {
@@ -145,7 +145,7 @@ fn permits_under_a_shorter_lifetime_end_when_it_was_said() {
 
 /// A bucket that is full before the clock's next tick counts as full.
 #[test]
-fn what_is_allowed_within_a_tick_of_full_remains() {
+fn a_check_within_a_tick_of_full_is_allowed() {
     run(async {
         let (clock, store) = memory();
         let bucket = TokenBucket::new(1, Duration::from_nanos(1_500)).burst(1);

@@ -120,7 +120,7 @@ async fn coming_and_going_at_random_keeps_the_account() {
 
 /// A thousand wait; a random part of them leaves before anybody's moment.
 #[tokio::test(start_paused = true)]
-async fn the_bucket_lacks_what_those_took_who_stayed() {
+async fn the_bucket_lacks_exactly_what_remaining_callers_took() {
     let mut random = Random::new();
     let limiter = Limiter::new(paused_store(), TokenBucket::per_second(100).burst(10));
     let mut waiting: Vec<_> = (0..1_010)

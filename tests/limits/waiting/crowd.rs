@@ -253,7 +253,7 @@ async fn callers_that_a_window_admits_do_not_ask_at_one_instant() {
 /// No waiter starves or waits beyond its bound, where callers leave at random
 /// and others that do not wait take units, too.
 #[tokio::test(start_paused = true)]
-async fn a_queue_for_a_window_loses_no_units_to_those_who_leave() {
+async fn a_queue_for_a_window_loses_no_units_to_callers_that_leave() {
     let mut random = Random::new();
     for policy in [
         Policy::new("window", FixedWindow::new(5, ms(100))),

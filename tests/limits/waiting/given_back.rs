@@ -40,7 +40,7 @@ async fn a_token_given_back_from_the_middle_is_not_had_twice() {
 /// One client leaves and comes again, always the first in the queue: all of its
 /// requests must still leave one by one.
 #[tokio::test(start_paused = true)]
-async fn nobody_turns_a_queue_into_a_burst_by_leaving_it() {
+async fn leaving_a_queue_turns_it_into_no_burst() {
     let policy = Policy::new("queue", LeakyBucket::per_second(10).queue(50)).shared();
     let layer = RateLimitLayer::new(policy).store(paused_store());
     let (sender, mut called) = tokio::sync::mpsc::unbounded_channel();
@@ -87,7 +87,7 @@ fn one_each_100_ms() -> [Quota; 2] {
 /// and who comes later gets none that is somebody's. Two limiters on one store know as
 /// little of one another as two processes do.
 #[tokio::test(start_paused = true)]
-async fn nobody_moves_up_past_another_process() {
+async fn no_waiter_moves_up_past_another_process() {
     for quota in one_each_100_ms() {
         let store = paused_store();
         let [here, there] = [(); 2].map(|()| Limiter::new(store.clone(), quota));
@@ -185,7 +185,7 @@ async fn come_and_leave(random: &mut Random, quota: Quota, processes: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_that_come_late_admit_nobody_twice_and_lose_nothing() {
+async fn late_answers_admit_no_caller_twice_and_lose_nothing() {
     let mut random = Random::new();
     for processes in [1, 2, 3] {
         for quota in one_each_100_ms() {
@@ -234,7 +234,7 @@ impl Store for Lost {
 
 /// It may be another process's by then.
 #[tokio::test(start_paused = true)]
-async fn nobody_moves_up_to_what_may_have_been_given_back() {
+async fn no_waiter_moves_up_on_an_uncertain_refund() {
     for quota in one_each_100_ms() {
         let store = Lost(paused_store());
         let [here, there] = [(); 2].map(|()| Limiter::new(store.clone(), quota));

@@ -186,7 +186,7 @@ async fn panics_give_the_permit_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_gives_the_permit_back() {
+async fn a_caller_that_leaves_returns_the_permit() {
     let (layer, limiter) = layer_with(1, |builder| builder.wait_up_to(ms(60_000)));
     let stuck = || {
         layer.layer(tower::service_fn(|_: Request_| {

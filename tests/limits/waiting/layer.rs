@@ -122,7 +122,7 @@ async fn wait_up_to_waits_and_then_forwards() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wait_up_to_refuses_at_once_who_would_wait_too_long() {
+async fn wait_up_to_denies_at_once_a_caller_whose_wait_would_be_too_long() {
     let bucket = Policy::new("bucket", TokenBucket::per_second(10).burst(2)).shared();
     let layer = RateLimitLayer::builder()
         .store(paused_store())
@@ -170,7 +170,7 @@ async fn a_queue_has_a_bound_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waited_is_told_as_others_are() {
+async fn a_caller_that_waited_gets_the_same_fields() {
     let names = |headers| match headers {
         HeaderFormat::Draft10 => vec!["ratelimit", "ratelimit-policy"],
         HeaderFormat::Draft7 => vec!["ratelimit", "ratelimit-policy"],
@@ -255,7 +255,7 @@ async fn a_permits_decision_says_what_became_of_each_policy() {
 
 /// The store answers late; the request is held for the whole delay, never less.
 #[tokio::test(start_paused = true)]
-async fn a_slow_store_makes_nobody_early() {
+async fn a_slow_store_admits_no_caller_early() {
     let slow = Slow::new(paused_store());
     let layer = RateLimitLayer::new(queue(3)).store(slow.clone());
     let mut service = layer.layer(tower::service_fn(hello));

@@ -66,7 +66,7 @@ async fn a_permit_is_renewed_while_its_owner_waits() {
 }
 
 #[tokio::test]
-async fn what_a_dead_runtime_held_comes_back_after_the_lifetime() {
+async fn permits_of_a_dead_runtime_return_after_the_lifetime() {
     // Tokio's paused time is not that of another runtime.
     let clock = Arc::new(ManualClock::new());
     let store = MemoryStore::builder().clock(clock.clone()).build();
@@ -94,7 +94,7 @@ async fn what_a_dead_runtime_held_comes_back_after_the_lifetime() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_permit_gets_it_soon_after_a_release() {
+async fn a_waiter_gets_a_permit_soon_after_a_release() {
     let limiter = Limiter::new(paused_store(), Concurrency::new(1));
     for held_ms in [1, 5, 9, 10, 29, 50, 75, 99] {
         let permit = limiter.acquire("ann", ms(0)).await.unwrap();
@@ -112,7 +112,7 @@ async fn who_waits_for_a_permit_gets_it_soon_after_a_release() {
 
 /// Released well before the bound: it must be had, whatever the bound is.
 #[tokio::test(start_paused = true)]
-async fn who_may_wait_for_a_permit_waits_to_the_end() {
+async fn a_caller_that_may_wait_for_a_permit_waits_to_the_end() {
     for bound in [5, 9, 20, 50, 69, 100, 149, 150, 400, 1_000] {
         let limiter = Limiter::new(paused_store(), Concurrency::new(1));
         let permit = limiter.acquire("ann", ms(0)).await.unwrap();
@@ -135,7 +135,7 @@ async fn who_may_wait_for_a_permit_waits_to_the_end() {
 
 /// No permit that comes back would help: it is refused at once.
 #[tokio::test(start_paused = true)]
-async fn where_another_policy_refuses_for_long_nobody_waits_for_a_permit() {
+async fn no_caller_waits_for_a_permit_while_another_policy_denies_for_long() {
     let policies = [
         Policy::new("few", Concurrency::new(1)),
         Policy::new("day", tower_throttle::FixedWindow::per_day(1)),

@@ -167,7 +167,7 @@ async fn two_layers_on_two_stores_share_the_limit() {
 
 /// A process that is gone: its runtime ends, and its permits are not dropped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_crashed_process_held_comes_back_and_what_is_held_does_not() {
+async fn permits_of_a_crashed_process_return_and_held_ones_do_not() {
     let server = RedisServer::start();
     let policy = || Policy::new("few", Concurrency::new(5).lifetime(ms(300)));
     let url = server.url();

@@ -93,7 +93,7 @@ impl Served {
 }
 
 #[tokio::test]
-async fn a_client_who_goes_away_while_the_handler_works() {
+async fn a_client_that_leaves_during_the_handler_returns_the_permit() {
     let served = serve().await;
     let stream = served.send("GET /stuck").await;
     served.until_left(0).await;
@@ -102,7 +102,7 @@ async fn a_client_who_goes_away_while_the_handler_works() {
 }
 
 #[tokio::test]
-async fn a_client_who_goes_away_in_the_middle_of_the_body() {
+async fn a_client_that_leaves_during_the_body_returns_the_permit() {
     let served = serve().await;
     let mut stream = served.send("GET /stream").await;
     served.frames.send(Ok("part")).unwrap();

@@ -100,7 +100,7 @@ async fn a_turn_later_than_the_bound_is_refused_at_once_and_takes_no_place() {
 
 /// Not even for the time of an answer: who asks meanwhile gets the free place.
 #[tokio::test(start_paused = true)]
-async fn who_is_refused_for_a_late_turn_is_in_nobodys_way_meanwhile() {
+async fn a_caller_denied_for_a_late_turn_blocks_no_other() {
     let store = paused_store();
     let slow = Slow::new(store.clone());
     let queue = || Policy::new("queue", LeakyBucket::per_second(10).queue(10));

@@ -97,7 +97,7 @@ async fn no_burst_is_larger_than_the_bucket_and_what_was_held() {
 }
 
 #[tokio::test]
-async fn near_the_limit_and_in_a_small_bucket_each_check_is_rediss() {
+async fn redis_decides_each_check_near_the_limit_and_in_small_buckets() {
     let server = RedisServer::start();
     let store = patient(&server.url());
     // An eighth of it would not pay for a trip.

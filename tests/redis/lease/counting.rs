@@ -47,7 +47,7 @@ async fn on_a_cluster_racing_tasks_are_admitted_exactly_what_the_bucket_holds() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn costs_are_counted_exactly_and_those_too_large_for_a_lease_are_rediss() {
+async fn costs_count_exactly_and_redis_decides_those_too_large_for_a_lease() {
     let server = RedisServer::start();
     let store = patient(&server.url());
     let limiter = of(&store, UNITS);
@@ -63,7 +63,7 @@ async fn costs_are_counted_exactly_and_those_too_large_for_a_lease_are_rediss() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn callers_who_leave_mint_nothing() {
+async fn callers_that_leave_create_no_units() {
     let server = RedisServer::start();
     let store = patient(&server.url());
     let limiter = of(&store, UNITS);
@@ -143,7 +143,7 @@ async fn a_hot_key_far_from_its_limit_costs_hardly_a_call() {
 }
 
 #[tokio::test]
-async fn what_is_no_plain_check_of_one_policy_is_rediss() {
+async fn leases_apply_only_to_single_policy_checks() {
     let server = RedisServer::start();
     let store = patient(&server.url());
     let limiter = of(&store, UNITS);

@@ -58,7 +58,7 @@ async fn a_handler_reads_that_a_lease_decided_and_clients_where_they_stand() {
 }
 
 #[test]
-fn what_leases_cannot_be_right_with_is_a_mistake_at_the_start() {
+fn options_that_contradict_leases_are_errors_at_build_time() {
     let text = |mistake: ConfigError| mistake.to_string();
     let minute = Duration::from_secs(60);
     let quotas: [Quota; 3] = [

@@ -7,7 +7,7 @@ use super::*;
 const UNITS: u64 = 100_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_nobody_uses_goes_back_and_the_store_can_be_dropped() {
+async fn unused_units_return_and_the_store_can_be_dropped() {
     let server = RedisServer::start();
     let watcher = of(&patient(&server.url()), UNITS);
     let store = patient(&server.url());

@@ -35,7 +35,7 @@ async fn while_redis_is_away_what_was_paid_for_is_used_up_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_lost_on_the_way_back_stays_taken() {
+async fn units_lost_on_the_way_back_stay_taken() {
     let server = RedisServer::start();
     let watcher = of(&patient(&server.url()), UNITS);
     let mut admitted = 0;
