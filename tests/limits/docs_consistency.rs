@@ -117,6 +117,40 @@ fn every_link_between_documents_leads_somewhere() {
     assert!(lost.is_empty(), "{lost:#?}");
 }
 
+#[test]
+fn every_file_that_the_architecture_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("ARCHITECTURE.md")).expect("the page");
+    let quoted = page.split('`').skip(1).step_by(2);
+    // In the picture, paths are below `src/`.
+    let drawn = page.split("<br/>").skip(1);
+    let drawn = drawn.filter_map(|rest| rest.split('"').next());
+    let drawn = drawn.map(|path| format!("src/{path}"));
+    let is_path = |word: &str| {
+        let folders = [
+            "src/",
+            "tests/",
+            "docs/",
+            "examples/",
+            "benches/",
+            "scripts/",
+            "fuzz/",
+        ];
+        folders.iter().any(|folder| word.starts_with(folder)) && !word.contains(' ')
+    };
+    let paths: Vec<_> = quoted
+        .filter(|word| is_path(word))
+        .map(str::to_owned)
+        .chain(drawn)
+        .collect();
+    assert!(paths.len() > 30, "{paths:?}");
+    let lost: Vec<_> = paths
+        .iter()
+        .filter(|path| !root.join(path).exists())
+        .collect();
+    assert!(lost.is_empty(), "{lost:#?}");
+}
+
 /// The files of `src/` that may use the client: two that talk to Redis, one that takes a
 /// client of the application's own, and what fuzz targets call.
 const USE_FRED: [&str; 5] = [

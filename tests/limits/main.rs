@@ -1,5 +1,6 @@
 //! What is admitted, in memory and elsewhere: the model, waiting, the fallback, simulations.
 
+mod architecture;
 #[cfg(feature = "testing")]
 mod concurrent_calls;
 #[cfg(feature = "testing")]

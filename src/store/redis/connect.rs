@@ -19,14 +19,12 @@ use tokio::{sync::broadcast::Receiver, task::yield_now, time::timeout};
 use super::{
     address::Address,
     connection::{Connection, lost, store_error},
+    deadline::CONNECT_TIMEOUT,
     either::{Either, either},
     task::AbortOnDrop,
-    url::{self, unusable},
 };
 use crate::{ConfigError, StoreError};
 
-/// Each step of an attempt to connect takes at most this long.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The interval at which a connection checks whether it was used.
 pub(super) const TICK: Duration = Duration::from_secs(1);
 /// After this many ticks without a reply, the server is asked for the time. That finds a
@@ -230,7 +228,11 @@ impl Settings {
 
 /// The details never contain the URL, which may contain a password.
 fn mistake(error: &FredError) -> ConfigError {
-    url::mistake(error.details())
+    unusable(format!(
+        "{}; write redis://user:password@host:port/database, with # / ? @ % in a password \
+         percent-encoded",
+        error.details()
+    ))
 }
 
 async fn opened_by(client: Client) -> Result<Opened, FredError> {
@@ -298,6 +300,13 @@ pub(super) fn named(server: &ServerConfig) -> Arc<str> {
     match server {
         ServerConfig::Sentinel { service_name, .. } => format!("{service_name} of {hosts}").into(),
         _ => hosts.into(),
+    }
+}
+
+/// Returns the error for a URL that cannot be used.
+pub(super) fn unusable(reason: impl Into<String>) -> ConfigError {
+    ConfigError::RedisUrl {
+        reason: reason.into(),
     }
 }
 

@@ -25,7 +25,10 @@ use tokio::{
 };
 
 use super::{
-    SendMode, connect::CONNECT_TIMEOUT, deadline::Deadline, reply::Integers, request::ScriptCall,
+    SendMode,
+    deadline::{CONNECT_TIMEOUT, Deadline},
+    reply::Integers,
+    request::ScriptCall,
 };
 use crate::{StoreError, error::StoreErrorKind};
 
@@ -130,7 +133,7 @@ impl Connection {
     ) -> Result<Integers, StoreError> {
         let script = call.script();
         let count = scripts.count.load(Ordering::Relaxed);
-        let words = || script_words(&script.sha1, call);
+        let words = || script_words(script.name(sha1_hash), call);
         let mut reply = self.run("EVALSHA", words(), mode, deadline).await;
         if is_unknown_script(&reply) {
             // Nothing ran. One call at a time sends the text, which loads the script for all.
@@ -440,11 +443,6 @@ impl From<Value> for Reply {
 /// Returns the slot of a key in a cluster: only the part in braces counts.
 pub(super) fn slot(key: &[u8]) -> u16 {
     redis_keyslot(key)
-}
-
-/// Returns the name by which a server knows a script.
-pub(super) fn script_name(text: &str) -> String {
-    sha1_hash(text)
 }
 
 /// Returns the word in capitals with which a server's error starts: `ERR`, `NOPERM`, `OOM`.

@@ -9,6 +9,9 @@ const TICK: Duration = Duration::from_millis(1);
 /// Stands in for a deadline that the clock cannot express.
 const FAR_AWAY: Duration = Duration::from_secs(86_400 * 365);
 
+/// Each step of an attempt to connect takes at most this long.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline(Instant);
 

@@ -16,7 +16,8 @@ use super::{
     connect::{TICK, named},
     connection::{Connection, store_error},
     either::{Either, either},
-    pool::{ConnectState, Pool, PooledConnection, Wire},
+    pool::{Pool, PooledConnection, Wire},
+    supervisor::ConnectState,
     task::AbortOnDrop,
 };
 use crate::{ConfigError, RedisStore, RedisStoreBuilder};

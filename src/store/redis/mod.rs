@@ -28,7 +28,6 @@ mod simulated;
 mod supervisor;
 mod task;
 mod url;
-mod worker;
 
 use std::{
     fmt,

@@ -16,7 +16,7 @@ use super::{
     deadline::Deadline,
     reply::Integers,
     request::ScriptCall,
-    supervisor::{Report, Supervisor},
+    supervisor::{ConnectState, Report, Supervisor},
     task::AbortOnDrop,
 };
 use crate::{ConfigError, StoreError};
@@ -44,15 +44,6 @@ pub(super) enum Wire {
 pub(super) struct PooledConnection {
     state: watch::Receiver<ConnectState>,
     _supervisor: AbortOnDrop<()>,
-}
-
-#[derive(Clone, Debug)]
-pub(super) enum ConnectState {
-    /// An attempt is under way that may succeed in a moment: calls wait for it.
-    Connecting,
-    Connected(Arc<Connection>),
-    /// Calls fail at once, for this reason.
-    Disconnected(StoreError),
 }
 
 impl Pool {

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 
-use super::{RedisStore, connection::script_name};
+use super::RedisStore;
 
 const ENGINE: &str = include_str!("lua/engine.lua");
 /// In the order of their numbers, which start at 1.
@@ -19,10 +19,18 @@ const ALGORITHMS: [&str; 5] = [
 const PARTS: [&str; 3] = ["--@numbers\n", "--@read\n", "--@write\n"];
 
 /// A script, and the name by which Redis knows it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Script {
     pub(super) text: Bytes,
-    pub(super) sha1: Bytes,
+    name: OnceLock<Bytes>,
+}
+
+impl Script {
+    /// Returns its name, which `hash` makes of its text when it is first needed.
+    pub(super) fn name(&self, hash: impl FnOnce(&str) -> String) -> &Bytes {
+        let text = || String::from_utf8_lossy(&self.text);
+        self.name.get_or_init(|| hash(&text()).into())
+    }
 }
 
 impl RedisStore {
@@ -66,8 +74,8 @@ pub(super) fn with_algorithms(algorithms: impl Iterator<Item = u8>) -> &'static 
     script.get_or_init(|| {
         let text = assemble(in_use);
         Script {
-            sha1: script_name(&text).into(),
             text: text.into(),
+            name: OnceLock::new(),
         }
     })
 }

@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{backoff::Backoff, connect::Settings, pool::ConnectState};
+use super::{backoff::Backoff, connect::Settings, connection::Connection};
 use crate::StoreError;
 
 /// Calls wait this long for a lost connection to be made again, which is enough in a local
@@ -24,6 +24,16 @@ const MIN_INTERVAL: Duration = Duration::from_millis(10);
 const STABLE_AFTER: Duration = Duration::from_secs(5);
 /// More reasons than an outage has; a bound for a server that invents many.
 const MAX_REASONS: usize = 8;
+
+/// What a pool knows of a connection.
+#[derive(Clone, Debug)]
+pub(super) enum ConnectState {
+    /// An attempt is under way that may succeed in a moment: calls wait for it.
+    Connecting,
+    Connected(Arc<Connection>),
+    /// Calls fail at once, for this reason.
+    Disconnected(StoreError),
+}
 
 /// Reports to operators why there is no connection.
 pub(super) type Report = fn(StoreError);

@@ -1,6 +1,9 @@
 //! Reads a URL: where to connect, and the credentials.
 
-use super::{address::Address, connect::Settings};
+use super::{
+    address::Address,
+    connect::{Settings, unusable},
+};
 use crate::ConfigError;
 
 /// The servers to connect to.
@@ -145,20 +148,6 @@ fn unknown(scheme: &str) -> ConfigError {
         "unknown scheme{said}; use redis, rediss, valkey or valkeys, alone or with -cluster or \
          -sentinel"
     ))
-}
-
-/// `details` never contains the URL, which may contain a password.
-pub(super) fn mistake(details: &str) -> ConfigError {
-    unusable(format!(
-        "{details}; write redis://user:password@host:port/database, with # / ? @ % in a \
-         password percent-encoded"
-    ))
-}
-
-pub(super) fn unusable(reason: impl Into<String>) -> ConfigError {
-    ConfigError::RedisUrl {
-        reason: reason.into(),
-    }
 }
 
 #[cfg(test)]

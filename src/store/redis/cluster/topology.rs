@@ -23,9 +23,9 @@ use crate::{
         redis::{
             address::Address,
             backoff::{Backoff, jittered, random},
-            connect::{CONNECT_TIMEOUT, Settings},
+            connect::Settings,
             connection::slot,
-            deadline::Deadline,
+            deadline::{CONNECT_TIMEOUT, Deadline},
             dispatcher::Dispatcher,
             pool::Pool,
             server::{CallContext, Server},

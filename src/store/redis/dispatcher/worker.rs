@@ -21,15 +21,13 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{
-    SendMode,
-    deadline::Deadline,
-    dispatcher::{Answered, Dispatcher, Job, Queue, State, answer},
-    reply::ScriptReply,
-    request::Repeated,
-    server::Server,
+use super::{Answered, Dispatcher, Job, Queue, State, answer};
+use crate::{
+    StoreError,
+    store::redis::{
+        SendMode, deadline::Deadline, reply::ScriptReply, request::Repeated, server::Server,
+    },
 };
-use crate::StoreError;
 
 /// Checks in one call, at most. At 3 us of Redis each, they keep other clients waiting for
 /// less than half a millisecond.

@@ -19,6 +19,8 @@
 //! checks that wait for it are late. A check that comes out of order, or from another
 //! runtime than the workers', has its own timer.
 
+mod worker;
+
 use std::{
     collections::VecDeque,
     sync::{
@@ -34,13 +36,9 @@ use tokio::{
     time::{Instant, timeout},
 };
 
+use self::worker::{MAX_REFUNDS, MIN_CHECKS, Worker};
 use super::{
-    SendMode,
-    deadline::Deadline,
-    reply::CheckResult,
-    request::ScriptRequest,
-    server::Server,
-    worker::{MAX_REFUNDS, MIN_CHECKS, Worker},
+    SendMode, deadline::Deadline, reply::CheckResult, request::ScriptRequest, server::Server,
 };
 use crate::{StoreError, error::StoreErrorKind, store::finished::Finished, store::tasks::Tasks};
 
