@@ -8,7 +8,7 @@ mod answer;
 mod breaker;
 mod decide;
 #[cfg(feature = "redis")]
-mod denied;
+mod denial_cache;
 mod fallback;
 mod finished;
 mod guarded;

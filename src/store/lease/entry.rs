@@ -1,7 +1,6 @@
-//! One caller: how often it asks, and what was paid for it and is not used yet.
+//! One caller: how often it asks, and the units that are leased for it.
 //!
-//! No clock, no I/O: what comes of a question, an answer or the time is
-//! returned, and somebody else sees to it.
+//! No clock and no I/O: each method returns what to do next.
 
 use std::{borrow::Cow, mem};
 
@@ -15,77 +14,76 @@ use crate::{
     util::interned::Interned,
 };
 
-/// How long units may be used after they were asked for. With the time in which
-/// the use of units justifies new ones, and that to give them back, less than a second.
+/// How long leased units may be used. Together with the time in which their use justifies new
+/// ones, and the time to refund them, this is less than a second.
 pub(super) const LIFE_US: u64 = 750_000;
 /// A caller holds no more than it used in this window and the last one.
 const WINDOW_US: u64 = 50_000;
-/// A caller holds at most one such part of what the bucket has left. Redis sees
-/// to it; as others take meanwhile, only half as much is asked for.
+/// A caller holds at most one in this many of the units that the bucket has left. Redis
+/// enforces it. As other callers take meanwhile, only half as much is asked for.
 const PARTS: u64 = 8;
-/// A trip for fewer checks than these would not pay for itself.
+/// A round trip for fewer checks does not pay for itself.
 const LEAST_CHECKS: u64 = 8;
-/// After so many sweeps nobody has asked for long enough.
+/// A caller that has not asked for this many sweeps is idle.
 const IDLE_SWEEPS: u8 = 3;
 
 #[derive(Default)]
 pub(super) struct Entry {
     usage: Usage,
-    /// How the bucket stood, as the server last said, the units that it had
-    /// left, and when.
+    /// The state of the bucket by the server's last answer, the units that it had left, and
+    /// when.
     standing: Standing,
     room: u64,
     told_at_us: u64,
-    /// Used first.
-    older: Portion,
-    newer: Portion,
-    /// Units that are not to be used any more, but given back.
+    /// It is used first.
+    older: Batch,
+    newer: Batch,
+    /// Units that must be refunded.
     ended: u64,
-    /// On whose behalf, where anything was ever paid for.
+    /// The charge of the last lease.
     leg: Option<Box<Charge<'static>>>,
-    /// A trip is under way; there is never more than one.
-    is_away: bool,
-    /// How often its bucket was reset: what was paid for before is void.
+    /// Whether a round trip is under way. There is at most one.
+    in_flight: bool,
+    /// How often its bucket was reset: leases from before are void.
     resets: u64,
     sweeps_since_asked: u8,
 }
 
-/// Units of one trip.
+/// The units of one round trip.
 #[derive(Clone, Copy, Default)]
-struct Portion {
+struct Batch {
     units: u64,
     asked_at_us: u64,
 }
 
-/// What a caller took from what was held, to be told when the entry is not
-/// locked any more.
+/// Units taken from a lease. The decision is made once the entry is unlocked.
 #[derive(Clone, Copy)]
 pub(super) struct Grant {
     standing: Standing,
     told_at_us: u64,
-    /// The units that were held before.
+    /// The leased units before.
     left: u64,
 }
 
-/// A question to the server that no caller waits for.
-pub(super) struct Trip {
+/// A check of the server for which no caller waits.
+pub(super) struct RoundTrip {
     pub(super) operation: Operation,
     pub(super) leg: Charge<'static>,
     asked_at_us: u64,
     resets: u64,
 }
 
-/// What a sweep found.
-pub(super) enum Swept {
+/// What a sweep finds.
+pub(super) enum SweepResult {
     Stays,
-    /// There is something to give back.
-    GivesBack(Trip),
-    /// Nobody asks, and nothing is held.
+    /// Units must be refunded.
+    GivesBack(RoundTrip),
+    /// No caller asks, and no units are leased.
     Forgotten,
 }
 
 impl Entry {
-    /// Takes what is asked for from what is held, if it is enough.
+    /// Takes the cost from leased units, if there are enough.
     pub(super) fn take(&mut self, leg: &Charge<'_>, now_us: u64) -> Option<Grant> {
         self.sweeps_since_asked = 0;
         self.end_what_is_over(now_us);
@@ -94,7 +92,7 @@ impl Entry {
             return None;
         }
         if *self.leg.as_deref()?.demand.quota != *leg.demand.quota {
-            // Of other numbers, a unit is something else.
+            // With other numbers, a unit has another level.
             self.end_all();
             return None;
         }
@@ -112,17 +110,17 @@ impl Entry {
         })
     }
 
-    /// What the server said to a check that was not decided here.
+    /// Records the server's answer to a check that was not decided here.
     pub(super) fn told(&mut self, cost: u64, answer: &Result<Decision, StoreError>, now_us: u64) {
-        self.hears(answer);
+        self.observe(answer);
         if answer.as_ref().is_ok_and(Decision::is_allowed) {
             self.usage.add(cost, now_us);
         }
     }
 
-    /// The trip that is worth making after `leg` was asked about.
-    pub(super) fn next_trip(&mut self, leg: &Charge<'_>, now_us: u64) -> Option<Trip> {
-        if self.is_away {
+    /// Returns a round trip that is worth making after a check.
+    pub(super) fn next_round_trip(&mut self, leg: &Charge<'_>, now_us: u64) -> Option<RoundTrip> {
+        if self.in_flight {
             return None;
         }
         if self.ended > 0 {
@@ -135,23 +133,23 @@ impl Entry {
         }
         let mut leg = leg.clone().into_owned();
         leg.demand = Cow::Owned(portion(&leg.demand.quota, wanted - left, wanted));
-        Some(self.sets_out(Operation::Take, leg, now_us))
+        Some(self.begin(Operation::Take, leg, now_us))
     }
 
-    pub(super) const fn is_away(&self) -> bool {
-        self.is_away
+    pub(super) const fn in_flight(&self) -> bool {
+        self.in_flight
     }
 
-    /// Brings home what became of a trip.
+    /// Records the end of a round trip.
     pub(super) fn arrived(
         &mut self,
-        trip: Trip,
+        trip: RoundTrip,
         answer: &Result<Decision, StoreError>,
         is_closed: bool,
     ) {
-        self.is_away = false;
+        self.in_flight = false;
         if trip.operation == Operation::Take && trip.resets == self.resets {
-            self.hears(answer);
+            self.observe(answer);
             if answer.as_ref().is_ok_and(Decision::is_allowed) {
                 self.paid_for(trip);
             }
@@ -161,35 +159,34 @@ impl Entry {
         }
     }
 
-    /// Gives back what is over, and everything when nobody has asked for a while.
-    pub(super) fn sweep(&mut self, now_us: u64) -> Swept {
+    /// Refunds old units, and all units of an idle caller.
+    pub(super) fn sweep(&mut self, now_us: u64) -> SweepResult {
         self.sweeps_since_asked = self.sweeps_since_asked.saturating_add(1);
         let is_idle = self.sweeps_since_asked >= IDLE_SWEEPS;
         if is_idle {
             self.end_all();
         }
         self.end_what_is_over(now_us);
-        if self.is_away {
-            return Swept::Stays;
+        if self.in_flight {
+            return SweepResult::Stays;
         }
         match self.give_back(now_us) {
-            Some(trip) => Swept::GivesBack(trip),
-            None if is_idle => Swept::Forgotten,
-            None => Swept::Stays,
+            Some(trip) => SweepResult::GivesBack(trip),
+            None if is_idle => SweepResult::Forgotten,
+            None => SweepResult::Stays,
         }
     }
 
-    /// Gives back everything, as nobody will ask any more.
-    pub(super) fn close(&mut self, now_us: u64) -> Option<Trip> {
+    /// Refunds all units, for good.
+    pub(super) fn close(&mut self, now_us: u64) -> Option<RoundTrip> {
         self.end_all();
-        if self.is_away {
+        if self.in_flight {
             return None;
         }
         self.give_back(now_us)
     }
 
-    /// The bucket was reset: nothing of what was paid for is left, here or in
-    /// the bucket.
+    /// Voids all units: the bucket was reset.
     pub(super) fn forget(&mut self) {
         (self.older, self.newer) = Default::default();
         self.ended = 0;
@@ -212,10 +209,10 @@ impl Entry {
         self.ended += mem::take(&mut self.older.units) + mem::take(&mut self.newer.units);
     }
 
-    fn hears(&mut self, answer: &Result<Decision, StoreError>) {
+    fn observe(&mut self, answer: &Result<Decision, StoreError>) {
         let decision = answer.as_ref().ok();
         let Some(policy) = decision.and_then(|decision| decision.policies().next()) else {
-            // Nothing is paid for until it answers again.
+            // Nothing is leased until the server answers again.
             self.room = 0;
             return;
         };
@@ -233,22 +230,22 @@ impl Entry {
         }
     }
 
-    fn paid_for(&mut self, trip: Trip) {
-        // What was held already ends no later than it did.
+    fn paid_for(&mut self, trip: RoundTrip) {
+        // Units that are held already end no later than before.
         if self.older.units == 0 {
             self.older = self.newer;
         } else {
             self.older.units += self.newer.units;
         }
-        self.newer = Portion {
+        self.newer = Batch {
             units: trip.leg.demand.cost,
             asked_at_us: trip.asked_at_us,
         };
         self.leg = Some(Box::new(trip.leg));
     }
 
-    /// What is not to be used any more.
-    pub(super) fn give_back(&mut self, now_us: u64) -> Option<Trip> {
+    /// Returns the refund of units that must not be used any more.
+    pub(super) fn give_back(&mut self, now_us: u64) -> Option<RoundTrip> {
         let units = mem::take(&mut self.ended);
         if units == 0 {
             return None;
@@ -256,12 +253,12 @@ impl Entry {
         let mut leg = self.leg.as_deref()?.clone();
         let level = leg.demand.quota.level_of(units);
         leg.demand.to_mut().refund(level, 0);
-        Some(self.sets_out(Operation::Refund, leg, now_us))
+        Some(self.begin(Operation::Refund, leg, now_us))
     }
 
-    fn sets_out(&mut self, operation: Operation, leg: Charge<'static>, now_us: u64) -> Trip {
-        self.is_away = true;
-        Trip {
+    fn begin(&mut self, operation: Operation, leg: Charge<'static>, now_us: u64) -> RoundTrip {
+        self.in_flight = true;
+        RoundTrip {
             operation,
             leg,
             asked_at_us: now_us,
@@ -271,13 +268,13 @@ impl Entry {
 }
 
 impl Grant {
-    /// As the server would have said it when it last said anything, had nothing
-    /// been paid for but what was used.
+    /// Returns the decision that the server would have made at its last answer, if only used
+    /// units had been taken.
     pub(super) fn decision(self, leg: &Charge<'_>) -> Decision {
         let (operation, now_us) = (Operation::Take, self.told_at_us);
         let name = leg.policy.clone();
         each!(leg.demand.quota, rule => {
-            // Beyond the capacity is what others have reserved.
+            // Levels beyond the capacity are reserved by other callers.
             let level = self.standing.level.min(rule.capacity());
             let before = Standing {
                 level: level.saturating_sub(self.left.saturating_mul(rule.unit())),
@@ -290,15 +287,15 @@ impl Grant {
     }
 }
 
-impl Portion {
-    /// Also where the clock stepped back to before it was there.
+impl Batch {
+    /// Also true if the clock stepped back to before it was taken.
     fn is_over(&self, now_us: u64) -> bool {
         !(self.asked_at_us..self.asked_at_us.saturating_add(LIFE_US)).contains(&now_us)
     }
 }
 
-/// Asks for `units`, to be had only if the bucket has [`PARTS`] times as much as
-/// is `held` then.
+/// Demands `units`, which are granted only if the bucket has [`PARTS`] times as much as is
+/// `held` then.
 fn portion(quota: &Interned<Quota>, units: u64, held: u64) -> Demand {
     let kept_free = held.saturating_mul(PARTS).saturating_sub(units);
     let kept_free = quota.level_of(kept_free);
@@ -308,7 +305,7 @@ fn portion(quota: &Interned<Quota>, units: u64, held: u64) -> Demand {
     }
 }
 
-/// The units used in the present window and the one before.
+/// The units used in the current window and the previous one.
 #[derive(Default)]
 struct Usage {
     window: u64,

@@ -1,17 +1,16 @@
-//! Units that are paid for in advance, so that a key that is asked for often is
-//! decided upon without a trip to the server.
+//! Leases: units that are taken in advance, so that a hot key is decided without a round
+//! trip to the server.
 //!
-//! A caller who asks often has a portion of its units taken from its bucket in
-//! the background, and its checks are decided from that while it lasts. A
-//! portion is sized by what the caller used just before, and by what its bucket
-//! has left: near the limit there is none, and each check goes to the server.
-//! Whatever is not used soon is given back. Only the server refuses.
+//! For a caller that asks often, a batch of units is taken from its bucket in the background.
+//! Its checks are decided from that batch while it lasts. The size of a batch follows from
+//! what the caller used just before, and from what its bucket has left. Near the limit there
+//! is no lease, and each check goes to the server. Units that are not used soon are refunded.
+//! Only the server denies.
 //!
-//! What it may admit too much: units are used a little later than they were
-//! paid for. So within any time a key may be admitted, beyond what its bucket
-//! grants, what all processes held at its beginning; and each holds at most an
-//! eighth of what the bucket had left, and no more than it used in a tenth of a
-//! second.
+//! The cost: leased units are used a little later than they were taken. So within any time, a
+//! key may be admitted what all processes held at its beginning, beyond what its bucket
+//! grants. Each process holds at most an eighth of what the bucket had left, and no more than
+//! it used in a tenth of a second.
 
 mod entry;
 mod reset;
@@ -23,13 +22,13 @@ use std::{slice, time::Duration};
 
 use tokio::time::sleep;
 
-use self::{entry::Trip, table::Id};
+use self::{entry::RoundTrip, table::Id};
 pub(crate) use self::{reset::reset, table::Leases};
 use super::Answer;
 use crate::charge::{Charge, Check, Operation};
 use crate::{Decision, store::tasks::Tasks};
 
-/// A store that leases.
+/// A store that can lease units.
 pub(crate) trait Lender: Clone + Send + Sync + 'static {
     fn leases(&self) -> &Leases;
 
@@ -38,11 +37,11 @@ pub(crate) trait Lender: Clone + Send + Sync + 'static {
 
     fn tasks(&self) -> &Tasks;
 
-    /// How long a trip may take.
+    /// How long a round trip may take.
     fn deadline(&self) -> Duration;
 }
 
-/// Decides from what is held, where there is enough of it, or asks the server.
+/// Decides from leased units if there are enough, or asks the server.
 #[inline]
 pub(crate) fn check(lender: &impl Lender, check: &Check<'_>) -> Answer<Decision> {
     match check.charges() {
@@ -55,22 +54,22 @@ pub(crate) fn check(lender: &impl Lender, check: &Check<'_>) -> Answer<Decision>
 
 fn check_leased(lender: &impl Lender, check: &Check<'_>, leg: &Charge<'_>) -> Answer<Decision> {
     let asked = &leg.demand;
-    // Who asks for a debt, or for nothing, wants to know how the bucket stands.
+    // A check for a debt, or for nothing, needs the state of the bucket.
     if asked.cost == 0 || asked.overdraft != 0 || !asked.quota.leases() {
         return lender.ask(check);
     }
     let leases = lender.leases();
-    let seen = leases.ask(leg);
-    if let Some(trip) = seen.trip {
-        send(lender, seen.id, *trip);
+    let lookup = leases.ask(leg);
+    if let Some(trip) = lookup.trip {
+        send(lender, lookup.id, *trip);
     }
-    if let Some(grant) = seen.grant {
+    if let Some(grant) = lookup.grant {
         return Answer::Now(Ok(grant.decision(leg)));
     }
-    if seen.is_new && leases.begins_sweeping() {
+    if lookup.is_new && leases.begins_sweeping() {
         leases.runtime().spawn(sweep(lender.clone()));
     }
-    let (id, cost) = (seen.id, asked.cost);
+    let (id, cost) = (lookup.id, asked.cost);
     match lender.ask(check) {
         Answer::Now(answer) => {
             leases.told(id, cost, &answer);
@@ -87,23 +86,23 @@ fn check_leased(lender: &impl Lender, check: &Check<'_>, leg: &Charge<'_>) -> An
     }
 }
 
-/// Gives back all that is held, and holds nothing from now on.
+/// Refunds all leased units, and leases none from now on.
 pub(crate) async fn close(lender: &impl Lender) {
     let leases = lender.leases();
     for (id, trip) in leases.close() {
         send(lender, id, trip);
     }
-    leases.until_home(|| leases.are_away()).await;
+    leases.wait_for_arrivals(|| leases.any_in_flight()).await;
 }
 
 #[cold]
-fn send<L: Lender>(lender: &L, id: Id, trip: Trip) {
+fn send<L: Lender>(lender: &L, id: Id, trip: RoundTrip) {
     let travelling = travel(lender.clone(), id, trip);
     lender.tasks().spawn(lender.leases().runtime(), travelling);
 }
 
-/// Each trip is made once: what is lost on the way stays taken, and is not used.
-async fn travel<L: Lender>(lender: L, id: Id, trip: Trip) {
+/// Makes round trips, each once: units whose reply is lost stay taken, and are not used.
+async fn travel<L: Lender>(lender: L, id: Id, trip: RoundTrip) {
     let mut next = Some(trip);
     while let Some(trip) = next {
         let legs = slice::from_ref(&trip.leg);
@@ -115,7 +114,7 @@ async fn travel<L: Lender>(lender: L, id: Id, trip: Trip) {
 
 const SWEEP_EVERY: Duration = Duration::from_millis(50);
 
-/// As long as anybody asks, or anything is held.
+/// Sweeps as long as any caller has an entry.
 async fn sweep<L: Lender>(lender: L) {
     while !lender.leases().ends_sweeping() {
         sleep(SWEEP_EVERY).await;

@@ -1,4 +1,4 @@
-//! Resets, in turn with the trips of the same callers.
+//! Resets, which take turns with the round trips of the same callers.
 
 use smallvec::SmallVec;
 use tokio::time::timeout;
@@ -7,16 +7,15 @@ use super::{Lender, table::Id};
 use crate::charge::Charge;
 use crate::store::Answer;
 
-/// Voids what was paid for out of buckets that `answer` resets, unless it does not.
+/// Voids the leases of the buckets that `answer` resets, if it does.
 ///
-/// While it is under way no trip is, so that each is known to be of the old
-/// bucket: what one takes from the new one would be missing there, and what one
-/// gives back would be had twice. A trip that does not come home by its
-/// deadline is not waited for.
+/// No round trip is under way during a reset, so each is known to be of the old bucket. Units
+/// taken from the new bucket would be missing there, and units refunded to it would be had
+/// twice. A round trip that does not end by its deadline is not waited for.
 pub(crate) fn reset<L: Lender>(lender: &L, legs: &[Charge<'_>], answer: Answer<()>) -> Answer<()> {
     let answer = match answer {
         Answer::Later(answer) => answer,
-        // Nothing was done.
+        // Nothing was reset.
         now => return now,
     };
     let ids = legs.iter().map(|leg| lender.leases().id(leg)).collect();
@@ -34,7 +33,7 @@ pub(crate) fn reset<L: Lender>(lender: &L, legs: &[Charge<'_>], answer: Answer<(
     }))
 }
 
-/// A reset that is under way.
+/// A reset under way.
 struct Resetting<L: Lender> {
     lender: L,
     ids: SmallVec<[Id; 2]>,
@@ -55,7 +54,7 @@ impl<L: Lender> Resetting<L> {
 
     async fn wait_for_trips(&self) {
         let leases = self.lender.leases();
-        let are_home = leases.until_home(|| self.ids.iter().any(|id| leases.is_away(*id)));
+        let are_home = leases.wait_for_arrivals(|| self.ids.iter().any(|id| leases.in_flight(*id)));
         let _ = timeout(self.lender.deadline(), are_home).await;
     }
 }

@@ -10,43 +10,44 @@ use std::{
 
 use tokio::{runtime::Handle, sync::Notify};
 
-use super::entry::{Entry, Grant, Swept, Trip};
+use super::entry::{Entry, Grant, RoundTrip, SweepResult};
 use crate::{Decision, StoreError, charge::Charge, clock, store::local::Local};
 
-/// What is known of callers whose policies lease: at most 4,096 at a time. One
-/// that finds no room is decided upon by the server, until others have stopped asking.
+/// The callers with leases: at most 4,096 at a time. While there is no room for one more, the
+/// server decides its checks.
 pub(crate) struct Leases {
     sets: Box<[Mutex<Set>]>,
     local: Local,
     runtime: Handle,
     is_swept: AtomicBool,
     is_closed: AtomicBool,
-    /// Told of each trip that came home.
+    /// Notified of each round trip that ends.
     arrivals: Notify,
 }
 
-/// Callers whose hashes lead to the same place.
+/// Callers whose hashes share a place.
 #[derive(Default)]
 struct Set {
     entries: Vec<(Id, Entry)>,
-    /// Of their buckets, those under way: no trip sets out meanwhile.
+    /// Resets of their buckets under way: no round trip begins meanwhile.
     resets: u32,
 }
 
-/// 128 bits of a keyed hash: whoever does not know the process's key cannot make two callers meet.
+/// 128 bits of a keyed hash. Without the process's key, no client can make two callers
+/// collide.
 pub(super) type Id = (u64, u64);
 
 const SETS: usize = 512;
 const ENTRIES: usize = 8;
 
-/// What came of a question.
+/// What a check finds.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct Lookup {
     pub(super) id: Id,
-    /// From what is held.
+    /// A decision from leased units.
     pub(super) grant: Option<Grant>,
-    pub(super) trip: Option<Box<Trip>>,
-    /// Somebody must sweep from now on.
+    pub(super) trip: Option<Box<RoundTrip>>,
+    /// Whether the entry is new: it must be swept from now on.
     pub(super) is_new: bool,
 }
 
@@ -66,38 +67,38 @@ impl Leases {
         &self.runtime
     }
 
-    pub(super) fn ask(&self, leg: &Charge<'_>) -> Seen {
+    pub(super) fn ask(&self, leg: &Charge<'_>) -> Lookup {
         let id = self.id(leg);
         let Some(mut set) = self.set(id) else {
-            return Seen::default();
+            return Lookup::default();
         };
-        // Both under the lock: an entry sees time go forwards, and none is
-        // made once all were closed.
+        // Both are read under the lock: time goes forward for an entry, and no entry is made
+        // once all are closed.
         let now_us = self.now_us();
-        let mut seen = Seen {
+        let mut lookup = Lookup {
             id,
-            ..Seen::default()
+            ..Lookup::default()
         };
         if self.is_closed.load(Ordering::Relaxed) {
-            return seen;
+            return lookup;
         }
         let Set { entries, resets } = &mut *set;
         let entry = match entries.iter().position(|(other, _)| *other == id) {
             Some(place) => entries.get_mut(place),
             None if entries.len() < ENTRIES => {
-                seen.is_new = true;
+                lookup.is_new = true;
                 entries.push((id, Entry::default()));
                 entries.last_mut()
             }
             None => None,
         };
         if let Some((_, entry)) = entry {
-            seen.grant = entry.take(leg, now_us);
+            lookup.grant = entry.take(leg, now_us);
             if *resets == 0 {
-                seen.trip = entry.next_trip(leg, now_us).map(Box::new);
+                lookup.trip = entry.next_round_trip(leg, now_us).map(Box::new);
             }
         }
-        seen
+        lookup
     }
 
     pub(super) fn told(&self, id: Id, cost: u64, answer: &Result<Decision, StoreError>) {
@@ -112,9 +113,9 @@ impl Leases {
     pub(super) fn arrived(
         &self,
         id: Id,
-        trip: Trip,
+        trip: RoundTrip,
         answer: &Result<Decision, StoreError>,
-    ) -> Option<Trip> {
+    ) -> Option<RoundTrip> {
         let mut set = self.set(id)?;
         let (now_us, is_reset) = (self.now_us(), set.resets > 0);
         let entry = set.entry(id)?;
@@ -129,14 +130,14 @@ impl Leases {
         next
     }
 
-    /// From now until its end nobody of the same set goes on a trip.
+    /// From now until the end of the reset, no round trip of this set begins.
     pub(super) fn begins_reset(&self, id: Id) {
         if let Some(mut set) = self.set(id) {
             set.resets += 1;
         }
     }
 
-    /// `is_void`: nothing is left of what was paid for.
+    /// `is_void`: the leased units are void.
     pub(super) fn ends_reset(&self, id: Id, is_void: bool) {
         if let Some(mut set) = self.set(id) {
             set.resets -= 1;
@@ -146,30 +147,31 @@ impl Leases {
         }
     }
 
-    pub(super) fn is_away(&self, id: Id) -> bool {
+    pub(super) fn in_flight(&self, id: Id) -> bool {
         let set = self.set(id);
-        set.is_some_and(|mut set| set.entry(id).is_some_and(|entry| entry.is_away()))
+        set.is_some_and(|mut set| set.entry(id).is_some_and(|entry| entry.in_flight()))
     }
 
-    pub(super) fn are_away(&self) -> bool {
-        let is_away = |set: &Mutex<Set>| lock(set).entries.iter().any(|(_, entry)| entry.is_away());
-        self.sets.iter().any(is_away)
+    pub(super) fn any_in_flight(&self) -> bool {
+        let in_flight =
+            |set: &Mutex<Set>| lock(set).entries.iter().any(|(_, entry)| entry.in_flight());
+        self.sets.iter().any(in_flight)
     }
 
-    /// Waits until trips have come home.
-    pub(super) async fn until_home(&self, are_away: impl Fn() -> bool) {
+    /// Waits until round trips have ended.
+    pub(super) async fn wait_for_arrivals(&self, any_in_flight: impl Fn() -> bool) {
         loop {
-            // Before looking: it hears of all that come home from here on.
+            // Registered before the check, so that no end is missed.
             let arrival = self.arrivals.notified();
-            if !are_away() {
+            if !any_in_flight() {
                 return;
             }
             arrival.await;
         }
     }
 
-    /// What is to be given back now.
-    pub(super) fn sweep(&self) -> Vec<(Id, Trip)> {
+    /// Returns the refunds that are due.
+    pub(super) fn sweep(&self) -> Vec<(Id, RoundTrip)> {
         let mut trips = Vec::new();
         for set in &self.sets {
             let mut set = lock(set);
@@ -179,25 +181,25 @@ impl Leases {
             let now_us = self.now_us();
             set.entries
                 .retain_mut(|(id, entry)| match entry.sweep(now_us) {
-                    Swept::Stays => true,
-                    Swept::GivesBack(trip) => {
+                    SweepResult::Stays => true,
+                    SweepResult::GivesBack(trip) => {
                         trips.push((*id, trip));
                         true
                     }
-                    Swept::Forgotten => false,
+                    SweepResult::Forgotten => false,
                 });
         }
         trips
     }
 
-    /// From now on nothing is held. What is to be given back.
-    pub(super) fn close(&self) -> Vec<(Id, Trip)> {
+    /// Ends all leases, for good. Returns the refunds.
+    pub(super) fn close(&self) -> Vec<(Id, RoundTrip)> {
         self.is_closed.store(true, Ordering::Relaxed);
         let mut trips = Vec::new();
         for set in &self.sets {
             let mut set = lock(set);
             if set.resets > 0 {
-                // What is held then is void in a moment.
+                // The reset voids its leases.
                 continue;
             }
             let now_us = self.now_us();
@@ -207,19 +209,19 @@ impl Leases {
         trips
     }
 
-    /// Whether the caller of this is to sweep, as nobody does.
+    /// Whether the caller of this must sweep: no task does.
     pub(super) fn begins_sweeping(&self) -> bool {
         !self.is_swept.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether there is nothing to sweep any more.
+    /// Whether nothing is left to sweep.
     pub(super) fn ends_sweeping(&self) -> bool {
         let is_empty = || self.sets.iter().all(|set| lock(set).entries.is_empty());
         if !is_empty() {
             return false;
         }
         self.is_swept.store(false, Ordering::Release);
-        // Somebody may have come meanwhile and seen that it is swept.
+        // A new entry may have relied on this sweep meanwhile.
         is_empty() || !self.begins_sweeping()
     }
 

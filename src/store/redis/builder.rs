@@ -23,7 +23,7 @@ use super::{pool::Wire, simulated::SimulatedRedis};
 use crate::{
     Clock, ConfigError,
     store::tasks::Tasks,
-    store::{Fallback, denied::Denials, keyed::KeyedHash, lease::Leases, local::Local},
+    store::{Fallback, denial_cache::DenialCache, keyed::KeyedHash, lease::Leases, local::Local},
     telemetry,
 };
 
@@ -246,7 +246,7 @@ impl RedisStoreBuilder {
             tasks: fallback.tasks().clone(),
             random: local.hash,
         })?;
-        let denials = Denials::new(self.denial_cache_ttl, &local);
+        let denials = DenialCache::new(self.denial_cache_ttl, &local);
         let leases = Leases::new(local, runtime.clone());
         Ok(RedisStore(Arc::new(Inner {
             servers: RwLock::new(Some(servers)),

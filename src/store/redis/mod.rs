@@ -46,7 +46,7 @@ use self::{
 };
 use super::{
     Answer, Charge, Check, Fallback, Store,
-    denied::{Asking, Before, Denials, answered},
+    denial_cache::{DenialCache, Lookup, PendingCheck, record_decision},
     finished::finished,
     lease::{self, Leases, Lender},
 };
@@ -179,7 +179,7 @@ struct Inner {
     names: KeyNames,
     timeout: Duration,
     /// `None` if denials are not cached.
-    denials: Option<Arc<Denials>>,
+    denials: Option<Arc<DenialCache>>,
     fallback: Fallback,
     leases: Leases,
 }
@@ -281,19 +281,19 @@ impl Inner {
 impl RedisStore {
     fn decide(&self, check: &Check<'_>) -> Answer<Decision> {
         let denials = self.0.denials.as_ref();
-        let asking = match denials.map(|denials| denials.before(check)) {
-            Some(Before::Denied(decision)) => return Answer::Now(Ok(decision)),
-            Some(Before::Ask(asking)) => asking,
+        let asking = match denials.map(|denials| denials.look_up(check)) {
+            Some(Lookup::Denied(decision)) => return Answer::Now(Ok(decision)),
+            Some(Lookup::Ask(asking)) => asking,
             None => None,
         };
-        match asking.as_ref().is_some_and(Asking::forgets) {
+        match asking.as_ref().is_some_and(PendingCheck::voids_denials) {
             // The denials stay void until the refund has arrived, even if its caller leaves.
             true => finished(self.send(check, asking)),
             false => self.send(check, asking),
         }
     }
 
-    fn send(&self, check: &Check<'_>, asking: Option<Asking>) -> Answer<Decision> {
+    fn send(&self, check: &Check<'_>, asking: Option<PendingCheck>) -> Answer<Decision> {
         let request = ScriptRequest::new(check);
         let deadline = Deadline::after(self.0.timeout);
         let dispatcher = match self.0.servers() {
@@ -313,7 +313,7 @@ impl RedisStore {
             match submitted.await {
                 Ok(found) => {
                     let decision = request.decision(&found);
-                    answered(asking, &decision);
+                    record_decision(asking, &decision);
                     Ok(decision)
                 }
                 Err(error) => Err(dispatcher.server().with_server(error)),

@@ -229,7 +229,7 @@ fn nothing_is_held_before_or_after_its_time() {
         assert_eq!(decision.source(), Source::Lease);
         world
     };
-    // Nobody sweeps: what is over is seen by whoever asks.
+    // Without a sweep, the next check notices old units.
     for (by_us, is_back) in [(LIFE_US, false), (3_600_000_000, false), (1_000_000, true)] {
         let mut world = warm();
         world.next_sweep_us = u64::MAX;

@@ -17,7 +17,7 @@ use crate::{
     store::tasks::Tasks,
     store::{
         Answer, Store, StoreFuture,
-        lease::{self, Leases, Lender, Trip, send, table::Id},
+        lease::{self, Leases, Lender, RoundTrip, send, table::Id},
         local::Local,
     },
 };
@@ -134,7 +134,7 @@ impl Server {
                 break;
             }
         }
-        while self.0.leases.is_away(self.id()) {
+        while self.0.leases.in_flight(self.id()) {
             yield_now().await;
         }
         self.close();
@@ -151,7 +151,7 @@ impl Server {
 
     /// Uses what is held until more is on its way, which the gate holds up.
     async fn sends_for_more(&self) {
-        while !self.0.leases.is_away(self.id()) {
+        while !self.0.leases.in_flight(self.id()) {
             drop(self.asks());
         }
         yield_now().await;
@@ -165,7 +165,7 @@ impl Server {
             send(self, id, trip);
         }
         yield_now().await;
-        assert!(self.0.leases.is_away(self.id()));
+        assert!(self.0.leases.in_flight(self.id()));
     }
 
     fn resets(&self) -> JoinHandle<Result<(), StoreError>> {
@@ -241,7 +241,7 @@ async fn nobody_sets_out_while_a_bucket_is_reset() {
     yield_now().await;
     // What is held may be used meanwhile, and is not followed by more.
     while server.asks().is_some() {}
-    assert!(!server.0.leases.is_away(server.id()));
+    assert!(!server.0.leases.in_flight(server.id()));
     server.0.clock.advance(Duration::from_secs(1));
     assert!(server.0.leases.sweep().is_empty());
     tell.send(()).expect("it waits");
@@ -260,7 +260,7 @@ async fn a_trip_that_never_comes_home_holds_no_reset_up_for_longer_than_it_may_t
     reset.await.expect("no panic").expect("a reset");
     assert!(server.asks().is_none(), "nothing is held");
     server.open();
-    while server.0.leases.is_away(server.id()) {
+    while server.0.leases.in_flight(server.id()) {
         yield_now().await;
     }
     assert!(server.asks().is_none(), "nor what came home afterwards");
@@ -304,7 +304,7 @@ async fn only_a_reset_that_may_have_run_voids_what_is_held() {
     reset.abort();
     assert!(reset.await.is_err());
     server.open();
-    while server.0.leases.is_away(server.id()) {
+    while server.0.leases.in_flight(server.id()) {
         yield_now().await;
     }
     assert!(server.asks().is_some());
@@ -316,7 +316,7 @@ async fn a_trip_that_was_not_sent_yet_is_waited_for_at_the_end() {
     let used = server.warm().await;
     server.0.clock.advance(Duration::from_secs(1));
     // It is to be given back, and whoever swept has not come to it yet.
-    let trips: Vec<(Id, Trip)> = server.0.leases.sweep();
+    let trips: Vec<(Id, RoundTrip)> = server.0.leases.sweep();
     assert!(!trips.is_empty());
     server.open();
     let ending = server.clone();

@@ -6,7 +6,7 @@ use std::{borrow::Cow, sync::Arc};
 use tokio::runtime::{Builder, Runtime};
 
 use super::super::{
-    entry::Trip,
+    entry::RoundTrip,
     table::{Id, Leases},
 };
 use crate::{
@@ -33,7 +33,7 @@ pub(super) enum Fate {
 pub(super) struct Travelling {
     process: usize,
     id: Id,
-    trip: Trip,
+    trip: RoundTrip,
     answer: Result<Decision, StoreError>,
     due_us: u64,
 }
@@ -108,14 +108,14 @@ impl World {
 
     /// One check of a process, as [`super::check`] makes it.
     pub(super) fn ask(&mut self, process: usize, cost: u64, trip_us: u64, fate: Fate) -> Decision {
-        let seen = self.processes[process].ask(&self.leg(cost));
-        if let Some(trip) = seen.trip {
-            self.send(process, seen.id, *trip, trip_us, fate);
+        let lookup = self.processes[process].ask(&self.leg(cost));
+        if let Some(trip) = lookup.trip {
+            self.send(process, lookup.id, *trip, trip_us, fate);
         }
-        let granted = seen.grant.map(|grant| grant.decision(&self.leg(cost)));
+        let granted = lookup.grant.map(|grant| grant.decision(&self.leg(cost)));
         let decision = granted.unwrap_or_else(|| {
             let answer = self.server(Operation::Take, self.leg(cost));
-            self.processes[process].told(seen.id, cost, &answer);
+            self.processes[process].told(lookup.id, cost, &answer);
             answer.expect("a decision")
         });
         if decision.is_allowed() {
@@ -139,7 +139,14 @@ impl World {
         self.highest_ns = self.highest_ns.max(self.taken_ns);
     }
 
-    pub(super) fn send(&mut self, process: usize, id: Id, trip: Trip, trip_us: u64, fate: Fate) {
+    pub(super) fn send(
+        &mut self,
+        process: usize,
+        id: Id,
+        trip: RoundTrip,
+        trip_us: u64,
+        fate: Fate,
+    ) {
         self.trips += 1;
         let lost = Err(StoreError::new(StoreErrorKind::Timeout));
         let answer = match fate {

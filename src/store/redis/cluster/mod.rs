@@ -35,7 +35,7 @@ use crate::{
     charge::{Charge, Operation},
     error::StoreErrorKind,
     store::{
-        denied::{Asking, answered},
+        denial_cache::{PendingCheck, record_decision},
         tasks::Tasks,
     },
 };
@@ -71,7 +71,7 @@ impl Cluster {
         self: Arc<Self>,
         request: ScriptRequest,
         deadline: Deadline,
-        mut asking: Option<Asking>,
+        mut asking: Option<PendingCheck>,
     ) -> Result<Decision, StoreError> {
         let operation = request.operation;
         let groups = SlotGroup::split(request, &self.topology);
@@ -79,7 +79,7 @@ impl Cluster {
             match self.send(&group.request, deadline).await {
                 Ok(found) => {
                     let decision = group.request.decision(&found);
-                    answered(asking, &decision);
+                    record_decision(asking, &decision);
                     return Ok(decision);
                 }
                 Err(Failed::Error(error)) => return Err(error),
@@ -87,7 +87,7 @@ impl Cluster {
             }
         }
         if let Some(asking) = &mut asking {
-            asking.is_in_steps();
+            asking.mark_non_atomic();
         }
         self.spawn_detached(operation, groups, deadline, asking)
             .await
@@ -99,7 +99,7 @@ impl Cluster {
         operation: Operation,
         groups: Vec<SlotGroup>,
         deadline: Deadline,
-        asking: Option<Asking>,
+        asking: Option<PendingCheck>,
     ) -> Result<Decision, StoreError> {
         let runtime = self.topology.runtime().clone();
         let (answer, receiver) = oneshot::channel();

@@ -11,7 +11,7 @@ use crate::{
 /// Buckets that start empty.
 struct Empty {
     policy: Compiled,
-    denials: Arc<Denials>,
+    denials: Arc<DenialCache>,
     clock: Arc<ManualClock>,
 }
 
@@ -19,7 +19,7 @@ impl Empty {
     fn new() -> Self {
         let clock = Arc::new(ManualClock::new());
         let policy = Policy::new("empty", TokenBucket::per_day(1).initial(0));
-        let denials = Denials::new(Duration::from_secs(10), &Local::new(Some(clock.clone())));
+        let denials = DenialCache::new(Duration::from_secs(10), &Local::new(Some(clock.clone())));
         Self {
             policy: policy.compile(OnStoreFailure::Deny).expect("a policy"),
             denials: denials.expect("they are remembered"),
@@ -34,26 +34,26 @@ impl Empty {
     }
 
     /// What the store is asked, if it is.
-    fn asks(&self, caller: u64) -> Option<Option<Asking>> {
-        self.with(caller, |check| match self.denials.before(check) {
-            Before::Denied(_) => None,
-            Before::Ask(asking) => Some(asking),
+    fn asks(&self, caller: u64) -> Option<Option<PendingCheck>> {
+        self.with(caller, |check| match self.denials.look_up(check) {
+            Lookup::Denied(_) => None,
+            Lookup::Ask(pending) => Some(pending),
         })
     }
 
-    fn answered(&self, caller: u64, asking: Option<Asking>) {
+    fn record_decision(&self, caller: u64, pending: Option<PendingCheck>) {
         let decision = self.with(caller, |check| {
             check.decide(self.clock.now_us(), &mut [Slot::default()])
         });
         assert_eq!(decision.verdict(), Verdict::Denied);
-        answered(asking, &decision);
+        record_decision(pending, &decision);
     }
 
     fn is_asked_and_denied(&self, caller: u64) -> bool {
-        let Some(asking) = self.asks(caller) else {
+        let Some(pending) = self.asks(caller) else {
             return false;
         };
-        self.answered(caller, asking);
+        self.record_decision(caller, pending);
         true
     }
 }
@@ -63,13 +63,13 @@ fn what_is_on_its_way_while_something_is_given_back_is_not_remembered() {
     let empty = Empty::new();
     let on_its_way = empty.asks(1).expect("nothing is known");
     empty.with(1, |check| drop(empty.denials.resetting(check.charges())));
-    empty.answered(1, on_its_way);
+    empty.record_decision(1, on_its_way);
     assert!(empty.is_asked_and_denied(1));
     assert!(!empty.is_asked_and_denied(1));
 
     let on_its_way = empty.asks(2).expect("nothing is known");
     empty.denials.forget_all();
-    empty.answered(2, on_its_way);
+    empty.record_decision(2, on_its_way);
     assert!(empty.is_asked_and_denied(2));
 }
 

@@ -1,4 +1,4 @@
-//! Where denials are kept: a bounded number, each in one of a few places.
+//! A bounded table of denials: each has one of a few places.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 
 use super::{
     Id,
-    known::{Denial, Still},
+    denial::{Denial, Recheck},
 };
 use crate::Decision;
 
@@ -16,29 +16,29 @@ const WAYS: usize = 4;
 
 type Set = ArrayVec<Box<Denial>, WAYS>;
 
-/// Made when the first is remembered.
+/// Allocated with the first denial.
 #[derive(Default)]
 pub(super) struct Table(OnceLock<Box<[Mutex<Set>]>>);
 
 impl Table {
-    /// What is known of a check, from the denial under its id. What tells
-    /// nothing any more is dropped.
-    pub(super) fn look(&self, id: Id, still: impl FnOnce(&Denial) -> Still) -> Option<Decision> {
+    /// Returns the decision that follows from the denial with this id. Drops a denial that
+    /// does not hold any more.
+    pub(super) fn look(&self, id: Id, still: impl FnOnce(&Denial) -> Recheck) -> Option<Decision> {
         let set = self.0.get()?.get(set(id))?;
         let mut set = lock(set);
         let place = set.iter().position(|denial| denial.id == id)?;
         match still(set.get(place)?) {
-            Still::Denied(decision) => Some(decision),
-            Still::Impossible => None,
-            Still::Unknown => {
+            Recheck::Denied(decision) => Some(decision),
+            Recheck::Impossible => None,
+            Recheck::Unknown => {
                 set.swap_pop(place);
                 None
             }
         }
     }
 
-    /// In place of the one of the same check. Where there is no room, the
-    /// oldest goes, and costs its caller a trip.
+    /// Replaces the denial of the same check. In a full set the oldest is evicted, and costs
+    /// its caller a round trip.
     pub(super) fn put(&self, denial: Box<Denial>) {
         let sets = self
             .0
@@ -68,7 +68,7 @@ impl Table {
     }
 }
 
-/// By other bits than those of the parts.
+/// Uses other bits than the stripes do.
 const fn set(id: Id) -> usize {
     (id.1 >> (u64::BITS - SETS.ilog2())) as usize
 }

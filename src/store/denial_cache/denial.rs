@@ -1,4 +1,4 @@
-//! One denial, and what follows from it at a later instant.
+//! One denial, and what follows from it later.
 
 use smallvec::SmallVec;
 
@@ -13,10 +13,10 @@ use crate::{
     util::interned::Interned,
 };
 
-/// How the buckets of a check stood when it was denied.
+/// The state of the buckets of a check when it was denied.
 pub(super) struct Denial {
     pub(super) id: Id,
-    /// What was given back before.
+    /// The last refund before it was sent.
     pub(super) seen: u64,
     /// By the clock here: not after it was decided,
     sent_us: u64,
@@ -24,24 +24,24 @@ pub(super) struct Denial {
     answered_us: u64,
     /// When it was decided, by the store's clock.
     decided_us: u64,
-    legs: SmallVec<[Known; 2]>,
+    legs: SmallVec<[KnownBucket; 2]>,
 }
 
-struct Known {
+struct KnownBucket {
     quota: Interned<Quota>,
     /// In units, of what was asked.
     cost: u64,
     standing: Standing,
 }
 
-/// What is known of another check of the same legs.
+/// What is known of a later check of the same buckets.
 #[allow(clippy::large_enum_variant)] // It is looked at once, where it was made.
-pub(super) enum Still {
+pub(super) enum Recheck {
     /// It would be denied.
     Denied(Decision),
-    /// It can never be granted: the store may say so.
+    /// It can never be allowed: the store is asked.
     Impossible,
-    /// It may have room: what the store says now is to be remembered.
+    /// It may fit: the store's next denial replaces this one.
     Unknown,
 }
 
@@ -54,7 +54,7 @@ impl Denial {
     ) -> Self {
         let known = |policy: &PolicyDecision| {
             let (quota, standing) = policy.standing();
-            Known {
+            KnownBucket {
                 quota,
                 cost: policy.cost(),
                 standing,
@@ -74,15 +74,14 @@ impl Denial {
         self.sent_us < other.sent_us
     }
 
-    /// A clock may step back: outside these times nothing holds.
+    /// Whether the denial holds at `now_us`. A clock may step back.
     pub(super) const fn is_of_time(&self, now_us: u64, longest_us: u64) -> bool {
         now_us >= self.sent_us && now_us - self.sent_us < longest_us
     }
 
-    /// Nobody has room who had none by the most time that may have passed. They
-    /// are told what follows from the least: who waits for so long has waited
-    /// long enough.
-    pub(super) fn still(&self, check: &Check<'_>, now_us: u64) -> Still {
+    /// Decides by the longest time that may have passed: a check that does not fit then, does
+    /// not fit. Reports by the shortest: a caller that waits for that long has waited enough.
+    pub(super) fn still(&self, check: &Check<'_>, now_us: u64) -> Recheck {
         let told_us = self.decided_us + now_us.saturating_sub(self.answered_us);
         let latest_us = self.decided_us + now_us.saturating_sub(self.sent_us);
         let mut told: SmallVec<[(At, Standing); 2]> = SmallVec::new();
@@ -90,7 +89,7 @@ impl Denial {
         for (leg, known) in check.charges().iter().zip(&self.legs) {
             let asked = &leg.demand;
             if known.quota != asked.quota {
-                return Still::Unknown;
+                return Recheck::Unknown;
             }
             let offset_ms = asked.quota.offset_ms(leg.key_bytes());
             let standings = each!(asked.quota, rule => {
@@ -103,17 +102,17 @@ impl Denial {
                 latest.and(later(told_us)).map(|standing| (at(told_us), standing))
             });
             let Some(standing) = standings else {
-                return Still::Unknown;
+                return Recheck::Unknown;
             };
             told.push(standing);
         }
         if has_room {
-            return Still::Unknown;
+            return Recheck::Unknown;
         }
         let decision = denied(check, told_us, &told);
         match decision.verdict() {
-            Verdict::Denied => Still::Denied(decision.remembered()),
-            _ => Still::Impossible,
+            Verdict::Denied => Recheck::Denied(decision.remembered()),
+            _ => Recheck::Impossible,
         }
     }
 }

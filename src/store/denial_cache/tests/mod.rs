@@ -54,7 +54,7 @@ struct Scene {
     policies: Vec<Compiled>,
     slots: Vec<Slot>,
     key: Key,
-    denials: Arc<Denials>,
+    denials: Arc<DenialCache>,
     here: Arc<ManualClock>,
     /// By how much the store's clock is ahead.
     ahead_us: u64,
@@ -83,7 +83,7 @@ impl Scene {
                 policy.expect("a policy")
             })
             .collect();
-        let denials = Denials {
+        let denials = DenialCache {
             longest_us: random.from(1..60_000_000),
             local: Local {
                 clock: here.clone(),
@@ -91,7 +91,7 @@ impl Scene {
                 hash: KeyedHash::new(),
             },
             end_us: AtomicU64::new(0),
-            given: Given::new(),
+            given: RefundEpochs::new(),
             table: Table::default(),
         };
         let skew_us = random.from(0..10_000_000);
@@ -142,20 +142,20 @@ impl Scene {
         let (policies, key) = (self.policies.clone(), self.key.clone());
         let legs = Self::legs(&policies, &key, units);
         let check = Check::new(operation, &legs);
-        let asking = match self.denials.before(&check) {
-            Before::Denied(decision) => {
+        let pending = match self.denials.look_up(&check) {
+            Lookup::Denied(decision) => {
                 assert_eq!(operation, Operation::Take);
                 self.given_again += 1;
                 self.compare(&decision, units);
                 return;
             }
-            Before::Ask(asking) => asking,
+            Lookup::Ask(pending) => pending,
         };
         self.asked += 1;
         self.pass_us(self.way_us);
         let decision = check.decide(self.store_us(), &mut self.slots);
         self.pass_us(self.way_us);
-        answered(asking, &decision);
+        record_decision(pending, &decision);
         // What is impossible says nothing new.
         self.is_disturbed &= decision.verdict() == Verdict::Impossible;
     }

@@ -1,0 +1,253 @@
+//! Denials that still hold, repeated without asking the store.
+//!
+//! A denial records each bucket's level at one instant. Since then, a bucket can only gain
+//! by refill, which is computable, and by refunds, which are tracked. What other callers take
+//! makes it emptier. So a caller that did not fit still does not fit until refill alone makes
+//! room, for whatever cost.
+//!
+//! The store and this process have clocks of their own. The store decided after the check
+//! was sent and before its answer came. These two instants bound the time that has passed
+//! for the store.
+
+mod denial;
+mod refund_epochs;
+mod table;
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::indexing_slicing)]
+mod tests;
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use self::{
+    denial::{Denial, Recheck},
+    refund_epochs::{RefundEpochs, Stripes, stripe},
+    table::Table,
+};
+use super::local::Local;
+use crate::charge::{Charge, Check, Operation};
+use crate::{Decision, Verdict, clock};
+
+/// All stores remember an unused bucket for this long: a bucket that does not start full must
+/// not be forgotten meanwhile.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// 128 bits of a keyed hash. Without the process's key, no client can make two callers
+/// collide.
+type Id = (u64, u64);
+
+/// The denials that the clones of a store share.
+pub(crate) struct DenialCache {
+    longest_us: u64,
+    local: Local,
+    /// When the last of them ends; 0 if there are none.
+    end_us: AtomicU64,
+    given: RefundEpochs,
+    table: Table,
+}
+
+/// What the cache knows of a check before it is sent.
+pub(crate) enum Lookup {
+    /// It would be denied.
+    Denied(Decision),
+    /// The store must be asked.
+    Ask(Option<PendingCheck>),
+}
+
+impl DenialCache {
+    /// Returns a cache that keeps each denial for at most `longest`.
+    pub(crate) fn new(longest: Duration, local: &Local) -> Option<Arc<Self>> {
+        let longest_us = u64::try_from(longest.min(LONGEST).as_micros()).unwrap_or(u64::MAX);
+        (longest_us > 0).then(|| {
+            Arc::new(Self {
+                longest_us,
+                local: local.clone(),
+                end_us: AtomicU64::new(0),
+                given: RefundEpochs::new(),
+                table: Table::default(),
+            })
+        })
+    }
+
+    /// Returns a denial that still holds, or what to do with the store's answer.
+    pub(crate) fn look_up(self: &Arc<Self>, check: &Check<'_>) -> Lookup {
+        let is_held = |leg: &Charge<'_>| leg.demand.quota.is_concurrency();
+        let then = match check.operation() {
+            Operation::Peek | Operation::Renew => return Lookup::Ask(None),
+            Operation::Refund => OnReply::Forget,
+            // Permits are released at any time.
+            Operation::Take if !check.charges().iter().any(is_held) => OnReply::Remember,
+            Operation::Take | Operation::TakeUpTo | Operation::Debit => OnReply::Nothing,
+        };
+        let (id, stripes) = self.place(check.charges());
+        let now_us = clock::read(&*self.local.clock);
+        let known = self.look(id, now_us, |denial| {
+            if then != OnReply::Remember
+                || !denial.is_of_time(now_us, self.longest_us)
+                || self.given.is_back_since(denial.seen, &stripes)
+            {
+                return Recheck::Unknown;
+            }
+            denial.still(check, now_us)
+        });
+        match known {
+            Some(decision) => Lookup::Denied(decision),
+            None => Lookup::Ask(Some(PendingCheck {
+                denials: Arc::clone(self),
+                id,
+                stripes,
+                seen: self.given.seen(),
+                sent_us: self.before_us(now_us),
+                then,
+            })),
+        }
+    }
+
+    /// Begins a reset of these charges. When the result is dropped, the denials from before
+    /// that are void.
+    pub(crate) fn resetting(self: &Arc<Self>, legs: &[Charge<'_>]) -> PendingCheck {
+        let (id, stripes) = self.place(legs);
+        PendingCheck {
+            denials: Arc::clone(self),
+            id,
+            stripes,
+            seen: 0,
+            sent_us: 0,
+            then: OnReply::Forget,
+        }
+    }
+
+    /// Voids all denials, also those on their way.
+    pub(crate) fn forget_all(&self) {
+        self.given.back_everywhere();
+    }
+
+    fn look(
+        &self,
+        id: Id,
+        now_us: u64,
+        still: impl FnOnce(&Denial) -> Recheck,
+    ) -> Option<Decision> {
+        let end_us = self.end_us.load(Ordering::Relaxed);
+        if end_us == 0 {
+            return None;
+        }
+        if now_us < end_us {
+            return self.table.look(id, still);
+        }
+        let order = Ordering::Relaxed;
+        let ended = self.end_us.compare_exchange(end_us, 0, order, order);
+        // Unless another denial was recorded meanwhile, all have ended, even if the clock
+        // steps back.
+        if ended.is_ok() {
+            self.forget_all();
+        }
+        None
+    }
+
+    fn remember(&self, pending: &PendingCheck, decision: &Decision) {
+        // With one clock for both, the instant of the decision is known exactly.
+        let (sent_us, answered_us) = if self.local.is_the_stores_clock {
+            let decided_us = decision.decided_at_us();
+            (decided_us, decided_us)
+        } else {
+            (pending.sent_us, clock::read(&*self.local.clock) + 1)
+        };
+        let end_us = sent_us.saturating_add(self.longest_us);
+        if answered_us >= end_us {
+            return;
+        }
+        let denial = Denial::new(pending.id, pending.seen, [sent_us, answered_us], decision);
+        self.table.put(Box::new(denial));
+        self.end_us.fetch_max(end_us, Ordering::Relaxed);
+    }
+
+    /// Returns an instant that is not after this one, although clocks cut off parts of ticks.
+    const fn before_us(&self, now_us: u64) -> u64 {
+        if self.local.is_the_stores_clock {
+            now_us
+        } else {
+            now_us - 1
+        }
+    }
+
+    /// Returns the id of a check of these charges, and the stripes of their buckets.
+    fn place(&self, legs: &[Charge<'_>]) -> (Id, Stripes) {
+        // Charges in another order, or fewer, have another id.
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let (mut id, mut stripes): (Id, _) = ((legs.len() as u64, 0), Stripes::new());
+        for leg in legs {
+            let bucket = self.local.hash.of_leg(leg);
+            id.0 = id.0.wrapping_mul(ODD).wrapping_add(bucket.0);
+            id.1 = id.1.wrapping_mul(ODD).wrapping_add(bucket.1);
+            if !leg.demand.quota.is_concurrency() {
+                stripes.push(stripe(bucket.0));
+            }
+        }
+        (id, stripes)
+    }
+}
+
+/// A check that was sent to the store. Dropping it voids denials, if the check may refund.
+pub(crate) struct PendingCheck {
+    denials: Arc<DenialCache>,
+    id: Id,
+    stripes: Stripes,
+    /// The last refund before it was sent.
+    seen: u64,
+    sent_us: u64,
+    then: OnReply,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OnReply {
+    Nothing,
+    /// Record a denial.
+    Remember,
+    /// Void the denials of its charges.
+    Forget,
+}
+
+/// Records a decision that the store made in one instant.
+pub(crate) fn record_decision(pending: Option<PendingCheck>, decision: &Decision) {
+    let is_denied = decision.verdict() == Verdict::Denied;
+    if let Some(pending) = pending.filter(|pending| is_denied && pending.then == OnReply::Remember)
+    {
+        pending.denials.remember(&pending, decision);
+    }
+}
+
+impl PendingCheck {
+    /// Whether it voids denials when it ends.
+    pub(crate) fn voids_denials(&self) -> bool {
+        self.then == OnReply::Forget
+    }
+
+    /// Marks the check as decided in several steps, the first of which may be refunded.
+    pub(crate) fn mark_non_atomic(&mut self) {
+        self.then = OnReply::Forget;
+    }
+}
+
+impl Drop for PendingCheck {
+    fn drop(&mut self) {
+        if self.then == OnReply::Forget {
+            self.denials.given.back(&self.stripes);
+        }
+    }
+}
+
+impl fmt::Debug for DenialCache {
+    /// Without the key of the hash, with which callers could be made to collide.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DenialCache")
+            .field("longest", &Duration::from_micros(self.longest_us))
+            .finish_non_exhaustive()
+    }
+}
