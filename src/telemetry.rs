@@ -34,7 +34,7 @@ macro_rules! tell {
 pub(crate) fn denied<'a, P: Iterator<Item = &'a str>>(
     reason: DenialReason,
     retry_after: Option<Duration>,
-    missing: Option<impl fmt::Display>,
+    missing: Option<&impl fmt::Display>,
     policies: impl Fn() -> P,
 ) {
     tell!(

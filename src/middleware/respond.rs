@@ -33,7 +33,9 @@ pub(super) fn respond(
     // A misconfiguration is logged once, with what to change.
     if denial.reason != DenialReason::Misconfigured {
         let missing = denial.missing_key();
-        telemetry::denied(denial.reason, retry_after, missing, || denial.policies());
+        telemetry::denied(denial.reason, retry_after, missing.as_ref(), || {
+            denial.policies()
+        });
     }
 
     let denied = Denied {
