@@ -96,6 +96,7 @@
 //! | `tracing` | yes | events under `tower_throttle::{denied, store, wiring}`. Without it, an outage of the store is silent |
 //! | `redis-rustls` | no | `rediss://` |
 //! | `testing` | no | [`testing`]: a suite that proves a store of your own |
+//! | `unstable-store` | no | [`store::Slot`], [`store::Fallback`] and `Check::decide`, for a store of your own; they may change in any release |
 //! | `compat` | no | [`compat`]: answers in the form of redis-cell |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

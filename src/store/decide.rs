@@ -25,7 +25,8 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The words that are stored, or `None` where there are none.
+    /// Starts from the words that are stored; `None` if there are none.
+    #[cfg(any(feature = "unstable-store", test, fuzzing))]
     #[must_use]
     pub fn new(stored: Option<&[u64]>) -> Self {
         Self {
@@ -34,9 +35,9 @@ impl Slot {
         }
     }
 
-    /// The words that are to be stored now, and the instant (in microseconds
-    /// since the UNIX epoch) from which they mean the same as none. `None`:
-    /// what is stored stays.
+    /// Returns the words to store, and the instant (in microseconds since the UNIX epoch)
+    /// from which they mean the same as none. `None` if what is stored stays.
+    #[cfg(feature = "unstable-store")]
     #[must_use]
     pub fn written(&self) -> Option<(&[u64], u64)> {
         Some((self.state.as_deref()?, self.drained_at_us?))
@@ -77,12 +78,13 @@ impl Check<'_> {
     /// Does what the check asks for, in words read at one instant: for a
     /// [`Store`](super::Store) that keeps buckets as words of its own.
     ///
-    /// `slots` are the buckets of [`charges`](Self::charges), in their order; a bucket
-    /// is known by policy name, [kind](super::Charge::kind) and key bytes. Nobody
-    /// else may write them between the reading and the writing. Where there are
-    /// not as many as charges, nothing is admitted.
+    /// `slots` are the buckets of [`charges`](Self::charges), in their order. A bucket is
+    /// identified by policy name, [kind](super::Charge::kind) and key bytes. No other check
+    /// may write them between the reading and the writing. If there are not as many slots as
+    /// charges, nothing is admitted.
+    #[cfg_attr(docsrs, doc(cfg(feature = "unstable-store")))]
+    #[cfg(any(feature = "unstable-store", test, fuzzing))]
     pub fn decide(&self, now_us: u64, slots: &mut [Slot]) -> Decision {
-        let now_us = now_us.clamp(1, EXACT);
         decide(self, now_us, slots)
     }
 }
@@ -217,7 +219,9 @@ const fn most_fitting(operation: Operation, demand: &Demand) -> u64 {
     }
 }
 
-fn decide(check: &Check<'_>, now_us: u64, slots: &mut [Slot]) -> Decision {
+/// Decides a check of buckets that were read at one instant, in its order.
+pub(super) fn decide(check: &Check<'_>, now_us: u64, slots: &mut [Slot]) -> Decision {
+    let now_us = now_us.clamp(1, EXACT);
     if slots.len() != check.charges().len() {
         return Decision::on_store_failure(Verdict::Denied);
     }

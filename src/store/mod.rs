@@ -31,11 +31,14 @@ use std::{fmt, sync::Arc};
 
 pub use self::{
     answer::{Answer, StoreFuture},
-    decide::Slot,
-    fallback::Fallback,
     guarded::Guarded,
     memory::{MemoryStore, MemoryStoreBuilder},
 };
+#[cfg(feature = "unstable-store")]
+#[cfg_attr(docsrs, doc(cfg(feature = "unstable-store")))]
+pub use self::{decide::Slot, fallback::Fallback};
+#[cfg(not(feature = "unstable-store"))]
+pub(crate) use self::{decide::Slot, fallback::Fallback};
 use crate::Decision;
 pub use crate::charge::{Charge, Check, Operation};
 

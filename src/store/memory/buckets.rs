@@ -16,7 +16,7 @@ use crate::{
     Clock, Decision,
     charge::{Charge, Check, Operation},
     clock,
-    store::{Answer, Slot, Store, keyed::KeyedHash},
+    store::{Answer, Slot, Store, decide::decide, keyed::KeyedHash},
 };
 
 pub(in crate::store) struct Buckets {
@@ -113,7 +113,7 @@ impl Buckets {
         }
         let has_own = |place: &Place| matches!(place.storage, Storage::Own);
         if places.iter().all(has_own) {
-            let decision = check.decide(now_us, &mut slots);
+            let decision = decide(check, now_us, &mut slots);
             for (slot, place) in slots.into_iter().zip(&places) {
                 held_shard(&mut shards, place.held).put(place.id, slot);
             }
@@ -124,7 +124,7 @@ impl Buckets {
             places_of.map(|(charge, place)| effective_charge(charge, check.operation(), place));
         let charges: Vec<_> = charges.collect();
         let check = &Check::new(check.operation(), &charges);
-        let decision = check.decide(now_us, &mut slots);
+        let decision = decide(check, now_us, &mut slots);
         for ((slot, place), charge) in slots.into_iter().zip(places).zip(&charges) {
             let shard = held_shard(&mut shards, place.held);
             match place.storage {
