@@ -16,14 +16,16 @@ use crate::{
     util::interned::Interned,
 };
 
-/// One charge's bucket, for [`Check::decide`]: what is stored, and what becomes of it.
+/// The bucket of one charge, for [`Check::decide`]: what is stored, and what is to be.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(not(feature = "unstable-store"), allow(unreachable_pub))]
 pub struct Slot {
     pub(super) state: Option<State>,
     /// Set where `state` is new: from then on it means the same as none.
     pub(super) drained_at_us: Option<u64>,
 }
 
+#[cfg_attr(not(feature = "unstable-store"), allow(unreachable_pub))]
 impl Slot {
     /// Starts from the words that are stored; `None` if there are none.
     #[cfg(any(feature = "unstable-store", test, fuzzing))]
