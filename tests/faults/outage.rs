@@ -1,5 +1,5 @@
 //! What rows have in common that take the store away and give it back: load all
-//! the while, and the same judgement afterwards.
+//! the while, and the same judgment afterwards.
 
 use std::{
     thread::sleep,

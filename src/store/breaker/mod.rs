@@ -150,7 +150,7 @@ impl Drop for Pass {
 struct Machine {
     state: State,
     /// Counts changes of state: of calls that began before the last one,
-    /// nothing is learnt.
+    /// nothing is learned.
     era: u64,
     pause_ms: u64,
 }

@@ -97,8 +97,8 @@ pub(crate) async fn close(lender: &impl Lender) {
 
 #[cold]
 fn send<L: Lender>(lender: &L, id: Id, trip: RoundTrip) {
-    let travelling = travel(lender.clone(), id, trip);
-    lender.tasks().spawn(lender.leases().runtime(), travelling);
+    let traveling = travel(lender.clone(), id, trip);
+    lender.tasks().spawn(lender.leases().runtime(), traveling);
 }
 
 /// Makes round trips, each once: units whose reply is lost stay taken, and are not used.

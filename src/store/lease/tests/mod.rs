@@ -233,7 +233,7 @@ fn nothing_is_held_before_or_after_its_time() {
     for (by_us, is_back) in [(LIFE_US, false), (3_600_000_000, false), (1_000_000, true)] {
         let mut world = warm();
         world.next_sweep_us = u64::MAX;
-        world.travelling.clear();
+        world.traveling.clear();
         let now_us = world.now_us();
         world.clock.set_us(if is_back {
             now_us - by_us
@@ -276,7 +276,7 @@ fn after_closing_all_is_given_back_and_nothing_is_held() {
         for _ in 0..100 {
             assert_eq!(world.ask(0, 1, 0, Fate::Arrives).source(), Source::Store);
         }
-        assert!(world.travelling.is_empty());
+        assert!(world.traveling.is_empty());
     }
 }
 
@@ -284,7 +284,7 @@ fn after_closing_all_is_given_back_and_nothing_is_held() {
 fn a_reset_voids_what_was_paid_for_also_on_its_way() {
     let mut world = World::new(TokenBucket::without_refill(100_000), 1);
     press(&mut world, 100, 20);
-    while world.travelling.is_empty() {
+    while world.traveling.is_empty() {
         let _ = world.ask(0, 1, 50_000, Fate::Arrives);
     }
     let Answer::Now(Ok(())) = world.server.reset(&[world.leg(1)]) else {

@@ -30,7 +30,7 @@ pub(super) enum Fate {
     LostOnTheWayBack,
 }
 
-pub(super) struct Travelling {
+pub(super) struct Traveling {
     process: usize,
     id: Id,
     trip: RoundTrip,
@@ -44,7 +44,7 @@ pub(super) struct World {
     pub(super) policy: Compiled,
     pub(super) key: Key,
     pub(super) processes: Vec<Leases>,
-    pub(super) travelling: Vec<Travelling>,
+    pub(super) traveling: Vec<Traveling>,
     pub(super) next_sweep_us: u64,
     pub(super) admitted: u64,
     pub(super) from_leases: u64,
@@ -67,7 +67,7 @@ impl World {
             policy: policy.compile(OnStoreFailure::Deny).expect("a policy"),
             key: Key::from("ann"),
             processes: (0..processes).map(|_| leases()).collect(),
-            travelling: Vec::new(),
+            traveling: Vec::new(),
             next_sweep_us: clock.now_us() + SWEEP_EVERY_US,
             taken_at_us: clock.now_us(),
             clock,
@@ -156,7 +156,7 @@ impl World {
                 if fate == Fate::Arrives { answer } else { lost }
             }
         };
-        self.travelling.push(Travelling {
+        self.traveling.push(Traveling {
             process,
             id,
             trip,
@@ -169,15 +169,15 @@ impl World {
     pub(super) fn pass(&mut self, us: u64) {
         let until_us = self.now_us() + us;
         loop {
-            let due = self.travelling.iter().map(|trip| trip.due_us).min();
+            let due = self.traveling.iter().map(|trip| trip.due_us).min();
             let next_us = due.map_or(self.next_sweep_us, |due| due.min(self.next_sweep_us));
             if next_us > until_us {
                 break;
             }
             self.clock.set_us(next_us);
-            let is_due = |trip: &mut Travelling| trip.due_us <= next_us;
-            for arrived in self.travelling.extract_if_due(is_due) {
-                let Travelling {
+            let is_due = |trip: &mut Traveling| trip.due_us <= next_us;
+            for arrived in self.traveling.extract_if_due(is_due) {
+                let Traveling {
                     process,
                     id,
                     trip,
