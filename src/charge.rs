@@ -17,31 +17,31 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
-    /// Take the costs if every leg has room for its own.
+    /// Takes the costs if every charge has room for its own.
     Take,
-    /// Only look: nothing may be written.
+    /// Only reads: nothing may be written.
     Peek,
-    /// Take as many units as every leg has room for, at most the cost, which is
-    /// the same for all.
+    /// Takes as many units as every charge has room for, at most the cost, which is the
+    /// same for all.
     TakeUpTo,
-    /// Give units back, no more than were taken.
+    /// Refunds units, no more than were taken.
     Refund,
-    /// Charge each leg as many of the units as it may owe, whatever the others do.
+    /// Charges each bucket as many of the units as it may owe, whatever the others do.
     Debit,
-    /// State how many units of a [`Concurrency`](crate::Concurrency) policy this
+    /// States how many units of a [`Concurrency`](crate::Concurrency) policy this
     /// process holds: these live on for another lifetime, and those that it held
     /// besides are free.
     Renew,
 }
 
 impl Operation {
-    /// Whether it is about what was taken before, which must get back in any flood.
+    /// Returns whether it is about units that were taken before. These pass in any flood.
     pub(crate) const fn is_refund_or_renewal(self) -> bool {
         matches!(self, Self::Refund | Self::Renew)
     }
 }
 
-/// A question to a store.
+/// A request to a store: what to do with which buckets.
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
     charges: &'a [Charge<'a>],
@@ -59,7 +59,7 @@ impl<'a> Check<'a> {
         self.charges
     }
 
-    /// What to do.
+    /// Returns what to do.
     #[must_use]
     pub const fn operation(&self) -> Operation {
         self.operation
@@ -86,7 +86,7 @@ pub(crate) struct Demand {
     pub(crate) cost: u64,
     /// The cost as a level.
     pub(crate) level: u64,
-    /// Room beyond the capacity, as a level: for what is reserved or owed.
+    /// The room beyond the capacity, as a level: for what is reserved or owed.
     pub(crate) overdraft: i64,
     /// What this process holds, where the policy counts those in flight.
     pub(crate) statement: Option<Box<Statement>>,
@@ -150,36 +150,36 @@ impl Charge<'_> {
     }
 }
 
-/// More than a part of the quota.
+/// A process's share of the quota can never grant the demand.
 pub(crate) struct ExceedsShare;
 
 impl Charge<'_> {
-    /// The policy's name.
+    /// Returns the policy's name.
     #[must_use]
     pub fn policy(&self) -> &str {
         &self.policy.text
     }
 
-    /// The quota.
+    /// Returns the quota.
     #[must_use]
     pub fn quota(&self) -> Quota {
         *self.demand.quota
     }
 
-    /// Which form its state has: buckets of different kinds are different
-    /// buckets, whatever their names and keys.
+    /// Returns the form of its state. Buckets of different kinds are different buckets,
+    /// whatever their names and keys.
     #[must_use]
     pub fn kind(&self) -> char {
         self.demand.quota.letter() as char
     }
 
-    /// Who is asking. Never keep or log these bytes: they are credentials.
+    /// Returns the caller's key. Never keep or log these bytes: they may be credentials.
     #[must_use]
     pub fn key_bytes(&self) -> &[u8] {
         self.key.as_bytes()
     }
 
-    /// How many units are asked for.
+    /// Returns how many units are asked for.
     #[must_use]
     pub fn cost(&self) -> u64 {
         self.demand.cost
@@ -192,7 +192,7 @@ impl Charge<'_> {
         self.leases
     }
 
-    /// The circumstances in which its bucket is read.
+    /// Returns the context in which its bucket is read.
     #[inline]
     pub(crate) fn at(&self, rule: &impl Rules, operation: Operation, now_us: u64) -> At {
         let offset_ms = self.demand.quota.offset_ms(self.key_bytes());
@@ -201,7 +201,7 @@ impl Charge<'_> {
 }
 
 impl Demand {
-    /// Makes room for so many units of debt, or as many as the quota can owe.
+    /// Allows so many units of debt, or as many as the quota can owe.
     pub(crate) fn may_owe(&mut self, units: u64) {
         let units = units.min(self.quota.most_debt());
         let room = self.quota.extra(self.quota.level_of(units));
@@ -214,8 +214,8 @@ impl Demand {
         (self.level, self.taken_at) = (level, taken_at);
     }
 
-    /// The same of a process that has one part of `nodes` to itself. `None` where
-    /// that part can never grant what the whole could.
+    /// Returns the demand on one of `nodes` equal shares of the quota. `None` if that share
+    /// can never grant what the whole could.
     pub(crate) fn share_of(&self, operation: Operation, nodes: u32) -> Option<Self> {
         let quota = self.quota.share_of(nodes);
         let (whole, part) = (self.quota.level_of_capacity(), quota.level_of_capacity());
@@ -240,7 +240,7 @@ impl Demand {
         (!is_too_dear).then_some(share)
     }
 
-    /// The level that must fit for anything to be done, and the room beyond the capacity.
+    /// Returns the level that must fit for anything to be done, and the overdraft.
     #[inline]
     pub(crate) fn least(&self, operation: Operation) -> (u64, i64) {
         match operation {
@@ -250,7 +250,7 @@ impl Demand {
         }
     }
 
-    /// What becomes of its bucket. `fitting`: 0, 1, or the units taken.
+    /// Returns what changes in its bucket. `fitting` is 0, 1, or the units taken.
     #[inline]
     pub(crate) fn change(
         &self,
@@ -270,7 +270,7 @@ impl Demand {
         }
     }
 
-    /// Whether its quota can never grant it.
+    /// Returns whether its quota can never grant it.
     pub(crate) fn is_impossible(&self, operation: Operation) -> bool {
         let (least, overdraft) = self.least(operation);
         each!(self.quota, rule => rule.most(least, overdraft)).is_none()

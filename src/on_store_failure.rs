@@ -1,6 +1,6 @@
 //! The choice of what happens while a store fails.
 
-/// What becomes of a policy while the store cannot decide.
+/// Chooses how a policy decides while its store fails.
 ///
 /// The [`Decision`](crate::Decision) says so ([`Source`](crate::Source)), and one line is logged
 /// when it starts and one when it ends. In a check of several policies, one

@@ -1,4 +1,4 @@
-//! What the store said.
+//! The outcome of a check.
 
 mod policy;
 #[cfg(feature = "http")]
@@ -14,7 +14,7 @@ pub(crate) use self::policy::Told;
 pub use self::reason::DenialReason;
 use crate::charge::Operation;
 
-/// The outcome of a check, with the standing of every policy in it.
+/// The outcome of a check, with the state of every policy in it.
 ///
 /// [`decision_in_extensions`](crate::RateLimitLayerBuilder::decision_in_extensions) puts it
 /// into the extensions of each forwarded request and of each response. It lists no policy
@@ -129,11 +129,10 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Source {
-    /// The store decided. So say requests that no policy applies to, of which nobody
-    /// asked it: then no policy is listed.
+    /// The store decided. Also used if no policy applied; [`Decision::policies`] is then
+    /// empty.
     Store,
-    /// This process said again what the store had said of the same caller a
-    /// moment ago: a [denial](crate::RedisStoreBuilder::denial_cache_ttl)
+    /// This process repeated a recent denial of the same caller by the store: a [denial](crate::RedisStoreBuilder::denial_cache_ttl)
     /// that still holds.
     Cache,
     /// This process decided, from units that the store had granted to it in

@@ -1,8 +1,8 @@
-//! Where buckets are kept and decided upon, atomically.
+//! Stores keep buckets, and decide checks atomically.
 //!
-//! A [`Store`] sees policy names, quotas, key bytes and costs; never HTTP. It
-//! answers at once or later: memory without allocating or awaiting, Redis with
-//! one boxed future beside its round trip.
+//! A [`Store`] sees policy names, quotas, key bytes and costs, and never HTTP. It answers
+//! at once or later: memory without allocating or awaiting, Redis with a boxed future
+//! beside its round trip.
 
 mod answer;
 mod breaker;
@@ -56,20 +56,19 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Does what the check asks for ([`Check::operation`]), to all its charges or none.
     fn check(&self, check: &Check<'_>) -> Answer<Decision>;
 
-    /// Forgets what was taken: each charge's bucket is as new. On an error some may
-    /// be.
+    /// Resets each charge's bucket. On an error, some may have been reset.
     fn reset(&self, charges: &[Charge<'_>]) -> Answer<()>;
 
-    /// The name under which this charge's bucket is kept, where the store has
-    /// names that an operator can look at.
+    /// Returns the name under which this charge's bucket is stored, if the store has names
+    /// that an operator can look up.
     fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
         let _ = charge;
         None
     }
 
-    /// What decides while this store fails. A store whose clones share their
-    /// buckets returns one that they share, too. With `None`, which is the
-    /// default, each limiter and layer makes one of its own.
+    /// Returns what decides while this store fails. A store whose clones share their buckets
+    /// returns one that the clones share, too. With `None`, the default, each limiter and
+    /// layer makes its own.
     fn fallback(&self) -> Option<Fallback> {
         None
     }
