@@ -91,7 +91,7 @@
 //! |---|---|---|
 //! | `http` | yes | the layer, and what reads keys from requests; without it there is the [`Limiter`] |
 //! | `redis` | yes | [`RedisStore`], on the client fred |
-//! | `fred` | no | `RedisStore::from_client`: a store on a fred client of your own. fred's version is then part of your API |
+//! | `redis-client` | no | `RedisStore::from_client`: a store on a fred client of your own. fred's version is then part of your API |
 //! | `axum` | yes | peer addresses from `ConnectInfo`, routes from `MatchedPath` |
 //! | `tracing` | yes | events under `tower_throttle::{denied, store, wiring}`. Without it, an outage of the store is silent |
 //! | `redis-rustls` | no | `rediss://` |
@@ -174,6 +174,9 @@ pub use self::{
         service::RateLimit,
     },
 };
+#[cfg(feature = "redis-client")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis-client")))]
+pub use fred;
 
 #[cfg(all(doctest, feature = "redis", feature = "axum"))]
 mod guides;

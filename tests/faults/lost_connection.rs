@@ -278,7 +278,7 @@ async fn a_forgotten_flow_costs_at_most_one_check() {
 }
 
 /// fred looks after it, and stays "connected" until it has slept for three seconds.
-#[cfg(feature = "fred")]
+#[cfg(feature = "redis-client")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn checks_on_a_client_handed_in_also_fail_at_once() {
     use fred::prelude::*;

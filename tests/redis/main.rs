@@ -3,7 +3,7 @@
 #[cfg(feature = "testing")]
 mod acl;
 mod batching;
-#[cfg(feature = "fred")]
+#[cfg(feature = "redis-client")]
 mod deadlines;
 mod debit;
 mod denial_cache;
@@ -13,12 +13,12 @@ mod failures;
 mod foreign_reply;
 mod hang_up;
 mod lease;
-#[cfg(feature = "fred")]
+#[cfg(feature = "redis-client")]
 mod lifecycle;
 #[cfg(feature = "testing")]
 mod permits;
 mod ready;
-#[cfg(feature = "fred")]
+#[cfg(feature = "redis-client")]
 mod recovery;
 mod sliding_log;
 mod storage_keys;

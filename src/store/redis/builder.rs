@@ -205,7 +205,7 @@ impl RedisStoreBuilder {
     }
 
     /// Builds a store on connections that their owner keeps.
-    #[cfg(feature = "fred")]
+    #[cfg(feature = "redis-client")]
     pub(super) fn with_pool(
         self,
         pool: impl FnOnce(&Handle) -> Pool,

@@ -221,7 +221,7 @@ impl Settings {
 #[cfg(not(feature = "redis-rustls"))]
 impl Settings {
     pub(super) fn use_tls(&mut self) -> Result<(), ConfigError> {
-        let why = "TLS needs the feature `redis-rustls`, or a client of your own (feature `fred`)";
+        let why = "TLS needs the feature `redis-rustls`, or a client of your own (feature `redis-client`)";
         Err(unusable(why))
     }
 }

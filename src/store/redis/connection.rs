@@ -72,7 +72,7 @@ impl Connection {
         })
     }
 
-    #[cfg(feature = "fred")]
+    #[cfg(feature = "redis-client")]
     pub(super) const fn client(&self) -> &Client {
         &self.client
     }

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{ConfigError, RedisStore, RedisStoreBuilder};
 
-#[cfg_attr(docsrs, doc(cfg(feature = "fred")))]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis-client")))]
 impl RedisStore {
     /// Uses a fred client of your own, with the default settings: for other TLS setups, a Unix
     /// socket, or credentials that change. See [`RedisStoreBuilder::client`].
@@ -35,7 +35,7 @@ impl RedisStore {
     }
 }
 
-#[cfg_attr(docsrs, doc(cfg(feature = "fred")))]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis-client")))]
 impl RedisStoreBuilder {
     /// Uses a fred client of your own, for one node. You connect it and keep it connected.
     ///

@@ -13,7 +13,7 @@ mod either;
 mod forged;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-#[cfg(feature = "fred")]
+#[cfg(feature = "redis-client")]
 mod handed_in;
 mod key;
 mod latency;
