@@ -16,9 +16,8 @@
 //!     .layer(RateLimitLayer::new(TokenBucket::per_second(10).burst(20)));
 //! ```
 //!
-//! The server must pass the client's address on: serve with
-//! `app.into_make_service_with_connect_info::<SocketAddr>()`. Behind a proxy, name the proxy
-//! with [`key::client_ip`].
+//! Serve with `app.into_make_service_with_connect_info::<SocketAddr>()`, or the client's
+//! address is unknown. Behind a proxy, use [`key::client_ip`].
 //!
 //! # A fleet
 //!
