@@ -1,5 +1,5 @@
-//! A server that is none: the rules of the memory store behind a network and a
-//! queue, in the time of the Tokio runtime.
+//! A simulated server: the rules of the memory store behind a network and a queue, in the
+//! time of the Tokio runtime.
 
 mod server;
 
@@ -27,17 +27,15 @@ use crate::{
     store::{finished::Finished, keyed::KeyedHash, local::Local},
 };
 
-/// A Redis that is simulated in this process: for tests of an application whose
-/// Redis is slow, far or gone, and of many processes that share one.
+/// A Redis that is simulated in this process: for tests of an application whose Redis is
+/// slow, far away or down, and of many processes that share one.
 ///
-/// [`RedisStoreBuilder::simulated`](crate::RedisStoreBuilder::simulated) makes a
-/// store on it. All of that store is as ever (how checks are gathered, what is
-/// remembered and leased, deadlines, the breaker) but for its connections and the
-/// script: instead, calls travel for as long as is said here, wait for each
-/// other like those of a server with one thread, and are decided by the rules of
-/// [`MemoryStore`](crate::MemoryStore). Time is that of the Tokio runtime, also for
-/// what stores go by here: where it is paused, tests take no time, and all that
-/// happens is the same in each run.
+/// [`RedisStoreBuilder::simulated`](crate::RedisStoreBuilder::simulated) makes a store on it.
+/// Everything in that store is real (batches, the denial cache, leases, timeouts, the
+/// breaker), except for its connections and the script. Instead, calls travel for as long as
+/// this simulation sets, and wait for each other as at a server with one thread. The rules of
+/// [`MemoryStore`](crate::MemoryStore) decide them. Time is that of the Tokio runtime, for
+/// the stores, too: if it is paused, tests take no time, and each run is the same.
 ///
 /// ```
 /// use std::time::Duration;
@@ -66,9 +64,8 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
 ///
-/// **What it is not**: a proof of the script, of the client or of Redis. Bytes,
-/// rights, memory, scripts that are forgotten, failovers and clusters are not
-/// simulated.
+/// **What it is not**: a proof of the script, of the client or of Redis. It does not simulate
+/// bytes, rights, memory, forgotten scripts, failovers and clusters.
 ///
 /// Cloning shares the server and the network.
 #[derive(Clone)]
@@ -87,8 +84,8 @@ pub struct Served {
     pub calls: u64,
     /// Checks in these calls.
     pub checks: u64,
-    /// Buckets that were decided upon: fewer than checks where some of one
-    /// call asked for the same, more where checks have several policies.
+    /// Buckets that were decided: fewer than checks if equal checks shared a call, more if
+    /// checks have several policies.
     pub decisions: u64,
     /// The time in which it served.
     pub busy: Duration,
@@ -102,7 +99,7 @@ struct Network {
 }
 
 impl SimulatedRedis {
-    /// A server without data, that is connected and answers at once.
+    /// Returns a server without data that is connected and replies at once.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -113,7 +110,7 @@ impl SimulatedRedis {
         }
     }
 
-    /// The same server, at the other end of a network of its own: for another process.
+    /// Returns the same server at the other end of another network: for another process.
     #[must_use]
     pub fn over_another_network(&self) -> Self {
         Self {
@@ -122,8 +119,8 @@ impl SimulatedRedis {
         }
     }
 
-    /// How each way waits for an instant. Default: [`tokio::time::sleep_until`],
-    /// which is a millisecond late at most. For simulations that need it finer.
+    /// Sets how a call on its way waits for an instant: for simulations that need finer timers.
+    /// Default: [`tokio::time::sleep_until`], which is at most a millisecond late.
     #[must_use]
     pub fn with_timer<F>(self, timer: impl Fn(Instant) -> F + Send + Sync + 'static) -> Self
     where
@@ -135,26 +132,25 @@ impl SimulatedRedis {
         }
     }
 
-    /// How long calls are on their way through this network from now on, and as
-    /// long again on their way back. Default: no time.
+    /// Sets how long calls travel through this network, each way. Default: no time.
     pub fn set_delay(&self, each_way: Duration) {
         self.network().delay = each_way;
     }
 
-    /// Whether calls get through this network. If not, checks fail at once, and
-    /// those that are on their way are lost.
+    /// Connects or disconnects this network. While it is disconnected, checks fail at once,
+    /// and calls on their way are lost.
     pub fn set_connected(&self, is_connected: bool) {
         self.network().is_connected = is_connected;
     }
 
-    /// How long the server takes for a call, and beside that for each bucket that
-    /// is decided upon. Meanwhile it serves nobody else. Default: no time.
+    /// Sets how long the server takes for a call, and in addition for each bucket in it.
+    /// Meanwhile it serves no other call. Default: no time.
     pub fn set_service_time(&self, call: Duration, decision: Duration) {
         let mut server = self.server();
         (server.call_takes, server.decision_takes) = (call, decision);
     }
 
-    /// What the server has done so far, for all.
+    /// Returns what the server has done so far, for all networks.
     #[must_use]
     pub fn served(&self) -> Served {
         self.server().served
@@ -164,7 +160,7 @@ impl SimulatedRedis {
         &self.name
     }
 
-    /// What the next store on it has of its own. `clock`: the one that it gives the server.
+    /// Returns the clock and the random numbers of the next store. `clock`: the store's own.
     pub(super) fn local(&self, clock: Option<Arc<dyn Clock>>) -> Local {
         let hash = self.hash();
         Local {
@@ -174,7 +170,7 @@ impl SimulatedRedis {
         }
     }
 
-    /// Numbers that are the same in each run.
+    /// Returns random numbers that are the same in each run.
     pub(super) fn hash(&self) -> KeyedHash {
         self.server().hash()
     }
@@ -205,8 +201,8 @@ impl SimulatedRedis {
         self.travel(deadline, serve).await
     }
 
-    /// There, and back with an answer. What was sent arrives, though nobody may
-    /// wait for it any more.
+    /// Takes a call to the server and its reply back. What was sent arrives, even if its
+    /// caller has left.
     async fn travel<T: Send + 'static>(
         &self,
         deadline: Deadline,
@@ -238,7 +234,7 @@ impl SimulatedRedis {
         }
     }
 
-    /// Of one way; `None` while nothing gets through.
+    /// Returns the delay of one way; `None` while the network is disconnected.
     fn delay(&self) -> Option<Duration> {
         let network = self.network();
         network.is_connected.then_some(network.delay)

@@ -1,4 +1,4 @@
-//! What a simulated server has, and how it decides.
+//! The state of a simulated server, and how it decides.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -22,11 +22,11 @@ use crate::{
 pub(super) struct Server {
     pub(super) clock: RuntimeClock,
     buckets: HashMap<RedisKey, Bucket>,
-    /// How many there may be before those that are drained are looked for.
+    /// With more buckets than these, drained ones are removed.
     most: usize,
     pub(super) call_takes: Duration,
     pub(super) decision_takes: Duration,
-    /// Until then it serves those who came before.
+    /// Until then it serves earlier calls.
     pub(super) free_at: Instant,
     pub(super) served: Served,
     stores: u64,
@@ -52,7 +52,7 @@ impl Server {
         }
     }
 
-    /// Numbers that are the same in each run, and others for each who asks.
+    /// Returns random numbers that are the same in each run, and differ for each store.
     pub(super) fn hash(&mut self) -> KeyedHash {
         self.stores += 1;
         KeyedHash::of_seed(self.stores)
@@ -65,7 +65,7 @@ impl Server {
         self.begin(0);
     }
 
-    /// Serves a call as soon as those before it are served. When that is.
+    /// Serves a call as soon as the calls before it are served. Returns when that is.
     fn begin(&mut self, decisions: u64) -> Instant {
         let begun_at = self.free_at.max(Instant::now());
         let decisions_u32 = u32::try_from(decisions).unwrap_or(u32::MAX);
@@ -75,7 +75,7 @@ impl Server {
         begun_at
     }
 
-    /// As the script would answer: `now_us` 0 is the server's own clock.
+    /// Replies as the script would. `now_us`: 0 for the server's own clock.
     pub(super) fn decide(
         &mut self,
         checks: &[(ScriptRequest, u64)],
