@@ -13,9 +13,7 @@ use fred::{interfaces::LuaInterface, types::Key};
 use governor::middleware::StateInformationMiddleware;
 use tower::{layer::util::Stack, service_fn, util::ServiceFn};
 use tower_governor::{GovernorError, governor::GovernorConfigBuilder};
-use tower_throttle::{
-    OnStoreFailure, Policy, RateLimitLayer, RedisStore, TokenBucket, key,
-};
+use tower_throttle::{OnStoreFailure, Policy, RateLimitLayer, RedisStore, TokenBucket, key};
 
 use crate::{ask::Bucket, callers::API_KEY};
 
@@ -157,11 +155,7 @@ pub fn on_redis(url: &str, ours: Ours) -> RateLimitLayer {
     let quota = TokenBucket::new(1, interval).burst(burst.into());
     let policy = |name| {
         let policy = Policy::new(name, quota);
-        let policy = if ours.leases {
-            policy.lease()
-        } else {
-            policy
-        };
+        let policy = if ours.leases { policy.lease() } else { policy };
         policy.key(key::header(API_KEY))
     };
     layer(policy, ours.policies)
