@@ -125,8 +125,6 @@ mod on_store_failure;
 mod policy;
 mod policy_name;
 mod quota;
-#[cfg(any(test, feature = "testing"))]
-mod random;
 pub mod store;
 mod telemetry;
 #[cfg(feature = "testing")]

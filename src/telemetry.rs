@@ -12,15 +12,15 @@ use std::{
     fmt,
     net::IpAddr,
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
 };
 
-#[cfg(feature = "http")]
-use crate::decision::DenialReason;
 use crate::{Quota, StoreError};
+#[cfg(feature = "http")]
+use crate::{decision::DenialReason, util::lock::lock};
 
 /// Tells of something, if the feature `tracing` is on.
 macro_rules! tell {
@@ -106,7 +106,7 @@ pub(crate) fn extension_missing(type_name: &'static str) {
     static SAID: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
     const MOST: usize = 64;
 
-    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut said = lock(&SAID);
     if said.contains(&type_name) {
         return;
     }

@@ -12,7 +12,7 @@ pub use crate::store::redis::{Served, SimulatedRedis};
 use crate::{
     Concurrency, ConfigError, Decision, FixedWindow, LeakyBucket, Limiter, ManualClock,
     MemoryStore, OnStoreFailure, Permit, Policy, SlidingLog, SlidingWindow, StoreError,
-    TokenBucket, random::SplitMix64 as Random, store::Store,
+    TokenBucket, store::Store, util::split_mix::SplitMix64 as Random,
 };
 
 /// Walks `steps` steps on the store that `make` makes, for every algorithm by

@@ -1,15 +1,17 @@
-//! What a store gives.
+//! What a store returns.
 
 use std::{fmt, pin::Pin};
 
 use crate::StoreError;
+#[cfg(feature = "redis")]
+use crate::util::detach::run_to_completion;
 
-/// What a store gives: the result, or a future of it.
+/// What a store returns: the result, or a future of it.
 pub enum Answer<T> {
-    /// Here it is.
+    /// The result is known.
     Now(Result<T, StoreError>),
-    /// It is on its way. Before it is first polled, nothing may be done: a
-    /// caller who leaves by then has taken nothing.
+    /// The future returns the result. It does nothing before it is first polled, so a caller
+    /// that drops it earlier has taken nothing.
     Later(StoreFuture<T>),
 }
 
@@ -17,11 +19,23 @@ pub enum Answer<T> {
 pub type StoreFuture<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
 impl<T> Answer<T> {
-    /// Waits, where there is something to wait for.
+    /// Waits for the result, if it is not known yet.
     pub(crate) async fn wait(self) -> Result<T, StoreError> {
         match self {
             Self::Now(result) => result,
             Self::Later(future) => future.await,
+        }
+    }
+}
+
+#[cfg(feature = "redis")]
+impl<T: Send + 'static> Answer<T> {
+    /// Returns an answer that runs to its end once it has been polled, although the caller
+    /// may drop it.
+    pub(super) fn run_to_completion(self) -> Self {
+        match self {
+            Self::Later(answer) => Self::Later(Box::pin(run_to_completion(answer))),
+            now => now,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Deadline and breaker around a store that answers from afar.
+//! A timeout and a circuit breaker around a remote store.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -6,22 +6,26 @@ use tokio::time::timeout;
 
 use super::{
     Answer, Charge, Check, Fallback, Store,
-    breaker::{Breaker, Ended},
-    finished::to_its_end,
-    keyed::KeyedHash,
+    breaker::{Breaker, CallOutcome},
 };
-use crate::{Decision, Source, StoreError, error::StoreErrorKind};
+use crate::{
+    Decision, Source, StoreError,
+    error::StoreErrorKind,
+    util::{detach::run_to_completion, hash::SecretHasher},
+};
 
-/// Puts a timeout and a circuit breaker around a store of your own: what
-/// [`RedisStore`](crate::RedisStore) has built in.
+/// Puts a timeout and a circuit breaker around your own store:
+/// [`RedisStore`](crate::RedisStore) has both built in.
 ///
 /// An answer that takes longer than the timeout is a failure
-/// ([`StoreError::is_timeout`]). Five failures in a row, or ten and half of all
-/// within 200 ms, open the breaker: checks fail at once then, but for a single
-/// one after a pause, which finds out whether the store answers again. The
-/// pause is 50 ms, twice as long after each such probe that fails, at most a
-/// second, and up to a quarter more at random. It stays 50 ms while the store
-/// says that it cannot be reached ([`StoreError::is_unavailable`]).
+/// ([`StoreError::is_timeout`]). The breaker opens after five failures in a row. It also
+/// opens after ten failures within 200 ms, if they are at least half of the calls. While it
+/// is open, checks fail at once. After a pause, a single check is the probe: it tests
+/// whether the store answers again.
+///
+/// The pause is 50 ms. Each failed probe doubles it, up to a second, and up to a quarter is
+/// added at random. It stays 50 ms while the store returns
+/// [unavailable](StoreError::is_unavailable).
 ///
 /// ```
 /// use std::time::Duration;
@@ -32,9 +36,8 @@ use crate::{Decision, Source, StoreError, error::StoreErrorKind};
 /// let limiter = Limiter::new(store, TokenBucket::per_second(10));
 /// ```
 ///
-/// A check whose caller leaves goes on by itself until it is answered or its
-/// timeout passes: otherwise impatient callers would keep it from being known
-/// that the store hangs.
+/// If its caller is dropped, a check runs on until it is answered or times out. Otherwise
+/// impatient callers would hide that the store hangs.
 ///
 /// A timeout needs a Tokio runtime with timers.
 #[derive(Clone)]
@@ -46,37 +49,39 @@ pub struct Guarded<S> {
 }
 
 impl<S: Store> Guarded<S> {
-    /// Guards a store, with a timeout of 50 ms.
+    /// Creates a guard around a store, with a timeout of 50 ms.
     #[must_use]
     pub fn new(store: S) -> Self {
         Self {
             timeout: Duration::from_millis(50),
-            breaker: Arc::new(Breaker::new(KeyedHash::new())),
+            breaker: Arc::new(Breaker::new(SecretHasher::new())),
             fallback: store.fallback().unwrap_or_default(),
             store,
         }
     }
 
-    /// How long a check may take. Default: 50 ms. After that it may still be charged.
+    /// Sets how long a check may take. Default: 50 ms. A check that timed out may still be
+    /// charged.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// `ended`: what an answer that came at once tells of the store.
+    /// Asks the store if the breaker permits it. `outcome` judges an answer that is known
+    /// at once.
     fn guard<T: Send + 'static>(
         &self,
         is_refund: bool,
         ask: impl FnOnce() -> Answer<T>,
-        ended: impl FnOnce(&Result<T, StoreError>) -> Ended,
+        outcome: impl FnOnce(&Result<T, StoreError>) -> CallOutcome,
     ) -> Answer<T> {
-        let Some(pass) = self.breaker.pass(is_refund) else {
+        let Some(permit) = self.breaker.try_acquire(is_refund) else {
             return Answer::Now(Err(StoreError::left_alone()));
         };
         match ask() {
             Answer::Now(answer) => {
-                pass.ended(ended(&answer));
+                permit.record_outcome(outcome(&answer));
                 Answer::Now(answer)
             }
             Answer::Later(answer) => {
@@ -85,36 +90,36 @@ impl<S: Store> Guarded<S> {
                     let answer = timeout(limit, answer).await;
                     let answer =
                         answer.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout)));
-                    pass.ended(told(&answer));
+                    permit.record_outcome(outcome_of(&answer));
                     answer
                 };
-                Answer::Later(Box::pin(to_its_end(call)))
+                Answer::Later(Box::pin(run_to_completion(call)))
             }
         }
     }
 }
 
-/// What an answer tells of the store. That it has too much to do, it has said itself.
-fn told<T>(answer: &Result<T, StoreError>) -> Ended {
+/// Returns what an answer says about the store. An overloaded store has answered.
+fn outcome_of<T>(answer: &Result<T, StoreError>) -> CallOutcome {
     match answer {
-        Err(error) if error.is_overloaded() => Ended::Answered,
-        answer => Ended::of(answer),
+        Err(error) if error.is_overloaded() => CallOutcome::Answered,
+        answer => CallOutcome::from_result(answer),
     }
 }
 
 impl<S: Store> Store for Guarded<S> {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        // What it said once says nothing of how it does now.
-        let ended = |answer: &Result<Decision, _>| match answer {
-            Ok(decision) if decision.source() != Source::Store => Ended::Unused,
-            answer => told(answer),
+        // A decision that did not come from the store says nothing about it.
+        let outcome = |answer: &Result<Decision, _>| match answer {
+            Ok(decision) if decision.source() != Source::Store => CallOutcome::Unused,
+            answer => outcome_of(answer),
         };
         let is_refund = check.operation().is_refund_or_renewal();
-        self.guard(is_refund, || self.store.check(check), ended)
+        self.guard(is_refund, || self.store.check(check), outcome)
     }
 
     fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
-        self.guard(false, || self.store.reset(charges), told)
+        self.guard(false, || self.store.reset(charges), outcome_of)
     }
 
     fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {

@@ -10,19 +10,17 @@ mod decide;
 #[cfg(feature = "redis")]
 mod denial_cache;
 mod fallback;
-mod finished;
 mod guarded;
 pub(crate) mod handle;
 mod health;
-mod keyed;
 mod known_policies;
 #[cfg(feature = "redis")]
 mod lease;
-#[cfg(feature = "redis")]
-mod local;
 mod memory;
 mod monitored;
 pub(crate) mod permits;
+#[cfg(feature = "redis")]
+mod process;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 pub(crate) mod tasks;

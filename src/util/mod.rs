@@ -1,6 +1,10 @@
-//! Small things that know nothing of limits.
+//! Small tools that know nothing about rate limits.
 
+pub(crate) mod detach;
+pub(crate) mod hash;
 pub(crate) mod interned;
 pub(crate) mod lock;
 pub(crate) mod random;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod split_mix;
 pub(crate) mod time;

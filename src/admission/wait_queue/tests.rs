@@ -15,7 +15,7 @@ use super::{
     sequence::{NONE, Sequences},
     *,
 };
-use crate::random::SplitMix64;
+use crate::util::split_mix::SplitMix64;
 
 /// What happens besides coming, leaving and refunding back.
 #[derive(Clone, Copy, Debug, Default)]

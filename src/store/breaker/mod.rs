@@ -1,6 +1,6 @@
-//! Stops asking a server that does not answer, and finds out when it does again.
+//! A circuit breaker: stops calls to a server that does not reply, and tests it later.
 //!
-//! What decides is a pure machine: it is told what happens and when.
+//! A pure state machine decides. It gets each outcome with its time.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
@@ -9,39 +9,42 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::keyed::KeyedHash;
-use crate::{StoreError, util::lock::lock};
+use crate::{
+    StoreError,
+    util::{hash::SecretHasher, lock::lock},
+};
 
-/// So many calls in a row without an answer open it,
+/// This many failures in a row open the breaker.
 const IN_A_ROW: u32 = 5;
-/// and so does half of at least so many calls within a window.
+/// This many failures within a window open it, too, if they are at least half of its calls.
 const LEAST_FAILED: u32 = 10;
 const WINDOW_MS: u64 = 200;
 
-/// How long nobody is asked at first; after each probe that gets no answer
-/// twice as long, and a part more at random.
+/// How long the breaker stays open at first. Each failed probe doubles it, and a random
+/// part is added.
 const FIRST_PAUSE_MS: u64 = 50;
 const LONGEST_PAUSE_MS: u64 = 1_000;
 const JITTER_PARTS: u64 = 4;
-/// Closed for less than this, it was closed too early.
+/// A breaker that was closed for less than this was closed too early.
 const WELL_MS: u64 = 1_000;
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Ended {
+pub(crate) enum CallOutcome {
     Answered,
-    /// The server was asked, and did not say anything of use.
+    /// The server was asked, and did not return a usable reply.
     Failed,
-    /// There is no connection to ask on: finding that out costs nothing.
+    /// There was no connection. The next attempt costs nothing, so the pause stays short.
     NotSent,
-    /// There was no need to ask, or no time: nothing is known. The next call
-    /// may find out in its place.
+    /// No call was needed, or there was no time for one: nothing is known. The next call
+    /// may be the probe instead.
     Unused,
 }
 
-impl Ended {
-    /// What an answer tells of the store. Its errors about one check alone are answers.
-    pub(crate) fn of<T>(answer: &Result<T, StoreError>) -> Self {
+impl CallOutcome {
+    /// Returns what an answer says about the store. An error about one check alone counts
+    /// as an answer.
+    pub(crate) fn from_result<T>(answer: &Result<T, StoreError>) -> Self {
         match answer {
             Err(error) if error.is_overloaded() => Self::Unused,
             Err(error) if error.is_unavailable() => Self::NotSent,
@@ -54,40 +57,42 @@ impl Ended {
 #[derive(Debug)]
 pub(crate) struct Breaker {
     started: Instant,
-    random: KeyedHash,
-    machine: Mutex<Machine>,
+    random: SecretHasher,
+    machine: Mutex<StateMachine>,
 }
 
 impl Breaker {
-    pub(crate) fn new(random: KeyedHash) -> Self {
+    pub(crate) fn new(random: SecretHasher) -> Self {
         Self {
             started: Instant::now(),
             random,
-            machine: Mutex::new(Machine::new()),
+            machine: Mutex::new(StateMachine::new()),
         }
     }
 
-    /// Leave to make one call. `is_refund`: what is given back or renewed tells
-    /// nothing of how checks fare, unless it is the one that finds out.
-    pub(crate) fn pass(self: &Arc<Self>, is_refund: bool) -> Option<Pass> {
+    /// Permits one call; `None` while the breaker is open.
+    ///
+    /// `is_refund`: a refund or a renewal says nothing about checks, so its outcome counts
+    /// only if it is the probe.
+    pub(crate) fn try_acquire(self: &Arc<Self>, is_refund: bool) -> Option<CallPermit> {
         let mut machine = self.machine();
         let now_ms = match machine.state {
-            // It does not matter, and reading it costs something.
+            // A closed breaker ignores the time, and reading the clock costs something.
             State::Closed { .. } => 0,
             State::Open { .. } | State::Probing { .. } => self.now_ms(),
         };
-        let era = machine.pass(now_ms)?;
+        let generation = machine.try_acquire(now_ms)?;
         let is_probe = matches!(machine.state, State::Probing { .. });
         drop(machine);
-        Some(Pass {
+        Some(CallPermit {
             breaker: Arc::clone(self),
-            era,
+            generation,
             is_probe,
             is_refund,
         })
     }
 
-    fn machine(&self) -> MutexGuard<'_, Machine> {
+    fn machine(&self) -> MutexGuard<'_, StateMachine> {
         lock(&self.machine)
     }
 
@@ -96,40 +101,41 @@ impl Breaker {
     }
 }
 
-/// Leave to make one call. Dropped, the call has told nothing.
+/// Permission to make one call. If it is dropped, the outcome of the call is unknown.
 #[derive(Debug)]
-pub(crate) struct Pass {
+pub(crate) struct CallPermit {
     breaker: Arc<Breaker>,
-    era: u64,
+    generation: u64,
     is_probe: bool,
     is_refund: bool,
 }
 
-impl Pass {
-    /// Whether others wait for how it ends.
+impl CallPermit {
+    /// Returns whether this call tests the server, so that others depend on its outcome.
     #[cfg(feature = "redis")]
     pub(crate) const fn is_probe(&self) -> bool {
         self.is_probe
     }
 
+    /// Returns whether this call refunds or renews.
     #[cfg(feature = "redis")]
     pub(crate) const fn is_refund(&self) -> bool {
         self.is_refund
     }
 
-    /// Tells how the call ended. For how long nobody is asked from then on.
-    pub(crate) fn ended(self, ended: Ended) -> Duration {
+    /// Records how the call ended. Returns how long the breaker stays open from now on.
+    pub(crate) fn record_outcome(self, outcome: CallOutcome) -> Duration {
         if self.is_refund && !self.is_probe {
             return Duration::ZERO;
         }
         let now_ms = self.breaker.now_ms();
-        let random = match ended {
-            // No answer opens it, nor what is no call.
-            Ended::Answered | Ended::Unused => 0,
-            Ended::Failed | Ended::NotSent => self.breaker.random.number(now_ms),
+        let random = match outcome {
+            // Neither opens the breaker, so no jitter is needed.
+            CallOutcome::Answered | CallOutcome::Unused => 0,
+            CallOutcome::Failed | CallOutcome::NotSent => self.breaker.random.hash_number(now_ms),
         };
         let mut machine = self.breaker.machine();
-        machine.ended(self.era, ended, now_ms, random);
+        machine.record_outcome(self.generation, outcome, now_ms, random);
         match machine.state {
             State::Open { until_ms } => Duration::from_millis(until_ms.saturating_sub(now_ms)),
             _ => Duration::ZERO,
@@ -137,21 +143,22 @@ impl Pass {
     }
 }
 
-impl Drop for Pass {
+impl Drop for CallPermit {
     fn drop(&mut self) {
         if self.is_probe {
             let now_ms = self.breaker.now_ms();
-            self.breaker.machine().left(self.era, now_ms);
+            self.breaker
+                .machine()
+                .record_abandoned(self.generation, now_ms);
         }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Machine {
+struct StateMachine {
     state: State,
-    /// Counts changes of state: of calls that began before the last one,
-    /// nothing is learned.
-    era: u64,
+    /// Counts changes of state. Calls that began before the last change are ignored.
+    generation: u64,
     pause_ms: u64,
 }
 
@@ -167,17 +174,17 @@ enum State {
     Open {
         until_ms: u64,
     },
-    /// One call is under way to find out.
+    /// One call is in flight to test the server.
     Probing {
         since_ms: u64,
     },
 }
 
-impl Machine {
+impl StateMachine {
     const fn new() -> Self {
         Self {
             state: State::closed(0),
-            era: 0,
+            generation: 0,
             pause_ms: FIRST_PAUSE_MS,
         }
     }
@@ -186,27 +193,27 @@ impl Machine {
         match self.state {
             State::Closed { .. } => false,
             State::Open { until_ms } => now_ms < until_ms,
-            // Of one that nobody looks at, there is no end.
+            // A probe whose future is never polled would never end.
             State::Probing { since_ms } => now_ms.saturating_sub(since_ms) < LONGEST_PAUSE_MS,
         }
     }
 
-    fn pass(&mut self, now_ms: u64) -> Option<u64> {
+    fn try_acquire(&mut self, now_ms: u64) -> Option<u64> {
         if self.is_open(now_ms) {
             return None;
         }
         if !matches!(self.state, State::Closed { .. }) {
-            self.becomes(State::Probing { since_ms: now_ms });
+            self.change_to(State::Probing { since_ms: now_ms });
         }
-        Some(self.era)
+        Some(self.generation)
     }
 
-    fn ended(&mut self, era: u64, ended: Ended, now_ms: u64, random: u64) {
-        if era != self.era {
+    fn record_outcome(&mut self, generation: u64, outcome: CallOutcome, now_ms: u64, random: u64) {
+        if generation != self.generation {
             return;
         }
         match &mut self.state {
-            State::Closed { .. } if ended == Ended::Unused => {}
+            State::Closed { .. } if outcome == CallOutcome::Unused => {}
             State::Closed {
                 since_ms,
                 in_a_row,
@@ -217,7 +224,7 @@ impl Machine {
                 if now_ms.saturating_sub(*window_ms) >= WINDOW_MS {
                     (*window_ms, *answered, *failed) = (now_ms, 0, 0);
                 }
-                if ended == Ended::Answered {
+                if outcome == CallOutcome::Answered {
                     *in_a_row = 0;
                     *answered = answered.saturating_add(1);
                     return;
@@ -227,46 +234,46 @@ impl Machine {
                 let is_half = *failed >= LEAST_FAILED && *failed >= *answered;
                 if *in_a_row >= IN_A_ROW || is_half {
                     let was_well = now_ms.saturating_sub(*since_ms) >= WELL_MS;
-                    if was_well || ended == Ended::NotSent {
+                    if was_well || outcome == CallOutcome::NotSent {
                         self.pause_ms = FIRST_PAUSE_MS;
                     }
-                    self.opens(now_ms, random);
+                    self.open(now_ms, random);
                 }
             }
-            State::Probing { .. } => match ended {
-                Ended::Answered => self.becomes(State::closed(now_ms)),
-                Ended::Failed => {
+            State::Probing { .. } => match outcome {
+                CallOutcome::Answered => self.change_to(State::closed(now_ms)),
+                CallOutcome::Failed => {
                     self.pause_ms = (2 * self.pause_ms).min(LONGEST_PAUSE_MS);
-                    self.opens(now_ms, random);
+                    self.open(now_ms, random);
                 }
-                Ended::NotSent => {
+                CallOutcome::NotSent => {
                     self.pause_ms = FIRST_PAUSE_MS;
-                    self.opens(now_ms, random);
+                    self.open(now_ms, random);
                 }
-                Ended::Unused => self.becomes(State::Open { until_ms: now_ms }),
+                CallOutcome::Unused => self.change_to(State::Open { until_ms: now_ms }),
             },
             State::Open { .. } => {}
         }
     }
 
-    /// A call of which nobody waits for the end. After the same pause another is
-    /// a probe in its place.
-    fn left(&mut self, era: u64, now_ms: u64) {
-        if era == self.era && matches!(self.state, State::Probing { .. }) {
+    /// Records that a caller dropped the probe. After the same pause another call is the
+    /// probe.
+    fn record_abandoned(&mut self, generation: u64, now_ms: u64) {
+        if generation == self.generation && matches!(self.state, State::Probing { .. }) {
             let until_ms = now_ms + self.pause_ms;
-            self.becomes(State::Open { until_ms });
+            self.change_to(State::Open { until_ms });
         }
     }
 
-    fn opens(&mut self, now_ms: u64, random: u64) {
+    fn open(&mut self, now_ms: u64, random: u64) {
         let jitter_ms = random % (self.pause_ms / JITTER_PARTS + 1);
         let until_ms = now_ms + self.pause_ms + jitter_ms;
-        self.becomes(State::Open { until_ms });
+        self.change_to(State::Open { until_ms });
     }
 
-    const fn becomes(&mut self, state: State) {
+    const fn change_to(&mut self, state: State) {
         self.state = state;
-        self.era += 1;
+        self.generation += 1;
     }
 }
 

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use super::*;
 
-/// A machine, the time, and the calls that are under way.
+/// A state machine, the time, and the calls in flight.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
-    machine: Machine,
+    machine: StateMachine,
     now_ms: u64,
     calls: Vec<(u64, bool)>,
 }
@@ -15,21 +15,21 @@ struct World {
 impl World {
     fn new() -> Self {
         Self {
-            machine: Machine::new(),
+            machine: StateMachine::new(),
             now_ms: 0,
             calls: Vec::new(),
         }
     }
 
     fn probes(&self) -> usize {
-        let era = self.machine.era;
+        let generation = self.machine.generation;
         let calls = self.calls.iter();
         calls
-            .filter(|(of, is_probe)| *is_probe && *of == era)
+            .filter(|(of, is_probe)| *is_probe && *of == generation)
             .count()
     }
 
-    /// Everything that may happen next.
+    /// Returns the worlds after each event that may come next.
     fn next(&self) -> Vec<Self> {
         let mut worlds = Vec::new();
         let mut then = |change: &dyn Fn(&mut Self)| {
@@ -44,21 +44,23 @@ impl World {
             then(&|world| world.ask());
         }
         for place in 0..self.calls.len() {
-            for ended in [
-                Ended::Answered,
-                Ended::Failed,
-                Ended::NotSent,
-                Ended::Unused,
+            for outcome in [
+                CallOutcome::Answered,
+                CallOutcome::Failed,
+                CallOutcome::NotSent,
+                CallOutcome::Unused,
             ] {
                 then(&|world| {
-                    let (era, _) = world.calls.remove(place);
-                    world.machine.ended(era, ended, world.now_ms, 7);
+                    let (generation, _) = world.calls.remove(place);
+                    world
+                        .machine
+                        .record_outcome(generation, outcome, world.now_ms, 7);
                 });
             }
             then(&|world| {
-                let (era, is_probe) = world.calls.remove(place);
+                let (generation, is_probe) = world.calls.remove(place);
                 if is_probe {
-                    world.machine.left(era, world.now_ms);
+                    world.machine.record_abandoned(generation, world.now_ms);
                 }
             });
         }
@@ -67,27 +69,28 @@ impl World {
 
     fn ask(&mut self) {
         let was_open = self.machine.is_open(self.now_ms);
-        let era = self.machine.pass(self.now_ms);
-        assert_eq!(era.is_none(), was_open, "{self:?}");
-        if let Some(era) = era {
+        let generation = self.machine.try_acquire(self.now_ms);
+        assert_eq!(generation.is_none(), was_open, "{self:?}");
+        if let Some(generation) = generation {
             let is_probe = matches!(self.machine.state, State::Probing { .. });
-            self.calls.push((era, is_probe));
+            self.calls.push((generation, is_probe));
         }
     }
 
-    /// A server that answers again is found out within the longest pause,
-    /// if somebody asks and those on their way come to an end.
+    /// Asserts that the breaker closes within the longest pause once the server answers
+    /// again, if a call comes and those in flight end.
     fn assert_recovers(mut self) {
-        for (era, is_probe) in std::mem::take(&mut self.calls) {
+        for (generation, is_probe) in std::mem::take(&mut self.calls) {
             self.machine
-                .ended(era, Ended::Failed, self.now_ms, u64::MAX);
+                .record_outcome(generation, CallOutcome::Failed, self.now_ms, u64::MAX);
             if is_probe {
-                self.machine.left(era, self.now_ms);
+                self.machine.record_abandoned(generation, self.now_ms);
             }
         }
         self.now_ms += LONGEST_PAUSE_MS + LONGEST_PAUSE_MS / JITTER_PARTS;
-        let era = self.machine.pass(self.now_ms).expect("a pass");
-        self.machine.ended(era, Ended::Answered, self.now_ms, 0);
+        let generation = self.machine.try_acquire(self.now_ms).expect("a permit");
+        self.machine
+            .record_outcome(generation, CallOutcome::Answered, self.now_ms, 0);
         assert!(
             matches!(self.machine.state, State::Closed { .. }),
             "{self:?}"
@@ -120,17 +123,17 @@ fn in_every_schedule_there_is_one_probe_at_most_and_a_way_back() {
     assert!(seen.len() > 10_000, "{} states", seen.len());
 }
 
-/// How many calls are made to a server in so much time, by one caller who
-/// asks every millisecond and waits `takes_ms` for each end.
-fn calls_in(ms: u64, takes_ms: u64, ended: Ended) -> (u64, Vec<u64>) {
-    let (mut machine, mut calls, mut at) = (Machine::new(), 0, Vec::new());
+/// Returns the calls that reach a server within `ms`, from one caller that asks each
+/// millisecond and waits `takes_ms` for each outcome, and the instants at which they end.
+fn calls_in(ms: u64, takes_ms: u64, outcome: CallOutcome) -> (u64, Vec<u64>) {
+    let (mut machine, mut calls, mut at) = (StateMachine::new(), 0, Vec::new());
     let mut now_ms = 0;
     while now_ms < ms {
-        match machine.pass(now_ms) {
-            Some(era) => {
+        match machine.try_acquire(now_ms) {
+            Some(generation) => {
                 (calls, now_ms) = (calls + 1, now_ms + takes_ms);
                 at.push(now_ms);
-                machine.ended(era, ended, now_ms, calls * 7_919);
+                machine.record_outcome(generation, outcome, now_ms, calls * 7_919);
             }
             None => now_ms += 1,
         }
@@ -140,7 +143,7 @@ fn calls_in(ms: u64, takes_ms: u64, ended: Ended) -> (u64, Vec<u64>) {
 
 #[test]
 fn a_server_that_never_answers_is_asked_once_a_second() {
-    let (_, at) = calls_in(60_000, 50, Ended::Failed);
+    let (_, at) = calls_in(60_000, 50, CallOutcome::Failed);
     assert!(at[4] <= 300, "open after 300 ms: {at:?}");
     let late: Vec<_> = at.iter().filter(|at| **at > 5_000).collect();
     for pair in late.windows(2) {
@@ -153,48 +156,48 @@ fn a_server_that_never_answers_is_asked_once_a_second() {
 
 #[test]
 fn a_lost_connection_is_looked_at_again_soon() {
-    let (calls, _) = calls_in(10_000, 0, Ended::NotSent);
+    let (calls, _) = calls_in(10_000, 0, CallOutcome::NotSent);
     assert!((150..=205).contains(&calls), "{calls}");
 }
 
 #[test]
 fn a_server_that_answers_is_always_asked() {
-    let (calls, _) = calls_in(1_000, 1, Ended::Answered);
+    let (calls, _) = calls_in(1_000, 1, CallOutcome::Answered);
     assert_eq!(calls, 1_000);
 }
 
 #[test]
 fn what_is_no_call_neither_opens_it_nor_closes_it_nor_makes_anybody_wait() {
-    let mut machine = Machine::new();
-    for ended in [Ended::Unused, Ended::Failed].repeat(4) {
-        let era = machine.pass(0).expect("closed");
-        machine.ended(era, ended, 0, 0);
+    let mut machine = StateMachine::new();
+    for outcome in [CallOutcome::Unused, CallOutcome::Failed].repeat(4) {
+        let generation = machine.try_acquire(0).expect("closed");
+        machine.record_outcome(generation, outcome, 0, 0);
     }
-    let era = machine.pass(0).expect("closed after four failures");
-    machine.ended(era, Ended::Failed, 0, 0);
-    assert_eq!(machine.pass(49), None);
+    let generation = machine.try_acquire(0).expect("closed after four failures");
+    machine.record_outcome(generation, CallOutcome::Failed, 0, 0);
+    assert_eq!(machine.try_acquire(49), None);
     for _ in 0..100 {
-        let era = machine.pass(50).expect("a probe");
-        assert_eq!(machine.pass(50), None, "one at a time");
-        machine.ended(era, Ended::Unused, 50, 0);
+        let generation = machine.try_acquire(50).expect("a probe");
+        assert_eq!(machine.try_acquire(50), None, "one at a time");
+        machine.record_outcome(generation, CallOutcome::Unused, 50, 0);
     }
-    let era = machine.pass(50).expect("a probe");
-    machine.ended(era, Ended::Failed, 50, 0);
-    assert_eq!(machine.pass(149), None, "the pause is twice as long");
+    let generation = machine.try_acquire(50).expect("a probe");
+    machine.record_outcome(generation, CallOutcome::Failed, 50, 0);
+    assert_eq!(machine.try_acquire(149), None, "the pause is twice as long");
 }
 
 #[test]
 fn few_failures_among_answers_do_not_open_it_and_half_do() {
     for (every, opens) in [(3, false), (2, true)] {
-        let mut machine = Machine::new();
+        let mut machine = StateMachine::new();
         let mut call = 0;
-        while let Some(era) = machine.pass(call).filter(|_| call < 1_000) {
-            let ended = if call % every == 0 {
-                Ended::Failed
+        while let Some(generation) = machine.try_acquire(call).filter(|_| call < 1_000) {
+            let outcome = if call % every == 0 {
+                CallOutcome::Failed
             } else {
-                Ended::Answered
+                CallOutcome::Answered
             };
-            machine.ended(era, ended, call, 0);
+            machine.record_outcome(generation, outcome, call, 0);
             call += 1;
         }
         assert_eq!(call < 1_000, opens, "one of {every} fails: {call}");

@@ -30,7 +30,7 @@ use self::{
     refund_epochs::{RefundEpochs, Stripes, stripe},
     table::Table,
 };
-use super::local::Local;
+use super::process::ProcessContext;
 use crate::charge::{Charge, Check, Operation};
 use crate::{Decision, Verdict, clock};
 
@@ -45,7 +45,7 @@ type Id = (u64, u64);
 /// The denials that the clones of a store share.
 pub(crate) struct DenialCache {
     longest_us: u64,
-    local: Local,
+    process: ProcessContext,
     /// When the last of them ends; 0 if there are none.
     end_us: AtomicU64,
     given: RefundEpochs,
@@ -62,12 +62,12 @@ pub(crate) enum Lookup {
 
 impl DenialCache {
     /// Returns a cache that keeps each denial for at most `longest`.
-    pub(crate) fn new(longest: Duration, local: &Local) -> Option<Arc<Self>> {
+    pub(crate) fn new(longest: Duration, process: &ProcessContext) -> Option<Arc<Self>> {
         let longest_us = u64::try_from(longest.min(LONGEST).as_micros()).unwrap_or(u64::MAX);
         (longest_us > 0).then(|| {
             Arc::new(Self {
                 longest_us,
-                local: local.clone(),
+                process: process.clone(),
                 end_us: AtomicU64::new(0),
                 given: RefundEpochs::new(),
                 table: Table::default(),
@@ -86,7 +86,7 @@ impl DenialCache {
             Operation::Take | Operation::TakeUpTo | Operation::Debit => OnReply::Nothing,
         };
         let (id, stripes) = self.place(check.charges());
-        let now_us = clock::read(&*self.local.clock);
+        let now_us = clock::read(&*self.process.clock);
         let known = self.look(id, now_us, |denial| {
             if then != OnReply::Remember
                 || !denial.is_of_time(now_us, self.longest_us)
@@ -153,11 +153,11 @@ impl DenialCache {
 
     fn remember(&self, pending: &PendingCheck, decision: &Decision) {
         // With one clock for both, the instant of the decision is known exactly.
-        let (sent_us, answered_us) = if self.local.is_the_stores_clock {
+        let (sent_us, answered_us) = if self.process.is_the_stores_clock {
             let decided_us = decision.decided_at_us();
             (decided_us, decided_us)
         } else {
-            (pending.sent_us, clock::read(&*self.local.clock) + 1)
+            (pending.sent_us, clock::read(&*self.process.clock) + 1)
         };
         let end_us = sent_us.saturating_add(self.longest_us);
         if answered_us >= end_us {
@@ -170,7 +170,7 @@ impl DenialCache {
 
     /// Returns an instant that is not after this one, although clocks cut off parts of ticks.
     const fn before_us(&self, now_us: u64) -> u64 {
-        if self.local.is_the_stores_clock {
+        if self.process.is_the_stores_clock {
             now_us
         } else {
             now_us - 1
@@ -183,7 +183,11 @@ impl DenialCache {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let (mut id, mut stripes): (Id, _) = ((legs.len() as u64, 0), Stripes::new());
         for leg in legs {
-            let bucket = self.local.hash.of_leg(leg);
+            let bucket = self.process.hash.hash_128(
+                leg.policy.hash,
+                leg.demand.quota.letter(),
+                leg.key_bytes(),
+            );
             id.0 = id.0.wrapping_mul(ODD).wrapping_add(bucket.0);
             id.1 = id.1.wrapping_mul(ODD).wrapping_add(bucket.1);
             if !leg.demand.quota.is_concurrency() {

@@ -1,6 +1,6 @@
 //! A bounded table of denials: each has one of a few places.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use arrayvec::ArrayVec;
 
@@ -8,7 +8,7 @@ use super::{
     Id,
     denial::{Denial, Recheck},
 };
-use crate::Decision;
+use crate::{Decision, util::lock::lock};
 
 /// 4,096 times 4 are 16,384 denials: 3 MB.
 const SETS: usize = 4_096;
@@ -71,9 +71,4 @@ impl Table {
 /// Uses other bits than the stripes do.
 const fn set(id: Id) -> usize {
     (id.1 >> (u64::BITS - SETS.ilog2())) as usize
-}
-
-fn lock(set: &Mutex<Set>) -> MutexGuard<'_, Set> {
-    // Nothing panics while it holds one of these.
-    set.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -11,13 +11,15 @@ use std::{
 use tokio::{runtime::Handle, sync::Notify};
 
 use super::entry::{Entry, Grant, RoundTrip, SweepResult};
-use crate::{Decision, StoreError, charge::Charge, clock, store::local::Local};
+use crate::{
+    Decision, StoreError, charge::Charge, clock, store::process::ProcessContext, util::lock::lock,
+};
 
 /// The callers with leases: at most 4,096 at a time. While there is no room for one more, the
 /// server decides its checks.
 pub(crate) struct Leases {
     sets: Box<[Mutex<Set>]>,
-    local: Local,
+    process: ProcessContext,
     runtime: Handle,
     is_swept: AtomicBool,
     is_closed: AtomicBool,
@@ -52,10 +54,10 @@ pub(super) struct Lookup {
 }
 
 impl Leases {
-    pub(crate) fn new(local: Local, runtime: Handle) -> Self {
+    pub(crate) fn new(process: ProcessContext, runtime: Handle) -> Self {
         Self {
             sets: (0..SETS).map(|_| Mutex::default()).collect(),
-            local,
+            process,
             runtime,
             is_swept: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
@@ -226,7 +228,9 @@ impl Leases {
     }
 
     pub(super) fn id(&self, leg: &Charge<'_>) -> Id {
-        self.local.hash.of_leg(leg)
+        self.process
+            .hash
+            .hash_128(leg.policy.hash, leg.demand.quota.letter(), leg.key_bytes())
     }
 
     #[cfg(test)]
@@ -239,7 +243,7 @@ impl Leases {
     }
 
     fn now_us(&self) -> u64 {
-        clock::read(&*self.local.clock)
+        clock::read(&*self.process.clock)
     }
 }
 
@@ -250,11 +254,6 @@ impl Set {
             .find(|(other, _)| *other == id)
             .map(|(_, entry)| entry)
     }
-}
-
-fn lock(set: &Mutex<Set>) -> MutexGuard<'_, Set> {
-    // Nothing panics while it holds a set.
-    set.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Leases {

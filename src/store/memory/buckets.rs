@@ -16,12 +16,13 @@ use crate::{
     Clock, Decision,
     charge::{Charge, Check, Operation},
     clock,
-    store::{Answer, Slot, Store, decide::decide, keyed::KeyedHash},
+    store::{Answer, Slot, Store, decide::decide},
+    util::hash::SecretHasher,
 };
 
 pub(in crate::store) struct Buckets {
     shards: Box<[LockedShard]>,
-    hash: KeyedHash,
+    hash: SecretHasher,
     clock: Arc<dyn Clock>,
 }
 
@@ -49,7 +50,7 @@ impl Buckets {
         let shard = || LockedShard(Mutex::new(Shard::new(capacity.div_ceil(shards))));
         Self {
             shards: (0..shards).map(|_| shard()).collect(),
-            hash: KeyedHash::new(),
+            hash: SecretHasher::new(),
             clock,
         }
     }
@@ -179,7 +180,7 @@ impl Buckets {
     /// Hashes the key of a policy's caller, under the secret of this store.
     #[inline]
     pub(super) fn hash(&self, policy: (u64, u64), kind: u8, key: &[u8]) -> u64 {
-        self.hash.of_64(policy, kind, key)
+        self.hash.hash_64(policy, kind, key)
     }
 
     fn place(&self, id: BucketId) -> Place {

@@ -18,7 +18,8 @@ use super::{
 use crate::{
     Quota,
     charge::{Charge, Operation},
-    store::{Slot, keyed::KeyedHash},
+    store::Slot,
+    util::hash::SecretHasher,
 };
 
 const ROWS: usize = 2;
@@ -42,7 +43,7 @@ impl Cells {
     /// each quota there are half as many cells as buckets of callers.
     #[expect(clippy::indexing_slicing, reason = "`least` is one of the rows")]
     pub(super) fn open(
-        hash: &KeyedHash,
+        hash: &SecretHasher,
         operation: Operation,
         charge: &Charge<'_>,
         caller: BucketId,
@@ -51,7 +52,7 @@ impl Cells {
     ) -> (Self, Slot) {
         let rows = charge.demand.quota.shared_rows().clamp(1, ROWS);
         let columns = (shard.capacity() / 2 / rows).max(1);
-        let chosen = hash.of_64(charge.policy.hash, 0, &caller.to_le_bytes());
+        let chosen = hash.hash_64(charge.policy.hash, 0, &caller.to_le_bytes());
         let mut cells: [Cell; ROWS] = Default::default();
         let mut least = (u64::MAX, 0);
         for (row, cell) in cells.iter_mut().enumerate().take(rows) {
@@ -93,13 +94,13 @@ impl Cells {
     }
 }
 
-fn id_of(hash: &KeyedHash, charge: &Charge<'_>, row: usize, column: u64) -> BucketId {
+fn id_of(hash: &SecretHasher, charge: &Charge<'_>, row: usize, column: u64) -> BucketId {
     // No key of a caller starts with 0.
     let mut key = [0; 18];
     key[1..9].copy_from_slice(&hash_of(&charge.demand.quota).to_le_bytes());
     key[9] = row as u8;
     key[10..].copy_from_slice(&column.to_le_bytes());
-    cell_id(hash.of_64(charge.policy.hash, charge.demand.quota.letter(), &key))
+    cell_id(hash.hash_64(charge.policy.hash, charge.demand.quota.letter(), &key))
 }
 
 /// Hashes the numbers of a quota, so that tiers of one policy share no cells.

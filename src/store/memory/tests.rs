@@ -7,7 +7,7 @@ use super::{
     entry::{BucketId, Entry, caller_id, is_cell},
     shard::Shard,
 };
-use crate::{SystemClock, quota::rules::State, random::SplitMix64 as Random, store::Slot};
+use crate::{SystemClock, quota::rules::State, store::Slot, util::split_mix::SplitMix64 as Random};
 
 impl Random {
     fn id(&mut self) -> BucketId {

@@ -1,9 +1,8 @@
 //! Pauses between attempts. Their length is random, so that a fleet does not try at once.
 
-use std::{
-    hash::{BuildHasher, RandomState},
-    time::Duration,
-};
+use std::time::Duration;
+
+use crate::util::random::random;
 
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(1);
@@ -32,11 +31,7 @@ impl Backoff {
 
 /// Returns `pause`, up to a half more or less.
 pub(super) fn jittered(pause: Duration) -> Duration {
-    pause * (512 + u32::from(random()) % 1_024) / 1_024
-}
-
-pub(super) fn random() -> u16 {
-    RandomState::new().hash_one(0_u8) as u16
+    pause * (512 + (random() % 1_024) as u32) / 1_024
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::{
     fmt,
-    hash::{BuildHasher, RandomState},
     sync::{Arc, RwLock},
     time::Duration,
 };
@@ -23,8 +22,9 @@ use super::{pool::Wire, simulated::SimulatedRedis};
 use crate::{
     Clock, ConfigError,
     store::tasks::Tasks,
-    store::{Fallback, denial_cache::DenialCache, keyed::KeyedHash, lease::Leases, local::Local},
+    store::{Fallback, denial_cache::DenialCache, lease::Leases, process::ProcessContext},
     telemetry,
+    util::{hash::SecretHasher, random::random},
 };
 
 /// Builds a [`RedisStore`].
@@ -162,8 +162,8 @@ impl RedisStoreBuilder {
     /// The URL or a setting cannot be used, or there is no Tokio runtime.
     pub fn connect(self, url: &str) -> Result<RedisStore, ConfigError> {
         let target = Target::of(url)?;
-        let local = Local::new(self.clock.clone());
-        self.build(local, |shared| {
+        let process = ProcessContext::new(self.clock.clone());
+        self.build(process, |shared| {
             let (settings, runtime) = (shared.settings, &shared.runtime);
             let (connections, queue) = (settings.connections, settings.max_in_flight);
             Ok(match target {
@@ -196,8 +196,8 @@ impl RedisStoreBuilder {
     #[cfg(feature = "testing")]
     #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
     pub fn simulated(self, redis: &SimulatedRedis) -> Result<RedisStore, ConfigError> {
-        let local = redis.local(self.clock.clone());
-        self.build(local, |shared| {
+        let process = redis.process(self.clock.clone());
+        self.build(process, |shared| {
             let wires = vec![Wire::Simulated(redis.clone())];
             let pool = Pool::new(Arc::clone(redis.name()), wires);
             Ok(Servers::One(shared.dispatcher(pool)))
@@ -210,8 +210,8 @@ impl RedisStoreBuilder {
         self,
         pool: impl FnOnce(&Handle) -> Pool,
     ) -> Result<RedisStore, ConfigError> {
-        let local = Local::new(self.clock.clone());
-        self.build(local, |shared| {
+        let process = ProcessContext::new(self.clock.clone());
+        self.build(process, |shared| {
             let pool = pool(&shared.runtime);
             Ok(Servers::One(shared.dispatcher(pool)))
         })
@@ -219,7 +219,7 @@ impl RedisStoreBuilder {
 
     fn build(
         self,
-        local: Local,
+        process: ProcessContext,
         connect: impl FnOnce(Shared<'_>) -> Result<Servers, ConfigError>,
     ) -> Result<RedisStore, ConfigError> {
         let settings = [
@@ -233,7 +233,7 @@ impl RedisStoreBuilder {
         }
         let names = KeyNames::new(self.prefix.clone(), self.secret.as_deref())?;
         let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
-        let fallback = Fallback::with_clock(Arc::new(Arc::clone(&local.clock)));
+        let fallback = Fallback::with_clock(Arc::new(Arc::clone(&process.clock)));
         let servers = connect(Shared {
             settings: &self,
             runtime: runtime.clone(),
@@ -244,10 +244,10 @@ impl RedisStoreBuilder {
                 self.clock.clone(),
             ),
             tasks: fallback.tasks().clone(),
-            random: local.hash,
+            random: process.hash,
         })?;
-        let denials = DenialCache::new(self.denial_cache_ttl, &local);
-        let leases = Leases::new(local, runtime.clone());
+        let denials = DenialCache::new(self.denial_cache_ttl, &process);
+        let leases = Leases::new(process, runtime.clone());
         Ok(RedisStore(Arc::new(Inner {
             servers: RwLock::new(Some(servers)),
             runtime,
@@ -266,7 +266,7 @@ struct Shared<'a> {
     runtime: Handle,
     context: Arc<CallContext>,
     tasks: Tasks,
-    random: KeyedHash,
+    random: SecretHasher,
 }
 
 impl Shared<'_> {
@@ -282,7 +282,7 @@ impl Shared<'_> {
 }
 
 fn first_nonce() -> i64 {
-    (RandomState::new().hash_one(0_u8) >> 12) as i64
+    (random() >> 12) as i64
 }
 
 impl fmt::Debug for RedisStoreBuilder {

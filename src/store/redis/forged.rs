@@ -18,7 +18,7 @@ use crate::{
         EXACT, Rule, each,
         rules::{At, Rules},
     },
-    random::SplitMix64 as Random,
+    util::split_mix::SplitMix64 as Random,
 };
 
 const NONCE: i64 = 7;

@@ -47,7 +47,6 @@ use self::{
 use super::{
     Answer, Charge, Check, Fallback, Store,
     denial_cache::{DenialCache, Lookup, PendingCheck, record_decision},
-    finished::finished,
     lease::{self, Leases, Lender},
 };
 use crate::{ConfigError, Decision, StoreError, store::tasks::Tasks};
@@ -288,7 +287,7 @@ impl RedisStore {
         };
         match asking.as_ref().is_some_and(PendingCheck::voids_denials) {
             // The denials stay void until the refund has arrived, even if its caller leaves.
-            true => finished(self.send(check, asking)),
+            true => self.send(check, asking).run_to_completion(),
             false => self.send(check, asking),
         }
     }
@@ -385,7 +384,7 @@ impl Store for RedisStore {
     }
 
     fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
-        match finished(lease::reset(self, charges, self.forget(charges))) {
+        match lease::reset(self, charges, self.forget(charges)).run_to_completion() {
             Answer::Later(answer) => self.later(answer),
             now => now,
         }

@@ -3,7 +3,7 @@
 use std::{
     error::Error,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -24,10 +24,8 @@ use super::{
 use crate::{
     Clock, StoreError, clock,
     error::StoreErrorKind,
-    store::{
-        breaker::{Breaker, Ended, Pass},
-        keyed::KeyedHash,
-    },
+    store::breaker::{Breaker, CallOutcome, CallPermit},
+    util::{hash::SecretHasher, lock::lock},
 };
 
 /// Calls in flight on each connection, and one more: so that Redis has work while one
@@ -86,7 +84,7 @@ impl CallContext {
 
 impl Server {
     /// `random`: the source of the breaker's jitter.
-    pub(super) fn new(pool: Pool, context: Arc<CallContext>, random: KeyedHash) -> Self {
+    pub(super) fn new(pool: Pool, context: Arc<CallContext>, random: SecretHasher) -> Self {
         let latency = Latency::new(CALLS_PER_CONNECTION * pool.len());
         Self {
             pool,
@@ -123,7 +121,7 @@ impl Server {
     }
 
     pub(super) fn latency(&self) -> MutexGuard<'_, Latency> {
-        self.latency.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.latency)
     }
 
     /// Decides these checks in one call.
@@ -141,9 +139,9 @@ impl Server {
         };
         let is_refund = checks.iter().all(|check| check.request.is_refund());
         let wire = self.pool.next();
-        let pass = self.pass(is_refund)?;
+        let permit = self.try_acquire(is_refund)?;
         // Checks wait for the outcome of a probe.
-        let until = match pass.is_probe() {
+        let until = match permit.is_probe() {
             true => deadline.earlier(Deadline::after(self.timeout())),
             false => deadline,
         };
@@ -153,21 +151,21 @@ impl Server {
         if let Some(timed) = timed {
             timed.record(&reply, deadline);
         }
-        let ended = match &reply {
+        let outcome = match &reply {
             // The server may be well, so this counts for nothing. While a probe is under way, no
             // refund is sent.
             Err(error)
                 if error.is_timeout()
                     && !is_refund
-                    && !pass.is_probe()
+                    && !permit.is_probe()
                     && self.is_crowded(until) =>
             {
                 return Err(StoreError::new(StoreErrorKind::Crowded));
             }
-            Ok(results) if reply::is_refused(results) => Ended::Failed,
+            Ok(results) if reply::is_refused(results) => CallOutcome::Failed,
             reply => outcome(wire, reply),
         };
-        self.finish(wire, pass, reply, ended)
+        self.finish(wire, permit, reply, outcome)
     }
 
     /// Decides one check in a call of its own.
@@ -193,10 +191,10 @@ impl Server {
         deadline: Deadline,
     ) -> Result<(), StoreError> {
         let wire = self.pool.next();
-        let pass = self.pass(false)?;
+        let permit = self.try_acquire(false)?;
         let deleted = wire.delete(keys, mode, deadline).await;
-        let ended = outcome(wire, &deleted);
-        self.finish(wire, pass, deleted, ended)
+        let outcome = outcome(wire, &deleted);
+        self.finish(wire, permit, deleted, outcome)
     }
 
     /// Asks for the slot map of the cluster. A node may know it and serve no keys, so the
@@ -205,21 +203,21 @@ impl Server {
         self.pool.next().slots(deadline).await
     }
 
-    fn pass(&self, is_refund: bool) -> Result<Pass, StoreError> {
-        let pass = self.breaker.pass(is_refund);
-        pass.ok_or_else(StoreError::left_alone)
+    fn try_acquire(&self, is_refund: bool) -> Result<CallPermit, StoreError> {
+        let permit = self.breaker.try_acquire(is_refund);
+        permit.ok_or_else(StoreError::left_alone)
     }
 
     /// Records how a call ended.
     fn finish<T>(
         &self,
         wire: &Wire,
-        pass: Pass,
+        permit: CallPermit,
         result: Result<T, StoreError>,
-        ended: Ended,
+        outcome: CallOutcome,
     ) -> Result<T, StoreError> {
-        let is_refund = pass.is_refund();
-        let pause = pass.ended(ended);
+        let is_refund = permit.is_refund();
+        let pause = permit.record_outcome(outcome);
         let error = result.as_ref().err();
         if error.is_some_and(StoreError::is_overloaded) {
             return result.map_err(|_| self.has_no_room());
@@ -227,7 +225,9 @@ impl Server {
         if error.is_some_and(StoreError::is_foreign_reply) {
             // A connection whose replies are out of step stays so.
             wire.replace();
-        } else if pause >= REPLACE_AFTER && error.map_or(ended == Ended::Failed, is_elsewhere) {
+        } else if pause >= REPLACE_AFTER
+            && error.map_or(outcome == CallOutcome::Failed, is_elsewhere)
+        {
             self.pool.replace_all();
         }
         let is_failing = error.is_some_and(StoreError::is_no_answer);
@@ -286,18 +286,17 @@ impl Server {
     }
 
     fn flooded_at(&self) -> MutexGuard<'_, Option<Instant>> {
-        let flooded_at = self.flooded_at.lock();
-        flooded_at.unwrap_or_else(PoisonError::into_inner)
+        lock(&self.flooded_at)
     }
 }
 
 /// Returns what the end of a call tells the breaker.
-fn outcome<T>(wire: &Wire, result: &Result<T, StoreError>) -> Ended {
+fn outcome<T>(wire: &Wire, result: &Result<T, StoreError>) -> CallOutcome {
     match result {
         // Without a connection a call fails at once and costs nothing. A lost connection fails
         // all of its calls, and is made again at once.
-        Err(error) if error.is_unavailable() || !wire.is_connected() => Ended::Unused,
-        result => Ended::of(result),
+        Err(error) if error.is_unavailable() || !wire.is_connected() => CallOutcome::Unused,
+        result => CallOutcome::from_result(result),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{
     error::Error,
     pin::pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::{backoff::Backoff, connect::Settings, connection::Connection};
-use crate::StoreError;
+use crate::{StoreError, util::lock::lock};
 
 /// Calls wait this long for a lost connection to be made again, which is enough in a local
 /// network. After that, they fail at once.
@@ -148,6 +148,6 @@ impl Supervisor {
     }
 
     fn outage(&self) -> std::sync::MutexGuard<'_, Outage> {
-        self.outage.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.outage)
     }
 }

@@ -19,7 +19,10 @@ impl Empty {
     fn new() -> Self {
         let clock = Arc::new(ManualClock::new());
         let policy = Policy::new("empty", TokenBucket::per_day(1).initial(0));
-        let denials = DenialCache::new(Duration::from_secs(10), &Local::new(Some(clock.clone())));
+        let denials = DenialCache::new(
+            Duration::from_secs(10),
+            &ProcessContext::new(Some(clock.clone())),
+        );
         Self {
             policy: policy.compile(OnStoreFailure::Deny).expect("a policy"),
             denials: denials.expect("they are remembered"),

@@ -7,11 +7,8 @@ use std::{borrow::Cow, ops::Range};
 use super::*;
 use crate::{
     Clock, FixedWindow, Key, LeakyBucket, ManualClock, OnStoreFailure, Policy, Quota, SlidingLog,
-    SlidingWindow, TokenBucket,
-    charge::Demand,
-    policy::Compiled,
-    random::SplitMix64 as Random,
-    store::{Slot, keyed::KeyedHash},
+    SlidingWindow, TokenBucket, charge::Demand, policy::Compiled, store::Slot,
+    util::hash::SecretHasher, util::split_mix::SplitMix64 as Random,
 };
 
 impl Random {
@@ -85,10 +82,10 @@ impl Scene {
             .collect();
         let denials = DenialCache {
             longest_us: random.from(1..60_000_000),
-            local: Local {
+            process: ProcessContext {
                 clock: here.clone(),
                 is_the_stores_clock: is_one_clock,
-                hash: KeyedHash::new(),
+                hash: SecretHasher::new(),
             },
             end_us: AtomicU64::new(0),
             given: RefundEpochs::new(),

@@ -18,7 +18,7 @@ use crate::{
     store::{
         Answer, Store, StoreFuture,
         lease::{self, Leases, Lender, RoundTrip, send, table::Id},
-        local::Local,
+        process::ProcessContext,
     },
 };
 
@@ -78,7 +78,7 @@ impl Server {
         let clock = Arc::new(ManualClock::new());
         let policy = Policy::new("hot", TokenBucket::without_refill(UNITS));
         Self(Arc::new(Inner {
-            leases: Leases::new(Local::new(Some(clock.clone())), Handle::current()),
+            leases: Leases::new(ProcessContext::new(Some(clock.clone())), Handle::current()),
             memory: MemoryStore::builder().clock(clock.clone()).build(),
             clock,
             gate: Semaphore::new(0),

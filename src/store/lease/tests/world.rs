@@ -16,7 +16,7 @@ use crate::{
     clock::Clock,
     error::StoreErrorKind,
     policy::Compiled,
-    store::{Answer, Store, local::Local},
+    store::{Answer, Store, process::ProcessContext},
 };
 
 const SWEEP_EVERY_US: u64 = 50_000;
@@ -61,7 +61,12 @@ impl World {
         let runtime = Builder::new_current_thread().build().expect("a runtime");
         let clock = Arc::new(ManualClock::new());
         let policy = Policy::new("hot", bucket).lease();
-        let leases = || Leases::new(Local::new(Some(clock.clone())), runtime.handle().clone());
+        let leases = || {
+            Leases::new(
+                ProcessContext::new(Some(clock.clone())),
+                runtime.handle().clone(),
+            )
+        };
         Self {
             server: MemoryStore::builder().clock(clock.clone()).build(),
             policy: policy.compile(OnStoreFailure::Deny).expect("a policy"),

@@ -7,7 +7,7 @@ use crate::{
         concurrency::Rule,
         rules::{At, Change, Rules, State},
     },
-    random::SplitMix64 as Random,
+    util::split_mix::SplitMix64 as Random,
 };
 
 const LIMIT: u64 = 12;

@@ -19,10 +19,9 @@ use crate::{
     StoreError,
     charge::Charge,
     store::{
-        keyed::KeyedHash,
         redis::{
             address::Address,
-            backoff::{Backoff, jittered, random},
+            backoff::{Backoff, jittered},
             connect::Settings,
             connection::slot,
             deadline::{CONNECT_TIMEOUT, Deadline},
@@ -33,6 +32,7 @@ use crate::{
         tasks::Tasks,
     },
     telemetry,
+    util::{hash::SecretHasher, random::random},
 };
 
 /// Between two refreshes, however many calls fail: a fleet asks as many times as it has
@@ -60,7 +60,7 @@ impl Connect {
         let (count, queue) = (self.connections, self.max_in_flight);
         // The whole cluster reports what an operator must know of its nodes.
         let pool = Pool::connect(&self.runtime, settings, count, queue, drop).ok()?;
-        let server = Server::new(pool, Arc::clone(&self.context), KeyedHash::new());
+        let server = Server::new(pool, Arc::clone(&self.context), SecretHasher::new());
         let (runtime, tasks) = (self.runtime.clone(), self.tasks.clone());
         Some(Arc::new(Member {
             address: address.clone(),
@@ -280,7 +280,7 @@ impl Topology {
         let seeds = self.seeds.iter().filter(is_unknown).cloned().collect();
         let mut lists = [addresses(well), seeds, addresses(failing)];
         for list in &mut lists {
-            let turn = usize::from(random()).checked_rem(list.len());
+            let turn = (random() as usize).checked_rem(list.len());
             list.rotate_left(turn.unwrap_or(0));
         }
         lists.concat()

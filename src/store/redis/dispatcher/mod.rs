@@ -24,7 +24,7 @@ mod worker;
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -40,7 +40,12 @@ use self::worker::{MAX_REFUNDS, MIN_CHECKS, Worker};
 use super::{
     SendMode, deadline::Deadline, reply::CheckResult, request::ScriptRequest, server::Server,
 };
-use crate::{StoreError, error::StoreErrorKind, store::finished::Finished, store::tasks::Tasks};
+use crate::{
+    StoreError,
+    error::StoreErrorKind,
+    store::tasks::Tasks,
+    util::{detach::RunToCompletion, lock::lock},
+};
 
 /// Direct calls at a time, in place of as many workers. A worker goes on beside them,
 /// because their callers may not poll them.
@@ -192,7 +197,7 @@ impl Dispatcher {
         match dispatcher.enter(request, in_flight, deadline) {
             Entered::Direct(call) => {
                 let runtime = dispatcher.runtime.clone();
-                Finished::of(call.run(), runtime).await
+                RunToCompletion::new(call.run(), runtime).await
             }
             Entered::Queued {
                 answer,
@@ -367,7 +372,7 @@ impl Dispatcher {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -425,10 +430,8 @@ mod tests {
     use super::*;
     use crate::{
         charge::Operation,
-        store::{
-            keyed::KeyedHash,
-            redis::{connect::Settings, key::KeyNames, pool::Pool, server::CallContext},
-        },
+        store::redis::{connect::Settings, key::KeyNames, pool::Pool, server::CallContext},
+        util::hash::SecretHasher,
     };
 
     #[tokio::test]
@@ -438,7 +441,7 @@ mod tests {
         let here = Handle::current();
         let pool = Pool::connect(&here, settings, 1, 8, drop).expect("a pool");
         let context = CallContext::new(Duration::from_secs(1), names, 0, None);
-        let server = Server::new(pool, context, KeyedHash::new());
+        let server = Server::new(pool, context, SecretHasher::new());
         let dispatcher = Dispatcher::new(here, server, 8, Tasks::default());
         let deadline = Deadline::after(Duration::ZERO);
         let request = ScriptRequest {

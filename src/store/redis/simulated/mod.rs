@@ -6,7 +6,7 @@ mod server;
 use std::{
     fmt,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -24,7 +24,8 @@ use super::{
 use crate::{
     Clock, StoreError,
     error::StoreErrorKind,
-    store::{finished::Finished, keyed::KeyedHash, local::Local},
+    store::process::ProcessContext,
+    util::{detach::RunToCompletion, hash::SecretHasher, lock::lock},
 };
 
 /// A Redis that is simulated in this process: for tests of an application whose Redis is
@@ -161,9 +162,9 @@ impl SimulatedRedis {
     }
 
     /// Returns the clock and the random numbers of the next store. `clock`: the store's own.
-    pub(super) fn local(&self, clock: Option<Arc<dyn Clock>>) -> Local {
+    pub(super) fn process(&self, clock: Option<Arc<dyn Clock>>) -> ProcessContext {
         let hash = self.hash();
-        Local {
+        ProcessContext {
             is_the_stores_clock: clock.is_some(),
             clock: clock.unwrap_or_else(|| Arc::new(self.server().clock)),
             hash,
@@ -171,7 +172,7 @@ impl SimulatedRedis {
     }
 
     /// Returns random numbers that are the same in each run.
-    pub(super) fn hash(&self) -> KeyedHash {
+    pub(super) fn hash(&self) -> SecretHasher {
         self.server().hash()
     }
 
@@ -226,7 +227,7 @@ impl SimulatedRedis {
             redis.delay()?;
             Some(answer)
         };
-        let answered = timeout(deadline.remaining(), Finished::of(call, runtime)).await;
+        let answered = timeout(deadline.remaining(), RunToCompletion::new(call, runtime)).await;
         let lost = || StoreError::unavailable("the connection was lost");
         match answered {
             Ok(answer) => answer.ok_or_else(lost),
@@ -241,11 +242,11 @@ impl SimulatedRedis {
     }
 
     fn server(&self) -> MutexGuard<'_, Server> {
-        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.server)
     }
 
     fn network(&self) -> MutexGuard<'_, Network> {
-        self.network.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.network)
     }
 }
 

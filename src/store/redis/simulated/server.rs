@@ -15,7 +15,8 @@ use super::{
 use crate::{
     Clock, ManualClock,
     quota::rules::State,
-    store::{Slot, decide::settle, keyed::KeyedHash},
+    store::{Slot, decide::settle},
+    util::hash::SecretHasher,
 };
 
 /// Its buckets, and its one core.
@@ -53,9 +54,9 @@ impl Server {
     }
 
     /// Returns random numbers that are the same in each run, and differ for each store.
-    pub(super) fn hash(&mut self) -> KeyedHash {
+    pub(super) fn hash(&mut self) -> SecretHasher {
         self.stores += 1;
-        KeyedHash::of_seed(self.stores)
+        SecretHasher::from_seed(self.stores)
     }
 
     pub(super) fn delete<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>) {

@@ -1,10 +1,11 @@
-//! Numbers that look random, the same for the same seed: for tests.
+//! A generator of pseudorandom numbers for tests.
 
-/// By Steele, Lea and Flood (2014).
+/// Generates the same numbers from the same seed (Steele, Lea and Flood, 2014).
 #[derive(Clone, Debug)]
 pub(crate) struct SplitMix64(pub(crate) u64);
 
 impl SplitMix64 {
+    /// Returns the next number.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -13,7 +14,7 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// The small bias does not matter in tests.
+    /// Returns a number below `end`. Its small bias does not matter in tests.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }

@@ -1,0 +1,25 @@
+//! What a store on a server keeps in this process.
+
+use std::sync::Arc;
+
+use crate::{Clock, SystemClock, util::hash::SecretHasher};
+
+/// The clock and the secret hasher of this process.
+#[derive(Clone, Debug)]
+pub(crate) struct ProcessContext {
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Whether the store uses this clock, too. Then no time passes between the two.
+    pub(crate) is_the_stores_clock: bool,
+    pub(crate) hash: SecretHasher,
+}
+
+impl ProcessContext {
+    /// `clock`: the store's clock, unless a server has its own.
+    pub(crate) fn new(clock: Option<Arc<dyn Clock>>) -> Self {
+        Self {
+            is_the_stores_clock: clock.is_some(),
+            clock: clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
+            hash: SecretHasher::new(),
+        }
+    }
+}

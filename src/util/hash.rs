@@ -1,0 +1,61 @@
+//! A keyed hash whose values no client can predict.
+
+use std::fmt;
+
+use siphasher::sip::SipHasher13;
+#[cfg(feature = "redis")]
+use siphasher::sip128;
+
+use super::random::random;
+
+/// Hashes under a secret key of this process. A client that does not know the key
+/// cannot choose two callers whose hashes are equal.
+#[derive(Clone, Copy)]
+pub(crate) struct SecretHasher(u64, u64);
+
+impl SecretHasher {
+    /// Draws a key at random.
+    pub(crate) fn new() -> Self {
+        Self(random(), random())
+    }
+
+    /// Returns the hasher of a seed: the same in each process.
+    #[cfg(all(feature = "redis", feature = "testing"))]
+    pub(crate) const fn from_seed(seed: u64) -> Self {
+        Self(seed, !seed)
+    }
+
+    /// Returns the hash of a number.
+    pub(crate) fn hash_number(&self, number: u64) -> u64 {
+        self.hash_64((number, 0), 0, &[])
+    }
+
+    /// Returns 64 bits of a caller's key under one policy and algorithm.
+    #[inline]
+    pub(crate) fn hash_64(&self, policy: (u64, u64), kind: u8, key: &[u8]) -> u64 {
+        let (first, second) = self.derive_keys(policy, kind);
+        SipHasher13::new_with_keys(first, second).hash(key)
+    }
+
+    /// Returns 128 bits of a caller's key under one policy and algorithm.
+    #[cfg(feature = "redis")]
+    #[inline]
+    pub(crate) fn hash_128(&self, policy: (u64, u64), kind: u8, key: &[u8]) -> (u64, u64) {
+        let (first, second) = self.derive_keys(policy, kind);
+        let hash = sip128::SipHasher13::new_with_keys(first, second).hash(key);
+        (hash.h1, hash.h2)
+    }
+
+    /// Returns the key for one policy and algorithm.
+    #[inline]
+    fn derive_keys(&self, policy: (u64, u64), kind: u8) -> (u64, u64) {
+        (self.0 ^ policy.0, self.1 ^ policy.1 ^ u64::from(kind))
+    }
+}
+
+impl fmt::Debug for SecretHasher {
+    /// Omits the key, with which a client could make the hashes of two callers equal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SecretHasher").finish_non_exhaustive()
+    }
+}
