@@ -312,3 +312,45 @@ impl Error for StoreError {
         self.source.as_ref().map(|source| &**source as _)
     }
 }
+
+#[cfg(all(test, feature = "tracing"))]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::{StoreError, StoreErrorKind as Kind};
+
+    /// One row of the page for each kind, and no others.
+    #[test]
+    #[allow(clippy::expect_used)]
+    fn the_page_of_errors_lists_every_kind_once() {
+        let kinds = [
+            Kind::Timeout,
+            Kind::Unavailable,
+            Kind::NotSent,
+            Kind::NotConnected,
+            Kind::Overloaded,
+            Kind::Crowded,
+            Kind::Refused,
+            Kind::Redirected,
+            Kind::ForeignReply,
+            Kind::CorruptState,
+            Kind::Unsupported,
+            Kind::WouldWait,
+        ];
+        let names = kinds.map(|kind| StoreError::new(kind).kind_name());
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/errors.md");
+        let page = std::fs::read_to_string(page).expect("the page of errors");
+        let table = page
+            .split("## ")
+            .find(|part| part.starts_with("At run time"));
+        let rows = table.expect("its table").lines();
+        let listed = rows.filter_map(|row| row.strip_prefix("| `")?.split('`').next());
+        let listed: Vec<_> = listed.collect();
+        assert_eq!(
+            listed.iter().copied().collect::<HashSet<_>>(),
+            HashSet::from(names)
+        );
+        // Both kinds of overload have one name.
+        assert_eq!(listed.len(), kinds.len() - 1);
+    }
+}

@@ -21,7 +21,9 @@ use crate::{Clock, Decision, SystemClock};
 /// **Bounded.** The store keeps at most [`capacity`](MemoryStoreBuilder::capacity) buckets,
 /// 1,000,000 by default, in up to 64 parts of equal size. A bucket that is full of units
 /// again means the same as none. The first check of a part after 5 seconds forgets all such
-/// buckets of the part; after 50 ms if the part is full. A bucket in use is never forgotten.
+/// buckets of the part. If the part is full, it is the first check after 50 ms, or after 1 µs
+/// for each bucket and cell of the part if that is longer. A bucket in use is never
+/// forgotten.
 ///
 /// **Newcomers of a full store.** If a part is full of buckets in use, callers
 /// without a bucket share cells. There are half as many cells as the capacity for each

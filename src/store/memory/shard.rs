@@ -90,7 +90,9 @@ impl Shard {
 
     fn sweep_interval_us(&self) -> u64 {
         if self.is_full_with(0) {
-            SWEEP_INTERVAL_IF_FULL_US
+            // At least 1 µs for each entry, whose sweep takes about 3 ns: a store of many
+            // millions must not spend its time on sweeps.
+            (self.len() as u64).clamp(SWEEP_INTERVAL_IF_FULL_US, SWEEP_INTERVAL_US)
         } else {
             SWEEP_INTERVAL_US
         }

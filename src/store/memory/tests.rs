@@ -158,6 +158,22 @@ fn a_shard_counts_callers_without_cells() {
 }
 
 #[test]
+fn a_full_shard_is_swept_after_50_ms_or_1_us_for_each_entry() {
+    let mut random = Random(13);
+    for (capacity, interval_us) in [(1_000, 50_000), (200_000, 200_000)] {
+        let mut shard = Shard::new(capacity);
+        shard.begin(1);
+        for _ in 0..capacity {
+            shard.put(random.id(), slot(&[1], 10));
+        }
+        shard.begin(interval_us);
+        assert_eq!(shard.len(), capacity);
+        shard.begin(interval_us + 1);
+        assert_eq!(shard.len(), 0);
+    }
+}
+
+#[test]
 fn a_clock_set_back_delays_a_sweep_by_one_interval() {
     let mut random = Random(7);
     let mut shard = Shard::new(usize::MAX);
