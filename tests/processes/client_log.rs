@@ -103,6 +103,27 @@ pub(crate) async fn a_password_is_in_no_line_at_debug() {
     }
 }
 
+pub(crate) async fn a_store_that_is_dropped_while_it_logs_in_logs_no_password() {
+    listen();
+    let (port, logins) = server_without_auth();
+    let url = format!("redis://app:{PASSWORD}@127.0.0.1:{port}/");
+    for round in 0..300 {
+        let before = logins.load(Ordering::Relaxed);
+        let limiter = limiter(&url);
+        // Until the reply is on its way.
+        while logins.load(Ordering::Relaxed) == before {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..round % 30 {
+            tokio::task::yield_now().await;
+        }
+        drop(limiter);
+    }
+    for line in log().lines() {
+        assert!(!line.contains(PASSWORD), "{line}");
+    }
+}
+
 /// Lines of this crate about a server.
 fn ours(port: u16, part: &str) -> Vec<String> {
     let at = format!("127.0.0.1:{port}");

@@ -53,6 +53,13 @@ const TESTS: &[(&str, fn())] = &[
     }),
     #[cfg(feature = "tracing")]
     (
+        "client_log::a_store_that_is_dropped_while_it_logs_in_logs_no_password",
+        || {
+            on_threads(client_log::a_store_that_is_dropped_while_it_logs_in_logs_no_password());
+        },
+    ),
+    #[cfg(feature = "tracing")]
+    (
         "client_log::each_reason_why_reconnecting_fails_is_said_once",
         || on_threads(client_log::each_reason_why_reconnecting_fails_is_said_once()),
     ),

@@ -14,14 +14,17 @@ use fred::{
         config::{Config, ReconnectPolicy, Server, ServerConfig},
     },
 };
-use tokio::{sync::broadcast::Receiver, task::yield_now, time::timeout};
+use tokio::{
+    sync::broadcast::Receiver,
+    task::{AbortHandle, JoinHandle, yield_now},
+    time::timeout,
+};
 
 use super::{
     address::Address,
     connection::{Connection, lost, store_error},
     deadline::CONNECT_TIMEOUT,
     either::{Either, either},
-    task::AbortOnDrop,
 };
 use crate::{ConfigError, StoreError};
 
@@ -46,8 +49,37 @@ impl fmt::Debug for Settings {
 /// A connection that was made, and how its end is noticed.
 pub(super) struct Opened {
     pub(super) connection: Arc<Connection>,
-    task: AbortOnDrop<Result<(), FredError>>,
+    task: FredTask,
     errors: Errors,
+}
+
+/// fred's task of one connection, which is aborted when this is dropped.
+struct FredTask {
+    ended: JoinHandle<Result<(), FredError>>,
+    abort: AbortHandle,
+}
+
+impl FredTask {
+    /// Connects. fred logs errors that have no listener at DEBUG, and the reply to AUTH may
+    /// contain the password. An abort lets a poll that is under way go on, so one listener
+    /// outlives the task.
+    fn spawn(client: &Client) -> Self {
+        let listener = client.error_rx();
+        let task = client.connect();
+        let abort = task.abort_handle();
+        let ended = tokio::spawn(async move {
+            let ended = task.await;
+            drop(listener);
+            ended.unwrap_or_else(|_| Err(lost()))
+        });
+        Self { ended, abort }
+    }
+}
+
+impl Drop for FredTask {
+    fn drop(&mut self) {
+        self.abort.abort();
+    }
 }
 
 type Errors = Receiver<(FredError, Option<Server>)>;
@@ -236,16 +268,14 @@ fn mistake(error: &FredError) -> ConfigError {
 }
 
 async fn opened_by(client: Client) -> Result<Opened, FredError> {
-    // fred does not log errors at DEBUG that have a listener: the reply to AUTH may contain
-    // the password.
     let (errors, mut connects) = (client.error_rx(), client.reconnect_rx());
-    let mut task = AbortOnDrop(client.connect());
-    if let Either::First(ended) = either(&mut task.0, connects.recv()).await {
+    let mut task = FredTask::spawn(&client);
+    if let Either::First(ended) = either(&mut task.ended, connects.recv()).await {
         let error = ended.ok().and_then(Result::err);
         return Err(error.unwrap_or_else(lost));
     }
     // fred reports the connection shortly before it takes calls, without an await between.
-    while !client.is_connected() && !task.0.is_finished() {
+    while !client.is_connected() && !task.ended.is_finished() {
         yield_now().await;
     }
     Ok(Opened {
@@ -281,8 +311,8 @@ impl Opened {
 }
 
 /// Waits until fred reports that the connection is lost, which it does long before it ends.
-async fn lost_by(task: &mut AbortOnDrop<Result<(), FredError>>, errors: &mut Errors) -> StoreError {
-    let error = match either(errors.recv(), &mut task.0).await {
+async fn lost_by(task: &mut FredTask, errors: &mut Errors) -> StoreError {
+    let error = match either(errors.recv(), &mut task.ended).await {
         Either::First(told) => told.ok().map(|(error, _)| error),
         Either::Second(ended) => ended.ok().and_then(Result::err),
     };
