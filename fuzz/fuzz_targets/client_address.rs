@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use http::{HeaderName, HeaderValue, Request};
 use libfuzzer_sys::fuzz_target;
 use tower_throttle::{
-    RequestHead, Key, KeyExtractor,
+    Key, KeyExtractor, RequestHead,
     key::{self, ClientIp, PeerAddr},
 };
 use tower_throttle_fuzz::Bytes;

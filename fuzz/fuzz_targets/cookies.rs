@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use http::{HeaderValue, Request, header::COOKIE};
 use libfuzzer_sys::fuzz_target;
 use tower_throttle::{
-    RequestHead, Key, KeyExtractor,
+    Key, KeyExtractor, RequestHead,
     key::{self, PeerAddr},
 };
 
@@ -59,7 +59,9 @@ fuzz_target!(|data: &[u8]| {
     let either = sid.or(key::header("cookie")).or(key::peer());
     let request = request(&lines);
     let chosen = either.extract(&RequestHead::from(&request)).expect("a key");
-    let peer = key::peer().extract(&RequestHead::from(&request)).expect("a key");
+    let peer = key::peer()
+        .extract(&RequestHead::from(&request))
+        .expect("a key");
     assert_ne!(chosen, peer);
     let by_peer = either
         .extract(&RequestHead::from(&self::request(&[])))

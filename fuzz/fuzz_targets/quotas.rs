@@ -56,7 +56,10 @@ fuzz_target!(|data: &[u8]| {
                 0 | 1 => limiter.check_n("ann", units).await,
                 2 => limiter.check("ann").await,
                 3 => limiter.take_up_to("ann", units).await,
-                4 => limiter.credit("ann", units).await,
+                4 => limiter
+                    .credit("ann", units)
+                    .await
+                    .map(|refund| refund.decision().clone()),
                 5 => limiter.debit("ann", units).await,
                 _ => {
                     // Short of the end of time, where clocks stand still.

@@ -9,8 +9,8 @@ use fred::types::Value;
 use libfuzzer_sys::fuzz_target;
 use tower_throttle::{
     Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, OnStoreFailure, Policy, SlidingLog,
-    SlidingWindow, StoreError, TokenBucket, Verdict, fuzzing,
-    store::{Answer, Check, Charge, Operation, Store},
+    SlidingWindow, StoreError, TokenBucket, Verdict, compat, fuzzing,
+    store::{Answer, Charge, Check, Operation, Store},
 };
 use tower_throttle_fuzz::{Bytes, now, value};
 
@@ -130,7 +130,7 @@ fn decide(
             let _ = (
                 policy.reset_after(),
                 policy.delay(),
-                policy.to_cl_throttle(),
+                compat::cl_throttle_of(policy),
             );
         }
     }
@@ -214,7 +214,10 @@ fuzz_target!(|data: &[u8]| {
             0 => limiter.check_n("ann", units).await,
             1 => limiter.peek("ann").await,
             2 => limiter.take_up_to("ann", units).await,
-            3 => limiter.credit("ann", units).await,
+            3 => limiter
+                .credit("ann", units)
+                .await
+                .map(|refund| refund.decision().clone()),
             4 => limiter.debit("ann", units).await,
             _ => limiter.check("ann").await,
         }
