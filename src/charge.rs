@@ -6,8 +6,9 @@ use crate::{
     Key, OnStoreFailure, Quota,
     policy_name::Name,
     quota::{
-        EXACT, Rule, each,
-        rules::{At, Change, Rules, Standing},
+        EXACT, Params,
+        arithmetic::{Arithmetic, BucketState, Change, ReadContext},
+        each,
         statement::Statement,
     },
     util::interned::Interned,
@@ -194,7 +195,12 @@ impl Charge<'_> {
 
     /// Returns the context in which its bucket is read.
     #[inline]
-    pub(crate) fn at(&self, rule: &impl Rules, operation: Operation, now_us: u64) -> At {
+    pub(crate) fn at(
+        &self,
+        rule: &impl Arithmetic,
+        operation: Operation,
+        now_us: u64,
+    ) -> ReadContext {
         let offset_ms = self.demand.quota.offset_ms(self.key_bytes());
         self.demand.at(rule, operation, now_us, offset_ms)
     }
@@ -254,10 +260,10 @@ impl Demand {
     #[inline]
     pub(crate) fn change(
         &self,
-        rule: &impl Rules,
+        rule: &impl Arithmetic,
         operation: Operation,
         fitting: u64,
-        before: &Standing,
+        before: &BucketState,
     ) -> Change {
         match operation {
             _ if fitting == 0 => Change::Take(0),
@@ -273,21 +279,21 @@ impl Demand {
     /// Returns whether its quota can never grant it.
     pub(crate) fn is_impossible(&self, operation: Operation) -> bool {
         let (least, overdraft) = self.least(operation);
-        each!(self.quota, rule => rule.most(least, overdraft)).is_none()
+        each!(self.quota, rule => rule.max_level_for(least, overdraft)).is_none()
     }
 
     #[inline]
     pub(crate) fn at(
         &self,
-        rule: &impl Rules,
+        rule: &impl Arithmetic,
         operation: Operation,
         now_us: u64,
         offset_ms: u64,
-    ) -> At {
+    ) -> ReadContext {
         let (cost, overdraft) = self.least(operation);
-        At {
+        ReadContext {
             now_us,
-            most: rule.most(cost, overdraft).unwrap_or(0),
+            most: rule.max_level_for(cost, overdraft).unwrap_or(0),
             offset_ms,
             statement: self.statement.as_deref().copied(),
             taken_at: self.taken_at,

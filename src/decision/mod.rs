@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::{fmt, slice, sync::Arc, time::Duration};
 
 pub use self::policy::PolicyDecision;
-pub(crate) use self::policy::Told;
+pub(crate) use self::policy::PolicyOutcome;
 #[cfg(feature = "http")]
 pub use self::reason::DenialReason;
 use crate::charge::Operation;

@@ -6,7 +6,7 @@ use crate::{
     Quota,
     charge::{Demand, Operation},
     policy_name::Name,
-    quota::rules::{At, Change, Rules, Standing},
+    quota::arithmetic::{Arithmetic, BucketState, Change, ReadContext},
     util::interned::Interned,
 };
 
@@ -17,7 +17,7 @@ pub struct PolicyDecision {
     quota: Interned<Quota>,
     pub(super) cost: u64,
     moved: u64,
-    standing: Standing,
+    standing: BucketState,
     now_us: u64,
     outcome: Outcome,
     #[cfg(feature = "http")]
@@ -39,23 +39,23 @@ enum Outcome {
 
 /// What the rule of a policy says of a check.
 #[derive(Clone, Copy)]
-pub(crate) struct Told {
+pub(crate) struct PolicyOutcome {
     moved: u64,
-    standing: Standing,
+    standing: BucketState,
     now_us: u64,
     outcome: Outcome,
 }
 
-impl Told {
+impl PolicyOutcome {
     /// From how the bucket stood before. `rule` is that of the quota asked for.
     #[inline(always)]
     pub(crate) fn new(
-        rule: &impl Rules,
+        rule: &impl Arithmetic,
         operation: Operation,
         demand: &Demand,
         fitting: u64,
-        at: At,
-        before: Standing,
+        at: ReadContext,
+        before: BucketState,
     ) -> Self {
         let mut change = demand.change(rule, operation, fitting, &before);
         if let Change::Give(cost) = change {
@@ -78,7 +78,7 @@ impl Told {
         if fitting == 0 && !is_for_nothing {
             let (least, overdraft) = demand.least(operation);
             if !rule.fits(&before, least, overdraft) {
-                let most = rule.most(least, overdraft);
+                let most = rule.max_level_for(least, overdraft);
                 outcome = match most.map(|most| rule.retry_us(&before, most, at.now_us)) {
                     None => Outcome::Impossible,
                     Some(None) => Outcome::NotByItself,
@@ -98,21 +98,21 @@ impl Told {
 impl PolicyDecision {
     /// From how its bucket stood before. `rule` is that of the quota asked for.
     pub(crate) fn new(
-        rule: &impl Rules,
+        rule: &impl Arithmetic,
         operation: Operation,
         name: Name,
         demand: &Demand,
         fitting: u64,
-        at: At,
-        before: Standing,
+        at: ReadContext,
+        before: BucketState,
     ) -> Self {
-        let told = Told::new(rule, operation, demand, fitting, at, before);
+        let told = PolicyOutcome::new(rule, operation, demand, fitting, at, before);
         Self::told(name, demand, told)
     }
 
     /// What was told of the policy of this name.
     #[inline]
-    pub(crate) fn told(name: Name, demand: &Demand, told: Told) -> Self {
+    pub(crate) fn told(name: Name, demand: &Demand, told: PolicyOutcome) -> Self {
         Self {
             name,
             quota: demand.quota.clone(),
@@ -222,7 +222,7 @@ impl PolicyDecision {
 
     /// How its bucket stands, and under which quota.
     #[cfg(feature = "redis")]
-    pub(crate) fn standing(&self) -> (Interned<Quota>, Standing) {
+    pub(crate) fn standing(&self) -> (Interned<Quota>, BucketState) {
         (self.quota.clone(), self.standing)
     }
 

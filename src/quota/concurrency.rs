@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::{
     EXACT, Quota,
-    rules::{At, Change, Rules, Standing, State, until_ms},
+    arithmetic::{Arithmetic, BucketState, Change, ReadContext, State, until_ms},
     statement::Statement,
     window::checked_window_ms,
 };
@@ -113,12 +113,15 @@ impl TryFrom<Concurrency> for Quota {
         if lifetime < SHORTEST_LIFETIME {
             return Err(ConfigError::LifetimeTooShort { lifetime });
         }
-        Ok(Self(super::Rule::Concurrency(Rule { limit, lifetime_ms })))
+        Ok(Self(super::Params::Concurrency(ConcurrencyParams {
+            limit,
+            lifetime_ms,
+        })))
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Rule {
+pub(crate) struct ConcurrencyParams {
     pub(crate) limit: u64,
     pub(crate) lifetime_ms: u64,
 }
@@ -208,12 +211,12 @@ struct Found {
     is_clamped: bool,
 }
 
-impl Rule {
-    fn latest_ms(&self, at: At) -> u64 {
+impl ConcurrencyParams {
+    fn latest_ms(&self, at: ReadContext) -> u64 {
         at.now_ms() + self.lifetime_ms
     }
 
-    fn open(&self, stored: Option<&[u64]>, at: At) -> Found {
+    fn open(&self, stored: Option<&[u64]>, at: ReadContext) -> Found {
         let (now_ms, latest_ms) = (at.now_ms(), self.latest_ms(at));
         let holder = at.statement.map_or(0, |statement| statement.holder);
         let mut found = Found {
@@ -258,7 +261,7 @@ impl Rule {
 
     /// When enough entries of processes that no longer renew them have expired for
     /// the cost to fit. The sender's own come last: it is alive.
-    fn fits_at_ms(&self, found: &Found, level: u64, at: At) -> u64 {
+    fn fits_at_ms(&self, found: &Found, level: u64, at: ReadContext) -> u64 {
         let mut over = level.saturating_sub(at.most);
         if over == 0 {
             return 0;
@@ -279,12 +282,12 @@ impl Rule {
 
 /// Mark: when the last permit expires. More: when the cost fits, where it does
 /// not fit now.
-impl Rules for Rule {
+impl Arithmetic for ConcurrencyParams {
     fn capacity(&self) -> u64 {
         self.limit
     }
 
-    fn read(&self, stored: Option<&[u64]>, at: At) -> Standing {
+    fn read(&self, stored: Option<&[u64]>, at: ReadContext) -> BucketState {
         let mut found = self.open(stored, at);
         let (mut level, mut mark) = (0_u64, 0);
         for entry in found.others.iter().chain([&found.own]) {
@@ -298,7 +301,7 @@ impl Rules for Rule {
         if takes.is_some_and(|statement| found.own.place(&statement).is_none()) {
             level = EXACT;
         }
-        Standing {
+        BucketState {
             level,
             mark,
             more,
@@ -309,9 +312,9 @@ impl Rules for Rule {
     fn write(
         &self,
         stored: impl FnOnce() -> Option<State>,
-        _: &Standing,
+        _: &BucketState,
         change: Change,
-        at: At,
+        at: ReadContext,
     ) -> State {
         let mut found = self.open(stored().as_deref(), at);
         let mut state = State::new();
@@ -340,8 +343,8 @@ impl Rules for Rule {
         ends.max().copied().unwrap_or(0).saturating_mul(1_000)
     }
 
-    fn after(&self, standing: Standing, change: Change, at: At) -> Standing {
-        Standing {
+    fn after(&self, standing: BucketState, change: Change, at: ReadContext) -> BucketState {
+        BucketState {
             level: change.applied_to(standing.level),
             mark: match change {
                 Change::Take(1..) => standing.mark.max(self.latest_ms(at)),
@@ -351,18 +354,18 @@ impl Rules for Rule {
         }
     }
 
-    fn retry_us(&self, standing: &Standing, _: u64, now_us: u64) -> Option<u64> {
+    fn retry_us(&self, standing: &BucketState, _: u64, now_us: u64) -> Option<u64> {
         Some(match standing.more {
             0 => self.lifetime_ms.saturating_mul(1_000),
             more => until_ms(more, now_us),
         })
     }
 
-    fn reset_us(&self, standing: &Standing, now_us: u64) -> u64 {
+    fn reset_us(&self, standing: &BucketState, now_us: u64) -> u64 {
         until_ms(standing.mark, now_us)
     }
 
-    fn effective_window_us(&self, standing: &Standing, now_us: u64) -> u64 {
+    fn effective_window_us(&self, standing: &BucketState, now_us: u64) -> u64 {
         self.reset_us(standing, now_us)
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Quota, per_period,
-    window::{Rule, Start},
+    window::{Start, WindowParams},
 };
 use crate::ConfigError;
 
@@ -120,10 +120,10 @@ impl TryFrom<FixedWindow> for Quota {
         if spread && start == Start::FirstUse {
             return Err(ConfigError::SpreadWithoutStart);
         }
-        Ok(Self(super::Rule::FixedWindow(Rule {
+        Ok(Self(super::Params::FixedWindow(WindowParams {
             start,
             spread,
-            ..Rule::new(limit, window)?
+            ..WindowParams::new(limit, window)?
         })))
     }
 }

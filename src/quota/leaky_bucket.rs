@@ -100,7 +100,7 @@ impl TryFrom<LeakyBucket> for Quota {
             (1.., 0) => return Err(ConfigError::Zero { setting }),
             _ => {}
         }
-        let rule = token_bucket::Rule::new(limit, period, capacity)?;
-        Ok(Self(super::Rule::LeakyBucket { rule, paces }))
+        let rule = token_bucket::TokenBucketParams::new(limit, period, capacity)?;
+        Ok(Self(super::Params::LeakyBucket { rule, paces }))
     }
 }

@@ -5,11 +5,11 @@
 //! each algorithm is pure: it takes what is stored and `now`, and serves both
 //! the memory store and, as the model, the tests of the Lua scripts.
 
+pub(crate) mod arithmetic;
 mod calendar;
 pub(crate) mod concurrency;
 pub(crate) mod fixed_window;
 mod leaky_bucket;
-pub(crate) mod rules;
 mod share;
 pub(crate) mod sliding_log;
 pub(crate) mod sliding_window;
@@ -19,13 +19,13 @@ pub(crate) mod window;
 
 use std::{fmt, time::Duration};
 
+use self::{
+    arithmetic::{Arithmetic, BucketState},
+    window::Start,
+};
 pub use self::{
     concurrency::Concurrency, fixed_window::FixedWindow, leaky_bucket::LeakyBucket,
     sliding_log::SlidingLog, sliding_window::SlidingWindow, token_bucket::TokenBucket,
-};
-use self::{
-    rules::{Rules, Standing},
-    window::Start,
 };
 use crate::{
     ConfigError,
@@ -70,34 +70,34 @@ pub enum Algorithm {
 /// # Ok::<(), tower_throttle::ConfigError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Quota(pub(crate) Rule);
+pub struct Quota(pub(crate) Params);
 
 /// The integers that an algorithm decides with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Rule {
-    TokenBucket(token_bucket::Rule),
+pub(crate) enum Params {
+    TokenBucket(token_bucket::TokenBucketParams),
     /// A token bucket that is refilled at once, or never.
-    IntervalBucket(window::Rule),
+    IntervalBucket(window::WindowParams),
     LeakyBucket {
-        rule: token_bucket::Rule,
+        rule: token_bucket::TokenBucketParams,
         /// Holds who is admitted until their turn.
         paces: bool,
     },
-    FixedWindow(window::Rule),
-    SlidingWindow(sliding_window::Rule),
-    SlidingLog(sliding_log::Rule),
-    Concurrency(concurrency::Rule),
+    FixedWindow(window::WindowParams),
+    SlidingWindow(sliding_window::SlidingWindowParams),
+    SlidingLog(sliding_log::SlidingLogParams),
+    Concurrency(concurrency::ConcurrencyParams),
 }
 
 /// Calls what every algorithm answers.
 macro_rules! each {
     ($self:expr, $rule:ident => $answer:expr) => {
         match &$self.0 {
-            Rule::TokenBucket($rule) | Rule::LeakyBucket { rule: $rule, .. } => $answer,
-            Rule::IntervalBucket($rule) | Rule::FixedWindow($rule) => $answer,
-            Rule::SlidingWindow($rule) => $answer,
-            Rule::SlidingLog($rule) => $answer,
-            Rule::Concurrency($rule) => $answer,
+            Params::TokenBucket($rule) | Params::LeakyBucket { rule: $rule, .. } => $answer,
+            Params::IntervalBucket($rule) | Params::FixedWindow($rule) => $answer,
+            Params::SlidingWindow($rule) => $answer,
+            Params::SlidingLog($rule) => $answer,
+            Params::Concurrency($rule) => $answer,
         }
     };
 }
@@ -108,12 +108,12 @@ impl Quota {
     #[must_use]
     pub const fn algorithm(&self) -> Algorithm {
         match self.0 {
-            Rule::TokenBucket(_) | Rule::IntervalBucket(_) => Algorithm::TokenBucket,
-            Rule::LeakyBucket { .. } => Algorithm::LeakyBucket,
-            Rule::FixedWindow(_) => Algorithm::FixedWindow,
-            Rule::SlidingWindow(_) => Algorithm::SlidingWindow,
-            Rule::SlidingLog(_) => Algorithm::SlidingLog,
-            Rule::Concurrency(_) => Algorithm::Concurrency,
+            Params::TokenBucket(_) | Params::IntervalBucket(_) => Algorithm::TokenBucket,
+            Params::LeakyBucket { .. } => Algorithm::LeakyBucket,
+            Params::FixedWindow(_) => Algorithm::FixedWindow,
+            Params::SlidingWindow(_) => Algorithm::SlidingWindow,
+            Params::SlidingLog(_) => Algorithm::SlidingLog,
+            Params::Concurrency(_) => Algorithm::Concurrency,
         }
     }
 
@@ -122,15 +122,15 @@ impl Quota {
     #[must_use]
     pub const fn limit(&self) -> u64 {
         match &self.0 {
-            Rule::TokenBucket(rule) | Rule::LeakyBucket { rule, .. } => rule.limit,
-            Rule::IntervalBucket(window::Rule {
+            Params::TokenBucket(rule) | Params::LeakyBucket { rule, .. } => rule.limit,
+            Params::IntervalBucket(window::WindowParams {
                 refill: Some(refill),
                 ..
             }) => *refill,
-            Rule::IntervalBucket(rule) | Rule::FixedWindow(rule) => rule.limit,
-            Rule::SlidingWindow(rule) => rule.limit,
-            Rule::SlidingLog(rule) => rule.limit,
-            Rule::Concurrency(rule) => rule.limit,
+            Params::IntervalBucket(rule) | Params::FixedWindow(rule) => rule.limit,
+            Params::SlidingWindow(rule) => rule.limit,
+            Params::SlidingLog(rule) => rule.limit,
+            Params::Concurrency(rule) => rule.limit,
         }
     }
 
@@ -139,15 +139,15 @@ impl Quota {
     #[must_use]
     pub const fn period(&self) -> Duration {
         match &self.0 {
-            Rule::TokenBucket(rule) | Rule::LeakyBucket { rule, .. } => {
+            Params::TokenBucket(rule) | Params::LeakyBucket { rule, .. } => {
                 Duration::from_nanos(rule.period_ns)
             }
-            Rule::IntervalBucket(rule) | Rule::FixedWindow(rule) => {
+            Params::IntervalBucket(rule) | Params::FixedWindow(rule) => {
                 Duration::from_millis(rule.window_ms)
             }
-            Rule::SlidingWindow(rule) => Duration::from_millis(rule.window_ms),
-            Rule::SlidingLog(rule) => Duration::from_micros(rule.window_us),
-            Rule::Concurrency(rule) => Duration::from_millis(rule.lifetime_ms),
+            Params::SlidingWindow(rule) => Duration::from_millis(rule.window_ms),
+            Params::SlidingLog(rule) => Duration::from_micros(rule.window_us),
+            Params::Concurrency(rule) => Duration::from_millis(rule.lifetime_ms),
         }
     }
 
@@ -156,11 +156,11 @@ impl Quota {
     #[must_use]
     pub const fn capacity(&self) -> u64 {
         match &self.0 {
-            Rule::TokenBucket(rule) | Rule::LeakyBucket { rule, .. } => rule.burst,
-            Rule::IntervalBucket(rule) | Rule::FixedWindow(rule) => rule.limit,
-            Rule::SlidingWindow(rule) => rule.limit,
-            Rule::SlidingLog(rule) => rule.limit,
-            Rule::Concurrency(rule) => rule.limit,
+            Params::TokenBucket(rule) | Params::LeakyBucket { rule, .. } => rule.burst,
+            Params::IntervalBucket(rule) | Params::FixedWindow(rule) => rule.limit,
+            Params::SlidingWindow(rule) => rule.limit,
+            Params::SlidingLog(rule) => rule.limit,
+            Params::Concurrency(rule) => rule.limit,
         }
     }
 
@@ -174,24 +174,24 @@ impl Quota {
     /// Of each form of state, one letter: state of one is never read as another's.
     pub(crate) const fn letter(&self) -> u8 {
         match self.0 {
-            Rule::TokenBucket(_) => b'b',
-            Rule::IntervalBucket(_) => b'i',
-            Rule::LeakyBucket { .. } => b'l',
-            Rule::FixedWindow(_) => b'w',
-            Rule::SlidingWindow(_) => b's',
-            Rule::SlidingLog(_) => b'g',
-            Rule::Concurrency(_) => b'c',
+            Params::TokenBucket(_) => b'b',
+            Params::IntervalBucket(_) => b'i',
+            Params::LeakyBucket { .. } => b'l',
+            Params::FixedWindow(_) => b'w',
+            Params::SlidingWindow(_) => b's',
+            Params::SlidingLog(_) => b'g',
+            Params::Concurrency(_) => b'c',
         }
     }
 
     /// Whether this is a number in flight, and units must be given back.
     pub(crate) const fn is_concurrency(&self) -> bool {
-        matches!(self.0, Rule::Concurrency(_))
+        matches!(self.0, Params::Concurrency(_))
     }
 
     pub(crate) const fn permit_lifetime(&self) -> Option<Duration> {
         match &self.0 {
-            Rule::Concurrency(rule) => Some(Duration::from_millis(rule.lifetime_ms)),
+            Params::Concurrency(rule) => Some(Duration::from_millis(rule.lifetime_ms)),
             _ => None,
         }
     }
@@ -205,24 +205,24 @@ impl Quota {
     /// The most units that may be owed. Permits are held, so none of those.
     pub(crate) fn most_debt(&self) -> u64 {
         match self.0 {
-            Rule::Concurrency(_) => 0,
+            Params::Concurrency(_) => 0,
             _ => self.units_of(self.extra(u64::MAX)),
         }
     }
 
     /// Whether who is admitted may have to wait for their turn.
     pub(crate) const fn paces(&self) -> bool {
-        matches!(self.0, Rule::LeakyBucket { paces: true, .. })
+        matches!(self.0, Params::LeakyBucket { paces: true, .. })
     }
 
     /// Whether a place can be reserved ahead of time: where units come back one by one.
     pub(crate) const fn reserves(&self) -> bool {
-        matches!(self.0, Rule::TokenBucket(_) | Rule::LeakyBucket { .. })
+        matches!(self.0, Params::TokenBucket(_) | Params::LeakyBucket { .. })
     }
 
     /// Whether all units of a window come back at one instant.
     pub(crate) const fn returns_at_once(&self) -> bool {
-        matches!(self.0, Rule::FixedWindow(_) | Rule::IntervalBucket(_))
+        matches!(self.0, Params::FixedWindow(_) | Params::IntervalBucket(_))
     }
 
     /// Whether units may be paid for in advance.
@@ -239,11 +239,11 @@ impl Quota {
         match &self.0 {
             // What is above the capacity is impossible, however long one waits.
             _ if level > capacity => 0,
-            Rule::LeakyBucket { paces: true, .. } if is_turn_bound => {
+            Params::LeakyBucket { paces: true, .. } if is_turn_bound => {
                 let bound = level.saturating_add(wait_ns).min(capacity);
                 -signed(capacity - bound)
             }
-            Rule::TokenBucket(_) | Rule::LeakyBucket { paces: false, .. } => {
+            Params::TokenBucket(_) | Params::LeakyBucket { paces: false, .. } => {
                 signed(self.extra(wait_ns))
             }
             _ => 0,
@@ -254,7 +254,7 @@ impl Quota {
     #[inline]
     pub(crate) fn offset_ms(&self, key: &[u8]) -> u64 {
         match &self.0 {
-            Rule::FixedWindow(rule) | Rule::IntervalBucket(rule) if rule.spread => {
+            Params::FixedWindow(rule) | Params::IntervalBucket(rule) if rule.spread => {
                 rule.spread_ms(key)
             }
             _ => 0,
@@ -265,11 +265,13 @@ impl Quota {
     /// windows start at a moment of its own, a shared one ends after all of them.
     pub(crate) fn of_newcomers(&self) -> Option<Self> {
         match self.0 {
-            Rule::FixedWindow(rule) if rule.spread => Some(Self(Rule::FixedWindow(window::Rule {
-                start: Start::FirstUse,
-                spread: false,
-                ..rule
-            }))),
+            Params::FixedWindow(rule) if rule.spread => {
+                Some(Self(Params::FixedWindow(window::WindowParams {
+                    start: Start::FirstUse,
+                    spread: false,
+                    ..rule
+                })))
+            }
             _ => None,
         }
     }
@@ -278,7 +280,7 @@ impl Quota {
     /// Whatever is in a log would be kept in each.
     pub(crate) const fn shared_rows(&self) -> usize {
         match self.0 {
-            Rule::SlidingLog(_) => 1,
+            Params::SlidingLog(_) => 1,
             _ => 2,
         }
     }
@@ -303,14 +305,14 @@ impl Quota {
     }
 
     /// Microseconds until nothing is taken any more.
-    pub(crate) fn reset_us(&self, standing: &Standing, now_us: u64) -> u64 {
+    pub(crate) fn reset_us(&self, standing: &BucketState, now_us: u64) -> u64 {
         if standing.level == 0 {
             return 0;
         }
         each!(self, rule => rule.reset_us(standing, now_us))
     }
 
-    pub(crate) fn effective_window_us(&self, standing: &Standing, now_us: u64) -> u64 {
+    pub(crate) fn effective_window_us(&self, standing: &BucketState, now_us: u64) -> u64 {
         each!(self, rule => rule.effective_window_us(standing, now_us))
     }
 
@@ -319,21 +321,21 @@ impl Quota {
         let (limit, period) = (self.limit(), period_name(self.period()));
         let capacity = self.capacity();
         match &self.0 {
-            Rule::TokenBucket(rule) if rule.burst == rule.limit => {
+            Params::TokenBucket(rule) if rule.burst == rule.limit => {
                 format!("{limit}-per-{period}")
             }
-            Rule::TokenBucket(_) => format!("{limit}-per-{period}-burst-{capacity}"),
-            Rule::IntervalBucket(rule) if rule.refill == Some(0) => format!("{capacity}-by-hand"),
-            Rule::IntervalBucket(_) => {
+            Params::TokenBucket(_) => format!("{limit}-per-{period}-burst-{capacity}"),
+            Params::IntervalBucket(rule) if rule.refill == Some(0) => format!("{capacity}-by-hand"),
+            Params::IntervalBucket(_) => {
                 format!("{limit}-per-{period}-at-once-burst-{capacity}")
             }
-            Rule::LeakyBucket { paces: false, .. } => {
+            Params::LeakyBucket { paces: false, .. } => {
                 format!("{limit}-per-{period}-leaky-{capacity}")
             }
-            Rule::LeakyBucket { paces: true, .. } => {
+            Params::LeakyBucket { paces: true, .. } => {
                 format!("{limit}-per-{period}-queue-{}", capacity.saturating_sub(1))
             }
-            Rule::FixedWindow(rule) => {
+            Params::FixedWindow(rule) => {
                 let start = match rule.start {
                     Start::FirstUse => "window",
                     Start::Aligned { offset_ms: 0 } => "aligned",
@@ -342,9 +344,9 @@ impl Quota {
                 let spread = if rule.spread { "-spread" } else { "" };
                 format!("{limit}-per-{period}-{start}{spread}")
             }
-            Rule::SlidingWindow(_) => format!("{limit}-per-{period}-sliding"),
-            Rule::SlidingLog(_) => format!("{limit}-per-{period}-log"),
-            Rule::Concurrency(_) => format!("{limit}-at-a-time"),
+            Params::SlidingWindow(_) => format!("{limit}-per-{period}-sliding"),
+            Params::SlidingLog(_) => format!("{limit}-per-{period}-log"),
+            Params::Concurrency(_) => format!("{limit}-at-a-time"),
         }
     }
 }

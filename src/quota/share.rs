@@ -1,6 +1,6 @@
 //! The part of a quota that one of several processes has to itself.
 
-use super::{EXACT, Quota, Rule, token_bucket::SLACK_NS};
+use super::{EXACT, Params, Quota, token_bucket::SLACK_NS};
 
 impl Quota {
     /// One part of `nodes`: rates are divided exactly, what can be taken at
@@ -10,7 +10,7 @@ impl Quota {
         let part = |units: u64| units.div_ceil(nodes);
         let mut quota = self;
         match &mut quota.0 {
-            Rule::TokenBucket(rule) | Rule::LeakyBucket { rule, .. } if rule.burst > 0 => {
+            Params::TokenBucket(rule) | Params::LeakyBucket { rule, .. } if rule.burst > 0 => {
                 let initial = (rule.capacity_ns - rule.initial_ns) / rule.interval_ns;
                 rule.burst = part(rule.burst);
                 rule.period_ns = rule.period_ns.saturating_mul(nodes);
@@ -20,16 +20,16 @@ impl Quota {
                 rule.capacity_ns = rule.burst * rule.interval_ns;
                 rule.initial_ns = (rule.burst - part(initial)) * rule.interval_ns;
             }
-            Rule::TokenBucket(_) | Rule::LeakyBucket { .. } => {}
-            Rule::FixedWindow(rule) | Rule::IntervalBucket(rule) => {
+            Params::TokenBucket(_) | Params::LeakyBucket { .. } => {}
+            Params::FixedWindow(rule) | Params::IntervalBucket(rule) => {
                 let initial = rule.limit - rule.initial_used;
                 rule.limit = part(rule.limit);
                 rule.refill = rule.refill.map(part);
                 rule.initial_used = rule.limit - part(initial);
             }
-            Rule::SlidingWindow(rule) => rule.limit = part(rule.limit),
-            Rule::SlidingLog(rule) => rule.limit = part(rule.limit),
-            Rule::Concurrency(rule) => rule.limit = part(rule.limit),
+            Params::SlidingWindow(rule) => rule.limit = part(rule.limit),
+            Params::SlidingLog(rule) => rule.limit = part(rule.limit),
+            Params::Concurrency(rule) => rule.limit = part(rule.limit),
         }
         quota
     }

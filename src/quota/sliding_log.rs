@@ -7,8 +7,9 @@
 use std::time::Duration;
 
 use super::{
-    Quota, per_period,
-    rules::{At, Change, Rules, Standing, State, at_rate},
+    Quota,
+    arithmetic::{Arithmetic, BucketState, Change, ReadContext, State, at_rate},
+    per_period,
     window::checked_window_ms,
 };
 use crate::ConfigError;
@@ -92,7 +93,7 @@ impl TryFrom<SlidingLog> for Quota {
         if limit > most {
             return Err(ConfigError::LogTooLarge { limit, most });
         }
-        Ok(Self(super::Rule::SlidingLog(Rule {
+        Ok(Self(super::Params::SlidingLog(SlidingLogParams {
             limit,
             window_us: window_ms * 1_000,
         })))
@@ -100,7 +101,7 @@ impl TryFrom<SlidingLog> for Quota {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Rule {
+pub(crate) struct SlidingLogParams {
     pub(crate) limit: u64,
     pub(crate) window_us: u64,
 }
@@ -166,7 +167,7 @@ impl<'s> Log<'s> {
     }
 }
 
-impl Rule {
+impl SlidingLogParams {
     /// How many entries have left the window.
     fn past(&self, log: Log<'_>, now_us: u64) -> usize {
         let times_us = log.times_us;
@@ -214,7 +215,7 @@ fn move_newest(state: &mut State, now_us: u64) {
 /// Mark: the newest entry's time. More: of what does not fit now, the time of the
 /// entry that must leave first; or the newest time that is left when units are
 /// given back.
-impl Rules for Rule {
+impl Arithmetic for SlidingLogParams {
     fn capacity(&self) -> u64 {
         self.limit
     }
@@ -223,7 +224,7 @@ impl Rules for Rule {
         ROUND - 1
     }
 
-    fn read(&self, stored: Option<&[u64]>, at: At) -> Standing {
+    fn read(&self, stored: Option<&[u64]>, at: ReadContext) -> BucketState {
         let live = self.live(stored, at.now_us);
         let level = live.units();
         let newest_us = live.times_us.last().copied().unwrap_or(0);
@@ -231,7 +232,7 @@ impl Rules for Rule {
             0 => level.saturating_sub(at.most),
             give => level.saturating_sub(give),
         };
-        Standing {
+        BucketState {
             level,
             mark: newest_us.min(at.now_us),
             more: live.time_of_us(unit).min(at.now_us),
@@ -242,9 +243,9 @@ impl Rules for Rule {
     fn write(
         &self,
         stored: impl FnOnce() -> Option<State>,
-        _: &Standing,
+        _: &BucketState,
         change: Change,
-        at: At,
+        at: ReadContext,
     ) -> State {
         let mut state = stored().unwrap_or_default();
         self.trim(&mut state, at.now_us);
@@ -294,8 +295,8 @@ impl Rules for Rule {
         newest.map_or(0, |time_us| time_us.saturating_add(self.window_us))
     }
 
-    fn after(&self, standing: Standing, change: Change, at: At) -> Standing {
-        Standing {
+    fn after(&self, standing: BucketState, change: Change, at: ReadContext) -> BucketState {
+        BucketState {
             level: change.applied_to(standing.level),
             mark: match change {
                 Change::Take(1..) => at.now_us,
@@ -306,7 +307,13 @@ impl Rules for Rule {
         }
     }
 
-    fn returnable(&self, stored: Option<&[u64]>, standing: &Standing, cost: u64, at: At) -> u64 {
+    fn returnable(
+        &self,
+        stored: Option<&[u64]>,
+        standing: &BucketState,
+        cost: u64,
+        at: ReadContext,
+    ) -> u64 {
         match at.taken_at {
             0 => cost.min(standing.level),
             since => cost.min(self.live(stored, at.now_us).units_at(since)),
@@ -316,7 +323,12 @@ impl Rules for Rule {
     /// Of the entries only the newest is known, and the last that was in the way
     /// of what was asked then: the oldest, if one unit was too many.
     #[cfg(feature = "redis")]
-    fn later(&self, standing: Standing, from: At, at: At) -> Option<Standing> {
+    fn later(
+        &self,
+        standing: BucketState,
+        from: ReadContext,
+        at: ReadContext,
+    ) -> Option<BucketState> {
         let over = standing.level.saturating_sub(at.most);
         match standing.level {
             0 => Some(standing),
@@ -324,9 +336,9 @@ impl Rules for Rule {
                 let more = if over > 0 { standing.mark } else { 0 };
                 let is_left = at.now_us >= standing.mark.saturating_add(self.window_us);
                 Some(if is_left {
-                    Standing::default()
+                    BucketState::default()
                 } else {
-                    Standing { more, ..standing }
+                    BucketState { more, ..standing }
                 })
             }
             _ => {
@@ -336,17 +348,17 @@ impl Rules for Rule {
         }
     }
 
-    fn retry_us(&self, standing: &Standing, _: u64, now_us: u64) -> Option<u64> {
+    fn retry_us(&self, standing: &BucketState, _: u64, now_us: u64) -> Option<u64> {
         let leaves_us = standing.more.saturating_add(self.window_us);
         Some(leaves_us.saturating_sub(now_us))
     }
 
-    fn reset_us(&self, standing: &Standing, now_us: u64) -> u64 {
+    fn reset_us(&self, standing: &BucketState, now_us: u64) -> u64 {
         let leaves_us = standing.mark.saturating_add(self.window_us);
         leaves_us.saturating_sub(now_us)
     }
 
-    fn effective_window_us(&self, standing: &Standing, now_us: u64) -> u64 {
+    fn effective_window_us(&self, standing: &BucketState, now_us: u64) -> u64 {
         let left = self.limit.saturating_sub(standing.level);
         let at_rate_us = at_rate(left, self.limit, self.window_us);
         // The next unit comes no later than the last.

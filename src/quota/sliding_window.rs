@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::{
-    EXACT, Quota, per_period,
-    rules::{At, Change, Rules, Standing, State, at_rate, until_ms},
+    EXACT, Quota,
+    arithmetic::{Arithmetic, BucketState, Change, ReadContext, State, at_rate, until_ms},
+    per_period,
     window::checked_window_ms,
 };
 use crate::ConfigError;
@@ -69,24 +70,27 @@ impl TryFrom<SlidingWindow> for Quota {
             Some(product) if product < EXACT => {}
             _ => return Err(ConfigError::WindowTooLarge { limit, window }),
         }
-        Ok(Self(super::Rule::SlidingWindow(Rule { limit, window_ms })))
+        Ok(Self(super::Params::SlidingWindow(SlidingWindowParams {
+            limit,
+            window_ms,
+        })))
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Rule {
+pub(crate) struct SlidingWindowParams {
     pub(crate) limit: u64,
     pub(crate) window_ms: u64,
 }
 
-impl Rule {
+impl SlidingWindowParams {
     /// The part of `count` that lies within the last `left_ms` of its window.
     const fn part(&self, count: u64, left_ms: u64) -> u64 {
         count.saturating_mul(left_ms).div_ceil(self.window_ms)
     }
 
     /// What the present window has counted.
-    fn current(&self, standing: &Standing, now_us: u64) -> u64 {
+    fn current(&self, standing: &BucketState, now_us: u64) -> u64 {
         let left_ms = standing.mark.saturating_sub(now_us / 1_000);
         standing
             .level
@@ -105,7 +109,7 @@ impl Rule {
 }
 
 /// Mark: the end of the present window. More: what the one before counted.
-impl Rules for Rule {
+impl Arithmetic for SlidingWindowParams {
     fn capacity(&self) -> u64 {
         self.limit
     }
@@ -115,7 +119,7 @@ impl Rules for Rule {
         (EXACT - 1) / (2 * self.window_ms)
     }
 
-    fn read(&self, stored: Option<&[u64]>, at: At) -> Standing {
+    fn read(&self, stored: Option<&[u64]>, at: ReadContext) -> BucketState {
         let window_ms = self.window_ms;
         let ends_ms = (at.now_ms() / window_ms + 1) * window_ms;
         let (current, previous, is_ahead) = match stored {
@@ -132,7 +136,7 @@ impl Rules for Rule {
         };
         // Exact also where the limit was higher once.
         let (current, previous) = (current.min(self.highest()), previous.min(self.highest()));
-        Standing {
+        BucketState {
             level: current + self.part(previous, ends_ms - at.now_ms()),
             mark: ends_ms,
             more: previous,
@@ -143,9 +147,9 @@ impl Rules for Rule {
     fn write(
         &self,
         _: impl FnOnce() -> Option<State>,
-        standing: &Standing,
+        standing: &BucketState,
         change: Change,
-        at: At,
+        at: ReadContext,
     ) -> State {
         let current = change.applied_to(self.current(standing, at.now_us));
         State::from_buf([standing.mark, current, standing.more])
@@ -159,7 +163,7 @@ impl Rules for Rule {
         ends_ms.saturating_add(later_ms).saturating_mul(1_000)
     }
 
-    fn retry_us(&self, standing: &Standing, most: u64, now_us: u64) -> Option<u64> {
+    fn retry_us(&self, standing: &BucketState, most: u64, now_us: u64) -> Option<u64> {
         let (current, ends_ms) = (self.current(standing, now_us), standing.mark);
         let fits_at_ms = match most.checked_sub(current) {
             Some(most) => ends_ms.saturating_sub(self.fits_left_ms(standing.more, most)),
@@ -168,7 +172,7 @@ impl Rules for Rule {
         Some(until_ms(fits_at_ms, now_us))
     }
 
-    fn reset_us(&self, standing: &Standing, now_us: u64) -> u64 {
+    fn reset_us(&self, standing: &BucketState, now_us: u64) -> u64 {
         let is_in_use = self.current(standing, now_us) > 0;
         let later_ms = if is_in_use { self.window_ms } else { 0 };
         until_ms(standing.mark + later_ms, now_us)
@@ -176,7 +180,7 @@ impl Rules for Rule {
 
     /// The larger of the time to the next unit and the remaining ones at the
     /// sustained rate.
-    fn effective_window_us(&self, standing: &Standing, now_us: u64) -> u64 {
+    fn effective_window_us(&self, standing: &BucketState, now_us: u64) -> u64 {
         let left = self.limit.saturating_sub(standing.level);
         let at_rate_us = at_rate(left, self.limit, self.window_ms * 1_000);
         let less = standing.level.checked_sub(1);
@@ -185,13 +189,19 @@ impl Rules for Rule {
     }
 
     /// Each window counts for itself.
-    fn missing(&self, standing: &Standing, least: &Standing, now_us: u64) -> u64 {
+    fn missing(&self, standing: &BucketState, least: &BucketState, now_us: u64) -> u64 {
         let present = self.current(standing, now_us);
         self.current(least, now_us).saturating_sub(present)
     }
 
     /// Only what the present window has counted.
-    fn returnable(&self, _: Option<&[u64]>, standing: &Standing, cost: u64, at: At) -> u64 {
+    fn returnable(
+        &self,
+        _: Option<&[u64]>,
+        standing: &BucketState,
+        cost: u64,
+        at: ReadContext,
+    ) -> u64 {
         if at.taken_at == 0 || at.taken_at == standing.mark {
             cost.min(self.current(standing, at.now_us))
         } else {

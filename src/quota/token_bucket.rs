@@ -17,8 +17,11 @@
 use std::time::Duration;
 
 use super::{
-    EXACT, Quota, per_period,
-    rules::{At, Change, LEAST_REMEMBERED_NS, Rules, Standing, State, at_rate},
+    EXACT, Quota,
+    arithmetic::{
+        Arithmetic, BucketState, Change, LEAST_REMEMBERED_NS, ReadContext, State, at_rate,
+    },
+    per_period,
     window::{self, LONGEST_WINDOW_MS},
 };
 use crate::ConfigError;
@@ -132,15 +135,15 @@ impl TryFrom<TokenBucket> for Quota {
 
     fn try_from(bucket: TokenBucket) -> Result<Self, ConfigError> {
         let rule = match bucket.refill {
-            Refill::Evenly => super::Rule::TokenBucket(Rule::evenly(bucket)?),
-            Refill::AtOnce | Refill::Never => super::Rule::IntervalBucket(bucket.at_once()?),
+            Refill::Evenly => super::Params::TokenBucket(TokenBucketParams::evenly(bucket)?),
+            Refill::AtOnce | Refill::Never => super::Params::IntervalBucket(bucket.at_once()?),
         };
         Ok(Self(rule))
     }
 }
 
 impl TokenBucket {
-    fn at_once(self) -> Result<window::Rule, ConfigError> {
+    fn at_once(self) -> Result<window::WindowParams, ConfigError> {
         let burst = self.burst.unwrap_or(self.limit);
         let initial = self.initial.unwrap_or(burst);
         if initial > burst {
@@ -153,7 +156,7 @@ impl TokenBucket {
         if self.limit == 0 && burst > 0 && !never {
             return Err(ConfigError::BurstWithoutRefill { burst });
         }
-        let rule = window::Rule::new(burst, self.period)?;
+        let rule = window::WindowParams::new(burst, self.period)?;
         Ok(rule.with_refill(self.limit, burst - initial))
     }
 }
@@ -164,7 +167,7 @@ impl TokenBucket {
 pub(super) const SLACK_NS: u64 = 999;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Rule {
+pub(crate) struct TokenBucketParams {
     pub(crate) limit: u64,
     pub(crate) period_ns: u64,
     pub(crate) burst: u64,
@@ -176,7 +179,7 @@ pub(crate) struct Rule {
     pub(crate) initial_ns: u64,
 }
 
-impl Rule {
+impl TokenBucketParams {
     fn evenly(bucket: TokenBucket) -> Result<Self, ConfigError> {
         let TokenBucket {
             limit,
@@ -238,7 +241,7 @@ impl Rule {
     }
 }
 
-impl Rules for Rule {
+impl Arithmetic for TokenBucketParams {
     #[inline]
     fn capacity(&self) -> u64 {
         self.capacity_ns
@@ -255,7 +258,7 @@ impl Rules for Rule {
     }
 
     #[inline]
-    fn read(&self, stored: Option<&[u64]>, at: At) -> Standing {
+    fn read(&self, stored: Option<&[u64]>, at: ReadContext) -> BucketState {
         let (full_at_ns, empty_at) = match stored {
             Some(&[full_at_ns]) => (full_at_ns, None),
             Some(&[full_at_ns, empty_at_us, written_at_us]) => {
@@ -279,11 +282,11 @@ impl Rules for Rule {
                 .saturating_sub(at_us.saturating_sub(empty_at_us).saturating_mul(1_000)),
         };
         let is_too_far = ahead_ns > highest_ns.saturating_add(SLACK_NS);
-        Standing {
+        BucketState {
             level: if is_too_far { highest_ns } else { ahead_ns },
             more: ahead_ns,
             unsaved: written_at_us > at.now_us || (is_too_far && empty_at.is_none()),
-            ..Standing::default()
+            ..BucketState::default()
         }
     }
 
@@ -291,9 +294,9 @@ impl Rules for Rule {
     fn write(
         &self,
         _: impl FnOnce() -> Option<State>,
-        standing: &Standing,
+        standing: &BucketState,
         change: Change,
-        at: At,
+        at: ReadContext,
     ) -> State {
         let level = change.applied_to(standing.level);
         // Under other numbers more may be taken: that stays taken.
@@ -319,9 +322,9 @@ impl Rules for Rule {
     /// Mark: the microsecond at which the bucket is full again, by which a
     /// place in it is known to be the last.
     #[inline]
-    fn after(&self, standing: Standing, change: Change, at: At) -> Standing {
+    fn after(&self, standing: BucketState, change: Change, at: ReadContext) -> BucketState {
         let level = change.applied_to(standing.level);
-        Standing {
+        BucketState {
             level,
             mark: match change {
                 Change::Take(1..) => {
@@ -336,7 +339,13 @@ impl Rules for Rule {
 
     /// A place in the middle is not given back: who stands behind it keeps
     /// theirs, so it would be had twice.
-    fn returnable(&self, _: Option<&[u64]>, standing: &Standing, cost: u64, at: At) -> u64 {
+    fn returnable(
+        &self,
+        _: Option<&[u64]>,
+        standing: &BucketState,
+        cost: u64,
+        at: ReadContext,
+    ) -> u64 {
         let last_us = at.now_us + standing.more.max(standing.level) / 1_000;
         if at.taken_at == 0 || at.taken_at == last_us {
             cost.min(standing.level)
@@ -345,7 +354,7 @@ impl Rules for Rule {
         }
     }
 
-    fn delay_us(&self, before: &Standing, cost: u64, paces: bool) -> u64 {
+    fn delay_us(&self, before: &BucketState, cost: u64, paces: bool) -> u64 {
         if cost == 0 || before.level <= SLACK_NS && (paces || cost <= self.capacity_ns) {
             return 0;
         }
@@ -354,18 +363,18 @@ impl Rules for Rule {
         ahead.saturating_sub(free).div_ceil(1_000)
     }
 
-    fn retry_us(&self, standing: &Standing, most: u64, _: u64) -> Option<u64> {
+    fn retry_us(&self, standing: &BucketState, most: u64, _: u64) -> Option<u64> {
         let over_ns = standing.level.saturating_sub(most.max(SLACK_NS));
         Some(over_ns.div_ceil(1_000))
     }
 
-    fn reset_us(&self, standing: &Standing, _: u64) -> u64 {
+    fn reset_us(&self, standing: &BucketState, _: u64) -> u64 {
         standing.level.div_ceil(1_000)
     }
 
     /// The larger of the time to the next token and the remaining ones at the
     /// sustained rate.
-    fn effective_window_us(&self, standing: &Standing, _: u64) -> u64 {
+    fn effective_window_us(&self, standing: &BucketState, _: u64) -> u64 {
         let left = self
             .capacity_ns
             .saturating_sub(self.counted(standing.level));
@@ -385,9 +394,9 @@ impl Rules for Rule {
     }
 }
 
-impl Rule {
-    const fn unknown(&self) -> Standing {
-        Standing {
+impl TokenBucketParams {
+    const fn unknown(&self) -> BucketState {
+        BucketState {
             level: self.initial_ns,
             mark: 0,
             more: 0,

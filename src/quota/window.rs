@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use super::{
     EXACT,
+    arithmetic::{
+        Arithmetic, BucketState, Change, LEAST_REMEMBERED_NS, ReadContext, State, until_ms,
+    },
     calendar::month_end_ms,
-    rules::{At, Change, LEAST_REMEMBERED_NS, Rules, Standing, State, until_ms},
 };
 use crate::ConfigError;
 
@@ -45,7 +47,7 @@ pub(super) fn checked_window_ms(window: Duration) -> Result<u64, ConfigError> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Rule {
+pub(crate) struct WindowParams {
     /// The most that can be used.
     pub(crate) limit: u64,
     pub(crate) window_ms: u64,
@@ -58,7 +60,7 @@ pub(crate) struct Rule {
     pub(crate) initial_used: u64,
 }
 
-impl Rule {
+impl WindowParams {
     /// By how much this caller's windows start later, where they are spread.
     pub(super) fn spread_ms(&self, key: &[u8]) -> u64 {
         // The same in every process, and whatever the store.
@@ -114,7 +116,7 @@ impl Rule {
     }
 
     /// The end of the window that starts now, or that runs now by the clock.
-    fn end_ms(&self, at: At) -> u64 {
+    fn end_ms(&self, at: ReadContext) -> u64 {
         let window_ms = self.window_ms;
         match self.start {
             Start::FirstUse => (at.now_ms() + window_ms).min(LAST_END_MS),
@@ -129,7 +131,7 @@ impl Rule {
     }
 }
 
-impl Rules for Rule {
+impl Arithmetic for WindowParams {
     fn capacity(&self) -> u64 {
         self.limit
     }
@@ -143,9 +145,9 @@ impl Rules for Rule {
         most.min(EXACT - 1_000)
     }
 
-    fn read(&self, stored: Option<&[u64]>, at: At) -> Standing {
+    fn read(&self, stored: Option<&[u64]>, at: ReadContext) -> BucketState {
         let (now_ms, latest_ms) = (at.now_ms(), self.end_ms(at));
-        let anew = |level: u64, unsaved: bool| Standing {
+        let anew = |level: u64, unsaved: bool| BucketState {
             level,
             mark: latest_ms,
             more: 0,
@@ -167,7 +169,7 @@ impl Rules for Rule {
         if ends_ms > now_ms {
             // The next period of a full bucket starts with the next token taken.
             let is_full = used == 0 && self.refill.is_some();
-            return Standing {
+            return BucketState {
                 level: used,
                 mark: if is_full {
                     latest_ms
@@ -180,7 +182,7 @@ impl Rules for Rule {
         }
         let ended = (now_ms - ends_ms) / self.window_ms + 1;
         if ended < self.windows(used) {
-            return Standing {
+            return BucketState {
                 level: used - ended * self.refill.unwrap_or(0),
                 mark: ends_ms + ended * self.window_ms,
                 more: 0,
@@ -197,9 +199,9 @@ impl Rules for Rule {
     fn write(
         &self,
         _: impl FnOnce() -> Option<State>,
-        standing: &Standing,
+        standing: &BucketState,
         change: Change,
-        _: At,
+        _: ReadContext,
     ) -> State {
         let used = change.applied_to(standing.level);
         // Of a bucket in debt, how much it holds: the rest is owed.
@@ -220,7 +222,7 @@ impl Rules for Rule {
             .saturating_mul(1_000)
     }
 
-    fn retry_us(&self, standing: &Standing, most: u64, now_us: u64) -> Option<u64> {
+    fn retry_us(&self, standing: &BucketState, most: u64, now_us: u64) -> Option<u64> {
         if self.refill == Some(0) {
             return None;
         }
@@ -229,12 +231,18 @@ impl Rules for Rule {
         Some(until_ms(fits_at_ms, now_us))
     }
 
-    fn reset_us(&self, standing: &Standing, now_us: u64) -> u64 {
+    fn reset_us(&self, standing: &BucketState, now_us: u64) -> u64 {
         let full_at_ms = self.last_end_ms(standing.mark, self.windows(standing.level));
         until_ms(full_at_ms, now_us)
     }
 
-    fn returnable(&self, _: Option<&[u64]>, standing: &Standing, cost: u64, at: At) -> u64 {
+    fn returnable(
+        &self,
+        _: Option<&[u64]>,
+        standing: &BucketState,
+        cost: u64,
+        at: ReadContext,
+    ) -> u64 {
         if at.taken_at == 0 || at.taken_at == standing.mark {
             cost.min(standing.level)
         } else {
@@ -242,11 +250,11 @@ impl Rules for Rule {
         }
     }
 
-    fn effective_window_us(&self, standing: &Standing, now_us: u64) -> u64 {
+    fn effective_window_us(&self, standing: &BucketState, now_us: u64) -> u64 {
         until_ms(standing.mark, now_us)
     }
 
-    fn outlast(&self, state: &mut State, at: At) {
+    fn outlast(&self, state: &mut State, at: ReadContext) {
         if let [_, ends_ms] = &mut state[..] {
             *ends_ms = self.end_ms(at).max(*ends_ms);
         }

@@ -8,10 +8,11 @@ use smallvec::SmallVec;
 use crate::{
     Decision, PolicyDecision, Verdict,
     charge::{Charge, Check, Demand, Operation},
-    decision::Told,
+    decision::PolicyOutcome,
     quota::{
-        EXACT, Rule, each,
-        rules::{At, Change, Rules, Standing, State},
+        EXACT, Params,
+        arithmetic::{Arithmetic, BucketState, Change, ReadContext, State},
+        each,
     },
     util::interned::Interned,
 };
@@ -101,7 +102,7 @@ impl Charge<'_> {
         operation: Operation,
         now_us: u64,
         bucket: &mut impl Bucket,
-    ) -> (Told, u64) {
+    ) -> (PolicyOutcome, u64) {
         match operation {
             // Nearly all are that: what only others need is left out.
             Operation::Take => self.apply(Operation::Take, now_us, bucket),
@@ -115,20 +116,25 @@ impl Charge<'_> {
         operation: Operation,
         now_us: u64,
         bucket: &mut impl Bucket,
-    ) -> (Told, u64) {
+    ) -> (PolicyOutcome, u64) {
         self.apply(operation, now_us, bucket)
     }
 
     /// In one piece with all that it calls, and matched for the algorithm only once: by
     /// itself the compiler leaves calls between.
     #[inline(always)]
-    fn apply(&self, operation: Operation, now_us: u64, bucket: &mut impl Bucket) -> (Told, u64) {
+    fn apply(
+        &self,
+        operation: Operation,
+        now_us: u64,
+        bucket: &mut impl Bucket,
+    ) -> (PolicyOutcome, u64) {
         each!(self.demand.quota, rule => {
             let at = self.at(rule, operation, now_us);
             let (standing, fits) = read(rule, operation, &self.demand, bucket, at);
             let fitting = most_fitting(operation, &self.demand).min(fits);
             write(rule, operation, &self.demand, bucket, fitting, &standing, at);
-            let told = Told::new(rule, operation, &self.demand, fitting, at, standing);
+            let told = PolicyOutcome::new(rule, operation, &self.demand, fitting, at, standing);
             (told, fitting)
         })
     }
@@ -137,7 +143,7 @@ impl Charge<'_> {
     pub(super) fn decision(
         &self,
         operation: Operation,
-        (told, fitting): (Told, u64),
+        (told, fitting): (PolicyOutcome, u64),
         now_us: u64,
     ) -> Decision {
         let policy = PolicyDecision::told(self.policy.clone(), &self.demand, told);
@@ -245,7 +251,7 @@ pub(super) fn decide(check: &Check<'_>, now_us: u64, slots: &mut [Slot]) -> Deci
 }
 
 /// How each bucket stood, when and in which circumstances.
-pub(super) type Readings = SmallVec<[(At, Standing); 4]>;
+pub(super) type Readings = SmallVec<[(ReadContext, BucketState); 4]>;
 
 /// Reads all buckets, and takes from all or none. `charges`: what is asked of each, and
 /// by how much its windows start later. With how they stood before, how many
@@ -277,12 +283,12 @@ pub(super) fn settle<'a>(
 /// all are asked for or none.
 #[inline(always)]
 fn read(
-    rule: &impl Rules,
+    rule: &impl Arithmetic,
     operation: Operation,
     demand: &Demand,
     bucket: &impl Bucket,
-    at: At,
-) -> (Standing, u64) {
+    at: ReadContext,
+) -> (BucketState, u64) {
     let standing = bucket.read(
         #[inline(always)]
         |stored| rule.read(stored, at),
@@ -299,13 +305,13 @@ fn read(
 
 #[inline(always)]
 fn write(
-    rule: &impl Rules,
+    rule: &impl Arithmetic,
     operation: Operation,
     demand: &Demand,
     bucket: &mut impl Bucket,
     fitting: u64,
-    standing: &Standing,
-    at: At,
+    standing: &BucketState,
+    at: ReadContext,
 ) {
     let mut change = demand.change(rule, operation, fitting, standing);
     if let Change::Give(cost) = change {

@@ -1,4 +1,4 @@
-//! Values of which every decision holds a copy.
+//! Pointers to values that every decision copies.
 
 use std::{
     fmt,
@@ -12,9 +12,9 @@ use crate::util::lock::lock;
 
 /// A pointer to a value that is configured once and copied with each request.
 ///
-/// All threads would write to the count of an [`Arc`] with each request. So the first
+/// With an [`Arc`], all threads would write to its count with each request. So the first
 /// [`MAX_STATIC`] different values of an [`InternTable`] are leaked, and copies of those
-/// pointers are free. Measured: a plain `Arc` costs 40 ns of 560 in a layer.
+/// pointers are free.
 pub(crate) enum Interned<T: 'static> {
     Static(&'static T),
     Shared(Arc<T>),

@@ -1,4 +1,4 @@
-//! Locks that a panic does not poison: nothing here panics halfway through a change.
+//! Locks that ignore poisoning: no code of this crate panics halfway through a change.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -7,8 +7,9 @@ use crate::{
     Decision, PolicyDecision, Quota, Verdict,
     charge::Check,
     quota::{
-        Rule, each,
-        rules::{At, Rules, Standing},
+        Params,
+        arithmetic::{Arithmetic, BucketState, ReadContext},
+        each,
     },
     util::interned::Interned,
 };
@@ -31,7 +32,7 @@ struct KnownBucket {
     quota: Interned<Quota>,
     /// In units, of what was asked.
     cost: u64,
-    standing: Standing,
+    standing: BucketState,
 }
 
 /// What is known of a later check of the same buckets.
@@ -84,7 +85,7 @@ impl Denial {
     pub(super) fn still(&self, check: &Check<'_>, now_us: u64) -> Recheck {
         let told_us = self.decided_us + now_us.saturating_sub(self.answered_us);
         let latest_us = self.decided_us + now_us.saturating_sub(self.sent_us);
-        let mut told: SmallVec<[(At, Standing); 2]> = SmallVec::new();
+        let mut told: SmallVec<[(ReadContext, BucketState); 2]> = SmallVec::new();
         let mut has_room = true;
         for (leg, known) in check.charges().iter().zip(&self.legs) {
             let asked = &leg.demand;
@@ -94,8 +95,8 @@ impl Denial {
             let offset_ms = asked.quota.offset_ms(leg.key_bytes());
             let standings = each!(asked.quota, rule => {
                 let at = |now_us| asked.at(rule, check.operation(), now_us, offset_ms);
-                let most = rule.most(asked.quota.level_of(known.cost), 0).unwrap_or(0);
-                let from = At { most, ..at(self.decided_us) };
+                let most = rule.max_level_for(asked.quota.level_of(known.cost), 0).unwrap_or(0);
+                let from = ReadContext { most, ..at(self.decided_us) };
                 let later = |now_us| rule.later(known.standing, from, at(now_us));
                 let latest = later(latest_us);
                 has_room &= latest.is_some_and(|latest| rule.fits(&latest, asked.level, asked.overdraft));
@@ -117,7 +118,7 @@ impl Denial {
     }
 }
 
-fn denied(check: &Check<'_>, now_us: u64, standings: &[(At, Standing)]) -> Decision {
+fn denied(check: &Check<'_>, now_us: u64, standings: &[(ReadContext, BucketState)]) -> Decision {
     let operation = check.operation();
     let legs = check.charges().iter().zip(standings);
     let mut policies = legs.map(|(leg, (at, standing))| {

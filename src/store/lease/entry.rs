@@ -8,8 +8,9 @@ use crate::{
     Decision, PolicyDecision, Quota, StoreError,
     charge::{Charge, Demand, Operation},
     quota::{
-        Rule, each,
-        rules::{Rules, Standing},
+        Params,
+        arithmetic::{Arithmetic, BucketState},
+        each,
     },
     util::interned::Interned,
 };
@@ -32,7 +33,7 @@ pub(super) struct Entry {
     usage: Usage,
     /// The state of the bucket by the server's last answer, the units that it had left, and
     /// when.
-    standing: Standing,
+    standing: BucketState,
     room: u64,
     told_at_us: u64,
     /// It is used first.
@@ -59,7 +60,7 @@ struct Batch {
 /// Units taken from a lease. The decision is made once the entry is unlocked.
 #[derive(Clone, Copy)]
 pub(super) struct Grant {
-    standing: Standing,
+    standing: BucketState,
     told_at_us: u64,
     /// The leased units before.
     left: u64,
@@ -276,7 +277,7 @@ impl Grant {
         each!(leg.demand.quota, rule => {
             // Levels beyond the capacity are reserved by other callers.
             let level = self.standing.level.min(rule.capacity());
-            let before = Standing {
+            let before = BucketState {
                 level: level.saturating_sub(self.left.saturating_mul(rule.unit())),
                 ..self.standing
             };

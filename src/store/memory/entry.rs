@@ -3,7 +3,7 @@
 use std::{mem, num::NonZeroU64};
 
 use crate::{
-    quota::rules::State,
+    quota::arithmetic::State,
     store::{Slot, decide::Bucket},
 };
 

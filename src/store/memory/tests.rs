@@ -7,7 +7,9 @@ use super::{
     entry::{BucketId, Entry, caller_id, is_cell},
     shard::Shard,
 };
-use crate::{SystemClock, quota::rules::State, store::Slot, util::split_mix::SplitMix64 as Random};
+use crate::{
+    SystemClock, quota::arithmetic::State, store::Slot, util::split_mix::SplitMix64 as Random,
+};
 
 impl Random {
     fn id(&mut self) -> BucketId {

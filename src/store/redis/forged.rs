@@ -15,8 +15,9 @@ use crate::{
     charge::{Charge, Check, Demand, Operation},
     policy::Compiled,
     quota::{
-        EXACT, Rule, each,
-        rules::{At, Rules},
+        EXACT, Params,
+        arithmetic::{Arithmetic, ReadContext},
+        each,
     },
     util::split_mix::SplitMix64 as Random,
 };
@@ -119,7 +120,7 @@ fn look_later(legs: &[Charge<'_>], found: &CheckResult, operation: Operation, la
             let at = |now_us| leg.at(rule, operation, now_us);
             let from = at(found.now_us);
             for most in [from.most, 0, EXACT] {
-                let _ = rule.later(*standing, At { most, ..from }, at(later_us));
+                let _ = rule.later(*standing, ReadContext { most, ..from }, at(later_us));
             }
         });
     }

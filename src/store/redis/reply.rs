@@ -7,7 +7,7 @@ use crate::{
     Decision, PolicyDecision, StoreError,
     charge::{Charge, Operation},
     error::StoreErrorKind,
-    quota::{EXACT, Rule, each, rules::Standing},
+    quota::{EXACT, Params, arithmetic::BucketState, each},
 };
 
 /// The verdict where unexpected data is stored under a key.
@@ -31,7 +31,7 @@ pub(super) struct CheckResult {
     /// 0, 1, or the units taken.
     pub(super) fitting: u64,
     /// The state of each charge's bucket before the check.
-    pub(super) standings: SmallVec<[Standing; 1]>,
+    pub(super) standings: SmallVec<[BucketState; 1]>,
 }
 
 impl CheckResult {
@@ -40,7 +40,7 @@ impl CheckResult {
     pub(super) fn of_turn(&self, turn: u64, request: &ScriptRequest) -> Self {
         let taken = turn.min(self.fitting);
         let standings = self.standings.iter().zip(&request.charges);
-        let standings = standings.map(|(before, charge)| Standing {
+        let standings = standings.map(|(before, charge)| BucketState {
             level: before
                 .level
                 .saturating_add(charge.demand.level.saturating_mul(taken)),
@@ -76,7 +76,7 @@ pub(super) fn policy_decision(
     operation: Operation,
     fitting: u64,
     now_us: u64,
-    before: Standing,
+    before: BucketState,
 ) -> PolicyDecision {
     let (name, demand) = (charge.policy.clone(), &*charge.demand);
     each!(demand.quota, rule => {
@@ -140,7 +140,7 @@ impl Rest<'_> {
         let mut standings = SmallVec::new();
         for charge in &check.request.charges {
             let integers = algorithm(charge);
-            standings.push(Standing {
+            standings.push(BucketState {
                 level: self.number()?,
                 mark: if integers > 1 { self.number()? } else { 0 },
                 more: if integers > 2 { self.number()? } else { 0 },

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     charge::{Charge, Check, Operation},
-    quota::{Rule, window::Start},
+    quota::{Params, window::Start},
 };
 
 /// Added to an algorithm's number on the last charge of a check.
@@ -180,11 +180,11 @@ impl<'a> Repeated<'a> {
 /// Returns the number of a charge's algorithm.
 pub(super) fn algorithm(charge: &Charge<'_>) -> u8 {
     match &charge.demand.quota.0 {
-        Rule::TokenBucket(_) | Rule::LeakyBucket { .. } => 1,
-        Rule::FixedWindow(_) | Rule::IntervalBucket(_) => 2,
-        Rule::SlidingWindow(_) => 3,
-        Rule::SlidingLog(_) => 4,
-        Rule::Concurrency(_) => 5,
+        Params::TokenBucket(_) | Params::LeakyBucket { .. } => 1,
+        Params::FixedWindow(_) | Params::IntervalBucket(_) => 2,
+        Params::SlidingWindow(_) => 3,
+        Params::SlidingLog(_) => 4,
+        Params::Concurrency(_) => 5,
     }
 }
 
@@ -193,10 +193,10 @@ pub(super) fn algorithm(charge: &Charge<'_>) -> u8 {
 fn own_numbers(charge: &Charge<'_>) -> ArrayVec<u64, 6> {
     let mut own = ArrayVec::new();
     match &charge.demand.quota.0 {
-        Rule::TokenBucket(rule) | Rule::LeakyBucket { rule, .. } => {
+        Params::TokenBucket(rule) | Params::LeakyBucket { rule, .. } => {
             own.extend([rule.initial_ns, rule.remembered_ns()]);
         }
-        Rule::FixedWindow(rule) | Rule::IntervalBucket(rule) => {
+        Params::FixedWindow(rule) | Params::IntervalBucket(rule) => {
             let later_ms = charge.demand.quota.offset_ms(charge.key_bytes());
             let (start, offset_ms) = match rule.start {
                 Start::FirstUse if rule.refill.is_some() => (3, 0),
@@ -207,13 +207,13 @@ fn own_numbers(charge: &Charge<'_>) -> ArrayVec<u64, 6> {
             own.extend([rule.window_ms, start, offset_ms, rule.refill.unwrap_or(0)]);
             own.extend([rule.initial_used, rule.remembered_ms()]);
         }
-        Rule::SlidingWindow(rule) => {
+        Params::SlidingWindow(rule) => {
             own.extend([rule.window_ms, 0]);
         }
-        Rule::SlidingLog(rule) => {
+        Params::SlidingLog(rule) => {
             own.extend([rule.window_us, 0]);
         }
-        Rule::Concurrency(rule) => {
+        Params::Concurrency(rule) => {
             own.push(rule.lifetime_ms);
             own.extend(
                 charge

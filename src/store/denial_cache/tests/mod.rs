@@ -244,7 +244,7 @@ impl Scene {
 
 impl Charge<'_> {
     fn starts_full(&self) -> bool {
-        use crate::quota::{Rule, each, rules::Rules};
+        use crate::quota::{Params, arithmetic::Arithmetic, each};
 
         let at = each!(self.demand.quota, rule => self.at(rule, Operation::Take, 1 << 50));
         each!(self.demand.quota, rule => rule.read(None, at).level == 0)

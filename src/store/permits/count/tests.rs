@@ -4,14 +4,14 @@
 use super::*;
 use crate::{
     quota::{
-        concurrency::Rule,
-        rules::{At, Change, Rules, State},
+        arithmetic::{Arithmetic, Change, ReadContext, State},
+        concurrency::ConcurrencyParams,
     },
     util::split_mix::SplitMix64 as Random,
 };
 
 const LIMIT: u64 = 12;
-const RULE: Rule = Rule {
+const RULE: ConcurrencyParams = ConcurrencyParams {
     limit: LIMIT,
     lifetime_ms: 30_000,
 };
@@ -22,12 +22,12 @@ const NOW_US: u64 = 1_767_225_600_000_000;
 struct Bucket(Option<State>);
 
 impl Bucket {
-    fn at(statement: Option<Statement>, units: u64) -> At {
-        At {
+    fn at(statement: Option<Statement>, units: u64) -> ReadContext {
+        ReadContext {
             now_us: NOW_US,
             most: LIMIT.saturating_sub(units),
             statement,
-            ..At::default()
+            ..ReadContext::default()
         }
     }
 

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Clock, ManualClock,
-    quota::rules::State,
+    quota::arithmetic::State,
     store::{Slot, decide::settle},
     util::hash::SecretHasher,
 };

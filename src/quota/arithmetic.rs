@@ -1,0 +1,223 @@
+//! The questions that every algorithm answers, and the values that it answers with.
+
+use smallvec::SmallVec;
+
+use super::{EXACT, statement::Statement};
+
+/// The words that a store keeps for one bucket. Only the algorithm knows their meaning.
+pub(crate) type State = SmallVec<[u64; 3]>;
+
+/// A client that waits for a `Retry-After` in whole seconds comes back late. A bucket is
+/// remembered for longer than that, so that the tokens are still there.
+pub(super) const LEAST_REMEMBERED_NS: u64 = 60_000_000_000;
+
+/// A bucket as it was read at one instant, before a change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BucketState {
+    /// How much is taken, in the algorithm's own unit.
+    pub(crate) level: u64,
+    /// A second number of the algorithm's own, or 0.
+    pub(crate) mark: u64,
+    /// A third number of the algorithm's own, or 0.
+    pub(crate) more: u64,
+    /// Must be written even if nothing is taken: the first check of a caller that does not
+    /// start full, or a stored time too far ahead.
+    pub(crate) unsaved: bool,
+}
+
+/// The context in which a bucket is read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReadContext {
+    pub(crate) now_us: u64,
+    /// The highest level at which the demand fits.
+    pub(crate) most: u64,
+    /// How much later this caller's windows start.
+    pub(crate) offset_ms: u64,
+    /// For [`Concurrency`](crate::Concurrency): the permits that the sender states it holds.
+    pub(crate) statement: Option<Statement>,
+    /// Refunds only units that were taken at this mark; 0 for any.
+    pub(crate) taken_at: u64,
+    /// How much to refund.
+    pub(crate) give: u64,
+}
+
+impl ReadContext {
+    pub(crate) const fn now_ms(&self) -> u64 {
+        self.now_us / 1_000
+    }
+}
+
+/// How a bucket changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Takes this much. 0 only saves what was read.
+    Take(u64),
+    /// Refunds this much, no more than was taken.
+    Give(u64),
+    /// Renews the sender's permits.
+    Renew,
+}
+
+impl Change {
+    pub(crate) const fn applied_to(self, level: u64) -> u64 {
+        match self {
+            Self::Take(more) => level.saturating_add(more),
+            Self::Give(less) => level.saturating_sub(less),
+            Self::Renew => level,
+        }
+    }
+}
+
+/// The arithmetic of one algorithm: pure, in integers, with `now` as an argument.
+///
+/// A request fits if its cost and the level together do not exceed the capacity.
+/// All levels are below 2^53, so that Lua holds them exactly.
+pub(crate) trait Arithmetic {
+    /// Returns the level at which nothing more fits.
+    fn capacity(&self) -> u64;
+
+    /// Returns the level of one unit.
+    fn unit(&self) -> u64 {
+        1
+    }
+
+    /// Returns the highest level that counts as 0.
+    fn slack(&self) -> u64 {
+        0
+    }
+
+    /// Returns the highest level, with debts and reservations. Up to there the arithmetic is
+    /// exact, here and in Lua.
+    fn highest(&self) -> u64 {
+        EXACT - 1_000
+    }
+
+    /// Returns whether `cost` fits now, within the capacity and `extra`.
+    fn fits(&self, standing: &BucketState, cost: u64, extra: i64) -> bool {
+        let room = self.capacity().saturating_add_signed(extra);
+        cost <= room
+            && (standing.level <= self.slack() || standing.level.saturating_add(cost) <= room)
+    }
+
+    /// Returns how many units fit at this level.
+    fn units_that_fit(&self, level: u64) -> u64 {
+        self.capacity().saturating_sub(self.counted(level)) / self.unit()
+    }
+
+    /// Returns the part of `cost` that a debit charges: as many whole units as fit within
+    /// the capacity and `extra`.
+    fn chargeable(&self, standing: &BucketState, cost: u64, extra: i64) -> u64 {
+        let room = self.capacity().saturating_add_signed(extra);
+        let left = room.saturating_sub(self.counted(standing.level));
+        cost.min(left - left % self.unit())
+    }
+
+    /// Returns the level, or 0 if it is within the slack.
+    fn counted(&self, level: u64) -> u64 {
+        if level <= self.slack() { 0 } else { level }
+    }
+
+    /// Returns the highest level at which a cost fits; `None` if it never does.
+    fn max_level_for(&self, cost: u64, extra: i64) -> Option<u64> {
+        let room = self.capacity().saturating_add_signed(extra);
+        room.checked_sub(cost)
+    }
+
+    /// Returns how long to hold an admitted request: until its turn in a queue that
+    /// `paces`, or until the units that it reserved are there.
+    fn delay_us(&self, _before: &BucketState, _cost: u64, _paces: bool) -> u64 {
+        0
+    }
+
+    /// Reads the stored words.
+    fn read(&self, stored: Option<&[u64]>, at: ReadContext) -> BucketState;
+
+    /// Returns the words to store after a change. `standing` was read from the words that
+    /// `stored` takes out.
+    fn write(
+        &self,
+        stored: impl FnOnce() -> Option<State>,
+        standing: &BucketState,
+        change: Change,
+        at: ReadContext,
+    ) -> State;
+
+    /// Returns the instant from which the stored words mean the same as none.
+    fn drained_at_us(&self, state: &[u64]) -> u64;
+
+    /// Returns the bucket after a change.
+    fn after(&self, standing: BucketState, change: Change, _at: ReadContext) -> BucketState {
+        BucketState {
+            level: change.applied_to(standing.level),
+            ..standing
+        }
+    }
+
+    /// Returns the microseconds until the level, which is higher than `most` now, is no
+    /// longer so. `None` if waiting alone does not help.
+    fn retry_us(&self, standing: &BucketState, most: u64, now_us: u64) -> Option<u64>;
+
+    /// Returns the microseconds until the level is 0. The level is above 0 now.
+    fn reset_us(&self, standing: &BucketState, now_us: u64) -> u64;
+
+    /// Returns the time within which at most the remaining units may be used, for the
+    /// `t` parameter of `RateLimit`.
+    fn effective_window_us(&self, standing: &BucketState, now_us: u64) -> u64;
+
+    /// Returns the bucket at another instant, if nothing was taken or refunded meanwhile.
+    /// `None` if that does not follow from what was read.
+    #[cfg(feature = "redis")]
+    fn later(
+        &self,
+        standing: BucketState,
+        from: ReadContext,
+        at: ReadContext,
+    ) -> Option<BucketState> {
+        if standing.level == 0 {
+            // An empty level is as good as unknown, unless unknown callers start with less.
+            let unknown = self.read(None, at);
+            return (unknown.level == 0).then_some(unknown);
+        }
+        let stored = self.write(|| None, &standing, Change::Take(0), from);
+        Some(self.read(Some(&stored), at))
+    }
+
+    /// Keeps what was taken now for as long as if nothing had been taken before. If callers
+    /// share a bucket, the window of each may end later.
+    fn outlast(&self, _state: &mut State, _at: ReadContext) {}
+
+    /// Returns how much to take so that, at every later instant, this bucket's level is at
+    /// least that of another.
+    fn missing(&self, standing: &BucketState, least: &BucketState, _now_us: u64) -> u64 {
+        least.level.saturating_sub(standing.level)
+    }
+
+    /// Returns how much of a cost can be refunded.
+    fn returnable(
+        &self,
+        _stored: Option<&[u64]>,
+        standing: &BucketState,
+        cost: u64,
+        _at: ReadContext,
+    ) -> u64 {
+        cost.min(standing.level)
+    }
+}
+
+/// Returns the time that `left` units take at `limit` per `window`, in the unit of `window`.
+pub(crate) fn at_rate(left: u64, limit: u64, window: u64) -> u64 {
+    let limit = limit.max(1);
+    // The product nearly always fits 64 bits, and that is much faster.
+    match left.checked_mul(window) {
+        Some(product) => product.div_ceil(limit),
+        None => {
+            let product = u128::from(left) * u128::from(window);
+            u64::try_from(product.div_ceil(limit.into())).unwrap_or(u64::MAX)
+        }
+    }
+}
+
+/// Returns the microseconds from now until an instant in milliseconds.
+pub(crate) const fn until_ms(moment_ms: u64, now_us: u64) -> u64 {
+    moment_ms.saturating_mul(1_000).saturating_sub(now_us)
+}
