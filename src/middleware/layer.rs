@@ -280,6 +280,8 @@ impl RateLimitLayerBuilder {
     ///
     /// The [`DenialReason`](crate::DenialReason) is always in the extensions of a denial.
     /// Stacked layers that all set this put in one decision with all their policies.
+    /// A layer that does not set it leaves its policies out, also if it denies: the
+    /// response then has the decision of the layers outside, who allowed the request.
     ///
     /// ```
     /// use axum::{Extension, Router, routing::get};

@@ -74,6 +74,36 @@ const fn ms(ms: u64) -> Duration {
 }
 
 #[tokio::test]
+async fn check_now_takes_nothing_of_redis_and_repeats_a_cached_denial() {
+    let server = RedisServer::start();
+    let store = patient().connect(&server.url()).expect("a store");
+    for leases in [false, true] {
+        let bucket = TokenBucket::per_day(2);
+        let policy = Policy::new(format!("leases {leases}"), bucket);
+        let policy = if leases { policy.lease() } else { policy };
+        let limiter = limiter(&store, [policy]);
+        let before = calls(&server);
+        for _ in 0..3 {
+            let error = limiter.check_now("ann").expect_err("Redis has to be asked");
+            assert!(error.is_unsupported(), "{error}");
+        }
+        assert_eq!(calls(&server), before);
+        for is_allowed in [true, true, false] {
+            assert_eq!(check(&limiter).await.is_allowed(), is_allowed);
+        }
+        let denial = limiter.check_now("ann").expect("a cached denial");
+        assert_eq!(denial.verdict(), Verdict::Denied);
+        assert_eq!(denial.source(), Source::Cache);
+    }
+    // Permits are acquired, whatever the store.
+    let limiter = limiter(&store, [Policy::new("permits", Concurrency::new(1))]);
+    let error = limiter.check_now("ann").expect_err("no permit to hold");
+    assert!(error.is_unsupported(), "{error}");
+    let permit = limiter.acquire("ann", Duration::ZERO).await;
+    assert!(permit.expect("a decision").is_allowed());
+}
+
+#[tokio::test]
 async fn fewer_than_one_denial_in_a_thousand_asks_redis() {
     const DENIALS: usize = 30_000;
     let server = RedisServer::start();
