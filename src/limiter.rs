@@ -52,12 +52,12 @@ struct Limits {
 }
 
 impl Limiter {
-    /// One policy, or a bare quota, on a store.
+    /// Creates a limiter of one policy, or of a bare quota, on a store.
     ///
     /// # Panics
     ///
-    /// Panics if the policy has a mistake, with the [`ConfigError`] that says
-    /// what to change. [`builder`](Self::builder) returns it instead.
+    /// Panics if the policy has a configuration error. The message is that of the
+    /// [`ConfigError`], which [`builder`](Self::builder) returns instead.
     #[must_use]
     #[track_caller]
     #[allow(clippy::panic)]
@@ -73,11 +73,12 @@ impl Limiter {
         LimiterBuilder::default()
     }
 
-    /// Asks for one request of this caller: each policy's own
-    /// [cost](Policy::cost), 1 where none was set.
+    /// Checks one request of this caller. It charges each policy's own
+    /// [cost](Policy::cost), by default 1.
     ///
-    /// It does not wait: under a [`LeakyBucket`](crate::LeakyBucket) with a
-    /// queue, [`Decision::delay`] says how long to. [`acquire`](Self::acquire) does.
+    /// It does not wait. Under a [`LeakyBucket`](crate::LeakyBucket) with a queue,
+    /// [`Decision::delay`] returns how long the caller has to wait.
+    /// [`acquire`](Self::acquire) waits.
     ///
     /// # Errors
     ///
@@ -118,8 +119,8 @@ impl Limiter {
         }
     }
 
-    /// Asks for `units` at once, from every policy, whatever their own costs.
-    /// 0 asks without taking.
+    /// Checks for `units` at once, from every policy, whatever their own costs.
+    /// 0 checks without taking.
     ///
     /// # Errors
     ///
@@ -129,8 +130,8 @@ impl Limiter {
         answer.wait().await
     }
 
-    /// Takes as many units as every policy has room for, at most `units`:
-    /// [`Decision::charged`] says how many. Refused if there is not one.
+    /// Takes as many units as every policy has room for, at most `units`.
+    /// [`Decision::charged`] returns how many. The check is denied if there is none.
     ///
     /// ```
     /// use tower_throttle::{Limiter, MemoryStore, TokenBucket};
@@ -156,7 +157,7 @@ impl Limiter {
         answer.wait().await
     }
 
-    /// What [`check`](Self::check) would say now. Takes and writes nothing;
+    /// Returns what [`check`](Self::check) would decide now. Takes and writes nothing;
     /// `remaining` is what is left before the request.
     ///
     /// # Errors
@@ -170,17 +171,15 @@ impl Limiter {
         answer.wait().await
     }
 
-    /// Gives `units` back to every policy, but no more than were taken from
-    /// it: no caller ever has more than the capacity. The [`Refund`] says how many it were.
+    /// Refunds `units` to every policy, but no more than were taken from it: no caller ever
+    /// has more than the capacity. [`Refund::refunded`] returns how many units it was.
     ///
-    /// A [`SlidingWindow`](crate::SlidingWindow) gives back what the present
+    /// A [`SlidingWindow`](crate::SlidingWindow) refunds what the present
     /// window has counted, a [`SlidingLog`](crate::SlidingLog) its newest entries.
     ///
-    /// **Give back what was used, and no more**: the store knows only how much is
-    /// taken, not by whom. A larger credit gives back what is reserved by those who
-    /// [wait](Self::acquire), or what a process has paid for in advance
-    /// ([`lease`](Policy::lease)), and that is had
-    /// twice then.
+    /// **Refund what was used, and no more**: the store knows only how much is taken, not by
+    /// whom. A larger credit also refunds units that [waiters](Self::acquire) reserved or
+    /// that a process [leased](Policy::lease). Those units are then granted twice.
     ///
     /// ```
     /// #![deny(unused_must_use)]
@@ -206,7 +205,7 @@ impl Limiter {
         answer.wait().await.map(Refund::new)
     }
 
-    /// Charges `units` whether they are there or not: for a cost that is known
+    /// Charges `units` whether there is room or not, for a cost that is known
     /// only afterwards. Each policy is charged by itself, as far as its
     /// [`max_debt`](Policy::max_debt) allows.
     ///
@@ -214,7 +213,7 @@ impl Limiter {
     /// [`Decision::charged`] returns how many units were charged, and
     /// [`Decision::uncharged`] how many were not. A caller in debt is denied until
     /// the debt is paid back. [`PolicyDecision::reset_after`](crate::PolicyDecision::reset_after)
-    /// returns the time until nothing is owed or used any more.
+    /// returns the time until nothing is owed or used anymore.
     ///
     /// ```
     /// use std::time::Duration;
@@ -233,9 +232,9 @@ impl Limiter {
     /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
     /// ```
     ///
-    /// Where a [`MemoryStore`] is full, newcomers share cells: their debits charge
-    /// what is left in them. While the store fails, a [local](OnStoreFailure::Local) policy charges this
-    /// process's buckets. One that [allows](OnStoreFailure::Allow) charges nothing.
+    /// If a [`MemoryStore`] is full, newcomers share cells, and their debits charge what is
+    /// left in them. While the store fails, a [local](OnStoreFailure::Local) policy charges
+    /// this process's buckets, and one that [allows](OnStoreFailure::Allow) charges nothing.
     ///
     /// # Errors
     ///
@@ -257,11 +256,11 @@ impl Limiter {
     /// [`TokenBucket`](crate::TokenBucket) and [`LeakyBucket`](crate::LeakyBucket)
     /// reserve a place at once: waiting is fair across the fleet, to the
     /// millisecond in which timers tick, and a caller that would have to wait too long
-    /// is refused without waiting.
+    /// is denied without waiting.
     ///
     /// Under windows and logs the callers of one process form a queue. The first asks
     /// when units come back, and the others after it: at most 64 units in a
-    /// millisecond. A caller is refused at once if those ahead of it need all that the
+    /// millisecond. A caller is denied at once if those ahead of it need all that the
     /// windows grant until its wait ends. Processes compete for each window.
     ///
     /// Waiters for permits of a [`Concurrency`](crate::Concurrency) policy are admitted in
@@ -271,13 +270,13 @@ impl Limiter {
     /// At most 65,536 callers of a process wait for one bucket:
     /// [`max_waiting`](LimiterBuilder::max_waiting).
     ///
-    /// A bucket lets as many pass at once as it holds. To pace from the first
-    /// one on, let it hold one: `burst(1)`, `capacity(1)`, or a queue.
+    /// A bucket admits as many at once as it holds. To pace from the first request on, let it
+    /// hold one: `burst(1)`, `capacity(1)`, or a queue.
     ///
-    /// Dropping the future while it waits gives everything back, and those who
-    /// wait right behind move up: those of this process, on clones of this limiter.
-    /// Nobody moves up past who waits elsewhere: there the place stays taken, and so
-    /// it does after its turn has come.
+    /// Dropping the future while it waits refunds everything. The waiters right behind it
+    /// move up if they are in this process, on clones of this limiter. No waiter moves up
+    /// past one of another process: then the place stays taken. A place also stays taken
+    /// after its turn has come.
     ///
     /// Call it inside a Tokio runtime with timers. A `wait` of zero never waits. Waits
     /// are Tokio's, whatever [clock](crate::Clock) the store has: a test with a
@@ -290,7 +289,8 @@ impl Limiter {
         self.admit(&key.into(), None, wait).await
     }
 
-    /// The same for `units` at once, from every policy, whatever their own costs.
+    /// Waits as [`acquire`](Self::acquire) does, for `units` at once from every policy,
+    /// whatever their own costs.
     ///
     /// # Errors
     ///

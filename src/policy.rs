@@ -19,7 +19,7 @@ use crate::{
 /// name one quota: layers that disagree charge a request twice, and one line in the log
 /// says so.
 ///
-/// A bare quota is a policy too. Its name says the quota, as in
+/// A bare quota is a policy too. Its name is derived from its numbers, as in
 /// `"10-per-second-burst-20"`. **Equal bare quotas on one store are one
 /// policy**: on two routes they share their buckets, and stacked they charge a
 /// bucket twice. Name policies that share a store.
@@ -52,8 +52,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// A quota under a name: 1 to 64 printable ASCII characters, unique among
-    /// the policies of a limiter or layer.
+    /// Creates a policy from a name and a quota. The name has 1 to 64 printable ASCII
+    /// characters and is unique among the policies of a limiter or layer.
     pub fn new<Q>(name: impl Into<String>, quota: Q) -> Self
     where
         Q: TryInto<Quota>,
@@ -83,15 +83,15 @@ impl Policy {
         }
     }
 
-    /// How many units each check takes. Default: 1. A cost of 0 asks without taking.
+    /// Sets how many units each check takes. Default: 1. A cost of 0 asks without taking.
     pub const fn cost(mut self, units: u64) -> Self {
         self.cost = units;
         self
     }
 
-    /// How many units [`Limiter::debit`](crate::Limiter::debit) may charge beyond
-    /// the capacity. Default, and most: as many as the arithmetic holds exactly.
-    /// That is, with all that is used:
+    /// Sets how many units [`Limiter::debit`](crate::Limiter::debit) may charge beyond
+    /// the capacity. The default is also the maximum: as many as the arithmetic holds
+    /// exactly. Used units and debt together are at most:
     ///
     /// | quota | at most |
     /// |---|---|
@@ -102,17 +102,17 @@ impl Policy {
     /// | [`SlidingLog`](crate::SlidingLog) | below 2^40 units |
     /// | [`Concurrency`](crate::Concurrency) | 0: permits are held |
     ///
-    /// A caller in debt is denied until it is paid back, however long that takes:
-    /// set this where one debit must not lock a caller out for longer. With 0 a
+    /// A caller in debt is denied until the debt is paid back, however long that takes. Set
+    /// this if one debit must not lock a caller out for longer. With 0, a
     /// debit charges what is left. The debt of a `FixedWindow` ends with its window.
     ///
-    /// With [`lease`](Self::lease) it is 0, and
-    /// more is a [`ConfigError`]: a process that holds units need not wait.
+    /// With [`lease`](Self::lease) it is 0, and more is a [`ConfigError`]: a lease would let
+    /// a debtor skip the wait.
     /// [`acquire`](crate::Limiter::acquire) and
     /// [`wait_up_to`](crate::RateLimitLayerBuilder::wait_up_to) count a debt as part
-    /// of the wait, and deny where it is too long. While the store fails, each
-    /// process with [`share_of`](OnStoreFailure::share_of) may be owed for as long a
-    /// time by a bucket, and its part of the units by the others.
+    /// of the wait, and deny if it is too long. While the store fails, each process with
+    /// [`share_of`](OnStoreFailure::share_of) allows a bucket a debt of as long a time, and
+    /// the other quotas their share of the units.
     ///
     /// ```
     /// use tower_throttle::{FixedWindow, Limiter, MemoryStore, Policy};
@@ -130,48 +130,48 @@ impl Policy {
         self
     }
 
-    /// What becomes of this policy while the store cannot decide. Default: what
-    /// its layer or limiter says, which is [`OnStoreFailure::local`] by default.
+    /// Sets what this policy does while the store cannot decide. Default: the setting of its
+    /// layer or limiter, which is [`OnStoreFailure::local`] by default.
     pub const fn on_store_failure(mut self, choice: OnStoreFailure) -> Self {
         self.on_store_failure = Some(choice);
         self
     }
 
-    /// Lets each process pay in advance for units of a caller who asks often, and
-    /// decide on its next checks without a trip to Redis. Default: each check is
-    /// decided by Redis. For keys that are asked for thousands of times a second,
-    /// far from their limit.
+    /// Lets each process lease units of a busy caller, and decide the next checks from them
+    /// without a round trip to Redis. Default: Redis decides each check. Use it for keys that
+    /// are checked thousands of times a second, far from their limit.
     ///
-    /// A [`RedisStore`](crate::RedisStore) then takes units in portions, in the
-    /// background: no more than the caller used in the last 100 ms, and at most an
-    /// eighth of what its bucket has left. So far from the limit portions are
-    /// large; near it, and in a bucket of fewer than 128 units, there is none and
-    /// every check is Redis's. Only Redis refuses. Units that are not used within
-    /// 750 ms, or while nobody asks for 150 ms, go back.
-    /// [`RedisStore::shutdown`](crate::RedisStore::shutdown) gives back the rest.
+    /// A [`RedisStore`](crate::RedisStore) then leases units in the background: no more than
+    /// the caller used in the last 100 ms, and at most an eighth of what its bucket has left.
+    /// So leases are large far from the limit. Near it, and in a bucket of fewer than 128
+    /// units, there are none, and Redis decides every check. Only Redis denies.
+    /// Units that are not used within 750 ms are refunded, and so are all after 150 ms
+    /// without a check.
+    /// [`RedisStore::shutdown`](crate::RedisStore::shutdown) refunds the rest.
     ///
-    /// **The danger** is a larger burst: units may be used up to a second after
-    /// they were paid for. In any time a key may be admitted, beyond what its
-    /// bucket grants, what all processes held when it began: together at most an
-    /// eighth of the burst for each process, and no more than flows in within a
-    /// second (as long as Redis answers within 100 ms and no process stands still).
-    /// The long-run rate is never exceeded. The other way round, others are refused units that this
-    /// process holds and may not use; and where the process is killed or Redis does
-    /// not hear of it, what it held is lost: at most an eighth of the burst each time.
-    /// A [`credit`](crate::Limiter::credit) of more than was used, a reset by another
-    /// process, or lost data leave what is held to be had once more.
+    /// **The danger** is a larger burst: units may be used up to a second after they were
+    /// leased. In any span of time a key may be admitted, in addition to what its bucket
+    /// grants, what all processes held when the span began. For each process that is at most
+    /// an eighth of the burst. In all it is no more than flows in within a second, as long as
+    /// Redis answers within 100 ms and no process stalls. The long-run rate is never exceeded.
     ///
-    /// A decision from such units says [`Source::Lease`](crate::Source::Lease). Its
-    /// `remaining` and `reset_after` are as of the last trip to Redis, less than a
-    /// second ago, without what others took since; this process's own checks are
-    /// counted. While Redis fails, units that are paid for are used up.
+    /// Conversely, other processes are denied units that this process holds and may not use.
+    /// If the process is killed, or a refund does not reach Redis, its units are lost: at most
+    /// an eighth of the burst each time. After a [`credit`](crate::Limiter::credit) of more
+    /// than was used, a reset by another process, or a loss of data, leased units are admitted
+    /// in addition to the bucket.
+    ///
+    /// The source of such a decision is [`Source::Lease`](crate::Source::Lease). Its
+    /// `remaining` and `reset_after` date from the last reply of Redis, less than a
+    /// second ago. They count this process's own checks, but not what others took since.
+    /// While Redis fails, leased units are used up.
     ///
     /// Only for a [`TokenBucket`](crate::TokenBucket) without [debts](Self::max_debt),
     /// in a layer without [`wait_up_to`](crate::RateLimitLayerBuilder::wait_up_to):
-    /// anything else is a [`ConfigError`]. A check of several policies at once,
-    /// and all else than a plain check ([`peek`](crate::Limiter::peek),
-    /// [`acquire`](crate::Limiter::acquire), ..), goes to Redis as without. A
-    /// [`MemoryStore`](crate::MemoryStore), which answers at once anyway, ignores it.
+    /// anything else is a [`ConfigError`]. A check of several policies goes to Redis as
+    /// without a lease, and so do operations other than a plain check
+    /// ([`peek`](crate::Limiter::peek), [`acquire`](crate::Limiter::acquire), ..). A
+    /// [`MemoryStore`](crate::MemoryStore) ignores leases, because it always decides at once.
     ///
     /// ```
     /// use tower_throttle::{ConfigError, FixedWindow, Limiter, Policy, TokenBucket};
@@ -189,7 +189,7 @@ impl Policy {
         self
     }
 
-    /// One bucket for all callers together, whoever asks.
+    /// Uses one bucket for all callers together.
     ///
     /// A [key](Self::key) contradicts it, and building the layer returns an error.
     ///
@@ -213,8 +213,8 @@ impl Policy {
         self
     }
 
-    /// Checks all that can be seen before the first request. `on_store_failure`
-    /// is for a policy that does not say.
+    /// Reports every configuration error that can be known before the first request.
+    /// `on_store_failure` applies if the policy has no setting of its own.
     pub(crate) fn compile(
         &self,
         on_store_failure: OnStoreFailure,
@@ -227,7 +227,7 @@ impl Policy {
         let name = self.name.clone().unwrap_or_else(|| quota.to_name());
         let name = Name::new(&name).ok_or(ConfigError::PolicyName { name })?;
         let (cost, capacity) = (self.cost, quota.capacity());
-        // A capacity of 0 is said on purpose: it refuses everything.
+        // A capacity of 0 is deliberate: it denies everything.
         if cost > capacity && capacity > 0 {
             return Err(ConfigError::CostAboveCapacity { cost, capacity }.in_policy(&name.text));
         }
@@ -258,7 +258,7 @@ impl Policy {
         Ok(Compiled {
             name,
             demand: Demand::new(quota.intern(), cost),
-            // Who owes waits, which one who holds units need not.
+            // A lease would let a debtor skip the wait.
             debt: if self.leases { 0 } else { debt },
             shared: self.shared,
             on_store_failure,
@@ -295,7 +295,7 @@ where
 #[derive(Clone, Debug)]
 pub(crate) struct Compiled {
     pub(crate) name: Name,
-    /// What is asked of it, unless the request says otherwise.
+    /// The demand, unless the request chooses another.
     pub(crate) demand: Demand,
     /// The most units that may be owed.
     pub(crate) debt: u64,
@@ -305,7 +305,7 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// What this policy asks of a caller's bucket.
+    /// Creates a charge to a caller's bucket.
     #[inline]
     pub(crate) fn charge<'a>(&self, key: Cow<'a, Key>, demand: Cow<'a, Demand>) -> Charge<'a> {
         Charge {
@@ -318,7 +318,7 @@ impl Compiled {
     }
 }
 
-/// Refuses none, and two of one name.
+/// Returns an error if there is no policy, or if two have one name.
 pub(crate) fn check_names<'a>(
     names: impl IntoIterator<Item = &'a Name>,
 ) -> Result<(), ConfigError> {
@@ -336,7 +336,7 @@ pub(crate) fn check_names<'a>(
     Ok(())
 }
 
-/// The quota types: what `From` above is for.
+/// The quota types, for the `From` above.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a quota nor a policy",
     note = "use a `Policy` or one of the quota types"

@@ -33,20 +33,20 @@ use crate::charge::Operation;
 /// ```
 ///
 /// Cloning is cheap.
-#[must_use = "it may be a refusal: ask `is_allowed()`"]
+#[must_use = "it may be a denial: call `is_allowed()`"]
 pub struct Decision {
     verdict: Verdict,
     source: Source,
     now_us: u64,
-    /// The store may have taken what nobody knows of.
+    /// Whether the store may have taken units that no decision reports.
     is_lost: bool,
     policies: Policies,
 }
 
-/// One is held in place: shared, it would be allocated and counted with each
-/// request. Two would make every decision twice as large, and it is copied often.
+/// One policy is stored inline: an `Arc` would cost each request an allocation and a count.
+/// Two inline would double the size of every decision, which is copied often.
 enum Policies {
-    /// None was asked, and so many units pass.
+    /// No policy was asked, and this many units pass.
     None(u64),
     One(PolicyDecision),
     Several(Arc<[PolicyDecision]>),
@@ -75,7 +75,7 @@ impl Policies {
 }
 
 impl Clone for Decision {
-    /// In place: a derived one makes the policies elsewhere, and moves them.
+    /// Clones in place. A derived `clone` builds the policies elsewhere and moves them.
     #[inline]
     fn clone(&self) -> Self {
         let of = |policies| Self { policies, ..*self };
@@ -88,7 +88,7 @@ impl Clone for Decision {
 }
 
 impl FromIterator<PolicyDecision> for Policies {
-    /// Several of known number are made where they stay.
+    /// Collects in place if the number is known.
     fn from_iter<T: IntoIterator<Item = PolicyDecision>>(policies: T) -> Self {
         let mut policies = policies.into_iter();
         match policies.size_hint() {
@@ -98,18 +98,19 @@ impl FromIterator<PolicyDecision> for Policies {
     }
 }
 
-/// Allowed, or why not.
+/// Whether a check is allowed, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verdict {
     /// Every policy had room; the units were taken.
     Allowed,
-    /// A policy had no room. Nothing was taken anywhere; later it will fit. Or the
-    /// store failed, and a policy denies then: [`Decision::source`] is
-    /// [`Source::StoreFailure`], and no policy is listed.
+    /// A policy had no room. Nothing was taken from any policy, and the cost fits later.
+    ///
+    /// Also used if the store failed and a policy denies then. [`Decision::source`] is
+    /// [`Source::StoreFailure`] in that case, and no policy is listed.
     Denied,
-    /// The cost is above what a policy can ever grant. Nothing was taken;
-    /// asking again is of no use.
+    /// The cost is above what a policy can ever grant. Nothing was taken, and waiting cannot
+    /// help.
     Impossible,
 }
 
@@ -132,22 +133,22 @@ pub enum Source {
     /// The store decided. Also used if no policy applied; [`Decision::policies`] is then
     /// empty.
     Store,
-    /// This process repeated a recent denial of the same caller by the store: a [denial](crate::RedisStoreBuilder::denial_cache_ttl)
-    /// that still holds.
+    /// This process repeated a recent denial of the same caller by the store, which
+    /// [still holds](crate::RedisStoreBuilder::denial_cache_ttl).
     Cache,
-    /// This process decided, from units that the store had granted to it in
-    /// advance: [`Policy::lease`](crate::Policy::lease).
+    /// This process decided from units that it had leased from the store:
+    /// [`Policy::lease`](crate::Policy::lease).
     Lease,
-    /// The store failed, and this process decided by itself, under the
-    /// policies that are [local](crate::OnStoreFailure::Local) then.
+    /// The store failed, and this process decided by the policies that are
+    /// [local](crate::OnStoreFailure::Local) then.
     Local,
-    /// The store failed, and nobody decided:
-    /// [`OnStoreFailure`](crate::OnStoreFailure) chose.
+    /// The store failed, and [`OnStoreFailure`](crate::OnStoreFailure) allowed or denied
+    /// without a decision.
     StoreFailure,
 }
 
 impl Decision {
-    /// Sums up what became of a check. `fitting`: 0, 1, or the units taken.
+    /// Creates the decision of a check. `fitting`: 0, 1, or the units taken.
     pub(crate) fn new(
         operation: Operation,
         policies: impl Iterator<Item = PolicyDecision>,
@@ -168,7 +169,7 @@ impl Decision {
         }
     }
 
-    /// The same of one policy.
+    /// Creates the decision of a check of one policy.
     #[inline]
     pub(crate) fn of_one(
         operation: Operation,
@@ -185,13 +186,13 @@ impl Decision {
         }
     }
 
-    /// No policy applied.
+    /// Creates the decision for a request to which no policy applied.
     #[cfg(feature = "http")]
     pub(crate) const fn of_no_policy() -> Self {
         Self::without_policies(Verdict::Allowed, Source::Store)
     }
 
-    /// The store failed, and somebody chose.
+    /// Creates a decision by configuration, because the store failed.
     pub(crate) const fn on_store_failure(verdict: Verdict) -> Self {
         Self::without_policies(verdict, Source::StoreFailure)
     }
@@ -206,21 +207,22 @@ impl Decision {
         }
     }
 
-    /// The store failed, and this process decided. `is_lost`: the store may
-    /// have, too.
+    /// Marks the decision as made by this process, because the store failed. `is_lost`: the
+    /// store may have taken units, too.
     pub(crate) fn made_locally(mut self, is_lost: bool) -> Self {
         (self.source, self.is_lost) = (Source::Local, is_lost);
         self
     }
 
-    /// The store had denied, and that still holds.
+    /// Marks the decision as a cached denial.
     #[cfg(feature = "redis")]
     pub(crate) fn remembered(mut self) -> Self {
         self.source = Source::Cache;
         self
     }
 
-    /// The store failed, and nothing limits these units meanwhile.
+    /// Creates a decision that allows these units, because the store failed and no policy
+    /// limits them.
     pub(crate) fn unchecked(units: u64, is_lost: bool) -> Self {
         Self {
             is_lost,
@@ -229,19 +231,19 @@ impl Decision {
         }
     }
 
-    /// Permits of a check that was refused were taken on the way.
+    /// Records that a denied check may have taken permits.
     #[cfg(feature = "redis")]
     pub(crate) fn lost(mut self) -> Self {
         self.is_lost = true;
         self
     }
 
-    /// Whether the store may have taken what nobody knows of.
+    /// Returns whether the store may have taken units that no decision reports.
     pub(crate) const fn is_lost(&self) -> bool {
         self.is_lost
     }
 
-    /// From units that were paid for in advance.
+    /// Marks the decision as made from leased units.
     #[cfg(feature = "redis")]
     #[inline]
     pub(crate) const fn made_from_lease(mut self) -> Self {
@@ -249,7 +251,8 @@ impl Decision {
         self
     }
 
-    /// One for each policy; while the store fails, policies may be left out.
+    /// Sets the partition of each policy. Does nothing if policies were left out, as while the
+    /// store fails.
     #[cfg(feature = "http")]
     pub(crate) fn give_partitions(&mut self, partitions: &[[u8; 12]]) {
         let policies = self.policies.as_mut_slice();
@@ -261,7 +264,7 @@ impl Decision {
         }
     }
 
-    /// Puts the policies of layers outside before its own.
+    /// Puts the policies of an outer layer before its own.
     #[cfg(feature = "http")]
     pub(crate) fn put_within(&mut self, outer: &Self) {
         let policies = outer.policies().chain(self.policies());
@@ -269,33 +272,33 @@ impl Decision {
         self.source = self.source.max(outer.source);
     }
 
-    /// Whether the request may go on.
+    /// Returns whether the request is allowed.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         matches!(self.verdict, Verdict::Allowed)
     }
 
-    /// Allowed, or why not.
+    /// Returns whether the request is allowed, or why not.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         self.verdict
     }
 
-    /// Where the decision came from. Under stacked layers, the last in the
-    /// order of [`Source`] of any of them.
+    /// Returns where the decision came from. Under stacked layers, it is the last of their
+    /// sources in the order of [`Source`].
     #[must_use]
     pub fn source(&self) -> Source {
         self.source
     }
 
-    /// When the decision was made by the store's clock, in microseconds since
-    /// the UNIX epoch. 0 where no store decided.
+    /// Returns when the store decided, by its clock, in microseconds since the UNIX epoch.
+    /// 0 if no store decided.
     #[must_use]
     pub fn decided_at_us(&self) -> u64 {
         self.now_us
     }
 
-    /// Every policy that was asked, in the order in which they were configured.
+    /// Returns every policy that was asked, in the order of configuration.
     pub fn policies(&self) -> impl ExactSizeIterator<Item = &PolicyDecision> {
         self.policies.as_slice().iter()
     }
@@ -320,7 +323,7 @@ impl Decision {
         waits.try_fold(first, |longest, wait| Some(longest.max(wait?)))
     }
 
-    /// How long the admitted request is to be held: the longest
+    /// Returns how long to hold the admitted request: the longest
     /// [delay](PolicyDecision::delay) of its policies.
     #[must_use]
     pub fn delay(&self) -> Duration {
@@ -328,8 +331,8 @@ impl Decision {
         delays.max().unwrap_or_default()
     }
 
-    /// The fewest units that any policy [moved](PolicyDecision::charged); the
-    /// units asked for, where the store failed and all were left out.
+    /// Returns the fewest units that any policy [charged](PolicyDecision::charged). If the
+    /// store failed and all policies were left out, these are the units asked for.
     #[must_use]
     pub fn charged(&self) -> u64 {
         let moved = self.policies().map(PolicyDecision::charged);
@@ -339,10 +342,10 @@ impl Decision {
         })
     }
 
-    /// The most units of the cost that any policy did
-    /// [not charge](PolicyDecision::uncharged): of a
-    /// [`debit`](crate::Limiter::debit), what is lost. All units asked for, where the
-    /// store failed and all policies were left out.
+    /// Returns the most units of the cost that any policy did
+    /// [not charge](PolicyDecision::uncharged): the loss of a
+    /// [`debit`](crate::Limiter::debit). If the store failed and all policies were left out,
+    /// these are all units asked for.
     #[must_use]
     pub fn uncharged(&self) -> u64 {
         let uncharged = self.policies().map(PolicyDecision::uncharged);
@@ -365,10 +368,10 @@ impl Decision {
     }
 }
 
-/// What a credit gave back: by [`Limiter::credit`](crate::Limiter::credit) and
+/// The outcome of a credit: of [`Limiter::credit`](crate::Limiter::credit) and
 /// [`Buckets::credit`](crate::Buckets::credit).
 ///
-/// Unlike a [`Decision`], it need not be looked at: a credit is never denied.
+/// Unlike a [`Decision`], it may be ignored: a credit is never denied.
 #[derive(Clone, Debug)]
 pub struct Refund(Decision);
 
@@ -377,14 +380,14 @@ impl Refund {
         Self(decision)
     }
 
-    /// Returns how many units came back: the fewest of any policy.
+    /// Returns how many units were refunded: the fewest of any policy.
     #[must_use]
     pub fn refunded(&self) -> u64 {
         self.0.charged()
     }
 
     /// Returns the state of each policy after the credit.
-    /// [`PolicyDecision::charged`] is what came back to it.
+    /// [`PolicyDecision::charged`] is what was refunded to it.
     pub const fn decision(&self) -> &Decision {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! The standing of one policy.
+//! The outcome of a check for one policy.
 
 use std::{fmt, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     util::interned::Interned,
 };
 
-/// The standing of one policy in a [`Decision`](crate::Decision).
+/// The outcome of a check for one policy, in a [`Decision`](crate::Decision).
 #[derive(Clone)]
 pub struct PolicyDecision {
     name: Name,
@@ -24,12 +24,12 @@ pub struct PolicyDecision {
     pub(super) partition: Option<Box<[u8; 12]>>,
 }
 
-/// What became of one policy, in microseconds.
+/// Whether a policy had room, in microseconds.
 #[derive(Clone, Copy)]
 enum Outcome {
-    /// It had room. Who is admitted is to be held for so long.
+    /// It had room. The request is held for `delay_us`.
     Room { delay_us: u64 },
-    /// It has none before that.
+    /// It has room after `retry_us`.
     Later { retry_us: u64 },
     /// Waiting does not help.
     NotByItself,
@@ -37,7 +37,7 @@ enum Outcome {
     Impossible,
 }
 
-/// What the rule of a policy says of a check.
+/// The outcome of a check for one policy, without its name and quota.
 #[derive(Clone, Copy)]
 pub(crate) struct PolicyOutcome {
     moved: u64,
@@ -47,7 +47,8 @@ pub(crate) struct PolicyOutcome {
 }
 
 impl PolicyOutcome {
-    /// From how the bucket stood before. `rule` is that of the quota asked for.
+    /// Computes the outcome from the state before the check. `rule` belongs to the demand's
+    /// quota.
     #[inline(always)]
     pub(crate) fn new(
         rule: &impl Arithmetic,
@@ -96,7 +97,8 @@ impl PolicyOutcome {
 }
 
 impl PolicyDecision {
-    /// From how its bucket stood before. `rule` is that of the quota asked for.
+    /// Computes the decision from the state before the check. `rule` belongs to the demand's
+    /// quota.
     pub(crate) fn new(
         rule: &impl Arithmetic,
         operation: Operation,
@@ -110,7 +112,7 @@ impl PolicyDecision {
         Self::told(name, demand, told)
     }
 
-    /// What was told of the policy of this name.
+    /// Creates the decision from an outcome.
     #[inline]
     pub(crate) fn told(name: Name, demand: &Demand, told: PolicyOutcome) -> Self {
         Self {
@@ -126,13 +128,13 @@ impl PolicyDecision {
         }
     }
 
-    /// The policy's name.
+    /// Returns the policy's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name.text
     }
 
-    /// The quota that was applied.
+    /// Returns the quota that was applied.
     #[must_use]
     pub fn quota(&self) -> Quota {
         *self.quota
@@ -144,20 +146,20 @@ impl PolicyDecision {
         self.quota.capacity()
     }
 
-    /// The units asked for.
+    /// Returns the units that the request asked for.
     #[must_use]
     pub const fn cost(&self) -> u64 {
         self.cost
     }
 
-    /// Whole units left after this decision, rounded down.
+    /// Returns the whole units left after this decision, rounded down.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.quota.remaining(self.standing.level)
     }
 
-    /// Time until nothing is taken any more, if nothing else is taken: a
-    /// bucket is full again, a window has ended. To the microsecond, rounded up.
+    /// Returns the time until nothing is taken anymore, if no further units are taken: a
+    /// bucket is full again, or a window has ended. It is rounded up to the microsecond.
     #[must_use]
     pub fn reset_after(&self) -> Duration {
         Duration::from_micros(self.quota.reset_us(&self.standing, self.now_us))
@@ -180,33 +182,33 @@ impl PolicyDecision {
         self.retry_us() != Some(0)
     }
 
-    /// Whether the cost is above what this policy can ever grant.
+    /// Returns whether the cost is above what this policy can ever grant.
     #[must_use]
     pub const fn is_impossible(&self) -> bool {
         matches!(self.outcome, Outcome::Impossible)
     }
 
-    /// Units that were taken: the cost where the request was admitted, what
-    /// there was with [`take_up_to`](crate::Limiter::take_up_to), and what was
-    /// charged with [`debit`](crate::Limiter::debit). What was given back, with
-    /// [`credit`](crate::Limiter::credit).
+    /// Returns the units that were taken. For an admitted request that is the cost.
+    ///
+    /// [`take_up_to`](crate::Limiter::take_up_to) takes what there was, and
+    /// [`debit`](crate::Limiter::debit) what it could charge. After a
+    /// [`credit`](crate::Limiter::credit), these are the units that were refunded.
     #[must_use]
     pub const fn charged(&self) -> u64 {
         self.moved
     }
 
-    /// Units of the cost that were not charged. Of a
-    /// [`debit`](crate::Limiter::debit): those by which the policy would owe more
-    /// than its [`max_debt`](crate::Policy::max_debt).
+    /// Returns the units of the cost that were not charged. After a
+    /// [`debit`](crate::Limiter::debit), these are the units that would exceed the policy's
+    /// [`max_debt`](crate::Policy::max_debt).
     #[must_use]
     pub const fn uncharged(&self) -> u64 {
         self.cost.saturating_sub(self.moved)
     }
 
-    /// How long the admitted request is to be held: until its turn in a
+    /// Returns how long to hold the admitted request: until its turn in a
     /// [queue](crate::LeakyBucket::queue), or until the tokens that it reserved
-    /// are there. Zero where nothing is to be waited for. Rounded up to the
-    /// microsecond.
+    /// are there. Zero if it need not wait. It is rounded up to the microsecond.
     #[must_use]
     pub const fn delay(&self) -> Duration {
         match self.outcome {
@@ -220,18 +222,18 @@ impl PolicyDecision {
         &self.name.quoted
     }
 
-    /// How its bucket stands, and under which quota.
+    /// Returns the quota, and the state of the bucket.
     #[cfg(feature = "redis")]
     pub(crate) fn standing(&self) -> (Interned<Quota>, BucketState) {
         (self.quota.clone(), self.standing)
     }
 
-    /// Under which mark its units were taken.
+    /// Returns the mark at which its units were taken.
     pub(crate) const fn mark(&self) -> u64 {
         self.standing.mark
     }
 
-    /// The nanosecond at which a bucket of this level is full again.
+    /// Returns the nanosecond at which a bucket of this level is full again.
     pub(crate) const fn full_at_ns(&self) -> u64 {
         self.now_us
             .saturating_mul(1_000)

@@ -31,12 +31,11 @@ use crate::ConfigError;
 /// ```
 ///
 /// **Limits**, checked when the quota is used: windows of whole milliseconds,
-/// up to 100 years; a limit below 2^53. A limit of 0 refuses everything
-/// that costs anything.
+/// up to 100 years; a limit below 2^53. A limit of 0 denies every request
+/// that costs more than 0.
 ///
-/// **Changed numbers.** What was used stays used, until the window ends as it
-/// was to end, or as a window would that starts now, if that is sooner. A debt
-/// ends with its window.
+/// **Changed numbers.** Used units stay used until the window ends: at its old end, or at
+/// the end of a window that starts now, whichever is sooner. A debt ends with its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct FixedWindow {
@@ -47,13 +46,13 @@ pub struct FixedWindow {
 }
 
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
-/// The longest month, so that what clients are told is never too much.
+/// The longest month, so that clients never read too high a rate.
 const MONTH: Duration = Duration::from_secs(31 * 86_400);
 /// The epoch was a Thursday.
 const FIRST_MONDAY_MS: u64 = 4 * 86_400_000;
 
 impl FixedWindow {
-    /// `limit` units in each `window`.
+    /// Creates windows of `limit` units each.
     pub const fn new(limit: u64, window: Duration) -> Self {
         Self {
             limit,

@@ -9,15 +9,15 @@ use super::{Quota, per_period, token_bucket};
 use crate::ConfigError;
 
 /// Each request pours its cost into a bucket that leaks `limit` units per
-/// period; what does not fit is refused.
+/// period. A request that does not fit is denied.
 ///
 /// As a **meter** (the default) it admits the same requests as a
 /// [`TokenBucket`](crate::TokenBucket) whose burst is this
-/// [`capacity`](Self::capacity); say it in these words if your users know them.
+/// [`capacity`](Self::capacity). Use it if your users know these words.
 ///
-/// As a [`queue`](Self::queue) it paces: an admitted request is held until its
-/// turn, so that what leaves is evenly spaced, and refused only when the queue
-/// is full. The choice in front of something that must not see bursts.
+/// As a [`queue`](Self::queue) it paces. An admitted request is held until its turn, so that
+/// requests leave evenly spaced. A request is denied only if the queue is full. Use it in
+/// front of a service that must not see bursts.
 ///
 /// ```
 /// use std::time::Duration;
@@ -31,7 +31,7 @@ use crate::ConfigError;
 /// **The danger of a queue** is that it holds connections: at most
 /// `queue` units for each caller, each for up to `queue` times the interval.
 ///
-/// **Limits**, and what becomes of a bucket whose numbers change: as for
+/// **Limits** and **changed numbers** are as for
 /// [`TokenBucket`](crate::TokenBucket).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
@@ -49,7 +49,7 @@ enum Room {
 }
 
 impl LeakyBucket {
-    /// Leaks `limit` units per `period`.
+    /// Creates a bucket that leaks `limit` units per `period`.
     pub const fn new(limit: u64, period: Duration) -> Self {
         Self {
             limit,
@@ -58,20 +58,20 @@ impl LeakyBucket {
         }
     }
 
-    /// How much the bucket holds. Default: the limit.
+    /// Sets how much the bucket holds. Default: the limit.
     pub const fn capacity(mut self, units: u64) -> Self {
         self.room = Room::Capacity(units);
         self
     }
 
-    /// Holds admitted requests until their turn, at most so many units at a
-    /// time; the one whose turn it is does not count. 0 holds nobody: who comes
-    /// before their turn is refused.
+    /// Holds admitted requests until their turn, at most `units` units at a time. The
+    /// request whose turn it is does not count. With 0, a request that comes before its turn
+    /// is denied.
     ///
     /// A [`RateLimitLayer`](crate::RateLimitLayer) waits before it calls the
     /// inner service, [`Limiter::acquire`](crate::Limiter::acquire) before it
-    /// returns. [`Limiter::check`](crate::Limiter::check) does not wait: it says
-    /// how long to, in [`Decision::delay`](crate::Decision::delay).
+    /// returns. [`Limiter::check`](crate::Limiter::check) does not wait:
+    /// [`Decision::delay`](crate::Decision::delay) returns how long the request has to.
     pub const fn queue(mut self, units: u64) -> Self {
         self.room = Room::Queue(units);
         self

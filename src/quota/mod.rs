@@ -1,9 +1,9 @@
-//! How much: one type for each algorithm, and [`Quota`], which sums them.
+//! One type for each algorithm, and [`Quota`], which holds any of them.
 //!
-//! A quota type holds what the user said. Turning it into a [`Quota`] checks it
-//! and works out the integers that deciding needs, once. The arithmetic beside
-//! each algorithm is pure: it takes what is stored and `now`, and serves both
-//! the memory store and, as the model, the tests of the Lua scripts.
+//! A quota type holds the configuration. Its conversion into a [`Quota`] checks it, and
+//! computes once the integers that a decision needs. The arithmetic beside each algorithm
+//! is pure: it gets the stored state and the time. The memory store uses it, and so do the
+//! tests of the Lua scripts, as the model.
 
 pub(crate) mod arithmetic;
 mod calendar;
@@ -55,11 +55,10 @@ pub enum Algorithm {
 
 /// A checked quota of any algorithm: small, `Copy`, and always valid.
 ///
-/// Made from the type of each algorithm, as [`TokenBucket`] or [`FixedWindow`],
-/// with `try_from`/`try_into`.
-/// You need it by name only where a request chooses its quota
-/// ([`Policy::quota_by`](crate::Policy::quota_by)): make the tiers
-/// at start-up, where a mistake is an error, and hand out copies.
+/// `try_from` and `try_into` create it from the type of an algorithm, such as
+/// [`TokenBucket`] or [`FixedWindow`]. You need its name only if a request chooses its quota
+/// ([`Policy::quota_by`](crate::Policy::quota_by)): create the tiers at start-up, where a
+/// mistake is an error, and return copies.
 ///
 /// ```
 /// use tower_throttle::{Quota, TokenBucket};
@@ -80,7 +79,7 @@ pub(crate) enum Params {
     IntervalBucket(window::WindowParams),
     LeakyBucket {
         rule: token_bucket::TokenBucketParams,
-        /// Holds who is admitted until their turn.
+        /// Whether admitted requests are held until their turn.
         paces: bool,
     },
     FixedWindow(window::WindowParams),
@@ -89,7 +88,7 @@ pub(crate) enum Params {
     Concurrency(concurrency::ConcurrencyParams),
 }
 
-/// Calls what every algorithm answers.
+/// Evaluates an expression with the parameters of whichever algorithm the quota has.
 macro_rules! each {
     ($self:expr, $rule:ident => $answer:expr) => {
         match &$self.0 {
@@ -104,7 +103,7 @@ macro_rules! each {
 pub(crate) use each;
 
 impl Quota {
-    /// The algorithm.
+    /// Returns the algorithm.
     #[must_use]
     pub const fn algorithm(&self) -> Algorithm {
         match self.0 {
@@ -117,8 +116,8 @@ impl Quota {
         }
     }
 
-    /// Units per [`period`](Self::period): the rate as it was configured. For
-    /// [`Concurrency`], units at a time.
+    /// Returns the units per [`period`](Self::period): the rate as it was configured. For
+    /// [`Concurrency`], these are units at a time.
     #[must_use]
     pub const fn limit(&self) -> u64 {
         match &self.0 {
@@ -184,7 +183,7 @@ impl Quota {
         }
     }
 
-    /// Whether this is a number in flight, and units must be given back.
+    /// Returns whether units are held while a request is in flight, and then released.
     pub(crate) const fn is_concurrency(&self) -> bool {
         matches!(self.0, Params::Concurrency(_))
     }
@@ -196,13 +195,13 @@ impl Quota {
         }
     }
 
-    /// Room beyond the capacity, so little that all levels stay exact.
+    /// Returns the room beyond the capacity, limited so that all levels stay exact.
     pub(crate) fn extra(&self, level: u64) -> u64 {
         let highest = each!(self, rule => rule.highest());
         level.min(highest.saturating_sub(self.level_of_capacity()))
     }
 
-    /// The most units that may be owed. Permits are held, so none of those.
+    /// Returns the most units that may be owed. Permits are held, so it is 0 for those.
     pub(crate) fn most_debt(&self) -> u64 {
         match self.0 {
             Params::Concurrency(_) => 0,
@@ -210,34 +209,35 @@ impl Quota {
         }
     }
 
-    /// Whether who is admitted may have to wait for their turn.
+    /// Returns whether an admitted request may have to wait for its turn.
     pub(crate) const fn paces(&self) -> bool {
         matches!(self.0, Params::LeakyBucket { paces: true, .. })
     }
 
-    /// Whether a place can be reserved ahead of time: where units come back one by one.
+    /// Returns whether a place can be reserved ahead of time, because units come back one by
+    /// one.
     pub(crate) const fn reserves(&self) -> bool {
         matches!(self.0, Params::TokenBucket(_) | Params::LeakyBucket { .. })
     }
 
-    /// Whether all units of a window come back at one instant.
+    /// Returns whether all units of a window come back at one instant.
     pub(crate) const fn returns_at_once(&self) -> bool {
         matches!(self.0, Params::FixedWindow(_) | Params::IntervalBucket(_))
     }
 
-    /// Whether units may be paid for in advance.
+    /// Returns whether units may be leased.
     pub(crate) const fn leases(&self) -> bool {
         matches!(self.algorithm(), Algorithm::TokenBucket)
     }
 
-    /// The room beyond the capacity in which a place may be reserved that comes
-    /// within `wait`; below zero where the turn in a queue must come by then.
+    /// Returns the room beyond the capacity for a reservation whose time comes within
+    /// `wait`. It is negative if the turn in a queue must come by then.
     pub(crate) fn room_for_wait(&self, level: u64, wait: Duration, is_turn_bound: bool) -> i64 {
         let wait_ns = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
         let capacity = self.level_of_capacity();
         let signed = |level: u64| i64::try_from(level).unwrap_or(i64::MAX);
         match &self.0 {
-            // What is above the capacity is impossible, however long one waits.
+            // A cost above the capacity never fits, however long the caller waits.
             _ if level > capacity => 0,
             Params::LeakyBucket { paces: true, .. } if is_turn_bound => {
                 let bound = level.saturating_add(wait_ns).min(capacity);
@@ -250,7 +250,7 @@ impl Quota {
         }
     }
 
-    /// By how much this caller's windows start later than others'.
+    /// Returns how much later this caller's windows start than those of others.
     #[inline]
     pub(crate) fn offset_ms(&self, key: &[u8]) -> u64 {
         match &self.0 {
@@ -261,8 +261,8 @@ impl Quota {
         }
     }
 
-    /// The same for callers that share a bucket, if it differs. Where each caller's
-    /// windows start at a moment of its own, a shared one ends after all of them.
+    /// Returns the quota for callers that share a bucket, if it differs. If each caller's
+    /// windows start at an instant of its own, a shared window ends after all of them.
     pub(crate) fn of_newcomers(&self) -> Option<Self> {
         match self.0 {
             Params::FixedWindow(rule) if rule.spread => {
@@ -276,8 +276,8 @@ impl Quota {
         }
     }
 
-    /// In how many buckets what a caller takes is counted, where callers share them.
-    /// Whatever is in a log would be kept in each.
+    /// Returns in how many shared buckets a caller's units are counted. A log is counted in
+    /// one, because each bucket would keep all of its entries.
     pub(crate) const fn shared_rows(&self) -> usize {
         match self.0 {
             Params::SlidingLog(_) => 1,
@@ -285,17 +285,17 @@ impl Quota {
         }
     }
 
-    /// A cost as a level. At most [`EXACT`], which no capacity reaches.
+    /// Returns a cost as a level. At most [`EXACT`], which no capacity reaches.
     pub(crate) fn level_of(&self, units: u64) -> u64 {
         each!(self, rule => units.saturating_mul(rule.unit())).min(EXACT)
     }
 
-    /// The level at which nothing more fits.
+    /// Returns the level at which nothing more fits.
     pub(crate) fn level_of_capacity(&self) -> u64 {
         each!(self, rule => rule.capacity())
     }
 
-    /// Whole units up to a level.
+    /// Returns the whole units in a level.
     pub(crate) fn units_of(&self, level: u64) -> u64 {
         each!(self, rule => level / rule.unit())
     }
@@ -304,7 +304,7 @@ impl Quota {
         each!(self, rule => rule.units_that_fit(level))
     }
 
-    /// Microseconds until nothing is taken any more.
+    /// Returns the microseconds until nothing is taken anymore.
     pub(crate) fn reset_us(&self, standing: &BucketState, now_us: u64) -> u64 {
         if standing.level == 0 {
             return 0;
@@ -316,7 +316,7 @@ impl Quota {
         each!(self, rule => rule.effective_window_us(standing, now_us))
     }
 
-    /// A name that says the quota, for a policy that was given none.
+    /// Returns a name that describes the quota, for a policy without one.
     pub(crate) fn to_name(self) -> String {
         let (limit, period) = (self.limit(), period_name(self.period()));
         let capacity = self.capacity();
@@ -379,22 +379,22 @@ fn period_name(period: Duration) -> String {
 macro_rules! per_period {
     ($type:ident) => {
         impl $type {
-            /// So many a second.
+            /// Allows `limit` units per second.
             pub const fn per_second(limit: u64) -> Self {
                 Self::new(limit, Duration::from_secs(1))
             }
 
-            /// So many a minute.
+            /// Allows `limit` units per minute.
             pub const fn per_minute(limit: u64) -> Self {
                 Self::new(limit, Duration::from_secs(60))
             }
 
-            /// So many an hour.
+            /// Allows `limit` units per hour.
             pub const fn per_hour(limit: u64) -> Self {
                 Self::new(limit, Duration::from_secs(3_600))
             }
 
-            /// So many in 24 hours.
+            /// Allows `limit` units per 24 hours.
             pub const fn per_day(limit: u64) -> Self {
                 Self::new(limit, Duration::from_secs(86_400))
             }

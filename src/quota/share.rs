@@ -1,10 +1,10 @@
-//! The part of a quota that one of several processes has to itself.
+//! The share of a quota that one of several processes uses by itself.
 
 use super::{EXACT, Params, Quota, token_bucket::SLACK_NS};
 
 impl Quota {
-    /// One part of `nodes`: rates are divided exactly, what can be taken at
-    /// once is rounded up, so that no part refuses everything.
+    /// Returns one of `nodes` shares. Rates are divided exactly. Capacities are rounded up,
+    /// so that no share denies everything.
     pub(crate) fn share_of(self, nodes: u32) -> Self {
         let nodes = u64::from(nodes.max(1));
         let part = |units: u64| units.div_ceil(nodes);
@@ -14,7 +14,7 @@ impl Quota {
                 let initial = (rule.capacity_ns - rule.initial_ns) / rule.interval_ns;
                 rule.burst = part(rule.burst);
                 rule.period_ns = rule.period_ns.saturating_mul(nodes);
-                // What would be deeper than 104 days is as deep as that.
+                // At most 104 days deep, where the arithmetic is exact.
                 let longest_ns = (EXACT - SLACK_NS - 1) / rule.burst;
                 rule.interval_ns = rule.interval_ns.saturating_mul(nodes).min(longest_ns);
                 rule.capacity_ns = rule.burst * rule.interval_ns;

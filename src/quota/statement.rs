@@ -1,6 +1,6 @@
-//! What a process says of the permits that it holds.
+//! The statement of a process about the permits that it holds.
 
-/// What each message about a bucket says of the process that sends it.
+/// The part of each message about a bucket that describes its sender.
 ///
 /// A process knows which of its takes were granted, once each is answered or
 /// given up. Takes belong to numbered groups, and a group is settled when all its

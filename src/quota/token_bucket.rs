@@ -6,13 +6,12 @@
 //! integer: taking n tokens moves it n intervals on, and it fits if the
 //! bucket's whole depth is not exceeded.
 //!
-//! A bucket may be further from full than it is deep: in debt, by tokens that
-//! were reserved or taken without asking; or by other numbers, of a version that
-//! is deployed beside this one; or by a clock that went backwards. Then two more
-//! words are kept: the instant at which it counts as just empty, from which on
-//! it fills, and that of the writing. So a debt is paid in full, a clock locks
-//! nobody out for longer than a refill, and what the other version holds taken
-//! stays taken for it.
+//! A bucket may be further from full than its depth. It may be in debt, by tokens that were
+//! reserved or debited. A version with other numbers may be deployed beside this one. Or a
+//! clock went backwards. Then two more words are kept: the instant at which the bucket
+//! counts as just empty, from which on it fills, and the instant of the write. So a debt is
+//! paid in full, a clock locks out no caller for longer than a refill, and what the other
+//! version counts as taken stays taken for it.
 
 use std::time::Duration;
 
@@ -28,8 +27,8 @@ use crate::ConfigError;
 
 /// `limit` tokens flow in per period, evenly; at most `burst` are kept; a request takes its cost.
 ///
-/// The choice for most APIs: bursts pass, the sustained rate holds, and nobody
-/// waits longer than the tokens that are missing. The rate is exact to the
+/// The choice for most APIs: bursts pass, the sustained rate holds, and no caller waits
+/// longer than the missing tokens take. The rate is exact to the
 /// nanosecond: never above what is configured, and at most 0.1% below it.
 ///
 /// Defaults: `burst` equals the limit; a new caller starts with a full bucket.
@@ -45,13 +44,13 @@ use crate::ConfigError;
 ///
 /// **Limits**, checked when the quota is used: at most 1,000,000 a second, and
 /// a bucket that fills from empty in at most 104 days (2^53 nanoseconds).
-/// A limit of 0 refuses everything that costs anything.
+/// A limit of 0 denies every request that costs more than 0.
 ///
-/// **Changed numbers.** A bucket that is there keeps the time until it is full,
-/// at most the time that an empty one takes under the new numbers: nobody is
-/// locked out by an old state, and nobody is given more than the new burst. A
-/// debt, or what is reserved, is paid as it was to be. Refilled at once, what was
-/// taken counts, up to twice the new burst, and a debt counts in full.
+/// **Changed numbers.** An existing bucket keeps the time until it is full, but at most the
+/// time that an empty one takes under the new numbers. So no old state locks out a caller,
+/// and no caller gets more than the new burst. Debts and reservations are paid in the time
+/// they had. With [`refill_at_once`](Self::refill_at_once), taken tokens count up to twice
+/// the new burst, and a debt counts in full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct TokenBucket {
@@ -70,7 +69,7 @@ enum Refill {
 }
 
 impl TokenBucket {
-    /// `limit` tokens per `period`, whatever the period.
+    /// Creates a bucket of `limit` tokens per `period`.
     pub const fn new(limit: u64, period: Duration) -> Self {
         Self {
             limit,
@@ -81,11 +80,10 @@ impl TokenBucket {
         }
     }
 
-    /// A bucket that nothing flows into: tokens come back only by hand, with
-    /// [`Limiter::credit`](crate::Limiter::credit) or
-    /// [`reset`](crate::Limiter::reset).
+    /// Creates a bucket without refill. Tokens come back only by
+    /// [`Limiter::credit`](crate::Limiter::credit) or [`reset`](crate::Limiter::reset).
     ///
-    /// A caller is remembered for 100 years. No wait helps who is denied, so no
+    /// A caller is remembered for 100 years. Waiting cannot help a denied caller, so no
     /// `Retry-After` is sent.
     pub const fn without_refill(burst: u64) -> Self {
         Self {
@@ -97,9 +95,9 @@ impl TokenBucket {
         }
     }
 
-    /// Lets the whole `limit` flow in at once, each time a period ends. The first
-    /// period starts with the first token that is taken from a full bucket, also
-    /// where a credit filled it.
+    /// Adds the whole `limit` at once, each time a period ends. The first
+    /// period starts with the first token that is taken from a full bucket, even
+    /// if a credit filled it.
     ///
     /// Default: evenly, one token after another. With this, periods are whole
     /// milliseconds of at most 100 years, and the rate has no upper bound.
@@ -108,16 +106,16 @@ impl TokenBucket {
         self
     }
 
-    /// How many tokens the bucket holds, so how many can be taken at once.
+    /// Sets how many tokens the bucket holds, so how many can be taken at once.
     /// Default: the limit. At least 1; 1 paces callers one by one.
     pub const fn burst(mut self, burst: u64) -> Self {
         self.burst = Some(burst);
         self
     }
 
-    /// How many tokens a caller has who was never seen before. Default: a full bucket.
+    /// Sets how many tokens an unknown caller has. Default: a full bucket.
     ///
-    /// The first request starts the caller's refill, even when it is refused.
+    /// The first request starts the caller's refill, even if it is denied.
     /// A caller is forgotten once the bucket has been full for as long as it
     /// takes to fill from empty, and at least a minute, and starts anew with
     /// `initial` tokens after that. So beside another policy with a longer wait, `retry_after` is
@@ -171,7 +169,7 @@ pub(crate) struct TokenBucketParams {
     pub(crate) limit: u64,
     pub(crate) period_ns: u64,
     pub(crate) burst: u64,
-    /// The time that one token takes to flow in, rounded up: the rate is never exceeded.
+    /// The time in which one token flows in, rounded up, so that the rate is never exceeded.
     pub(crate) interval_ns: u64,
     /// The time from empty to full: `burst` intervals.
     pub(crate) capacity_ns: u64,
@@ -230,7 +228,7 @@ impl TokenBucketParams {
         })
     }
 
-    /// How long a full bucket is remembered. A caller who starts full can be forgotten at once.
+    /// Returns how long a full bucket is remembered: 0 if callers start full.
     #[inline]
     pub(crate) fn remembered_ns(&self) -> u64 {
         if self.initial_ns == 0 {
@@ -337,8 +335,8 @@ impl Arithmetic for TokenBucketParams {
         }
     }
 
-    /// A place in the middle is not given back: who stands behind it keeps
-    /// theirs, so it would be had twice.
+    /// A reservation in the middle cannot be refunded. The waiters behind it keep their
+    /// times, so its units would be granted twice.
     fn returnable(
         &self,
         _: Option<&[u64]>,

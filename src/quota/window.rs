@@ -1,7 +1,7 @@
-//! The arithmetic of windows: a count that starts again when its window ends.
+//! The arithmetic of windows: a count that restarts when its window ends.
 //!
-//! It keeps a fixed window, and a token bucket that is refilled at once: the refill of
-//! that is less than its capacity, so that a part of the count may stay.
+//! It serves fixed windows, and token buckets that are refilled at once. The refill of
+//! such a bucket may be less than its capacity, so that a part of the count stays.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::ConfigError;
 pub(crate) enum Start {
     /// With the first request.
     FirstUse,
-    /// At multiples of the window, so many milliseconds after the epoch.
+    /// At multiples of the window, plus `offset_ms`, since the epoch.
     Aligned {
         offset_ms: u64,
     },
@@ -53,15 +53,15 @@ pub(crate) struct WindowParams {
     pub(crate) window_ms: u64,
     pub(crate) start: Start,
     pub(crate) spread: bool,
-    /// How much comes back when a window ends, where what else is used stays so.
-    /// `None`: all of it.
+    /// How much is refilled when a window ends; `None`: everything. What else is used stays
+    /// used.
     pub(crate) refill: Option<u64>,
-    /// What counts as used by an unknown caller.
+    /// The units that count as used by an unknown caller.
     pub(crate) initial_used: u64,
 }
 
 impl WindowParams {
-    /// By how much this caller's windows start later, where they are spread.
+    /// Returns how much later this caller's windows start, if they are spread.
     pub(super) fn spread_ms(&self, key: &[u8]) -> u64 {
         // The same in every process, and whatever the store.
         let [a, b, c, d, e, f, g, h, ..] =
@@ -92,7 +92,7 @@ impl WindowParams {
         }
     }
 
-    /// How long after it is full a bucket is remembered, as in a token bucket.
+    /// Returns for how long a full bucket is remembered, as in a token bucket.
     pub(crate) fn remembered_ms(&self) -> u64 {
         if self.initial_used == 0 {
             return 0;
@@ -101,7 +101,8 @@ impl WindowParams {
         to_fill_ms.clamp(LEAST_REMEMBERED_NS / 1_000_000, LONGEST_WINDOW_MS)
     }
 
-    /// How many windows must end until so much has come back. One, where all does.
+    /// Returns how many windows must end until `units` are refilled: one, if each refills
+    /// everything.
     fn windows(&self, units: u64) -> u64 {
         match self.refill {
             Some(refill @ 1..) => units.div_ceil(refill),
@@ -109,13 +110,13 @@ impl WindowParams {
         }
     }
 
-    /// The end of the last of so many windows, of which the first ends at `ends_ms`.
+    /// Returns the end of the last of `windows` windows. The first ends at `ends_ms`.
     fn last_end_ms(&self, ends_ms: u64, windows: u64) -> u64 {
         let later_ms = windows.saturating_sub(1).saturating_mul(self.window_ms);
         ends_ms.saturating_add(later_ms)
     }
 
-    /// The end of the window that starts now, or that runs now by the clock.
+    /// Returns the end of the window that starts now, or that runs now by the clock.
     fn end_ms(&self, at: ReadContext) -> u64 {
         let window_ms = self.window_ms;
         match self.start {
@@ -158,7 +159,7 @@ impl Arithmetic for WindowParams {
             Some(&[used, ends_ms, held]) => (used, ends_ms, used.saturating_sub(held)),
             _ => return anew(self.initial_used, self.initial_used > 0),
         };
-        // A debt is paid in full. Other numbers lock nobody out for long.
+        // A debt is paid in full. Changed numbers lock out no caller for long.
         let used = match self.refill {
             Some(_) => (used - owed)
                 .min(2 * self.limit)

@@ -1,4 +1,4 @@
-//! What decides while a store fails.
+//! Decides in this process while a store fails.
 
 use std::{
     fmt,
@@ -22,10 +22,10 @@ use super::{
 };
 use crate::{Clock, Decision, OnStoreFailure, StoreError, SystemClock};
 
-/// What decides while a store fails: buckets in this process, what was logged of the
+/// Decides while a store fails. It holds buckets in this process, what was logged about the
 /// failure, and which policies use the store. Clones share all three.
 ///
-/// A [`Store`] hands one out ([`Store::fallback`]) so that all layers and
+/// A [`Store`] returns one from [`Store::fallback`], so that all layers and
 /// limiters on it share one. At most 100,000 buckets are kept, by the rules of
 /// [`MemoryStore`](crate::MemoryStore), and 50,000 cells for the newcomers of each quota: 7 MB for two
 /// quotas and 14 MB for seven; 13 MB for one [`SlidingWindow`](crate::SlidingWindow), and
@@ -38,12 +38,12 @@ pub struct Fallback(Arc<Inner>);
 struct Inner {
     health: Arc<Health>,
     clock: Option<Arc<dyn Clock>>,
-    /// Made when it is first needed.
+    /// Created when it is first needed.
     local: OnceLock<MonitoredStore>,
     local_id: StoreId,
     tasks: Tasks,
     policies: KnownPolicies,
-    /// What this process holds in the store, and in its buckets here.
+    /// The permits that this process holds in the store, and in its own buckets.
     holders: Holders,
     local_holders: Holders,
 }
@@ -51,13 +51,14 @@ struct Inner {
 const BUCKETS: usize = 100_000;
 
 impl Fallback {
-    /// One that nothing was taken from.
+    /// Creates a fallback whose buckets are unused.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the time from `clock`: for tests, and for a store that does.
+    /// Creates a fallback that uses `clock`: for tests, and for a store with a clock of its
+    /// own.
     #[must_use]
     pub fn with_clock(clock: Arc<impl Clock>) -> Self {
         Self(Arc::new(Inner {
@@ -78,12 +79,12 @@ impl Fallback {
         &self.0.policies
     }
 
-    /// What this process holds in the store.
+    /// Returns the permits that this process holds in the store.
     pub(super) fn holders(&self) -> &Holders {
         &self.0.holders
     }
 
-    /// What this process holds in its own buckets.
+    /// Returns the permits that this process holds in its own buckets.
     pub(super) fn local_holders(&self) -> &Holders {
         &self.0.local_holders
     }
@@ -92,7 +93,7 @@ impl Fallback {
         self.0.local_id
     }
 
-    /// The buckets of this process. What they answer says nothing of the store.
+    /// Returns the buckets of this process. Their answers say nothing about the store.
     pub(super) fn local(&self) -> &MonitoredStore {
         self.0.local.get_or_init(|| {
             let clock = self.0.clock.clone();
@@ -105,12 +106,12 @@ impl Fallback {
         })
     }
 
-    /// The same, if anything was ever decided in it.
+    /// Returns the buckets of this process, if they were ever used.
     pub(super) fn used_local(&self) -> Option<&dyn Store> {
         self.0.local.get().map(|local| &*local.store)
     }
 
-    /// Lets an answer of the store be, or decides in its place.
+    /// Returns the store's answer, or decides in its place if the store failed.
     pub(super) fn settle(
         &self,
         answer: Result<Decision, StoreError>,
@@ -144,12 +145,13 @@ impl Fallback {
         }
         match self.decide_locally(operation, charges) {
             Answer::Now(decision) => decision.map(|decision| decision.made_locally(is_lost)),
-            // Memory answers at once.
+            // The memory store always answers at once.
             Answer::Later(_) => Err(error),
         }
     }
 
-    /// Permits are left to be held: their caller adopts them.
+    /// Decides in the buckets of this process. Granted permits stay held for the caller to
+    /// adopt.
     fn decide_locally(
         &self,
         operation: Operation,
@@ -177,8 +179,8 @@ impl Fallback {
     }
 }
 
-/// A number that no other store of the process has or had: the address of one that is
-/// gone may be that of the next.
+/// A number that no other store of the process has or had. An address would not do: a
+/// later store may get that of one that was dropped.
 #[derive(Clone, Copy)]
 pub(super) struct StoreId(pub(super) usize);
 

@@ -1,4 +1,4 @@
-//! What was logged of the store's failures, so that each change is said once.
+//! Remembers what was logged about the store's failures, so that each change is logged once.
 
 use std::{
     fmt,
@@ -8,30 +8,31 @@ use std::{
 
 use crate::{Decision, Source, StoreError, telemetry};
 
-/// How the store does, as far as it was logged.
+/// The health of the store, as it was logged.
 pub(super) struct Health {
     started: Instant,
-    /// The signs of failure that were logged; none while it is well.
-    told: AtomicU8,
+    /// A bit for each kind of failure that was logged; 0 while the store is healthy.
+    logged_kinds: AtomicU8,
     last_failure_ms: AtomicU64,
-    /// When refusals that are not the store's failure were last logged, plus 1; 0 for never.
-    shed_ms: AtomicU64,
+    /// The millisecond of the last line about checks that were refused although the store
+    /// did not fail, plus 1; 0 for never.
+    overload_logged_ms: AtomicU64,
 }
 
-/// Beside the signs of errors.
+/// The bit of any failure, beside those of the kinds.
 const FAILING: u8 = 128;
 
-/// Such refusals are logged no more often than this.
-const SHED_EVERY_MS: u64 = 10_000;
+/// The shortest time between two lines about overload.
+const OVERLOAD_LOG_INTERVAL_MS: u64 = 10_000;
 
-/// The store must answer for so long before it counts as well again: one line
-/// for each change of state, and not one for each request of a half-broken store.
+/// The store must answer for this long before it counts as recovered. Otherwise a store that
+/// fails now and then would log a line for each request.
 const WELL_AFTER_MS: u64 = 5_000;
 
 impl fmt::Debug for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Health")
-            .field("told", &self.told)
+            .field("logged_kinds", &self.logged_kinds)
             .finish_non_exhaustive()
     }
 }
@@ -40,45 +41,52 @@ impl Default for Health {
     fn default() -> Self {
         Self {
             started: Instant::now(),
-            told: AtomicU8::new(0),
+            logged_kinds: AtomicU8::new(0),
             last_failure_ms: AtomicU64::new(0),
-            shed_ms: AtomicU64::new(0),
+            overload_logged_ms: AtomicU64::new(0),
         }
     }
 }
 
 impl Health {
-    /// Logs what an answer tells of the store, if that is a change.
+    /// Logs what an answer says about the store, if that is a change.
     pub(super) fn record(&self, answer: &Result<Decision, StoreError>) {
         match answer {
             Ok(decision) => self.answered(decision),
             Err(error) if error.is_unsupported() => {}
-            Err(error) if error.is_overloaded() || error.is_corrupt_state() => self.shed(error),
+            Err(error) if error.is_overloaded() || error.is_corrupt_state() => {
+                self.log_overload(error);
+            }
             Err(error) => self.failed(error),
         }
     }
 
     fn failed(&self, error: &StoreError) {
         self.last_failure_ms.store(self.now_ms(), Ordering::Relaxed);
-        let sign = error.sign();
-        let told = self.told.fetch_or(FAILING | sign, Ordering::Relaxed);
-        // What is known of an outage says more than that a check got no answer.
-        let is_vague = sign == StoreError::SILENCE && told & !FAILING != 0;
-        if told == 0 {
+        let kind_bit = error.sign();
+        let logged_kinds = self
+            .logged_kinds
+            .fetch_or(FAILING | kind_bit, Ordering::Relaxed);
+        // The known cause of an outage says more than a missing reply.
+        let is_vague = kind_bit == StoreError::SILENCE && logged_kinds & !FAILING != 0;
+        if logged_kinds == 0 {
             telemetry::store_failed(error);
-        } else if sign & !told != 0 && !is_vague {
+        } else if kind_bit & !logged_kinds != 0 && !is_vague {
             telemetry::store_fails_otherwise(error);
         }
     }
 
-    /// Refused for a reason that is not the store's failure.
-    fn shed(&self, error: &StoreError) {
-        let (now_ms, last_ms) = (self.now_ms() + 1, self.shed_ms.load(Ordering::Relaxed));
-        let is_time = last_ms == 0 || now_ms.saturating_sub(last_ms) >= SHED_EVERY_MS;
+    /// Logs a refusal that is not a failure of the store, at most once per interval.
+    fn log_overload(&self, error: &StoreError) {
+        let (now_ms, last_ms) = (
+            self.now_ms() + 1,
+            self.overload_logged_ms.load(Ordering::Relaxed),
+        );
+        let is_time = last_ms == 0 || now_ms.saturating_sub(last_ms) >= OVERLOAD_LOG_INTERVAL_MS;
         let order = Ordering::Relaxed;
         if is_time
             && self
-                .shed_ms
+                .overload_logged_ms
                 .compare_exchange(last_ms, now_ms, order, order)
                 .is_ok()
         {
@@ -88,14 +96,14 @@ impl Health {
 
     #[inline]
     pub(super) fn answered(&self, decision: &Decision) {
-        // What the store said once says nothing of how it does now.
+        // A cached or leased decision says nothing about the store's present health.
         let is_of_store = decision.source() == Source::Store;
-        if !is_of_store || self.told.load(Ordering::Relaxed) == 0 {
+        if !is_of_store || self.logged_kinds.load(Ordering::Relaxed) == 0 {
             return;
         }
         let last_failure_ms = self.last_failure_ms.load(Ordering::Relaxed);
         if self.now_ms().saturating_sub(last_failure_ms) >= WELL_AFTER_MS
-            && self.told.swap(0, Ordering::Relaxed) != 0
+            && self.logged_kinds.swap(0, Ordering::Relaxed) != 0
         {
             telemetry::store_recovered();
         }

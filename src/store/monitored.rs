@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 use super::{Answer, Check, Store, health::Health, tasks::Tasks};
 use crate::Decision;
 
-/// A store, what was logged of its failures, and the tasks that work for it. Clones
+/// A store, what was logged about its failures, and its background tasks. Clones
 /// share all three.
 #[derive(Clone, Debug)]
 pub(crate) struct MonitoredStore {
@@ -35,7 +35,7 @@ impl MonitoredStore {
         }
     }
 
-    /// Does work for the store that its caller does not wait for.
+    /// Runs work for the store in the background.
     pub(super) fn spawn<F>(&self, runtime: &Handle, work: F)
     where
         F: Future<Output = ()> + Send + 'static,

@@ -1,9 +1,9 @@
-//! Permits that this process holds, and the statements that tell its stores.
+//! Permits that this process holds, and the statements by which its stores learn of them.
 //!
 //! A store knows holders, not permits: each process has one entry under a key,
 //! with a count and an expiry. All messages of a process about a key carry its exact
-//! count, so whatever was lost, late or executed out of order is put right by the
-//! next one, and one renewal is enough for all of its permits.
+//! count, so the next message corrects whatever was lost, late or executed out of order.
+//! One renewal is enough for all of its permits.
 
 mod count;
 mod holder;
@@ -35,25 +35,25 @@ use crate::{
 
 type Bucket = (Name, Key);
 
-/// What this process holds in one store. Clones share it.
+/// The permits that this process holds in one store. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Holders(Arc<Registry>);
 
 struct Registry {
     id: u64,
     version: AtomicU64,
-    /// The milliseconds after `started` until which a message of which the answer was
-    /// lost may still reach the store.
+    /// The milliseconds after `started` until which a message whose reply was lost may still
+    /// reach the store.
     started: Instant,
     lost_until_ms: AtomicU64,
-    /// Those that hold, wait, or have something to tell the store.
+    /// The holders that hold permits, have waiters, or must send a statement.
     by_bucket: Mutex<HashMap<Bucket, Arc<Holder>>>,
 }
 
 impl Default for Registry {
     fn default() -> Self {
         Self {
-            // Exact as a Lua number. No other process draws the same.
+            // Exact as a Lua number. Two processes practically never draw the same.
             id: random() % (EXACT - 1) + 1,
             version: AtomicU64::new(1),
             started: Instant::now(),
@@ -68,13 +68,13 @@ impl Registry {
         self.id
     }
 
-    /// In steps of 4: a holder that is made anew starts beyond the groups that it
-    /// used before, which grow by one for each version.
+    /// Returns the next version, in steps of 4. A holder's groups grow by one for each
+    /// version, so a new holder of the same key starts beyond the groups that were used.
     fn next_version(&self) -> u64 {
         4 + self.version.fetch_add(4, Ordering::Relaxed)
     }
 
-    /// What a lost message did is forgotten after a lifetime.
+    /// Records a lost message. The store forgets its effect after a lifetime.
     fn record_loss(&self, lifetime: Duration) {
         let until = self.started.elapsed().saturating_add(lifetime);
         let until_ms = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
@@ -100,13 +100,13 @@ impl Registry {
             by_bucket.shrink_to(room);
         }
         drop(by_bucket);
-        // It may be the last to use its store.
+        // Dropped without the lock: this holder may be the last to use its store.
         drop(idle);
     }
 }
 
 impl Holders {
-    /// Calls with the holder while no other can forget it.
+    /// Calls `then` with the holder, which cannot be forgotten meanwhile.
     fn with<T>(
         &self,
         store: &MonitoredStore,
@@ -121,8 +121,7 @@ impl Holders {
         then(holder, charge)
     }
 
-    /// Before the store is asked for this charge's units: gives it the statement that
-    /// goes with it.
+    /// Adds the statement to a charge, before the store is asked for its units.
     pub(crate) fn take(&self, store: &MonitoredStore, charge: &mut Charge<'_>) -> Take {
         charge.demand.to_mut().statement = None;
         let units = charge.demand.cost;
@@ -135,7 +134,7 @@ impl Holders {
         })
     }
 
-    /// Takes over units that were [left](Hold::leave) to be held.
+    /// Takes over units that [`Hold::leave`] left held.
     pub(crate) fn adopt(&self, store: &MonitoredStore, charge: &mut Charge<'_>) -> Hold {
         let units = charge.demand.cost;
         self.with(store, charge, |holder, _| Hold {
@@ -174,8 +173,8 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// Units that the store is asked for. If it is dropped before it is decided, it
-/// is lost: the store may have granted them.
+/// Units that were asked of the store. If it is dropped undecided, it counts as lost: the
+/// store may have granted them.
 #[derive(Debug)]
 pub(crate) struct Take {
     holder: Arc<Holder>,
@@ -201,7 +200,7 @@ impl Take {
         }
     }
 
-    /// The store granted nothing.
+    /// Records that the store granted nothing.
     pub(crate) fn refused(mut self) {
         self.decide(Outcome::Refused, None);
     }
@@ -210,7 +209,7 @@ impl Take {
         self.decide(Outcome::Lost, runtime);
     }
 
-    /// The store failed.
+    /// Records that the store failed.
     pub(crate) fn failed(self, error: &StoreError, runtime: Option<&Handle>) {
         if error.may_have_run() || error.is_foreign_reply() {
             self.lost(runtime);
@@ -226,7 +225,7 @@ impl Drop for Take {
     }
 }
 
-/// Units that are held, until it is dropped.
+/// Units that are held until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Hold {
     holder: Arc<Holder>,
@@ -234,7 +233,7 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Leaves the units held, for whoever [adopts](Holders::adopt) them.
+    /// Leaves the units held, for a caller to [adopt](Holders::adopt).
     pub(crate) fn leave(mut self) {
         self.units = 0;
     }
@@ -248,7 +247,7 @@ impl Drop for Hold {
     }
 }
 
-/// A place in the line of those who wait for permits of one key.
+/// A place in the queue for permits of one key.
 #[derive(Debug)]
 pub(crate) struct PermitWaiter {
     holder: Arc<Holder>,
@@ -261,17 +260,17 @@ impl PermitWaiter {
         self.holder.is_of(&holders.0) && &*self.holder.bucket.0.text == policy
     }
 
-    /// Whether to ask now. `waker` is woken when that changes.
+    /// Returns whether to ask the store now. `waker` is woken when that changes.
     pub(crate) fn next_step(&self, waker: &Waker) -> NextStep {
         self.holder.next_step(self.ticket, waker)
     }
 
-    /// Its caller asks without being called.
+    /// Records that the caller asks although its turn has not come.
     pub(crate) fn record_ask(&self) {
         self.holder.record_ask(self.ticket);
     }
 
-    /// Its caller was refused, and waits on.
+    /// Records that the caller was denied and keeps waiting.
     pub(crate) fn record_denial(&self) {
         self.holder.record_denial(self.ticket);
     }
