@@ -39,10 +39,8 @@ impl<F: Future<Output: Send> + Send + 'static> Future for RunToCompletion<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let Some(call) = &mut self.call else {
-            // Polled again after it was ready, which no caller may do.
-            return Poll::Pending;
-        };
+        #[expect(clippy::expect_used, reason = "as futures of the compiler's do")]
+        let call = self.call.as_mut().expect("polled after it was ready");
         let output = ready!(call.as_mut().poll(cx));
         self.call = None;
         Poll::Ready(output)
