@@ -9,10 +9,10 @@ use crate::{
     key::{KeyError, Missing, Reason},
 };
 
-/// What a client is told to wait for a store that fails.
+/// The `Retry-After` of a denial because the store failed.
 const STORE_RETRY: Duration = Duration::from_secs(5);
 
-/// The longest that a client is told to wait for a permit.
+/// The longest `Retry-After` for a permit.
 const PERMIT_RETRY: Duration = Duration::from_secs(1);
 
 /// A request that is not forwarded, for

@@ -1,4 +1,4 @@
-//! Who is asking: what names a caller, and what a client cannot change about that.
+//! Keys: what identifies a caller, and what a client cannot change about it.
 //!
 //! Apart from the other tests of HTTP: these use up how many names of headers a
 //! process keeps, and how many lines it logs about proxies.

@@ -439,7 +439,7 @@ proptest! {
         };
         prop_assert_eq!(at(one) == at(other), share, "{} {} /{}", one, other, prefix);
 
-        // Nobody is trusted who could send these: 192.0.2.1 alone is.
+        // Only 192.0.2.1 is trusted, and it does not send these.
         let by_client = client_ip(["192.0.2.1"]).ipv6_prefix(prefix);
         let through = |address: Ipv6Addr| {
             let request = with_peer(
