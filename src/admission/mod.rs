@@ -31,12 +31,12 @@ use crate::{
 
 /// A check, and all the waits that follow from it.
 ///
-/// A caller that drops it before it is done takes nothing: what the store still grants is
-/// refunded.
+/// If it is dropped before it is done, the caller takes nothing: what the store still grants
+/// is refunded.
 pub(crate) struct Admission {
     /// `None` once it is done.
     held: Option<HeldCharges>,
-    until: Instant,
+    deadline: Instant,
     bound: WaitBound,
     /// The most callers of this process that wait for one bucket.
     max_waiting: usize,
@@ -46,10 +46,10 @@ pub(crate) struct Admission {
     takes: Takes,
     /// The place in the queue for permits of one of the policies.
     permit: Option<PermitWaiter>,
-    /// How long the first in that queue waits before it asks again, and until when.
+    /// How long the first waiter of that queue pauses before it asks again, and until when.
     pause: Duration,
     pause_ends: Instant,
-    /// Where refunds are sent from.
+    /// The runtime that sends refunds.
     runtime: Option<Handle>,
     stage: Stage,
 }
@@ -67,32 +67,32 @@ pub(crate) enum WaitBound {
 
 #[allow(clippy::large_enum_variant)] // It is never moved while it is large.
 enum Stage {
-    /// The store answered, at this instant.
+    /// The store answered at this instant.
     Answered(Result<Decision, StoreError>, Instant),
     Asking {
         answer: StoreFuture<Decision>,
-        /// Nothing was sent before the first poll.
+        /// Before the first poll, nothing was sent.
         is_polled: bool,
     },
-    /// Admitted, and delayed until the reserved place comes.
+    /// Admitted, and delayed until the reserved time.
     Delayed {
         sleep: Pin<Box<Sleep>>,
         admitted: Box<(Decision, Option<RefundGuard>)>,
     },
-    /// Denied, and waits to ask again.
+    /// Denied, and waiting to ask again.
     Denied(Pin<Box<Sleep>>),
     Done,
 }
 
-/// The first waiter for permits of a key asks again after these pauses, each twice as long
-/// as the last. The others ask when this process releases a permit.
+/// The pauses after which the first waiter for permits of a key asks again. Each is twice as
+/// long as the last. The other waiters ask when this process releases a permit.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 type Admitted = Result<(Decision, Option<RefundGuard>), StoreError>;
 
 impl Admission {
-    /// Asks at once, and waits for at most `wait`.
+    /// Asks the store at once. The admission then waits for at most `wait`.
     pub(crate) fn new(
         held: HeldCharges,
         wait: Duration,
@@ -101,7 +101,7 @@ impl Admission {
     ) -> Self {
         let mut admission = Self {
             held: Some(held),
-            until: later(Instant::now(), wait),
+            deadline: later(Instant::now(), wait),
             bound,
             max_waiting,
             window: None,
@@ -117,7 +117,7 @@ impl Admission {
     }
 
     fn ask(&mut self, wait: Duration) {
-        #[expect(clippy::expect_used, reason = "it never asks after it is done")]
+        #[expect(clippy::expect_used, reason = "an admission that is done never asks")]
         let held = self.held.as_mut().expect("charges to ask about");
         let (takes, answer) = held.take(wait, self.bound, self.max_waiting);
         self.takes = takes;
@@ -130,7 +130,7 @@ impl Admission {
         };
     }
 
-    /// Finishes, or moves on to the wait that an answer leads to.
+    /// Finishes, or starts the wait that an answer leads to.
     fn answered(&mut self, answer: Result<Decision, StoreError>, at: Instant) -> Poll<Admitted> {
         #[expect(clippy::expect_used, reason = "only a pending check is answered")]
         let held = self.held.take().expect("the charges of the check");
@@ -177,18 +177,18 @@ impl Admission {
 
     /// Returns how long to wait at most before asking again; `None` if waiting is useless.
     fn worth_waiting(&mut self, held: &HeldCharges, decision: &Decision) -> Option<Duration> {
-        let left = self.until.saturating_duration_since(Instant::now());
+        let left = self.deadline.saturating_duration_since(Instant::now());
         let mut wait = Duration::ZERO;
         let (mut permits, mut longest) = (None, None);
         let policies = decision.policies().enumerate();
         for (place, policy) in policies.filter(|(_, policy)| policy.is_denied()) {
             let quota = policy.quota();
             if quota.reserves() || policy.is_impossible() {
-                // No place comes within the time.
+                // A reservation was denied: no room comes before the deadline.
                 return None;
             }
             if quota.is_concurrency() {
-                // It keeps its place while this policy denies it.
+                // The caller keeps its place while this policy denies it.
                 let is_kept = self
                     .permit
                     .as_ref()
@@ -226,8 +226,8 @@ impl Admission {
         Some(left)
     }
 
-    /// Enters the queue for a window, or stays in it. `None` if the queue is full, or if
-    /// the turn would come too late.
+    /// Enters the queue for a window, or stays in it. Returns `None` if the queue is full, or
+    /// if the caller's turn would come too late.
     fn enter_window_queue(
         &mut self,
         held: &HeldCharges,
@@ -243,7 +243,8 @@ impl Admission {
                 return place.denied(not_before).then_some(());
             }
         }
-        let place = WindowWaiter::enter(bucket, denied, not_before, self.until, self.max_waiting)?;
+        let place =
+            WindowWaiter::enter(bucket, denied, not_before, self.deadline, self.max_waiting)?;
         self.window = Some((policy, place));
         Some(())
     }
@@ -277,9 +278,9 @@ impl Future for Admission {
                     match taken.and_then(RefundGuard::reservation) {
                         Some(reservation) => {
                             while !reservation.has_come() {
-                                let look_at = reservation.look(cx.waker());
-                                if look_at != sleep.deadline() {
-                                    sleep.as_mut().reset(look_at);
+                                let check_at = reservation.next_check(cx.waker());
+                                if check_at != sleep.deadline() {
+                                    sleep.as_mut().reset(check_at);
                                 }
                                 ready!(sleep.as_mut().poll(cx));
                             }
@@ -294,17 +295,17 @@ impl Future for Admission {
                 }
                 Stage::Denied(sleep) => {
                     if let Some((_, place)) = &this.window {
-                        while let Some(look_at) = place.look(cx.waker()) {
-                            if look_at != sleep.deadline() {
-                                sleep.as_mut().reset(look_at);
+                        while let Some(check_at) = place.next_check(cx.waker()) {
+                            if check_at != sleep.deadline() {
+                                sleep.as_mut().reset(check_at);
                             }
                             ready!(sleep.as_mut().poll(cx));
                         }
                     } else if let Some(permit) = &this.permit {
                         let until = match permit.next_step(cx.waker()) {
                             NextStep::Ask => None,
-                            NextStep::First => Some(this.pause_ends.min(this.until)),
-                            NextStep::Behind => Some(this.until),
+                            NextStep::First => Some(this.pause_ends.min(this.deadline)),
+                            NextStep::Behind => Some(this.deadline),
                         };
                         if let Some(until) = until {
                             if sleep.deadline() != until {
@@ -316,7 +317,7 @@ impl Future for Admission {
                     } else {
                         ready!(sleep.as_mut().poll(cx));
                     }
-                    let left = this.until.saturating_duration_since(Instant::now());
+                    let left = this.deadline.saturating_duration_since(Instant::now());
                     this.ask(left);
                 }
                 #[expect(clippy::panic, reason = "as a future that the compiler makes")]
@@ -350,7 +351,7 @@ impl Drop for Admission {
                 }
             }
             (Stage::Asking { .. }, _) => takes.not_sent(),
-            // What else is held has a drop of its own.
+            // Everything else that is held has a drop of its own.
             _ => {}
         }
     }
@@ -372,7 +373,8 @@ impl fmt::Debug for Admission {
     }
 }
 
-/// Varies a pause, so that callers that were denied together ask apart.
+/// Varies a pause at random, so that callers that were denied together ask at different
+/// times.
 fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(random_between(0.875, 1.125))
 }

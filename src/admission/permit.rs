@@ -3,13 +3,12 @@
 use super::refund::RefundGuard;
 use crate::Decision;
 
-/// Admission by [`Limiter::acquire`](crate::Limiter::acquire), or the refusal.
+/// What [`Limiter::acquire`](crate::Limiter::acquire) returns: an admission or a denial.
 ///
-/// Where a policy counts those in flight ([`Concurrency`](crate::Concurrency)),
-/// hold it for as long as the work goes on: dropping it gives the units back.
-/// Other policies' units stay taken.
+/// Under a [`Concurrency`](crate::Concurrency) policy, hold it for as long as the work goes
+/// on: dropping it releases the permits. Units of other policies stay taken.
 #[derive(Debug)]
-#[must_use = "it may be a refusal: ask `is_allowed()`; dropping it gives back what it holds"]
+#[must_use = "it may be a denial: check `is_allowed()`; dropping it releases its permits"]
 pub struct Permit {
     decision: Decision,
     _taken: Option<RefundGuard>,
@@ -23,13 +22,13 @@ impl Permit {
         }
     }
 
-    /// Whether the caller may go on. If not, nothing is held.
+    /// Returns whether the caller was admitted. If not, nothing is held.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         self.decision.is_allowed()
     }
 
-    /// The decision, made before the wait.
+    /// Returns the decision, which was made before the wait.
     pub const fn decision(&self) -> &Decision {
         &self.decision
     }

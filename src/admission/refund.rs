@@ -1,4 +1,4 @@
-//! Refunds of what was taken and is not used.
+//! Refunds of units that were taken and are not used.
 
 use std::{fmt, time::Duration};
 
@@ -35,7 +35,7 @@ impl HeldCharges {
         }
     }
 
-    /// Rebinds them to the buckets of this process, if the decision was made there.
+    /// Rebinds the charges to the buckets of this process, if the decision was made there.
     fn rebound_to(mut self, decision: &Decision) -> Self {
         if decision.source() == Source::Local {
             self.store = self.store.local();
@@ -48,14 +48,14 @@ impl HeldCharges {
         self
     }
 
-    /// The bucket of one of the policies that a decision is about.
+    /// Returns the bucket of the policy at a place in the decision.
     pub(crate) fn bucket(&self, decision: &Decision, place: usize) -> Option<Bucket> {
         let decided = self.clone().rebound_to(decision);
         let charge = decided.charges.get(place)?;
         Some(charge.bucket(decided.store.id()))
     }
 
-    /// Asks for the units, if they come in time. A place is reserved only if fewer than
+    /// Takes the units, if they come within `wait`. A place is reserved only if fewer than
     /// `max_waiting` callers of this process wait for the same bucket.
     pub(crate) fn take(
         &mut self,
@@ -83,7 +83,7 @@ impl HeldCharges {
         (takes, self.ask(Operation::Take))
     }
 
-    /// Refunds what an answer grants after its caller has left.
+    /// Refunds what an answer grants after the caller dropped its future.
     pub(crate) fn undo(self, takes: Takes, answer: StoreFuture<Decision>, runtime: &Handle) {
         let (store, again) = (self.store.clone(), Some(runtime.clone()));
         store.spawn(runtime, async move {
@@ -96,7 +96,7 @@ impl HeldCharges {
         });
     }
 
-    /// Whether a waiter waits for permits of this policy, where the decision was made.
+    /// Returns whether a waiter waits for permits of this policy in the store that decided.
     pub(crate) fn is_waiting_for(
         &self,
         place: &PermitWaiter,
@@ -109,7 +109,7 @@ impl HeldCharges {
         }
     }
 
-    /// Enters the queue for permits of this policy, unless `max_waiting` callers wait.
+    /// Enters the queue for permits of this policy, unless `most` callers wait there.
     pub(crate) fn enter_queue(
         &self,
         policy: &str,
@@ -137,8 +137,8 @@ impl HeldCharges {
         }
     }
 
-    /// Refunds the tail of the queue that this one charge is in, and what else can be
-    /// refunded then.
+    /// Refunds the tail of this charge's queue, and then every further tail that can be
+    /// refunded.
     fn refund_tail(mut self, tail: TailRefund, runtime: Option<&Handle>) {
         let mut next = Some(tail);
         while let Some(tail) = next {
@@ -179,7 +179,8 @@ impl HeldCharges {
         }
     }
 
-    /// Returns the one charge that reserved a place, if it is one.
+    /// Returns the place of the charge that reserved, if exactly one did, and when its bucket
+    /// is full again.
     fn reserving(&self, decision: &Decision) -> Option<(usize, u64)> {
         let policies = decision.policies().enumerate();
         let mut delayed = policies.filter(|(_, policy)| !policy.delay().is_zero());
@@ -213,7 +214,7 @@ impl Takes {
                 Ok(decision) if decision.is_allowed() && decision.source() == Source::Store => {
                     holds.push(take.granted(runtime));
                 }
-                Ok(_) => take.refused(),
+                Ok(_) => take.denied(),
             }
         }
         if let Ok(decision) = answer {
@@ -227,15 +228,15 @@ impl Takes {
         holds
     }
 
-    /// Notes that the check was not sent.
+    /// Records that the check was not sent.
     pub(crate) fn not_sent(self) {
         for take in self.0 {
-            take.refused();
+            take.denied();
         }
     }
 }
 
-/// Copies a charge, to make it again: of the store, and not of a lease.
+/// Copies a charge, to make it again on the store, never from a lease.
 fn to_hold(charge: &Charge<'_>) -> Charge<'static> {
     Charge {
         leases: false,
@@ -255,7 +256,7 @@ pub(crate) struct RefundGuard {
     held: HeldCharges,
     holds: Holds,
     runtime: Option<Handle>,
-    /// The charge whose reserved place is waited for.
+    /// The charge that reserved, and the reservation that the caller waits for.
     reservation: Option<(usize, Reservation)>,
 }
 
@@ -294,15 +295,16 @@ impl RefundGuard {
         })
     }
 
-    /// Returns the place that is waited for. It moves up when waiters ahead leave.
+    /// Returns the reservation that the caller waits for. It moves up when waiters ahead of
+    /// it leave.
     pub(crate) fn reservation(&self) -> Option<&Reservation> {
         self.reservation
             .as_ref()
             .map(|(_, reservation)| reservation)
     }
 
-    /// Keeps what was taken, as the caller goes on: only permits are still given back.
-    /// `None` if there are none.
+    /// Leaves the units taken, because the caller goes on. Only permits are still released
+    /// when the result is dropped; `None` if there are none.
     pub(crate) fn settled(mut self) -> Option<Self> {
         self.reservation = None;
         self.held.charges = Vec::new();
@@ -314,7 +316,7 @@ impl Drop for RefundGuard {
     fn drop(&mut self) {
         let held = &mut self.held;
         match self.reservation.take() {
-            // Its units count as used from then on.
+            // From its moment on, the units of a reservation count as used.
             Some((_, reservation)) if reservation.has_come() => held.charges.clear(),
             Some((place, reservation)) => {
                 let charge = held.take_out(place);
@@ -324,7 +326,7 @@ impl Drop for RefundGuard {
             }
             None => {}
         }
-        // Their holders give permits back.
+        // Permits are released by their holds.
         held.charges
             .retain(|charge| !charge.demand.quota.is_concurrency());
         if held.charges.is_empty() {

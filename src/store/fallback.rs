@@ -172,7 +172,7 @@ impl Fallback {
                 Answer::Now(Ok(decision)) if decision.is_allowed() => {
                     take.granted(runtime.as_ref()).leave();
                 }
-                _ => take.refused(),
+                _ => take.denied(),
             }
         }
         answer

@@ -3,7 +3,7 @@
 //! A reservation in the middle of a queue cannot be refunded: the waiters behind it
 //! already have their times, and the units would be granted twice. So when a waiter
 //! leaves, the waiters right behind it move up, each by as much, and the last place is
-//! refunded. A waiter of another process may stand in between and cannot move: if the next
+//! refunded. A waiter of another process may be in between and cannot move: if the next
 //! place does not start where the last one ends, the gap stays. It closes if the waiter
 //! there turns out to be one of this process whose answer was late. A gap whose moment has
 //! come counts as used.
@@ -35,14 +35,14 @@ static RESERVATIONS: Registry<ReservationQueue> = Registry::new();
 pub(crate) struct Reservation {
     queue: Arc<Shared<ReservationQueue>>,
     place: Id,
-    /// Where it started when it was entered, and its moment then.
+    /// Where the place started when the waiter entered it, and its moment then.
     start_ns: u64,
     moment: Instant,
     has_left: bool,
 }
 
-/// A refund of the end of a queue, valid if the bucket is full again in exactly that
-/// microsecond.
+/// A refund of the last place of a queue. It is valid if the bucket is full again in exactly
+/// the microsecond in which that place ends.
 pub(crate) struct TailRefund {
     queue: Arc<Shared<ReservationQueue>>,
     gap: Gap,
@@ -58,8 +58,8 @@ pub(crate) const MAX_WAITING: usize = 65_536;
 const SHORT_WAIT: Duration = Duration::from_millis(2);
 
 impl Reservation {
-    /// Enters a place of this level. Also returns what of the queue can be refunded, now
-    /// that more of it is known.
+    /// Enters a place of this level. Also returns the tail of the queue that can be
+    /// refunded, now that one more place is known.
     pub(crate) fn new(
         bucket: &Bucket,
         moment: Instant,
@@ -87,13 +87,13 @@ impl Reservation {
         (reservation, refund)
     }
 
-    /// Returns when to look again, at the latest at the moment as it is known now. Wakes
-    /// `waker` if the moment comes sooner than that.
+    /// Returns when to check again, at the latest the moment as it is known now. `waker` is
+    /// woken if the moment moves to before that.
     ///
-    /// Waking every waiter behind each that leaves would cost too much. So a waiter looks
-    /// when three quarters of its wait have passed, and is woken only if it has moved up by
-    /// more than the last quarter.
-    pub(crate) fn look(&self, waker: &Waker) -> Instant {
+    /// Waking every waiter behind each one that leaves would cost too much. So a waiter
+    /// checks when three quarters of its wait have passed, and is woken only if it has moved
+    /// up by more than the last quarter.
+    pub(crate) fn next_check(&self, waker: &Waker) -> Instant {
         let mut state = self.queue.lock();
         let places = &mut state.queue.places;
         let (_, start_ns) = places.locate(self.place);
@@ -124,7 +124,7 @@ impl Reservation {
         self.moment.checked_sub(sooner).unwrap_or(self.moment)
     }
 
-    /// Leaves before the moment came. The waiters right behind move up.
+    /// Leaves before the moment has come. The waiters right behind move up.
     pub(crate) fn leave(mut self) -> Option<TailRefund> {
         self.has_left = true;
         let (woken, gap) = RESERVATIONS.change(&self.queue, |queue| {
@@ -146,17 +146,17 @@ impl TailRefund {
         }
     }
 
-    /// Returns the mark under which it may be refunded.
+    /// Returns the mark of the bucket at which the units were taken.
     pub(crate) const fn taken_at(&self) -> u64 {
         self.gap.span.end_ns / 1_000
     }
 
-    /// Records how much was refunded; `None` if that is unknown. Returns what else is to
-    /// be refunded now.
+    /// Records how much was refunded; `None` if that is unknown. Returns the next tail that
+    /// can be refunded.
     pub(crate) fn refunded(mut self, level_ns: Option<u64>) -> Option<Self> {
         self.is_known = true;
-        // Another caller may have taken what came back. In this process it has entered the
-        // queue by now, in another it is unknown.
+        // Another caller may have taken the refunded units. A caller of this process has
+        // entered the queue by now; one of another process is unknown here.
         let (woken, gap) = RESERVATIONS.change(&self.queue, |queue| {
             let woken = queue.tried(self.gap, level_ns == Some(0));
             (woken, queue.next_refund())
@@ -167,7 +167,7 @@ impl TailRefund {
 }
 
 impl Drop for TailRefund {
-    /// Gives the gap up if the result is unknown, because the runtime of the refund ended.
+    /// Gives up the gap if the runtime of the refund ended before the result was known.
     fn drop(&mut self) {
         if !self.is_known {
             RESERVATIONS.change(&self.queue, |queue| queue.give_up(self.gap));

@@ -11,25 +11,25 @@ use std::{
 use super::Bucket;
 use crate::util::lock::lock;
 
-/// What waits for one bucket.
+/// The waiters for one bucket.
 pub(super) trait Queue: Default {
-    /// Whether it must be kept.
-    fn is_of_use(&mut self) -> bool;
+    /// Returns whether the registry must keep it.
+    fn is_needed(&mut self) -> bool;
 
-    /// How many wait.
+    /// Returns how many callers wait.
     fn len(&self) -> usize;
 }
 
-/// The queues of all buckets. Its own lock is held only to find one.
+/// The queues of all buckets. The registry's own lock is held only to find a queue.
 pub(super) struct Registry<Q>(LazyLock<Mutex<Queues<Q>>>);
 
 struct Queues<Q> {
     by_bucket: HashMap<Bucket, Arc<Shared<Q>>>,
-    /// How many there may be before those of no use are looked for.
-    many: usize,
+    /// Beyond this number of queues, those that are not needed are removed.
+    remove_beyond: usize,
 }
 
-/// A queue, for all that wait in it.
+/// A queue, shared by all that wait in it.
 pub(super) struct Shared<Q> {
     bucket: Bucket,
     state: Mutex<State<Q>>,
@@ -37,14 +37,14 @@ pub(super) struct Shared<Q> {
 
 pub(super) struct State<Q> {
     pub(super) queue: Q,
-    /// It is no longer in the registry.
+    /// The registry has removed it.
     is_closed: bool,
 }
 
-/// How many wait in this process: no queue is longer than that.
+/// How many callers wait in this process. No queue is longer than that.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether there may be a queue of that length.
+/// Returns whether there may be a queue of that length.
 pub(super) fn may_be_full(most: usize) -> bool {
     WAITING.load(Ordering::Relaxed) >= most
 }
@@ -54,7 +54,7 @@ impl<Q: Queue> Registry<Q> {
         Self(LazyLock::new(|| {
             Mutex::new(Queues {
                 by_bucket: HashMap::new(),
-                many: 0,
+                remove_beyond: 0,
             })
         }))
     }
@@ -78,21 +78,21 @@ impl<Q: Queue> Registry<Q> {
         }
     }
 
-    /// Calls `change` with a queue, and forgets it if it is of no use any more.
+    /// Calls `change` with a queue, and removes the queue if it is not needed afterwards.
     pub(super) fn change<T>(&self, shared: &Shared<Q>, change: impl FnOnce(&mut Q) -> T) -> T {
         let mut state = lock(&shared.state);
         let before = state.queue.len();
         let changed = change(&mut state.queue);
         count(before, state.queue.len());
-        let is_of_use = state.queue.is_of_use();
+        let is_needed = state.queue.is_needed();
         drop(state);
-        if !is_of_use {
+        if !is_needed {
             lock(&self.0).forget(shared);
         }
         changed
     }
 
-    /// How many wait for a bucket.
+    /// Returns how many callers wait for a bucket.
     pub(super) fn len(&self, bucket: &Bucket) -> usize {
         let shared = lock(&self.0).by_bucket.get(bucket).cloned();
         shared.map_or(0, |shared| lock(&shared.state).queue.len())
@@ -109,9 +109,9 @@ impl<Q: Queue> Queues<Q> {
         if let Some(shared) = self.by_bucket.get(bucket) {
             return Arc::clone(shared);
         }
-        if self.by_bucket.len() > self.many {
+        if self.by_bucket.len() > self.remove_beyond {
             self.by_bucket.retain(|_, shared| !shared.close());
-            self.many = 2 * self.by_bucket.len().max(512);
+            self.remove_beyond = 2 * self.by_bucket.len().max(512);
         }
         let shared = Arc::new(Shared {
             bucket: bucket.clone(),
@@ -125,7 +125,7 @@ impl<Q: Queue> Queues<Q> {
     }
 
     fn forget(&mut self, shared: &Shared<Q>) {
-        // It may have been closed, and another opened, or be of use again.
+        // Meanwhile it may have been closed and replaced, or may be needed again.
         if !lock(&shared.state).is_closed && shared.close() {
             self.by_bucket.remove(&shared.bucket);
         }
@@ -133,10 +133,10 @@ impl<Q: Queue> Queues<Q> {
 }
 
 impl<Q: Queue> Shared<Q> {
-    /// Closes the queue if it is of no use. The registry is locked meanwhile.
+    /// Closes the queue if it is not needed. The caller holds the registry's lock.
     fn close(&self) -> bool {
         let mut state = lock(&self.state);
-        state.is_closed = !state.queue.is_of_use();
+        state.is_closed = !state.queue.is_needed();
         state.is_closed
     }
 

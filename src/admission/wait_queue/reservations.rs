@@ -1,8 +1,9 @@
-//! One line for a bucket that reserves places: its waiters, and the gaps that
+//! The queue for one bucket that reserves: the places of its waiters, and the gaps that
 //! waiters left.
 //!
-//! A *run* is a row of places without a gap, kept as one tree: a waiter that leaves
-//! moves all behind it in its run up by its length, and a gap remains behind the run.
+//! A *run* is a row of places without a gap between them, kept as one tree. When a waiter
+//! leaves, all places behind it in its run move up by its length, and the gap ends up behind
+//! the run.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,21 +26,21 @@ pub(super) struct ReservationQueue {
     starts: BTreeSet<(u64, Id)>,
     /// Where each run ends, and its root.
     ends: BTreeSet<(u64, Id)>,
-    /// Not refunded yet, by where they start.
+    /// The gaps that are not refunded yet, by where they start.
     pub(super) gaps: BTreeMap<(u64, u64), Gap>,
-    /// How many gaps there were.
+    /// The number of the latest gap.
     gaps_made: u64,
     /// The bucket was reset or credited: some places overlap others.
     has_overlaps: bool,
-    /// The refund that is under way. Until its result is known, the place of the
-    /// waiter right behind it is not known either.
+    /// The gap whose refund is under way. Until the result is known, the place of the waiter
+    /// right behind it is not known either.
     pub(super) refunding: Option<Gap>,
-    /// What could not be refunded.
+    /// The last gap whose refund was tried.
     tried: Option<Gap>,
 }
 
-/// The nanoseconds of a bucket's refill that one waits for, up to the one at which
-/// the bucket is full again, by this place and all before.
+/// The nanoseconds of a bucket's refill that a place waits for. It ends when the bucket is
+/// full again, after this place and all places before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Span {
     pub(super) start_ns: u64,
@@ -50,13 +51,13 @@ pub(super) struct Span {
 pub(super) struct Gap {
     number: u64,
     pub(super) span: Span,
-    /// From then on its first part counts as used, and no place moves up to it.
+    /// From then on, its first part counts as used, and no place moves up into it.
     pub(super) moment: Instant,
-    /// From then on all of it does.
+    /// From then on, all of it counts as used.
     pub(super) last_moment: Instant,
 }
 
-/// In a mixed line so many gaps and runs are considered at most. Whatever is not
+/// In a queue with overlaps, at most this number of gaps and runs are considered. The rest
 /// counts as used, which never admits too much.
 const MAX_CONSIDERED: usize = 32;
 
@@ -86,8 +87,8 @@ impl Gap {
 }
 
 impl Queue for ReservationQueue {
-    /// A waiter stands in it, or what was left may still be refunded.
-    fn is_of_use(&mut self) -> bool {
+    /// Returns whether it has waiters, or gaps that may still be refunded.
+    fn is_needed(&mut self) -> bool {
         self.forget_passed();
         self.places.len() > 0 || self.refunding.is_some() || !self.gaps.is_empty()
     }
@@ -114,7 +115,8 @@ impl ReservationQueue {
         (place, self.move_up(before))
     }
 
-    /// Leaves before its moment, which follows from where it starts.
+    /// Takes out a place whose waiter leaves before its moment. The moment follows from where
+    /// the place starts.
     pub(super) fn leave(&mut self, place: Id, moment: impl FnOnce(u64) -> Instant) -> Vec<Waker> {
         let (run, start_ns) = self.places.locate(place);
         let moment = moment(start_ns);
@@ -147,7 +149,7 @@ impl ReservationQueue {
         woken
     }
 
-    /// Leaves what it waited for to be used.
+    /// Takes out a place whose units are used. The other places stay where they are.
     pub(super) fn take_out(&mut self, place: Id) {
         let (run, _) = self.places.locate(place);
         self.take_run(run);
@@ -162,7 +164,7 @@ impl ReservationQueue {
         self.ends.remove(&(start_ns + self.places.sum(run), run));
     }
 
-    /// A run that ends where another starts becomes one with it.
+    /// Adds a run, and joins it with the run that ends where it starts.
     fn put_run(&mut self, mut run: Id) {
         if run == NONE {
             return;
@@ -176,7 +178,8 @@ impl ReservationQueue {
         self.ends.insert((start_ns + self.places.sum(run), run));
     }
 
-    /// What was taken again had been refunded, all of it.
+    /// Removes the gaps that a new place overlaps. Its units can have been taken only after
+    /// those gaps were refunded in full.
     fn forget_taken_again(&mut self, span: Span) {
         while let Some((key, gap)) = self.gaps.range(..(span.end_ns, 0)).next_back() {
             if !gap.span.overlaps(span) {
@@ -190,7 +193,7 @@ impl ReservationQueue {
         }
     }
 
-    /// What counts as used, all of it, is no gap.
+    /// Removes the gaps that count as used in full.
     fn forget_passed(&mut self) {
         let now = Instant::now();
         if self.has_overlaps {
@@ -204,7 +207,7 @@ impl ReservationQueue {
         }
     }
 
-    /// Whether a span overlaps with that of a run.
+    /// Returns whether a span overlaps a run.
     fn is_taken(&self, span: Span) -> bool {
         let mut before = self.starts.range(..(span.end_ns, NONE));
         before.next_back().is_some_and(|&(start_ns, run)| {
@@ -212,15 +215,14 @@ impl ReservationQueue {
         })
     }
 
-    /// After a gap has changed.
+    /// Restores the order of places and gaps after a gap has changed.
     fn settle(&mut self, changed: Gap) -> Vec<Waker> {
         self.forget_passed();
         self.move_up(Some(changed.key()))
     }
 
-    /// Moves the run up that stands right behind the gap that changed, and then
-    /// those behind the gaps that it comes to touch. No run is behind the others,
-    /// unless the line is mixed.
+    /// Moves up the run right behind the gap that changed, and then the runs behind the gaps
+    /// that it comes to touch. Without overlaps, no run is right behind any other gap.
     fn move_up(&mut self, changed: Option<(u64, u64)>) -> Vec<Waker> {
         let mut woken = Vec::new();
         if !self.has_overlaps {
@@ -233,7 +235,7 @@ impl ReservationQueue {
         while self.gaps.len() > MAX_CONSIDERED {
             self.gaps.pop_first();
         }
-        // A place that moves up may come to stand behind any other gap.
+        // A place that moves up may end up right behind any other gap.
         let mut before = BTreeMap::new();
         while before != self.gaps {
             before.clone_from(&self.gaps);
@@ -244,8 +246,8 @@ impl ReservationQueue {
         woken
     }
 
-    /// Moves the gap behind the run that stands right behind it. Returns the next
-    /// gap, if it comes to touch that one.
+    /// Moves the gap behind the run that follows it. Returns the next gap if the two now
+    /// touch.
     fn move_up_behind(&mut self, key: (u64, u64), woken: &mut Vec<Waker>) -> Option<(u64, u64)> {
         let (now, refunding) = (Instant::now(), self.refunding);
         let stays = |gap: &Gap| gap.moment <= now || refunding == Some(*gap);
@@ -270,7 +272,7 @@ impl ReservationQueue {
         (touched.span.start_ns == gap.span.end_ns).then_some(*next)
     }
 
-    /// The run that starts there. In a mixed line that may be part of another.
+    /// Returns the run that starts there. If places overlap, a longer run is split there.
     fn run_at(&mut self, start_ns: u64) -> Option<Id> {
         let run = first_at(&self.starts, start_ns);
         if run.is_some() || !self.has_overlaps {
@@ -296,7 +298,7 @@ impl ReservationQueue {
         Some(behind)
     }
 
-    /// Whether no place starts there or later.
+    /// Returns whether no place starts there or later.
     fn is_last(&self, start_ns: u64) -> bool {
         for &(end_ns, run) in self.ends.iter().rev().take(MAX_CONSIDERED) {
             if end_ns <= start_ns {
@@ -309,7 +311,8 @@ impl ReservationQueue {
         self.ends.len() <= MAX_CONSIDERED
     }
 
-    /// One at a time: the result decides on the next.
+    /// Returns the gap to refund next. One refund is under way at a time, because its result
+    /// decides on the next.
     pub(super) fn next_refund(&mut self) -> Option<Gap> {
         let (_, gap) = self.gaps.last_key_value()?;
         let gap = *gap;
@@ -320,7 +323,7 @@ impl ReservationQueue {
         Some(gap)
     }
 
-    /// The refund has ended, and the gap is still there or not.
+    /// Records the end of a refund. `is_there`: nothing was refunded, so the gap stays.
     pub(super) fn tried(&mut self, tried: Gap, is_there: bool) -> Vec<Waker> {
         self.refunding = None;
         self.tried = Some(tried);
@@ -330,13 +333,13 @@ impl ReservationQueue {
         self.settle(tried)
     }
 
-    /// The result of the refund is unknown.
+    /// Removes a gap, because the result of its refund is unknown.
     pub(super) fn give_up(&mut self, refunding: Gap) {
         self.refunding = None;
         self.forget(refunding);
     }
 
-    /// Those of all places, in no particular order.
+    /// Returns the spans of all places, in no particular order.
     #[cfg(test)]
     pub(super) fn spans(&self) -> Vec<Span> {
         let runs = self.starts.iter();
@@ -355,7 +358,7 @@ impl ReservationQueue {
     }
 }
 
-/// The first run of those that start, or end, there.
+/// Returns the first of the runs that start (or end) there.
 fn first_at(runs: &BTreeSet<(u64, Id)>, at_ns: u64) -> Option<Id> {
     let mut there = runs.range((at_ns, NONE)..=(at_ns, Id::MAX));
     there.next().map(|(_, run)| *run)

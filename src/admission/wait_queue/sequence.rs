@@ -1,24 +1,24 @@
-//! Items one behind the other, each of some length. Any of them says where it
-//! stands, leaves, or is split off in O(log n).
+//! Sequences of items, each of some length. To locate an item, to remove it, or to split a
+//! sequence at it takes O(log n).
 //!
-//! A treap (Seidel and Aragon, 1996): a binary tree in the order of the items, and
-//! by random priorities from the root down, which keeps it flat.
+//! Each sequence is a treap (Seidel and Aragon, 1996): a binary tree in the order of the
+//! items, whose random priorities fall from the root down, which keeps it flat.
 
 use std::{
     hash::{BuildHasher, RandomState},
     task::Waker,
 };
 
-/// An item, or as the root of a tree all items of that.
+/// An item. The root of a tree stands for all items of the tree.
 pub(super) type Id = u32;
 
-/// No item: the first node, which all links that lead nowhere lead to.
+/// No item: the first node. Empty links lead to it.
 pub(super) const NONE: Id = 0;
 
 #[derive(Debug)]
 pub(super) struct Sequences {
     nodes: Vec<Node>,
-    /// Of items that left.
+    /// The nodes of removed items.
     free: Vec<Id>,
     random: RandomState,
 }
@@ -30,18 +30,18 @@ struct Node {
     right: Id,
     priority: u32,
     length: u64,
-    /// The lengths of all in this subtree.
+    /// The sum of the lengths in this subtree.
     sum: u64,
     /// Where the first item starts, if this is a root.
     start: u64,
     waker: Option<Waker>,
-    /// Woken as soon as it starts before that.
+    /// The waker is woken as soon as the item starts before that.
     wake_below: Start,
-    /// A waiter in this subtree must be woken if it starts before that.
+    /// If this subtree starts before that, one of its wakers must be woken.
     any_below: Start,
 }
 
-/// Where an item starts, or the lowest for nowhere.
+/// Where an item starts. The lowest value means nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Start(i64);
 
@@ -58,7 +58,7 @@ impl Start {
         Self(i64::try_from(start).unwrap_or(i64::MAX))
     }
 
-    /// Of what starts so much before.
+    /// Returns the start that lies `length` before.
     fn before(self, length: u64) -> Self {
         Self(self.0.saturating_sub_unsigned(length))
     }
@@ -75,22 +75,22 @@ impl Default for Sequences {
 }
 
 impl Sequences {
-    /// How many items there are, in all trees.
+    /// Returns how many items there are, in all trees.
     pub(super) fn len(&self) -> usize {
         self.nodes.len() - 1 - self.free.len()
     }
 
-    /// A tree of one new item.
+    /// Adds a tree of one new item.
     pub(super) fn add(&mut self, start: u64, length: u64) -> Id {
         let id = match self.free.pop() {
             Some(id) => id,
             None => {
                 self.nodes.push(Node::default());
-                #[expect(clippy::expect_used, reason = "memory ends long before")]
+                #[expect(clippy::expect_used, reason = "memory runs out long before")]
                 Id::try_from(self.nodes.len() - 1).expect("fewer than 2^32 waiters")
             }
         };
-        // Callers cannot predict it.
+        // Clients cannot predict it, so they cannot make the tree deep.
         let priority = self.random.hash_one(id) as u32;
         *self.node_mut(id) = Node {
             priority,
@@ -106,7 +106,7 @@ impl Sequences {
         self.node(root).sum
     }
 
-    /// Where the first item of a tree starts.
+    /// Returns where the first item of a tree starts.
     pub(super) fn start(&self, root: Id) -> u64 {
         self.node(root).start
     }
@@ -120,12 +120,12 @@ impl Sequences {
         self.node(item).length
     }
 
-    /// The first item of a tree.
+    /// Returns the first item of a tree.
     pub(super) fn first(&self, root: Id) -> Id {
         self.outermost(root, |node| node.left)
     }
 
-    /// The last item of a tree.
+    /// Returns the last item of a tree.
     pub(super) fn last(&self, root: Id) -> Id {
         self.outermost(root, |node| node.right)
     }
@@ -140,7 +140,7 @@ impl Sequences {
         }
     }
 
-    /// The tree of an item, and where that starts.
+    /// Returns the root of an item's tree, and where the item starts.
     pub(super) fn locate(&self, item: Id) -> (Id, u64) {
         let mut node = self.node(item);
         let mut before = self.sum(node.left);
@@ -158,7 +158,7 @@ impl Sequences {
         (root, node.start.saturating_add(before))
     }
 
-    /// The item of a tree that starts exactly there.
+    /// Returns the item of a tree that starts exactly there.
     pub(super) fn starting_at(&self, root: Id, start: u64) -> Option<Id> {
         let mut left = start.checked_sub(self.start(root))?;
         let mut item = root;
@@ -177,7 +177,7 @@ impl Sequences {
         None
     }
 
-    /// One tree of two, of which the first stays where it is.
+    /// Joins two trees. The first stays where it is, and the second follows it.
     pub(super) fn join(&mut self, left: Id, right: Id) -> Id {
         let start = self.start(if left == NONE { right } else { left });
         let root = self.merge(left, right);
@@ -207,8 +207,8 @@ impl Sequences {
         }
     }
 
-    /// Two trees of what is before an item and behind it, and the item itself
-    /// for a third. All stay where they are.
+    /// Splits a tree into the items before an item, the item itself, and the items behind it.
+    /// All stay where they are. Returns the first and the last of these three trees.
     fn around(&mut self, item: Id) -> (Id, Id) {
         let (root, start) = self.locate(item);
         let (first_start, length) = (self.start(root), self.length(item));
@@ -247,8 +247,8 @@ impl Sequences {
         (left, right)
     }
 
-    /// Takes an item out: two trees of what is before it and behind it, which
-    /// stay where they are.
+    /// Removes an item. Returns the tree before it and the tree behind it, which stay where
+    /// they are.
     pub(super) fn remove(&mut self, item: Id) -> (Id, Id) {
         let parts = self.around(item);
         *self.node_mut(item) = Node::default();
@@ -256,7 +256,7 @@ impl Sequences {
         parts
     }
 
-    /// Takes an item out, and moves those behind it up by its length. Returns the root.
+    /// Removes an item, and moves the items behind it up by its length. Returns the root.
     pub(super) fn close_up(&mut self, item: Id) -> Id {
         let node = std::mem::take(self.node_mut(item));
         self.free.push(item);
@@ -281,13 +281,13 @@ impl Sequences {
         root
     }
 
-    /// Two trees, of which the second starts with this item.
+    /// Splits a tree in two, of which the second starts with this item.
     pub(super) fn split_before(&mut self, item: Id) -> (Id, Id) {
         let (left, right) = self.around(item);
         (left, self.join(item, right))
     }
 
-    /// Wakes an item as soon as it starts before `start`.
+    /// Lets [`wake`](Self::wake) return `waker` as soon as the item starts before `start`.
     pub(super) fn wake_below(&mut self, item: Id, start: u64, waker: &Waker) {
         let node = self.node_mut(item);
         node.waker = Some(waker.clone());
@@ -299,8 +299,7 @@ impl Sequences {
         }
     }
 
-    /// Takes the wakers of all in a tree who start before the place that they
-    /// named, in their order.
+    /// Takes the wakers of all items of a tree that start before their bound, in order.
     pub(super) fn wake(&mut self, root: Id, woken: &mut Vec<Waker>) {
         self.wake_from(root, self.start(root), woken);
     }
@@ -341,7 +340,7 @@ impl Sequences {
 
     #[expect(
         clippy::indexing_slicing,
-        reason = "ids are of nodes, which are never removed"
+        reason = "each id is that of a node, and nodes are never removed"
     )]
     fn node(&self, id: Id) -> &Node {
         &self.nodes[id as usize]
@@ -349,13 +348,13 @@ impl Sequences {
 
     #[expect(
         clippy::indexing_slicing,
-        reason = "ids are of nodes, which are never removed"
+        reason = "each id is that of a node, and nodes are never removed"
     )]
     fn node_mut(&mut self, id: Id) -> &mut Node {
         &mut self.nodes[id as usize]
     }
 
-    /// The items of a tree in order, and where each starts.
+    /// Returns the items of a tree in order, and where each starts.
     #[cfg(test)]
     pub(super) fn items(&self, root: Id) -> Vec<(Id, u64)> {
         let mut items = Vec::new();

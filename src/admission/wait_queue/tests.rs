@@ -1,4 +1,4 @@
-//! A line is settled after each event, whatever came before.
+//! A queue is in order after each event, whatever came before.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing)]
 
@@ -17,35 +17,35 @@ use super::{
 };
 use crate::util::split_mix::SplitMix64;
 
-/// What happens besides coming, leaving and refunding back.
+/// What happens besides coming, leaving and refunding.
 #[derive(Clone, Copy, Debug, Default)]
 struct World {
     time_passes: bool,
     bucket_is_reset: bool,
 }
 
-/// On its way back, and what came of it, where the bucket was asked.
-struct Given {
-    free: TailRefund,
+/// A refund under way, and its result once the bucket has executed it.
+struct Pending {
+    tail: TailRefund,
     level_ns: Option<u64>,
 }
 
-/// Places are used again, numbers are not.
-struct Numbered {
-    turn: Reservation,
+/// A waiter. Its place may be used again after it left, its number is not.
+struct Waiter {
+    reservation: Reservation,
     number: u64,
 }
 
-/// A bucket in which others, whom nobody here knows, stand too.
+/// A bucket with waiters of this process and, unknown here, of others.
 struct Model {
     world: World,
     bucket: Bucket,
     begin: Instant,
     full_at_ns: u64,
-    turns: Vec<Numbered>,
+    waiters: Vec<Waiter>,
     numbers: u64,
-    given: Vec<Given>,
-    /// Of those who stand here, and what they left, while no time passes.
+    pending: Vec<Pending>,
+    /// The sum of this process's places and gaps, while no time passes.
     known_ns: u64,
 }
 
@@ -61,15 +61,15 @@ impl Model {
             world,
             bucket: (0, name, 'q', Key::from(seed)),
             begin: Instant::now(),
-            // No turn comes by itself.
+            // So late that no moment comes by itself.
             full_at_ns: if world.time_passes {
                 0
             } else {
                 3_600_000_000_000
             },
-            turns: Vec::new(),
+            waiters: Vec::new(),
             numbers: 0,
-            given: Vec::new(),
+            pending: Vec::new(),
             known_ns: 0,
         }
     }
@@ -82,22 +82,26 @@ impl Model {
         self.begin + Duration::from_nanos(start_ns)
     }
 
-    fn expect(&mut self, free: Option<TailRefund>) {
+    /// Checks a refund that the queue returned, and adds it to those under way.
+    fn begin_refund(&mut self, tail: Option<TailRefund>) {
         let now = Instant::now();
-        if let Some(line) = RESERVATIONS.find(&self.bucket) {
-            let line = &line.lock().queue;
-            let passed = line.gaps.values().find(|gap| gap.last_moment <= now);
-            assert_eq!(passed, None, "as if used, all of it");
-            let first_ns = free.as_ref().map(|free| free.gap.span.start_ns);
-            let mut places = line.spans().into_iter();
+        if let Some(queue) = RESERVATIONS.find(&self.bucket) {
+            let queue = &queue.lock().queue;
+            let passed = queue.gaps.values().find(|gap| gap.last_moment <= now);
+            assert_eq!(passed, None, "a gap that counts as used in full");
+            let first_ns = tail.as_ref().map(|tail| tail.gap.span.start_ns);
+            let mut places = queue.spans().into_iter();
             let is_behind = |place: Span| Some(place.start_ns) >= first_ns;
-            assert!(first_ns.is_none() || !places.any(is_behind), "not the last");
+            assert!(
+                first_ns.is_none() || !places.any(is_behind),
+                "a place lies behind the refunded gap"
+            );
         }
-        let free = free.map(|free| Given {
-            free,
+        let pending = tail.map(|tail| Pending {
+            tail,
             level_ns: None,
         });
-        self.given.extend(free);
+        self.pending.extend(pending);
     }
 
     fn come(&mut self, level_ns: u64) {
@@ -105,121 +109,137 @@ impl Model {
         let moment = self.moment(self.full_at_ns);
         let start_ns = self.full_at_ns;
         self.full_at_ns += level_ns;
-        // What was given back, and not told yet, is somebody's again.
-        let gaps = self.given.iter().map(|given| given.free.gap);
+        // Units that were refunded, and whose result is not known here yet, are taken again.
+        let gaps = self.pending.iter().map(|pending| pending.tail.gap);
         let again = gaps.filter(|gap| {
             let span = gap.span;
-            self.is_hole(*gap) && span.start_ns < self.full_at_ns && start_ns < span.end_ns
+            self.has_gap(*gap) && span.start_ns < self.full_at_ns && start_ns < span.end_ns
         });
         self.known_ns -= again.map(|gap| gap.span.length_ns()).sum::<u64>();
-        let (turn, free) = Reservation::new(&self.bucket, moment, self.full_at_ns, level_ns);
+        let (reservation, tail) = Reservation::new(&self.bucket, moment, self.full_at_ns, level_ns);
         self.numbers += 1;
         let number = self.numbers;
-        self.turns.push(Numbered { turn, number });
+        self.waiters.push(Waiter {
+            reservation,
+            number,
+        });
         self.known_ns += level_ns;
-        self.expect(free);
+        self.begin_refund(tail);
     }
 
-    fn leave(&mut self, at: usize) {
-        let Numbered { turn, .. } = self.turns.swap_remove(at);
-        let free = turn.leave();
-        self.expect(free);
+    fn leave(&mut self, index: usize) {
+        let Waiter { reservation, .. } = self.waiters.swap_remove(index);
+        let tail = reservation.leave();
+        self.begin_refund(tail);
     }
 
-    /// The bucket gives back what is at its end, and still to come.
-    fn give(&mut self, at: usize) {
+    /// Lets the bucket refund what is at its end and still to come.
+    fn execute(&mut self, index: usize) {
         let now_ns = self.now_ns();
-        let given = &mut self.given[at];
-        let span = given.free.gap.span;
-        if given.level_ns.is_none() {
+        let pending = &mut self.pending[index];
+        let span = pending.tail.gap.span;
+        if pending.level_ns.is_none() {
             let is_last = span.end_ns == self.full_at_ns;
             let level_ns = span.end_ns.saturating_sub(span.start_ns.max(now_ns));
             let level_ns = if is_last { level_ns } else { 0 };
             self.full_at_ns -= level_ns;
-            given.level_ns = Some(level_ns);
+            pending.level_ns = Some(level_ns);
         }
     }
 
-    fn tell(&mut self, at: usize, is_lost: bool) {
-        self.give(at);
-        let Given { free, level_ns } = self.given.swap_remove(at);
-        let told = level_ns.filter(|_| !is_lost);
-        if told != Some(0) && self.is_hole(free.gap) {
-            self.known_ns -= free.gap.span.length_ns();
+    /// Reports the result of a refund to the queue, unless the reply is lost.
+    fn end_refund(&mut self, index: usize, is_lost: bool) {
+        self.execute(index);
+        let Pending { tail, level_ns } = self.pending.swap_remove(index);
+        let reported = level_ns.filter(|_| !is_lost);
+        if reported != Some(0) && self.has_gap(tail.gap) {
+            self.known_ns -= tail.gap.span.length_ns();
         }
-        let next = free.refunded(told);
-        self.expect(next);
+        let next = tail.refunded(reported);
+        self.begin_refund(next);
     }
 
-    /// The runtime that it was to be given back in is gone.
-    fn forget(&mut self, at: usize) {
-        let Given { free, .. } = self.given.swap_remove(at);
-        let gap = free.gap;
-        if self.is_hole(gap) {
+    /// Drops a refund, as when its runtime ends.
+    fn drop_refund(&mut self, index: usize) {
+        let Pending { tail, .. } = self.pending.swap_remove(index);
+        let gap = tail.gap;
+        if self.has_gap(gap) {
             self.known_ns -= gap.span.length_ns();
         }
-        drop(free);
-        assert!(!self.is_hole(gap));
-        let line = RESERVATIONS.find(&self.bucket);
-        assert!(line.is_none_or(|line| line.lock().queue.refunding != Some(gap)));
+        drop(tail);
+        assert!(!self.has_gap(gap));
+        let queue = RESERVATIONS.find(&self.bucket);
+        assert!(queue.is_none_or(|queue| queue.lock().queue.refunding != Some(gap)));
     }
 
-    fn is_hole(&self, gap: Gap) -> bool {
-        let line = RESERVATIONS.find(&self.bucket);
-        line.is_some_and(|line| line.lock().queue.gaps.values().any(|other| *other == gap))
+    fn has_gap(&self, gap: Gap) -> bool {
+        let queue = RESERVATIONS.find(&self.bucket);
+        queue.is_some_and(|queue| queue.lock().queue.gaps.values().any(|other| *other == gap))
     }
 
-    /// Those whose turn has come go on.
+    /// Lets time pass. Waiters whose moment has come go on.
     async fn pass(&mut self, by_ns: u64) {
         advance(Duration::from_nanos(by_ns)).await;
-        self.turns.retain(|one| !one.turn.has_come());
+        self.waiters.retain(|waiter| !waiter.reservation.has_come());
     }
 
-    /// Of each who waits.
+    /// Returns the moment of each waiter.
     fn moments(&self) -> HashMap<u64, Instant> {
-        let moment = |one: &Numbered| (one.number, one.turn.moment(&one.turn.queue.lock().queue));
-        self.turns.iter().map(moment).collect()
+        let moment = |waiter: &Waiter| {
+            let Waiter {
+                reservation,
+                number,
+            } = waiter;
+            (*number, reservation.moment(&reservation.queue.lock().queue))
+        };
+        self.waiters.iter().map(moment).collect()
     }
 
     fn assert_settled(&self, before: &HashMap<u64, Instant>) {
         let now = Instant::now();
         for (place, moment) in self.moments() {
             let moved = before.get(&place).filter(|before| **before != moment);
-            assert!(moved.is_none() || moment > now, "to what is as if used");
+            assert!(
+                moved.is_none() || moment > now,
+                "moved to a moment that has passed"
+            );
         }
-        let Some(line) = RESERVATIONS.find(&self.bucket) else {
-            assert_eq!(self.turns.len(), 0);
+        let Some(queue) = RESERVATIONS.find(&self.bucket) else {
+            assert_eq!(self.waiters.len(), 0);
             return;
         };
-        let line = &line.lock().queue;
-        let places = line.spans();
-        assert_eq!(places.len(), self.turns.len());
-        let free = line
+        let queue = &queue.lock().queue;
+        let places = queue.spans();
+        assert_eq!(places.len(), self.waiters.len());
+        let free = queue
             .gaps
             .values()
-            .filter(|gap| line.refunding != Some(**gap));
+            .filter(|gap| queue.refunding != Some(**gap));
         for gap in free.filter(|gap| gap.moment > now) {
             let end_ns = gap.span.end_ns;
             let behind = places.iter().find(|place| place.start_ns == end_ns);
-            assert!(behind.is_none(), "{gap:?} has somebody behind it");
-            let mut others = line.gaps.values();
+            assert!(behind.is_none(), "a place lies right behind {gap:?}");
+            let mut others = queue.gaps.values();
             let next = others.find(|other| other.span.start_ns == end_ns);
-            // It may be on its way back by now.
-            let is_apart = next.is_none() || next.copied() == line.refunding;
+            // The next gap may be under refund by now.
+            let is_apart = next.is_none() || next.copied() == queue.refunding;
             assert!(is_apart || self.world.bucket_is_reset, "{gap:?}");
         }
         if self.world.bucket_is_reset {
             return;
         }
-        for one in &self.turns {
-            let start_ns = line.places.locate(one.turn.place).1;
-            assert_eq!(one.turn.moment(line), self.moment(start_ns));
+        for Waiter { reservation, .. } in &self.waiters {
+            let start_ns = queue.places.locate(reservation.place).1;
+            assert_eq!(reservation.moment(queue), self.moment(start_ns));
         }
         let mut spans = places;
-        spans.extend(line.gaps.values().map(|gap| gap.span));
+        spans.extend(queue.gaps.values().map(|gap| gap.span));
         spans.sort_by_key(|span| span.start_ns);
         for pair in spans.windows(2) {
-            assert!(pair[0].end_ns <= pair[1].start_ns, "had twice: {pair:?}");
+            assert!(
+                pair[0].end_ns <= pair[1].start_ns,
+                "granted twice: {pair:?}"
+            );
         }
         if !self.world.time_passes {
             let known_ns: u64 = spans.iter().map(|span| span.length_ns()).sum();
@@ -233,20 +253,20 @@ async fn walk(world: World, seed: u64) {
     let mut model = Model::new(world, seed);
     for _ in 0..150 {
         let before = model.moments();
-        let some_given = random.below(model.given.len().max(1) as u64) as usize;
+        let some_refund = random.below(model.pending.len().max(1) as u64) as usize;
         match random.below(12) {
             0..=3 => model.come(1_000 * (1 + random.below(3))),
-            // Another process's caller.
+            // A caller of another process.
             4 => model.full_at_ns += 1_000 * random.below(3),
-            5..=6 if !model.turns.is_empty() => {
-                let at = random.below(model.turns.len() as u64);
-                model.leave(at as usize);
+            5..=6 if !model.waiters.is_empty() => {
+                let index = random.below(model.waiters.len() as u64);
+                model.leave(index as usize);
             }
-            7 if !model.given.is_empty() => model.give(some_given),
-            8..=9 if !model.given.is_empty() => {
-                model.tell(some_given, random.below(4) == 0);
+            7 if !model.pending.is_empty() => model.execute(some_refund),
+            8..=9 if !model.pending.is_empty() => {
+                model.end_refund(some_refund, random.below(4) == 0);
             }
-            10 if !model.given.is_empty() => model.forget(some_given),
+            10 if !model.pending.is_empty() => model.drop_refund(some_refund),
             11 if world.bucket_is_reset && random.below(4) == 0 => {
                 model.full_at_ns -= random.below(4_000).min(model.full_at_ns);
             }
@@ -258,7 +278,7 @@ async fn walk(world: World, seed: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_is_settled_after_each_event() {
+async fn a_queue_is_in_order_after_each_event() {
     for time_passes in [false, true] {
         for bucket_is_reset in [false, true] {
             let world = World {
@@ -273,19 +293,19 @@ async fn a_line_is_settled_after_each_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_who_leave_one_by_one_leave_nothing() {
+async fn a_queue_is_empty_after_all_waiters_left_one_by_one() {
     let mut model = Model::new(World::default(), 1_000);
     let empty_at_ns = model.full_at_ns;
     for _ in 0..300 {
         model.come(1_000);
     }
-    while !model.turns.is_empty() {
+    while !model.waiters.is_empty() {
         let before = model.moments();
         model.leave(0);
         model.assert_settled(&before);
     }
-    while !model.given.is_empty() {
-        model.tell(0, false);
+    while !model.pending.is_empty() {
+        model.end_refund(0, false);
     }
     assert_eq!((model.known_ns, model.full_at_ns), (0, empty_at_ns));
     assert!(RESERVATIONS.find(&model.bucket).is_none());
@@ -294,7 +314,7 @@ async fn all_who_leave_one_by_one_leave_nothing() {
 /// A root, where its first item starts, and all items with their lengths.
 type List = (Id, u64, Vec<(Id, u64)>);
 
-/// Items come, leave, and are split and joined at random: as those of a list.
+/// Adds, removes, splits and joins items at random, in sequences and in lists.
 #[test]
 fn a_sequence_agrees_with_a_list() {
     let mut random = SplitMix64(7);
@@ -375,9 +395,9 @@ impl Wake for Flag {
     }
 }
 
-/// Each is woken as soon as it starts before where it said, and no other is.
+/// Each item is woken as soon as it starts before its bound, and no other is.
 #[test]
-fn a_sequence_wakes_exactly_those_who_start_before_they_said() {
+fn a_sequence_wakes_exactly_the_items_before_their_bounds() {
     let mut random = SplitMix64(8);
     for _ in 0..100 {
         let mut sequences = Sequences::default();

@@ -1,10 +1,10 @@
-//! The callers of this process that wait for a window to give units back.
+//! Queues of the callers of this process that wait for the next window.
 //!
-//! They stand in a queue. Each knows the units ahead of it, and so the window in which
-//! its turn comes and how long after that window opens: not all ask at once. A
-//! denial tells when the next window opens, for all.
+//! From the units ahead of it, each waiter computes in which window its turn comes, and how
+//! long after the window opens it asks. So the waiters do not all ask at once. A denial of
+//! any of them tells all when the next window opens.
 //!
-//! A caller that nobody polls holds up no other: each has a timer of its own.
+//! Each waiter has a timer of its own, so a future that is not polled delays no other.
 
 use std::{sync::Arc, task::Waker, time::Duration};
 
@@ -23,12 +23,12 @@ static WINDOW_QUEUES: Registry<WindowQueue> = Registry::new();
 /// The queue for one bucket.
 #[derive(Default)]
 struct WindowQueue {
-    /// As long as the units that they ask for.
+    /// The waiters' places. The length of a place is the units that its waiter asks for.
     places: Sequences,
-    /// All of them, in the order in which they came. They start behind all units
-    /// that were granted to others of them.
+    /// The tree of all places, in the order in which the waiters came. It starts behind all
+    /// units that were granted to earlier waiters.
     all: Id,
-    /// When a window opens, and where it starts.
+    /// When the next window opens, and at which place it starts.
     opens_at: Option<Instant>,
     base: u64,
 }
@@ -39,29 +39,29 @@ pub(crate) struct WindowWaiter {
     id: Id,
     bucket: Bucket,
     pace: Pace,
-    /// Its own units are not there before.
+    /// The last denial of this waiter: its units are not there before.
     not_before: Instant,
-    until: Instant,
+    deadline: Instant,
     is_admitted: bool,
 }
 
-/// At which pace units come back.
+/// The pace at which units come back.
 #[derive(Clone, Copy)]
 struct Pace {
-    /// In each window.
+    /// How many units each window grants.
     units: u64,
     window: Duration,
-    /// How much later a caller asks for each unit ahead of it.
+    /// How much later a waiter asks for each unit ahead of it.
     step: Duration,
 }
 
-/// So many are asked for in a millisecond, of those that came back at once.
+/// How many units the waiters ask for in a millisecond, of those that came back at once.
 const UNITS_PER_MS: u32 = 64;
 
 const MS: Duration = Duration::from_millis(1);
 
 impl Queue for WindowQueue {
-    fn is_of_use(&mut self) -> bool {
+    fn is_needed(&mut self) -> bool {
         self.all != NONE
     }
 
@@ -71,12 +71,12 @@ impl Queue for WindowQueue {
 }
 
 impl WindowQueue {
-    /// The units ahead of a place from where the window starts.
+    /// Returns the units between the start of the window and a place.
     fn ahead(&self, start: u64) -> u64 {
         start.saturating_sub(self.base)
     }
 
-    /// Lets the next window start at the first place.
+    /// Records when the next window opens, and lets it start at the first place.
     fn open(&mut self, at: Instant) {
         self.opens_at = Some(at);
         self.base = self.places.start(self.all);
@@ -84,7 +84,7 @@ impl WindowQueue {
 }
 
 impl Pace {
-    fn of(quota: Quota) -> Self {
+    fn new(quota: Quota) -> Self {
         let (units, window) = (quota.limit().max(1), quota.period());
         let nanos = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX) / units;
         Self {
@@ -94,8 +94,8 @@ impl Pace {
         }
     }
 
-    /// When the window opens that has units for a caller with so many ahead of it,
-    /// and when that one asks.
+    /// Returns when the window opens that has units for a waiter with `ahead` units before
+    /// it, and when that waiter asks.
     fn turn(&self, opens_at: Instant, ahead: u64) -> (Instant, Instant) {
         let window = times(self.window, ahead / self.units);
         let opens_at = later(opens_at, window);
@@ -105,7 +105,7 @@ impl Pace {
         )
     }
 
-    /// The units ahead of the first caller that asks at this instant, or later.
+    /// Returns the units ahead of the first waiter that asks at this instant or later.
     fn ahead_at(&self, opens_at: Instant, at: Instant) -> u64 {
         let after = at.saturating_duration_since(opens_at).as_nanos();
         let window = self.window.as_nanos().max(1);
@@ -116,16 +116,16 @@ impl Pace {
 }
 
 impl WindowWaiter {
-    /// Enters the queue for the bucket that denied a caller. `None`: as many as
-    /// `most` wait there, or those ahead need more windows than end until then.
+    /// Enters the queue for the bucket that denied a caller. Returns `None` if `most` callers
+    /// wait there, or if the window for this caller opens after the deadline.
     pub(crate) fn enter(
         bucket: Bucket,
         denied: &PolicyDecision,
         not_before: Instant,
-        until: Instant,
+        deadline: Instant,
         most: usize,
     ) -> Option<Self> {
-        let pace = Pace::of(denied.quota());
+        let pace = Pace::new(denied.quota());
         let (windows, id) = WINDOW_QUEUES.enter(&bucket, |windows| {
             let opens_at = *windows.opens_at.get_or_insert(not_before);
             let (start, sum) = (
@@ -136,7 +136,7 @@ impl WindowWaiter {
             end.checked_add(cost)?;
             let ahead = windows.ahead(end);
             let (opens_at, _) = pace.turn(opens_at.max(Instant::now()), ahead);
-            if windows.len() >= most || opens_at.max(not_before) > until {
+            if windows.len() >= most || opens_at.max(not_before) > deadline {
                 return None;
             }
             let id = windows.places.add(0, cost);
@@ -149,7 +149,7 @@ impl WindowWaiter {
             bucket,
             pace,
             not_before,
-            until,
+            deadline,
             is_admitted: false,
         })
     }
@@ -158,24 +158,24 @@ impl WindowWaiter {
         self.bucket == *bucket
     }
 
-    /// Records a denial. Returns whether it is worth to wait on.
+    /// Records a denial. Returns whether the turn can still come before the deadline.
     pub(crate) fn denied(&mut self, not_before: Instant) -> bool {
         self.not_before = not_before;
-        let (pace, id, until) = (self.pace, self.id, self.until);
+        let (pace, id, deadline) = (self.pace, self.id, self.deadline);
         WINDOW_QUEUES.change(&self.windows, |windows| {
             let first = windows.places.first(windows.all);
-            // It says nothing of a caller that asks for less.
+            // A denial of a larger request says nothing about a smaller one.
             if windows.places.length(id) <= windows.places.length(first) {
                 windows.open(not_before);
             }
             let opens_at = windows.opens_at.unwrap_or(not_before);
             let ahead = windows.ahead(windows.places.locate(id).1);
-            pace.turn(opens_at, ahead).0.max(not_before) <= until
+            pace.turn(opens_at, ahead).0.max(not_before) <= deadline
         })
     }
 
-    /// Leaves the queue with its units. Where none are left, those behind wait for
-    /// the next window.
+    /// Leaves the queue after an admission. If no units are left, the waiters behind wait
+    /// for the next window.
     pub(crate) fn admitted(mut self, decision: &PolicyDecision) {
         self.is_admitted = true;
         let windows = Arc::clone(&self.windows);
@@ -190,33 +190,33 @@ impl WindowWaiter {
         });
     }
 
-    /// When to look again; `None`: it is time to ask. `waker` is woken if that comes
-    /// sooner.
+    /// Returns when to check again, or `None` if it is time to ask the store. `waker` is
+    /// woken if that time comes sooner.
     ///
-    /// One whose window would open too late asks for the last time.
-    pub(crate) fn look(&self, waker: &Waker) -> Option<Instant> {
+    /// A waiter whose window would open after its deadline asks a last time now.
+    pub(crate) fn next_check(&self, waker: &Waker) -> Option<Instant> {
         let now = Instant::now();
         let state = &mut self.windows.lock().queue;
         let (_, start) = state.places.locate(self.id);
         let ahead = state.ahead(start);
         let opens_at = state.opens_at.unwrap_or(now);
         let (window, ask_at) = self.pace.turn(opens_at, ahead);
-        let ask_at = ask_at.max(self.not_before).min(self.until);
-        if ask_at <= now || window > self.until {
+        let ask_at = ask_at.max(self.not_before).min(self.deadline);
+        if ask_at <= now || window > self.deadline {
             return None;
         }
         let left = ask_at - now;
-        // As in a line: so that not all are woken whenever one leaves.
-        let look_at = ask_at
+        // As for a reservation: so that not all are woken whenever one leaves.
+        let check_at = ask_at
             - if left > SHORT_WAIT {
                 left / 4
             } else {
                 Duration::ZERO
             };
-        let wake_below = self.pace.ahead_at(opens_at, look_at).min(ahead);
+        let wake_below = self.pace.ahead_at(opens_at, check_at).min(ahead);
         let wake_below = state.base.saturating_add(wake_below);
         state.places.wake_below(self.id, wake_below, waker);
-        Some(look_at)
+        Some(check_at)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a process knows of the units that it holds under one key.
+//! How many units this process holds under one key.
 
 use std::mem;
 
@@ -6,17 +6,16 @@ use crate::quota::statement::Statement;
 
 /// The process's side of [`Statement`].
 ///
-/// Answers may be lost, late or out of order, so the store's own count of takes
-/// can be too high. The process corrects it with each message. For that it must
-/// say which takes its count includes: those of settled groups. New takes join
-/// the open group while the group before it is closing, so that groups settle
-/// under any load.
+/// Answers may be lost, late or out of order, so the store's own count of takes can be too
+/// high. The process corrects it with each message. For that, a message states which takes
+/// its count includes: those of settled groups. While one group is closing, new takes join
+/// the open group, so that groups settle under any load.
 #[derive(Debug)]
 pub(super) struct Count {
     version: u64,
     settled: u64,
-    /// Units of settled groups, less all that were released. Negative while units
-    /// of an unsettled group were released.
+    /// The granted units of settled groups, less all released units. Negative if more units
+    /// of unsettled groups were released.
     held: i64,
     closing: Group,
     open: Group,
@@ -25,25 +24,26 @@ pub(super) struct Count {
 #[derive(Debug, Default)]
 struct Group {
     is_used: bool,
-    /// Takes that are not decided yet.
+    /// How many takes are not decided yet.
     pending: u32,
-    /// Units that were granted.
+    /// How many units were granted.
     granted: u64,
     /// The store may count more than was granted.
     is_disputed: bool,
 }
 
-/// What became of a take.
+/// The outcome of a take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Granted(u64),
-    Refused,
-    /// The store may have granted it, and the process gave it up.
+    Denied,
+    /// The store may have granted it, but the process will not use it.
     Lost,
 }
 
 impl Count {
-    /// `version` must be beyond all that this holder has used before under the key.
+    /// Starts at `version`, which must be beyond all versions that this process has used
+    /// under the key.
     pub(super) fn new(version: u64) -> Self {
         Self {
             version,
@@ -54,7 +54,7 @@ impl Count {
         }
     }
 
-    /// The group of a new take.
+    /// Begins a take. Returns the number of its group.
     pub(super) fn begin(&mut self) -> u64 {
         let (group, number) = match self.closing.pending {
             0 => (&mut self.closing, 1),
@@ -65,7 +65,8 @@ impl Count {
         self.settled.saturating_add(number)
     }
 
-    /// Whether the store must be told, because it may count too much.
+    /// Records the outcome of a take. Returns whether a statement must be sent, because the
+    /// store may count too much.
     pub(super) fn decide(
         &mut self,
         group: u64,
@@ -79,14 +80,14 @@ impl Count {
         decided.pending = decided.pending.saturating_sub(1);
         match outcome {
             Outcome::Granted(units) => decided.granted = decided.granted.saturating_add(units),
-            Outcome::Refused => {}
+            Outcome::Denied => {}
             Outcome::Lost => decided.is_disputed = true,
         }
         let mut is_disputed = false;
         while self.closing.is_used && self.closing.pending == 0 {
             let closing = &self.closing;
             if closing.granted == 0 && !closing.is_disputed && !self.open.is_used {
-                // The store counts nothing of it: its number can be used again.
+                // The store counts nothing of this group, so its number can be used again.
                 self.closing = Group::default();
                 break;
             }
@@ -104,7 +105,7 @@ impl Count {
         self.version = version;
     }
 
-    /// Settles anew, so that the store counts what is held and nothing else.
+    /// Starts a new version, so that the store counts what is held and nothing else.
     pub(super) fn restate(&mut self, version: u64) {
         if !self.is_pending() {
             self.settled = self.settled.saturating_add(1);
@@ -112,7 +113,7 @@ impl Count {
         }
     }
 
-    /// Units that callers hold.
+    /// Returns how many units callers hold.
     pub(super) fn units(&self) -> u64 {
         let granted = self.closing.granted.saturating_add(self.open.granted);
         let units = self.held.saturating_add_unsigned(granted);
@@ -123,7 +124,7 @@ impl Count {
         self.closing.is_used
     }
 
-    /// `group`: that of a take, or `None`.
+    /// Returns the statement of a message. `group` is that of a take; `None` without a take.
     pub(super) fn statement(
         &self,
         holder: u64,

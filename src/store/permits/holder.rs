@@ -36,24 +36,25 @@ pub(super) struct Holder {
 #[derive(Debug)]
 struct State {
     count: Count,
-    /// What statements are about.
+    /// The charge whose bucket the statements are about.
     charge: Charge<'static>,
-    /// Those in which callers took units, the latest last. Any of them may end.
+    /// The runtimes in which callers took units, the latest last. Any of them may end.
     runtimes: Vec<Handle>,
-    /// The store may count too much, or too little soon.
+    /// A statement must be sent: the store may count too much, or too little soon.
     is_due: bool,
-    /// A statement is under way, or is to be tried again after a pause.
+    /// A statement is under way, or is tried again after a pause.
     is_stating: bool,
-    /// Statements that failed in a row, and when the first of them did.
+    /// How many statements failed in a row, and when the first of them did.
     failures: u32,
     failing_since: Option<Instant>,
-    keepers: u64,
-    /// What renews, by its number. The handle is there once it was started.
-    keeper: Option<(u64, Option<AbortHandle>)>,
+    /// The number of the latest renewing task.
+    renewals: u64,
+    /// The task that renews the units, by its number. The handle is there once it has started.
+    renewal: Option<(u64, Option<AbortHandle>)>,
     queue: PermitQueue,
 }
 
-/// Of the first pause after a failed statement.
+/// The longest first pause after a failed statement.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 impl Holder {
@@ -75,8 +76,8 @@ impl Holder {
                 is_stating: false,
                 failures: 0,
                 failing_since: None,
-                keepers: 0,
-                keeper: None,
+                renewals: 0,
+                renewal: None,
                 queue: PermitQueue::default(),
             }),
         })
@@ -90,15 +91,15 @@ impl Holder {
         lock(&self.state)
     }
 
-    /// The group of a new take, whose statement goes with `charge`.
+    /// Begins a take, and adds its statement to `charge`. Returns the number of its group.
     pub(super) fn begin(&self, charge: &mut Charge<'_>) -> u64 {
         let mut state = self.state();
         if state.count.units() == 0 || charge.lifetime() < state.charge.lifetime() {
             state.charge.demand.to_mut().quota = charge.demand.quota.clone();
         }
         let group = state.count.begin();
-        let said = state.statement(&self.registry, Some(group));
-        charge.demand.to_mut().statement = Some(Box::new(said));
+        let statement = state.statement(&self.registry, Some(group));
+        charge.demand.to_mut().statement = Some(Box::new(statement));
         group
     }
 
@@ -116,20 +117,21 @@ impl Holder {
         let lifetime = state.charge.lifetime();
         let next_version = || self.registry.next_version();
         let mut is_due = state.count.decide(group, outcome, next_version);
-        let mut is_unkept = false;
+        let mut is_unrenewed = false;
         match outcome {
             Outcome::Lost => self.registry.record_loss(lifetime),
             Outcome::Granted(1..) => {
-                is_unkept = state.keeper.is_none();
-                // The caller looked at its answer so late that nobody renewed it.
+                is_unrenewed = state.renewal.is_none();
+                // The caller polled for its answer so late that the units may be about to
+                // expire.
                 is_due |= begun.elapsed() > lifetime / 3;
             }
             _ => {}
         }
         state.is_due |= is_due;
         drop(state);
-        if is_unkept {
-            self.ensure_keeper();
+        if is_unrenewed {
+            self.ensure_renewal();
         }
         if is_due {
             self.make_statement();
@@ -143,11 +145,11 @@ impl Holder {
         state.count.release(units, self.registry.next_version());
         state.is_due = true;
         let is_last = state.count.units() == 0;
-        let keeper = state.keeper.take_if(|_| is_last);
+        let renewal = state.renewal.take_if(|_| is_last);
         let woken = state.queue.call(units, CallReason::Released);
         drop(state);
-        if let Some((_, Some(keeper))) = keeper {
-            keeper.abort();
+        if let Some((_, Some(renewal))) = renewal {
+            renewal.abort();
         }
         wake(woken);
         self.make_statement();
@@ -175,19 +177,19 @@ impl Holder {
         self.forget_if_idle();
     }
 
-    /// Tells the store what is held, unless that is under way.
+    /// Sends a statement of what is held if it is due, unless one is under way.
     fn make_statement(self: &Arc<Self>) {
         while let Some((answer, runtime)) = self.next_statement() {
             match (answer, runtime) {
-                (Answer::Now(answer), _) => self.heard(answer.err().as_ref()),
+                (Answer::Now(answer), _) => self.record_statement(answer.err().as_ref()),
                 (Answer::Later(answer), Some(runtime)) => {
-                    let stating = Stating::of(self, &runtime);
+                    let stating = Stating::new(self, &runtime);
                     self.store.spawn(&runtime, stating.wait_for(answer));
                     return;
                 }
                 (Answer::Later(answer), None) => {
                     drop(answer);
-                    self.heard(Some(&StoreError::unavailable("there is no runtime")));
+                    self.record_statement(Some(&StoreError::unavailable("there is no runtime")));
                 }
             }
         }
@@ -200,16 +202,16 @@ impl Holder {
             return None;
         }
         (state.is_due, state.is_stating) = (false, true);
-        let said = state.statement(&self.registry, None);
+        let statement = state.statement(&self.registry, None);
         let (mut charge, runtime) = (state.charge.clone(), state.runtime());
         drop(state);
-        charge.demand.to_mut().statement = Some(Box::new(said));
+        charge.demand.to_mut().statement = Some(Box::new(statement));
         let answer = self.store.check(&Check::new(Operation::Renew, &[charge]));
         Some((answer, runtime))
     }
 
-    /// A statement has ended.
-    fn heard(self: &Arc<Self>, error: Option<&StoreError>) {
+    /// Records the result of a statement, and tries it again later if it failed.
+    fn record_statement(self: &Arc<Self>, error: Option<&StoreError>) {
         let mut state = self.state();
         state.is_stating = false;
         let Some(error) = error else {
@@ -226,7 +228,7 @@ impl Holder {
             return;
         };
         if state.count.units() == 0 && now.duration_since(since) >= lifetime {
-            // It has expired by now.
+            // What the store may still count has expired by now.
             (state.is_due, state.failures, state.failing_since) = (false, 0, None);
             return;
         }
@@ -236,38 +238,38 @@ impl Holder {
         state.failures = state.failures.saturating_add(1);
         drop(state);
         let pause = pause.min(longest).mul_f64(random_between(0.5, 1.0));
-        runtime.spawn(Stating::of(self, &runtime).pause(pause));
+        runtime.spawn(Stating::new(self, &runtime).pause(pause));
     }
 
-    /// Has the units renewed, in the runtime of the latest caller.
-    fn ensure_keeper(self: &Arc<Self>) {
+    /// Starts a task that renews the units, in the runtime of the latest caller.
+    fn ensure_renewal(self: &Arc<Self>) {
         let mut state = self.state();
-        if state.keeper.is_some() || state.count.units() == 0 {
+        if state.renewal.is_some() || state.count.units() == 0 {
             return;
         }
         let Some(runtime) = state.runtimes.last().cloned() else {
             return;
         };
-        state.keepers += 1;
-        let number = state.keepers;
-        state.keeper = Some((number, None));
+        state.renewals += 1;
+        let number = state.renewals;
+        state.renewal = Some((number, None));
         drop(state);
-        let keeping = Keeping {
+        let task = Renewal {
             holder: Arc::clone(self),
             number,
             runtime: runtime.id(),
             is_over: false,
         };
-        // A runtime that has ended drops it at once, and then another one goes on.
-        let task = runtime.spawn(keeping.keep()).abort_handle();
+        // A runtime that has ended drops the task at once; its drop starts another one.
+        let task = runtime.spawn(task.run()).abort_handle();
         let mut state = self.state();
-        let keeper = state.keeper.as_mut();
-        if let Some((_, handle)) = keeper.filter(|(current, _)| *current == number) {
+        let renewal = state.renewal.as_mut();
+        if let Some((_, handle)) = renewal.filter(|(current, _)| *current == number) {
             *handle = Some(task);
         }
     }
 
-    /// Whether nothing is left to be known of this key.
+    /// Returns whether nothing is held, due or under way, and no caller waits.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state();
         let is_held = state.count.units() > 0 || state.count.is_pending();
@@ -281,7 +283,7 @@ impl Holder {
     }
 }
 
-/// Of those remembered.
+/// How many runtimes are remembered.
 const MAX_RUNTIMES: usize = 8;
 
 impl State {
@@ -295,8 +297,8 @@ impl State {
         self.runtimes.push(runtime.clone());
     }
 
-    fn is_kept_by(&self, number: u64) -> bool {
-        self.keeper
+    fn is_renewed_by(&self, number: u64) -> bool {
+        self.renewal
             .as_ref()
             .is_some_and(|(current, _)| *current == number)
     }
@@ -317,7 +319,7 @@ impl State {
     }
 }
 
-/// A statement that is under way, or waits to be tried again.
+/// A statement that is under way, or is tried again after a pause.
 struct Stating {
     holder: Arc<Holder>,
     runtime: Id,
@@ -325,7 +327,7 @@ struct Stating {
 }
 
 impl Stating {
-    fn of(holder: &Arc<Holder>, runtime: &Handle) -> Self {
+    fn new(holder: &Arc<Holder>, runtime: &Handle) -> Self {
         Self {
             holder: Arc::clone(holder),
             runtime: runtime.id(),
@@ -341,7 +343,7 @@ impl Stating {
             Err(_) => Some(StoreError::unavailable("it did not answer in time")),
         };
         self.is_over = true;
-        self.holder.heard(error.as_ref());
+        self.holder.record_statement(error.as_ref());
         // What changed meanwhile.
         self.holder.make_statement();
     }
@@ -355,7 +357,8 @@ impl Stating {
 }
 
 impl Drop for Stating {
-    /// Before it was over, its runtime has ended. Another one may go on.
+    /// Makes the statement due again if its runtime ended before it did. Another runtime may
+    /// send it.
     fn drop(&mut self) {
         if !self.is_over {
             let mut state = self.holder.state();
@@ -365,24 +368,25 @@ impl Drop for Stating {
     }
 }
 
-/// Renews the units of a holder, until this runtime ends or none are held.
-struct Keeping {
+/// Renews the units of a holder, until its runtime ends or no units are held.
+struct Renewal {
     holder: Arc<Holder>,
     number: u64,
     runtime: Id,
-    /// No units were held any more, or another one renews them.
+    /// No units are held anymore, or another task renews them.
     is_over: bool,
 }
 
-impl Keeping {
-    /// Processes that started together do not renew together.
-    async fn keep(mut self) {
+impl Renewal {
+    /// Renews after pauses that vary, so that processes that started together do not renew
+    /// together.
+    async fn run(mut self) {
         loop {
             let lifetime = self.holder.state().charge.lifetime();
             sleep((lifetime / 3).mul_f64(random_between(0.75, 1.0))).await;
             {
                 let mut state = self.holder.state();
-                if state.count.units() == 0 || !state.is_kept_by(self.number) {
+                if state.count.units() == 0 || !state.is_renewed_by(self.number) {
                     self.is_over = true;
                     break;
                 }
@@ -395,18 +399,18 @@ impl Keeping {
     }
 }
 
-impl Drop for Keeping {
+impl Drop for Renewal {
     fn drop(&mut self) {
         let mut state = self.holder.state();
-        if !state.is_kept_by(self.number) {
+        if !state.is_renewed_by(self.number) {
             return;
         }
-        state.keeper = None;
+        state.renewal = None;
         if !self.is_over {
             state.forget_runtime(self.runtime);
         }
         drop(state);
-        self.holder.ensure_keeper();
+        self.holder.ensure_renewal();
     }
 }
 

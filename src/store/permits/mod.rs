@@ -143,8 +143,8 @@ impl Holders {
         })
     }
 
-    /// Returns a place in the line of callers that wait for units of this charge, unless
-    /// `most` wait.
+    /// Returns a place in the queue of callers that wait for units of this charge, unless
+    /// `most` wait there.
     pub(crate) fn enter_queue(
         &self,
         store: &MonitoredStore,
@@ -201,8 +201,8 @@ impl Take {
     }
 
     /// Records that the store granted nothing.
-    pub(crate) fn refused(mut self) {
-        self.decide(Outcome::Refused, None);
+    pub(crate) fn denied(mut self) {
+        self.decide(Outcome::Denied, None);
     }
 
     pub(crate) fn lost(mut self, runtime: Option<&Handle>) {
@@ -214,7 +214,7 @@ impl Take {
         if error.may_have_run() || error.is_foreign_reply() {
             self.lost(runtime);
         } else {
-            self.refused();
+            self.denied();
         }
     }
 }

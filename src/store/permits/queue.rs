@@ -1,9 +1,11 @@
-//! Callers of this process that wait for permits of one key, in the order in which they came.
+//! The queue of the callers of this process that wait for permits of one key.
 
 use std::{collections::BTreeMap, mem, task::Waker};
 
-/// A released unit calls one waiter, which asks the store then. Units that other
-/// processes release are unknown here: the first in line asks now and then.
+/// Waiters, in the order in which they came.
+///
+/// Each released unit calls one waiter, which then asks the store. Units that other processes
+/// release are unknown here, so the first waiter also polls the store.
 #[derive(Debug, Default)]
 pub(super) struct PermitQueue {
     next: u64,
@@ -21,28 +23,29 @@ enum Stage {
     #[default]
     Waiting,
     Called(CallReason),
-    /// Its answer is on the way. `again`: it was called meanwhile.
+    /// The store has not answered yet. `again`: the waiter was called meanwhile.
     Asking {
         reason: CallReason,
         again: bool,
     },
 }
 
-/// CallReason a waiter asks.
+/// Why a waiter asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallReason {
     /// A unit was released in this process.
     Released,
-    /// To see what other processes released. If it is admitted, there may be more.
-    Polls,
+    /// To find units that other processes released. If it is admitted, there may be more.
+    Poll,
 }
 
-/// What a waiter is to do.
+/// What a waiter does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextStep {
     Ask,
-    /// Look at the store now and then.
+    /// It is the first waiter, and polls the store.
     First,
+    /// It waits until it is called.
     Behind,
 }
 
@@ -60,7 +63,7 @@ impl PermitQueue {
         Some(self.next)
     }
 
-    /// Calls the first waiters, one for each unit. Returns whom to wake.
+    /// Calls the first waiters, one for each unit. Returns their wakers.
     pub(super) fn call(&mut self, units: u64, reason: CallReason) -> Vec<Waker> {
         let mut wakers = Vec::new();
         let mut left = units;
@@ -84,7 +87,7 @@ impl PermitQueue {
         wakers
     }
 
-    /// Where this waiter stands. It is woken when that changes.
+    /// Returns what this waiter does next. `waker` is woken when that changes.
     pub(super) fn next_step(&mut self, ticket: u64, waker: &Waker) -> NextStep {
         let is_first = self.waiters.keys().next() == Some(&ticket);
         let Some(waiter) = self.waiters.get_mut(&ticket) else {
@@ -109,10 +112,10 @@ impl PermitQueue {
         }
     }
 
-    /// This waiter asks by itself.
+    /// Records that this waiter asks without having been called.
     pub(super) fn record_ask(&mut self, ticket: u64) {
         if let Some(waiter) = self.waiters.get_mut(&ticket) {
-            let reason = CallReason::Polls;
+            let reason = CallReason::Poll;
             waiter.stage = Stage::Asking {
                 reason,
                 again: false,
@@ -120,7 +123,7 @@ impl PermitQueue {
         }
     }
 
-    /// This waiter was refused, and waits on.
+    /// Records that this waiter was denied and keeps waiting.
     pub(super) fn record_denial(&mut self, ticket: u64) {
         if let Some(waiter) = self.waiters.get_mut(&ticket) {
             waiter.stage = match waiter.stage {
@@ -130,7 +133,8 @@ impl PermitQueue {
         }
     }
 
-    /// Returns whom to wake: the next to be first, and whoever takes over a call.
+    /// Removes a waiter. Returns the wakers of the new first waiter, and of the waiter that
+    /// takes over its call.
     pub(super) fn leave(&mut self, ticket: u64, is_admitted: bool) -> Vec<Waker> {
         let Some(waiter) = self.waiters.remove(&ticket) else {
             return Vec::new();
@@ -139,9 +143,9 @@ impl PermitQueue {
             Stage::Called(reason) => self.call(1, reason),
             Stage::Asking { again: true, .. } => self.call(1, CallReason::Released),
             Stage::Asking {
-                reason: CallReason::Polls,
+                reason: CallReason::Poll,
                 ..
-            } if is_admitted => self.call(1, CallReason::Polls),
+            } if is_admitted => self.call(1, CallReason::Poll),
             _ => Vec::new(),
         };
         let first = self.waiters.values_mut().next();

@@ -35,7 +35,7 @@ impl Bucket {
         RULE.read(self.0.as_deref(), Self::at(None, 0)).level
     }
 
-    /// Whether it was granted.
+    /// Executes a message. Returns whether the store granted its take.
     fn execute(&mut self, message: &Message) -> bool {
         let at = Self::at(Some(message.statement), message.units);
         let standing = RULE.read(self.0.as_deref(), at);
@@ -55,17 +55,17 @@ impl Bucket {
 #[derive(Clone, Debug)]
 struct Message {
     process: usize,
-    /// The number of a take, or a statement alone.
+    /// The number of the take; `None` for a statement alone.
     take: Option<usize>,
     units: u64,
     statement: Statement,
 }
 
-/// A take that its caller waits for.
+/// A take whose caller waits.
 struct Pending {
     group: u64,
     units: u64,
-    /// The answer, once the message was executed.
+    /// The answer, once the store has executed the message.
     granted: Option<bool>,
 }
 
@@ -73,9 +73,9 @@ struct Process {
     count: Count,
     version: u64,
     is_due: bool,
-    /// A statement is waited for, and whether it was executed.
+    /// The statement under way, and whether the store has executed it.
     stating: Option<bool>,
-    /// A message may still arrive.
+    /// A lost message may still arrive.
     has_lost: bool,
     pending: Vec<(usize, Pending)>,
     held: Vec<u64>,
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// A caller gets its answer, or gives up without it.
+    /// Gives a caller its answer, or lets it give up without one.
     fn answer(&mut self, process: usize, loses: bool) {
         let place = self.below(self.processes[process].pending.len());
         let one = &mut self.processes[process];
@@ -192,7 +192,7 @@ impl World {
             _ if loses => Outcome::Lost,
             None => return,
             Some(true) => Outcome::Granted(units),
-            Some(false) => Outcome::Refused,
+            Some(false) => Outcome::Denied,
         };
         one.pending.swap_remove(place);
         one.decide(group, outcome);
@@ -221,8 +221,8 @@ impl World {
         }
     }
 
-    /// A statement is answered, or given up and tried again.
-    fn hear(&mut self, process: usize, loses: bool) {
+    /// Ends a statement: it is answered, or lost and tried again.
+    fn end_statement(&mut self, process: usize, loses: bool) {
         let one = &mut self.processes[process];
         match one.stating {
             Some(true) if !loses => one.stating = None,
@@ -242,17 +242,17 @@ impl World {
             29 => self.answer(process, true),
             30..35 => self.release(process),
             35..38 => self.state(process),
-            38 => self.hear(process, false),
+            38 => self.end_statement(process, false),
             _ => {
                 let loses = self.random.below(4) == 0;
-                self.hear(process, loses);
+                self.end_statement(process, loses);
             }
         }
     }
 
-    /// Each caller gets its answer or gives up, and each process makes its statement.
+    /// Ends all takes, and lets each process make its statement.
     fn settle(&mut self) {
-        // Some messages arrive only when all is over.
+        // Some messages arrive only after everything else.
         let kept = self.below(4).min(self.under_way.len());
         let late = self.under_way.split_off(self.under_way.len() - kept);
         while !self.under_way.is_empty() {
@@ -263,7 +263,7 @@ impl World {
                 self.answer(process, false);
                 self.answer(process, true);
             }
-            self.hear(process, true);
+            self.end_statement(process, true);
         }
         self.under_way = late;
         for process in 0..3 {
@@ -281,7 +281,7 @@ impl World {
 }
 
 #[test]
-fn the_store_never_counts_too_little_and_in_the_end_it_counts_exactly() {
+fn a_store_counts_at_least_what_is_held_and_exactly_that_in_the_end() {
     let mut most = 0;
     for seed in 0..1_000 {
         let mut world = World::new(seed);
@@ -311,7 +311,7 @@ fn the_store_never_counts_too_little_and_in_the_end_it_counts_exactly() {
 }
 
 #[test]
-fn after_the_store_lost_its_data_the_next_renewal_restores_the_count() {
+fn a_renewal_restores_the_count_after_the_store_lost_its_data() {
     for seed in 0..1_000 {
         let mut world = World::new(seed);
         for _ in 0..200 {
@@ -333,12 +333,12 @@ fn after_the_store_lost_its_data_the_next_renewal_restores_the_count() {
 }
 
 #[test]
-fn takes_that_were_all_refused_change_no_statement() {
+fn takes_that_were_all_denied_change_no_statement() {
     let mut count = Count::new(4);
     let before = count.statement(1, None, false);
     for _ in 0..3 {
         let group = count.begin();
-        assert!(!count.decide(group, Outcome::Refused, || unreachable!()));
+        assert!(!count.decide(group, Outcome::Denied, || unreachable!()));
         assert_eq!(count.statement(1, None, false), before);
     }
 }
