@@ -64,7 +64,7 @@ impl Limiter {
     pub fn new(store: impl Store, policy: impl Into<Policy>) -> Self {
         match Self::builder().store(store).policy(policy).build() {
             Ok(limiter) => limiter,
-            Err(mistake) => panic!("{mistake}"),
+            Err(error) => panic!("{error}"),
         }
     }
 

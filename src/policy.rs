@@ -174,15 +174,15 @@ impl Policy {
     /// [`MemoryStore`](crate::MemoryStore) ignores leases, because it always decides at once.
     ///
     /// ```
-    /// use tower_throttle::{ConfigError, FixedWindow, Limiter, Policy, TokenBucket};
+    /// use tower_throttle::{FixedWindow, Limiter, Policy, TokenBucket};
     ///
     /// let everyone = Policy::new("everyone", TokenBucket::per_second(50_000))
     ///     .shared()
     ///     .lease();
     ///
     /// let window = Policy::new("window", FixedWindow::per_hour(50_000)).lease();
-    /// let mistake = Limiter::builder().policy(window).build().unwrap_err();
-    /// assert!(mistake.to_string().contains("TokenBucket"));
+    /// let error = Limiter::builder().policy(window).build().unwrap_err();
+    /// assert_eq!(error.code(), "cannot-lease");
     /// ```
     pub const fn lease(mut self) -> Self {
         self.leases = true;
@@ -194,19 +194,15 @@ impl Policy {
     /// A [key](Self::key) contradicts it, and building the layer returns an error.
     ///
     /// ```
-    /// use tower_throttle::{ConfigError, Policy, RateLimitLayer, TokenBucket, key};
+    /// use tower_throttle::{Policy, RateLimitLayer, TokenBucket, key};
     ///
     /// let everyone = Policy::new("everyone", TokenBucket::per_second(5_000)).shared();
     /// let writes = everyone.clone().when(|head| head.method() != http::Method::GET);
     /// assert!(RateLimitLayer::builder().policy(writes).build().is_ok());
     ///
     /// let keyed = everyone.key(key::header("x-api-key"));
-    /// let Err(ConfigError::InPolicy { mistake, .. }) =
-    ///     RateLimitLayer::builder().policy(keyed).build()
-    /// else {
-    ///     panic!("a contradiction");
-    /// };
-    /// assert_eq!(*mistake, ConfigError::SharedAndKeyed);
+    /// let error = RateLimitLayer::builder().policy(keyed).build().unwrap_err();
+    /// assert_eq!(error.code(), "shared-and-keyed");
     /// ```
     pub const fn shared(mut self) -> Self {
         self.shared = true;
@@ -220,9 +216,9 @@ impl Policy {
         on_store_failure: OnStoreFailure,
     ) -> Result<Compiled, ConfigError> {
         let quota = self.quota.clone();
-        let quota = quota.map_err(|mistake| match &self.name {
-            Some(name) => mistake.in_policy(name),
-            None => mistake,
+        let quota = quota.map_err(|error| match &self.name {
+            Some(name) => error.in_policy(name),
+            None => error,
         })?;
         let name = self.name.clone().unwrap_or_else(|| quota.to_name());
         let name = Name::new(&name).ok_or(ConfigError::PolicyName { name })?;
@@ -231,23 +227,19 @@ impl Policy {
         if cost > capacity && capacity > 0 {
             return Err(ConfigError::CostAboveCapacity { cost, capacity }.in_policy(&name.text));
         }
-        let most_debt = quota.most_debt();
-        let debt = self.debt.unwrap_or(most_debt);
-        if debt > most_debt {
-            let mistake = ConfigError::DebtTooLarge {
-                debt,
-                most: most_debt,
-            };
-            return Err(mistake.in_policy(&name.text));
+        let max = quota.most_debt();
+        let debt = self.debt.unwrap_or(max);
+        if debt > max {
+            return Err(ConfigError::DebtTooLarge { debt, max }.in_policy(&name.text));
         }
         if self.leases {
-            let beside = match (quota.leases(), self.debt) {
+            let conflict = match (quota.leases(), self.debt) {
                 (false, _) => Some("a quota that is no TokenBucket"),
                 (true, Some(1..)) => Some("`max_debt(..)`"),
                 (true, _) => None,
             };
-            if let Some(beside) = beside {
-                return Err(ConfigError::CannotLease { beside }.in_policy(&name.text));
+            if let Some(conflict) = conflict {
+                return Err(ConfigError::CannotLease { conflict }.in_policy(&name.text));
             }
         }
         let on_store_failure = self.on_store_failure.unwrap_or(on_store_failure);

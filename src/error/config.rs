@@ -4,8 +4,10 @@ use std::{error::Error, fmt, time::Duration};
 
 /// An error in the configuration, found before the first request.
 ///
-/// The message says what is wrong and what to change. [`code`](Self::code) is a word for
-/// programs and for looking it up.
+/// The message says what is wrong and what to change. [`code`](Self::code) returns a word for
+/// programs, which is also in the
+/// [table of errors](https://github.com/tower-throttle/tower-throttle/blob/main/docs/errors.md).
+/// Variants may gain fields in any release, so match them with `..`.
 ///
 /// ```
 /// use tower_throttle::{Quota, TokenBucket};
@@ -16,170 +18,202 @@ use std::{error::Error, fmt, time::Duration};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A period or window of no time.
+    /// A period or window of zero.
+    #[non_exhaustive]
     ZeroPeriod,
-    /// More than 1,000,000 a second.
+    /// A rate above 1,000,000 units a second.
+    #[non_exhaustive]
     RateTooHigh {
         /// Tokens per period.
         limit: u64,
         /// The period.
         period: Duration,
     },
-    /// A bucket that takes 2^53 nanoseconds (104 days) or more to fill.
+    /// A bucket that takes 104 days (2^53 ns) or more to fill.
+    #[non_exhaustive]
     BucketTooDeep {
         /// Tokens per period.
         limit: u64,
         /// The period.
         period: Duration,
     },
-    /// A burst beside a limit of 0, which refuses everything.
-    /// ([`without_refill`](crate::TokenBucket::without_refill) means a bucket that
-    /// nothing flows into.)
+    /// A burst with a limit of 0, which denies everything. A bucket that is never refilled is
+    /// made by [`without_refill`](crate::TokenBucket::without_refill).
+    #[non_exhaustive]
     BurstWithoutRefill {
         /// The burst.
         burst: u64,
     },
     /// More initial tokens than the bucket holds.
+    #[non_exhaustive]
     InitialAboveBurst {
-        /// The tokens that a new caller would have.
+        /// The tokens of a new caller.
         initial: u64,
-        /// What the bucket holds.
+        /// The most tokens that the bucket holds.
         burst: u64,
     },
     /// A window with a fraction of a millisecond.
+    #[non_exhaustive]
     WindowNotWholeMilliseconds {
         /// The window.
         window: Duration,
     },
     /// A window of more than 100 years.
+    #[non_exhaustive]
     WindowTooLong {
         /// The window.
         window: Duration,
     },
     /// A limit of 2^53 or more.
+    #[non_exhaustive]
     LimitTooLarge {
         /// The limit.
         limit: u64,
     },
-    /// A limit and a window whose product is too large to work with exactly.
+    /// A limit and a window whose product is too large to count exactly.
+    #[non_exhaustive]
     WindowTooLarge {
         /// The limit.
         limit: u64,
         /// The window.
         window: Duration,
     },
-    /// More entries than one key may hold.
+    /// A log with more entries than one key may hold.
+    #[non_exhaustive]
     LogTooLarge {
         /// The limit.
         limit: u64,
-        /// The most that are allowed.
-        most: u64,
+        /// The most that one key may hold.
+        max: u64,
     },
-    /// A debt that cannot be counted exactly, or one of a quota that has none.
+    /// A debt that cannot be counted exactly, or on a quota that cannot be in debt.
+    #[non_exhaustive]
     DebtTooLarge {
-        /// The most that may be owed.
+        /// The debt that was asked for, in units.
         debt: u64,
-        /// The highest that it may be.
-        most: u64,
+        /// The largest debt that the quota can have.
+        max: u64,
     },
     /// More permits than one key may hold.
+    #[non_exhaustive]
     TooManyPermits {
         /// The limit.
         limit: u64,
-        /// The most that are allowed.
-        most: u64,
+        /// The most that one key may hold.
+        max: u64,
     },
-    /// A lifetime in which a permit cannot be renewed.
+    /// A lifetime too short to renew a permit in.
+    #[non_exhaustive]
     LifetimeTooShort {
         /// The lifetime.
         lifetime: Duration,
     },
-    /// A spread over windows that start with each caller's first request.
-    SpreadWithoutStart,
+    /// `spread()` on windows that start with each caller's first request.
+    #[non_exhaustive]
+    SpreadUnaligned,
     /// No policy at all.
+    #[non_exhaustive]
     NoPolicies,
     /// A policy name that is empty, longer than 64 bytes or not printable ASCII.
+    #[non_exhaustive]
     PolicyName {
         /// The name.
         name: String,
     },
-    /// Two policies of one name.
+    /// Two policies with one name.
+    #[non_exhaustive]
     DuplicatePolicy {
         /// The name.
         name: String,
     },
     /// A fixed cost that the quota can never grant.
+    #[non_exhaustive]
     CostAboveCapacity {
         /// The cost.
         cost: u64,
         /// The most that can be taken at once.
         capacity: u64,
     },
-    /// A policy that is shared by all callers and has a key for each.
+    /// A policy with both `shared()` and `key(..)`.
+    #[non_exhaustive]
     SharedAndKeyed,
-    /// A policy of a [`Limiter`](crate::Limiter) that reads requests.
+    /// A policy that reads requests, in a [`Limiter`](crate::Limiter).
+    #[non_exhaustive]
     NoRequestToRead {
-        /// The method of [`Policy`](crate::Policy) that reads them.
+        /// The method of [`Policy`](crate::Policy) that set the reader.
         method: &'static str,
     },
-    /// Units paid for in advance beside what cannot be right with them.
+    /// Leases on a quota, or with a setting, that cannot have them.
+    #[non_exhaustive]
     CannotLease {
-        /// What that is.
-        beside: &'static str,
+        /// The quota or the setting.
+        conflict: &'static str,
     },
-    /// A mistake inside the policy of this name.
+    /// An error inside a policy.
+    #[non_exhaustive]
     InPolicy {
         /// The policy's name.
         name: String,
-        /// The mistake.
-        mistake: Box<Self>,
+        /// The error.
+        error: Box<Self>,
     },
     /// A trusted proxy that is neither an address nor a CIDR range.
+    #[non_exhaustive]
     TrustedProxy {
         /// What was given.
         text: String,
     },
     /// The trusted proxies match every client: all public addresses of IPv4 or IPv6, or
     /// all of IPv4 behind a translator.
-    TrustsEverybody {
+    #[non_exhaustive]
+    TrustsEveryAddress {
         /// The range, or all ranges that do so together.
         text: String,
     },
-    /// A forwarding header to read, and nobody trusted to write it.
+    /// A forwarding header without trusted proxies, whose header it would be.
+    #[non_exhaustive]
     NoTrustedProxies,
     /// Not a header name.
+    #[non_exhaustive]
     HeaderName {
         /// What was given.
         name: String,
     },
     /// Not a cookie name.
+    #[non_exhaustive]
     CookieName {
         /// What was given.
         name: String,
     },
     /// An IPv6 prefix outside 1 to 128.
+    #[non_exhaustive]
     Ipv6Prefix {
         /// What was given.
         bits: u8,
     },
     /// A Redis URL that cannot be used.
+    #[non_exhaustive]
     RedisUrl {
         /// Why.
         reason: String,
     },
     /// A key prefix with braces or unprintable bytes, or longer than 64 bytes.
+    #[non_exhaustive]
     KeyPrefix {
         /// What was given.
         prefix: String,
     },
-    /// Partition keys, and header fields in which there is no place for them.
-    PartitionKeyWithoutLists,
-    /// A number or duration of zero, or an empty secret.
+    /// Partition keys with a header format that has no place for them.
+    #[non_exhaustive]
+    PartitionKeyUnsupported,
+    /// A setting of zero, or an empty secret.
+    #[non_exhaustive]
     Zero {
         /// The name of the setting.
         setting: &'static str,
     },
     /// The store needs a Tokio runtime to connect in.
+    #[non_exhaustive]
     NoRuntime,
 }
 
@@ -220,27 +254,27 @@ impl fmt::Display for ConfigError {
                 f,
                 "a limit of {limit} in a SlidingWindow of {window:?} is too large to count exactly (4 * limit * milliseconds must be below 2^53); lower one of them, or use a FixedWindow",
             ),
-            Self::LogTooLarge { limit, most } => write!(
+            Self::LogTooLarge { limit, max } => write!(
                 f,
-                "a SlidingLog limit of {limit} exceeds the maximum of {most} entries; use a SlidingWindow, or raise `max_entries(..)`",
+                "a SlidingLog limit of {limit} exceeds the maximum of {max} entries; use a SlidingWindow, or raise `max_entries(..)`",
             ),
-            Self::DebtTooLarge { debt, most: 0 } => write!(
+            Self::DebtTooLarge { debt, max: 0 } => write!(
                 f,
                 "`max_debt({debt})` on a quota that cannot be in debt; drop `max_debt(..)`",
             ),
-            Self::DebtTooLarge { debt, most } => write!(
+            Self::DebtTooLarge { debt, max } => write!(
                 f,
-                "`max_debt({debt})` exceeds the maximum of {most} units; lower it",
+                "`max_debt({debt})` exceeds the maximum of {max} units; lower it",
             ),
-            Self::TooManyPermits { limit, most } => write!(
+            Self::TooManyPermits { limit, max } => write!(
                 f,
-                "a Concurrency limit of {limit} exceeds the maximum of {most} permits under one key; lower it, or use more keys",
+                "a Concurrency limit of {limit} exceeds the maximum of {max} permits under one key; lower it, or use more keys",
             ),
             Self::LifetimeTooShort { lifetime } => write!(
                 f,
                 "a permit lifetime of {lifetime:?} is too short to renew; use `lifetime(..)` of 100 ms or more",
             ),
-            Self::SpreadWithoutStart => f.write_str(
+            Self::SpreadUnaligned => f.write_str(
                 "`spread()` on windows that start with each caller's first request; call `aligned()` first, or drop `spread()`",
             ),
             Self::NoPolicies => f.write_str("no policy; add at least one with `policy(..)`"),
@@ -263,16 +297,16 @@ impl fmt::Display for ConfigError {
                 f,
                 "`{method}(..)` reads requests, which a `Limiter` does not have; drop it, or use a `RateLimitLayer`",
             ),
-            Self::CannotLease { beside } => write!(
+            Self::CannotLease { conflict } => write!(
                 f,
-                "`lease()` cannot be combined with {beside}; it needs a TokenBucket without `max_debt(..)` or `wait_up_to(..)`",
+                "`lease()` cannot be combined with {conflict}; it needs a TokenBucket without `max_debt(..)` or `wait_up_to(..)`",
             ),
-            Self::InPolicy { name, mistake } => write!(f, "policy {name:?}: {mistake}"),
+            Self::InPolicy { name, error } => write!(f, "policy {name:?}: {error}"),
             Self::TrustedProxy { text } => write!(
                 f,
                 "trusted proxy {text:?} is no address and no CIDR range; name it as \"10.0.0.7\" or \"10.0.0.8/30\"",
             ),
-            Self::TrustsEverybody { text } => write!(
+            Self::TrustsEveryAddress { text } => write!(
                 f,
                 "trusted proxies {text:?} match every client's address, so each client could spoof its own; name the addresses of your proxies",
             ),
@@ -294,7 +328,7 @@ impl fmt::Display for ConfigError {
                 f,
                 "key prefix {prefix:?} is not 1 to 64 printable ASCII characters without braces; choose another prefix",
             ),
-            Self::PartitionKeyWithoutLists => f.write_str(
+            Self::PartitionKeyUnsupported => f.write_str(
                 "`partition_key(..)` with header fields that have no place for it; use `HeaderFormat::Draft10`, or drop `partition_key(..)`",
             ),
             Self::Zero { setting } => write!(
@@ -318,7 +352,7 @@ macro_rules! codes {
             #[must_use]
             pub fn code(&self) -> &'static str {
                 match self {
-                    Self::InPolicy { mistake, .. } => mistake.code(),
+                    Self::InPolicy { error, .. } => error.code(),
                     $(Self::$variant { .. } => $code,)+
                 }
             }
@@ -343,7 +377,7 @@ codes! {
     DebtTooLarge => "debt-too-large",
     TooManyPermits => "too-many-permits",
     LifetimeTooShort => "lifetime-too-short",
-    SpreadWithoutStart => "spread-without-start",
+    SpreadUnaligned => "spread-unaligned",
     NoPolicies => "no-policies",
     PolicyName => "policy-name",
     DuplicatePolicy => "duplicate-policy",
@@ -352,14 +386,14 @@ codes! {
     NoRequestToRead => "no-request-to-read",
     CannotLease => "cannot-lease",
     TrustedProxy => "trusted-proxy",
-    TrustsEverybody => "trusts-everybody",
+    TrustsEveryAddress => "trusts-every-address",
     NoTrustedProxies => "no-trusted-proxies",
     HeaderName => "header-name",
     CookieName => "cookie-name",
     Ipv6Prefix => "ipv6-prefix",
     RedisUrl => "redis-url",
     KeyPrefix => "key-prefix",
-    PartitionKeyWithoutLists => "partition-key-without-lists",
+    PartitionKeyUnsupported => "partition-key-unsupported",
     Zero => "zero",
     NoRuntime => "no-runtime",
 }
@@ -367,7 +401,7 @@ codes! {
 impl Error for ConfigError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::InPolicy { mistake, .. } => Some(mistake),
+            Self::InPolicy { error, .. } => Some(error),
             _ => None,
         }
     }
@@ -377,7 +411,7 @@ impl ConfigError {
     pub(crate) fn in_policy(self, name: &str) -> Self {
         Self::InPolicy {
             name: name.to_owned(),
-            mistake: Box::new(self),
+            error: Box::new(self),
         }
     }
 }

@@ -425,7 +425,7 @@ impl RateLimitLayerBuilder {
             return Err(error);
         }
         if self.partition_secret.is_some() && self.response.format != HeaderFormat::Draft10 {
-            return Err(ConfigError::PartitionKeyWithoutLists);
+            return Err(ConfigError::PartitionKeyUnsupported);
         }
         let rules: Box<[Rule]> = self
             .policies
@@ -436,8 +436,8 @@ impl RateLimitLayerBuilder {
 
         if self.wait.is_some() {
             if let Some(rule) = rules.iter().find(|rule| rule.base.leases) {
-                let beside = "`wait_up_to(..)`";
-                let error = ConfigError::CannotLease { beside };
+                let conflict = "`wait_up_to(..)`";
+                let error = ConfigError::CannotLease { conflict };
                 return Err(error.in_policy(&rule.base.name.text));
             }
         }

@@ -108,7 +108,7 @@ impl TryFrom<Concurrency> for Quota {
         let Concurrency { limit, lifetime } = concurrency;
         let lifetime_ms = checked_window_ms(lifetime)?;
         if limit > MOST {
-            return Err(ConfigError::TooManyPermits { limit, most: MOST });
+            return Err(ConfigError::TooManyPermits { limit, max: MOST });
         }
         if lifetime < SHORTEST_LIFETIME {
             return Err(ConfigError::LifetimeTooShort { lifetime });

@@ -117,7 +117,7 @@ impl TryFrom<FixedWindow> for Quota {
             spread,
         } = fixed;
         if spread && start == Start::FirstUse {
-            return Err(ConfigError::SpreadWithoutStart);
+            return Err(ConfigError::SpreadUnaligned);
         }
         Ok(Self(super::Params::FixedWindow(WindowParams {
             start,

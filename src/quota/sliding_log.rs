@@ -89,9 +89,9 @@ impl TryFrom<SlidingLog> for Quota {
             max_entries,
         } = log;
         let window_ms = checked_window_ms(window)?;
-        let most = max_entries.min(MOST_ENTRIES);
-        if limit > most {
-            return Err(ConfigError::LogTooLarge { limit, most });
+        let max = max_entries.min(MOST_ENTRIES);
+        if limit > max {
+            return Err(ConfigError::LogTooLarge { limit, max });
         }
         Ok(Self(super::Params::SlidingLog(SlidingLogParams {
             limit,

@@ -6,6 +6,8 @@ use tower_throttle::{
     ConfigError, FixedWindow, Limiter, OnMissingKey, Policy, Quota, RateLimitLayer, TokenBucket,
 };
 
+use crate::support::assert_config_error;
+
 fn bucket(bucket: TokenBucket) -> Result<Quota, ConfigError> {
     bucket.try_into()
 }
@@ -16,76 +18,76 @@ fn window(window: FixedWindow) -> Result<Quota, ConfigError> {
 
 #[test]
 fn quotas_that_cannot_be_kept_exactly_are_refused() {
-    let second = Duration::from_secs(1);
-    let zero = Duration::ZERO;
-    assert_eq!(
-        bucket(TokenBucket::new(1, zero)),
-        Err(ConfigError::ZeroPeriod)
-    );
-    assert_eq!(
-        window(FixedWindow::new(1, zero)),
-        Err(ConfigError::ZeroPeriod)
-    );
-    assert_eq!(
-        bucket(TokenBucket::per_second(1_000_001)),
-        Err(ConfigError::RateTooHigh {
-            limit: 1_000_001,
-            period: second
-        })
-    );
-    assert_eq!(
-        bucket(TokenBucket::per_day(1).burst(105)),
-        Err(ConfigError::BucketTooDeep {
-            limit: 1,
-            period: second * 86_400
-        })
-    );
-    assert_eq!(
-        bucket(TokenBucket::new(1, Duration::MAX)),
-        Err(ConfigError::BucketTooDeep {
-            limit: 1,
-            period: Duration::MAX
-        })
-    );
-    assert_eq!(
-        bucket(TokenBucket::per_second(1).burst(u64::MAX)),
-        Err(ConfigError::BucketTooDeep {
-            limit: 1,
-            period: second
-        })
-    );
-    assert_eq!(
-        bucket(TokenBucket::per_second(0).burst(1)),
-        Err(ConfigError::BurstWithoutRefill { burst: 1 })
-    );
-    assert_eq!(
-        bucket(TokenBucket::per_second(5).burst(0)),
-        Err(ConfigError::Zero { setting: "burst" })
-    );
-    assert_eq!(
-        bucket(TokenBucket::per_second(5).initial(6)),
-        Err(ConfigError::InitialAboveBurst {
-            initial: 6,
-            burst: 5
-        })
-    );
-    let window_of = |window: Duration| self::window(FixedWindow::new(1, window));
-    let fraction = Duration::from_micros(1_500);
-    assert_eq!(
-        window_of(fraction),
-        Err(ConfigError::WindowNotWholeMilliseconds { window: fraction })
-    );
-    let century = second * 86_400 * 365 * 100;
+    let window_of = |length: Duration| window(FixedWindow::new(1, length));
+    let day = Duration::from_secs(86_400);
+    let century = day * 365 * 100;
+    let deep = "bucket-too-deep";
+    let cases = [
+        (
+            bucket(TokenBucket::new(1, Duration::ZERO)),
+            "zero-period",
+            "a period of zero;",
+        ),
+        (
+            window_of(Duration::ZERO),
+            "zero-period",
+            "a period of zero;",
+        ),
+        (
+            bucket(TokenBucket::per_second(1_000_001)),
+            "rate-too-high",
+            "1000001 per 1s is more than 1,000,000 a second;",
+        ),
+        (
+            bucket(TokenBucket::per_day(1).burst(105)),
+            deep,
+            "at 1 per 86400s this bucket",
+        ),
+        (
+            bucket(TokenBucket::new(1, Duration::MAX)),
+            deep,
+            "at 1 per 18446744073709551615.999999999s this bucket",
+        ),
+        (
+            bucket(TokenBucket::per_second(1).burst(u64::MAX)),
+            deep,
+            "at 1 per 1s this bucket",
+        ),
+        (
+            bucket(TokenBucket::per_second(0).burst(1)),
+            "burst-without-refill",
+            "a burst of 1 with a limit of 0,",
+        ),
+        (
+            bucket(TokenBucket::per_second(5).burst(0)),
+            "zero",
+            "`burst` is zero",
+        ),
+        (
+            bucket(TokenBucket::per_second(5).initial(6)),
+            "initial-above-burst",
+            "`initial(6)` exceeds the burst of 5;",
+        ),
+        (
+            window_of(Duration::from_micros(1_500)),
+            "window-not-whole-milliseconds",
+            "a window of 1.5ms has a fraction",
+        ),
+        (
+            window_of(century + Duration::from_millis(1)),
+            "window-too-long",
+            "a window of 3153600000.001s exceeds",
+        ),
+        (
+            window(FixedWindow::per_day(1 << 53)),
+            "limit-too-large",
+            "a limit of 9007199254740992 is too large",
+        ),
+    ];
+    for (quota, code, start) in cases {
+        assert_config_error(quota, code, start);
+    }
     assert!(window_of(century).is_ok());
-    let longer = century + Duration::from_millis(1);
-    assert_eq!(
-        window_of(longer),
-        Err(ConfigError::WindowTooLong { window: longer })
-    );
-    assert_eq!(
-        window(FixedWindow::per_day(1 << 53)),
-        Err(ConfigError::LimitTooLarge { limit: 1 << 53 })
-    );
 }
 
 #[test]
@@ -121,23 +123,19 @@ fn layer(policies: impl IntoIterator<Item = Policy>) -> Result<RateLimitLayer, C
 #[test]
 fn policies_that_would_mislead_are_refused() {
     let ten = TokenBucket::per_second(10);
-    let mistakes: [(Vec<Policy>, ConfigError); 7] = [
-        (vec![], ConfigError::NoPolicies),
-        (
-            vec![Policy::new("", ten)],
-            ConfigError::PolicyName {
-                name: String::new(),
-            },
-        ),
+    let name = "policy-name";
+    let cases = [
+        (vec![], "no-policies", "no policy;"),
+        (vec![Policy::new("", ten)], name, r#"policy name "" is not"#),
         (
             vec![Policy::new("a\nb", ten)],
-            ConfigError::PolicyName {
-                name: "a\nb".into(),
-            },
+            name,
+            r#"policy name "a\nb" is not"#,
         ),
         (
             vec![Policy::new("ü", ten)],
-            ConfigError::PolicyName { name: "ü".into() },
+            name,
+            r#"policy name "ü" is not"#,
         ),
         (
             vec![
@@ -145,34 +143,26 @@ fn policies_that_would_mislead_are_refused() {
                 Policy::new("b", ten),
                 Policy::new("a", ten),
             ],
-            ConfigError::DuplicatePolicy { name: "a".into() },
+            "duplicate-policy",
+            r#"two policies named "a" would"#,
         ),
         (
             vec![ten.into(), ten.into()],
-            ConfigError::DuplicatePolicy {
-                name: "10-per-second".into(),
-            },
+            "duplicate-policy",
+            r#"two policies named "10-per-second" would"#,
         ),
         (
             vec![Policy::new("a", ten).cost(11)],
-            ConfigError::InPolicy {
-                name: "a".into(),
-                mistake: Box::new(ConfigError::CostAboveCapacity {
-                    cost: 11,
-                    capacity: 10,
-                }),
-            },
+            "cost-above-capacity",
+            r#"policy "a": `cost(11)` exceeds the 10 units"#,
         ),
     ];
-    for (policies, mistake) in mistakes {
-        assert_eq!(limiter(policies.clone()).err(), Some(mistake.clone()));
-        assert_eq!(layer(policies).err(), Some(mistake));
+    for (policies, code, start) in cases {
+        assert_config_error(limiter(policies.clone()), code, start);
+        assert_config_error(layer(policies), code, start);
     }
     let long = Policy::new("x".repeat(65), ten);
-    assert!(matches!(
-        limiter([long]),
-        Err(ConfigError::PolicyName { .. })
-    ));
+    assert_config_error(limiter([long]), name, "policy name \"xxx");
     let inside = limiter([Policy::new("slow", FixedWindow::new(1, Duration::ZERO))]);
     let message = inside.expect_err("a window of zero").to_string();
     assert!(
@@ -185,18 +175,12 @@ fn policies_that_would_mislead_are_refused() {
 fn settings_that_contradict_or_protect_nothing_are_refused() {
     let shared = Policy::new("a", TokenBucket::per_second(1)).shared();
     let keyed = RateLimitLayer::builder().policy(shared.key(tower_throttle::key::global()));
-    let mistake = Box::new(ConfigError::SharedAndKeyed);
-    let name = "a".to_owned();
-    assert_eq!(
-        keyed.build().err(),
-        Some(ConfigError::InPolicy { name, mistake })
-    );
+    assert_config_error(keyed.build(), "shared-and-keyed", r#"policy "a": "#);
 
     let secret = RateLimitLayer::builder()
         .policy(TokenBucket::per_second(1))
         .partition_key(b"");
-    let setting = "partition_key";
-    assert_eq!(secret.build().err(), Some(ConfigError::Zero { setting }));
+    assert_config_error(secret.build(), "zero", "`partition_key` is zero or empty;");
 }
 
 #[test]
@@ -216,10 +200,8 @@ fn a_limiter_refuses_policies_that_read_requests() {
         ),
     ];
     for (policy, method) in readers {
-        let mistake = Box::new(ConfigError::NoRequestToRead { method });
-        let name = "a".to_owned();
-        let expected = ConfigError::InPolicy { name, mistake };
-        assert_eq!(limiter([policy.clone()]).err(), Some(expected));
+        let start = format!(r#"policy "a": `{method}(..)` reads requests"#);
+        assert_config_error(limiter([policy.clone()]), "no-request-to-read", &start);
         assert!(layer([policy]).is_ok());
     }
 }
@@ -229,10 +211,7 @@ fn the_order_of_shared_and_the_readers_does_not_matter() {
     let bucket = || Policy::new("a", TokenBucket::per_second(1));
     assert!(layer([bucket().when(|_| true).shared().max_debt(1)]).is_ok());
     let keyed = bucket().key(tower_throttle::key::peer()).shared();
-    let name = "a".to_owned();
-    let mistake = Box::new(ConfigError::SharedAndKeyed);
-    let expected = ConfigError::InPolicy { name, mistake };
-    assert_eq!(layer([keyed]).err(), Some(expected));
+    assert_config_error(layer([keyed]), "shared-and-keyed", r#"policy "a": "#);
 }
 
 #[test]

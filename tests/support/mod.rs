@@ -22,6 +22,7 @@ use std::{
 };
 
 use port::Port;
+use tower_throttle::ConfigError;
 
 /// Long enough for the slowest machine; nothing waits for it to pass.
 pub const DEADLINE: Duration = Duration::from_secs(20);
@@ -43,6 +44,18 @@ pub async fn eventually_async<F: Future<Output = bool>>(what: &str, mut is_so: i
         assert!(started.elapsed() < DEADLINE, "it never came: {what}");
         tokio::task::yield_now().await;
     }
+}
+
+/// Fails unless it is the configuration error of this code, with a message that starts so.
+#[track_caller]
+pub fn assert_config_error<T>(result: Result<T, ConfigError>, code: &str, start: &str) {
+    let error = result.err().expect("a configuration error");
+    let message = error.to_string();
+    assert!(
+        error.code() == code && message.starts_with(start),
+        "{code}, {start:?}, and not {}: {message}",
+        error.code()
+    );
 }
 
 /// A Redis server on a free port of the loopback, in a temporary folder, that

@@ -17,8 +17,8 @@ pub(super) fn parse<T: AsRef<str>>(
         let Some(network) = parse_network(&text) else {
             return Err(ConfigError::TrustedProxy { text });
         };
-        if match_everybody(&[network]) {
-            return Err(ConfigError::TrustsEverybody { text });
+        if match_every_client(&[network]) {
+            return Err(ConfigError::TrustsEveryAddress { text });
         }
         networks.push(network);
         texts.push(text);
@@ -26,9 +26,9 @@ pub(super) fn parse<T: AsRef<str>>(
     if networks.is_empty() {
         return Err(ConfigError::NoTrustedProxies);
     }
-    if match_everybody(&networks) {
+    if match_every_client(&networks) {
         let text = texts.join(", ");
-        return Err(ConfigError::TrustsEverybody { text });
+        return Err(ConfigError::TrustsEveryAddress { text });
     }
     Ok(networks)
 }
@@ -65,7 +65,7 @@ const NOT_PUBLIC: [&str; 8] = [
 const ALL_CLIENTS: [&str; 3] = ["0.0.0.0/0", "2000::/4", "64:ff9b::/96"];
 
 /// Returns whether these ranges together hold all addresses that a client can have.
-fn match_everybody(networks: &[IpNet]) -> bool {
+fn match_every_client(networks: &[IpNet]) -> bool {
     let parse = |text: &&str| text.parse::<IpNet>().ok();
     let not_public = NOT_PUBLIC.iter().filter_map(parse);
     let all = networks.iter().copied().chain(not_public).collect();

@@ -6,12 +6,14 @@ use tower_throttle::{
     ConfigError, FixedWindow, HeaderFormat, Policy, RateLimitLayer, TokenBucket, key,
 };
 
-fn mistake<const N: usize>(policies: [Policy; N]) -> ConfigError {
+use crate::support::assert_config_error;
+
+fn build<const N: usize>(policies: [Policy; N]) -> Result<RateLimitLayer, ConfigError> {
     let builder = RateLimitLayer::builder();
     let builder = policies
         .into_iter()
         .fold(builder, |all, one| all.policy(one));
-    builder.build().expect_err("a mistake")
+    builder.build()
 }
 
 fn named(name: &str) -> Policy {
@@ -30,10 +32,8 @@ fn bad_names_fail() {
         "\0",
         &too_long,
     ] {
-        let wanted = ConfigError::PolicyName {
-            name: name.to_owned(),
-        };
-        assert_eq!(mistake([named(name)]), wanted);
+        let start = format!("policy name {name:?} is not");
+        assert_config_error(build([named(name)]), "policy-name", &start);
     }
 }
 
@@ -51,63 +51,56 @@ fn the_longest_and_the_shortest_names_pass() {
 
 #[test]
 fn two_policies_of_one_name_fail() {
-    let wanted = ConfigError::DuplicatePolicy {
-        name: "api".to_owned(),
-    };
-    assert_eq!(mistake([named("api"), named("web"), named("api")]), wanted);
+    assert_config_error(
+        build([named("api"), named("web"), named("api")]),
+        "duplicate-policy",
+        r#"two policies named "api" would"#,
+    );
     // Bare quotas are named by what they say.
     let bare = || Policy::from(TokenBucket::per_second(10));
-    assert!(matches!(
-        mistake([bare(), bare()]),
-        ConfigError::DuplicatePolicy { .. }
-    ));
+    assert_config_error(build([bare(), bare()]), "duplicate-policy", "two policies");
 }
 
 #[test]
 fn no_policy_fails() {
-    assert_eq!(mistake([]), ConfigError::NoPolicies);
+    assert_config_error(build([]), "no-policies", "no policy;");
 }
 
 #[test]
 fn a_period_of_no_time_fails() {
     let bucket = Policy::new("api", TokenBucket::new(1, Duration::ZERO));
     let window = Policy::new("api", FixedWindow::new(1, Duration::ZERO));
-    let wanted = ConfigError::InPolicy {
-        name: "api".to_owned(),
-        mistake: Box::new(ConfigError::ZeroPeriod),
-    };
-    assert_eq!(mistake([bucket]), wanted);
-    assert_eq!(mistake([window]), wanted);
+    for policy in [bucket, window] {
+        let start = r#"policy "api": a period of zero;"#;
+        assert_config_error(build([policy]), "zero-period", start);
+    }
 }
 
 #[test]
 fn a_fixed_cost_above_the_capacity_fails() {
-    let too_much = |cost, capacity| ConfigError::InPolicy {
-        name: "api".to_owned(),
-        mistake: Box::new(ConfigError::CostAboveCapacity { cost, capacity }),
+    let fails = |policy: Policy, cost: u64, capacity: u64| {
+        let start = format!(r#"policy "api": `cost({cost})` exceeds the {capacity} units"#);
+        assert_config_error(build([policy]), "cost-above-capacity", &start);
     };
     let bucket = |cost| Policy::new("api", TokenBucket::per_second(10).burst(20)).cost(cost);
     let window = |cost| Policy::new("api", FixedWindow::per_day(10)).cost(cost);
-    assert_eq!(mistake([bucket(21)]), too_much(21, 20));
-    assert_eq!(mistake([window(11)]), too_much(11, 10));
+    fails(bucket(21), 21, 20);
+    fails(window(11), 11, 10);
     let fits = RateLimitLayer::builder().policy(bucket(20));
     assert!(fits.build().is_ok());
     // A cost that was set after the key is checked all the same.
     let policy = bucket(1).key(key::method()).cost(21);
-    assert_eq!(mistake([policy]), too_much(21, 20));
+    fails(policy, 21, 20);
 }
 
 #[test]
 fn mistakes_inside_keys_fail() {
     let policy = |key: key::Header| Policy::new("api", TokenBucket::per_second(1)).key(key);
-    let found = mistake([policy(key::header("not a header"))]);
-    let wanted = ConfigError::InPolicy {
-        name: "api".to_owned(),
-        mistake: Box::new(ConfigError::HeaderName {
-            name: "not a header".to_owned(),
-        }),
-    };
-    assert_eq!(found, wanted);
+    assert_config_error(
+        build([policy(key::header("not a header"))]),
+        "header-name",
+        r#"policy "api": "not a header" is not a header name;"#,
+    );
 }
 
 #[test]
@@ -144,11 +137,10 @@ fn partition_keys_beside_fields_without_a_place_for_them_fail() {
     ] {
         let builder = RateLimitLayer::builder().policy(named("api"));
         let builder = builder.partition_key(b"secret").headers(headers);
-        let mistake = builder.build().expect_err("a mistake");
-        assert_eq!(
-            mistake,
-            ConfigError::PartitionKeyWithoutLists,
-            "{headers:?}"
+        assert_config_error(
+            builder.build(),
+            "partition-key-unsupported",
+            "`partition_key(..)`",
         );
     }
 }
