@@ -355,6 +355,32 @@ async fn the_deadline_holds_when_the_server_accepts_and_never_answers() {
     }
 }
 
+/// A process that starts beside a frozen server would otherwise wait in each check, until
+/// the attempt to connect fails after a second.
+#[tokio::test]
+async fn checks_wait_a_quarter_of_a_second_for_the_first_connection() {
+    let timeout = Duration::from_millis(10);
+    let store = RedisStore::builder().timeout(timeout);
+    let limiter = denying(
+        store.connect(&silent_server()).expect("a store"),
+        TokenBucket::per_hour(3),
+    );
+    let started = Instant::now();
+    let mut waits = Vec::new();
+    while started.elapsed() < Duration::from_millis(900) {
+        let sent = Instant::now();
+        let error = limiter.check("ann").await.expect_err("no connection");
+        assert!(error.is_unavailable(), "{error:?}");
+        if sent.elapsed() >= timeout {
+            waits.push(sent - started);
+        } else {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    // 25 of 10 ms each, and not the 90 of all the time. A busy machine may add some.
+    assert!((1..50).contains(&waits.len()), "{waits:?}");
+}
+
 /// What is said to a script call that begins with this nonce.
 type Say = fn(f64) -> Vec<u8>;
 

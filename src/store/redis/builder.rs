@@ -169,7 +169,14 @@ impl RedisStoreBuilder {
             Ok(match target {
                 Target::Node(target) => {
                     let report = |error| telemetry::not_connected(&error);
-                    let pool = Pool::connect(runtime, target, connections, queue, report)?;
+                    let pool = Pool::connect(
+                        runtime,
+                        target,
+                        connections,
+                        queue,
+                        report,
+                        settings.timeout,
+                    )?;
                     Servers::One(shared.dispatcher(pool))
                 }
                 Target::Cluster(target, seeds) => {

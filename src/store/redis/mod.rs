@@ -72,8 +72,9 @@ use crate::{ConfigError, Decision, StoreError, store::tasks::Tasks};
 ///
 /// **Connecting** happens in the background and never ends: the application starts without
 /// Redis, and connects when Redis is there. Checks wait for the first attempt to connect,
-/// within their [timeout](RedisStoreBuilder::timeout). After that, a check without a
-/// connection fails at once. Each policy's [`OnStoreFailure`](crate::OnStoreFailure) decides
+/// within their [timeout](RedisStoreBuilder::timeout) and the first 250 ms of the store (or
+/// its first timeout, if that is longer). After that, a check without a connection fails at
+/// once. Each policy's [`OnStoreFailure`](crate::OnStoreFailure) decides
 /// what failing means.
 ///
 /// **A circuit breaker** stops asking a server that does not answer. It opens after five

@@ -1,11 +1,14 @@
 //! The connections to one Redis server, taken in turn.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
-use tokio::{runtime::Handle, sync::watch, time::timeout};
+use tokio::{runtime::Handle, sync::watch};
 
 #[cfg(feature = "testing")]
 use super::simulated::SimulatedRedis;
@@ -16,7 +19,7 @@ use super::{
     deadline::Deadline,
     reply::Integers,
     request::ScriptCall,
-    supervisor::{ConnectState, Report, Supervisor},
+    supervisor::{ConnectState, Report, Supervisor, not_yet},
     task::AbortOnDrop,
 };
 use crate::{ConfigError, StoreError};
@@ -47,17 +50,18 @@ pub(super) struct PooledConnection {
 }
 
 impl Pool {
-    /// Starts connecting and returns at once.
+    /// Starts connecting and returns at once. `timeout`: the longest that a call may take.
     pub(super) fn connect(
         runtime: &Handle,
         settings: Settings,
         connections: usize,
         queue: usize,
         report: Report,
+        timeout: Duration,
     ) -> Result<Self, ConfigError> {
         settings.check(queue)?;
         let server = settings.name();
-        let supervisor = Supervisor::new(settings, queue, Arc::clone(&server), report);
+        let supervisor = Supervisor::new(settings, queue, Arc::clone(&server), report, timeout);
         let wire = || {
             let (publish, state) = watch::channel(ConnectState::Connecting);
             let (supervisor, publish) = (Arc::clone(&supervisor), Arc::new(publish));
@@ -207,10 +211,9 @@ impl PooledConnection {
         if let Some(settled) = now {
             return settled;
         }
-        let not_yet = || StoreError::not_sent("there is no connection yet");
         let mut state = self.state.clone();
         let is_settled = |state: &ConnectState| settled(state).is_some();
-        let waiting = timeout(deadline.remaining(), state.wait_for(is_settled));
+        let waiting = tokio::time::timeout(deadline.remaining(), state.wait_for(is_settled));
         match Box::pin(waiting).await {
             Ok(Ok(state)) => settled(&state).unwrap_or_else(|| Err(not_yet())),
             // The time is over, or the supervisor is gone.

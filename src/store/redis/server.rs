@@ -55,7 +55,7 @@ pub(super) struct Server {
 #[derive(Debug)]
 pub(super) struct CallContext {
     /// The longest that a check may take.
-    timeout: Duration,
+    pub(super) timeout: Duration,
     pub(super) names: KeyNames,
     nonce: AtomicI64,
     clock: Option<Arc<dyn Clock>>,

@@ -18,6 +18,9 @@ use crate::{StoreError, util::lock::lock};
 /// Calls wait this long for a lost connection to be made again, which is enough in a local
 /// network. After that, they fail at once.
 const GRACE: Duration = Duration::from_millis(10);
+/// Calls wait this long for the first connection, or for one timeout if that is longer. A
+/// server that has frozen accepts connections, and an attempt then takes a second to fail.
+const FIRST_GRACE: Duration = Duration::from_millis(250);
 /// Between two attempts, even if the server replies on each connection before it is lost.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// A connection that lasts this long ends an outage.
@@ -35,6 +38,11 @@ pub(super) enum ConnectState {
     Disconnected(StoreError),
 }
 
+/// Returns the error of a call before the first attempt to connect has ended.
+pub(super) fn not_yet() -> StoreError {
+    StoreError::not_sent("there is no connection yet")
+}
+
 /// Reports to operators why there is no connection.
 pub(super) type Report = fn(StoreError);
 
@@ -45,6 +53,7 @@ pub(super) struct Supervisor {
     queue: usize,
     server: Arc<str>,
     report: Report,
+    first_grace: Duration,
     outage: Mutex<Outage>,
 }
 
@@ -56,17 +65,20 @@ struct Outage {
 }
 
 impl Supervisor {
+    /// `timeout`: the longest that a call may take.
     pub(super) fn new(
         settings: Settings,
         queue: usize,
         server: Arc<str>,
         report: Report,
+        timeout: Duration,
     ) -> Arc<Self> {
         Arc::new(Self {
             settings,
             queue,
             server,
             report,
+            first_grace: timeout.max(FIRST_GRACE),
             outage: Mutex::default(),
         })
     }
@@ -83,18 +95,14 @@ impl Supervisor {
         loop {
             let started = Instant::now();
             let mut attempt = pin!(self.settings.open(self.queue, failed));
-            let in_a_moment = match &lost {
-                // The first attempt: calls wait, each until its deadline.
-                None => Ok(attempt.as_mut().await),
-                Some(error) => {
-                    let ended = timeout(GRACE, attempt.as_mut()).await;
-                    ended.map_err(|_| ConnectState::Disconnected(error.clone()))
-                }
+            let (grace, unless) = match &lost {
+                None => (self.first_grace, not_yet()),
+                Some(error) => (GRACE, error.clone()),
             };
-            let attempt = match in_a_moment {
+            let attempt = match timeout(grace, attempt.as_mut()).await {
                 Ok(ended) => ended,
-                Err(state) => {
-                    publish.send_replace(state);
+                Err(_) => {
+                    publish.send_replace(ConnectState::Disconnected(unless));
                     attempt.await
                 }
             };

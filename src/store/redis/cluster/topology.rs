@@ -58,8 +58,9 @@ impl Connect {
     fn to(&self, address: &Address) -> Option<Arc<Member>> {
         let settings = self.settings.at(address);
         let (count, queue) = (self.connections, self.max_in_flight);
+        let timeout = self.context.timeout;
         // The whole cluster reports what an operator must know of its nodes.
-        let pool = Pool::connect(&self.runtime, settings, count, queue, drop).ok()?;
+        let pool = Pool::connect(&self.runtime, settings, count, queue, drop, timeout).ok()?;
         let server = Server::new(pool, Arc::clone(&self.context), SecretHasher::new());
         let (runtime, tasks) = (self.runtime.clone(), self.tasks.clone());
         Some(Arc::new(Member {

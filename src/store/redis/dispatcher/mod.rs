@@ -439,8 +439,9 @@ mod tests {
         let settings = Settings::of_server("127.0.0.1:1").expect("settings");
         let names = KeyNames::new("tt".to_owned(), None).expect("names");
         let here = Handle::current();
-        let pool = Pool::connect(&here, settings, 1, 8, drop).expect("a pool");
-        let context = CallContext::new(Duration::from_secs(1), names, 0, None);
+        let second = Duration::from_secs(1);
+        let pool = Pool::connect(&here, settings, 1, 8, drop, second).expect("a pool");
+        let context = CallContext::new(second, names, 0, None);
         let server = Server::new(pool, context, SecretHasher::new());
         let dispatcher = Dispatcher::new(here, server, 8, Tasks::default());
         let deadline = Deadline::after(Duration::ZERO);
