@@ -6,6 +6,8 @@ use std::{
     time::Instant,
 };
 
+use tokio::sync::Notify;
+
 use crate::{Decision, Source, StoreError, telemetry};
 
 /// The health of the store, as it was logged.
@@ -17,6 +19,8 @@ pub(super) struct Health {
     /// The millisecond of the last line about checks that were refused although the store
     /// did not fail, plus 1; 0 for never.
     overload_logged_ms: AtomicU64,
+    /// Notified of each reply until the store counts as recovered.
+    replies: Notify,
 }
 
 /// The bit of any failure, beside those of the kinds.
@@ -44,6 +48,7 @@ impl Default for Health {
             logged_kinds: AtomicU8::new(0),
             last_failure_ms: AtomicU64::new(0),
             overload_logged_ms: AtomicU64::new(0),
+            replies: Notify::new(),
         }
     }
 }
@@ -101,12 +106,18 @@ impl Health {
         if !is_of_store || self.logged_kinds.load(Ordering::Relaxed) == 0 {
             return;
         }
+        self.replies.notify_waiters();
         let last_failure_ms = self.last_failure_ms.load(Ordering::Relaxed);
         if self.now_ms().saturating_sub(last_failure_ms) >= WELL_AFTER_MS
             && self.logged_kinds.swap(0, Ordering::Relaxed) != 0
         {
             telemetry::store_recovered();
         }
+    }
+
+    /// Waits for the next reply, while the store does not count as recovered.
+    pub(super) async fn next_reply(&self) {
+        self.replies.notified().await;
     }
 
     fn now_ms(&self) -> u64 {

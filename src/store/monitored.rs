@@ -35,6 +35,12 @@ impl MonitoredStore {
         }
     }
 
+    /// Waits for the next reply of a store that has failed. Returns never if the failures were
+    /// only overload or unexpected data.
+    pub(super) async fn next_reply(&self) {
+        self.health.next_reply().await;
+    }
+
     /// Runs work for the store in the background.
     pub(super) fn spawn<F>(&self, runtime: &Handle, work: F)
     where

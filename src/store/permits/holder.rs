@@ -3,7 +3,6 @@
 use std::{
     sync::{Arc, Mutex, MutexGuard},
     task::Waker,
-    time::Duration,
 };
 
 use tokio::{
@@ -16,6 +15,7 @@ use super::{
     Bucket, Registry,
     count::{Count, Outcome},
     queue::{CallReason, NextStep, PermitQueue},
+    retry::{Failures, Pause},
 };
 use crate::{
     Decision, StoreError,
@@ -44,18 +44,13 @@ struct State {
     is_due: bool,
     /// A statement is under way, or is tried again after a pause.
     is_stating: bool,
-    /// How many statements failed in a row, and when the first of them did.
-    failures: u32,
-    failing_since: Option<Instant>,
+    failures: Failures,
     /// The number of the latest renewing task.
     renewals: u64,
     /// The task that renews the units, by its number. The handle is there once it has started.
     renewal: Option<(u64, Option<AbortHandle>)>,
     queue: PermitQueue,
 }
-
-/// The longest first pause after a failed statement.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 impl Holder {
     pub(super) fn new(
@@ -74,8 +69,7 @@ impl Holder {
                 runtimes: Vec::new(),
                 is_due: false,
                 is_stating: false,
-                failures: 0,
-                failing_since: None,
+                failures: Failures::default(),
                 renewals: 0,
                 renewal: None,
                 queue: PermitQueue::default(),
@@ -215,29 +209,27 @@ impl Holder {
         let mut state = self.state();
         state.is_stating = false;
         let Some(error) = error else {
-            (state.failures, state.failing_since) = (0, None);
+            state.failures = Failures::default();
             return;
         };
-        let (now, lifetime) = (Instant::now(), state.charge.lifetime());
+        let lifetime = state.charge.lifetime();
         if error.may_have_run() {
             self.registry.record_loss(lifetime);
         }
-        let since = *state.failing_since.get_or_insert(now);
+        let since = state.failures.since();
         let Some(runtime) = state.runtime() else {
             state.is_due = false;
             return;
         };
-        if state.count.units() == 0 && now.duration_since(since) >= lifetime {
+        if state.count.units() == 0 && since.elapsed() >= lifetime {
             // What the store may still count has expired by now.
-            (state.is_due, state.failures, state.failing_since) = (false, 0, None);
+            state.is_due = false;
+            state.failures = Failures::default();
             return;
         }
         (state.is_due, state.is_stating) = (true, true);
-        let longest = lifetime / 10;
-        let pause = FIRST_PAUSE.min(longest) * 2_u32.saturating_pow(state.failures.min(10));
-        state.failures = state.failures.saturating_add(1);
+        let pause = state.failures.next_pause(lifetime);
         drop(state);
-        let pause = pause.min(longest).mul_f64(random_between(0.5, 1.0));
         runtime.spawn(Stating::new(self, &runtime).pause(pause));
     }
 
@@ -348,10 +340,19 @@ impl Stating {
         self.holder.make_statement();
     }
 
-    async fn pause(mut self, pause: Duration) {
-        sleep(pause).await;
+    async fn pause(mut self, pause: Pause) {
+        // A sleep of no time takes a millisecond.
+        if !pause.least.is_zero() {
+            sleep(pause.least).await;
+        }
+        let reply = timeout(pause.rest, self.holder.store.next_reply()).await;
         self.is_over = true;
-        self.holder.state().is_stating = false;
+        let mut state = self.holder.state();
+        state.is_stating = false;
+        if reply.is_ok() {
+            state.failures.record_reply();
+        }
+        drop(state);
         self.holder.make_statement();
     }
 }

@@ -8,6 +8,7 @@
 mod count;
 mod holder;
 mod queue;
+mod retry;
 
 use std::{
     collections::HashMap,

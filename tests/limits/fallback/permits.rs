@@ -1,11 +1,20 @@
 //! Permits while a store fails: each is given back where it was taken.
 
-use std::{pin::Pin, sync::Arc, task::Poll, time::Duration};
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
 
 use tokio::time::{Instant, sleep};
 use tower_throttle::{
-    Concurrency, Limiter, OnStoreFailure, Permit, Policy, Source, StoreError, TokenBucket,
-    store::Guarded,
+    Concurrency, Decision, Limiter, MemoryStore, OnStoreFailure, Permit, Policy, Source,
+    StoreError, TokenBucket,
+    store::{Answer, Charge, Check, Guarded, Operation, Store},
 };
 
 use super::fake_store::{Does, Switch, TokioClock, limiter, unavailable, unavailable_later};
@@ -131,6 +140,65 @@ async fn a_permit_let_go_in_an_outage_comes_back_to_the_store() {
         sleep(LIFETIME).await;
         assert_eq!(free(&store).await, (10, 10));
     }
+}
+
+/// However long the outage lasted, and whoever's check the reply answers.
+#[tokio::test(start_paused = true)]
+async fn the_first_reply_after_an_outage_ends_the_pause_of_a_failed_statement() {
+    let lifetime = Duration::from_secs(3_600);
+    let held = || Policy::new("held", Concurrency::new(10).lifetime(lifetime));
+    for failure in [unavailable(), unavailable_later(), Does::IsSilent] {
+        for outage in [1, 10, 100, 1_000] {
+            let store = store();
+            let limiter = limiter(Guarded::new(store.clone()), [held()]);
+            let acquire = |key| limiter.acquire(key, Duration::ZERO);
+            let permits = [acquire("ann").await, acquire("ann").await];
+            store.now(failure.clone());
+            drop(permits);
+            sleep(Duration::from_secs(outage)).await;
+            store.now(Does::Answers);
+            let looking = store.looking([held()]);
+            assert_eq!(left(&looking).await, 8, "{failure:?}, {outage} s");
+            let of_store = acquire("bob").await.unwrap();
+            assert_eq!(of_store.decision().source(), Source::Store);
+            settle().await;
+            assert_eq!(left(&looking).await, 10, "{failure:?}, {outage} s");
+        }
+    }
+}
+
+/// A store whose replies end pauses in vain is not asked much more often for that.
+#[tokio::test(start_paused = true)]
+async fn statements_that_fail_beside_replies_are_seldom_made_again() {
+    #[derive(Debug)]
+    struct WithoutRenewals(MemoryStore, Arc<AtomicU64>);
+    impl Store for WithoutRenewals {
+        fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+            if check.operation() == Operation::Renew {
+                self.1.fetch_add(1, Ordering::Relaxed);
+                return Answer::Now(Err(StoreError::unavailable("its server is down")));
+            }
+            self.0.check(check)
+        }
+        fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+            self.0.reset(charges)
+        }
+    }
+    let statements = Arc::new(AtomicU64::new(0));
+    let memory = MemoryStore::builder().clock(Arc::new(TokioClock(Instant::now())));
+    let limiter = limiter(
+        WithoutRenewals(memory.build(), Arc::clone(&statements)),
+        [held()],
+    );
+    drop(limiter.acquire("ann", Duration::ZERO).await.unwrap());
+    let started = Instant::now();
+    while started.elapsed() < LIFETIME {
+        assert!(limiter.peek("bob").await.is_ok());
+        sleep(Duration::from_millis(7)).await;
+    }
+    // Without a reply, pauses of at most 100, 200, 400, 800, 1,600 and then 3,000 ms.
+    let statements = statements.load(Ordering::Relaxed);
+    assert!((10..40).contains(&statements), "{statements}");
 }
 
 /// The store took, the guard's deadline passed, this process decided.

@@ -168,7 +168,7 @@ async fn a_permit_let_go_while_the_guard_is_open_comes_back_when_it_closes() {
     drop(permit);
     tokio::time::sleep(ms(1_000)).await;
     store.now(Does::Answers);
-    // What fails later is given back again after a tenth of the lifetime.
+    // No check ends the pause with a reply: it lasts for a tenth of the lifetime at most.
     tokio::time::sleep(lifetime / 5).await;
     let standing = store.looking([held()]).peek("ann").await.unwrap();
     assert_eq!(standing.policies().next().unwrap().remaining(), 10);
