@@ -1,4 +1,4 @@
-//! What a store is asked: which buckets, and for how much.
+//! The request to a store: which buckets, and how much of each.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     util::interned::Interned,
 };
 
-/// What a store is asked to do.
+/// What a check does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
@@ -22,16 +22,15 @@ pub enum Operation {
     Take,
     /// Only reads: nothing may be written.
     Peek,
-    /// Takes as many units as every charge has room for, at most the cost, which is the
-    /// same for all.
+    /// Takes as many units as every charge has room for, but at most the cost. All charges have
+    /// the same cost.
     TakeUpTo,
-    /// Refunds units, no more than were taken.
+    /// Refunds units, but no more than were taken.
     Refund,
-    /// Charges each bucket as many of the units as it may owe, whatever the others do.
+    /// Charges each bucket by itself, up to the debt that it may have.
     Debit,
-    /// States how many units of a [`Concurrency`](crate::Concurrency) policy this
-    /// process holds: these live on for another lifetime, and those that it held
-    /// besides are free.
+    /// States how many permits of a [`Concurrency`](crate::Concurrency) policy this process
+    /// holds. These permits live for another lifetime, and all others of this process are free.
     Renew,
 }
 
@@ -54,7 +53,7 @@ impl<'a> Check<'a> {
         Self { charges, operation }
     }
 
-    /// The buckets that are asked, each by a policy of its own. Never empty.
+    /// Returns the charges, each of a policy of its own. Never empty.
     #[must_use]
     pub const fn charges(&self) -> &'a [Charge<'a>] {
         self.charges
@@ -67,31 +66,31 @@ impl<'a> Check<'a> {
     }
 }
 
-/// One bucket that a check asks, and for how much: a policy, a caller, a demand.
+/// What a check asks of one bucket: a policy, a key and a demand.
 #[derive(Clone, Debug)]
 pub struct Charge<'a> {
     pub(crate) policy: Name,
     pub(crate) key: Cow<'a, Key>,
-    /// Borrowed, where it is the same for all requests.
+    /// Borrowed if it is the same for all requests.
     pub(crate) demand: Cow<'a, Demand>,
     pub(crate) on_store_failure: OnStoreFailure,
-    /// Whether a store may decide from units that it had taken in advance.
+    /// Whether a store may decide from leased units.
     pub(crate) leases: bool,
 }
 
-/// What is asked of one policy.
+/// How much is asked of one bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Demand {
     pub(crate) quota: Interned<Quota>,
-    /// In units.
+    /// The cost in units.
     pub(crate) cost: u64,
-    /// The cost as a level.
+    /// The cost as a level of the bucket.
     pub(crate) level: u64,
-    /// The room beyond the capacity, as a level: for what is reserved or owed.
+    /// The room beyond the capacity, as a level: for reservations and debts.
     pub(crate) overdraft: i64,
-    /// What this process holds, where the policy counts those in flight.
+    /// How many permits this process holds, under a `Concurrency` policy.
     pub(crate) statement: Option<Box<Statement>>,
-    /// Gives back only what was taken at this mark; 0 for any.
+    /// A refund returns only what was taken at this mark; 0 for any mark.
     pub(crate) taken_at: u64,
 }
 
@@ -109,7 +108,7 @@ impl Demand {
 }
 
 impl Charge<'_> {
-    /// A copy that borrows nothing.
+    /// Makes a charge that borrows nothing.
     pub(crate) fn into_owned(self) -> Charge<'static> {
         Charge {
             policy: self.policy,
@@ -120,7 +119,7 @@ impl Charge<'_> {
         }
     }
 
-    /// A copy that asks for something else, of the store and not of a lease.
+    /// Makes a charge with another demand, which a store does not decide from a lease.
     pub(crate) fn with_demand<'b>(&'b self, demand: Cow<'b, Demand>) -> Charge<'b> {
         Charge {
             policy: self.policy.clone(),
@@ -131,13 +130,17 @@ impl Charge<'_> {
         }
     }
 
-    /// The lifetime of the permits that it asks for, if it does.
+    /// Returns the lifetime of the permits that it asks for; zero without permits.
     pub(crate) fn lifetime(&self) -> Duration {
         self.demand.quota.permit_lifetime().unwrap_or_default()
     }
 
-    /// The charge to this process's own buckets while the store fails, if the policy is
-    /// local then. An error: a part of the quota can never grant it.
+    /// Returns the charge on this process's own buckets while the store fails; `None` if the
+    /// policy is not local then.
+    ///
+    /// # Errors
+    ///
+    /// This process's share of the quota can never grant the demand.
     pub(crate) fn local(&self, operation: Operation) -> Option<Result<Charge<'_>, ExceedsShare>> {
         let OnStoreFailure::Local { share_of } = self.on_store_failure else {
             return None;
@@ -167,8 +170,8 @@ impl Charge<'_> {
         *self.demand.quota
     }
 
-    /// Returns the form of its state. Buckets of different kinds are different buckets,
-    /// whatever their names and keys.
+    /// Returns the letter of its form of state. Buckets of different kinds are different
+    /// buckets, even if policy name and key are the same.
     #[must_use]
     pub fn kind(&self) -> char {
         self.demand.quota.letter() as char
@@ -180,13 +183,13 @@ impl Charge<'_> {
         self.key.as_bytes()
     }
 
-    /// Returns how many units are asked for.
+    /// Returns the cost in units.
     #[must_use]
     pub fn cost(&self) -> u64 {
         self.demand.cost
     }
 
-    /// Whether a store may decide from units that it had paid for in advance:
+    /// Returns whether a store may decide from units that it leased:
     /// [`Policy::lease`](crate::Policy::lease).
     #[must_use]
     pub const fn leases(&self) -> bool {
@@ -207,7 +210,7 @@ impl Charge<'_> {
 }
 
 impl Demand {
-    /// Allows so many units of debt, or as many as the quota can owe.
+    /// Allows a debt of `units`, but at most the largest debt that the quota can have.
     pub(crate) fn may_owe(&mut self, units: u64) {
         let units = units.min(self.quota.most_debt());
         let room = self.quota.extra(self.quota.level_of(units));
@@ -232,12 +235,12 @@ impl Demand {
         };
         let signed = |level: u64| i64::try_from(level).unwrap_or(i64::MAX);
         share.overdraft = if self.overdraft < 0 {
-            // The turn in a queue must come by then.
+            // A negative overdraft bounds the wait in a queue.
             let wait_ns = whole.saturating_add_signed(self.overdraft) - self.level.min(whole);
             let bound = share.level.saturating_add(wait_ns).min(part);
             -signed(part - bound)
         } else if quota.reserves() {
-            // Time, in which a part gains less.
+            // A reservation is bounded in time, in which a share gains less.
             signed(quota.extra(self.overdraft.unsigned_abs()))
         } else {
             signed(quota.extra(self.overdraft.unsigned_abs().div_ceil(nodes.into())))
@@ -246,7 +249,8 @@ impl Demand {
         (!is_too_dear).then_some(share)
     }
 
-    /// Returns the level that must fit for anything to be done, and the overdraft.
+    /// Returns the least level that must fit for the operation to take anything, and the
+    /// overdraft.
     #[inline]
     pub(crate) fn least(&self, operation: Operation) -> (u64, i64) {
         match operation {

@@ -13,22 +13,21 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// Tells the time, in microseconds since the UNIX epoch.
+/// Returns the time, in microseconds since the UNIX epoch.
 ///
-/// Implement it to drive a store by a clock of your own. It may be called from
-/// any thread and must not block. Stores read times outside 1 to 2^53
-/// microseconds (the year 2255) as the nearest inside.
+/// Implement it to run a store on a clock of your own. It may be called from any thread, and
+/// must not block. A store replaces times outside of 1 to 2^53 microseconds (the year 2255) by
+/// the nearest time inside.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// Microseconds since 1970-01-01T00:00:00Z.
+    /// Returns the microseconds since 1970-01-01T00:00:00Z.
     fn now_us(&self) -> u64;
 }
 
-/// The machine's clock, read once and then carried forward monotonically.
+/// The machine's wall clock, read once and then continued by its monotonic clock.
 ///
-/// A later correction of the machine's wall clock does not move it, so no step
-/// can lock a caller out or let one in early. Windows aligned to UTC, and reset
-/// times told as a UNIX time, follow the wall clock as it was when this value
-/// was made.
+/// Later corrections of the wall clock do not change it, so they neither lock a caller out nor
+/// admit one early. Windows that are aligned to UTC, and reset times in headers, follow the wall
+/// clock as it was when this value was created.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     started: Instant,
@@ -36,7 +35,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// Reads the wall clock.
+    /// Creates a clock from the wall clock.
     #[must_use]
     pub fn new() -> Self {
         let since_epoch = SystemTime::now()
@@ -62,7 +61,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when told to: for tests.
+/// A clock for tests, which moves only when the test moves it.
 ///
 /// ```
 /// use std::{sync::Arc, time::Duration};
@@ -87,26 +86,26 @@ impl ManualClock {
     /// 2026-01-01T00:00:00Z, a whole UTC day.
     const START_US: u64 = 1_767_225_600_000_000;
 
-    /// A clock that stands at 2026-01-01T00:00:00Z.
+    /// Creates a clock at 2026-01-01T00:00:00Z.
     #[must_use]
     pub const fn new() -> Self {
         Self::at_us(Self::START_US)
     }
 
-    /// A clock that stands at `now_us`, microseconds since the UNIX epoch.
+    /// Creates a clock at `now_us`, in microseconds since the UNIX epoch.
     #[must_use]
     pub const fn at_us(now_us: u64) -> Self {
         Self(AtomicU64::new(now_us))
     }
 
-    /// Moves forward. Less than a microsecond is no time at all.
+    /// Moves the clock forward, by whole microseconds.
     pub fn advance(&self, by: Duration) {
         let on = |now_us: u64| Some(now_us.saturating_add(whole_us(by)));
         // It never fails: there is always a next instant.
         let _ = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, on);
     }
 
-    /// Steps to `now_us`, forwards or backwards, as a corrected wall clock would.
+    /// Sets the clock to `now_us`, forwards or backwards, like a corrected wall clock.
     pub fn set_us(&self, now_us: u64) {
         self.0.store(now_us, Ordering::SeqCst);
     }
@@ -130,7 +129,7 @@ impl<T: Clock + ?Sized> Clock for Arc<T> {
     }
 }
 
-/// The time that a store goes by: within what all its arithmetic holds exactly.
+/// Returns the time of a clock, limited to times with which all arithmetic is exact.
 pub(crate) fn read(clock: &dyn Clock) -> u64 {
     clock.now_us().clamp(1, LAST_US)
 }

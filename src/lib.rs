@@ -1,11 +1,14 @@
-//! Rate limiting for Tower and axum that a fleet can share.
+//! Rate limiting for Tower and axum. Limits are kept in memory, or in Redis, where all your
+//! processes share them.
 //!
-//! A request arrives, each policy reads who is asking, a store decides on all policies at
-//! once, and the request is forwarded or denied with 429.
+//! You name limits, which are called policies. For each request, the layer reads who is
+//! asking, and asks the store once whether all policies have room. If they do, the request is
+//! forwarded. If not, it is denied with 429.
 //!
-//! # One line
+//! # In memory
 //!
-//! In memory, ten requests a second and twenty at once for each client address:
+//! This allows each client address ten requests a second, and bursts of twenty. Each process
+//! counts by itself.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -16,13 +19,14 @@
 //!     .layer(RateLimitLayer::new(TokenBucket::per_second(10).burst(20)));
 //! ```
 //!
-//! Serve with `app.into_make_service_with_connect_info::<SocketAddr>()`, or the client's
-//! address is unknown. Behind a proxy, use [`key::client_ip`].
+//! Serve with `app.into_make_service_with_connect_info::<SocketAddr>()`. Otherwise the layer
+//! cannot see the client's address, and answers every request with 500. Behind a proxy all
+//! requests have the proxy's address: use [`key::client_ip`].
 //!
-//! # A fleet
+//! # In Redis
 //!
-//! The same limits in Redis, shared by every process that uses it. Several policies are
-//! charged all or none:
+//! Limits in Redis are shared by all processes that use it. If one of the policies has no
+//! room, none is charged:
 //!
 //! ```no_run
 //! # #[cfg(feature = "redis")] mod example {
@@ -32,14 +36,14 @@
 //!
 //! # #[derive(Clone)] struct User { id: u64 }
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let redis = RedisStore::connect("redis://127.0.0.1/")?; // never waits for the server
-//! let user = key::extension(|user: &User| user.id); // inserted by your authentication
+//! let redis = RedisStore::connect("redis://127.0.0.1/")?; // connects in the background
+//! let user = key::extension(|user: &User| user.id); // your authentication inserts the `User`
 //! let limits = RateLimitLayer::builder()
 //!     .store(redis)
 //!     .policy(Policy::new("burst", TokenBucket::per_second(10).burst(20)).key(user.clone()))
 //!     .policy(Policy::new("day", FixedWindow::per_day(50_000)).key(user))
 //!     .policy(Policy::new("everyone", TokenBucket::per_second(5_000)).shared())
-//!     // while Redis is down: four of these processes, each with its part of the quota
+//!     // while Redis is down, each of the four processes allows a quarter
 //!     .on_store_failure(OnStoreFailure::share_of(4))
 //!     .build()?; // configuration errors are reported here
 //! # Ok(()) }
@@ -53,48 +57,64 @@
 //! | how much | [`TokenBucket`], [`LeakyBucket`], [`FixedWindow`], [`SlidingWindow`], [`SlidingLog`], [`Concurrency`] |
 //! | the name, the cost | [`Policy`] |
 //! | who is asking | the functions of [`key`], or a closure |
-//! | when, how heavy, which tier | [`Policy::when`], [`Policy::cost_by`], [`Policy::quota_by`] |
+//! | the cost and the quota of each request | [`Policy::cost_by`], [`Policy::quota_by`] |
 //! | where counts are kept | [`MemoryStore`], [`RedisStore`] on one node, a cluster or behind Sentinel |
 //! | what clients receive | [`HeaderFormat`], [`on_denied`](RateLimitLayerBuilder::on_denied), [`GrpcDenials`] |
 //! | what happens while Redis is down | [`OnStoreFailure`] |
-//! | fewer round trips for a hot key | [`lease`](Policy::lease) |
-//! | waiting instead of a denial | [`wait_up_to`](RateLimitLayerBuilder::wait_up_to), [`LeakyBucket::queue`], [`Limiter::acquire`] |
-//! | limits without HTTP | [`Limiter`]; in a handler with a [`Responder`] |
-//! | which requests are limited | [`when`](RateLimitLayerBuilder::when), for a layer or a [policy](Policy::when) |
-//! | why a request was denied | [`DenialReason`], in the extensions of the response; [`decision_in_extensions`](RateLimitLayerBuilder::decision_in_extensions) |
-//! | one caller, to look at or reset | [`RateLimitLayer::buckets`], [`Limiter::peek`], [`Limiter::reset`] |
-//! | a cost that is known afterwards | [`Buckets::debit`] and [`Buckets::credit`], [`Limiter::debit`] and [`Limiter::credit`] |
-//! | a test of your limits | [`ManualClock`]; [`key::PeerAddr`] in the request |
+//! | which requests are limited | [`when`](RateLimitLayerBuilder::when) of the layer, [`when`](Policy::when) of a policy |
+//!
+//! | To | use |
+//! |---|---|
+//! | save round trips for a key that is checked thousands of times a second | [`lease`](Policy::lease) |
+//! | let requests wait instead of denying them | [`wait_up_to`](RateLimitLayerBuilder::wait_up_to), [`LeakyBucket::queue`], [`Limiter::acquire`] |
+//! | limit without HTTP | [`Limiter`] |
+//! | limit inside a handler, and answer as the layer does | [`Limiter`] with a [`Responder`] |
+//! | learn why a request was denied | [`DenialReason`], in the extensions of the response; [`decision_in_extensions`](RateLimitLayerBuilder::decision_in_extensions) |
+//! | read or reset the buckets of one caller | [`RateLimitLayer::buckets`], [`Limiter::peek`], [`Limiter::reset`] |
+//! | charge a cost that is known only afterwards | [`Buckets::debit`] and [`Buckets::credit`], [`Limiter::debit`] and [`Limiter::credit`] |
+//! | test your limits | [`ManualClock`]; [`key::PeerAddr`] in the request |
 //!
 //! # Guarantees
 //!
-//! * **All or none.** A request is charged to all its policies or to none. A denial costs
-//!   nothing.
-//! * **Exact.** On one store, concurrent requests admit exactly what the quota says. A policy
-//!   with [leases](Policy::lease) may burst further, by as much as it states.
-//!   The sustained rate of a bucket is never above the configured one and at most 0.1% below.
-//! * **Redis's clock.** Processes whose clocks differ cannot cheat each other. A step of Redis's
-//!   clock locks no caller out for longer than a full refill.
-//! * **Charged at most once.** A check is never sent twice. It may be charged although the reply
-//!   was lost, or the caller left.
-//! * **Lost state** in Redis (a restart, an eviction, a failover) gives each caller at most one
-//!   new burst.
+//! * **All or none.** A layer charges a request to all its policies or to none. A denial costs
+//!   nothing. In a cluster this holds [in the end, but not in one instant](RedisStore#a-cluster).
+//! * **Exact.** On one store, exactly as many concurrent requests are admitted as the quota says;
+//!   only [`SlidingWindow`] estimates. With [leases](Policy::lease) a burst may be larger, by at
+//!   most an eighth for each process. The sustained rate of a token or leaky bucket is never
+//!   above the configured rate, and at most 0.1% below it.
+//! * **One clock.** Redis's clock decides, so the clocks of the processes may differ. If it jumps,
+//!   no caller waits longer than one full refill.
+//! * **Charged at most once.** A request that may have been charged is never sent to Redis again.
+//!   If the reply is lost, or the client hangs up, it may have been charged.
+//! * **Lost data.** If Redis loses data (a restart, an eviction, a failover), each caller gets at
+//!   most one new burst.
+//! * **Redis down.** The application starts and runs without Redis. A request waits for Redis at
+//!   most 50 ms; then [`OnStoreFailure`] decides.
+//! * **Bounded memory.** A [`MemoryStore`] keeps at most 1,000,000 buckets, unless you choose
+//!   otherwise. A flood of new callers frees no caller that is over its limit.
 //! * **In memory** each process counts by itself: *n* processes admit *n* times the quota.
 //!
-//! The [guides](https://github.com/tower-throttle/tower-throttle/tree/main/docs) answer one
-//! question each: behind a proxy, choosing a quota, when Redis is down, testing, and so on.
+//! The [guarantees] have the bound and the test of each. More guides: [behind a proxy],
+//! [choosing a quota], [when Redis is down], [testing], and [all others].
+//!
+//! [guarantees]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/guarantees.md
+//! [behind a proxy]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/behind-a-proxy.md
+//! [choosing a quota]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/choosing-a-quota.md
+//! [when Redis is down]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/redis-down.md
+//! [testing]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/testing.md
+//! [all others]: https://github.com/tower-throttle/tower-throttle/tree/main/docs
 //!
 //! # Features
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `http` | yes | the layer, and what reads keys from requests; without it there is the [`Limiter`] |
-//! | `redis` | yes | [`RedisStore`], on the client fred |
-//! | `redis-client` | no | `RedisStore::from_client`: a store on a fred client of your own. fred's version is then part of your API |
+//! | `http` | yes | the layer and the key extractors; without it you have the [`Limiter`] only |
+//! | `redis` | yes | [`RedisStore`], on the client fred 10 |
+//! | `redis-client` | no | `RedisStore::from_client`: a store on a fred client of your own. Unstable until 1.0: a new major version of fred breaks code that uses it |
 //! | `axum` | yes | peer addresses from `ConnectInfo`, routes from `MatchedPath` |
 //! | `tracing` | yes | events under `tower_throttle::{denied, store, wiring}`. Without it, an outage of the store is silent |
 //! | `redis-rustls` | no | `rediss://` |
-//! | `testing` | no | [`testing`]: a suite that proves a store of your own |
+//! | `testing` | no | [`testing`](mod@testing): a test suite for a store of your own, and a simulated Redis |
 //! | `unstable-store` | no | [`store::Slot`], [`store::Fallback`] and `Check::decide`, for a store of your own; they may change in any release |
 //! | `compat` | no | [`compat`]: answers in the form of redis-cell |
 

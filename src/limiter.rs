@@ -38,11 +38,12 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
 ///
-/// While the store cannot decide, [`OnStoreFailure`] does, as in a layer: by
-/// default in this process. With [`OnStoreFailure::Deny`] the check is an error.
+/// While the store cannot decide, [`OnStoreFailure`] chooses what happens, as in a layer. By
+/// default, this process decides. With [`OnStoreFailure::Deny`] the check is an error.
 #[derive(Clone, Debug)]
 pub struct Limiter(Arc<Limits>);
 
+/// What the clones of a limiter share.
 #[derive(Debug)]
 struct Limits {
     store: StoreHandle,
@@ -254,47 +255,47 @@ impl Limiter {
     /// Waits until the caller is admitted, for at most `wait`.
     ///
     /// [`TokenBucket`](crate::TokenBucket) and [`LeakyBucket`](crate::LeakyBucket)
-    /// reserve a place at once: waiting is fair across the fleet, to the
-    /// millisecond in which timers tick, and a caller that would have to wait too long
-    /// is denied without waiting.
+    /// reserve a place at once. So waiting is fair across all processes, to the millisecond in
+    /// which timers tick, and a caller that would have to wait too long is denied without
+    /// waiting.
     ///
-    /// Under windows and logs the callers of one process form a queue. The first asks
-    /// when units come back, and the others after it: at most 64 units in a
-    /// millisecond. A caller is denied at once if those ahead of it need all that the
-    /// windows grant until its wait ends. Processes compete for each window.
+    /// Under windows and logs, the callers of one process form a queue. The first asks again
+    /// when units come back, and the others after it, for at most 64 units in a millisecond. A
+    /// caller is denied at once if the callers ahead of it need all that the windows grant until
+    /// its wait ends. Processes compete for each window.
     ///
     /// Waiters for permits of a [`Concurrency`](crate::Concurrency) policy are admitted in
     /// the order in which they came to this process. A release in this process admits the
     /// next one at once; a release in another process is noticed within about a second.
     ///
-    /// At most 65,536 callers of a process wait for one bucket:
-    /// [`max_waiting`](LimiterBuilder::max_waiting).
+    /// At most 65,536 callers of a process wait for one bucket;
+    /// [`max_waiting`](LimiterBuilder::max_waiting) changes that.
     ///
-    /// A bucket admits as many at once as it holds. To pace from the first request on, let it
-    /// hold one: `burst(1)`, `capacity(1)`, or a queue.
+    /// A full bucket admits its whole burst at once. To space requests from the first one on,
+    /// use `burst(1)`, `capacity(1)`, or a queue.
     ///
     /// Dropping the future while it waits refunds everything. The waiters right behind it
     /// move up if they are in this process, on clones of this limiter. No waiter moves up
-    /// past one of another process: then the place stays taken. A place also stays taken
-    /// after its turn has come.
+    /// past a waiter of another process: then the units stay taken. They also stay taken
+    /// if the future is dropped after its turn has come.
     ///
-    /// Call it inside a Tokio runtime with timers. A `wait` of zero never waits. Waits
-    /// are Tokio's, whatever [clock](crate::Clock) the store has: a test with a
-    /// [`ManualClock`](crate::ManualClock) asks with `check`, and advances the clock.
+    /// Call it inside a Tokio runtime with timers. A `wait` of zero never waits. Waits use
+    /// Tokio's time, whatever [clock](crate::Clock) the store has. So a test with a
+    /// [`ManualClock`](crate::ManualClock) uses `check`, and advances the clock.
     ///
     /// # Errors
     ///
-    /// The store could not decide.
+    /// Returns an error if the store could not decide.
     pub async fn acquire(&self, key: impl Into<Key>, wait: Duration) -> Result<Permit, StoreError> {
         self.admit(&key.into(), None, wait).await
     }
 
-    /// Waits as [`acquire`](Self::acquire) does, for `units` at once from every policy,
-    /// whatever their own costs.
+    /// Waits as [`acquire`](Self::acquire) does, until every policy grants `units` at once. The
+    /// policies' own costs do not apply.
     ///
     /// # Errors
     ///
-    /// The store could not decide.
+    /// Returns an error if the store could not decide.
     pub async fn acquire_n(
         &self,
         key: impl Into<Key>,
@@ -323,35 +324,34 @@ impl Limiter {
             Err(error) => Answer::Now(Err(error)),
         };
         match &*self.0.policies {
-            // One policy is the rule, and needs no list.
+            // Most limiters have one policy, and need no list.
             [policy] => ask(&[charge(policy, key, units)]),
             _ => ask(&self.charges(key, units)),
         }
     }
 
-    /// Forgets what this caller has taken. [Shared](Policy::shared) buckets
-    /// are not the caller's, and stay; see [`reset_shared`](Self::reset_shared).
+    /// Empties this caller's buckets of all that was taken. [Shared](Policy::shared) buckets
+    /// stay as they are: [`reset_shared`](Self::reset_shared) resets those.
     ///
     /// # Errors
     ///
-    /// The store could not be reached, so it may not have forgotten.
+    /// Returns an error if the store does not confirm the reset. It may have run.
     pub async fn reset(&self, key: impl Into<Key>) -> Result<(), StoreError> {
         let key = key.into();
         self.forget(&key, false).wait().await
     }
 
-    /// Forgets what all callers together have taken from the
-    /// [shared](Policy::shared) policies.
+    /// Resets the buckets of the [shared](Policy::shared) policies, for all callers.
     ///
     /// # Errors
     ///
-    /// The store could not be reached, so it may not have forgotten.
+    /// Returns an error if the store does not confirm the reset. It may have run.
     pub async fn reset_shared(&self) -> Result<(), StoreError> {
         self.forget(&Key::everyone(), true).wait().await
     }
 
-    /// The Redis keys under which this caller's buckets are kept, one for each
-    /// policy, to look at them with `redis-cli`. Empty for stores without such keys.
+    /// Returns the Redis keys of this caller's buckets, one for each policy, to inspect them
+    /// with `redis-cli`. The list is empty for stores without such keys.
     #[must_use]
     pub fn storage_keys(&self, key: impl Into<Key>) -> Vec<String> {
         let key = key.into();
@@ -378,7 +378,7 @@ impl Limiter {
     }
 }
 
-/// What a policy asks of a caller's bucket: its own cost, or so many units.
+/// Returns the charge of a policy on a caller's bucket: `units`, or the policy's own cost.
 #[inline]
 fn charge<'a>(policy: &'a Compiled, key: &'a Key, units: Option<u64>) -> Charge<'a> {
     let key = if policy.shared { &EVERYONE } else { key };
@@ -389,7 +389,7 @@ fn charge<'a>(policy: &'a Compiled, key: &'a Key, units: Option<u64>) -> Charge<
     policy.charge(Cow::Borrowed(key), demand)
 }
 
-/// Units that are held, and not used up, are for [`Limiter::acquire`].
+/// Returns an error if a policy counts permits: only [`Limiter::acquire`] can hold them.
 fn refuse_held(charges: &[Charge<'_>]) -> Result<(), StoreError> {
     if charges
         .iter()
@@ -413,7 +413,7 @@ pub struct LimiterBuilder {
 }
 
 impl LimiterBuilder {
-    /// Where buckets are kept. Default: a [`MemoryStore`](crate::MemoryStore) of its own.
+    /// Sets where buckets are kept. Default: a [`MemoryStore`](crate::MemoryStore) of its own.
     pub fn store(mut self, store: impl Store) -> Self {
         self.store = Some(Arc::new(store));
         self
@@ -425,8 +425,8 @@ impl LimiterBuilder {
         self
     }
 
-    /// What becomes of checks while the store cannot decide, under policies that
-    /// [do not say](Policy::on_store_failure) themselves. Default:
+    /// Sets what happens while the store cannot decide, for policies
+    /// [without a setting of their own](Policy::on_store_failure). Default:
     /// [`OnStoreFailure::local`].
     pub const fn on_store_failure(mut self, choice: OnStoreFailure) -> Self {
         self.on_store_failure = choice;
@@ -434,20 +434,20 @@ impl LimiterBuilder {
     }
 
     /// Sets how many callers of this process may wait for one bucket at a time
-    /// ([`Limiter::acquire`]). A caller that comes when so many wait is denied at
-    /// once, unless there is room for it now. Default: 65,536.
+    /// ([`Limiter::acquire`]). Default: 65,536. While that many wait, a further caller is denied
+    /// at once, unless there is room for it now.
     ///
-    /// Callers whose answers are under way at the same time may exceed it.
+    /// Callers whose checks are in flight at the same time may exceed it.
     pub const fn max_waiting(mut self, callers: usize) -> Self {
         self.max_waiting = Some(callers);
         self
     }
 
-    /// Checks everything.
+    /// Builds the limiter.
     ///
     /// # Errors
     ///
-    /// A [`ConfigError`] that says what to change.
+    /// Returns a [`ConfigError`] that says what to change.
     pub fn build(self) -> Result<Limiter, ConfigError> {
         let policies: Arc<[Compiled]> = self
             .policies

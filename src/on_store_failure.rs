@@ -2,59 +2,60 @@
 
 /// Chooses how a policy decides while its store fails.
 ///
-/// The [`Decision`](crate::Decision) says so ([`Source`](crate::Source)), and one line is logged
-/// when it starts and one when it ends. In a check of several policies, one
-/// that denies refuses it; the local ones decide together, all or none; those
-/// that allow are left out.
+/// [`Decision::source`](crate::Decision::source) reports who decided. An outage is logged when
+/// it starts and when it ends. In a check of several policies, one with [`Deny`](Self::Deny)
+/// denies the check, the [local](Self::Local) ones decide together, all or none, and those
+/// with [`Allow`](Self::Allow) are left out.
 ///
-/// **More checks at once than the store lets wait** are such a failure, except
-/// that nothing is allowed unchecked: a flood must not open the gate. Foreign
-/// data under a caller's key is not: that caller is answered with 503 until the
+/// **Overload.** More checks at once than the store can answer are a failure, too, except that
+/// `Allow` denies them: a flood must not switch the limits off.
+///
+/// **Corrupt state** under a caller's key is not such a failure: that caller gets 503 until the
 /// key has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnStoreFailure {
-    /// Decide in this process, by the same quota or a part of it. This is the
-    /// default, for one process: [`local`](Self::local).
+    /// Decide in this process, by the whole quota or a share of it. The default is the whole
+    /// quota: [`local`](Self::local).
     ///
-    /// Its buckets start full and are kept, so that a store that fails now and
-    /// then grants nobody a new burst each time. **What that admits**: beside
-    /// what the store grants, each process grants its part once more in each
-    /// failure. With `share_of` the number of processes, all of them together
-    /// grant what the quota says, rounded up to one unit for each process (of a
-    /// window, in each window: with a limit of 1, ten processes grant 10); with
-    /// 1, as many times the quota as there are processes.
+    /// The local buckets start full and are kept, so a store that fails again and again grants
+    /// no new burst each time.
     ///
-    /// A request that costs more than a process's part is refused as under
-    /// [`Deny`](Self::Deny): no part can grant it, and no other is asked. A part
-    /// that would fill more slowly than in 104 days fills in 104 days.
+    /// **What that admits**: during an outage, each process grants its share in addition to what
+    /// the store has granted. If `share_of` is the number of processes, all of them together
+    /// grant the quota, rounded up to one unit for each process. A window is rounded up each
+    /// time: with a limit of 1, ten processes grant 10 in each window. If `share_of` is 1,
+    /// *n* processes grant *n* times the quota.
+    ///
+    /// A request that costs more than the share is denied as under [`Deny`](Self::Deny), because
+    /// no share can grant it. A share that would take more than 104 days to fill fills in 104
+    /// days.
     Local {
         /// How many processes share the quota.
         share_of: u32,
     },
-    /// Leave the policy out: it limits nothing meanwhile. **The danger** is
-    /// that. Where no other policy remains, the request is forwarded unchecked.
+    /// Leave the policy out: it limits nothing during the outage. **The danger**: a flood
+    /// reaches your handlers. If no other policy remains, the request is forwarded unchecked.
     Allow,
-    /// Refuse: a layer answers 503 with `Retry-After: 5`, never 429; a
-    /// [`Limiter`](crate::Limiter) gives the error. For a limit that guards a
-    /// secret, as on a login. **The danger**: what is behind it is only as
-    /// available as the store.
+    /// Deny the request. A layer answers 503 with `Retry-After: 5`, never 429, and a
+    /// [`Limiter`](crate::Limiter) returns the error. Use it for a limit that guards a secret,
+    /// such as the one on a login. **The danger**: if the store is down, so is what it guards.
     Deny,
 }
 
 impl OnStoreFailure {
-    /// Decide in this process by the whole quota.
+    /// Decides in this process, by the whole quota.
     #[must_use]
     pub const fn local() -> Self {
         Self::share_of(1)
     }
 
-    /// Decide in this process by one part of the quota, of `processes` parts.
+    /// Decides in this process, by one of `processes` equal shares of the quota.
     ///
     /// ```
     /// use tower_throttle::{OnStoreFailure, Policy, TokenBucket};
     ///
-    /// // four instances of this service, which together may do 100 a second
+    /// // Four instances of this service together allow 100 a second.
     /// let policy = Policy::new("search", TokenBucket::per_second(100))
     ///     .on_store_failure(OnStoreFailure::share_of(4));
     /// ```

@@ -1,7 +1,7 @@
-//! For tests: a suite that proves a [`Store`], and a Redis that is simulated.
+//! For tests: a suite for a [`Store`] of your own, and a simulated Redis.
 //!
-//! [`conformance`] knows every algorithm and every operation. It walks at random, from a seed, through quotas, callers, costs and time, on
-//! the store under test and on the crate's own [`MemoryStore`] side by side,
+//! [`conformance`] makes random checks of every algorithm and operation, with random quotas,
+//! callers, costs and pauses. It makes them on the store under test and on a [`MemoryStore`],
 //! and compares every field of every decision.
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -15,11 +15,11 @@ use crate::{
     TokenBucket, store::Store, util::split_mix::SplitMix64 as Random,
 };
 
-/// Walks `steps` steps on the store that `make` makes, for every algorithm by
-/// itself and for mixtures of them.
+/// Makes `steps` random checks on the store that `make` returns, for every algorithm by itself
+/// and for a mixture of them.
 ///
-/// `make` is called for each walk. The store must go by the clock it is given,
-/// and start empty.
+/// `make` is called once for each of them. The store must use the clock that it gets, and
+/// start empty.
 ///
 /// ```
 /// use tower_throttle::{MemoryStore, testing};
@@ -32,8 +32,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// The first [`Mismatch`], or the store's own error. The same seed leads
-/// there again.
+/// Returns the first [`Mismatch`], or the store's own error. The same seed returns it again.
 pub async fn conformance<S: Store>(
     seed: u64,
     steps: usize,
@@ -41,7 +40,7 @@ pub async fn conformance<S: Store>(
 ) -> Result<(), Mismatch> {
     let mut random = Random(seed);
     for walk in 0..=KINDS {
-        // The last is of mixtures.
+        // The last walk is the mixture.
         let kinds = match walk {
             KINDS => (0..3).map(|_| random.below(KINDS - 1)).collect(),
             kind => vec![kind],
@@ -59,7 +58,7 @@ pub async fn conformance<S: Store>(
     Ok(())
 }
 
-/// Where a store and the model part.
+/// A decision in which the store differs from the [`MemoryStore`].
 #[derive(Clone, Debug)]
 pub struct Mismatch(String);
 
@@ -83,11 +82,11 @@ impl From<StoreError> for Mismatch {
     }
 }
 
-/// How many kinds of policies there are. The last counts those in flight.
+/// How many kinds of policies there are. The last is `Concurrency`.
 const KINDS: u64 = 10;
 
 fn limiter(store: impl Store, kinds: &[u64], numbers: u64) -> Result<Limiter, ConfigError> {
-    // Nobody else may decide in the store's place.
+    // No fallback may decide in the store's place.
     let mut builder = Limiter::builder()
         .store(store)
         .on_store_failure(OnStoreFailure::Deny);
@@ -145,7 +144,7 @@ impl Walk {
             let (key, units) = (random.below(3), random.below(12));
             let task = random.below(if holds { 3 } else { 12 });
             if holds && task == 0 {
-                // Given back one by one, each in both.
+                // Released one by one, each in both stores.
                 if let Some((key, permits)) = held.pop() {
                     drop(permits);
                     self.settle(key).await?;
@@ -175,11 +174,11 @@ impl Walk {
         Ok(())
     }
 
-    /// A permit may come back a little after it was dropped.
+    /// Waits for a permit, which may come back a little after it was dropped.
     async fn settle(&self, key: u64) -> Result<(), Mismatch> {
         for _ in 0..1_000 {
             let [tested, model] = [self.tested.peek(key).await?, self.model.peek(key).await?];
-            if Said::of(&tested) == Said::of(&model) {
+            if Fields::new(&tested) == Fields::new(&model) {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -210,26 +209,26 @@ async fn ask(
 }
 
 fn compare(step: usize, task: &str, tested: &Decision, model: &Decision) -> Result<(), Mismatch> {
-    let [tested, model] = [Said::of(tested), Said::of(model)];
+    let [tested, model] = [Fields::new(tested), Fields::new(model)];
     if tested == model {
         return Ok(());
     }
     Err(Mismatch(format!(
-        "step {step}, {task}: the store says\n{tested:#?}\nand should say\n{model:#?}"
+        "step {step}, {task}: the store decided\n{tested:#?}\nand should decide\n{model:#?}"
     )))
 }
 
-/// All that a decision says.
+/// All fields of a decision.
 #[derive(Debug, PartialEq, Eq)]
-struct Said {
+struct Fields {
     verdict: crate::Verdict,
     decided_at_us: u64,
     retry_after: Option<Duration>,
-    policies: Vec<Line>,
+    policies: Vec<PolicyFields>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Line {
+struct PolicyFields {
     name: String,
     cost: u64,
     moved: u64,
@@ -240,9 +239,9 @@ struct Line {
     delay: Duration,
 }
 
-impl Said {
-    fn of(decision: &Decision) -> Self {
-        let policies = decision.policies().map(|policy| Line {
+impl Fields {
+    fn new(decision: &Decision) -> Self {
+        let policies = decision.policies().map(|policy| PolicyFields {
             name: policy.name().to_owned(),
             cost: policy.cost(),
             moved: policy.charged(),
@@ -262,7 +261,7 @@ impl Said {
 }
 
 impl Random {
-    /// Of all magnitudes from nothing to some days, mostly shorter.
+    /// Returns a pause of any magnitude from nothing to some days, mostly a short one.
     fn pause(&mut self) -> Duration {
         let longest = 1 + self.below(14) as u32;
         let magnitude = self.below(9) as u32 * longest / 9;

@@ -1,7 +1,7 @@
 //! Months in UTC.
 //!
-//! Days are counted as in "chrono-Compatible Low-Level Date Algorithms" by
-//! Howard Hinnant: years start in March, so that the leap day is the last.
+//! Days are counted as in "chrono-Compatible Low-Level Date Algorithms" by Howard Hinnant: a
+//! year starts in March, so that the leap day is its last day.
 
 const DAY_MS: u64 = 86_400_000;
 /// Days from 0000-03-01 to 1970-01-01.
@@ -9,14 +9,14 @@ const EPOCH_DAY: u64 = 719_468;
 /// Days in 400 years.
 const ERA: u64 = 146_097;
 
-/// The end of the month that this millisecond since the epoch lies in.
+/// Returns the end of the month that contains this millisecond since the epoch.
 pub(super) const fn month_end_ms(at_ms: u64) -> u64 {
     let day = at_ms / DAY_MS + EPOCH_DAY;
     let (era, day_of_era) = (day / ERA, day % ERA);
     let year_of_era =
         (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    // From March, 0 to 11; the next may be the next year's March, 12.
+    // Months count from March (0) to February (11). 12 is March of the next year.
     let next_month = (5 * day_of_year + 2) / 153 + 1;
     let next_start = if next_month == 12 {
         let year = year_of_era + 1;
@@ -34,9 +34,9 @@ pub(super) const fn month_end_ms(at_ms: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Counted month by month from the epoch, by the rule for leap years.
+    /// Compares with months that are counted one by one from the epoch.
     #[test]
-    fn every_month_until_2400_ends_where_it_should() {
+    fn the_end_of_each_month_until_2400_is_exact() {
         let (mut start_day, mut year, mut month) = (0, 1970, 0_usize);
         while year < 2400 {
             let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);

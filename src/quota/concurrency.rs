@@ -1,4 +1,4 @@
-//! Concurrency: how many are in flight, not how many come.
+//! Concurrency: how many requests run at once.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use super::{
 };
 use crate::ConfigError;
 
-/// At most `limit` units in flight at a time, across the fleet.
+/// At most `limit` units in flight at a time, in all processes together.
 ///
-/// Each admitted request holds a permit until its response has ended, failed or was
+/// Each admitted request holds a permit until its response has ended, has failed or was
 /// dropped.
 ///
 /// ```
@@ -23,29 +23,28 @@ use crate::ConfigError;
 /// let _ten_at_a_time = Concurrency::new(10);
 /// ```
 ///
-/// **How they are counted.** The store keeps one entry for each process and key:
-/// how many permits the process holds, and when they expire. Every message of a
-/// process states its exact count, so a lost, late or repeated message is put right
-/// by the next one. The process renews its entry once for all its permits, after a
-/// quarter to a third of the [`lifetime`](Self::lifetime). So a check costs as much
-/// as there are processes, however many permits they hold, and permits that are
-/// released together come back in one or two messages. What a crashed process held
-/// is free after one lifetime. If Redis loses its data, the next message of each
-/// process restores its count.
+/// **Counting.** The store keeps one entry for each process and key: how many permits the
+/// process holds, and when they expire. Every message of a process states its exact count, so
+/// the next message corrects whatever was lost, late or repeated. The process renews its entry
+/// once for all its permits, after a quarter to a third of the [`lifetime`](Self::lifetime). So
+/// the cost of a check grows with the number of processes, and not with that of permits. Permits
+/// that are released together come back in one or two messages. Permits of a crashed process are
+/// free after one lifetime. If Redis loses its data, the next message of each process restores
+/// its count.
 ///
-/// **Waiting.** The time of a release is unknown.
-/// [`Decision::retry_after`](crate::Decision::retry_after) of a refused request is
-/// when enough permits expire whose processes no longer renew them, or one lifetime
-/// where the asking process itself holds too many. It may be admitted much sooner. The
-/// `Retry-After` of a layer is one second, and may be too soon. Callers that
-/// [wait](crate::Limiter::acquire) in the same process are admitted in the order in
-/// which they came, each as soon as a permit of this process is released. What another
-/// process releases is noticed after 1.13 seconds at most: the first waiter in line asks again
-/// after 50 ms, and then after pauses that grow to a second.
+/// **Waiting.** The time of a release is unknown. For a denied request,
+/// [`Decision::retry_after`](crate::Decision::retry_after) is the time until enough permits
+/// expire, if their processes do not renew them. It is one lifetime if the asking process itself
+/// holds too many. Permits may be released much sooner. The `Retry-After` of a layer is one
+/// second, and may be too soon.
 ///
-/// **The danger**: a process that stands still for a whole lifetime loses its
-/// permits, though its requests go on afterwards. Until they end, more than
-/// `limit` may be in flight.
+/// Callers that [wait](crate::Limiter::acquire) in the same process are admitted in the order in
+/// which they came, each as soon as a permit of this process is released. A release in another
+/// process is noticed within 1.13 seconds: the first waiter asks again after 50 ms, and then
+/// after pauses that grow to a second.
+///
+/// **The danger**: a process that is paused for a whole lifetime loses its permits, though its
+/// requests go on afterwards. Until they end, more than `limit` may be in flight.
 ///
 /// **When a response has ended.** A layer releases the permit when the server has taken the
 /// last part of the body, which is before the client has received it. The server takes a
@@ -59,17 +58,16 @@ use crate::ConfigError;
 /// layer's permit comes back with the response, before the first message. Hold one
 /// of [`Limiter::acquire`](crate::Limiter::acquire) for as long as the connection lives.
 ///
-/// Renewing needs a Tokio runtime with timers. Where a layer has a
-/// [queue](crate::LeakyBucket::queue), too, a permit is held while its request
-/// stands in it.
+/// Renewing needs a Tokio runtime with timers. If a layer has a
+/// [queue](crate::LeakyBucket::queue), too, a request in the queue holds its permit.
 ///
 /// **Limits**, checked when the quota is used: a limit of at most 10<sup>15</sup>, a
 /// lifetime of whole milliseconds. In Redis at most 10,000 processes hold permits of
-/// one key; further ones are refused. An entry is 56 bytes, and each check reads all
+/// one key; further ones are denied. An entry is 56 bytes, and each check reads all
 /// entries of its key.
 ///
-/// **Changed numbers.** Permits count until they end, under any limit; a
-/// shorter lifetime shortens what is left of theirs.
+/// **Changed numbers.** Permits count until they end, under any limit. A shorter lifetime also
+/// applies to permits that are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Concurrency {
@@ -77,13 +75,13 @@ pub struct Concurrency {
     lifetime: Duration,
 }
 
-/// The most permits of one key: sums of them stay exact in Lua.
+/// The most permits of one key. Sums of them stay exact in Lua.
 const MOST: u64 = 1_000_000_000_000_000;
 
 const SHORTEST_LIFETIME: Duration = Duration::from_millis(100);
 
 impl Concurrency {
-    /// At most `limit` at a time.
+    /// Allows at most `limit` units at a time.
     pub const fn new(limit: u64) -> Self {
         Self {
             limit,
@@ -91,10 +89,10 @@ impl Concurrency {
         }
     }
 
-    /// How long permits live that are not renewed. Default: 30 seconds; at least
-    /// 100 ms. A process renews all its permits of a key together, when a quarter to
-    /// a third of that has passed. In Redis it should be many times the store's
-    /// [deadline](crate::RedisStoreBuilder::timeout).
+    /// Sets how long permits live that are not renewed. Default: 30 seconds; at least
+    /// 100 ms. A process renews all its permits of a key together, when a quarter to a third of
+    /// that has passed. With Redis it should be many times the store's
+    /// [timeout](crate::RedisStoreBuilder::timeout).
     pub const fn lifetime(mut self, lifetime: Duration) -> Self {
         self.lifetime = lifetime;
         self
@@ -126,7 +124,7 @@ pub(crate) struct ConcurrencyParams {
     pub(crate) lifetime_ms: u64,
 }
 
-/// What a bucket stores of one holder.
+/// What a bucket stores for one holder.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     holder: u64,
@@ -140,11 +138,11 @@ struct Entry {
     second: u64,
 }
 
-/// Words of an [`Entry`].
+/// The number of words of an [`Entry`].
 const WORDS: usize = 7;
 
 impl Entry {
-    const fn of_words(words: &[u64; WORDS]) -> Self {
+    const fn from_words(words: &[u64; WORDS]) -> Self {
         let [holder, ends_ms, version, settled, held, first, second] = *words;
         Self {
             holder,
@@ -187,9 +185,9 @@ impl Entry {
         self.held = statement.held;
     }
 
-    /// Where the units of this statement's take belong. `None`: its group is
-    /// settled, because its caller gave up.
-    fn place(&mut self, statement: &Statement) -> Option<&mut u64> {
+    /// Returns the count that this statement's take adds to; `None` if its group is settled,
+    /// because its caller gave up.
+    fn group(&mut self, statement: &Statement) -> Option<&mut u64> {
         let group = statement.settled.saturating_add(statement.group);
         match group.checked_sub(self.settled) {
             Some(1) => Some(&mut self.first),
@@ -231,7 +229,7 @@ impl ConcurrencyParams {
             let Ok(words) = words.try_into() else {
                 continue;
             };
-            let mut entry = Entry::of_words(words);
+            let mut entry = Entry::from_words(words);
             found.is_clamped |= entry.ends_ms > latest_ms;
             entry.ends_ms = entry.ends_ms.min(latest_ms);
             if entry.ends_ms <= now_ms {
@@ -259,8 +257,8 @@ impl ConcurrencyParams {
         found
     }
 
-    /// When enough entries of processes that no longer renew them have expired for
-    /// the cost to fit. The sender's own come last: it is alive.
+    /// Returns when enough entries have expired for the cost to fit, if their processes do not
+    /// renew them. The sender is alive, so its own entry counts as the last to expire.
     fn fits_at_ms(&self, found: &Found, level: u64, at: ReadContext) -> u64 {
         let mut over = level.saturating_sub(at.most);
         if over == 0 {
@@ -280,8 +278,7 @@ impl ConcurrencyParams {
     }
 }
 
-/// Mark: when the last permit expires. More: when the cost fits, where it does
-/// not fit now.
+/// `mark` is when the last permit expires. `more` is when the cost fits, if it does not fit now.
 impl Arithmetic for ConcurrencyParams {
     fn capacity(&self) -> u64 {
         self.limit
@@ -298,7 +295,7 @@ impl Arithmetic for ConcurrencyParams {
         }
         let more = self.fits_at_ms(&found, level, at);
         let takes = at.statement.filter(|statement| statement.group > 0);
-        if takes.is_some_and(|statement| found.own.place(&statement).is_none()) {
+        if takes.is_some_and(|statement| found.own.group(&statement).is_none()) {
             level = EXACT;
         }
         BucketState {
@@ -325,7 +322,7 @@ impl Arithmetic for ConcurrencyParams {
             return state;
         };
         if let Change::Take(units @ 1..) = change {
-            if let Some(taken) = found.own.place(&statement) {
+            if let Some(taken) = found.own.group(&statement) {
                 *taken = taken.saturating_add(units);
             }
         }

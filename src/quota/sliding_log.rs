@@ -1,8 +1,7 @@
-//! The sliding log: exact, at the price of an entry for each request.
+//! The sliding log: exact, but it keeps an entry for each request.
 //!
-//! An entry is the instant at which units were taken, and how many units were
-//! counted before it. The count goes on through all entries, so how many units lie
-//! between two of them is one subtraction.
+//! An entry is the instant at which units were taken, and the number of units before it. The
+//! count runs through all entries, so the units between two of them are one subtraction.
 
 use std::time::Duration;
 
@@ -16,10 +15,10 @@ use crate::ConfigError;
 
 /// At most `limit` units in any `window`, exactly.
 ///
-/// Each request that takes units is an entry: its time and its cost. Entries
-/// older than the window are dropped before the rest is counted. Denied requests
-/// leave no trace. Choose it where the limit is small and must be exact. Use a
-/// [`SlidingWindow`](crate::SlidingWindow) for large limits.
+/// Each request that takes units is an entry: its time and its cost. Entries older than the
+/// window are dropped before the rest is counted. Denied requests make no entry. Choose it if
+/// the limit is small and must be exact. For large limits use a
+/// [`SlidingWindow`](crate::SlidingWindow).
 ///
 /// **The price** is an entry for each request within the window, whatever it
 /// costs: 12 bytes in Redis, 16 in memory. Requests of the same microsecond share
@@ -35,12 +34,12 @@ use crate::ConfigError;
 ///
 /// **Limits**, checked when the quota is used: windows of whole milliseconds,
 /// up to 100 years; a limit of at most 10,000 units, unless
-/// [`max_entries`](Self::max_entries) says otherwise; limit and
+/// [`max_entries`](Self::max_entries) allows more; limit and
 /// [debt](crate::Policy::max_debt) together below 2^40 units.
 ///
-/// **Debt.** A caller in debt has at most `limit` entries. From there on, a debit
-/// adds to the newest entry and moves it to the present: what it holds counts for
-/// one window after the last debit.
+/// **Debt.** A caller in debt has at most `limit` entries. With that many, a debit adds to the
+/// newest entry and moves it to the present. So the units of that entry count for one window
+/// after the last debit.
 ///
 /// **Changed numbers.** Existing entries count by the new numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,7 +51,7 @@ pub struct SlidingLog {
 }
 
 impl SlidingLog {
-    /// `limit` units in any `window`.
+    /// Allows `limit` units in any `window`.
     pub const fn new(limit: u64, window: Duration) -> Self {
         Self {
             limit,
@@ -61,13 +60,12 @@ impl SlidingLog {
         }
     }
 
-    /// Raises the highest limit. A caller whose requests cost one unit each has
-    /// as many entries as the limit has units. Default: 10,000, which is 120 kB in
-    /// Redis; at most 2^24.
+    /// Sets the highest limit. A caller whose requests cost one unit each has as many entries
+    /// as the limit has units. Default: 10,000, which is 120 kB in Redis; at most 2^24.
     ///
-    /// **The danger** of more: each request of such a caller reads and writes all
-    /// of its entries, and Redis does nothing else meanwhile. Where each request
-    /// costs many units, raising it is safe: only requests make entries.
+    /// **The danger** of more: each request of such a caller reads and writes all of its
+    /// entries, and Redis does nothing else meanwhile. If each request costs many units, there
+    /// are fewer entries, and a higher value is safe.
     pub const fn max_entries(mut self, entries: u64) -> Self {
         self.max_entries = entries;
         self
@@ -76,7 +74,7 @@ impl SlidingLog {
 
 per_period!(SlidingLog);
 
-/// The most entries of one string of Redis: 200 MB.
+/// The most entries of one key. In Redis they are a string of 200 MB.
 const MOST_ENTRIES: u64 = 1 << 24;
 
 impl TryFrom<SlidingLog> for Quota {
@@ -106,26 +104,26 @@ pub(crate) struct SlidingLogParams {
     pub(crate) window_us: u64,
 }
 
-/// Counts go round here, as in Redis, where they have five bytes.
+/// Counts wrap around here, as in Redis, where they have five bytes.
 const ROUND: u64 = 1 << 40;
 
-/// How many units were counted from one count to a later one.
+/// Returns the units from one count to a later one.
 const fn between(from: u64, to: u64) -> u64 {
     to.wrapping_sub(from) % ROUND
 }
 
-/// Entries in their order, oldest first.
+/// Entries, the oldest first.
 #[derive(Clone, Copy)]
 struct Log<'s> {
     /// When units were taken.
     times_us: &'s [u64],
-    /// How many units were counted before each, and at the end all of them.
+    /// The number of units before each entry, and at the end that of all units.
     counts: &'s [u64],
 }
 
 impl<'s> Log<'s> {
-    /// The first half of the words are times, the others counts.
-    fn of(words: &'s [u64]) -> Self {
+    /// Reads words: the first half are times, the others counts.
+    fn new(words: &'s [u64]) -> Self {
         let (times_us, counts) = words.split_at(words.len() / 2);
         Self { times_us, counts }
     }
@@ -137,7 +135,7 @@ impl<'s> Log<'s> {
         }
     }
 
-    /// The units of all entries.
+    /// Returns the units of all entries.
     fn units(&self) -> u64 {
         match self.counts {
             [first, .., all] => between(*first, *all),
@@ -145,7 +143,7 @@ impl<'s> Log<'s> {
         }
     }
 
-    /// When the unit of this number was taken, counted from the oldest; 0 for none.
+    /// Returns when the unit with this number was taken, counted from the oldest; 0 for none.
     fn time_of_us(&self, unit: u64) -> u64 {
         let Some((first, ends)) = self.counts.split_first() else {
             return 0;
@@ -155,7 +153,7 @@ impl<'s> Log<'s> {
         time_us.copied().unwrap_or(0)
     }
 
-    /// How many units were taken at this instant.
+    /// Returns how many units were taken at this instant.
     fn units_at(&self, time_us: u64) -> u64 {
         let Ok(place) = self.times_us.binary_search(&time_us) else {
             return 0;
@@ -168,22 +166,22 @@ impl<'s> Log<'s> {
 }
 
 impl SlidingLogParams {
-    /// How many entries have left the window.
+    /// Returns how many entries have left the window.
     fn past(&self, log: Log<'_>, now_us: u64) -> usize {
         let times_us = log.times_us;
         times_us.partition_point(|time_us| time_us.saturating_add(self.window_us) <= now_us)
     }
 
     fn live<'s>(&self, stored: Option<&'s [u64]>, now_us: u64) -> Log<'s> {
-        let log = Log::of(stored.unwrap_or_default());
+        let log = Log::new(stored.unwrap_or_default());
         log.from(self.past(log, now_us))
     }
 
-    /// Drops the entries that have left the window. A time that is yet to come was
-    /// written by a clock that went backwards: such entries become one, of now.
+    /// Drops the entries that have left the window. Entries from the future, written before the
+    /// clock stepped back, become one entry of the present.
     fn trim(&self, state: &mut State, now_us: u64) {
-        remove(state, 0, self.past(Log::of(state), now_us));
-        let times_us = Log::of(state).times_us;
+        remove(state, 0, self.past(Log::new(state), now_us));
+        let times_us = Log::new(state).times_us;
         let ahead = times_us.partition_point(|time_us| *time_us <= now_us);
         if ahead == times_us.len() {
             return;
@@ -198,7 +196,7 @@ impl SlidingLogParams {
     }
 }
 
-/// Removes entries, but not their units from the counts behind them.
+/// Removes entries. The counts behind them still include their units.
 fn remove(state: &mut State, from: usize, to: usize) {
     let entries = state.len() / 2;
     state.drain(entries + from..entries + to);
@@ -212,9 +210,8 @@ fn move_newest(state: &mut State, now_us: u64) {
     }
 }
 
-/// Mark: the newest entry's time. More: of what does not fit now, the time of the
-/// entry that must leave first; or the newest time that is left when units are
-/// given back.
+/// `mark` is the time of the newest entry. `more` is the time of the last entry that must leave
+/// for the cost to fit; for a refund, that of the newest entry that remains.
 impl Arithmetic for SlidingLogParams {
     fn capacity(&self) -> u64 {
         self.limit
@@ -254,10 +251,10 @@ impl Arithmetic for SlidingLogParams {
         }
         match change {
             Change::Take(units @ 1..) => {
-                let times_us = Log::of(&state).times_us;
+                let times_us = Log::new(&state).times_us;
                 let (entries, newest_us) = (times_us.len(), times_us.last().copied());
                 let all = state.last().copied().unwrap_or(0);
-                // As many entries as that only a debit exceeds.
+                // Only a debit comes when there are that many entries.
                 let is_full = entries as u64 >= self.limit.max(1);
                 if newest_us == Some(at.now_us) || is_full {
                     state.pop();
@@ -268,8 +265,8 @@ impl Arithmetic for SlidingLogParams {
                 state.push(all.wrapping_add(units));
             }
             Change::Give(units @ 1..) => {
-                let log = Log::of(&state);
-                // From the newest, or from the last that were taken at that instant.
+                let log = Log::new(&state);
+                // Refunds the newest units, or the last that were taken at that instant.
                 let end = match at.taken_at {
                     0 => log.times_us.len(),
                     since => log.times_us.partition_point(|time_us| *time_us <= since),
@@ -279,7 +276,7 @@ impl Arithmetic for SlidingLogParams {
                 for count in state.iter_mut().skip(counts + end) {
                     *count = count.wrapping_sub(units);
                 }
-                let counts = Log::of(&state).counts;
+                let counts = Log::new(&state).counts;
                 let left = counts.get(end).map_or(0, |after| between(first, *after));
                 let kept = counts.get(..end).unwrap_or_default();
                 let kept = kept.partition_point(|before| between(first, *before) < left);
@@ -291,7 +288,7 @@ impl Arithmetic for SlidingLogParams {
     }
 
     fn drained_at_us(&self, state: &[u64]) -> u64 {
-        let newest = Log::of(state).times_us.last();
+        let newest = Log::new(state).times_us.last();
         newest.map_or(0, |time_us| time_us.saturating_add(self.window_us))
     }
 
@@ -320,8 +317,9 @@ impl Arithmetic for SlidingLogParams {
         }
     }
 
-    /// Of the entries only the newest is known, and the last that was in the way
-    /// of what was asked then: the oldest, if one unit was too many.
+    /// Predicts the state at a later instant. Only two entries are known here: the newest, and
+    /// the last that was in the way of the denied check. That is the oldest if one unit was too
+    /// many.
     #[cfg(feature = "redis")]
     fn later(
         &self,

@@ -1,4 +1,4 @@
-//! The sliding window, by two counters.
+//! The sliding window, estimated from two counters.
 
 use std::time::Duration;
 
@@ -12,22 +12,28 @@ use crate::ConfigError;
 
 /// At most `limit` units in any `window`, estimated from two counters.
 ///
-/// Time is cut into windows by the clock. What the last one counted is taken to
-/// have been spread evenly over it, and the part of it that lies within one
-/// window's length of now is added to what this one has counted, rounded up.
-/// The choice where a [`FixedWindow`](crate::FixedWindow)'s edge is too sharp
-/// and a [`SlidingLog`](crate::SlidingLog) too large: it keeps three numbers,
+/// The clock divides time into windows. The estimate assumes that the units of the last window
+/// came evenly. It adds the part of them that is less than one window old to the units of the
+/// present window, rounded up. Choose it if the edge of a [`FixedWindow`](crate::FixedWindow) is
+/// too sharp, and a [`SlidingLog`](crate::SlidingLog) too large: it keeps three numbers,
 /// whatever the limit.
 ///
-/// **The error** against an exact log: the estimate is right for even traffic.
-/// In the worst case, all of the last window's requests came at its end (then
-/// it admits up to twice the limit within one window's length, as a fixed
-/// window does) or at its start (then it refuses what an exact log would
-/// admit). Over random traffic at 0.5 to 3 times the limit, the tests saw at
-/// most so much within any window's length, and these decisions differ from an
-/// exact log's: 160% of a limit of 5 (a fifth of the decisions at 0.8 times the
-/// limit), 140% of 20 (8%), 116% of 100 (1%), 105% of 1,000 (none). In overload
-/// about as many are admitted as by the log, but a third of the time others.
+/// **The error** against an exact log: the estimate is right for even traffic. In the worst
+/// case, all requests of the last window came at its end. Then up to twice the limit is admitted
+/// within the length of a window, as by a fixed window. If they all came at its start, requests
+/// are denied that a log would admit.
+///
+/// This is what the tests saw for random traffic at 0.5 to 3 times the limit:
+///
+/// | limit | most that was admitted within any window's length | decisions that differ from an exact log's, at 0.8 times the limit |
+/// |--:|--:|--:|
+/// | 5 | 160% | a fifth |
+/// | 20 | 140% | 8% |
+/// | 100 | 116% | 1% |
+/// | 1,000 | 105% | none |
+///
+/// In overload about as many requests are admitted as by the log, but in a third of the cases
+/// other ones.
 ///
 /// ```
 /// use std::time::Duration;
@@ -41,8 +47,8 @@ use crate::ConfigError;
 /// up to 100 years; four times the limit times the window in milliseconds
 /// below 2^53.
 ///
-/// **Changed numbers.** What was counted in a window that overlaps the present
-/// one stays counted in it; in one that overlaps the one before, in that.
+/// **Changed numbers.** Units of a stored window that overlaps the present window count in the
+/// present window. Units of one that overlaps the last window count in the last window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct SlidingWindow {
@@ -51,7 +57,7 @@ pub struct SlidingWindow {
 }
 
 impl SlidingWindow {
-    /// `limit` units in any `window`.
+    /// Allows `limit` units in any `window`.
     pub const fn new(limit: u64, window: Duration) -> Self {
         Self { limit, window }
     }
@@ -65,7 +71,7 @@ impl TryFrom<SlidingWindow> for Quota {
     fn try_from(sliding: SlidingWindow) -> Result<Self, ConfigError> {
         let SlidingWindow { limit, window } = sliding;
         let window_ms = checked_window_ms(window)?;
-        // A debt of as much again must be exact, too, and the sum of both windows.
+        // A debt of the same size must be exact, too, and so must the sum of both windows.
         match limit.checked_mul(4 * window_ms) {
             Some(product) if product < EXACT => {}
             _ => return Err(ConfigError::WindowTooLarge { limit, window }),
@@ -84,12 +90,12 @@ pub(crate) struct SlidingWindowParams {
 }
 
 impl SlidingWindowParams {
-    /// The part of `count` that lies within the last `left_ms` of its window.
+    /// Returns the part of `count` that came in the last `left_ms` of its window.
     const fn part(&self, count: u64, left_ms: u64) -> u64 {
         count.saturating_mul(left_ms).div_ceil(self.window_ms)
     }
 
-    /// What the present window has counted.
+    /// Returns the units of the present window.
     fn current(&self, standing: &BucketState, now_us: u64) -> u64 {
         let left_ms = standing.mark.saturating_sub(now_us / 1_000);
         standing
@@ -97,8 +103,8 @@ impl SlidingWindowParams {
             .saturating_sub(self.part(standing.more, left_ms))
     }
 
-    /// How much of a window may be left for `count` of the one before to weigh
-    /// no more than `most`.
+    /// Returns how much of the present window may be left if `count` of the last window must
+    /// weigh no more than `most`.
     fn fits_left_ms(&self, count: u64, most: u64) -> u64 {
         if count <= most {
             self.window_ms
@@ -108,13 +114,13 @@ impl SlidingWindowParams {
     }
 }
 
-/// Mark: the end of the present window. More: what the one before counted.
+/// `mark` is the end of the present window. `more` is the units of the last window.
 impl Arithmetic for SlidingWindowParams {
     fn capacity(&self) -> u64 {
         self.limit
     }
 
-    /// Two such counts times the window are exact.
+    /// The sum of two such counts, times the window, is exact.
     fn highest(&self) -> u64 {
         (EXACT - 1) / (2 * self.window_ms)
     }
@@ -134,7 +140,7 @@ impl Arithmetic for SlidingWindowParams {
             }
             _ => (0, 0, false),
         };
-        // Exact also where the limit was higher once.
+        // The limit may have been higher when these were stored.
         let (current, previous) = (current.min(self.highest()), previous.min(self.highest()));
         BucketState {
             level: current + self.part(previous, ends_ms - at.now_ms()),
@@ -178,8 +184,8 @@ impl Arithmetic for SlidingWindowParams {
         until_ms(standing.mark + later_ms, now_us)
     }
 
-    /// The larger of the time to the next unit and the remaining ones at the
-    /// sustained rate.
+    /// Returns the time to the next unit or, if that is longer, the time in which the remaining
+    /// units come at the sustained rate.
     fn effective_window_us(&self, standing: &BucketState, now_us: u64) -> u64 {
         let left = self.limit.saturating_sub(standing.level);
         let at_rate_us = at_rate(left, self.limit, self.window_ms * 1_000);
@@ -188,13 +194,13 @@ impl Arithmetic for SlidingWindowParams {
         at_rate_us.max(next_us.unwrap_or(0))
     }
 
-    /// Each window counts for itself.
+    /// Compares the units of the present window only, because each window counts by itself.
     fn missing(&self, standing: &BucketState, least: &BucketState, now_us: u64) -> u64 {
         let present = self.current(standing, now_us);
         self.current(least, now_us).saturating_sub(present)
     }
 
-    /// Only what the present window has counted.
+    /// Only units of the present window can be refunded.
     fn returnable(
         &self,
         _: Option<&[u64]>,

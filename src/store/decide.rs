@@ -1,5 +1,4 @@
-//! What a check does to its buckets, once they are read: the same for every
-//! store that keeps them as words.
+//! Decides checks on buckets that are kept as words: the same for every such store.
 
 use std::sync::Arc;
 
@@ -17,12 +16,13 @@ use crate::{
     util::interned::Interned,
 };
 
-/// The bucket of one charge, for [`Check::decide`]: what is stored, and what is to be.
+/// The bucket of one charge, for [`Check::decide`]: the stored words, and afterwards the words
+/// to store.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(not(feature = "unstable-store"), allow(unreachable_pub))]
 pub struct Slot {
     pub(super) state: Option<State>,
-    /// Set where `state` is new: from then on it means the same as none.
+    /// Set if `state` is new: the instant from which it means the same as none.
     pub(super) drained_at_us: Option<u64>,
 }
 
@@ -51,7 +51,7 @@ impl Slot {
 pub(super) trait Bucket {
     fn read<T>(&self, read: impl FnOnce(Option<&[u64]>) -> T) -> T;
 
-    /// Takes the words out, which are about to be written again.
+    /// Takes out the words, which are about to be written again.
     fn take(&mut self) -> Option<State>;
 
     fn write(&mut self, state: State, drained_at_us: u64);
@@ -78,12 +78,12 @@ impl Bucket for Slot {
 }
 
 impl Check<'_> {
-    /// Does what the check asks for, in words read at one instant: for a
+    /// Decides the check on words that were read at one instant, for a
     /// [`Store`](super::Store) that keeps buckets as words of its own.
     ///
-    /// `slots` are the buckets of [`charges`](Self::charges), in their order. A bucket is
-    /// identified by policy name, [kind](super::Charge::kind) and key bytes. No other check
-    /// may write them between the reading and the writing. If there are not as many slots as
+    /// `slots` are the buckets of [`charges`](Self::charges), in the same order. A bucket is
+    /// identified by policy name, [kind](super::Charge::kind) and key bytes. Between reading and
+    /// writing the words, no other check may write them. If there are not as many slots as
     /// charges, nothing is admitted.
     #[cfg_attr(docsrs, doc(cfg(feature = "unstable-store")))]
     #[cfg(any(feature = "unstable-store", test, fuzzing))]
@@ -92,10 +92,10 @@ impl Check<'_> {
     }
 }
 
-/// The direct way of one policy.
+/// The direct path for one policy.
 impl Charge<'_> {
-    /// Reads and writes the bucket. The [decision](Self::decision) is made of the result
-    /// afterwards, so that other checks need not wait for that.
+    /// Reads and writes the bucket. The [decision](Self::decision) is made from the result
+    /// afterwards, when other checks no longer wait for the bucket.
     #[inline]
     pub(super) fn take_one(
         &self,
@@ -104,7 +104,7 @@ impl Charge<'_> {
         bucket: &mut impl Bucket,
     ) -> (PolicyOutcome, u64) {
         match operation {
-            // Nearly all are that: what only others need is left out.
+            // Nearly all checks take: this copy is compiled without the other operations.
             Operation::Take => self.apply(Operation::Take, now_us, bucket),
             _ => self.apply_any(operation, now_us, bucket),
         }
@@ -120,8 +120,8 @@ impl Charge<'_> {
         self.apply(operation, now_us, bucket)
     }
 
-    /// In one piece with all that it calls, and matched for the algorithm only once: by
-    /// itself the compiler leaves calls between.
+    /// Reads, decides and writes. `inline(always)`: otherwise the compiler leaves calls on this
+    /// path, and matches the algorithm several times.
     #[inline(always)]
     fn apply(
         &self,
@@ -134,8 +134,8 @@ impl Charge<'_> {
             let (standing, fits) = read(rule, operation, &self.demand, bucket, at);
             let fitting = most_fitting(operation, &self.demand).min(fits);
             write(rule, operation, &self.demand, bucket, fitting, &standing, at);
-            let told = PolicyOutcome::new(rule, operation, &self.demand, fitting, at, standing);
-            (told, fitting)
+            let outcome = PolicyOutcome::new(rule, operation, &self.demand, fitting, at, standing);
+            (outcome, fitting)
         })
     }
 
@@ -143,17 +143,17 @@ impl Charge<'_> {
     pub(super) fn decision(
         &self,
         operation: Operation,
-        (told, fitting): (PolicyOutcome, u64),
+        (outcome, fitting): (PolicyOutcome, u64),
         now_us: u64,
     ) -> Decision {
-        let policy = PolicyDecision::told(self.policy.clone(), &self.demand, told);
+        let policy = PolicyDecision::told(self.policy.clone(), &self.demand, outcome);
         Decision::of_one(operation, policy, fitting, now_us)
     }
 }
 
-/// Of words that callers share who have no bucket of their own.
+/// Decides on the cells that callers without a bucket of their own share.
 impl Charge<'_> {
-    /// The same charge for words that several callers share. One caller's debit must not
+    /// Returns the charge for cells that several callers share. One caller's debit must not
     /// lock out the others.
     pub(super) fn of_newcomers(&self, operation: Operation) -> Self {
         let mut charge = self.clone();
@@ -166,8 +166,8 @@ impl Charge<'_> {
         charge
     }
 
-    /// How much is taken: no less than of a caller that is seen for the first time,
-    /// as this one may be.
+    /// Returns the level of a cell, which is at least that of a new caller's bucket, because
+    /// this caller may be new.
     pub(super) fn level_of_newcomers(
         &self,
         operation: Operation,
@@ -186,7 +186,7 @@ impl Charge<'_> {
         })
     }
 
-    /// Lets what was written now last for as long as if nothing had been there before.
+    /// Lets the words that were written now last as long as those of a new bucket.
     pub(super) fn outlast(&self, operation: Operation, now_us: u64, slot: &mut Slot) {
         let now_us = now_us.clamp(1, EXACT);
         let Some(state) = &mut slot.state else {
@@ -198,8 +198,7 @@ impl Charge<'_> {
         });
     }
 
-    /// Takes what is missing in a slot for it to hold at every later instant at least
-    /// what `least` does.
+    /// Takes so much from a slot that its level is at least that of `least`, now and later.
     pub(super) fn raise_to(
         &self,
         operation: Operation,
@@ -219,7 +218,8 @@ impl Charge<'_> {
     }
 }
 
-/// One for all, or the units that are asked for.
+/// Returns the highest result of an operation: the cost if any part of it can be taken,
+/// otherwise 1.
 const fn most_fitting(operation: Operation, demand: &Demand) -> u64 {
     match operation {
         Operation::TakeUpTo => demand.cost,
@@ -227,7 +227,7 @@ const fn most_fitting(operation: Operation, demand: &Demand) -> u64 {
     }
 }
 
-/// Decides a check of buckets that were read at one instant, in its order.
+/// Decides a check on the words of its buckets, in the order of its charges.
 pub(super) fn decide(check: &Check<'_>, now_us: u64, slots: &mut [Slot]) -> Decision {
     let now_us = now_us.clamp(1, EXACT);
     if slots.len() != check.charges().len() {
@@ -250,12 +250,12 @@ pub(super) fn decide(check: &Check<'_>, now_us: u64, slots: &mut [Slot]) -> Deci
     Decision::new(operation, policies, fitting, now_us)
 }
 
-/// How each bucket stood, when and in which circumstances.
+/// The context in which each bucket was read, and its state.
 pub(super) type Readings = SmallVec<[(ReadContext, BucketState); 4]>;
 
-/// Reads all buckets, and takes from all or none. `charges`: what is asked of each, and
-/// by how much its windows start later. With how they stood before, how many
-/// units were taken of what is asked for; 1 or 0 where that is all or none.
+/// Reads all buckets, and changes all or none. `charges` are the demands, and by how much the
+/// windows of each start later. Returns how many units were taken (for all-or-none operations 1
+/// or 0), and the states before.
 pub(super) fn settle<'a>(
     operation: Operation,
     charges: impl Iterator<Item = (&'a Demand, u64)> + Clone,
@@ -279,8 +279,8 @@ pub(super) fn settle<'a>(
     (fitting, readings)
 }
 
-/// How a charge's bucket stands, and how many units it has room for; 1 or 0 where
-/// all are asked for or none.
+/// Returns the state of a charge's bucket, and how many units it has room for (for all-or-none
+/// operations 1 or 0).
 #[inline(always)]
 fn read(
     rule: &impl Arithmetic,

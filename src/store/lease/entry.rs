@@ -1,6 +1,6 @@
-//! One caller: how often it asks, and the units that are leased for it.
+//! One caller: how much it uses, and the units that are leased for it.
 //!
-//! No clock and no I/O: each method returns what to do next.
+//! Without a clock and I/O: each method returns what to do next.
 
 use std::{borrow::Cow, mem};
 
@@ -31,21 +31,21 @@ const IDLE_SWEEPS: u8 = 3;
 #[derive(Default)]
 pub(super) struct Entry {
     usage: Usage,
-    /// The state of the bucket by the server's last answer, the units that it had left, and
-    /// when.
-    standing: BucketState,
+    /// The state of the bucket in the server's last answer, the units that it had left, and the
+    /// instant of that answer.
+    state: BucketState,
     room: u64,
-    told_at_us: u64,
-    /// It is used first.
+    answered_at_us: u64,
+    /// The batch that is used first.
     older: Batch,
     newer: Batch,
-    /// Units that must be refunded.
+    /// The units that must be refunded.
     ended: u64,
     /// The charge of the last lease.
-    leg: Option<Box<Charge<'static>>>,
+    charge: Option<Box<Charge<'static>>>,
     /// Whether a round trip is under way. There is at most one.
     in_flight: bool,
-    /// How often its bucket was reset: leases from before are void.
+    /// How often its bucket was reset. Leases from before a reset are void.
     resets: u64,
     sweeps_since_asked: u8,
 }
@@ -60,16 +60,16 @@ struct Batch {
 /// Units taken from a lease. The decision is made once the entry is unlocked.
 #[derive(Clone, Copy)]
 pub(super) struct Grant {
-    standing: BucketState,
-    told_at_us: u64,
-    /// The leased units before.
+    state: BucketState,
+    answered_at_us: u64,
+    /// How many units were leased before.
     left: u64,
 }
 
 /// A check of the server for which no caller waits.
 pub(super) struct RoundTrip {
     pub(super) operation: Operation,
-    pub(super) leg: Charge<'static>,
+    pub(super) charge: Charge<'static>,
     asked_at_us: u64,
     resets: u64,
 }
@@ -78,22 +78,22 @@ pub(super) struct RoundTrip {
 pub(super) enum SweepResult {
     Stays,
     /// Units must be refunded.
-    GivesBack(RoundTrip),
-    /// No caller asks, and no units are leased.
+    Refunds(RoundTrip),
+    /// The caller is idle, and no units are leased.
     Forgotten,
 }
 
 impl Entry {
     /// Takes the cost from leased units, if there are enough.
-    pub(super) fn take(&mut self, leg: &Charge<'_>, now_us: u64) -> Option<Grant> {
+    pub(super) fn take(&mut self, charge: &Charge<'_>, now_us: u64) -> Option<Grant> {
         self.sweeps_since_asked = 0;
-        self.end_what_is_over(now_us);
-        let (cost, left) = (leg.demand.cost, self.left());
+        self.end_old_batches(now_us);
+        let (cost, left) = (charge.demand.cost, self.left());
         if left == 0 {
             return None;
         }
-        if *self.leg.as_deref()?.demand.quota != *leg.demand.quota {
-            // With other numbers, a unit has another level.
+        if *self.charge.as_deref()?.demand.quota != *charge.demand.quota {
+            // In a quota with other numbers, a unit is another level.
             self.end_all();
             return None;
         }
@@ -105,36 +105,45 @@ impl Entry {
         self.newer.units -= cost - from_older;
         self.usage.add(cost, now_us);
         Some(Grant {
-            standing: self.standing,
-            told_at_us: self.told_at_us,
+            state: self.state,
+            answered_at_us: self.answered_at_us,
             left,
         })
     }
 
     /// Records the server's answer to a check that was not decided here.
-    pub(super) fn told(&mut self, cost: u64, answer: &Result<Decision, StoreError>, now_us: u64) {
+    pub(super) fn record_answer(
+        &mut self,
+        cost: u64,
+        answer: &Result<Decision, StoreError>,
+        now_us: u64,
+    ) {
         self.observe(answer);
         if answer.as_ref().is_ok_and(Decision::is_allowed) {
             self.usage.add(cost, now_us);
         }
     }
 
-    /// Returns a round trip that is worth making after a check.
-    pub(super) fn next_round_trip(&mut self, leg: &Charge<'_>, now_us: u64) -> Option<RoundTrip> {
+    /// Returns the round trip to make after a check, if one is worth its cost.
+    pub(super) fn next_round_trip(
+        &mut self,
+        charge: &Charge<'_>,
+        now_us: u64,
+    ) -> Option<RoundTrip> {
         if self.in_flight {
             return None;
         }
         if self.ended > 0 {
-            return self.give_back(now_us);
+            return self.refund(now_us);
         }
         let wanted = self.usage.recent(now_us).min(self.room / (2 * PARTS));
         let left = self.left();
-        if left > wanted / 2 || wanted - left < leg.demand.cost.saturating_mul(LEAST_CHECKS) {
+        if left > wanted / 2 || wanted - left < charge.demand.cost.saturating_mul(LEAST_CHECKS) {
             return None;
         }
-        let mut leg = leg.clone().into_owned();
-        leg.demand = Cow::Owned(portion(&leg.demand.quota, wanted - left, wanted));
-        Some(self.begin(Operation::Take, leg, now_us))
+        let mut charge = charge.clone().into_owned();
+        charge.demand = Cow::Owned(demand(&charge.demand.quota, wanted - left, wanted));
+        Some(self.begin(Operation::Take, charge, now_us))
     }
 
     pub(super) const fn in_flight(&self) -> bool {
@@ -142,7 +151,7 @@ impl Entry {
     }
 
     /// Records the end of a round trip.
-    pub(super) fn arrived(
+    pub(super) fn end_round_trip(
         &mut self,
         trip: RoundTrip,
         answer: &Result<Decision, StoreError>,
@@ -152,7 +161,7 @@ impl Entry {
         if trip.operation == Operation::Take && trip.resets == self.resets {
             self.observe(answer);
             if answer.as_ref().is_ok_and(Decision::is_allowed) {
-                self.paid_for(trip);
+                self.add_batch(trip);
             }
         }
         if is_closed {
@@ -167,28 +176,28 @@ impl Entry {
         if is_idle {
             self.end_all();
         }
-        self.end_what_is_over(now_us);
+        self.end_old_batches(now_us);
         if self.in_flight {
             return SweepResult::Stays;
         }
-        match self.give_back(now_us) {
-            Some(trip) => SweepResult::GivesBack(trip),
+        match self.refund(now_us) {
+            Some(trip) => SweepResult::Refunds(trip),
             None if is_idle => SweepResult::Forgotten,
             None => SweepResult::Stays,
         }
     }
 
-    /// Refunds all units, for good.
+    /// Refunds all units. The caller leases none from now on.
     pub(super) fn close(&mut self, now_us: u64) -> Option<RoundTrip> {
         self.end_all();
         if self.in_flight {
             return None;
         }
-        self.give_back(now_us)
+        self.refund(now_us)
     }
 
-    /// Voids all units: the bucket was reset.
-    pub(super) fn forget(&mut self) {
+    /// Voids all units, because the bucket was reset.
+    pub(super) fn void(&mut self) {
         (self.older, self.newer) = Default::default();
         self.ended = 0;
         self.resets += 1;
@@ -198,10 +207,10 @@ impl Entry {
         self.older.units + self.newer.units
     }
 
-    fn end_what_is_over(&mut self, now_us: u64) {
-        for portion in [&mut self.older, &mut self.newer] {
-            if portion.units > 0 && portion.is_over(now_us) {
-                self.ended += mem::take(&mut portion.units);
+    fn end_old_batches(&mut self, now_us: u64) {
+        for batch in [&mut self.older, &mut self.newer] {
+            if batch.units > 0 && batch.is_over(now_us) {
+                self.ended += mem::take(&mut batch.units);
             }
         }
     }
@@ -218,50 +227,50 @@ impl Entry {
             return;
         };
         self.room = policy.remaining();
-        let (_, standing) = policy.standing();
+        let (_, state) = policy.standing();
         let at_us = decision.map_or(0, Decision::decided_at_us);
         // Answers may overtake each other; a clock may step.
-        let later_us = self.told_at_us.saturating_sub(at_us);
+        let later_us = self.answered_at_us.saturating_sub(at_us);
         let is_overtaken = match later_us {
-            0 => at_us == self.told_at_us && standing.level < self.standing.level,
+            0 => at_us == self.answered_at_us && state.level < self.state.level,
             _ => later_us < LIFE_US,
         };
         if !is_overtaken {
-            (self.standing, self.told_at_us) = (standing, at_us);
+            (self.state, self.answered_at_us) = (state, at_us);
         }
     }
 
-    fn paid_for(&mut self, trip: RoundTrip) {
-        // Units that are held already end no later than before.
+    fn add_batch(&mut self, trip: RoundTrip) {
+        // Batches that are merged end when the older one does.
         if self.older.units == 0 {
             self.older = self.newer;
         } else {
             self.older.units += self.newer.units;
         }
         self.newer = Batch {
-            units: trip.leg.demand.cost,
+            units: trip.charge.demand.cost,
             asked_at_us: trip.asked_at_us,
         };
-        self.leg = Some(Box::new(trip.leg));
+        self.charge = Some(Box::new(trip.charge));
     }
 
-    /// Returns the refund of units that must not be used any more.
-    pub(super) fn give_back(&mut self, now_us: u64) -> Option<RoundTrip> {
+    /// Returns the refund of units that must not be used anymore.
+    pub(super) fn refund(&mut self, now_us: u64) -> Option<RoundTrip> {
         let units = mem::take(&mut self.ended);
         if units == 0 {
             return None;
         }
-        let mut leg = self.leg.as_deref()?.clone();
-        let level = leg.demand.quota.level_of(units);
-        leg.demand.to_mut().refund(level, 0);
-        Some(self.begin(Operation::Refund, leg, now_us))
+        let mut charge = self.charge.as_deref()?.clone();
+        let level = charge.demand.quota.level_of(units);
+        charge.demand.to_mut().refund(level, 0);
+        Some(self.begin(Operation::Refund, charge, now_us))
     }
 
-    fn begin(&mut self, operation: Operation, leg: Charge<'static>, now_us: u64) -> RoundTrip {
+    fn begin(&mut self, operation: Operation, charge: Charge<'static>, now_us: u64) -> RoundTrip {
         self.in_flight = true;
         RoundTrip {
             operation,
-            leg,
+            charge,
             asked_at_us: now_us,
             resets: self.resets,
         }
@@ -269,35 +278,36 @@ impl Entry {
 }
 
 impl Grant {
-    /// Returns the decision that the server would have made at its last answer, if only used
-    /// units had been taken.
-    pub(super) fn decision(self, leg: &Charge<'_>) -> Decision {
-        let (operation, now_us) = (Operation::Take, self.told_at_us);
-        let name = leg.policy.clone();
-        each!(leg.demand.quota, rule => {
+    /// Returns the decision that the server would have made at the instant of its last answer,
+    /// if only the used units of the leases had been taken.
+    pub(super) fn decision(self, charge: &Charge<'_>) -> Decision {
+        let (operation, now_us) = (Operation::Take, self.answered_at_us);
+        let name = charge.policy.clone();
+        each!(charge.demand.quota, rule => {
             // Levels beyond the capacity are reserved by other callers.
-            let level = self.standing.level.min(rule.capacity());
+            let level = self.state.level.min(rule.capacity());
             let before = BucketState {
                 level: level.saturating_sub(self.left.saturating_mul(rule.unit())),
-                ..self.standing
+                ..self.state
             };
-            let at = leg.at(rule, operation, now_us);
-            let policy = PolicyDecision::new(rule, operation, name, &leg.demand, 1, at, before);
+            let at = charge.at(rule, operation, now_us);
+            let policy = PolicyDecision::new(rule, operation, name, &charge.demand, 1, at, before);
             Decision::of_one(operation, policy, 1, now_us).made_from_lease()
         })
     }
 }
 
 impl Batch {
-    /// Also true if the clock stepped back to before it was taken.
+    /// Returns whether the batch has ended, or was taken in the future of a clock that stepped
+    /// back.
     fn is_over(&self, now_us: u64) -> bool {
         !(self.asked_at_us..self.asked_at_us.saturating_add(LIFE_US)).contains(&now_us)
     }
 }
 
-/// Demands `units`, which are granted only if the bucket has [`PARTS`] times as much as is
-/// `held` then.
-fn portion(quota: &Interned<Quota>, units: u64, held: u64) -> Demand {
+/// Returns the demand for `units`. They are granted only if the bucket has [`PARTS`] times the
+/// units that this process then holds, which are `held`.
+fn demand(quota: &Interned<Quota>, units: u64, held: u64) -> Demand {
     let kept_free = held.saturating_mul(PARTS).saturating_sub(units);
     let kept_free = quota.level_of(kept_free);
     Demand {

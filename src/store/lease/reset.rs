@@ -1,4 +1,4 @@
-//! Resets, which take turns with the round trips of the same callers.
+//! Resets, which never overlap with round trips of the same callers.
 
 use smallvec::SmallVec;
 use tokio::time::timeout;
@@ -7,18 +7,25 @@ use super::{Lender, table::Id};
 use crate::charge::Charge;
 use crate::store::Answer;
 
-/// Voids the leases of the buckets that `answer` resets, if it does.
+/// Voids the leases of the buckets that `answer` resets, if the reset runs.
 ///
-/// No round trip is under way during a reset, so each is known to be of the old bucket. Units
-/// taken from the new bucket would be missing there, and units refunded to it would be had
-/// twice. A round trip that does not end by its deadline is not waited for.
-pub(crate) fn reset<L: Lender>(lender: &L, legs: &[Charge<'_>], answer: Answer<()>) -> Answer<()> {
+/// During a reset no round trip is under way, so each round trip is known to concern the old
+/// bucket or the new one. Otherwise a void lease could have taken units from the new bucket, and
+/// a refund of old units could be granted again. A round trip is waited for until its deadline.
+pub(crate) fn reset<L: Lender>(
+    lender: &L,
+    charges: &[Charge<'_>],
+    answer: Answer<()>,
+) -> Answer<()> {
     let answer = match answer {
         Answer::Later(answer) => answer,
         // Nothing was reset.
         now => return now,
     };
-    let ids = legs.iter().map(|leg| lender.leases().id(leg)).collect();
+    let ids = charges
+        .iter()
+        .map(|charge| lender.leases().id(charge))
+        .collect();
     let lender = lender.clone();
     Answer::Later(Box::pin(async move {
         let mut resetting = Resetting::begin(lender, ids);
@@ -26,7 +33,7 @@ pub(crate) fn reset<L: Lender>(lender: &L, legs: &[Charge<'_>], answer: Answer<(
         resetting.may_have_run = true;
         let answer = answer.await;
         if let Err(error) = &answer {
-            // Of several, some may have been reset.
+            // Of several buckets, some may have been reset.
             resetting.may_have_run = resetting.ids.len() > 1 || error.may_have_run();
         }
         answer
@@ -54,8 +61,9 @@ impl<L: Lender> Resetting<L> {
 
     async fn wait_for_trips(&self) {
         let leases = self.lender.leases();
-        let are_home = leases.wait_for_arrivals(|| self.ids.iter().any(|id| leases.in_flight(*id)));
-        let _ = timeout(self.lender.deadline(), are_home).await;
+        let have_ended =
+            leases.wait_for_round_trips(|| self.ids.iter().any(|id| leases.in_flight(*id)));
+        let _ = timeout(self.lender.deadline(), have_ended).await;
     }
 }
 

@@ -23,15 +23,15 @@ pub(crate) struct Leases {
     runtime: Handle,
     is_swept: AtomicBool,
     is_closed: AtomicBool,
-    /// Notified of each round trip that ends.
-    arrivals: Notify,
+    /// Notified when a round trip ends.
+    ends: Notify,
 }
 
-/// Callers whose hashes share a place.
+/// Callers whose hashes lead to the same set.
 #[derive(Default)]
 struct Set {
     entries: Vec<(Id, Entry)>,
-    /// Resets of their buckets under way: no round trip begins meanwhile.
+    /// How many resets of their buckets are under way. Meanwhile no round trip begins.
     resets: u32,
 }
 
@@ -42,7 +42,7 @@ pub(super) type Id = (u64, u64);
 const SETS: usize = 512;
 const ENTRIES: usize = 8;
 
-/// What a check finds.
+/// What a check finds in the table.
 #[derive(Default)]
 pub(super) struct Lookup {
     pub(super) id: Id,
@@ -61,7 +61,7 @@ impl Leases {
             runtime,
             is_swept: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
-            arrivals: Notify::new(),
+            ends: Notify::new(),
         }
     }
 
@@ -69,8 +69,8 @@ impl Leases {
         &self.runtime
     }
 
-    pub(super) fn ask(&self, leg: &Charge<'_>) -> Lookup {
-        let id = self.id(leg);
+    pub(super) fn look_up(&self, charge: &Charge<'_>) -> Lookup {
+        let id = self.id(charge);
         let Some(mut set) = self.set(id) else {
             return Lookup::default();
         };
@@ -95,24 +95,24 @@ impl Leases {
             None => None,
         };
         if let Some((_, entry)) = entry {
-            lookup.grant = entry.take(leg, now_us);
+            lookup.grant = entry.take(charge, now_us);
             if *resets == 0 {
-                lookup.trip = entry.next_round_trip(leg, now_us).map(Box::new);
+                lookup.trip = entry.next_round_trip(charge, now_us).map(Box::new);
             }
         }
         lookup
     }
 
-    pub(super) fn told(&self, id: Id, cost: u64, answer: &Result<Decision, StoreError>) {
+    pub(super) fn record_answer(&self, id: Id, cost: u64, answer: &Result<Decision, StoreError>) {
         if let Some(mut set) = self.set(id) {
             let now_us = self.now_us();
             if let Some(entry) = set.entry(id) {
-                entry.told(cost, answer, now_us);
+                entry.record_answer(cost, answer, now_us);
             }
         }
     }
 
-    pub(super) fn arrived(
+    pub(super) fn end_round_trip(
         &self,
         id: Id,
         trip: RoundTrip,
@@ -121,30 +121,26 @@ impl Leases {
         let mut set = self.set(id)?;
         let (now_us, is_reset) = (self.now_us(), set.resets > 0);
         let entry = set.entry(id)?;
-        entry.arrived(trip, answer, self.is_closed.load(Ordering::Relaxed));
-        let next = if is_reset {
-            None
-        } else {
-            entry.give_back(now_us)
-        };
+        entry.end_round_trip(trip, answer, self.is_closed.load(Ordering::Relaxed));
+        let next = if is_reset { None } else { entry.refund(now_us) };
         drop(set);
-        self.arrivals.notify_waiters();
+        self.ends.notify_waiters();
         next
     }
 
-    /// From now until the end of the reset, no round trip of this set begins.
+    /// Begins a reset. Until its end, no round trip of this set begins.
     pub(super) fn begins_reset(&self, id: Id) {
         if let Some(mut set) = self.set(id) {
             set.resets += 1;
         }
     }
 
-    /// `is_void`: the leased units are void.
+    /// Ends a reset. `is_void`: the leased units are void.
     pub(super) fn ends_reset(&self, id: Id, is_void: bool) {
         if let Some(mut set) = self.set(id) {
             set.resets -= 1;
             if let Some(entry) = set.entry(id).filter(|_| is_void) {
-                entry.forget();
+                entry.void();
             }
         }
     }
@@ -161,14 +157,14 @@ impl Leases {
     }
 
     /// Waits until round trips have ended.
-    pub(super) async fn wait_for_arrivals(&self, any_in_flight: impl Fn() -> bool) {
+    pub(super) async fn wait_for_round_trips(&self, any_in_flight: impl Fn() -> bool) {
         loop {
             // Registered before the check, so that no end is missed.
-            let arrival = self.arrivals.notified();
+            let end = self.ends.notified();
             if !any_in_flight() {
                 return;
             }
-            arrival.await;
+            end.await;
         }
     }
 
@@ -184,7 +180,7 @@ impl Leases {
             set.entries
                 .retain_mut(|(id, entry)| match entry.sweep(now_us) {
                     SweepResult::Stays => true,
-                    SweepResult::GivesBack(trip) => {
+                    SweepResult::Refunds(trip) => {
                         trips.push((*id, trip));
                         true
                     }
@@ -194,7 +190,7 @@ impl Leases {
         trips
     }
 
-    /// Ends all leases, for good. Returns the refunds.
+    /// Ends all leases. No caller leases from now on. Returns the refunds.
     pub(super) fn close(&self) -> Vec<(Id, RoundTrip)> {
         self.is_closed.store(true, Ordering::Relaxed);
         let mut trips = Vec::new();
@@ -211,12 +207,12 @@ impl Leases {
         trips
     }
 
-    /// Whether the caller of this must sweep: no task does.
+    /// Returns whether the caller must start to sweep, because no task does.
     pub(super) fn begins_sweeping(&self) -> bool {
         !self.is_swept.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether nothing is left to sweep.
+    /// Returns whether the sweep ends, because nothing is left to sweep.
     pub(super) fn ends_sweeping(&self) -> bool {
         let is_empty = || self.sets.iter().all(|set| lock(set).entries.is_empty());
         if !is_empty() {
@@ -227,10 +223,12 @@ impl Leases {
         is_empty() || !self.begins_sweeping()
     }
 
-    pub(super) fn id(&self, leg: &Charge<'_>) -> Id {
-        self.process
-            .hash
-            .hash_128(leg.policy.hash, leg.demand.quota.letter(), leg.key_bytes())
+    pub(super) fn id(&self, charge: &Charge<'_>) -> Id {
+        self.process.hash.hash_128(
+            charge.policy.hash,
+            charge.demand.quota.letter(),
+            charge.key_bytes(),
+        )
     }
 
     #[cfg(test)]

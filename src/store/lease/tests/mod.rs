@@ -1,4 +1,4 @@
-//! What is admitted, held and told, step by step.
+//! Random walks, and single steps, of processes that lease from one bucket.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing)]
 
@@ -20,7 +20,7 @@ enum Step {
         process: usize,
         cost: u64,
         times: u64,
-        /// Of a trip that this starts.
+        /// How long a round trip takes that this check starts.
         trip_us: u64,
         fate: Fate,
     },
@@ -34,8 +34,8 @@ const PROCESSES: usize = 3;
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let fate = prop_oneof![
         8 => Just(Fate::Arrives),
-        1 => Just(Fate::LostOnTheWay),
-        1 => Just(Fate::LostOnTheWayBack),
+        1 => Just(Fate::RequestLost),
+        1 => Just(Fate::ReplyLost),
     ];
     let ask = (
         0..PROCESSES,
@@ -82,7 +82,7 @@ fn walk(world: &mut World, steps: &[Step]) {
 }
 
 proptest! {
-    /// In any time: what an exact bucket has room for and the bound beyond it.
+    /// In any span of time, at most the bucket and the stated bound are admitted.
     #[test]
     fn no_more_is_admitted_than_the_bucket_and_the_stated_burst(
         (rate, burst) in quotas(),
@@ -93,11 +93,11 @@ proptest! {
         let quota = *world.policy.demand.quota;
         let held_ns = quota.level_of(PROCESSES as u64 * (burst / 8));
         let most_ns = quota.level_of_capacity() + held_ns.min(1_000_000_000);
-        // A tick of the clock.
+        // Clocks tick in microseconds.
         prop_assert!(world.highest_ns <= most_ns + 1_000, "{} > {most_ns}", world.highest_ns);
     }
 
-    /// Without refill there is no time in which to use units twice.
+    /// Without refill, no unit can come back while it is held.
     #[test]
     fn a_bucket_without_refill_gives_exactly_what_it_holds(
         burst in 1..5_000_u64,
@@ -128,7 +128,7 @@ proptest! {
     }
 }
 
-/// Asks evenly, so many times a millisecond.
+/// Makes `per_ms` checks in each of `ms` milliseconds.
 fn press(world: &mut World, per_ms: u64, ms: u64) {
     for _ in 0..ms {
         for _ in 0..per_ms {
@@ -139,7 +139,7 @@ fn press(world: &mut World, per_ms: u64, ms: u64) {
 }
 
 #[test]
-fn a_hot_key_far_from_its_limit_is_hardly_ever_asked_about() {
+fn a_hot_key_far_from_its_limit_needs_hardly_any_calls() {
     let mut world = World::new(TokenBucket::per_second(100_000).burst(1_000_000), 1);
     press(&mut world, 1_000, 1_000);
     assert_eq!(world.admitted, 1_000_000);
@@ -148,11 +148,11 @@ fn a_hot_key_far_from_its_limit_is_hardly_ever_asked_about() {
 }
 
 #[test]
-fn near_the_limit_every_check_is_the_servers() {
+fn the_server_decides_every_check_near_the_limit() {
     let mut world = World::new(TokenBucket::per_second(1).burst(10_000), 1);
     press(&mut world, 100, 90);
     assert!(world.from_leases > 5_000, "{}", world.from_leases);
-    // An eighth of what is left now is not worth a trip.
+    // An eighth of what is left now is not worth a round trip.
     world.pass(1_000_000);
     while world.left_on_the_server() > 60 {
         let _ = world.ask(0, 1, 200, Fate::Arrives);
@@ -161,12 +161,12 @@ fn near_the_limit_every_check_is_the_servers() {
     let from_leases = world.from_leases;
     while world.ask(0, 1, 200, Fate::Arrives).is_allowed() {}
     assert_eq!(world.from_leases, from_leases);
-    // Two flowed in.
+    // Two units flowed in.
     assert_eq!(world.admitted, 10_002);
 }
 
-/// Uses some in 20 ms, keeps what is held then awake, and takes all there is: how
-/// long that takes to flow in beyond the burst.
+/// Uses units for 20 ms, keeps the lease in use, and then takes all there is. Returns what was
+/// admitted beyond the burst, as the time in which it flows in.
 fn extra_ns(world: &mut World, per_ms: u64, awake_ms: u64) -> u64 {
     press(world, per_ms, 20);
     for _ in 0..awake_ms / 90 {
@@ -179,20 +179,20 @@ fn extra_ns(world: &mut World, per_ms: u64, awake_ms: u64) -> u64 {
 }
 
 #[test]
-fn the_extra_burst_is_real_and_as_stated() {
+fn the_extra_burst_exists_and_is_as_large_as_stated() {
     let bucket = TokenBucket::per_second(1_000).burst(100_000);
     // The bucket is full again while its units are still held.
     let extra = extra_ns(&mut World::new(bucket, 1), 10, 630);
     assert!((100_000_000..=1_000_000_000).contains(&extra), "{extra}");
-    // They are not held for so long that it could be more.
+    // No unit is held for so long that it could be more.
     let extra = extra_ns(&mut World::new(bucket, 1), 150, 10_000);
     assert!(extra <= 1_000_000_000, "{extra}");
 }
 
 #[test]
-fn what_is_told_is_what_is_left_here_and_was_left_there() {
+fn a_decision_from_a_lease_reports_what_the_server_and_the_lease_have_left() {
     let mut world = World::new(TokenBucket::without_refill(100_000), 1);
-    let mut told = 0;
+    let mut from_leases = 0;
     for _ in 0..20 {
         for _ in 0..100 {
             let decision = world.ask(0, 1, 0, Fate::Arrives);
@@ -201,16 +201,16 @@ fn what_is_told_is_what_is_left_here_and_was_left_there() {
                 assert_eq!(remaining, Some(100_000 - world.admitted), "{decision:?}");
             }
             assert!(decision.delay().is_zero());
-            told += u64::from(decision.source() == Source::Lease);
+            from_leases += u64::from(decision.source() == Source::Lease);
             world.pass(0);
         }
         world.pass(1_000);
     }
-    assert!(told > 1_000, "{told}");
+    assert!(from_leases > 1_000, "{from_leases}");
 }
 
 #[test]
-fn costs_that_no_portion_covers_are_the_servers() {
+fn the_server_decides_a_cost_that_no_lease_covers() {
     let mut world = World::new(TokenBucket::without_refill(10_000), 1);
     press(&mut world, 100, 20);
     let decision = world.ask(0, 7_000, 200, Fate::Arrives);
@@ -221,7 +221,7 @@ fn costs_that_no_portion_covers_are_the_servers() {
 }
 
 #[test]
-fn nothing_is_held_before_or_after_its_time() {
+fn a_lease_is_not_used_before_or_after_its_time() {
     let warm = || {
         let mut world = World::new(TokenBucket::without_refill(100_000), 1);
         press(&mut world, 100, 20);
@@ -230,25 +230,29 @@ fn nothing_is_held_before_or_after_its_time() {
         world
     };
     // Without a sweep, the next check notices old units.
-    for (by_us, is_back) in [(LIFE_US, false), (3_600_000_000, false), (1_000_000, true)] {
+    for (step_us, is_back) in [(LIFE_US, false), (3_600_000_000, false), (1_000_000, true)] {
         let mut world = warm();
         world.next_sweep_us = u64::MAX;
-        world.traveling.clear();
+        world.in_flight.clear();
         let now_us = world.now_us();
         world.clock.set_us(if is_back {
-            now_us - by_us
+            now_us - step_us
         } else {
-            now_us + by_us
+            now_us + step_us
         });
         world.taken_at_us = world.now_us();
         let decision = world.ask(0, 1, 0, Fate::Arrives);
-        assert_eq!(decision.source(), Source::Store, "{by_us} {is_back}");
+        assert_eq!(
+            decision.source(),
+            Source::Store,
+            "a step of {step_us} µs, back: {is_back}"
+        );
         assert_eq!(world.left_on_the_server(), 100_000 - world.admitted);
     }
 }
 
 #[test]
-fn what_is_idle_goes_back_and_is_forgotten() {
+fn units_of_an_idle_caller_are_refunded_and_the_caller_is_forgotten() {
     let mut world = World::new(TokenBucket::without_refill(100_000), 1);
     press(&mut world, 100, 20);
     assert!(world.left_on_the_server() < 100_000 - world.admitted);
@@ -259,11 +263,11 @@ fn what_is_idle_goes_back_and_is_forgotten() {
 }
 
 #[test]
-fn after_closing_all_is_given_back_and_nothing_is_held() {
+fn a_closed_store_refunds_all_leases_and_makes_none() {
     for trip_us in [0, 5_000] {
         let mut world = World::new(TokenBucket::without_refill(100_000), 1);
         press(&mut world, 100, 20);
-        // One trip may be under way.
+        // One round trip may be under way.
         for _ in 0..1_000 {
             let _ = world.ask(0, 1, trip_us, Fate::Arrives);
         }
@@ -276,21 +280,21 @@ fn after_closing_all_is_given_back_and_nothing_is_held() {
         for _ in 0..100 {
             assert_eq!(world.ask(0, 1, 0, Fate::Arrives).source(), Source::Store);
         }
-        assert!(world.traveling.is_empty());
+        assert!(world.in_flight.is_empty());
     }
 }
 
 #[test]
-fn a_reset_voids_what_was_paid_for_also_on_its_way() {
+fn a_reset_voids_leases_and_a_lease_that_is_under_way() {
     let mut world = World::new(TokenBucket::without_refill(100_000), 1);
     press(&mut world, 100, 20);
-    while world.traveling.is_empty() {
+    while world.in_flight.is_empty() {
         let _ = world.ask(0, 1, 50_000, Fate::Arrives);
     }
-    let Answer::Now(Ok(())) = world.server.reset(&[world.leg(1)]) else {
-        unreachable!("memory answers at once");
+    let Answer::Now(Ok(())) = world.server.reset(&[world.charge(1)]) else {
+        unreachable!("the memory store answers at once");
     };
-    let id = world.processes[0].id(&world.leg(1));
+    let id = world.processes[0].id(&world.charge(1));
     world.processes[0].begins_reset(id);
     world.processes[0].ends_reset(id, true);
     world.admitted = 0;
@@ -304,7 +308,7 @@ fn a_reset_voids_what_was_paid_for_also_on_its_way() {
 }
 
 #[test]
-fn a_flood_of_callers_takes_no_more_room_and_no_lease_from_anybody() {
+fn a_flood_of_callers_takes_bounded_room_and_ends_no_lease() {
     let mut world = World::new(TokenBucket::per_second(1_000_000), 1);
     press(&mut world, 100, 20);
     for caller in 0..100_000 {
@@ -317,7 +321,7 @@ fn a_flood_of_callers_takes_no_more_room_and_no_lease_from_anybody() {
 }
 
 #[test]
-fn units_of_other_numbers_are_given_back_first() {
+fn a_lease_of_a_quota_with_other_numbers_is_refunded() {
     let mut world = World::new(TokenBucket::per_minute(1).burst(100_000), 1);
     press(&mut world, 100, 20);
     let other = Policy::new("hot", TokenBucket::per_minute(2).burst(100_000));
@@ -328,6 +332,6 @@ fn units_of_other_numbers_are_given_back_first() {
     assert_eq!(world.ask(0, 1, 0, Fate::Arrives).source(), Source::Store);
     world.policy = own;
     world.pass(1_000_000);
-    // One of the other's units was half as much.
+    // A unit of the other quota is half as large a level.
     assert_eq!(world.left_on_the_server(), 100_000 - world.admitted);
 }

@@ -1,4 +1,4 @@
-//! Resets and trips take turns, and a reset that did not run voids nothing.
+//! Resets do not overlap with round trips, and a reset that did not run voids nothing.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use crate::{
 
 const UNITS: u64 = 100_000;
 
-/// A server in this process, which is asked only as often as the gate lets pass.
+/// A server in this process, which executes only as many calls as the gate lets pass.
 #[derive(Clone)]
 struct Server(Arc<Inner>);
 
@@ -44,16 +44,16 @@ impl Lender for Server {
     }
 
     fn ask(&self, check: &Check<'_>) -> Answer<Decision> {
-        let legs: Vec<Charge<'static>> = check
+        let charges: Vec<Charge<'static>> = check
             .charges()
             .iter()
-            .map(|leg| leg.clone().into_owned())
+            .map(|charge| charge.clone().into_owned())
             .collect();
         let (operation, server) = (check.operation(), self.clone());
         Answer::Later(Box::pin(async move {
             let pass = server.0.gate.acquire().await.expect("a gate");
             pass.forget();
-            now(server.0.memory.check(&Check::new(operation, &legs)))
+            now(server.0.memory.check(&Check::new(operation, &charges)))
         }))
     }
 
@@ -69,7 +69,7 @@ impl Lender for Server {
 fn now<T>(answer: Answer<T>) -> Result<T, StoreError> {
     match answer {
         Answer::Now(answer) => answer,
-        Answer::Later(_) => unreachable!("memory answers at once"),
+        Answer::Later(_) => unreachable!("the memory store answers at once"),
     }
 }
 
@@ -88,7 +88,7 @@ impl Server {
         }))
     }
 
-    fn leg(&self) -> Charge<'_> {
+    fn charge(&self) -> Charge<'_> {
         Charge {
             policy: self.0.policy.name.clone(),
             key: Cow::Borrowed(&self.0.key),
@@ -99,33 +99,33 @@ impl Server {
     }
 
     fn id(&self) -> Id {
-        self.0.leases.id(&self.leg())
+        self.0.leases.id(&self.charge())
     }
 
-    /// What is decided without a trip.
-    fn asks(&self) -> Option<Decision> {
-        match lease::check(self, &Check::new(Operation::Take, &[self.leg()])) {
+    /// Checks; `None` if the server must decide.
+    fn check_leased(&self) -> Option<Decision> {
+        match lease::check(self, &Check::new(Operation::Take, &[self.charge()])) {
             Answer::Now(decision) => Some(decision.expect("a decision")),
             Answer::Later(_) => None,
         }
     }
 
-    /// What the server has left.
+    /// Returns how many units the server has left.
     fn left(&self) -> u64 {
-        let look = self
+        let peeked = self
             .0
             .memory
-            .check(&Check::new(Operation::Peek, &[self.leg()]));
-        let policies = now(look).expect("a look");
+            .check(&Check::new(Operation::Peek, &[self.charge()]));
+        let policies = now(peeked).expect("a decision");
         policies.policies().next().expect("a policy").remaining()
     }
 
-    /// Asks until units are held. How many it used.
-    async fn warm(&self) -> u64 {
+    /// Checks until units are leased. Returns how many it used.
+    async fn warm_up(&self) -> u64 {
         self.open();
         let mut used = 0;
         loop {
-            let check = lease::check(self, &Check::new(Operation::Take, &[self.leg()]));
+            let check = lease::check(self, &Check::new(Operation::Take, &[self.charge()]));
             let decision = check.wait().await.expect("a decision");
             assert!(decision.is_allowed());
             used += 1;
@@ -149,16 +149,16 @@ impl Server {
         self.0.gate.forget_permits(usize::MAX);
     }
 
-    /// Uses what is held until more is on its way, which the gate holds up.
-    async fn sends_for_more(&self) {
+    /// Uses leased units until a new lease is under way, which the gate delays.
+    async fn begin_lease(&self) {
         while !self.0.leases.in_flight(self.id()) {
-            drop(self.asks());
+            drop(self.check_leased());
         }
         yield_now().await;
     }
 
-    /// Sends what nobody is to use any more on its way back, which the gate holds up.
-    async fn sends_back(&self) {
+    /// Sends a refund of leased units that are too old, which the gate delays.
+    async fn begin_refund(&self) {
         self.0.clock.advance(Duration::from_secs(1));
         for (id, trip) in self.0.leases.sweep() {
             assert_eq!(trip.operation, Operation::Refund);
@@ -168,37 +168,37 @@ impl Server {
         assert!(self.0.leases.in_flight(self.id()));
     }
 
-    fn resets(&self) -> JoinHandle<Result<(), StoreError>> {
+    fn begin_reset(&self) -> JoinHandle<Result<(), StoreError>> {
         let server = self.clone();
         tokio::spawn(async move {
             let again = server.clone();
-            let forgets = async move { now(again.0.memory.reset(&[again.leg()])) };
-            server.reset_by(Box::pin(forgets)).wait().await
+            let reset = async move { now(again.0.memory.reset(&[again.charge()])) };
+            server.reset_with(Box::pin(reset)).wait().await
         })
     }
 
-    fn reset_by(&self, answer: StoreFuture<()>) -> Answer<()> {
-        lease::reset(self, &[self.leg()], Answer::Later(answer))
+    fn reset_with(&self, answer: StoreFuture<()>) -> Answer<()> {
+        lease::reset(self, &[self.charge()], Answer::Later(answer))
     }
 
-    /// Takes all that the server has.
-    fn exhausts(&self) -> u64 {
-        let mut leg = self.leg();
-        leg.demand = Cow::Owned(Demand::new(leg.demand.quota.clone(), UNITS));
+    /// Takes all units that the server has left.
+    fn exhaust(&self) -> u64 {
+        let mut charge = self.charge();
+        charge.demand = Cow::Owned(Demand::new(charge.demand.quota.clone(), UNITS));
         let taken = self
             .0
             .memory
-            .check(&Check::new(Operation::TakeUpTo, &[leg]));
+            .check(&Check::new(Operation::TakeUpTo, &[charge]));
         now(taken).expect("a decision").charged()
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_on_its_way_is_not_taken_from_the_new_bucket() {
+async fn a_reset_waits_for_a_lease_that_is_under_way() {
     let server = Server::new();
-    server.warm().await;
-    server.sends_for_more().await;
-    let reset = server.resets();
+    server.warm_up().await;
+    server.begin_lease().await;
+    let reset = server.begin_reset();
     for _ in 0..10 {
         yield_now().await;
     }
@@ -206,100 +206,106 @@ async fn what_is_on_its_way_is_not_taken_from_the_new_bucket() {
     server.open();
     reset.await.expect("no panic").expect("a reset");
     assert_eq!(server.left(), UNITS);
-    assert!(server.asks().is_none(), "nothing is held");
+    assert!(server.check_leased().is_none(), "a void lease is used");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_on_its_way_back_is_not_given_to_the_new_bucket() {
+async fn a_reset_waits_for_a_refund_that_is_under_way() {
     let server = Server::new();
-    let used = server.warm().await;
-    assert!(server.left() < UNITS - used, "some are held");
-    server.sends_back().await;
-    let reset = server.resets();
+    let used = server.warm_up().await;
+    assert!(server.left() < UNITS - used, "no units are leased");
+    server.begin_refund().await;
+    let reset = server.begin_reset();
     yield_now().await;
     server.open();
     reset.await.expect("no panic").expect("a reset");
-    let mut taken = server.exhausts();
+    let mut taken = server.exhaust();
     for _ in 0..10 {
         yield_now().await;
-        taken += server.exhausts();
+        taken += server.exhaust();
     }
     assert_eq!(taken, UNITS);
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_sets_out_while_a_bucket_is_reset() {
+async fn no_round_trip_begins_during_a_reset() {
     let server = Server::new();
-    server.warm().await;
+    server.warm_up().await;
     server.open();
-    let (tell, told) = tokio::sync::oneshot::channel();
-    let reset = server.reset_by(Box::pin(async move {
-        told.await.expect("somebody tells");
+    let (finish, finished) = tokio::sync::oneshot::channel();
+    let reset = server.reset_with(Box::pin(async move {
+        finished.await.expect("the test finishes it");
         Ok(())
     }));
     let reset = tokio::spawn(reset.wait());
     yield_now().await;
-    // What is held may be used meanwhile, and is not followed by more.
-    while server.asks().is_some() {}
+    // Leased units may be used during the reset, but no new lease begins.
+    while server.check_leased().is_some() {}
     assert!(!server.0.leases.in_flight(server.id()));
     server.0.clock.advance(Duration::from_secs(1));
     assert!(server.0.leases.sweep().is_empty());
-    tell.send(()).expect("it waits");
+    finish.send(()).expect("the reset waits");
     reset.await.expect("no panic").expect("a reset");
-    server.warm().await;
-    assert!(server.asks().is_some());
+    server.warm_up().await;
+    assert!(server.check_leased().is_some());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_trip_that_never_comes_home_holds_no_reset_up_for_longer_than_it_may_take() {
+async fn a_round_trip_without_reply_delays_a_reset_until_its_deadline_at_most() {
     let server = Server::new();
-    server.warm().await;
-    server.sends_for_more().await;
-    let reset = server.resets();
-    // The clock moves on by itself.
+    server.warm_up().await;
+    server.begin_lease().await;
+    let reset = server.begin_reset();
+    // Paused time moves on by itself.
     reset.await.expect("no panic").expect("a reset");
-    assert!(server.asks().is_none(), "nothing is held");
+    assert!(server.check_leased().is_none(), "a void lease is used");
     server.open();
     while server.0.leases.in_flight(server.id()) {
         yield_now().await;
     }
-    assert!(server.asks().is_none(), "nor what came home afterwards");
+    assert!(
+        server.check_leased().is_none(),
+        "a lease that came after the reset is used"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_reset_that_may_have_run_voids_what_is_held() {
+async fn only_a_reset_that_may_have_run_voids_leases() {
     let server = Server::new();
     let failing = |kind| Box::pin(async move { Err(StoreError::new(kind)) });
 
-    server.warm().await;
-    drop(server.reset_by(failing(StoreErrorKind::Timeout)));
-    assert!(server.asks().is_some(), "it was never polled");
+    server.warm_up().await;
+    drop(server.reset_with(failing(StoreErrorKind::Timeout)));
+    assert!(
+        server.check_leased().is_some(),
+        "a reset that was never polled voided the lease"
+    );
 
     for kind in [StoreErrorKind::NotSent, StoreErrorKind::Refused] {
-        let reset = server.reset_by(failing(kind)).wait().await;
+        let reset = server.reset_with(failing(kind)).wait().await;
         assert!(reset.is_err());
-        assert!(server.asks().is_some(), "{kind:?}");
+        assert!(server.check_leased().is_some(), "{kind:?}");
     }
     for kind in [StoreErrorKind::Timeout, StoreErrorKind::Unavailable] {
-        server.warm().await;
-        assert!(server.asks().is_some());
-        let reset = server.reset_by(failing(kind)).wait().await;
+        server.warm_up().await;
+        assert!(server.check_leased().is_some());
+        let reset = server.reset_with(failing(kind)).wait().await;
         assert!(reset.is_err());
-        assert!(server.asks().is_none(), "{kind:?}");
+        assert!(server.check_leased().is_none(), "{kind:?}");
     }
 
-    // Its caller leaves when it was sent.
-    server.warm().await;
-    let reset = tokio::spawn(server.reset_by(Box::pin(std::future::pending())).wait());
+    // The caller drops the reset after it was sent.
+    server.warm_up().await;
+    let reset = tokio::spawn(server.reset_with(Box::pin(std::future::pending())).wait());
     yield_now().await;
     reset.abort();
     assert!(reset.await.is_err());
-    assert!(server.asks().is_none());
+    assert!(server.check_leased().is_none());
 
-    // Or while it waits for a trip.
-    server.warm().await;
-    server.sends_for_more().await;
-    let reset = server.resets();
+    // The caller drops the reset while it waits for a round trip.
+    server.warm_up().await;
+    server.begin_lease().await;
+    let reset = server.begin_reset();
     yield_now().await;
     reset.abort();
     assert!(reset.await.is_err());
@@ -307,20 +313,20 @@ async fn only_a_reset_that_may_have_run_voids_what_is_held() {
     while server.0.leases.in_flight(server.id()) {
         yield_now().await;
     }
-    assert!(server.asks().is_some());
+    assert!(server.check_leased().is_some());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_trip_that_was_not_sent_yet_is_waited_for_at_the_end() {
+async fn closing_waits_for_a_round_trip_that_is_not_sent_yet() {
     let server = Server::new();
-    let used = server.warm().await;
+    let used = server.warm_up().await;
     server.0.clock.advance(Duration::from_secs(1));
-    // It is to be given back, and whoever swept has not come to it yet.
+    // The sweep has found the refund, and has not sent it yet.
     let trips: Vec<(Id, RoundTrip)> = server.0.leases.sweep();
     assert!(!trips.is_empty());
     server.open();
-    let ending = server.clone();
-    let end = tokio::spawn(async move { lease::close(&ending).await });
+    let closing = server.clone();
+    let end = tokio::spawn(async move { lease::close(&closing).await });
     for _ in 0..10 {
         yield_now().await;
     }

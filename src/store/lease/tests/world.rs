@@ -1,5 +1,5 @@
-//! Processes that lease from one bucket, in virtual time, with a memory store as
-//! the server, and trips that arrive late or not at all.
+//! Processes that lease from one bucket, in virtual time. A memory store is the server, and
+//! round trips arrive late or never.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -22,15 +22,15 @@ use crate::{
 const SWEEP_EVERY_US: u64 = 50_000;
 pub(super) const LONGEST_TRIP_US: u64 = 100_000;
 
-/// What becomes of a trip.
+/// What happens to a round trip.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Fate {
     Arrives,
-    LostOnTheWay,
-    LostOnTheWayBack,
+    RequestLost,
+    ReplyLost,
 }
 
-pub(super) struct Traveling {
+pub(super) struct InFlight {
     process: usize,
     id: Id,
     trip: RoundTrip,
@@ -44,12 +44,12 @@ pub(super) struct World {
     pub(super) policy: Compiled,
     pub(super) key: Key,
     pub(super) processes: Vec<Leases>,
-    pub(super) traveling: Vec<Traveling>,
+    pub(super) in_flight: Vec<InFlight>,
     pub(super) next_sweep_us: u64,
     pub(super) admitted: u64,
     pub(super) from_leases: u64,
     pub(super) trips: u64,
-    /// What an exact bucket without a bound would have taken, and since when.
+    /// The level of an exact bucket without a bound, and the instant of that level.
     taken_ns: u64,
     pub(super) taken_at_us: u64,
     pub(super) highest_ns: u64,
@@ -72,7 +72,7 @@ impl World {
             policy: policy.compile(OnStoreFailure::Deny).expect("a policy"),
             key: Key::from("ann"),
             processes: (0..processes).map(|_| leases()).collect(),
-            traveling: Vec::new(),
+            in_flight: Vec::new(),
             next_sweep_us: clock.now_us() + SWEEP_EVERY_US,
             taken_at_us: clock.now_us(),
             clock,
@@ -85,7 +85,7 @@ impl World {
         }
     }
 
-    pub(super) fn leg(&self, cost: u64) -> Charge<'_> {
+    pub(super) fn charge(&self, cost: u64) -> Charge<'_> {
         Charge {
             policy: self.policy.name.clone(),
             key: Cow::Borrowed(&self.key),
@@ -99,28 +99,30 @@ impl World {
         self.clock.now_us()
     }
 
-    fn server(&self, operation: Operation, leg: Charge<'_>) -> Result<Decision, StoreError> {
-        match self.server.check(&Check::new(operation, &[leg])) {
+    fn server(&self, operation: Operation, charge: Charge<'_>) -> Result<Decision, StoreError> {
+        match self.server.check(&Check::new(operation, &[charge])) {
             Answer::Now(answer) => answer,
-            Answer::Later(_) => unreachable!("memory answers at once"),
+            Answer::Later(_) => unreachable!("the memory store answers at once"),
         }
     }
 
     pub(super) fn left_on_the_server(&self) -> u64 {
-        let look = self.server(Operation::Peek, self.leg(0)).expect("a look");
-        look.policies().next().expect("a policy").remaining()
+        let peeked = self
+            .server(Operation::Peek, self.charge(0))
+            .expect("a decision");
+        peeked.policies().next().expect("a policy").remaining()
     }
 
-    /// One check of a process, as [`super::check`] makes it.
+    /// Makes one check of a process, as [`super::check`] does.
     pub(super) fn ask(&mut self, process: usize, cost: u64, trip_us: u64, fate: Fate) -> Decision {
-        let lookup = self.processes[process].ask(&self.leg(cost));
+        let lookup = self.processes[process].look_up(&self.charge(cost));
         if let Some(trip) = lookup.trip {
             self.send(process, lookup.id, *trip, trip_us, fate);
         }
-        let granted = lookup.grant.map(|grant| grant.decision(&self.leg(cost)));
+        let granted = lookup.grant.map(|grant| grant.decision(&self.charge(cost)));
         let decision = granted.unwrap_or_else(|| {
-            let answer = self.server(Operation::Take, self.leg(cost));
-            self.processes[process].told(lookup.id, cost, &answer);
+            let answer = self.server(Operation::Take, self.charge(cost));
+            self.processes[process].record_answer(lookup.id, cost, &answer);
             answer.expect("a decision")
         });
         if decision.is_allowed() {
@@ -155,13 +157,13 @@ impl World {
         self.trips += 1;
         let lost = Err(StoreError::new(StoreErrorKind::Timeout));
         let answer = match fate {
-            Fate::LostOnTheWay => lost,
+            Fate::RequestLost => lost,
             _ => {
-                let answer = self.server(trip.operation, trip.leg.clone());
+                let answer = self.server(trip.operation, trip.charge.clone());
                 if fate == Fate::Arrives { answer } else { lost }
             }
         };
-        self.traveling.push(Traveling {
+        self.in_flight.push(InFlight {
             process,
             id,
             trip,
@@ -170,26 +172,26 @@ impl World {
         });
     }
 
-    /// Trips arrive and sweeps are made at their moments.
+    /// Lets time pass. Round trips end and sweeps run when they are due.
     pub(super) fn pass(&mut self, us: u64) {
         let until_us = self.now_us() + us;
         loop {
-            let due = self.traveling.iter().map(|trip| trip.due_us).min();
+            let due = self.in_flight.iter().map(|trip| trip.due_us).min();
             let next_us = due.map_or(self.next_sweep_us, |due| due.min(self.next_sweep_us));
             if next_us > until_us {
                 break;
             }
             self.clock.set_us(next_us);
-            let is_due = |trip: &mut Traveling| trip.due_us <= next_us;
-            for arrived in self.traveling.extract_if_due(is_due) {
-                let Traveling {
+            let is_due = |trip: &mut InFlight| trip.due_us <= next_us;
+            for arrived in self.in_flight.extract_if_due(is_due) {
+                let InFlight {
                     process,
                     id,
                     trip,
                     answer,
                     ..
                 } = arrived;
-                if let Some(trip) = self.processes[process].arrived(id, trip, &answer) {
+                if let Some(trip) = self.processes[process].end_round_trip(id, trip, &answer) {
                     self.send(process, id, trip, LONGEST_TRIP_US, Fate::Arrives);
                 }
             }
