@@ -195,7 +195,7 @@ fn no_other_file_uses_the_redis_client() {
 #[test]
 fn every_line_of_the_log_is_in_the_runbook() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = fs::read_to_string(root.join("docs/guarantees.md")).expect("the page");
+    let page = fs::read_to_string(root.join("docs/runbook.md")).expect("the page");
     let telemetry = fs::read_to_string(root.join("src/telemetry.rs")).expect("a source");
     // Each line starts with words of its own, up to what it fills in. Denials
     // have a page of their own, and some lines are built before they are told.

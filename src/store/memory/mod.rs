@@ -50,7 +50,7 @@ use crate::{Clock, Decision, SystemClock};
 /// A bucket of a [`SlidingWindow`](crate::SlidingWindow), of tokens that flow in
 /// [at once](crate::TokenBucket::refill_at_once) or in debt takes 40 bytes more.
 /// So does a [`SlidingLog`](crate::SlidingLog), which
-/// keeps one word for each unit besides, and [`Concurrency`](crate::Concurrency), which
+/// keeps two words for each entry besides, and [`Concurrency`](crate::Concurrency), which
 /// keeps seven words for each limiter that holds permits.
 /// Permits are kept beyond the capacity: there are no more than requests in flight.
 ///
