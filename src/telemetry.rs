@@ -1,4 +1,4 @@
-//! Everything that this crate tells an operator.
+//! All log events of this crate.
 //!
 //! With the feature `tracing`, which is a default one, these are events under the
 //! targets `tower_throttle::denied`, `tower_throttle::store` and
@@ -22,7 +22,7 @@ use crate::{Quota, StoreError};
 #[cfg(feature = "http")]
 use crate::{decision::DenialReason, util::lock::lock};
 
-/// Tells of something, if the feature `tracing` is on.
+/// Logs an event, if the feature `tracing` is on.
 macro_rules! tell {
     ($level:ident, $target:literal, $($event:tt)+) => {
         #[cfg(feature = "tracing")]
@@ -67,7 +67,8 @@ pub(crate) fn store_failed(error: &StoreError) {
     );
 }
 
-/// The first cause may tell least: a server that has just died is silent at first.
+/// Logs another cause of the same outage. The first cause may say least: a server that has just
+/// died is silent at first.
 pub(crate) fn store_fails_otherwise(error: &StoreError) {
     tell!(
         error,
@@ -81,7 +82,7 @@ pub(crate) fn store_recovered() {
     tell!(info, "store", "rate-limit store recovered");
 }
 
-/// Though the store is well: an overload, or unexpected data.
+/// Logs checks without a decision while the store is healthy: an overload, or unexpected data.
 pub(crate) fn shed(error: &StoreError) {
     tell!(
         warn,
@@ -100,20 +101,20 @@ pub(crate) fn misconfigured(advice: &str) {
     );
 }
 
-/// Says it once for each type: a layer and its extractor both find it.
+/// Logs a missing extension once for each type, because a layer and its extractor both find it.
 #[cfg(feature = "http")]
 pub(crate) fn extension_missing(type_name: &'static str) {
-    static SAID: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+    static LOGGED: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
     const MOST: usize = 64;
 
-    let mut said = lock(&SAID);
-    if said.contains(&type_name) {
+    let mut logged = lock(&LOGGED);
+    if logged.contains(&type_name) {
         return;
     }
-    if said.len() < MOST {
-        said.push(type_name);
+    if logged.len() < MOST {
+        logged.push(type_name);
     }
-    drop(said);
+    drop(logged);
     let line = format!(
         "no request extension {type_name} for `key::extension`; the key is missing: the layer that inserts the extension must run before the limiter (in axum, add it after the limiter)"
     );
@@ -152,8 +153,8 @@ pub(crate) fn two_quotas(policy: &str, one: Quota, other: Quota) {
     warn_of_wiring(&line);
 }
 
-/// An extractor says it once. One that is made anew for each request must not say it
-/// with each.
+/// Logs a few lines about proxies. Each extractor logs its line once, but an application may
+/// create an extractor for each request.
 #[cfg(feature = "http")]
 fn warn_of_proxy(line: &str) {
     static LINES: AtomicU32 = AtomicU32::new(0);

@@ -216,7 +216,7 @@ impl Decision {
 
     /// Marks the decision as a cached denial.
     #[cfg(feature = "redis")]
-    pub(crate) fn remembered(mut self) -> Self {
+    pub(crate) fn cached(mut self) -> Self {
         self.source = Source::Cache;
         self
     }

@@ -6,10 +6,10 @@ type Source = Box<dyn Error + Send + Sync>;
 
 /// A store could not decide.
 ///
-/// Nothing is known about the caller then; it is never a denial. The `is_*`
-/// methods tell what happened. It displays its cause, which is also its
-/// [`source`](Error::source). An error of [`RedisStore`](crate::RedisStore) names
-/// its server as `host:port`, and never a user, a password or a key.
+/// It is never a denial: nothing is known about the caller. The `is_*` methods return what
+/// happened. It displays its cause, which is also its [`source`](Error::source). An error of
+/// [`RedisStore`](crate::RedisStore) names its server as `host:port`, and never contains a user,
+/// a password or a key.
 ///
 /// ```
 /// use tower_throttle::StoreError;
@@ -18,19 +18,18 @@ type Source = Box<dyn Error + Send + Sync>;
 /// assert_eq!(error.to_string(), "the store cannot be reached: connection refused");
 /// ```
 ///
-/// Whether the units were charged is unknown after a
-/// [timeout](Self::is_timeout) or a [lost connection](Self::is_unavailable):
-/// the check may have run. It is never sent twice, except to another node of a
-/// cluster where the first one says that it did not run it.
+/// After a [timeout](Self::is_timeout) or a [lost connection](Self::is_unavailable) the check may
+/// have run, so its units may be charged. It is never sent twice, except to another node of a
+/// cluster if the first node replies that it did not run it.
 ///
-/// Cloning is cheap: checks that were sent together fail together.
+/// Cloning is cheap, because checks that were sent together fail together.
 #[derive(Clone)]
 pub struct StoreError {
     kind: StoreErrorKind,
     source: Option<Arc<dyn Error + Send + Sync>>,
-    /// Where, if there is more than one place.
+    /// The server that failed, if it is known.
     server: Option<Arc<str>>,
-    /// Permits were taken before it failed.
+    /// Permits were taken before the failure.
     has_taken: bool,
 }
 
@@ -38,16 +37,16 @@ pub struct StoreError {
 pub(crate) enum StoreErrorKind {
     Timeout,
     Unavailable,
-    /// The same, and nothing was sent.
+    /// Unavailable, and nothing was sent.
     NotSent,
-    /// Nothing was sent, as there is no connection: the source says why.
+    /// Nothing was sent, because there is no connection. The source says why.
     #[cfg_attr(not(feature = "redis"), allow(dead_code))]
     NotConnected,
     Overloaded,
-    /// It was sent, and late because of what this process gave back.
+    /// It was sent, and was late because of this process's refunds.
     Crowded,
     Refused,
-    /// Not this server serves the key. Nothing ran.
+    /// Another server has the slot. Nothing ran.
     Redirected,
     ForeignReply,
     CorruptState,
@@ -74,25 +73,25 @@ impl StoreError {
         }
     }
 
-    /// Says of which server this is an error, unless that is known.
+    /// Names the server of this error, unless it is already named.
     #[cfg(feature = "redis")]
     pub(crate) fn at(mut self, server: &Arc<str>) -> Self {
         self.server.get_or_insert_with(|| Arc::clone(server));
         self
     }
 
-    /// The store could not be reached: for a [`Store`](crate::store::Store) that
-    /// wraps another, or fails on purpose in a test.
+    /// Creates the error of a store that cannot be reached, for a [`Store`](crate::store::Store)
+    /// that wraps another, or fails on purpose in a test.
     pub fn unavailable(source: impl Into<Source>) -> Self {
         Self::with_source(StoreErrorKind::Unavailable, source)
     }
 
-    /// The store could not be asked.
+    /// Creates the error of a check that was not sent.
     pub(crate) fn not_sent(why: impl Into<Source>) -> Self {
         Self::with_source(StoreErrorKind::NotSent, why)
     }
 
-    /// The same, where nothing was sent of the check that it is told to.
+    /// Returns the error for a check of which nothing was sent.
     #[cfg(feature = "redis")]
     pub(crate) fn before_sending(mut self) -> Self {
         if self.is_no_answer() {
@@ -101,7 +100,7 @@ impl StoreError {
         self
     }
 
-    /// The same, where there is no connection to send on.
+    /// Returns the error for a check without a connection to send it on.
     #[cfg(feature = "redis")]
     pub(crate) fn not_connected(mut self) -> Self {
         if self.is_no_answer() {
@@ -110,39 +109,39 @@ impl StoreError {
         self
     }
 
-    /// The same, where permits were taken before.
+    /// Returns the error for a check that took permits before it failed.
     #[cfg(feature = "redis")]
     pub(crate) fn after_taking(mut self) -> Self {
         self.has_taken = true;
         self
     }
 
-    /// The breaker is open.
+    /// Creates the error of a check while the circuit breaker is open.
     pub(crate) fn left_alone() -> Self {
         Self::not_sent("circuit breaker open")
     }
 
-    /// The deadline passed before the store answered.
+    /// Returns whether the deadline passed before the store answered.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         self.kind == StoreErrorKind::Timeout
     }
 
-    /// There is no connection, or it was lost before the answer came; or no node
+    /// Returns whether there is no connection, or it was lost before the answer came, or no node
     /// of the cluster serves the key.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         self.kind == StoreErrorKind::Unavailable || self.is_not_sent()
     }
 
-    /// Whether units may have been taken.
+    /// Returns whether units may have been taken.
     pub(crate) fn may_have_run(&self) -> bool {
         self.has_taken
             || self.kind == StoreErrorKind::Crowded
             || self.is_no_answer() && !self.is_not_sent()
     }
 
-    /// Whether the store had the check, as far as is known.
+    /// Returns whether the check was sent.
     #[cfg(feature = "redis")]
     pub(crate) fn is_sent(&self) -> bool {
         !self.is_not_sent() && self.kind != StoreErrorKind::Overloaded
@@ -155,53 +154,50 @@ impl StoreError {
         )
     }
 
-    /// Nobody answered.
+    /// Returns whether no answer came.
     pub(crate) fn is_no_answer(&self) -> bool {
         self.is_timeout() || self.is_unavailable()
     }
 
-    /// This process asks for more than the store can answer in time.
+    /// Returns whether this process asks for more than the store can answer in time.
     ///
-    /// Too many checks wait, or this one had no time left when its turn came and
-    /// was not sent; or it was sent and had no answer in time while this process
-    /// gave back very much. A layer lets nothing pass unchecked on it.
+    /// Either too many checks wait. Or this one had no time left when its turn came, and was not
+    /// sent. Or it was sent and had no answer in time, because this process refunded very much
+    /// at once. A layer forwards no request unchecked on this error.
     #[must_use]
     pub fn is_overloaded(&self) -> bool {
         self.kind == StoreErrorKind::Overloaded || self.kind == StoreErrorKind::Crowded
     }
 
-    /// The store answered with an error: it lacks a right (`NOPERM`), is out
-    /// of memory, is a replica, is loading.
+    /// Returns whether the store answered with an error: a right is missing (`NOPERM`), it is out
+    /// of memory, is a replica, or is loading its data.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         self.kind == StoreErrorKind::Refused || self.kind == StoreErrorKind::Redirected
     }
 
-    /// Not this server serves the key.
+    /// Returns whether another server has the slot.
     #[cfg(feature = "redis")]
     pub(crate) fn is_redirected(&self) -> bool {
         self.kind == StoreErrorKind::Redirected
     }
 
-    /// The reply was not an answer to this check. It was not believed.
+    /// Returns whether the reply was not one to this check. It is ignored.
     #[must_use]
     pub fn is_foreign_reply(&self) -> bool {
         self.kind == StoreErrorKind::ForeignReply
     }
 
-    /// Somebody else's data stands under one of our keys. The caller is not
-    /// admitted; the key expires after at most the time its quota takes to
-    /// start afresh, and then works again.
+    /// Returns whether unexpected data is stored under the key of a bucket. The caller is denied
+    /// until the key has expired, after one refill or window at most.
     #[must_use]
     pub fn is_corrupt_state(&self) -> bool {
         self.kind == StoreErrorKind::CorruptState
     }
 
-    /// The operation has no meaning for one of the policies: units of
-    /// [`Concurrency`](crate::Concurrency) are held, so they can only be
-    /// [acquired](crate::Limiter::acquire). Or
-    /// [`check_now`](crate::Limiter::check_now) met a store that has to be waited for.
-    /// Nothing was taken.
+    /// Returns whether the operation is impossible, so nothing was taken. Permits of
+    /// [`Concurrency`](crate::Concurrency) can only be [acquired](crate::Limiter::acquire), and
+    /// [`check_now`](crate::Limiter::check_now) does not wait for a store.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(
@@ -210,7 +206,7 @@ impl StoreError {
         )
     }
 
-    /// Whether no other check would fare better now.
+    /// Returns whether every other check would fail now, too.
     pub(crate) const fn is_of_the_store(&self) -> bool {
         match self.kind {
             StoreErrorKind::Timeout
@@ -228,11 +224,11 @@ impl StoreError {
         }
     }
 
-    /// The sign of no answer, which tells least of all.
+    /// The sign of a missing answer, which says the least about the cause.
     pub(crate) const SILENCE: u8 = 1;
 
-    /// A bit for each sign of failure from which an operator learns something;
-    /// 0 for what only follows from one.
+    /// Returns the bit of this kind of failure, or 0 for failures that only follow from another
+    /// or are not failures of the store.
     pub(crate) const fn sign(&self) -> u8 {
         match self.kind {
             StoreErrorKind::Timeout => Self::SILENCE,
@@ -248,7 +244,7 @@ impl StoreError {
         }
     }
 
-    /// A word for logs and metrics, one of a fixed set.
+    /// Returns a word for logs and metrics, one of a fixed set.
     #[cfg(feature = "tracing")]
     pub(crate) fn kind_name(&self) -> &'static str {
         match self.kind {

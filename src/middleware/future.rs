@@ -32,7 +32,7 @@ pin_project! {
     ///
     /// Dropping it is safe at any point. While the store decides, the inner service has
     /// not been called. The units may be taken all the same; those of a queue, of a wait
-    /// and of permits are given back.
+    /// and of permits are released.
     ///
     /// # Panics
     ///

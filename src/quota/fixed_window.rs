@@ -10,11 +10,10 @@ use crate::ConfigError;
 
 /// At most `limit` units in each window; all of them come back at once when it ends.
 ///
-/// The choice for plans and quotas ("5,000 a day"): easy to explain, cheap to
-/// keep. **The danger** is the edge: a caller can spend one window's limit just
-/// before it ends and the next one's just after, so up to twice the limit in a
-/// short time. Use a [`TokenBucket`](crate::TokenBucket) or a
-/// [`SlidingWindow`](crate::SlidingWindow) where that matters.
+/// Choose it for plans ("5,000 a day"): it is easy to explain and cheap to store. **The danger**
+/// is the edge: a caller can use one window's limit just before it ends, and the next one's just
+/// after, so up to twice the limit in a short time. If that matters, use a
+/// [`TokenBucket`](crate::TokenBucket) or a [`SlidingWindow`](crate::SlidingWindow).
 ///
 /// A window starts with the first request that is charged, at the millisecond
 /// in which it came; [`aligned`](Self::aligned) windows and those of the
@@ -46,7 +45,7 @@ pub struct FixedWindow {
 }
 
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
-/// The longest month, so that clients never read too high a rate.
+/// The longest month, so that header fields never announce too high a rate.
 const MONTH: Duration = Duration::from_secs(31 * 86_400);
 /// The epoch was a Thursday.
 const FIRST_MONDAY_MS: u64 = 4 * 86_400_000;
@@ -62,12 +61,12 @@ impl FixedWindow {
         }
     }
 
-    /// A day by the calendar: from midnight to midnight, UTC.
+    /// Allows `limit` units per calendar day, from midnight to midnight, UTC.
     pub const fn per_calendar_day(limit: u64) -> Self {
         Self::per_day(limit).aligned()
     }
 
-    /// A week by the calendar: from Monday to Sunday, UTC (ISO 8601).
+    /// Allows `limit` units per calendar week, from Monday to Sunday, UTC (ISO 8601).
     pub const fn per_calendar_week(limit: u64) -> Self {
         Self {
             start: Start::Aligned {
@@ -77,7 +76,7 @@ impl FixedWindow {
         }
     }
 
-    /// A month by the calendar, UTC. Clients are told a window of 31 days.
+    /// Allows `limit` units per calendar month, UTC. Header fields announce a window of 31 days.
     pub const fn per_calendar_month(limit: u64) -> Self {
         Self {
             start: Start::Month,
@@ -88,16 +87,16 @@ impl FixedWindow {
     /// Starts windows at whole multiples of their length since the UNIX epoch, so
     /// hours start on the hour and days at midnight, UTC.
     ///
-    /// All callers then start again at the same moment: expect a rush, or
+    /// The windows of all callers then end at the same instant: expect a rush, or
     /// [spread](Self::spread) it.
     pub const fn aligned(mut self) -> Self {
         self.start = Start::Aligned { offset_ms: 0 };
         self
     }
 
-    /// Starts the windows of each caller at a moment of its own, the same in
-    /// every process: for windows that start by the clock, so that not all
-    /// callers start again at once. It follows from the caller's key.
+    /// Starts the windows of each caller at an instant of its own, if they start by the clock.
+    /// So they do not all end at once. The instant is computed from the caller's key, and is the
+    /// same in every process.
     pub const fn spread(mut self) -> Self {
         self.spread = true;
         self

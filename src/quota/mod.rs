@@ -133,7 +133,7 @@ impl Quota {
         }
     }
 
-    /// The period of [`limit`](Self::limit). For [`Concurrency`], the lifetime
+    /// Returns the period of [`limit`](Self::limit). For [`Concurrency`], it is the lifetime
     /// of a permit.
     #[must_use]
     pub const fn period(&self) -> Duration {
@@ -150,8 +150,8 @@ impl Quota {
         }
     }
 
-    /// The most units that can be taken at once. A cost above it is
-    /// [impossible](crate::Verdict::Impossible), whenever it is asked.
+    /// Returns the most units that can be taken at once. A higher cost is always
+    /// [impossible](crate::Verdict::Impossible).
     #[must_use]
     pub const fn capacity(&self) -> u64 {
         match &self.0 {
@@ -170,7 +170,8 @@ impl Quota {
         QUOTAS.intern(self)
     }
 
-    /// Of each form of state, one letter: state of one is never read as another's.
+    /// Returns the letter of the form of state, so that state of one form is never read as
+    /// another.
     pub(crate) const fn letter(&self) -> u8 {
         match self.0 {
             Params::TokenBucket(_) => b'b',

@@ -1,17 +1,16 @@
-//! The token bucket, kept as one instant.
+//! The token bucket, stored as one instant.
 //!
-//! A bucket that lacks some tokens is full again at a known instant, its
-//! "theoretical arrival time" in the words of GCRA (ITU-T I.371). Storing only
-//! that instant, in nanoseconds, makes the state one word and the arithmetic
-//! integer: taking n tokens moves it n intervals on, and it fits if the
-//! bucket's whole depth is not exceeded.
+//! A bucket that lacks some tokens is full again at a known instant, its "theoretical arrival
+//! time" in the words of GCRA (ITU-T I.371). Only that instant is stored, in nanoseconds, so the
+//! state is one word and the arithmetic uses integers. Taking n tokens moves the instant n
+//! intervals on. They fit if the instant is then no further ahead than the bucket's depth.
 //!
-//! A bucket may be further from full than its depth. It may be in debt, by tokens that were
-//! reserved or debited. A version with other numbers may be deployed beside this one. Or a
-//! clock went backwards. Then two more words are kept: the instant at which the bucket
-//! counts as just empty, from which on it fills, and the instant of the write. So a debt is
-//! paid in full, a clock locks out no caller for longer than a refill, and what the other
-//! version counts as taken stays taken for it.
+//! A bucket may be further from full than its depth: because of a debt (tokens that were
+//! reserved or debited), a version with other numbers that runs at the same time, or a clock that
+//! stepped back. Then two more words are stored: the instant at which the bucket counts as just
+//! empty and starts to fill, and the instant of the write. So a debt is paid in full, a clock
+//! locks out no caller for longer than a refill, and tokens that the other version counts as
+//! taken stay taken for it.
 
 use std::time::Duration;
 
@@ -25,11 +24,11 @@ use super::{
 };
 use crate::ConfigError;
 
-/// `limit` tokens flow in per period, evenly; at most `burst` are kept; a request takes its cost.
+/// `limit` tokens flow in evenly per period, up to `burst` tokens. A request takes its cost.
 ///
-/// The choice for most APIs: bursts pass, the sustained rate holds, and no caller waits
-/// longer than the missing tokens take. The rate is exact to the
-/// nanosecond: never above what is configured, and at most 0.1% below it.
+/// Choose it for most APIs: bursts pass, the sustained rate holds, and no caller waits longer
+/// than until the missing tokens have flowed in. The rate is never above what is configured, and
+/// at most 0.1% below it.
 ///
 /// Defaults: `burst` equals the limit; a new caller starts with a full bucket.
 ///
@@ -169,7 +168,7 @@ pub(crate) struct TokenBucketParams {
     pub(crate) limit: u64,
     pub(crate) period_ns: u64,
     pub(crate) burst: u64,
-    /// The time in which one token flows in, rounded up, so that the rate is never exceeded.
+    /// The time in which one token flows in. It is rounded up, so that the rate is never exceeded.
     pub(crate) interval_ns: u64,
     /// The time from empty to full: `burst` intervals.
     pub(crate) capacity_ns: u64,
@@ -317,8 +316,8 @@ impl Arithmetic for TokenBucketParams {
             .div_ceil(1_000)
     }
 
-    /// Mark: the microsecond at which the bucket is full again, by which a
-    /// place in it is known to be the last.
+    /// `mark` is the microsecond at which the bucket is full again. It shows whether a
+    /// reservation is still the last one.
     #[inline]
     fn after(&self, standing: BucketState, change: Change, at: ReadContext) -> BucketState {
         let level = change.applied_to(standing.level);
@@ -370,8 +369,8 @@ impl Arithmetic for TokenBucketParams {
         standing.level.div_ceil(1_000)
     }
 
-    /// The larger of the time to the next token and the remaining ones at the
-    /// sustained rate.
+    /// Returns the time to the next token or, if that is longer, the time in which the remaining
+    /// tokens come at the sustained rate.
     fn effective_window_us(&self, standing: &BucketState, _: u64) -> u64 {
         let left = self
             .capacity_ns

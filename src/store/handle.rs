@@ -1,4 +1,4 @@
-//! A store, and all that a limiter or layer needs around it.
+//! A store, with everything that a limiter or layer needs around it.
 
 use std::{fmt, mem, sync::Arc};
 
@@ -13,14 +13,14 @@ use super::{
 };
 use crate::{Decision, Verdict, policy::Compiled};
 
-/// A store, and what decides while it fails.
+/// A store, its fallback, and its background tasks.
 #[derive(Clone)]
 pub(crate) struct StoreHandle {
     store: MonitoredStore,
     id: StoreId,
     fallback: Fallback,
     holders: Holders,
-    /// The same store, if it is in memory: it answers at once, and never fails.
+    /// The same store, if it is the memory store, which answers at once and never fails.
     memory: Option<MemoryStore>,
 }
 
@@ -50,12 +50,12 @@ impl StoreHandle {
         }
     }
 
-    /// What this process holds in the store.
+    /// Returns the permits that this process holds in the store.
     pub(crate) const fn holders(&self) -> &Holders {
         &self.holders
     }
 
-    /// What those who hold something in it ask.
+    /// Returns the store for statements about permits.
     pub(crate) const fn monitored(&self) -> &MonitoredStore {
         &self.store
     }
@@ -73,11 +73,11 @@ impl StoreHandle {
         answer
     }
 
-    /// Makes of an answer that is not a decision yet one that is, or will be.
+    /// Applies the fallback to an answer that is an error, or may become one.
     #[inline(never)]
     fn settle(&self, answer: &mut Answer<Decision>, check: &Check<'_>) {
-        let nobody = Decision::on_store_failure(Verdict::Denied);
-        let unsettled = mem::replace(answer, Answer::Now(Ok(nobody)));
+        let placeholder = Decision::on_store_failure(Verdict::Denied);
+        let unsettled = mem::replace(answer, Answer::Now(Ok(placeholder)));
         *answer = match unsettled {
             Answer::Now(answer) => Answer::Now(self.fallback.settle(answer, check)),
             Answer::Later(answer) => {
@@ -99,17 +99,17 @@ impl StoreHandle {
         };
     }
 
-    /// Forgets in the store and in this process.
+    /// Resets buckets, in the store and in this process.
     pub(crate) fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
         if let Some(local) = self.fallback.used_local() {
-            // Memory answers at once.
+            // The memory store answers at once.
             drop(local.reset(charges));
         }
         self.store.store.reset(charges)
     }
 
-    /// Notes that `owner` uses these policies on this store, to say it where a name
-    /// has two quotas.
+    /// Records that `owner` uses these policies on this store, to log a name that has two
+    /// quotas.
     pub(crate) fn add_policies<'a, T: ?Sized + Send + Sync + 'static>(
         &self,
         owner: &Arc<T>,
@@ -127,8 +127,8 @@ impl StoreHandle {
         self.store.store.storage_key(charge)
     }
 
-    /// The buckets of this process alone: where a decision that was made there
-    /// is given back.
+    /// Returns the handle of this process's own buckets, to refund a decision that was made
+    /// there.
     pub(crate) fn local(&self) -> Self {
         Self {
             store: self.fallback.local().clone(),
@@ -139,7 +139,7 @@ impl StoreHandle {
         }
     }
 
-    /// Does work for the store that its caller does not wait for.
+    /// Runs work for the store in the background.
     pub(crate) fn spawn<F>(&self, runtime: &Handle, work: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -147,12 +147,12 @@ impl StoreHandle {
         self.store.spawn(runtime, work);
     }
 
-    /// The same for all that share the buckets.
+    /// Returns the number of this store, which all clones of the handle share.
     pub(crate) const fn id(&self) -> usize {
         self.id.0
     }
 
-    /// That of the store, and that of what decides in its place.
+    /// Returns the numbers of the store and of its fallback.
     pub(crate) fn ids(&self) -> [usize; 2] {
         [self.id.0, self.fallback.local_id().0]
     }

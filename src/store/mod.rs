@@ -42,11 +42,10 @@ pub use crate::charge::{Charge, Check, Operation};
 
 /// Keeps buckets and decides.
 ///
-/// Implement it to wrap one of this crate's stores: to count, to log, to fail
-/// on purpose in a test ([`StoreError::unavailable`](crate::StoreError::unavailable)). Or to keep buckets
-/// somewhere else: [`Check::decide`] does the arithmetic of every algorithm on
-/// words that you read and write in one transaction, and the feature `testing`
-/// has a suite to prove it by.
+/// Implement it to wrap one of this crate's stores: to count, to log, or to fail on purpose in a
+/// test ([`StoreError::unavailable`](crate::StoreError::unavailable)). Or implement it to keep
+/// buckets somewhere else: [`Check::decide`] computes every algorithm on words that you read and
+/// write in one transaction, and the feature `testing` has a suite that tests the result.
 ///
 /// A check names one or more charges. The store reads all of them at one instant,
 /// and charges all or none.

@@ -30,7 +30,7 @@ impl Tasks {
     /// When none is under way.
     #[cfg(feature = "redis")]
     pub(crate) async fn are_done(&self) {
-        // An error says that nobody counts any more.
+        // An error means that no task counts anymore.
         let _ = self
             .0
             .subscribe()

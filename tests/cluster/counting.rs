@@ -100,7 +100,7 @@ async fn an_absent_cluster_fails_at_once_and_is_found_when_it_comes() {
 }
 
 #[tokio::test]
-async fn one_seed_that_answers_is_enough() {
+async fn one_reachable_seed_is_enough() {
     let cluster = RedisCluster::start(3, 0);
     let nobody = crate::support::port::Port::claim();
     let port = cluster.nodes[2].port();
@@ -121,7 +121,7 @@ async fn one_seed_that_answers_is_enough() {
 }
 
 #[tokio::test]
-async fn a_user_needs_one_right_more_than_on_one_node() {
+async fn a_user_needs_one_more_right_than_on_one_node() {
     let cluster = RedisCluster::start(3, 0);
     let rights = [
         "ACL",

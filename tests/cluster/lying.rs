@@ -117,7 +117,7 @@ async fn an_absent_host_means_the_node_that_replied() {
 }
 
 #[tokio::test]
-async fn redirections_end_and_those_that_make_no_sense_are_not_followed() {
+async fn redirections_are_bounded_and_invalid_ones_are_not_followed() {
     let limiter_of = |decision: &str| {
         let (url, asked) = lying_server(ALL_SLOTS, decision);
         (limiter(&url), asked)
@@ -158,7 +158,7 @@ async fn redirections_end_and_those_that_make_no_sense_are_not_followed() {
 
 /// It says that the slot is elsewhere, and not where.
 #[tokio::test]
-async fn a_redirection_to_nowhere_makes_it_look_at_the_map() {
+async fn a_redirection_without_an_address_refreshes_the_slot_map() {
     let slot_of = limiter("redis-cluster://127.0.0.1:1/").storage_keys("ann");
     let slot = fred::util::redis_keyslot(slot_of[0].as_bytes());
     let (url, asked) = lying_server(ALL_SLOTS, &format!("-MOVED {slot} ?:HERE\r\n"));
@@ -173,7 +173,7 @@ async fn a_redirection_to_nowhere_makes_it_look_at_the_map() {
 
 /// While their slot is on its way, keys are asked about one by one.
 #[tokio::test]
-async fn units_go_back_to_every_key_though_one_is_refused() {
+async fn units_are_refunded_to_every_key_though_one_refund_fails() {
     let alone = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&alone);
     let (url, _) = server(ALL_SLOTS, move |words| {

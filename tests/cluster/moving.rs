@@ -108,7 +108,7 @@ fn slot(limiter: &Limiter, key: &str) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slots_on_their_way_lose_nothing_and_charge_nothing_twice() {
+async fn moving_slots_lose_no_count_and_charge_nothing_twice() {
     let cluster = Arc::new(RedisCluster::start(3, 0));
     let limiter = per_day(&patient(&cluster), 1 << 40);
     let keys: Vec<_> = keys().take(KEYS).collect();
@@ -134,7 +134,7 @@ async fn slots_on_their_way_lose_nothing_and_charge_nothing_twice() {
 /// Redis asks for patience with several keys of a slot on its way, which may be
 /// for minutes. They are asked about one by one then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_keys_of_a_slot_that_stays_on_its_way_are_decided_one_by_one() {
+async fn several_keys_of_a_slot_that_keeps_moving_are_decided_one_by_one() {
     let cluster = RedisCluster::start(3, 0);
     let limiter = Limiter::builder()
         .store(patient(&cluster))
@@ -185,7 +185,7 @@ async fn several_keys_of_a_slot_that_stays_on_its_way_are_decided_one_by_one() {
 /// connection: Redis would send it back. And a script that the target does not
 /// know is sent to it once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn asking_is_for_the_command_behind_it() {
+async fn asking_applies_to_the_next_command_only() {
     let cluster = Arc::new(RedisCluster::start(3, 0));
     let builder = RedisStore::builder().timeout(DEADLINE).connections(2);
     let limiter = per_day(&builder.connect(&cluster.url()).expect("a store"), 1 << 40);
@@ -216,7 +216,7 @@ async fn asking_is_for_the_command_behind_it() {
 
 /// Until the new owner has learned of it, the two send everybody to each other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_that_name_each_other_for_a_moment_are_waited_for() {
+async fn nodes_that_redirect_to_each_other_for_a_moment_are_tolerated() {
     let cluster = Arc::new(RedisCluster::start(3, 0));
     let limiter = per_day(&patient(&cluster), 1 << 40);
     let keys: Vec<_> = keys().take(KEYS).collect();
@@ -244,7 +244,7 @@ async fn nodes_that_name_each_other_for_a_moment_are_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_slots_of_a_node_move_to_a_new_one_and_it_goes() {
+async fn all_slots_of_a_node_move_to_a_new_node_and_the_old_one_leaves() {
     let of_the_first = 128;
     let mut cluster = RedisCluster::with_bounds(&[0, of_the_first, 8_000]);
     let limiter = per_day(&patient(&cluster), 1 << 40);

@@ -52,7 +52,7 @@ fn facts(decision: &Decision) -> Vec<(String, u64, u64, u64, bool, bool)> {
 }
 
 #[tokio::test]
-async fn decides_as_one_check_does() {
+async fn several_slots_decide_as_one_check_does() {
     let cluster = RedisCluster::start(3, 0);
     let here = limiter(MemoryStore::new(), mixed());
     let there = limiter(patient(&cluster), mixed());

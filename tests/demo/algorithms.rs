@@ -112,7 +112,7 @@ fn paced_at_once(demo: &Demo, times: usize) -> Vec<(Answer, Duration)> {
 }
 
 #[test]
-fn paced_requests_come_back_one_after_another() {
+fn paced_requests_are_answered_one_after_another() {
     on_each_store(|demo| {
         let came_back = paced_at_once(demo, 12);
         for (answer, _) in &came_back {

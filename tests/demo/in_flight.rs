@@ -78,7 +78,7 @@ fn eventually_left(demo: &Demo, caller: &str, places: u64) {
 }
 
 #[test]
-fn concurrency_holds_a_place_until_the_answer_has_ended() {
+fn concurrency_holds_a_permit_until_the_response_has_ended() {
     on_each_store(|demo| {
         let caller = &new_caller();
         let (long, short) = (Open::new(demo, caller, OPEN_S), Open::new(demo, caller, 1));

@@ -21,7 +21,7 @@ use crate::{
 };
 
 #[test]
-fn token_bucket_admits_ten_and_says_what_is_left() {
+fn token_bucket_admits_ten_and_reports_what_remains() {
     let demo = Demo::start(&[]);
     let answers = within(ONE_UNIT, |caller| {
         demo.get_times(12, "/api/token-bucket", caller)
@@ -145,7 +145,7 @@ fn weighted_takes_the_cost_and_forbids_the_impossible() {
 }
 
 #[test]
-fn callers_are_told_apart_by_key_else_by_address() {
+fn callers_are_distinguished_by_key_or_else_by_address() {
     let demo = Demo::start(&[]);
     let spend = |caller: Option<&str>| -> Vec<u16> {
         let ask = |_| ask(demo.address, "GET", "/api/fixed-window", caller).status;
@@ -186,7 +186,7 @@ fn health_is_not_limited_and_the_page_names_each_route() {
 }
 
 #[test]
-fn the_view_takes_nothing() {
+fn the_bars_page_takes_nothing() {
     let demo = Demo::start(&[]);
     for _ in 0..30 {
         let view = demo.get("/api/remaining", "caller");

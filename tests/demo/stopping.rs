@@ -8,14 +8,14 @@ use crate::support::eventually;
 use crate::{in_flight::Open, process::Demo};
 
 #[test]
-fn sigterm_ends_it_well() {
+fn sigterm_ends_the_demo_with_success() {
     let demo = Demo::start(&[]);
     assert_eq!(demo.get("/health", "caller").status, 200);
     assert_eq!(demo.terminate().code(), Some(0));
 }
 
 #[test]
-fn a_process_that_is_told_to_stop_lets_answers_end() {
+fn a_process_that_is_stopped_finishes_its_responses() {
     for signal in ["INT", "TERM"] {
         let demo = Demo::start(&[]);
         let open = Open::new(&demo, "caller", 1);
@@ -45,7 +45,7 @@ fn stopping_with_half_a_request(signal: &str) -> (Demo, TcpStream) {
 }
 
 #[test]
-fn a_process_that_is_told_to_stop_twice_ends_at_once() {
+fn a_process_that_is_stopped_twice_ends_at_once() {
     for (first, second) in [("INT", "INT"), ("INT", "TERM"), ("TERM", "INT")] {
         // With 0 the first signal ended it: it had not read the half request yet.
         eventually("an end that only the second signal brought", || {

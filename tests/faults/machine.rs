@@ -158,7 +158,7 @@ pub(crate) fn late(ledger: &[Entry], bound: Latency, stalls: &[Stall]) -> (usize
 }
 
 #[test]
-fn only_a_stall_that_covers_it_excuses_a_request() {
+fn only_a_stall_that_covers_a_request_excuses_it() {
     use crate::ledger::Outcome;
 
     let entry = |sent_us: u64, took_us: u64| Entry {
@@ -197,7 +197,7 @@ fn only_a_stall_that_covers_it_excuses_a_request() {
 }
 
 #[test]
-fn a_thread_that_is_kept_waiting_is_seen() {
+fn a_stalled_thread_is_detected() {
     let recorder = Recorder::new(0);
     let sampler = Sampler::start(&recorder);
     let cores = std::thread::available_parallelism().map_or(2, usize::from);

@@ -94,7 +94,7 @@ pub(crate) fn resident_kb() -> u64 {
 }
 
 #[test]
-fn growth_is_seen_and_bounded() {
+fn growth_is_measured_and_bounded() {
     let sampler = Sampler::start();
     // An optimized build would not allocate what nothing reads.
     let held = std::hint::black_box(vec![1_u8; 64 << 20]);

@@ -288,7 +288,7 @@ impl Unasked {
 }
 
 #[test]
-fn sentinels_agree_on_another_primary_when_one_is_told_to_go_or_dies() {
+fn sentinels_agree_on_another_primary_after_a_command_or_a_death() {
     let mut watched = Watched::start();
     assert_eq!(watched.url().matches("127.0.0.1").count(), 3);
     let first = watched.primary().port();

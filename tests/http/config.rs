@@ -17,7 +17,7 @@ fn window(window: FixedWindow) -> Result<Quota, ConfigError> {
 }
 
 #[test]
-fn quotas_that_cannot_be_kept_exactly_are_refused() {
+fn quotas_that_cannot_be_kept_exactly_are_errors() {
     let window_of = |length: Duration| window(FixedWindow::new(1, length));
     let day = Duration::from_secs(86_400);
     let century = day * 365 * 100;
@@ -91,7 +91,7 @@ fn quotas_that_cannot_be_kept_exactly_are_refused() {
 }
 
 #[test]
-fn quotas_at_the_edges_are_kept() {
+fn quotas_at_the_edges_are_accepted() {
     for quota in [
         bucket(TokenBucket::per_second(1_000_000)),
         bucket(TokenBucket::per_day(1).burst(104)),
@@ -121,7 +121,7 @@ fn layer(policies: impl IntoIterator<Item = Policy>) -> Result<RateLimitLayer, C
 }
 
 #[test]
-fn policies_that_would_mislead_are_refused() {
+fn policies_that_would_mislead_are_errors() {
     let ten = TokenBucket::per_second(10);
     let name = "policy-name";
     let cases = [
@@ -172,7 +172,7 @@ fn policies_that_would_mislead_are_refused() {
 }
 
 #[test]
-fn settings_that_contradict_or_protect_nothing_are_refused() {
+fn settings_that_contradict_or_protect_nothing_are_errors() {
     let shared = Policy::new("a", TokenBucket::per_second(1)).shared();
     let keyed = RateLimitLayer::builder().policy(shared.key(tower_throttle::key::global()));
     assert_config_error(keyed.build(), "shared-and-keyed", r#"policy "a": "#);
@@ -215,7 +215,7 @@ fn the_order_of_shared_and_the_readers_does_not_matter() {
 }
 
 #[test]
-fn a_limit_of_zero_is_no_mistake_and_refuses_everything() {
+fn a_limit_of_zero_is_valid_and_denies_everything() {
     let layer = layer([Policy::new("closed", TokenBucket::per_second(0))]);
     assert!(layer.is_ok());
     let limiter = limiter([Policy::new("closed", FixedWindow::per_second(0))]).expect("a limiter");

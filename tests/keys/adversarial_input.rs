@@ -135,7 +135,7 @@ fn an_element_of_too_many_pairs_is_no_address() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_keys_of_their_own_and_no_addresses() {
+fn bytes_that_are_not_text_are_keys_of_their_own_and_not_addresses() {
     for header in ["x-forwarded-for", "forwarded"] {
         assert_eq!(address(header, [b"\xff\xfe, \xc3\x28".to_vec()]), PROXY);
         assert_eq!(address(header, [b"203.0.113.9\xff".to_vec()]), PROXY);

@@ -135,7 +135,7 @@ fn a_header() {
 }
 
 #[test]
-fn a_header_of_a_bad_name_is_missing_if_no_layer_checked_it() {
+fn a_header_with_an_invalid_name_is_missing_if_no_layer_validated_it() {
     let answer = extract(&key::header("bad name"), &request(&[("bad", "x")]));
     assert!(is_missing(&answer));
 }
@@ -384,7 +384,7 @@ fn a_part_that_is_missing_or_misconfigured() {
 }
 
 #[test]
-fn an_alternative_is_asked_where_the_first_is_missing() {
+fn an_alternative_is_read_if_the_first_is_missing() {
     let by = key::header("x-api-key").or(key::peer());
     let keyed = |value| from_peer(request(&[("x-api-key", value)]), "203.0.113.9:1");
     let at = |peer| from_peer(request::<&str>(&[]), peer);
@@ -426,7 +426,7 @@ fn alternatives_and_errors() {
 }
 
 #[test]
-fn an_alternative_never_passes_for_a_first_choice() {
+fn an_alternative_never_equals_a_first_choice() {
     let by = key::header("x-first").or(key::header("x-second"));
     let mut seen = HashSet::new();
     let values = ["203.0.113.9", "|", "|\"", "s", "?", "ann", "anna"];
@@ -441,7 +441,7 @@ fn an_alternative_never_passes_for_a_first_choice() {
 
 /// Each of several alternatives is a caller of its own.
 #[test]
-fn alternatives_of_alternatives_are_kept_apart() {
+fn alternatives_of_alternatives_never_collide() {
     let [a, b, c, d] = ["x-a", "x-b", "x-c", "x-d"].map(key::header);
     let to_the_right = a.clone().or(b.clone().or(c.clone().or(d.clone())));
     let in_pairs = a.clone().or(b.clone()).or(c.clone().or(d.clone()));
@@ -733,7 +733,7 @@ fn trusts_every_address(text: &str) -> Expected {
 }
 
 #[test]
-fn bad_header_names_are_seen_at_build_time() {
+fn bad_header_names_are_build_errors() {
     for bad in [
         "", " ", "x api", "x:api", "x-api\n", "x-\u{e4}", "(x)", "x,y", "\"x\"",
     ] {
@@ -749,7 +749,7 @@ fn bad_header_names_are_seen_at_build_time() {
 }
 
 #[test]
-fn bad_cookie_names_are_seen_at_build_time() {
+fn bad_cookie_names_are_build_errors() {
     for bad in [
         "", " ", "a b", "a=b", "a;b", "a,b", "\"a\"", "a\t", "\u{e4}", "a\\b", "a/b", "a(b",
     ] {
@@ -769,7 +769,7 @@ fn bad_cookie_names_are_seen_at_build_time() {
 }
 
 #[test]
-fn bad_ipv6_prefixes_are_seen_at_build_time() {
+fn bad_ipv6_prefixes_are_build_errors() {
     for bits in [0, 129, 255] {
         let start = format!("an IPv6 prefix of {bits} bits is out of range;");
         let expected = Expected("ipv6-prefix", start);
@@ -784,7 +784,7 @@ fn bad_ipv6_prefixes_are_seen_at_build_time() {
 }
 
 #[test]
-fn bad_trusted_proxies_are_seen_at_build_time() {
+fn bad_trusted_proxies_are_build_errors() {
     for bad in [
         "",
         " ",
@@ -839,7 +839,7 @@ fn bad_trusted_proxies_are_seen_at_build_time() {
 
 /// However it is written, whoever trusts everybody lets each client choose its address.
 #[test]
-fn ranges_that_are_everybody_together_are_seen_at_build_time() {
+fn ranges_that_cover_all_addresses_together_are_build_errors() {
     let halves = ["0.0.0.0/1", "128.0.0.0/1"];
     let quarters = [
         "0.0.0.0/2",
@@ -883,14 +883,14 @@ fn ranges_that_are_everybody_together_are_seen_at_build_time() {
 
 /// Some read these as octal. An address so written is refused; so is a range.
 #[test]
-fn leading_zeros_in_trusted_proxies_are_seen_at_build_time() {
+fn leading_zeros_in_trusted_proxies_are_build_errors() {
     for bad in ["010.0.0.1", "010.0.0.0/8", "10.00.0.0/8", "10.0.0.010/32"] {
         refused(key::client_ip([bad]), &trusted_proxy(bad));
     }
 }
 
 #[test]
-fn an_empty_list_of_proxies_is_an_error_at_build_time() {
+fn an_empty_list_of_proxies_is_a_build_error() {
     let none: [&str; 0] = [];
     let start = "a forwarding header without trusted proxies;".to_owned();
     let expected = Expected("no-trusted-proxies", start);
@@ -900,7 +900,7 @@ fn an_empty_list_of_proxies_is_an_error_at_build_time() {
 }
 
 #[test]
-fn mistakes_inside_combined_keys_are_seen_at_build_time() {
+fn mistakes_inside_combined_keys_are_build_errors() {
     let good = || key::header("x-api-key");
     let bad = || key::header("x api key");
     let expected = header_name("x api key");
@@ -1001,7 +1001,7 @@ mod routes {
     }
 
     #[tokio::test]
-    async fn a_path_cannot_pass_for_no_route() {
+    async fn a_path_never_equals_no_route() {
         for path in ["/?", "/%3F", "/users/?", "/posts/%3F"] {
             let key = key_of(Method::GET, path).await;
             let nowhere = key_of(Method::GET, "/nowhere").await;
@@ -1105,7 +1105,7 @@ proptest! {
     }
 
     #[test]
-    fn tuples_are_the_parts_one_behind_the_other(
+    fn tuples_encode_their_parts_in_order(
         a in part(), b in part(), c in part(), d in part(),
     ) {
         let [pa, pb, pc, pd] = [&a[..], &b[..], &c[..], &d[..]];
@@ -1137,7 +1137,7 @@ proptest! {
     }
 
     #[test]
-    fn numbers_texts_and_addresses_never_meet(bits: u128, number: u64, v4: u32) {
+    fn numbers_texts_and_addresses_never_collide(bits: u128, number: u64, v4: u32) {
         let addresses = [IpAddr::V4(v4.into()), IpAddr::V6(bits.into())];
         let keys = [
             Key::from(number),
@@ -1154,7 +1154,7 @@ proptest! {
     }
 
     #[test]
-    fn extracted_tuples_are_kept_apart(
+    fn extracted_tuples_never_collide(
         one in [part(), part(), part()],
         other in [part(), part(), part()],
     ) {
@@ -1179,7 +1179,7 @@ proptest! {
     }
 
     #[test]
-    fn alternatives_and_first_choices_never_meet(
+    fn alternatives_and_first_choices_never_collide(
         first in "[!-~][ -~]{0,19}",
         second in "[!-~][ -~]{0,19}",
     ) {

@@ -56,7 +56,7 @@ fn server() -> SimulatedRedis {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_few_on_a_quick_server_have_a_call_each_and_none_waits_for_another() {
+async fn a_few_checks_on_a_fast_server_have_a_call_each_and_none_waits() {
     let redis = server();
     let limiter = limiter(&redis, DEADLINE).await;
     for few in 1..=ALONE {
@@ -80,7 +80,7 @@ async fn a_few_on_a_quick_server_have_a_call_each_and_none_waits_for_another() {
 
 /// However many come, and whenever they do.
 #[tokio::test(start_paused = true)]
-async fn on_a_connection_no_more_than_five_calls_are_under_way() {
+async fn at_most_five_calls_are_in_flight_on_a_connection() {
     let far = Duration::from_millis(50);
     for pause in [Duration::ZERO, Duration::from_millis(1)] {
         let redis = server();
@@ -107,7 +107,7 @@ async fn on_a_connection_no_more_than_five_calls_are_under_way() {
 
 /// Those who go by themselves take no lanes from those who are gathered.
 #[tokio::test(start_paused = true)]
-async fn many_at_once_are_answered_in_one_trip_or_two() {
+async fn many_concurrent_checks_are_answered_by_one_or_two_calls() {
     for (many, trips) in [(5, 1), (16, 1), (60, 1), (500, 2)] {
         let redis = server();
         let limiter = limiter(&redis, DEADLINE).await;
@@ -121,7 +121,7 @@ async fn many_at_once_are_answered_in_one_trip_or_two() {
 
 /// Otherwise a fleet would ask the server more than it can answer.
 #[tokio::test(start_paused = true)]
-async fn a_few_on_a_server_that_is_slow_or_far_or_unknown_share_a_call() {
+async fn a_few_checks_on_a_slow_far_or_unknown_server_share_a_call() {
     let few = 8;
     let asked_of = async |limiter: &Limiter, redis: &SimulatedRedis| {
         let before = redis.served().calls;

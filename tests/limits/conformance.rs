@@ -108,7 +108,7 @@ async fn a_store_of_another_author_passes() {
 }
 
 #[tokio::test]
-async fn a_store_that_forgets_what_was_given_back_does_not_pass() {
+async fn a_store_that_forgets_refunds_does_not_pass() {
     let proved = testing::conformance(0, 500, |clock| MapStore::new(clock, true)).await;
     let difference = proved.expect_err("a difference");
     assert!(
@@ -146,7 +146,7 @@ async fn too_few_slots_admit_no_request() {
 
 /// Words that no bucket could have: whatever stands in somebody else's storage.
 #[tokio::test]
-async fn garbage_in_a_store_is_no_panic() {
+async fn corrupt_state_causes_no_panic() {
     #[derive(Debug)]
     struct Garbage(Vec<u64>);
 

@@ -123,7 +123,7 @@ async fn no_check_fails_while_a_thousand_permits_come_back() {
 
 /// A client must not be able to open a gate by what it gives back.
 #[tokio::test(start_paused = true)]
-async fn a_check_that_is_late_behind_refunds_is_an_overload_and_no_failure() {
+async fn a_check_that_is_late_behind_refunds_is_an_overload_and_not_a_failure() {
     let redis = SimulatedRedis::new();
     let store = store(&redis);
     let held = permits(&store, 1_000).await;
@@ -145,7 +145,7 @@ async fn a_check_that_is_late_behind_refunds_is_an_overload_and_no_failure() {
 
 /// All that stands still is one server, for a little longer than a check may take.
 #[tokio::test(start_paused = true)]
-async fn a_stall_is_no_flood() {
+async fn a_stalled_runtime_is_not_an_overload() {
     const TASKS: u64 = 64;
     for stall_ms in [52, 65, 90] {
         let redis = SimulatedRedis::new();

@@ -34,7 +34,7 @@ fn is_admitted(runtime: &Runtime, limiter: &Limiter, key: u64) -> bool {
 }
 
 #[test]
-fn drained_buckets_are_forgotten_as_requests_go_by() {
+fn drained_buckets_are_forgotten_by_later_checks() {
     let (runtime, (store, clock)) = (runtime(), store(1_000_000));
     let limiter = Limiter::new(store.clone(), TokenBucket::per_second(10));
     for key in 0..50_000 {
@@ -50,7 +50,7 @@ fn drained_buckets_are_forgotten_as_requests_go_by() {
 }
 
 #[test]
-fn a_capacity_of_none_is_one() {
+fn a_capacity_of_0_means_1() {
     let runtime = runtime();
     let admitted = |capacity| -> Vec<bool> {
         let limiter = Limiter::new(store(capacity).0, TokenBucket::per_hour(2));
@@ -92,7 +92,7 @@ fn a_flood_of_new_callers_frees_no_denied_caller_and_stays_within_the_bound() {
 }
 
 #[test]
-fn callers_without_room_share_by_policy() {
+fn callers_without_room_share_cells_by_policy() {
     let (runtime, (store, _)) = (runtime(), store(4_096));
     let one = Limiter::new(store.clone(), Policy::new("one", TokenBucket::per_hour(2)));
     let two = Limiter::new(store.clone(), Policy::new("two", TokenBucket::per_hour(2)));
@@ -140,7 +140,7 @@ fn a_refund_without_a_bucket_reaches_no_other_caller() {
 }
 
 #[test]
-fn checks_of_several_policies_keep_to_the_capacity_too() {
+fn checks_of_several_policies_respect_the_capacity() {
     let (runtime, (store, _)) = (runtime(), store(63));
     let policies = ["one", "two", "three", "four"].map(|name| {
         let window = FixedWindow::per_day(1);
@@ -196,7 +196,7 @@ fn exactly_the_capacity_passes_of_many_racing_threads() {
 }
 
 #[test]
-fn each_of_many_callers_gets_its_own_while_threads_race_and_the_store_grows() {
+fn each_caller_gets_its_own_quota_while_threads_race_and_the_store_grows() {
     const CALLERS: u64 = 5_000;
     let store = MemoryStore::new();
     let limiter = Limiter::new(store.clone(), TokenBucket::per_day(5));
@@ -254,7 +254,7 @@ fn an_overtaken_check_reads_the_clock_again() {
 }
 
 #[test]
-fn a_clock_put_back_locks_no_caller_out_for_longer_than_a_refill() {
+fn a_clock_set_back_locks_no_caller_out_for_longer_than_a_refill() {
     let (runtime, (store, clock)) = (runtime(), store(1_024));
     let limiter = Limiter::builder()
         .store(store)
@@ -292,7 +292,7 @@ fn reset_forgets_the_caller_and_not_the_shared_bucket() {
 }
 
 #[test]
-fn a_clock_in_the_wrong_unit_limits_all_the_same() {
+fn a_clock_in_the_wrong_unit_still_limits() {
     for now_us in [0, 1, u64::MAX, 1_795_242_000_000_000_000] {
         let (runtime, (store, clock)) = (runtime(), store(1_024));
         let limiter = Limiter::builder()
@@ -468,7 +468,7 @@ impl Store for Remote {
 }
 
 #[test]
-fn check_now_decides_as_check_does_or_says_that_it_must_wait() {
+fn check_now_decides_as_check_does_or_returns_unsupported() {
     let (store, _) = store(1_024);
     let runtime = runtime();
     let limiter = Limiter::new(store, TokenBucket::per_minute(4));

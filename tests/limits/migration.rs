@@ -511,7 +511,7 @@ async fn block_or_refuse_in_redis() {
 
 /// N tokens per interval: a key that expires gives all of them back at once.
 #[tokio::test]
-async fn distributed_bucket_gives_all_back_at_once() {
+async fn distributed_bucket_refills_all_at_once() {
     on_both(async |bench| {
         bench.pass(4.0);
         let window = FixedWindow::new(3, seconds(10));
@@ -576,7 +576,7 @@ async fn distributed_bucket_gathers_callers_of_a_process() {
 
 /// A token for each byte: 1,000 a second, at most 1,500 at once.
 #[tokio::test]
-async fn byte_bucket_takes_nothing_for_a_packet_that_does_not_fit() {
+async fn byte_bucket_charges_nothing_for_a_packet_that_does_not_fit() {
     on_both(async |bench| {
         let length = |head: &RequestHead<'_>| {
             let length = head.headers().get(CONTENT_LENGTH);

@@ -23,7 +23,7 @@ fn short(callers: Callers, limit: Limit, mode: Mode) -> Scene {
 }
 
 #[test]
-fn the_same_seed_prints_the_same_and_another_does_not() {
+fn the_same_seed_prints_the_same_and_another_seed_does_not() {
     let printed = |seed| -> Vec<String> {
         let tables = tables::all(seed).into_iter();
         tables.map(|table| table.shortened().played()).collect()
@@ -58,7 +58,7 @@ const TENANT: Limit = Limit {
 };
 
 #[test]
-fn without_leases_callers_get_burst_and_rate_and_hardly_less() {
+fn without_leases_callers_get_nearly_burst_and_rate() {
     for (callers, limit) in [(ZIPF, CLIENT), (FLOOD, CLIENT), (HOT, TENANT)] {
         for mode in [Mode::Exact, Mode::Remembered] {
             let mut outcome = short(callers, limit, mode).play();
@@ -76,7 +76,7 @@ fn without_leases_callers_get_burst_and_rate_and_hardly_less() {
 }
 
 #[test]
-fn leases_admit_no_more_than_the_guarantee_says() {
+fn leases_admit_no_more_than_guaranteed() {
     let mut scene = short(HOT, TENANT, Mode::Leased);
     // A bucket that empties slowly, so that much is held when it is nearly empty.
     scene.limit.rate = 1_900;
@@ -122,7 +122,7 @@ fn a_hot_key_below_its_limit_costs_each_node_some_calls_a_second() {
 
 /// A hundred nodes with ten times the work for the server stand for a thousand.
 #[test]
-fn many_nodes_together_do_not_ask_more_than_can_be_answered() {
+fn many_nodes_together_send_no_more_than_can_be_answered() {
     let micros = Duration::from_micros;
     let scene = Scene {
         rate: 10_000.0,
@@ -163,7 +163,7 @@ fn an_overload_that_lasts_does_not_grow() {
 }
 
 #[test]
-fn a_node_far_away_that_asks_little_has_its_answers() {
+fn a_far_node_with_little_traffic_gets_answers_in_time() {
     let scene = Scene {
         rate: 100.0,
         callers: Callers::Uniform { callers: 1_000 },

@@ -23,7 +23,7 @@ fn limiter(store: &RedisStore, quota: TokenBucket) -> Limiter {
 
 /// Not in paused time, as permits are renewed by the runtime's.
 #[tokio::test]
-async fn it_decides_as_the_memory_store_does() {
+async fn the_simulated_redis_decides_as_the_memory_store_does() {
     let walked = testing::conformance(4711, 300, |clock| {
         let builder = RedisStore::builder().clock(clock);
         let builder = builder.denial_cache_ttl(Duration::ZERO);
@@ -34,7 +34,7 @@ async fn it_decides_as_the_memory_store_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_check_takes_the_way_there_the_service_and_the_way_back() {
+async fn a_check_takes_both_network_delays_and_the_service_time() {
     let redis = SimulatedRedis::new();
     let limiter = limiter(&store(&redis), TokenBucket::per_day(1_000));
     let near = Instant::now();
@@ -53,7 +53,7 @@ async fn a_check_takes_the_way_there_the_service_and_the_way_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_of_all_processes_wait_for_each_other() {
+async fn calls_of_all_processes_share_one_server_thread() {
     let redis = SimulatedRedis::new();
     redis.set_service_time(Duration::from_millis(2), Duration::from_millis(1));
     let processes = [(); 5].map(|()| store(&redis.over_another_network()));
@@ -76,7 +76,7 @@ async fn calls_of_all_processes_wait_for_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_that_wait_share_a_call_and_those_that_ask_the_same_a_decision() {
+async fn waiting_checks_share_a_call_and_equal_checks_a_decision() {
     let redis = SimulatedRedis::new();
     redis.set_delay(Duration::from_millis(5));
     let limiter = limiter(&store(&redis), TokenBucket::without_refill(6));
@@ -100,7 +100,7 @@ async fn those_that_wait_share_a_call_and_those_that_ask_the_same_a_decision() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_connection_checks_fail_and_what_is_late_is_charged() {
+async fn without_a_connection_checks_fail_and_late_checks_are_charged() {
     let redis = SimulatedRedis::new();
     let here = store(&redis);
     let elsewhere = store(&redis.over_another_network());
@@ -131,7 +131,7 @@ async fn without_a_connection_checks_fail_and_what_is_late_is_charged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn remembered_denials_follow_the_time_of_the_runtime() {
+async fn cached_denials_follow_the_time_of_the_runtime() {
     let redis = SimulatedRedis::new();
     let store = RedisStore::builder().simulated(&redis).expect("a store");
     let limiter = limiter(&store, TokenBucket::new(1, Duration::from_millis(400)));
@@ -160,7 +160,7 @@ async fn a_reset_deletes_the_bucket() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timer_of_ones_own_is_asked_for_each_way() {
+async fn a_custom_timer_is_used_for_each_network_delay() {
     let waits = Arc::new(std::sync::Mutex::new(Vec::new()));
     let began = Instant::now();
     let waited = Arc::clone(&waits);

@@ -53,7 +53,7 @@ fn is_admitted(limiter: &Limiter, caller: u64) -> bool {
     decision.is_allowed()
 }
 
-pub(crate) fn a_million_callers_take_100_000_buckets_and_free_nobody_who_is_refused() {
+pub(crate) fn a_million_callers_take_100_000_buckets_and_free_no_denied_caller() {
     let clock = Arc::new(ManualClock::new());
     let limiter = Limiter::builder()
         .store(Down(Fallback::with_clock(clock.clone())))

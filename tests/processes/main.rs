@@ -65,8 +65,8 @@ const TESTS: &[(&str, fn())] = &[
     ),
     #[cfg(target_os = "linux")]
     (
-        "fallback_memory::a_million_callers_take_100_000_buckets_and_free_nobody_who_is_refused",
-        fallback_memory::a_million_callers_take_100_000_buckets_and_free_nobody_who_is_refused,
+        "fallback_memory::a_million_callers_take_100_000_buckets_and_free_no_denied_caller",
+        fallback_memory::a_million_callers_take_100_000_buckets_and_free_no_denied_caller,
     ),
     ("permit_storm", permit_storm::permit_storm),
     #[cfg(feature = "tracing")]

@@ -70,7 +70,7 @@ async fn admitted(limiter: &Limiter, checks: usize) -> (usize, Option<String>) {
 }
 
 #[tokio::test]
-async fn they_are_enough_for_everything() {
+async fn the_documented_rights_are_enough_for_everything() {
     let server = RedisServer::start();
     let url = url(&server, &RIGHTS);
     let passed = tower_throttle::testing::conformance(11, 300, |clock| {
@@ -175,7 +175,7 @@ async fn each_missing_right_is_reported_and_admits_no_request() {
 
 /// It is written anew, then.
 #[tokio::test]
-async fn without_the_rights_to_add_to_a_bucket_all_is_decided_the_same() {
+async fn without_the_rights_to_add_to_a_bucket_decisions_are_the_same() {
     for missing in ["", "+incrby", "+pexpireat"] {
         let server = RedisServer::start();
         let limiter = limiter(&url(&server, &all_but(missing)));
@@ -236,7 +236,7 @@ async fn eventually_admitted(limiter: &Limiter) {
 }
 
 #[tokio::test]
-async fn foreign_data_stays_without_the_rights_to_let_it_expire() {
+async fn corrupt_state_stays_without_the_rights_to_let_it_expire() {
     for missing in ["", "+pttl", "+pexpire"] {
         let server = RedisServer::start();
         let limiter = limiter(&url(&server, &all_but(missing)));
@@ -250,7 +250,7 @@ async fn foreign_data_stays_without_the_rights_to_let_it_expire() {
 }
 
 #[tokio::test]
-async fn a_reset_without_its_right_is_refused_and_resets_nothing() {
+async fn a_reset_without_its_right_fails_and_resets_nothing() {
     let server = RedisServer::start();
     let limiter = limiter(&url(&server, &all_but("+del")));
     assert_eq!(admitted(&limiter, 5).await.0, 3);
@@ -358,7 +358,7 @@ impl Sentinel {
 }
 
 #[tokio::test]
-async fn behind_sentinels_one_right_more_and_two_there() {
+async fn behind_sentinel_one_more_right_is_needed_and_two_at_the_sentinels() {
     let server = RedisServer::start();
     let sentinel = Sentinel::of(&server);
     let watch = if sentinel.has_users() {
@@ -385,7 +385,7 @@ async fn behind_sentinels_one_right_more_and_two_there() {
 }
 
 #[tokio::test]
-async fn another_database_is_one_right_more() {
+async fn another_database_needs_one_more_right() {
     let server = RedisServer::start();
     let url = url(&server, &RIGHTS) + "2";
     let error = limiter(&url)
@@ -399,7 +399,7 @@ async fn another_database_is_one_right_more() {
 }
 
 #[tokio::test]
-async fn in_a_cluster_two_rights_more() {
+async fn a_cluster_needs_two_more_rights() {
     let cluster = RedisCluster::start(2, 0);
     let user = |rights: &[&str]| {
         for node in &cluster.nodes {

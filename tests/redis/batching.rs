@@ -212,7 +212,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn each_is_answered_as_if_it_had_come_by_itself(
+    fn each_check_of_a_batch_is_answered_as_if_sent_alone(
         kinds in kinds(),
         more in 0_u64..8,
         steps in steps(),
@@ -291,7 +291,7 @@ async fn a_caller_that_left_before_its_check_was_sent_is_not_charged() {
 
 /// On threads that race, in batches that fall as they may.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn exactly_as_many_racing_checks_pass_as_fit() {
+async fn exactly_as_many_racing_checks_pass_as_there_is_room_for() {
     let server = RedisServer::start();
     let limiter = Limiter::builder()
         .store(store(&server, None))
@@ -342,7 +342,7 @@ async fn each_of_very_many_policies_is_listed() {
 
 /// Three versions deployed one after another, and a clock that is put back.
 #[tokio::test]
-async fn equal_checks_that_are_denied_see_what_the_first_of_them_saved() {
+async fn equal_denied_checks_see_the_state_that_the_first_wrote() {
     let server = RedisServer::start();
     let clock = Arc::new(ManualClock::new());
     let redis: Arc<dyn Store> = Arc::new(store(&server, Some(clock.clone())));

@@ -83,7 +83,7 @@ fn honest(nonce: f64, keys: usize) -> Option<Vec<u8>> {
 
 /// More than it can do come all the time: it does what it can.
 #[tokio::test]
-async fn a_server_that_has_too_much_to_do_is_asked_only_what_it_can_answer_in_time() {
+async fn an_overloaded_server_gets_only_checks_that_it_can_answer_in_time() {
     let (deadline, pause) = (Duration::from_millis(1_000), Duration::from_millis(100));
     let limiter = limiter(&slow_server(pause, honest), deadline);
     eventually_async("a connection", || async { limiter.check(0).await.is_ok() }).await;
@@ -149,7 +149,7 @@ async fn a_refund_during_an_overload_arrives() {
 
 /// The queue moves, but not fast enough.
 #[tokio::test]
-async fn a_caller_whose_turn_comes_too_late_is_told_of_a_flood() {
+async fn a_check_whose_turn_comes_too_late_fails_as_overloaded() {
     let deadline = Duration::from_millis(400);
     let limiter = limiter(&slow_server(deadline / 4, honest), deadline);
     eventually_async("a connection", || async { limiter.check(0).await.is_ok() }).await;
@@ -178,7 +178,7 @@ async fn a_caller_whose_turn_comes_too_late_is_told_of_a_flood() {
 
 /// A process that stands still finds its checks late, and the server is well.
 #[tokio::test]
-async fn a_check_that_is_late_before_it_is_sent_is_no_failure_of_the_server() {
+async fn a_check_that_is_late_before_it_is_sent_is_not_a_failure_of_the_server() {
     let server = RedisServer::start();
     let client = Builder::from_config(Config::from_url(&server.url()).expect("a URL"));
     let client = client.build().expect("a client");

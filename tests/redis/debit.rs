@@ -98,7 +98,7 @@ fn of_every_algorithm() -> Vec<Quota> {
 }
 
 #[tokio::test]
-async fn every_algorithm_owes_as_much_as_it_may_and_no_more() {
+async fn every_algorithm_charges_debt_up_to_its_limit() {
     let server = RedisServer::start();
     for quota in of_every_algorithm() {
         server.command(&["FLUSHALL"]);
@@ -194,7 +194,7 @@ impl Store for Down {
 }
 
 #[tokio::test]
-async fn while_the_store_fails_a_process_charges_its_part() {
+async fn while_the_store_fails_a_process_charges_its_share() {
     for quota in of_every_algorithm() {
         for processes in [1, 2, 7] {
             let policy = Policy::new("api", quota);
@@ -228,7 +228,7 @@ fn build(policy: Policy) -> Result<(), ConfigError> {
 }
 
 #[test]
-fn a_debt_may_be_as_large_as_is_exact() {
+fn a_debt_may_be_as_large_as_the_arithmetic_holds_exactly() {
     // Of 104 days and 6 hours that a bucket can be away from full, 60 are its own.
     let deep = Policy::new("deep", TokenBucket::new(1, DAY).burst(60));
     assert_eq!(build(deep.clone().max_debt(44)), Ok(()));
@@ -276,7 +276,7 @@ async fn beside_leases_a_debit_charges_what_is_left() {
 
 /// Decisions report the state after the debit, not that of an earlier denial.
 #[tokio::test]
-async fn a_denial_from_before_is_not_told_again() {
+async fn a_cached_denial_is_not_repeated_after_a_debit() {
     let server = RedisServer::start();
     let clock = Arc::new(ManualClock::new());
     let store = RedisStore::builder()

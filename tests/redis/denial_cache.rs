@@ -74,7 +74,7 @@ const fn ms(ms: u64) -> Duration {
 }
 
 #[tokio::test]
-async fn check_now_takes_nothing_of_redis_and_repeats_a_cached_denial() {
+async fn check_now_does_not_call_redis_and_repeats_a_cached_denial() {
     let server = RedisServer::start();
     let store = patient().connect(&server.url()).expect("a store");
     for leases in [false, true] {
@@ -104,7 +104,7 @@ async fn check_now_takes_nothing_of_redis_and_repeats_a_cached_denial() {
 }
 
 #[tokio::test]
-async fn fewer_than_one_denial_in_a_thousand_asks_redis() {
+async fn fewer_than_one_denial_in_a_thousand_calls_redis() {
     const DENIALS: usize = 30_000;
     let server = RedisServer::start();
     let store = patient().connect(&server.url()).expect("a store");
@@ -147,7 +147,7 @@ async fn fewer_than_one_denial_in_a_thousand_asks_redis() {
 /// One caller, alone, asks the same of a store that remembers and of one that
 /// does not: every field is equal at each instant, and waiting is enough.
 #[test]
-fn remembering_changes_nothing_that_is_said() {
+fn caching_denials_changes_no_field_of_a_decision() {
     let seed = seed();
     let server = RedisServer::start();
     let clock = Arc::new(ManualClock::new());
@@ -220,7 +220,7 @@ fn remembering_changes_nothing_that_is_said() {
 
 /// By the clocks of this machine: who waits for as long as it is told.
 #[tokio::test]
-async fn waiting_as_long_as_is_told_is_enough() {
+async fn waiting_for_the_retry_after_of_a_cached_denial_is_enough() {
     let server = RedisServer::start();
     let store = patient().connect(&server.url()).expect("a store");
     for quota in [
@@ -397,7 +397,7 @@ async fn a_refund_by_a_caller_that_left_is_known_when_done() {
 
 /// The denial is on its way here while the caller is reset.
 #[tokio::test]
-async fn a_denial_before_a_reset_is_not_remembered_after_it() {
+async fn a_denial_before_a_reset_is_not_cached_after_it() {
     let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
     let store = patient().clock(clock).connect(&server.url());
     let limiter = limiter(
@@ -456,7 +456,7 @@ async fn a_refund_elsewhere_is_known_a_second_later() {
 
 /// The same by the clocks of this machine.
 #[tokio::test]
-async fn nothing_is_remembered_for_longer_than_was_said() {
+async fn no_denial_is_cached_for_longer_than_the_ttl() {
     let server = RedisServer::start();
     let store = patient().denial_cache_ttl(ms(150)).connect(&server.url());
     let limiter = limiter(
@@ -486,7 +486,7 @@ async fn nothing_is_remembered_for_longer_than_was_said() {
 }
 
 #[tokio::test]
-async fn with_zero_every_denial_is_redis_own() {
+async fn with_a_ttl_of_0_redis_makes_every_denial() {
     let server = RedisServer::start();
     let store = patient()
         .denial_cache_ttl(Duration::ZERO)
@@ -509,7 +509,7 @@ async fn with_zero_every_denial_is_redis_own() {
 
 /// What comes back at any time is asked for each time.
 #[tokio::test]
-async fn a_refusal_for_want_of_permits_is_not_remembered() {
+async fn a_denial_for_lack_of_permits_is_not_cached() {
     let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
     let [here, elsewhere] = [(); 2].map(|()| {
         let store = patient().clock(clock.clone()).connect(&server.url());
@@ -558,7 +558,7 @@ async fn a_denial_holds_while_redis_is_away_and_no_longer() {
 }
 
 #[tokio::test]
-async fn a_store_that_was_shut_down_gives_nothing_again() {
+async fn a_store_that_was_shut_down_repeats_no_denial() {
     let server = RedisServer::start();
     let store = patient().connect(&server.url()).expect("a store");
     let limiter = limiter(&store, [Policy::new("day", TokenBucket::per_day(1))]);
@@ -573,7 +573,7 @@ async fn a_store_that_was_shut_down_gives_nothing_again() {
 /// One script call decides in one instant. Where there are several, what one
 /// takes may be on its way back while another is refused.
 #[tokio::test]
-async fn in_a_cluster_what_one_call_denied_is_remembered() {
+async fn in_a_cluster_denials_by_one_call_are_cached() {
     let cluster = RedisCluster::start(3, 0);
     let store = patient().connect(&cluster.url()).expect("a store");
     let own = |name: &str| Policy::new(name, TokenBucket::per_day(1));
@@ -629,7 +629,7 @@ async fn a_denial_applies_to_its_own_caller_only() {
 
 /// Nothing is waited for: the first poll has the answer.
 #[tokio::test]
-async fn a_denial_that_holds_is_answered_at_once() {
+async fn a_cached_denial_is_returned_at_once() {
     let server = RedisServer::start();
     let store = patient().connect(&server.url()).expect("a store");
     let limiter = limiter(&store, [Policy::new("day", TokenBucket::per_day(1))]);

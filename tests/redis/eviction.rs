@@ -60,7 +60,7 @@ async fn admitted_again(eviction: &str) -> (usize, u64) {
 }
 
 #[tokio::test]
-async fn a_full_redis_that_evicts_gives_a_new_burst_and_one_that_does_not_refuses() {
+async fn a_full_redis_grants_a_new_burst_if_it_evicts_and_denies_otherwise() {
     let (again, refused) = admitted_again("noeviction").await;
     assert_eq!(again, 0);
     assert!(refused > 0);

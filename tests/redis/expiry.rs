@@ -91,7 +91,7 @@ async fn use_up(limiter: &Limiter, server: &RedisServer) -> Decision {
 }
 
 #[tokio::test]
-async fn each_goes_when_it_means_nothing_and_not_before() {
+async fn each_key_expires_when_it_means_the_same_as_none() {
     let server = RedisServer::start();
     let store = store(&server);
     for policy in short_lived() {
@@ -161,7 +161,7 @@ fn expiry_us(server: &RedisServer, key: &str) -> Option<i64> {
 }
 
 #[tokio::test]
-async fn all_of_one_limiter_go_together_with_their_callers() {
+async fn all_keys_of_a_caller_expire() {
     let server = RedisServer::start();
     let store = store(&server);
     let builder = Limiter::builder().store(store);
@@ -190,7 +190,7 @@ async fn all_of_one_limiter_go_together_with_their_callers() {
 /// What is remembered for longer than it is used: for callers who do not start
 /// full, and for buckets that nothing flows into.
 #[tokio::test]
-async fn long_memories_expire_too() {
+async fn long_windows_expire_too() {
     let server = RedisServer::start();
     let store = store(&server);
     let even = TokenBucket::new(5, ms(100)).initial(2);
@@ -217,7 +217,7 @@ async fn long_memories_expire_too() {
 }
 
 #[tokio::test]
-async fn permits_go_when_given_back_or_left_behind_but_not_while_held() {
+async fn permits_expire_when_released_or_abandoned_but_not_while_held() {
     let server = RedisServer::start();
     let lifetime = ms(900);
     let quota = Concurrency::new(2).lifetime(lifetime);

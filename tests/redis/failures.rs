@@ -142,7 +142,7 @@ async fn an_absent_server_fails_at_once_and_is_found_when_it_comes() {
 }
 
 #[tokio::test]
-async fn foreign_data_is_an_error_admits_no_request_and_expires() {
+async fn corrupt_state_is_an_error_admits_no_request_and_expires() {
     let server = RedisServer::start();
     let limiter = limiter(&server);
     let keys = limiter.storage_keys("ann");
@@ -213,7 +213,7 @@ async fn foreign_digits_admit_no_more_than_the_quota() {
 }
 
 #[tokio::test]
-async fn a_user_without_the_right_is_refused_and_nothing_is_charged() {
+async fn a_user_without_a_right_gets_an_error_and_nothing_is_charged() {
     let server = RedisServer::start();
     let url = user_with(&server, &["+evalsha", "+eval", "+get", "+time"]);
     let store = RedisStore::builder()
@@ -231,7 +231,7 @@ async fn a_user_without_the_right_is_refused_and_nothing_is_charged() {
 
 /// Whatever it refuses inside the script, the error has its word.
 #[tokio::test]
-async fn a_refusal_is_quoted() {
+async fn an_error_of_redis_is_quoted() {
     let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
     let url = user_with(&server, &["+@all"]);
     let nobody = crate::support::port::Port::claim();
@@ -316,7 +316,7 @@ async fn a_wrong_password_is_an_error_and_not_an_admission() {
 }
 
 #[tokio::test]
-async fn a_server_out_of_memory_refuses_and_is_not_believed() {
+async fn a_server_out_of_memory_is_a_failure_and_denies_no_caller() {
     let server = RedisServer::with(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]);
     let limiter = limiter(&server);
     let error = limiter.check("ann").await.expect_err("no memory");
@@ -588,7 +588,7 @@ async fn checks_whose_callers_left_still_count_while_they_wait() {
 }
 
 #[tokio::test]
-async fn a_frozen_server_is_a_failure_and_not_a_flood() {
+async fn a_frozen_server_is_a_failure_and_not_an_overload() {
     let deadline = Duration::from_millis(50);
     let store = RedisStore::builder()
         .timeout(deadline)
@@ -693,7 +693,7 @@ async fn a_check_that_is_never_polled_again_delays_no_other() {
 }
 
 #[test]
-fn mistakes_are_seen_before_the_first_request() {
+fn configuration_errors_are_found_before_the_first_request() {
     let error = RedisStore::connect("redis://127.0.0.1/").expect_err("no runtime");
     assert_eq!(error.code(), "no-runtime");
 
@@ -813,7 +813,7 @@ fn set_bytes(server: &RedisServer, key: &str, bytes: &[u8]) {
 /// A script that raised one would fail for all that share the call, and count
 /// against the server.
 #[tokio::test]
-async fn crafted_bytes_under_a_key_are_that_callers_trouble_alone() {
+async fn crafted_bytes_under_a_key_affect_that_caller_only() {
     use tower_throttle::{
         Concurrency, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket,
     };

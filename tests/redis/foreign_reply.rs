@@ -44,7 +44,7 @@ fn liar(lie: Say) -> (u16, Arc<Mutex<Seen>>) {
 }
 
 #[tokio::test]
-async fn one_lie_renews_the_connection_that_it_came_on_and_no_other() {
+async fn a_foreign_reply_replaces_its_connection_and_no_other() {
     let lies: [(&str, Say); 4] = [
         // All of it, or the part of one check alone.
         ("a status", |_| b"+OK\r\n".to_vec()),

@@ -171,11 +171,11 @@ async fn is_not_noticed(path: &'static str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn permits_that_return_at_once_cost_no_other_caller_a_decision() {
+async fn permits_released_at_once_cost_no_other_caller_a_decision() {
     is_not_noticed("/held").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reservations_that_return_at_once_cost_no_other_caller_a_decision() {
+async fn reservations_refunded_at_once_cost_no_other_caller_a_decision() {
     is_not_noticed("/queue").await;
 }

@@ -115,7 +115,7 @@ fn waiters_that_left_have_taken_nothing_afterwards() {
 }
 
 #[tokio::test]
-async fn after_it_the_fallback_decides_and_no_connection_is_left() {
+async fn after_shutdown_the_fallback_decides_and_no_connection_is_left() {
     let server = RedisServer::start();
     let store = RedisStore::builder()
         .timeout(DEADLINE)
@@ -144,7 +144,7 @@ async fn after_it_the_fallback_decides_and_no_connection_is_left() {
 }
 
 #[tokio::test]
-async fn it_waits_for_no_server_that_is_gone() {
+async fn shutdown_does_not_wait_for_a_dead_server() {
     let mut server = RedisServer::start();
     let store = patient(&server);
     let held = hold(&at_a_time(&store, 10), 10).await;
@@ -198,7 +198,7 @@ async fn with_the_last_handle_every_task_ends() {
 }
 
 #[test]
-fn when_the_runtime_of_a_store_ends_another_is_told_so_in_time() {
+fn when_the_runtime_of_a_store_ends_checks_of_another_fail_in_time() {
     let server = RedisServer::start();
     let first = runtime();
     let (deciding, denying) = first.block_on(async {

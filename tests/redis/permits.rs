@@ -226,7 +226,7 @@ async fn permits_of_a_dead_process_are_free_after_a_lifetime() {
 /// Those of the process that asks are not in the way for a lifetime, but until
 /// they come back: that is all that can be said.
 #[tokio::test(start_paused = true)]
-async fn a_process_that_holds_all_permits_is_told_to_wait_for_a_lifetime() {
+async fn a_process_that_holds_all_permits_gets_a_retry_after_of_a_lifetime() {
     let redis = SimulatedRedis::new();
     let (limiter, _) = process(&redis, Policy::new("held", Concurrency::new(2)));
     let permits = take(&limiter, 2).await;
@@ -241,7 +241,7 @@ async fn a_process_that_holds_all_permits_is_told_to_wait_for_a_lifetime() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_for_permits_of_another_process_asks_seldom() {
+async fn a_waiter_for_permits_of_another_process_polls_seldom() {
     let redis = SimulatedRedis::new();
     redis.set_delay(ms(1));
     let one = || Policy::new("held", Concurrency::new(1));
@@ -315,7 +315,7 @@ async fn a_release_elsewhere_is_noticed_within_about_a_second() {
 
 /// As many are called as units come back, in the order in which they came.
 #[tokio::test(start_paused = true)]
-async fn a_release_here_is_had_by_the_first_in_line_after_one_call() {
+async fn the_first_waiter_gets_a_local_release_after_one_call() {
     let redis = SimulatedRedis::new();
     redis.set_delay(ms(5));
     let (limiter, _) = process(&redis, Policy::new("held", Concurrency::new(10)));
@@ -355,7 +355,7 @@ async fn a_release_here_is_had_by_the_first_in_line_after_one_call() {
 
 /// One that was called leaves before it asked: the next one has the permit.
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_leaves_hands_its_call_on() {
+async fn a_waiter_that_leaves_passes_its_call_on() {
     let redis = SimulatedRedis::new();
     let (limiter, _) = process(&redis, Policy::new("held", Concurrency::new(1)));
     let permits = take(&limiter, 1).await;
@@ -409,7 +409,7 @@ async fn the_next_renewal_restores_what_redis_lost() {
 
 /// The server's own time for a check that is refused does not grow with the permits.
 #[tokio::test]
-async fn a_refused_check_costs_the_same_however_many_are_held() {
+async fn a_denied_check_costs_the_same_for_any_number_of_permits() {
     let server = RedisServer::start();
     let store = RedisStore::builder().timeout(crate::support::DEADLINE);
     let store = store.connect(&server.url()).expect("a store");

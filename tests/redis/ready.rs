@@ -31,7 +31,7 @@ async fn eventually_refused(store: &RedisStore) {
 }
 
 #[tokio::test]
-async fn a_server_that_is_there_and_one_that_is_not() {
+async fn ready_reports_whether_the_server_is_there() {
     let mut server = RedisServer::stopped(&[]);
     let store = store(&server.url());
     let error = store.ready().await.expect_err("nobody is there");
@@ -91,7 +91,7 @@ async fn a_server_that_rejects_all_writes_is_not_ready() {
 }
 
 #[tokio::test]
-async fn it_answers_by_the_deadline() {
+async fn ready_answers_by_the_deadline() {
     let port = fake::listen(|_, mut stream| {
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
     });

@@ -228,7 +228,7 @@ async fn leave_early(patient: u64) {
 /// A client of the user's own that would have lived through it: its connection
 /// never broke.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_handed_in_lives_through_a_server_that_stood_still() {
+async fn a_client_handed_in_survives_a_paused_server() {
     lives_through(true).await;
 }
 
@@ -275,7 +275,7 @@ async fn lives_through(with_checks: bool) {
 /// "Each is said once when it starts."
 #[cfg(feature = "tracing")]
 #[tokio::test]
-async fn a_dead_node_of_a_cluster_is_said_once() {
+async fn a_dead_node_of_a_cluster_is_logged_once() {
     use std::{
         io,
         sync::{Arc, Mutex},
@@ -357,7 +357,7 @@ fn apart(cluster: &RedisCluster, both: &Limiter) -> (String, usize) {
 /// want of a right, as it would for want of memory). The permit is nobody's, and
 /// is not given back again, as one is that a single node refuses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_permit_of_a_refused_check_is_given_back_in_the_end() {
+async fn a_permit_of_a_failed_check_is_released_in_the_end() {
     use tower_throttle::Concurrency;
     let cluster = RedisCluster::start(3, 0);
     let store = RedisStore::builder().timeout(Duration::from_secs(2));

@@ -31,7 +31,7 @@ fn limiter(builder: RedisStoreBuilder, name: &str) -> (Runtime, Limiter) {
 }
 
 #[test]
-fn names_are_what_they_always_were() {
+fn names_of_keys_have_not_changed() {
     let address = |text: &str| Key::from(text.parse::<IpAddr>().expect("an address"));
     let vectors: [(Key, &str, &str); 8] = [
         (
@@ -109,7 +109,7 @@ proptest! {
 
 /// As `docs/operating.md` says that an operator reads it.
 #[tokio::test]
-async fn redis_shows_what_the_page_for_operators_says() {
+async fn redis_shows_what_the_operators_page_documents() {
     let server = RedisServer::start();
     let store = RedisStore::builder().timeout(crate::support::DEADLINE);
     let store = store.connect(&server.url()).expect("a store");

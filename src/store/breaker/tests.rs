@@ -99,7 +99,7 @@ impl World {
 }
 
 #[test]
-fn in_every_schedule_there_is_one_probe_at_most_and_a_way_back() {
+fn every_schedule_has_one_probe_at_most_and_recovers() {
     let mut seen = HashSet::new();
     let mut worlds = vec![World::new()];
     for _ in 0..10 {
@@ -142,7 +142,7 @@ fn calls_in(ms: u64, takes_ms: u64, outcome: CallOutcome) -> (u64, Vec<u64>) {
 }
 
 #[test]
-fn a_server_that_never_answers_is_asked_once_a_second() {
+fn a_server_that_never_answers_is_probed_once_a_second() {
     let (_, at) = calls_in(60_000, 50, CallOutcome::Failed);
     assert!(at[4] <= 300, "open after 300 ms: {at:?}");
     let late: Vec<_> = at.iter().filter(|at| **at > 5_000).collect();
@@ -155,19 +155,19 @@ fn a_server_that_never_answers_is_asked_once_a_second() {
 }
 
 #[test]
-fn a_lost_connection_is_looked_at_again_soon() {
+fn a_lost_connection_is_probed_again_soon() {
     let (calls, _) = calls_in(10_000, 0, CallOutcome::NotSent);
     assert!((150..=205).contains(&calls), "{calls}");
 }
 
 #[test]
-fn a_server_that_answers_is_always_asked() {
+fn a_server_that_answers_gets_every_call() {
     let (calls, _) = calls_in(1_000, 1, CallOutcome::Answered);
     assert_eq!(calls, 1_000);
 }
 
 #[test]
-fn what_is_no_call_neither_opens_it_nor_closes_it_nor_makes_anybody_wait() {
+fn outcomes_of_unsent_calls_do_not_affect_the_breaker() {
     let mut machine = StateMachine::new();
     for outcome in [CallOutcome::Unused, CallOutcome::Failed].repeat(4) {
         let generation = machine.try_acquire(0).expect("closed");
@@ -187,7 +187,7 @@ fn what_is_no_call_neither_opens_it_nor_closes_it_nor_makes_anybody_wait() {
 }
 
 #[test]
-fn few_failures_among_answers_do_not_open_it_and_half_do() {
+fn few_failures_among_answers_do_not_open_the_breaker_and_half_do() {
     for (every, opens) in [(3, false), (2, true)] {
         let mut machine = StateMachine::new();
         let mut call = 0;

@@ -17,20 +17,20 @@ use crate::{
 /// The state of the buckets of a check when it was denied.
 pub(super) struct Denial {
     pub(super) id: Id,
-    /// The last refund before it was sent.
+    /// The last refund before the check was sent.
     pub(super) seen: u64,
-    /// By the clock here: not after it was decided,
+    /// When the check was sent, by the clock of this process: not after the decision.
     sent_us: u64,
-    /// and not before.
+    /// When the answer came, by the clock of this process: not before the decision.
     answered_us: u64,
-    /// When it was decided, by the store's clock.
+    /// When the store decided, by its clock.
     decided_us: u64,
-    legs: SmallVec<[KnownBucket; 2]>,
+    charges: SmallVec<[KnownBucket; 2]>,
 }
 
 struct KnownBucket {
     quota: Interned<Quota>,
-    /// In units, of what was asked.
+    /// The cost of the denied check, in units.
     cost: u64,
     standing: BucketState,
 }
@@ -40,9 +40,9 @@ struct KnownBucket {
 pub(super) enum Recheck {
     /// It would be denied.
     Denied(Decision),
-    /// It can never be allowed: the store is asked.
+    /// It can never be allowed, so the store must decide.
     Impossible,
-    /// It may fit: the store's next denial replaces this one.
+    /// It may fit, so the store must decide. The store's next denial replaces this one.
     Unknown,
 }
 
@@ -67,7 +67,7 @@ impl Denial {
             sent_us,
             answered_us,
             decided_us: decision.decided_at_us(),
-            legs: decision.policies().map(known).collect(),
+            charges: decision.policies().map(known).collect(),
         }
     }
 
@@ -75,7 +75,7 @@ impl Denial {
         self.sent_us < other.sent_us
     }
 
-    /// Whether the denial holds at `now_us`. A clock may step back.
+    /// Returns whether the denial holds at `now_us`. A clock may step back.
     pub(super) const fn is_of_time(&self, now_us: u64, longest_us: u64) -> bool {
         now_us >= self.sent_us && now_us - self.sent_us < longest_us
     }
@@ -83,16 +83,16 @@ impl Denial {
     /// Decides by the longest time that may have passed: a check that does not fit then, does
     /// not fit. Reports by the shortest: a caller that waits for that long has waited enough.
     pub(super) fn still(&self, check: &Check<'_>, now_us: u64) -> Recheck {
-        let told_us = self.decided_us + now_us.saturating_sub(self.answered_us);
+        let earliest_us = self.decided_us + now_us.saturating_sub(self.answered_us);
         let latest_us = self.decided_us + now_us.saturating_sub(self.sent_us);
-        let mut told: SmallVec<[(ReadContext, BucketState); 2]> = SmallVec::new();
+        let mut states: SmallVec<[(ReadContext, BucketState); 2]> = SmallVec::new();
         let mut has_room = true;
-        for (leg, known) in check.charges().iter().zip(&self.legs) {
-            let asked = &leg.demand;
+        for (charge, known) in check.charges().iter().zip(&self.charges) {
+            let asked = &charge.demand;
             if known.quota != asked.quota {
                 return Recheck::Unknown;
             }
-            let offset_ms = asked.quota.offset_ms(leg.key_bytes());
+            let offset_ms = asked.quota.offset_ms(charge.key_bytes());
             let standings = each!(asked.quota, rule => {
                 let at = |now_us| asked.at(rule, check.operation(), now_us, offset_ms);
                 let most = rule.max_level_for(asked.quota.level_of(known.cost), 0).unwrap_or(0);
@@ -100,19 +100,19 @@ impl Denial {
                 let later = |now_us| rule.later(known.standing, from, at(now_us));
                 let latest = later(latest_us);
                 has_room &= latest.is_some_and(|latest| rule.fits(&latest, asked.level, asked.overdraft));
-                latest.and(later(told_us)).map(|standing| (at(told_us), standing))
+                latest.and(later(earliest_us)).map(|standing| (at(earliest_us), standing))
             });
             let Some(standing) = standings else {
                 return Recheck::Unknown;
             };
-            told.push(standing);
+            states.push(standing);
         }
         if has_room {
             return Recheck::Unknown;
         }
-        let decision = denied(check, told_us, &told);
+        let decision = denied(check, earliest_us, &states);
         match decision.verdict() {
-            Verdict::Denied => Recheck::Denied(decision.remembered()),
+            Verdict::Denied => Recheck::Denied(decision.cached()),
             _ => Recheck::Impossible,
         }
     }
@@ -120,9 +120,9 @@ impl Denial {
 
 fn denied(check: &Check<'_>, now_us: u64, standings: &[(ReadContext, BucketState)]) -> Decision {
     let operation = check.operation();
-    let legs = check.charges().iter().zip(standings);
-    let mut policies = legs.map(|(leg, (at, standing))| {
-        let (name, asked) = (leg.policy.clone(), &leg.demand);
+    let charges = check.charges().iter().zip(standings);
+    let mut policies = charges.map(|(charge, (at, standing))| {
+        let (name, asked) = (charge.policy.clone(), &charge.demand);
         each!(asked.quota, rule => {
             PolicyDecision::new(rule, operation, name, asked, 0, *at, *standing)
         })

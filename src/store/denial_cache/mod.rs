@@ -34,8 +34,8 @@ use super::process::ProcessContext;
 use crate::charge::{Charge, Check, Operation};
 use crate::{Decision, Verdict, clock};
 
-/// All stores remember an unused bucket for this long: a bucket that does not start full must
-/// not be forgotten meanwhile.
+/// All stores keep an unused bucket for this long. A bucket that does not start full must not be
+/// forgotten while a denial of it is cached.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// 128 bits of a keyed hash. Without the process's key, no client can make two callers
@@ -77,7 +77,7 @@ impl DenialCache {
 
     /// Returns a denial that still holds, or what to do with the store's answer.
     pub(crate) fn look_up(self: &Arc<Self>, check: &Check<'_>) -> Lookup {
-        let is_held = |leg: &Charge<'_>| leg.demand.quota.is_concurrency();
+        let is_held = |charge: &Charge<'_>| charge.demand.quota.is_concurrency();
         let then = match check.operation() {
             Operation::Peek | Operation::Renew => return Lookup::Ask(None),
             Operation::Refund => OnReply::Forget,
@@ -111,8 +111,8 @@ impl DenialCache {
 
     /// Begins a reset of these charges. When the result is dropped, the denials from before
     /// that are void.
-    pub(crate) fn resetting(self: &Arc<Self>, legs: &[Charge<'_>]) -> PendingCheck {
-        let (id, stripes) = self.place(legs);
+    pub(crate) fn resetting(self: &Arc<Self>, charges: &[Charge<'_>]) -> PendingCheck {
+        let (id, stripes) = self.place(charges);
         PendingCheck {
             denials: Arc::clone(self),
             id,
@@ -123,7 +123,7 @@ impl DenialCache {
         }
     }
 
-    /// Voids all denials, also those on their way.
+    /// Voids all denials, also those in flight.
     pub(crate) fn forget_all(&self) {
         self.given.back_everywhere();
     }
@@ -178,19 +178,19 @@ impl DenialCache {
     }
 
     /// Returns the id of a check of these charges, and the stripes of their buckets.
-    fn place(&self, legs: &[Charge<'_>]) -> (Id, Stripes) {
+    fn place(&self, charges: &[Charge<'_>]) -> (Id, Stripes) {
         // Charges in another order, or fewer, have another id.
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let (mut id, mut stripes): (Id, _) = ((legs.len() as u64, 0), Stripes::new());
-        for leg in legs {
+        let (mut id, mut stripes): (Id, _) = ((charges.len() as u64, 0), Stripes::new());
+        for charge in charges {
             let bucket = self.process.hash.hash_128(
-                leg.policy.hash,
-                leg.demand.quota.letter(),
-                leg.key_bytes(),
+                charge.policy.hash,
+                charge.demand.quota.letter(),
+                charge.key_bytes(),
             );
             id.0 = id.0.wrapping_mul(ODD).wrapping_add(bucket.0);
             id.1 = id.1.wrapping_mul(ODD).wrapping_add(bucket.1);
-            if !leg.demand.quota.is_concurrency() {
+            if !charge.demand.quota.is_concurrency() {
                 stripes.push(stripe(bucket.0));
             }
         }

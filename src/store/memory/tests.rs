@@ -204,7 +204,7 @@ fn buckets() -> Buckets {
 
 /// The keys of these callers differ in their last digits.
 #[test]
-fn ids_are_spread_and_different_and_secret() {
+fn ids_are_spread_distinct_and_secret() {
     let (one, other) = (buckets(), buckets());
     let policy = (1, 2);
     let key = |number: u64| format!("caller-{number:08}");

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_longer_route_is_distance_and_a_longer_wait_is_load() {
+    async fn a_longer_route_counts_as_distance_and_a_longer_wait_as_load() {
         let (mut latency, started) = (Latency::new(3), Instant::now());
         ask(&mut latency, started, MS / 2, Duration::ZERO).await;
         assert!(latency.max_calls() > 100, "{latency:?}");

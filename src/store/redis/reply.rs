@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_believed_to_be_taken_than_was_asked_for() {
+    fn a_reply_cannot_claim_more_than_the_cost_was_taken() {
         for (verdict, is_believed) in [(0, true), (3, true), (4, false), (i64::MAX, false)] {
             let admitted = admitted(Operation::TakeUpTo, 1, &[verdict, 0]);
             assert_eq!(admitted, is_believed.then(|| vec![(1, verdict as u64)]));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_no_double_holds_exactly_are_not_the_scripts() {
+    fn numbers_that_no_double_holds_exactly_are_foreign_replies() {
         let most = EXACT as i64;
         assert_eq!(admitted(Operation::Take, 1, &[1, most]), Some(vec![(1, 1)]));
         for number in [-1, most + 1, i64::MIN, i64::MAX] {

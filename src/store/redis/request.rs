@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_in_a_row_that_ask_the_same_share_their_numbers() {
+    fn equal_checks_in_a_row_share_their_numbers() {
         let asked = [
             ("ann", 1, 1),
             ("bob", 1, 1),

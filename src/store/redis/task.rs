@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn kept_work_begins_again_when_it_panics_and_ends_with_its_owner() {
+    async fn a_background_task_restarts_after_a_panic_and_ends_with_its_owner() {
         let begun = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&begun);
         let kept = AbortOnDrop::keep(&Handle::current(), move || {

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_to_name_several_nodes() {
+    fn several_nodes_are_named_in_two_ways() {
         let (said, named) = seeds("redis-cluster://app:p%40w@one:1,two,[::1]:3/");
         assert_eq!(named, ["one:1", "two:6379", "::1:3"]);
         assert_eq!(said.user.as_deref(), Some("app"));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_said_without_the_password() {
+    fn an_unusable_url_is_reported_without_the_password() {
         for url in [
             "redis-cluster://",
             "redis-cluster://app:secret@/",

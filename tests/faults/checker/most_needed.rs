@@ -94,7 +94,7 @@ impl Sums {
 }
 
 #[test]
-fn it_finds_what_trying_every_interval_finds() {
+fn the_search_finds_what_trying_every_interval_finds() {
     // xorshift64*: any numbers do.
     let mut seed = 0x9E37_79B9_7F4A_7C15_u64;
     let mut below = |bound: u64| {

@@ -40,7 +40,7 @@ fn promise() -> Promise {
 }
 
 #[test]
-fn one_admission_too_many_is_seen() {
+fn one_admission_too_many_is_detected() {
     let mut ledger = steady();
     assert!(admitted(&ledger, &promise()).expect("within") > 0.99);
     for sent_us in [1_000_050, 2_000_000, 4_999_000] {
@@ -61,7 +61,7 @@ fn one_admission_too_many_is_seen() {
 }
 
 #[test]
-fn a_loss_gives_one_burst_and_only_where_it_was() {
+fn a_loss_grants_one_burst_to_its_keys_only() {
     let mut ledger = steady();
     // After a loss, with what refills until the next, nine more are what fits.
     ledger.extend((50..59).map(|id| entry(id, 1, ALLOWED, 3_000_500)));
@@ -109,7 +109,7 @@ fn admissions_without_the_store_are_counted() {
 }
 
 #[test]
-fn a_late_answer_and_a_missing_one_are_seen() {
+fn a_late_answer_and_a_missing_one_are_detected() {
     let bound = Latency {
         p999: Duration::from_millis(60),
         most: Duration::from_millis(100),
@@ -153,7 +153,7 @@ fn a_reply_to_another_call_is_detected() {
 }
 
 #[test]
-fn a_charge_missing_and_one_too_many_are_seen() {
+fn a_missing_charge_and_a_surplus_charge_are_detected() {
     let ledger = [
         entry(0, 1, ALLOWED, 0),
         entry(1, 1, ALLOWED, 1),
@@ -174,7 +174,7 @@ fn a_charge_missing_and_one_too_many_are_seen() {
 }
 
 #[test]
-fn a_process_that_never_comes_back_is_seen() {
+fn a_process_that_never_recovers_is_detected() {
     let of = |process, outcome, sent_us| Entry {
         process,
         ..entry(0, 1, outcome, sent_us)

@@ -24,7 +24,7 @@ fn ping(mut stream: &TcpStream) -> std::io::Result<Duration> {
 }
 
 #[test]
-fn it_does_what_it_is_told_to_and_undoes_it() {
+fn the_proxy_applies_and_removes_faults() {
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
     let stream = connect(&proxy).expect("a connection");
@@ -66,7 +66,7 @@ fn it_does_what_it_is_told_to_and_undoes_it() {
 
 /// Two servers on one port are one: the second is not there, and nobody sees it.
 #[test]
-fn a_port_is_of_one_test() {
+fn each_port_belongs_to_one_test() {
     let claims = || (0..300).map(|_| Port::claim()).collect::<Vec<_>>();
     let ports: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(claims)).collect();

@@ -20,7 +20,7 @@ impl Dice {
 }
 
 #[test]
-fn a_seed_is_enough_to_know_what_comes() {
+fn a_seed_determines_the_faults() {
     let throw = |seed| {
         let mut dice = Dice::new(seed);
         (0..100).map(|_| dice.below(6)).collect::<Vec<_>>()

@@ -54,7 +54,7 @@ pub(super) fn judge(samples: &[Sample]) -> Result<Vec<(&'static str, String)>, S
 }
 
 #[test]
-fn growth_is_told_from_coming_and_going() {
+fn growth_is_distinguished_from_fluctuation() {
     let sample = |files, tasks| Sample {
         resident_kb: 10_000,
         files,

@@ -190,7 +190,7 @@ async fn no_content_type_opens_an_nginx_auth_request_gate_that_denies() {
 
 /// The configuration in docs/authentication-gates.md.
 #[tokio::test]
-async fn nginx_can_hand_the_denial_of_a_gate_on() {
+async fn nginx_can_pass_on_the_denial_of_a_gate() {
     let nginx = Nginx::start(service(GrpcDenials::Never).await).await;
     let page = "/with-retry-after/page";
     let known = "Authorization: Bearer ours\r\n";

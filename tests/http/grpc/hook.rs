@@ -29,7 +29,7 @@ where
 }
 
 #[test]
-fn it_can_tell_a_grpc_call_and_sees_what_it_sees_of_any_denial() {
+fn the_hook_recognizes_grpc_calls_and_sees_the_same_denial() {
     let layer = hooked(|denied| {
         let policies: Vec<_> = denied.policies().collect();
         assert_eq!(policies, ["api"]);
@@ -54,7 +54,7 @@ fn it_can_tell_a_grpc_call_and_sees_what_it_sees_of_any_denial() {
 }
 
 #[test]
-fn handing_the_prepared_response_on_changes_nothing() {
+fn returning_the_prepared_response_changes_nothing() {
     let with_hook = denied(|denied| denied.into_response());
     let (layer, _) = layer_with([one_in_12_seconds()], |builder| builder);
     ask(&layer, grpc_request("application/grpc", 1));

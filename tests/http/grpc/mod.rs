@@ -29,7 +29,7 @@ fn grpc_request(kind: &str, cost: u64) -> Request<Full<Bytes>> {
 }
 
 #[test]
-fn the_example_byte_for_byte() {
+fn the_example_is_answered_byte_for_byte() {
     let (layer, _) = layer_with([one_in_12_seconds()], |builder| {
         builder.headers(HeaderFormat::None)
     });
@@ -73,7 +73,7 @@ async fn a_client_reads_resource_exhausted_with_the_time_to_wait() {
 }
 
 #[tokio::test]
-async fn a_client_is_told_not_to_retry_what_is_hopeless() {
+async fn a_client_gets_no_retry_time_for_an_impossible_cost() {
     let (layer, _) = layer_of([one_in_12_seconds()]);
     let (address, calls) = serve(layer).await;
     let status = call(&mut connect(&address).await, 250).await.unwrap_err();
@@ -126,7 +126,7 @@ async fn a_missing_key_is_permission_denied() {
 }
 
 #[tokio::test]
-async fn an_application_put_together_wrongly_is_internal() {
+async fn a_wrongly_assembled_application_is_internal() {
     let (layer, _) = layer_of([TokenBucket::per_second(1).into()]);
     let (address, _) = serve(layer).await;
     let status = call(&mut connect(&address).await, 1).await.unwrap_err();
@@ -135,7 +135,7 @@ async fn an_application_put_together_wrongly_is_internal() {
 }
 
 #[tokio::test]
-async fn percent_signs_and_quotes_in_names_arrive() {
+async fn percent_signs_and_quotes_in_names_arrive_unchanged() {
     let name = r#"50% "off" %41 \ "#;
     let policy = Policy::new(name, TokenBucket::per_second(1)).shared();
     let (layer, _) = layer_of([policy.cost_by(cost_in("cost"))]);
@@ -174,7 +174,7 @@ fn status_of(answer: &Answer) -> Status {
 }
 
 #[test]
-fn jitter_only_adds_to_the_pushback_and_both_say_the_same() {
+fn jitter_only_adds_to_the_pushback_and_both_fields_agree() {
     let (layer, _) = layer_with([one_in_12_seconds()], |builder| {
         builder.retry_after_jitter(Duration::from_secs(10))
     });
@@ -206,7 +206,7 @@ fn long_waits_stay_within_the_32_bits_of_a_pushback() {
 }
 
 #[test]
-fn retry_info_tells_long_waits_in_full() {
+fn retry_info_holds_long_waits_in_full() {
     for days in [20, 100] {
         let delay = retry_delay(&status_of(&wait_of_days(days)));
         assert_eq!(delay, Some(Duration::from_secs(days * 86_400)));

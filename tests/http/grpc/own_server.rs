@@ -40,7 +40,7 @@ async fn serve(hands_peers_on: bool) -> String {
 }
 
 #[tokio::test]
-async fn callers_are_told_apart_by_the_peer_that_it_hands_on() {
+async fn callers_are_distinguished_by_the_peer_that_the_server_passes_on() {
     let mut client = connect(&serve(true).await).await;
     for _ in 0..2 {
         assert_eq!(call(&mut client, 1).await.unwrap(), "hello");

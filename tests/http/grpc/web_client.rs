@@ -49,7 +49,7 @@ async fn serve(first: First) -> (WebClient, Arc<AtomicUsize>, Arc<ManualClock>) 
 }
 
 #[tokio::test]
-async fn it_reads_resource_exhausted_with_the_time_to_wait() {
+async fn a_web_client_reads_resource_exhausted_with_the_time_to_wait() {
     for first in [First::Limiter, First::Translation] {
         let (mut client, calls, clock) = serve(first).await;
         assert_eq!(call(&mut client, 1).await.unwrap(), "hello", "{first:?}");
@@ -68,7 +68,7 @@ async fn it_reads_resource_exhausted_with_the_time_to_wait() {
 }
 
 #[tokio::test]
-async fn it_is_told_not_to_retry_what_is_hopeless() {
+async fn a_web_client_gets_no_retry_time_for_an_impossible_cost() {
     for first in [First::Limiter, First::Translation] {
         let (mut client, calls, _) = serve(first).await;
         let status = call(&mut client, 250).await.unwrap_err();

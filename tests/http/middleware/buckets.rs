@@ -118,7 +118,7 @@ fn the_quota_that_a_request_chooses_is_debited() {
 }
 
 #[test]
-fn a_store_that_fails_is_said() {
+fn an_error_of_the_store_is_returned() {
     let (layer, _) = layer_with([tokens().shared()], |builder| {
         builder.on_store_failure(OnStoreFailure::Deny)
     });

@@ -156,7 +156,7 @@ fn while_the_inner_service_works_the_service_made_ready_is_gone() {
 }
 
 #[test]
-fn a_denied_request_gives_the_permit_of_its_ready_service_back() {
+fn a_denied_request_returns_the_permit_of_its_ready_service() {
     let slow = Slow::new(standing_store().0);
     slow.gate.add_permits(10);
     let layer = RateLimitLayer::new(api()).store(slow);
@@ -175,7 +175,7 @@ fn a_denied_request_gives_the_permit_of_its_ready_service_back() {
 }
 
 #[test]
-fn dropping_while_the_store_decides_gives_the_permit_back() {
+fn dropping_while_the_store_decides_returns_the_permit() {
     let slow = Slow::new(standing_store().0);
     let gate = Arc::clone(&slow.gate);
     let layer = RateLimitLayer::new(api()).store(slow);

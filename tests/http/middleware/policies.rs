@@ -72,7 +72,7 @@ fn a_policy_that_does_not_apply_leaves_no_trace() {
 }
 
 #[test]
-fn only_the_policies_that_apply_are_told() {
+fn only_the_policies_that_apply_are_reported() {
     let (layer, _) = layer_of([
         by_key("all"),
         by_key("writes").when(|head| head.method() == Method::POST),
@@ -122,7 +122,7 @@ fn a_request_chooses_its_tier() {
 }
 
 #[test]
-fn a_cost_of_zero_asks_without_taking() {
+fn a_cost_of_zero_checks_without_taking() {
     let (layer, _) = layer_of([by_key("api")]);
     for _ in 0..3 {
         let answer = ask(&layer, from("ann", 0));
@@ -185,7 +185,7 @@ fn a_missing_key_charges_no_other_policy() {
 }
 
 #[test]
-fn without_a_key_a_request_is_refused_by_default() {
+fn without_a_key_a_request_is_denied_by_default() {
     for choice in [OnMissingKey::default(), OnMissingKey::Deny] {
         let (layer, _) = layer_of([by_key("api").on_missing_key(choice)]);
         let answer = ask(&layer, plain());
@@ -219,7 +219,7 @@ fn without_a_key_requests_can_share_a_bucket() {
 }
 
 #[test]
-fn those_without_a_key_are_not_taken_for_everyone() {
+fn callers_without_a_key_do_not_share_the_bucket_of_everyone() {
     let named = |head: &RequestHead<'_>| head.headers().get("everyone").map(|_| Key::everyone());
     let policy = Policy::new("api", TokenBucket::per_minute(10)).key(named);
     let (layer, _) = layer_of([policy.on_missing_key(OnMissingKey::Share)]);
@@ -276,7 +276,7 @@ fn policies_may_have_keys_of_different_kinds() {
 }
 
 #[test]
-fn a_layer_leaves_out_what_its_when_says() {
+fn a_layer_leaves_out_requests_by_its_when() {
     let (layer, _) = layer_with([by_key("api"), by_key("web")], |builder| {
         builder.when(|head| head.uri().path() != "/health")
     });
@@ -299,7 +299,7 @@ fn a_layer_leaves_out_what_its_when_says() {
 }
 
 #[test]
-fn the_buckets_of_a_request_are_the_layers() {
+fn the_buckets_of_a_request_are_those_of_the_layer() {
     let everyone = Policy::new("everyone", TokenBucket::per_minute(100)).shared();
     let (layer, _) = layer_of([by_key("api"), everyone]);
     ask(&layer, from("ann", 7));

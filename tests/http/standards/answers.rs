@@ -67,7 +67,7 @@ Cache-Control: no-store
 }
 
 #[test]
-fn an_application_put_together_wrongly_answers_500_and_tells_clients_nothing() {
+fn a_wrongly_assembled_application_answers_500_without_details() {
     let (layer, _) = layer_of([Policy::new("api", TokenBucket::per_minute(100))]);
     let answer = ask(&layer, plain());
     assert_problem(&answer);

@@ -106,7 +106,7 @@ RateLimit: "api";r=4;t=4
 }
 
 #[test]
-fn a_cost_that_no_wait_helps() {
+fn an_impossible_cost() {
     let (layer, _) = layer_of([api()]);
     ask(&layer, get([("api", 40)]));
     ask(&layer, get([("api", 250)])).assert_is(
@@ -122,7 +122,7 @@ RateLimit: "api";r=60
 
 /// When a permit comes back, nobody knows: no `t`, and a second to wait.
 #[test]
-fn a_number_in_flight_that_allows_and_denies() {
+fn a_concurrency_limit_that_allows_and_denies() {
     let in_flight = Policy::new("inflight", Concurrency::new(10)).shared();
     let (layer, _) = layer_of([in_flight.cost_by(cost_in("inflight"))]);
     let stuck = |request: Request<Full<Bytes>>| {
@@ -215,7 +215,7 @@ fn draft_7() {
 }
 
 #[test]
-fn older_policies_tell_of_a_burst() {
+fn older_policies_have_the_burst() {
     let burst = || Policy::new("api", TokenBucket::per_second(10).burst(20)).key(key::global());
     for headers in [HeaderFormat::Draft6, HeaderFormat::Draft7] {
         let (layer, _) = layer_with([burst()], |builder| builder.headers(headers));

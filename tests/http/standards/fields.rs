@@ -179,7 +179,7 @@ fn the_largest_numbers_keep_within_15_digits() {
 }
 
 #[test]
-fn a_fraction_of_a_second_is_told_in_whole_seconds() {
+fn a_fraction_of_a_second_is_sent_in_whole_seconds() {
     let told = |quota: TokenBucket| {
         let (layer, _) = layer_of([policy("p", quota.try_into().unwrap())]);
         ask(&layer, plain()).field("ratelimit-policy").unwrap()
@@ -258,7 +258,7 @@ fn each_mode_sends_its_own_fields_and_no_others() {
 }
 
 #[test]
-fn without_fields_a_denial_still_says_when_to_come_back() {
+fn without_fields_a_denial_still_has_retry_after() {
     let (layer, _) = layer_with([api()], |builder| builder.headers(HeaderFormat::None));
     ask(&layer, get([("api", 100)])).assert_is("HTTP/1.1 200 OK\n\nhello");
     ask(&layer, plain()).assert_is(

@@ -53,7 +53,7 @@ pub(crate) fn logged(run: impl FnOnce()) -> Vec<String> {
 }
 
 #[test]
-fn a_missing_peer_address_is_said_once_with_what_to_change() {
+fn a_missing_peer_address_is_logged_once_with_what_to_change() {
     let (layer, _) = layer_of([TokenBucket::per_second(1).into()]);
     let log = logged(|| {
         for _ in 0..5 {
@@ -69,7 +69,7 @@ fn a_missing_peer_address_is_said_once_with_what_to_change() {
 }
 
 #[test]
-fn a_store_that_fails_is_said_once() {
+fn a_store_that_fails_is_logged_once() {
     let (layer, _) = layer_of([crate::support::web::api()]);
     let layer = layer.store(Down);
     let log = logged(|| {
@@ -86,7 +86,7 @@ fn a_store_that_fails_is_said_once() {
 /// What an application logs that has no filter, and one with the filter of the
 /// README; and where a filter names only the application.
 #[test]
-fn an_outage_is_seen_unless_a_filter_leaves_it_out() {
+fn an_outage_is_logged_unless_a_filter_leaves_it_out() {
     for (filter, is_seen) in [
         ("", true),
         ("myapp=info,tower_throttle=info", true),
@@ -110,7 +110,7 @@ fn an_outage_is_seen_unless_a_filter_leaves_it_out() {
 }
 
 #[test]
-fn a_denial_is_said_with_its_policies() {
+fn a_denial_is_logged_with_its_policies() {
     let (layer, _) = layer_of([crate::support::web::api(), crate::support::web::day()]);
     ask(&layer, get([("api", 100)]));
     let log = logged(|| {
@@ -124,7 +124,7 @@ fn a_denial_is_said_with_its_policies() {
 
 /// Whichever refusal it is, it can be found.
 #[test]
-fn a_refusal_is_said_with_its_reason() {
+fn a_denial_is_logged_with_its_reason() {
     let by_header = Policy::new("keyed", TokenBucket::per_minute(1)).key(key::header("x-api-key"));
     let closing = |builder: RateLimitLayerBuilder| builder.on_store_failure(OnStoreFailure::Deny);
     let cases = [

@@ -163,7 +163,7 @@ proptest! {
     }
 
     #[test]
-    fn a_denial_takes_nothing_and_lists_exactly_the_policies_that_refused(
+    fn a_denial_takes_nothing_and_lists_exactly_the_denying_policies(
         (quotas, steps) in walk(),
     ) {
         let (layer, clock) = start(&quotas);
@@ -189,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn the_remaining_units_are_there_and_one_more_is_not(
+    fn exactly_the_remaining_units_can_be_taken(
         quota in quota(),
         steps in prop::collection::vec((0..10_000_000_u64, 0..1_000_u64), 1..10),
     ) {
@@ -295,7 +295,7 @@ fn a_clock_that_steps_back_lengthens_no_wait_beyond_the_quota() {
 }
 
 #[test]
-fn jitter_only_adds_to_the_wait_and_no_more_than_was_said() {
+fn jitter_only_adds_to_the_wait_within_its_bound() {
     let jittered = |jitter| {
         let (layer, _) = layer_with([api()], |builder| builder.retry_after_jitter(jitter));
         ask(&layer, get([("api", 100)]));
@@ -320,7 +320,7 @@ fn jitter_only_adds_to_the_wait_and_no_more_than_was_said() {
 }
 
 #[test]
-fn no_jitter_where_waiting_is_of_no_use() {
+fn no_jitter_is_added_if_waiting_cannot_help() {
     let (layer, _) = layer_with([api()], |builder| {
         builder.retry_after_jitter(Duration::from_secs(10))
     });
@@ -330,7 +330,7 @@ fn no_jitter_where_waiting_is_of_no_use() {
 }
 
 #[test]
-fn a_hopeless_cost_names_only_the_policies_that_refused() {
+fn an_impossible_cost_names_only_the_denying_policies() {
     let (layer, _) = layer_of([api(), day()]);
     let answer = ask(&layer, get([("api", 101), ("day", 1)]));
     assert_eq!(answer.status, StatusCode::FORBIDDEN);
@@ -351,7 +351,7 @@ fn a_hopeless_cost_names_only_the_policies_that_refused() {
 }
 
 #[test]
-fn a_hopeless_cost_has_no_reset_in_the_older_forms() {
+fn an_impossible_cost_has_no_reset_in_the_older_forms() {
     for (mode, fields) in [
         (
             HeaderFormat::Draft7,

@@ -48,7 +48,7 @@ fn status_of(reason: DenialReason) -> u16 {
 }
 
 #[test]
-fn the_hook_is_asked_for_every_reason() {
+fn the_hook_is_called_for_every_reason() {
     let hook = |denied: Denied<'_>| {
         let verdict = denied.decision().map(|decision| decision.verdict());
         let (reason, retry) = (denied.reason(), denied.retry_after_s());
@@ -128,7 +128,7 @@ fn ratelimit_fields_that_the_hook_set_stay() {
 }
 
 #[test]
-fn handing_the_default_response_on_changes_nothing() {
+fn returning_the_default_response_changes_nothing() {
     for (reason, layer, cost) in every_reason(|denied| denied.into_response()) {
         let (plain, _) = layer_with([api()], |builder| builder);
         let hooked = ask(&layer, get([("api", cost)]));
@@ -174,7 +174,7 @@ fn a_hook_that_answers_head_sends_the_length_and_no_body() {
 }
 
 #[test]
-fn the_hook_is_not_asked_about_what_is_forwarded() {
+fn the_hook_is_not_called_for_forwarded_requests() {
     let (layer, _) = layer_with([api()], |builder| {
         builder.on_denied(|_| -> Response<Bytes> { panic!("asked") })
     });
@@ -183,7 +183,7 @@ fn the_hook_is_not_asked_about_what_is_forwarded() {
 }
 
 #[test]
-fn the_hook_sees_the_request_and_which_policies_refused() {
+fn the_hook_sees_the_request_and_the_denying_policies() {
     let hook = |denied: Denied<'_>| {
         let id = denied.head().headers().get("x-request-id").cloned();
         let policies: Vec<_> = denied.policies().collect();

@@ -61,7 +61,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn it_never_falls_as_units_are_used_up_and_all_are_back_then(
+    fn reset_never_falls_as_units_are_used_and_all_units_are_back_after_it(
         which in 0..quotas().len(),
         steps in prop::collection::vec((0..4_u64, 0..5_000_000_u64), 1..40),
     ) {
@@ -99,7 +99,7 @@ proptest! {
 }
 
 #[test]
-fn a_client_that_is_denied_and_waits_for_it_is_admitted() {
+fn a_denied_client_that_waits_for_the_reset_is_admitted() {
     for quota in quotas() {
         let ([epoch, _], clock) = layers(quota);
         let denied = (0..50).find_map(|_| {
@@ -112,7 +112,7 @@ fn a_client_that_is_denied_and_waits_for_it_is_admitted() {
 }
 
 #[test]
-fn none_is_sent_if_units_do_not_come_back_with_time() {
+fn no_reset_is_sent_if_units_do_not_come_back_with_time() {
     for quota in [
         Quota::try_from(TokenBucket::without_refill(5)).unwrap(),
         Quota::try_from(Concurrency::new(5)).unwrap(),

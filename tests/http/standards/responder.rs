@@ -119,7 +119,7 @@ fn with_id(denied: Denied<'_>) -> Response<Bytes> {
 }
 
 #[test]
-fn it_sends_what_a_layer_sends() {
+fn a_responder_sends_what_a_layer_sends() {
     let settings: [Set; 5] = [
         |builder| builder,
         |builder| builder.on_denied(with_id),
@@ -170,7 +170,7 @@ fn it_sends_what_a_layer_sends() {
 }
 
 #[test]
-fn it_sends_what_a_layer_sends_inside_another_layer() {
+fn a_responder_sends_what_a_layer_sends_inside_another_layer() {
     for form in FORMS {
         let set = |builder: RateLimitLayerBuilder| builder.headers(form);
         let outer = || {
@@ -198,7 +198,7 @@ fn it_sends_what_a_layer_sends_inside_another_layer() {
 }
 
 #[test]
-fn it_answers_a_missing_key_and_a_missing_part_as_a_layer_does() {
+fn a_responder_answers_a_missing_key_and_a_missing_part_as_a_layer_does() {
     let extractors: [(DenialReason, Arc<dyn KeyExtractor>); 2] = [
         (DenialReason::KeyMissing, Arc::new(key::header("x-api-key"))),
         (DenialReason::Misconfigured, Arc::new(key::peer())),
@@ -265,7 +265,7 @@ fn the_decision_of_a_failed_store_is_answered_as_its_failure() {
 }
 
 #[test]
-fn it_says_nothing_of_policies_that_a_limiter_could_not_ask() {
+fn a_responder_leaves_out_policies_that_a_limiter_could_not_check() {
     let allowing = |responder| handler(Down, OnStoreFailure::Allow, responder);
     let layer = layer(Down, OnStoreFailure::Allow, |builder| builder);
     let answer = ask_service(allowing(layer.responder()), plain());

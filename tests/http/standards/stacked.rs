@@ -309,7 +309,7 @@ fn fields_of_an_inner_service_in_another_format_are_not_mixed() {
 }
 
 #[test]
-fn in_the_older_forms_a_limit_without_a_reset_gets_no_others_reset() {
+fn in_the_older_forms_a_limit_without_a_reset_gets_no_reset_of_another() {
     let in_flight = || Policy::new("in-flight", Concurrency::new(10)).shared();
     for mode in MODES.into_iter().skip(1) {
         let layer = |policy| layer_with([policy], |builder| builder.headers(mode)).0;

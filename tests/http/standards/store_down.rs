@@ -37,7 +37,7 @@ fn assert_tells_nothing(answer: &Answer) {
 }
 
 #[test]
-fn allowing_forwards_and_says_only_what_is_known() {
+fn allowing_forwards_and_sends_only_known_fields() {
     for mode in MODES {
         let answer = ask(&down(OnStoreFailure::Allow, mode), plain());
         assert_eq!(answer.status, StatusCode::OK);
@@ -72,7 +72,7 @@ Retry-After: 5
 }
 
 #[test]
-fn the_decision_says_where_it_came_from() {
+fn the_decision_reports_its_source() {
     let allowed = ask(&down(OnStoreFailure::Allow, HeaderFormat::Draft10), plain());
     let decision = allowed.decision.unwrap();
     assert_eq!(decision.source(), Source::StoreFailure);

@@ -38,7 +38,7 @@ fn lines_of(by: &ClientIp, peer: &str, header: &'static str) -> Vec<String> {
 }
 
 #[test]
-fn a_forwarding_header_of_a_peer_that_is_not_trusted_is_said_once_with_the_peer() {
+fn a_forwarding_header_of_an_untrusted_peer_is_logged_once_with_the_peer() {
     let by = key::client_ip(["10.0.0.1"]);
     assert_eq!(lines_of(&by, "10.0.0.1", "x-forwarded-for"), [""; 0]);
     // A client that connects by itself, or a health check.
@@ -55,7 +55,7 @@ fn a_forwarding_header_of_a_peer_that_is_not_trusted_is_said_once_with_the_peer(
 }
 
 #[test]
-fn a_trusted_proxy_that_writes_another_header_is_said_once() {
+fn a_trusted_proxy_that_writes_another_header_is_logged_once() {
     let by = key::client_ip(["10.0.0.1"]).from_forwarded();
     assert_eq!(lines_of(&by, "10.0.0.1", "forwarded"), [""; 0]);
     // A health check of the proxy.
@@ -88,7 +88,7 @@ fn policy(by: impl KeyExtractor) -> Policy {
 }
 
 #[test]
-fn an_extension_that_a_policy_refuses_without_is_said_at_once_and_once() {
+fn a_missing_extension_that_denies_is_logged_at_once_and_once() {
     struct User;
 
     let by = key::extension(|_: &User| 1);
@@ -102,7 +102,7 @@ fn an_extension_that_a_policy_refuses_without_is_said_at_once_and_once() {
 
 /// A layer on the wrong side would pass unseen where the key may be missing.
 #[test]
-fn an_extension_that_no_request_has_is_said_where_it_may_be_missing() {
+fn an_optional_extension_that_no_request_has_is_logged() {
     struct A;
     struct B;
     struct C;
@@ -120,7 +120,7 @@ fn an_extension_that_no_request_has_is_said_where_it_may_be_missing() {
 }
 
 #[test]
-fn anonymous_requests_among_others_are_not_said() {
+fn anonymous_requests_among_others_are_not_logged() {
     struct User;
 
     let by = key::extension(|_: &User| 1);
@@ -139,7 +139,7 @@ fn anonymous_requests_among_others_are_not_said() {
 struct SharedUser;
 
 #[test]
-fn a_missing_header_is_named_with_the_refusal() {
+fn a_missing_header_is_named_in_the_log_of_the_denial() {
     let (layer, _) = layer_of([policy(key::header("x-api-key"))]);
     let log = logged(|| {
         ask(&layer, plain());
@@ -170,7 +170,7 @@ fn building(build: impl FnOnce()) -> Vec<String> {
 }
 
 #[test]
-fn one_policy_name_with_two_quotas_on_one_store_is_said_once() {
+fn one_policy_name_with_two_quotas_on_one_store_is_logged_once() {
     let store = MemoryStore::new();
     let mut built = Vec::new();
     let log = building(|| {
@@ -205,7 +205,7 @@ fn a_limiter_and_a_layer_with_two_quotas_are_noticed_too() {
 }
 
 #[test]
-fn policies_that_share_a_bucket_on_purpose_are_not_said() {
+fn policies_that_share_a_bucket_on_purpose_are_not_logged() {
     let store = MemoryStore::new();
     let log = building(|| {
         let on = |policy: Policy| RateLimitLayer::new(policy).store(store.clone());

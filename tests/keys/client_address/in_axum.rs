@@ -62,7 +62,7 @@ async fn a_router_with_a_mock() {
 }
 
 #[test]
-fn which_of_several_peers_is_believed() {
+fn one_of_several_peers_is_used() {
     let at = |last| SocketAddr::from(([192, 0, 2, last], 1));
     let by = client_ip(PROXIES);
     let mut request = Request::new(());

@@ -91,7 +91,7 @@ fn long_headers_are_read_in_one_pass() {
 }
 
 #[test]
-fn ipv4_callers_on_a_dual_stack_listener_are_kept_apart() {
+fn ipv4_callers_on_a_dual_stack_listener_have_keys_of_their_own() {
     let mapped =
         |last| SocketAddr::new(Ipv4Addr::new(203, 0, 113, last).to_ipv6_mapped().into(), 1);
     for bits in [1, 32, 56, 64, 96, 127, 128] {
@@ -119,7 +119,7 @@ fn ipv4_callers_on_a_dual_stack_listener_are_kept_apart() {
 }
 
 #[test]
-fn ipv6_callers_are_grouped_by_64_bits_unless_said_otherwise() {
+fn ipv6_callers_are_grouped_by_64_bits_by_default() {
     let at = |address: &str| {
         with_peer(
             Request::new(()),

@@ -204,8 +204,8 @@ fn ways_to_know_a_peer(
 }
 
 #[test]
-fn spoofs_that_other_limiters_believe() {
-    check("spoofs_that_other_limiters_believe");
+fn spoofs_that_other_limiters_accept() {
+    check("spoofs_that_other_limiters_accept");
 }
 
 #[test]

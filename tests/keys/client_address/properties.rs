@@ -271,7 +271,7 @@ proptest! {
     }
 
     #[test]
-    fn the_rule_and_nothing_else(
+    fn the_key_follows_the_documented_rule(
         (from, entries) in header_and(|from| {
             let entry = prop_oneof![
                 8 => entry(from, trusted()).boxed(),
@@ -331,7 +331,7 @@ proptest! {
     }
 
     #[test]
-    fn an_open_quote_swallows_nothing(
+    fn an_open_quote_hides_no_entry(
         (from, written) in header_and(written_by_proxies),
         start in "[a-z=\";, ]{0,8}",
         quotes in vec(select(vec!["\"", "\\\"", "\\", "\\\\"]), 1..6),

@@ -84,7 +84,7 @@ fn within(limit: Duration, mut run: impl FnMut()) {
 }
 
 #[test]
-fn five_failures_in_a_row_open_it() {
+fn five_failures_in_a_row_open_the_breaker() {
     let mut asked = 0;
     within(ms(40), || {
         let store = switch();
@@ -111,7 +111,7 @@ fn five_failures_in_a_row_open_it() {
 
 /// Ten failures and half of all: not nine, and not a third.
 #[test]
-fn half_of_all_opens_it_and_a_third_does_not() {
+fn half_of_all_calls_failing_opens_the_breaker_and_a_third_does_not() {
     for (every, expected) in [(2, 10), (3, 200)] {
         let mut failed = 0;
         within(ms(40), || {
@@ -205,7 +205,7 @@ async fn one_of_many_racing_tasks_probes_and_all_pass_after_its_reply() {
 
 /// Callers with less patience than the deadline, of a store that hangs.
 #[tokio::test(start_paused = true)]
-async fn callers_that_leave_early_do_not_keep_it_closed() {
+async fn callers_that_leave_early_do_not_keep_the_guard_closed() {
     let store = switch();
     store.now(Does::IsSilent);
     let limiter = denying(Guarded::new(store.clone()));
@@ -222,7 +222,7 @@ async fn callers_that_leave_early_do_not_keep_it_closed() {
 
 /// Nor do they end its pauses: a probe goes on without its caller.
 #[tokio::test(start_paused = true)]
-async fn a_probe_whose_caller_leaves_still_finds_out() {
+async fn a_probe_whose_caller_leaves_still_ends() {
     let store = switch();
     let limiter = denying(Guarded::new(store.clone()).timeout(ms(30)));
     opened(&store, &limiter).await;
@@ -251,7 +251,7 @@ async fn answers_within(limiter: &Limiter, most: Duration) {
 }
 
 #[tokio::test]
-async fn it_finds_out_that_the_store_answers_again() {
+async fn the_guard_notices_that_the_store_answers_again() {
     for failure in [unavailable(), unavailable_later(), Does::IsSilent] {
         let store = switch();
         let limiter = denying(Guarded::new(store.clone()).timeout(ms(5)));
@@ -271,7 +271,7 @@ async fn it_finds_out_that_the_store_answers_again() {
 
 /// A guard inside a guard opens and closes like one.
 #[tokio::test]
-async fn nested_guards_do_no_harm() {
+async fn nested_guards_decide_as_one() {
     let store = switch();
     let inner = Guarded::new(store.clone()).timeout(ms(5));
     let limiter = denying(Guarded::new(Guarded::new(inner)).timeout(ms(20)));

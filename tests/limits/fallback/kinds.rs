@@ -100,7 +100,7 @@ async fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
 }
 
 #[tokio::test]
-async fn each_kind_of_error_is_met_by_each_choice() {
+async fn each_kind_of_error_is_handled_by_each_choice() {
     for (kind, error) in errors().await {
         for choice in CHOICES {
             for later in [false, true] {
@@ -153,7 +153,7 @@ async fn each_kind_of_error_is_met_by_each_choice() {
 
 /// More at once than Redis may be asked, while it says nothing.
 #[tokio::test]
-async fn a_flood_of_redis_opens_no_gate() {
+async fn an_overload_of_redis_admits_no_unchecked_request() {
     let server = RedisServer::start();
     let store = connected(&server, 8).await;
     server.command(&["CLIENT", "PAUSE", "100000"]);
@@ -182,7 +182,7 @@ async fn a_flood_of_redis_opens_no_gate() {
 
 /// Foreign data under the key of one caller, in a real Redis.
 #[tokio::test]
-async fn foreign_data_is_refused_whatever_was_chosen() {
+async fn corrupt_state_is_denied_under_each_choice() {
     let server = RedisServer::start();
     let store = connected(&server, 100).await;
     for choice in CHOICES {

@@ -44,7 +44,7 @@ async fn flood(store: &Guarded<Switch>, switch: &Switch, does: [Does; 2]) {
 
 /// The first sign, and any other: once each, however they take turns.
 #[test]
-fn a_failure_that_shows_another_sign_is_one_line_more() {
+fn a_new_kind_of_failure_is_one_more_log_line() {
     let (runtime, lines) = logging_runtime(1);
     let run = async move {
         let switch = Switch::on(&Arc::new(ManualClock::new()));
@@ -78,7 +78,7 @@ fn a_failure_that_shows_another_sign_is_one_line_more() {
 
 /// A server that has just died refuses, and some calls to it just hang.
 #[test]
-fn a_missed_deadline_is_not_the_last_line_where_more_is_known() {
+fn a_missed_deadline_is_not_logged_after_a_better_known_failure() {
     let (runtime, lines) = logging_runtime(1);
     let run = async move {
         let switch = Switch::on(&Arc::new(ManualClock::new()));
@@ -101,7 +101,7 @@ fn a_missed_deadline_is_not_the_last_line_where_more_is_known() {
 }
 
 #[test]
-fn a_failure_and_its_end_are_one_line_each() {
+fn a_failure_and_its_end_are_one_log_line_each() {
     let (runtime, lines) = logging_runtime(4);
     let run = async move {
         let switch = Switch::on(&Arc::new(ManualClock::new()));

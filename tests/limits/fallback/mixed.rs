@@ -79,7 +79,7 @@ fn counted(choices: &[OnStoreFailure]) -> (u64, bool) {
 }
 
 #[test]
-fn a_limiter_goes_by_the_choice_of_each_policy() {
+fn a_limiter_follows_the_choice_of_each_policy() {
     assert_eq!(choices().len(), 3 + 9 + 27);
     for choices in choices() {
         for failure in [unavailable(), unavailable_later()] {
@@ -125,7 +125,7 @@ fn a_limiter_goes_by_the_choice_of_each_policy() {
 }
 
 #[test]
-fn a_layer_goes_by_the_choice_of_each_policy() {
+fn a_layer_follows_the_choice_of_each_policy() {
     for choices in choices() {
         for waits in [false, true] {
             let clock = Arc::new(ManualClock::new());
@@ -164,7 +164,7 @@ fn a_layer_goes_by_the_choice_of_each_policy() {
 
 /// Under stacked layers a decision has the source that is the worst of them.
 #[test]
-fn stacked_layers_tell_the_worst_source() {
+fn stacked_layers_report_the_worst_source() {
     let clock = Arc::new(ManualClock::new());
     let layer = |place: usize, source: Source| {
         let store = Switch::on(&clock);

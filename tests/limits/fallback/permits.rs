@@ -50,7 +50,7 @@ async fn settle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_of_an_outage_are_held_and_given_back_in_this_process() {
+async fn permits_of_an_outage_are_held_and_released_in_this_process() {
     for failure in [unavailable(), unavailable_later()] {
         let store = store();
         let limiter = limiter(store.clone(), [held()]);
@@ -87,7 +87,7 @@ async fn permits_of_an_outage_are_held_and_given_back_in_this_process() {
 
 /// A share's permits are that share's.
 #[tokio::test(start_paused = true)]
-async fn permits_of_a_share_come_back_to_it() {
+async fn permits_of_a_share_are_released_to_that_share() {
     for processes in 1..=20_u32 {
         let store = store();
         let share = OnStoreFailure::share_of(processes);
@@ -119,7 +119,7 @@ async fn permits_of_a_share_come_back_to_it() {
 
 /// Taken while the store is up, let go while it is down.
 #[tokio::test(start_paused = true)]
-async fn a_permit_let_go_in_an_outage_comes_back_to_the_store() {
+async fn a_permit_released_in_an_outage_returns_to_the_store() {
     for failure in [unavailable(), unavailable_later(), Does::IsSilent] {
         let store = store();
         let limiter = limiter(Guarded::new(store.clone()), [held()]);
@@ -203,7 +203,7 @@ async fn statements_that_fail_beside_replies_are_seldom_made_again() {
 
 /// The store took, the guard's deadline passed, this process decided.
 #[tokio::test(start_paused = true)]
-async fn a_permit_whose_answer_is_lost_is_given_back_to_the_store() {
+async fn a_permit_whose_reply_is_lost_returns_to_the_store() {
     let mut random = Random::new();
     for _ in 0..50 {
         let store = store();
@@ -227,7 +227,7 @@ type Waiting<'a> = Pin<Box<dyn Future<Output = Result<Permit, StoreError>> + 'a>
 
 /// Leaves after so many polls, in each of the ways in which a store may do.
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_leaves_at_any_point_leaves_nothing_taken() {
+async fn a_caller_that_leaves_at_any_point_holds_nothing() {
     let ways = [
         Does::Answers,
         Does::AnswersLater(3),

@@ -28,7 +28,7 @@ fn share(quota: impl TryInto<Quota, Error: std::fmt::Debug>, processes: u32) -> 
 /// It was admitted where nothing was taken, and then held until the excess had
 /// flowed in: for three minutes here, though nobody wanted to wait.
 #[tokio::test(start_paused = true)]
-async fn a_cost_above_the_share_is_refused_at_once() {
+async fn a_cost_above_the_share_is_denied_at_once() {
     let clock = Arc::new(TokioClock(tokio::time::Instant::now()));
     let policy = || share(TokenBucket::per_minute(100), 4);
     let limiter = limiter(Switch::down(&clock), [policy()]);
@@ -52,7 +52,7 @@ async fn a_cost_above_the_share_is_refused_at_once() {
 /// In windows the excess was forgiven when the window ended: each process
 /// granted the whole.
 #[test]
-fn a_share_grants_no_more_than_itself_to_a_caller_that_asks_for_the_whole() {
+fn take_up_to_the_whole_quota_gets_one_share() {
     let quotas: [Quota; 5] = [
         FixedWindow::per_minute(100).try_into().unwrap(),
         SlidingWindow::per_minute(100).try_into().unwrap(),
@@ -101,7 +101,7 @@ fn the_debt_that_debit_allows_is_shared() {
 /// holds the only place: the store is never asked again, though its deadline
 /// passed long ago.
 #[tokio::test]
-async fn a_probe_that_is_not_looked_at_does_not_keep_the_guard_open() {
+async fn a_probe_that_is_never_polled_does_not_keep_the_breaker_open() {
     let store = Switch::on(&Arc::new(ManualClock::new()));
     let guarded = Guarded::new(store.clone()).timeout(ms(5));
     let limiter = limiter(
@@ -135,7 +135,7 @@ async fn a_probe_that_is_not_looked_at_does_not_keep_the_guard_open() {
 /// What is given back or renewed in this process counts as an answer of the store.
 #[cfg(feature = "tracing")]
 #[test]
-fn a_permit_of_this_process_does_not_say_that_the_store_is_well() {
+fn a_local_permit_does_not_end_the_outage() {
     let (runtime, lines) = super::log_capture::logging_runtime(1);
     let run = async move {
         let store = Switch::down(&Arc::new(ManualClock::new()));
@@ -158,7 +158,7 @@ fn a_permit_of_this_process_does_not_say_that_the_store_is_well() {
 /// Let go while the guard is open, a permit is not given back when it closes:
 /// an error at once is taken for the end of it. It stays for its lifetime.
 #[tokio::test(start_paused = true)]
-async fn a_permit_let_go_while_the_guard_is_open_comes_back_when_it_closes() {
+async fn a_permit_released_while_the_breaker_is_open_returns_when_it_closes() {
     let lifetime = Duration::from_secs(3_600);
     let held = || Policy::new("held", Concurrency::new(10).lifetime(lifetime));
     let store = Switch::on(&Arc::new(TokioClock(tokio::time::Instant::now())));
@@ -176,7 +176,7 @@ async fn a_permit_let_go_while_the_guard_is_open_comes_back_when_it_closes() {
 
 /// The last of five lost answers opens the guard, and is not given back either.
 #[tokio::test(start_paused = true)]
-async fn lost_permits_are_given_back_though_they_open_the_guard() {
+async fn lost_permits_return_though_they_open_the_breaker() {
     let lifetime = Duration::from_secs(3_600);
     let held = || Policy::new("held", Concurrency::new(10).lifetime(lifetime));
     let store = Switch::on(&Arc::new(TokioClock(tokio::time::Instant::now())));
@@ -201,7 +201,7 @@ async fn lost_permits_are_given_back_though_they_open_the_guard() {
 
 /// With nothing left to limit, as many as were asked for may be used.
 #[test]
-fn a_policy_that_is_left_out_grants_what_is_asked_for() {
+fn a_policy_that_is_left_out_grants_the_cost() {
     let clock = Arc::new(ManualClock::new());
     let policy = Policy::new("one", TokenBucket::per_minute(100));
     let policy = policy.on_store_failure(OnStoreFailure::Allow);
@@ -215,7 +215,7 @@ fn a_policy_that_is_left_out_grants_what_is_asked_for() {
 /// asking a Redis that is frozen: each check waits for the whole deadline.
 #[cfg(feature = "redis")]
 #[tokio::test]
-async fn a_frozen_redis_is_not_asked_by_every_check() {
+async fn not_every_check_calls_a_frozen_redis() {
     let server = crate::support::RedisServer::start();
     let store = tower_throttle::RedisStore::builder()
         .timeout(ms(50))

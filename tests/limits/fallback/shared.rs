@@ -76,7 +76,7 @@ fn different_stores_do_not_share() {
 }
 
 #[test]
-fn a_reset_forgets_in_this_process_too() {
+fn a_reset_also_resets_the_local_buckets() {
     for (is_up, share) in [(true, 1), (false, 1), (true, 4), (false, 4)] {
         let store = down();
         let choice = OnStoreFailure::share_of(share);
@@ -111,7 +111,7 @@ fn a_reset_forgets_in_this_process_too() {
 }
 
 #[test]
-fn parts_of_nothing_are_a_mistake_that_names_the_setting() {
+fn a_share_of_0_is_an_error_that_names_the_setting() {
     let none = OnStoreFailure::share_of(0);
     assert_eq!(none, OnStoreFailure::Local { share_of: 0 });
     let limiter = || Limiter::builder().store(Down);

@@ -114,7 +114,7 @@ fn step_us(random: &mut Random, quota: Quota, processes: u32) -> u64 {
 }
 
 #[test]
-fn all_together_grant_the_quota_and_less_than_a_unit_each_beyond() {
+fn all_shares_together_grant_less_than_a_unit_each_beyond_the_quota() {
     let mut random = Random::new();
     for algorithm in 0..ALGORITHMS {
         for processes in 1..=20 {
@@ -145,7 +145,7 @@ fn all_together_grant_the_quota_and_less_than_a_unit_each_beyond() {
 
 /// Whoever waits as long as it says is admitted, everywhere.
 #[test]
-fn no_share_refuses_for_ever() {
+fn no_share_denies_indefinitely() {
     let mut random = Random::new();
     for algorithm in 0..ALGORITHMS {
         for processes in 1..=20 {
@@ -223,7 +223,7 @@ fn no_number_of_processes_panics() {
 
 /// What a share tells: how much it has, and when it has more.
 #[test]
-fn a_share_has_what_remains_and_admits_when_it_says() {
+fn a_share_grants_what_remains_and_admits_after_retry_after() {
     let mut random = Random::new();
     for algorithm in 0..ALGORITHMS {
         for processes in 1..=20 {

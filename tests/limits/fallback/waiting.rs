@@ -28,7 +28,7 @@ fn failing(random: &mut Random) -> Does {
 
 /// Places that were reserved stay: each waiter goes on at the moment of whoever decided.
 #[tokio::test(start_paused = true)]
-async fn reserved_turns_are_kept_through_an_outage() {
+async fn reservations_survive_an_outage() {
     let mut random = Random::new();
     let quotas: [Quota; 3] = [
         TokenBucket::per_second(10).burst(1).try_into().unwrap(),
@@ -82,7 +82,7 @@ async fn reserved_turns_are_kept_through_an_outage() {
 
 /// Whoever waits for room asks again: whoever decides then, decides.
 #[tokio::test(start_paused = true)]
-async fn waiting_for_room_ends_where_it_is_found_first() {
+async fn waiting_for_room_ends_in_the_first_store_that_has_room() {
     let quotas: [Quota; 3] = [
         FixedWindow::new(2, ms(1_000)).try_into().unwrap(),
         SlidingLog::new(2, ms(1_000)).try_into().unwrap(),
@@ -128,7 +128,7 @@ async fn waiting_for_room_ends_where_it_is_found_first() {
 
 /// Those who wait for a permit find it in this process, and come back to the store.
 #[tokio::test(start_paused = true)]
-async fn waiting_for_permits_goes_through_an_outage() {
+async fn waiting_for_permits_continues_through_an_outage() {
     let held = || Policy::new("held", Concurrency::new(1).lifetime(ms(600_000)));
     let store = store();
     let limiter = limiter(store.clone(), [held()]);

@@ -23,7 +23,7 @@ const TEN_SECONDS: Duration = Duration::from_secs(10);
 
 /// An admission has nothing to wait for.
 #[test]
-fn up_to_nothing_in_debt_is_one_answer() {
+fn take_up_to_in_debt_takes_nothing() {
     run(async {
         let (_, store) = memory();
         let limiter = Limiter::new(store, FixedWindow::new(4, TEN_SECONDS));
@@ -36,7 +36,7 @@ fn up_to_nothing_in_debt_is_one_answer() {
 }
 
 #[test]
-fn a_sliding_window_says_how_much_it_gave_back() {
+fn a_sliding_window_reports_how_much_it_refunded() {
     run(async {
         let (clock, store) = memory();
         let limiter = Limiter::new(store, SlidingWindow::new(10, TEN_SECONDS));
@@ -62,7 +62,7 @@ fn a_sliding_window_says_how_much_it_gave_back() {
 }
 
 #[test]
-fn a_log_is_empty_when_what_is_left_in_it_is_old() {
+fn a_log_is_empty_when_all_its_entries_are_old() {
     run(async {
         let (clock, store) = memory();
         let limiter = Limiter::new(store, SlidingLog::new(10, TEN_SECONDS));
@@ -94,7 +94,7 @@ fn a_debt_to_a_bucket_refilled_at_once_is_paid_back() {
 
 /// A window that grants nothing ends all the same.
 #[test]
-fn a_window_of_limit_0_says_when_it_ends() {
+fn a_window_of_limit_0_reports_when_it_ends() {
     run(async {
         let (_, store) = memory();
         let of = |limit| {
@@ -126,7 +126,7 @@ fn old_numbers_lock_no_caller_out_of_a_bucket_refilled_at_once() {
 
 /// A shorter lifetime shortens what is left of the permits.
 #[test]
-fn permits_under_a_shorter_lifetime_end_when_it_was_said() {
+fn permits_under_a_shorter_lifetime_end_at_the_reported_time() {
     run(async {
         let (clock, store) = memory();
         let of = |seconds| {

@@ -106,7 +106,7 @@ async fn come_and_go(random: &mut Random, quota: Quota, capacity: u64, paces: bo
 }
 
 #[tokio::test(start_paused = true)]
-async fn coming_and_going_at_random_keeps_the_account() {
+async fn random_arrivals_and_departures_leave_the_exact_level() {
     let mut random = Random::new();
     for _ in 0..10 {
         let burst = 1 + random.below(5);
@@ -141,7 +141,7 @@ async fn the_bucket_lacks_exactly_what_remaining_callers_took() {
 
 /// The store has taken, but the answer is still on its way.
 #[tokio::test(start_paused = true)]
-async fn leaving_while_the_answer_is_on_its_way() {
+async fn leaving_before_the_answer_arrives_refunds() {
     let mut random = Random::new();
     let store = paused_store();
     let slow = Slow::new(store.clone());
@@ -183,7 +183,7 @@ async fn leaving_while_the_answer_is_on_its_way() {
 
 /// A bucket to wait for, a window and a log: each gets back what is still its.
 #[tokio::test(start_paused = true)]
-async fn mixed_policies_get_back_what_still_counts() {
+async fn mixed_policies_are_refunded_what_still_counts() {
     let mut random = Random::new();
     for round in 0..20 {
         let store = paused_store();

@@ -76,7 +76,7 @@ const ORDERS: [Order; 4] = [
 
 /// The bound is that of a release build, and of a machine with nothing else to do.
 #[tokio::test(start_paused = true)]
-async fn forty_thousand_leave_a_line_within_100_ms() {
+async fn forty_thousand_waiters_leave_a_queue_within_100_ms() {
     let slower = if cfg!(debug_assertions) { 30 } else { 1 };
     for order in ORDERS {
         // The best of three: others may use the machine, too.
@@ -90,7 +90,7 @@ async fn forty_thousand_leave_a_line_within_100_ms() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_line_denies_at_once_and_takes_nothing() {
+async fn a_full_wait_queue_denies_at_once_and_takes_nothing() {
     for policy in [
         Policy::new("bucket", TokenBucket::per_second(1).burst(1)),
         Policy::new("queue", LeakyBucket::per_second(1).queue(100)),
@@ -129,7 +129,7 @@ async fn a_full_line_denies_at_once_and_takes_nothing() {
 
 /// As many units as a quota can have, for each of many callers.
 #[tokio::test(start_paused = true)]
-async fn a_queue_for_a_window_is_full_where_its_units_can_not_be_counted() {
+async fn a_window_queue_is_full_if_its_units_cannot_be_counted() {
     const MOST: u64 = (1 << 53) - 1;
     let limiter = Limiter::new(paused_store(), FixedWindow::new(MOST, ms(1_000)));
     assert!(
@@ -215,7 +215,7 @@ async fn crowd(policy: impl Into<Policy>, callers: usize, wait: Duration) -> Cro
 
 /// 50,000 callers, of whom 60 can be admitted in time.
 #[tokio::test(start_paused = true)]
-async fn only_as_many_wait_for_a_window_as_it_can_admit_in_time() {
+async fn only_as_many_callers_wait_for_a_window_as_it_can_admit_in_time() {
     for policy in [
         Policy::new("window", FixedWindow::new(10, ms(1_000))),
         Policy::new("aligned", FixedWindow::new(10, ms(1_000)).aligned()),

@@ -17,7 +17,7 @@ use crate::support::web::plain;
 /// When the bucket was full minus what was really admitted, a bucket of one
 /// token admits no two at one instant.
 #[tokio::test(start_paused = true)]
-async fn a_token_given_back_from_the_middle_is_not_had_twice() {
+async fn a_token_refunded_from_the_middle_is_not_granted_twice() {
     let limiter = Limiter::new(paused_store(), TokenBucket::per_second(10).burst(1));
     let started = Instant::now();
     let mut waiting: Vec<_> = (0..3)
@@ -40,7 +40,7 @@ async fn a_token_given_back_from_the_middle_is_not_had_twice() {
 /// One client leaves and comes again, always the first in the queue: all of its
 /// requests must still leave one by one.
 #[tokio::test(start_paused = true)]
-async fn leaving_a_queue_turns_it_into_no_burst() {
+async fn leaving_a_queue_causes_no_burst() {
     let policy = Policy::new("queue", LeakyBucket::per_second(10).queue(50)).shared();
     let layer = RateLimitLayer::new(policy).store(paused_store());
     let (sender, mut called) = tokio::sync::mpsc::unbounded_channel();
@@ -198,7 +198,7 @@ async fn late_answers_admit_no_caller_twice_and_lose_nothing() {
 
 /// Turns that come sooner than answers do.
 #[tokio::test(start_paused = true)]
-async fn a_long_line_that_leaves_at_once_is_given_back_to_its_end() {
+async fn a_long_queue_that_leaves_at_once_is_refunded_in_full() {
     let late = Late(paused_store(), Arc::new(Mutex::new(Random::new())));
     let limiter = Limiter::new(late, LeakyBucket::per_second(1_000).queue(1_000));
     let mut line = tokio::task::JoinSet::new();

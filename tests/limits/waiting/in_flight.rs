@@ -47,7 +47,7 @@ fn layer_with(
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_most_so_many_inner_calls_at_once() {
+async fn the_limit_bounds_concurrent_inner_calls() {
     for limit in [1, 2, 5, 63] {
         let (layer, limiter) = layer_with(limit, |builder| builder.wait_up_to(ms(3_600_000)));
         let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -141,7 +141,7 @@ async fn empty_bodies_and_heads_hold_nothing_once_they_are_read_or_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_of_the_inner_service_gives_the_permit_back() {
+async fn an_error_of_the_inner_service_releases_the_permit() {
     let (layer, limiter) = layer_of(1);
     let failing = || {
         layer.layer(tower::service_fn(|_: Request_| async {
@@ -154,7 +154,7 @@ async fn an_error_of_the_inner_service_gives_the_permit_back() {
 
 /// As a `select!` in a loop keeps it.
 #[tokio::test(start_paused = true)]
-async fn an_error_gives_the_permit_back_though_its_future_is_kept() {
+async fn an_error_releases_the_permit_though_its_future_is_kept() {
     let (layer, limiter) = layer_of(1);
     let mut service = layer.layer(tower::service_fn(|_: Request_| async {
         Err::<Response<Full<bytes::Bytes>>, _>("no")
@@ -165,7 +165,7 @@ async fn an_error_gives_the_permit_back_though_its_future_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn panics_give_the_permit_back() {
+async fn panics_release_the_permit() {
     let (layer, limiter) = layer_of(1);
     for before_the_future in [true, false] {
         let service = layer.layer(tower::service_fn(move |_: Request_| {
@@ -186,7 +186,7 @@ async fn panics_give_the_permit_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_leaves_returns_the_permit() {
+async fn a_caller_that_leaves_releases_the_permit() {
     let (layer, limiter) = layer_with(1, |builder| builder.wait_up_to(ms(60_000)));
     let stuck = || {
         layer.layer(tower::service_fn(|_: Request_| {
@@ -210,7 +210,7 @@ async fn a_caller_that_leaves_returns_the_permit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn beside_a_bucket_only_permits_come_back() {
+async fn permits_are_released_and_units_of_a_bucket_are_not() {
     let store = paused_store();
     let bucket = || Policy::new("bucket", TokenBucket::per_hour(3)).shared();
     let layer = RateLimitLayer::builder()
@@ -242,7 +242,7 @@ async fn beside_a_bucket_only_permits_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_of_several_units_come_and_go_whole() {
+async fn permits_of_several_units_are_taken_and_released_together() {
     let limiter = Limiter::new(paused_store(), Concurrency::new(5));
     let three = limiter.acquire_n("ann", 3, ms(0)).await.unwrap();
     let refused = limiter.acquire_n("ann", 3, ms(0)).await.unwrap();
@@ -326,7 +326,7 @@ async fn ten_thousand_random_endings_leave_no_permit() {
 
 /// Where the store was full, the permit was taken from a bucket that newcomers share.
 #[tokio::test(start_paused = true)]
-async fn a_newcomers_permit_counts_and_comes_back_too() {
+async fn a_permit_of_a_newcomer_counts_and_is_released() {
     let clock = Arc::new(tower_throttle::ManualClock::new());
     let store = MemoryStore::builder()
         .capacity(2)

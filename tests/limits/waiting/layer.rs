@@ -48,7 +48,7 @@ async fn send(layer: &RateLimitLayer, requests: usize) -> (Vec<StatusCode>, Vec<
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_calls_the_inner_service_at_even_turns_and_refuses_when_full() {
+async fn a_queue_spaces_inner_calls_evenly_and_denies_when_full() {
     for units in [0, 1, 7, 20] {
         let layer = RateLimitLayer::new(queue(units)).store(paused_store());
         let (answers, calls) = send(&layer, 30).await;
@@ -61,7 +61,7 @@ async fn a_queue_calls_the_inner_service_at_even_turns_and_refuses_when_full() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_request_gives_its_place_back() {
+async fn a_dropped_request_refunds_its_reservation() {
     let store = paused_store();
     let layer = RateLimitLayer::new(queue(3)).store(store.clone());
     let limiter = Limiter::new(store, queue(3));
@@ -95,7 +95,7 @@ async fn a_dropped_request_gives_its_place_back() {
 
 /// Its turn counts from the call, whenever its future is first looked at.
 #[tokio::test(start_paused = true)]
-async fn a_future_that_is_polled_late_is_not_late_itself() {
+async fn a_future_that_is_polled_late_is_ready_at_once() {
     let layer = RateLimitLayer::new(queue(3)).store(paused_store());
     let mut service = layer.layer(tower::service_fn(hello));
     let started = Instant::now();
@@ -233,7 +233,7 @@ async fn a_caller_that_waited_gets_the_same_fields() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permits_decision_says_what_became_of_each_policy() {
+async fn a_permits_decision_reports_each_policy() {
     let limiter = Limiter::builder()
         .store(paused_store())
         .policy(Policy::new("bucket", TokenBucket::per_second(10).burst(1)))

@@ -13,7 +13,7 @@ use crate::support::{
 
 /// A future that was polled in a runtime is dropped on a thread outside it.
 #[test]
-fn leaving_on_a_thread_outside_the_runtime_while_the_answer_is_on_its_way() {
+fn leaving_on_a_thread_outside_the_runtime_refunds() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -112,7 +112,7 @@ async fn a_waiter_gets_a_permit_soon_after_a_release() {
 
 /// Released well before the bound: it must be had, whatever the bound is.
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_may_wait_for_a_permit_waits_to_the_end() {
+async fn a_caller_waits_for_a_permit_until_its_time_ends() {
     for bound in [5, 9, 20, 50, 69, 100, 149, 150, 400, 1_000] {
         let limiter = Limiter::new(paused_store(), Concurrency::new(1));
         let permit = limiter.acquire("ann", ms(0)).await.unwrap();

@@ -75,7 +75,7 @@ async fn waiters_are_admitted_at_their_moments_and_never_early() {
 /// At any moment: before the question is sent, while it is on its way, while
 /// the answer is, and while they wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn leaving_at_random_moments_gives_everything_back() {
+async fn leaving_at_random_moments_refunds_everything() {
     let mut random = Random::new();
     let server = RedisServer::start();
     let limiter = limiter(
@@ -208,7 +208,7 @@ async fn permits_of_a_crashed_process_return_and_held_ones_do_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn at_most_so_many_at_once_on_redis() {
+async fn the_limit_bounds_concurrent_work_on_redis() {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static RUNNING: AtomicUsize = AtomicUsize::new(0);
     static MOST: AtomicUsize = AtomicUsize::new(0);

@@ -93,7 +93,7 @@ impl Served {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_during_the_handler_returns_the_permit() {
+async fn a_client_that_leaves_during_the_handler_releases_the_permit() {
     let served = serve().await;
     let stream = served.send("GET /stuck").await;
     served.until_left(0).await;
@@ -102,7 +102,7 @@ async fn a_client_that_leaves_during_the_handler_returns_the_permit() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_during_the_body_returns_the_permit() {
+async fn a_client_that_leaves_during_the_body_releases_the_permit() {
     let served = serve().await;
     let mut stream = served.send("GET /stream").await;
     served.frames.send(Ok("part")).unwrap();
@@ -121,7 +121,7 @@ async fn a_client_that_leaves_during_the_body_returns_the_permit() {
 
 /// The connection stays open; the permit does not.
 #[tokio::test]
-async fn answers_that_are_sent_hold_nothing() {
+async fn responses_that_were_sent_hold_no_permit() {
     let served = serve().await;
     for line in [
         "GET /",

@@ -36,7 +36,7 @@ fn wait(limiter: &Limiter, units: u64, wait: Duration) -> tokio::task::JoinHandl
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_changes_lines_when_another_policy_refuses_it() {
+async fn a_waiter_changes_queues_when_another_policy_denies_it() {
     let (both, only_b) = limiters(1, 2);
     let (first, second) = (hold(&both, 1).await, hold(&only_b, 1).await);
     let waiter = wait(&both, 1, ms(20_000));
@@ -53,7 +53,7 @@ async fn a_waiter_changes_lines_when_another_policy_refuses_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_is_not_held_up_by_one_that_another_policy_refuses() {
+async fn a_waiter_is_not_delayed_by_one_that_another_policy_denies() {
     let (both, only_b) = limiters(10, 20);
     let _kept = hold(&both, 8).await;
     let (first, second) = (hold(&both, 2).await, hold(&only_b, 9).await);

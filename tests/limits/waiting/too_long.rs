@@ -19,7 +19,7 @@ async fn acquire(limiter: &Limiter, wait: Duration) -> (Permit, u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bound_below_the_needed_wait_is_refused_at_once() {
+async fn a_bound_below_the_needed_wait_is_denied_at_once() {
     // The next token comes after 1 s, the one after that after 2 s.
     for bound in [0, 1, 100, 500, 999, 1_000, 1_001, 1_500, 1_999] {
         let limiter = Limiter::new(paused_store(), TokenBucket::per_second(1).burst(1));
@@ -57,7 +57,7 @@ async fn a_bound_of_exactly_the_needed_wait_is_enough() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_is_refused_at_once() {
+async fn a_full_queue_denies_at_once() {
     // 10 a second: who comes now would wait 100 ms for room and 300 ms more for its turn.
     for bound in [0, 50, 99, 100, 150, 399] {
         let limiter = Limiter::new(paused_store(), LeakyBucket::per_second(10).queue(3));
@@ -78,7 +78,7 @@ async fn a_full_queue_is_refused_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_later_than_the_bound_is_refused_at_once_and_takes_no_place() {
+async fn a_turn_later_than_the_bound_is_denied_at_once_and_reserves_nothing() {
     let limiter = Limiter::new(paused_store(), LeakyBucket::per_second(10).queue(10));
     let mut queue: Vec<_> = (0..6)
         .map(|_| Box::pin(limiter.acquire("ann", ms(10_000))))

@@ -19,7 +19,7 @@ async fn answer(request: Request<()>) -> Result<Response<String>, Infallible> {
 }
 
 #[tokio::test]
-async fn a_handler_reads_that_a_lease_decided_and_clients_where_they_stand() {
+async fn a_handler_reads_the_source_lease_and_clients_their_remaining_units() {
     let server = RedisServer::start();
     let policy = Policy::new("hot", TokenBucket::without_refill(10_000));
     let layer = RateLimitLayer::builder()
@@ -106,7 +106,7 @@ fn options_that_contradict_leases_are_errors_at_build_time() {
 }
 
 #[tokio::test]
-async fn a_store_that_answers_at_once_ignores_it() {
+async fn a_store_that_answers_at_once_ignores_leases() {
     let bucket = TokenBucket::without_refill(1_000);
     let limiter = Limiter::new(MemoryStore::new(), leased(bucket));
     let asked = exhaust(&limiter).await;

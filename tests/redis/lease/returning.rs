@@ -28,7 +28,7 @@ async fn unused_units_return_and_the_store_can_be_dropped() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn at_shutdown_everything_is_back_before_it_returns() {
+async fn shutdown_returns_after_all_leases_are_refunded() {
     let server = RedisServer::start();
     let watcher = of(&patient(&server.url()), UNITS);
     let mut admitted = 0;
@@ -44,7 +44,7 @@ async fn at_shutdown_everything_is_back_before_it_returns() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_local_reset_drops_what_is_held_and_what_is_on_its_way() {
+async fn a_local_reset_voids_leases_and_leases_under_way() {
     const UNITS: u64 = 10_000;
     let server = RedisServer::start();
     let store = patient(&server.url());
@@ -91,7 +91,7 @@ impl Store for NeverPolled {
 }
 
 #[tokio::test]
-async fn a_reset_that_did_not_run_leaves_what_is_held() {
+async fn a_reset_that_did_not_run_voids_no_lease() {
     let server = RedisServer::start();
     let store = patient(&server.url());
     let policy = || leased(TokenBucket::without_refill(UNITS));

@@ -7,7 +7,7 @@ use super::*;
 const UNITS: u64 = 1_000_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_redis_is_away_what_was_paid_for_is_used_up_and_no_more() {
+async fn while_redis_is_down_leased_units_are_used_up_and_no_more() {
     // It remembers what it was paid.
     let mut server = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let store = RedisStore::builder().timeout(Duration::from_secs(2));
@@ -35,7 +35,7 @@ async fn while_redis_is_away_what_was_paid_for_is_used_up_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn units_lost_on_the_way_back_stay_taken() {
+async fn units_whose_refund_is_lost_stay_taken() {
     let server = RedisServer::start();
     let watcher = of(&patient(&server.url()), UNITS);
     let mut admitted = 0;

@@ -1,4 +1,4 @@
-//! One case each.
+//! Single cases.
 
 use std::{slice, sync::atomic::AtomicUsize};
 
@@ -25,19 +25,19 @@ impl Empty {
         );
         Self {
             policy: policy.compile(OnStoreFailure::Deny).expect("a policy"),
-            denials: denials.expect("they are remembered"),
+            denials: denials.expect("a cache"),
             clock,
         }
     }
 
     fn with<T>(&self, caller: u64, act: impl FnOnce(&Check<'_>) -> T) -> T {
         let key = Key::from(caller);
-        let legs = Scene::legs(slice::from_ref(&self.policy), &key, (1, 0));
-        act(&Check::new(Operation::Take, &legs))
+        let charges = Scene::charges(slice::from_ref(&self.policy), &key, (1, 0));
+        act(&Check::new(Operation::Take, &charges))
     }
 
-    /// What the store is asked, if it is.
-    fn asks(&self, caller: u64) -> Option<Option<PendingCheck>> {
+    /// Looks a caller up. Returns the pending check if the store must decide.
+    fn look_up(&self, caller: u64) -> Option<Option<PendingCheck>> {
         self.with(caller, |check| match self.denials.look_up(check) {
             Lookup::Denied(_) => None,
             Lookup::Ask(pending) => Some(pending),
@@ -52,8 +52,9 @@ impl Empty {
         record_decision(pending, &decision);
     }
 
-    fn is_asked_and_denied(&self, caller: u64) -> bool {
-        let Some(pending) = self.asks(caller) else {
+    /// Checks a caller without tokens. Returns whether the store had to decide.
+    fn store_denies(&self, caller: u64) -> bool {
+        let Some(pending) = self.look_up(caller) else {
             return false;
         };
         self.record_decision(caller, pending);
@@ -62,57 +63,57 @@ impl Empty {
 }
 
 #[test]
-fn what_is_on_its_way_while_something_is_given_back_is_not_remembered() {
+fn a_denial_in_flight_during_a_refund_is_not_cached() {
     let empty = Empty::new();
-    let on_its_way = empty.asks(1).expect("nothing is known");
+    let in_flight = empty.look_up(1).expect("no denial is cached");
     empty.with(1, |check| drop(empty.denials.resetting(check.charges())));
-    empty.record_decision(1, on_its_way);
-    assert!(empty.is_asked_and_denied(1));
-    assert!(!empty.is_asked_and_denied(1));
+    empty.record_decision(1, in_flight);
+    assert!(empty.store_denies(1));
+    assert!(!empty.store_denies(1));
 
-    let on_its_way = empty.asks(2).expect("nothing is known");
+    let in_flight = empty.look_up(2).expect("no denial is cached");
     empty.denials.forget_all();
-    empty.record_decision(2, on_its_way);
-    assert!(empty.is_asked_and_denied(2));
+    empty.record_decision(2, in_flight);
+    assert!(empty.store_denies(2));
 }
 
 #[test]
-fn what_has_ended_does_not_come_back_when_the_clock_does() {
+fn an_expired_denial_does_not_return_when_the_clock_steps_back() {
     let empty = Empty::new();
-    assert!(empty.is_asked_and_denied(1));
+    assert!(empty.store_denies(1));
     empty.clock.advance(Duration::from_secs(15));
-    // Whatever becomes of it: not a denial that is remembered.
-    drop(empty.asks(1));
+    // Whatever the store decides, this is no cached denial.
+    drop(empty.look_up(1));
     empty.clock.set_us(empty.clock.now_us() - 8_000_000);
-    assert!(empty.is_asked_and_denied(2));
-    assert!(empty.is_asked_and_denied(1));
+    assert!(empty.store_denies(2));
+    assert!(empty.store_denies(1));
 }
 
 #[test]
-fn a_flood_of_denied_callers_costs_trips_and_no_more_places() {
+fn a_flood_of_denied_callers_costs_round_trips_and_bounded_room() {
     let empty = Empty::new();
     for caller in 0..100_000 {
-        assert!(empty.is_asked_and_denied(caller));
+        assert!(empty.store_denies(caller));
     }
-    let remembered = (0..100_000).filter(|caller| empty.asks(*caller).is_none());
-    let remembered = remembered.count();
-    assert!((16_000..=16_384).contains(&remembered), "{remembered}");
-    // Who came last is there: the oldest make room.
-    assert!(empty.asks(99_999).is_none());
+    let cached = (0..100_000).filter(|caller| empty.look_up(*caller).is_none());
+    let cached = cached.count();
+    assert!((16_000..=16_384).contains(&cached), "{cached}");
+    // The latest caller is cached, because the oldest are evicted.
+    assert!(empty.look_up(99_999).is_none());
 }
 
-/// Fails, but for one denial that it remembers.
+/// Fails, except for one check, which it denies from a cache.
 #[derive(Debug)]
-struct Fails {
-    asked: AtomicUsize,
-    remembers: usize,
+struct Failing {
+    calls: AtomicUsize,
+    cached: usize,
 }
 
-impl Store for Fails {
+impl Store for Failing {
     fn check(&self, _: &Check<'_>) -> Answer<Decision> {
-        let number = self.asked.fetch_add(1, Ordering::Relaxed);
-        Answer::Now(if number == self.remembers {
-            Ok(Decision::on_store_failure(Verdict::Denied).remembered())
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        Answer::Now(if number == self.cached {
+            Ok(Decision::on_store_failure(Verdict::Denied).cached())
         } else {
             Err(StoreError::unavailable("it is down"))
         })
@@ -124,18 +125,18 @@ impl Store for Fails {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denial_that_is_remembered_says_nothing_of_the_store() {
-    let fails = Arc::new(Fails {
-        asked: AtomicUsize::new(0),
-        remembers: 5,
+async fn a_cached_denial_is_no_sign_of_a_healthy_store() {
+    let failing = Arc::new(Failing {
+        calls: AtomicUsize::new(0),
+        cached: 5,
     });
-    let (guarded, empty) = (Guarded::new(Arc::clone(&fails)), Empty::new());
-    let asked_after = || {
+    let (guarded, empty) = (Guarded::new(Arc::clone(&failing)), Empty::new());
+    let calls_after = || {
         empty.with(1, |check| drop(guarded.check(check)));
-        fails.asked.load(Ordering::Relaxed)
+        failing.calls.load(Ordering::Relaxed)
     };
-    assert_eq!([(); 7].map(|()| asked_after()), [1, 2, 3, 4, 5, 5, 5]);
+    assert_eq!([(); 7].map(|()| calls_after()), [1, 2, 3, 4, 5, 5, 5]);
     tokio::time::advance(Duration::from_millis(100)).await;
-    // What is remembered is no probe: the next one is.
-    assert_eq!([(); 4].map(|()| asked_after()), [6, 7, 7, 7]);
+    // A cached denial is no probe, so the next call is the probe.
+    assert_eq!([(); 4].map(|()| calls_after()), [6, 7, 7, 7]);
 }

@@ -1,4 +1,4 @@
-//! Against buckets decided in place, under clocks that are moved.
+//! Compares cached denials with the decisions of the buckets themselves, while clocks move.
 
 mod cases;
 
@@ -42,10 +42,10 @@ impl Random {
     }
 }
 
-/// That are asked for, and that may be owed.
+/// The cost of a check, and the debt that it may have.
 type Units = (u64, u64);
 
-/// Some policies of one caller, their buckets, and what is remembered of them.
+/// Some policies of one caller, their buckets, and their cached denials.
 struct Scene {
     random: Random,
     policies: Vec<Compiled>,
@@ -55,16 +55,16 @@ struct Scene {
     here: Arc<ManualClock>,
     /// By how much the store's clock is ahead.
     ahead_us: u64,
-    /// The longest that a check or its answer is on its way.
-    way_us: u64,
-    /// The latest that it has been, as a clock may step back,
+    /// The longest network delay in each direction.
+    delay_us: u64,
+    /// The latest instant so far, because the clock may step back.
     latest_us: u64,
-    /// and when others last took something: by their clocks it does not.
+    /// When other callers last took units. The clock never steps back before that.
     others_us: u64,
-    /// Somebody took since a denial was last remembered.
+    /// Whether others took units since a denial was last cached.
     is_disturbed: bool,
-    given_again: u64,
-    asked: u64,
+    from_cache: u64,
+    sent: u64,
 }
 
 impl Scene {
@@ -99,13 +99,13 @@ impl Scene {
             denials: Arc::new(denials),
             here,
             ahead_us: if is_one_clock { 0 } else { skew_us },
-            way_us: if is_one_clock { 1 } else { 20_000 },
+            delay_us: if is_one_clock { 1 } else { 20_000 },
             random,
             latest_us: 0,
             others_us: 0,
             is_disturbed: false,
-            given_again: 0,
-            asked: 0,
+            from_cache: 0,
+            sent: 0,
         }
     }
 
@@ -118,75 +118,74 @@ impl Scene {
         self.here.advance(Duration::from_micros(us));
     }
 
-    /// Where some may be owed.
-    fn legs<'s>(policies: &'s [Compiled], key: &'s Key, (cost, owed): Units) -> Vec<Charge<'s>> {
-        let leg = |policy: &'s Compiled| {
+    /// Returns the charges of a check with an overdraft.
+    fn charges<'s>(policies: &'s [Compiled], key: &'s Key, (cost, owed): Units) -> Vec<Charge<'s>> {
+        let charge = |policy: &'s Compiled| {
             let mut asked = Demand::new(policy.demand.quota.clone(), cost);
             asked.overdraft = asked.quota.extra(asked.quota.level_of(owed)) as i64;
             policy.charge(Cow::Borrowed(key), Cow::Owned(asked))
         };
-        policies.iter().map(leg).collect()
+        policies.iter().map(charge).collect()
     }
 
-    /// What would be decided now; nothing changes.
+    /// Returns what the store would decide, without changing a bucket.
     fn truth(&self, units: Units, at_us: u64) -> Decision {
-        let legs = Self::legs(&self.policies, &self.key, units);
+        let charges = Self::charges(&self.policies, &self.key, units);
         let mut slots = self.slots.clone();
-        Check::new(Operation::Take, &legs).decide(at_us, &mut slots)
+        Check::new(Operation::Take, &charges).decide(at_us, &mut slots)
     }
 
     fn ask(&mut self, operation: Operation, units: Units) {
         let (policies, key) = (self.policies.clone(), self.key.clone());
-        let legs = Self::legs(&policies, &key, units);
-        let check = Check::new(operation, &legs);
+        let charges = Self::charges(&policies, &key, units);
+        let check = Check::new(operation, &charges);
         let pending = match self.denials.look_up(&check) {
             Lookup::Denied(decision) => {
                 assert_eq!(operation, Operation::Take);
-                self.given_again += 1;
+                self.from_cache += 1;
                 self.compare(&decision, units);
                 return;
             }
             Lookup::Ask(pending) => pending,
         };
-        self.asked += 1;
-        self.pass_us(self.way_us);
+        self.sent += 1;
+        self.pass_us(self.delay_us);
         let decision = check.decide(self.store_us(), &mut self.slots);
-        self.pass_us(self.way_us);
+        self.pass_us(self.delay_us);
         record_decision(pending, &decision);
-        // What is impossible says nothing new.
+        // A check that is impossible reveals nothing about the buckets.
         self.is_disturbed &= decision.verdict() == Verdict::Impossible;
     }
 
-    fn compare(&mut self, given: &Decision, units: Units) {
+    fn compare(&mut self, cached: &Decision, units: Units) {
         let truth = self.truth(units, self.store_us());
-        assert_eq!(given.verdict(), Verdict::Denied);
-        assert_eq!(truth.verdict(), Verdict::Denied, "{given:?}");
-        assert_eq!(given.source(), crate::Source::Cache);
+        assert_eq!(cached.verdict(), Verdict::Denied);
+        assert_eq!(truth.verdict(), Verdict::Denied, "{cached:?}");
+        assert_eq!(cached.source(), crate::Source::Cache);
         if self.is_disturbed {
             return;
         }
-        // As of an instant that is not later, and early by no more than what
-        // was on its way.
-        let early_us = self.store_us() - given.decided_at_us();
-        assert!(early_us <= 2 * self.way_us, "{early_us}");
-        if self.way_us == 1 {
+        // The decision is dated no later than now, and early by both network delays at most.
+        let early_us = self.store_us() - cached.decided_at_us();
+        assert!(early_us <= 2 * self.delay_us, "{early_us}");
+        if self.delay_us == 1 {
             assert_eq!(early_us, 0);
         }
-        let then = self.truth(units, given.decided_at_us());
-        let said = |decision: &Decision| format!("{:?}", decision.policies().collect::<Vec<_>>());
-        assert_eq!(said(given), said(&then), "{:?}", self.policies);
-        assert_eq!(given.retry_after(), then.retry_after());
-        if let Some(wait) = given.retry_after().filter(|_| self.is_enough(units)) {
+        let then = self.truth(units, cached.decided_at_us());
+        let shown = |decision: &Decision| format!("{:?}", decision.policies().collect::<Vec<_>>());
+        assert_eq!(shown(cached), shown(&then), "{:?}", self.policies);
+        assert_eq!(cached.retry_after(), then.retry_after());
+        if let Some(wait) = cached.retry_after().filter(|_| self.is_enough(units)) {
             let later_us = self.store_us() + wait.as_micros() as u64;
-            assert!(self.truth(units, later_us).is_allowed(), "{given:?}");
+            assert!(self.truth(units, later_us).is_allowed(), "{cached:?}");
         }
     }
 
-    /// Whether waiting is: one of several who starts with less may be forgotten
-    /// meanwhile.
+    /// Returns whether waiting is enough. One of several buckets that does not start full may be
+    /// forgotten during the wait.
     fn is_enough(&self, units: Units) -> bool {
-        let legs = Self::legs(&self.policies, &self.key, units);
-        legs.len() == 1 || legs.iter().all(|leg| leg.starts_full())
+        let charges = Self::charges(&self.policies, &self.key, units);
+        charges.len() == 1 || charges.iter().all(|charge| charge.starts_full())
     }
 
     fn step(&mut self) {
@@ -210,7 +209,7 @@ impl Scene {
             32 => self.reset(),
             33 => {
                 let back_us = self.random.from(0..2_000_000);
-                if self.way_us == 1 {
+                if self.delay_us == 1 {
                     let back_us = self.here.now_us() - back_us;
                     self.here.set_us(back_us.max(self.others_us));
                 }
@@ -219,7 +218,7 @@ impl Scene {
         }
     }
 
-    /// Others, elsewhere, take from some of the buckets, and are denied there.
+    /// Lets another process check some of the buckets.
     fn disturb(&mut self, units: Units) {
         let now_us = self.store_us();
         if now_us < self.latest_us {
@@ -227,16 +226,16 @@ impl Scene {
         }
         self.others_us = now_us;
         let which = self.random.from(0..self.policies.len() as u64) as usize;
-        let legs = Self::legs(&self.policies, &self.key, units);
-        let (leg, slot) = (&legs[which..=which], &mut self.slots[which..=which]);
-        let decision = Check::new(Operation::Take, leg).decide(now_us, slot);
+        let charges = Self::charges(&self.policies, &self.key, units);
+        let (charge, slot) = (&charges[which..=which], &mut self.slots[which..=which]);
+        let decision = Check::new(Operation::Take, charge).decide(now_us, slot);
         self.is_disturbed |= decision.is_allowed();
     }
 
     fn reset(&mut self) {
         let (policies, key) = (self.policies.clone(), self.key.clone());
-        let legs = Self::legs(&policies, &key, (0, 0));
-        let resetting = self.denials.resetting(&legs);
+        let charges = Self::charges(&policies, &key, (0, 0));
+        let resetting = self.denials.resetting(&charges);
         self.slots.fill(Slot::default());
         drop(resetting);
     }
@@ -252,24 +251,27 @@ impl Charge<'_> {
 }
 
 fn play(scenes: u64, is_one_clock: bool) {
-    let (mut given_again, mut asked) = (0, 0);
+    let (mut from_cache, mut sent) = (0, 0);
     for seed in 0..scenes {
         let mut scene = Scene::new(seed, is_one_clock);
         for _ in 0..400 {
             scene.step();
         }
-        given_again += scene.given_again;
-        asked += scene.asked;
+        from_cache += scene.from_cache;
+        sent += scene.sent;
     }
-    assert!(given_again > asked / 4, "{given_again} of {asked}");
+    assert!(
+        from_cache > sent / 4,
+        "{from_cache} from the cache, {sent} sent"
+    );
 }
 
 #[test]
-fn what_is_given_again_is_what_the_store_would_say() {
+fn a_cached_denial_is_what_the_store_would_return() {
     play(300, true);
 }
 
 #[test]
-fn with_a_way_between_two_clocks_nobody_is_refused_who_has_room_nor_told_too_little() {
+fn with_a_network_delay_no_caller_with_room_is_denied_and_no_wait_is_too_short() {
     play(300, false);
 }

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_as_nodes_name_them() {
+    fn addresses_are_read_as_nodes_write_them() {
         let asked = Address::parse("10.0.0.1", "7000", &Address::example()).expect("an address");
         let parse = |said: &str| Redirect::parse(said, 3_999, &asked);
         let to = |host: &str| Address::parse(host, "6381", &asked).expect("an address");
@@ -218,7 +218,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn whatever_is_said(said in ".*", slot: u16) {
+        fn any_redirection_is_parsed_without_panic(said in ".*", slot: u16) {
             let _ = Redirect::parse(&said, slot, &Address::example());
             let _ = Redirect::parse(&format!("MOVED {slot} {said}"), slot, &Address::example());
         }

@@ -435,7 +435,7 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn an_answer_that_came_at_the_end_of_its_time_is_taken() {
+    async fn an_answer_that_came_at_the_deadline_is_used() {
         let settings = Settings::of_server("127.0.0.1:1").expect("settings");
         let names = KeyNames::new("tt".to_owned(), None).expect("names");
         let here = Handle::current();
