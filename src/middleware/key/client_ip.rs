@@ -142,7 +142,7 @@ pub struct PeerAddr(pub SocketAddr);
 /// The search starts at the socket's peer. While the address found is trusted, the next
 /// entry is read, from the right, over all lines of that one header. The first address
 /// that is not trusted is the client's. An entry that is not an address (`unknown`,
-/// `_hidden`, empty, malformed) ends the search at the last valid hop. Entries further left
+/// `_hidden`, empty, malformed) ends the search at the last valid address. Entries further left
 /// are never read, so nothing that a client writes into the header changes the key.
 ///
 /// **The dangers.**
