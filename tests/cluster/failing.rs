@@ -1,4 +1,4 @@
-//! Nodes that die, are replaced, or stand still.
+//! Nodes that die, are replaced, or freeze.
 
 use std::{
     sync::Arc,
@@ -14,21 +14,21 @@ use crate::support::{
     eventually_async,
 };
 
-/// How long a check may take here: so long that only a node that hangs takes it.
-/// Longer than this machine may stand still.
+/// The timeout of a check: so long that only a node that hangs exceeds it, and longer than this
+/// machine may stall.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// Of each node, each asking in a task of its own.
+/// For each node, each in a task of its own.
 const CALLERS: usize = 20;
 
-/// With room for those who ask about one node and no more: a node that hangs
-/// must not take up that of the others.
+/// Returns a store with room for the callers of one node only: a node that hangs must not take
+/// the room of the others.
 fn hasty(cluster: &RedisCluster) -> RedisStore {
     let builder = RedisStore::builder().timeout(DEADLINE);
     let builder = builder.max_in_flight(CALLERS + 4);
     builder.connect(&cluster.url()).expect("a store")
 }
 
-/// Callers of this node, by its slots.
+/// Returns callers of this node, by its slots.
 fn callers_of(cluster: &RedisCluster, node: usize, limiter: &Limiter) -> Vec<String> {
     let slots: Vec<_> = cluster.slots_of(node).collect();
     let is_there = |caller: &String| {
@@ -48,7 +48,7 @@ async fn all_decide(limiter: &Limiter, callers: &[String]) -> bool {
     true
 }
 
-/// What so many tasks saw who asked about these callers for some time.
+/// What tasks saw that made checks of these callers for some time.
 #[derive(Debug, Default)]
 struct Seen {
     checks: usize,
@@ -121,7 +121,7 @@ async fn a_killed_primary_is_replaced_and_other_slots_are_unaffected() {
     let seen = asking.await.expect("no panic");
     eprintln!("elsewhere: {seen:?}");
     assert_eq!(seen.errors, 0, "{seen:?}");
-    // The new primary counts on from what it was told.
+    // The new primary continues with the counts that it received.
     let before = taken(&limiter, &hurt[0]).await[0];
     assert_eq!(admitted(&limiter, &hurt[0], 5).await, 5);
     assert_eq!(taken(&limiter, &hurt[0]).await[0], before + 5);
@@ -151,7 +151,7 @@ async fn a_replica_that_takes_over_while_all_are_well_loses_nothing() {
     for caller in &callers {
         sum += taken(&limiter, caller).await[0];
     }
-    // Each was asked once before.
+    // One check of each was made before.
     assert_eq!(sum as usize, seen.checks + callers.len() * before as usize);
 }
 

@@ -1,5 +1,4 @@
-//! Servers that lie about slots: an error each time, never a panic, a loop or
-//! an admission.
+//! Servers with wrong slot maps: each is an error, never a panic, a loop or an admission.
 
 use std::{
     error::Error,
@@ -14,14 +13,14 @@ use tower_throttle::{FixedWindow, Limiter, OnStoreFailure, Policy, RedisStore, T
 
 use crate::support::{DEADLINE, RedisServer, eventually_async, fake};
 
-/// What it was asked.
+/// Counts the commands that the server got.
 #[derive(Debug, Default)]
 struct Asked {
     checks: AtomicU64,
     slots: AtomicU64,
 }
 
-/// Answers CLUSTER so, and scripts as `decide` says. `HERE` stands for its port.
+/// Answers CLUSTER with `slots`, and scripts as `decide` does. `HERE` stands for its port.
 fn server(
     slots: &str,
     decide: impl Fn(&[Vec<u8>]) -> String + Send + Sync + 'static,
@@ -46,7 +45,7 @@ fn server(
     (format!("redis-cluster://127.0.0.1:{port}/"), asked)
 }
 
-/// Answers CLUSTER and EVALSHA so.
+/// Answers CLUSTER and EVALSHA with these texts.
 fn lying_server(slots: &str, decision: &str) -> (String, Arc<Asked>) {
     let decision = decision.to_owned();
     server(slots, move |_| decision.clone())
@@ -156,7 +155,7 @@ async fn redirections_are_bounded_and_invalid_ones_are_not_followed() {
     assert!(asked.checks.load(Ordering::SeqCst) <= 4);
 }
 
-/// It says that the slot is elsewhere, and not where.
+/// The server replies that the slot is elsewhere, without an address.
 #[tokio::test]
 async fn a_redirection_without_an_address_refreshes_the_slot_map() {
     let slot_of = limiter("redis-cluster://127.0.0.1:1/").storage_keys("ann");
@@ -164,14 +163,14 @@ async fn a_redirection_without_an_address_refreshes_the_slot_map() {
     let (url, asked) = lying_server(ALL_SLOTS, &format!("-MOVED {slot} ?:HERE\r\n"));
     let limiter = limiter(&url);
     limiter.check("ann").await.expect_err("nobody to ask");
-    // By itself it would look after half a minute.
+    // Without the redirection, the map would be refreshed after half a minute.
     eventually_async("another look at the map", || async {
         asked.slots.load(Ordering::SeqCst) > 1
     })
     .await;
 }
 
-/// While their slot is on its way, keys are asked about one by one.
+/// While their slot moves, keys are checked one by one.
 #[tokio::test]
 async fn units_are_refunded_to_every_key_though_one_refund_fails() {
     let alone = Arc::new(Mutex::new(Vec::new()));
@@ -197,7 +196,7 @@ async fn units_are_refunded_to_every_key_though_one_refund_fails() {
     assert_eq!(*alone, limiter.storage_keys("ann"));
 }
 
-/// Sends each to another port, where nobody listens or somebody does.
+/// Redirects each check to another port, where a server listens or none does.
 #[tokio::test]
 async fn a_redirection_to_an_absent_node_is_an_error_within_the_deadline() {
     let nobody = crate::support::port::Port::claim();
@@ -210,7 +209,7 @@ async fn a_redirection_to_an_absent_node_is_an_error_within_the_deadline() {
         let error = limiter.check("ann").await.expect_err("nobody is there");
         assert!(error.is_unavailable(), "{error:?}");
         assert_eq!(asked.checks.load(Ordering::SeqCst), 1);
-        // What the map says is asked for again, and believed again.
+        // The slot map is read again, and used again.
         eventually_async("another look at the map", || async {
             let _ = limiter.check("ann").await;
             asked.checks.load(Ordering::SeqCst) > 1

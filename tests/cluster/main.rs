@@ -1,5 +1,5 @@
-//! A Redis cluster: real ones, whose slots move, whose nodes die, freeze, come
-//! and go; and servers that lie about theirs.
+//! Redis clusters: real ones, whose slots move, and whose nodes die, freeze, come and go; and
+//! servers with wrong slot maps.
 
 mod counting;
 mod failing;
@@ -13,13 +13,13 @@ use tower_throttle::{FixedWindow, Limiter, OnStoreFailure, Policy, RedisStore};
 
 use crate::support::{DEADLINE, cluster::RedisCluster};
 
-/// A store that never gives up by itself.
+/// Returns a store with a very long timeout.
 fn patient(cluster: &RedisCluster) -> RedisStore {
     let builder = RedisStore::builder().timeout(DEADLINE);
     builder.connect(&cluster.url()).expect("a store")
 }
 
-/// Nobody decides in the store's place.
+/// Lets no fallback decide in the store's place.
 fn denying(policy: impl Into<Policy>) -> Policy {
     policy.into().on_store_failure(OnStoreFailure::Deny)
 }
@@ -31,7 +31,7 @@ fn per_day(store: &RedisStore, units: u64) -> Limiter {
     )
 }
 
-/// How many of these checks were admitted.
+/// Returns how many of these checks were admitted.
 async fn admitted(limiter: &Limiter, key: &str, checks: usize) -> usize {
     let mut admitted = 0;
     for _ in 0..checks {
@@ -41,7 +41,7 @@ async fn admitted(limiter: &Limiter, key: &str, checks: usize) -> usize {
     admitted
 }
 
-/// How many units are taken, as the cluster counts.
+/// Returns how many units are taken, as the cluster counts.
 async fn taken(limiter: &Limiter, key: &str) -> Vec<u64> {
     let decision = limiter.peek(key).await.expect("a decision");
     let policies = decision.policies();

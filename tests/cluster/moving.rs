@@ -1,4 +1,4 @@
-//! Slots that move while they are asked about.
+//! Slots that move while checks of their keys come.
 
 use std::{
     sync::{
@@ -21,14 +21,14 @@ use crate::support::{
 const CALLERS: usize = 64;
 const KEYS: usize = 32;
 
-/// What so many callers at a time were told about some keys.
+/// The outcomes of concurrent checks of some keys.
 struct Ledger {
     keys: Vec<String>,
     checks: AtomicU64,
     errors: AtomicU64,
     foreign: AtomicU64,
     admitted: [AtomicU64; KEYS],
-    /// Checks of which nobody knows whether they were charged.
+    /// Checks of which it is unknown whether they were charged.
     unknown: [AtomicU64; KEYS],
 }
 
@@ -77,7 +77,7 @@ impl Ledger {
         }
     }
 
-    /// Whatever was acknowledged is counted, and nothing else that is known of.
+    /// Asserts that exactly the acknowledged units are counted, plus some of the unknown ones.
     async fn assert_exact(&self, limiter: &Limiter) {
         let checks = self.checks.load(Ordering::Relaxed);
         let errors = self.errors.load(Ordering::Relaxed);
@@ -131,8 +131,8 @@ async fn moving_slots_lose_no_count_and_charge_nothing_twice() {
     assert!(moves > 20, "{moves} moves");
 }
 
-/// Redis asks for patience with several keys of a slot on its way, which may be
-/// for minutes. They are asked about one by one then.
+/// While a slot moves, Redis replies TRYAGAIN to several keys of it, possibly for minutes. They
+/// are then checked one by one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_keys_of_a_slot_that_keeps_moving_are_decided_one_by_one() {
     let cluster = RedisCluster::start(3, 0);
@@ -150,7 +150,7 @@ async fn several_keys_of_a_slot_that_keeps_moving_are_decided_one_by_one() {
     let from = cluster.owner(slot);
     let to = (from + 1) % 3;
     cluster.begin_move(slot, from, to);
-    // All keys are here; then one is there.
+    // All keys are on the first node. Then one of them is on the second.
     assert_eq!(taken(&limiter, "ann").await, [1, 1, 1]);
     let port = cluster.nodes[to].port().to_string();
     cluster.nodes[from].command(&["MIGRATE", "127.0.0.1", &port, &keys[1], "0", "5000"]);
@@ -171,7 +171,7 @@ async fn several_keys_of_a_slot_that_keeps_moving_are_decided_one_by_one() {
     );
     assert_eq!(taken(&limiter, "ann").await, [4, 4, 4]);
 
-    // Nobody is here any more, and one who never was comes.
+    // No key is on the first node anymore, and a new key comes.
     cluster.move_keys(slot, from, to);
     assert_eq!(taken(&limiter, "ann").await, [4, 4, 4]);
     limiter.reset("ann").await.expect("forgotten");
@@ -181,16 +181,15 @@ async fn several_keys_of_a_slot_that_keeps_moving_are_decided_one_by_one() {
     assert_eq!(cluster.owner(slot), to);
 }
 
-/// The command behind ASKING is nobody else's, however many ask on a
-/// connection: Redis would send it back. And a script that the target does not
-/// know is sent to it once.
+/// The command after ASKING is never another caller's, however many checks share a connection:
+/// Redis would redirect it back. And a script that the target does not know is sent to it once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn asking_applies_to_the_next_command_only() {
     let cluster = Arc::new(RedisCluster::start(3, 0));
     let builder = RedisStore::builder().timeout(DEADLINE).connections(2);
     let limiter = per_day(&builder.connect(&cluster.url()).expect("a store"), 1 << 40);
     let keys: Vec<_> = keys().take(KEYS).collect();
-    // All slots are on their way, and no key is where it was.
+    // All slots are moving, and no key is where it was.
     for key in &keys {
         let slot = slot(&limiter, key);
         let from = cluster.owner(slot);
@@ -208,13 +207,14 @@ async fn asking_applies_to_the_next_command_only() {
     for node in &cluster.nodes {
         let calls = node.command(&["INFO", "commandstats"]);
         assert!(calls.contains("cmdstat_asking:"), "{calls}");
-        // Redis 6.0 does not count these.
+        // Redis 6.0 has no such counter.
         let errors = node.command(&["INFO", "errorstats"]);
         assert!(!errors.contains("errorstat_MOVED:"), "{errors}");
     }
 }
 
-/// Until the new owner has learned of it, the two send everybody to each other.
+/// Until the new owner has learned of the move, the two nodes redirect all checks to each
+/// other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_redirect_to_each_other_for_a_moment_are_tolerated() {
     let cluster = Arc::new(RedisCluster::start(3, 0));
@@ -229,7 +229,7 @@ async fn nodes_that_redirect_to_each_other_for_a_moment_are_tolerated() {
             let to = (from + 1) % 3;
             mover.begin_move(slot, from, to);
             mover.move_keys(slot, from, to);
-            // In the order that makes them disagree.
+            // This order makes them disagree.
             let (number, id) = (slot.to_string(), mover.id(to));
             mover.nodes[from].command(&["CLUSTER", "SETSLOT", &number, "NODE", &id]);
             mover.end_move(slot, from, to);
@@ -284,7 +284,7 @@ async fn connections_close_with_the_last_slot_of_a_node_and_with_the_store() {
     let cluster = RedisCluster::with_bounds(&[0, of_the_first, 8_000]);
     let connections = |place: usize| {
         let clients = cluster.nodes[place].command(&["CLIENT", "LIST", "TYPE", "normal"]);
-        // One is that of the question.
+        // One connection is that of this command.
         clients.lines().count() - 1
     };
     let limiter = per_day(&patient(&cluster), 3);
@@ -302,7 +302,7 @@ async fn connections_close_with_the_last_slot_of_a_node_and_with_the_store() {
     eventually_async("no connection", || async { connections(0) == 0 }).await;
     assert!(connections(1) > 0);
 
-    // The second node still has one by which keys came.
+    // The second node still has a connection by which keys were moved.
     drop(limiter);
     eventually_async("no connection", || async { connections(2) == 0 }).await;
 }

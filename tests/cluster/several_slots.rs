@@ -25,7 +25,7 @@ fn limiter(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> Lim
     builder.build().expect("a limiter")
 }
 
-/// Three of one caller around two of all callers, each of another algorithm.
+/// Three policies of one caller around two for all callers, each with another algorithm.
 fn mixed() -> [Policy; 5] {
     [
         Policy::new("bucket", TokenBucket::per_day(8)),
@@ -36,7 +36,7 @@ fn mixed() -> [Policy; 5] {
     ]
 }
 
-/// What can be told without a clock.
+/// Returns the fields that do not depend on the clock.
 fn facts(decision: &Decision) -> Vec<(String, u64, u64, u64, bool, bool)> {
     let policies = decision.policies().map(|policy| {
         (
@@ -98,7 +98,7 @@ async fn a_denial_names_all_denying_policies_and_costs_nothing() {
     let store = patient(&cluster);
     let own = |name: &str, units| Policy::new(name, TokenBucket::per_day(units));
     let all = |name: &str, units| Policy::new(name, TokenBucket::per_day(units)).shared();
-    // Refused first, in the middle, last, and by several.
+    // Denied by the first, in the middle, by the last, and by several.
     for (number, rooms) in [
         [0, 5, 5, 5],
         [5, 0, 5, 5],
@@ -199,7 +199,7 @@ async fn racing_tasks_never_pass_a_shared_quota_and_are_charged_what_they_passed
                 policies.reverse();
             }
             let (admitted, _) = race(store.clone(), policies, 6).await;
-            // Units that come back a moment later may have refused somebody.
+            // Units that were refunded a moment later may have denied a check.
             assert!(admitted <= 100, "{name}: {admitted}");
             assert!(admitted >= 64, "{name}: {admitted}");
             let shared = Limiter::new(store.clone(), crate::denying(all(&name)));
@@ -311,12 +311,12 @@ async fn a_silent_later_slot_refunds_the_first() {
         [now[0], now[2]] == [before[0], before[2]]
     })
     .await;
-    // What reached the frozen node may have run when it went on.
+    // A check that reached the frozen node may have run when the node continued.
     let now = taken(&limiter, caller).await[1];
     assert!((before[1]..=before[1] + 5).contains(&now), "{now}");
 }
 
-/// Resets what it is asked about.
+/// Counts the resets of the slots.
 #[derive(Debug)]
 struct Forgets(RedisStore);
 

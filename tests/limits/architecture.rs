@@ -1,5 +1,5 @@
-//! What one source file uses of another: arrows point down, in the order that
-//! ARCHITECTURE.md lists, and no files form a circle.
+//! Checks what each source file uses: dependencies point down, in the order that
+//! ARCHITECTURE.md lists, and no files form a cycle.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -47,7 +47,7 @@ impl Sources {
         }
     }
 
-    /// The file in which the item that a path names is defined, if it is one of these.
+    /// Returns the file that defines the item of a path, if it is one of these files.
     fn definition(&self, user: &[String], path: &[String], depth: usize) -> Option<Module> {
         let mut module = user.to_vec();
         let mut rest = path;
@@ -80,7 +80,7 @@ impl Sources {
             }
             rest = &rest[1..];
         }
-        // What the module exports of another is defined there.
+        // An item that the module re-exports is defined elsewhere.
         if let Some(item) = rest.first().filter(|_| depth < 8) {
             let export = self.0[&module]
                 .iter()
@@ -92,7 +92,7 @@ impl Sources {
         Some(module)
     }
 
-    /// Which files each file uses. A file may use what the `mod.rs` of its own folder
+    /// Returns which files each file uses. A file may use what the `mod.rs` of its own folder
     /// defines, and a `mod.rs` may export what its folder has.
     fn arrows(&self) -> BTreeMap<Module, BTreeSet<Module>> {
         let mut arrows = BTreeMap::new();
@@ -111,7 +111,7 @@ impl Sources {
     }
 }
 
-/// A source text without comments, strings and characters.
+/// Removes comments, strings and characters from a source text.
 fn without_text(text: &str) -> String {
     let mut code = String::new();
     let mut rest = text;
@@ -151,7 +151,7 @@ fn without_text(text: &str) -> String {
     code
 }
 
-/// A source text without the items that are compiled for unit tests only.
+/// Removes the items that are compiled for unit tests only.
 fn without_tests(text: &str) -> String {
     const MARK: &str = "#[cfg(test)]";
     let mut kept = String::new();
@@ -175,7 +175,7 @@ fn without_tests(text: &str) -> String {
     kept + rest
 }
 
-/// The paths that a text uses, by `use` or in full.
+/// Returns the paths that a text uses, by `use` or in full.
 fn uses(text: &str) -> Vec<Used> {
     let mut all = Vec::new();
     let mut rest = text;
@@ -234,7 +234,7 @@ fn uses(text: &str) -> Vec<Used> {
     all
 }
 
-/// The paths of a tree: `a::{b, c::{d, e}}` has three.
+/// Returns the paths of a tree: `a::{b, c::{d, e}}` has three.
 fn branches(tree: &str) -> Vec<String> {
     let Some((start, inner)) = tree.split_once('{') else {
         return vec![tree.trim().to_owned()];
@@ -252,7 +252,7 @@ fn branches(tree: &str) -> Vec<String> {
         .collect()
 }
 
-/// The order that ARCHITECTURE.md lists: the modules of each line, from the top down.
+/// Reads the order that ARCHITECTURE.md lists: the modules of each line, from the top down.
 fn order() -> Vec<Vec<Module>> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md");
     let page = fs::read_to_string(page).expect("the page");
@@ -268,7 +268,7 @@ fn order() -> Vec<Vec<Module>> {
     order.lines().map(modules).collect()
 }
 
-/// The line of the order that a file belongs to: the one with the longest prefix of it.
+/// Returns the line of the order that a file belongs to: the one with the longest prefix of it.
 fn rank(order: &[Vec<Module>], file: &[String]) -> (usize, Module) {
     let listed = order
         .iter()
@@ -305,7 +305,7 @@ fn arrows_between_modules_point_down() {
 fn no_files_use_each_other_in_a_circle() {
     let arrows = Sources::read().arrows();
     assert!(arrows.values().flatten().count() > 200, "{arrows:#?}");
-    // A file on a circle uses another one on it, and is used by one.
+    // A file in a cycle uses another file of the cycle, and is used by one.
     let mut left: BTreeSet<&Module> = arrows.keys().collect();
     loop {
         let all = left.clone();

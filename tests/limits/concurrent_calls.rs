@@ -1,4 +1,4 @@
-//! How many calls a process has under way at once, and who waits for which.
+//! How many calls a process has in flight at once, and which checks wait.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use tower_throttle::{
     Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket, testing::SimulatedRedis,
 };
 
-/// So many checks may go by themselves, and one call of others be under way beside them.
+/// At most this many checks are sent alone. One shared call may be in flight beside them.
 const ALONE: u64 = 4;
-/// There and back.
+/// The network delay in both directions.
 const TRIP: Duration = Duration::from_millis(2);
 
-/// A process that knows its server, which has nothing else to do.
+/// Returns a limiter that has measured its server, which has no other work.
 async fn limiter(redis: &SimulatedRedis, deadline: Duration) -> Limiter {
     let limiter = unknown(redis, deadline);
     let _ = limiter.check(0).await.expect("a decision");
@@ -31,7 +31,7 @@ fn unknown(redis: &SimulatedRedis, deadline: Duration) -> Limiter {
 
 const DEADLINE: Duration = Duration::from_millis(50);
 
-/// Asks, and tells how long it took.
+/// Makes a check, and returns how long it took.
 fn ask(limiter: &Limiter, key: u64) -> JoinHandle<Duration> {
     let limiter = limiter.clone();
     tokio::spawn(async move {
@@ -78,7 +78,7 @@ async fn a_few_checks_on_a_fast_server_have_a_call_each_and_none_waits() {
     }
 }
 
-/// However many come, and whenever they do.
+/// The bound holds for any number of checks, at any time.
 #[tokio::test(start_paused = true)]
 async fn at_most_five_calls_are_in_flight_on_a_connection() {
     let far = Duration::from_millis(50);
@@ -105,7 +105,7 @@ async fn at_most_five_calls_are_in_flight_on_a_connection() {
     }
 }
 
-/// Those who go by themselves take no lanes from those who are gathered.
+/// Checks that are sent alone take no lanes from checks that share calls.
 #[tokio::test(start_paused = true)]
 async fn many_concurrent_checks_are_answered_by_one_or_two_calls() {
     for (many, trips) in [(5, 1), (16, 1), (60, 1), (500, 2)] {
@@ -119,7 +119,7 @@ async fn many_concurrent_checks_are_answered_by_one_or_two_calls() {
     }
 }
 
-/// Otherwise a fleet would ask the server more than it can answer.
+/// Otherwise many processes together would send the server more than it can answer.
 #[tokio::test(start_paused = true)]
 async fn a_few_checks_on_a_slow_far_or_unknown_server_share_a_call() {
     let few = 8;
@@ -158,11 +158,11 @@ async fn checks_that_arrive_during_a_slow_call_share_the_next_call() {
         sleep(Duration::from_millis(1)).await;
     }
     longest(asked).await;
-    // The first by itself, the second in a lane, which takes all others then.
+    // The first check is sent alone. The second goes in a lane, which then takes all others.
     assert_eq!(redis.served().calls - before, 3);
 }
 
-/// Whose callers take their answers only when all others have theirs.
+/// The callers poll for their answers only after all others have theirs.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_does_not_poll_its_answer_delays_no_other() {
     let redis = server();

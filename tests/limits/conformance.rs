@@ -1,4 +1,4 @@
-//! The exported suite, on the stores of this crate and on one of somebody else's.
+//! The exported suite, on the stores of this crate and on a store of another author.
 
 use std::{
     collections::HashMap,
@@ -47,12 +47,12 @@ async fn redis_passes() {
     }
 }
 
-/// As somebody else would write one.
+/// A store as another author would write it.
 #[derive(Debug)]
 struct MapStore {
     buckets: Mutex<HashMap<String, Vec<u64>>>,
     clock: Arc<ManualClock>,
-    /// What it does wrong.
+    /// Whether it forgets refunds.
     is_broken: bool,
 }
 
@@ -117,7 +117,7 @@ async fn a_store_that_forgets_refunds_does_not_pass() {
     );
 }
 
-/// A store that reads too few buckets must not open the gate.
+/// A store that reads too few buckets must admit no request.
 #[tokio::test]
 async fn too_few_slots_admit_no_request() {
     #[derive(Debug)]
@@ -144,7 +144,7 @@ async fn too_few_slots_admit_no_request() {
     }
 }
 
-/// Words that no bucket could have: whatever stands in somebody else's storage.
+/// Words that no bucket could have, as unexpected data in a store.
 #[tokio::test]
 async fn corrupt_state_causes_no_panic() {
     #[derive(Debug)]

@@ -1,5 +1,4 @@
-//! Which checks are sent when, to a simulated server: by distance, by load, and
-//! beside what is given back.
+//! Which checks are sent when, to a simulated server: by distance, by load, and beside refunds.
 
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ fn limiter(store: &RedisStore, choice: OnStoreFailure) -> Limiter {
     Limiter::new(store.clone(), policy.on_store_failure(choice))
 }
 
-/// What became of checks at a steady rate, however long each took.
+/// Makes checks at a steady rate, however long each takes. Returns their outcomes.
 async fn steadily(
     limiter: &Limiter,
     per_s: u64,
@@ -54,7 +53,7 @@ fn failed(answers: &[Result<Source, StoreError>]) -> usize {
     answers.iter().filter(by_store).count()
 }
 
-/// The way is no reason to let checks wait for each other.
+/// Distance is no reason to let checks wait for each other.
 #[tokio::test(start_paused = true)]
 async fn a_server_far_away_decides_nearly_all_if_its_replies_are_in_time() {
     for distance_ms in [5, 20, 30, 45] {
@@ -63,7 +62,7 @@ async fn a_server_far_away_decides_nearly_all_if_its_replies_are_in_time() {
             redis.set_delay(MS * distance_ms / 2);
             redis.set_service_time(MS / 100, MS / 300);
             let limiter = limiter(&store(&redis), OnStoreFailure::Deny);
-            // How far it is and what it bears is found out in some round trips.
+            // The distance and the capacity of the server are measured within some round trips.
             steadily(&limiter, per_s, 500 * MS).await;
             let answers = steadily(&limiter, per_s, 1_000 * MS).await;
             let (failed, asked) = (failed(&answers), answers.len());
@@ -90,7 +89,7 @@ async fn a_route_that_becomes_longer_is_known_after_ten_seconds() {
     assert_eq!(failed(&near), 0);
 }
 
-/// Of as many callers: what one gives back is one message.
+/// Takes permits of as many callers, so that each release is a message of its own.
 async fn permits(store: &RedisStore, count: u64) -> Vec<Permit> {
     let limiter = Limiter::new(store.clone(), Concurrency::new(5));
     let mut permits = Vec::new();
@@ -109,7 +108,7 @@ async fn no_check_fails_while_a_thousand_permits_come_back() {
     let store = store(&redis);
     let held = permits(&store, 1_000).await;
     let limiter = limiter(&store, OnStoreFailure::Deny);
-    // A quarter of a second, in all.
+    // The thousand releases take a quarter of a second in all.
     redis.set_service_time(MS / 10, MS / 4);
     let answers = tokio::spawn(async move { steadily(&limiter, 500, 500 * MS).await });
     tokio::time::sleep(20 * MS).await;
@@ -121,14 +120,14 @@ async fn no_check_fails_while_a_thousand_permits_come_back() {
     assert!(refunds >= 1_000, "{refunds}");
 }
 
-/// A client must not be able to open a gate by what it gives back.
+/// A client must not be able to switch limits off by causing refunds.
 #[tokio::test(start_paused = true)]
 async fn a_check_that_is_late_behind_refunds_is_an_overload_and_not_a_failure() {
     let redis = SimulatedRedis::new();
     let store = store(&redis);
     let held = permits(&store, 1_000).await;
     let limiter = limiter(&store, OnStoreFailure::Allow);
-    // Some refunds together take longer than a check may.
+    // Some refunds together take longer than the timeout of a check.
     redis.set_service_time(MS / 10, MS);
     let answers = tokio::spawn(async move { steadily(&limiter, 50, 1_000 * MS).await });
     tokio::time::sleep(10 * MS).await;
@@ -143,7 +142,7 @@ async fn a_check_that_is_late_behind_refunds_is_an_overload_and_not_a_failure() 
     }
 }
 
-/// All that stands still is one server, for a little longer than a check may take.
+/// Only the server stalls, for a little longer than the timeout.
 #[tokio::test(start_paused = true)]
 async fn a_stalled_runtime_is_not_an_overload() {
     const TASKS: u64 = 64;
@@ -165,7 +164,7 @@ async fn a_stalled_runtime_is_not_an_overload() {
         });
         let tasks: JoinSet<_> = tasks.collect();
         tokio::time::sleep(100 * MS).await;
-        // Another process's call holds it up.
+        // A call of another process delays the server.
         redis.set_service_time(MS * stall_ms, Duration::ZERO);
         let elsewhere = store(&redis.over_another_network());
         let elsewhere = self::limiter(&elsewhere, OnStoreFailure::Deny);

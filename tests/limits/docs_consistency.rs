@@ -1,4 +1,4 @@
-//! What the documents name is there.
+//! Everything that the documents name exists.
 
 use std::{
     collections::HashSet,
@@ -61,7 +61,7 @@ fn every_test_that_the_guarantees_name_is_there() {
     }
 }
 
-/// The documents of the repository.
+/// Finds the documents of the repository.
 fn documents(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
@@ -74,7 +74,7 @@ fn documents(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The name by which a link leads to a heading.
+/// Returns the anchor of a heading.
 fn anchor(heading: &str) -> String {
     let is_kept = |next: &char| next.is_alphanumeric() || " -_".contains(*next);
     let heading = heading.trim_start_matches('#').trim().to_lowercase();
@@ -93,7 +93,7 @@ fn every_link_between_documents_leads_somewhere() {
     let mut lost = Vec::new();
     for page in &pages {
         let text = fs::read_to_string(page).expect("a page");
-        // Code between fences is no text.
+        // Code between fences is not text.
         let text: String = text.split("```").step_by(2).collect();
         let links = text.split("](").skip(1);
         let links = links.filter_map(|rest| rest.split([')', ' ']).next());
@@ -197,8 +197,8 @@ fn every_line_of_the_log_is_in_the_runbook() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = fs::read_to_string(root.join("docs/runbook.md")).expect("the page");
     let telemetry = fs::read_to_string(root.join("src/telemetry.rs")).expect("a source");
-    // Each line starts with words of its own, up to what it fills in. Denials
-    // have a page of their own, and some lines are built before they are told.
+    // Each line starts with words of its own, up to its first variable part. Denials have a
+    // page of their own, and some lines are built before they are logged.
     let told = telemetry.split("    tell!(").skip(1);
     let told = told.filter_map(|rest| rest.split(");\n").next()?.rsplit('"').nth(1));
     let built = telemetry.split("let line = ").skip(1);

@@ -1,4 +1,4 @@
-//! The memory store: bounded, forgetful of what means nothing, of nothing else.
+//! The memory store: bounded, and it forgets drained buckets only.
 
 use std::{
     collections::VecDeque,
@@ -42,7 +42,7 @@ fn drained_buckets_are_forgotten_by_later_checks() {
     }
     assert_eq!(store.len(), 50_000);
     clock.advance(Duration::from_secs(60));
-    // Each of 64 parts needs some 30 checks to move and to sweep what it has.
+    // Each of 64 parts needs some 30 checks to move its buckets and to sweep them.
     for key in 0..5_000 {
         assert!(is_admitted(&runtime, &limiter, key));
     }
@@ -78,7 +78,7 @@ fn a_flood_of_new_callers_frees_no_denied_caller_and_stays_within_the_bound() {
             clock.advance(Duration::from_micros(900));
         }
     }
-    // A bucket each for the callers that came first, and half as many cells for all others.
+    // The first callers have a bucket each, and all others share half as many cells.
     assert!(store.len() <= 1_024 + 512, "{}", store.len());
     assert!(admitted <= 1_024 + 512 * 5, "{admitted}");
     assert!(admitted >= 1_000, "{admitted}");
@@ -99,8 +99,8 @@ fn callers_without_room_share_cells_by_policy() {
     for key in 0..20_000 {
         is_admitted(&runtime, &one, key);
     }
-    // No room for a new caller, but the other policy's cells are its own: 2,048, each
-    // unit in two of them where they are equally full.
+    // There is no room for a new caller, but the cells of the other policy are its own: 2,048,
+    // and each unit is counted in two of them if they are equally full.
     let admitted = (0..10_000).filter(|key| is_admitted(&runtime, &two, *key));
     let admitted = admitted.count();
     assert!((2_048..=4_096).contains(&admitted), "{admitted}");
@@ -131,9 +131,9 @@ fn a_refund_without_a_bucket_reaches_no_other_caller() {
             runtime.block_on(limiter.reset(key)).expect("a reset");
             assert!(!is_admitted(&runtime, &limiter, key), "{bucket:?} {key}");
         }
-        // The cells, and no buckets of callers.
+        // Only the cells are left, and no buckets of callers.
         assert!(store.len() <= full + 32, "{} > {full}", store.len());
-        // Who has one gives back to it.
+        // A caller with a bucket gets its refund.
         let credit = runtime.block_on(limiter.credit(0, 2));
         assert!(credit.expect("memory always decides").refunded() > 0);
     }
@@ -154,7 +154,7 @@ fn checks_of_several_policies_respect_the_capacity() {
     for key in 0..200 {
         is_admitted(&runtime, &limiter, key);
     }
-    // Half as many cells more for each policy, which newcomers share.
+    // For each policy there are half as many cells more, which newcomers share.
     assert!(store.len() <= 63 + 4 * 31, "{}", store.len());
     for key in 0..15 {
         assert!(!is_admitted(&runtime, &limiter, key), "{key}");
@@ -177,7 +177,7 @@ fn exactly_the_capacity_passes_of_many_racing_threads() {
                 let limiter = limiter.clone();
                 scope.spawn(move || {
                     let runtime = runtime();
-                    // Half of the threads are one caller, half another.
+                    // Half of the threads use one caller, and half another.
                     let checks = (0..400).map(|_| is_admitted(&runtime, &limiter, number % 2));
                     checks.filter(|admitted| *admitted).count()
                 })
@@ -206,7 +206,7 @@ fn each_caller_gets_its_own_quota_while_threads_race_and_the_store_grows() {
                 let limiter = limiter.clone();
                 scope.spawn(move || {
                     let runtime = runtime();
-                    // Each in another order.
+                    // Each thread uses another order.
                     let callers = (0..CALLERS).map(|n| (n * 7 + number * 600) % CALLERS);
                     callers
                         .filter(|caller| is_admitted(&runtime, &limiter, *caller))
@@ -225,7 +225,7 @@ fn each_caller_gets_its_own_quota_while_threads_race_and_the_store_grows() {
     assert_eq!(store.len() as u64, CALLERS);
 }
 
-/// Tells one time after another.
+/// Returns a list of times, one after another.
 #[derive(Debug)]
 struct Script(Mutex<Vec<u64>>);
 
@@ -239,7 +239,7 @@ impl Clock for Script {
 #[test]
 fn an_overtaken_check_reads_the_clock_again() {
     let runtime = runtime();
-    // The second check reads 2,000, and another has come at 3,000 meanwhile.
+    // The second check reads 2,000. Meanwhile another check has come at 3,000.
     let mut times = vec![1_000, 3_000, 2_000, 3_001, 3_001];
     times.reverse();
     let store = MemoryStore::builder().clock(Arc::new(Script(Mutex::new(times))));
@@ -308,8 +308,8 @@ fn a_clock_in_the_wrong_unit_still_limits() {
     }
 }
 
-/// Each version takes the windows of the other for its own, so some of what was
-/// counted weighs too little for a while.
+/// Each version reads the windows of the other as its own, so some units count too little for a
+/// while.
 #[test]
 fn sliding_windows_of_two_lengths_admit_three_times_the_limit_at_most() {
     let runtime = runtime();
@@ -335,7 +335,7 @@ fn sliding_windows_of_two_lengths_admit_three_times_the_limit_at_most() {
             }
             admitted.retain(|at_us| now_us - at_us < shorter_us);
             prop_assert!(admitted.len() as u64 <= 3 * limit);
-            // Often enough to use all there is.
+            // Often enough to use the whole quota.
             let step_us = shorter_us / (4 * limit) * thousandth / 500;
             now_us += step_us;
             clock.advance(Duration::from_micros(step_us));
@@ -375,8 +375,8 @@ fn quotas(limit: u64, window: Duration) -> Vec<Policy> {
     ]
 }
 
-/// What the sketch admits is asked of exact buckets, too, which have counted nothing
-/// else: they admit it, and have no fewer units left.
+/// What the sketch admits is also checked on exact buckets that have counted nothing else: they
+/// admit it, too, and report no fewer remaining units.
 #[test]
 fn a_caller_without_a_bucket_is_never_admitted_beyond_its_own_limit() {
     let runtime = runtime();
@@ -437,7 +437,7 @@ fn a_caller_without_a_bucket_is_never_admitted_beyond_its_own_limit() {
     });
 }
 
-/// Tiers of one policy count in cells of their own.
+/// Tiers of one policy have cells of their own.
 #[test]
 fn callers_of_two_tiers_share_no_cells() {
     let runtime = runtime();
@@ -453,7 +453,7 @@ fn callers_of_two_tiers_share_no_cells() {
     assert!(is_admitted(&runtime, &paid, 1_000_000));
 }
 
-/// Answers later, but is never polled.
+/// A store that answers later, but must never be polled.
 #[derive(Debug)]
 struct Remote;
 

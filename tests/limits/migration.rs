@@ -1,5 +1,5 @@
-//! Who moves here from another rate limiter finds what they had, with the same
-//! numbers, in memory and in Redis.
+//! What users of other rate limiters have there works here with the same numbers, in memory and
+//! in Redis.
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -17,11 +17,11 @@ use tower_throttle::{
 
 use crate::support::RedisServer;
 
-/// A store, and the clock that it goes by.
+/// A store, and its clock.
 struct Bench {
     store: Arc<dyn Store>,
     clock: Arc<ManualClock>,
-    /// Where the store is in Redis.
+    /// The server of a store in Redis.
     server: Option<RedisServer>,
 }
 
@@ -35,7 +35,7 @@ impl Bench {
         builder.policy(policy).build().expect("a layer")
     }
 
-    /// What Redis holds, byte for byte; nothing for other stores.
+    /// Returns what Redis stores, byte for byte; nothing for other stores.
     fn stored(&self, limiter: &Limiter) -> Option<String> {
         let server = self.server.as_ref()?;
         let keys = limiter.storage_keys("ann");
@@ -54,7 +54,7 @@ impl Bench {
     }
 }
 
-/// Runs a test in memory, then in Redis, where no key may stay for ever.
+/// Runs a test in memory, then in Redis, where every key must expire.
 async fn on_both(test: impl AsyncFn(&Bench)) {
     let clock = Arc::new(ManualClock::new());
     let store = MemoryStore::builder().clock(clock.clone()).build();
@@ -89,7 +89,7 @@ async fn check_n(limiter: &Limiter, units: u64) -> Decision {
     limiter.check_n("ann", units).await.expect("a decision")
 }
 
-/// How many of so many calls pass.
+/// Returns how many of `calls` calls are admitted.
 async fn passed(limiter: &Limiter, calls: usize) -> usize {
     let mut passed = 0;
     for _ in 0..calls {
@@ -110,7 +110,7 @@ const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// One request through a layer to a service that says hello.
+/// Sends one request through a layer to a service that says hello.
 async fn ask(layer: &RateLimitLayer, request: Request<Full<Bytes>>) -> (StatusCode, Bytes) {
     let hello = service_fn(async |_: Request<Full<Bytes>>| {
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))
@@ -140,7 +140,7 @@ async fn swoft_rate_max_and_default_tokens() {
         let bucket = TokenBucket::per_second(1).burst(10).initial(5);
         let limiter = bench.limiter(Policy::new("swoft", bucket));
         assert_eq!(passed(&limiter, 8).await, 5);
-        // Refilled when asked, at the rate, and no further than the maximum.
+        // Refilled at the next check, at the rate, up to the maximum.
         bench.pass(1.0);
         assert_eq!(passed(&limiter, 3).await, 1);
         bench.pass(4.0);
@@ -196,8 +196,8 @@ async fn gateways_fractional_rate_capacity_requested_and_remaining() {
         assert_eq!(remaining(&check(&limiter).await), 0);
 
         if let Some(server) = &bench.server {
-            // No longer than twice the time to fill, but for the minute that
-            // the clocks of two machines may differ by.
+            // At most twice the time to fill, plus the minute by which the clocks of two
+            // machines may differ.
             let key = &limiter.storage_keys("ann")[0];
             let ttl_ms: u64 = server.command(&["PTTL", key]).parse().expect("a TTL");
             assert!((1..=2 * 12_000 + 60_000).contains(&ttl_ms), "{ttl_ms}");
@@ -209,7 +209,7 @@ async fn gateways_fractional_rate_capacity_requested_and_remaining() {
 #[tokio::test]
 async fn gateways_four_algorithms() {
     on_both(async |bench| {
-        // Each: 6 at once, 0.5 a second afterwards.
+        // Each admits 6 at once, and 0.5 a second afterwards.
         let bucket = bench.limiter(TokenBucket::new(1, seconds(2)).burst(6));
         let leaky = bench.limiter(LeakyBucket::new(1, seconds(2)).capacity(6));
         let sliding = bench.limiter(SlidingWindow::new(6, seconds(12)));
@@ -221,8 +221,8 @@ async fn gateways_four_algorithms() {
             assert_eq!(passed(limiter, 10).await, 2);
         }
         assert_eq!(passed(&sliding, 10).await, 0);
-        // The clock started at a whole minute: 4 seconds into the next window,
-        // two thirds of the last one's 6 count.
+        // The clock started at a whole minute. Now it is 4 seconds into the next window, and
+        // two thirds of the last window's 6 units count.
         bench.pass(12.0);
         assert_eq!(passed(&sliding, 10).await, 2);
 
@@ -278,16 +278,16 @@ async fn sorted_set_counter_lets_the_first_5_of_20_through() {
             assert!(!check(&limiter).await.is_allowed());
             bench.pass(1.0);
         }
-        // Denied calls leave no trace.
+        // Denied calls store nothing.
         assert_eq!(bench.stored(&limiter), before);
-        // The first came 20 seconds ago, and the others a second after each other.
+        // The first call came 20 seconds ago, and the others a second after each other.
         let denied = check(&limiter).await;
         assert_eq!(denied.retry_after(), Some(seconds(40)));
         bench.pass(40.0);
         assert_eq!(passed(&limiter, 5).await, 1);
         bench.pass(1.0);
         assert_eq!(passed(&limiter, 5).await, 1);
-        // A cost takes as many.
+        // A cost of 5 takes 5 units.
         bench.pass(60.0);
         assert!(check_n(&limiter, 3).await.is_allowed());
         assert!(!check_n(&limiter, 3).await.is_allowed());
@@ -319,7 +319,7 @@ async fn funnel_passes_15_of_20_then_one_every_two_seconds() {
 #[tokio::test]
 async fn funnel_as_a_queue_holds_each_until_its_turn() {
     on_both(async |bench| {
-        // One leaves while 14 wait.
+        // One request leaves at once while 14 wait.
         let queue = LeakyBucket::new(1, seconds(2)).queue(14);
         let limiter = bench.limiter(queue);
         for call in 0..20 {
@@ -349,19 +349,19 @@ async fn cl_throttle_answers_the_same_five_integers() {
             assert_eq!(throttle(1).await, [0, 15, 15 - taken, -1, 2 * taken]);
         }
         assert_eq!(throttle(1).await, [1, 15, 0, 2, 30]);
-        // Rounded up, and never 0 while it is limited.
+        // Rounded up, and never 0 while it denies.
         bench.pass(0.5);
         assert_eq!(throttle(1).await, [1, 15, 0, 2, 30]);
         bench.pass(1.499_999);
         assert_eq!(throttle(1).await, [1, 15, 0, 1, 29]);
         bench.pass(0.000_001);
         assert_eq!(throttle(1).await, [0, 15, 0, -1, 30]);
-        // A quantity, and one that never fits.
+        // A quantity, and a quantity that never fits.
         bench.pass(10.0);
         assert_eq!(throttle(3).await, [0, 15, 2, -1, 26]);
         assert_eq!(throttle(3).await, [1, 15, 2, 2, 26]);
         assert_eq!(throttle(16).await, [1, 15, 2, -1, 26]);
-        // 0 asks without taking.
+        // A cost of 0 takes nothing.
         assert_eq!(throttle(0).await, [0, 15, 2, -1, 26]);
     })
     .await;
@@ -383,7 +383,7 @@ async fn list_bucket_add_get_and_reset() {
         assert_eq!(add(2).await, 2);
         assert_eq!(add(2).await, 1);
         assert_eq!(passed(&limiter, 8).await, 5);
-        // Nothing comes by itself, and no wait is promised.
+        // Nothing flows in by itself, and there is no time to wait for.
         bench.pass(10.0 * 365.0 * 86_400.0);
         let denied = check(&limiter).await;
         assert!(!denied.is_allowed());
@@ -394,7 +394,7 @@ async fn list_bucket_add_get_and_reset() {
     .await;
 }
 
-/// Tokio's clock, which a test can stop.
+/// Tokio's clock, which a test can pause.
 #[derive(Debug)]
 struct TokioClock(Instant);
 
@@ -405,13 +405,13 @@ impl Clock for TokioClock {
     }
 }
 
-/// A store in memory whose time is that of the waiting.
+/// Returns a memory store that uses Tokio's time.
 fn waiting_store() -> MemoryStore {
     let clock = Arc::new(TokioClock(Instant::now()));
     MemoryStore::builder().clock(clock).build()
 }
 
-/// Bucket4j's `tryConsume` with a longest wait, and those like it.
+/// `tryConsume` of Bucket4j with a longest wait, and its relatives.
 #[tokio::test(start_paused = true)]
 async fn block_or_refuse_in_memory() {
     let store = waiting_store();
@@ -424,17 +424,17 @@ async fn block_or_refuse_in_memory() {
     for _ in 0..3 {
         assert_eq!(acquire(Duration::ZERO).await, (true, Duration::ZERO));
     }
-    // Refused at once where the token comes too late.
+    // Denied at once if the token comes too late.
     assert_eq!(acquire(Duration::ZERO).await, (false, Duration::ZERO));
     let nearly = Duration::from_millis(1_999);
     assert_eq!(acquire(nearly).await, (false, Duration::ZERO));
     assert_eq!(acquire(seconds(2)).await, (true, seconds(2)));
-    // Two in line: each has a token of its own.
+    // Two callers wait, and each gets a token of its own.
     let (one, other) = tokio::join!(acquire(seconds(10)), acquire(seconds(10)));
     assert_eq!((one, other), ((true, seconds(4)), (true, seconds(6))));
     assert_eq!(acquire(seconds(1)).await, (false, seconds(6)));
 
-    // The queue: evenly, until it is full.
+    // A queue spaces calls evenly, until it is full.
     let queue = Limiter::new(store, LeakyBucket::new(1, seconds(2)).queue(14));
     let started = Instant::now();
     let mut tasks = Vec::new();
@@ -450,7 +450,7 @@ async fn block_or_refuse_in_memory() {
     for task in tasks {
         turns.push(task.await.expect("no panic"));
     }
-    // Who finds no place in the queue is refused at once.
+    // A caller that finds the queue full is denied at once.
     let (queued, refused) = turns.split_at(15);
     let evenly: Vec<_> = (0..15).map(|call| (true, seconds(2 * call))).collect();
     assert_eq!(queued, evenly);
@@ -483,7 +483,7 @@ async fn block_or_refuse_in_a_layer() {
     assert_eq!(asked, wanted);
 }
 
-/// By the server's own clock, which no test can stop.
+/// Uses the server's own clock, which a test cannot pause.
 #[tokio::test]
 async fn block_or_refuse_in_redis() {
     let server = RedisServer::start();
@@ -509,7 +509,7 @@ async fn block_or_refuse_in_redis() {
     }
 }
 
-/// N tokens per interval: a key that expires gives all of them back at once.
+/// N tokens per interval: a key that expires brings back all of them at once.
 #[tokio::test]
 async fn distributed_bucket_refills_all_at_once() {
     on_both(async |bench| {
@@ -521,12 +521,12 @@ async fn distributed_bucket_refills_all_at_once() {
         for limiter in [&anchored, &aligned, &bucket] {
             assert_eq!(passed(limiter, 5).await, 3);
         }
-        // At 10 seconds of the clock, 6 after the first request.
+        // 10 seconds after the clock started, and 6 after the first request.
         bench.pass(5.999);
         assert_eq!(passed(&aligned, 5).await, 0);
         bench.pass(0.001);
         assert_eq!(passed(&aligned, 5).await, 3);
-        // 10 seconds after the first request, all at once and not one before.
+        // 10 seconds after the first request, all tokens come back at once, and none before.
         bench.pass(3.999);
         for limiter in [&anchored, &bucket] {
             assert_eq!(passed(limiter, 5).await, 0);
@@ -535,13 +535,13 @@ async fn distributed_bucket_refills_all_at_once() {
         for limiter in [&anchored, &bucket] {
             assert_eq!(passed(limiter, 5).await, 3);
         }
-        // One key each.
+        // One key for each.
         bench.assert_keys_in_redis(3);
     })
     .await;
 }
 
-/// By Redis's clock, with few calls for many callers of one process.
+/// Uses Redis's clock, with few calls for many callers of one process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn distributed_bucket_gathers_callers_of_a_process() {
     let server = RedisServer::start();
@@ -587,7 +587,7 @@ async fn byte_bucket_charges_nothing_for_a_packet_that_does_not_fit() {
         let layer = bench.layer(bucket.clone().key(key::header("x-user")).cost_by(length));
         let limiter = bench.limiter(bucket);
         let left = async || {
-            // The key that the layer's extractor makes of the header.
+            // The key that the layer's extractor makes from the header.
             let peek = limiter.peek(Key::from(&b"ann"[..])).await;
             remaining(&peek.expect("a decision"))
         };
@@ -603,7 +603,7 @@ async fn byte_bucket_charges_nothing_for_a_packet_that_does_not_fit() {
         assert_eq!((send(1_001).await, left().await), (429, 1_000));
         assert_eq!((send(1_000).await, left().await), (200, 0));
         bench.pass(10.0);
-        // Larger than the bucket: no wait helps.
+        // Larger than the bucket, so waiting cannot help.
         assert_eq!((send(1_501).await, left().await), (403, 1_500));
         assert_eq!((send(1_500).await, left().await), (200, 0));
     })

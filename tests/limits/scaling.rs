@@ -1,4 +1,4 @@
-//! The simulation of `docs/lab/scaling.md`, in small.
+//! The simulation of `docs/lab/scaling.md`, with fewer processes.
 
 #[path = "../../examples/simulate/simulation/mod.rs"]
 mod simulation;
@@ -43,7 +43,7 @@ const ZIPF: Callers = Callers::Zipf {
     exponent: 1.1,
 };
 
-/// Beside others who are below their limits.
+/// One caller over its limit, beside others that are below their limits.
 const FLOOD: Callers = Callers::Flood {
     callers: 400,
     flood_rate: 1_000.0,
@@ -51,7 +51,7 @@ const FLOOD: Callers = Callers::Flood {
 
 const HOT: Callers = Callers::Uniform { callers: 1 };
 
-/// Half of what is asked of [`HOT`].
+/// Half of the units that are asked of [`HOT`].
 const TENANT: Limit = Limit {
     rate: 1_000,
     burst: 1_000,
@@ -78,7 +78,7 @@ fn without_leases_callers_get_nearly_burst_and_rate() {
 #[test]
 fn leases_admit_no_more_than_guaranteed() {
     let mut scene = short(HOT, TENANT, Mode::Leased);
-    // A bucket that empties slowly, so that much is held when it is nearly empty.
+    // The bucket empties slowly, so the processes hold many units when it is nearly empty.
     scene.limit.rate = 1_900;
     let (held, second) = (10 * scene.limit.burst / 8, scene.limit.rate);
     let mut outcome = scene.play();
@@ -91,8 +91,8 @@ fn leases_admit_no_more_than_guaranteed() {
     assert!(100 * less <= exact, "{less} of {exact}");
 }
 
-/// What a process remembers it need not ask: of one caller each asks when a
-/// unit has come back.
+/// A process repeats cached denials, so it calls Redis for a denied caller only when a unit has
+/// come back.
 #[test]
 fn a_flood_costs_each_node_a_call_for_each_unit_that_flows_in() {
     let exact = short(FLOOD, CLIENT, Mode::Exact).play();
@@ -120,7 +120,8 @@ fn a_hot_key_below_its_limit_costs_each_node_some_calls_a_second() {
     assert_eq!(outcome.tally.under(), 0);
 }
 
-/// A hundred nodes with ten times the work for the server stand for a thousand.
+/// A hundred nodes, whose checks each take the server ten times as long, stand in for a
+/// thousand.
 #[test]
 fn many_nodes_together_send_no_more_than_can_be_answered() {
     let micros = Duration::from_micros;
@@ -139,10 +140,9 @@ fn many_nodes_together_send_no_more_than_can_be_answered() {
     assert_eq!(tally.failed, 0, "of {}", tally.asked);
 }
 
-/// Who is far away has answers late however little is asked: that is no reason to
-/// let checks wait for each other.
-/// What takes long for so long that no shorter round trip is known any more is
-/// still not taken for distance.
+/// A far node gets its answers late even at low traffic. That is no reason to let checks wait
+/// for each other. And an overload so long that no short round trip is remembered still does
+/// not count as distance.
 #[test]
 fn an_overload_that_lasts_does_not_grow() {
     let micros = Duration::from_micros;

@@ -21,7 +21,7 @@ fn limiter(store: &RedisStore, quota: TokenBucket) -> Limiter {
         .expect("a limiter")
 }
 
-/// Not in paused time, as permits are renewed by the runtime's.
+/// Not in paused time, because permits are renewed in the runtime's time.
 #[tokio::test]
 async fn the_simulated_redis_decides_as_the_memory_store_does() {
     let walked = testing::conformance(4711, 300, |clock| {

@@ -13,7 +13,7 @@ use tower_throttle::{
 
 use crate::support::{RedisServer, cluster::RedisCluster, eventually, port::Port};
 
-/// As the documentation of `RedisStore` has them.
+/// The rights in the documentation of `RedisStore`.
 const RIGHTS: [&str; 10] = [
     "+evalsha",
     "+eval",
@@ -43,7 +43,7 @@ fn store(url: &str) -> RedisStore {
     store.connect(url).expect("a store")
 }
 
-/// Nobody decides in the store's place.
+/// Lets no fallback decide in the store's place.
 fn limiter(url: &str) -> Limiter {
     Limiter::builder()
         .store(store(url))
@@ -54,7 +54,7 @@ fn limiter(url: &str) -> Limiter {
         .expect("a limiter")
 }
 
-/// How many of these are admitted, and the last error.
+/// Returns how many of these checks are admitted, and the last error.
 async fn admitted(limiter: &Limiter, checks: usize) -> (usize, Option<String>) {
     let (mut admitted, mut refused) = (0, None);
     for _ in 0..checks {
@@ -82,7 +82,7 @@ async fn the_documented_rights_are_enough_for_everything() {
     });
     passed.await.expect("the same as in memory");
 
-    // By the server's clock, every form of state, foreign data under each.
+    // By the server's clock, with every form of state, and with unexpected data under each key.
     server.command(&["FLUSHALL"]);
     let store = store(&url);
     let policies: [Policy; 6] = [
@@ -129,7 +129,7 @@ async fn loaded_scripts_need_no_eval() {
     });
     passed.await.expect("the same as in memory");
 
-    // Of all algorithms, gathered into calls as they come.
+    // Of all algorithms, in shared calls.
     let policies: [Policy; 5] = [
         Policy::new("b", TokenBucket::per_day(100)),
         Policy::new("w", FixedWindow::per_day(100)),
@@ -173,7 +173,7 @@ async fn each_missing_right_is_reported_and_admits_no_request() {
     }
 }
 
-/// It is written anew, then.
+/// The bucket is then written anew.
 #[tokio::test]
 async fn without_the_rights_to_add_to_a_bucket_decisions_are_the_same() {
     for missing in ["", "+incrby", "+pexpireat"] {
@@ -184,14 +184,14 @@ async fn without_the_rights_to_add_to_a_bucket_decisions_are_the_same() {
         let stats = server.command(&["INFO", "commandstats"]);
         let was_added = stats.contains("cmdstat_incrby:calls=2,");
         assert!(!missing.is_empty() || was_added, "{stats}");
-        // The bucket's first unit, and each of the window's.
+        // The first unit of the bucket, and each unit of the window.
         let written = if missing.is_empty() { 4 } else { 6 };
         let written = format!("cmdstat_psetex:calls={written},");
         assert!(stats.contains(&written), "{missing}: {stats}");
     }
 }
 
-/// A check is charged everywhere or nowhere.
+/// A check is charged to all its policies or to none.
 #[tokio::test]
 async fn with_the_right_to_add_and_not_to_write_nothing_is_charged() {
     for missing in [&["-psetex"][..], &["-psetex", "-pexpireat"]] {
@@ -224,7 +224,7 @@ async fn with_the_right_to_add_and_not_to_write_nothing_is_charged() {
     }
 }
 
-/// A breaker may keep from asking for a while.
+/// Waits, because the breaker may be open for a while.
 async fn eventually_admitted(limiter: &Limiter) {
     crate::support::eventually_async("an admission", || async {
         limiter
@@ -278,7 +278,7 @@ fn the_documentation_has_this_user() {
 async fn other_keys_and_other_commands_are_out_of_reach() {
     let server = RedisServer::start();
     let url = url(&server, &RIGHTS);
-    // The letters of keys, and what others put behind a prefix.
+    // The letters of keys, and other prefixes.
     for prefix in ["other", "t", "tt2", "ttb", "ttbb", "tt:", "tt-test"] {
         let store = RedisStore::builder()
             .prefix(prefix)
@@ -304,7 +304,7 @@ async fn other_keys_and_other_commands_are_out_of_reach() {
     }
 }
 
-/// Until Redis forgets the script, which it does whenever it starts.
+/// Works until Redis forgets the script, as it does whenever it starts.
 #[tokio::test]
 async fn a_loaded_script_runs_without_the_right_to_load_it() {
     let server = RedisServer::start();
@@ -318,7 +318,7 @@ async fn a_loaded_script_runs_without_the_right_to_load_it() {
     assert!(refused.is_some_and(|cause| cause.contains("NOPERM")));
 }
 
-/// Stops when dropped.
+/// A sentinel that is killed when this is dropped.
 struct Sentinel(Child, Port);
 
 impl Drop for Sentinel {
@@ -349,7 +349,7 @@ impl Sentinel {
         Self(child.expect("a sentinel"), port)
     }
 
-    /// Those of Redis 6.0 know of none, and take no names.
+    /// Sentinels of Redis 6.0 have no users, and accept no names.
     fn has_users(&self) -> bool {
         let is_refused = |error: String| error.contains("wrong number of arguments");
         let said = crate::support::try_command(self.1.number(), &["AUTH", "watch", "pw2"]);
@@ -416,7 +416,7 @@ async fn a_cluster_needs_two_more_rights() {
     assert_eq!(admitted(&limiter, 5).await, (3, None));
     limiter.reset("ann").await.expect("a reset");
 
-    // While a slot moves, who is not there yet is asked about where it goes.
+    // While a slot moves, ASK redirects checks of absent keys.
     let slot = cluster.slot(&limiter.storage_keys("ann")[0]);
     let from = cluster.owner(slot);
     cluster.begin_move(slot, from, 1 - from);

@@ -1,4 +1,4 @@
-//! Checks that go out together: each is answered as if it had come by itself.
+//! Checks that share calls: each is answered as if it had been sent alone.
 
 use std::{pin::Pin, sync::Arc, task::Poll, time::Duration};
 
@@ -13,11 +13,11 @@ use crate::support::{RedisServer, eventually_async};
 type Answer = Result<Decision, StoreError>;
 type Asked = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// So many of those that come at once go by themselves.
+/// This many concurrent checks are sent alone.
 const ALONE: usize = 4;
 
-/// Polls each once, in this order: they are in the queue then, but for the
-/// first, which go by themselves.
+/// Polls each once, in this order. Afterwards all are in the queue, except for the first, which
+/// are sent alone.
 async fn enqueue(asked: &mut [Asked]) {
     for check in asked {
         let polled = std::future::poll_fn(|cx| Poll::Ready(check.as_mut().poll(cx))).await;
@@ -38,7 +38,7 @@ fn check(limiter: &Limiter, key: u64, units: u64) -> Asked {
     Box::pin(async move { limiter.check_n(key, units).await })
 }
 
-/// All that it says.
+/// Shows all fields of a decision.
 fn said(decision: &Decision) -> Vec<String> {
     let first = format!(
         "{:?} {} {:?} {:?}",
@@ -86,7 +86,7 @@ fn calls(server: &RedisServer, command: &str) -> u64 {
     })
 }
 
-/// Which algorithm, and with which numbers.
+/// An algorithm and its numbers.
 #[derive(Clone, Debug)]
 struct Kind(u8, u64, u64, u64);
 
@@ -120,11 +120,11 @@ fn kinds() -> impl Strategy<Value = Vec<Kind>> {
     prop::collection::vec(kind, 1..4)
 }
 
-/// What many ask at once.
+/// Concurrent operations.
 #[derive(Clone, Debug)]
 enum Step {
-    /// How many go ahead, by themselves; `limiter`, key, cost, how often in a
-    /// row, and whether it is owed.
+    /// How many checks are sent alone before; then limiter, key, cost, how often in a row, and
+    /// whether a debt is allowed.
     Checks(usize, Vec<(usize, u64, u64, usize, bool)>),
     Pass(i64),
 }
@@ -156,8 +156,8 @@ fn limiter(store: &Arc<dyn Store>, kinds: &[Kind]) -> Limiter {
     builder.build().expect("a limiter")
 }
 
-/// Two limiters on the same buckets: as while a version with other numbers is
-/// deployed beside this one.
+/// Two limiters use the same buckets, as while a version with other numbers is deployed beside
+/// this one.
 async fn walk(server: &RedisServer, kinds: &[Kind], rooms: [u64; 2], steps: &[Step]) {
     server.command(&["FLUSHALL"]);
     let clock = Arc::new(ManualClock::new());
@@ -182,7 +182,7 @@ async fn walk(server: &RedisServer, kinds: &[Kind], rooms: [u64; 2], steps: &[St
             }
             Step::Checks(ahead, checks) => (*ahead, checks),
         };
-        // Nobody else's.
+        // A key of its own.
         let mut asked: Vec<Asked> = (0..ahead).map(|_| check(&tested[0], 9, 0)).collect();
         let mut expected = Vec::new();
         for &(which, key, cost, times, is_owed) in checks {
@@ -255,7 +255,8 @@ async fn many_equal_checks_are_one_entry() {
     });
     assert_eq!(left.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
     let after = ["evalsha", "get", "psetex", "incrby"].map(|command| calls(&server, command));
-    // Some by themselves, all others in a call of each lane, and in one entry of two policies.
+    // Some checks are sent alone. All others share one call of each lane, and one entry of two
+    // policies.
     let [asked, read, written, added] = [0, 1, 2, 3].map(|place| after[place] - before[place]);
     let written = written + added;
     assert!((2..=5).contains(&asked), "{asked} calls");
@@ -289,7 +290,7 @@ async fn a_caller_that_left_before_its_check_was_sent_is_not_charged() {
     );
 }
 
-/// On threads that race, in batches that fall as they may.
+/// On racing threads, with batches of any size.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exactly_as_many_racing_checks_pass_as_there_is_room_for() {
     let server = RedisServer::start();
@@ -312,14 +313,14 @@ async fn exactly_as_many_racing_checks_pass_as_there_is_room_for() {
             }
         }
         left.sort_unstable();
-        // Two callers of 500 each, until nothing is left for all.
+        // Two callers of 500 units each, until nothing is left in the shared bucket.
         let (before, after) = ((round - 1) * 1_000, (round * 1_000).min(1_300));
         let expected = (1_300 - after..1_300_u64.saturating_sub(before)).collect::<Vec<_>>();
         assert_eq!(left, expected, "round {round}");
     }
 }
 
-/// The script's reply is put together of several pieces.
+/// The reply of the script consists of several pieces.
 #[tokio::test]
 async fn each_of_very_many_policies_is_listed() {
     let server = RedisServer::start();
@@ -340,7 +341,7 @@ async fn each_of_very_many_policies_is_listed() {
     assert_eq!(told, Vec::from_iter(0..2_000));
 }
 
-/// Three versions deployed one after another, and a clock that is put back.
+/// Three versions, deployed one after another, under a clock that steps back.
 #[tokio::test]
 async fn equal_denied_checks_see_the_state_that_the_first_wrote() {
     let server = RedisServer::start();

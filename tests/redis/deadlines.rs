@@ -1,4 +1,4 @@
-//! Checks have no timers of their own, and none waits beyond its deadline.
+//! Checks have no timers of their own, but none waits beyond its deadline.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -15,10 +15,10 @@ use tower_throttle::{Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket};
 
 use crate::support::{RedisServer, eventually_async, fake};
 
-/// To all servers here.
+/// The number of refunds that reached the servers of this test.
 static GIVEN_BACK: AtomicUsize = AtomicUsize::new(0);
 
-/// Answers a script with `reply` to so many keys after `pause`.
+/// A server that answers a script call, after `pause`, with `reply` for its number of keys.
 fn slow_server(pause: Duration, reply: fn(f64, usize) -> Option<Vec<u8>>) -> String {
     let port = fake::answer(move |_, words| {
         if !fake::is_script(words) {
@@ -31,7 +31,7 @@ fn slow_server(pause: Duration, reply: fn(f64, usize) -> Option<Vec<u8>>) -> Str
     format!("redis://127.0.0.1:{port}/")
 }
 
-/// How many of the token buckets that a call asks about are given something back.
+/// Returns how many of the token buckets of a call get a refund.
 fn given_back(words: &[Vec<u8>]) -> usize {
     let number = |bytes: &[u8]| f64::from_le_bytes(*bytes.first_chunk().expect("a number"));
     let groups = words.last().expect("numbers")[16..].chunks(64);
@@ -48,8 +48,7 @@ fn limiter(url: &str, deadline: Duration) -> Limiter {
     Limiter::new(store.expect("a store"), policy)
 }
 
-/// Who comes later waits behind who hangs already: for its own deadline, and not
-/// for that of those before it, too.
+/// A later check waits for its own deadline only, although earlier checks already hang.
 #[tokio::test]
 async fn a_check_queued_at_a_hanging_server_waits_no_longer_than_its_deadline() {
     let deadline = Duration::from_millis(1_000);
@@ -81,7 +80,7 @@ fn honest(nonce: f64, keys: usize) -> Option<Vec<u8>> {
     Some(fake::reply(&numbers))
 }
 
-/// More than it can do come all the time: it does what it can.
+/// More checks come than the server can answer: it decides as many as it can.
 #[tokio::test]
 async fn an_overloaded_server_gets_only_checks_that_it_can_answer_in_time() {
     let (deadline, pause) = (Duration::from_millis(1_000), Duration::from_millis(100));
@@ -89,7 +88,7 @@ async fn an_overloaded_server_gets_only_checks_that_it_can_answer_in_time() {
     eventually_async("a connection", || async { limiter.check(0).await.is_ok() }).await;
     let mut checks = Vec::new();
     let began = Instant::now();
-    // It decides on 128 in each pause, at the most.
+    // In each pause it decides at most 128.
     while began.elapsed() < 40 * pause {
         let due = (began.elapsed().as_secs_f64() * 2_000.0) as u64;
         while (checks.len() as u64) < due {
@@ -109,12 +108,12 @@ async fn an_overloaded_server_gets_only_checks_that_it_can_answer_in_time() {
     let told = format!("{decided} decided, {overloaded} told of a flood, {others} others");
     assert!(decided >= 40 * 128 / 2, "{told}");
     assert!(overloaded >= 500, "{told}");
-    // Nearly none, but on a machine that stands still now and then. Where all were
-    // sent, there were nearly as many as were decided.
+    // There are nearly none, except on a machine that stalls now and then. If all were sent,
+    // there would be nearly as many as decisions.
     assert!(others * 3 < decided, "{told}");
 }
 
-/// Others make way for it, and it is sent when its answer would be late, too.
+/// Checks make way for the refund, and it is sent although its answer would be late.
 #[tokio::test]
 async fn a_refund_during_an_overload_arrives() {
     let (deadline, pause) = (Duration::from_millis(1_000), Duration::from_millis(100));
@@ -176,7 +175,7 @@ async fn a_check_whose_turn_comes_too_late_fails_as_overloaded() {
     assert!(overloaded >= 500, "{overloaded} told of a flood");
 }
 
-/// A process that stands still finds its checks late, and the server is well.
+/// A process that stalls finds its checks late although the server is healthy.
 #[tokio::test]
 async fn a_check_that_is_late_before_it_is_sent_is_not_a_failure_of_the_server() {
     let server = RedisServer::start();
@@ -204,7 +203,7 @@ async fn a_check_that_is_late_before_it_is_sent_is_not_a_failure_of_the_server()
     assert!(in_time.check("ann").await.expect("a decision").is_allowed());
 }
 
-/// Nobody moves its tasks, and it has not ended.
+/// The runtime has not ended, but nothing drives its tasks.
 #[test]
 fn a_stalled_runtime_delays_no_caller_of_another() {
     let server = RedisServer::start();

@@ -1,4 +1,4 @@
-//! A debit charges as far as each policy may owe, and says what it did not.
+//! A debit charges each policy as far as its debt allows, and returns what was not charged.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::support::{RedisServer, cluster::RedisCluster};
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// A store in memory and one in Redis, under one clock each.
+/// Returns a memory store and a store in Redis, each with a clock of its own.
 fn stores(server: &RedisServer) -> [(Arc<dyn Store>, Arc<ManualClock>); 2] {
     let [here, there] = [(); 2].map(|()| Arc::new(ManualClock::new()));
     let memory = MemoryStore::builder().clock(here.clone()).build();
@@ -115,7 +115,7 @@ async fn every_algorithm_charges_debt_up_to_its_limit() {
             let policy = Policy::new("limited", quota).max_debt(25);
             let limited = one(store.clone(), policy);
             let _ = limited.check_n("ann", 4).await.unwrap();
-            // In whole units: 6 are left, and 25 may be owed.
+            // In whole units: 6 are left, and a debt of 25 is allowed.
             for (units, charged) in [(30, 30), (7, 1), (7, 0)] {
                 let debit = limited.debit("ann", units).await.unwrap();
                 assert!(debit.is_allowed());
@@ -145,7 +145,7 @@ async fn each_policy_is_charged_by_itself() {
     }
 }
 
-/// Those of the caller lie in one slot of a cluster, and a shared one in another.
+/// The caller's policies are in one slot of a cluster, and a shared one in another.
 #[tokio::test]
 async fn each_slot_of_a_cluster_is_charged() {
     let cluster = RedisCluster::start(3, 0);
@@ -166,7 +166,7 @@ async fn each_slot_of_a_cluster_is_charged() {
     }
 }
 
-/// A bucket refilled at once pays a debit back by one refill after another.
+/// A bucket that is refilled at once pays a debt back by one refill after another.
 #[tokio::test]
 async fn a_debt_to_a_bucket_refilled_at_once_is_paid_in_full() {
     let server = RedisServer::start();
@@ -200,7 +200,7 @@ async fn while_the_store_fails_a_process_charges_its_share() {
             let policy = Policy::new("api", quota);
             let share = OnStoreFailure::share_of(processes);
             let limiter = one(Arc::new(Down), policy.on_store_failure(share));
-            // More than a part can ever grant at once.
+            // More than a share can ever grant at once.
             let debit = limiter.debit("ann", 1_000).await.unwrap();
             assert_eq!(debit.source(), Source::Local);
             assert_eq!(
@@ -229,7 +229,7 @@ fn build(policy: Policy) -> Result<(), ConfigError> {
 
 #[test]
 fn a_debt_may_be_as_large_as_the_arithmetic_holds_exactly() {
-    // Of 104 days and 6 hours that a bucket can be away from full, 60 are its own.
+    // A bucket can be 104 days and 6 hours away from full, and 60 days are its own.
     let deep = Policy::new("deep", TokenBucket::new(1, DAY).burst(60));
     assert_eq!(build(deep.clone().max_debt(44)), Ok(()));
     let mistake = build(deep.max_debt(45)).unwrap_err().to_string();
@@ -261,7 +261,7 @@ async fn permits_cannot_be_owed() {
     assert!(error.is_unsupported());
 }
 
-/// A process that holds units need not wait, so nothing is owed beside leases.
+/// A process with leased units need not wait, so there is no debt beside leases.
 #[tokio::test]
 async fn beside_leases_a_debit_charges_what_is_left() {
     let server = RedisServer::start();
@@ -293,7 +293,7 @@ async fn a_cached_denial_is_not_repeated_after_a_debit() {
     assert_eq!(denied.retry_after(), Some(Duration::from_secs(121)));
 }
 
-/// A waiter counts what is owed, and does not wait in vain.
+/// A waiter counts the debt as part of its wait, and does not wait in vain.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_behind_a_debt_waits_until_it_is_paid() {
     let limiter = one(Arc::new(MemoryStore::new()), TokenBucket::per_minute(60));
@@ -312,7 +312,7 @@ async fn a_waiter_behind_a_debt_waits_until_it_is_paid() {
     assert!(started.elapsed() >= Duration::from_secs(30));
 }
 
-/// Where a store is full, newcomers share a bucket, which is nobody's to owe.
+/// In a full store, newcomers share a bucket, which must not get into debt.
 #[tokio::test]
 async fn a_debit_of_a_newcomer_to_a_full_store_locks_out_no_others() {
     let clock = Arc::new(ManualClock::new());

@@ -1,5 +1,5 @@
-//! Denials that are given again without asking Redis: never to somebody who has
-//! room, and seldom at the price of a trip.
+//! Denials that are repeated without a call to Redis: never to a caller with room, and seldom
+//! at the cost of a round trip.
 
 use std::{
     convert::Infallible,
@@ -35,7 +35,7 @@ fn patient() -> RedisStoreBuilder {
     RedisStore::builder().timeout(DEADLINE)
 }
 
-/// Nobody decides in the store's place.
+/// Lets no fallback decide in the store's place.
 fn limiter(store: &RedisStore, policies: impl IntoIterator<Item = Policy>) -> Limiter {
     let builder = Limiter::builder()
         .store(store.clone())
@@ -46,7 +46,7 @@ fn limiter(store: &RedisStore, policies: impl IntoIterator<Item = Policy>) -> Li
     builder.build().expect("a limiter")
 }
 
-/// How many scripts were called.
+/// Returns how many scripts were called.
 fn calls(server: &RedisServer) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]);
     let calls = |name: &str| -> u64 {
@@ -144,8 +144,8 @@ async fn fewer_than_one_denial_in_a_thousand_calls_redis() {
     assert_eq!(remembered + calls as usize, DENIALS);
 }
 
-/// One caller, alone, asks the same of a store that remembers and of one that
-/// does not: every field is equal at each instant, and waiting is enough.
+/// One caller alone makes the same checks of a store with a denial cache and of one without:
+/// every field is equal at each instant, and waiting is enough.
 #[test]
 fn caching_denials_changes_no_field_of_a_decision() {
     let seed = seed();
@@ -218,7 +218,7 @@ fn caching_denials_changes_no_field_of_a_decision() {
     assert!(remembered > 300 && waited > 30, "{remembered}, {waited}");
 }
 
-/// By the clocks of this machine: who waits for as long as it is told.
+/// By the clocks of this machine: a caller waits for `retry_after`.
 #[tokio::test]
 async fn waiting_for_the_retry_after_of_a_cached_denial_is_enough() {
     let server = RedisServer::start();
@@ -238,7 +238,7 @@ async fn waiting_for_the_retry_after_of_a_cached_denial_is_enough() {
             for _ in 0..20 {
                 let again = check(&limiter).await;
                 if again.is_allowed() {
-                    // The machine stood still.
+                    // The machine stalled.
                     denied = check(&limiter).await;
                     continue;
                 }
@@ -274,27 +274,27 @@ async fn cheaper_checks_are_sent_and_checks_without_room_are_not() {
     assert_eq!(source_of(7).await, (Denied, Source::Cache));
     assert_eq!(source_of(9).await, (Denied, Source::Cache));
     assert_eq!(source_of(5).await, (Denied, Source::Cache));
-    // Never fits, whatever is known.
+    // Such a cost never fits, whatever is cached.
     assert_eq!(source_of(11).await, (Impossible, Source::Store));
     assert_eq!(source_of(5).await, (Denied, Source::Cache));
     assert_eq!(source_of(3).await, (Allowed, Source::Store));
-    // Another was taken: what was known is old.
+    // Another unit was taken, so the cached denial is out of date.
     let denied = check_n(&limiter, 5).await;
     assert_eq!(denied.source(), Source::Store);
     assert_eq!(denied.policies().next().unwrap().remaining(), 1);
-    // Time gives room in good time.
+    // Enough time passes for room.
     clock.advance(ms(900));
     assert_eq!(source_of(2).await, (Denied, Source::Cache));
     clock.advance(ms(100));
     assert_eq!(source_of(2).await, (Denied, Source::Store));
-    // Only checks that take are denied without asking.
+    // Only checks that take are denied from the cache.
     let peeked = limiter.peek("ann").await.expect("a decision");
     assert_eq!(peeked.source(), Source::Store);
     let moved = limiter.take_up_to("ann", 5).await.expect("a decision");
     assert_eq!((moved.charged(), moved.source()), (1, Source::Store));
 }
 
-/// What one clone gives back, all others know when it has returned.
+/// A refund through one clone is known to all clones when it returns.
 #[tokio::test]
 async fn a_refund_here_is_known_at_once() {
     let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
@@ -314,7 +314,7 @@ async fn a_refund_here_is_known_at_once() {
     other.reset("ann").await.expect("forgotten");
     assert!(check(&both).await.is_allowed());
 
-    // A shared one is refused to all, and reset for all.
+    // A shared bucket denies all callers, and is reset for all.
     let everyone = limiter(&store, [all()]);
     for _ in 0..2 {
         let denied = everyone.check("bob").await.expect("a decision");
@@ -326,7 +326,7 @@ async fn a_refund_here_is_known_at_once() {
     assert_eq!(check(&both).await.source(), Source::Store);
 }
 
-/// What a server saw that is slow to give back.
+/// What a server saw that executes refunds slowly.
 #[derive(Debug, Default)]
 struct Slow {
     checks: AtomicU64,
@@ -335,7 +335,7 @@ struct Slow {
 }
 
 impl Slow {
-    /// Denies everything. Its port.
+    /// Denies everything. Returns the port.
     fn run(self: &Arc<Self>) -> u16 {
         let slow = Arc::clone(self);
         crate::support::fake::answer(move |_, words| {
@@ -364,7 +364,7 @@ impl Slow {
     }
 }
 
-/// Who gives back and leaves does not know when Redis comes to it.
+/// A caller that refunds and leaves does not know when Redis executes the refund.
 #[tokio::test]
 async fn a_refund_by_a_caller_that_left_is_known_when_done() {
     let slow = Arc::new(Slow::default());
@@ -384,7 +384,7 @@ async fn a_refund_by_a_caller_that_left_is_known_when_done() {
     .await;
     credit.abort();
     assert!(credit.await.is_err());
-    // On the other connection, before it.
+    // On the other connection, before the refund.
     assert_eq!(check(&limiter).await.verdict(), Verdict::Denied);
     let before = slow.checks.load(Ordering::SeqCst);
     slow.may_answer.store(true, Ordering::SeqCst);
@@ -395,7 +395,7 @@ async fn a_refund_by_a_caller_that_left_is_known_when_done() {
     .await;
 }
 
-/// The denial is on its way here while the caller is reset.
+/// The denial is in flight while the caller is reset.
 #[tokio::test]
 async fn a_denial_before_a_reset_is_not_cached_after_it() {
     let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
@@ -408,7 +408,7 @@ async fn a_denial_before_a_reset_is_not_cached_after_it() {
         assert!(check(&limiter).await.is_allowed());
         let before = calls(&server);
         let mut denied = Box::pin(limiter.check("ann"));
-        // Sent, and nobody looks at the answer.
+        // The refund is sent, and its answer is never polled.
         let mut nobody = Context::from_waker(Waker::noop());
         assert!(denied.as_mut().poll(&mut nobody).is_pending());
         eventually_async("a script call", async || calls(&server) > before).await;
@@ -507,7 +507,7 @@ async fn with_a_ttl_of_0_redis_makes_every_denial() {
     assert_eq!(calls(&server) - before, 50);
 }
 
-/// What comes back at any time is asked for each time.
+/// Permits may come back at any time, so each check calls Redis.
 #[tokio::test]
 async fn a_denial_for_lack_of_permits_is_not_cached() {
     let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
@@ -531,7 +531,7 @@ async fn a_denial_for_lack_of_permits_is_not_cached() {
     eventually_async("a permit", async || acquire(&here).await.is_allowed()).await;
 }
 
-/// A denial needs no server.
+/// A cached denial needs no server.
 #[tokio::test]
 async fn a_denial_holds_while_redis_is_away_and_no_longer() {
     let (mut server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
@@ -570,8 +570,8 @@ async fn a_store_that_was_shut_down_repeats_no_denial() {
     assert!(limiter.check("ann").await.is_err());
 }
 
-/// One script call decides in one instant. Where there are several, what one
-/// takes may be on its way back while another is refused.
+/// One script call decides in one instant. With several, units that one call took may be
+/// refunded while another call denies.
 #[tokio::test]
 async fn in_a_cluster_denials_by_one_call_are_cached() {
     let cluster = RedisCluster::start(3, 0);
@@ -601,7 +601,7 @@ async fn in_a_cluster_denials_by_one_call_are_cached() {
     }
 }
 
-/// Callers, policies and quotas are told apart.
+/// Callers, policies and quotas have cached denials of their own.
 #[tokio::test]
 async fn a_denial_applies_to_its_own_caller_only() {
     let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
@@ -615,7 +615,7 @@ async fn a_denial_applies_to_its_own_caller_only() {
     }
     assert!(one.check("bob").await.unwrap().is_allowed());
     assert!(check(&of("two", 1)).await.is_allowed());
-    // The same bucket under other numbers.
+    // The same bucket with other numbers.
     let larger = of("one", 2);
     let decision = check(&larger).await;
     assert_eq!(
@@ -627,7 +627,7 @@ async fn a_denial_applies_to_its_own_caller_only() {
     assert_eq!(check(&one).await.source(), Source::Store);
 }
 
-/// Nothing is waited for: the first poll has the answer.
+/// The first poll returns the answer.
 #[tokio::test]
 async fn a_cached_denial_is_returned_at_once() {
     let server = RedisServer::start();

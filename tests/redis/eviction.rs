@@ -1,4 +1,4 @@
-//! What `maxmemory-policy` costs, as `docs/operating.md` says.
+//! What `maxmemory-policy` costs, as `docs/operating.md` describes it.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ const JUNK: u64 = 20_000;
 /// Redis chooses at random what it evicts within a second, so one of them might stay.
 const SPENT: std::ops::Range<u64> = 0..10;
 
-/// How many of the callers that have used up their burst are admitted after others have
+/// Returns how many callers that used up their burst are admitted after other callers have
 /// filled the memory, and how many of these others Redis refused.
 async fn admitted_again(eviction: &str) -> (usize, u64) {
     let server = RedisServer::with(&["--maxmemory-policy", eviction]);
     let store = RedisStore::builder().timeout(crate::support::DEADLINE);
-    // Each denial is to be of Redis.
+    // Redis must make each denial.
     let store = store.denial_cache_ttl(Duration::ZERO);
     let store = store.connect(&server.url()).expect("a store");
     let policy = Policy::new("api", TokenBucket::per_day(BURST));
@@ -53,7 +53,7 @@ async fn admitted_again(eviction: &str) -> (usize, u64) {
     }
     let mut again = 0;
     for caller in SPENT {
-        // An error is no admission.
+        // An error is not an admission.
         again += usize::from(is_admitted(caller).await.unwrap_or(false));
     }
     (again, refused)

@@ -1,5 +1,5 @@
-//! What is kept in Redis leaves by itself: never before it means nothing, and
-//! soon afterwards. By the server's own clock, so windows are short.
+//! Keys in Redis expire: never before they mean the same as none, and soon afterwards. Windows
+//! are short, because the server's own clock decides.
 
 use std::time::{Duration, Instant};
 
@@ -20,14 +20,14 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// The longest that any policy of the decision is still about something.
+/// Returns the longest time for which a policy of the decision still has an effect.
 fn matters_for(decision: &Decision) -> Duration {
     let policies = decision.policies();
     let longest = policies.map(|policy| policy.reset_after()).max();
     longest.expect("a policy")
 }
 
-/// How long a key that is there has left.
+/// Returns the time until an existing key expires.
 fn ttl(server: &RedisServer, key: &str) -> Duration {
     let left = server.command(&["PTTL", key]);
     ms(left
@@ -49,7 +49,7 @@ fn eventually_empty(server: &RedisServer) {
     });
 }
 
-/// Every algorithm of which units are used up, with a memory of 50 to 600 ms.
+/// Every algorithm whose units are used up, with state that is kept for 50 to 600 ms.
 fn short_lived() -> Vec<Policy> {
     vec![
         Policy::new("bucket", TokenBucket::new(5, ms(50))),
@@ -69,7 +69,7 @@ fn short_lived() -> Vec<Policy> {
     ]
 }
 
-/// Does everything that writes; the last decision.
+/// Makes every operation that writes. Returns the last decision.
 async fn use_up(limiter: &Limiter, server: &RedisServer) -> Decision {
     let decide = async |round: u64| {
         let decision = match round % 6 {
@@ -86,7 +86,7 @@ async fn use_up(limiter: &Limiter, server: &RedisServer) -> Decision {
     for round in 0..23 {
         let _ = decide(round).await;
     }
-    // Something is left that matters.
+    // Something is left that has an effect.
     limiter.debit("ann", 1).await.expect("a decision")
 }
 
@@ -113,9 +113,9 @@ async fn each_key_expires_when_it_means_the_same_as_none() {
     }
 }
 
-/// When a key that is there expires, by the clock that expires it.
-/// Neither late for what was taken, nor much later: by this server's clock and by
-/// one that is handed in, whose keys stay a minute longer.
+/// When an existing key expires, by the clock that expires it: never before its units are back,
+/// and not much later. Once by this server's clock, and once by a clock that was handed in,
+/// whose keys stay a minute longer.
 #[tokio::test]
 async fn a_bucket_in_use_expires_later_with_each_unit() {
     let server = RedisServer::start();
@@ -136,7 +136,7 @@ async fn a_bucket_in_use_expires_later_with_each_unit() {
         for number in 1..=5 {
             let decision = limiter.check("ann").await.expect("a decision");
             let left = ttl(&server, &key);
-            // Without the part of a millisecond, and what has passed since.
+            // Without the part of a millisecond, and the time that has passed since.
             assert!(left <= number * unit + spare + ms(2), "{name}: {left:?}");
             assert!(
                 left >= number * unit + spare - unit / 10,
@@ -187,8 +187,8 @@ async fn all_keys_of_a_caller_expire() {
     assert!(server_time_us(&server) >= ends_us as i64);
 }
 
-/// What is remembered for longer than it is used: for callers who do not start
-/// full, and for buckets that nothing flows into.
+/// State that is kept for longer than it has an effect: for callers that do not start full, and
+/// for buckets without refill.
 #[tokio::test]
 async fn long_windows_expire_too() {
     let server = RedisServer::start();
@@ -205,7 +205,7 @@ async fn long_windows_expire_too() {
     for (quota, memory) in quotas {
         let limiter = Limiter::new(store.clone(), Policy::new("api", quota));
         for _ in 0..4 {
-            // The denied ones, too: they are the first sight of the caller.
+            // Denied requests count, too: they are the first that Redis sees of the caller.
             let _ = limiter.check("ann").await.expect("a decision");
             let ttl = ttl(&server, &limiter.storage_keys("ann")[0]);
             let most = memory + Duration::from_secs(1);
@@ -239,10 +239,10 @@ async fn permits_expire_when_released_or_abandoned_but_not_while_held() {
         server.command(&["DBSIZE"]) == "0"
     })
     .await;
-    // Given back, and not run out: no lifetime has passed.
+    // Released, and not expired: less than a lifetime has passed.
     assert!(started.elapsed() < 2 * lifetime + lifetime / 2);
 
-    // A process that dies renews nothing, and gives nothing back.
+    // A process that dies renews nothing, and releases nothing.
     let (left_at_us, url) = (server_time_us(&server), server.url());
     let dying = std::thread::spawn(move || {
         let runtime = Runtime::new().expect("a runtime");
@@ -266,20 +266,19 @@ async fn permits_expire_when_released_or_abandoned_but_not_while_held() {
 
 const CALLS: usize = 200;
 
-/// One version of a policy: at most `capacity` at once, and so much comes back
-/// in each `period`.
+/// One version of a policy: at most `capacity` at once, and `refill` units in each `period`.
 #[derive(Clone, Debug)]
 struct Version {
     policy: Policy,
     capacity: u64,
     refill: u64,
     period: Duration,
-    /// From empty to full.
+    /// The time from empty to full.
     full: Duration,
 }
 
 impl Version {
-    /// With so many in each period, all of which is kept.
+    /// A version that admits `refill` units in each period, up to `capacity`.
     fn new(policy: Policy, capacity: u64, refill: u64, period: Duration) -> Self {
         let periods = u32::try_from(capacity.div_ceil(refill)).expect("few");
         Self {
@@ -292,9 +291,9 @@ impl Version {
     }
 }
 
-/// Two versions of a service run at once, whose numbers differ: a caller meets
-/// one and then the other. It gets no more than the larger of the two gives,
-/// and is soon free under the newer.
+/// Two versions of a service with different numbers run at once, and a caller meets one and
+/// then the other. It gets no more than the larger of the two grants, and the newer version
+/// soon admits it.
 async fn two_versions(old: &Version, new: &Version) {
     let said = format!("{old:?}\n{new:?}");
     let server = RedisServer::start();
@@ -319,7 +318,7 @@ async fn two_versions(old: &Version, new: &Version) {
     let last = last.expect("a decision");
     let took = Duration::from_micros(last.decided_at_us() - first_us);
     let period = old.period.min(new.period);
-    // Of periods by the clock, one more may have begun.
+    // If periods start by the clock, one more may have begun.
     let periods = u64::try_from(took.as_nanos() / period.as_nanos()).expect("few") + 1;
     let most = old.capacity.max(new.capacity) + periods * old.refill.max(new.refill);
     assert!(admitted <= most, "{admitted} > {most} in {took:?}\n{said}");
@@ -378,7 +377,7 @@ async fn two_versions_of_an_interval_bucket() {
         let quota = TokenBucket::new(refill, period).burst(capacity);
         let policy = Policy::new("api", quota.refill_at_once());
         let version = Version::new(policy, capacity, refill, period);
-        // What was taken counts up to twice what this version holds.
+        // Taken units count up to twice the capacity of this version.
         Version {
             full: 2 * version.full,
             ..version
@@ -413,7 +412,7 @@ async fn two_versions_of_a_sliding_window() {
         }
     };
     both_orders(window(10, ms(300)), window(5, ms(300))).await;
-    // Of another length, each takes the other's windows for its own.
+    // With windows of another length, each reads the other's windows as its own.
     let other = |limit, period| Version {
         capacity: 2 * limit,
         ..window(limit, period)

@@ -1,4 +1,4 @@
-//! What Redis does to a limiter, and what the limiter makes of it.
+//! What Redis can do to a limiter, and how the limiter handles it.
 
 use std::{
     convert::Infallible,
@@ -25,7 +25,7 @@ use crate::support::{RedisServer, eventually_async, fake, random::Random};
 fn limiter(server: &RedisServer) -> Limiter {
     let store = RedisStore::builder()
         .timeout(crate::support::DEADLINE)
-        // What Redis says now is to be seen.
+        // Redis must make each decision.
         .denial_cache_ttl(Duration::ZERO)
         .connect(&server.url())
         .expect("a store");
@@ -38,12 +38,12 @@ fn limiter(server: &RedisServer) -> Limiter {
         .expect("a limiter")
 }
 
-/// Nobody decides in the store's place.
+/// Returns a limiter without fallback.
 fn denying(store: RedisStore, policy: impl Into<Policy>) -> Limiter {
     Limiter::new(store, policy.into().on_store_failure(OnStoreFailure::Deny))
 }
 
-/// The URL of a user who may do only this, on our keys only.
+/// Returns the URL of a user that may run only these commands, on the store's keys only.
 fn user_with(server: &RedisServer, commands: &[&str]) -> String {
     let user = [
         "ACL",
@@ -58,7 +58,7 @@ fn user_with(server: &RedisServer, commands: &[&str]) -> String {
     format!("redis://app:pw@127.0.0.1:{}/", server.port())
 }
 
-/// Many checks at once, each in a task of its own; their answers in order.
+/// Makes many checks at once, each in a task of its own. Returns their answers in order.
 async fn all_at_once(
     limiter: &Limiter,
     checks: usize,
@@ -86,7 +86,7 @@ async fn admitted(limiter: &Limiter, key: &str, checks: usize) -> usize {
     admitted
 }
 
-/// Asks until the store decides again.
+/// Checks until the store decides again.
 async fn decides_again(limiter: &Limiter, key: &str) {
     eventually_async("a decision", || async { limiter.peek(key).await.is_ok() }).await;
 }
@@ -118,7 +118,7 @@ async fn after_a_restart_it_decides_again_by_itself() {
 
     server.run();
     decides_again(&limiter, "ann").await;
-    // The state is gone: one new burst, and no more.
+    // The state is lost: there is one new burst, and no more.
     assert_eq!(admitted(&limiter, "ann", 10).await, 3);
 }
 
@@ -169,10 +169,10 @@ async fn corrupt_state_is_an_error_admits_no_request_and_expires() {
         }
         let left_ms: i64 = server.command(&["PTTL", key]).parse().expect("a number");
         assert!((1..=hour_ms + 1).contains(&left_ms), "{put:?}: {left_ms}");
-        // All or none: the other policy's bucket was not touched.
+        // All or none: the bucket of the other policy was not written.
         assert_eq!(server.keys(), [key], "{put:?}");
 
-        // A shorter life than that is left as it is.
+        // A shorter time until expiry is not changed.
         server.command(&["PEXPIRE", key, "50"]);
         let error = limiter.check("ann").await.expect_err("foreign data");
         assert!(error.is_corrupt_state(), "{put:?}: {error:?}");
@@ -229,7 +229,7 @@ async fn a_user_without_a_right_gets_an_error_and_nothing_is_charged() {
     assert_eq!(admitted(&limiter, "ann", 10).await, 3);
 }
 
-/// Whatever it refuses inside the script, the error has its word.
+/// Whatever Redis refuses inside the script, the error contains its word.
 #[tokio::test]
 async fn an_error_of_redis_is_quoted() {
     let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
@@ -278,7 +278,7 @@ async fn an_error_of_redis_is_quoted() {
         }),
     ];
     for (word, refuse, permit) in refusals {
-        // One of its own each time: no breaker is open.
+        // A store of its own each time, so that no breaker is open.
         let store = RedisStore::builder().timeout(crate::support::DEADLINE);
         let store = store.connect(&url).expect("a store");
         let limiter = denying(store, TokenBucket::per_hour(3));
@@ -329,7 +329,7 @@ fn url_of(port: u16) -> String {
     format!("redis://127.0.0.1:{port}/")
 }
 
-/// Takes everything, and says nothing.
+/// A server that accepts everything and never replies.
 fn silent_server() -> String {
     url_of(fake::listen(|_, mut stream| {
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
@@ -345,7 +345,7 @@ async fn the_deadline_holds_when_the_server_accepts_and_never_answers() {
     for _ in 0..5 {
         let asked = Instant::now();
         let error = limiter.check("ann").await.expect_err("no answer");
-        // It has said nothing yet, so nothing was sent.
+        // The server has not replied yet, so nothing was sent.
         assert!(error.is_unavailable(), "{error:?}");
         assert!(
             asked.elapsed() < deadline + Duration::from_secs(1),
@@ -355,8 +355,8 @@ async fn the_deadline_holds_when_the_server_accepts_and_never_answers() {
     }
 }
 
-/// A process that starts beside a frozen server would otherwise wait in each check, until
-/// the attempt to connect fails after a second.
+/// A process that starts beside a frozen server would otherwise wait in each check, until the
+/// attempt to connect fails after a second.
 #[tokio::test]
 async fn checks_wait_a_quarter_of_a_second_for_the_first_connection() {
     let timeout = Duration::from_millis(10);
@@ -377,14 +377,14 @@ async fn checks_wait_a_quarter_of_a_second_for_the_first_connection() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
-    // 25 of 10 ms each, and not the 90 of all the time. A busy machine may add some.
+    // 25 waits of 10 ms each, and not 90 over the whole time. A busy machine may add some.
     assert!((1..50).contains(&waits.len()), "{waits:?}");
 }
 
-/// What is said to a script call that begins with this nonce.
+/// Returns the reply to a script call that begins with this nonce.
 type Say = fn(f64) -> Vec<u8>;
 
-/// A server that is well until the script comes, and then says this.
+/// A server that works until the script comes, and then sends this reply.
 fn lying_server(say: Say) -> String {
     url_of(fake::answer(move |_, words| {
         if fake::is_script(words) {
@@ -461,7 +461,7 @@ async fn a_check_whose_connection_breaks_is_not_sent_again() {
         while let Ok(length @ 1..) = stream.read(&mut bytes) {
             let text = String::from_utf8_lossy(&bytes[..length]).to_uppercase();
             if text.contains("EVALSHA") {
-                // It ran, for all the client knows; the answer is lost.
+                // It may have run, as far as the client knows, and the answer is lost.
                 SCRIPTS.fetch_add(1, Ordering::SeqCst);
                 return;
             }
@@ -514,7 +514,7 @@ async fn more_checks_than_may_wait_fail_at_once() {
     assert!(overloaded >= 92, "{overloaded}");
 }
 
-/// A server that answers the handshake and then nothing.
+/// A server that answers the handshake and nothing afterwards.
 fn silent_after_handshake() -> String {
     url_of(fake::answer(|_, words| {
         let is_script = fake::is_script(words);
@@ -565,7 +565,7 @@ async fn checks_whose_callers_left_still_count_while_they_wait() {
         .connect(&silent_after_handshake())
         .expect("a store");
     let limiter = denying(store, TokenBucket::per_hour(3));
-    // These stay, and take every way to the server.
+    // These checks stay, and occupy every lane to the server.
     let stay: Vec<_> = (0..8)
         .map(|_| {
             let limiter = limiter.clone();
@@ -596,7 +596,7 @@ async fn a_frozen_server_is_a_failure_and_not_an_overload() {
         .connect(&silent_after_handshake())
         .expect("a store");
     let limiter = denying(store, TokenBucket::per_hour(3));
-    // The first finds out; from then on nobody is told of a flood.
+    // The first check finds the failure. From then on, no check fails as overloaded.
     let error = limiter.check("ann").await.expect_err("no answer");
     assert!(error.is_timeout() || error.is_unavailable(), "{error:?}");
     for answer in all_at_once(&limiter, 100, |_| "ann").await {
@@ -612,7 +612,7 @@ async fn unreadable_state_is_not_overwritten() {
     let store = RedisStore::builder()
         .timeout(crate::support::DEADLINE)
         .connect(&url);
-    // A caller who does not start full is written down at first sight.
+    // A caller that does not start full is stored by its first check.
     let limiter = denying(store.expect("a store"), TokenBucket::per_day(5).initial(1));
     let key = limiter.storage_keys("ann").remove(0);
     server.command(&["SET", &key, "1795242000123456789"]);
@@ -632,7 +632,7 @@ async fn a_check_denied_in_a_call_does_not_deny_the_others() {
         store.expect("a store"),
         Policy::new("api", TokenBucket::per_day(5)),
     );
-    // Foreign data that this user may not give an expiry.
+    // Unexpected data to which this user may not give an expiry.
     server.command(&["SET", &limiter.storage_keys("ann")[0], "junk"]);
 
     let who = |number| if number % 4 == 0 { "ann" } else { "bob" };
@@ -729,7 +729,7 @@ fn configuration_errors_are_found_before_the_first_request() {
     }
 }
 
-/// Blobs with our letter that are not ours, some of them of our length.
+/// Bytes that start with the store's letter but are not its state, some of the right length.
 #[tokio::test]
 async fn foreign_blobs_admit_no_request_and_expire() {
     let server = RedisServer::start();
@@ -794,7 +794,7 @@ fn blob(letter: &[u8], numbers: &[f64]) -> Vec<u8> {
     letter.iter().copied().chain(numbers).collect()
 }
 
-/// Any bytes, which a command line of text could not hold.
+/// Sets any bytes, which a command line of text could not contain.
 fn set_bytes(server: &RedisServer, key: &str, bytes: &[u8]) {
     use std::io::{Read, Write};
     let address = std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, server.port()));
@@ -809,9 +809,8 @@ fn set_bytes(server: &RedisServer, key: &str, bytes: &[u8]) {
     assert_eq!(&reply, b"+OK\r\n");
 }
 
-/// Bytes that only look like ours make one caller's check an error that says so.
-/// A script that raised one would fail for all that share the call, and count
-/// against the server.
+/// Bytes that resemble state make only that caller's check an error. A script that raised an
+/// error would fail all checks of the call, and count against the server.
 #[tokio::test]
 async fn crafted_bytes_under_a_key_affect_that_caller_only() {
     use tower_throttle::{
@@ -871,7 +870,7 @@ async fn crafted_bytes_under_a_key_affect_that_caller_only() {
         println!("{}: {corrupt} corrupt, {taken} taken for ours", key);
     }
 
-    // Permits that are taken on top of them, and come back.
+    // Permits that are taken in addition, and are released.
     let limiter = denying(store, Concurrency::new(100).lifetime(minute));
     let key = limiter.storage_keys("ann").remove(0);
     let now_ms = 1_767_225_600_000.0;
@@ -894,7 +893,7 @@ async fn crafted_bytes_under_a_key_affect_that_caller_only() {
     }
 }
 
-/// Numbers, lists of doubles, and noise.
+/// Returns numbers, lists of doubles, or noise.
 fn crafted(random: &mut Random) -> Vec<u8> {
     let now_ms = 1_767_225_600_000.0;
     let doubles = [
@@ -945,7 +944,7 @@ fn crafted(random: &mut Random) -> Vec<u8> {
         2 => (0..below(130)).map(|_| below(256) as u8).collect(),
         _ => {
             let mut bytes = vec![b"HLPx"[below(4)]];
-            // Mostly such as could be ours.
+            // Mostly numbers that could be state.
             let mild = [0.0, 1.0, 2.0, 3.0, now_ms, now_ms + 60_000.0];
             for _ in 0..[7 * below(5), below(29)][below(2)] {
                 let double = match below(12) {

@@ -1,4 +1,4 @@
-//! A connection on which a reply was not ours is made anew, and no other.
+//! A connection that delivered a foreign reply is replaced, and no other.
 
 use std::{
     collections::HashSet,
@@ -10,19 +10,19 @@ use tower_throttle::{Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket};
 
 const NOW_US: f64 = 1_795_242_000_000_000.0;
 
-/// What the server knows of its connections.
+/// What the server recorded of its connections.
 #[derive(Debug, Default)]
 struct Seen {
-    /// On which one it has lied, if it has.
+    /// The connection on which it lied.
     lied_on: Option<usize>,
-    /// Those on which scripts ran since.
+    /// The connections on which scripts ran since then.
     in_use: HashSet<usize>,
 }
 
-/// What it says to a script call that begins with this nonce.
+/// Returns the reply to a script call that begins with this nonce.
 type Say = fn(f64) -> Vec<u8>;
 
-/// One lie, and the truth ever after.
+/// A server that sends one foreign reply, and correct ones afterwards.
 fn liar(lie: Say) -> (u16, Arc<Mutex<Seen>>) {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let its = Arc::clone(&seen);
@@ -46,7 +46,7 @@ fn liar(lie: Say) -> (u16, Arc<Mutex<Seen>>) {
 #[tokio::test]
 async fn a_foreign_reply_replaces_its_connection_and_no_other() {
     let lies: [(&str, Say); 4] = [
-        // All of it, or the part of one check alone.
+        // A foreign reply to the whole call, or to one check only.
         ("a status", |_| b"+OK\r\n".to_vec()),
         ("somebody else's", |_| fake::reply(&[1.0, NOW_US, 1.0, 0.0])),
         ("a verdict unknown", |nonce| {
@@ -65,7 +65,7 @@ async fn a_foreign_reply_replaces_its_connection_and_no_other() {
         let limiter = Limiter::new(store.expect("a store"), policy);
         let error = limiter.check("ann").await.expect_err(name);
         assert!(error.is_foreign_reply(), "{name}: {error:?}");
-        // A third connection is made, and takes turns with the one that stayed.
+        // A third connection is made, and shares the calls with the one that stayed.
         eventually_async("another connection", || async {
             let _ = limiter.check("ann").await;
             seen.lock().expect("no panic").in_use.contains(&2)

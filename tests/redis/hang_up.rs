@@ -1,5 +1,5 @@
-//! A client that opens very many HTTP/2 streams and hangs up on all of them costs
-//! nobody else a decision.
+//! A client that opens very many HTTP/2 streams, and hangs up on all of them, costs no other
+//! caller a decision.
 
 use std::{
     sync::{
@@ -28,15 +28,15 @@ use tower_throttle::{
 use crate::support::{DEADLINE, RedisServer, eventually_async};
 
 const STREAMS: usize = 1_000;
-/// Opened at a time, so that each is answered in time.
+/// The number of streams that are opened at a time, so that each is answered in time.
 const AT_ONCE: usize = 20;
-/// Ten times the default: other tests use the machine, too.
+/// Ten times the default, because the machine may be busy.
 const PATIENCE: Duration = Duration::from_millis(500);
 const LOGINS: u64 = 5;
 
 type Client = SendRequest<Empty<&'static [u8]>>;
 
-/// The routes of one process, all on one store.
+/// Serves the routes of one process, all on one store.
 async fn serve(store: &RedisStore, entered: &Arc<AtomicUsize>) -> std::net::SocketAddr {
     let waiting = |wait, policy: Policy, choice| {
         let builder = RateLimitLayer::builder().store(store.clone());
@@ -112,7 +112,7 @@ struct Seen {
     logins: usize,
 }
 
-/// What others see while a client hangs up on all its streams to `path`.
+/// Returns what other callers see while a client hangs up on all its streams to `path`.
 async fn hang_up(path: &'static str) -> Seen {
     let server = RedisServer::start();
     let store = RedisStore::builder().timeout(PATIENCE);
@@ -133,7 +133,7 @@ async fn hang_up(path: &'static str) -> Seen {
             entered.load(Ordering::Relaxed) >= before + AT_ONCE
         })
         .await;
-        // Those before it are answered by then.
+        // The requests before it are answered by then.
         let _ = status(other.clone(), "/api").await;
     }
 
@@ -157,8 +157,7 @@ async fn hang_up(path: &'static str) -> Seen {
     }
 }
 
-/// A machine that stands still fails a check, too: one run of several without a
-/// failure counts.
+/// A stalled machine fails a check, too, so one of several runs without a failure is enough.
 async fn is_not_noticed(path: &'static str) {
     let began = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! How a store on Redis begins and ends.
+//! How a store on Redis starts and ends.
 
 use std::{
     sync::Arc,
@@ -38,7 +38,7 @@ fn at_a_time(store: &RedisStore, units: u64) -> Limiter {
 
 fn connections(server: &RedisServer) -> usize {
     let clients = server.command(&["CLIENT", "LIST"]);
-    // One of them asks.
+    // One connection is that of this command.
     clients.lines().count() - 1
 }
 
@@ -84,7 +84,7 @@ fn waiters_that_left_have_taken_nothing_afterwards() {
     process.block_on(async {
         let store = patient(&server);
         let limiter = Limiter::new(store.clone(), queue());
-        // The first has its turn at once, and uses it.
+        // The first turn comes at once, and is used.
         drop(limiter.acquire("ann", Duration::ZERO).await);
         let waiting: Vec<_> = (0..50)
             .map(|_| {
@@ -139,7 +139,7 @@ async fn after_shutdown_the_fallback_decides_and_no_connection_is_left() {
     assert!(error.is_unavailable());
     assert!(asked.elapsed() < DEADLINE / 2);
     eventually_async("closed connections", || async { connections(&server) == 0 }).await;
-    // Again, and on a clone, is no matter.
+    // A second shutdown, on a clone, does nothing.
     store.clone().shutdown().await;
 }
 
@@ -234,7 +234,7 @@ fn outside_a_runtime_building_is_an_error() {
     }
 }
 
-/// Waits on a thread that is in no runtime.
+/// Waits on a thread outside of any runtime.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {
@@ -280,7 +280,7 @@ fn outside_of_a_runtime_checks_use_that_of_the_store() {
     }
 }
 
-/// Nothing drives its timers: the check must not wait for them.
+/// Nothing drives the runtime's timers, so the check must not wait for them.
 #[test]
 fn outside_of_a_runtime_a_store_of_a_single_thread_fails() {
     let server = RedisServer::start();

@@ -1,5 +1,5 @@
-//! How processes tell Redis which permits they hold: in few calls, and exactly,
-//! whatever becomes of a call.
+//! How processes tell Redis which permits they hold: in few calls, and exactly, even if calls
+//! are lost.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn held() -> Policy {
         .on_store_failure(OnStoreFailure::Deny)
 }
 
-/// A process of its own, over a network of its own.
+/// Returns a process of its own, over a network of its own.
 fn process(redis: &SimulatedRedis, policy: Policy) -> (Limiter, SimulatedRedis) {
     let network = redis.over_another_network();
     let store = RedisStore::builder().simulated(&network).expect("a store");
@@ -95,7 +95,7 @@ async fn a_permit_whose_answer_is_lost_comes_back_at_once() {
     drop(kept);
 }
 
-/// A call that was given up arrives when its holder has long told how much it holds.
+/// A call that timed out arrives after its holder has stated how much it holds.
 #[tokio::test(start_paused = true)]
 async fn a_lost_check_that_arrives_late_takes_nothing() {
     for held_before in [0, 3] {
@@ -115,7 +115,7 @@ async fn a_lost_check_that_arrives_late_takes_nothing() {
     }
 }
 
-/// Its key was idle in between, so the process had forgotten what it knew of it.
+/// The key was idle in between, so the process had forgotten its holder.
 #[tokio::test(start_paused = true)]
 async fn a_lost_check_that_arrives_after_its_key_was_used_again_takes_nothing() {
     let redis = SimulatedRedis::new();
@@ -142,7 +142,7 @@ fn permits_are_renewed_after_another_runtime_has_ended() {
         Policy::new("held", Concurrency::new(LIMIT).lifetime(ms(300)))
             .on_store_failure(OnStoreFailure::Deny)
     };
-    // Which runtimes callers come from, and of which of them the permits are kept.
+    // The runtimes that callers come from, and those whose permits are kept.
     for (callers, kept) in [("bab", "ba"), ("aba", "b"), ("abcb", "b"), ("ab", "b")] {
         let stays = runtime();
         let store = stays.block_on(async {
@@ -176,14 +176,14 @@ fn permits_are_renewed_after_another_runtime_has_ended() {
     }
 }
 
-/// Statements and checks overtake each other.
+/// Statements and checks arrive out of order.
 #[tokio::test(start_paused = true)]
 async fn a_late_statement_changes_nothing() {
     let redis = SimulatedRedis::new();
     let (limiter, network) = process(&redis, held());
     let (other, _) = process(&redis, held());
     let mut permits = take(&limiter, 10).await;
-    // On its way for 5 seconds: it says that 9 are held.
+    // This statement arrives after 5 seconds: it states 9 permits.
     network.set_delay(ms(5_000));
     permits.pop();
     sleep(ms(1)).await;
@@ -213,7 +213,7 @@ async fn permits_of_a_dead_process_are_free_after_a_lifetime() {
     let refused = other.acquire("ann", Duration::ZERO).await;
     let wait = refused.expect("a decision").decision().retry_after();
     let wait = wait.expect("a time");
-    // As long as it stays gone, that is exact.
+    // The wait is exact if the other process stays gone.
     sleep(wait - ms(1)).await;
     let refused = other.acquire("ann", Duration::ZERO).await;
     assert!(!refused.expect("a decision").is_allowed());
@@ -223,8 +223,8 @@ async fn permits_of_a_dead_process_are_free_after_a_lifetime() {
     drop((gone, living));
 }
 
-/// Those of the process that asks are not in the way for a lifetime, but until
-/// they come back: that is all that can be said.
+/// Permits of the asking process do not expire after a lifetime, but are held until they are
+/// released. So the wait is a lifetime.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_holds_all_permits_gets_a_retry_after_of_a_lifetime() {
     let redis = SimulatedRedis::new();
@@ -253,7 +253,7 @@ async fn a_waiter_for_permits_of_another_process_polls_seldom() {
         let waiting = (0..waiters).map(|_| limiter.acquire("ann", ms(10_000)));
         let answers = futures_join(waiting.collect()).await;
         assert!(answers.iter().all(|permit| !permit.is_allowed()));
-        // One of all looks, and each asks when it comes and before it goes.
+        // One waiter polls for all, and each checks when it comes and before it leaves.
         let (calls, renewals) = (redis.served().calls - before, 2);
         assert!(
             calls <= 17 + renewals + 2 * waiters,
@@ -313,7 +313,7 @@ async fn a_release_elsewhere_is_noticed_within_about_a_second() {
     }
 }
 
-/// As many are called as units come back, in the order in which they came.
+/// As many waiters check as units come back, in the order in which they came.
 #[tokio::test(start_paused = true)]
 async fn the_first_waiter_gets_a_local_release_after_one_call() {
     let redis = SimulatedRedis::new();
@@ -353,7 +353,7 @@ async fn the_first_waiter_gets_a_local_release_after_one_call() {
     }
 }
 
-/// One that was called leaves before it asked: the next one has the permit.
+/// A waiter that was called leaves before it checks: the next one gets the permit.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_leaves_passes_its_call_on() {
     let redis = SimulatedRedis::new();
@@ -396,7 +396,7 @@ async fn the_next_renewal_restores_what_redis_lost() {
     let lost = Instant::now();
     eventually_async("the count", || async { taken(&other).await == 5 }).await;
     assert!(lost.elapsed() < ms(2_000), "{:?}", lost.elapsed());
-    // The next check restores it, too.
+    // The next check restores the count, too.
     server.command(&["FLUSHALL"]);
     permits.extend(take(&limiter, 1).await);
     assert_eq!(taken(&other).await, 6);
@@ -407,7 +407,7 @@ async fn the_next_renewal_restores_what_redis_lost() {
     .await;
 }
 
-/// The server's own time for a check that is refused does not grow with the permits.
+/// The server's own time for a denied check does not grow with the number of permits.
 #[tokio::test]
 async fn a_denied_check_costs_the_same_for_any_number_of_permits() {
     let server = RedisServer::start();
@@ -442,7 +442,7 @@ async fn a_denied_check_costs_the_same_for_any_number_of_permits() {
     assert!(many < 100.0 && many < 3.0 * few, "{few} us, {many} us");
 }
 
-/// As `docs/operating.md` says that an operator lists them.
+/// Lists the permits as `docs/operating.md` describes it.
 #[tokio::test]
 async fn an_operator_can_list_the_holders_of_permits() {
     let page = include_str!("../../docs/operating.md");

@@ -1,4 +1,4 @@
-//! Whether a store says that it can decide, exactly when it can.
+//! `ready` returns success exactly when the store can decide.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! What once kept a store from coming back, or left something behind: callers who
-//! leave, refusals inside the script, clients of others, slots that disagree.
+//! What once kept a store from recovering, or leaked: callers that leave, errors inside the
+//! script, clients of others, slots that disagree.
 
 use std::{
     future::Future,
@@ -22,7 +22,7 @@ fn denying(store: RedisStore, policy: impl Into<Policy>) -> Limiter {
     Limiter::new(store, policy.into().on_store_failure(OnStoreFailure::Deny))
 }
 
-/// A number in `INFO`.
+/// Returns a number in `INFO`.
 fn info(server: &RedisServer, section: &str, name: &str) -> u64 {
     let said = server.command(&["INFO", section]);
     let line = said.lines().find(|line| line.starts_with(name));
@@ -51,8 +51,8 @@ async fn ready(limiter: &Limiter) {
     .await;
 }
 
-/// A store that is dropped while it connects leaves its connection and a task
-/// behind for ever.
+/// A store that was dropped while it connected left its connection and a task behind
+/// indefinitely.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stores_that_are_dropped_while_they_connect_leave_nothing_behind() {
     let server = RedisServer::start();
@@ -70,11 +70,11 @@ async fn stores_that_are_dropped_while_they_connect_leave_nothing_behind() {
     sleep(Duration::from_secs(4)).await;
     let clients = info(&server, "clients", "connected_clients");
     let left = tasks() - before;
-    // The one that asks.
+    // One connection is that of this command.
     assert_eq!((clients, left), (1, 0), "connections, tasks");
 }
 
-/// The same by `shutdown`, which promises to close them.
+/// The same for `shutdown`, which promises to close them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shutdown_while_it_connects_closes_the_connection() {
     let server = RedisServer::start();
@@ -119,7 +119,7 @@ async fn a_primary_that_became_a_replica_is_connected_to_anew() {
     server.command(&["REPLICAOF", "127.0.0.1", nobody]);
     let id = || {
         let list = server.command(&["CLIENT", "LIST"]);
-        // Not the one that asks. Whichever command the store's has sent last.
+        // Not the connection of this command, whichever command the store sent last.
         let ours = list.lines().find(|line| !line.contains("cmd=client"));
         ours.and_then(|line| line.split(' ').next().map(str::to_owned))
     };
@@ -145,8 +145,8 @@ async fn a_primary_that_became_a_replica_is_connected_to_anew() {
     );
 }
 
-/// A caller that stops looking at its check (the branch of a `select!` that
-/// lost, an element of a `FuturesUnordered`) holds the lock of script loading.
+/// A caller that stops polling its check (the branch of a `select!` that lost, an element of a
+/// `FuturesUnordered`) held the lock of script loading.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_stops_polling_keeps_no_other_from_loading_scripts() {
     let server = RedisServer::start();
@@ -186,14 +186,14 @@ async fn a_caller_that_stops_polling_keeps_no_other_from_loading_scripts() {
     );
 }
 
-/// Callers with less patience than the deadline.
+/// Callers that leave before the deadline.
 #[tokio::test]
 async fn callers_that_leave_early_do_not_keep_the_breaker_closed() {
     leave_early(0).await;
 }
 
-/// Nor make one probe follow another when it is open: "one call is sent after
-/// 50 ms, each pause twice as long".
+/// Callers that leave do not shorten the pauses of an open breaker either: "one call is sent
+/// after 50 ms, each pause twice as long".
 #[tokio::test]
 async fn callers_that_leave_early_do_not_end_its_pauses() {
     leave_early(6).await;
@@ -218,21 +218,20 @@ async fn leave_early(patient: u64) {
     signal(&server, "-CONT");
     sleep(Duration::from_secs(1)).await;
     let sent = evalshas(&server) - before;
-    // Two seconds: five, then one after each of 50, 100, 200, 400, 800 ms.
+    // Two seconds: five calls, then one after each of 50, 100, 200, 400 and 800 ms.
     assert!(
         sent <= 15,
         "{sent} of 200 checks were sent to a frozen server"
     );
 }
 
-/// A client of the user's own that would have lived through it: its connection
-/// never broke.
+/// A client of the user's own would have survived this: its connection never broke.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_handed_in_survives_a_paused_server() {
     lives_through(true).await;
 }
 
-/// The same without our checks: it does.
+/// The same without checks of the store: the client survives.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn control_an_own_client_survives_it() {
     lives_through(false).await;
@@ -272,7 +271,7 @@ async fn lives_through(with_checks: bool) {
     );
 }
 
-/// "Each is said once when it starts."
+/// "Each line is logged once when the trouble starts."
 #[cfg(feature = "tracing")]
 #[tokio::test]
 async fn a_dead_node_of_a_cluster_is_logged_once() {
@@ -326,12 +325,11 @@ async fn a_dead_node_of_a_cluster_is_logged_once() {
     let is_more = |line: &&str| line.contains("still unavailable");
     let (more, said): (Vec<_>, Vec<_>) = lines.lines().partition(is_more);
     assert_eq!(said.len(), 1, "{lines}");
-    // It may have been silent at first, and then refuse connections.
+    // The node may have been silent at first, and then refused connections.
     assert!(more.len() <= 1, "{lines}");
 }
 
-/// A limiter of both policies, and one of the first alone; nobody decides in the
-/// store's place.
+/// Returns a limiter of both policies, and one of the first alone, without fallback.
 fn both_and_only(store: &RedisStore, own: &Policy, all: Policy) -> [Limiter; 2] {
     let builder = || {
         let builder = Limiter::builder().store(store.clone());
@@ -342,8 +340,8 @@ fn both_and_only(store: &RedisStore, own: &Policy, all: Policy) -> [Limiter; 2] 
     [builder().policy(all), builder()].map(|builder| builder.build().expect("a limiter"))
 }
 
-/// A caller whose own bucket is on another node than the shared one, and the
-/// place of that one.
+/// Returns a caller whose own bucket is on another node than the shared one, and the index of
+/// that node.
 fn apart(cluster: &RedisCluster, both: &Limiter) -> (String, usize) {
     let node_of =
         |caller: &str, place: usize| cluster.owner(cluster.slot(&both.storage_keys(caller)[place]));
@@ -353,9 +351,9 @@ fn apart(cluster: &RedisCluster, both: &Limiter) -> (String, usize) {
     (caller.expect("a caller"), shared)
 }
 
-/// One fault: the node that granted the first units refuses them back (here for
-/// want of a right, as it would for want of memory). The permit is nobody's, and
-/// is not given back again, as one is that a single node refuses.
+/// One fault: the node that granted the first units refuses their refund (here because of a
+/// missing right, as it would when it is out of memory). No caller holds the permit, and its
+/// release was not tried again, as it is for a single node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_permit_of_a_failed_check_is_released_in_the_end() {
     use tower_throttle::Concurrency;
@@ -369,7 +367,7 @@ async fn a_permit_of_a_failed_check_is_released_in_the_end() {
     let (caller, shared) = apart(&cluster, &both);
     let first = cluster.owner(cluster.slot(&both.storage_keys(&*caller)[0]));
     eventually_async("a decision", || async { only.peek(&*caller).await.is_ok() }).await;
-    // Nothing is left of the second.
+    // No permit of the second node is held.
     drop(
         both.acquire(&*caller, Duration::ZERO)
             .await
@@ -391,15 +389,15 @@ async fn a_permit_of_a_failed_check_is_released_in_the_end() {
     signal(&cluster.nodes[shared], "-CONT");
     let answer = asked.await.expect("no panic");
     cluster.nodes[first].command(&["ACL", "SETUSER", "default", "+psetex", "+incrby"]);
-    // Asked again after a tenth of its lifetime.
+    // The release is tried again after a tenth of the lifetime.
     sleep(lifetime / 4).await;
     let peek = only.peek(&*caller).await.expect("a decision");
     let left: Vec<_> = peek.policies().map(|policy| policy.remaining()).collect();
     assert_eq!(left, [1], "the answer was {answer:?}");
 }
 
-/// A cluster that is not there: each check fails before anything is sent, and
-/// yet each leaves a task behind that asks ten times more, for a permit's lifetime.
+/// Without a cluster, each check fails before anything is sent. Yet each left a task behind
+/// that tried ten times more, for a permit's lifetime.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn checks_that_were_never_sent_leave_no_tasks_behind() {
     use tower_throttle::Concurrency;
@@ -429,7 +427,7 @@ async fn checks_that_were_never_sent_leave_no_tasks_behind() {
     );
 }
 
-/// The same for one node that is down holds: the breaker bounds it (68 tasks in 5 s).
+/// For one node that is down, the breaker bounds the tasks (68 in 5 s).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_on_one_node() {
     use tower_throttle::Concurrency;
@@ -461,7 +459,7 @@ async fn the_same_on_one_node() {
     );
 }
 
-/// A node of a cluster that says that slots are at itself, and moved to itself.
+/// A node of a cluster that claims slots, and redirects them to itself.
 #[tokio::test]
 async fn nodes_that_disagree_delay_no_check_beyond_its_deadline() {
     use std::io::{Read, Write};
@@ -521,8 +519,8 @@ async fn nodes_that_disagree_delay_no_check_beyond_its_deadline() {
     );
 }
 
-/// Commands of the application's own, on the client that it handed in, are cut
-/// off and sent again by its own settings, when all was only slow.
+/// Commands of the application's own, on the client that it handed in, were cut off and sent
+/// again by its own settings, although the server was only slow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commands_of_the_application_run_once() {
     assert_eq!(increments(true).await, "1");
@@ -564,29 +562,28 @@ async fn increments(with_checks: bool) -> String {
     server.command(&["GET", "orders"])
 }
 
-/// One connection goes dead without a word (a NAT entry, a load balancer); all
-/// new ones work.
+/// One connection goes dead silently (a NAT entry, a load balancer), and all new ones work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_connection_is_replaced_though_callers_leave_early() {
     let after = dead_connection(Duration::from_millis(10), 1).await;
     assert!(after < Duration::from_secs(13), "it took {after:?}");
 }
 
-/// The same, of eight callers at once.
+/// The same with eight concurrent callers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_connection_is_replaced_though_many_callers_leave_early() {
     let after = dead_connection(Duration::from_millis(10), 8).await;
     assert!(after < Duration::from_secs(13), "it took {after:?}");
 }
 
-/// Holds: the breaker sees to it.
+/// With live callers the breaker replaces it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn control_a_dead_connection_is_replaced() {
     let after = dead_connection(Duration::from_millis(500), 1).await;
     assert!(after < Duration::from_secs(13), "it took {after:?}");
 }
 
-/// One of several, while the others answer: too few calls are lost for the breaker.
+/// One of several connections, while the others answer: too few calls fail for the breaker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_connection_is_replaced_though_others_answer() {
     let server = RedisServer::start();
@@ -635,7 +632,7 @@ async fn dead_connection(patience: Duration, callers: usize) -> Duration {
     died.elapsed()
 }
 
-/// A way to this server whose first connection goes dead when that is said.
+/// A proxy to this server whose first connection goes dead on command.
 fn first_may_die(server: &RedisServer) -> (u16, Arc<AtomicBool>) {
     use std::{
         io::{Read, Write},

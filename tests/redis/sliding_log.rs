@@ -24,7 +24,7 @@ fn limiter(store: impl Store, log: SlidingLog) -> Limiter {
     Limiter::new(store, policy)
 }
 
-/// Bytes of the key.
+/// Returns the bytes of the key.
 fn size(server: &RedisServer, limiter: &Limiter) -> u64 {
     let key = limiter.storage_keys("ann").remove(0);
     server.command(&["STRLEN", &key]).parse().expect("a number")
@@ -54,18 +54,18 @@ async fn a_request_is_one_entry_whatever_it_costs() {
         assert_eq!(size(&server, &limiter), 6 + 12 * entries);
     }
     assert!(!limiter.check("ann").await.unwrap().is_allowed());
-    // The newest, and a part of the one before.
+    // The newest entry, and a part of the one before.
     let credit = limiter.credit("ann", 100).await.unwrap();
     assert_eq!(credit.refunded(), 100);
     assert_eq!(size(&server, &limiter), 6 + 12 * 3);
-    // All of one instant are one entry.
+    // All requests of one instant are one entry.
     for _ in 0..50 {
         assert!(limiter.check("ann").await.unwrap().is_allowed());
     }
     assert_eq!(size(&server, &limiter), 6 + 12 * 4);
 }
 
-/// Whatever the window: there is nothing left to be remembered.
+/// An empty log expires soon, whatever its window.
 #[tokio::test]
 async fn a_log_that_a_credit_emptied_expires_soon() {
     let server = RedisServer::start();
@@ -76,11 +76,11 @@ async fn a_log_that_a_credit_emptied_expires_soon() {
     assert_eq!(size(&server, &limiter), 6);
     let key = limiter.storage_keys("ann").remove(0);
     let left_ms: u64 = server.command(&["PTTL", &key]).parse().expect("a time");
-    // A store under a clock that was handed in keeps keys for a minute more.
+    // A store with a clock that was handed in keeps keys for a minute more.
     assert!(left_ms <= 60_000, "{left_ms}");
 }
 
-/// Units leave when their request is older than the window, all at once.
+/// All units of a request leave when it is older than the window.
 #[tokio::test]
 async fn the_permits_of_one_request_return_together() {
     let server = RedisServer::start();

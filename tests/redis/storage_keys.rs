@@ -1,5 +1,5 @@
-//! The names of buckets in Redis: stable across versions and machines, and
-//! made of nothing that a client sends.
+//! The names of buckets in Redis: stable across versions and machines, and without anything
+//! that a client sends.
 //!
 //! The hashes were computed by another implementation of BLAKE3.
 
@@ -14,7 +14,7 @@ use tower_throttle::{
 
 use crate::support::RedisServer;
 
-/// No server is needed to name a key.
+/// Returns a limiter. Naming a key needs no server.
 fn limiter(builder: RedisStoreBuilder, name: &str) -> (Runtime, Limiter) {
     let runtime = Runtime::new().expect("a runtime");
     let inside = runtime.enter();
@@ -107,7 +107,7 @@ proptest! {
     }
 }
 
-/// As `docs/operating.md` says that an operator reads it.
+/// Reads buckets as `docs/operating.md` describes it.
 #[tokio::test]
 async fn redis_shows_what_the_operators_page_documents() {
     let server = RedisServer::start();

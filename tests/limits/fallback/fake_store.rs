@@ -1,4 +1,5 @@
-//! A store that a test switches: it answers, now or later, fails, or takes and is silent.
+//! A store that a test switches: it answers now or later, fails, or executes checks without
+//! answering.
 
 #![allow(unreachable_pub)]
 
@@ -18,19 +19,19 @@ use tower_throttle::{
     store::{Answer, Charge, Check, Fallback, Store},
 };
 
-/// What the store does with a question.
+/// What the store does with a check.
 #[derive(Clone, Debug)]
 pub(super) enum Does {
     Answers,
-    /// After so many polls that found nothing.
+    /// Answers after this many polls.
     AnswersLater(u32),
-    /// Acts, and answers so much later.
+    /// Executes the check, and answers after this time.
     AnswersAfter(Duration),
-    /// Acts, and answers when a permit of the gate comes.
+    /// Executes the check, and answers when the gate gives a permit.
     WaitsAtGate,
     Fails(StoreError),
     FailsLater(StoreError),
-    /// Acts, and says nothing.
+    /// Executes the check, and never answers.
     ActsAndIsSilent,
     IsSilent,
 }
@@ -49,7 +50,7 @@ pub(super) struct Switch(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// Where it keeps what it grants: look here past the switch.
+    /// The store behind the switch, which keeps what it grants.
     memory: MemoryStore,
     fallback: Fallback,
     does: Mutex<Does>,
@@ -58,7 +59,7 @@ struct Inner {
 }
 
 impl Switch {
-    /// A store that answers, and its fallback, on one clock.
+    /// Creates a store that answers, and its fallback, on one clock.
     pub(super) fn on(clock: &Arc<impl Clock>) -> Self {
         super::log_capture::quiet();
         Self(Arc::new(Inner {
@@ -70,7 +71,7 @@ impl Switch {
         }))
     }
 
-    /// One that fails from the start.
+    /// Creates a store that fails from the start.
     pub(super) fn down(clock: &Arc<impl Clock>) -> Self {
         let store = Self::on(clock);
         store.now(unavailable());
@@ -93,12 +94,12 @@ impl Switch {
         self.0.gate.add_permits(permits);
     }
 
-    /// Asks past the switch: what the store itself holds.
+    /// Returns a limiter that bypasses the switch, to read what the store itself holds.
     pub(super) fn looking<const N: usize>(&self, policies: [Policy; N]) -> Limiter {
         limiter(self.memory().clone(), policies)
     }
 
-    /// Looks at the buckets of this process alone.
+    /// Returns a limiter on the buckets of this process alone.
     pub(super) fn looking_locally<const N: usize>(&self, policies: [Policy; N]) -> Limiter {
         #[derive(Debug)]
         struct Off(Fallback);
@@ -116,8 +117,8 @@ impl Switch {
         limiter(Off(self.0.fallback.clone()), policies)
     }
 
-    /// A check is borrowed, and cannot be kept for later: what acts, acts here,
-    /// so whoever leaves must have polled.
+    /// A check is borrowed and cannot be kept for later, so it is executed here. A caller that
+    /// leaves must therefore have polled.
     fn answer<T: Send + 'static>(&self, act: impl FnOnce(&MemoryStore) -> Answer<T>) -> Answer<T> {
         self.0.calls.fetch_add(1, Ordering::SeqCst);
         let does = self.0.does.lock().unwrap().clone();
@@ -194,7 +195,7 @@ pub(super) fn limiter_with<const N: usize>(
     set(builder).build().unwrap()
 }
 
-/// Polls to the end what needs neither a timer nor a runtime.
+/// Polls a future to its end that needs neither a timer nor a runtime.
 #[track_caller]
 pub(super) fn finish<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
@@ -207,7 +208,7 @@ pub(super) fn finish<F: Future>(future: F) -> F::Output {
     panic!("it waits");
 }
 
-/// The time of tokio, so that pausing it pauses the stores too.
+/// Tokio's time, so that pausing it pauses the stores, too.
 #[derive(Debug)]
 pub(super) struct TokioClock(pub tokio::time::Instant);
 

@@ -1,4 +1,4 @@
-//! A store that fails and answers in turn: nobody gains by it.
+//! A store that fails and answers in turn grants no caller more than its bounds.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::support::random::Random;
 
-/// What a caller is granted by each who decides, asking without pause.
+/// Returns what the store and each process grant to a caller that never pauses.
 fn flap(random: &mut Random, quota: Quota, processes: u32) -> ([u128; 2], u128) {
     let clock = Arc::new(ManualClock::new());
     let store = Switch::on(&clock);
@@ -87,7 +87,7 @@ fn a_thousand_changes_grant_one_local_burst_and_the_rate() {
     }
 }
 
-/// Within one window, or with no time at all, exactly one burst of each.
+/// Within one window, or without time passing, exactly one burst of each is granted.
 #[test]
 fn without_time_passing_exactly_the_store_and_one_share_are_granted() {
     let quotas: [Quota; 4] = [

@@ -19,7 +19,7 @@ fn switch() -> Switch {
     Switch::on(&Arc::new(ManualClock::new()))
 }
 
-/// Whose errors are seen.
+/// Returns a limiter that returns the store's errors.
 fn denying(store: impl Store) -> Limiter {
     let policy = Policy::new("guarded", TokenBucket::per_second(1_000_000));
     limiter(store, [policy.on_store_failure(OnStoreFailure::Deny)])
@@ -38,7 +38,7 @@ async fn the_deadline_is_exact() {
         store.now(Does::AnswersAfter(takes));
         let limiter = denying(Guarded::new(store).timeout(deadline));
         let check = limiter.check("ann");
-        // Not yet asked: no time runs.
+        // The check was not polled yet, so its timeout has not started.
         sleep(ms(random.between(0, 1_000))).await;
         let started = Instant::now();
         let answer = check.await;
@@ -72,7 +72,7 @@ fn an_immediate_answer_needs_no_runtime() {
     }
 }
 
-/// Runs it again where this thread was held up, as the breaker's time is the system's.
+/// Runs a test again if this thread was stalled, because the breaker uses the system's time.
 fn within(limit: Duration, mut run: impl FnMut()) {
     let mut was_quick = false;
     eventually("a quick run", || {
@@ -109,7 +109,7 @@ fn five_failures_in_a_row_open_the_breaker() {
     assert_eq!(asked, 5);
 }
 
-/// Ten failures and half of all: not nine, and not a third.
+/// Opens after ten failures that are half of all calls, not after nine or a third.
 #[test]
 fn half_of_all_calls_failing_opens_the_breaker_and_a_third_does_not() {
     for (every, expected) in [(2, 10), (3, 200)] {
@@ -150,7 +150,7 @@ async fn one_of_many_racing_tasks_probes_and_all_pass_after_its_reply() {
     let store = switch();
     let limiter = denying(Guarded::new(store.clone()).timeout(Duration::from_secs(600)));
     opened(&store, &limiter).await;
-    // The probe waits at the gate, for as long as nobody opens it.
+    // The probe waits until the gate opens.
     store.now(Does::WaitsAtGate);
     let before = store.calls();
     let is_over = Arc::new(AtomicBool::new(false));
@@ -178,7 +178,7 @@ async fn one_of_many_racing_tasks_probes_and_all_pass_after_its_reply() {
         store.calls() > before
     })
     .await;
-    // Many times the longest pause's worth of questions, and not one more gets through.
+    // For many times the longest pause, no further check gets through.
     let started = Instant::now();
     eventually_async("two pauses", || async {
         tokio::task::yield_now().await;
@@ -203,7 +203,7 @@ async fn one_of_many_racing_tasks_probes_and_all_pass_after_its_reply() {
     assert!(refused > 1_000 && admitted > 600, "{refused}, {admitted}");
 }
 
-/// Callers with less patience than the deadline, of a store that hangs.
+/// Callers leave before the deadline of a store that hangs.
 #[tokio::test(start_paused = true)]
 async fn callers_that_leave_early_do_not_keep_the_guard_closed() {
     let store = switch();
@@ -213,14 +213,14 @@ async fn callers_that_leave_early_do_not_keep_the_guard_closed() {
         let _ = timeout(ms(10), limiter.check(number)).await;
         sleep(ms(10)).await;
     }
-    // In two seconds: five and those meanwhile, then one after each of 50, 100,
-    // 200, 400 and 800 ms.
+    // In two seconds there are the first five calls, those in flight then, and one probe after
+    // each of 50, 100, 200, 400 and 800 ms.
     assert!(store.calls() <= 15, "{} calls", store.calls());
     store.now(Does::Answers);
     answers_within(&limiter, ms(1_400)).await;
 }
 
-/// Nor do they end its pauses: a probe goes on without its caller.
+/// Callers that leave do not end its pauses either: a probe goes on without its caller.
 #[tokio::test(start_paused = true)]
 async fn a_probe_whose_caller_leaves_still_ends() {
     let store = switch();
@@ -285,7 +285,7 @@ async fn nested_guards_decide_as_one() {
             assert!(limiter.check("ann").await.is_err());
             checks += 1;
         }
-        // At most the first five, and probes each 50 ms.
+        // At most the first five calls, and a probe each 50 ms.
         let probes = started.elapsed().as_millis() as u64 / 50;
         assert!(store.calls() - before <= 5 + 5 + probes, "asked too often");
         store.now(Does::Answers);
@@ -293,7 +293,7 @@ async fn nested_guards_decide_as_one() {
     }
 }
 
-/// While it is open, nobody is refused who has room in this process.
+/// While the breaker is open, no caller with local room is denied.
 #[tokio::test]
 async fn an_open_guard_decides_in_this_process() {
     let store = switch();

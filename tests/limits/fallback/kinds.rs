@@ -1,4 +1,4 @@
-//! What each kind of error leads to: a failure, a flood, foreign data.
+//! What each kind of error leads to: a failure, an overload, corrupt state.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -42,7 +42,7 @@ async fn connected(server: &RedisServer, max_in_flight: usize) -> RedisStore {
     store
 }
 
-/// One error of each kind that can be had, by what the crate itself says.
+/// Returns one error of each kind that a store can return, made by the crate itself.
 async fn errors() -> Vec<(&'static str, StoreError)> {
     let server = RedisServer::start();
     let store = connected(&server, 4).await;
@@ -151,7 +151,7 @@ async fn each_kind_of_error_is_handled_by_each_choice() {
     }
 }
 
-/// More at once than Redis may be asked, while it says nothing.
+/// More checks at once than Redis may get, while it does not answer.
 #[tokio::test]
 async fn an_overload_of_redis_admits_no_unchecked_request() {
     let server = RedisServer::start();
@@ -180,7 +180,7 @@ async fn an_overload_of_redis_admits_no_unchecked_request() {
     drop(waiting);
 }
 
-/// Foreign data under the key of one caller, in a real Redis.
+/// Unexpected data under the key of one caller, in a real Redis.
 #[tokio::test]
 async fn corrupt_state_is_denied_under_each_choice() {
     let server = RedisServer::start();

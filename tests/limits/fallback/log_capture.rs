@@ -36,7 +36,7 @@ impl io::Write for ToLog {
     }
 }
 
-/// Keeps what the crate logs off the standard error.
+/// Keeps the crate's log lines off the standard error.
 pub(super) fn quiet() {
     #[cfg(feature = "tracing")]
     {
@@ -52,7 +52,7 @@ pub(super) fn quiet() {
     }
 }
 
-/// A runtime of so many threads, and all lines that its threads log.
+/// A runtime of `threads` threads, and all lines that its threads log.
 #[cfg(feature = "tracing")]
 pub(super) fn logging_runtime(
     threads: usize,

@@ -1,4 +1,4 @@
-//! One line when the store fails, and one when it is well again.
+//! A failure of the store is one log line, and its recovery another.
 
 use std::{
     sync::Arc,
@@ -19,7 +19,7 @@ use crate::support::{
 const TASKS: usize = 64;
 const REQUESTS: usize = 10_000;
 
-/// By limiters on clones of one store, from many tasks at once.
+/// Makes checks by limiters on clones of one store, from many tasks at once.
 async fn flood(store: &Guarded<Switch>, switch: &Switch, does: [Does; 2]) {
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| {
@@ -42,7 +42,7 @@ async fn flood(store: &Guarded<Switch>, switch: &Switch, does: [Does; 2]) {
     }
 }
 
-/// The first sign, and any other: once each, however they take turns.
+/// The first kind of failure and each other kind are logged once, in any order.
 #[test]
 fn a_new_kind_of_failure_is_one_more_log_line() {
     let (runtime, lines) = logging_runtime(1);
@@ -76,7 +76,7 @@ fn a_new_kind_of_failure_is_one_more_log_line() {
     runtime.block_on(runtime.spawn(run)).unwrap();
 }
 
-/// A server that has just died refuses, and some calls to it just hang.
+/// A server that has just died refuses connections, and some calls to it only hang.
 #[test]
 fn a_missed_deadline_is_not_logged_after_a_better_known_failure() {
     let (runtime, lines) = logging_runtime(1);
@@ -115,7 +115,7 @@ fn a_failure_and_its_end_are_one_log_line_each() {
             assert!(log[2 * round].contains("ERROR"), "{log:#?}");
             assert!(log[2 * round].contains("unavailable"), "{log:#?}");
             assert!(log[2 * round].contains("on_store_failure"), "{log:#?}");
-            // Half of the answers are none: it fails still.
+            // Half of the calls have no answer, so the store still fails.
             flood(&store, &switch, [unavailable_later(), Does::Answers]).await;
             assert_eq!(lines().len(), 2 * round + 1, "{:#?}", lines());
             switch.now(unavailable());
@@ -136,6 +136,6 @@ fn a_failure_and_its_end_are_one_log_line_each() {
             );
         }
     };
-    // On a thread of the runtime, which logs where the test looks.
+    // The work runs on a thread of the runtime, whose log lines the test reads.
     runtime.block_on(runtime.spawn(run)).unwrap();
 }

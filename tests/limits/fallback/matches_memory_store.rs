@@ -1,4 +1,4 @@
-//! What this process decides in an outage is what a memory store would.
+//! In an outage, this process decides as a memory store would.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use super::{
 use crate::support::random::Random;
 use crate::support::web::{api, ask, day, get};
 
-/// Everything that a decision tells, but where it came from.
+/// Shows all fields of a decision except its source.
 fn told(decision: &Decision) -> String {
     let policies: Vec<_> = decision
         .policies()
@@ -43,7 +43,7 @@ fn assert_same(local: &Decision, plain: &Decision) {
     assert_eq!(told(local), told(plain));
 }
 
-/// Mostly small, sometimes about the capacity, sometimes above.
+/// Returns a cost: mostly small, sometimes about the capacity, sometimes above it.
 fn cost(random: &mut Random, quotas: &[Quota]) -> u64 {
     let capacity = quotas[random.below(quotas.len() as u64) as usize].capacity();
     match random.below(6) {
@@ -81,7 +81,7 @@ fn build(store: impl Store, quotas: &[Quota]) -> Limiter {
     builder.build().unwrap()
 }
 
-/// By tenths of the time that a unit takes, by a few of them, by very many.
+/// Returns a step of time: tenths of the time of a unit, a few of them, or very many.
 fn step(random: &mut Random, quotas: &[Quota]) -> Duration {
     let quota = quotas[random.below(quotas.len() as u64) as usize];
     let us = quota.period().as_micros() / u128::from(quota.limit().max(1));
@@ -147,7 +147,7 @@ fn several_policies_decide_together_as_in_a_store() {
     }
 }
 
-/// Permits that come and go, beside another policy, with lifetimes that end.
+/// Permits come and go beside another policy, with lifetimes that end.
 #[test]
 fn permits_are_held_in_this_process_as_in_a_store() {
     let mut random = Random::new();

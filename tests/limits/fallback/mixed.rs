@@ -1,4 +1,4 @@
-//! One check of policies that choose differently.
+//! One check of policies with different choices for a failure of the store.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tower::Layer;
 const NAMES: [&str; 3] = ["first", "second", "third"];
 
 fn policy(place: usize) -> Policy {
-    // The first leaves three, the others more.
+    // The first policy has a limit of three, the others more.
     let limit = [3, 5, 7][place];
     match place {
         1 => Policy::new(NAMES[place], FixedWindow::per_hour(limit)).shared(),
@@ -41,7 +41,7 @@ fn choices() -> Vec<Vec<OnStoreFailure>> {
     all
 }
 
-/// What is left of each policy in this process.
+/// Returns what remains of each policy in this process.
 fn left_locally(store: &Switch) -> Vec<u64> {
     let looking = store.looking_locally([policy(0), policy(1), policy(2)]);
     let standing = finish(looking.peek("ann")).unwrap();
@@ -52,7 +52,7 @@ fn left_locally(store: &Switch) -> Vec<u64> {
         .collect()
 }
 
-/// After so many admitted requests.
+/// Returns what remains after this many admitted requests.
 fn expected(choices: &[OnStoreFailure], admitted: u64) -> Vec<u64> {
     let limits = [3, 5, 7].into_iter().enumerate();
     let left = limits.map(|(place, limit)| match choices.get(place) {
@@ -62,7 +62,7 @@ fn expected(choices: &[OnStoreFailure], admitted: u64) -> Vec<u64> {
     left.collect()
 }
 
-/// How many of ten requests are admitted, and how the others are refused.
+/// Returns how many of ten requests are admitted, and how the others are denied.
 fn counted(choices: &[OnStoreFailure]) -> (u64, bool) {
     if choices.contains(&OnStoreFailure::Deny) {
         return (0, true);
@@ -162,7 +162,7 @@ fn a_layer_follows_the_choice_of_each_policy() {
     }
 }
 
-/// Under stacked layers a decision has the source that is the worst of them.
+/// Under stacked layers, a decision has the worst of their sources.
 #[test]
 fn stacked_layers_report_the_worst_source() {
     let clock = Arc::new(ManualClock::new());
@@ -200,7 +200,7 @@ fn stacked_layers_report_the_worst_source() {
     }
 }
 
-/// The store answers for all, or this process does: never each for some.
+/// Either the store decides for all policies, or this process does.
 #[test]
 fn a_store_that_answers_again_decides_on_all() {
     let clock = Arc::new(ManualClock::new());

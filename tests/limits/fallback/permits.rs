@@ -1,4 +1,4 @@
-//! Permits while a store fails: each is given back where it was taken.
+//! Permits while a store fails: each is released where it was taken.
 
 use std::{
     pin::Pin,
@@ -35,7 +35,7 @@ async fn left(limiter: &Limiter) -> u64 {
     standing.policies().next().unwrap().remaining()
 }
 
-/// What is free in the store itself, and in this process.
+/// Returns the free permits of the store itself, and of this process.
 async fn free(store: &Switch) -> (u64, u64) {
     (
         left(&store.looking([held()])).await,
@@ -63,10 +63,10 @@ async fn permits_of_an_outage_are_held_and_released_in_this_process() {
             permits.push(permit);
         }
         assert_eq!(free(&store).await, (10, 0));
-        // They are renewed there for as long as they are held.
+        // The permits are renewed here for as long as they are held.
         sleep(10 * LIFETIME).await;
         assert_eq!(free(&store).await, (10, 0));
-        // The store answers again: they stay where they are, and go from there.
+        // The store answers again. The permits stay in this process, and are released here.
         store.now(Does::Answers);
         let of_store = limiter.acquire("ann", Duration::ZERO).await.unwrap();
         assert_eq!(of_store.decision().source(), Source::Store);
@@ -85,7 +85,7 @@ async fn permits_of_an_outage_are_held_and_released_in_this_process() {
     }
 }
 
-/// A share's permits are that share's.
+/// Permits of a share are released to that share.
 #[tokio::test(start_paused = true)]
 async fn permits_of_a_share_are_released_to_that_share() {
     for processes in 1..=20_u32 {
@@ -117,7 +117,7 @@ async fn permits_of_a_share_are_released_to_that_share() {
     }
 }
 
-/// Taken while the store is up, let go while it is down.
+/// The permit is taken while the store is up, and released while it is down.
 #[tokio::test(start_paused = true)]
 async fn a_permit_released_in_an_outage_returns_to_the_store() {
     for failure in [unavailable(), unavailable_later(), Does::IsSilent] {
@@ -136,13 +136,13 @@ async fn a_permit_released_in_an_outage_returns_to_the_store() {
         settle().await;
         assert_eq!(free(&store).await, (6, 10));
         store.now(Does::Answers);
-        // Not renewed, they end with their lifetime at the latest.
+        // Permits that are not renewed end with their lifetime at the latest.
         sleep(LIFETIME).await;
         assert_eq!(free(&store).await, (10, 10));
     }
 }
 
-/// However long the outage lasted, and whoever's check the reply answers.
+/// However long the outage lasted, the reply to any check ends the pause.
 #[tokio::test(start_paused = true)]
 async fn the_first_reply_after_an_outage_ends_the_pause_of_a_failed_statement() {
     let lifetime = Duration::from_secs(3_600);
@@ -167,7 +167,7 @@ async fn the_first_reply_after_an_outage_ends_the_pause_of_a_failed_statement() 
     }
 }
 
-/// A store whose replies end pauses in vain is not asked much more often for that.
+/// A store whose replies end pauses in vain does not get many more statements for that.
 #[tokio::test(start_paused = true)]
 async fn statements_that_fail_beside_replies_are_seldom_made_again() {
     #[derive(Debug)]
@@ -201,7 +201,7 @@ async fn statements_that_fail_beside_replies_are_seldom_made_again() {
     assert!((10..40).contains(&statements), "{statements}");
 }
 
-/// The store took, the guard's deadline passed, this process decided.
+/// The store took the permit, the guard's deadline passed, and this process decided.
 #[tokio::test(start_paused = true)]
 async fn a_permit_whose_reply_is_lost_returns_to_the_store() {
     let mut random = Random::new();
@@ -225,7 +225,7 @@ async fn a_permit_whose_reply_is_lost_returns_to_the_store() {
 
 type Waiting<'a> = Pin<Box<dyn Future<Output = Result<Permit, StoreError>> + 'a>>;
 
-/// Leaves after so many polls, in each of the ways in which a store may do.
+/// The caller leaves after a number of polls, in each way in which a store may answer.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_leaves_at_any_point_holds_nothing() {
     let ways = [
@@ -245,7 +245,7 @@ async fn a_caller_that_leaves_at_any_point_holds_nothing() {
                 let store = store();
                 let guarded = Guarded::new(store.clone()).timeout(Duration::from_millis(50));
                 let limiter = limiter(guarded, [held(), bucket()]);
-                // Somebody else has the bucket's only token, in both.
+                // Another caller has the only token of the bucket, in both stores.
                 let others = [
                     store.looking([bucket()]).check("ann").await.unwrap(),
                     store
@@ -279,7 +279,7 @@ async fn a_caller_that_leaves_at_any_point_holds_nothing() {
                 sleep(Duration::from_millis(200)).await;
                 settle().await;
                 let what = format!("{way:?}, {polls} polls, waits {waits:?}, gone: {is_gone}");
-                // A permit that nobody can ask for has its lifetime.
+                // A permit that no caller can use is free after its lifetime.
                 if !matches!(way, Does::ActsAndIsSilent) {
                     assert_eq!(free(&store).await, (10, 10), "{what}");
                 }
@@ -293,7 +293,7 @@ async fn a_caller_that_leaves_at_any_point_holds_nothing() {
     }
 }
 
-/// Waiters come, stay and leave while the store comes and goes.
+/// Waiters come, stay and leave while the store fails and recovers.
 #[tokio::test(start_paused = true)]
 async fn no_permit_leaks_however_the_store_flaps() {
     let mut random = Random::new();

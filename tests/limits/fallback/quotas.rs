@@ -1,4 +1,4 @@
-//! Random quotas of every algorithm, as the crate takes them.
+//! Random quotas of every algorithm, as types of the crate.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tower_throttle::{
 
 use crate::support::random::Random;
 
-/// Limits that are at an edge, primes, and anything.
+/// Returns a limit: at an edge, a prime, or any.
 fn limit(random: &mut Random) -> u64 {
     match random.below(3) {
         0 => random.one_of(&[0, 1, 1, 2, 3, 7, 13, 97, 1_009, 7_919, 1_000_000]),
@@ -27,7 +27,7 @@ fn period(random: &mut Random) -> Duration {
     }
 }
 
-/// The algorithms that use units up, by number.
+/// The number of algorithms whose units are used up.
 pub(super) const ALGORITHMS: usize = 11;
 
 fn bucket(random: &mut Random) -> TokenBucket {
@@ -44,7 +44,7 @@ fn bucket(random: &mut Random) -> TokenBucket {
     }
 }
 
-/// One that the crate accepts.
+/// Returns a quota that the crate accepts.
 pub(super) fn quota_of(algorithm: usize, random: &mut Random) -> Quota {
     loop {
         let (limit, period) = (limit(random), period(random));

@@ -1,4 +1,4 @@
-//! Defects that these tests found, and that are mended.
+//! Defects that these tests found, and that are fixed.
 
 use std::{
     sync::Arc,
@@ -25,8 +25,8 @@ fn share(quota: impl TryInto<Quota, Error: std::fmt::Debug>, processes: u32) -> 
     Policy::new("shared", quota).on_store_failure(choice)
 }
 
-/// It was admitted where nothing was taken, and then held until the excess had
-/// flowed in: for three minutes here, though nobody wanted to wait.
+/// The request was admitted without taking anything, and then delayed until the excess had
+/// flowed in: for three minutes here, though the caller did not want to wait.
 #[tokio::test(start_paused = true)]
 async fn a_cost_above_the_share_is_denied_at_once() {
     let clock = Arc::new(TokioClock(tokio::time::Instant::now()));
@@ -49,8 +49,8 @@ async fn a_cost_above_the_share_is_denied_at_once() {
     assert_eq!(started.elapsed(), Duration::ZERO);
 }
 
-/// In windows the excess was forgiven when the window ended: each process
-/// granted the whole.
+/// In windows the excess was forgotten when the window ended, so each process granted the
+/// whole.
 #[test]
 fn take_up_to_the_whole_quota_gets_one_share() {
     let quotas: [Quota; 5] = [
@@ -72,12 +72,12 @@ fn take_up_to_the_whole_quota_gets_one_share() {
             granted += finish(limiter.take_up_to("ann", 100)).unwrap().charged();
             clock.advance(Duration::from_secs(60));
         }
-        // A sliding window weighs what the one before it granted.
+        // A sliding window also counts what the window before granted.
         assert!((490..=1_000).contains(&granted), "{granted}: {quota:?}");
     }
 }
 
-/// Each process may be owed its part of the units.
+/// The debt in each process is bounded by its share of the units.
 #[test]
 fn the_debt_that_debit_allows_is_shared() {
     let clock = Arc::new(ManualClock::new());
@@ -92,14 +92,14 @@ fn the_debt_that_debit_allows_is_shared() {
     };
     let bucket = TokenBucket::per_minute(100).try_into().unwrap();
     let window = FixedWindow::per_minute(100).try_into().unwrap();
-    // The quota, the debt, and less than one unit each beyond.
+    // The quota, the debt, and less than one unit more for each process.
     assert!(owed(bucket) <= 209, "a bucket");
     assert!(owed(window) <= 209, "a window: {}", owed(window));
 }
 
-/// A probe that is not polled, as in a stream that is buffered behind slow work,
-/// holds the only place: the store is never asked again, though its deadline
-/// passed long ago.
+/// A probe that is not polled, as in a stream that is buffered behind slow work, kept its
+/// place. So no further check reached the store, though the probe's deadline had passed long
+/// before.
 #[tokio::test]
 async fn a_probe_that_is_never_polled_does_not_keep_the_breaker_open() {
     let store = Switch::on(&Arc::new(ManualClock::new()));
@@ -124,7 +124,7 @@ async fn a_probe_that_is_never_polled_does_not_keep_the_breaker_open() {
         assert!(started.elapsed() < ms(5_000), "no probe");
         tokio::task::yield_now().await;
     }
-    // The store is well. Redis's decisions are to be back within three seconds.
+    // The store has recovered. Redis must decide again within three seconds.
     let started = Instant::now();
     while limiter.check("ann").await.unwrap().source() != Source::Store {
         assert!(started.elapsed() < ms(3_000), "it is never asked again");
@@ -132,7 +132,7 @@ async fn a_probe_that_is_never_polled_does_not_keep_the_breaker_open() {
     }
 }
 
-/// What is given back or renewed in this process counts as an answer of the store.
+/// A release or renewal in this process counted as an answer of the store.
 #[cfg(feature = "tracing")]
 #[test]
 fn a_local_permit_does_not_end_the_outage() {
@@ -144,7 +144,7 @@ fn a_local_permit_does_not_end_the_outage() {
         let permit = limiter.acquire("ann", Duration::ZERO).await.unwrap();
         let started = Instant::now();
         let mut permit = Some(permit);
-        // Nobody asks for more than a second, then the work is done.
+        // For more than a second there are no checks, then the work is done.
         while started.elapsed() < ms(1_200) {
             tokio::task::yield_now().await;
         }
@@ -155,8 +155,8 @@ fn a_local_permit_does_not_end_the_outage() {
     runtime.block_on(runtime.spawn(run)).unwrap();
 }
 
-/// Let go while the guard is open, a permit is not given back when it closes:
-/// an error at once is taken for the end of it. It stays for its lifetime.
+/// A permit that was released while the guard was open did not come back when it closed: an
+/// immediate error counted as the end of the release. The permit stayed for its lifetime.
 #[tokio::test(start_paused = true)]
 async fn a_permit_released_while_the_breaker_is_open_returns_when_it_closes() {
     let lifetime = Duration::from_secs(3_600);
@@ -174,7 +174,7 @@ async fn a_permit_released_while_the_breaker_is_open_returns_when_it_closes() {
     assert_eq!(standing.policies().next().unwrap().remaining(), 10);
 }
 
-/// The last of five lost answers opens the guard, and is not given back either.
+/// The last of five lost replies opens the guard, and its permit did not come back either.
 #[tokio::test(start_paused = true)]
 async fn lost_permits_return_though_they_open_the_breaker() {
     let lifetime = Duration::from_secs(3_600);
@@ -199,7 +199,7 @@ async fn lost_permits_return_though_they_open_the_breaker() {
     assert_eq!(standing.policies().next().unwrap().remaining(), 10);
 }
 
-/// With nothing left to limit, as many as were asked for may be used.
+/// With no policy left to limit, as many units as the cost may be used.
 #[test]
 fn a_policy_that_is_left_out_grants_the_cost() {
     let clock = Arc::new(ManualClock::new());
@@ -211,8 +211,8 @@ fn a_policy_that_is_left_out_grants_the_cost() {
     assert_eq!(decision.charged(), 10, "allowed, and not one unit");
 }
 
-/// `Guarded` is said to be what a `RedisStore` has built in. Nothing stops
-/// asking a Redis that is frozen: each check waits for the whole deadline.
+/// `Guarded` must do what a `RedisStore` has built in. Without the breaker, checks went to a
+/// frozen Redis, and each waited for the whole deadline.
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn not_every_check_calls_a_frozen_redis() {
@@ -234,7 +234,7 @@ async fn not_every_check_calls_a_frozen_redis() {
     for number in 0..200 {
         let decision = limiter.check("ann").await.unwrap();
         assert_eq!(decision.source(), Source::Local);
-        // Five in a row, and then one after each pause.
+        // Five calls in a row, and then one after each pause.
         assert!(
             started.elapsed() < ms(3_000),
             "{number} checks in three seconds"

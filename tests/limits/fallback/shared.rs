@@ -1,4 +1,5 @@
-//! Who shares the buckets of this process, who forgets them, and what cannot be built.
+//! Which limiters share the buckets of this process, how they are reset, and what cannot be
+//! built.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ fn down() -> Switch {
     Switch::down(&Arc::new(ManualClock::new()))
 }
 
-/// What two limiters and two layers on such stores admit together.
+/// Returns how many requests two limiters and two layers on such stores admit together.
 fn admitted(store: impl Fn() -> Arc<dyn Store>) -> usize {
     let limiters = [
         limiter(store(), [policy()]),
@@ -64,7 +65,8 @@ fn all_on_one_store_share_the_buckets_of_this_process() {
 fn different_stores_do_not_share() {
     assert_eq!(admitted(|| Arc::new(down())), 4 * 20);
     assert_eq!(admitted(|| Arc::new(Guarded::new(down()))), 4 * 20);
-    // A store that says nothing of it: each has its own, and clones of a limiter one.
+    // If the store has no fallback of its own, each limiter and layer has one, and clones of a
+    // limiter share it.
     assert_eq!(admitted(|| Arc::new(Down)), 4 * 20);
     let limiter = Limiter::new(Down, policy());
     let clones = [limiter.clone(), limiter.clone(), limiter];
@@ -152,7 +154,7 @@ fn a_share_of_0_is_an_error_that_names_the_setting() {
     let panic = std::panic::catch_unwind(|| Limiter::new(Down, policy().on_store_failure(none)));
     let text = panic.unwrap_err().downcast::<String>().unwrap();
     assert!(text.contains("share_of"), "{text}");
-    // One that is set over is never used.
+    // A setting that is replaced is never used.
     let mended = policy().on_store_failure(OnStoreFailure::local());
     assert!(
         limiter()
@@ -163,7 +165,7 @@ fn a_share_of_0_is_an_error_that_names_the_setting() {
     );
 }
 
-/// Whatever the store says of an operation that has no meaning, it stands.
+/// The error of an impossible operation is returned, whatever the policy chose for failures.
 #[test]
 fn permits_cannot_be_checked_in_an_outage_either() {
     let limiter = limiter(

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::support::random::Random;
 
-/// How deep a bucket may be: 104 days.
+/// The deepest that a bucket may be: 104 days.
 const DEEPEST_NS: u128 = (1 << 53) - TICK_NS;
 const TICK_NS: u128 = 1_000;
 
@@ -29,7 +29,7 @@ impl Fleet {
         let process = |_| {
             let policy = Policy::new("shared", quota).cost(0);
             let share = OnStoreFailure::share_of(processes);
-            // Each is a process: a fallback of its own.
+            // Each has a fallback of its own, as a process has.
             limiter(Switch::down(&clock), [policy.on_store_failure(share)])
         };
         let processes = (0..processes).map(process).collect();
@@ -45,7 +45,7 @@ impl Fleet {
         self.clock.set_us(self.now_us);
     }
 
-    /// Takes all that all of them have.
+    /// Takes everything that all processes have.
     fn drain(&self, random: &mut Random) -> u64 {
         let mut taken = 0;
         for process in &self.processes {
@@ -54,7 +54,7 @@ impl Fleet {
                 1 => 1 + random.bits_up_to(1_000),
                 _ => 1 << 52,
             };
-            // By one at a time, up to a bound, and then the rest at once.
+            // One unit at a time, up to a bound, and then the rest at once.
             for units in (0..20).map(|_| units).chain([1 << 52]) {
                 let decision = finish(process.take_up_to("ann", units)).unwrap();
                 if !decision.is_allowed() {
@@ -69,7 +69,7 @@ impl Fleet {
     }
 }
 
-/// The most that all may admit in so much time, from full buckets on.
+/// Returns the most that all may admit in this time, if they start full.
 fn most(quota: Quota, processes: u32, us: u64) -> u128 {
     let (n, capacity) = (u128::from(processes), u128::from(quota.capacity()));
     let (limit, us) = (u128::from(quota.limit()), u128::from(us));
@@ -82,7 +82,7 @@ fn most(quota: Quota, processes: u32, us: u64) -> u128 {
     if flows && !format!("{quota:?}").starts_with("IntervalBucket") {
         let share = us * limit / period_us + 1;
         let interval_ns = quota.period().as_nanos().div_ceil(limit.max(1)) * n;
-        // A part fills in so many days at most, whatever its share is.
+        // A share fills within 104 days at most.
         return match DEEPEST_NS.checked_div(capacity.div_ceil(n)) {
             Some(longest_ns) if longest_ns < interval_ns => {
                 at_once + share.max(n * ((us * 1_000 + TICK_NS) / longest_ns))
@@ -93,12 +93,12 @@ fn most(quota: Quota, processes: u32, us: u64) -> u128 {
     if limit == 0 {
         return at_once;
     }
-    // Months are 28 days at least; a window that ends, and one that starts.
+    // A month has at least 28 days. One window may end, and another one start.
     let windows = us * 31 / 28 / period_us + 2;
     at_once + (limit + n - 1) * windows
 }
 
-/// How far a long outage goes on at a time: a part of a unit, a window, many.
+/// Returns a step of a long outage: a part of a unit, a window, or many.
 fn step_us(random: &mut Random, quota: Quota, processes: u32) -> u64 {
     let period_us = u64::try_from(quota.period().as_micros())
         .unwrap()
@@ -143,7 +143,7 @@ fn all_shares_together_grant_less_than_a_unit_each_beyond_the_quota() {
     }
 }
 
-/// Whoever waits as long as it says is admitted, everywhere.
+/// A caller that waits for `retry_after` is admitted, in each process.
 #[test]
 fn no_share_denies_indefinitely() {
     let mut random = Random::new();
@@ -158,7 +158,7 @@ fn no_share_denies_indefinitely() {
                     assert_eq!(at_once, 0, "{what}");
                     continue;
                 }
-                // Nothing comes back to a bucket without refill.
+                // A bucket without refill gets nothing back.
                 if quota.limit() == 0 {
                     continue;
                 }
@@ -175,7 +175,7 @@ fn no_share_denies_indefinitely() {
     }
 }
 
-/// `share_of(n)` for numbers that no fleet has, on every algorithm.
+/// `share_of(n)` for unrealistic numbers of processes, on every algorithm.
 #[test]
 fn no_number_of_processes_panics() {
     let mut random = Random::new();
@@ -221,7 +221,7 @@ fn no_number_of_processes_panics() {
     }
 }
 
-/// What a share tells: how much it has, and when it has more.
+/// What a share reports: how much it has, and when it has more.
 #[test]
 fn a_share_grants_what_remains_and_admits_after_retry_after() {
     let mut random = Random::new();
@@ -256,7 +256,7 @@ fn tells_the_truth(fleet: &mut Fleet, quota: Quota, processes: u32, random: &mut
         let more = finish(process.check_n("ann", remaining + 1)).unwrap();
         assert!(!more.is_allowed(), "{what}");
     }
-    // In debt not even nothing fits.
+    // In debt, not even a cost of 0 fits.
     if remaining > 0 {
         let units = random.between(0, remaining);
         let taken = finish(process.check_n("ann", units)).unwrap();

@@ -1,4 +1,4 @@
-//! Waiting through an outage that starts or ends meanwhile.
+//! Waiting while an outage starts or ends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ fn failing(random: &mut Random) -> Does {
     }
 }
 
-/// Places that were reserved stay: each waiter goes on at the moment of whoever decided.
+/// Reservations stay: each waiter continues at the time that was decided for it.
 #[tokio::test(start_paused = true)]
 async fn reservations_survive_an_outage() {
     let mut random = Random::new();
@@ -39,7 +39,7 @@ async fn reservations_survive_an_outage() {
         let store = store();
         let limiter = limiter(store.clone(), [Policy::new("turns", quotas[round % 3])]);
         let started = Instant::now();
-        // So many come, the store fails, so many come, it answers, so many come.
+        // Callers come before the failure, during it, and after it.
         let mut tasks = Vec::new();
         let mut turns = [0_u64; 2];
         for phase in 0..4 {
@@ -62,7 +62,7 @@ async fn reservations_survive_an_outage() {
                     assert_eq!(started.elapsed(), moment, "{is_up}");
                 };
                 let mut task = Box::pin(task);
-                // All come at one instant, in this order.
+                // All callers come at one instant, in this order.
                 let is_done = (0..3).any(|_| {
                     let waker = std::task::Waker::noop();
                     let mut context = std::task::Context::from_waker(waker);
@@ -80,7 +80,7 @@ async fn reservations_survive_an_outage() {
     }
 }
 
-/// Whoever waits for room asks again: whoever decides then, decides.
+/// A caller that waits for room checks again, and the store or this process decides then.
 #[tokio::test(start_paused = true)]
 async fn waiting_for_room_ends_in_the_first_store_that_has_room() {
     let quotas: [Quota; 3] = [
@@ -126,7 +126,7 @@ async fn waiting_for_room_ends_in_the_first_store_that_has_room() {
     }
 }
 
-/// Those who wait for a permit find it in this process, and come back to the store.
+/// Callers that wait for a permit get one in this process, and later in the store again.
 #[tokio::test(start_paused = true)]
 async fn waiting_for_permits_continues_through_an_outage() {
     let held = || Policy::new("held", Concurrency::new(1).lifetime(ms(600_000)));
@@ -153,7 +153,7 @@ async fn waiting_for_permits_continues_through_an_outage() {
     let second = second.await.unwrap();
     assert_eq!(second.decision().source(), Source::Store);
     drop((first, second));
-    // The statements of what is held failed in the outage. The next one also tells of this
+    // The statements about held permits failed in the outage. The next one also covers this
     // release, and the first reply of the store ended its pause.
     sleep(ms(1)).await;
     for looking in [store.looking([held()]), store.looking_locally([held()])] {
@@ -162,7 +162,7 @@ async fn waiting_for_permits_continues_through_an_outage() {
     }
 }
 
-/// A policy that denies ends the wait; one that allows does, too.
+/// A policy with `Deny` ends the wait, and so does one with `Allow`.
 #[tokio::test(start_paused = true)]
 async fn an_outage_ends_waits_that_are_not_decided_locally() {
     for choice in [OnStoreFailure::Deny, OnStoreFailure::Allow] {

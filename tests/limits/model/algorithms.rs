@@ -1,4 +1,4 @@
-//! Each algorithm walks by itself, and all of them together.
+//! Random walks of each algorithm by itself, and of all together.
 
 use std::time::Instant;
 

@@ -13,7 +13,7 @@ use crate::support::{
     oracle::{DAY_MS, Plan, Spec, Start, month_end_ms},
 };
 
-/// 2026-01-01T00:00:00Z, and a bit.
+/// 2026-01-01T00:00:00Z, and a fraction of a second.
 pub(super) const START_US: u64 = 1_767_225_600_000_000 + 123_456;
 
 pub(super) struct Bench {
@@ -26,7 +26,7 @@ pub(super) struct Bench {
 impl Bench {
     pub(super) fn new() -> Self {
         let server = RedisServer::start();
-        // One thread: a walk waits for each answer anyway.
+        // One thread is enough, because a walk waits for each answer.
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("a runtime");
         let clock = Arc::new(ManualClock::at_us(START_US));
@@ -34,7 +34,7 @@ impl Bench {
             RedisStore::builder()
                 .clock(clock.clone())
                 .timeout(crate::support::DEADLINE)
-                // The longest: what is given again must be as exact.
+                // The longest time: cached denials must be as exact as others.
                 .denial_cache_ttl(Duration::from_secs(60))
                 .connect(&server.url())
                 .expect("a store")
@@ -53,7 +53,7 @@ impl Bench {
     }
 }
 
-/// All its limiters are one holder of permits, as those on Redis are.
+/// All limiters on the memory store are one holder of permits, as those on Redis are.
 #[derive(Clone, Debug)]
 pub(super) struct Memory(MemoryStore, Fallback);
 
@@ -82,8 +82,8 @@ pub(super) fn limiter(store: impl Store, plans: &[Plan]) -> Limiter {
     }
 }
 
-/// When this caller's windows start, found out by one request. The model
-/// cannot know the crate's hash, but that it never changes.
+/// Returns when this caller's windows start, measured by one request. The model cannot know the
+/// crate's hash, only that it never changes.
 pub(super) async fn spread_phase_ms(spec: &Spec, caller: u64) -> i128 {
     let Spec::Window {
         window_ms, start, ..
@@ -96,7 +96,7 @@ pub(super) async fn spread_phase_ms(spec: &Spec, caller: u64) -> i128 {
         Start::Week => FixedWindow::per_calendar_week(1),
         _ => FixedWindow::new(1, Duration::from_millis(window_ms)).aligned(),
     };
-    // The last millisecond of a January: 31 days before it, it was January, too.
+    // The last millisecond of January. 31 days before it, it was January, too.
     let month_ms = i128::from(START_US / 1_000);
     let next_month_ms = month_end_ms(month_ms);
     let clock = Arc::new(ManualClock::at_us((next_month_ms - 1) as u64 * 1_000));

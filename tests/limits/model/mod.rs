@@ -1,8 +1,8 @@
-//! Both stores against a slow, obvious model, under one virtual clock: every
-//! field of every decision is equal.
+//! Both stores against a slow, obvious model, under one virtual clock: every field of every
+//! decision is equal.
 //!
-//! Each test walks at random from a seed that it prints. To walk the same way
-//! again: `TT_SEED=<the seed> cargo test --test limits <the test>`.
+//! Each test walks at random from a seed that it prints. To repeat a walk: `TT_SEED=<the seed>
+//! cargo test --test limits <the test>`.
 
 mod algorithms;
 mod bench;

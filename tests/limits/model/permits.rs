@@ -1,4 +1,4 @@
-//! Permits in flight: taken, held in a list, dropped at random.
+//! Permits in flight: taken, kept in a list, and dropped at random.
 
 use std::time::{Duration, Instant};
 
@@ -125,7 +125,7 @@ async fn release(walk: &mut Walk<'_>, held: Held) {
     walk.oracle.release(&held.plan, caller, held.number, now_us);
     drop((held.redis, held.memory));
     let expected = walk.oracle.decide(&plans, caller, Op::Peek, now_us);
-    // Redis is told by a task of its own.
+    // A task of its own sends the statement to Redis.
     let started = Instant::now();
     let answer = loop {
         let answer: Result<Decision, StoreError> = walk.variant().redis.peek(caller).await;

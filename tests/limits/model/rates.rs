@@ -1,4 +1,4 @@
-//! What is admitted over a long time to somebody who always asks again.
+//! What is admitted over a long time to a caller that always retries.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use tower_throttle::{Limiter, ManualClock, MemoryStore};
 use super::bench::{START_US, limiter};
 use crate::support::oracle::{Kind, Plan, Spec, Start};
 
-/// Asks at the very moment that the last answer named, for as long as it takes.
+/// Checks at the very instant that the last decision named.
 fn saturate(limiter: &Limiter, clock: &ManualClock, admissions: u64) -> (u64, u64) {
     thread_local! {
         static RUNTIME: Runtime = Builder::new_current_thread().build().expect("a runtime");
@@ -46,7 +46,8 @@ fn limiter_of(spec: Spec) -> (Limiter, Arc<ManualClock>) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Over any stretch: at most the burst and the rate; at least 99.9% of the rate.
+    /// Over any span of time, at most the burst and the rate are admitted, and at least 99.9%
+    /// of the rate.
     #[test]
     fn admitted_rate_is_never_above_and_at_most_a_thousandth_below(
         limit in prop_oneof![1_u64..1_000, 1_u64..=1_000_000, 990_000_u64..=1_000_000],
@@ -63,7 +64,7 @@ proptest! {
         // The clock ticks in microseconds.
         let in_a_tick = limit as f64 / (period as f64 * 1e6);
         prop_assert!(beyond_burst <= granted + in_a_tick + 1e-6, "{beyond_burst} of {granted}");
-        // One more may be due in the last moment.
+        // One more may be due at the last instant.
         prop_assert!(beyond_burst + 1.0 >= granted * 0.999, "{beyond_burst} of {granted}");
     }
 
@@ -76,8 +77,8 @@ proptest! {
         let start = if aligned { Start::Aligned } else { Start::FirstUse };
         let (limiter, clock) = limiter_of(Spec::Window { limit, window_ms, start, spread: false });
         let (_, elapsed_us) = saturate(&limiter, &clock, limit * 101);
-        // The first window may have been under way: by the clock, or by the
-        // part of a millisecond before it was anchored.
+        // The first window may have started before: by the clock, or by the part of a
+        // millisecond before it was anchored.
         let windows = elapsed_us as f64 / (window_ms as f64 * 1e3);
         prop_assert!(windows > 99.0 && windows <= 100.0, "{windows}");
     }

@@ -1,4 +1,4 @@
-//! What the walks have found, each by itself.
+//! Single cases that the walks have found.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ fn run(test: impl Future<Output = ()>) {
 
 const TEN_SECONDS: Duration = Duration::from_secs(10);
 
-/// An admission has nothing to wait for.
+/// An admission has no wait.
 #[test]
 fn take_up_to_in_debt_takes_nothing() {
     run(async {
@@ -42,7 +42,7 @@ fn a_sliding_window_reports_how_much_it_refunded() {
         let limiter = Limiter::new(store, SlidingWindow::new(10, TEN_SECONDS));
         let _ = limiter.check_n("ann", 10).await.unwrap();
         clock.advance(TEN_SECONDS);
-        // Of the last window, 10 count; of this, nothing can be given back.
+        // 10 units of the last window count. Of this window there is nothing to refund.
         let refund = limiter.credit("ann", 4).await.unwrap();
         assert_eq!(
             limiter
@@ -78,7 +78,7 @@ fn a_log_is_empty_when_all_its_entries_are_old() {
     });
 }
 
-/// A refill brings `limit` tokens, not all that is owed.
+/// A refill brings `limit` tokens, and pays back no more of a debt.
 #[test]
 fn a_debt_to_a_bucket_refilled_at_once_is_paid_back() {
     run(async {
@@ -92,7 +92,7 @@ fn a_debt_to_a_bucket_refilled_at_once_is_paid_back() {
     });
 }
 
-/// A window that grants nothing ends all the same.
+/// A window with a limit of 0 still ends.
 #[test]
 fn a_window_of_limit_0_reports_when_it_ends() {
     run(async {
@@ -107,7 +107,7 @@ fn a_window_of_limit_0_reports_when_it_ends() {
     });
 }
 
-/// What was taken counts, up to twice the new burst.
+/// Taken units count up to twice the new burst.
 #[test]
 fn old_numbers_lock_no_caller_out_of_a_bucket_refilled_at_once() {
     run(async {
@@ -124,7 +124,7 @@ fn old_numbers_lock_no_caller_out_of_a_bucket_refilled_at_once() {
     });
 }
 
-/// A shorter lifetime shortens what is left of the permits.
+/// A shorter lifetime also applies to permits that are held.
 #[test]
 fn permits_under_a_shorter_lifetime_end_at_the_reported_time() {
     run(async {

@@ -1,4 +1,4 @@
-//! How far a sliding window of two counters is from an exact log.
+//! How far a sliding window of two counters differs from an exact log.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -11,18 +11,18 @@ use crate::support::random::{Random, seed};
 const WINDOW_US: u64 = 10_000_000;
 const ARRIVALS: u64 = 20_000;
 
-/// Of one stream of arrivals.
+/// The differences over one stream of arrivals.
 #[derive(Clone, Copy, Debug, Default)]
 struct Error {
-    /// The part of all decisions that an exact log would have made otherwise.
+    /// The part of all decisions in which an exact log differs.
     differ: f64,
-    /// The most that was admitted within one window's length, of the limit.
+    /// The most that was admitted within one window's length, relative to the limit.
     most: f64,
-    /// What was admitted, of what the exact log admitted.
+    /// The number of admitted requests, relative to that of the exact log.
     admitted: f64,
 }
 
-/// What was admitted within the window that ends now.
+/// Drops the entries that have left the window that ends now.
 fn drop_old(log: &mut VecDeque<u64>, now_us: u64) {
     while log.front().is_some_and(|at_us| at_us + WINDOW_US <= now_us) {
         log.pop_front();
@@ -68,7 +68,7 @@ fn error_over_random_traffic() {
     let mut random = Random::from_seed(seed());
     let runtime = Builder::new_current_thread().build().expect("a runtime");
     println!("limit  load  differ    most admitted");
-    // With how much is admitted at the most, some more than was ever seen.
+    // For each limit, a bound that is somewhat above the most ever seen.
     for (limit, bound) in [(5, 2.0), (20, 1.6), (100, 1.25), (1_000, 1.1)] {
         for load in [0.5, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 3.0] {
             let mut worst = Error {
@@ -88,7 +88,7 @@ fn error_over_random_traffic() {
                 100.0 * worst.admitted
             );
             assert!(worst.most <= bound, "{worst:?}");
-            // In overload, the two admit about as many, but not the same ones.
+            // In overload, both admit about as many requests, but not the same ones.
             assert!(worst.differ <= 0.5, "{worst:?}");
             assert!(worst.admitted >= 0.8, "{worst:?}");
             if limit >= 100 && load <= 0.8 {

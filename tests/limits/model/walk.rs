@@ -11,26 +11,26 @@ use crate::support::{
     random::Random,
 };
 
-/// Whether the clock may be put back, and who can be compared then.
+/// Whether the clock may step back, and which stores can be compared then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Course {
-    /// Redis forgets what is drained when it is told to, memory by itself.
+    /// Redis expires drained keys when the test says so, and memory forgets them by itself.
     Forwards,
-    /// What is drained is reset before the clock is put back: what is gone
-    /// cannot be told from what was never there.
+    /// Drained buckets are reset before the clock steps back, because a forgotten bucket is the
+    /// same as one that never existed.
     Backwards,
-    /// Redis alone, which forgets nothing here: it expires keys by a clock of its own.
+    /// Only Redis, which forgets nothing here, because it expires keys by a clock of its own.
     BackwardsInRedis,
 }
 
 const CALLERS: u64 = 3;
 
-/// 2005 to 2105: the first times that windows take 13 digits, and then some.
+/// 2005 to 2105: from the first times at which windows take 13 digits.
 const FIRST_US: u64 = 1_104_537_600_000_000;
 const LAST_US: u64 = 4_260_211_200_000_000;
 /// A window of 100 years that starts then ends before 2^53 microseconds.
 const END_US: u64 = 5_800_000_000_000_000;
-/// The clock seldom goes on by so much at once.
+/// Longer steps of the clock are rare.
 const LONG_US: u128 = 5 * 365 * 86_400_000_000;
 
 pub(super) struct Walk<'b> {
@@ -43,7 +43,7 @@ pub(super) struct Walk<'b> {
     pub(super) oracle: Oracle,
     pub(super) now_us: u64,
     first_caller: u64,
-    /// Moments at which something changes.
+    /// Instants at which something changes.
     soon_us: Vec<u64>,
     history: VecDeque<String>,
     pub(super) counts: Counts,
@@ -64,7 +64,7 @@ pub(super) struct Counts {
 }
 
 impl<'b> Walk<'b> {
-    /// A setting of its own, on callers of its own.
+    /// Starts a walk with settings and callers of its own.
     pub(super) fn new(bench: &'b Bench, seed: u64, setting: u64, algorithms: &[Algorithm]) -> Self {
         let mut random = Random::from_seed(seed ^ (setting << 32));
         let course = match random.below(5) {
@@ -167,7 +167,7 @@ impl<'b> Walk<'b> {
         self.bench.clock.set_us(now_us);
     }
 
-    /// Time goes on, or is put back.
+    /// Moves the clock forward or, if the walk allows it, back.
     pub(super) async fn move_clock(&mut self) {
         let plans = self.plans();
         let scales = plans.iter().map(|plan| plan.spec.scale_us());
@@ -217,7 +217,7 @@ impl<'b> Walk<'b> {
         self.oracle.forget(caller);
     }
 
-    /// Every key in Redis that means nothing any more goes away.
+    /// Deletes every drained key in Redis.
     pub(super) fn forget_drained(&mut self) {
         if self.course != Course::Forwards {
             return;
@@ -237,7 +237,7 @@ impl<'b> Walk<'b> {
         }
     }
 
-    /// One question to all three.
+    /// Makes one check in Redis, in memory and in the model.
     pub(super) async fn ask(&mut self, caller: u64, op: Op) -> Said {
         let plans = self.plans();
         if self.oracle.is_ambiguous(&plans, caller, self.now_us) {
@@ -318,10 +318,11 @@ impl<'b> Walk<'b> {
         }
     }
 
-    /// A denied caller who waits `retry_after` would be admitted; one
-    /// microsecond less would not do.
+    /// Checks that a denied caller would be admitted after `retry_after`, and not one
+    /// microsecond earlier.
     pub(super) async fn check_wait(&mut self, caller: u64, wait_us: u128) {
-        // Such a caller may be forgotten while another policy makes it wait.
+        // A caller that starts with few units may be forgotten while another policy makes it
+        // wait.
         let plans = self.plans();
         let starts_poor = |plan: &Plan| {
             plan.spec.missing_at_first() > plan.spec.capacity().saturating_sub(plan.cost)
@@ -330,7 +331,7 @@ impl<'b> Walk<'b> {
             return;
         }
         let fits_at_us = self.now_us + wait_us as u64;
-        // Who may be forgotten before has waited for nothing.
+        // If the caller may be forgotten before, its wait proves nothing.
         let is_ambiguous = |at_us| self.oracle.is_ambiguous(&plans, caller, at_us);
         if fits_at_us > END_US || is_ambiguous(fits_at_us - 1) || is_ambiguous(fits_at_us) {
             return;
@@ -346,7 +347,7 @@ impl<'b> Walk<'b> {
         self.counts.waits += 1;
     }
 
-    /// None, few, about all, more than all, or as much as can be said.
+    /// Returns no cost, a few units, about the capacity, more, or the largest number.
     fn any_cost(&mut self) -> u64 {
         let plans = self.plans();
         let plan = plans[self.random.below(plans.len() as u64) as usize];
@@ -362,7 +363,7 @@ impl<'b> Walk<'b> {
         }
     }
 
-    /// Mostly what is paid back soon; seldom as much as can be owed, and more.
+    /// Returns a debit: mostly one that is paid back soon, seldom the largest debt or more.
     fn any_debit(&mut self) -> u64 {
         let plans = self.plans();
         let plan = plans[self.random.below(plans.len() as u64) as usize];

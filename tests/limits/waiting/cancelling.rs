@@ -1,4 +1,4 @@
-//! Whoever leaves, wherever they are: nothing is lost, and nothing is minted.
+//! Callers leave at every stage: no unit is lost, and none is granted twice.
 
 use std::{pin::Pin, task::Poll};
 
@@ -15,7 +15,7 @@ type Waiting<'a> = Pin<Box<dyn Future<Output = Result<Permit, StoreError>> + 'a>
 
 const INTERVAL_MS: u64 = 10;
 
-/// A bucket as the documents say it: a level that drains, and what waits.
+/// A bucket as it is documented: a level that drains, and the waiting callers.
 struct Model {
     full_at_ms: u64,
     capacity_ms: u64,
@@ -27,7 +27,7 @@ impl Model {
         self.full_at_ms.saturating_sub(now_ms)
     }
 
-    /// Takes one unit, and says when it is there.
+    /// Takes one unit, and returns when it is there.
     fn take(&mut self, now_ms: u64) -> u64 {
         let level = self.level_ms(now_ms);
         self.full_at_ms = now_ms + level + INTERVAL_MS;
@@ -54,7 +54,7 @@ async fn assert_stands(limiter: &Limiter, model: &Model, now_ms: u64) {
     assert_eq!(policy.remaining(), left, "at {now_ms} ms");
 }
 
-/// Comes, looks and leaves at random; after each step the bucket is compared.
+/// Lets callers come, poll and leave at random, and compares the bucket after each step.
 async fn come_and_go(random: &mut Random, quota: Quota, capacity: u64, paces: bool) {
     let limiter = Limiter::new(paused_store(), quota);
     let started = Instant::now();
@@ -94,7 +94,7 @@ async fn come_and_go(random: &mut Random, quota: Quota, capacity: u64, paces: bo
                     }
                 }
             }
-            // Often exactly to somebody's moment.
+            // Often exactly at the moment of a waiter.
             _ => match waiting.iter().filter_map(|(_, turn)| *turn).min() {
                 Some(turn) if turn > now && random.below(2) == 0 => sleep(ms(turn - now)).await,
                 _ => sleep(ms(random.below(15))).await,
@@ -118,7 +118,7 @@ async fn random_arrivals_and_departures_leave_the_exact_level() {
     }
 }
 
-/// A thousand wait; a random part of them leaves before anybody's moment.
+/// A thousand callers wait. A random part of them leaves before their moments.
 #[tokio::test(start_paused = true)]
 async fn the_bucket_lacks_exactly_what_remaining_callers_took() {
     let mut random = Random::new();
@@ -139,7 +139,7 @@ async fn the_bucket_lacks_exactly_what_remaining_callers_took() {
     assert!(!limiter.check("ann").await.unwrap().is_allowed());
 }
 
-/// The store has taken, but the answer is still on its way.
+/// The store has taken the unit, but its answer has not arrived.
 #[tokio::test(start_paused = true)]
 async fn leaving_before_the_answer_arrives_refunds() {
     let mut random = Random::new();
@@ -154,7 +154,7 @@ async fn leaving_before_the_answer_arrives_refunds() {
         assert!(poll(future.as_mut().unwrap()).is_pending());
     }
     let mut gone = 0;
-    // The first hundred need not wait: what they took is used.
+    // The first hundred do not wait, so their units are used.
     for future in waiting.iter_mut().skip(100) {
         if random.below(2) == 0 {
             gone += 1;
@@ -162,7 +162,7 @@ async fn leaving_before_the_answer_arrives_refunds() {
         }
     }
     slow.gate.add_permits(100_000);
-    // Those who left give back when their answers come.
+    // The units of callers that left are refunded when their answers arrive.
     let stay = ms((500 - gone) * 3_600);
     let mut turns = 0;
     loop {
@@ -181,7 +181,7 @@ async fn leaving_before_the_answer_arrives_refunds() {
     }
 }
 
-/// A bucket to wait for, a window and a log: each gets back what is still its.
+/// A waiter that leaves gets back what still counts, in a bucket, a window and a log.
 #[tokio::test(start_paused = true)]
 async fn mixed_policies_are_refunded_what_still_counts() {
     let mut random = Random::new();
@@ -203,7 +203,8 @@ async fn mixed_policies_are_refunded_what_still_counts() {
         let started = Instant::now();
         let wall_ms = |now: u64| START_US / 1_000 + now;
         let mut full_at = 0;
-        // The end and the count of the window; the entries; counts by window of the clock.
+        // The end and the count of the window, the entries of the log, and the counts by window
+        // of the clock.
         let (mut window, mut log) = ((0, 0_u64), Vec::<u64>::new());
         let mut counts = std::collections::HashMap::<u64, u64>::new();
         let mut waiting = Vec::new();
@@ -268,7 +269,7 @@ async fn mixed_policies_are_refunded_what_still_counts() {
                 5_000 - sliding,
             ];
             assert_eq!(left, expected, "round {round}, at {now} ms");
-            // Who waits is polled at its moment at the latest: it has gone on.
+            // A waiter is polled at its moment at the latest, and has then gone on.
             waiting.retain_mut(|(future, _, _, turn)| {
                 if poll(future).is_ready() {
                     assert!(*turn <= now, "early");

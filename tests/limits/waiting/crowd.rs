@@ -1,4 +1,4 @@
-//! Crowds: how fast a line empties, and who waits for a window.
+//! Crowds: how fast a queue empties, and which callers wait for a window.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use tower_throttle::{
 use super::fixtures::{ms, paused_store, poll};
 use crate::support::random::Random;
 
-/// Longer than anybody here waits.
+/// Longer than any wait in these tests.
 const LONG: Duration = Duration::from_secs(4_000_000);
 
 type Waiting<'a> = Pin<Box<dyn Future<Output = Result<Permit, StoreError>> + 'a>>;
@@ -31,7 +31,7 @@ enum Order {
     FirstFirstAfterReset,
 }
 
-/// The time that `callers` take to leave one line.
+/// Returns how long `callers` take to leave one queue.
 async fn leaving(callers: usize, order: Order) -> Duration {
     let limiter = Limiter::new(paused_store(), TokenBucket::per_second(1).burst(1));
     let come = |callers: usize| -> Vec<Waiting<'_>> {
@@ -74,12 +74,12 @@ const ORDERS: [Order; 4] = [
     Order::FirstFirstAfterReset,
 ];
 
-/// The bound is that of a release build, and of a machine with nothing else to do.
+/// The bound is for a release build on an idle machine.
 #[tokio::test(start_paused = true)]
 async fn forty_thousand_waiters_leave_a_queue_within_100_ms() {
     let slower = if cfg!(debug_assertions) { 30 } else { 1 };
     for order in ORDERS {
-        // The best of three: others may use the machine, too.
+        // The best of three runs, because the machine may be busy.
         let mut best = Duration::MAX;
         for _ in 0..3 {
             best = best.min(leaving(40_000, order).await);
@@ -116,7 +116,7 @@ async fn a_full_wait_queue_denies_at_once_and_takes_nothing() {
         assert!(permit.decision().retry_after().unwrap() > ms(0));
         let after = limiter.peek("ann").await.unwrap();
         assert_eq!(before.retry_after(), after.retry_after(), "{policy:?}");
-        // Other callers have lines of their own, and a place that is left is free.
+        // Other callers have queues of their own, and a place whose waiter left is free.
         assert!(limiter.acquire("bob", ms(0)).await.unwrap().is_allowed());
         drop(line.swap_remove(2));
         assert!(poll(&mut come()).is_pending(), "{policy:?}");
@@ -127,7 +127,7 @@ async fn a_full_wait_queue_denies_at_once_and_takes_nothing() {
     }
 }
 
-/// As many units as a quota can have, for each of many callers.
+/// Each of many callers asks for as many units as a quota can have.
 #[tokio::test(start_paused = true)]
 async fn a_window_queue_is_full_if_its_units_cannot_be_counted() {
     const MOST: u64 = (1 << 53) - 1;
@@ -177,13 +177,13 @@ impl<S: Store> Store for Counting<S> {
 }
 
 struct Crowd {
-    /// By the millisecond.
+    /// The number of checks in each millisecond.
     checks: BTreeMap<u64, usize>,
     waited: usize,
     admitted: usize,
 }
 
-/// All come at once, and may wait so long.
+/// Lets all callers come at once, each with this longest wait.
 async fn crowd(policy: impl Into<Policy>, callers: usize, wait: Duration) -> Crowd {
     let checks = Arc::default();
     let store = Counting {
@@ -213,7 +213,7 @@ async fn crowd(policy: impl Into<Policy>, callers: usize, wait: Duration) -> Cro
     }
 }
 
-/// 50,000 callers, of whom 60 can be admitted in time.
+/// 50,000 callers, of which 60 can be admitted in time.
 #[tokio::test(start_paused = true)]
 async fn only_as_many_callers_wait_for_a_window_as_it_can_admit_in_time() {
     for policy in [
@@ -222,8 +222,8 @@ async fn only_as_many_callers_wait_for_a_window_as_it_can_admit_in_time() {
         Policy::new("at once", TokenBucket::new(10, ms(1_000)).refill_at_once()),
         Policy::new("log", SlidingLog::new(10, ms(1_000))),
     ] {
-        // Timers tick late by up to a millisecond, and what a log grants then leaves it
-        // as much later.
+        // Timers tick late by up to a millisecond, and an entry of a log then leaves as much
+        // later.
         let crowd = crowd(policy.clone(), 50_000, ms(5_100)).await;
         let most = crowd.checks.values().max();
         println!(
@@ -237,7 +237,7 @@ async fn only_as_many_callers_wait_for_a_window_as_it_can_admit_in_time() {
     }
 }
 
-/// Many are admitted by each window: they ask one after another, and all in time.
+/// Each window admits many callers: they check one after another, and all in time.
 #[tokio::test(start_paused = true)]
 async fn callers_that_a_window_admits_do_not_ask_at_one_instant() {
     let crowd = crowd(FixedWindow::new(10_000, ms(1_000)), 50_000, ms(5_000)).await;
@@ -250,8 +250,8 @@ async fn callers_that_a_window_admits_do_not_ask_at_one_instant() {
     assert!(most <= Some(&200), "{most:?}");
 }
 
-/// No waiter starves or waits beyond its bound, where callers leave at random
-/// and others that do not wait take units, too.
+/// No waiter starves or waits beyond its bound, though callers leave at random and others take
+/// units without waiting.
 #[tokio::test(start_paused = true)]
 async fn a_queue_for_a_window_loses_no_units_to_callers_that_leave() {
     let mut random = Random::new();

@@ -1,4 +1,4 @@
-//! A clock that follows tokio's, and what the layer's tests share.
+//! A clock that follows Tokio's, and fixtures of the layer's tests.
 
 use std::{
     collections::VecDeque,
@@ -18,11 +18,11 @@ use tokio::{sync::mpsc, time::Instant};
 use tower::Service;
 use tower_throttle::{Clock, Limiter, MemoryStore, Policy, store::Store};
 
-/// The time of tokio, so that pausing it pauses the store too.
+/// Tokio's time, so that pausing it pauses the store, too.
 #[derive(Debug)]
 pub(super) struct TokioClock(Instant);
 
-/// When tokio's time starts, to the millisecond: no window ends there.
+/// When Tokio's time starts, to the millisecond. No window ends there.
 pub(super) const START_US: u64 = 1_767_225_600_000_000 + 7_000;
 
 impl Clock for TokioClock {
@@ -61,7 +61,7 @@ pub(super) fn poll<F: Future + ?Sized>(future: &mut Pin<Box<F>>) -> Poll<F::Outp
     future.as_mut().poll(&mut context)
 }
 
-/// Units of the only policy that are not taken.
+/// Returns the units of the only policy that are not taken.
 pub(super) async fn left(limiter: &Limiter, key: &'static str) -> u64 {
     let decision = limiter.peek(key).await.unwrap();
     decision.policies().next().unwrap().remaining()
@@ -69,7 +69,7 @@ pub(super) async fn left(limiter: &Limiter, key: &'static str) -> u64 {
 
 pub(super) type Request_ = Request<Full<Bytes>>;
 
-/// The frames of a body as they are sent; it ends when the sender is dropped.
+/// A body whose frames the test sends. It ends when the sender is dropped.
 pub(super) struct Channel {
     frames: mpsc::UnboundedReceiver<Result<&'static str, &'static str>>,
     ready: VecDeque<&'static str>,
@@ -84,7 +84,7 @@ pub(super) fn channel() -> (Frames, Channel) {
 }
 
 impl Channel {
-    /// A body that is there from the start, and ends.
+    /// Creates a body of these parts, which ends.
     pub(super) fn of(parts: &[&'static str]) -> Self {
         let (_, mut body) = channel();
         body.ready.extend(parts);
@@ -109,7 +109,7 @@ impl Body for Channel {
     }
 }
 
-/// An inner service that answers once, with this body.
+/// Returns an inner service that answers once, with this body.
 pub(super) fn answering(
     body: Channel,
 ) -> impl Service<
@@ -125,7 +125,7 @@ pub(super) fn answering(
     })
 }
 
-/// Says hello, and when it was called.
+/// Answers hello, and records when it was called.
 pub(super) async fn hello_at(
     calls: mpsc::UnboundedSender<Instant>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {

@@ -1,4 +1,4 @@
-//! What is given back is somebody's once: others wait behind it already.
+//! Units of waiters that leave are granted once, though other waiters already wait behind.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,8 +14,7 @@ use super::fixtures::{ms, paused_store, poll, whole_ms};
 use crate::support::random::Random;
 use crate::support::web::plain;
 
-/// When the bucket was full minus what was really admitted, a bucket of one
-/// token admits no two at one instant.
+/// A bucket of one token never admits two callers at one instant.
 #[tokio::test(start_paused = true)]
 async fn a_token_refunded_from_the_middle_is_not_granted_twice() {
     let limiter = Limiter::new(paused_store(), TokenBucket::per_second(10).burst(1));
@@ -37,8 +36,8 @@ async fn a_token_refunded_from_the_middle_is_not_granted_twice() {
     );
 }
 
-/// One client leaves and comes again, always the first in the queue: all of its
-/// requests must still leave one by one.
+/// One client leaves and comes again, always the first in the queue. Its requests must still
+/// leave one by one.
 #[tokio::test(start_paused = true)]
 async fn leaving_a_queue_causes_no_burst() {
     let policy = Policy::new("queue", LeakyBucket::per_second(10).queue(50)).shared();
@@ -83,9 +82,9 @@ fn one_each_100_ms() -> [Quota; 2] {
     [bucket.try_into().unwrap(), queue.try_into().unwrap()]
 }
 
-/// Who stands behind somebody of another process may not move up to their moment,
-/// and who comes later gets none that is somebody's. Two limiters on one store know as
-/// little of one another as two processes do.
+/// A waiter behind one of another process must not move up to that one's moment, and a later
+/// caller must not get a reservation of another. Two limiters on one store know as little of
+/// each other as two processes do.
 #[tokio::test(start_paused = true)]
 async fn no_waiter_moves_up_past_another_process() {
     for quota in one_each_100_ms() {
@@ -116,13 +115,13 @@ async fn no_waiter_moves_up_past_another_process() {
                 assert!(future.await.unwrap().is_allowed());
                 moments.push(whole_ms(started.elapsed()));
             }
-            // The first place, at 100 ms, stays taken.
+            // The first reservation, at 100 ms, stays taken.
             assert_eq!(moments, [200, 300, 400, 500]);
         }
     }
 }
 
-/// A store whose answers come up to 30 ms late, in another order than they were made in.
+/// A store whose answers come up to 30 ms late and out of order.
 #[derive(Clone, Debug)]
 struct Late(MemoryStore, Arc<Mutex<Random>>);
 
@@ -143,8 +142,8 @@ impl Store for Late {
     }
 }
 
-/// Those of some processes come and leave at random. Whoever is admitted is an
-/// interval behind the one before, and in one process nothing stays taken.
+/// Lets callers of some processes come and leave at random. Admitted callers are an interval
+/// apart, and with one process nothing stays taken.
 async fn come_and_leave(random: &mut Random, quota: Quota, processes: u64) {
     let late = Late(paused_store(), Arc::new(Mutex::new(Random::new())));
     let limiters: Vec<_> = (0..processes)
@@ -196,7 +195,7 @@ async fn late_answers_admit_no_caller_twice_and_lose_nothing() {
     }
 }
 
-/// Turns that come sooner than answers do.
+/// Moments come before answers do.
 #[tokio::test(start_paused = true)]
 async fn a_long_queue_that_leaves_at_once_is_refunded_in_full() {
     let late = Late(paused_store(), Arc::new(Mutex::new(Random::new())));
@@ -214,7 +213,7 @@ async fn a_long_queue_that_leaves_at_once_is_refunded_in_full() {
     assert_eq!(taken, ms(0), "nobody waits");
 }
 
-/// A store whose answers to what is given back are lost.
+/// A store whose replies to refunds are lost.
 #[derive(Clone, Debug)]
 struct Lost(MemoryStore);
 
@@ -232,7 +231,7 @@ impl Store for Lost {
     }
 }
 
-/// It may be another process's by then.
+/// After a lost reply, the units may belong to a waiter of another process.
 #[tokio::test(start_paused = true)]
 async fn no_waiter_moves_up_on_an_uncertain_refund() {
     for quota in one_each_100_ms() {

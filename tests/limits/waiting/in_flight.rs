@@ -1,4 +1,4 @@
-//! Permits of a layer: how many are in flight, and when each comes back.
+//! Permits of a layer: how many requests are in flight, and when each permit is released.
 
 use std::{
     convert::Infallible,
@@ -27,7 +27,7 @@ fn few(limit: u64) -> Policy {
     Policy::new("few", Concurrency::new(limit)).shared()
 }
 
-/// A layer, and a limiter that sees its permits.
+/// Returns a layer, and a limiter that sees its permits.
 fn layer_of(limit: u64) -> (RateLimitLayer, Limiter) {
     layer_with(limit, |builder| builder)
 }
@@ -93,7 +93,7 @@ async fn a_permit_is_held_until_the_body_has_ended() {
     drop(frames);
     assert!(body.frame().await.is_none());
     assert_eq!(left(&limiter, "").await, 1);
-    // Though the body itself is still there.
+    // The permit is released though the body still exists.
     drop(body);
     assert_eq!(left(&limiter, "").await, 1);
 }
@@ -152,7 +152,7 @@ async fn an_error_of_the_inner_service_releases_the_permit() {
     assert_eq!(left(&limiter, "").await, 1);
 }
 
-/// As a `select!` in a loop keeps it.
+/// A `select!` in a loop keeps a future like this.
 #[tokio::test(start_paused = true)]
 async fn an_error_releases_the_permit_though_its_future_is_kept() {
     let (layer, limiter) = layer_of(1);
@@ -196,7 +196,7 @@ async fn a_caller_that_leaves_releases_the_permit() {
     // Before the first poll.
     drop(stuck().call(plain()));
     assert_eq!(left(&limiter, "").await, 1);
-    // While the inner service works, and another waits.
+    // While the inner service works, and another request waits.
     let (mut first, mut second) = (stuck(), stuck());
     let mut works = Box::pin(first.call(plain()));
     assert!(poll(&mut works).is_pending());
@@ -262,7 +262,7 @@ async fn permits_of_several_units_are_taken_and_released_together() {
 
 type Inner = Pin<Box<dyn Future<Output = Result<Response<Channel>, BoxError>> + Send>>;
 
-/// What becomes of each is random; in the end nobody holds anything.
+/// Each request ends in a random way. In the end no permit is held.
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_random_endings_leave_no_permit() {
     let mut random = Random::new();
@@ -291,7 +291,7 @@ async fn ten_thousand_random_endings_leave_no_permit() {
             let mut service = service;
             let future = service.call(plain());
             match outer {
-                // Leaves, at some time or before anything happened.
+                // The caller leaves at some time, or before anything happened.
                 0 => drop(tokio::time::timeout(leaves, future).await),
                 1 if inner == 3 => drop(tokio::time::timeout(leaves, future).await),
                 1 => drop(future),
@@ -318,13 +318,13 @@ async fn ten_thousand_random_endings_leave_no_permit() {
         assert!(ended.is_ok() || ended.unwrap_err().is_panic());
     }
     assert_eq!(left(&limiter, "").await, 8);
-    // And no task renews what is not held.
+    // No task renews permits that are not held.
     tokio::task::yield_now().await;
     let metrics = tokio::runtime::Handle::current().metrics();
     assert_eq!(metrics.num_alive_tasks(), 0);
 }
 
-/// Where the store was full, the permit was taken from a bucket that newcomers share.
+/// In a full store, the permit is taken from a bucket that newcomers share.
 #[tokio::test(start_paused = true)]
 async fn a_permit_of_a_newcomer_counts_and_is_released() {
     let clock = Arc::new(tower_throttle::ManualClock::new());

@@ -18,7 +18,8 @@ fn queue(units: u64) -> Policy {
     Policy::new("queue", LeakyBucket::per_second(10).queue(units)).shared()
 }
 
-/// Sends so many at once. Their statuses, and when the inner service was called.
+/// Sends this many requests at once. Returns their statuses, and when the inner service was
+/// called.
 async fn send(layer: &RateLimitLayer, requests: usize) -> (Vec<StatusCode>, Vec<u64>) {
     let (sender, mut called) = mpsc::unbounded_channel();
     let started = Instant::now();
@@ -93,7 +94,7 @@ async fn a_dropped_request_refunds_its_reservation() {
     );
 }
 
-/// Its turn counts from the call, whenever its future is first looked at.
+/// The turn counts from the call, whenever the future is first polled.
 #[tokio::test(start_paused = true)]
 async fn a_future_that_is_polled_late_is_ready_at_once() {
     let layer = RateLimitLayer::new(queue(3)).store(paused_store());
@@ -115,7 +116,7 @@ async fn wait_up_to_waits_and_then_forwards() {
         .wait_up_to(ms(500))
         .build()
         .unwrap();
-    // Two at once, and five whose tokens come in time.
+    // Two are admitted at once, and five more get their tokens in time.
     let (answers, calls) = send(&layer, 7).await;
     assert_eq!(calls, [0, 0, 100, 200, 300, 400, 500]);
     assert_eq!(statuses(&answers, StatusCode::OK), 7);
@@ -155,7 +156,7 @@ async fn wait_up_to_waits_for_a_window() {
     assert_eq!(started.elapsed(), ms(400));
 }
 
-/// The turn in a queue does not count towards the layer's wait.
+/// The wait in a queue does not count towards the layer's wait.
 #[tokio::test(start_paused = true)]
 async fn a_queue_has_a_bound_of_its_own() {
     let layer = RateLimitLayer::builder()
@@ -253,7 +254,7 @@ async fn a_permits_decision_reports_each_policy() {
     assert_eq!(decision.policies().nth(2).unwrap().remaining(), 1);
 }
 
-/// The store answers late; the request is held for the whole delay, never less.
+/// The store answers late. The request is still held for the whole delay.
 #[tokio::test(start_paused = true)]
 async fn a_slow_store_admits_no_caller_early() {
     let slow = Slow::new(paused_store());

@@ -1,4 +1,4 @@
-//! Leaving where there is no runtime, or many at a time.
+//! Callers that leave outside a runtime, or many at a time.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ fn leaving_on_a_thread_outside_the_runtime_refunds() {
     });
 }
 
-/// The same with Redis, and never polled: dropping must not panic.
+/// A request to Redis that was never polled is dropped: that must not panic.
 #[test]
 fn dropping_a_request_to_redis_outside_the_runtime_does_not_panic() {
     let server = RedisServer::start();
@@ -80,7 +80,7 @@ async fn a_crowd_leaves_redis_at_once() {
         .unwrap();
     let limiter = Limiter::new(store, TokenBucket::per_day(24).burst(10));
     let hours = || async {
-        // Others may be in the way of this question, too.
+        // Other checks may delay this one, too.
         let decision = limiter.peek("ann").await.ok()?;
         let taken = decision.policies().next().unwrap().reset_after();
         Some(taken.as_secs().div_ceil(3_600))
@@ -89,13 +89,13 @@ async fn a_crowd_leaves_redis_at_once() {
     for place in 1..=500 {
         let limiter = limiter.clone();
         crowd.spawn(async move { limiter.acquire("ann", Duration::from_secs(9_000_000)).await });
-        // Some of those before may not have looked at their answers yet.
+        // Some of the callers before may not have polled for their answers yet.
         if place % 25 == 0 {
             eventually_async("their places", || async { hours().await == Some(place) }).await;
         }
     }
     crowd.shutdown().await;
-    // Ten were admitted at once, and none of those who waited.
+    // Ten were admitted at once, and no waiter was.
     eventually_async("all that was reserved", || async {
         hours().await == Some(10)
     })

@@ -1,5 +1,5 @@
-//! Permits live as long as they are held, and no longer than their lifetime
-//! when nobody renews them.
+//! Permits live as long as they are held, and no longer than their lifetime if they are not
+//! renewed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ async fn a_permit_is_held_for_many_lifetimes() {
     assert_eq!(metrics.num_alive_tasks(), 0, "something is renewed still");
 }
 
-/// The shortest lifetime that a `Concurrency` takes is held, too.
+/// Also for the shortest lifetime of a `Concurrency`.
 #[tokio::test(start_paused = true)]
 async fn short_lifetimes_are_renewed_in_time() {
     for lifetime in [100, 101, 150] {
@@ -40,7 +40,7 @@ async fn short_lifetimes_are_renewed_in_time() {
     }
 }
 
-/// It is held while its owner waits for a token, too.
+/// The permit is held while its owner waits for a token, too.
 #[tokio::test(start_paused = true)]
 async fn a_permit_is_renewed_while_its_owner_waits() {
     let store = paused_store();
@@ -67,7 +67,7 @@ async fn a_permit_is_renewed_while_its_owner_waits() {
 
 #[tokio::test]
 async fn permits_of_a_dead_runtime_return_after_the_lifetime() {
-    // Tokio's paused time is not that of another runtime.
+    // Another runtime has a paused time of its own.
     let clock = Arc::new(ManualClock::new());
     let store = MemoryStore::builder().clock(clock.clone()).build();
     let policy = || Concurrency::new(2).lifetime(LIFETIME);
@@ -110,7 +110,7 @@ async fn a_waiter_gets_a_permit_soon_after_a_release() {
     }
 }
 
-/// Released well before the bound: it must be had, whatever the bound is.
+/// A permit that is released well before the bound is granted, whatever the bound is.
 #[tokio::test(start_paused = true)]
 async fn a_caller_waits_for_a_permit_until_its_time_ends() {
     for bound in [5, 9, 20, 50, 69, 100, 149, 150, 400, 1_000] {
@@ -133,7 +133,7 @@ async fn a_caller_waits_for_a_permit_until_its_time_ends() {
     }
 }
 
-/// No permit that comes back would help: it is refused at once.
+/// No release would help, so the caller is denied at once.
 #[tokio::test(start_paused = true)]
 async fn no_caller_waits_for_a_permit_while_another_policy_denies_for_long() {
     let policies = [
@@ -149,7 +149,7 @@ async fn no_caller_waits_for_a_permit_while_another_policy_denies_for_long() {
     assert_eq!(started.elapsed(), ms(0), "no room for a day, and it waited");
 }
 
-/// The process stood still for one policy's lifetime, but not for the other's.
+/// The process was paused for one policy's lifetime, but not for the other's.
 #[tokio::test(start_paused = true)]
 async fn losing_a_short_permit_does_not_lose_a_long_one() {
     let clock = Arc::new(ManualClock::new());
@@ -164,7 +164,7 @@ async fn losing_a_short_permit_does_not_lose_a_long_one() {
     let permit = limiter.acquire("ann", ms(0)).await.unwrap();
     assert!(permit.is_allowed());
     clock.advance(2 * LIFETIME);
-    // From now on all goes well, for more than the long lifetime.
+    // From now on everything works, for longer than the long lifetime.
     for _ in 0..400 {
         sleep(ms(100)).await;
         clock.advance(ms(100));

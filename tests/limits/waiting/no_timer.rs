@@ -1,4 +1,4 @@
-//! Where there is no timer, or no runtime: nothing panics that need not wait.
+//! Without a timer or a runtime, checks that do not wait do not panic.
 
 use std::{cell::Cell, panic, sync::Once};
 
@@ -16,7 +16,7 @@ thread_local! {
     static PANICS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// How many panics there were on this thread while it ran, in tasks too.
+/// Returns how many panics there were on this thread, and in tasks, while `run` ran.
 fn panics_in(run: impl FnOnce()) -> usize {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -35,7 +35,7 @@ fn without_timer() -> Runtime {
     Builder::new_current_thread().build().unwrap()
 }
 
-/// But for `Concurrency`, which renews what is held.
+/// All but `Concurrency`, which renews its permits.
 fn policies() -> [Policy; 4] {
     [
         Policy::new("bucket", TokenBucket::per_hour(5)).shared(),

@@ -1,4 +1,4 @@
-//! Who waits is admitted in the order of asking, each at the paced moment.
+//! Waiters are admitted in the order in which they came, each at its moment.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,8 @@ use crate::support::web::plain;
 
 const WAIT: Duration = Duration::from_secs(3_600);
 
-/// All ask at once, in order. Who was admitted when, in the order of admission.
+/// Lets all callers come at once, in order. Returns which was admitted when, in the order of
+/// admission.
 async fn admitted_ms(limiter: &Limiter, waiters: usize) -> Vec<(usize, u64)> {
     let (sender, mut admitted) = mpsc::unbounded_channel();
     let started = Instant::now();
@@ -84,7 +85,7 @@ async fn a_thousand_wait_in_a_layers_queue() {
     assert!(tasks.join_all().await.iter().all(|status| *status == 200));
 }
 
-/// Arrivals at random moments, of random costs, against a bucket worked out here.
+/// Arrivals at random moments, with random costs, against a bucket that is computed here.
 #[tokio::test(start_paused = true)]
 async fn random_arrivals_are_admitted_when_the_refill_allows() {
     let mut random = Random::new();
@@ -106,7 +107,7 @@ async fn random_arrivals_are_admitted_when_the_refill_allows() {
                 assert!(permit.is_allowed());
                 assert_eq!(whole_ms(started.elapsed()), expected);
             });
-            // It has asked before time goes on.
+            // The caller has checked before time moves on.
             tokio::task::yield_now().await;
         }
         tasks.join_all().await;
@@ -131,8 +132,8 @@ async fn callers_do_not_wait_for_one_another() {
     tasks.join_all().await;
 }
 
-/// On the machine's clock and several threads: never early, never out of
-/// order by more than the tick of the timers, and not much late.
+/// On the machine's clock and several threads: never early, never out of order by more than a
+/// tick of the timers, and not much late.
 async fn on_the_real_clock(limiter: Limiter, free: u64) {
     let started = std::time::Instant::now();
     let mut tasks = JoinSet::new();
@@ -165,7 +166,7 @@ async fn on_the_real_clock(limiter: Limiter, free: u64) {
     all.sort_by_key(|(asked, ..)| *asked);
     for (place, (_, delay, waited, at)) in all.iter().enumerate() {
         assert!(waited >= delay, "{waited:?} < {delay:?}");
-        // 0.5 ms each, from the first on.
+        // 0.5 ms for each, from the first one on.
         let least = Duration::from_micros(500 * (place as u64).saturating_sub(free));
         assert!(*at >= least, "place {place}: {at:?} < {least:?}");
         assert!(

@@ -23,12 +23,12 @@ fn connect(server: &RedisServer) -> RedisStore {
     store.connect(&server.url()).unwrap()
 }
 
-/// Polled once, in this task.
+/// Polls once, in this task.
 async fn look<F: Future>(future: &mut Pin<Box<F>>) -> Poll<F::Output> {
     std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
 }
 
-/// Of each policy; none where a busy machine made the store give up.
+/// Returns the remaining units of each policy; none if a busy machine made the store time out.
 async fn remaining(limiter: &Limiter) -> Vec<u64> {
     match limiter.peek("ann").await {
         Ok(decision) => decision
@@ -63,17 +63,17 @@ async fn waiters_are_admitted_at_their_moments_and_never_early() {
         let mut moments = tasks.join_all().await;
         moments.sort_unstable();
         for (earlier, later) in moments.iter().zip(&moments[1..]) {
-            // Each to the microsecond in which clocks tick.
+            // Each is exact to the microsecond in which clocks tick.
             assert!(*later - *earlier >= Duration::from_micros(998));
         }
-        // Nobody came while nobody waited: they are as tight as the rate allows.
+        // The moments are as close as the rate allows, because callers always waited.
         assert!(moments[299] - moments[0] < Duration::from_secs(5));
     }
     server.assert_all_keys_expire();
 }
 
-/// At any moment: before the question is sent, while it is on its way, while
-/// the answer is, and while they wait.
+/// Callers leave at any moment: before the check is sent, while it or its answer is in flight,
+/// and while they wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leaving_at_random_moments_refunds_everything() {
     let mut random = Random::new();
@@ -107,8 +107,8 @@ async fn leaving_at_random_moments_refunds_everything() {
         }
     }
     let taken = permits.len() as u64;
-    // Who left while asking may have used a token that was there at once: with
-    // others behind, it is not given back.
+    // A caller that left before its answer may have used a token that was there at once. If
+    // others wait behind it, the token is not refunded.
     let stands = async |held: u64| {
         let left = remaining(&limiter).await;
         matches!(left[..], [bucket, window, log, few]
@@ -165,7 +165,7 @@ async fn two_layers_on_two_stores_share_the_limit() {
     eventually_async("all permits", || async { left(&limiter, "").await == 3 }).await;
 }
 
-/// A process that is gone: its runtime ends, and its permits are not dropped.
+/// A process ends: its runtime ends, and its permits are not dropped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permits_of_a_crashed_process_return_and_held_ones_do_not() {
     let server = RedisServer::start();
@@ -196,7 +196,7 @@ async fn permits_of_a_crashed_process_return_and_held_ones_do_not() {
         remaining(&limiter).await == [4]
     })
     .await;
-    // Renewed for as long as three lifetimes, it never shows as free.
+    // A permit that is renewed for three lifetimes never shows as free.
     let started = std::time::Instant::now();
     while started.elapsed() < ms(900) {
         let free = remaining(&limiter).await;
@@ -231,7 +231,7 @@ async fn the_limit_bounds_concurrent_work_on_redis() {
     eventually_async("all permits", || async { remaining(&limiter).await == [4] }).await;
 }
 
-/// Dropped before it was ever looked at, a layer's request takes nothing.
+/// A layer's request that is dropped before it was ever polled takes nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_are_never_polled_leave_nothing() {
     use tower::Service;

@@ -14,7 +14,7 @@ use tower_throttle::{Concurrency, Limiter, MemoryStore, Policy, RateLimitLayer};
 use super::fixtures::{Channel, left};
 use crate::support::eventually_async;
 
-/// More than the buffers of a connection hold.
+/// More parts than the buffers of a connection hold.
 const PARTS: usize = 1_024;
 static PART: [u8; 65_536] = [b'.'; 65_536];
 
@@ -27,7 +27,7 @@ async fn buffered() -> Bytes {
     PART.repeat(PARTS).into()
 }
 
-/// A request to a server with one permit, of which the client reads the head alone.
+/// Sends a request to a server with one permit. The client reads only the head.
 async fn head_of(path: &str) -> (TcpStream, Limiter) {
     let (store, policy) = (
         MemoryStore::new(),
@@ -41,7 +41,7 @@ async fn head_of(path: &str) -> (TcpStream, Limiter) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, app).await });
-    // Fixed, so that the system does not take more of the response than that.
+    // A fixed size, so that the system does not buffer more of the response.
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(65_536).unwrap();
     let mut client = socket.connect(address).await.unwrap();
@@ -65,7 +65,7 @@ async fn the_permit_of_a_buffered_body_is_released_before_the_client_has_read_it
 #[tokio::test]
 async fn the_permit_of_a_streamed_body_is_held_until_the_client_has_read_most_of_it() {
     let (mut client, limiter) = head_of("/streamed").await;
-    // Three quarters of it are not taken before most of that has been read.
+    // The server takes three quarters of the body only after most of it has been read.
     let mut part = vec![0; PART.len()];
     for _ in 0..PARTS * 3 / 4 {
         assert_eq!(left(&limiter, "").await, 0);

@@ -1,4 +1,4 @@
-//! Permits behind a real server, whose clients behave as they like.
+//! Permits behind a real server, with clients that leave at any time.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -31,8 +31,8 @@ struct Served {
     frames: Frames,
 }
 
-/// `/stuck` never answers; `/stream` sends what `frames` says, once; `/echo` upgrades
-/// and sends back what it gets.
+/// `/stuck` never answers; `/stream` sends what `frames` contains, once; `/echo` upgrades and
+/// sends back what it gets.
 async fn serve() -> Served {
     let store = MemoryStore::new();
     let (frames, body) = channel();
@@ -112,7 +112,7 @@ async fn a_client_that_leaves_during_the_body_releases_the_permit() {
     assert_eq!(left(&served.limiter, "").await, 0);
     drop(stream);
     eventually_async("the permit", || async {
-        // Hyper sees who is gone when it writes, at the latest.
+        // Hyper notices a closed connection when it writes, at the latest.
         let _ = served.frames.send(Ok("part"));
         left(&served.limiter, "").await == 1
     })
@@ -142,7 +142,8 @@ async fn responses_that_were_sent_hold_no_permit() {
     drop(stream);
 }
 
-/// What follows an upgrade is beyond the response, which is over: so is the permit.
+/// An upgraded connection goes on after the response. The response is over, and its permit is
+/// released.
 #[tokio::test]
 async fn an_upgraded_connection_lives_on_without_its_permit() {
     let served = serve().await;

@@ -7,7 +7,7 @@ use tower_throttle::{Concurrency, Limiter, Permit, Policy};
 
 use super::fixtures::{ms, paused_store};
 
-/// One for policies a and b, and one for b alone, on the same store.
+/// Returns a limiter of policies a and b, and one of b alone, on the same store.
 fn limiters(a: u64, b: u64) -> (Limiter, Limiter) {
     let store = paused_store();
     let b = || Policy::new("b", Concurrency::new(b));
@@ -25,7 +25,7 @@ async fn hold(limiter: &Limiter, units: u64) -> Permit {
     permit
 }
 
-/// Waits in a task of its own; returns when it was admitted.
+/// Waits in a task of its own. Returns when the caller was admitted.
 fn wait(limiter: &Limiter, units: u64, wait: Duration) -> tokio::task::JoinHandle<Instant> {
     let limiter = limiter.clone();
     tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! Who would have to wait too long is refused at once, and takes nothing.
+//! A caller that would have to wait too long is denied at once, and takes nothing.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tower_throttle::{
 use super::fixtures::{left, limiter, ms, paused_store, poll, whole_ms};
 use crate::support::web::{Slow, at_once};
 
-/// Acquires, and how many milliseconds that took.
+/// Acquires a permit. Also returns how many milliseconds that took.
 async fn acquire(limiter: &Limiter, wait: Duration) -> (Permit, u64) {
     let started = Instant::now();
     let permit = limiter.acquire("ann", wait).await.unwrap();
@@ -20,7 +20,7 @@ async fn acquire(limiter: &Limiter, wait: Duration) -> (Permit, u64) {
 
 #[tokio::test(start_paused = true)]
 async fn a_bound_below_the_needed_wait_is_denied_at_once() {
-    // The next token comes after 1 s, the one after that after 2 s.
+    // The next token comes after 1 s, and the one after it after 2 s.
     for bound in [0, 1, 100, 500, 999, 1_000, 1_001, 1_500, 1_999] {
         let limiter = Limiter::new(paused_store(), TokenBucket::per_second(1).burst(1));
         assert!(limiter.acquire("ann", ms(0)).await.unwrap().is_allowed());
@@ -58,7 +58,7 @@ async fn a_bound_of_exactly_the_needed_wait_is_enough() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_denies_at_once() {
-    // 10 a second: who comes now would wait 100 ms for room and 300 ms more for its turn.
+    // 10 a second: a new caller would wait 100 ms for room, and 300 ms more for its turn.
     for bound in [0, 50, 99, 100, 150, 399] {
         let limiter = Limiter::new(paused_store(), LeakyBucket::per_second(10).queue(3));
         let mut queue: Vec<_> = (0..4)
@@ -98,7 +98,7 @@ async fn a_turn_later_than_the_bound_is_denied_at_once_and_reserves_nothing() {
     assert_eq!((permit.is_allowed(), took), (true, 600));
 }
 
-/// Not even for the time of an answer: who asks meanwhile gets the free place.
+/// Not even until its answer arrives: a caller that comes meanwhile gets the free place.
 #[tokio::test(start_paused = true)]
 async fn a_caller_denied_for_a_late_turn_blocks_no_other() {
     let store = paused_store();
@@ -194,7 +194,7 @@ async fn a_sliding_window_is_waited_for_and_then_admits() {
     );
 }
 
-/// The longest wait there is: nothing overflows, and what never comes is refused.
+/// With the longest wait, nothing overflows, and units that never come deny the caller.
 #[tokio::test(start_paused = true)]
 async fn the_longest_wait() {
     let policies = [
@@ -228,7 +228,7 @@ async fn the_longest_wait() {
     }
 }
 
-/// Not in order, but nobody is left out, and no window admits too many.
+/// Waiters are admitted in any order, but none is left out, and no window admits too many.
 #[tokio::test(start_paused = true)]
 async fn a_crowd_waits_for_a_window() {
     let limiter = Limiter::new(paused_store(), FixedWindow::new(7, ms(1_000)));

@@ -1,4 +1,4 @@
-//! How many are admitted, by the virtual clock that all processes share.
+//! How many units are admitted, by the virtual clock that all processes share.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use super::*;
 
 const PROCESSES: u64 = 4;
 
-/// How full an exact bucket of no bound would be, in nanoseconds of refill.
+/// The level of an exact bucket without a bound, in nanoseconds of refill.
 struct Exact {
     interval_ns: u64,
     taken_ns: u64,
@@ -69,14 +69,14 @@ async fn press(rate: u64, burst: u64, per_ms: u64, silent_ms: u64) -> (Asked, u6
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_long_run_rate_is_never_exceeded() {
-    // More ask than may pass.
+    // More checks come than the bucket admits.
     let (rate, burst) = (10_000, 4_000);
     let (asked, passed_us, _) = press(rate, burst, 15, 0).await;
     assert!(asked.from_leases > 0, "{asked:?}");
     let granted = burst + rate * passed_us / 1_000_000;
     let held = PROCESSES * (burst / 8);
     assert!(asked.admitted <= granted + held, "{asked:?} of {granted}");
-    // Nor is much of it lost.
+    // Not much of the quota is lost either.
     assert!(asked.admitted >= granted - held, "{asked:?} of {granted}");
 }
 
@@ -87,7 +87,7 @@ async fn no_burst_is_larger_than_the_bucket_and_what_was_held() {
         (10_000, 40, held),
         (10_000, 300, held),
         (10_000, 700, held),
-        // What flows in within a second, as Redis answers in time.
+        // What flows in within a second, as long as Redis answers in time.
         (100, 40, 100),
     ] {
         let (asked, _, extra) = press(rate, 4_000, 10, silent_ms).await;
@@ -100,7 +100,7 @@ async fn no_burst_is_larger_than_the_bucket_and_what_was_held() {
 async fn redis_decides_each_check_near_the_limit_and_in_small_buckets() {
     let server = RedisServer::start();
     let store = patient(&server.url());
-    // An eighth of it would not pay for a trip.
+    // An eighth of the bucket would not be worth a round trip.
     let small = Limiter::new(
         store.clone(),
         Policy::new("small", TokenBucket::without_refill(127))
@@ -114,7 +114,7 @@ async fn redis_decides_each_check_near_the_limit_and_in_small_buckets() {
     let mut asked = warm(&limiter).await;
     asked.add(exhaust(&limiter).await);
     all_is_back(&limiter, 10_000 - asked.admitted).await;
-    // What came back is too little for another portion.
+    // Too little came back for another lease.
     let last = exhaust(&limiter).await;
     assert_eq!(asked.admitted + last.admitted, 10_000);
     assert_eq!(last.from_leases, 0, "{last:?}");

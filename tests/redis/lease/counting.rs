@@ -1,4 +1,4 @@
-//! Nothing is minted, and Redis is hardly ever asked.
+//! No unit is created, and Redis is hardly ever called.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ async fn race(stores: &[RedisStore; 2]) {
     }
     assert!(asked.admitted <= UNITS, "{asked:?}");
     assert!(asked.from_leases > UNITS / 10, "{asked:?}");
-    // What one process still held when the other was refused comes back.
+    // Units that one process still held when the other was denied come back.
     let limiter = of(&stores[0], UNITS);
     all_is_back(&limiter, UNITS - asked.admitted).await;
     asked.add(exhaust(&limiter).await);
@@ -137,7 +137,7 @@ async fn a_hot_key_far_from_its_limit_costs_hardly_a_call() {
     assert_eq!(asked.admitted, 320_000);
     let (calls, per_thousand) = (calls(&server) - before, 320);
     println!("{calls} calls for {} checks: {asked:?}", asked.admitted);
-    // While the first portions are small, checks go out together in few calls.
+    // While the first leases are small, checks share few calls.
     assert!(calls < 5 * per_thousand, "{calls}");
     assert!(asked.from_leases > asked.admitted / 10 * 9, "{asked:?}");
 }
@@ -168,7 +168,7 @@ async fn leases_apply_only_to_single_policy_checks() {
     ] {
         assert_eq!(decision.expect("a decision").source(), Source::Store);
     }
-    // A debit charges what is left, and never what a process holds.
+    // A debit charges what is left, and never leased units.
     let debit = limiter.debit("ann", UNITS).await.expect("a decision");
     assert_eq!(debit.source(), Source::Store);
     assert!(debit.uncharged() > 0);

@@ -1,4 +1,4 @@
-//! The layer: what handlers see, and what cannot be set.
+//! The layer with leases: what handlers see, and which settings are errors.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -48,7 +48,7 @@ async fn a_handler_reads_the_source_lease_and_clients_their_remaining_units() {
         if source == Some(Source::Lease) {
             from_leases += 1;
             assert_eq!(response.headers()["x-source"], "Lease");
-            // What is held counts as left.
+            // Leased units count as remaining.
             assert!(left >= 10_000 - asked - 100, "{field} after {asked}");
         }
         if from_leases > 200 {

@@ -1,4 +1,4 @@
-//! Units that are paid for in advance, on real servers.
+//! Leases on real servers.
 
 mod bounds;
 mod counting;
@@ -14,7 +14,8 @@ use tower_throttle::{
 
 use crate::support::{DEADLINE, RedisServer, eventually_async};
 
-/// A slow machine is no failure, and what others give back is felt at once.
+/// Returns a store with a long timeout, because a slow machine is not a failure, and without a
+/// denial cache, so that refunds of others show at once.
 fn patient(url: &str) -> RedisStore {
     let builder = RedisStore::builder()
         .timeout(DEADLINE)
@@ -28,7 +29,7 @@ fn leased(bucket: TokenBucket) -> Policy {
         .on_store_failure(OnStoreFailure::Deny)
 }
 
-/// Nothing flows into it: what was admitted is what is missing.
+/// A bucket without refill: what was admitted is what is missing.
 fn of(store: &RedisStore, units: u64) -> Limiter {
     Limiter::new(store.clone(), leased(TokenBucket::without_refill(units)))
 }
@@ -37,12 +38,12 @@ fn remaining(decision: &Decision) -> u64 {
     decision.policies().next().expect("a policy").remaining()
 }
 
-/// By Redis, which knows nothing of what is held but that it was taken.
+/// Returns what remains in Redis, which counts leased units as taken.
 async fn left(limiter: &Limiter) -> u64 {
     remaining(&limiter.peek("ann").await.expect("a look"))
 }
 
-/// What was asked for and admitted.
+/// The units that were asked for and admitted.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
     admitted: u64,
@@ -69,7 +70,7 @@ impl Asked {
     }
 }
 
-/// Asks until Redis refuses.
+/// Checks until Redis denies.
 async fn exhaust(limiter: &Limiter) -> Asked {
     let mut asked = Asked::default();
     loop {
@@ -81,7 +82,7 @@ async fn exhaust(limiter: &Limiter) -> Asked {
     }
 }
 
-/// Asks until the key is hot: some units are held, and one of them was used.
+/// Checks until the key is hot: some units are leased, and one of them was used.
 async fn warm(limiter: &Limiter) -> Asked {
     let mut asked = Asked::default();
     while asked.from_leases == 0 {
@@ -91,7 +92,7 @@ async fn warm(limiter: &Limiter) -> Asked {
     asked
 }
 
-/// Waits until Redis has left what was not admitted: nothing is held any more.
+/// Waits until Redis has all units back that were not admitted.
 async fn all_is_back(limiter: &Limiter, units: u64) {
     let is_back = || async { left(limiter).await == units };
     eventually_async("units that were not used", is_back).await;

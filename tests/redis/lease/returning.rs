@@ -1,4 +1,4 @@
-//! What is not used goes back.
+//! Leased units that are not used are refunded.
 
 use tower_throttle::store::{Answer, Charge, Check, Store};
 
@@ -15,13 +15,13 @@ async fn unused_units_return_and_the_store_can_be_dropped() {
     let asked = warm(&limiter).await;
     all_is_back(&watcher, UNITS - asked.admitted).await;
 
-    // Also when its owner has gone.
+    // They are also refunded after the limiter is dropped.
     let again = warm(&limiter).await;
     drop((limiter, store));
     all_is_back(&watcher, UNITS - asked.admitted - again.admitted).await;
     eventually_async("a store that ends", || async {
         let clients = server.command(&["CLIENT", "LIST"]);
-        // The watcher, and who asks.
+        // The watcher, and this command.
         clients.lines().count() == 2
     })
     .await;
@@ -63,9 +63,8 @@ async fn a_local_reset_voids_leases_and_leases_under_way() {
         hot.abort();
         let _ = hot.await;
         limiter.reset("ann").await.expect("a reset");
-        // What was paid for before is neither used nor given back into the new
-        // bucket, and nothing is paid for out of it that is not. The check that
-        // was left alone may come behind.
+        // Leased units from before the reset are neither used nor refunded to the new bucket,
+        // and no unit of the new bucket is lost. One check may come after the reset.
         let asked = exhaust(&limiter).await;
         assert!(
             (UNITS - 1..=UNITS).contains(&asked.admitted),
@@ -75,7 +74,7 @@ async fn a_local_reset_voids_leases_and_leases_under_way() {
     }
 }
 
-/// Nobody looks at what becomes of a reset.
+/// Counts the resets, and never answers them.
 #[derive(Debug)]
 struct NeverPolled(RedisStore);
 
@@ -109,7 +108,7 @@ async fn a_reset_that_did_not_run_voids_no_lease() {
             break;
         }
     }
-    // What came home is entered.
+    // The refunds have reached Redis.
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! Redis goes away.
+//! Redis goes down while units are leased.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ const UNITS: u64 = 1_000_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_redis_is_down_leased_units_are_used_up_and_no_more() {
-    // It remembers what it was paid.
+    // With persistence, it still knows what was taken.
     let mut server = RedisServer::with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let store = RedisStore::builder().timeout(Duration::from_secs(2));
     let store = store.connect(&server.url()).expect("a store");
     let limiter = of(&store, UNITS);
     let mut asked = Asked::default();
-    // A portion of some size.
+    // A lease of some size.
     while asked.from_leases < 2_000 {
         assert!(asked.count(&limiter.check("ann").await, 1));
     }
@@ -39,12 +39,12 @@ async fn units_whose_refund_is_lost_stay_taken() {
     let server = RedisServer::start();
     let watcher = of(&patient(&server.url()), UNITS);
     let mut admitted = 0;
-    // On a slow machine it may be back before it can be refused.
+    // On a slow machine a refund may arrive before it can fail.
     while refusals(&server) == 0 {
         let store = patient(&server.url());
         admitted += warm(&of(&store, UNITS)).await.admitted;
         server.command(&["ACL", "SETUSER", "default", "-psetex", "-incrby"]);
-        // Waits for all that is under way, which is refused.
+        // Waits for all round trips, which fail.
         store.shutdown().await;
         server.command(&["ACL", "SETUSER", "default", "+psetex", "+incrby"]);
     }
