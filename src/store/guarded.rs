@@ -90,7 +90,7 @@ impl<S: Store> Guarded<S> {
                     let answer = timeout(limit, answer).await;
                     let answer =
                         answer.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout)));
-                    permit.record_outcome(outcome_of(&answer));
+                    permit.record_outcome(CallOutcome::of_store(&answer));
                     answer
                 };
                 Answer::Later(Box::pin(run_to_completion(call)))
@@ -99,27 +99,19 @@ impl<S: Store> Guarded<S> {
     }
 }
 
-/// Returns what an answer says about the store. An overloaded store has answered.
-fn outcome_of<T>(answer: &Result<T, StoreError>) -> CallOutcome {
-    match answer {
-        Err(error) if error.is_overloaded() => CallOutcome::Answered,
-        answer => CallOutcome::from_result(answer),
-    }
-}
-
 impl<S: Store> Store for Guarded<S> {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         // A decision that did not come from the store says nothing about it.
         let outcome = |answer: &Result<Decision, _>| match answer {
             Ok(decision) if decision.source() != Source::Store => CallOutcome::Unused,
-            answer => outcome_of(answer),
+            answer => CallOutcome::of_store(answer),
         };
         let is_refund = check.operation().is_refund_or_renewal();
         self.guard(is_refund, || self.store.check(check), outcome)
     }
 
     fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
-        self.guard(false, || self.store.reset(charges), outcome_of)
+        self.guard(false, || self.store.reset(charges), CallOutcome::of_store)
     }
 
     fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {

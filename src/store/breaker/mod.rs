@@ -42,14 +42,26 @@ pub(crate) enum CallOutcome {
 }
 
 impl CallOutcome {
-    /// Returns what an answer says about the store. An error about one check alone counts
-    /// as an answer.
-    pub(crate) fn from_result<T>(answer: &Result<T, StoreError>) -> Self {
+    /// Returns what an answer says about a store. An error about one check alone counts as an
+    /// answer, and an overloaded store has answered.
+    pub(crate) fn of_store<T>(answer: &Result<T, StoreError>) -> Self {
         match answer {
-            Err(error) if error.is_overloaded() => Self::Unused,
             Err(error) if error.is_unavailable() => Self::NotSent,
             Err(error) if error.is_of_the_store() => Self::Failed,
             _ => Self::Answered,
+        }
+    }
+
+    /// Returns what the end of a call says about a Redis server. Overload is that of this
+    /// process: the call was not sent. Without a connection, a call fails at once and costs
+    /// nothing. A lost connection fails all of its calls, and is made again at once.
+    #[cfg(feature = "redis")]
+    pub(crate) fn of_server<T>(reply: &Result<T, StoreError>, is_connected: bool) -> Self {
+        match reply {
+            Err(error) if error.is_overloaded() || error.is_unavailable() || !is_connected => {
+                Self::Unused
+            }
+            reply => Self::of_store(reply),
         }
     }
 }

@@ -163,7 +163,7 @@ impl Server {
                 return Err(StoreError::new(StoreErrorKind::Crowded));
             }
             Ok(results) if reply::is_refused(results) => CallOutcome::Failed,
-            reply => outcome(wire, reply),
+            reply => CallOutcome::of_server(reply, wire.is_connected()),
         };
         self.finish(wire, permit, reply, outcome)
     }
@@ -193,7 +193,7 @@ impl Server {
         let wire = self.pool.next();
         let permit = self.try_acquire(false)?;
         let deleted = wire.delete(keys, mode, deadline).await;
-        let outcome = outcome(wire, &deleted);
+        let outcome = CallOutcome::of_server(&deleted, wire.is_connected());
         self.finish(wire, permit, deleted, outcome)
     }
 
@@ -287,16 +287,6 @@ impl Server {
 
     fn flooded_at(&self) -> MutexGuard<'_, Option<Instant>> {
         lock(&self.flooded_at)
-    }
-}
-
-/// Returns what the end of a call tells the breaker.
-fn outcome<T>(wire: &Wire, result: &Result<T, StoreError>) -> CallOutcome {
-    match result {
-        // Without a connection a call fails at once and costs nothing. A lost connection fails
-        // all of its calls, and is made again at once.
-        Err(error) if error.is_unavailable() || !wire.is_connected() => CallOutcome::Unused,
-        result => CallOutcome::from_result(result),
     }
 }
 
