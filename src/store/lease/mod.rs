@@ -18,109 +18,155 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::{slice, time::Duration};
+use std::{slice, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
-use self::{entry::RoundTrip, table::Id};
-pub(crate) use self::{reset::reset, table::Leases};
-use super::Answer;
-use crate::charge::{Charge, Check, Operation};
-use crate::{Decision, store::tasks::Tasks};
-
-/// A store that can lease units.
-pub(crate) trait Lender: Clone + Send + Sync + 'static {
-    fn leases(&self) -> &Leases;
-
-    /// Asks the server.
-    fn ask(&self, check: &Check<'_>) -> Answer<Decision>;
-
-    fn tasks(&self) -> &Tasks;
-
-    /// How long a round trip may take.
-    fn deadline(&self) -> Duration;
-}
-
-/// Decides from leased units if there are enough, or asks the server.
-#[inline]
-pub(crate) fn check(lender: &impl Lender, check: &Check<'_>) -> Answer<Decision> {
-    match check.charges() {
-        [charge] if charge.leases && check.operation() == Operation::Take => {
-            check_leased(lender, check, charge)
-        }
-        _ => lender.ask(check),
-    }
-}
-
-fn check_leased(lender: &impl Lender, check: &Check<'_>, charge: &Charge<'_>) -> Answer<Decision> {
-    let asked = &charge.demand;
-    // A check with an overdraft or a cost of 0 needs the present state of the bucket.
-    if asked.cost == 0 || asked.overdraft != 0 || !asked.quota.leases() {
-        return lender.ask(check);
-    }
-    let leases = lender.leases();
-    let lookup = leases.look_up(charge);
-    if let Some(trip) = lookup.trip {
-        send(lender, lookup.id, *trip);
-    }
-    if let Some(grant) = lookup.grant {
-        return Answer::Now(Ok(grant.decision(charge)));
-    }
-    if lookup.is_new && leases.begins_sweeping() {
-        leases.runtime().spawn(sweep(lender.clone()));
-    }
-    let (id, cost) = (lookup.id, asked.cost);
-    match lender.ask(check) {
-        Answer::Now(answer) => {
-            leases.record_answer(id, cost, &answer);
-            Answer::Now(answer)
-        }
-        Answer::Later(answer) => {
-            let lender = lender.clone();
-            Answer::Later(Box::pin(async move {
-                let answer = answer.await;
-                lender.leases().record_answer(id, cost, &answer);
-                answer
-            }))
-        }
-    }
-}
-
-/// Refunds all leased units. The store leases none from now on.
-pub(crate) async fn close(lender: &impl Lender) {
-    let leases = lender.leases();
-    for (id, trip) in leases.close() {
-        send(lender, id, trip);
-    }
-    leases.wait_for_round_trips(|| leases.any_in_flight()).await;
-}
-
-#[cold]
-fn send<L: Lender>(lender: &L, id: Id, trip: RoundTrip) {
-    let trips = make_round_trips(lender.clone(), id, trip);
-    lender.tasks().spawn(lender.leases().runtime(), trips);
-}
-
-/// Makes round trips, and sends each once. If a reply is lost, its units stay taken and are not
-/// used.
-async fn make_round_trips<L: Lender>(lender: L, id: Id, trip: RoundTrip) {
-    let mut next = Some(trip);
-    while let Some(trip) = next {
-        let charges = slice::from_ref(&trip.charge);
-        let answer = lender.ask(&Check::new(trip.operation, charges));
-        let answer = answer.wait().await;
-        next = lender.leases().end_round_trip(id, trip, &answer);
-    }
-}
+pub(crate) use self::table::Leases;
+use self::{entry::RoundTrip, reset::reset, table::Id};
+use super::{Answer, Fallback, Store, tasks::Tasks};
+use crate::{
+    Decision,
+    charge::{Charge, Check, Operation},
+};
 
 const SWEEP_EVERY: Duration = Duration::from_millis(50);
 
-/// Sweeps as long as any caller has an entry.
-async fn sweep<L: Lender>(lender: L) {
-    while !lender.leases().ends_sweeping() {
-        sleep(SWEEP_EVERY).await;
-        for (id, trip) in lender.leases().sweep() {
-            send(&lender, id, trip);
+/// A store in front of another one. It decides from leased units if there are enough, and
+/// asks the other store if not. Clones share the leases.
+#[derive(Clone, Debug)]
+pub(crate) struct LeasingStore {
+    store: Arc<dyn Store>,
+    leases: Arc<Leases>,
+    tasks: Tasks,
+    /// The longest that a round trip takes.
+    timeout: Duration,
+}
+
+impl LeasingStore {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        leases: Leases,
+        tasks: Tasks,
+        timeout: Duration,
+    ) -> Self {
+        Self {
+            store,
+            leases: Arc::new(leases),
+            tasks,
+            timeout,
         }
     }
+
+    fn check_leased(&self, check: &Check<'_>, charge: &Charge<'_>) -> Answer<Decision> {
+        let lookup = self.leases.look_up(charge);
+        if let Some(trip) = lookup.trip {
+            self.send(lookup.id, *trip);
+        }
+        if let Some(grant) = lookup.grant {
+            return Answer::Now(Ok(grant.decision(charge)));
+        }
+        if lookup.is_new && self.leases.begins_sweeping() {
+            self.leases.runtime().spawn(self.clone().sweep());
+        }
+        let (id, cost) = (lookup.id, charge.demand.cost);
+        match self.store.check(check) {
+            Answer::Now(answer) => {
+                self.leases.record_answer(id, cost, &answer);
+                Answer::Now(answer)
+            }
+            Answer::Later(answer) => {
+                let leases = Arc::clone(&self.leases);
+                Answer::Later(Box::pin(async move {
+                    let answer = answer.await;
+                    leases.record_answer(id, cost, &answer);
+                    answer
+                }))
+            }
+        }
+    }
+
+    /// Refunds all leased units. The store leases none from now on.
+    pub(crate) async fn close(&self) {
+        for (id, trip) in self.leases.close() {
+            self.send(id, trip);
+        }
+        let any_in_flight = || self.leases.any_in_flight();
+        self.leases.wait_for_round_trips(any_in_flight).await;
+    }
+
+    #[cold]
+    fn send(&self, id: Id, trip: RoundTrip) {
+        let trips = self.clone().make_round_trips(id, trip);
+        self.tasks.spawn(self.leases.runtime(), trips);
+    }
+
+    /// Makes round trips, and sends each once. If a reply is lost, its units stay taken and are
+    /// not used.
+    async fn make_round_trips(self, id: Id, trip: RoundTrip) {
+        let mut next = Some(trip);
+        while let Some(trip) = next {
+            let charges = slice::from_ref(&trip.charge);
+            let answer = self.store.check(&Check::new(trip.operation, charges));
+            let answer = answer.wait().await;
+            next = self.leases.end_round_trip(id, trip, &answer);
+        }
+    }
+
+    /// Sweeps as long as any caller has an entry.
+    async fn sweep(self) {
+        while !self.leases.ends_sweeping() {
+            sleep(SWEEP_EVERY).await;
+            for (id, trip) in self.leases.sweep() {
+                self.send(id, trip);
+            }
+        }
+    }
+}
+
+impl Store for LeasingStore {
+    #[inline]
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        match check.charges() {
+            [charge] if check.operation() == Operation::Take && is_leased(charge) => {
+                self.check_leased(check, charge)
+            }
+            _ => self.store.check(check),
+        }
+    }
+
+    /// Resets buckets, and voids their leases if the reset may have run.
+    ///
+    /// During a reset no round trip is under way, so each round trip is known to concern the
+    /// old bucket or the new one. Otherwise a void lease could have taken units from the new
+    /// bucket, and a refund of old units could be granted again. A round trip is waited for
+    /// until its deadline.
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        let answer = match self.store.reset(charges) {
+            Answer::Later(answer) => answer,
+            // Nothing was reset.
+            now => return now,
+        };
+        let ids = charges
+            .iter()
+            .map(|charge| self.leases.id(charge))
+            .collect();
+        let leases = Arc::clone(&self.leases);
+        Answer::Later(Box::pin(reset(leases, ids, answer, self.timeout)))
+    }
+
+    fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
+        self.store.storage_key(charge)
+    }
+
+    fn fallback(&self) -> Option<Fallback> {
+        self.store.fallback()
+    }
+}
+
+/// Whether a charge may be decided from leased units. A charge with an overdraft or a cost of
+/// 0 needs the present state of the bucket.
+fn is_leased(charge: &Charge<'_>) -> bool {
+    let demand = &charge.demand;
+    charge.leases && demand.cost != 0 && demand.overdraft == 0 && demand.quota.leases()
 }

@@ -9,20 +9,26 @@ use std::{
 use tokio::runtime::Handle;
 
 use super::{
-    Inner, RedisStore, Servers,
+    RedisStore,
     cluster::{Cluster, Connect},
     dispatcher::Dispatcher,
     key::KeyNames,
     pool::Pool,
     server::{CallContext, Server},
+    unleased::{Servers, Unleased},
     url::Target,
 };
 #[cfg(feature = "testing")]
 use super::{pool::Wire, simulated::SimulatedRedis};
 use crate::{
     Clock, ConfigError,
-    store::tasks::Tasks,
-    store::{Fallback, denial_cache::DenialCache, lease::Leases, process::ProcessContext},
+    store::{
+        Fallback,
+        denial_cache::DenialCache,
+        lease::{Leases, LeasingStore},
+        process::ProcessContext,
+        tasks::Tasks,
+    },
     telemetry,
     util::{hash::SecretHasher, random::random},
 };
@@ -255,15 +261,19 @@ impl RedisStoreBuilder {
         })?;
         let denials = DenialCache::new(self.denial_cache_ttl, &process);
         let leases = Leases::new(process, runtime.clone());
-        Ok(RedisStore(Arc::new(Inner {
+        let tasks = fallback.tasks().clone();
+        let store = Arc::new(Unleased {
             servers: RwLock::new(Some(servers)),
             runtime,
             names,
             timeout: self.timeout,
             denials,
             fallback,
-            leases,
-        })))
+        });
+        Ok(RedisStore {
+            leasing: LeasingStore::new(store.clone(), leases, tasks, self.timeout),
+            store,
+        })
     }
 }
 

@@ -27,29 +27,19 @@ mod server;
 mod simulated;
 mod supervisor;
 mod task;
+mod unleased;
 mod url;
 
-use std::{
-    fmt,
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::{runtime::Handle, time::timeout};
+use tokio::time::timeout;
 
 pub use self::builder::RedisStoreBuilder;
 #[cfg(feature = "testing")]
 pub use self::simulated::{Served, SimulatedRedis};
-use self::{
-    cluster::Cluster, deadline::Deadline, dispatcher::Dispatcher, key::KeyNames,
-    request::ScriptRequest, task::InRuntime,
-};
-use super::{
-    Answer, Charge, Check, Fallback, Store,
-    denial_cache::{DenialCache, Lookup, PendingCheck, record_decision},
-    lease::{self, Leases, Lender},
-};
-use crate::{ConfigError, Decision, StoreError, store::tasks::Tasks};
+use self::{task::InRuntime, unleased::Unleased};
+use super::{Answer, Charge, Check, Fallback, Store, lease::LeasingStore};
+use crate::{ConfigError, Decision};
 
 /// Keeps buckets in Redis or Valkey, so that a fleet of processes shares them.
 ///
@@ -169,19 +159,11 @@ use crate::{ConfigError, Decision, StoreError, store::tasks::Tasks};
 ///   used.
 /// - A reservation in a queue is refunded only while no other follows it.
 /// - The same holds for the policies of one caller while their slot is being moved.
-#[derive(Clone, Debug)]
-pub struct RedisStore(Arc<Inner>);
-
-struct Inner {
-    /// `None` after a shutdown. The connections close with their last user.
-    servers: RwLock<Option<Servers>>,
-    runtime: Handle,
-    names: KeyNames,
-    timeout: Duration,
-    /// `None` if denials are not cached.
-    denials: Option<Arc<DenialCache>>,
-    fallback: Fallback,
-    leases: Leases,
+#[derive(Clone)]
+pub struct RedisStore {
+    store: Arc<Unleased>,
+    /// The same store, with leases in front of it.
+    leasing: LeasingStore,
 }
 
 /// How a check is sent.
@@ -194,12 +176,6 @@ enum SendMode {
     /// In a call of its own, to the node that imports the slot. That node serves its keys
     /// only if asked so.
     Asking,
-}
-
-#[derive(Clone, Debug)]
-enum Servers {
-    One(Arc<Dispatcher>),
-    Cluster(Arc<Cluster>),
 }
 
 impl RedisStore {
@@ -251,160 +227,42 @@ impl RedisStore {
     /// ```
     pub async fn shutdown(&self) {
         let refunded = async {
-            lease::close(self).await;
-            self.0.fallback.tasks().are_done().await;
+            self.leasing.close().await;
+            self.store.fallback.tasks().are_done().await;
         };
         let in_time = async { Ok(timeout(SHUTDOWN_TIMEOUT, refunded).await.is_ok()) };
         // Units that have not been refunded by then stay taken until they expire.
-        let _ = InRuntime::new(self.0.runtime.clone(), in_time).await;
-        let servers = self.0.servers.write();
-        let servers = servers.unwrap_or_else(PoisonError::into_inner).take();
-        drop(servers);
-        if let Some(denials) = &self.0.denials {
-            denials.forget_all();
-        }
+        let _ = InRuntime::new(self.store.runtime.clone(), in_time).await;
+        self.store.shut_down();
     }
 }
 
 /// How long a shutdown waits for refunds.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-impl Inner {
-    fn servers(&self) -> Result<Servers, StoreError> {
-        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
-        let closed = || StoreError::not_sent("the store was shut down");
-        servers.clone().ok_or_else(closed)
-    }
-}
-
-/// Checks without a lease.
-impl RedisStore {
-    fn decide(&self, check: &Check<'_>) -> Answer<Decision> {
-        let denials = self.0.denials.as_ref();
-        let asking = match denials.map(|denials| denials.look_up(check)) {
-            Some(Lookup::Denied(decision)) => return Answer::Now(Ok(decision)),
-            Some(Lookup::Ask(asking)) => asking,
-            None => None,
-        };
-        match asking.as_ref().is_some_and(PendingCheck::voids_denials) {
-            // The denials stay void until the refund has arrived, even if its caller leaves.
-            true => self.send(check, asking).run_to_completion(),
-            false => self.send(check, asking),
-        }
-    }
-
-    fn send(&self, check: &Check<'_>, asking: Option<PendingCheck>) -> Answer<Decision> {
-        let request = ScriptRequest::new(check);
-        let deadline = Deadline::after(self.0.timeout);
-        let dispatcher = match self.0.servers() {
-            Err(closed) => return Answer::Now(Err(closed)),
-            Ok(Servers::One(dispatcher)) => dispatcher,
-            Ok(Servers::Cluster(cluster)) => {
-                return self.later(cluster.check(request, deadline, asking));
-            }
-        };
-        let in_flight = match dispatcher.admit(request.is_refund()) {
-            Ok(in_flight) => in_flight,
-            Err(error) => return Answer::Now(Err(dispatcher.server().with_server(error))),
-        };
-        self.later(async move {
-            let request = Arc::new(request);
-            let submitted = Dispatcher::submit(Arc::clone(&request), in_flight, deadline);
-            match submitted.await {
-                Ok(found) => {
-                    let decision = request.decision(&found);
-                    record_decision(asking, &decision);
-                    Ok(decision)
-                }
-                Err(error) => Err(dispatcher.server().with_server(error)),
-            }
-        })
-    }
-
-    fn forget(&self, charges: &[Charge<'_>]) -> Answer<()> {
-        let denials = self.0.denials.as_ref();
-        let resetting = denials.map(|denials| denials.resetting(charges));
-        let keys: Vec<_> = charges
-            .iter()
-            .map(|charge| self.0.names.key_text(charge))
-            .collect();
-        let dispatcher = match self.0.servers() {
-            Err(closed) => return Answer::Now(Err(closed)),
-            Ok(Servers::One(dispatcher)) => dispatcher,
-            Ok(Servers::Cluster(cluster)) => {
-                let done = cluster.reset(keys);
-                return Answer::Later(Box::pin(async move {
-                    let _resetting = resetting;
-                    done.await
-                }));
-            }
-        };
-        let in_flight = match dispatcher.admit(false) {
-            Ok(in_flight) => in_flight,
-            Err(error) => return Answer::Now(Err(dispatcher.server().with_server(error))),
-        };
-        let timeout = self.0.timeout;
-        Answer::Later(Box::pin(async move {
-            let (_resetting, _in_flight) = (resetting, in_flight);
-            let deadline = Deadline::after(timeout);
-            let server = dispatcher.server();
-            let deleted = server.delete(keys, SendMode::Alone, deadline).await;
-            deleted.map_err(|error| server.with_server(error))
-        }))
-    }
-
-    fn later<T: 'static>(
-        &self,
-        answer: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-    ) -> Answer<T> {
-        Answer::Later(Box::pin(InRuntime::new(self.0.runtime.clone(), answer)))
-    }
-}
-
-impl Lender for RedisStore {
-    fn leases(&self) -> &Leases {
-        &self.0.leases
-    }
-
-    fn ask(&self, check: &Check<'_>) -> Answer<Decision> {
-        self.decide(check)
-    }
-
-    fn tasks(&self) -> &Tasks {
-        self.0.fallback.tasks()
-    }
-
-    fn deadline(&self) -> Duration {
-        self.0.timeout
-    }
-}
-
 impl Store for RedisStore {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        lease::check(self, check)
+        self.leasing.check(check)
     }
 
     fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
-        match lease::reset(self, charges, self.forget(charges)).run_to_completion() {
-            Answer::Later(answer) => self.later(answer),
+        match self.leasing.reset(charges).run_to_completion() {
+            Answer::Later(answer) => self.store.later(answer),
             now => now,
         }
     }
 
     fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
-        Some(self.0.names.key_text(charge))
+        self.leasing.storage_key(charge)
     }
 
     fn fallback(&self) -> Option<Fallback> {
-        Some(self.0.fallback.clone())
+        self.leasing.fallback()
     }
 }
 
-impl fmt::Debug for Inner {
+impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inner")
-            .field("names", &self.names)
-            .field("timeout", &self.timeout)
-            .finish_non_exhaustive()
+        f.debug_tuple("RedisStore").field(&self.store).finish()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{RedisStore, Servers, task::InRuntime};
+use super::{RedisStore, task::InRuntime, unleased::Servers};
 use crate::{
     Key, OnStoreFailure, Policy, StoreError, TokenBucket,
     charge::{Check, Operation},
@@ -45,7 +45,7 @@ impl RedisStore {
     /// The error that a check would get now, with the name of the server. It comes at once
     /// while the circuit breaker is open or there is no connection.
     pub async fn ready(&self) -> Result<(), StoreError> {
-        InRuntime::new(self.0.runtime.clone(), self.is_ready()).await
+        InRuntime::new(self.store.runtime.clone(), self.is_ready()).await
     }
 
     async fn is_ready(&self) -> Result<(), StoreError> {
@@ -55,7 +55,7 @@ impl RedisStore {
         let charge = |number: u64| {
             policy.charge(Cow::Owned(Key::from(number)), Cow::Borrowed(&policy.demand))
         };
-        match self.0.servers()? {
+        match self.store.servers()? {
             Servers::One(_) => {
                 let answer = self.check(&Check::new(Operation::Take, &[charge(0)]));
                 answer.wait().await.map(drop)

@@ -1,6 +1,11 @@
 //! Resets do not overlap with round trips, and a reset that did not run voids nothing.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    fmt, slice,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use tokio::{
     runtime::Handle,
@@ -14,55 +19,57 @@ use crate::{
     charge::{Charge, Check, Demand, Operation},
     error::StoreErrorKind,
     policy::Compiled,
-    store::tasks::Tasks,
     store::{
         Answer, Store, StoreFuture,
-        lease::{self, Leases, Lender, RoundTrip, send, table::Id},
+        lease::{Leases, LeasingStore, RoundTrip, table::Id},
         process::ProcessContext,
+        tasks::Tasks,
     },
+    util::lock::lock,
 };
 
 const UNITS: u64 = 100_000;
 
-/// A server in this process, which executes only as many calls as the gate lets pass.
+/// A store whose server is in this process, and is asked only as often as its gate lets pass.
 #[derive(Clone)]
-struct Server(Arc<Inner>);
-
-struct Inner {
-    leases: Leases,
-    memory: MemoryStore,
+struct Server {
+    leasing: LeasingStore,
+    gated: Arc<Gated>,
     clock: Arc<ManualClock>,
-    gate: Semaphore,
-    tasks: Tasks,
-    policy: Compiled,
+    policy: Arc<Compiled>,
     key: Key,
 }
 
-impl Lender for Server {
-    fn leases(&self) -> &Leases {
-        &self.0.leases
-    }
+struct Gated {
+    memory: MemoryStore,
+    gate: Arc<Semaphore>,
+    /// The answer to the next reset.
+    reset: Mutex<Option<StoreFuture<()>>>,
+}
 
-    fn ask(&self, check: &Check<'_>) -> Answer<Decision> {
+impl fmt::Debug for Gated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Gated")
+    }
+}
+
+impl Store for Gated {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         let charges: Vec<Charge<'static>> = check
             .charges()
             .iter()
             .map(|charge| charge.clone().into_owned())
             .collect();
-        let (operation, server) = (check.operation(), self.clone());
+        let (operation, memory) = (check.operation(), self.memory.clone());
+        let gate = Arc::clone(&self.gate);
         Answer::Later(Box::pin(async move {
-            let pass = server.0.gate.acquire().await.expect("a gate");
-            pass.forget();
-            now(server.0.memory.check(&Check::new(operation, &charges)))
+            gate.acquire().await.expect("a gate").forget();
+            now(memory.check(&Check::new(operation, &charges)))
         }))
     }
 
-    fn tasks(&self) -> &Tasks {
-        &self.0.tasks
-    }
-
-    fn deadline(&self) -> Duration {
-        Duration::from_secs(1)
+    fn reset(&self, _: &[Charge<'_>]) -> Answer<()> {
+        Answer::Later(lock(&self.reset).take().expect("an answer"))
     }
 }
 
@@ -77,34 +84,52 @@ impl Server {
     fn new() -> Self {
         let clock = Arc::new(ManualClock::new());
         let policy = Policy::new("hot", TokenBucket::without_refill(UNITS));
-        Self(Arc::new(Inner {
-            leases: Leases::new(ProcessContext::new(Some(clock.clone())), Handle::current()),
+        let process = ProcessContext::new(Some(clock.clone()));
+        let gated = Arc::new(Gated {
             memory: MemoryStore::builder().clock(clock.clone()).build(),
+            gate: Arc::new(Semaphore::new(0)),
+            reset: Mutex::default(),
+        });
+        Self {
+            leasing: LeasingStore::new(
+                gated.clone(),
+                Leases::new(process, Handle::current()),
+                Tasks::default(),
+                Duration::from_secs(1),
+            ),
+            gated,
             clock,
-            gate: Semaphore::new(0),
-            tasks: Tasks::default(),
-            policy: policy.compile(OnStoreFailure::Deny).expect("a policy"),
+            policy: Arc::new(policy.compile(OnStoreFailure::Deny).expect("a policy")),
             key: Key::from("ann"),
-        }))
+        }
+    }
+
+    fn leases(&self) -> &Leases {
+        &self.leasing.leases
     }
 
     fn charge(&self) -> Charge<'_> {
         Charge {
-            policy: self.0.policy.name.clone(),
-            key: Cow::Borrowed(&self.0.key),
-            demand: Cow::Owned(Demand::new(self.0.policy.demand.quota.clone(), 1)),
+            policy: self.policy.name.clone(),
+            key: Cow::Borrowed(&self.key),
+            demand: Cow::Owned(Demand::new(self.policy.demand.quota.clone(), 1)),
             on_store_failure: OnStoreFailure::Deny,
             leases: true,
         }
     }
 
+    fn take(&self) -> Answer<Decision> {
+        let charges = [self.charge()];
+        self.leasing.check(&Check::new(Operation::Take, &charges))
+    }
+
     fn id(&self) -> Id {
-        self.0.leases.id(&self.charge())
+        self.leases().id(&self.charge())
     }
 
     /// Checks; `None` if the server must decide.
     fn check_leased(&self) -> Option<Decision> {
-        match lease::check(self, &Check::new(Operation::Take, &[self.charge()])) {
+        match self.take() {
             Answer::Now(decision) => Some(decision.expect("a decision")),
             Answer::Later(_) => None,
         }
@@ -112,11 +137,10 @@ impl Server {
 
     /// Returns how many units the server has left.
     fn left(&self) -> u64 {
-        let peeked = self
-            .0
-            .memory
-            .check(&Check::new(Operation::Peek, &[self.charge()]));
-        let policies = now(peeked).expect("a decision");
+        let charges = [self.charge()];
+        let memory = &self.gated.memory;
+        let policies =
+            now(memory.check(&Check::new(Operation::Peek, &charges))).expect("a decision");
         policies.policies().next().expect("a policy").remaining()
     }
 
@@ -125,8 +149,7 @@ impl Server {
         self.open();
         let mut used = 0;
         loop {
-            let check = lease::check(self, &Check::new(Operation::Take, &[self.charge()]));
-            let decision = check.wait().await.expect("a decision");
+            let decision = self.take().wait().await.expect("a decision");
             assert!(decision.is_allowed());
             used += 1;
             yield_now().await;
@@ -134,7 +157,7 @@ impl Server {
                 break;
             }
         }
-        while self.0.leases.in_flight(self.id()) {
+        while self.leases().in_flight(self.id()) {
             yield_now().await;
         }
         self.close();
@@ -142,16 +165,16 @@ impl Server {
     }
 
     fn open(&self) {
-        self.0.gate.add_permits(1_000_000);
+        self.gated.gate.add_permits(1_000_000);
     }
 
     fn close(&self) {
-        self.0.gate.forget_permits(usize::MAX);
+        self.gated.gate.forget_permits(usize::MAX);
     }
 
     /// Uses leased units until a new lease is under way, which the gate delays.
     async fn begin_lease(&self) {
-        while !self.0.leases.in_flight(self.id()) {
+        while !self.leases().in_flight(self.id()) {
             drop(self.check_leased());
         }
         yield_now().await;
@@ -159,37 +182,34 @@ impl Server {
 
     /// Sends a refund of leased units that are too old, which the gate delays.
     async fn begin_refund(&self) {
-        self.0.clock.advance(Duration::from_secs(1));
-        for (id, trip) in self.0.leases.sweep() {
+        self.clock.advance(Duration::from_secs(1));
+        for (id, trip) in self.leases().sweep() {
             assert_eq!(trip.operation, Operation::Refund);
-            send(self, id, trip);
+            self.leasing.send(id, trip);
         }
         yield_now().await;
-        assert!(self.0.leases.in_flight(self.id()));
+        assert!(self.leases().in_flight(self.id()));
     }
 
     fn begin_reset(&self) -> JoinHandle<Result<(), StoreError>> {
         let server = self.clone();
-        tokio::spawn(async move {
-            let again = server.clone();
-            let reset = async move { now(again.0.memory.reset(&[again.charge()])) };
-            server.reset_with(Box::pin(reset)).wait().await
-        })
+        let reset = async move { now(server.gated.memory.reset(&[server.charge()])) };
+        tokio::spawn(self.reset_with(Box::pin(reset)).wait())
     }
 
     fn reset_with(&self, answer: StoreFuture<()>) -> Answer<()> {
-        lease::reset(self, &[self.charge()], Answer::Later(answer))
+        *lock(&self.gated.reset) = Some(answer);
+        self.leasing.reset(&[self.charge()])
     }
 
     /// Takes all units that the server has left.
     fn exhaust(&self) -> u64 {
         let mut charge = self.charge();
         charge.demand = Cow::Owned(Demand::new(charge.demand.quota.clone(), UNITS));
-        let taken = self
-            .0
-            .memory
-            .check(&Check::new(Operation::TakeUpTo, &[charge]));
-        now(taken).expect("a decision").charged()
+        let taken = Check::new(Operation::TakeUpTo, slice::from_ref(&charge));
+        now(self.gated.memory.check(&taken))
+            .expect("a decision")
+            .charged()
     }
 }
 
@@ -241,9 +261,9 @@ async fn no_round_trip_begins_during_a_reset() {
     yield_now().await;
     // Leased units may be used during the reset, but no new lease begins.
     while server.check_leased().is_some() {}
-    assert!(!server.0.leases.in_flight(server.id()));
-    server.0.clock.advance(Duration::from_secs(1));
-    assert!(server.0.leases.sweep().is_empty());
+    assert!(!server.leases().in_flight(server.id()));
+    server.clock.advance(Duration::from_secs(1));
+    assert!(server.leases().sweep().is_empty());
     finish.send(()).expect("the reset waits");
     reset.await.expect("no panic").expect("a reset");
     server.warm_up().await;
@@ -260,7 +280,7 @@ async fn a_round_trip_without_reply_delays_a_reset_until_its_deadline_at_most() 
     reset.await.expect("no panic").expect("a reset");
     assert!(server.check_leased().is_none(), "a void lease is used");
     server.open();
-    while server.0.leases.in_flight(server.id()) {
+    while server.leases().in_flight(server.id()) {
         yield_now().await;
     }
     assert!(
@@ -310,7 +330,7 @@ async fn only_a_reset_that_may_have_run_voids_leases() {
     reset.abort();
     assert!(reset.await.is_err());
     server.open();
-    while server.0.leases.in_flight(server.id()) {
+    while server.leases().in_flight(server.id()) {
         yield_now().await;
     }
     assert!(server.check_leased().is_some());
@@ -320,19 +340,19 @@ async fn only_a_reset_that_may_have_run_voids_leases() {
 async fn closing_waits_for_a_round_trip_that_is_not_sent_yet() {
     let server = Server::new();
     let used = server.warm_up().await;
-    server.0.clock.advance(Duration::from_secs(1));
+    server.clock.advance(Duration::from_secs(1));
     // The sweep has found the refund, and has not sent it yet.
-    let trips: Vec<(Id, RoundTrip)> = server.0.leases.sweep();
+    let trips: Vec<(Id, RoundTrip)> = server.leases().sweep();
     assert!(!trips.is_empty());
     server.open();
     let closing = server.clone();
-    let end = tokio::spawn(async move { lease::close(&closing).await });
+    let end = tokio::spawn(async move { closing.leasing.close().await });
     for _ in 0..10 {
         yield_now().await;
     }
     assert!(!end.is_finished());
     for (id, trip) in trips {
-        send(&server, id, trip);
+        server.leasing.send(id, trip);
     }
     end.await.expect("no panic");
     assert_eq!(server.left(), UNITS - used);

@@ -113,7 +113,7 @@ impl World {
         peeked.policies().next().expect("a policy").remaining()
     }
 
-    /// Makes one check of a process, as [`super::check`] does.
+    /// Makes one check of a process, as [`LeasingStore`](super::super::LeasingStore) does.
     pub(super) fn ask(&mut self, process: usize, cost: u64, trip_us: u64, fate: Fate) -> Decision {
         let lookup = self.processes[process].look_up(&self.charge(cost));
         if let Some(trip) = lookup.trip {

@@ -137,8 +137,11 @@ impl Cluster {
         asked.await.map(drop)
     }
 
-    pub(super) async fn reset(self: Arc<Self>, keys: Vec<String>) -> Result<(), StoreError> {
-        let deadline = Deadline::after(self.timeout);
+    pub(super) async fn reset(
+        self: Arc<Self>,
+        keys: Vec<String>,
+        deadline: Deadline,
+    ) -> Result<(), StoreError> {
         let mut by_slot: SmallVec<[(u16, Vec<String>); 2]> = SmallVec::new();
         for key in keys {
             let slot = slot(key.as_bytes());
@@ -188,10 +191,7 @@ impl Cluster {
     ) -> Result<(), Failed> {
         let delete = |node: Arc<Dispatcher>, mode: SendMode| {
             let keys = keys.clone();
-            async move {
-                let _in_flight = node.admit(false)?;
-                node.server().delete(keys, mode, deadline).await
-            }
+            async move { node.delete(keys, mode, deadline).await }
         };
         self.follow(slot, deadline, delete).await
     }

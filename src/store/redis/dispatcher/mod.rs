@@ -183,8 +183,20 @@ impl Dispatcher {
         };
         match before < self.max_in_flight {
             true => Ok(in_flight),
-            false => Err(self.server.has_no_room()),
+            false => Err(self.server.with_server(self.server.has_no_room())),
         }
+    }
+
+    /// Deletes those keys that exist.
+    pub(super) async fn delete(
+        self: &Arc<Self>,
+        keys: Vec<String>,
+        mode: SendMode,
+        deadline: Deadline,
+    ) -> Result<(), StoreError> {
+        let _in_flight = self.admit(false)?;
+        let deleted = self.server.delete(keys, mode, deadline).await;
+        deleted.map_err(|error| self.server.with_server(error))
     }
 
     /// Decides a check.
@@ -194,7 +206,7 @@ impl Dispatcher {
         deadline: Deadline,
     ) -> Answered {
         let dispatcher = Arc::clone(&in_flight.dispatcher);
-        match dispatcher.enter(request, in_flight, deadline) {
+        let answered = match dispatcher.enter(request, in_flight, deadline) {
             Entered::Direct(call) => {
                 let runtime = dispatcher.runtime.clone();
                 RunToCompletion::new(call.run(), runtime).await
@@ -210,7 +222,8 @@ impl Dispatcher {
                 let answered = dispatcher.await_until(deadline, id, &mut answer);
                 Box::pin(answered).await
             }
-        }
+        };
+        answered.map_err(|error| dispatcher.server.with_server(error))
     }
 
     /// Waits with a timer of its own.

@@ -1,0 +1,143 @@
+//! A check that no lease decides: a cached denial, or one round trip.
+
+use std::{
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use tokio::runtime::Handle;
+
+use super::{
+    SendMode, cluster::Cluster, deadline::Deadline, dispatcher::Dispatcher, key::KeyNames,
+    request::ScriptRequest, task::InRuntime,
+};
+use crate::{
+    Decision, StoreError,
+    store::{
+        Answer, Charge, Check, Fallback, Store,
+        denial_cache::{DenialCache, Lookup, PendingCheck, record_decision},
+    },
+};
+
+/// The part of a [`RedisStore`](crate::RedisStore) that has no leases.
+pub(super) struct Unleased {
+    /// `None` after a shutdown. The connections close with their last user.
+    pub(super) servers: RwLock<Option<Servers>>,
+    pub(super) runtime: Handle,
+    pub(super) names: KeyNames,
+    pub(super) timeout: Duration,
+    /// `None` if denials are not cached.
+    pub(super) denials: Option<Arc<DenialCache>>,
+    pub(super) fallback: Fallback,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Servers {
+    One(Arc<Dispatcher>),
+    Cluster(Arc<Cluster>),
+}
+
+impl Unleased {
+    pub(super) fn servers(&self) -> Result<Servers, StoreError> {
+        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
+        let closed = || StoreError::not_sent("the store was shut down");
+        servers.clone().ok_or_else(closed)
+    }
+
+    /// Closes the connections once the calls under way have ended, and voids all cached
+    /// denials.
+    pub(super) fn shut_down(&self) {
+        let servers = self.servers.write();
+        let servers = servers.unwrap_or_else(PoisonError::into_inner).take();
+        drop(servers);
+        if let Some(denials) = &self.denials {
+            denials.forget_all();
+        }
+    }
+
+    fn send(&self, check: &Check<'_>, asking: Option<PendingCheck>) -> Answer<Decision> {
+        let request = ScriptRequest::new(check);
+        let deadline = Deadline::after(self.timeout);
+        let dispatcher = match self.servers() {
+            Err(closed) => return Answer::Now(Err(closed)),
+            Ok(Servers::One(dispatcher)) => dispatcher,
+            Ok(Servers::Cluster(cluster)) => {
+                return self.later(cluster.check(request, deadline, asking));
+            }
+        };
+        let in_flight = match dispatcher.admit(request.is_refund()) {
+            Ok(in_flight) => in_flight,
+            Err(error) => return Answer::Now(Err(error)),
+        };
+        self.later(async move {
+            let request = Arc::new(request);
+            let submitted = Dispatcher::submit(Arc::clone(&request), in_flight, deadline);
+            let decision = request.decision(&submitted.await?);
+            record_decision(asking, &decision);
+            Ok(decision)
+        })
+    }
+
+    /// Returns an answer for callers inside and outside of a Tokio runtime.
+    pub(super) fn later<T: 'static>(
+        &self,
+        answer: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Answer<T> {
+        Answer::Later(Box::pin(InRuntime::new(self.runtime.clone(), answer)))
+    }
+}
+
+impl Store for Unleased {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        let denials = self.denials.as_ref();
+        let asking = match denials.map(|denials| denials.look_up(check)) {
+            Some(Lookup::Denied(decision)) => return Answer::Now(Ok(decision)),
+            Some(Lookup::Ask(asking)) => asking,
+            None => None,
+        };
+        match asking.as_ref().is_some_and(PendingCheck::voids_denials) {
+            // The denials stay void until the refund has arrived, even if its caller leaves.
+            true => self.send(check, asking).run_to_completion(),
+            false => self.send(check, asking),
+        }
+    }
+
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        let denials = self.denials.as_ref();
+        let resetting = denials.map(|denials| denials.resetting(charges));
+        let names = charges.iter().map(|charge| self.names.key_text(charge));
+        let (keys, timeout) = (names.collect(), self.timeout);
+        let servers = match self.servers() {
+            Ok(servers) => servers,
+            Err(closed) => return Answer::Now(Err(closed)),
+        };
+        Answer::Later(Box::pin(async move {
+            let _resetting = resetting;
+            let deadline = Deadline::after(timeout);
+            match servers {
+                Servers::One(dispatcher) => {
+                    dispatcher.delete(keys, SendMode::Alone, deadline).await
+                }
+                Servers::Cluster(cluster) => cluster.reset(keys, deadline).await,
+            }
+        }))
+    }
+
+    fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
+        Some(self.names.key_text(charge))
+    }
+
+    fn fallback(&self) -> Option<Fallback> {
+        Some(self.fallback.clone())
+    }
+}
+
+impl fmt::Debug for Unleased {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unleased")
+            .field("names", &self.names)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
