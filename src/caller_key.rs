@@ -7,7 +7,8 @@ use std::{
 
 use smallvec::SmallVec;
 
-/// The key of a caller: one part or several, of any bytes.
+/// The key of a caller: one part or several, of any bytes. A tuple makes a key of several
+/// parts, and its parts may be keys.
 ///
 /// The key includes the length and the type of each part, so `("ab", "c")` and
 /// `("a", "bc")`, or `"7"` and `7`, are different callers. Stores keep only hashes of these
@@ -19,6 +20,7 @@ use smallvec::SmallVec;
 /// assert_ne!(Key::from(("ab", "c")), Key::from(("a", "bc")));
 /// assert_ne!(Key::from("7"), Key::from(7));
 /// assert_eq!(Key::from(7_u64), Key::from(7_i64));
+/// assert_eq!(Key::from((Key::from(("a", 7)), "b")), Key::from(("a", 7, "b")));
 /// ```
 #[derive(PartialEq, Eq, Hash)]
 pub struct Key(SmallVec<[u8; INLINE_KEY_BYTES]>);
@@ -42,8 +44,7 @@ impl Key {
     }
 
     /// Appends the parts of `other`.
-    #[must_use]
-    pub fn and(mut self, other: &Self) -> Self {
+    pub(crate) fn and(mut self, other: &Self) -> Self {
         self.0.extend_from_slice(&other.0);
         self
     }

@@ -189,13 +189,6 @@ impl Charge<'_> {
         self.demand.cost
     }
 
-    /// Returns whether a store may decide from units that it leased:
-    /// [`Policy::lease`](crate::Policy::lease).
-    #[must_use]
-    pub const fn leases(&self) -> bool {
-        self.leases
-    }
-
     /// Returns the context in which its bucket is read.
     #[inline]
     pub(crate) fn at(

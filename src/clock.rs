@@ -1,4 +1,4 @@
-//! Where "now" comes from.
+//! Clocks: the time of a decision.
 //!
 //! Every decision is made at one instant, an integer count of microseconds
 //! since the UNIX epoch. The arithmetic takes it as an argument, so tests move
@@ -29,15 +29,14 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 /// admit one early. Windows that are aligned to UTC, and reset times in headers, follow the wall
 /// clock as it was when this value was created.
 #[derive(Clone, Copy, Debug)]
-pub struct SystemClock {
+pub(crate) struct SystemClock {
     started: Instant,
     started_us: u64,
 }
 
 impl SystemClock {
     /// Creates a clock from the wall clock.
-    #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let since_epoch = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -45,12 +44,6 @@ impl SystemClock {
             started: Instant::now(),
             started_us: whole_us(since_epoch),
         }
-    }
-}
-
-impl Default for SystemClock {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{Decision, PolicyDecision};
 /// `None` if no policy applied.
 #[must_use]
 pub fn cl_throttle(decision: &Decision) -> Option<[i64; 5]> {
-    decision.binding().map(cl_throttle_of)
+    decision.binding().map(cl_throttle_for_policy)
 }
 
 /// Returns the five integers of redis-cell's `CL.THROTTLE` for one policy:
@@ -32,7 +32,7 @@ pub fn cl_throttle(decision: &Decision) -> Option<[i64; 5]> {
 ///    not help,
 /// 5. seconds until nothing is taken any more, rounded up.
 #[must_use]
-pub fn cl_throttle_of(policy: &PolicyDecision) -> [i64; 5] {
+pub fn cl_throttle_for_policy(policy: &PolicyDecision) -> [i64; 5] {
     let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let seconds = |wait: Duration| number(wait.as_micros().div_ceil(1_000_000) as u64);
     [

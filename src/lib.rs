@@ -110,12 +110,12 @@
 //! |---|---|---|
 //! | `http` | yes | the layer and the key extractors; without it you have the [`Limiter`] only |
 //! | `redis` | yes | [`RedisStore`], on the client fred 10 |
-//! | `redis-client` | no | `RedisStore::from_client`: a store on a fred client of your own. Unstable until 1.0: a new major version of fred breaks code that uses it |
+//! | `redis-client` | no | `RedisStoreBuilder::client`: a store on a fred client of your own. Unstable until 1.0: a new major version of fred breaks code that uses it |
 //! | `axum` | yes | peer addresses from `ConnectInfo`, routes from `MatchedPath` |
 //! | `tracing` | yes | events under `tower_throttle::{denied, store, wiring}`. Without it, an outage of the store is silent |
 //! | `redis-rustls` | no | `rediss://` |
 //! | `testing` | no | [`testing`](mod@testing): a test suite for a store of your own, and a simulated Redis |
-//! | `unstable-store` | no | [`store::Slot`], [`store::Fallback`] and `Check::decide`, for a store of your own; they may change in any release |
+//! | `unstable-store` | no | [`store::Slot`] and `Check::decide`, for a store of your own; they may change in any release |
 //! | `compat` | no | [`compat`]: answers in the form of redis-cell |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -161,7 +161,7 @@ pub use self::store::redis::{RedisStore, RedisStoreBuilder};
 pub use self::{
     admission::permit::Permit,
     caller_key::Key,
-    clock::{Clock, ManualClock, SystemClock},
+    clock::{Clock, ManualClock},
     decision::{Decision, PolicyDecision, Refund, Source, Verdict},
     error::{ConfigError, StoreError},
     limiter::{Limiter, LimiterBuilder},
@@ -171,7 +171,7 @@ pub use self::{
         Algorithm, Concurrency, FixedWindow, LeakyBucket, Quota, SlidingLog, SlidingWindow,
         TokenBucket,
     },
-    store::{MemoryStore, MemoryStoreBuilder},
+    store::memory::{MemoryStore, MemoryStoreBuilder},
 };
 #[cfg(feature = "http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
@@ -184,7 +184,7 @@ pub use self::{
         future::ResponseFuture,
         grpc::GrpcDenials,
         headers::HeaderFormat,
-        key::{self, KeyExtractor, RequestHead},
+        key::{self, request_head::RequestHead},
         layer::{RateLimitLayer, RateLimitLayerBuilder},
         readers::OnMissingKey,
         responder::Responder,

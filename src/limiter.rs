@@ -69,7 +69,7 @@ impl Limiter {
         }
     }
 
-    /// Starts a limiter of several policies, all charged or none.
+    /// Starts a limiter with several policies or other settings.
     pub fn builder() -> LimiterBuilder {
         LimiterBuilder::default()
     }
@@ -252,7 +252,7 @@ impl Limiter {
         answer.wait().await
     }
 
-    /// Waits until the caller is admitted, for at most `wait`.
+    /// Waits until the caller is admitted, for at most `max_wait`.
     ///
     /// [`TokenBucket`](crate::TokenBucket) and [`LeakyBucket`](crate::LeakyBucket)
     /// reserve a place at once. So waiting is fair across all processes, to the millisecond in
@@ -279,15 +279,19 @@ impl Limiter {
     /// past a waiter of another process: then the units stay taken. They also stay taken
     /// if the future is dropped after its turn has come.
     ///
-    /// Call it inside a Tokio runtime with timers. A `wait` of zero never waits. Waits use
+    /// Call it inside a Tokio runtime with timers. A `max_wait` of zero never waits. Waits use
     /// Tokio's time, whatever [clock](crate::Clock) the store has. So a test with a
     /// [`ManualClock`](crate::ManualClock) uses `check`, and advances the clock.
     ///
     /// # Errors
     ///
     /// Returns an error if the store could not decide.
-    pub async fn acquire(&self, key: impl Into<Key>, wait: Duration) -> Result<Permit, StoreError> {
-        self.admit(&key.into(), None, wait).await
+    pub async fn acquire(
+        &self,
+        key: impl Into<Key>,
+        max_wait: Duration,
+    ) -> Result<Permit, StoreError> {
+        self.admit(&key.into(), None, max_wait).await
     }
 
     /// Waits as [`acquire`](Self::acquire) does, until every policy grants `units` at once. The
@@ -300,21 +304,21 @@ impl Limiter {
         &self,
         key: impl Into<Key>,
         units: u64,
-        wait: Duration,
+        max_wait: Duration,
     ) -> Result<Permit, StoreError> {
-        self.admit(&key.into(), Some(units), wait).await
+        self.admit(&key.into(), Some(units), max_wait).await
     }
 
     async fn admit(
         &self,
         key: &Key,
         units: Option<u64>,
-        wait: Duration,
+        max_wait: Duration,
     ) -> Result<Permit, StoreError> {
         let charges = self.charges(key, units);
         let held = HeldCharges::new(&self.0.store, &charges);
         let (decision, taken) =
-            Admission::new(held, wait, WaitBound::All, self.0.max_waiting).await?;
+            Admission::new(held, max_wait, WaitBound::All, self.0.max_waiting).await?;
         Ok(Permit::new(decision, taken))
     }
 
@@ -419,7 +423,7 @@ impl LimiterBuilder {
         self
     }
 
-    /// Adds a policy, or a bare quota.
+    /// Adds a policy, or a bare quota. A check needs room in all policies.
     pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
         self.policies.push(policy.into());
         self

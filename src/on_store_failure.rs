@@ -30,6 +30,7 @@ pub enum OnStoreFailure {
     /// A request that costs more than the share is denied as under [`Deny`](Self::Deny), because
     /// no share can grant it. A share that would take more than 104 days to fill fills in 104
     /// days.
+    #[non_exhaustive]
     Local {
         /// How many processes share the quota.
         share_of: u32,
@@ -50,7 +51,8 @@ impl OnStoreFailure {
         Self::share_of(1)
     }
 
-    /// Decides in this process, by one of `processes` equal shares of the quota.
+    /// Decides in this process, by one of `processes` equal shares of the quota. Zero is an
+    /// error when the layer or limiter is built.
     ///
     /// ```
     /// use tower_throttle::{OnStoreFailure, Policy, TokenBucket};

@@ -273,15 +273,27 @@ impl Policy {
     }
 }
 
-impl<Q> From<Q> for Policy
-where
-    Q: TryInto<Quota> + IsQuota,
-    ConfigError: From<Q::Error>,
-{
-    fn from(quota: Q) -> Self {
-        Self::unnamed(quota)
-    }
+macro_rules! bare_quotas {
+    ($($quota:ty),+) => {
+        $(
+            impl From<$quota> for Policy {
+                /// Creates a policy that is named after the numbers of the quota.
+                fn from(quota: $quota) -> Self {
+                    Self::unnamed(quota)
+                }
+            }
+        )+
+    };
 }
+bare_quotas!(
+    Quota,
+    crate::TokenBucket,
+    crate::LeakyBucket,
+    crate::FixedWindow,
+    crate::SlidingWindow,
+    crate::SlidingLog,
+    crate::Concurrency
+);
 
 /// A checked policy.
 #[derive(Clone, Debug)]
@@ -326,33 +338,4 @@ pub(crate) fn check_names<'a>(
         return Err(ConfigError::NoPolicies);
     }
     Ok(())
-}
-
-/// The quota types, for the `From` above.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is neither a quota nor a policy",
-    note = "use a `Policy` or one of the quota types"
-)]
-pub trait IsQuota: sealed::Sealed {}
-
-macro_rules! is_quota {
-    ($($type:ty),+) => {
-        $(
-            impl IsQuota for $type {}
-            impl sealed::Sealed for $type {}
-        )+
-    };
-}
-is_quota!(
-    Quota,
-    crate::TokenBucket,
-    crate::LeakyBucket,
-    crate::FixedWindow,
-    crate::SlidingWindow,
-    crate::SlidingLog,
-    crate::Concurrency
-);
-
-mod sealed {
-    pub trait Sealed {}
 }

@@ -4,7 +4,11 @@
 //! callers, costs and pauses. It makes them on the store under test and on a [`MemoryStore`],
 //! and compares every field of every decision.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
@@ -197,7 +201,7 @@ async fn ask(
         0 | 1 => limiter.check_n(key, units).await?,
         2 => limiter.peek(key).await?,
         3 => limiter.take_up_to(key, units).await?,
-        4 => limiter.credit(key, units).await?.into(),
+        4 => limiter.credit(key, units).await?.decision().clone(),
         5 => limiter.debit(key, units).await?,
         6 => {
             limiter.reset(key).await?;
@@ -222,7 +226,7 @@ fn compare(step: usize, task: &str, tested: &Decision, model: &Decision) -> Resu
 #[derive(Debug, PartialEq, Eq)]
 struct Fields {
     verdict: crate::Verdict,
-    decided_at_us: u64,
+    decided_at: Option<SystemTime>,
     retry_after: Option<Duration>,
     policies: Vec<PolicyFields>,
 }
@@ -253,7 +257,7 @@ impl Fields {
         });
         Self {
             verdict: decision.verdict(),
-            decided_at_us: decision.decided_at_us(),
+            decided_at: decision.decided_at(),
             retry_after: decision.retry_after(),
             policies: policies.collect(),
         }

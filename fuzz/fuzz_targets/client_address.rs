@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use http::{HeaderName, HeaderValue, Request};
 use libfuzzer_sys::fuzz_target;
 use tower_throttle::{
-    Key, KeyExtractor, RequestHead,
-    key::{self, ClientIp, PeerAddr},
+    Key, RequestHead,
+    key::{self, ClientIp, KeyExtractor, PeerAddr},
 };
 use tower_throttle_fuzz::Bytes;
 

@@ -8,8 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 use http::{HeaderValue, Request, header::COOKIE};
 use libfuzzer_sys::fuzz_target;
 use tower_throttle::{
-    Key, KeyExtractor, RequestHead,
-    key::{self, PeerAddr},
+    Key, RequestHead,
+    key::{self, KeyExtractor, PeerAddr},
 };
 
 fn request(lines: &[&[u8]]) -> Request<()> {

@@ -130,7 +130,7 @@ fn decide(
             let _ = (
                 policy.reset_after(),
                 policy.delay(),
-                compat::cl_throttle_of(policy),
+                compat::cl_throttle_for_policy(policy),
             );
         }
     }

@@ -6,7 +6,11 @@ mod reason;
 
 #[cfg(any(feature = "http", feature = "compat"))]
 use std::cmp::Reverse;
-use std::{fmt, slice, sync::Arc, time::Duration};
+use std::{
+    fmt, slice,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 pub use self::policy::PolicyDecision;
 pub(crate) use self::policy::PolicyOutcome;
@@ -291,10 +295,18 @@ impl Decision {
         self.source
     }
 
-    /// Returns when the store decided, by its clock, in microseconds since the UNIX epoch.
-    /// 0 if no store decided.
+    /// Returns when the store decided, by its clock, which is that of Redis for a
+    /// [`RedisStore`](crate::RedisStore). `None` if no store decided.
     #[must_use]
-    pub fn decided_at_us(&self) -> u64 {
+    pub fn decided_at(&self) -> Option<SystemTime> {
+        let since_epoch = Duration::from_micros(self.now_us);
+        let at = UNIX_EPOCH.checked_add(since_epoch);
+        at.filter(|_| self.now_us > 0)
+    }
+
+    /// Returns the same in microseconds since the UNIX epoch. 0 if no store decided.
+    #[cfg(any(feature = "http", feature = "redis"))]
+    pub(crate) const fn decided_at_us(&self) -> u64 {
         self.now_us
     }
 
@@ -390,12 +402,6 @@ impl Refund {
     /// [`PolicyDecision::charged`] is what was refunded to it.
     pub const fn decision(&self) -> &Decision {
         &self.0
-    }
-}
-
-impl From<Refund> for Decision {
-    fn from(refund: Refund) -> Self {
-        refund.0
     }
 }
 

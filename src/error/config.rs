@@ -329,7 +329,7 @@ impl fmt::Display for ConfigError {
                 "key prefix {prefix:?} is not 1 to 64 printable ASCII characters without braces; choose another prefix",
             ),
             Self::PartitionKeyUnsupported => f.write_str(
-                "`partition_key(..)` with header fields that have no place for it; use `HeaderFormat::Draft10`, or drop `partition_key(..)`",
+                "`partition_key_secret(..)` with header fields that have no place for it; use `HeaderFormat::Draft10`, or drop `partition_key_secret(..)`",
             ),
             Self::Zero { setting } => write!(
                 f,

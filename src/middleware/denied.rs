@@ -21,7 +21,7 @@ const PERMIT_RETRY: Duration = Duration::from_secs(1);
 pub struct Denied<'a> {
     pub(super) denial: Denial<'a>,
     pub(super) head: RequestHead<'a>,
-    /// Includes the jitter.
+    /// With the jitter. Not rounded, as gRPC has milliseconds.
     pub(super) retry_after: Option<Duration>,
     /// The content type of a gRPC response.
     pub(super) grpc: Option<HeaderValue>,
@@ -43,8 +43,8 @@ impl<'a> Denied<'a> {
     /// Returns the names of the policies that denied the request: those without room,
     /// those that can never grant the cost, or the one that found no key. Empty if the
     /// store failed.
-    pub fn policies(&self) -> impl Iterator<Item = &'a str> {
-        self.denial.policies()
+    pub fn policy_names(&self) -> impl Iterator<Item = &'a str> {
+        self.denial.policy_names()
     }
 
     /// Returns what the request lacks, by name, if the reason is
@@ -62,11 +62,12 @@ impl<'a> Denied<'a> {
         self.denial.decision
     }
 
-    /// Returns the value of `Retry-After` in seconds: rounded up, at least 1, and with
-    /// its jitter. `None` if waiting does not help.
+    /// Returns the value of `Retry-After`: whole seconds, rounded up, at least one, and with
+    /// its jitter. `None` if waiting does not help. The exact wait is that of the
+    /// [decision](Decision::retry_after).
     #[must_use]
-    pub fn retry_after_s(&self) -> Option<u64> {
-        self.retry_after.map(|wait| whole_seconds(wait).max(1))
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after.map(whole_seconds)
     }
 
     /// Returns whether the request is a gRPC call, by the layer's
@@ -160,7 +161,7 @@ impl<'a> Denial<'a> {
         self.missing_key.map(|(_, missing)| missing)
     }
 
-    pub(super) fn policies(self) -> impl Iterator<Item = &'a str> {
+    pub(super) fn policy_names(self) -> impl Iterator<Item = &'a str> {
         let denied_by = self.decision.into_iter().flat_map(Decision::denied_by);
         let without_key = self.missing_key.map(|(policy, _)| policy);
         denied_by.map(PolicyDecision::name).chain(without_key)
@@ -186,7 +187,8 @@ impl<'a> Denial<'a> {
     }
 }
 
-fn whole_seconds(wait: Duration) -> u64 {
-    wait.as_secs()
-        .saturating_add(u64::from(wait.subsec_nanos() > 0))
+/// Rounds up to whole seconds, at least one: `Retry-After` has no fractions.
+fn whole_seconds(wait: Duration) -> Duration {
+    let fraction = u64::from(wait.subsec_nanos() > 0);
+    Duration::from_secs(wait.as_secs().saturating_add(fraction).max(1))
 }

@@ -253,13 +253,15 @@ impl RateLimitLayerBuilder {
     }
 
     /// Adds the parameter `pk` to the fields: 96 bits of a hash of policy, key and
-    /// `secret`. Default: none.
+    /// `secret`. Default: no parameter.
     ///
     /// Clients can tell their partitions apart by it, and cannot compute the key from it.
-    /// It needs [`HeaderFormat::Draft10`], the default format.
-    pub fn partition_key(mut self, secret: &[u8]) -> Self {
+    /// Processes with the same secret send the same parameter. An empty secret is an error
+    /// when the layer is built, and so is a format other than [`HeaderFormat::Draft10`], the
+    /// default.
+    pub fn partition_key_secret(mut self, secret: &[u8]) -> Self {
         if secret.is_empty() {
-            let setting = "partition_key";
+            let setting = "partition_key_secret";
             self.error.get_or_insert(ConfigError::Zero { setting });
         }
         let context = "tower-throttle v1 secret of partition keys";
@@ -269,8 +271,8 @@ impl RateLimitLayerBuilder {
 
     /// Adds a random duration up to this one to `Retry-After`, so that clients that were
     /// denied together do not return together. Default: none. Maximum: one day.
-    pub fn retry_after_jitter(mut self, most: Duration) -> Self {
-        self.response.retry_after_jitter = most.min(Duration::from_secs(86_400));
+    pub fn retry_after_jitter(mut self, max: Duration) -> Self {
+        self.response.retry_after_jitter = max.min(Duration::from_secs(86_400));
         self
     }
 
@@ -313,8 +315,8 @@ impl RateLimitLayerBuilder {
     ///
     /// **The danger**: each waiting request holds its connection and the readiness of the
     /// inner service. [`max_waiting`](Self::max_waiting) bounds how many requests wait.
-    pub const fn wait_up_to(mut self, wait: Duration) -> Self {
-        self.wait = Some(wait);
+    pub const fn wait_up_to(mut self, max_wait: Duration) -> Self {
+        self.wait = Some(max_wait);
         self
     }
 

@@ -14,9 +14,9 @@ use super::{
     readers::{CostBy, OnMissingKey, QuotaBy, When},
 };
 use crate::{
-    ConfigError, Key, KeyExtractor, OnStoreFailure, Policy, Quota, RequestHead,
+    ConfigError, Key, OnStoreFailure, Policy, Quota, RequestHead,
     charge::{Charge, Demand},
-    key::KeyError,
+    key::{KeyError, KeyExtractor},
     policy::Compiled,
     util::interned::Interned,
 };

@@ -34,7 +34,7 @@ pub(super) fn respond(
     if denial.reason != DenialReason::Misconfigured {
         let missing = denial.missing_key();
         telemetry::denied(denial.reason, retry_after, missing.as_ref(), || {
-            denial.policies()
+            denial.policy_names()
         });
     }
 
@@ -44,7 +44,7 @@ pub(super) fn respond(
         retry_after,
         grpc: config.grpc_denials.content_type(head),
     };
-    let retry_after_s = denied.retry_after_s();
+    let retry_after = denied.retry_after();
     let (mut response, is_grpc) = match &config.on_denied {
         None => {
             let is_grpc = denied.is_grpc();
@@ -65,8 +65,8 @@ pub(super) fn respond(
             .or_insert(HeaderValue::from_static("no-store"));
     }
     // A gRPC response has the wait in fields of its own.
-    if let Some(seconds) = retry_after_s.filter(|_| !is_grpc) {
-        let value = InlineText::default().push_number(seconds).to_value();
+    if let Some(wait) = retry_after.filter(|_| !is_grpc) {
+        let value = InlineText::default().push_number(wait.as_secs()).to_value();
         insert_if_absent(headers, RETRY_AFTER, value);
     }
     if let Some(decision) = denial.decision {

@@ -85,7 +85,7 @@ impl Responder {
     /// that the handler determines.
     ///
     /// Two things that a layer sends are absent from a decision: the
-    /// [`partition_key`](crate::RateLimitLayerBuilder::partition_key) of a request, and the
+    /// [partition key](crate::RateLimitLayerBuilder::partition_key_secret) of a request, and the
     /// policies of a limiter whose store failed.
     ///
     /// # Errors

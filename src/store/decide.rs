@@ -19,7 +19,10 @@ use crate::{
 /// The bucket of one charge, for [`Check::decide`]: the stored words, and afterwards the words
 /// to store.
 #[derive(Clone, Debug, Default)]
-#[cfg_attr(not(feature = "unstable-store"), allow(unreachable_pub))]
+#[cfg_attr(
+    not(feature = "unstable-store"),
+    allow(unreachable_pub, unnameable_types)
+)]
 pub struct Slot {
     pub(super) state: Option<State>,
     /// Set if `state` is new: the instant from which it means the same as none.

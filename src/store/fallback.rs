@@ -20,13 +20,13 @@ use super::{
     permits::{Holders, Take},
     tasks::Tasks,
 };
-use crate::{Clock, Decision, OnStoreFailure, StoreError, SystemClock};
+use crate::{Clock, Decision, OnStoreFailure, StoreError, clock::SystemClock};
 
 /// Decides while a store fails. It holds buckets in this process, what was logged about the
 /// failure, and which policies use the store. Clones share all three.
 ///
-/// A [`Store`] returns one from [`Store::fallback`], so that all layers and
-/// limiters on it share one. At most 100,000 buckets are kept, by the rules of
+/// A [`Store`] returns it from [`Store::fallback`], so that all layers and limiters on the
+/// store share one. At most 100,000 buckets are kept, by the rules of
 /// [`MemoryStore`](crate::MemoryStore), and 50,000 cells for the newcomers of each quota: 7 MB for two
 /// quotas and 14 MB for seven; 13 MB for one [`SlidingWindow`](crate::SlidingWindow), and
 /// 16 bytes more for each entry of a [`SlidingLog`](crate::SlidingLog). Stores that

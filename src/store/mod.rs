@@ -16,7 +16,7 @@ mod health;
 mod known_policies;
 #[cfg(feature = "redis")]
 mod lease;
-mod memory;
+pub(crate) mod memory;
 mod monitored;
 pub(crate) mod permits;
 #[cfg(feature = "redis")]
@@ -27,16 +27,17 @@ pub(crate) mod tasks;
 
 use std::{fmt, sync::Arc};
 
-pub use self::{
-    answer::{Answer, StoreFuture},
-    guarded::Guarded,
-    memory::{MemoryStore, MemoryStoreBuilder},
-};
+#[cfg(not(feature = "unstable-store"))]
+pub(crate) use self::decide::Slot;
 #[cfg(feature = "unstable-store")]
 #[cfg_attr(docsrs, doc(cfg(feature = "unstable-store")))]
-pub use self::{decide::Slot, fallback::Fallback};
-#[cfg(not(feature = "unstable-store"))]
-pub(crate) use self::{decide::Slot, fallback::Fallback};
+pub use self::decide::Slot;
+pub(crate) use self::memory::MemoryStore;
+pub use self::{
+    answer::{Answer, StoreFuture},
+    fallback::Fallback,
+    guarded::Guarded,
+};
 use crate::Decision;
 pub use crate::charge::{Charge, Check, Operation};
 
@@ -44,8 +45,12 @@ pub use crate::charge::{Charge, Check, Operation};
 ///
 /// Implement it to wrap one of this crate's stores: to count, to log, or to fail on purpose in a
 /// test ([`StoreError::unavailable`](crate::StoreError::unavailable)). Or implement it to keep
-/// buckets somewhere else: [`Check::decide`] computes every algorithm on words that you read and
-/// write in one transaction, and the feature `testing` has a suite that tests the result.
+/// buckets somewhere else. With the feature `unstable-store`, `Check::decide` computes every
+/// algorithm on words that you read and write in one transaction. The feature `testing` has a
+/// suite that tests the result.
+///
+/// A store that wraps another passes on its [`storage_key`](Self::storage_key) and its
+/// [`fallback`](Self::fallback).
 ///
 /// A check names one or more charges. The store reads all of them at one instant,
 /// and charges all or none.
@@ -63,9 +68,10 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns what decides while this store fails. A store whose clones share their buckets
-    /// returns one that the clones share, too. With `None`, the default, each limiter and
-    /// layer makes its own.
+    /// Returns what decides while this store fails. Default: `None`, with which each limiter
+    /// and layer makes its own.
+    ///
+    /// A store whose clones share their buckets returns one that the clones share, too.
     fn fallback(&self) -> Option<Fallback> {
         None
     }

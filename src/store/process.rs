@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Clock, SystemClock, util::hash::SecretHasher};
+use crate::{Clock, clock::SystemClock, util::hash::SecretHasher};
 
 /// The clock and the secret hasher of this process.
 #[derive(Clone, Debug)]

@@ -66,7 +66,10 @@ async fn several_slots_decide_as_one_check_does() {
                     0 | 1 => limiter.check(caller).await,
                     2 => limiter.check_n(caller, units).await,
                     3 => limiter.take_up_to(caller, units).await,
-                    4 => limiter.credit(caller, units / 4).await.map(Into::into),
+                    4 => limiter
+                        .credit(caller, units / 4)
+                        .await
+                        .map(|refund| refund.decision().clone()),
                     _ => limiter.peek(caller).await,
                 }
             }

@@ -9,9 +9,9 @@ use std::{
 };
 
 use tokio::time::sleep;
-use tower_throttle::{Clock, Limiter, SystemClock, TokenBucket};
+use tower_throttle::{Clock, Limiter, TokenBucket};
 
-use crate::support::RedisServer;
+use crate::support::{RedisServer, WallClock};
 use crate::{
     checker::{self, Elsewhere, Promise, Window},
     figures::{ms, or_long, tell},
@@ -168,14 +168,13 @@ async fn junk_under_a_key_admits_no_more_and_expires() {
 /// A clock that is set to other times.
 #[derive(Debug)]
 struct SteppedClock {
-    clock: SystemClock,
     step_s: AtomicI64,
 }
 
 impl Clock for SteppedClock {
     fn now_us(&self) -> u64 {
         let step_us = self.step_s.load(Ordering::SeqCst) * 1_000_000;
-        self.clock.now_us().saturating_add_signed(step_us)
+        WallClock.now_us().saturating_add_signed(step_us)
     }
 }
 
@@ -185,7 +184,6 @@ async fn clock_steps_of_an_hour_lock_no_caller_out() {
     let server = RedisServer::start();
     let (deadline, in_time) = rig::patience();
     let clock = Arc::new(SteppedClock {
-        clock: SystemClock::new(),
         step_s: AtomicI64::new(0),
     });
     let store = rig::builder()

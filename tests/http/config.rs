@@ -179,8 +179,12 @@ fn settings_that_contradict_or_protect_nothing_are_errors() {
 
     let secret = RateLimitLayer::builder()
         .policy(TokenBucket::per_second(1))
-        .partition_key(b"");
-    assert_config_error(secret.build(), "zero", "`partition_key` is zero or empty;");
+        .partition_key_secret(b"");
+    assert_config_error(
+        secret.build(),
+        "zero",
+        "`partition_key_secret` is zero or empty;",
+    );
 }
 
 #[test]

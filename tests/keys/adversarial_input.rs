@@ -5,8 +5,8 @@ use std::{net::IpAddr, sync::mpsc, thread};
 
 use http::{HeaderName, HeaderValue, Request};
 use tower_throttle::{
-    Key, KeyExtractor, Limiter, RedisStore, RequestHead, TokenBucket,
-    key::{self, PeerAddr},
+    Key, Limiter, RedisStore, RequestHead, TokenBucket,
+    key::{self, KeyExtractor, PeerAddr},
 };
 
 const MEGABYTE: usize = 1 << 20;

@@ -8,6 +8,8 @@ use tower_throttle::{
     testing::{self, SimulatedRedis},
 };
 
+use crate::support::decided_at_us;
+
 fn store(redis: &SimulatedRedis) -> RedisStore {
     let builder = RedisStore::builder().denial_cache_ttl(Duration::ZERO);
     builder.simulated(redis).expect("a store")
@@ -46,7 +48,7 @@ async fn a_check_takes_both_network_delays_and_the_service_time() {
     let far = Instant::now();
     let decision = limiter.check("ann").await.expect("a decision");
     assert_eq!(far.elapsed(), Duration::from_millis(3 + 4 + 5 + 3));
-    let decided_at = Duration::from_micros(decision.decided_at_us());
+    let decided_at = Duration::from_micros(decided_at_us(&decision));
     let began = Duration::from_secs(1_767_225_600);
     assert_eq!(decided_at, began + Duration::from_millis(3));
     assert_eq!(redis.served().busy, Duration::from_millis(9));

@@ -244,7 +244,7 @@ pub(crate) async fn nothing_public_shows_a_key_a_secret_or_a_password() {
         hidden(&limiter.build().expect("a limiter"));
         let layer = RateLimitLayer::builder()
             .store(store)
-            .partition_key(SECRET.as_bytes())
+            .partition_key_secret(SECRET.as_bytes())
             .policy(Policy::new("api", TokenBucket::per_day(1)).key(key::header("x-api-key")));
         hidden(&layer);
         let layer = layer.build().expect("a layer");

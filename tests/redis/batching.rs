@@ -41,9 +41,9 @@ fn check(limiter: &Limiter, key: u64, units: u64) -> Asked {
 /// Shows all fields of a decision.
 fn said(decision: &Decision) -> Vec<String> {
     let first = format!(
-        "{:?} {} {:?} {:?}",
+        "{:?} {:?} {:?} {:?}",
         decision.verdict(),
-        decision.decided_at_us(),
+        decision.decided_at(),
         decision.retry_after(),
         decision.source()
     );
@@ -58,7 +58,7 @@ fn said(decision: &Decision) -> Vec<String> {
             policy.retry_after(),
             policy.delay(),
             policy.is_impossible(),
-            tower_throttle::compat::cl_throttle_of(policy)
+            tower_throttle::compat::cl_throttle_for_policy(policy)
         )
     });
     std::iter::once(first).chain(policies).collect()

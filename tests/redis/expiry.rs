@@ -9,7 +9,7 @@ use tower_throttle::{
     SlidingLog, SlidingWindow, TokenBucket,
 };
 
-use crate::support::RedisServer;
+use crate::support::{RedisServer, decided_at_us};
 
 fn store(server: &RedisServer) -> RedisStore {
     let store = RedisStore::builder().timeout(crate::support::DEADLINE);
@@ -75,10 +75,16 @@ async fn use_up(limiter: &Limiter, server: &RedisServer) -> Decision {
         let decision = match round % 6 {
             0 => limiter.check("ann").await,
             1 => limiter.debit("ann", 4).await,
-            2 => limiter.credit("ann", 1).await.map(Into::into),
+            2 => limiter
+                .credit("ann", 1)
+                .await
+                .map(|refund| refund.decision().clone()),
             3 => limiter.take_up_to("ann", 3).await,
             4 => limiter.check_n("ann", 2).await,
-            _ => limiter.credit("ann", 2).await.map(Into::into),
+            _ => limiter
+                .credit("ann", 2)
+                .await
+                .map(|refund| refund.decision().clone()),
         };
         server.assert_all_keys_expire();
         decision.expect("a decision")
@@ -101,7 +107,7 @@ async fn each_key_expires_when_it_means_the_same_as_none() {
             let decision = use_up(&limiter, &server).await;
             let needed = matters_for(&decision);
             assert!(needed > Duration::ZERO, "{said}");
-            let ends_us = decision.decided_at_us() as i64 + needed.as_micros() as i64;
+            let ends_us = decided_at_us(&decision) as i64 + needed.as_micros() as i64;
             let expires_us = expiry_us(&server, &limiter.storage_keys("ann")[0]);
             if let Some(expires_us) = expires_us {
                 let spare_us = expires_us - ends_us;
@@ -120,7 +126,7 @@ async fn each_key_expires_when_it_means_the_same_as_none() {
 async fn a_bucket_in_use_expires_later_with_each_unit() {
     let server = RedisServer::start();
     let unit = Duration::from_secs(100);
-    let clock = std::sync::Arc::new(tower_throttle::SystemClock::new());
+    let clock = std::sync::Arc::new(crate::support::WallClock);
     let by_clock = RedisStore::builder()
         .clock(clock)
         .timeout(crate::support::DEADLINE);
@@ -183,7 +189,7 @@ async fn all_keys_of_a_caller_expire() {
     server.assert_all_keys_expire();
     let last = last.expect("a decision");
     eventually_empty(&server);
-    let ends_us = last.decided_at_us() + matters_for(&last).as_micros() as u64;
+    let ends_us = decided_at_us(&last) + matters_for(&last).as_micros() as u64;
     assert!(server_time_us(&server) >= ends_us as i64);
 }
 
@@ -309,14 +315,14 @@ async fn two_versions(old: &Version, new: &Version) {
         };
         let decision = limiter.check("ann").await.expect("a decision");
         if call == 0 {
-            first_us = decision.decided_at_us();
+            first_us = decided_at_us(&decision);
         }
         admitted += u64::from(decision.is_allowed());
         last = Some(decision);
     }
     server.assert_all_keys_expire();
     let last = last.expect("a decision");
-    let took = Duration::from_micros(last.decided_at_us() - first_us);
+    let took = Duration::from_micros(decided_at_us(&last) - first_us);
     let period = old.period.min(new.period);
     // If periods start by the clock, one more may have begun.
     let periods = u64::try_from(took.as_nanos() / period.as_nanos()).expect("few") + 1;

@@ -117,7 +117,10 @@ async fn hang_up(path: &'static str) -> Seen {
     let server = RedisServer::start();
     let store = RedisStore::builder().timeout(PATIENCE);
     let store = store.connect(&server.url()).expect("a store");
-    eventually_async("a connection", || async { store.ready().await.is_ok() }).await;
+    eventually_async("a connection", || async {
+        store.health_check().await.is_ok()
+    })
+    .await;
     let entered = Arc::default();
     let address = serve(&store, &entered).await;
     let (client, other) = (connect(address).await, connect(address).await);

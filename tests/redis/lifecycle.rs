@@ -161,7 +161,9 @@ async fn a_client_that_was_handed_in_stays_open() {
     let config = Config::from_url(&server.url()).expect("a URL");
     let client = Builder::from_config(config).build().expect("a client");
     client.init().await.expect("a connection");
-    let store = RedisStore::from_client(client.clone()).expect("a store");
+    let store = RedisStore::builder()
+        .client(client.clone())
+        .expect("a store");
     let limiter = Limiter::new(store.clone(), TokenBucket::per_day(5));
     let decision = limiter.check("ann").await.expect("a decision");
     assert_eq!(decision.source(), Source::Store);
@@ -272,7 +274,7 @@ fn outside_of_a_runtime_checks_use_that_of_the_store() {
         });
         assert_eq!(admitted.count(), 2);
         block_on(limiter.reset("ann")).expect("a reset");
-        block_on(store.ready()).expect("it is ready");
+        block_on(store.health_check()).expect("it is ready");
         let held = block_on(at_a_time(&store, 1).acquire("ann", Duration::ZERO));
         drop(held.expect("a decision"));
         block_on(store.shutdown());

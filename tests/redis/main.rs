@@ -12,12 +12,12 @@ mod expiry;
 mod failures;
 mod foreign_reply;
 mod hang_up;
+mod health_check;
 mod lease;
 #[cfg(feature = "redis-client")]
 mod lifecycle;
 #[cfg(feature = "testing")]
 mod permits;
-mod ready;
 #[cfg(feature = "redis-client")]
 mod recovery;
 mod sliding_log;

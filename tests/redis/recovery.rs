@@ -243,7 +243,9 @@ async fn lives_through(with_checks: bool) {
     let config = Config::from_url(&server.url()).expect("a config");
     let client = Builder::from_config(config).build().expect("a client");
     let _task = client.init().await.expect("a connection");
-    let store = RedisStore::from_client(client.clone()).expect("a store");
+    let store = RedisStore::builder()
+        .client(client.clone())
+        .expect("a store");
     let limiter = denying(store, TokenBucket::per_second(10));
     ready(&limiter).await;
     signal(&server, "-STOP");
@@ -540,7 +542,9 @@ async fn increments(with_checks: bool) -> String {
         .build()
         .expect("a client");
     let _task = client.init().await.expect("a connection");
-    let store = RedisStore::from_client(client.clone()).expect("a store");
+    let store = RedisStore::builder()
+        .client(client.clone())
+        .expect("a store");
     let limiter = denying(store, TokenBucket::per_second(10));
     ready(&limiter).await;
     signal(&server, "-STOP");

@@ -18,11 +18,11 @@ use std::{
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use port::Port;
-use tower_throttle::ConfigError;
+use tower_throttle::{Clock, ConfigError, Decision};
 
 /// Long enough for the slowest machine; nothing waits for it to pass.
 pub const DEADLINE: Duration = Duration::from_secs(20);
@@ -44,6 +44,27 @@ pub async fn eventually_async<F: Future<Output = bool>>(what: &str, mut is_so: i
         assert!(started.elapsed() < DEADLINE, "it never came: {what}");
         tokio::task::yield_now().await;
     }
+}
+
+/// The machine's clock.
+#[derive(Debug)]
+pub struct WallClock;
+
+impl Clock for WallClock {
+    fn now_us(&self) -> u64 {
+        us_since_epoch(SystemTime::now())
+    }
+}
+
+/// When the store decided.
+#[track_caller]
+pub fn decided_at_us(decision: &Decision) -> u64 {
+    us_since_epoch(decision.decided_at().expect("a decision of a store"))
+}
+
+pub fn us_since_epoch(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).expect("a time after 1970");
+    u64::try_from(since.as_micros()).expect("a time before the year 586,512")
 }
 
 /// Fails unless it is the configuration error of this code, with a message that starts so.

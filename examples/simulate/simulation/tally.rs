@@ -1,6 +1,6 @@
 //! What was asked and said, and what an exact limiter would have said.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tower_throttle::{Decision, Source, StoreError};
 
@@ -103,7 +103,7 @@ impl Tally {
         self.from_memory += u64::from(decision.source() == Source::Cache);
         if decision.is_allowed() {
             let decided_us = match decision.source() {
-                Source::Store => decision.decided_at_us() - BEGAN_US,
+                Source::Store => decision.decided_at().map_or(0, since_the_start_us),
                 _ => us(now),
             };
             self.moments.push((caller, decided_us));
@@ -188,6 +188,11 @@ impl Tally {
 
 /// 2026-01-01, where the simulated server's clock begins.
 const BEGAN_US: u64 = 1_767_225_600_000_000;
+
+fn since_the_start_us(at: SystemTime) -> u64 {
+    let since_1970 = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    us(since_1970) - BEGAN_US
+}
 
 fn us(time: Duration) -> u64 {
     time.as_micros() as u64

@@ -91,7 +91,7 @@ fn only_value<'a>(
 ///
 /// ```
 /// use http::Request;
-/// use tower_throttle::{RequestHead, Key, KeyExtractor, key};
+/// use tower_throttle::{Key, RequestHead, key::{self, KeyExtractor}};
 ///
 /// for spelling in ["Bearer s3cret", "bearer  s3cret"] {
 ///     let request = Request::get("/").header("authorization", spelling).body(())?;

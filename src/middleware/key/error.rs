@@ -38,7 +38,8 @@ pub(super) enum Source {
 }
 
 impl KeyError {
-    /// Missing client key.
+    /// The request lacks the key. [`on_missing_key`](crate::Policy::on_missing_key) decides
+    /// what happens to it.
     #[must_use]
     pub const fn missing() -> Self {
         Self::missing_from(Source::Unknown, None)
@@ -54,25 +55,17 @@ impl KeyError {
 
     /// The application is misconfigured, so every request would fail.
     ///
-    /// `advice` says what to change. It is logged once and never sent to a client.
+    /// `advice` says what to change. It is what the error displays, is logged once, and is
+    /// never sent to a client.
     #[must_use]
     pub const fn misconfigured(advice: &'static str) -> Self {
         Self(Reason::Misconfigured(advice))
     }
 
-    /// Returns whether the request lacks the key.
+    /// Returns whether the request lacks the key. If not, the application is misconfigured.
     #[must_use]
     pub const fn is_missing(&self) -> bool {
         matches!(self.0, Reason::Missing(_))
-    }
-
-    /// Returns what to change, if the application is misconfigured.
-    #[must_use]
-    pub const fn advice(&self) -> Option<&'static str> {
-        match self.0 {
-            Reason::Missing(_) => None,
-            Reason::Misconfigured(advice) => Some(advice),
-        }
     }
 
     pub(crate) const fn reason(&self) -> Reason {

@@ -53,7 +53,7 @@
 //! `uri().host()` is absent. Compare both with the hosts that you serve:
 //!
 //! ```
-//! use tower_throttle::{RequestHead, Key, KeyExtractor};
+//! use tower_throttle::{Key, RequestHead, key::KeyExtractor};
 //!
 //! const TENANTS: [&str; 2] = ["acme.example", "globex.example"];
 //!
@@ -85,22 +85,22 @@ mod error;
 mod forwarded;
 mod known;
 mod proxies;
-mod request_head;
+pub(crate) mod request_head;
 
 pub(crate) use self::error::{Missing, Reason};
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub use self::known::{MatchedRoute, matched_route};
+pub(crate) use self::request_head::RequestHead;
 pub use self::{
     client_ip::{ClientIp, Peer, PeerAddr, client_ip, peer},
     combine::Or,
     credential::{BearerToken, Cookie, Header, bearer_token, cookie, header},
     error::KeyError,
     known::{Extension, Global, MethodKey, extension, global, method},
-    request_head::RequestHead,
 };
 use crate::ConfigError;
-pub use crate::caller_key::Key;
+pub(crate) use crate::caller_key::Key;
 
 /// Reads a caller's key from the head of a request.
 ///
@@ -197,6 +197,7 @@ impl IntoKey for Result<Key, KeyError> {
 mod sealed {
     use super::{Key, KeyError};
 
+    #[expect(unnameable_types, reason = "no other type implements `IntoKey`")]
     pub trait Sealed {}
     impl Sealed for Key {}
     impl Sealed for Option<Key> {}

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use self::buckets::Buckets;
 use super::{Answer, Charge, Check, Fallback, Store};
-use crate::{Clock, Decision, SystemClock};
+use crate::{Clock, Decision, clock::SystemClock};
 
 /// Keeps buckets in this process: the default store. It needs no server and no task.
 ///
@@ -127,7 +127,10 @@ impl MemoryStoreBuilder {
         self
     }
 
-    /// Reads the time from `clock`, in tests for example. Default: [`SystemClock`].
+    /// Reads the time from `clock`, in tests for example. Default: the machine's clock, read
+    /// when the store is built and carried forward monotonically. So a later correction of
+    /// that clock neither locks a caller out nor admits one early. Windows aligned to UTC, and
+    /// resets sent as a UNIX time, follow the clock as it was then.
     pub fn clock(mut self, clock: Arc<impl Clock>) -> Self {
         self.clock = clock;
         self

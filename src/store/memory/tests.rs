@@ -8,7 +8,8 @@ use super::{
     shard::Shard,
 };
 use crate::{
-    SystemClock, quota::arithmetic::State, store::Slot, util::split_mix::SplitMix64 as Random,
+    clock::SystemClock, quota::arithmetic::State, store::Slot,
+    util::split_mix::SplitMix64 as Random,
 };
 
 impl Random {

@@ -23,21 +23,9 @@ use super::{
 use crate::{ConfigError, RedisStore, RedisStoreBuilder};
 
 #[cfg_attr(docsrs, doc(cfg(feature = "redis-client")))]
-impl RedisStore {
-    /// Uses a fred client of your own, with the default settings: for other TLS setups, a Unix
-    /// socket, or credentials that change. See [`RedisStoreBuilder::client`].
-    ///
-    /// # Errors
-    ///
-    /// There is no Tokio runtime.
-    pub fn from_client(client: Client) -> Result<Self, ConfigError> {
-        Self::builder().client(client)
-    }
-}
-
-#[cfg_attr(docsrs, doc(cfg(feature = "redis-client")))]
 impl RedisStoreBuilder {
-    /// Uses a fred client of your own, for one node. You connect it and keep it connected.
+    /// Uses a fred client of your own, for one node: for other TLS setups, a Unix socket, or
+    /// credentials that change. You connect it and keep it connected.
     ///
     /// Give it a [`ReconnectPolicy`](fred::types::config::ReconnectPolicy)
     /// that never gives up; without one, the first lost connection is the last. Each check is

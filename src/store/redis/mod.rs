@@ -15,10 +15,10 @@ mod forged;
 pub mod fuzzing;
 #[cfg(feature = "redis-client")]
 mod handed_in;
+mod health_check;
 mod key;
 mod latency;
 mod pool;
-mod ready;
 mod reply;
 mod request;
 mod script;

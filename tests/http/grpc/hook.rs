@@ -1,5 +1,7 @@
 //! `on_denied` decides on gRPC calls, too.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{HeaderValue, Response};
 use tonic::Code;
@@ -31,11 +33,11 @@ where
 #[test]
 fn the_hook_recognizes_grpc_calls_and_sees_the_same_denial() {
     let layer = hooked(|denied| {
-        let policies: Vec<_> = denied.policies().collect();
+        let policies: Vec<_> = denied.policy_names().collect();
         assert_eq!(policies, ["api"]);
         assert_eq!(denied.reason(), DenialReason::QuotaExceeded);
         assert_eq!(denied.status(), 429);
-        assert_eq!(denied.retry_after_s(), Some(12));
+        assert_eq!(denied.retry_after(), Some(Duration::from_secs(12)));
         let is_grpc = HeaderValue::from(u16::from(denied.is_grpc()));
         let mut response = denied.into_response();
         response.headers_mut().insert("is-grpc", is_grpc);

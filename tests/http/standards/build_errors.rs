@@ -136,11 +136,11 @@ fn partition_keys_beside_fields_without_a_place_for_them_fail() {
         HeaderFormat::None,
     ] {
         let builder = RateLimitLayer::builder().policy(named("api"));
-        let builder = builder.partition_key(b"secret").headers(headers);
+        let builder = builder.partition_key_secret(b"secret").headers(headers);
         assert_config_error(
             builder.build(),
             "partition-key-unsupported",
-            "`partition_key(..)`",
+            "`partition_key_secret(..)`",
         );
     }
 }

@@ -291,7 +291,9 @@ fn older_forms_of_an_answer_that_allows() {
 #[track_caller]
 fn partition(secret: &str, policy: &str, key: &str) -> String {
     let policy = Policy::new(policy, TokenBucket::per_minute(100)).key(key::header("x-api-key"));
-    let (layer, _) = layer_with([policy], |builder| builder.partition_key(secret.as_bytes()));
+    let (layer, _) = layer_with([policy], |builder| {
+        builder.partition_key_secret(secret.as_bytes())
+    });
     let answer = ask(&layer, get([("x-api-key", key)]));
     let text = |name| {
         let text = answer.field(name).unwrap();
@@ -311,7 +313,7 @@ fn a_partition_key_has_the_shape_of_the_example() {
     let policy = Policy::new("api", TokenBucket::per_minute(100))
         .key(key::header("x-api-key"))
         .cost(40);
-    let (layer, _) = layer_with([policy], |builder| builder.partition_key(b"secret"));
+    let (layer, _) = layer_with([policy], |builder| builder.partition_key_secret(b"secret"));
     ask(&layer, get([("x-api-key", "ann")])).assert_is(&format!(
         r#"HTTP/1.1 200 OK
 RateLimit-Policy: "api";q=100;w=60;pk={found}
@@ -349,7 +351,7 @@ fn a_partition_key_never_shows_the_key() {
 #[test]
 fn a_denial_carries_the_same_partition_key() {
     let policy = Policy::new("api", TokenBucket::per_minute(1)).key(key::header("x-api-key"));
-    let (layer, _) = layer_with([policy], |builder| builder.partition_key(b"secret"));
+    let (layer, _) = layer_with([policy], |builder| builder.partition_key_secret(b"secret"));
     let allowed = ask(&layer, get([("x-api-key", "ann")]));
     let denied = ask(&layer, get([("x-api-key", "ann")]));
     assert_eq!(denied.status, StatusCode::TOO_MANY_REQUESTS);

@@ -122,7 +122,7 @@ proptest! {
     fn a_partition_key_is_a_byte_sequence(name in "[ -~]{1,64}", key in "[!-~]{1,40}") {
         let policy = Policy::new(name, TokenBucket::per_second(1))
             .key(tower_throttle::key::header("x-api-key"));
-        let (layer, _) = layer_with([policy], |builder| builder.partition_key(b"secret"));
+        let (layer, _) = layer_with([policy], |builder| builder.partition_key_secret(b"secret"));
         let answer = ask(&layer, get([("x-api-key", key)]));
         for field in ["ratelimit", "ratelimit-policy"] {
             let items = items(&answer, field);

@@ -219,7 +219,7 @@ fn no_key_is_in_any_field_body_or_line() {
             let (layer, _) = layer_with([by_key(), by_peer(), by_both()], |builder| {
                 let builder = builder.headers(headers).on_store_failure(choice);
                 match headers {
-                    HeaderFormat::Draft10 => builder.partition_key(b"partition secret"),
+                    HeaderFormat::Draft10 => builder.partition_key_secret(b"partition secret"),
                     _ => builder,
                 }
             });
@@ -281,7 +281,7 @@ fn no_key_is_shown_by_a_decision_or_a_layer() {
 fn the_secret_of_partition_keys_is_shown_by_nothing() {
     let shown = |secret: &[u8]| {
         let (layer, _) = layer_with([crate::support::web::api()], |builder| {
-            let builder = builder.store(Down).partition_key(secret);
+            let builder = builder.store(Down).partition_key_secret(secret);
             assert_hides(&format!("{builder:?}"));
             builder
         });

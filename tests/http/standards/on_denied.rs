@@ -1,5 +1,7 @@
 //! Answers of the application's own.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use tower::Layer;
@@ -51,7 +53,7 @@ fn status_of(reason: DenialReason) -> u16 {
 fn the_hook_is_called_for_every_reason() {
     let hook = |denied: Denied<'_>| {
         let verdict = denied.decision().map(|decision| decision.verdict());
-        let (reason, retry) = (denied.reason(), denied.retry_after_s());
+        let (reason, retry) = (denied.reason(), denied.retry_after());
         let text = format!("{reason:?} {verdict:?} {retry:?}");
         let mut response = Response::new(Bytes::from(text));
         *response.status_mut() = denied.status();
@@ -61,9 +63,9 @@ fn the_hook_is_called_for_every_reason() {
         let answer = ask(&layer, get([("api", cost)]));
         assert_eq!(answer.status, status_of(reason));
         let (verdict, retry) = match reason {
-            DenialReason::QuotaExceeded => (Some(Verdict::Denied), Some(1)),
+            DenialReason::QuotaExceeded => (Some(Verdict::Denied), Some(Duration::from_secs(1))),
             DenialReason::CostImpossible => (Some(Verdict::Impossible), None),
-            DenialReason::StoreFailed => (None, Some(5)),
+            DenialReason::StoreFailed => (None, Some(Duration::from_secs(5))),
             _ => (None, None),
         };
         assert_eq!(answer.text(), format!("{reason:?} {verdict:?} {retry:?}"));
@@ -186,7 +188,7 @@ fn the_hook_is_not_called_for_forwarded_requests() {
 fn the_hook_sees_the_request_and_the_denying_policies() {
     let hook = |denied: Denied<'_>| {
         let id = denied.head().headers().get("x-request-id").cloned();
-        let policies: Vec<_> = denied.policies().collect();
+        let policies: Vec<_> = denied.policy_names().collect();
         Response::new(Bytes::from(format!("{id:?} {policies:?}")))
     };
     for (reason, layer, cost) in every_reason(hook) {

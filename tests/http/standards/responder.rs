@@ -7,9 +7,10 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use tower::{Layer, Service, service_fn};
 use tower_throttle::{
-    DenialReason, Denied, FixedWindow, GrpcDenials, HeaderFormat, KeyExtractor, Limiter,
-    OnStoreFailure, Policy, RateLimitLayer, RateLimitLayerBuilder, RequestHead, Responder,
-    TokenBucket, key, store::Store,
+    DenialReason, Denied, FixedWindow, GrpcDenials, HeaderFormat, Limiter, OnStoreFailure, Policy,
+    RateLimitLayer, RateLimitLayerBuilder, RequestHead, Responder, TokenBucket,
+    key::{self, KeyExtractor},
+    store::Store,
 };
 
 use crate::support::web::{
@@ -111,7 +112,7 @@ fn with_id(denied: Denied<'_>) -> Response<Bytes> {
     let id = format!(
         "{:?} {:?}",
         denied.reason(),
-        denied.policies().collect::<Vec<_>>()
+        denied.policy_names().collect::<Vec<_>>()
     );
     let mut response = denied.into_response();
     response.headers_mut().insert("id", id.parse().unwrap());

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use tower_throttle::{
-    FixedWindow, KeyExtractor, Limiter, MemoryStore, OnMissingKey, Policy, Quota, RateLimitLayer,
-    RequestHead, TokenBucket,
-    key::{self, ClientIp, PeerAddr},
+    FixedWindow, Limiter, MemoryStore, OnMissingKey, Policy, Quota, RateLimitLayer, RequestHead,
+    TokenBucket,
+    key::{self, ClientIp, KeyExtractor, PeerAddr},
 };
 
 use super::logs::logged;

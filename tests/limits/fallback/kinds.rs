@@ -114,7 +114,7 @@ async fn each_kind_of_error_is_handled_by_each_choice() {
                 let layer = layer_on(store.clone(), policy(choice));
                 let what = format!("{kind}, {error}, {choice:?}");
                 let share = match choice {
-                    OnStoreFailure::Local { share_of } => 4 / u64::from(share_of),
+                    OnStoreFailure::Local { share_of, .. } => 4 / u64::from(share_of),
                     _ => 0,
                 };
                 let is_local = share > 0 && matches!(kind, "failure" | "flood");

@@ -24,12 +24,12 @@ fn told(decision: &Decision) -> String {
                 (policy.cost(), policy.charged(), policy.remaining()),
                 (policy.reset_after(), policy.retry_after(), policy.delay()),
                 (policy.is_denied(), policy.is_impossible()),
-                tower_throttle::compat::cl_throttle_of(policy),
+                tower_throttle::compat::cl_throttle_for_policy(policy),
             )
         })
         .collect();
     let whole = (
-        (decision.verdict(), decision.decided_at_us()),
+        (decision.verdict(), decision.decided_at()),
         (decision.retry_after(), decision.delay(), decision.charged()),
         tower_throttle::compat::cl_throttle(decision),
     );
@@ -62,7 +62,10 @@ async fn ask_for(limiter: &Limiter, which: u64, key: &'static str, units: u64) -
         3 => limiter.take_up_to(key, units).await,
         4 => limiter.debit(key, units).await,
         5 => limiter.peek(key).await,
-        _ => limiter.credit(key, units).await.map(Into::into),
+        _ => limiter
+            .credit(key, units)
+            .await
+            .map(|refund| refund.decision().clone()),
     }
 }
 
@@ -213,7 +216,7 @@ fn a_layer_answers_in_an_outage_as_on_a_store() {
                 .store(store);
             let builder = builder.policy(api()).policy(day());
             let builder = match mode {
-                HeaderFormat::Draft10 => builder.partition_key(b"secret"),
+                HeaderFormat::Draft10 => builder.partition_key_secret(b"secret"),
                 _ => builder,
             };
             builder.build().unwrap()

@@ -385,7 +385,10 @@ async fn put(limiter: &Limiter, caller: u64, op: Op) -> Result<Decision, StoreEr
         Op::CheckN(units) => limiter.check_n(caller, units).await,
         Op::Peek => limiter.peek(caller).await,
         Op::UpTo(units) => limiter.take_up_to(caller, units).await,
-        Op::Credit(units) => limiter.credit(caller, units).await.map(Into::into),
+        Op::Credit(units) => limiter
+            .credit(caller, units)
+            .await
+            .map(|refund| refund.decision().clone()),
         Op::Debit(units) => limiter.debit(caller, units).await,
         Op::Acquire { .. } => panic!("whoever acquires holds the permit"),
     }

@@ -12,7 +12,7 @@ use tower_throttle::{
 use super::fixtures::{answering, channel, left, limiter, ms, poll};
 use crate::support::random::Random;
 use crate::support::{
-    RedisServer, eventually_async,
+    RedisServer, decided_at_us, eventually_async,
     web::{hello, plain},
 };
 
@@ -57,7 +57,7 @@ async fn waiters_are_admitted_at_their_moments_and_never_early() {
                 assert!(permit.is_allowed());
                 let decision = permit.decision();
                 assert!(asked.elapsed() >= decision.delay());
-                Duration::from_micros(decision.decided_at_us()) + decision.delay()
+                Duration::from_micros(decided_at_us(decision)) + decision.delay()
             });
         }
         let mut moments = tasks.join_all().await;

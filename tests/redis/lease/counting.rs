@@ -159,7 +159,10 @@ async fn leases_apply_only_to_single_policy_checks() {
         limiter.check_n("ann", 0).await,
         limiter.take_up_to("ann", 3).await,
         limiter.peek("ann").await,
-        limiter.credit("ann", 1).await.map(Into::into),
+        limiter
+            .credit("ann", 1)
+            .await
+            .map(|refund| refund.decision().clone()),
         limiter
             .acquire("ann", DEADLINE)
             .await

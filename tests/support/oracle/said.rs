@@ -2,6 +2,8 @@
 
 use tower_throttle::{Decision, Verdict};
 
+use crate::support::decided_at_us;
+
 /// What a decision says of one policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
@@ -33,7 +35,7 @@ impl From<&Decision> for Said {
     fn from(decision: &Decision) -> Self {
         Self {
             verdict: decision.verdict(),
-            now_us: decision.decided_at_us(),
+            now_us: decided_at_us(decision),
             retry_us: decision.retry_after().map(|wait| wait.as_micros()),
             delay_us: decision.delay().as_micros(),
             moved: decision.charged(),

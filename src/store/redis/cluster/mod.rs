@@ -120,7 +120,7 @@ impl Cluster {
     }
 
     /// Whether every known primary decides. `charge`: makes a charge from a number.
-    pub(super) async fn ready(
+    pub(super) async fn check_health(
         self: &Arc<Self>,
         charge: impl Fn(u64) -> Charge<'static>,
     ) -> Result<(), StoreError> {

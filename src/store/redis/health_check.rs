@@ -31,8 +31,8 @@ impl RedisStore {
     /// fn health(redis: RedisStore) -> Router {
     ///     // beside `/health`, which returns 200 as long as this process serves
     ///     Router::new().route("/health/redis", get(|| async move {
-    ///         match redis.ready().await {
-    ///             Ok(()) => (StatusCode::OK, "ready".to_owned()),
+    ///         match redis.health_check().await {
+    ///             Ok(()) => (StatusCode::OK, "it decides".to_owned()),
     ///             // with the error of Redis or the network
     ///             Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
     ///         }
@@ -44,12 +44,15 @@ impl RedisStore {
     ///
     /// The error that a check would get now, with the name of the server. It comes at once
     /// while the circuit breaker is open or there is no connection.
-    pub async fn ready(&self) -> Result<(), StoreError> {
-        InRuntime::new(self.store.runtime.clone(), self.is_ready()).await
+    pub async fn health_check(&self) -> Result<(), StoreError> {
+        InRuntime::new(self.store.runtime.clone(), self.check_health()).await
     }
 
-    async fn is_ready(&self) -> Result<(), StoreError> {
-        let policy = Policy::new("tower-throttle-ready", TokenBucket::per_second(1_000_000));
+    async fn check_health(&self) -> Result<(), StoreError> {
+        let policy = Policy::new(
+            "tower-throttle-health-check",
+            TokenBucket::per_second(1_000_000),
+        );
         let policy = policy.compile(OnStoreFailure::Deny);
         let policy = policy.map_err(StoreError::not_sent)?;
         let charge = |number: u64| {
@@ -60,7 +63,11 @@ impl RedisStore {
                 let answer = self.check(&Check::new(Operation::Take, &[charge(0)]));
                 answer.wait().await.map(drop)
             }
-            Servers::Cluster(cluster) => cluster.ready(|number| charge(number).into_owned()).await,
+            Servers::Cluster(cluster) => {
+                cluster
+                    .check_health(|number| charge(number).into_owned())
+                    .await
+            }
         }
     }
 }

@@ -15,17 +15,17 @@ fn store(url: &str) -> RedisStore {
     store.expect("a store")
 }
 
-async fn eventually_ready(store: &RedisStore) {
-    eventually_async("a store that is ready", || async {
-        store.ready().await.is_ok()
+async fn eventually_healthy(store: &RedisStore) {
+    eventually_async("a healthy store", || async {
+        store.health_check().await.is_ok()
     })
     .await;
 }
 
 async fn eventually_refused(store: &RedisStore) {
     eventually_async("a refusal", || async {
-        let ready = store.ready().await;
-        ready.is_err_and(|error| error.is_refused())
+        let health = store.health_check().await;
+        health.is_err_and(|error| error.is_refused())
     })
     .await;
 }
@@ -34,29 +34,29 @@ async fn eventually_refused(store: &RedisStore) {
 async fn ready_reports_whether_the_server_is_there() {
     let mut server = RedisServer::stopped(&[]);
     let store = store(&server.url());
-    let error = store.ready().await.expect_err("nobody is there");
+    let error = store.health_check().await.expect_err("nobody is there");
     assert!(error.is_unavailable(), "{error:?}");
     assert!(error.to_string().contains(&server.port().to_string()));
     server.run();
-    eventually_ready(&store).await;
+    eventually_healthy(&store).await;
     server.assert_all_keys_expire();
     eventually("no key left", || server.keys().is_empty());
 
     server.kill();
-    eventually_async("an error", || async { store.ready().await.is_err() }).await;
+    eventually_async("an error", || async { store.health_check().await.is_err() }).await;
     server.run();
-    eventually_ready(&store).await;
+    eventually_healthy(&store).await;
     store.shutdown().await;
     assert!(
         store
-            .ready()
+            .health_check()
             .await
             .is_err_and(|error| error.is_unavailable())
     );
 }
 
 #[tokio::test]
-async fn a_server_that_rejects_all_writes_is_not_ready() {
+async fn a_server_that_rejects_all_writes_is_unhealthy() {
     let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
     let user = ["ACL", "SETUSER", "app", "on", ">pw", "~tt?{*", "+@all"];
     server.command(&user);
@@ -82,12 +82,12 @@ async fn a_server_that_rejects_all_writes_is_not_ready() {
         ],
     ];
     for [fault, mended] in faults {
-        eventually_ready(&store).await;
+        eventually_healthy(&store).await;
         server.command(fault);
         eventually_refused(&store).await;
         server.command(mended);
     }
-    eventually_ready(&store).await;
+    eventually_healthy(&store).await;
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn ready_answers_by_the_deadline() {
             .clone()
             .connect(&format!("{form}://127.0.0.1:{port}/"));
         let asked = Instant::now();
-        let error = store.expect("a store").ready().await;
+        let error = store.expect("a store").health_check().await;
         error.expect_err("no answer");
         assert!(asked.elapsed() < DEADLINE / 10, "{:?}", asked.elapsed());
     }
@@ -112,17 +112,17 @@ async fn every_primary_of_a_cluster_is_asked() {
     let cluster = RedisCluster::start(3, 0);
     let builder = RedisStore::builder().timeout(Duration::from_secs(2));
     let store = builder.connect(&cluster.url()).expect("a store");
-    eventually_ready(&store).await;
+    eventually_healthy(&store).await;
     for node in &cluster.nodes {
         let stats = node.command(&["INFO", "commandstats"]);
         assert!(stats.contains("cmdstat_evalsha"), "{stats}");
     }
     for node in &cluster.nodes {
         let frozen = Frozen::new(node);
-        let error = store.ready().await.expect_err("one of them hangs");
+        let error = store.health_check().await.expect_err("one of them hangs");
         let port = format!(":{}: ", node.port());
         assert!(error.to_string().contains(&port), "{error}");
         drop(frozen);
-        eventually_ready(&store).await;
+        eventually_healthy(&store).await;
     }
 }
