@@ -19,8 +19,8 @@ type Source = Box<dyn Error + Send + Sync>;
 /// ```
 ///
 /// After a [timeout](Self::is_timeout) or a [lost connection](Self::is_unavailable) the check may
-/// have run, so its units may be charged. It is never sent twice, except to another node of a
-/// cluster if the first node replies that it did not run it.
+/// have run, so its units may be charged. A check that may have been charged is never sent
+/// again.
 ///
 /// Cloning is cheap, because checks that were sent together fail together.
 #[derive(Clone)]
