@@ -151,6 +151,31 @@ fn every_file_that_the_architecture_names_is_there() {
     assert!(lost.is_empty(), "{lost:#?}");
 }
 
+/// Types, traits, functions and modules, without their members.
+#[test]
+fn the_review_of_the_public_api_has_every_name() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |file| fs::read_to_string(root.join(file)).expect("a text");
+    let (api, page) = (read("public-api.txt"), read("docs/lab/public-api.md"));
+    let is_of_a_name = |next: char| next.is_alphanumeric() || next == '_';
+    let reviewed: HashSet<&str> = page.split(|next| !is_of_a_name(next)).collect();
+    let paths = api.lines().filter_map(|line| {
+        let (_, path) = line.split_once(" tower_throttle::")?;
+        let path = path.split(|next| !is_of_a_name(next) && next != ':').next()?;
+        Some(path.trim_end_matches(':'))
+    });
+    let mut names = HashSet::new();
+    for path in paths {
+        let (outer, name) = path.rsplit_once("::").unwrap_or(("", path));
+        if !outer.contains(char::is_uppercase) {
+            names.insert(name);
+        }
+    }
+    assert!(names.len() > 70, "{names:?}");
+    let unknown: Vec<_> = names.difference(&reviewed).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+}
+
 /// The files of `src/` that may use the client: two that talk to Redis, one that takes a
 /// client of the application's own, and what fuzz targets call.
 const USE_FRED: [&str; 5] = [
