@@ -161,7 +161,9 @@ fn the_review_of_the_public_api_has_every_name() {
     let reviewed: HashSet<&str> = page.split(|next| !is_of_a_name(next)).collect();
     let paths = api.lines().filter_map(|line| {
         let (_, path) = line.split_once(" tower_throttle::")?;
-        let path = path.split(|next| !is_of_a_name(next) && next != ':').next()?;
+        let path = path
+            .split(|next| !is_of_a_name(next) && next != ':')
+            .next()?;
         Some(path.trim_end_matches(':'))
     });
     let mut names = HashSet::new();
