@@ -25,8 +25,8 @@ use tower_throttle::{FixedWindow, MemoryStore, Policy, RateLimitLayer, TokenBuck
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // The proxies that connect to this server. Everybody else is the client
-    // itself, whatever the header says.
+    // The proxies that connect to this server. Any other peer is the client itself, whatever
+    // its header contains.
     let client = key::client_ip(["127.0.0.0/8", "::1"]);
     let store = MemoryStore::new();
     let limit = |policy: Policy| {

@@ -22,7 +22,7 @@ use tower_throttle::{Key, Policy, Quota, RateLimitLayer, RequestHead, TokenBucke
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Made at the start, where a mistake is an error; requests get copies.
+    // Tiers are created at the start, where a mistake is an error. Requests get copies.
     let free: Quota = TokenBucket::per_minute(10).try_into()?;
     let paid: Quota = TokenBucket::per_minute(600).burst(1_000).try_into()?;
     let plans = HashMap::from([("free-1", free), ("free-2", free), ("paid-1", paid)]);

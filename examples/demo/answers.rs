@@ -1,4 +1,4 @@
-//! Response bodies, and the header that says who decided.
+//! Response bodies, and the header that names who decided.
 
 use std::sync::LazyLock;
 

@@ -55,8 +55,8 @@ async fn main() {
     }
 }
 
-/// What `RUST_LOG` asks for, as in `tower_throttle=debug,info`. Without it, what
-/// an operator must not miss.
+/// Logs what `RUST_LOG` selects, as in `tower_throttle=debug,info`. Without it, logs what an
+/// operator must not miss.
 fn log() {
     let wanted = std::env::var("RUST_LOG").unwrap_or_else(|_| "info".to_owned());
     let filter = wanted.parse().unwrap_or_else(|mistake| {
@@ -68,12 +68,12 @@ fn log() {
     tracing_subscriber::registry().with(lines).init();
 }
 
-/// A machine that a demo is tried on often does much else, such as compile: then
-/// Redis, too, may take longer than the 50 ms that are the default, and each
-/// process would let callers in by itself.
+/// A machine that runs a demo often does much else, such as compiling. Then Redis may take
+/// longer than the default of 50 ms, and each process would decide by itself.
 const DEADLINE: Duration = Duration::from_millis(500);
 
-/// For the longest answer, and some more: who holds on then sent half a request.
+/// Time for the longest answer, and some more. A connection that still exists then has sent
+/// half a request.
 const PATIENCE: Duration = Duration::from_secs(slow::MOST_SECONDS + 5);
 
 async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
@@ -83,7 +83,7 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         Some(redis) => (Arc::new(redis.clone()), "Redis"),
         None => (Arc::new(MemoryStore::new()), "memory"),
     };
-    // Before anybody can be answered: until then a signal ends the process at once.
+    // Before the first answer: until then, a signal ends the process at once.
     let mut told_to_stop = told_to_stop()?;
     let listener = TcpListener::bind(&options.listen)
         .await
@@ -120,7 +120,7 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Waits for Ctrl-C, or SIGTERM from a supervisor. None is missed from now on.
+/// Waits for Ctrl-C, or SIGTERM from a supervisor. No signal from now on is missed.
 #[cfg(unix)]
 fn told_to_stop() -> io::Result<impl AsyncFnMut()> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -135,7 +135,7 @@ fn told_to_stop() -> io::Result<impl AsyncFnMut()> {
     })
 }
 
-/// Waits for Ctrl-C. None is missed from now on.
+/// Waits for Ctrl-C. No signal from now on is missed.
 #[cfg(windows)]
 fn told_to_stop() -> io::Result<impl AsyncFnMut()> {
     let mut interrupted = tokio::signal::windows::ctrl_c()?;

@@ -18,7 +18,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Exits where the command line asks for help or has a mistake.
+    /// Parses the command line. Exits if it asks for help or has a mistake.
     pub(crate) fn from_command_line() -> Self {
         match Self::parse(std::env::args().skip(1)) {
             Ok(Some(options)) => options,
@@ -33,7 +33,7 @@ impl Options {
         }
     }
 
-    /// `None`: help is wanted.
+    /// Returns `None` if help is wanted.
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
         let mut options = Self {
             listen: "127.0.0.1:3000".to_owned(),

@@ -1,4 +1,4 @@
-//! An answer that takes its time, so that a person sees what is in flight.
+//! A slow answer, so that a person sees what is in flight.
 
 use std::{
     collections::HashMap,
@@ -22,7 +22,7 @@ const SECONDS: u64 = 5;
 pub(crate) const MOST_SECONDS: u64 = 30;
 const ONE_SECOND: Duration = Duration::from_secs(1);
 
-/// A line each second, for `?seconds=N`.
+/// Sends a line each second, for `?seconds=N`.
 pub(crate) async fn slow(Query(query): Query<HashMap<String, String>>) -> impl IntoResponse {
     let given = query
         .get("seconds")

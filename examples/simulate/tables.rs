@@ -1,4 +1,4 @@
-//! Which scenes are played, and how they are printed.
+//! The scenes, and how they are printed.
 
 use std::{
     fmt::Write as _,
@@ -19,7 +19,7 @@ pub(crate) struct Table {
 type Cell = fn(&Scene, &mut Outcome) -> String;
 type Column = (&'static str, Cell);
 
-/// In the order of `docs/lab/scaling.md`.
+/// Returns all tables, in the order of `docs/lab/scaling.md`.
 pub(crate) fn all(seed: u64) -> Vec<Table> {
     use Mode::{Exact, Leased, Remembered};
 
@@ -126,7 +126,7 @@ fn in_modes(scenes: impl IntoIterator<Item = Scene>, modes: &[Mode]) -> Vec<Scen
 }
 
 impl Table {
-    /// With a few nodes and for a moment only: for a test.
+    /// Shortens the scenes to a few nodes and a moment, for a test.
     #[cfg(test)]
     pub(crate) fn shortened(mut self) -> Self {
         self.scenes.retain(|scene| scene.nodes <= 10);
@@ -136,7 +136,7 @@ impl Table {
         self
     }
 
-    /// Plays its scenes, as many at a time as there are processors.
+    /// Runs the scenes, as many at a time as there are processors.
     pub(crate) fn played(&self) -> String {
         let next = Mutex::new(0..self.scenes.len());
         let rows = Mutex::new(vec![String::new(); self.scenes.len()]);
@@ -242,7 +242,7 @@ fn whole(number: f64) -> String {
     grouped(number.round() as u64)
 }
 
-/// With a comma behind each third digit.
+/// Writes a comma behind each third digit.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

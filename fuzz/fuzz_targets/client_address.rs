@@ -1,5 +1,5 @@
-//! Addresses behind proxies. A client may write whatever it likes: what the
-//! proxies that are trusted append decides.
+//! Addresses behind proxies. A client may write anything: what the trusted proxies append
+//! decides.
 
 #![no_main]
 
@@ -68,17 +68,17 @@ fuzz_target!(|data: &[u8]| {
         .split(|byte| *byte == b'\n')
         .map(<[u8]>::to_vec)
         .collect();
-    // Those that no server lets in.
+    // Those that a server accepts.
     let sent: Vec<_> = sent
         .into_iter()
         .filter(|line| HeaderValue::from_bytes(line).is_ok())
         .collect();
 
-    // Who connects by itself is who it is.
+    // A client that connects directly is identified by its own address.
     let direct = found(&ip, &request(header, &sent, CLIENT));
     assert_eq!(direct.0, CLIENT.parse::<IpAddr>().expect("an address"));
 
-    // Behind a proxy, whatever was sent, it is whom the proxy saw.
+    // Behind a proxy, whatever was sent, the key is the address that the proxy saw.
     let hop = |address: &str| match (is_forwarded, address.contains(':')) {
         (false, _) => address.to_owned(),
         (true, false) => format!("for={address};proto=https"),
@@ -93,7 +93,7 @@ fuzz_target!(|data: &[u8]| {
     };
     let mut lines = sent.clone();
     for (place, entry) in entries.iter().enumerate() {
-        // On a line of its own, or behind what is there.
+        // On a line of its own, or appended to the last line.
         let appended = lines.last_mut().filter(|_| form >> (3 + place) & 1 == 0);
         match appended {
             Some(line) => line.extend_from_slice(format!(", {}", hop(entry)).as_bytes()),
@@ -105,7 +105,7 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(seen, alone);
     assert_eq!(seen.0, client.parse::<IpAddr>().expect("an address"));
 
-    // Where nothing was appended, it is an address all the same, and IPv6 in groups.
+    // Without an appended entry, the key is still an address, with IPv6 in groups.
     let (address, key) = found(&ip, &request(header, &sent, PROXY));
     if let IpAddr::V6(v6) = address {
         assert_eq!(v6.to_ipv4_mapped(), None);

@@ -1,5 +1,5 @@
-//! Cookies and headers as keys: one login has one key, whatever else is sent, and no
-//! client can pass for another that is known by another part.
+//! Cookies and headers as keys: one login has one key, whatever else is sent, and no client
+//! gets the key of another that is identified by another part.
 
 #![no_main]
 
@@ -30,7 +30,7 @@ fuzz_target!(|data: &[u8]| {
     let lines: Vec<&[u8]> = data.split(|byte| *byte == b'\n').collect();
     let found = read(&lines);
 
-    // Beside a known cookie, others change nothing or make the key missing.
+    // Other cookies beside a known one change nothing, or make the key missing.
     let ahead: Vec<&[u8]> = [&[b"a=b; sid=known" as &[u8]], &lines[..]].concat();
     let behind: Vec<&[u8]> = [&lines[..], &[b"sid=known; c=d"]].concat();
     for found in [read(&ahead), read(&behind)] {
@@ -38,7 +38,7 @@ fuzz_target!(|data: &[u8]| {
             assert_eq!(key, Key::from("known"));
         }
     }
-    // The order of lines does not count.
+    // The order of lines does not matter.
     let reversed: Vec<&[u8]> = lines.iter().rev().copied().collect();
     assert_eq!(read(&reversed).ok(), found.as_ref().ok().cloned());
     // A bearer token has one key, in any case and with any number of blanks.

@@ -1,5 +1,5 @@
-//! Quotas under any numbers: a mistake is seen when they are built, and one
-//! that is built promises nothing that it does not keep.
+//! Quotas of any numbers: a wrong one is an error when it is built, and a valid one keeps what
+//! it promises.
 
 #![no_main]
 
@@ -62,7 +62,7 @@ fuzz_target!(|data: &[u8]| {
                     .map(|refund| refund.decision().clone()),
                 5 => limiter.debit("ann", units).await,
                 _ => {
-                    // Short of the end of time, where clocks stand still.
+                    // Before the end of time, where clocks stop.
                     clock.advance(Duration::from_micros(units >> 20));
                     limiter.peek("ann").await
                 }
@@ -74,7 +74,7 @@ fuzz_target!(|data: &[u8]| {
             assert!(policy.remaining() <= policy.capacity(), "{policy:?}");
             assert!(policy.charged() <= policy.cost(), "{policy:?}");
         }
-        // Who waits as long as was said is admitted; who waits less is not.
+        // A caller that waits for `retry_after` is admitted, and one that waits less is not.
         if task % 7 > 2 || decision.is_allowed() {
             continue;
         }

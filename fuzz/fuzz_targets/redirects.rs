@@ -1,5 +1,5 @@
-//! What a node says that does not serve a key: only of the slot that was asked
-//! about, and only to an address.
+//! The reply of a node that does not serve a key: only about the slot of that key, and only
+//! with an address.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Replies of the script: what is not exactly an answer to what was asked is an
-//! error, and what is, is read as it stands.
+//! Replies of the script: one that does not match the checks exactly is an error, and one that
+//! does is read as it is.
 
 #![no_main]
 
@@ -15,13 +15,13 @@ use tower_throttle::{
 use tower_throttle_fuzz::{Bytes, now, value};
 
 const NONCE: i64 = 7;
-/// Redis refused a command, with the last of the words that are told apart.
+/// Redis refused a command, with the last of the words that are distinguished.
 const LOWEST: i64 = -7;
 /// The numbers of a script that works with doubles.
 const EXACT: std::ops::RangeInclusive<i64> = 0..=1 << 53;
 
 thread_local! {
-    /// How many checks, how often in a row, and what is said of them.
+    /// How many checks, how often in a row, and the reply to them.
     static REPLY: RefCell<((usize, u64), Value)> = const { RefCell::new(((0, 1), Value::Null)) };
 }
 
@@ -32,7 +32,7 @@ struct Replies;
 impl Store for Replies {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         let ((checks, times), reply) = REPLY.with_borrow(Clone::clone);
-        // Only what takes all or nothing is asked for more than once.
+        // Only all-or-nothing checks are repeated.
         let times = if check.operation() == Operation::Take {
             times
         } else {
@@ -48,8 +48,8 @@ impl Store for Replies {
     }
 }
 
-/// What it says of each check: its verdict, or that of its turn. `None`: it is
-/// no answer to so many checks, each asked for so often in a row.
+/// Returns the verdict of each check, or of its repetition. `None`: the reply does not match
+/// this many checks, each repeated this many times.
 fn verdicts(
     check: &Check<'_>,
     (checks, times): (usize, u64),

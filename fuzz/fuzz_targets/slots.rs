@@ -1,5 +1,5 @@
-//! The reply to CLUSTER SLOTS: what is believed is a map in which each slot has
-//! one owner at most, of an address that can be one.
+//! The reply to CLUSTER SLOTS: only a map is accepted in which each slot has at most one owner,
+//! with a valid address.
 
 #![no_main]
 

@@ -1,12 +1,12 @@
-//! Redis URLs: no error says a password, wherever in the text it stands, and
-//! one that is well written is read as it was meant.
+//! Redis URLs: no error shows a password, wherever it is in the text, and a well-formed URL is
+//! read correctly.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use tower_throttle::fuzzing;
 
-/// With all that could end it too soon.
+/// With every byte that could end it too soon.
 const PASSWORD: &str = ":hunter1?hunter2&hunter3=hunter4/hunter5,hunter6#hunter7@";
 
 fn assert_hides(url: &str) {

@@ -1,4 +1,4 @@
-//! What the targets share: numbers and Redis replies from bytes, and a future
+//! What the targets share: numbers and Redis replies from bytes, and the output of a future
 //! that is ready at once.
 
 use std::{
@@ -8,7 +8,7 @@ use std::{
 
 use fred::types::Value;
 
-/// Takes numbers off the front. Where nothing is left, they are zero.
+/// Takes numbers from the front. At the end, they are zero.
 #[derive(Debug)]
 pub struct Bytes<'a>(pub &'a [u8]);
 
@@ -21,7 +21,7 @@ impl Bytes<'_> {
         *first
     }
 
-    /// Of any size, the small and the largest being likely.
+    /// Returns a number of any size. Small and large ones are likely.
     pub fn number(&mut self) -> u64 {
         let kind = self.byte();
         match kind % 8 {
@@ -41,7 +41,7 @@ impl Bytes<'_> {
     }
 }
 
-/// Reads a reply as Redis would write one. What is none is null.
+/// Reads a reply as Redis would write one. Anything else is null.
 pub fn value(text: &mut &[u8], depth: u8) -> Value {
     let end = text.iter().position(|byte| *byte == b'\n');
     let (line, rest) = text.split_at(end.unwrap_or(text.len()));
@@ -69,7 +69,7 @@ pub fn value(text: &mut &[u8], depth: u8) -> Value {
     }
 }
 
-/// The output of a future that waits for nothing.
+/// Returns the output of a future that waits for nothing.
 pub fn now<T>(future: impl Future<Output = T>) -> T {
     let mut context = Context::from_waker(Waker::noop());
     match pin!(future).poll(&mut context) {

@@ -16,7 +16,7 @@ use crate::{
 
 const LEAKY: &str = "/api/leaky-bucket";
 const PACED: &str = "/api/paced";
-/// All that fit into an empty bucket, and two more.
+/// Asserts that exactly as many requests as fit into an empty bucket are admitted, of two more.
 fn assert_fills(demo: &Demo, policy: &str, path: &str, quota: &str, limit: u64, most: Duration) {
     let times = usize::try_from(limit).expect("a small limit");
     let answers = decided_within(most, demo, times + 2, path);
@@ -49,7 +49,7 @@ fn leaky_bucket_holds_five_and_leaks() {
             },
             |asked| &asked.1,
         );
-        // Who waits as long as they were told is admitted.
+        // A caller that waits for `Retry-After` is admitted.
         thread::sleep(assert_refused_by("leaky", &answers[5]));
         assert_eq!(demo.get(LEAKY, &caller).status, 200);
     });
@@ -58,7 +58,7 @@ fn leaky_bucket_holds_five_and_leaks() {
 #[test]
 fn sliding_window_admits_ten() {
     on_each_store(|demo| {
-        // Within a second what the last window counted weighs as much as at its end.
+        // Within a second, the last window's count weighs as much as at its end.
         let quota = "\"sliding\";q=10;w=10";
         assert_fills(demo, "sliding", "/api/sliding-window", quota, 10, ONE_UNIT);
     });
@@ -72,7 +72,7 @@ fn sliding_log_admits_five() {
     });
 }
 
-/// How long an admitted request says it was held.
+/// Returns how long an admitted request was held.
 fn held(answer: &Answer) -> Duration {
     if answer.status != 200 {
         return Duration::ZERO;
@@ -80,9 +80,9 @@ fn held(answer: &Answer) -> Duration {
     Duration::from_millis(answer.json()["held_ms"].as_u64().expect("a number"))
 }
 
-/// So many at once of a new caller, in the order in which they came back, and
-/// when they did. Again where the machine was so slow that a turn passed before
-/// all were decided, or that two came at once: then no order is the right one.
+/// Sends this many requests at once from a new caller. Returns the answers in the order in
+/// which they came, and when. Repeats that if the machine was so slow that a turn passed before
+/// all were decided, or that two came at once, because then no order is right.
 fn paced_at_once(demo: &Demo, times: usize) -> Vec<(Answer, Duration)> {
     let half_a_turn = Duration::from_millis(250);
     for _ in 0..10 {
@@ -131,7 +131,7 @@ fn paced_requests_are_answered_one_after_another() {
             assert!(*at >= held(answer), "{at:?}: {answer:?}");
         }
         assert_eq!(held(&admitted[0].0), Duration::ZERO);
-        // Ten turns of half a second, which began with the first answer's.
+        // Ten turns of half a second, which began with the first answer.
         let last = admitted[10].1;
         assert!(last >= Duration::from_millis(4_990), "{last:?}");
     });

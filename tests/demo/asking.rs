@@ -1,4 +1,4 @@
-//! How to ask so that the answers can be told beforehand, and what a refusal says.
+//! Requests whose answers can be predicted, and what a denial contains.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -13,8 +13,8 @@ pub(crate) fn new_caller() -> String {
     format!("caller-{}", NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Asks as a new caller, again where the machine was so slow that units came
-/// back meanwhile: then nobody can say what the answers should have been.
+/// Sends requests as a new caller. Repeats that if the machine was so slow that units came back
+/// meanwhile, because then the answers cannot be predicted.
 pub(crate) fn within<T>(most: Duration, mut ask: impl FnMut(&str) -> T) -> T {
     for _ in 0..20 {
         let started = Instant::now();
@@ -32,7 +32,7 @@ pub(crate) fn statuses(answers: &[Answer]) -> Vec<u16> {
 
 pub(crate) const ONE_UNIT: Duration = Duration::from_millis(950);
 
-/// The same with the buckets in memory and in Redis.
+/// Runs the same test with the buckets in memory and in Redis.
 pub(crate) fn on_each_store(test: impl Fn(&Demo)) {
     test(&Demo::start(&[]));
     let redis = RedisServer::start();
@@ -40,7 +40,8 @@ pub(crate) fn on_each_store(test: impl Fn(&Demo)) {
     redis.assert_all_keys_expire();
 }
 
-/// Asks again where Redis took longer than the deadline: then the demo decides by itself.
+/// Repeats requests if Redis took longer than the deadline, because then the demo decided by
+/// itself.
 pub(crate) fn decided<T>(mut ask: impl FnMut() -> T, answers: impl Fn(&T) -> &[Answer]) -> T {
     let started = Instant::now();
     while started.elapsed() < DEADLINE {
@@ -52,13 +53,13 @@ pub(crate) fn decided<T>(mut ask: impl FnMut() -> T, answers: impl Fn(&T) -> &[A
     panic!("on this machine Redis never answers in time");
 }
 
-/// So many of a new caller, one after another.
+/// Sends this many requests from a new caller, one after another.
 pub(crate) fn decided_within(most: Duration, demo: &Demo, times: usize, path: &str) -> Vec<Answer> {
     let ask = || within(most, |caller| demo.get_times(times, path, caller));
     decided(ask, |answers| answers)
 }
 
-/// The seconds in `ratelimit: "policy";r=left;t=seconds`.
+/// Returns the seconds in `ratelimit: "policy";r=left;t=seconds`.
 pub(crate) fn told_seconds(answer: &Answer, policy: &str, left: u64) -> u64 {
     let told = answer.header("ratelimit").expect("it");
     let seconds = told.strip_prefix(&format!("\"{policy}\";r={left};t="));

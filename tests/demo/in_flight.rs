@@ -1,4 +1,4 @@
-//! Places that are held until an answer has ended.
+//! Permits that are held until a response has ended.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -14,13 +14,13 @@ use crate::{
     process::{Answer, Demo, answer, send},
 };
 
-/// Nobody knows when a place comes free: clients are told to try soon.
+/// The release time is unknown, so clients are asked to retry soon.
 fn assert_no_place(answer: &Answer) {
     assert_eq!(answer.header("ratelimit"), Some("\"in-flight\";r=0"));
     assert_refused("in-flight", answer, 1);
 }
 
-/// A request whose answer has begun and goes on until this is dropped.
+/// A request whose response has begun, and continues until this is dropped.
 pub(crate) struct Open {
     head: Answer,
     stream: BufReader<TcpStream>,
@@ -58,7 +58,7 @@ impl Open {
 }
 
 const CONCURRENCY: &str = "/api/concurrency";
-/// The longest there is: no test takes that long.
+/// The longest response: no test takes that long.
 const OPEN_S: u64 = 30;
 
 fn ask_for_place(demo: &Demo, caller: &str) -> Answer {
@@ -85,7 +85,7 @@ fn concurrency_holds_a_permit_until_the_response_has_ended() {
         assert!(long.is_admitted() && short.is_admitted());
         let body = short.read_to_its_end();
         assert!(body.contains("1 of 1 seconds"), "{body}");
-        // Its place is free, and only its own.
+        // Its permit is free, and only that one.
         eventually_admitted(demo, caller);
         eventually_left(demo, caller, 1);
         let another = Open::new(demo, caller, OPEN_S);
@@ -110,10 +110,10 @@ fn concurrency_admits_two_at_a_time() {
         }
         assert_no_place(&ask_for_place(demo, caller));
         eventually_left(demo, caller, 0);
-        // Another caller has places of their own.
+        // Another caller has permits of its own.
         assert!(Open::new(demo, &new_caller(), 0).is_admitted());
 
-        // One caller goes away in the middle of the answer.
+        // One client leaves in the middle of its response.
         let [first, second] = open;
         drop(first);
         eventually_admitted(demo, caller);
@@ -151,7 +151,7 @@ fn two_processes_on_one_redis_share_what_is_in_flight() {
         assert_no_place(&ask_for_place(demo, caller));
     }
 
-    // A place that comes free in one process is free in the other.
+    // A permit that is released in one process is free in the other.
     let (process, gone) = open.remove(0);
     drop(gone);
     eventually_admitted(&demos[1 - process], caller);

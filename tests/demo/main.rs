@@ -93,7 +93,7 @@ fn stacked_policies_are_charged_together_or_not_at_all() {
         Some("\"burst\";r=4;t=4, \"minute\";r=19;t=60")
     );
     assert_eq!((first.left("burst"), first.left("minute")), (4, 19));
-    // Only the policy that refused is named, and the other one was not charged.
+    // Only the policy that denied is named, and the other one was not charged.
     let denied = &answers[5];
     assert_eq!(denied.header("ratelimit"), Some("\"burst\";r=0;t=1"));
     assert_eq!(
@@ -107,7 +107,7 @@ fn stacked_policies_are_charged_together_or_not_at_all() {
 fn weighted_takes_the_cost_and_forbids_the_impossible() {
     let demo = Demo::start(&[]);
     let costs = [
-        // What is asked, the status, what is left.
+        // The query, the status, and what remains.
         ("?cost=15", 200, 5),
         ("?cost=0", 200, 5),
         ("?cost=6", 429, 5),
@@ -140,7 +140,7 @@ fn weighted_takes_the_cost_and_forbids_the_impossible() {
         );
     }
     assert!(answers[3].body.contains("Cost 21 exceeds policy"));
-    // The wrong method is no use of the route.
+    // A request with the wrong method is not charged.
     assert_eq!(demo.get("/api/weighted", "caller").status, 405);
 }
 
@@ -178,7 +178,7 @@ fn health_is_not_limited_and_the_page_names_each_route() {
     for route in routes.split(' ') {
         assert!(page.body.contains(route), "{route}");
     }
-    // Self-contained: nothing of another place.
+    // Self-contained: the page loads nothing from elsewhere.
     assert!(!page.body.contains("http://") && !page.body.contains("https://"));
     let parts = ["/* page.", "/* responses.js */", "/* start */"];
     assert_eq!(parts.map(|part| page.body.contains(part)), [false; 3]);

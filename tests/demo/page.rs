@@ -1,4 +1,4 @@
-//! The demo's page in a browser, where there is one.
+//! The demo's page in a browser, if one is installed.
 
 use serde_json::{Value, json};
 
@@ -100,7 +100,7 @@ fn a_denial_shows_its_wait_and_headers_in_the_card() {
     };
     open(&demo, &mut tab);
     tab.evaluate(&format!("setInput('api-key', {})", json!(new_caller())));
-    // More than a minute allows, whatever the burst policy has refilled meanwhile.
+    // More than a minute allows, whatever the burst policy has refilled.
     tab.evaluate("setInput('requests', 60)");
     press_send(&mut tab, ROUTE);
     tab.wait_until("sendButton('GET /api/stacked').getAttribute('aria-disabled') === null");

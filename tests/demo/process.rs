@@ -118,7 +118,7 @@ impl Answer {
             .unwrap_or_else(|error| panic!("{error} in {:?}", self.body))
     }
 
-    /// What the body says is left in a policy.
+    /// Returns what remains in a policy, as the body shows it.
     pub(crate) fn left(&self, policy: &str) -> u64 {
         let json = self.json();
         let policies = json["policies"].as_array().expect("policies");

@@ -12,9 +12,9 @@ use crate::{
     process::{Answer, Demo},
 };
 
-/// Sends 64 at once of a new caller, half of them to each, until all of them are
-/// decided by Redis. No storm may admit more than `most` for the time that it took,
-/// for Redis and for each process that decided by itself.
+/// Sends 64 requests at once from a new caller, half of them to each process, until Redis
+/// decides all of them. No such storm may admit more than `most` for the time that it took, for
+/// Redis and for each process that decided by itself.
 fn storm(
     demos: &[Demo; 2],
     path: &str,

@@ -1,4 +1,4 @@
-//! What signals do.
+//! What signals to the demo do.
 
 #![cfg(unix)]
 
@@ -26,14 +26,14 @@ fn a_process_that_is_stopped_finishes_its_responses() {
     }
 }
 
-/// A demo that was told to stop while it held half a request of somebody who stays.
+/// A demo that was stopped while it held half a request of a client that stays.
 fn stopping_with_half_a_request(signal: &str) -> (Demo, TcpStream) {
     let demo = Demo::start(&[]);
     let mut stream = TcpStream::connect(demo.address).expect("a connection");
     stream
         .write_all(b"GET /health HTTP/1.1\r\nhost: ")
         .expect("it reads");
-    // Whoever came before these is likely to be heard by now.
+    // Connections before these have probably been accepted by now.
     for _ in 0..10 {
         assert_eq!(demo.get("/health", "caller").status, 200);
     }
@@ -47,7 +47,7 @@ fn stopping_with_half_a_request(signal: &str) -> (Demo, TcpStream) {
 #[test]
 fn a_process_that_is_stopped_twice_ends_at_once() {
     for (first, second) in [("INT", "INT"), ("INT", "TERM"), ("TERM", "INT")] {
-        // With 0 the first signal ended it: it had not read the half request yet.
+        // With 0, the first signal ended it, because it had not read the half request yet.
         eventually("an end that only the second signal brought", || {
             let (demo, _stream) = stopping_with_half_a_request(first);
             demo.signal(second);

@@ -17,11 +17,11 @@ use crate::{
     rig, signals,
 };
 
-/// Says to the other process what it is to do.
+/// The environment variable that carries the orders for the other process.
 const ORDER: &str = "TT_FAULTS_APP";
 const READY: &str = "the application is ready";
 
-/// An application that asks at [`Load::OF_ONE_IN_THREE`] until it is told to end.
+/// An application that makes requests at [`Load::OF_ONE_IN_THREE`] until it is stopped.
 #[derive(Debug)]
 pub(crate) struct App {
     child: Child,
@@ -34,7 +34,7 @@ impl App {
         Self::of_version("tt", process, url, per_s, burst)
     }
 
-    /// One whose keys begin with this: of another version.
+    /// Starts an application of another version, whose keys have this prefix.
     pub(crate) fn of_version(
         version: &str,
         process: u8,
@@ -64,7 +64,7 @@ impl App {
         Self { child, ledger }
     }
 
-    /// SIGTERM, and what became of its requests.
+    /// Stops the application by SIGTERM. Returns the outcomes of its requests.
     pub(crate) fn stop(mut self) -> Vec<Entry> {
         signals::terminate(self.child.id());
         let status = self.child.wait().expect("an end");
@@ -81,7 +81,7 @@ impl Drop for App {
     }
 }
 
-/// The other process comes in here too, with its order.
+/// The other process runs this test, too, with its orders.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_application_leaves_its_ledger() {
     if let Ok(order) = std::env::var(ORDER) {

@@ -21,7 +21,7 @@ use crate::{
     wait,
 };
 
-/// From the fault on, the election included.
+/// The time from the fault on, with the election.
 const RESUMES: Duration = Duration::from_secs(10);
 const WHOLE: Duration = Duration::from_secs(60);
 const LOAD: Load = Load {
@@ -31,7 +31,7 @@ const LOAD: Load = Load {
     leaving: None,
 };
 
-/// Of what is left they are told, so that whose it is can be seen.
+/// What remains for a key is in a band of its own, so that a decision shows whose it is.
 const BANDED: Load = Load {
     per_s: 100,
     keys: 20,
@@ -47,7 +47,7 @@ enum Fault {
     Freeze,
 }
 
-/// One primary was away from then to then, and with it these keys.
+/// One primary was down in this window, and these keys with it.
 #[derive(Debug)]
 struct Failover {
     when: Window,
@@ -55,7 +55,7 @@ struct Failover {
     hurt: HashSet<u32>,
 }
 
-/// The keys that the same node serves as the hot one.
+/// Returns the node that serves the hot key, with the slot, and the other keys on that node.
 fn beside_hot(cluster: &RedisCluster, limiter: &Limiter) -> (usize, u16, HashSet<u32>) {
     let slot = |key: u32| redis_keyslot(limiter.storage_keys(u64::from(key))[0].as_bytes());
     let place = cluster.owner(slot(HOT));
@@ -143,7 +143,7 @@ async fn fails_over(name: &str, fault: Fault) {
 }
 
 fn judge(name: &str, failovers: &[Failover], ledger: &[Entry], of_bands: &[Entry]) {
-    // What the replica had not seen is lost, until clients move.
+    // What the replica had not received is lost, until clients move.
     let losses = failovers.iter().map(|failover| failover.when.and(RESUMES));
     let promise = outage::promise(losses.collect());
     let used = checker::admitted(ledger, &promise).expect("I1");

@@ -1,4 +1,4 @@
-//! A server that is absent at the start, crashes, stays away.
+//! A server that is absent at the start, crashes, or stays away.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ async fn a_crash_is_bridged_and_the_store_decides_again() {
     tell("crash down for a while", 1, &figures);
 }
 
-/// Each process goes on by its part of the quota.
+/// Each process continues with its share of the quota.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_decide_locally_during_a_crash() {
     const PROCESSES: u32 = 2;

@@ -1,5 +1,5 @@
-//! A crash at a high rate, through the whole layer: requests come whether or not
-//! those before were answered, and the server is killed and comes back.
+//! A crash at a high rate, through the whole layer: requests come whether or not earlier ones
+//! were answered, while the server is killed and comes back.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -26,16 +26,16 @@ use crate::{
 const KEYS: u64 = 2_000;
 const BURST: u64 = 20;
 const PER_S: u64 = 10;
-/// After that, what is not answered will never be.
+/// A request that is not answered by then never will be.
 const HUNG: Duration = Duration::from_secs(5);
 
-/// The caller's number is all there is of a request.
+/// A request has only the caller's number.
 fn key(head: &RequestHead<'_>) -> Option<Key> {
     let number = head.headers().get("x-caller")?;
     Some(Key::from(number.to_str().ok()?))
 }
 
-/// Requests at this rate until `over`; those that are late come at once.
+/// Sends requests at this rate until `over`. Late ones are sent at once.
 async fn open_loop<S, B>(service: S, per_s: u64, recorder: &Recorder, over: impl Future)
 where
     S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
@@ -56,7 +56,7 @@ where
         }
         let due = (started.elapsed().as_secs_f64() * per_s as f64) as u64;
         while asked < due {
-            // A prime step: each has its turn before one has a second.
+            // A prime step: each caller has one request before any has a second.
             let caller = asked * 7_919 % KEYS;
             asked += 1;
             let (mut service, recorder) = (service.clone(), recorder.clone());
@@ -73,7 +73,7 @@ where
     }
     let rest = async { while asking.join_next().await.is_some() {} };
     if timeout(HUNG, rest).await.is_err() {
-        // Each is recorded as unanswered.
+        // Each request that is left is recorded as unanswered.
         asking.shutdown().await;
     }
 }
@@ -159,7 +159,7 @@ async fn the_rate_holds_while_the_server_crashes_and_returns() {
         ("decided by the process", by_itself.to_string()),
         ("resumed after", ms(resumed)),
     ];
-    // Short runs stand aside when the machine does.
+    // Short runs allow more time, because the machine may be busy.
     let busy = Latency {
         p999: Duration::from_millis(200),
         most: Duration::from_millis(500),

@@ -1,4 +1,4 @@
-//! Connections that are reset before the request, amid the reply, after it.
+//! Connections that are reset before the request, within the reply, or after it.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ async fn cut_connections_never_undercharge_or_repeat_a_check() {
     assert_eq!(sent.sent_again(), 0, "a check was sent twice");
     let lost = rig::count(&ledger, Outcome::lacks_reply);
     assert!(surplus > 0, "replies were lost, so their charges stayed");
-    // Each cut lost one reply at least, and nobody was told that all is well.
+    // Each cut lost at least one reply, and none of those checks succeeded.
     assert!(lost >= cuts, "{lost} of {cuts}");
     tell(
         "cut connection",

@@ -1,4 +1,4 @@
-//! A server that makes room by forgetting keys.
+//! A server that evicts keys to make room.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -27,10 +27,10 @@ const LOAD: Load = Load {
     hot_per_s: 128,
     leaving: None,
 };
-/// By then everybody has heard.
+/// By then the eviction has been reported.
 const HEARD_US: u64 = 1_000_000;
 
-/// Writes down which key was evicted, and when it was heard of.
+/// Records which key was evicted, and when that was reported.
 struct Listener {
     stream: TcpStream,
     thread: JoinHandle<Vec<(String, u64)>>,
@@ -74,7 +74,7 @@ async fn each_eviction_gives_a_key_one_more_burst() {
     let listener = Listener::start(&server, &recorder);
     let seconds = or_long(4, 60);
     let crowding = async {
-        // What is used, and room for some of what comes: the rest must go.
+        // The memory in use, and room for some new keys only: the rest must be evicted.
         tokio::time::sleep(Duration::from_millis(500)).await;
         let info = server.command(&["INFO", "memory"]);
         let mut lines = info.lines();

@@ -1,4 +1,4 @@
-//! A server far away, whose replies are in time all the same.
+//! A far server whose replies are still in time.
 
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,13 @@ use crate::{
 };
 
 const RATES: [u64; 3] = [50, 500, 5_000];
-/// Short runs are so many times as slow in all: a machine that does other work
-/// stands still for longer than is left of 50 ms.
+/// In short runs everything is slower by this factor, because a busy machine stalls for longer
+/// than is left of 50 ms.
 const SLOWER: u32 = 4;
-/// A timer of the proxy is late by so much, on average.
+/// The proxy's timers are late by this much on average.
 const LATE: Duration = Duration::from_micros(500);
 
-/// How long a check takes while there is no other.
+/// Returns how long a check takes while there is no other.
 async fn lone(limiter: &Limiter) -> Duration {
     let mut took = Vec::new();
     for _ in 0..10 {
@@ -33,7 +33,7 @@ async fn lone(limiter: &Limiter) -> Duration {
     took[took.len() / 2]
 }
 
-/// How many in a hundred the store did not decide.
+/// Returns the percentage of checks that the store did not decide.
 async fn row(distance_ms: u64, per_s: u64) -> f64 {
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
@@ -50,7 +50,7 @@ async fn row(distance_ms: u64, per_s: u64) -> f64 {
         hot_per_s: 0,
         leaving: None,
     };
-    // How far it is and what it bears is found out in some round trips.
+    // The distance and the capacity of the server are measured within some round trips.
     let warm = slower * Duration::from_millis(300);
     load.run_for(&limiter, &Recorder::new(0), warm).await;
     proxy.forget();
@@ -80,8 +80,7 @@ async fn row(distance_ms: u64, per_s: u64) -> f64 {
     local
 }
 
-/// Others use the machine, too: the best of three runs counts, and short ones may
-/// miss some.
+/// The machine may be busy, so the best of three runs counts, and short runs may miss some.
 async fn decides_nearly_all(distance_ms: u64) {
     const TRIES: usize = 3;
     let _alone = rig::alone().await;

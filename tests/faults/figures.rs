@@ -1,4 +1,4 @@
-//! How much is done in a run, and what came out of it.
+//! How much work a run does, and its figures.
 
 use std::{io::Write, time::Duration};
 
@@ -15,7 +15,7 @@ pub(crate) fn or_long<T>(short: T, long: T) -> T {
     if is_long() { long } else { short }
 }
 
-/// Shows what a row found, and adds it to the file of figures if there is one.
+/// Prints what a row found, and adds it to the file of figures if there is one.
 pub(crate) fn tell(row: &str, runs: u64, figures: &[(&str, String)]) {
     let figures = figures
         .iter()

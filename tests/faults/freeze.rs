@@ -1,4 +1,4 @@
-//! A server that stands still, idle and at load.
+//! A server that freezes, idle and under load.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ async fn a_server_that_freezes_under_load_is_used_again_when_it_thaws() {
     tell("freeze at load", 1, &figures);
 }
 
-/// Nobody asks while it freezes; the first who ask then find out.
+/// No check comes while it freezes, and the first ones afterwards find out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_freezes_while_idle_is_noticed() {
     let _alone = rig::alone().await;
@@ -58,8 +58,8 @@ async fn a_server_that_freezes_while_idle_is_noticed() {
     tell("freeze idle", 1, &figures);
 }
 
-/// What was sent before it froze is charged when it thaws: never less than
-/// was admitted, and no more than was asked.
+/// Checks that were sent before it froze are charged when it thaws: never less than was
+/// admitted, and no more than was asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn late_charges_only_overcount() {
     const HIGHEST: u64 = 1_000_000;

@@ -18,10 +18,11 @@ use crate::{
 const HIGHEST: u64 = 1_000_000;
 const MOST_IN_FLIGHT: usize = 1_024;
 const LEAVE_AFTER: Duration = Duration::from_millis(1);
-/// Of each direction: nobody who leaves has an answer by then.
+/// The delay of each direction. No caller that leaves has its answer by then.
 const AWAY: Duration = Duration::from_millis(5);
 
-/// As many as may be in flight find room, and not one more: there were none.
+/// Returns whether exactly as many checks find room as may be in flight, so that none was in
+/// flight.
 async fn is_idle(limiter: &Limiter) -> bool {
     let mut all: Vec<_> = (0..=MOST_IN_FLIGHT)
         .map(|_| Box::pin(limiter.peek("nobody")))
@@ -60,13 +61,13 @@ async fn half_of_the_clients_hang_up_and_nothing_stays_in_flight() {
     let recorder = Recorder::new(0);
     let time = Duration::from_secs(or_long(3, 60));
     load.run_for(&limiter, &recorder, time).await;
-    // So slow that nothing comes back while it is looked at.
+    // So slow that no reply comes during this test.
     proxy.set(Mode::Delay(10 * AWAY));
     let most = Duration::from_secs(5);
     let drained = wait::until_async("nothing in flight", most, async || {
         let is_idle = is_idle(&limiter).await;
         if !is_idle {
-            // What this look sent is in flight itself until its replies are back.
+            // The checks of this test are in flight until their replies are back.
             tokio::time::sleep(30 * AWAY).await;
         }
         is_idle
@@ -100,7 +101,7 @@ async fn half_of_the_clients_hang_up_and_nothing_stays_in_flight() {
     );
 }
 
-/// One at a time, each is on its way when its client leaves.
+/// One at a time: each is in flight when its client leaves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_hangs_up_after_its_check_was_sent_is_charged() {
     let _alone = rig::alone().await;

@@ -1,4 +1,4 @@
-//! A server that is well until the script comes, and then lies.
+//! A server that works until the script comes, and then lies.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -12,17 +12,17 @@ use std::{
 
 use crate::support::fake;
 
-/// What it says to a script call.
+/// The reply to a script call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Lie {
-    /// The truth, for buckets of one policy that nobody has taken from: allowed.
+    /// The correct reply for unused buckets of one policy: allowed.
     None,
     Nil,
     ShortRow,
-    /// The truth, and one reply more than were asked for.
+    /// The correct reply, and one surplus reply.
     ExtraFrame,
     WrongNonce,
-    /// Says that half a gigabyte follows, and sends none of it.
+    /// A header that announces half a gigabyte, and no data.
     HugeBulk,
     ListOfIntegers,
     /// An error with this text.
@@ -75,7 +75,7 @@ impl Liar {
         *lock(&self.shared.lie) = Some(lie);
     }
 
-    /// How many script calls came.
+    /// Returns how many script calls came.
     pub(crate) fn scripts(&self) -> u64 {
         self.shared.scripts.load(Ordering::SeqCst)
     }
@@ -84,7 +84,7 @@ impl Liar {
 impl Drop for Liar {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::SeqCst);
-        // Wakes it up.
+        // Wakes up the thread.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
         if let Some(listening) = self.listening.take() {
             let _ = listening.join();
@@ -113,7 +113,8 @@ fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
             let shared = Arc::clone(shared);
             move || {
                 let _ = talk(&shared, &stream);
-                // A copy is kept to stop this thread by: dropping is not closing.
+                // A copy is kept to stop this thread, because dropping does not close the
+                // connection.
                 let _ = stream.shutdown(Shutdown::Both);
             }
         });
@@ -142,14 +143,14 @@ fn talk(shared: &Shared, mut stream: &TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// The nonce, and how many checks of one policy each there are.
+/// Returns the nonce, and the number of checks of one policy each.
 fn call(words: &[Vec<u8>]) -> Option<(i64, usize)> {
     let keys = std::str::from_utf8(words.get(2)?).ok()?.parse().ok()?;
     let nonce = words.last()?.first_chunk()?;
     Some((f64::from_le_bytes(*nonce) as i64, keys))
 }
 
-/// `None`: it hangs up.
+/// Returns the reply; `None` to hang up.
 fn reply(lie: Lie, nonce: i64, checks: usize) -> Option<Vec<u8>> {
     const NOW_US: f64 = 1_795_242_000_000_000.0;
     let truth = |nonce: i64| {
@@ -169,7 +170,7 @@ fn reply(lie: Lie, nonce: i64, checks: usize) -> Option<Vec<u8>> {
     })
 }
 
-/// The words of the next command.
+/// Reads the words of the next command.
 fn read_command(reader: &mut impl BufRead) -> std::io::Result<Vec<Vec<u8>>> {
     let count = read_number(reader)?;
     let mut words = Vec::with_capacity(count);

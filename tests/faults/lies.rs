@@ -1,4 +1,4 @@
-//! A server that lies.
+//! A server that sends wrong replies.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
 
 const RESUMES: Duration = Duration::from_secs(3);
 
-/// The server failed, or there was no time to ask it.
+/// The server failed, or there was no time to call it.
 const NO_ANSWER: [Outcome; 4] = [
     Outcome::Unavailable,
     Outcome::Timeout,
@@ -40,8 +40,8 @@ async fn ask(limiter: &Limiter, checks: u32) -> Vec<Entry> {
     recorder.ledger()
 }
 
-/// All checks end in one of these, and decisions come back with the truth. How
-/// long that took.
+/// All checks end with one of these outcomes, and decisions come back with correct replies.
+/// Returns how long that took.
 async fn lies(lie: Lie, expected: &[Outcome]) -> Duration {
     let liar = Liar::start(Lie::None);
     let limiter = is_told(&liar, lie, expected).await;
@@ -52,7 +52,7 @@ async fn lies(lie: Lie, expected: &[Outcome]) -> Duration {
     .await
 }
 
-/// All checks end in one of these.
+/// Asserts that all checks end with one of these outcomes.
 async fn is_told(liar: &Liar, lie: Lie, expected: &[Outcome]) -> Limiter {
     let deadline = if *expected == NO_ANSWER {
         rig::CALL
@@ -69,7 +69,7 @@ async fn is_told(liar: &Liar, lie: Lie, expected: &[Outcome]) -> Limiter {
     let outcomes = checker::outcomes(&ledger);
     let is = |outcome| expected.contains(&outcome);
     assert!(rig::count(&ledger, is) > 0, "{lie:?}: {outcomes:?}");
-    // Too many of them, and the store is left alone for a while.
+    // After too many of them, the breaker opens for a while.
     let others = rig::count(&ledger, |outcome| {
         !is(outcome) && outcome != Outcome::Unavailable
     });
@@ -116,7 +116,7 @@ async fn errors_of_servers_are_refusals() {
     tell("lie errors", 9, &[("resumed after", ms(longest))]);
 }
 
-/// The client reconnects on this one, and whoever asks meanwhile has no answer.
+/// The client connects anew after this lie, and checks in the meantime have no answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_is_down_is_an_error() {
     let _alone = rig::alone().await;

@@ -1,4 +1,4 @@
-//! After a lie, however it left the connection, truth is believed again.
+//! After a wrong reply, whatever it did to the connection, correct replies are used again.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ use crate::{
     rig,
 };
 
-/// Callers who ask again and again, so that there are always some under way.
+/// Callers that check again and again, so that some are always in flight.
 const CALLERS: u64 = 8;
 
-/// On a network on which replies take a while. How long until a decision.
+/// On a network where replies take a while. Returns the time until a decision.
 async fn resumes_after(lie: Lie) -> Duration {
     let _alone = rig::alone().await;
     let liar = Liar::start(Lie::None);

@@ -1,4 +1,4 @@
-//! Requests at a steady rate, whatever becomes of those before.
+//! Requests at a steady rate, whatever the outcome of earlier ones.
 
 use std::time::Duration;
 
@@ -10,28 +10,28 @@ use tower_throttle::Limiter;
 
 use crate::ledger::Recorder;
 
-/// The key that many ask for at once.
+/// The key of many concurrent requests.
 pub(crate) const HOT: u32 = 0;
 const HOT_TASKS: u64 = 64;
-/// How finely requests are spread over time.
+/// How finely requests are distributed over time.
 const TICK: Duration = Duration::from_millis(1);
-/// After that, what is not answered will never be.
+/// A request that is not answered by then never will be.
 const HUNG: Duration = Duration::from_secs(5);
 
-/// How often who asks.
+/// How many requests come, and for which keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     /// Requests in each second, over all keys but the hot one.
     pub(crate) per_s: u64,
     pub(crate) keys: u32,
-    /// Requests for the hot key in each second, 64 tasks at a time.
+    /// Requests for the hot key in each second, from 64 tasks.
     pub(crate) hot_per_s: u64,
-    /// Of a hundred callers, so many leave, after so long.
+    /// Of a hundred callers, this many leave, after this time.
     pub(crate) leaving: Option<(u64, Duration)>,
 }
 
 impl Load {
-    /// The matrix asks for 2,000 a second of three processes.
+    /// The matrix asks for 2,000 a second from three processes.
     pub(crate) const OF_ONE_IN_THREE: Self = Self {
         per_s: 500,
         keys: 20_000,
@@ -39,13 +39,13 @@ impl Load {
         leaving: None,
     };
 
-    /// Asks until `over`, and waits for the answers.
+    /// Makes requests until `over`, and waits for the answers.
     pub(crate) async fn run(self, limiter: &Limiter, recorder: &Recorder, over: impl Future) {
         let mut asking = JoinSet::new();
         let started = Instant::now();
         let (mut spread, mut hot) = (0, 0);
         let mut ticks = interval(TICK);
-        // Late, it catches up: the rate holds.
+        // Late requests are caught up with, so the rate holds.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
         tokio::pin!(over);
         loop {
@@ -56,7 +56,7 @@ impl Load {
             }
             let passed = started.elapsed().as_secs_f64();
             while (spread as f64) < passed * self.per_s as f64 {
-                // A prime step: each key has its turn before one has a second.
+                // A prime step: each key has one request before any has a second.
                 let key = 1 + (spread * 7_919 % u64::from(self.keys)) as u32;
                 self.ask(&mut asking, limiter, recorder, key, spread);
                 spread += 1;
@@ -72,7 +72,7 @@ impl Load {
         }
         let rest = async { while asking.join_next().await.is_some() {} };
         if timeout(HUNG, rest).await.is_err() {
-            // Each is recorded as unanswered.
+            // Each request that is left is recorded as unanswered.
             asking.shutdown().await;
         }
     }

@@ -1,5 +1,5 @@
-//! Connections that are lost, to a dead server, to a living one, and to
-//! one that is never reached again.
+//! Connections that are lost: to a dead server, to a live one, and to one that cannot be
+//! reached again.
 
 use std::{
     io::{Read, Write},
@@ -21,7 +21,7 @@ use crate::{
     rig, signals, wait,
 };
 
-/// Long enough that a check which waits for it is told from one that fails at once.
+/// Long enough to distinguish a check that waits for it from one that fails at once.
 const LONG: Duration = Duration::from_secs(2);
 const QUOTA: TokenBucket = TokenBucket::per_second(1_000_000);
 
@@ -72,7 +72,7 @@ async fn checks_in_flight_fail_at_once_when_their_connection_is_lost() {
         let limiter = limiter.clone();
         checks.spawn(async move { limiter.check(number).await });
     }
-    // They are under way once the proxy has seen the first.
+    // They are in flight once the proxy has seen the first.
     let sent = || proxy.calls_by_connection().iter().sum::<u64>() > 1;
     wait::until("a call", DEADLINE, sent);
     proxy.reset_all();
@@ -91,7 +91,7 @@ async fn checks_in_flight_fail_at_once_when_their_connection_is_lost() {
     assert!(took < LONG / 4, "{took:?}");
 }
 
-/// Until the store decides again after a reset.
+/// Measures the time until the store decides again after a reset.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_to_a_live_server_is_remade_at_once() {
     let _alone = rig::alone().await;
@@ -102,13 +102,13 @@ async fn a_connection_to_a_live_server_is_remade_at_once() {
     let rounds = or_long(20, 200);
     for number in 0..rounds {
         rig::ready(&limiter).await;
-        // Idle or at work: a moment in which its calls are answered.
+        // Idle or busy: an instant at which its calls are answered.
         for key in 0..5_u64 {
             let _ = limiter.check(key).await.expect("a decision");
         }
         proxy.reset_all();
         let reset = Instant::now();
-        // The reset is on its way until one check or connect has met it.
+        // A reset has arrived once one check, or one attempt to connect, has met it.
         wait::until("a new connection", DEADLINE, || {
             proxy.connects_since(reset) > 0
         });
@@ -126,7 +126,7 @@ async fn a_connection_to_a_live_server_is_remade_at_once() {
     assert!(half < Duration::from_millis(25), "{half:?}");
 }
 
-/// Many checks, and one reply in a hundred lost together with its connection.
+/// Many checks, while one reply in a hundred is lost together with its connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn resets_of_one_reply_in_a_hundred_fail_few_checks() {
     let _alone = rig::alone().await;
@@ -164,7 +164,7 @@ async fn resets_of_one_reply_in_a_hundred_fail_few_checks() {
     assert!(worst < 10.0, "{worst:.1} %");
 }
 
-/// A peer that accepts, says that it will send nothing, and reads on.
+/// A peer that accepts, announces that it will send nothing, and reads on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reconnecting_to_a_silent_peer_backs_off() {
     let _alone = rig::alone().await;
@@ -191,7 +191,7 @@ async fn reconnecting_to_a_silent_peer_backs_off() {
     assert!(connects <= 12, "{connects} connects in 5 s");
 }
 
-/// As many stores as a fleet has processes, and a server that comes back.
+/// As many stores as there are processes, and a server that comes back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fleet_spreads_its_reconnects() {
     const PROCESSES: usize = 50;
@@ -210,7 +210,7 @@ async fn a_fleet_spreads_its_reconnects() {
         while times.len() < PROCESSES {
             let (mut stream, _) = listener.accept().expect("a connection");
             times.push(started.elapsed());
-            // Enough for the client to be at rest.
+            // Enough for the client to become idle.
             let mut answers = stream.try_clone().expect("a second handle");
             std::thread::spawn(move || {
                 let mut bytes = [0; 1_024];
@@ -247,7 +247,7 @@ async fn a_fleet_spreads_its_reconnects() {
     assert!(last < Duration::from_secs(2), "{last:?}");
 }
 
-/// A NAT has dropped the flow, and nobody asked meanwhile.
+/// A NAT has dropped the flow, and no check came meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_forgotten_flow_costs_at_most_one_check() {
     let _alone = rig::alone().await;
@@ -277,7 +277,8 @@ async fn a_forgotten_flow_costs_at_most_one_check() {
     }
 }
 
-/// fred looks after it, and stays "connected" until it has slept for three seconds.
+/// fred supervises this client, and reports it as connected until it has slept for three
+/// seconds.
 #[cfg(feature = "redis-client")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn checks_on_a_client_handed_in_also_fail_at_once() {
@@ -295,7 +296,7 @@ async fn checks_on_a_client_handed_in_also_fail_at_once() {
     rig::ready(&limiter).await;
     server.kill();
     let asked = Instant::now();
-    // A check that was under way fails before the loss is known, and the next may wait.
+    // A check in flight fails before the loss is known, and the next one may wait.
     let fails_at_once = async || {
         let answer = timeout(LONG / 10, limiter.check("ann")).await;
         matches!(answer, Ok(Err(error)) if error.is_unavailable())
@@ -305,7 +306,7 @@ async fn checks_on_a_client_handed_in_also_fail_at_once() {
     })
     .await;
     let (mut failed, known) = (0_u64, Instant::now());
-    // Longer than the client is asked whether it is connected.
+    // Longer than the interval at which the client's connection is checked.
     while known.elapsed() < LONG {
         let check = Instant::now();
         limiter.check(failed).await.expect_err("nobody is there");

@@ -1,4 +1,4 @@
-//! What is stored is lost, replaced by what is not ours, or out of time.
+//! State that is lost, replaced by unexpected data, or from another time.
 
 use std::{
     sync::{
@@ -43,7 +43,7 @@ fn promise(losses: Vec<Window>) -> Promise {
     }
 }
 
-/// Does it so often while there is load, and says when.
+/// Applies a fault several times under load, and returns when.
 async fn again_and_again(recorder: &Recorder, times: u64, mut fault: impl FnMut()) -> Vec<Window> {
     let mut when = Vec::new();
     for _ in 0..times {
@@ -70,7 +70,7 @@ async fn under_load(
     when
 }
 
-/// The longest that the hot key, asked for all the time, was not admitted.
+/// Returns the longest time without an admission of the hot key, which is checked all the time.
 fn longest_wait(ledger: &[Entry]) -> Duration {
     let mut hot = ledger.iter().filter(|entry| entry.key == HOT);
     let first = hot.next().expect("the hot key was asked for").sent_us;
@@ -147,7 +147,7 @@ async fn junk_under_a_key_admits_no_more_and_expires() {
     let others = ledger.iter().filter(|entry| entry.key != HOT);
     let hurt = others.filter(|entry| !entry.outcome.is_by_store()).count();
     assert_eq!(hurt, 0, "nobody else is hurt");
-    // The junk of the last write may have a full refill to go.
+    // The junk that was written last may have a full refill to go.
     server.assert_all_keys_expire();
     let within = FULL_REFILL + Duration::from_secs(1);
     let gone = crate::wait::until_async("the junk's end", within, async || {
@@ -203,7 +203,7 @@ async fn clock_steps_of_an_hour_lock_no_caller_out() {
     let stepped = under_load(&limiter, &recorder, stepping).await;
 
     let ledger = recorder.ledger();
-    // A check may be on its way, under the time before the step.
+    // A check may be in flight with the time before the step.
     let windows = stepped.iter().map(|step| Window {
         from_us: step.from_us,
         to_us: step.to_us + in_time.most.as_micros() as u64,

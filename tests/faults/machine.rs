@@ -1,4 +1,4 @@
-//! When the machine stood still: so that its stalls are told from ours.
+//! Records when the machine stalled, to distinguish its stalls from the limiter's.
 
 use std::{
     collections::HashMap,
@@ -16,10 +16,10 @@ use crate::{
 };
 
 const EVERY: Duration = Duration::from_millis(2);
-/// Less is not worth telling.
+/// Shorter stalls are not recorded.
 const SHORTEST_US: u64 = 3_000;
 
-/// In this stretch a thread was ready to run for so long, and did not.
+/// In this span, a thread was ready to run for this long without running.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stall {
     pub(crate) from_us: u64,
@@ -27,8 +27,8 @@ pub(crate) struct Stall {
     pub(crate) lost_us: u64,
 }
 
-/// Looks until it is stopped: how late its own thread wakes, and for how long
-/// the kernel let each thread of this process wait for a processor.
+/// Watches until it is stopped: how late its own thread wakes, and how long the kernel let each
+/// thread of this process wait for a processor.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     stalls: Arc<Mutex<Vec<Stall>>>,
@@ -76,7 +76,7 @@ fn look(recorder: &Recorder, stalls: &Mutex<Vec<Stall>>, is_over: &AtomicBool) {
         let late_us = (now_us - last_us).saturating_sub(EVERY.as_micros() as u64);
         let lost_us = late_us.max(longest_wait_us(&mut waited));
         if lost_us >= SHORTEST_US {
-            // The kernel tells of a wait only when it is over.
+            // The kernel reports a wait only when it is over.
             let from_us = last_us.min(now_us - lost_us.min(now_us));
             let mut stalls = stalls.lock().unwrap_or_else(PoisonError::into_inner);
             stalls.push(Stall {
@@ -89,8 +89,8 @@ fn look(recorder: &Recorder, stalls: &Mutex<Vec<Stall>>, is_over: &AtomicBool) {
     }
 }
 
-/// The longest that a thread of this process has waited for a processor since
-/// it was last asked; nothing where the kernel does not tell.
+/// Returns the longest time that a thread of this process has waited for a processor since the
+/// last call; 0 if the kernel does not report it.
 fn longest_wait_us(waited: &mut HashMap<std::ffi::OsString, u64>) -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
     let mut longest = 0;
@@ -112,8 +112,8 @@ pub(crate) struct Answered {
     pub(crate) longest_excused: Duration,
 }
 
-/// I2, but for requests that waited for the machine: whoever took longer than
-/// the bound must have met a stall that covers what was too long.
+/// I2, except for requests that waited for the machine: each request that exceeds the bound
+/// must have met a stall that covers the excess.
 pub(crate) fn answered(
     ledger: &[Entry],
     bound: Latency,
@@ -128,7 +128,7 @@ pub(crate) fn answered(
     })
 }
 
-/// Those whom a stall excuses for what they took longer than this, and the others.
+/// Separates requests whose excess over this bound a stall excuses from the others.
 fn sort_out(ledger: &[Entry], bound: Latency, stalls: &[Stall]) -> (Vec<Entry>, Vec<Entry>) {
     let p999_us = bound.p999.as_micros() as u64;
     let is_excused = |entry: &Entry| {
@@ -144,8 +144,7 @@ fn sort_out(ledger: &[Entry], bound: Latency, stalls: &[Stall]) -> (Vec<Entry>, 
         .partition(|entry| entry.answered_us > 0 && is_excused(entry))
 }
 
-/// How many took longer than this may ever take, and of them how many had no
-/// stall to excuse them.
+/// Returns how many requests exceeded this bound, and how many of them no stall excuses.
 pub(crate) fn late(ledger: &[Entry], bound: Latency, stalls: &[Stall]) -> (usize, usize) {
     let most_us = bound.most.as_micros() as u64;
     let is_late = |entry: &&Entry| entry.took_us() > most_us;

@@ -1,6 +1,6 @@
-//! The fault matrix: what breaks around a limiter, and what must hold all the
-//! same. Each file is named by its fault; `scripts/faults` runs all rows
-//! and shows the figures. Rows are short unless `TT_FAULTS` is `long`.
+//! The fault matrix: what breaks around a limiter, and what must still hold. Each file is named
+//! after its fault; `scripts/faults` runs all rows and shows the figures. Rows are short unless
+//! `TT_FAULTS` is `long`.
 
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,4 @@
-//! I3: how much memory this process holds, looked at as time goes by.
+//! I3: how much memory this process holds over time.
 
 use std::{
     sync::{
@@ -20,8 +20,8 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// I3: it grew by at most so much, and most of that came back: all but so
-    /// many percent of what there was.
+    /// I3: it grew by at most `most_growth`, and came back to within `percent_left` percent of
+    /// what it was.
     pub(crate) fn bounded(self, most_growth: u64, percent_left: u64) -> Result<Self, String> {
         if self.most > self.before + most_growth {
             return Err(format!("I3: grew by more than {most_growth} kB: {self:?}"));
@@ -33,7 +33,7 @@ impl Memory {
     }
 }
 
-/// Looks until it is stopped.
+/// Watches until it is stopped.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     before: u64,
@@ -96,7 +96,7 @@ pub(crate) fn resident_kb() -> u64 {
 #[test]
 fn growth_is_measured_and_bounded() {
     let sampler = Sampler::start();
-    // An optimized build would not allocate what nothing reads.
+    // An optimized build would not allocate memory that is never read.
     let held = std::hint::black_box(vec![1_u8; 64 << 20]);
     crate::wait::until("64 MB more", crate::support::DEADLINE, || {
         let most = *sampler.most.lock().unwrap_or_else(PoisonError::into_inner);

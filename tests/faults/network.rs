@@ -11,7 +11,7 @@ use crate::{
     rig, wait,
 };
 
-/// Probes once a second; two may fall into a second of ours.
+/// There is one probe a second. Two may fall into one of the test's seconds.
 const MOST_SENDS: usize = 2;
 const LASTS: Duration = Duration::from_secs(60);
 
@@ -60,8 +60,8 @@ async fn a_dripping_network_is_bridged() {
     row("network drip", drip).await;
 }
 
-/// Connections that come and go. Those that stand in the end are all used, each
-/// as much as the others.
+/// Connections come and go. The connections at the end are all used, each as much as the
+/// others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_packets_cost_few_decisions() {
     const CONNECTIONS: usize = 4;

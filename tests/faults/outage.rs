@@ -1,5 +1,5 @@
-//! What rows have in common that take the store away and give it back: load all
-//! the while, and the same judgment afterwards.
+//! What the rows have in common that take the store away and bring it back: constant load, and
+//! the same judgment afterwards.
 
 use std::{
     thread::sleep,
@@ -20,7 +20,7 @@ use crate::{
 
 pub(crate) const PER_S: u64 = 10;
 pub(crate) const BURST: u64 = 20;
-/// In long runs.
+/// The number of processes in long runs.
 const PROCESSES: u8 = 3;
 pub(crate) const LOAD: Load = Load {
     per_s: 500,
@@ -29,11 +29,11 @@ pub(crate) const LOAD: Load = Load {
     leaving: None,
 };
 
-/// Until then, a breaker may find out.
+/// The time in which a breaker may open.
 const FINDS_OUT: Duration = Duration::from_millis(300);
-/// Nobody waits for a store that is known to be away.
+/// No request waits for a store that is known to be down.
 const AT_ONCE: Duration = Duration::from_millis(20);
-/// Of load, before and after.
+/// The time of load before and after a fault.
 const MOMENT: Duration = Duration::from_millis(500);
 pub(crate) const RESUMES: Duration = Duration::from_secs(3);
 
@@ -41,8 +41,7 @@ pub(crate) fn quota() -> TokenBucket {
     TokenBucket::per_second(PER_S).burst(BURST)
 }
 
-/// I2, for calls that take as long as the matrix allows: short runs allow for
-/// a machine that does much else.
+/// I2, with the bound of the matrix. Short runs allow more, because the machine may be busy.
 fn in_time() -> Latency {
     let busy = Latency {
         p999: Duration::from_millis(800),
@@ -51,11 +50,11 @@ fn in_time() -> Latency {
     or_long(busy, rig::IN_TIME)
 }
 
-/// When the store was away, on both clocks.
+/// When the store was down, on both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outage {
     pub(crate) when: Window,
-    /// From then on it may have been there again.
+    /// From then on it may have been up again.
     mended_us: u64,
     from: Instant,
     to: Instant,
@@ -67,7 +66,7 @@ pub(crate) struct Run {
     pub(crate) outage: Outage,
 }
 
-/// What a fault is given, to last.
+/// What a fault gets, so that it can last.
 #[derive(Debug)]
 pub(crate) struct Lasting {
     recorder: Recorder,
@@ -75,14 +74,14 @@ pub(crate) struct Lasting {
 }
 
 impl Lasting {
-    /// For so long, or in short runs for a moment. Then it is to be mended.
+    /// Waits for this time, or in short runs for a moment. The fault must end then.
     pub(crate) fn hold(&mut self, long: Duration) {
         sleep(or_long(Duration::from_millis(1_500), long));
         self.mended_us = Some(self.recorder.now_us());
     }
 }
 
-/// What each key is promised, where nobody is admitted but by the store.
+/// The promise for each key if only the store admits.
 pub(crate) const fn promise(losses: Vec<Window>) -> Promise {
     Promise {
         burst: BURST,
@@ -102,9 +101,9 @@ pub(crate) async fn at<T: Send + 'static>(
     under_load(&limiter, Some(url), fault).await
 }
 
-/// Load for a moment; then the fault, which returns when it is mended; then
-/// load until the store decides again, for as long as that may take. In long
-/// runs two other processes ask too, where there is a URL for them.
+/// Runs load for a moment. Then comes the fault, which returns when it has ended. Then load
+/// runs until the store decides again, for as long as that may take. In long runs, two other
+/// processes make requests, too, if there is a URL for them.
 pub(crate) async fn under_load<T: Send + 'static>(
     limiter: &Limiter,
     url: Option<&str>,
@@ -143,11 +142,11 @@ pub(crate) async fn under_load<T: Send + 'static>(
     (Run { ledger, outage }, done)
 }
 
-/// And a moment longer. The judge finds out whether it did.
+/// Runs load for a moment longer. The judge finds out whether the store resumed.
 pub(crate) fn load_until_resumed(recorder: &Recorder, from_us: u64, within: Duration) {
     let until = Instant::now() + within;
     let resumed = |entry: &Entry| entry.sent_us >= from_us && entry.outcome.is_by_store();
-    // Others have ledgers of their own, to be seen only at the end.
+    // Other processes have ledgers of their own, which can be read only at the end.
     while Instant::now() < until && (is_long() || !recorder.has(resumed)) {
         sleep(Duration::from_millis(10));
     }
@@ -155,13 +154,13 @@ pub(crate) fn load_until_resumed(recorder: &Recorder, from_us: u64, within: Dura
 }
 
 impl Run {
-    /// I1, I2, I6, I7 for a limiter that admits nobody by itself; what was
-    /// found, to be told.
+    /// Judges I1, I2, I6 and I7 for a limiter that admits nothing by itself. Returns what was
+    /// found.
     pub(crate) fn judge(&self, losses: Vec<Window>) -> Vec<(&'static str, String)> {
         self.judge_beside(losses, Elsewhere::Nothing)
     }
 
-    /// The same, for one that may.
+    /// The same for a limiter that may admit by itself.
     pub(crate) fn judge_beside(
         &self,
         losses: Vec<Window>,
@@ -187,7 +186,7 @@ impl Run {
         ]
     }
 
-    /// Requests that were sent while the store was away, and known to be.
+    /// Returns the requests that were sent while the store was known to be down.
     fn while_known(&self) -> impl Iterator<Item = &Entry> {
         let until_us = self.outage.mended_us;
         let from_us = self.outage.when.from_us + FINDS_OUT.as_micros() as u64;
@@ -195,8 +194,8 @@ impl Run {
         self.ledger.iter().filter(is_within)
     }
 
-    /// Once it is known, nobody waits but those who look whether the store is
-    /// back: one in a hundred, or on a busy machine one in five.
+    /// Asserts that no request waits once the outage is known, except for probes: one in a
+    /// hundred, or on a busy machine one in five.
     pub(crate) fn is_open_soon(&self) {
         let (mut all, mut late) = (0, 0);
         for entry in self.while_known() {
@@ -210,7 +209,7 @@ impl Run {
         );
     }
 
-    /// Requests that were sent and answered in the outage, and ended as this.
+    /// Returns how many requests were sent and answered in the outage with this outcome.
     pub(crate) fn during(&self, is: impl Fn(Outcome) -> bool) -> usize {
         let mended_us = self.outage.mended_us;
         let within = self
@@ -219,8 +218,8 @@ impl Run {
         within.filter(|entry| is(entry.outcome)).count()
     }
 
-    /// Calls to a store that is known to be away, at most so many in a second
-    /// from each process.
+    /// Asserts that each process makes at most this many calls a second to a store that is
+    /// known to be down.
     pub(crate) fn sends_at_most(&self, proxy: &Proxy, per_s: usize) -> usize {
         let from = self.outage.from + FINDS_OUT;
         let second = Duration::from_secs(1);
@@ -233,8 +232,8 @@ impl Run {
         most
     }
 
-    /// Connections made since the fault, for each second and process, beside the first
-    /// attempt, which goes at once.
+    /// Asserts how many connections each process made a second since the fault, besides the
+    /// first attempt, which follows at once.
     pub(crate) fn connects_at_most(&self, proxy: &Proxy, per_s: usize) -> usize {
         let connects = proxy.connects_since(self.outage.from);
         let seconds = self.outage.from.elapsed().as_secs() as usize + 1;

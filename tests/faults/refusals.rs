@@ -1,4 +1,4 @@
-//! A server that is there and refuses.
+//! A server that is up and refuses commands.
 
 use std::{
     io::{Read, Write},
@@ -46,7 +46,7 @@ async fn a_server_out_of_memory_is_bridged() {
     })
     .await;
     let figures = run.judge(Vec::new());
-    // Denials write nothing, so they may go on.
+    // Denials write nothing, so they may continue.
     assert_eq!(run.during(Outcome::is_allowed), 0);
     run.is_open_soon();
     tell("refusal OOM", 1, &figures);
@@ -72,7 +72,7 @@ async fn a_revoked_permission_is_bridged() {
     tell("refusal NOPERM", 1, &figures);
 }
 
-/// The application lost its connection, and others have taken all there are.
+/// The application lost its connection, and others have taken all that the server allows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_with_too_many_clients_is_bridged() {
     let _alone = rig::alone().await;

@@ -1,4 +1,4 @@
-//! Slots that move while many ask, one by one and a node's all.
+//! Slots that move under load, one by one and all of a node.
 
 use std::{
     sync::{
@@ -24,16 +24,17 @@ const CALLERS: usize = 64;
 const KEYS: usize = 32;
 const HIGHEST: u64 = 100_000_000_000;
 const BAND: u64 = 10_000_000;
-/// In short runs the first node has so many slots, and is soon without them.
+/// In short runs the first node has this many slots, and soon none.
 const FEW_SLOTS: u16 = 128;
-/// Between two checks of a caller: so many ask at once, and not as fast as they can.
+/// The pause between two checks of a caller, because concurrent callers must not overload the
+/// cluster.
 const PAUSE: Duration = Duration::from_millis(20);
 
 fn slot(limiter: &Limiter, key: u32) -> u16 {
     redis_keyslot(limiter.storage_keys(u64::from(key))[0].as_bytes())
 }
 
-/// Half of them are the first node's.
+/// Half of them belong to the first node.
 fn keys(cluster: &RedisCluster, limiter: &Limiter) -> Vec<u32> {
     let first: Vec<_> = cluster.slots_of(0).collect();
     let is_first = |key: &u32| {

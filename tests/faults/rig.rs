@@ -1,5 +1,5 @@
-//! What rows have in common: stores and limiters as an application has them,
-//! and what the server holds against each key.
+//! What the rows have in common: stores and limiters as an application has them, and the units
+//! that the server has taken of each key.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -13,17 +13,17 @@ use crate::{
     wait,
 };
 
-/// What the matrix asks of each call to the store.
+/// The bound of the matrix for each call to the store.
 pub(crate) const CALL: Duration = Duration::from_millis(50);
 
-/// I2 with that.
+/// I2 with that bound.
 pub(crate) const IN_TIME: Latency = Latency {
     p999: Duration::from_millis(60),
     most: Duration::from_millis(100),
 };
 
-/// For rows in which nothing makes the store slow. Short runs stand aside when
-/// the machine does, so that only what is broken fails.
+/// For rows in which nothing makes the store slow. Short runs allow more time, because the
+/// machine may be busy, so that only real defects fail.
 pub(crate) fn patience() -> (Duration, Latency) {
     let slow = Latency {
         p999: Duration::from_millis(1_200),
@@ -37,13 +37,12 @@ pub(crate) fn store(deadline: Duration, url: &str) -> RedisStore {
     store.expect("a store")
 }
 
-/// Each denial is to be Redis's own: what it said a moment ago tells nothing of
-/// how it does.
+/// Redis must make each denial, because a cached denial says nothing about its present state.
 pub(crate) fn builder() -> RedisStoreBuilder {
     RedisStore::builder().denial_cache_ttl(Duration::ZERO)
 }
 
-/// Fail-closed: whatever it admits, the store did.
+/// A limiter without fallback: the store made every admission.
 pub(crate) fn limiter(store: RedisStore, quota: impl Into<Policy>) -> Limiter {
     failing(OnStoreFailure::Deny, store, quota)
 }
@@ -57,7 +56,7 @@ pub(crate) fn failing(
     builder.policy(quota).build().expect("a limiter")
 }
 
-/// Rows at load have the machine to themselves.
+/// Gives rows under load the machine to themselves.
 pub(crate) async fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::const_new(());
     ALONE.lock().await
@@ -72,8 +71,8 @@ pub(crate) async fn ready(limiter: &Limiter) {
     .await;
 }
 
-/// Takes so much of each key that what is left tells them apart, as
-/// [`own_replies`](crate::checker::own_replies) asks for.
+/// Takes units of each key so that what remains tells the keys apart, as
+/// [`own_replies`](crate::checker::own_replies) requires.
 pub(crate) async fn spread_out(limiter: &Limiter, keys: u32, band: u64) {
     for key in 1..u64::from(keys) {
         let taken = limiter.check_n(key, key * band).await;
@@ -81,7 +80,7 @@ pub(crate) async fn spread_out(limiter: &Limiter, keys: u32, band: u64) {
     }
 }
 
-/// What was taken of each key in the ledger, of a quota that never refills.
+/// Returns the units taken of each key in the ledger, from a quota without refill.
 pub(crate) async fn charges(
     limiter: &Limiter,
     ledger: &[Entry],

@@ -19,7 +19,7 @@ async fn a_server_turned_replica_is_bridged() {
     let _alone = rig::alone().await;
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
-    // Of nobody: it keeps what it has.
+    // A replica of an absent primary keeps its data.
     let nobody = Port::claim();
     let (run, (_server, proxy)) = outage::at(&proxy.url(), move |outage| {
         server.command(&["REPLICAOF", "127.0.0.1", &nobody.to_string()]);
@@ -36,12 +36,12 @@ async fn a_server_turned_replica_is_bridged() {
     tell("role READONLY", 1, &figures);
 }
 
-/// It comes back with what it saved; what was taken since is lost.
+/// The server comes back with the data that it saved. Later charges are lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restarted_server_that_loads_is_bridged() {
     let _alone = rig::alone().await;
-    // So slow that it takes seconds, and looks up often enough to say so; Redis 6.0
-    // is silent meanwhile.
+    // So slow that it takes seconds, and often enough in between it answers with an error;
+    // Redis 6.0 is silent.
     let slowly = ["--key-load-delay", "1000"];
     let often = RedisServer::if_known("--loading-process-events-interval-bytes 1024");
     let mut server = RedisServer::with(&[&slowly[..], &often].concat());
@@ -65,7 +65,7 @@ async fn a_restarted_server_that_loads_is_bridged() {
     tell("role LOADING", 1, &figures);
 }
 
-/// A gigabyte, or in short runs a part of one. Its own pace decides how long.
+/// A gigabyte, or in short runs a part of one. The server's pace decides how long it takes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_loads_much_data_is_bridged() {
     const KEY: usize = 1_000;

@@ -17,8 +17,8 @@ use crate::{
 const PROCESSES: u8 = 3;
 const HIGHEST: u64 = 1_000_000_000;
 
-/// What this version's processes admitted of the hot key is what was charged
-/// under this version's name of it. What was charged beyond that.
+/// What the processes of this version admitted of the hot key is charged under this version's
+/// name of it. Returns the surplus.
 async fn charged(server: &RedisServer, version: &str, ledger: &[Entry]) -> u64 {
     let is_hot = |entry: &&Entry| entry.key == HOT;
     let hot: Vec<_> = ledger.iter().filter(is_hot).cloned().collect();
@@ -77,8 +77,8 @@ async fn replaced_processes_fail_no_request() {
     );
 }
 
-/// Half of the processes have keys of another form: both go on, side by side,
-/// each by its own count.
+/// Half of the processes have keys of another form. Both run side by side, each with its own
+/// counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_versions_share_no_key() {
     let _alone = rig::alone().await;
@@ -100,7 +100,7 @@ async fn two_versions_share_no_key() {
         let failed = rig::count(ledger, |outcome| !outcome.is_by_store());
         assert_eq!(failed, 0, "{:?}", checker::outcomes(ledger));
         assert!(keys.iter().any(|key| key.starts_with(version)));
-        // One charge by the other version would be one too many.
+        // A single charge by the other version would be one too many.
         assert_eq!(charged(&server, version, ledger).await, 0);
     }
     tell(

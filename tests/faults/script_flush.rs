@@ -59,7 +59,7 @@ async fn a_script_flush_every_100_ms_costs_no_decision() {
     );
     let loads = sent.loads();
     assert!(loads >= flushes / 2, "the flushes were noticed: {loads}");
-    // The first is for a server that never saw the script.
+    // The first load is for a server that never had the script.
     assert!(loads <= flushes + 1, "{loads} loads for {flushes} flushes");
     tell(
         "script flush",

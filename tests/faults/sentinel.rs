@@ -1,4 +1,4 @@
-//! A primary, two replicas, and three sentinels that watch over them.
+//! A primary, two replicas, and three sentinels that monitor them.
 
 use std::{
     path::PathBuf,
@@ -15,13 +15,12 @@ use crate::{
 };
 
 const NAME: &str = "limits";
-/// Sentinels take their time: ten seconds until one that was primary follows.
+/// Sentinels are slow: it takes ten seconds until a former primary becomes a replica.
 const LONG: Duration = Duration::from_secs(60);
-/// A primary that is alive when another is elected serves on for so long, at
-/// the most, until it is told to follow. Clients that are with it stay, and
-/// what they write there is lost.
+/// A live primary serves for at most this long after another was elected, until it becomes a
+/// replica. Its clients stay, and what they write there is lost.
 pub(crate) const FOLLOWS: Duration = Duration::from_secs(12);
-/// A replica is not made to wait for others.
+/// A replica does not wait for others.
 const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
 
 #[derive(Debug)]
@@ -38,7 +37,7 @@ impl Sentinel {
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).expect("a temporary folder");
         let file = folder.join("sentinel.conf");
-        // It writes down there what it learns.
+        // The sentinel writes there what it learns.
         std::fs::write(&file, "").expect("a file");
         let child = Command::new("redis-server")
             .arg(&file)
@@ -72,7 +71,7 @@ impl Sentinel {
         }
     }
 
-    /// A field of what it knows of the primary.
+    /// Returns a field of what it knows about the primary.
     fn known(&self, field: &str) -> Option<String> {
         let reply = self.command(&["MASTER", NAME]);
         let mut lines = reply.lines();
@@ -98,7 +97,7 @@ impl Drop for Sentinel {
 pub(crate) struct Watched {
     sentinels: Vec<Sentinel>,
     pub(crate) servers: Vec<RedisServer>,
-    /// Between the first primary and everybody else.
+    /// The proxy between the first primary and all others.
     between: Option<Proxy>,
 }
 
@@ -112,9 +111,9 @@ impl Watched {
         Self::over(servers, None)
     }
 
-    /// The same with a proxy before the primary, by whose port all know it: it
-    /// can be [cut](Self::cut). It takes no more writes once its replicas are
-    /// silent for so many seconds.
+    /// The same with a proxy before the primary, whose port all know. It can be
+    /// [cut](Self::cut). The primary accepts no writes once its replicas are silent for this
+    /// many seconds.
     pub(crate) fn with_lag(max_lag_s: u64) -> Self {
         let lag = max_lag_s.to_string();
         let lag = [
@@ -144,19 +143,19 @@ impl Watched {
         watched
     }
 
-    /// Nobody reaches the first primary any more but those who are at its own
-    /// port: sentinels, replicas, and who asked the sentinels for it.
+    /// Cuts the first primary off from all but those at its own port: sentinels, replicas, and
+    /// clients that asked the sentinels for it.
     pub(crate) fn cut(&self) {
         let between = self.between.as_ref();
         between.expect("one that can be cut").set(Mode::BlackHole);
     }
 
-    /// The first primary, whoever is it now.
+    /// Returns the first primary, whichever server is the primary now.
     pub(crate) fn first(&self) -> &RedisServer {
         &self.servers[2]
     }
 
-    /// A primary that was killed starts again, as nobody's yet.
+    /// Starts a primary that was killed again, as a replica of none yet.
     pub(crate) fn run_all(&mut self) {
         for server in &mut self.servers {
             if server.process_id().is_none() {
@@ -165,19 +164,20 @@ impl Watched {
         }
     }
 
-    /// Holds a sentinel up until it is dropped: it accepts, and says nothing.
+    /// Freezes a sentinel until the result is dropped: it accepts connections, and does not
+    /// answer.
     pub(crate) fn freeze_sentinel(&self, number: usize) -> signals::Frozen {
         signals::freeze(self.sentinels[number].child.id())
     }
 
-    /// Kills a sentinel: nobody listens there any more.
+    /// Kills a sentinel.
     pub(crate) fn kill_sentinel(&mut self, number: usize) {
         let child = &mut self.sentinels[number].child;
         let _ = child.kill();
         let _ = child.wait();
     }
 
-    /// Grows with each failover, also with one that nobody asked for.
+    /// Returns the epoch, which grows with each failover, also with an unrequested one.
     pub(crate) fn epoch(&self) -> u64 {
         let epochs = self
             .sentinels
@@ -197,7 +197,7 @@ impl Watched {
         format!("redis-sentinel://{hosts}/?sentinelServiceName={NAME}")
     }
 
-    /// Every sentinel knows the others, and both replicas follow.
+    /// Waits until every sentinel knows the others, and both replicas follow.
     pub(crate) fn wait_until_whole(&self) {
         let is = |sentinel: &Sentinel, field: &str, wanted: &str| {
             sentinel.known(field).is_some_and(|known| known == wanted)
@@ -219,14 +219,14 @@ impl Watched {
         });
     }
 
-    /// The port of the primary, if all sentinels name the same.
+    /// Returns the port of the primary, if all sentinels agree.
     pub(crate) fn agreed(&self) -> Option<u16> {
         let mut named = self.sentinels.iter().map(Sentinel::primary);
         let first = named.next()??;
         named.all(|port| port == Some(first)).then_some(first)
     }
 
-    /// Who the sentinels say it is.
+    /// Returns the primary that the sentinels name.
     pub(crate) fn primary(&mut self) -> &mut RedisServer {
         let port = self.agreed().expect("sentinels that agree");
         let mut servers = self.servers.iter_mut();
@@ -234,12 +234,13 @@ impl Watched {
         primary.expect("one of these")
     }
 
-    /// Asks for a failover, and does not wait for it.
+    /// Starts a failover, without waiting for it.
     pub(crate) fn fail_over(&self) {
         self.sentinels[0].command(&["FAILOVER", NAME]);
     }
 
-    /// Until all name another primary, and it takes writes; how long it took.
+    /// Waits until all sentinels name another primary and it accepts writes. Returns how long
+    /// that took.
     pub(crate) fn wait_for_another(&self, than: u16) -> Duration {
         wait::until("another primary", LONG, || {
             let another = self.agreed().filter(|port| *port != than);
@@ -250,8 +251,7 @@ impl Watched {
     }
 }
 
-/// Failovers that nobody asked for: sentinels that were kept waiting may think
-/// that the primary was.
+/// Unrequested failovers: sentinels on a busy machine may think that the primary is down.
 #[derive(Debug)]
 pub(crate) struct Unasked {
     epoch: u64,
@@ -269,7 +269,7 @@ impl Unasked {
         }
     }
 
-    /// Whether there was one since the last look.
+    /// Records whether there was one since the last call.
     pub(crate) fn look(&mut self, watched: &Watched, recorder: &Recorder) {
         let (epoch, since_us) = (self.epoch, self.since_us);
         self.excuse(watched, recorder);
@@ -281,7 +281,7 @@ impl Unasked {
         }
     }
 
-    /// What was since the last look was asked for.
+    /// Ignores a failover since the last call, because it was requested.
     pub(crate) fn excuse(&mut self, watched: &Watched, recorder: &Recorder) {
         (self.epoch, self.since_us) = (watched.epoch(), recorder.now_us());
     }
@@ -299,14 +299,14 @@ fn sentinels_agree_on_another_primary_after_a_command_or_a_death() {
     assert!(unasked.found.is_empty(), "{unasked:?}");
     watched.fail_over();
     watched.wait_for_another(first);
-    // As if nobody had.
+    // As if it was not requested.
     unasked.look(&watched, &recorder);
     unasked.look(&watched, &recorder);
     assert_eq!(unasked.found.len(), 1, "{unasked:?}");
     let second = watched.primary().port();
     assert_eq!(watched.primary().command(&["GET", "a"]), "1");
 
-    // The first becomes a replica only after ten seconds.
+    // The first primary becomes a replica only after ten seconds.
     if !crate::figures::is_long() {
         return;
     }

@@ -1,8 +1,8 @@
-//! The primary is cut off, with those clients who are on its side.
+//! The primary is cut off, with the clients on its side.
 //!
-//! Whoever is there asks a limiter of its own until the primary notices that
-//! its replicas are silent: `min-replicas-max-lag`, looked at once a second. One
-//! that lets scripts write nevertheless goes on: its side is held to the quota, too.
+//! Those clients use a limiter of their own until the primary notices that its replicas are
+//! silent: `min-replicas-max-lag`, which it checks once a second. A server that lets scripts
+//! write nevertheless continues: its side is held to the quota, too.
 
 use std::{thread::sleep, time::Duration};
 
@@ -18,8 +18,8 @@ use crate::{
 };
 
 const MAX_LAG_S: u64 = 1;
-/// A replica says every second that it is there, and the primary looks every
-/// second; on a busy machine both take their time.
+/// A replica reports every second, and the primary checks every second. On a busy machine both
+/// are late.
 const SLACK_S: u64 = 2;
 const RESUMES: Duration = Duration::from_secs(5);
 const LOAD: Load = Load {
@@ -29,7 +29,7 @@ const LOAD: Load = Load {
     leaving: None,
 };
 
-/// Of the cut side.
+/// The limiter of the cut side.
 struct Cut {
     lasted: Duration,
     most_of_a_key: u64,

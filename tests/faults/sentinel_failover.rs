@@ -28,7 +28,7 @@ enum Fault {
     Ask,
 }
 
-/// One failover: when the primary was away, and how long the election took.
+/// Makes one failover. Returns when the primary was down, and how long the election took.
 fn fail_over(
     watched: &mut Watched,
     recorder: &Recorder,
@@ -55,7 +55,7 @@ fn fail_over(
     (Window { from_us, to_us }, elected)
 }
 
-/// Failovers under load, one after the other.
+/// Makes failovers under load, one after the other.
 async fn fails_over(name: &str, fault: Fault) {
     let _alone = rig::alone().await;
     let mut watched = tokio::task::spawn_blocking(Watched::start)
@@ -72,7 +72,7 @@ async fn fails_over(name: &str, fault: Fault) {
             let mut failovers = Vec::new();
             for round in 0..rounds {
                 if round > 0 {
-                    // What was primary comes back as a replica, after a while.
+                    // The former primary comes back as a replica, after a while.
                     watched.run_all();
                     watched.wait_until_whole();
                 }
@@ -86,8 +86,8 @@ async fn fails_over(name: &str, fault: Fault) {
     LOAD.run(&limiter, &recorder, all).await;
 
     let ledger = recorder.ledger();
-    // Writes that the replica had not seen are lost, until clients move: at
-    // once where the primary is gone.
+    // Writes that the replica had not received are lost, until clients move: at once if the
+    // primary is dead.
     let moved = match fault {
         Fault::Kill | Fault::Freeze => RESUMES,
         Fault::Ask => FOLLOWS,

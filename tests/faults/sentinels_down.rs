@@ -1,4 +1,4 @@
-//! Sentinels that are gone or hang, while the primary is well.
+//! Sentinels that are gone or hang, while the primary is healthy.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ async fn one_live_sentinel_is_enough() {
         let list = watched
             .primary()
             .command(&["CLIENT", "LIST", "TYPE", "NORMAL"]);
-        // Not the one that asks, nor those of sentinels.
+        // Not the connection of this command, nor those of sentinels.
         let ours = list.lines().find(|line| line.contains("cmd=eval"));
         let id = ours.and_then(|line| line.split(' ').next());
         id.map(|id| id.trim_start_matches("id=").to_owned())

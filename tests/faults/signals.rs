@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// Stands still until it is dropped.
+/// Freezes a process until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Frozen(u32);
 
@@ -11,7 +11,7 @@ pub(crate) fn freeze(pid: u32) -> Frozen {
     Frozen(pid)
 }
 
-/// Asks to end.
+/// Sends SIGTERM.
 pub(crate) fn terminate(pid: u32) {
     send("-TERM", pid);
 }

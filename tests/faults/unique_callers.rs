@@ -1,4 +1,4 @@
-//! As many callers as there are requests.
+//! As many callers as requests.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
-//! Polling, with a pause between: the machine has other work to do meanwhile.
+//! Polling with pauses, because the machine has other work to do.
 
 use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Asks again and again; how long it took.
+/// Polls a condition until it holds. Returns how long that took.
 #[track_caller]
 pub(crate) fn until(what: &str, within: Duration, mut is_so: impl FnMut() -> bool) -> Duration {
     let started = Instant::now();

@@ -1,4 +1,4 @@
-//! Mistakes that can be seen at build time are seen there, and say what to change.
+//! Configuration errors are reported at build time, and say what to change.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The layer over HTTP: standards, middleware, mistakes at build time, gRPC.
+//! The layer over HTTP: standards, middleware, configuration errors, gRPC.
 
 mod config;
 mod grpc;

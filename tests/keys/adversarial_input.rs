@@ -1,5 +1,5 @@
-//! Requests that are made to cost: what they send is read once, in order, and
-//! only so far, and what is kept of it has one size.
+//! Expensive requests: their headers are read once, in order, up to a bound, and what is stored
+//! of them has a fixed size.
 
 use std::{net::IpAddr, sync::mpsc, thread};
 
@@ -32,12 +32,12 @@ fn address(header: &str, lines: impl IntoIterator<Item = Vec<u8>>) -> String {
         .to_string()
 }
 
-/// A megabyte of this.
+/// Returns a megabyte of this.
 fn much(piece: &str) -> Vec<u8> {
     piece.repeat(MEGABYTE / piece.len()).into_bytes()
 }
 
-/// Work that grows with the square of a megabyte would take minutes.
+/// Work that grew with the square of a megabyte would take minutes.
 #[track_caller]
 fn soon(work: impl FnOnce() + Send + 'static) {
     let (done, is_done) = mpsc::channel();
@@ -86,11 +86,11 @@ fn a_megabyte_of_forwarding_headers_is_read_once() {
                 "203.0.113.9"
             };
             for piece in pieces {
-                // Whatever stands there, it is whom the proxy saw.
+                // Whatever comes before, the key is the address that the proxy saw.
                 let mut line = much(piece);
                 line.extend_from_slice(format!(", {seen}").as_bytes());
                 assert_eq!(address(header, [line]), "203.0.113.9", "{header} {piece}");
-                // And without it, some address all the same.
+                // Without that entry, some address is still found.
                 let found = address(header, [much(piece)]);
                 assert!(found.parse::<IpAddr>().is_ok(), "{header} {piece}");
             }
@@ -111,7 +111,7 @@ fn the_nearest_64_of_ten_thousand_hops_are_read() {
     ] {
         let hops = |count: usize| (0..count).map(|_| hop.as_bytes().to_vec());
         let client = || [client.as_bytes().to_vec()];
-        // The client, then so many trusted proxies: on lines of their own, or on one.
+        // The client, then this many trusted proxies: on lines of their own, or on one line.
         for (proxies, found) in [(63, "203.0.113.9"), (64, "10.0.0.2"), (10_000, "10.0.0.2")] {
             let lines: Vec<_> = client().into_iter().chain(hops(proxies)).collect();
             assert_eq!(address(header, lines.clone()), found, "{header} {proxies}");
@@ -129,7 +129,7 @@ fn an_element_of_too_many_pairs_is_no_address() {
     };
     assert_eq!(address("forwarded", [element(16)]), "203.0.113.9");
     assert_eq!(address("forwarded", [element(17)]), PROXY);
-    // It ends the search: nothing left of it is read.
+    // Such an element ends the search, and nothing left of it is read.
     let lines = [b"for=198.51.100.1".to_vec(), element(17)];
     assert_eq!(address("forwarded", lines), PROXY);
 }
@@ -167,7 +167,7 @@ fn ten_thousand_cookies_are_read_once() {
         assert!(sid(vec![line, b"sid=two".to_vec()]).is_err());
         assert_eq!(sid(vec![much("sid=%6Fne;")]), Ok(Key::from("one")));
         assert!(sid(vec![much("sid=%6Fne;sid=two;")]).is_err());
-        // A long value, and as many of the name as fit.
+        // A long value, and as many cookies of the name as fit.
         let long = format!("sid={}", "%61".repeat(1_000));
         let all = vec![long.clone().into_bytes(); 300];
         assert_eq!(sid(all), Ok(Key::from("a".repeat(1_000))));
@@ -206,7 +206,7 @@ async fn a_key_of_a_megabyte_is_50_bytes_in_redis() {
     assert_eq!(there, keys);
     assert!(there.iter().all(|key| key.len() <= 50), "{there:?}");
     server.assert_all_keys_expire();
-    // Nor was more than that ever sent.
+    // No longer key was ever sent.
     let largest = server.command(&["INFO", "stats"]);
     let received = largest
         .lines()

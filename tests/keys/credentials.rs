@@ -1,5 +1,5 @@
-//! One login has one key: however a client spells a header, a bearer token or a
-//! cookie, the login that axum-extra's extractors read has one bucket.
+//! One login has one key: in whatever way a client writes a header, a bearer token or a cookie,
+//! the login that axum-extra's extractors read has one bucket.
 
 #![cfg(feature = "axum")]
 use std::convert::Infallible;
@@ -41,7 +41,7 @@ fn extract(by: &impl KeyExtractor, lines: Lines<'_>) -> Result<Key, KeyError> {
     by.extract(&RequestHead::from(&request(lines)))
 }
 
-/// What a handler with `TypedHeader<Authorization<Bearer>>` is given.
+/// Returns what a handler gets by `TypedHeader<Authorization<Bearer>>`.
 fn bearer_login(headers: &HeaderMap) -> Option<String> {
     let TypedHeader(login) = headers
         .typed_get::<Authorization<Bearer>>()
@@ -49,14 +49,14 @@ fn bearer_login(headers: &HeaderMap) -> Option<String> {
     Some(login.token().to_owned()).filter(|token| !token.is_empty())
 }
 
-/// What a handler with `CookieJar` is given.
+/// Returns what a handler gets by `CookieJar`.
 fn cookie_login(headers: &HeaderMap) -> Option<String> {
     let jar = CookieJar::from_headers(headers);
     let login = jar.get("sid")?.value_trimmed().to_owned();
     Some(login).filter(|login| !login.is_empty())
 }
 
-/// What a handler with `TypedHeader<headers::Cookie>` is given: not decoded.
+/// Returns what a handler gets by `TypedHeader<headers::Cookie>`, which does not decode.
 fn typed_cookie_login(headers: &HeaderMap) -> Option<String> {
     let cookies = headers.typed_get::<headers::Cookie>()?;
     let login = cookies.get("sid")?.to_owned();
@@ -64,8 +64,8 @@ fn typed_cookie_login(headers: &HeaderMap) -> Option<String> {
     Some(login).filter(|login| !login.is_empty() && !login.contains(';'))
 }
 
-/// How many of these requests pass one layer with a limit of 1 a day. A request
-/// that passes is logged in as `login`.
+/// Returns how many of these requests pass one layer with a limit of 1 a day. A request that
+/// passes is logged in as `login`.
 fn passed<K: KeyExtractor>(
     by: K,
     login: fn(&HeaderMap) -> Option<String>,
@@ -93,7 +93,7 @@ fn passed<K: KeyExtractor>(
     passed
 }
 
-/// Blanks and case: as many spellings as are wanted.
+/// Variants of blanks and case.
 fn bearer_spellings() -> Vec<Vec<u8>> {
     let schemes = ["Bearer", "bearer", "BEARER", "bEaReR"];
     let spellings = (0..10).flat_map(|blanks| {
@@ -178,7 +178,7 @@ fn a_bearer_token() {
     }
 }
 
-/// Some of the bytes of `s3cret` percent-encoded; some names and quotes, too.
+/// Some of the bytes of `s3cret` percent-encoded, with some names and quotes.
 fn cookie_spellings() -> Vec<String> {
     let spellings = (0..40_u32).map(|choice| {
         let encode = |(at, byte): (usize, u8)| match choice >> at & 1 {
@@ -218,7 +218,7 @@ fn junk_cookies_before_the_real_one_open_no_bucket() {
     assert_eq!(count, 0);
 }
 
-/// Another cookie of the name before or behind the real one names nobody.
+/// Another cookie of the same name before or after the real one identifies no caller.
 #[test]
 fn a_cookie_that_occurs_twice_with_different_values_is_a_missing_key() {
     let by = key::cookie("sid");
@@ -269,7 +269,7 @@ fn a_header_that_occurs_twice_with_different_values_is_a_missing_key() {
             .contains("different values in header `x-api-key`"),
         "{error}"
     );
-    // HTTP/2 leaves the blanks around a value where they are.
+    // HTTP/2 does not remove the blanks around a value.
     for lines in [
         &[("x-api-key", &b"real"[..])][..],
         &[("x-api-key", b" real\t")],
@@ -307,7 +307,7 @@ fn percent_encoding_is_read_once_and_only_where_it_is_well_formed() {
     }
 }
 
-/// The README's fleet: authentication, then a key by what it found.
+/// Authentication first, then a key by the user that it found.
 #[tokio::test]
 async fn behind_authentication_invented_credentials_open_no_bucket() {
     #[derive(Clone)]
@@ -339,7 +339,7 @@ async fn behind_authentication_invented_credentials_open_no_bucket() {
         }
         passed
     };
-    // One user that spells the token in forty ways and invents other keys.
+    // One user that writes the token in forty ways, and invents other keys.
     let invented: Vec<_> = (0..200_usize)
         .map(|n| {
             let key = format!("invented-{n}");
@@ -349,18 +349,18 @@ async fn behind_authentication_invented_credentials_open_no_bucket() {
         .collect();
     let by_user = app(policy().key(by_user()));
     assert_eq!(passed(&by_user, invented.clone()).await, 10);
-    // Another has a bucket of its own, and invented tokens have none.
+    // Another user has a bucket of its own, and invented tokens have none.
     let other = || vec![request(&[("authorization", b"Bearer other")]); 20];
     assert_eq!(passed(&by_user, other()).await, 10);
     let unknown =
         (0..200).map(|n| request(&[("authorization", format!("Bearer x{n}").as_bytes())]));
     assert_eq!(passed(&by_user, unknown.collect()).await, 0);
-    // What a header that nobody checks is worth.
+    // Shows that a header that is not checked limits nothing.
     let by_header = app(policy().key(key::header("x-api-key")));
     assert_eq!(passed(&by_header, invented).await, 200);
 }
 
-/// Lines of pieces that extractors read in different ways.
+/// Lines of pieces that extractors read differently.
 fn lines(pieces: Vec<&'static [u8]>) -> impl Strategy<Value = Vec<Vec<u8>>> {
     let line = vec(select(pieces), 0..9).prop_map(|pieces| pieces.concat());
     vec(line, 0..4)
@@ -405,7 +405,7 @@ fn config() -> ProptestConfig {
     }
 }
 
-/// As `key::cookie` says it: decoded, without a pair of quotes.
+/// Decodes as `key::cookie` does: percent-decoded, without a pair of quotes.
 fn decoded(login: &str) -> Vec<u8> {
     let jar =
         CookieJar::from_headers(request(&[("cookie", format!("a={login}").as_bytes())]).headers());
@@ -441,7 +441,7 @@ proptest! {
         if let Some(login) = typed_cookie_login(request(&lines).headers()) {
             let login = decoded(&login);
             match found {
-                // What is not UTF-8 is a login for some extractors only.
+                // Bytes that are not UTF-8 are a login for some extractors only.
                 Ok(key) if !login.is_empty() => prop_assert_eq!(key, Key::from(&login[..])),
                 Ok(_) => {}
                 Err(error) => prop_assert!(error.is_missing()),

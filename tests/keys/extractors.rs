@@ -1,5 +1,5 @@
-//! What names a caller: headers, cookies, extensions, routes, and keys made of
-//! others; which of them collide, and which mistakes a layer sees when it is built.
+//! What identifies a caller: headers, cookies, extensions, routes, and combined keys; which
+//! keys collide, and which mistakes are build errors.
 
 use std::{
     collections::HashSet,
@@ -287,7 +287,7 @@ fn an_extension() {
         Ok(Key::from(7))
     );
 
-    // The value is not asked for a `Debug` that could show it.
+    // The value needs no `Debug`, which could show it.
     assert!(format!("{by_id:?}").contains("User"));
 }
 
@@ -303,7 +303,7 @@ fn the_method() {
     let mut distinct: HashSet<_> = methods.iter().map(|method| of(method)).collect();
     assert_eq!(distinct.len(), methods.len());
     assert_eq!(of(b"GET"), of(b"GET"));
-    // Who invents methods has one key for all of them.
+    // A client that invents methods has one key for all of them.
     let invented: [&[u8]; 5] = [b"GET1", b"GET2", b"get", b"PROPFIND", b"X-OWN"];
     distinct.extend(invented.iter().map(|method| of(method)));
     assert_eq!(distinct.len(), methods.len() + 1);
@@ -544,7 +544,7 @@ fn errors_say_what_is_wrong() {
     assert_ne!(missing, misconfigured);
 }
 
-/// So that whoever sets a limiter up need not guess.
+/// The error names what is missing, so that an operator need not guess.
 #[test]
 fn a_missing_key_names_the_header_cookie_or_type() {
     struct Session;
@@ -577,7 +577,7 @@ fn a_missing_key_names_the_header_cookie_or_type() {
         "missing client key (no cookie `sid`)",
     );
     says(&missing(), "missing client key");
-    // A name costs memory once, and a process keeps a bounded number of names.
+    // Each name costs memory once, and a process keeps a bounded number of names.
     for n in 0..1_000 {
         drop(key::header(&format!("x-{n}")));
     }
@@ -684,7 +684,7 @@ fn debug_never_shows_a_key() {
     for (name, key) in keys {
         for shown in [format!("{key:?}"), format!("{key:#?}")] {
             let lower = shown.to_lowercase();
-            // As text, in hexadecimal, in decimal; whole or in parts.
+            // As text, in hexadecimal or in decimal; whole or in parts.
             for trace in [
                 "hunter", "ann", "session", "6875", "0x68", "104", "117", "203", "113", "97",
                 "7526", "[", "\"", "\\",
@@ -705,7 +705,7 @@ fn build(by: impl KeyExtractor) -> Result<(), ConfigError> {
         .map(drop)
 }
 
-/// What the error of a key is: its code, and how its message starts.
+/// The expected error of a key: its code, and the start of its message.
 struct Expected(&'static str, String);
 
 #[track_caller]
@@ -834,7 +834,7 @@ fn bad_trusted_proxies_are_build_errors() {
     }
 }
 
-/// However it is written, whoever trusts everybody lets each client choose its address.
+/// In every notation, ranges that cover all addresses let each client choose its address.
 #[test]
 fn ranges_that_cover_all_addresses_together_are_build_errors() {
     let halves = ["0.0.0.0/1", "128.0.0.0/1"];
@@ -851,7 +851,7 @@ fn ranges_that_cover_all_addresses_together_are_build_errors() {
     for ranges in [&halves[..], &quarters, &public, &mapped, &v6_public] {
         let text = ranges.join(", ");
         refused(key::client_ip(ranges), &trusts_every_address(&text));
-        // All but one of them are not everybody.
+        // All ranges but one do not cover all addresses.
         assert_eq!(build(key::client_ip(&ranges[1..])), Ok(()), "{text}");
     }
     for alone in [
@@ -867,7 +867,7 @@ fn ranges_that_cover_all_addresses_together_are_build_errors() {
             &trusts_every_address(alone),
         );
     }
-    // Every private range, and a large provider's.
+    // All private ranges, and those of a large provider.
     let private = [
         "10.0.0.0/8",
         "172.16.0.0/12",
@@ -878,7 +878,7 @@ fn ranges_that_cover_all_addresses_together_are_build_errors() {
     assert_eq!(build(key::client_ip(private)), Ok(()));
 }
 
-/// Some read these as octal. An address so written is refused; so is a range.
+/// Some parsers read these as octal, so such an address or range is an error.
 #[test]
 fn leading_zeros_in_trusted_proxies_are_build_errors() {
     for bad in ["010.0.0.1", "010.0.0.0/8", "10.00.0.0/8", "10.0.0.010/32"] {
@@ -1050,8 +1050,8 @@ fn config() -> ProptestConfig {
     }
 }
 
-/// Short, of few letters and of those that look like the inside of a key, so
-/// that two are often nearly the same.
+/// Short, with few letters and with bytes that resemble the inside of a key, so that two are
+/// often nearly equal.
 fn part() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![
         4 => proptest::sample::select(b"ab\0\x01\x02s|?n46".to_vec()),
@@ -1190,7 +1190,7 @@ proptest! {
     }
 }
 
-/// Of whatever type: and of those of one type, none is another.
+/// Values of any type never collide, and different values of one type do not either.
 #[test]
 fn the_same_number_is_the_same_caller() {
     let sevens = [

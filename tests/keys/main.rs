@@ -1,7 +1,7 @@
 //! Keys: what identifies a caller, and what a client cannot change about it.
 //!
-//! Apart from the other tests of HTTP: these use up how many names of headers a
-//! process keeps, and how many lines it logs about proxies.
+//! Apart from the other tests of HTTP, because these use up how many header names a process
+//! keeps, and how many lines it logs about proxies.
 
 mod adversarial_input;
 mod client_address;

@@ -1,5 +1,5 @@
-//! Millions of callers that nobody saw before: memory stays within what is
-//! documented, and nobody is freed by them.
+//! Millions of new callers: memory stays within what is documented, and they free no caller
+//! that is denied.
 
 use std::{
     sync::Arc,
@@ -19,7 +19,7 @@ use crate::{
     turn,
 };
 
-/// How many bytes more are held after this, and were at most meanwhile.
+/// Returns how many bytes more are held after this, and the highest number meanwhile.
 fn bytes<T>(work: impl FnOnce() -> T) -> (T, usize, usize) {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();
@@ -28,7 +28,7 @@ fn bytes<T>(work: impl FnOnce() -> T) -> (T, usize, usize) {
     (done, held, ALLOCATOR.peak_usage() - before)
 }
 
-/// Memory answers at once.
+/// Returns the result: the memory store answers at once.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let mut context = Context::from_waker(Waker::noop());
     match std::pin::pin!(future).poll(&mut context) {
@@ -39,7 +39,7 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 
 const OFFENDER: u64 = u64::MAX;
 
-/// The offender uses up what there is, then the flood comes.
+/// The offender uses up its quota, then the flood comes.
 fn flood(limiter: &Limiter, clock: &ManualClock, callers: u64) {
     let is_admitted = |key: u64| now(limiter.check(key)).expect("a decision").is_allowed();
     while is_admitted(OFFENDER) {}
@@ -53,8 +53,7 @@ fn flood(limiter: &Limiter, clock: &ManualClock, callers: u64) {
     assert!(!is_admitted(OFFENDER));
 }
 
-/// From 100,000 callers on, at each fill, as they come: also when the tables have just
-/// doubled.
+/// At each number of callers from 100,000 on, also when the tables have just doubled.
 #[test]
 fn a_caller_takes_28_to_57_bytes() {
     let _turn = turn();
@@ -65,7 +64,7 @@ fn a_caller_takes_28_to_57_bytes() {
     ];
     for policy in policies {
         let before = ALLOCATOR.current_usage();
-        // With room in each part for somewhat more than a million of all.
+        // Each part has room for somewhat more than its share of a million.
         let store = MemoryStore::builder().capacity(1_200_000);
         let store = store.clock(clock.clone()).build();
         let limiter = Limiter::new(store.clone(), policy);
@@ -116,7 +115,7 @@ fn five_million_callers_in_memory() {
     assert!(store.len() >= 990_000, "{}", store.len());
     assert!(most <= MEMORY, "{most}");
 
-    // When they mean nothing any more, they go, and so does their memory.
+    // Drained buckets are forgotten, and their memory is freed.
     clock.advance(Duration::from_secs(86_400));
     let limiter = Limiter::new(store.clone(), Policy::new("api", TokenBucket::per_day(5)));
     let before = ALLOCATOR.current_usage();
@@ -127,14 +126,14 @@ fn five_million_callers_in_memory() {
     assert!(before - ALLOCATOR.current_usage() > held / 10 * 8);
 }
 
-/// What a million buckets and the cells of one policy take at most, as documented.
+/// The documented maximum for a million buckets and the cells of one policy.
 const MEMORY: usize = 53_000_000;
-/// What the fallback takes at most, as documented.
+/// The documented maximum of the fallback.
 const FALLBACK: usize = 7_000_000;
-/// The same of buckets that are more than two words.
+/// The same for buckets of more than two words.
 const FALLBACK_WORDS: usize = 13_000_000;
 
-/// A store that is down, and keeps what decides in its place.
+/// A store that is down, and its fallback.
 #[derive(Debug)]
 struct Down(Fallback);
 
@@ -152,7 +151,7 @@ impl Store for Down {
     }
 }
 
-/// How many of 10,000 honest callers with one request each are admitted.
+/// Returns how many of 10,000 honest callers with one request each are admitted.
 fn admitted_newcomers(limiter: &Limiter) -> usize {
     let honest = (1 << 40..).take(10_000);
     let is_admitted = |key: &u64| now(limiter.check(*key)).expect("a decision").is_allowed();
@@ -179,7 +178,7 @@ fn newcomers_are_admitted_after_1_400_000_junk_callers_of_an_outage() {
     }
 }
 
-/// The same for each algorithm: 14 junk callers for each bucket that the store keeps.
+/// The same for each algorithm: 14 junk callers for each bucket of the store.
 #[test]
 fn newcomers_are_admitted_by_a_full_store() {
     let _turn = turn();
@@ -196,7 +195,7 @@ fn newcomers_are_admitted_by_a_full_store() {
         for key in 0..140_000_u64 {
             let _ = now(limiter.check(key));
         }
-        // The honest callers are a tenth of those above, too.
+        // There is also a tenth of the honest callers above.
         let honest = (1 << 40..).take(1_000);
         let is_admitted = |key: &u64| now(limiter.check(*key)).expect("a decision").is_allowed();
         let admitted = honest.filter(is_admitted).count();
@@ -205,8 +204,8 @@ fn newcomers_are_admitted_by_a_full_store() {
     }
 }
 
-/// As much junk as is documented leaves 99 of 100 newcomers a cell that is not full:
-/// callers that use up their limits fill whole cells.
+/// The documented amount of junk leaves 99 of 100 newcomers a cell with room: callers that use
+/// up their limits fill whole cells.
 #[test]
 fn newcomers_are_admitted_where_junk_callers_use_up_their_limits() {
     let _turn = turn();
@@ -269,7 +268,7 @@ async fn fifty_thousand_callers_in_redis() {
         Policy::new("window", FixedWindow::per_minute(1)),
         Policy::new("sliding", SlidingWindow::per_minute(1)),
     ] {
-        // One of its own: what is flushed may be freed later.
+        // A server of its own, because flushed memory may be freed later.
         let server = RedisServer::start();
         let used = || -> u64 {
             let memory = server.command(&["INFO", "memory"]);
@@ -303,7 +302,7 @@ async fn fifty_thousand_callers_in_redis() {
         let each = used().saturating_sub(before) / KEYS;
         println!("Redis: {each} bytes for each caller");
         assert!((50..=250).contains(&each), "{each}");
-        // All that are there expire, and within the time that they mean anything.
+        // All keys expire, within the time in which they have an effect.
         let script = "local most = 0 for _, key in ipairs(redis.call('KEYS', '*')) do \
                       local left = redis.call('PTTL', key) if left < 0 then return -1 end \
                       most = math.max(most, left) end return most";
@@ -315,7 +314,7 @@ async fn fifty_thousand_callers_in_redis() {
     }
 }
 
-/// Denied callers whom nobody saw before, more than are remembered.
+/// Denied new callers, more than the cache holds.
 #[test]
 fn forty_thousand_callers_denied_by_redis() {
     let _turn = turn();
@@ -325,7 +324,7 @@ fn forty_thousand_callers_denied_by_redis() {
         .enable_all()
         .build()
         .expect("a runtime");
-    // No token is there for whoever comes.
+    // The bucket has no token for any caller.
     let empty = TokenBucket::per_day(1).initial(0);
     for (policies, documented) in [(2, 3_000_000), (4, 7_000_000)] {
         let store = RedisStore::builder()

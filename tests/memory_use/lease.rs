@@ -1,4 +1,4 @@
-//! What a check that is decided from a lease allocates: nothing.
+//! A check that is decided from a lease allocates nothing.
 
 use std::{
     pin::pin,
@@ -13,7 +13,7 @@ use crate::{
     turn,
 };
 
-/// Inside the runtime, which does nothing meanwhile.
+/// Checks inside the runtime, which has no other work.
 fn check(limiter: &Limiter) -> Option<Decision> {
     let check = pin!(limiter.check("ann"));
     let mut context = Context::from_waker(Waker::noop());
@@ -47,10 +47,10 @@ fn a_check_from_a_lease_allocates_nothing_and_awaits_nothing() {
             tokio::task::yield_now().await;
         }
     };
-    // What sets a trip out allocates for that, and not every portion is so large.
+    // Starting a round trip allocates, and not every lease is large enough for twenty checks.
     eventually("twenty checks in a row that allocate nothing", || {
         runtime.block_on(warm());
-        // A check that finds no unit held starts a call there.
+        // A check that finds no leased unit starts a call in the runtime.
         let _inside = runtime.enter();
         (0..20).all(|_| {
             ALLOCATOR.reset_peak_usage();

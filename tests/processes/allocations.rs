@@ -1,5 +1,5 @@
-//! What a request through a layer in memory allocates: nothing but what `http`
-//! needs for the same extensions, header fields and body.
+//! What a request through a layer in memory allocates: only what `http` needs for the same
+//! extensions, header fields and body.
 
 use std::{
     convert::Infallible,
@@ -24,7 +24,7 @@ fn answer(_: Request<Body>) -> Ready<Result<Response<Full<Bytes>>, Infallible>> 
     ready(Ok(Response::default()))
 }
 
-/// Memory answers at once.
+/// Returns the result: the memory store answers at once.
 fn now<T, E>(future: impl Future<Output = Result<T, E>>) -> T {
     let mut context = Context::from_waker(Waker::noop());
     match pin!(future).poll(&mut context) {
@@ -33,7 +33,7 @@ fn now<T, E>(future: impl Future<Output = Result<T, E>>) -> T {
     }
 }
 
-/// A request as axum hands it on, with the address of the peer.
+/// Returns a request as axum passes it on, with the address of the peer.
 fn request(fields: &[(&'static str, &'static str)]) -> Request<Body> {
     let mut request = Request::new(Body::empty());
     let peer = SocketAddr::from(([10, 0, 0, 7], 50_000));
@@ -45,7 +45,7 @@ fn request(fields: &[(&'static str, &'static str)]) -> Request<Body> {
     request
 }
 
-/// With the decision in the extensions of request and response.
+/// Returns a layer with the decision in the extensions of request and response.
 fn layer(policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
     let builder = RateLimitLayer::builder().decision_in_extensions();
     let builder = policies
@@ -54,8 +54,8 @@ fn layer(policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
     builder.build().expect("a layer")
 }
 
-/// How often a request through the layer allocates, and the response, boxed as
-/// axum boxes it. The caller has a bucket, for which room was made.
+/// Returns how often a request through the layer allocates, and the response, boxed as axum
+/// boxes it. The caller has a bucket already.
 fn through(layer: &RateLimitLayer, request: impl Fn() -> Request<Body>) -> (u64, Response<Body>) {
     let mut service = layer.layer(service_fn(answer));
     for _ in 0..4 {
@@ -66,8 +66,8 @@ fn through(layer: &RateLimitLayer, request: impl Fn() -> Request<Body>) -> (u64,
     (counted.count_total, response.expect("a response"))
 }
 
-/// How often the same allocates by hand, where all that is said is known before.
-/// `changing`: the fields whose value depends on the decision.
+/// Returns how often the same response allocates if it is built by hand, with all values known
+/// before. `changing`: the fields whose value depends on the decision.
 fn by_hand(told: &Response<Body>, mut request: Request<Body>, changing: &[HeaderName]) -> u64 {
     let decision: Option<&Decision> = told.extensions().get();
     let is_admitted = told.status() == StatusCode::OK;
@@ -113,10 +113,10 @@ const DENIED: u64 = 10;
 /// `RateLimit`, one for the body.
 const ADMITTED: u64 = 8;
 
-/// Less the four boxes and tables that only the decision needs.
+/// Without the four boxes and tables that only the decision needs.
 const ADMITTED_BY_DEFAULT: u64 = 4;
 
-/// Less the box of the decision: the reason stays.
+/// Without the box of the decision: the reason stays.
 const DENIED_BY_DEFAULT: u64 = 9;
 
 fn api() -> Policy {
@@ -133,7 +133,7 @@ fn assert_as_by_hand(
     assert_as_by_hand_and(0, layer, fields, changing, expected);
 }
 
-/// As often as by hand, and so often more.
+/// Asserts the allocations by hand, and this many more.
 #[track_caller]
 fn assert_as_by_hand_and(
     more: u64,
@@ -193,8 +193,8 @@ fn key_of(text: &str) -> tower_throttle::Key {
     text.into()
 }
 
-/// What several policies say is shared by the decision of the request and that
-/// of the response, in one place more: in place, it would have to be copied.
+/// The decision of the request and that of the response share the policies, which takes one
+/// more box. Otherwise they would be copied.
 pub(crate) fn whatever_the_policies_ask() {
     let day = || Policy::new("day", FixedWindow::per_day(50_000));
     let by_key = api().key(key::header("x-api-key"));
@@ -208,7 +208,7 @@ pub(crate) fn whatever_the_policies_ask() {
     }
 }
 
-/// Which policies apply, and so the value of `RateLimit-Policy`, is known only then.
+/// Which policies apply is known only at run time, and so is the value of `RateLimit-Policy`.
 pub(crate) fn what_does_not_apply_costs_the_value_of_the_rest() {
     let writes = Policy::new("writes", TokenBucket::per_minute(10)).when(|_| false);
     let changing = [RATELIMIT, RATELIMIT_POLICY];
@@ -216,7 +216,7 @@ pub(crate) fn what_does_not_apply_costs_the_value_of_the_rest() {
     assert_as_by_hand(&layer, &[], &changing, ADMITTED + 1);
 }
 
-/// So is which quota holds.
+/// The quota of a tier is known only at run time, too.
 pub(crate) fn tiers_cost_the_value_of_their_policy() {
     let free: Quota = TokenBucket::per_minute(10).try_into().unwrap();
     let paid: Quota = TokenBucket::per_minute(600).try_into().unwrap();

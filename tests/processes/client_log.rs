@@ -1,4 +1,4 @@
-//! What is logged of connections, by this crate and by its client.
+//! What this crate and its client log about connections.
 
 use std::{
     io::{self, Write},
@@ -32,7 +32,7 @@ impl Write for ToLog {
     }
 }
 
-/// All that is logged from now on at DEBUG, by the client too.
+/// Records all that is logged from now on at DEBUG, also by the client.
 fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -55,8 +55,8 @@ fn limiter(url: &str) -> Limiter {
     Limiter::new(store, policy.on_store_failure(OnStoreFailure::Deny))
 }
 
-/// Replies to AUTH as a server does whose AUTH was renamed. Returns its port, and how
-/// often it was sent a password.
+/// Replies to AUTH as a server whose AUTH was renamed. Returns its port, and how often it got a
+/// password.
 fn server_without_auth() -> (u16, Arc<AtomicUsize>) {
     let logins = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&logins);
@@ -110,7 +110,7 @@ pub(crate) async fn a_store_that_is_dropped_while_it_logs_in_logs_no_password() 
     for round in 0..300 {
         let before = logins.load(Ordering::Relaxed);
         let limiter = limiter(&url);
-        // Until the reply is on its way.
+        // Until the reply has been sent.
         while logins.load(Ordering::Relaxed) == before {
             tokio::task::yield_now().await;
         }
@@ -124,7 +124,7 @@ pub(crate) async fn a_store_that_is_dropped_while_it_logs_in_logs_no_password() 
     }
 }
 
-/// Lines of this crate about a server.
+/// Returns the lines of this crate about a server.
 fn ours(port: u16, part: &str) -> Vec<String> {
     let at = format!("127.0.0.1:{port}");
     let log = log();

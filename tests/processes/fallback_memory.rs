@@ -1,4 +1,5 @@
-//! A flood of callers in an outage: what the local buckets take, and who stays refused.
+//! A flood of callers in an outage: how much memory the local buckets take, and which callers
+//! stay denied.
 //!
 //! Alone in its process, so that the process's memory is that of the buckets.
 
@@ -34,7 +35,7 @@ impl Store for Down {
 
 const MIB: usize = 1 << 20;
 
-/// The memory that this process has had at most, in bytes.
+/// Returns the highest memory of this process, in bytes.
 fn peak() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -62,7 +63,7 @@ pub(crate) fn a_million_callers_take_100_000_buckets_and_free_no_denied_caller()
         .unwrap();
     let offenders = 2_000_000..2_000_100_u64;
     let before = peak();
-    // Some are over their limit before the flood.
+    // Some callers are over their limit before the flood.
     for offender in offenders.clone() {
         let admitted = (0..10).filter(|_| is_admitted(&limiter, offender));
         assert_eq!(admitted.count(), 3);
@@ -76,7 +77,7 @@ pub(crate) fn a_million_callers_take_100_000_buckets_and_free_no_denied_caller()
             clock.advance(Duration::from_millis(1));
         }
     }
-    // A bucket for each that came first, and 50,000 cells for the others: 3 units in each.
+    // The first callers have a bucket each, and the others 50,000 cells: 3 units in each.
     assert!(
         (90_000..=100_100 + 50_000 * 3).contains(&admitted),
         "{admitted}"
@@ -91,7 +92,7 @@ pub(crate) fn a_million_callers_take_100_000_buckets_and_free_no_denied_caller()
         assert!(!is_admitted(&limiter, offender), "evicted");
     }
 
-    // More policies share that room, and take no more but for their cells.
+    // More policies share that room, and take more only for their cells.
     let before = peak();
     let both = Limiter::builder()
         .store(Down(Fallback::with_clock(clock.clone())))
@@ -106,7 +107,7 @@ pub(crate) fn a_million_callers_take_100_000_buckets_and_free_no_denied_caller()
     println!("and of two policies at most {} KiB more", grown / 1_024);
     assert!(grown <= 15 * MIB, "{grown} bytes");
 
-    // When the windows have ended, all have buckets of their own again.
+    // When the windows have ended, all callers have buckets of their own again.
     clock.advance(Duration::from_secs(2 * 86_400));
     for offender in offenders {
         assert!(is_admitted(&limiter, offender));

@@ -1,8 +1,8 @@
-//! Thousands of permits over four processes, while crowds hang up and processes are
-//! killed: never one permit too many, and no check of others fails.
+//! Thousands of permits in four processes, while crowds hang up and processes are killed: there
+//! is never one permit too many, and no check of other callers fails.
 //!
-//! Each process writes down when it got a permit, right after, and when it gives one
-//! up, right before. So at each instant at least the permits of this ledger are held.
+//! Each process records when it got a permit, right after, and when it releases one, right
+//! before. So at each instant, at least the permits of this ledger are held.
 //!
 //! `TT_FAULTS=long` runs it for two minutes, with the default deadline.
 
@@ -26,7 +26,7 @@ use crate::support::{RedisServer, random::Random};
 
 const PROCESSES: usize = 4;
 const LIMIT: u64 = 10_000;
-/// What each process tries to hold: together more than there are.
+/// What each process tries to hold: all together try to hold more than the limit.
 const EACH: usize = 3_000;
 const LIFETIME: Duration = Duration::from_secs(4);
 
@@ -40,7 +40,7 @@ fn now_us() -> u64 {
     u64::try_from(since.expect("a clock").as_micros()).expect("a time")
 }
 
-/// One process, and what it has written so far.
+/// One process, and what it has recorded so far.
 struct Other {
     child: Child,
     reader: JoinHandle<()>,
@@ -49,7 +49,7 @@ struct Other {
 
 #[derive(Default)]
 struct Ledger {
-    /// At which microsecond how many permits came or went.
+    /// How many permits came or went in which microsecond.
     moves: Vec<(u64, i64)>,
     held: i64,
     asked: u64,
@@ -70,7 +70,7 @@ impl Other {
         let written = Arc::clone(&ledger);
         let reader = std::thread::spawn(move || {
             for line in output.lines() {
-                // A line that it was killed in.
+                // The line that it was writing when it was killed.
                 let Ok(line) = line else { break };
                 let words: Vec<&str> = line.split(' ').collect();
                 let mut ledger = written.lock().expect("a ledger");
@@ -101,7 +101,7 @@ impl Other {
         }
     }
 
-    /// All that it wrote. `is_killed`: otherwise it gives up its permits first.
+    /// Returns all that it recorded. Unless `is_killed`, it releases its permits first.
     fn end(mut self, is_killed: bool) -> Ledger {
         if is_killed {
             self.child.kill().expect("a kill");
@@ -151,7 +151,7 @@ pub(crate) fn permit_storm() {
     let back_after = all_ended.elapsed();
 
     let mut moves: Vec<(u64, i64)> = ledgers.iter().flat_map(|one| one.moves.clone()).collect();
-    // Of one instant, first what went: it is written down before.
+    // At one instant, releases come first, because they are recorded before.
     moves.sort_unstable();
     let (mut held, mut most) = (0, 0);
     for (_, by) in &moves {
@@ -215,7 +215,7 @@ pub(crate) fn other_process(url: &str, seed: &str) {
         let store = RedisStore::builder();
         let store = match is_long() {
             true => store,
-            // Many tests run at a time.
+            // Many tests may run at a time.
             false => store.timeout(Duration::from_secs(5)),
         };
         let store = store.connect(url).expect("a store");
@@ -229,7 +229,7 @@ pub(crate) fn other_process(url: &str, seed: &str) {
     });
 }
 
-/// Acquires that failed: with the default deadline, some may.
+/// How many calls of `acquire` failed. With the default deadline, some may.
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 
 fn denying(store: &RedisStore, policy: Policy) -> Limiter {
@@ -241,7 +241,7 @@ fn denying(store: &RedisStore, policy: Policy) -> Limiter {
         .expect("a limiter")
 }
 
-/// Other callers of the same store, who hold nothing.
+/// Other callers of the same store, which hold nothing.
 async fn bystander(store: RedisStore, is_over: Arc<AtomicBool>) -> (u64, u64) {
     let limiter = denying(&store, TokenBucket::per_second(1_000_000).into());
     while limiter.check("bob").await.is_err() {
@@ -266,7 +266,7 @@ fn moved(by: i64) {
     println!("moved {} {by}", now_us());
 }
 
-/// Takes as many as it is to hold, and now and then lets go of a crowd at once.
+/// Takes as many permits as this process tries to hold, and now and then releases many at once.
 async fn hold(limiter: &Limiter, is_over: &AtomicBool, mut random: Random) {
     let mut held: Vec<Permit> = Vec::new();
     while !is_over.load(Ordering::SeqCst) {
@@ -298,7 +298,7 @@ async fn hold(limiter: &Limiter, is_over: &AtomicBool, mut random: Random) {
                 moved(-(crowd.len() as i64));
                 drop(crowd);
             }
-            // Others hang up before they know.
+            // Other clients hang up before they have an answer.
             1 => {
                 let mut crowd = JoinSet::new();
                 for _ in 0..1_000 {

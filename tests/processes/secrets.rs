@@ -1,5 +1,5 @@
-//! No key, secret or password is shown: not by `Debug`, not by an error, and
-//! not in a line of the log, whatever fails.
+//! No key, secret or password is shown: not by `Debug`, not by an error, and not in a log line,
+//! whatever fails.
 
 use std::{
     io::{self, Read, Write},
@@ -58,7 +58,7 @@ fn hidden(what: &impl std::fmt::Debug) {
     assert_hides(&format!("{what:?} {what:#?}"));
 }
 
-/// Which of them it is, wherever it happened.
+/// Returns the kind of an error, wherever it happened.
 fn kind(error: &StoreError) -> String {
     let text = error.to_string();
     let of_a_server = text
@@ -77,7 +77,7 @@ fn show(error: &StoreError) {
     }
 }
 
-/// Says this to everything.
+/// A server that sends this reply to everything.
 fn lying_server(reply: &'static str) -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -95,7 +95,7 @@ fn lying_server(reply: &'static str) -> String {
 }
 
 fn store(address: &str, deadline: Duration) -> RedisStore {
-    // What Redis says now is to be seen.
+    // Redis must make each decision.
     let builder = RedisStore::builder().denial_cache_ttl(Duration::ZERO);
     let builder = builder.secret(SECRET).timeout(deadline);
     hidden(&builder);
@@ -131,7 +131,7 @@ pub(crate) async fn whatever_fails_nothing_is_shown() {
     let well = format!("127.0.0.1:{}/", server.port());
     let of_nobody = Port::claim();
     let nobody = format!("127.0.0.1:{of_nobody}/");
-    // It says what it was sent: the password.
+    // The error contains what the server got: the password.
     let renamed = RedisServer::with(&["--rename-command", "AUTH", "LOGIN"]);
     let strange = format!("127.0.0.1:{}/", renamed.port());
     let long = crate::support::DEADLINE;

@@ -1,6 +1,6 @@
 //! Redis behind TLS, with a certificate of a private authority.
 //!
-//! The environment says which authorities are trusted: so this takes another process.
+//! An environment variable names the trusted authorities, so this needs another process.
 
 use std::{
     error::Error,
@@ -32,7 +32,7 @@ use crate::support::{RedisServer, eventually_async};
 /// Longer than an attempt to connect may take.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// The tests run in a process that trusts what a file says, and nothing else.
+/// Runs the tests in a process that trusts one file only.
 pub(crate) fn tls() {
     let name = format!("tower-throttle-{}-authorities.pem", std::process::id());
     let file: PathBuf = std::env::temp_dir().join(name);
@@ -133,7 +133,7 @@ fn limiter(store: &RedisStore, choice: OnStoreFailure) -> Limiter {
     Limiter::new(store.clone(), policy)
 }
 
-/// An error and what it came from.
+/// Shows an error and its sources.
 fn said(error: &dyn Error) -> String {
     let sources = successors(Some(error), |error| (*error).source());
     sources.map(|error| format!("{error}: ")).collect()
@@ -149,7 +149,7 @@ fn authority(name: &str) -> Authority {
     Authority::self_signed(parameters, key).expect("an authority")
 }
 
-/// A server with a certificate for this name.
+/// Returns the TLS side of a server with a certificate for this name.
 fn certified(by: &Authority, name: &str) -> TlsAcceptor {
     let key = KeyPair::generate().expect("a key");
     let parameters = CertificateParams::new([name.to_owned()]).expect("parameters");
@@ -163,7 +163,7 @@ fn certified(by: &Authority, name: &str) -> TlsAcceptor {
     Arc::new(config.expect("a server")).into()
 }
 
-/// Stands before a Redis, and ends TLS for it where there is any.
+/// A proxy before a Redis, which terminates TLS.
 struct Proxy {
     port: u16,
     attempts: Arc<AtomicU32>,

@@ -17,22 +17,22 @@ use crate::support::RedisServer;
 
 const TASKS: usize = 32;
 const CALLS_PER_TASK: usize = 20;
-/// What can pass in each race; far less than is asked.
+/// How many units can pass in each race: far fewer than are asked for.
 const CAPACITY: u64 = 100;
 const SMALLER_CAPACITY: u64 = 37;
 const MOST_DEBT: u64 = 50;
 
-/// What each task does, again and again. What it moves is counted.
+/// What each task repeats. The units that it moves are counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Work {
     Check(u64),
-    /// As much as there is, up to so much.
+    /// Takes as many as there are, up to this many.
     UpTo(u64),
-    /// Also what is not there.
+    /// Also charges units that are not there.
     Debit(u64),
-    /// Takes two and gives one back.
+    /// Takes two and refunds one.
     TwoAndBack,
-    /// Holds what it gets until the race is over.
+    /// Holds its permits until the race is over.
     Hold,
 }
 
@@ -40,16 +40,16 @@ struct Race {
     name: String,
     policies: Vec<Policy>,
     work: Work,
-    /// What both processes together must move, where that does not depend on
-    /// who came when.
+    /// The units that both processes together must move, if that does not depend on the order
+    /// of arrival.
     moved: Option<u64>,
-    /// What must be left in each policy: this, less what was moved.
+    /// What must remain in each policy is this, less the units that were moved.
     capacities: Vec<u64>,
 }
 
 impl Race {
     fn limiter(&self, store: &RedisStore) -> Limiter {
-        // Nobody decides in the store's place.
+        // Lets no fallback decide in the store's place.
         let builder = Limiter::builder()
             .store(store.clone())
             .on_store_failure(OnStoreFailure::Deny);
@@ -61,7 +61,7 @@ impl Race {
     }
 }
 
-/// Every algorithm of which units are used up. Nothing comes back during the test.
+/// Every algorithm whose units are used up. Nothing comes back during the test.
 fn algorithms(capacity: u64, window: Duration) -> Vec<Policy> {
     let queue = LeakyBucket::new(capacity, window).queue(capacity - 1);
     vec![
@@ -124,7 +124,7 @@ fn all_races(window: Duration) -> Vec<Race> {
         capacities: vec![CAPACITY],
     });
 
-    // All or none: whichever of them is the smallest.
+    // All or none, whichever policy has the smallest capacity.
     let with_smallest = |smallest: usize, capacity| {
         let mut policies = algorithms(CAPACITY, window);
         let mut capacities = vec![CAPACITY; policies.len()];
@@ -148,7 +148,7 @@ fn all_races(window: Duration) -> Vec<Race> {
     }
     for (at_a_time, others) in [(SMALLER_CAPACITY, CAPACITY), (CAPACITY, SMALLER_CAPACITY)] {
         let mut policies = algorithms(others, window);
-        // Who does not wait gets no turn in a queue but the first.
+        // Without waiting, only the first caller gets a turn in a queue.
         drop(policies.remove(2));
         let mut capacities = vec![others; policies.len()];
         policies.push(Policy::new("at a time", Concurrency::new(at_a_time)));
@@ -164,8 +164,8 @@ fn all_races(window: Duration) -> Vec<Race> {
     races
 }
 
-/// About a day, of which much is left by the clock: some windows end by it,
-/// and none may end during the test.
+/// About a day, with much time left by the clock: some windows end by the clock, and none may
+/// end during the test.
 fn long_window() -> Duration {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     let now_s = since_epoch.expect("a clock").as_secs();
@@ -250,15 +250,14 @@ pub(crate) fn other_process(url: &str, window_s: &str) {
         println!("{} {}", outcome.moved, outcome.gave);
         heard("over");
     }
-    // Permits are given back by tasks of the runtime, which ends with this.
+    // Tasks of the runtime release permits, and it ends with this function.
     heard("end");
 }
 
 fn connect(url: &str) -> RedisStore {
     let store = RedisStore::builder()
         .timeout(crate::support::DEADLINE)
-        // What the other process gives back, and a database that was flushed, are
-        // to be seen at once.
+        // Refunds by the other process, and a flushed database, must show at once.
         .denial_cache_ttl(Duration::ZERO)
         .connect(url);
     store.expect("a store")
@@ -283,13 +282,13 @@ async fn remaining(limiter: &Limiter) -> Vec<u64> {
 /// What the tasks of one process did.
 #[derive(Default)]
 struct Outcome {
-    /// Units taken, less those given back.
+    /// Units taken, less those refunded.
     moved: u64,
     gave: u64,
     held: Vec<Permit>,
 }
 
-/// All tasks start together.
+/// Starts all tasks together.
 async fn run(race: &Race, limiter: &Limiter) -> Outcome {
     let work = race.work;
     let barrier = Arc::new(Barrier::new(TASKS));

@@ -1,4 +1,4 @@
-//! A Redis cluster of processes of its own, on the loopback.
+//! A Redis cluster on the loopback, of processes of its own.
 
 use std::{
     collections::HashSet,
@@ -15,8 +15,8 @@ use super::{RedisServer, eventually};
 
 pub const SLOTS: u16 = 16_384;
 
-/// Stops when dropped. The first nodes are the primaries, with as many slots
-/// each; the rest their replicas, in turn.
+/// The cluster stops when it is dropped. The first nodes are the primaries, with equally many
+/// slots; the rest are their replicas, in turn.
 #[derive(Debug)]
 pub struct RedisCluster {
     pub nodes: Vec<RedisServer>,
@@ -29,14 +29,14 @@ impl RedisCluster {
         cluster
     }
 
-    /// Primaries alone, each with the slots from here on.
+    /// Starts primaries only, each with the slots from here on.
     pub fn with_bounds(first_slots: &[u16]) -> Self {
         let mut cluster = Self::stopped(first_slots.len());
         cluster.run_with(first_slots);
         cluster
     }
 
-    /// Ports and folders, and nobody there yet.
+    /// Reserves ports and folders, without starting a node.
     pub fn stopped(nodes: usize) -> Self {
         let mut cluster = Self { nodes: Vec::new() };
         for _ in 0..nodes {
@@ -92,7 +92,7 @@ impl RedisCluster {
         }
         let replicas = self.nodes.len() - primaries;
         eventually("replicas in step", || self.are_in_step(replicas));
-        // A link that is up may carry nothing yet.
+        // A link that is up may not carry data yet.
         for place in primaries..self.nodes.len() {
             let primary = &self.nodes[place % primaries];
             primary.command(&["FLUSHALL"]);
@@ -110,7 +110,7 @@ impl RedisCluster {
         }
     }
 
-    /// A new node without slots.
+    /// Adds a node without slots.
     pub fn add(&mut self) -> usize {
         let place = self.add_stopped();
         self.nodes[place].run();
@@ -119,7 +119,7 @@ impl RedisCluster {
         place
     }
 
-    /// The others forget a node that serves no slot any more, and it stops.
+    /// Removes a node without slots from the cluster, and stops it.
     pub fn remove(&mut self, place: usize) {
         let id = self.id(place);
         self.nodes[place].kill();
@@ -139,7 +139,7 @@ impl RedisCluster {
         eventually("a cluster in which all know all", || self.is_well());
     }
 
-    /// All know all, and every slot is served.
+    /// Returns whether all nodes know all others, and every slot is served.
     pub fn is_well(&self) -> bool {
         let known = format!("cluster_known_nodes:{}", self.nodes.len());
         let signs = ["cluster_state:ok", "cluster_slots_ok:16384", &known];
@@ -149,7 +149,7 @@ impl RedisCluster {
         })
     }
 
-    /// So many replicas have what their primaries have.
+    /// Returns whether this many replicas have the data of their primaries.
     pub fn are_in_step(&self, replicas: usize) -> bool {
         let in_step = self.nodes.iter().filter(|node| {
             let info = node.try_command(&["INFO", "replication"]);
@@ -158,7 +158,7 @@ impl RedisCluster {
         in_step.count() == replicas
     }
 
-    /// Whether one that is not this one says that it serves a slot.
+    /// Returns whether another node than this one claims to serve a slot.
     pub fn is_served_elsewhere(&self, slot: u16, than: usize) -> bool {
         let mut others = (0..self.nodes.len()).filter(|place| *place != than);
         others.any(|place| self.slots_of(place).any(|its| its.contains(&slot)))
@@ -182,14 +182,14 @@ impl RedisCluster {
         slot.parse().expect("a slot")
     }
 
-    /// The place of the node that says that it serves a slot.
+    /// Returns the index of the node that claims to serve a slot.
     pub fn owner(&self, slot: u16) -> usize {
         let mut places = 0..self.nodes.len();
         let owner = places.find(|place| self.slots_of(*place).any(|its| its.contains(&slot)));
         owner.expect("an owner")
     }
 
-    /// The slots that a node says it serves.
+    /// Returns the slots that a node claims to serve.
     pub fn slots_of(&self, place: usize) -> impl Iterator<Item = RangeInclusive<u16>> {
         let nodes = self.nodes[place].try_command(&["CLUSTER", "NODES"]);
         let nodes = nodes.unwrap_or_default();
@@ -238,13 +238,13 @@ impl RedisCluster {
         }
     }
 
-    /// The new owner knows first, so that the slot always has one.
+    /// The new owner learns of the move first, so that the slot always has an owner.
     pub fn end_move(&self, slot: u16, from: usize, to: usize) {
         let (number, id) = (slot.to_string(), self.id(to));
         let others = (0..self.nodes.len()).filter(|place| *place != to && *place != from);
         for place in [to, from].into_iter().chain(others) {
             let node = &self.nodes[place];
-            // Who has lost its last slot is a replica of the new owner.
+            // A node that has lost its last slot is a replica of the new owner.
             let is_told = node.try_command(&["CLUSTER", "SETSLOT", &number, "NODE", &id]);
             let is_replica = |error: String| error.contains("only with masters");
             assert!(
@@ -254,7 +254,7 @@ impl RedisCluster {
         }
     }
 
-    /// Nodes that learn late of a move may undo it: no two may be of one epoch.
+    /// Nodes that learn late of a move may undo it: no two nodes may have the same epoch.
     pub fn wait_until_agreed(&self) {
         let number = |place: usize, name: &str| {
             let info = self.nodes[place].command(&["CLUSTER", "INFO"]);
@@ -276,7 +276,7 @@ impl RedisCluster {
     }
 }
 
-/// Stands still until it is dropped: connections stay, nothing is answered.
+/// Freezes a node until it is dropped: connections stay, and nothing is answered.
 #[derive(Debug)]
 pub struct Frozen(u32);
 
@@ -308,7 +308,7 @@ fn offset(node: &RedisServer, name: &str) -> u64 {
     offset.expect("an offset").trim().parse().expect("a number")
 }
 
-/// Does something over and over on a thread of its own, until it is dropped.
+/// Repeats work on a thread of its own, until it is dropped.
 #[derive(Debug)]
 pub struct Meanwhile {
     is_over: Arc<AtomicBool>,
@@ -333,7 +333,7 @@ impl Meanwhile {
         }
     }
 
-    /// How often it was done.
+    /// Ends the work. Returns how often it was done.
     pub fn end(mut self) -> u64 {
         self.is_over.store(true, Ordering::Relaxed);
         let thread = self.thread.take().expect("a thread");

@@ -1,4 +1,4 @@
-//! A server that says what it is told to.
+//! A server that replies as a test says.
 
 use std::{
     io::{BufRead, BufReader, Error, ErrorKind, Result, Write},
@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-/// Listens, and hands every connection over, with its number from 0. Its port.
+/// Listens, and passes every connection to `talk`, with its number from 0. Returns the port.
 pub fn listen(talk: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -22,7 +22,7 @@ pub fn listen(talk: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> u16 {
     port
 }
 
-/// Answers each command of each connection so. Its port.
+/// Answers each command of each connection by `answer`. Returns the port.
 pub fn answer<A: Into<Vec<u8>>>(
     say: impl Fn(usize, &[Vec<u8>]) -> A + Send + Sync + 'static,
 ) -> u16 {
@@ -36,7 +36,7 @@ pub fn answer<A: Into<Vec<u8>>>(
     })
 }
 
-/// The words of the next command.
+/// Reads the words of the next command.
 pub fn read_command(reader: &mut impl BufRead) -> Result<Vec<Vec<u8>>> {
     let words = read_length(reader)?;
     let word = |_| {
@@ -56,19 +56,19 @@ fn read_length(reader: &mut impl BufRead) -> Result<usize> {
     digits.parse().map_err(no_number)
 }
 
-/// Whether a command runs a script.
+/// Returns whether a command runs a script.
 pub fn is_script(words: &[Vec<u8>]) -> bool {
     let name = words.first().map(|name| name.to_ascii_uppercase());
     name.is_some_and(|name| name == b"EVALSHA" || name == b"EVAL")
 }
 
-/// What the reply to a script must start with.
+/// Returns the number that the reply to a script must start with.
 pub fn nonce(words: &[Vec<u8>]) -> f64 {
     let numbers = words.last().and_then(|numbers| numbers.first_chunk());
     f64::from_le_bytes(*numbers.expect("eight bytes"))
 }
 
-/// A script's reply of these numbers.
+/// Returns a script's reply of these numbers.
 pub fn reply(numbers: &[f64]) -> Vec<u8> {
     let row: Vec<u8> = numbers
         .iter()

@@ -24,10 +24,10 @@ use std::{
 use port::Port;
 use tower_throttle::{Clock, ConfigError, Decision};
 
-/// Long enough for the slowest machine; nothing waits for it to pass.
+/// Long enough for the slowest machine. No test waits for it to pass.
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Asks again and again, for at most [`DEADLINE`].
+/// Polls a condition until it holds, for at most [`DEADLINE`].
 #[track_caller]
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
@@ -67,7 +67,8 @@ pub fn us_since_epoch(time: SystemTime) -> u64 {
     u64::try_from(since.as_micros()).expect("a time before the year 586,512")
 }
 
-/// Fails unless it is the configuration error of this code, with a message that starts so.
+/// Panics unless it is the configuration error of this code, with a message that starts with
+/// this text.
 #[track_caller]
 pub fn assert_config_error<T>(result: Result<T, ConfigError>, code: &str, start: &str) {
     let error = result.err().expect("a configuration error");
@@ -79,8 +80,7 @@ pub fn assert_config_error<T>(result: Result<T, ConfigError>, code: &str, start:
     );
 }
 
-/// A Redis server on a free port of the loopback, in a temporary folder, that
-/// stops when dropped.
+/// A Redis server on a free port of the loopback, in a temporary folder. It stops when dropped.
 #[derive(Debug)]
 pub struct RedisServer {
     child: Option<Child>,
@@ -94,14 +94,14 @@ impl RedisServer {
         Self::with(&[])
     }
 
-    /// With options as `redis-server` takes them on its command line.
+    /// Starts a server with options, as `redis-server` takes them on its command line.
     pub fn with(options: &[&str]) -> Self {
         let mut server = Self::stopped(options);
         server.run();
         server
     }
 
-    /// A port and a folder, and nobody there yet.
+    /// Reserves a port and a folder, without starting the server.
     pub fn stopped(options: &[&str]) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -116,7 +116,7 @@ impl RedisServer {
         }
     }
 
-    /// Starts the server, on the same port as before, empty.
+    /// Starts the server, empty, on the same port as before.
     pub fn run(&mut self) {
         assert!(self.child.is_none(), "it runs already");
         let child = Command::new("redis-server")
@@ -149,7 +149,7 @@ impl RedisServer {
         });
     }
 
-    /// Kills the server: connections break.
+    /// Kills the server, so that its connections break.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
@@ -169,7 +169,7 @@ impl RedisServer {
         format!("redis://127.0.0.1:{}/", self.port())
     }
 
-    /// One command on a connection of its own, as `redis-cli` would; panics on an error.
+    /// Runs one command on a connection of its own, as `redis-cli` would. Panics on an error.
     #[track_caller]
     pub fn command(&self, words: &[&str]) -> String {
         match self.try_command(words) {
@@ -178,24 +178,24 @@ impl RedisServer {
         }
     }
 
-    /// As [`try_command`].
+    /// Runs one command as [`try_command`] does.
     pub fn try_command(&self, words: &[&str]) -> Result<String, String> {
         try_command(self.port(), words)
     }
 
-    /// Of the running server.
+    /// Returns the process id of the running server.
     #[track_caller]
     pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("it runs").id()
     }
 
-    /// Every key there is.
+    /// Returns all keys.
     pub fn keys(&self) -> Vec<String> {
         let keys = self.command(&["KEYS", "*"]);
         keys.lines().map(str::to_owned).collect()
     }
 
-    /// No key may ever be without an expiry.
+    /// Asserts that every key has an expiry.
     #[track_caller]
     pub fn assert_all_keys_expire(&self) {
         for key in self.keys() {
@@ -203,7 +203,8 @@ impl RedisServer {
         }
     }
 
-    /// An option that this program may not know, as `--name value`: it would not start.
+    /// Returns an option as `--name value` if this `redis-server` knows it. Otherwise it would
+    /// not start.
     pub fn if_known(option: &str) -> Vec<&str> {
         let words: Vec<_> = option.split(' ').collect();
         let name = words[0].trim_start_matches('-');
@@ -211,7 +212,8 @@ impl RedisServer {
         if is_known { words } else { Vec::new() }
     }
 
-    /// Redis 6.0, and 6.2 at first, lets a script write whatever `min-replicas-to-write` says.
+    /// Returns whether `min-replicas-to-write` applies to scripts. In Redis 6.0, and early 6.2,
+    /// it does not.
     pub fn holds_scripts_to_min_replicas() -> bool {
         let server = Self::with(&["--min-replicas-to-write", "1"]);
         let write = "return redis.call('SET', KEYS[1], 1)";
@@ -230,8 +232,7 @@ impl Drop for RedisServer {
     }
 }
 
-/// One command to whatever listens there. Elements of an array are separated by
-/// newlines; nil is empty.
+/// Sends one command to a port. Elements of an array are separated by newlines; nil is empty.
 pub fn try_command(port: u16, words: &[&str]) -> Result<String, String> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let talk = || -> std::io::Result<Result<String, String>> {
@@ -247,7 +248,7 @@ pub fn try_command(port: u16, words: &[&str]) -> Result<String, String> {
     talk().unwrap_or_else(|error| Err(error.to_string()))
 }
 
-/// As [`try_command`] reads it.
+/// Reads a reply as [`try_command`] returns it.
 pub fn read_reply(reader: &mut impl BufRead) -> std::io::Result<Result<String, String>> {
     let mut line = String::new();
     reader.read_line(&mut line)?;

@@ -25,7 +25,7 @@ pub const USED_UP: [Algorithm; 6] = [
     Algorithm::Log,
 ];
 
-/// The length that all numbers of one policy are chosen around.
+/// Returns the length of time around which all numbers of one policy are chosen.
 pub fn any_scale_ms(random: &mut Random, algorithm: Algorithm) -> u64 {
     match algorithm {
         Algorithm::Concurrency => random.magnitude(3_600_000, 36_000_000),
@@ -46,7 +46,7 @@ pub fn any_plan(random: &mut Random, algorithm: Algorithm, scale_ms: u64) -> Pla
         Algorithm::Interval => any_interval(random, near_ms),
         Algorithm::Fixed => any_window(random, near_ms),
         Algorithm::Sliding => {
-            // Far enough below the largest that other numbers count exactly, too.
+            // Far enough below the largest that other numbers still count exactly.
             let most = ((1_u64 << 53) / near_ms / 1_000).min(1_000_000);
             let usual = random.one_of(&[3, 20, 20, 1_000, 1_000_000]);
             Spec::Sliding {
@@ -88,8 +88,7 @@ pub fn any_plan(random: &mut Random, algorithm: Algorithm, scale_ms: u64) -> Pla
 fn any_bucket(random: &mut Random, near_ms: u64, kinds: &[Kind]) -> Spec {
     let kind = random.one_of(kinds);
     let burst = random.between(1, 300);
-    // So that an empty one fills in about that time: from one a day to a
-    // million a second.
+    // So that an empty bucket fills in about that time: from one a day to a million a second.
     let depth_ns = near_ms.saturating_mul(1_000_000).min((1 << 53) - 10_000);
     let interval_ns = (depth_ns / burst).max(1_000);
     let limit = random.between(1, 2_000);

@@ -1,4 +1,4 @@
-//! Ports of the loopback, each of one test only.
+//! Ports of the loopback, each for one test only.
 
 use std::{
     fmt,
@@ -7,19 +7,20 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// Below those that a system gives to whoever asks for any: nobody connects from
-/// one while a server that has it is stopped, or is about to start.
+/// Below the ports that a system assigns: no connection gets one of them while its server is
+/// stopped, or about to start.
 const FIRST: u16 = 10_000;
 const COUNT: u16 = 10_000;
-/// The nodes of a cluster talk to each other on a second port, so much higher.
+/// The nodes of a cluster talk to each other on a second port, which is higher by this much.
 const TO_BUS: u16 = 10_000;
 
-/// Nobody listens there yet, and no other test is given it, of this process or
-/// another, until this is dropped.
+/// A port on which no server listens yet, and that no other test of this process or another one
+/// uses, until this is dropped.
 #[derive(Debug)]
 pub struct Port {
     number: u16,
-    /// Of the same number, which is of no other use: only one can have it.
+    /// A UDP socket of the same number, which serves no other purpose: only one test can have
+    /// it.
     _claim: UdpSocket,
 }
 

@@ -44,7 +44,7 @@ impl Random {
         least + self.below(most - least + 1)
     }
 
-    /// Returns `true` in so many of 100 cases.
+    /// Returns `true` with this probability in percent.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

@@ -1,5 +1,5 @@
-//! What the tests of the web half share: a clock that stands still, requests
-//! with costs, whole answers, and stores that fail or are slow.
+//! What the tests of the web half share: a clock that a test sets, requests with costs, whole
+//! answers, and stores that fail or are slow.
 
 use std::{
     convert::Infallible,
@@ -19,18 +19,18 @@ use tower_throttle::{
     store::{Answer as StoreAnswer, Charge, Check, Store},
 };
 
-/// When it is in these tests: the moment of the standards page's examples.
+/// The time in these tests: that of the standards page's examples.
 pub const NOW_S: u64 = 1_795_242_000;
 
-/// A store whose clock stands at [`NOW_S`].
+/// A store whose clock is at [`NOW_S`].
 pub fn standing_store() -> (MemoryStore, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at_us(NOW_S * 1_000_000));
     let store = MemoryStore::builder().clock(clock.clone()).build();
     (store, clock)
 }
 
-/// The page's `api`: a token bucket of 100 in 60 seconds, for all callers
-/// together. The header `api` of a request says what it costs.
+/// The page's `api`: a token bucket of 100 in 60 seconds, for all callers together. The header
+/// `api` of a request holds its cost.
 pub fn api() -> Policy {
     Policy::new("api", TokenBucket::per_minute(100))
         .shared()
@@ -111,7 +111,7 @@ pub fn as_grpc<B>(mut request: Request<B>) -> Request<B> {
     request
 }
 
-/// What came back, read to its end.
+/// A response, read to its end.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
@@ -194,7 +194,7 @@ pub fn ask(layer: &RateLimitLayer, request: Request<Full<Bytes>>) -> Answer {
     ask_service(layer.layer(tower::service_fn(hello)), request)
 }
 
-/// What every inner service here answers.
+/// Answers hello, as every inner service here does.
 pub async fn hello<B>(_: Request<B>) -> Result<Response<Full<Bytes>>, Infallible> {
     Ok(Response::new(Full::from("hello")))
 }
@@ -233,7 +233,7 @@ where
     }
 }
 
-/// The output of a future that never waits.
+/// Returns the output of a future that never waits.
 #[track_caller]
 pub fn at_once<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
@@ -246,7 +246,7 @@ pub fn at_once<F: Future>(future: F) -> F::Output {
 #[derive(Clone, Debug)]
 pub struct Down;
 
-/// What stands in the error of [`Down`]: clients must not see it.
+/// Text in the error of [`Down`], which clients must not see.
 pub const DOWN_BECAUSE: &str = "no route to redis-7.internal:6379";
 
 impl Store for Down {
@@ -267,7 +267,7 @@ pub struct Slow<S> {
 }
 
 impl<S: Store> Slow<S> {
-    /// Its answers wait for permits of the gate.
+    /// Creates a store whose answers wait for permits of the gate.
     pub fn new(store: S) -> Self {
         let gate = Arc::new(tokio::sync::Semaphore::new(0));
         Self { store, gate }

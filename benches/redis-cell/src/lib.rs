@@ -1,1 +1,2 @@
-//! Nothing: what is wanted is the module that Cargo builds as a dependency.
+//! An empty library: this package exists for the Redis module that Cargo builds as its
+//! dependency.

@@ -1,4 +1,4 @@
-//! What is asked of Redis, by way of a limiter or without one.
+//! Requests to Redis, through a limiter or without one.
 
 use std::{convert::Infallible, fmt::Debug, sync::Arc};
 
@@ -22,7 +22,8 @@ pub trait Ask: Clone + Send + Sync + 'static {
     fn ask(&self, caller: usize) -> impl Future<Output = Answered> + Send;
 }
 
-/// As expected, or how else: then what is measured is not what is claimed.
+/// An error if the answer is not the expected one, because then the measurement would be of
+/// something else.
 pub type Answered = Result<(), String>;
 
 pub fn expect<T: PartialEq + Debug>(answer: T, expected: T) -> Answered {
@@ -37,7 +38,7 @@ pub fn expect<T: PartialEq + Debug>(answer: T, expected: T) -> Answered {
 pub struct Requests<S> {
     pub service: S,
     pub api_keys: Arc<[HeaderValue]>,
-    /// What Redis says: a store that fails would answer in another way.
+    /// The expected status: a store that fails would answer with another one.
     pub status: StatusCode,
 }
 
@@ -59,7 +60,7 @@ where
     }
 }
 
-/// A bare GET, which decides nothing.
+/// A bare GET, without a decision.
 #[derive(Clone)]
 pub struct Get(pub Client);
 
@@ -74,13 +75,13 @@ impl Ask for Get {
 #[derive(Clone, Copy)]
 pub struct Bucket {
     pub capacity: i64,
-    /// So many flow in...
+    /// This many tokens flow in ...
     pub count: i64,
-    /// ... in so many seconds.
+    /// ... in this many seconds.
     pub seconds: i64,
 }
 
-/// redis-cell, where the server has loaded it.
+/// redis-cell, if the server has loaded it.
 #[derive(Clone)]
 pub struct RedisCell {
     pub client: Client,
@@ -96,11 +97,11 @@ impl Ask for RedisCell {
             seconds,
         } = self.bucket;
         let key = format!("cell-{}", api_key(caller));
-        // It counts one more than the burst that it is given.
+        // It counts one more than its burst.
         let numbers = [capacity - 1, count, seconds, 1].map(Value::from);
         let words: Vec<_> = [Value::from(key)].into_iter().chain(numbers).collect();
         let reply: Result<Vec<i64>, _> = self.client.custom(command, words).await;
-        // Whether it is limited.
+        // The first integer is whether it denies.
         expect(reply.map(|reply| reply[0]), Ok(0))
     }
 }
@@ -136,7 +137,7 @@ impl Ask for TwoKeys {
             1,
         ];
         let reply = self.script.evalsha(&self.client, keys, numbers).await;
-        // Whether it is admitted.
+        // The first integer is whether it admits.
         expect(reply.map(|reply: Vec<i64>| reply[0]), Ok(1))
     }
 }

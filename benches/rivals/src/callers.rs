@@ -1,4 +1,4 @@
-//! Who asks, and in which order.
+//! Which callers send requests, and in which order.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -13,19 +13,19 @@ use axum::http::HeaderValue;
 pub const MANY: usize = 100_000;
 pub const API_KEY: &str = "x-api-key";
 
-/// No step to the next caller is as long as this one, and caches do not foresee
-/// it. It shares no factor with a round number of callers: each has its turn.
+/// The step to the next caller is so long that caches cannot predict it. It shares no factor
+/// with a round number of callers, so each has its turn.
 pub const STEP: usize = 7_919;
-/// The largest burst that tower-rate-limit-fred knows is 65,535.
+/// The largest burst of tower-rate-limit-fred is 65,535.
 const HOT_FOR: u64 = 50_000;
 
 /// The order in which callers come.
 #[derive(Clone)]
 pub enum Callers {
-    /// So many, each in its turn.
+    /// This many callers, each in its turn.
     Each(usize),
-    /// All who ask are the same caller, until nearly the whole burst is used;
-    /// then all are the next one.
+    /// All requests come from the same caller until nearly the whole burst is used, and then
+    /// from the next one.
     OneAtATime(Arc<AtomicU64>),
 }
 
@@ -34,7 +34,7 @@ impl Callers {
         Self::OneAtATime(Arc::default())
     }
 
-    /// Where one of several who ask begins: each a part of the way apart.
+    /// Returns where one of several workers starts: each a part of the way apart.
     pub fn first(&self, worker: usize, workers: usize) -> usize {
         match self {
             Self::Each(callers) => worker * callers / workers,

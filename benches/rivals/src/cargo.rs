@@ -1,4 +1,4 @@
-//! What has to be built besides.
+//! Programs that are built in addition.
 
 use std::{
     env,
@@ -8,7 +8,7 @@ use std::{
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
-/// redis-cell, the module for Redis, where it can be built.
+/// Builds redis-cell, the module for Redis, where that is possible.
 pub fn redis_cell() -> Option<PathBuf> {
     let folder = env::current_exe().ok()?.parent()?.join("redis-cell");
     let manifest = Path::new(HERE).join("../redis-cell/Cargo.toml");
@@ -28,7 +28,7 @@ pub fn redis_cell() -> Option<PathBuf> {
     (status.is_ok_and(|status| status.success()) && module.exists()).then_some(module)
 }
 
-/// What another program of this package prints.
+/// Returns what another program of this package prints.
 pub fn run(program: &str) -> String {
     let output = Command::new(env!("CARGO"))
         .args([

@@ -1,4 +1,4 @@
-//! What it takes to measure tower-throttle beside its rivals, in turns, in one run.
+//! Measures tower-throttle and its rivals in turns, in one run.
 
 pub mod ask;
 pub mod callers;

@@ -1,4 +1,4 @@
-//! What the figures were taken on.
+//! The machine of the figures.
 
 use std::{fs, thread::available_parallelism};
 
@@ -6,7 +6,7 @@ pub fn cores() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
 
-/// How many threads wanted to run in the last minute: 0, if the numbers are to be trusted.
+/// Returns how many threads wanted to run in the last minute: 0, if the numbers can be trusted.
 pub fn load() -> String {
     let loads = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     loads.split(' ').next().unwrap_or_default().to_owned()

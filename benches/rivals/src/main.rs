@@ -7,7 +7,7 @@ use tower_throttle_rivals::{
     cargo, machine, measured::ROUNDS, rows::SECTIONS, server, table::Table,
 };
 
-/// Measured by a program of its own: counting allocations slows all down.
+/// A program of its own measures it, because counting allocations slows everything down.
 const FOOTPRINT: &str = "footprint";
 
 fn main() {
@@ -20,7 +20,7 @@ fn main() {
         machine::load(),
         server::version(),
     );
-    // Before anything is timed, as it compiles.
+    // Before anything is timed, because it compiles.
     let footprint = is_wanted(FOOTPRINT).then(|| cargo::run(FOOTPRINT));
     let mut table = Table::default();
     for (name, rows) in SECTIONS {
@@ -32,7 +32,7 @@ fn main() {
     println!("{heading}\n\n{table}");
 }
 
-/// The names behind each `--only`.
+/// Returns the names behind each `--only`.
 fn only(mut words: impl Iterator<Item = String>) -> Vec<String> {
     let mut names = Vec::new();
     while let Some(word) = words.next() {

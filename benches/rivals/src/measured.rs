@@ -4,9 +4,9 @@ use std::time::Duration;
 
 pub const ROUNDS: usize = 5;
 
-/// How long a round is where other processes have a part in it.
+/// How long a round is if other processes take part in it.
 pub const ROUND: Duration = Duration::from_secs(1);
-/// The same where none has, or where a whole row of figures is wanted.
+/// How long a round is if none does, or if there is a whole row of figures.
 pub const SHORT: Duration = Duration::from_millis(500);
 
 /// What one round measured.
@@ -20,23 +20,23 @@ pub struct Measured {
     pub redis: Used,
 }
 
-/// What was asked of Redis, and what that cost it.
+/// What Redis was asked for, and what that cost it.
 #[derive(Clone, Copy, Default)]
 pub struct Used {
-    /// Scripts and the like.
+    /// Script calls and other commands of clients.
     pub calls: f64,
-    /// Within those.
+    /// Commands within those.
     pub commands: f64,
     pub cpu_us: f64,
 }
 
 impl Measured {
-    /// Of operations that were all timed.
+    /// A round of operations that were all timed.
     pub fn new(took: Duration, times: Vec<Duration>) -> Self {
         Self::of_some(times.len() as u64, took, times)
     }
 
-    /// Of operations some of which were timed.
+    /// A round of operations of which some were timed.
     pub fn of_some(operations: u64, took: Duration, mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
@@ -76,8 +76,8 @@ impl Measured {
 /// Runs one round of one contender.
 pub type Contender<'a> = &'a dyn Fn() -> Measured;
 
-/// Runs all of them in turns, so that a slow spell of the machine hits all, and
-/// gives the median of each.
+/// Runs all contenders in turns, so that a slow machine affects all of them. Returns the median
+/// of each.
 pub fn in_turns<const N: usize>(contenders: [Contender<'_>; N]) -> [Measured; N] {
     let mut rounds: [Vec<Measured>; N] = std::array::from_fn(|_| Vec::new());
     for _ in 0..ROUNDS {
@@ -88,10 +88,10 @@ pub fn in_turns<const N: usize>(contenders: [Contender<'_>; N]) -> [Measured; N]
     rounds.map(|rounds| Measured::median(&rounds))
 }
 
-/// A contender whose settings were tried out.
+/// A contender with one of its settings.
 pub type Named = (&'static str, Measured);
 
-/// The fastest of some.
+/// Returns the fastest of some contenders.
 pub fn best(contenders: &[Named]) -> Named {
     let by_speed = |a: &&Named, b: &&Named| a.1.ops_per_s.total_cmp(&b.1.ops_per_s);
     *contenders.iter().max_by(by_speed).expect("contenders")

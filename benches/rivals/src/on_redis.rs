@@ -1,4 +1,4 @@
-//! Rounds of limiters that ask Redis.
+//! Rounds of limiters on Redis.
 
 use std::{
     ops::Range,
@@ -29,7 +29,7 @@ use crate::{
     server::RedisServer,
 };
 
-/// More than any contender has connections: the first request of each loads the script.
+/// More than any contender has connections, because the first request of each loads the script.
 const WARM_UP: usize = 32;
 
 /// A server, and a runtime beside it.
@@ -39,7 +39,7 @@ pub struct Stage {
     api_keys: Arc<[HeaderValue]>,
 }
 
-/// What a round is to do.
+/// What a round does.
 #[derive(Clone)]
 pub struct Work {
     pub length: Duration,
@@ -48,7 +48,7 @@ pub struct Work {
 }
 
 impl Stage {
-    /// One core is left to Redis.
+    /// Uses all cores but one, which is for Redis.
     pub fn new(module: Option<&Path>) -> Self {
         let threads = cores().saturating_sub(1).max(1);
         Self::on(Builder::new_multi_thread().worker_threads(threads), module)
@@ -62,7 +62,7 @@ impl Stage {
         }
     }
 
-    /// The rivals' client, with the settings that it comes with.
+    /// Returns the rivals' client, with its default settings.
     pub fn client(&self) -> Client {
         let client = self.clients().build().expect("a client");
         self.run(client.init()).expect("a connection");
@@ -84,12 +84,12 @@ impl Stage {
         peers::on_redis(&self.server.url(), ours)
     }
 
-    /// Requests that this layer is to let pass.
+    /// Returns requests that this layer should admit.
     pub fn allowed<L: Layer<Inner>>(&self, layer: L) -> Requests<L::Service> {
         self.requests(layer, StatusCode::OK)
     }
 
-    /// Requests that it is to refuse.
+    /// Returns requests that this layer should deny.
     pub fn denied<L: Layer<Inner>>(&self, layer: L) -> Requests<L::Service> {
         self.requests(layer, StatusCode::TOO_MANY_REQUESTS)
     }
@@ -106,7 +106,7 @@ impl Stage {
         self.runtime.block_on(future)
     }
 
-    /// Each of these callers asks once, so many at a time.
+    /// Makes one request of each of these callers, `in_flight` at a time.
     pub fn each(&self, in_flight: usize, callers: Range<usize>, ask: &impl Ask) {
         let mut workers = JoinSet::new();
         for worker in 0..in_flight {
@@ -122,7 +122,7 @@ impl Stage {
         self.run(all(workers));
     }
 
-    /// So many are always asking.
+    /// Makes requests, always this many at a time.
     pub fn round(&self, work: &Work, ask: &impl Ask) -> Measured {
         let warm = self.run(async {
             for worker in 0..WARM_UP {
@@ -156,7 +156,8 @@ async fn asking(work: &Work, ask: &impl Ask) -> Measured {
                 ask.ask(at).await?;
                 times.push(asked.elapsed());
                 at = work.callers.next(at);
-                // Who need not wait must let others have their turn, as a server does.
+                // A request that does not wait must let others have their turn, as a server
+                // does.
                 consume_budget().await;
             }
             Ok(times)
@@ -167,7 +168,7 @@ async fn asking(work: &Work, ask: &impl Ask) -> Measured {
     Measured::new(took, times.concat())
 }
 
-/// What all of them have brought, or the end of the run.
+/// Returns the results of all workers, or ends the run.
 async fn all<T: 'static>(mut workers: JoinSet<Result<T, String>>) -> Vec<T> {
     let mut brought = Vec::new();
     while let Some(worker) = workers.join_next().await {

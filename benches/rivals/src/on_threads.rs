@@ -23,11 +23,11 @@ use tower::Service;
 
 use crate::{callers::Callers, measured::Measured};
 
-/// One operation in so many is timed by itself: reading the clock costs, too.
-/// It shares no factor with the number of callers, so each has its turn.
+/// One of this many operations is timed by itself, because reading the clock costs, too. It
+/// shares no factor with the number of callers, so each has its turn.
 const TIMED: usize = 17;
 
-/// Threads ask for one caller after another as fast as they can.
+/// Lets threads make requests of one caller after another as fast as they can.
 pub fn round(
     length: Duration,
     threads: usize,
@@ -74,7 +74,7 @@ pub fn round(
     })
 }
 
-/// One request, as a server would send it.
+/// Makes one request, as a server would.
 pub fn call<S, B>(service: &S, caller: SocketAddr) -> Response
 where
     S: Service<Request, Response = Response<B>, Error = Infallible> + Clone,
@@ -90,7 +90,7 @@ where
     response.map(Body::new)
 }
 
-/// What a limiter in memory answers.
+/// Returns what a limiter in memory answers.
 pub fn at_once<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,

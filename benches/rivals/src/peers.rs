@@ -1,4 +1,4 @@
-//! The contenders, set up alike.
+//! The contenders, with equal settings.
 
 use std::{
     convert::Infallible,
@@ -17,33 +17,33 @@ use tower_throttle::{OnStoreFailure, Policy, RateLimitLayer, RedisStore, TokenBu
 
 use crate::{ask::Bucket, callers::API_KEY};
 
-/// How much each caller may ask.
+/// The rate of each caller.
 #[derive(Clone, Copy)]
 pub enum Rate {
-    /// More than it does.
+    /// More than its requests.
     Ample,
-    /// Once an hour.
+    /// One request an hour.
     Once,
-    /// More than all of them do, if all are the same caller.
+    /// More than all requests, if all are of the same caller.
     Vast,
 }
 
-/// The largest burst that tower-rate-limit-fred knows is 65,535.
+/// The largest burst of tower-rate-limit-fred is 65,535.
 const BURST: u16 = 60_000;
-/// Long enough for buckets to be there when callers come again: one that is
-/// full is gone.
+/// Long enough for buckets to exist when callers come again, because a full bucket is
+/// forgotten.
 const INTERVAL: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Not the 50 ms that are the default: one stall of the machine would end the
-/// run. It costs the same.
+/// Not the default of 50 ms, because one stall of the machine would end the run. It costs the
+/// same.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 const MEMORY_BURST: u32 = 1_000_000_000;
 const MEMORY_RATE: u32 = 1_000_000;
 
 impl Rate {
-    /// On Redis: burst, and what it takes for one more.
+    /// On Redis: the burst, and the time for one more.
     fn on_redis(self) -> (u32, Duration) {
         match self {
             Self::Ample => (BURST.into(), INTERVAL),
@@ -52,7 +52,7 @@ impl Rate {
         }
     }
 
-    /// The same.
+    /// The same as a token bucket.
     pub fn bucket(self) -> Bucket {
         let (burst, interval) = self.on_redis();
         Bucket {
@@ -71,7 +71,7 @@ impl Rate {
         }
     }
 
-    /// The same in governor's words.
+    /// The same as a quota of governor.
     pub fn governor(self) -> governor::Quota {
         let number = |number| NonZeroU32::new(number).expect("it is not 0");
         match self {
@@ -83,14 +83,14 @@ impl Rate {
     }
 }
 
-/// What stands behind each limiter: a service that answers at once.
+/// The inner service of each limiter, which answers at once.
 pub type Inner = ServiceFn<fn(Request) -> Ready<Result<Response, Infallible>>>;
 
 pub fn inner() -> Inner {
     service_fn(|_| future::ready(Ok(Response::default())))
 }
 
-/// As many policies as are wanted, for the same caller.
+/// Builds a layer of several policies for the same caller.
 fn layer(
     policy: impl Fn(String) -> Policy,
     policies: usize,
@@ -102,33 +102,33 @@ fn layer(
     })
 }
 
-/// For the peer's address.
+/// Keyed by the peer's address.
 pub fn in_memory(rate: Rate, policies: usize) -> RateLimitLayer {
     let quota = rate.in_memory();
     let policy = |name| Policy::new(name, quota).key(key::peer());
     layer(policy, policies).build().expect("a layer")
 }
 
-/// For the API key.
+/// Keyed by the API key.
 pub fn in_memory_by_api_key() -> RateLimitLayer {
     let quota = Rate::Ample.in_memory();
     RateLimitLayer::new(Policy::new("api", quota).key(key::header(API_KEY)))
 }
 
-/// How a limiter of ours asks Redis.
+/// The settings of tower-throttle on Redis.
 #[derive(Clone, Copy)]
 pub struct Ours {
     pub connections: usize,
     pub rate: Rate,
     pub policies: usize,
-    /// Whether it pays for units in advance.
+    /// Whether it leases units.
     pub leases: bool,
-    /// Whether it refuses by itself whom Redis has refused.
+    /// Whether it caches denials.
     pub remembers: bool,
 }
 
 impl Ours {
-    /// As it comes.
+    /// The default settings.
     pub fn new(rate: Rate) -> Self {
         Self {
             connections: 1,
@@ -140,7 +140,7 @@ impl Ours {
     }
 }
 
-/// For the API key. Call it inside a runtime.
+/// Keyed by the API key. Call it inside a runtime.
 pub fn on_redis(url: &str, ours: Ours) -> RateLimitLayer {
     let builder = RedisStore::builder()
         .connections(ours.connections)
@@ -160,7 +160,7 @@ pub fn on_redis(url: &str, ours: Ours) -> RateLimitLayer {
     };
     layer(policy, ours.policies)
         .store(store.expect("a store"))
-        // Otherwise a failure would pass for speed.
+        // Otherwise a failure would look like speed.
         .on_store_failure(OnStoreFailure::Deny)
         .build()
         .expect("a layer")
@@ -173,7 +173,7 @@ pub fn trl_fred<L: LuaInterface>(
     trl_fred_by(ByApiKey, connection, rate)
 }
 
-/// Two of them, one in the other, each with buckets of its own.
+/// Two of its layers, one inside the other, each with buckets of its own.
 pub fn two_trl_fred<L: LuaInterface + Clone>(
     connection: L,
     rate: Rate,

@@ -1,4 +1,4 @@
-//! Scripts that are asked for many decisions in one call, as the engine is.
+//! Scripts that make many decisions in one call, as the engine does.
 
 use std::sync::{
     Arc,
@@ -18,10 +18,10 @@ use crate::{
 };
 
 const HEAD: &str = include_str!("lua/head.lua");
-/// As the engine tells its numbers.
+/// Packs the reply as the engine does.
 const TAIL: &str = "return pack('<' .. string.rep('d', #reply), list(reply))\n";
 
-/// One of those that were measured beside the engine.
+/// One of the scripts that were measured beside the engine.
 macro_rules! variant {
     ($name:literal) => {
         include_str!(concat!("lua/", $name, ".lua"))
@@ -53,7 +53,7 @@ pub fn engine() -> String {
     text
 }
 
-/// Asks for so many decisions in each call, of so many policies each.
+/// Asks for this many decisions in each call, each of this many policies.
 #[derive(Clone)]
 pub struct Calls {
     client: Client,
@@ -61,11 +61,11 @@ pub struct Calls {
     numbers: Value,
     pub checks: usize,
     policies: usize,
-    /// Whether nobody comes twice.
+    /// Whether every caller is new.
     are_new: bool,
-    /// How many have asked.
+    /// How many callers have come.
     asked: Arc<AtomicUsize>,
-    /// Whether a decision is told of each.
+    /// Whether the reply has a decision for each.
     decides: bool,
 }
 
@@ -86,7 +86,7 @@ impl Calls {
         .of_policies(1)
     }
 
-    /// Each time others who ask for the first time.
+    /// Each time callers that come for the first time.
     pub fn of_newcomers(self) -> Self {
         Self {
             are_new: true,
@@ -101,7 +101,7 @@ impl Calls {
             seconds,
         } = Rate::Ample.bucket();
         let cost_ns = seconds as f64 * 1e9 / count as f64;
-        // The nonce, this server's clock, and that all of them ask what follows.
+        // The nonce, this server's clock, and that all checks are like the one that follows.
         let mut numbers = vec![NONCE as f64, 0.0, self.checks as f64, 1.0];
         for policy in 1..=policies {
             let kind = if policy == policies { 33.0 } else { 1.0 };
@@ -119,7 +119,7 @@ impl Calls {
 const NONCE: i64 = 7;
 
 impl Ask for Calls {
-    /// About the next callers, whoever comes.
+    /// Asks about the next callers, whichever caller is given.
     async fn ask(&self, _: usize) -> Answered {
         let asked = self.asked.fetch_add(self.checks, Ordering::Relaxed);
         let keys = self.checks * self.policies;

@@ -1,4 +1,4 @@
-//! A Redis server of this run's own.
+//! A Redis server for this run.
 
 use std::{
     io::{Read, Write},
@@ -47,7 +47,7 @@ impl RedisServer {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// What has been asked of it in all, and what that has cost.
+    /// Returns the totals of calls and commands, and what they cost.
     pub fn used(&self) -> Used {
         let cpu = self.info("cpu").expect("a server that answers");
         let seconds = ["used_cpu_user:", "used_cpu_sys:"].map(|field| number(&cpu, field));
@@ -72,7 +72,8 @@ impl RedisServer {
         }
     }
 
-    /// Bytes in use, when that does not change any more: tables are rehashed bit by bit.
+    /// Returns the bytes in use once that no longer changes, because Redis rehashes its tables
+    /// step by step.
     pub fn settled_bytes(&self) -> f64 {
         let mut before = f64::MIN;
         loop {
@@ -122,7 +123,7 @@ impl Drop for RedisServer {
     }
 }
 
-/// As `redis-server --version` tells it.
+/// Returns the version, as `redis-server --version` prints it.
 pub fn version() -> String {
     let output = Command::new("redis-server").arg("--version").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
@@ -131,7 +132,7 @@ pub fn version() -> String {
     version.unwrap_or("not found").to_owned()
 }
 
-/// What stands behind the field; 0 where there is none.
+/// Returns the number of a field; 0 without the field.
 fn number(info: &str, field: &str) -> f64 {
     let line = info.lines().find_map(|line| line.strip_prefix(field));
     let number = line.and_then(|line| line.split([',', '\r']).next());

@@ -1,10 +1,10 @@
-//! The table that is printed in the end.
+//! The table that is printed at the end.
 
 use std::{fmt, time::Duration};
 
 use crate::measured::{Measured, Named};
 
-/// Rows as they come, and as they are printed.
+/// Rows as they are added, and as they are printed.
 #[derive(Default)]
 pub struct Table {
     lines: Vec<String>,
@@ -15,7 +15,7 @@ impl Table {
         self.lines(&row.to_string());
     }
 
-    /// Rows that another program has measured.
+    /// Adds rows that another program has measured.
     pub fn lines(&mut self, rows: &str) {
         eprintln!("{}", rows.trim_end());
         self.lines.extend(rows.lines().map(str::to_owned));
@@ -33,7 +33,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// A line of it: ours, and who or what it is held against.
+/// A row of the table: tower-throttle's figure, and the one beside it.
 pub struct Row {
     work: String,
     ours: (String, f64),
@@ -43,7 +43,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Requests a second.
+    /// Adds a row of requests a second.
     pub fn speed(work: impl Into<String>, ours: Measured, (name, beside): Named) -> Self {
         let per_s = |measured: Measured| {
             let text = format!("{}/s", grouped(measured.ops_per_s as u64));
@@ -53,7 +53,7 @@ impl Row {
         row.times(ours, beside)
     }
 
-    /// Something to have little of, in the unit that is given.
+    /// Adds a row in this unit, of which less is better.
     pub fn cost(
         work: impl Into<String>,
         unit: &str,
@@ -79,7 +79,7 @@ impl Row {
         }
     }
 
-    /// How long requests took meanwhile.
+    /// Adds how long requests took.
     pub fn times(self, ours: Measured, beside: Measured) -> Self {
         Self {
             times: Some((ours, beside)),
@@ -171,7 +171,7 @@ fn us(time: Duration) -> String {
     format!("{} µs", short(time.as_nanos() as f64 / 1_000.0))
 }
 
-/// More digits behind the point the fewer there are before it.
+/// Shows more digits after the point if there are fewer before it.
 fn short(number: f64) -> String {
     if number >= 10.0 || number == 0.0 {
         grouped(number.round() as u64)

@@ -1,4 +1,4 @@
-//! Nodes with all that they have in production, but for the server and the wire.
+//! Nodes as in production, except for the server and the network.
 
 mod tally;
 mod timer;
@@ -28,9 +28,9 @@ use self::{
 pub(crate) enum Mode {
     /// Nothing.
     Exact,
-    /// Denials that still hold: the default.
+    /// Cached denials: the default.
     Remembered,
-    /// These, and what was paid for in advance.
+    /// Cached denials and leases.
     Leased,
 }
 
@@ -39,36 +39,36 @@ pub(crate) struct Scene {
     pub(crate) seed: u64,
     pub(crate) nodes: u32,
     pub(crate) callers: Callers,
-    /// Requests a second in all, without a flood.
+    /// All requests in a second, without a flood.
     pub(crate) rate: f64,
     pub(crate) limit: Limit,
     pub(crate) mode: Mode,
-    /// To the server; each node is up to a fifth nearer or farther.
+    /// The delay to the server. Each node is up to a fifth nearer or farther.
     pub(crate) each_way: Duration,
-    /// Every second node, from the first on, is so much nearer.
+    /// Every second node, from the first one on, is this many times nearer.
     pub(crate) nearer: u32,
-    /// What a call costs the server, and each decision in it.
+    /// The time of a call at the server, and of each decision in it.
     pub(crate) call_takes: Duration,
     pub(crate) decision_takes: Duration,
     pub(crate) lasts: Duration,
-    /// Until then traffic grows; that is not counted as load of the server.
+    /// Traffic grows until then. That time does not count as load of the server.
     pub(crate) warm_after: Duration,
 }
 
-/// What became of it. Rates are of the time after it was warm.
+/// The results. Rates are from the time after it was warm.
 pub(crate) struct Outcome {
     pub(crate) tally: Tally,
     pub(crate) requests_per_s: f64,
     pub(crate) calls_per_s: f64,
     pub(crate) decisions_per_s: f64,
     pub(crate) checks_per_call: f64,
-    /// Of the server's one core.
+    /// The part of the server's one core that was busy.
     pub(crate) busy: f64,
 }
 
 impl Scene {
-    /// 50 requests a second and node, a millisecond there and back; each caller
-    /// may ask 10 times a second. The more nodes, the sooner it ends.
+    /// 50 requests a second for each node, and a millisecond to the server and back. Each
+    /// caller may send 10 requests a second. With more nodes it ends sooner.
     pub(crate) const fn new(seed: u64, nodes: u32) -> Self {
         let lasts_ms = match nodes {
             0..=1 => 60_000,
@@ -88,7 +88,7 @@ impl Scene {
             mode: Mode::Exact,
             each_way: Duration::from_micros(500),
             nearer: 1,
-            // More where it looks after more connections.
+            // A server with more connections needs more time for a call.
             call_takes: Duration::from_micros(if nodes < 1_000 { 8 } else { 12 }),
             decision_takes: Duration::from_nanos(3_200),
             lasts: Duration::from_millis(lasts_ms),
@@ -96,12 +96,12 @@ impl Scene {
         }
     }
 
-    /// The same scene has the same outcome.
+    /// Runs the scene. The same scene has the same results.
     pub(crate) fn play(&self) -> Outcome {
         let runtime = Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
-            // So that all that is ready runs before the time moves on.
+            // So that all tasks that are ready run before time moves on.
             .event_interval(u32::MAX)
             .build()
             .expect("a runtime");
@@ -133,7 +133,7 @@ impl Scene {
         let after = redis.served();
         timer.pass_until(self.lasts + PATIENCE).await;
         drop(nodes);
-        // What is on its way back arrives.
+        // Waits for the replies in flight.
         timer.pass_until(self.lasts + 2 * PATIENCE).await;
 
         let seconds = (self.lasts - self.warm_after).as_secs_f64();
@@ -175,7 +175,7 @@ impl Scene {
         (0..self.nodes).map(node).collect()
     }
 
-    /// Until `end`.
+    /// Sends the node's requests until `end`.
     async fn ask(
         &self,
         timer: &Timer,
@@ -184,7 +184,7 @@ impl Scene {
         tally: &Arc<Mutex<Tally>>,
         end: Duration,
     ) {
-        // The one that is too late is nobody's.
+        // The first request after the end is dropped.
         for Request { at, node, caller } in traffic.take_while(|request| request.at < end) {
             timer.pass_until(at).await;
             lock(tally).asked(caller, node, at);

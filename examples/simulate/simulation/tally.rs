@@ -1,10 +1,10 @@
-//! What was asked and said, and what an exact limiter would have said.
+//! Counts what was asked and decided, and what an exact limiter would have decided.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tower_throttle::{Decision, Source, StoreError};
 
-/// Units flow in at `rate` a second, and at most `burst` are kept.
+/// Units flow in at `rate` a second, up to `burst`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     pub(crate) rate: u64,
@@ -17,8 +17,7 @@ impl Limit {
     }
 }
 
-/// One caller's bucket, whose decisions anybody can follow: what was taken, in
-/// nanoseconds of refill.
+/// One caller's bucket: what was taken, in nanoseconds of refill.
 #[derive(Clone, Copy, Default)]
 struct Taken {
     ns: u64,
@@ -36,7 +35,7 @@ impl Taken {
 
 pub(crate) struct Tally {
     limit: Limit,
-    /// From then on answers are timed.
+    /// Answers are timed from then on.
     warm_at: Duration,
     exact: Vec<Taken>,
     /// By caller: what an exact limiter admits, and what was admitted.
@@ -44,7 +43,7 @@ pub(crate) struct Tally {
     admitted: Vec<u64>,
     exactly_by_node: Vec<u64>,
     admitted_by_node: Vec<u64>,
-    /// When each was admitted by the clock that decided: caller and microsecond.
+    /// When each was admitted, by the clock that decided: caller and microsecond.
     moments: Vec<(u32, u64)>,
     pub(crate) asked: u64,
     pub(crate) failed: u64,
@@ -73,7 +72,7 @@ impl Tally {
         }
     }
 
-    /// What one bucket for all would say, on the spot.
+    /// Counts what a single bucket would decide at this instant.
     pub(crate) fn asked(&mut self, caller: u32, node: u32, now: Duration) {
         self.asked += 1;
         let taken = &mut self.exact[caller as usize];
@@ -116,20 +115,19 @@ impl Tally {
         self.exactly.iter().sum()
     }
 
-    /// Units of callers who were admitted more than an exact limiter admits.
+    /// Returns the units that callers were admitted beyond what an exact limiter admits.
     pub(crate) fn over(&self) -> u64 {
         let callers = self.admitted.iter().zip(&self.exactly);
         callers.map(|(is, exact)| is.saturating_sub(*exact)).sum()
     }
 
-    /// Units of callers who were admitted less.
+    /// Returns the units that callers were admitted less than an exact limiter admits.
     pub(crate) fn under(&self) -> u64 {
         let callers = self.admitted.iter().zip(&self.exactly);
         callers.map(|(is, exact)| exact.saturating_sub(*is)).sum()
     }
 
-    /// By how many units any caller was admitted more than burst and rate allow,
-    /// within any stretch of time.
+    /// Returns by how many units any caller exceeded burst and rate, within any span of time.
     pub(crate) fn most_beyond(&mut self) -> u64 {
         self.moments.sort_unstable();
         let mut most_ns = 0;
@@ -140,15 +138,15 @@ impl Tally {
                 most_ns = most_ns.max(taken.ns);
             }
         }
-        // Clocks tick in microseconds: by less than that it is within the limit.
+        // Clocks tick in microseconds: an excess of less than a tick is within the limit.
         let within_ns = self.limit.burst * self.limit.unit_ns() + 999;
         most_ns
             .saturating_sub(within_ns)
             .div_ceil(self.limit.unit_ns())
     }
 
-    /// Jain's index of what the nodes admitted, 1 where all admitted as much; and
-    /// that of an exact limiter.
+    /// Returns Jain's index of what the nodes admitted, which is 1 if all admitted the same,
+    /// and that of an exact limiter.
     pub(crate) fn fairness(&self) -> [f64; 2] {
         [&self.admitted_by_node, &self.exactly_by_node].map(|by_node| {
             let all = || by_node.iter().map(|units| *units as f64);
@@ -157,14 +155,14 @@ impl Tally {
         })
     }
 
-    /// The most that a node admitted beside the least.
+    /// Returns the ratio of the most that a node admitted to the least.
     pub(crate) fn most_to_least(&self) -> f64 {
         let of = || self.admitted_by_node.iter().copied();
         let (most, least) = (of().max().unwrap_or(0), of().min().unwrap_or(0));
         most as f64 / least as f64
     }
 
-    /// What nodes with even numbers admitted beside those with odd ones.
+    /// Returns the ratio of what nodes with even numbers admitted to those with odd ones.
     pub(crate) fn even_to_odd(&self) -> f64 {
         let of = |first| {
             self.admitted_by_node
@@ -176,7 +174,7 @@ impl Tally {
         of(0) as f64 / of(1) as f64
     }
 
-    /// The time that so many per mille of all answers took at most.
+    /// Returns the time within which `per_mille` of all answers came.
     pub(crate) fn took(&mut self, per_mille: usize) -> Duration {
         self.took_us.sort_unstable();
         let last = self.took_us.len().saturating_sub(1);
@@ -186,7 +184,7 @@ impl Tally {
     }
 }
 
-/// 2026-01-01, where the simulated server's clock begins.
+/// 2026-01-01, when the simulated server's clock starts.
 const BEGAN_US: u64 = 1_767_225_600_000_000;
 
 fn since_the_start_us(at: SystemTime) -> u64 {

@@ -1,8 +1,8 @@
-//! Timers to the microsecond, in the runtime's paused time.
+//! Timers with microsecond precision, in the runtime's paused time.
 //!
-//! Tokio's have ticks of a millisecond. These are woken by whoever moves the
-//! time, who stops at each of their instants; and at least at each tick, so that
-//! Tokio's are never later than theirs.
+//! Tokio's timers have ticks of a millisecond. The function that moves the time wakes these
+//! timers and stops at each of their instants. It also stops at each tick, so that Tokio's
+//! timers are never later.
 
 use std::{
     cmp::Reverse,
@@ -29,8 +29,7 @@ pub(crate) struct Timer {
 
 #[derive(Default)]
 struct Alarms {
-    /// When, and which: of those at one instant the first to be set is the first
-    /// to be woken.
+    /// When, and which: of the timers at one instant, the first that was set is woken first.
     next: BinaryHeap<Reverse<(Instant, u64)>>,
     wakers: HashMap<u64, Waker>,
     set: u64,
@@ -64,7 +63,7 @@ impl Timer {
         .await;
     }
 
-    /// Lets all happen that happens now, and then until `at`.
+    /// Runs everything that is ready now, and then everything until `at`.
     pub(crate) async fn pass_until(&self, at: Duration) {
         settle().await;
         loop {
@@ -81,7 +80,7 @@ impl Timer {
     }
 
     async fn step(&self, by: Duration) {
-        // Tokio's own alarms ring while it moves the time.
+        // Tokio's own timers fire while this moves the time.
         advance(by).await;
         let woken = self.alarms().due(Instant::now());
         woken.into_iter().for_each(Waker::wake);
@@ -100,7 +99,7 @@ impl Timer {
     }
 }
 
-/// All runs that is ready now, and then all that has given way meanwhile.
+/// Runs all tasks that are ready, and then those that became ready meanwhile.
 async fn settle() {
     yield_now().await;
     yield_now().await;

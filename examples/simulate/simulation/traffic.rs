@@ -1,15 +1,16 @@
-//! Who asks, where and when: drawn at random, from a seed.
+//! Which caller sends requests to which node and when: drawn at random, from a seed.
 
 use std::time::Duration;
 
-/// Who asks how often.
+/// How often each caller sends requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Callers {
-    /// Each as often as any other.
+    /// All callers equally often.
     Uniform { callers: u32 },
-    /// The n-th in rank in proportion to 1 / n^exponent.
+    /// The n-th caller in rank, in proportion to 1 / n^exponent.
     Zipf { callers: u32, exponent: f64 },
-    /// One asks so often a second, beside others who are all alike. Its number is 0.
+    /// One caller sends this many requests a second, beside others that are all alike. Its
+    /// number is 0.
     Flood { callers: u32, flood_rate: f64 },
 }
 
@@ -21,21 +22,22 @@ pub(crate) struct Request {
     pub(crate) caller: u32,
 }
 
-/// Requests in the order of their times, without end: each comes whenever it
-/// likes, to any node.
+/// Requests in the order of their times, without end: each comes at a random instant, to any
+/// node.
 pub(crate) struct Traffic {
     random: Random,
     callers: Callers,
     nodes: u32,
     rate: f64,
-    /// Which part of all asks up to this caller.
+    /// The part of all requests that comes from callers up to this one.
     up_to: Vec<f64>,
     grows_s: f64,
     at_s: f64,
 }
 
 impl Traffic {
-    /// `rate`: requests a second in all, without a flood, once it has grown for so long.
+    /// `rate`: all requests in a second, without a flood, after traffic has grown for this
+    /// long.
     pub(crate) fn new(seed: u64, callers: Callers, nodes: u32, rate: f64, grows: Duration) -> Self {
         let mut sum = 0.0;
         let mut up_to = Vec::new();
@@ -61,7 +63,7 @@ impl Traffic {
         }
     }
 
-    /// How many ask.
+    /// Returns how many callers there are.
     pub(crate) const fn callers(&self) -> u32 {
         match self.callers {
             Callers::Uniform { callers } | Callers::Zipf { callers, .. } => callers,
@@ -69,7 +71,7 @@ impl Traffic {
         }
     }
 
-    /// Requests a second.
+    /// Returns the requests in a second.
     pub(crate) const fn rate(&self) -> f64 {
         self.rate
     }
@@ -100,7 +102,7 @@ impl Iterator for Traffic {
     type Item = Request;
 
     fn next(&mut self) -> Option<Request> {
-        // Never 0, whose logarithm is no number.
+        // Never 0, which has no logarithm.
         let grown = (self.at_s / self.grows_s).clamp(0.05, 1.0);
         self.at_s -= (1.0 - self.random.part()).ln() / (grown * self.rate);
         Some(Request {
@@ -123,7 +125,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 to below 1.
+    /// Returns a number from 0 to below 1.
     pub(crate) fn part(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }

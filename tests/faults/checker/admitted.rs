@@ -10,12 +10,12 @@ use crate::ledger::{By, Entry, Outcome};
 pub(crate) struct Promise {
     pub(crate) burst: u64,
     pub(crate) per_s: f64,
-    /// When the store lost its state; each time, every key gets a new burst.
+    /// When the store lost its state. Each time, every key gets a new burst.
     pub(crate) losses: Vec<Window>,
     pub(crate) elsewhere: Elsewhere,
 }
 
-/// From when to when, in microseconds since the epoch.
+/// A span of time, in microseconds since the epoch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     pub(crate) from_us: u64,
@@ -34,7 +34,7 @@ impl Window {
 pub(crate) enum Elsewhere {
     /// Fail-closed.
     Nothing,
-    /// In each process, such a bucket, afresh in each outage.
+    /// In each process such a bucket, which is new in each outage.
     Local {
         burst: u64,
         per_s: f64,
@@ -47,9 +47,9 @@ pub(crate) enum Elsewhere {
 /// Clocks of two machines, or of a machine and its kernel, differ by less.
 const CLOCKS_DIFFER: f64 = 1.001;
 
-/// I1: over every interval T, no key is admitted more than its burst, what
-/// refills in T, a burst for each loss in T, and what each process may admit by
-/// itself. The most of its burst that any key used, as a part of one.
+/// I1: over every interval T, no key is admitted more than its burst, what refills in T, a
+/// burst for each loss in T, and what each process may admit by itself. Returns the largest
+/// part of its burst that any key used.
 pub(crate) fn admitted(ledger: &[Entry], promise: &Promise) -> Result<f64, String> {
     let mut by_store: BTreeMap<u32, Vec<Taken>> = BTreeMap::new();
     let mut by_itself: BTreeMap<(u32, u8), Vec<Taken>> = BTreeMap::new();
@@ -80,7 +80,7 @@ pub(crate) fn admitted(ledger: &[Entry], promise: &Promise) -> Result<f64, Strin
     let burst = promise.burst as f64;
     let mut most: f64 = 0.0;
     for (key, mut taken) in by_store {
-        // An interval that a loss may have been in has room for a burst more.
+        // An interval that may contain a loss has room for one more burst.
         taken.extend(promise.losses.iter().map(|loss| Taken {
             from_us: loss.to_us,
             to_us: loss.from_us,

@@ -1,5 +1,5 @@
-//! Judges ledgers, after the fact: the invariants that every row of the fault
-//! matrix keeps. Each says what it found, or how it was broken.
+//! Judges ledgers afterwards: the invariants that every row of the fault matrix keeps. Each
+//! function returns what it found, or how the invariant was broken.
 
 mod admitted;
 mod most_needed;
@@ -22,7 +22,7 @@ pub(crate) struct Latency {
     pub(crate) most: Duration,
 }
 
-/// I2: every request is answered, and in time. The 99.9th percentile, and the longest.
+/// I2: every request is answered in time. Returns the 99.9th percentile, and the longest.
 pub(crate) fn answered(ledger: &[Entry], bound: Latency) -> Result<Latency, String> {
     let lost = |entry: &&Entry| entry.outcome == Outcome::Unanswered;
     if let Some(entry) = ledger.iter().find(lost) {
@@ -48,8 +48,8 @@ pub(crate) fn answered(ledger: &[Entry], bound: Latency) -> Result<Latency, Stri
     Ok(found)
 }
 
-/// I4: nobody is told of somebody else's bucket. What is left to key k must be
-/// in its own band, of `width` below `highest - k * width`. How many were told.
+/// I4: no caller gets the decision of another bucket. What remains for key k must be in its own
+/// band, of `width` below `highest - k * width`. Returns how many decisions had a number.
 pub(crate) fn own_bands(ledger: &[Entry], highest: u64, width: u64) -> Result<usize, String> {
     let told = ledger
         .iter()
@@ -68,8 +68,8 @@ pub(crate) fn own_bands(ledger: &[Entry], highest: u64, width: u64) -> Result<us
     Ok(count)
 }
 
-/// The same where nothing refills and nothing is lost: no two who were admitted
-/// are told the same, either.
+/// The same if nothing refills and nothing is lost: then no two admitted callers get the same
+/// number.
 pub(crate) fn own_replies(ledger: &[Entry], highest: u64, width: u64) -> Result<usize, String> {
     own_bands(ledger, highest, width)?;
     let mut told = HashSet::new();
@@ -87,15 +87,15 @@ pub(crate) fn own_replies(ledger: &[Entry], highest: u64, width: u64) -> Result<
     Ok(told.len())
 }
 
-/// I5: whoever was admitted by the store was charged there; more was charged
-/// only for requests without a reply. `charges`: what the store holds against
-/// each key. The surplus.
+/// I5: each request that the store admitted is charged there. Only requests without a reply may
+/// be charged in addition. `charges` is what the store has taken of each key. Returns the
+/// surplus.
 pub(crate) fn charged(
     ledger: &[Entry],
     charges: &HashMap<u32, u64>,
     attempts: u64,
 ) -> Result<u64, String> {
-    // Of each key: what was surely charged, and what may have been.
+    // For each key: the certain charges, and the possible ones.
     let mut expected: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for entry in ledger {
         let (sure, perhaps) = expected.entry(entry.key).or_default();
@@ -125,8 +125,8 @@ pub(crate) fn charged(
     Ok(surplus)
 }
 
-/// I6: the store decides again soon after the fault ended, in every process.
-/// The longest that one took.
+/// I6: in every process, the store decides again soon after the fault ended. Returns the
+/// longest time.
 pub(crate) fn resumed(
     ledger: &[Entry],
     ended_us: u64,
@@ -166,7 +166,7 @@ pub(crate) fn nothing_broke(ledger: &[Entry]) -> Result<(), String> {
     }
 }
 
-/// How many of each outcome.
+/// Counts each outcome.
 pub(crate) fn outcomes(ledger: &[Entry]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for entry in ledger {

@@ -1,6 +1,6 @@
 //! How deep a bucket must be to have admitted all this.
 
-/// Taken some time between two instants, in microseconds.
+/// Units that were taken between two instants, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Taken {
     pub(super) from_us: u64,
@@ -8,11 +8,10 @@ pub(super) struct Taken {
     pub(super) units: f64,
 }
 
-/// The most that was surely taken in any interval, less what refills in it.
+/// Returns the most that was certainly taken in any interval, less what refills in it.
 ///
-/// An instant is known only as between two, so an interval has what lies wholly
-/// in it. For each end, in order, the sum over every beginning is kept in a
-/// tree: n log n, and exact.
+/// An instant is known only as between two, so an interval contains what lies wholly in it. For
+/// each end, in order, a tree holds the sum over every beginning: n log n, and exact.
 pub(super) fn most_needed(taken: &[Taken], per_us: f64) -> f64 {
     let mut beginnings: Vec<u64> = taken.iter().map(|taken| taken.from_us).collect();
     beginnings.sort_unstable();
@@ -23,7 +22,7 @@ pub(super) fn most_needed(taken: &[Taken], per_us: f64) -> f64 {
     let refilled = |at_us: u64| per_us * (at_us as f64 - origin as f64);
     let mut sums = Sums::new(beginnings.iter().map(|at| refilled(*at)).collect());
     let mut by_end: Vec<&Taken> = taken.iter().collect();
-    // What is given back first, where ends are the same.
+    // If two have the same end, refunds come first.
     by_end.sort_by(|a, b| (a.to_us.cmp(&b.to_us)).then(a.units.total_cmp(&b.units)));
     let mut most: f64 = 0.0;
     for taken in by_end {
@@ -34,11 +33,11 @@ pub(super) fn most_needed(taken: &[Taken], per_us: f64) -> f64 {
     most
 }
 
-/// Numbers in a row: one number is added to the first few, and the largest of
-/// the first few is asked for.
+/// Numbers in a row. One number is added to the first few, and the largest of the first few is
+/// read.
 struct Sums {
     size: usize,
-    /// Of each node: what was added to all under it, and the largest there.
+    /// For each node: what was added to all numbers under it, and the largest of them.
     nodes: Vec<(f64, f64)>,
 }
 
@@ -95,7 +94,7 @@ impl Sums {
 
 #[test]
 fn the_search_finds_what_trying_every_interval_finds() {
-    // xorshift64*: any numbers do.
+    // xorshift64*: any numbers will do.
     let mut seed = 0x9E37_79B9_7F4A_7C15_u64;
     let mut below = |bound: u64| {
         seed ^= seed >> 12;

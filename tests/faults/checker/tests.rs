@@ -1,5 +1,5 @@
-//! The checker can fail: for each invariant, ledgers that keep it and ledgers
-//! that break it by little.
+//! The checker can fail: for each invariant there are ledgers that keep it, and ledgers that
+//! barely break it.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -21,7 +21,7 @@ fn entry(id: u64, key: u32, outcome: Outcome, sent_us: u64) -> Entry {
     }
 }
 
-/// Ten at once, and one each 100 ms: what 10 a second with a burst of 10 admits.
+/// Ten at once, and then one each 100 ms: what 10 a second with a burst of 10 admits.
 fn steady() -> Vec<Entry> {
     let sent = (0..10).map(|id| (id, 1_000_000));
     let later = (10..50).map(|id| (id, 1_000_000 + (id - 9) * 100_000));
@@ -48,7 +48,7 @@ fn one_admission_too_many_is_detected() {
         ledger.push(entry(50, 1, ALLOWED, sent_us));
         let broken = admitted(&ledger, &promise());
         assert!(broken.is_err(), "{sent_us}: {broken:?}");
-        // Denied, or somebody else's, it is none too many.
+        // A denial, or a request of another key, is not one too many.
         ledger[50].outcome = Outcome::Denied(By::Store);
         admitted(&ledger, &promise()).expect("within");
         ledger[50] = entry(50, 2, ALLOWED, sent_us);
@@ -63,7 +63,7 @@ fn one_admission_too_many_is_detected() {
 #[test]
 fn a_loss_grants_one_burst_to_its_keys_only() {
     let mut ledger = steady();
-    // After a loss, with what refills until the next, nine more are what fits.
+    // After a loss, with what refills until the next one, nine more fit.
     ledger.extend((50..59).map(|id| entry(id, 1, ALLOWED, 3_000_500)));
     assert!(admitted(&ledger, &promise()).is_err());
     let loss = Window {

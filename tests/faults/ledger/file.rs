@@ -1,15 +1,15 @@
-//! Ledgers in files, so that processes can hand them over.
+//! Ledgers in files, for other processes.
 
 use std::{fs::OpenOptions, io::Write, path::Path};
 
 use super::Entry;
 
-/// One line for each entry.
+/// Writes one line for each entry.
 pub(crate) fn write(path: &Path, ledger: &[Entry]) {
     std::fs::write(path, lines(ledger)).expect("a ledger is written");
 }
 
-/// Behind what is there.
+/// Appends entries to a file.
 pub(crate) fn append(path: &Path, ledger: &[Entry]) {
     let file = OpenOptions::new().create(true).append(true).open(path);
     let written = file.and_then(|mut file| file.write_all(lines(ledger).as_bytes()));

@@ -1,4 +1,4 @@
-//! What became of each request, written down as it happens and judged later.
+//! Records the outcome of each request as it happens, to be judged later.
 
 mod file;
 mod outcome;
@@ -28,7 +28,7 @@ pub(crate) struct Entry {
     pub(crate) outcome: Outcome,
     pub(crate) sent_us: u64,
     pub(crate) answered_us: u64,
-    /// What the decision says is left; of several policies, the least.
+    /// What remains by the decision; of several policies, the least.
     pub(crate) remaining: Option<u64>,
 }
 
@@ -38,7 +38,7 @@ impl Entry {
     }
 }
 
-/// Writes entries down, in buffers that few tasks share.
+/// Records entries, in buffers that few tasks share.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorder(Arc<Inner>);
 
@@ -67,8 +67,8 @@ impl Recorder {
         self.0.started_us + self.0.started.elapsed().as_micros() as u64
     }
 
-    /// A request that is about to be sent. It is in the ledger whatever
-    /// becomes of it.
+    /// Records a request that is about to be sent. It stays in the ledger, whatever its
+    /// outcome.
     pub(crate) fn open(&self, key: u32, cost: u32) -> Pending {
         let id = self.0.ids.fetch_add(1, Ordering::Relaxed);
         let entry = Entry {
@@ -87,7 +87,7 @@ impl Recorder {
         }
     }
 
-    /// Whether there is such an entry.
+    /// Returns whether there is such an entry.
     pub(crate) fn has(&self, is: impl Fn(&Entry) -> bool) -> bool {
         self.0.buffers.iter().any(|buffer| {
             let buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +95,7 @@ impl Recorder {
         })
     }
 
-    /// What is written down by now, which this forgets.
+    /// Takes all entries recorded so far.
     pub(crate) fn take(&self) -> Vec<Entry> {
         let mut all = Vec::new();
         for buffer in &self.0.buffers {
@@ -105,7 +105,7 @@ impl Recorder {
         all
     }
 
-    /// All entries, in the order in which they were sent.
+    /// Returns all entries, in the order in which they were sent.
     pub(crate) fn ledger(&self) -> Vec<Entry> {
         let mut all = Vec::new();
         for buffer in &self.0.buffers {

@@ -1,4 +1,4 @@
-//! What can become of a request.
+//! The possible outcomes of a request.
 
 use std::{fmt, str::FromStr};
 
@@ -7,9 +7,9 @@ use tower_throttle::{Decision, Source, StoreError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
     Store,
-    /// The process for itself, while the store is away.
+    /// The process itself, while the store is down.
     Local,
-    /// A policy for the store's absence, that looked at nothing.
+    /// A policy for an outage, without any bucket.
     Failure,
 }
 
@@ -86,7 +86,7 @@ impl Outcome {
         matches!(self, Self::Allowed(_) | Self::Denied(_))
     }
 
-    /// Nobody can tell whether the store charged.
+    /// Returns whether it is unknown if the store charged.
     pub(crate) const fn lacks_reply(self) -> bool {
         !self.is_by_store() && !matches!(self, Self::Overloaded)
     }

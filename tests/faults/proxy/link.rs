@@ -25,10 +25,10 @@ use super::{
     resp::{Commands, Seen},
 };
 
-/// Of time, in which a lossy network keeps a connection or does not.
+/// The unit of time in which a lossy network keeps a connection or loses it.
 const PART: Duration = Duration::from_millis(100);
 
-/// Any number, the same ones in each run (splitmix64).
+/// Returns pseudorandom numbers, the same in each run (SplitMix64).
 fn throw(dice: &AtomicU64) -> u64 {
     let mut number = dice.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
     number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -43,18 +43,18 @@ enum End {
     Reset,
 }
 
-/// Bytes on their way: when they may arrive at the earliest.
+/// Bytes in flight, and when they may arrive at the earliest.
 type Pieces = mpsc::UnboundedSender<(Instant, Vec<u8>)>;
 
 struct Link<'a> {
     shared: &'a Shared,
     id: u64,
-    /// It swallowed something, and can never again be a stream.
+    /// The connection swallowed bytes, so it can never be a stream again.
     is_black: Cell<bool>,
     stalled_until: Cell<Instant>,
-    /// Flows that were forgotten before this one began.
+    /// How many times flows were forgotten before this connection began.
     forgotten_before: u64,
-    /// How the reply to the present call is to be cut off.
+    /// How the reply to the present call is cut off.
     cut: Cell<Option<Cut>>,
 }
 
@@ -94,7 +94,7 @@ impl Link<'_> {
         let (from_server, to_server) = server.split();
         let (up, rising) = mpsc::unbounded_channel();
         let (down, falling) = mpsc::unbounded_channel();
-        // A reader that ends lets its writer write what is left.
+        // A reader that ends lets its writer write the rest.
         let upward = async {
             let (read, written) = tokio::join!(
                 self.read_client(from_client, up),
@@ -117,8 +117,8 @@ impl Link<'_> {
         }
     }
 
-    /// Stalls the connection at times while the network is lossy; ends when it
-    /// is to be reset.
+    /// Stalls the connection at times while the network is lossy. Returns when it must be
+    /// reset.
     async fn lose(&self) {
         loop {
             sleep(PART).await;
@@ -178,7 +178,7 @@ impl Link<'_> {
                 Some(cut) => {
                     if cut == Cut::AmidReply {
                         self.send(&to, reply[..length / 2].to_vec());
-                        // Closed, it is emptied by the writer before the reset.
+                        // Once it is closed, the writer empties it before the reset.
                         drop(to);
                         sleep(Duration::from_millis(1)).await;
                     }
@@ -205,7 +205,7 @@ impl Link<'_> {
             Mode::Delay(delay) => delay,
             _ => Duration::ZERO,
         };
-        // The writer is gone only when the connection is.
+        // The writer ends only with the connection.
         let _ = to.send((Instant::now() + delay, bytes));
     }
 

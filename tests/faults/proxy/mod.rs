@@ -1,7 +1,7 @@
-//! A proxy in front of a server, that does to connections what networks do.
+//! A proxy in front of a server, which does to connections what networks do.
 //!
-//! It runs on a thread and a runtime of its own: the application's load slows
-//! it down no more than it would a network.
+//! It runs on a thread and a runtime of its own, so the application's load slows it down no
+//! more than it would slow down a network.
 
 mod link;
 mod resp;
@@ -24,50 +24,49 @@ use tokio::{runtime::Builder, sync::watch, task::LocalSet};
 pub(crate) use self::resp::Sent;
 use crate::support::port::Port;
 
-/// What becomes of bytes, from now on, on all connections.
+/// What happens to bytes, from now on, on all connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Mode {
     Pass,
-    /// Each direction takes so long.
+    /// Delays each direction.
     Delay(Duration),
-    /// So many bytes at a time, in each direction.
+    /// Passes this many bytes at a time, in each direction.
     Drip {
         bytes: usize,
         every: Duration,
     },
-    /// Connections stand, and what is sent is lost. One that lost something
-    /// stays so.
+    /// Keeps connections, and loses what is sent. A connection that lost something stays so.
     BlackHole,
-    /// Of the tenths of a second of each connection, so many in a hundred are
-    /// lost: half of them stall it until the next, half of them reset it.
+    /// Loses this percentage of the tenths of a second of each connection: half of them stall
+    /// it until the next, and half of them reset it.
     Lossy {
         percent: u64,
     },
-    /// Of so many replies, one is lost to a reset, chosen at random.
+    /// Loses one of this many replies to a reset, chosen at random.
     ResetReplies {
         one_in: u64,
     },
-    /// Nobody listens. Connections that stand are left alone.
+    /// Refuses new connections. Existing ones are left alone.
     Refuse,
 }
 
-/// Where the next script call is cut off, by a reset.
+/// Where the next script call is cut off by a reset.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Cut {
-    /// The server never sees it.
+    /// The server does not receive it.
     BeforeRequest,
-    /// The client sees half of the reply.
+    /// The client receives half of the reply.
     AmidReply,
-    /// The server replied, and the client does not know.
+    /// The server replied, and the client does not receive it.
     AfterReply,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Control {
     mode: Mode,
-    /// A connection ends when this grows.
+    /// Each connection ends when this grows.
     resets: u64,
-    /// A connection becomes a black hole when this grows.
+    /// Each connection becomes a black hole when this grows.
     forgotten_flows: u64,
     is_over: bool,
 }
@@ -80,7 +79,7 @@ struct Shared {
     cuts: AtomicU64,
     connects: Mutex<Vec<Instant>>,
     sent: Mutex<Sent>,
-    /// Script calls on each connection that stands.
+    /// Script calls on each existing connection.
     calls: Mutex<BTreeMap<u64, u64>>,
     links: AtomicU64,
     dice: AtomicU64,
@@ -143,15 +142,15 @@ impl Proxy {
             .send_modify(|control| control.mode = mode);
     }
 
-    /// Resets all connections that stand.
+    /// Resets all existing connections.
     pub(crate) fn reset_all(&self) {
         self.shared
             .control
             .send_modify(|control| control.resets += 1);
     }
 
-    /// Loses what is sent on the connections of now, as a NAT does that has
-    /// dropped idle flows. New connections work.
+    /// Loses what is sent on the present connections, as a NAT that has dropped idle flows. New
+    /// connections work.
     pub(crate) fn forget_flows(&self) {
         self.shared
             .control
@@ -162,7 +161,7 @@ impl Proxy {
         *lock(&self.shared.next_cut) = Some(cut);
     }
 
-    /// How many calls were cut off.
+    /// Returns how many calls were cut off.
     pub(crate) fn cuts(&self) -> u64 {
         self.shared.cuts.load(Ordering::SeqCst)
     }
@@ -171,13 +170,13 @@ impl Proxy {
         lock(&self.shared.sent).clone()
     }
 
-    /// Script calls on each connection that stands and was ever used, since
-    /// the last [`forget`](Self::forget).
+    /// Returns the script calls on each existing connection that was used since the last
+    /// [`forget`](Self::forget).
     pub(crate) fn calls_by_connection(&self) -> Vec<u64> {
         lock(&self.shared.calls).values().copied().collect()
     }
 
-    /// Begins to count afresh.
+    /// Restarts the counts.
     pub(crate) fn forget(&self) {
         *lock(&self.shared.sent) = Sent::default();
         lock(&self.shared.connects).clear();
@@ -186,7 +185,7 @@ impl Proxy {
             .for_each(|calls| *calls = 0);
     }
 
-    /// Connections that were accepted since then.
+    /// Returns how many connections were accepted since then.
     pub(crate) fn connects_since(&self, from: Instant) -> usize {
         let connects = lock(&self.shared.connects);
         connects.iter().filter(|time| **time >= from).count()
@@ -209,7 +208,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Also on a port that connections were on just now.
+/// Listens, also on a port that had connections just before.
 fn listen(port: u16) -> TcpListener {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a free port")
 }

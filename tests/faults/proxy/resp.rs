@@ -1,14 +1,14 @@
-//! What clients send, read as it goes by.
+//! Reads what clients send as it passes through.
 
 use std::{
     collections::HashMap,
     time::{Duration, Instant},
 };
 
-/// A command, as far as the proxy cares.
+/// A command, as far as the proxy needs it.
 #[derive(Debug, PartialEq)]
 pub(super) enum Seen {
-    /// By its name or by its text, under the nonce of the call.
+    /// By its name or by its text, with the nonce of the call.
     Script {
         by_text: bool,
         nonce: i64,
@@ -16,12 +16,12 @@ pub(super) enum Seen {
     Other,
 }
 
-/// Cuts a stream of bytes into commands.
+/// Splits a stream of bytes into commands.
 #[derive(Debug, Default)]
 pub(super) struct Commands(Vec<u8>);
 
 impl Commands {
-    /// The commands that are whole with these bytes.
+    /// Returns the commands that are complete with these bytes.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Vec<Seen> {
         self.0.extend_from_slice(bytes);
         let mut seen = Vec::new();
@@ -35,7 +35,7 @@ impl Commands {
     }
 }
 
-/// The words of the first command, and how long it is. `None`: it is not whole.
+/// Returns the words of the first command, and its length; `None` if it is incomplete.
 fn command(bytes: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
     let (count, mut at) = number(bytes, 0)?;
     let mut words = Vec::with_capacity(count);
@@ -47,7 +47,7 @@ fn command(bytes: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
     (at <= bytes.len()).then_some((words, at))
 }
 
-/// The number in the line that starts at `at`, behind its sign, and the line's end.
+/// Returns the number in the line that starts at `at`, after its sign, and the end of the line.
 fn number(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     let line = bytes.get(at..)?;
     let end = line.windows(2).position(|two| two == b"\r\n")?;
@@ -62,7 +62,7 @@ fn sort(words: &[&[u8]]) -> Seen {
             .is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()))
     };
     let by_text = is("EVAL");
-    // The last argument is numbers in a row, of which the nonce is the first.
+    // The last argument is a list of numbers, of which the nonce is the first.
     match words.last().and_then(|word| word.first_chunk()) {
         Some(nonce) if by_text || is("EVALSHA") => Seen::Script {
             by_text,
@@ -72,14 +72,14 @@ fn sort(words: &[&[u8]]) -> Seen {
     }
 }
 
-/// What was sent, of all connections together.
+/// What was sent on all connections together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sent {
-    /// How often each call was sent: by name, by text.
+    /// How often each call was sent: by name, and by text.
     calls: HashMap<i64, (u32, u32)>,
     scripts: Vec<Instant>,
     pub(crate) commands: u64,
-    /// Answers "no such script", each of which allows one call to be sent by text.
+    /// "No such script" answers, each of which allows one call to be sent by text.
     pub(crate) unknown_scripts: u64,
 }
 
@@ -97,12 +97,12 @@ impl Sent {
         }
     }
 
-    /// Script calls, each counted once.
+    /// Returns the number of script calls, each counted once.
     pub(crate) fn calls(&self) -> usize {
         self.calls.len()
     }
 
-    /// Calls that were sent more often than they may be: once, and once more for
+    /// Returns how many calls were sent more often than they may be: once, and once more for
     /// each answer that the script is unknown.
     pub(crate) fn sent_again(&self) -> u64 {
         let sent: u64 = self
@@ -113,12 +113,12 @@ impl Sent {
         (sent - self.calls.len() as u64).saturating_sub(self.unknown_scripts)
     }
 
-    /// Calls by text, each of which loads a script.
+    /// Returns the number of calls by text, each of which loads a script.
     pub(crate) fn loads(&self) -> u64 {
         self.calls.values().map(|times| u64::from(times.1)).sum()
     }
 
-    /// Most script calls in any stretch of this length between these instants.
+    /// Returns the most script calls in any span of this length between these instants.
     pub(crate) fn most_scripts_in(&self, stretch: Duration, from: Instant, to: Instant) -> usize {
         let times = self.scripts.iter();
         let times: Vec<_> = times.filter(|time| (from..to).contains(time)).collect();
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(send(false, 1), 0);
         assert_eq!(send(false, 2), 0);
         assert_eq!(send(false, 1), 1);
-        // By text, though nobody said that the script is unknown.
+        // By text, without an answer that the script is unknown.
         assert_eq!(send(true, 2), 2);
         sent.unknown_scripts = 1;
         assert_eq!(sent.sent_again(), 1);

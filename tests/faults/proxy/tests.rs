@@ -1,4 +1,4 @@
-//! The proxy, with a server behind it and a client that asks.
+//! The proxy, with a server behind it and a client in front.
 
 use std::{
     io::{Read, Write},
@@ -64,7 +64,7 @@ fn the_proxy_applies_and_removes_faults() {
     );
 }
 
-/// Two servers on one port are one: the second is not there, and nobody sees it.
+/// If two servers shared one port, the second would be absent without being noticed.
 #[test]
 fn each_port_belongs_to_one_test() {
     let claims = || (0..300).map(|_| Port::claim()).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! What comes next: the same for the same seed.
+//! The sequence of faults, which a seed determines.
 
 use crate::support::random::Random;
 

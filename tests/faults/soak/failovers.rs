@@ -22,7 +22,7 @@ use crate::{
 /// How soon the store decides again.
 const UNDER_SENTINELS: Duration = Duration::from_secs(5);
 const IN_CLUSTER: Duration = Duration::from_secs(10);
-/// Until all are as they were.
+/// The longest time until everything is as it was.
 const WHOLE: Duration = Duration::from_secs(120);
 
 pub(super) struct UnderSentinels {
@@ -81,7 +81,7 @@ impl Scene for UnderSentinels {
         self.watched.wait_until_whole();
     }
 
-    /// Sentinels who were kept waiting may think that the primary was.
+    /// Sentinels on a busy machine may think that the primary was down.
     fn still_loses(&self) -> Option<Duration> {
         (self.watched.epoch() != self.epoch).then_some(FOLLOWS)
     }
@@ -155,7 +155,7 @@ impl Scene for InCluster {
 }
 
 impl InCluster {
-    /// Of some keys, one after the other, to another primary.
+    /// Moves the slots of some keys, one after the other, to another primary.
     fn move_slots(&self, dice: &mut Dice) {
         let primaries: Vec<_> = (0..self.cluster.nodes.len())
             .filter(|place| self.cluster.slots_of(*place).next().is_some())

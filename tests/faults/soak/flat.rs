@@ -1,4 +1,4 @@
-//! What a process holds must not grow with the faults it saw.
+//! What a process holds must not grow with the faults that it saw.
 
 use tokio::runtime::Handle;
 
@@ -28,8 +28,8 @@ impl Sample {
 
 type Of = fn(&Sample) -> u64;
 
-/// What leaks is never again as little as it was at first: the least of the
-/// last quarter is compared with the most of the first.
+/// What leaks never falls to its first level again, so the least of the last quarter is
+/// compared with the most of the first.
 pub(super) fn judge(samples: &[Sample]) -> Result<Vec<(&'static str, String)>, String> {
     let quarter = samples.len().div_ceil(4);
     let (first, last) = (&samples[..quarter], &samples[samples.len() - quarter..]);

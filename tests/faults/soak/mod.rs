@@ -1,8 +1,7 @@
-//! Any of the other rows' faults, one after another, for as long as is
-//! asked, under load all the while.
+//! Faults of all other rows, one after another, for as long as requested, under constant load.
 //!
-//! Environment, as `scripts/soak` sets it: `TT_SEED` says which faults come,
-//! `TT_SOAK_MINUTES` for how long they do.
+//! Environment, as `scripts/soak` sets it: `TT_SEED` determines the faults, and
+//! `TT_SOAK_MINUTES` for how long they come.
 
 mod dice;
 mod failovers;
@@ -29,9 +28,9 @@ const LOAD: Load = Load {
     hot_per_s: 320,
     leaving: None,
 };
-/// Where nobody asked for more.
+/// The default duration.
 const SHORT: Duration = Duration::from_secs(12);
-/// One server has most of the faults.
+/// The order of stages: one server has most of the faults.
 const TURNS: [usize; 6] = [0, 0, 0, 0, 1, 2];
 
 fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {

@@ -50,7 +50,7 @@ impl OneServer {
             "--user app on >pw ~tt?{* +@all",
             "--lua-time-limit 100",
             "--maxmemory-policy noeviction",
-            // It loads for a second or more, and says so.
+            // It loads for a second or more, and answers with an error meanwhile.
             "--key-load-delay 1000",
         ];
         let often = RedisServer::if_known("--loading-process-events-interval-bytes 1024");

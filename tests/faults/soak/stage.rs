@@ -1,4 +1,4 @@
-//! A limiter, what is behind it, and what became of its requests.
+//! A limiter, what is behind it, and the outcomes of its requests.
 
 use std::{
     collections::BTreeMap,
@@ -18,8 +18,7 @@ use crate::{
     rig,
 };
 
-/// What can happen, and for how long after it was mended state may still be
-/// lost; `None` where none is.
+/// A fault, and for how long after its end state may still be lost; `None` if none is lost.
 pub(super) type Fault = (&'static str, Option<Duration>);
 
 pub(super) trait Scene: Send {
@@ -27,17 +26,17 @@ pub(super) trait Scene: Send {
 
     fn faults(&self) -> &'static [Fault];
 
-    /// Makes it and mends it. `mended` is called as soon as the store can
-    /// decide again; this returns when the next fault may come.
+    /// Makes the fault and ends it. `mended` is called as soon as the store can decide again.
+    /// Returns when the next fault may come.
     fn make(&mut self, fault: &str, dice: &mut Dice, mended: &mut dyn FnMut());
 
-    /// Of this key alone it is asked whether the store decides again.
+    /// Returns the key on which to check whether the store decides again.
     fn hurt(&self) -> Option<u32> {
         None
     }
 
-    /// Where state may have been lost since the last fault, by nobody's doing:
-    /// for how long it may still be.
+    /// Returns for how long state may still be lost, if some may have been lost since the last
+    /// fault by itself.
     fn still_loses(&self) -> Option<Duration> {
         None
     }
@@ -52,10 +51,10 @@ pub(super) struct Stage {
     pub(super) recorder: Recorder,
     scene: Box<dyn Scene>,
     losses: Vec<Window>,
-    /// When the last fault was mended, and how often state was lost by itself.
+    /// When the last fault ended, and how often state was lost by itself.
     quiet_us: u64,
     unasked: u64,
-    /// How often each was made, and the longest until decisions came back.
+    /// How often each fault was made, and the longest time until decisions came back.
     made: BTreeMap<&'static str, (u64, Duration)>,
     broken: Vec<String>,
     ledger: PathBuf,
@@ -83,7 +82,7 @@ impl Stage {
         self.made.values().map(|(times, _)| times).sum()
     }
 
-    /// Any fault; its name.
+    /// Makes any fault. Returns its name.
     pub(super) fn suffer(&mut self, dice: &mut Dice) -> &'static str {
         let (fault, loses_for) = *dice.of(self.scene.faults());
         let from_us = self.recorder.now_us();
@@ -133,12 +132,12 @@ impl Stage {
             .map_err(|broken| format!("{broken}, {:?}", checker::outcomes(&hurt)))
     }
 
-    /// So that what is known of requests takes no memory.
+    /// Writes the ledger to a file, so that it takes no memory.
     pub(super) fn write_down(&self) {
         ledger::append(&self.ledger, &self.recorder.take());
     }
 
-    /// Tells what was found, and returns what was broken.
+    /// Prints what was found, and returns what was broken.
     pub(super) fn judge(mut self, stalls: &[Stall]) -> Vec<String> {
         self.write_down();
         let mut ledger = ledger::read(&self.ledger).expect("its ledger");

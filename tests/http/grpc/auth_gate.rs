@@ -1,5 +1,5 @@
-//! A limiter in the service that an authentication gate asks: a real nginx with
-//! `auth_request`, which lets a request in if the service answers 200.
+//! A limiter in the service that an authentication gate asks: a real nginx with `auth_request`,
+//! which forwards a request if the service answers 200.
 
 use std::{
     fs,
@@ -21,8 +21,7 @@ use crate::support::port::Port;
 
 const PAGE: &str = "the protected page";
 
-/// An nginx that serves [`PAGE`] to requests that the service lets in. It stops when
-/// dropped.
+/// An nginx that serves [`PAGE`] to requests that the service admits. It stops when dropped.
 struct Nginx {
     child: Child,
     port: Port,
@@ -76,7 +75,7 @@ impl Nginx {
             }}"
         );
         fs::write(folder.join("nginx.conf"), configuration).unwrap();
-        // Debian has it where the PATH of an ordinary user does not look.
+        // Debian installs nginx outside of the PATH of an ordinary user.
         let programs = ["nginx", "/usr/sbin/nginx", "/usr/local/sbin/nginx"];
         let child = programs.iter().find_map(|program| {
             let mut command = Command::new(program);
@@ -110,7 +109,7 @@ impl Nginx {
         ("127.0.0.1", self.port.number())
     }
 
-    /// Asks over HTTP/1.1, and returns the whole response as text.
+    /// Sends a request over HTTP/1.1, and returns the whole response as text.
     async fn ask(&self, method: &str, path: &str, fields: &str) -> String {
         let mut stream = TcpStream::connect(self.address()).await.unwrap();
         let request = format!(
@@ -132,7 +131,7 @@ impl Drop for Nginx {
     }
 }
 
-/// The service that the gate asks: three requests a day, for all callers together.
+/// The service that the gate asks. It admits three requests a day, for all callers together.
 async fn service(setting: GrpcDenials) -> u16 {
     let check = |headers: HeaderMap| async move {
         match headers.get("authorization") {

@@ -24,7 +24,7 @@ use tower_throttle::{Policy, RateLimitLayer, TokenBucket};
 
 use crate::support::web::cost_in;
 
-/// Messages as they are.
+/// A codec that passes messages on unchanged.
 #[derive(Clone, Copy, Default)]
 struct Raw;
 
@@ -80,7 +80,7 @@ pub(crate) async fn serve(layer: RateLimitLayer) -> (String, Arc<AtomicUsize>) {
     serve_behind(|method| method.layer(layer)).await
 }
 
-/// The same with whatever layers.
+/// The same with any layers.
 pub(crate) async fn serve_behind(
     layers: impl FnOnce(Router) -> Router,
 ) -> (String, Arc<AtomicUsize>) {
@@ -120,7 +120,7 @@ pub(crate) fn retry_delay(status: &Status) -> Option<Duration> {
     status.get_details_retry_info()?.retry_delay
 }
 
-/// One unit in 12 seconds, by the cost that the request says.
+/// A policy of one unit in 12 seconds, with the cost that the request names.
 pub(crate) fn one_in_12_seconds() -> Policy {
     Policy::new("api", TokenBucket::new(1, Duration::from_secs(12)))
         .shared()

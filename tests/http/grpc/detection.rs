@@ -51,7 +51,7 @@ const OTHERS: [&str; 10] = [
     "text/application/grpc",
 ];
 
-/// Every request, with the answer to it under a setting.
+/// Calls `check` for each kind of request, with the answer that it gets under a setting.
 fn denied(setting: GrpcDenials, mut check: impl FnMut(&Method, Version, &str, Answer)) {
     let (layer, _) = layer_with([one_in_12_seconds()], |builder| {
         builder.grpc_denials(setting)

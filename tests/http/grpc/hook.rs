@@ -13,7 +13,7 @@ use super::{
 };
 use crate::support::web::{Answer, ask, get, layer_with};
 
-/// A layer with a hook; its next request is denied.
+/// Returns a layer with a hook, which denies its next request.
 fn hooked<F>(hook: F) -> RateLimitLayer
 where
     F: Fn(tower_throttle::Denied<'_>) -> Response<Bytes> + Send + Sync + 'static,

@@ -63,7 +63,8 @@ async fn a_client_reads_resource_exhausted_with_the_time_to_wait() {
     );
     assert_eq!(calls.load(Ordering::SeqCst), 1);
 
-    // To the millisecond, rounded up; and then it works on the same connection.
+    // The wait is exact to the millisecond, rounded up. After it, the call succeeds on the same
+    // connection.
     clock.advance(Duration::from_micros(11_999_001));
     let status = call(&mut client, 1).await.unwrap_err();
     assert_eq!(retry_delay(&status), Some(Duration::from_millis(1)));
@@ -168,7 +169,7 @@ async fn a_denial_is_one_block_of_header_fields_and_the_end() {
     assert!(body.to_bytes().is_empty());
 }
 
-/// What a client reads from an answer in memory.
+/// Returns the status that a client reads from an answer in memory.
 fn status_of(answer: &Answer) -> Status {
     Status::from_header_map(&answer.headers).unwrap()
 }
@@ -189,7 +190,7 @@ fn jitter_only_adds_to_the_pushback_and_both_fields_agree() {
     }
 }
 
-/// A denial with this long to wait.
+/// Returns a denial with a wait of this many days.
 fn wait_of_days(days: u64) -> Answer {
     let window = FixedWindow::new(1, Duration::from_secs(days * 86_400));
     let (layer, _) = layer_of([Policy::new("api", window).shared()]);

@@ -1,4 +1,4 @@
-//! tonic's own server, of which no axum tells the peer's address.
+//! tonic's own server, where no axum passes on the peer's address.
 
 use std::sync::Arc;
 

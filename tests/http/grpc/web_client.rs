@@ -1,5 +1,5 @@
-//! A gRPC-Web client, as in a browser, over HTTP/1.1: the layer before or behind
-//! what translates gRPC-Web for the methods.
+//! A gRPC-Web client, as in a browser, over HTTP/1.1. The layer comes before or after the
+//! translation of gRPC-Web.
 
 use std::{
     sync::{
@@ -29,7 +29,7 @@ fn connect(address: &str) -> WebClient {
     Grpc::with_origin(GrpcWebClientLayer::new().layer(http), origin)
 }
 
-/// Which of the two sees a request first.
+/// Which of the two sees a request first: the layer or the translation.
 #[derive(Clone, Copy, Debug)]
 enum First {
     Limiter,

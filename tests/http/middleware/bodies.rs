@@ -1,4 +1,4 @@
-//! Bodies of any type, and what passes through them.
+//! Bodies of any type pass through the layer unchanged.
 
 use std::{
     cell::RefCell,
@@ -18,7 +18,7 @@ use tower_throttle::ResponseBody;
 
 use crate::support::web::{api, at_once, get, layer_of};
 
-/// A body that hands out these frames, or an error, and says what it was told to.
+/// A body of these frames, or an error, with this size hint and end.
 struct Frames<D> {
     frames: VecDeque<Result<Frame<D>, &'static str>>,
     hint: SizeHint,
@@ -78,14 +78,14 @@ impl Buf for Chunk {
     }
 }
 
-/// Asks a service that answers with `body`.
+/// Sends a request to a service that answers with `body`.
 fn respond<B: Body>(body: B, cost: u64) -> Response<ResponseBody<B>> {
     let (layer, _) = layer_of([api()]);
     let inner = Once(Rc::new(RefCell::new(Some(body))));
     at_once(layer.layer(inner).call(get([("api", cost)]))).unwrap()
 }
 
-/// Answers once, with the body it was given.
+/// Answers once, with this body.
 struct Once<B>(Rc<RefCell<Option<B>>>);
 
 impl<B> Clone for Once<B> {

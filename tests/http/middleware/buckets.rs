@@ -1,4 +1,4 @@
-//! `RateLimitLayer::buckets`: what is charged and given back by the layer's own keys.
+//! `RateLimitLayer::buckets`: debits and credits by the layer's own keys.
 
 use bytes::Bytes;
 use http::Request;
@@ -49,10 +49,10 @@ fn a_debit_and_a_credit_move_what_a_limiter_moves() {
             format!("{:?}", of_limiter.unwrap())
         );
     }
-    // Another caller's bucket is as it was.
+    // Another caller's bucket is unchanged.
     let bob = at_once(buckets_of(&layer, &from("bob")).peek()).unwrap();
     assert_eq!(left(&bob), [("tokens", 100)]);
-    // And the caller who owes is denied by the layer.
+    // The layer denies the caller in debt.
     assert_eq!(ask(&layer, from("ann")).status, 429);
     assert_eq!(ask(&layer, from("bob")).status, 200);
 }
@@ -80,7 +80,7 @@ fn units_move_in_every_policy_that_applies_whatever_a_request_costs() {
     assert_eq!(at_once(ann.credit(15)).unwrap().refunded(), 5);
 }
 
-/// What a request holds is given back when its response ends.
+/// Permits of a request are released when its response ends.
 #[test]
 fn permits_are_left_out() {
     let (layer, _) = layer_of([

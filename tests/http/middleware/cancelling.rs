@@ -16,14 +16,14 @@ use tower_throttle::{MemoryStore, RateLimitLayer};
 
 use crate::support::web::{Slow, api, ask, get, hello, standing_store};
 
-/// A service whose answer never comes, that counts calls and answers not yet dropped.
+/// A service whose answer never comes. It counts calls, and answers that are not dropped yet.
 #[derive(Clone, Default)]
 struct Stuck {
     calls: Arc<AtomicUsize>,
     waiting: Arc<()>,
 }
 
-/// Keeps the request, and is counted, until it is dropped.
+/// Holds the request, and is counted, until it is dropped.
 struct Waiting {
     _request: Request<Arc<()>>,
     _counted: Arc<()>,
@@ -83,7 +83,7 @@ impl Parts {
         self.stuck.calls.load(Ordering::SeqCst)
     }
 
-    /// Request, body and inner future are gone.
+    /// Asserts that the request, the body and the inner future are dropped.
     #[track_caller]
     fn assert_all_dropped(&self) {
         assert_eq!(Arc::strong_count(&self.body), 1);
@@ -145,13 +145,13 @@ fn a_store_that_answers_at_once_is_the_same() {
 
 #[test]
 fn while_the_inner_service_works_the_service_made_ready_is_gone() {
-    // The ready service is needed for one call only; what it holds is freed after.
+    // The ready service is needed for one call only, and is dropped afterwards.
     let parts = Parts::new();
     parts.slow.gate.add_permits(1);
     let mut service = parts.layer.layer(parts.stuck.clone());
     let mut future = Box::pin(service.call(Request::new(Arc::clone(&parts.body))));
     assert!(poll(&mut future).is_pending());
-    // This test's own, and the one inside `service`.
+    // The handle of this test, and the one inside `service`.
     assert_eq!(Arc::strong_count(&parts.stuck.calls), 2);
 }
 

@@ -1,4 +1,4 @@
-//! With Tower's other layers, and as a type that applications can name.
+//! The layer with Tower's other layers, and as a type that applications can name.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -32,7 +32,7 @@ fn types_are_what_servers_need() {
     is_sent::<ResponseBody<Full<Bytes>>>();
 }
 
-/// What an application keeps, without type parameters of ours.
+/// What an application stores, without type parameters of the crate.
 #[derive(Clone)]
 struct App {
     limit: RateLimitLayer,

@@ -16,7 +16,7 @@ fn left(answer: &Answer) -> String {
     answer.field("ratelimit").unwrap_or_default()
 }
 
-/// A policy of 10 a minute by API key, with the cost that a request says.
+/// A policy of 10 a minute by API key, with the cost that a request names.
 fn by_key(name: &str) -> Policy {
     Policy::new(name, TokenBucket::per_minute(10))
         .key(key::header("x-api-key"))
@@ -50,7 +50,7 @@ fn layers_with_stores_of_their_own_share_nothing() {
     ask(&first, from("ann", 10));
     assert_eq!(ask(&first, from("ann", 1)).status, 429);
     assert_eq!(ask(&second, from("ann", 1)).status, 200);
-    // A clone is the same layer; the same limits on another store are not.
+    // A clone is the same layer. The same limits on another store are not.
     assert_eq!(ask(&first.clone(), from("ann", 1)).status, 429);
     let moved = first.store(standing_store().0);
     assert_eq!(ask(&moved, from("ann", 1)).status, 200);
@@ -65,7 +65,7 @@ fn a_policy_that_does_not_apply_leaves_no_trace() {
         .decision
         .expect("an empty one, for handlers that ask for it");
     assert!(decision.is_allowed() && decision.policies().len() == 0);
-    // Not even for a key: it is not read.
+    // A policy that does not apply does not read its key either.
     ask(&layer, plain()).assert_is("HTTP/1.1 200 OK\n\nhello");
     let write = request(Method::POST, [("x-api-key", "ann")]);
     assert_eq!(left(&ask(&layer, write)), r#""writes";r=9;t=54"#);
@@ -129,7 +129,7 @@ fn a_cost_of_zero_checks_without_taking() {
         assert_eq!(left(&answer), r#""api";r=10;t=60"#);
     }
     ask(&layer, from("ann", 10));
-    // It is admitted where nothing is left, too: it needs nothing.
+    // A cost of 0 is admitted although nothing is left.
     let answer = ask(&layer, from("ann", 0));
     assert_eq!(
         (answer.status.as_u16(), left(&answer)),
@@ -191,7 +191,7 @@ fn without_a_key_a_request_is_denied_by_default() {
         let answer = ask(&layer, plain());
         assert_eq!(answer.status, 403);
         assert_eq!(answer.field("retry-after"), None);
-        // An empty key is none.
+        // An empty key counts as missing.
         assert_eq!(ask(&layer, from("", 1)).status, 403);
         assert_eq!(ask(&layer, from("ann", 1)).status, 200);
     }
@@ -212,7 +212,7 @@ fn without_a_key_requests_can_share_a_bucket() {
     ask(&layer, get([("cost", 4)]));
     let answer = ask(&layer, get([("cost", 4)]));
     assert_eq!(left(&answer), r#""api";r=2;t=12"#);
-    // Those who say who they are have buckets of their own, whatever they say.
+    // Callers with a key have buckets of their own, whatever the key is.
     for key in ["ann", "?", "missing"] {
         assert_eq!(left(&ask(&layer, from(key, 0))), r#""api";r=10;t=60"#);
     }
@@ -286,7 +286,7 @@ fn a_layer_leaves_out_requests_by_its_when() {
         request
     };
     for _ in 0..5 {
-        // Nor does one without a key matter there.
+        // A missing key does not matter there either.
         let health = Request::get("/health").body(Full::default()).unwrap();
         ask(&layer, health).assert_is("HTTP/1.1 200 OK\n\nhello");
         ask(&layer, asked("/health")).assert_is("HTTP/1.1 200 OK\n\nhello");
@@ -316,12 +316,12 @@ fn the_buckets_of_a_request_are_those_of_the_layer() {
             .collect();
         left
     };
-    // To look takes nothing.
+    // Peeking takes nothing.
     for _ in 0..3 {
         assert_eq!((left("ann"), left("bob")), (vec![3, 98], vec![8, 98]));
     }
     at_once(of("ann").reset()).unwrap();
-    // Nobody resets what others have taken.
+    // A reset leaves what other callers have taken.
     assert_eq!((left("ann"), left("bob")), (vec![10, 98], vec![8, 98]));
     at_once(of("bob").reset_shared()).unwrap();
     assert_eq!((left("ann"), left("bob")), (vec![10, 100], vec![8, 100]));

@@ -20,7 +20,7 @@ use crate::support::web::{
     Slow, api, ask, at_once, get, hello, layer_of, layer_on, plain, read, standing_store,
 };
 
-/// The layer on a store that answers at once, and on one that answers later.
+/// Returns the layer on a store that answers at once, and on one that answers later.
 fn now_and_later() -> [RateLimitLayer; 2] {
     let later = || {
         let slow = Slow::new(standing_store().0);
@@ -76,7 +76,7 @@ fn the_inner_service_is_called_at_once_where_the_store_answers_at_once() {
     drop(future);
 }
 
-/// A service that must be polled ready before each call, and whose clones are not ready.
+/// A service that must be polled ready before each call. Its clones are not ready.
 #[derive(Default)]
 struct Careful {
     is_ready: bool,

@@ -1,5 +1,5 @@
-//! Checklist 9 and the answers that no example shows: bodies, HEAD, a missing
-//! key, an application put together wrongly.
+//! Checklist 9, and the answers that no example shows: bodies, HEAD, a missing key, a wrongly
+//! assembled application.
 
 use http::{Method, StatusCode};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use crate::support::web::{
     Answer, Down, api, ask, cost_in, get, layer_of, layer_with, plain, request,
 };
 
-/// What every answer of the layer itself has in common.
+/// Asserts what all answers of the layer itself have in common.
 #[track_caller]
 fn assert_problem(answer: &Answer) -> serde_json::Value {
     assert_eq!(answer.field("cache-control").unwrap(), "no-store");

@@ -1,4 +1,4 @@
-//! Checklist 2: what cannot be right is an error at build time.
+//! Checklist 2: wrong settings are errors at build time.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ fn two_policies_of_one_name_fail() {
         "duplicate-policy",
         r#"two policies named "api" would"#,
     );
-    // Bare quotas are named by what they say.
+    // A bare quota is named after its numbers.
     let bare = || Policy::from(TokenBucket::per_second(10));
     assert_config_error(build([bare(), bare()]), "duplicate-policy", "two policies");
 }
@@ -88,7 +88,7 @@ fn a_fixed_cost_above_the_capacity_fails() {
     fails(window(11), 11, 10);
     let fits = RateLimitLayer::builder().policy(bucket(20));
     assert!(fits.build().is_ok());
-    // A cost that was set after the key is checked all the same.
+    // A cost that was set after the key is checked, too.
     let policy = bucket(1).key(key::method()).cost(21);
     fails(policy, 21, 20);
 }
@@ -109,7 +109,7 @@ fn the_short_constructor_panics_with_the_same_words() {
     let _ = RateLimitLayer::new(TokenBucket::new(1, Duration::ZERO));
 }
 
-/// A limit of 0 is not such a mistake here: it refuses everything, on purpose.
+/// A limit of 0 is no such error: it denies everything on purpose.
 #[test]
 fn a_limit_of_zero_builds_and_refuses_without_a_wait() {
     use crate::support::web::{ask, layer_of, plain};

@@ -76,7 +76,7 @@ fn outside_it_lets_scripts_read_a_denial_and_its_fields() {
     );
     assert_eq!(denied.number("retry-after"), 60);
     assert_eq!(denied.field("ratelimit").unwrap(), r#""api";r=0;t=60"#);
-    // A preflight is answered all the same.
+    // A preflight request is still answered.
     let answer = ask_cors_outside(&limit, preflight());
     assert_eq!(answer.status, StatusCode::OK);
 }
@@ -94,7 +94,7 @@ fn inside_preflights_are_limited_too_and_denials_cannot_be_read() {
     }
 }
 
-/// What the standards page advises where the limiter must stand outside.
+/// What the standards page advises if the limiter must be outside.
 fn is_no_preflight(head: &RequestHead<'_>) -> bool {
     let fields = head.headers();
     head.method() != Method::OPTIONS

@@ -57,8 +57,7 @@ RateLimit: "api";r=0;t=1
     );
 }
 
-/// The bucket is empty, the next unit comes in 0.35 s, and the clock stands at
-/// 1795242000 s; `day` has room.
+/// The bucket is empty, the next unit comes in 0.35 s, and it is 1795242000 s; `day` has room.
 fn denied_by_api(set: impl FnOnce(RateLimitLayerBuilder) -> RateLimitLayerBuilder) -> Answer {
     let (layer, clock) = layer_with([api(), day()], set);
     clock.set_us(1_795_242_000_000_000 - 250_000);
@@ -120,7 +119,7 @@ RateLimit: "api";r=60
     );
 }
 
-/// When a permit comes back, nobody knows: no `t`, and a second to wait.
+/// The release time of a permit is unknown: no `t`, and a wait of a second.
 #[test]
 fn a_concurrency_limit_that_allows_and_denies() {
     let in_flight = Policy::new("inflight", Concurrency::new(10)).shared();
@@ -184,7 +183,7 @@ Retry-After: 5
     );
 }
 
-/// The same denial in an older form: only the fields that differ.
+/// Asserts the same denial in an older form: only the fields that differ.
 #[track_caller]
 fn assert_older_form(headers: HeaderFormat, fields: &str) {
     denied_by_api(|builder| builder.headers(headers)).assert_is(&format!(
@@ -287,7 +286,7 @@ fn older_forms_of_an_answer_that_allows() {
     );
 }
 
-/// The `pk` of both fields of one answer: they must be the same.
+/// Returns the `pk` of both fields of one answer, which must be the same.
 #[track_caller]
 fn partition(secret: &str, policy: &str, key: &str) -> String {
     let policy = Policy::new(policy, TokenBucket::per_minute(100)).key(key::header("x-api-key"));
@@ -336,7 +335,7 @@ fn a_partition_key_is_stable_and_differs_by_policy_key_and_secret() {
 fn a_partition_key_never_shows_the_key() {
     use base64::{Engine, engine::general_purpose::STANDARD};
 
-    // As long as the hash, and longer: the key itself would fit.
+    // As long as the hash, and longer, so that the key itself would fit.
     for key in ["192.0.2.100.", "an-api-key-of-more-than-12-bytes"] {
         let found = partition("secret", "api", key);
         let bytes = STANDARD.decode(found.trim_matches(':')).unwrap();

@@ -1,5 +1,5 @@
-//! Checklist 1, 3, 13 and 24: the fields are what a strict parser reads, and
-//! are there exactly when wanted.
+//! Checklist 1, 3, 13 and 24: the fields are what a strict parser reads, and are there exactly
+//! when they should be.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::support::web::{
     self, Answer, api, ask, ask_service, cost_in, day, get, layer_of, layer_with, plain,
 };
 
-/// The items of a list field.
+/// Returns the items of a list field.
 #[track_caller]
 fn items(answer: &Answer, name: &str) -> Vec<Item> {
     let text = answer.field(name).unwrap();
@@ -33,7 +33,7 @@ fn name_of(item: &Item) -> String {
     }
 }
 
-/// A parameter that must be an integer of the grammar, and not negative.
+/// Returns a parameter that must be a non-negative integer of the grammar.
 fn number_of(item: &Item, parameter: &str) -> Option<u64> {
     let value = item.params.get(parameter)?;
     let BareItem::Integer(number) = value else {
@@ -102,7 +102,7 @@ proptest! {
             let units = number_of(item, "q");
             prop_assert!(units.is_some());
             prop_assert!(number_of(item, "w").unwrap() >= 1);
-            // What can be taken at once is told where it is not what the rate says.
+            // `tt-burst` is sent if the burst differs from the limit.
             let largest = 999_999_999_999_999;
             let burst = number_of(item, "tt-burst").or(units);
             prop_assert_eq!(burst, Some(quota.capacity().min(largest)));
@@ -289,7 +289,7 @@ fn redirects_can_be_left_without_fields() {
     assert_eq!(answer_with(304).names(), Vec::<&str>::new());
     assert_eq!(answer_with(200).names(), ["ratelimit", "ratelimit-policy"]);
     assert_eq!(answer_with(503).names(), ["ratelimit", "ratelimit-policy"]);
-    // What is left out is only the fields: the decision is still there.
+    // Only the fields are left out: the decision is still in the extensions.
     assert!(answer_with(307).decision.is_some());
 }
 

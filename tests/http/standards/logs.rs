@@ -1,5 +1,5 @@
-//! Checklist 23, and what an operator reads: no key is ever shown, and a
-//! mistake is said once.
+//! Checklist 23, and what an operator reads: no line shows a key, and each mistake is logged
+//! once.
 
 use std::{cell::RefCell, io, sync::Once};
 
@@ -35,7 +35,7 @@ impl io::Write for ToLog {
     }
 }
 
-/// Everything that this thread logs meanwhile, by line.
+/// Returns all lines that this thread logs while `run` runs.
 pub(crate) fn logged(run: impl FnOnce()) -> Vec<String> {
     static INIT: Once = Once::new();
     INIT.call_once(|| {
@@ -59,7 +59,7 @@ fn a_missing_peer_address_is_logged_once_with_what_to_change() {
         for _ in 0..5 {
             assert_eq!(ask(&layer, plain()).status, 500);
         }
-        // Clones and services of one layer are one application.
+        // Clones and services of one layer log once together.
         assert_eq!(ask(&layer.clone(), plain()).status, 500);
     });
     assert_eq!(log.len(), 1, "{log:?}");
@@ -83,8 +83,8 @@ fn a_store_that_fails_is_logged_once() {
     assert!(log[0].contains("on_store_failure"));
 }
 
-/// What an application logs that has no filter, and one with the filter of the
-/// README; and where a filter names only the application.
+/// What an application logs without a filter, with the filter of the README, and with a filter
+/// that names only the application.
 #[test]
 fn an_outage_is_logged_unless_a_filter_leaves_it_out() {
     for (filter, is_seen) in [
@@ -122,7 +122,7 @@ fn a_denial_is_logged_with_its_policies() {
     assert!(!log[0].contains("day"));
 }
 
-/// Whichever refusal it is, it can be found.
+/// Each kind of denial is logged.
 #[test]
 fn a_denial_is_logged_with_its_reason() {
     let by_header = Policy::new("keyed", TokenBucket::per_minute(1)).key(key::header("x-api-key"));

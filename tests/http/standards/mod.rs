@@ -1,5 +1,5 @@
-//! The layer against HTTP's standards: the examples and the checklist of the
-//! project's standards page, which is made from the RFCs and drafts.
+//! The layer against HTTP's standards: the examples and the checklist of the project's
+//! standards page, which follows the RFCs and drafts.
 
 mod answers;
 mod build_errors;

@@ -21,7 +21,7 @@ fn policy(at: usize, quota: Quota) -> Policy {
     Policy::new(name, quota).shared().cost_by(cost_in(name))
 }
 
-/// `r` or `t` of each item that has it, with the item's name.
+/// Returns `r` or `t` of each item that has it, with the item's name.
 fn parameters(answer: &Answer, parameter: &str) -> Vec<(String, u64)> {
     let text = answer.field("ratelimit").unwrap();
     let list: List = Parser::new(&text).parse().unwrap();
@@ -45,7 +45,7 @@ fn wait_of(answer: &Answer) -> Option<Duration> {
     answer.decision.as_ref().unwrap().retry_after()
 }
 
-/// Quotas whose numbers stay in what one test can reach.
+/// Quotas whose limits one test can reach.
 fn quota() -> impl Strategy<Value = Quota> {
     let bucket = (1..1_000_u64, 1_000..10_u64.pow(13), 1..1_000_u64).prop_filter_map(
         "a bucket",
@@ -63,9 +63,8 @@ fn quota() -> impl Strategy<Value = Quota> {
     prop_oneof![bucket, window]
 }
 
-/// Buckets that are not full for callers who are new. Those are forgotten a
-/// while after they are full, so they stand alone in these tests: the wait for
-/// another policy may be longer than that.
+/// Buckets that do not start full for new callers. They are forgotten a while after they are
+/// full, so they are tested alone: the wait for another policy may be longer than that.
 fn slow_start() -> impl Strategy<Value = Quota> {
     (1..1_000_u64, 1..1_000_000_u64, 1..1_000_u64, 0..1_000_u64).prop_filter_map(
         "a bucket",
@@ -202,7 +201,7 @@ proptest! {
             if answer.status == StatusCode::OK {
                 let (_, t) = parameters(&answer, "t")[0].clone();
                 if quota.algorithm() == Algorithm::TokenBucket {
-                    // r / t is at most the limit / the period, without fractions.
+                    // `r` / `t` is at most the limit / the period, without fractions.
                     let told = u128::from(left) * quota.period().as_nanos();
                     let real = u128::from(quota.limit()) * u128::from(t) * 1_000_000_000;
                     prop_assert!(told <= real, "r={left};t={t} for {quota:?}");
@@ -302,7 +301,7 @@ fn jitter_only_adds_to_the_wait_within_its_bound() {
         let mut seen = HashSet::new();
         for _ in 0..500 {
             let answer = ask(&layer, get([("api", 100)]));
-            // The wait itself is not made longer than it is.
+            // Jitter does not lengthen the reset.
             assert_eq!(answer.field("ratelimit").unwrap(), r#""api";r=0;t=60"#);
             assert_eq!(wait_of(&answer), Some(Duration::from_secs(60)));
             seen.insert(answer.number("retry-after"));
@@ -345,7 +344,7 @@ fn an_impossible_cost_names_only_the_denying_policies() {
         answer.field("ratelimit").unwrap(),
         r#""api";r=100, "day";r=5000"#
     );
-    // Nothing was taken by either.
+    // Neither denial took anything.
     let answer = ask(&layer, get([("api", 100), ("day", 5_000)]));
     assert_eq!(answer.status, StatusCode::OK);
 }

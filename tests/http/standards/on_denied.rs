@@ -1,4 +1,4 @@
-//! Answers of the application's own.
+//! Responses of the application's own.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::support::web::{
     Down, api, as_grpc, ask, ask_service, cost_in, get, hello, layer_with, plain, request,
 };
 
-/// A layer for each reason, and the cost with which to ask it.
+/// Returns a layer for each reason, and the cost with which it denies.
 fn every_reason<F>(hook: F) -> [(DenialReason, RateLimitLayer, u64); 5]
 where
     F: Fn(Denied<'_>) -> Response<Bytes> + Clone + Send + Sync + 'static,
@@ -208,7 +208,7 @@ fn the_hook_sees_the_request_and_the_denying_policies() {
     }
 }
 
-/// For a log outside of the layer, whatever the hook answers.
+/// The reason is for a log outside of the layer, whatever the hook answers.
 #[test]
 fn the_reason_is_in_the_extensions_of_the_response() {
     let hooks: [fn(Denied<'_>) -> Response<Bytes>; 2] =

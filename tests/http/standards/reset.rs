@@ -35,7 +35,7 @@ fn quotas() -> Vec<Quota> {
     .into()
 }
 
-/// Two layers on one store, which send the two forms.
+/// Returns two layers on one store, which send the two forms.
 fn layers(quota: Quota) -> ([RateLimitLayer; 2], Arc<ManualClock>) {
     let (store, clock) = standing_store();
     let layers = [HeaderFormat::XRateLimitEpoch, HeaderFormat::XRateLimitDelta].map(|headers| {
@@ -84,7 +84,7 @@ proptest! {
             clock.set_us(now_us);
         }
         if known_s * 1_000_000 > now_us {
-            // Not a second before, but for the last tick of a clock.
+            // Not a second earlier, except for the last tick of the clock.
             let before_us = (known_s - 1) * 1_000_000 - 1;
             if before_us > now_us {
                 clock.set_us(before_us);
@@ -131,7 +131,7 @@ fn no_reset_is_sent_if_units_do_not_come_back_with_time() {
     }
 }
 
-/// The drafts say so: a `Retry-After` is no earlier than a `RateLimit-Reset`.
+/// In the drafts, a `Retry-After` is no earlier than a `RateLimit-Reset`.
 #[test]
 fn the_reset_of_the_drafts_is_the_wait_of_a_denial() {
     for (headers, field, value) in [

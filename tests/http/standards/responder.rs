@@ -1,4 +1,4 @@
-//! A handler that asks a `Limiter` answers as a layer does.
+//! A handler that checks a `Limiter` answers as a layer does.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -34,7 +34,7 @@ fn policies() -> [Policy; 2] {
     ]
 }
 
-/// A layer that decides on requests.
+/// Answers requests by a layer.
 fn layer(
     store: impl Store,
     choice: OnStoreFailure,
@@ -50,7 +50,7 @@ fn layer(
     set(builder).build().unwrap()
 }
 
-/// A handler that decides by the same policies.
+/// Answers requests by a handler with the same policies.
 fn handler(
     store: impl Store,
     choice: OnStoreFailure,
@@ -93,7 +93,7 @@ fn assert_same(of_handler: &Answer, of_layer: &Answer, what: &str) {
     assert_eq!(one, other, "{what}");
 }
 
-/// Every request that a layer could answer in another way: allowed, denied by one policy
+/// Returns requests for which layers could answer differently: allowed, denied by one policy
 /// and by both, and impossible.
 fn requests() -> Vec<Request<Full<Bytes>>> {
     let mut requests = Vec::new();
@@ -143,7 +143,7 @@ fn a_responder_sends_what_a_layer_sends() {
                             Arc::new(memory)
                         }
                     };
-                    // What decides while the store fails has a clock of its own.
+                    // The fallback has a clock of its own.
                     if is_down && choice != OnStoreFailure::Deny {
                         continue;
                     }
@@ -247,7 +247,7 @@ fn a_handler_may_name_the_reason_itself() {
     }
 }
 
-/// It is in the extensions of the response that a layer inside has sent.
+/// The inner layer's decision is in the extensions of its response.
 #[test]
 fn the_decision_of_a_failed_store_is_answered_as_its_failure() {
     let failing = layer(Down, OnStoreFailure::Deny, |builder| builder);

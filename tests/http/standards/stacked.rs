@@ -64,7 +64,7 @@ fn lists_have_the_items_of_both_layers() {
         let lines = answer.headers.get_all(name).iter();
         lines.map(|line| line.to_str().unwrap()).collect()
     };
-    // A line for each layer, which is one list; the inner one is as it was.
+    // A line for each layer, which together are one list. The inner line is unchanged.
     assert_eq!(
         lines("ratelimit-policy"),
         [r#""day";q=5000;w=86400"#, r#""api";q=100;w=60"#]
@@ -252,7 +252,7 @@ fn three_layers_are_one_list_and_one_decision() {
     );
 }
 
-/// Answers as a server behind a proxy does that limits by itself.
+/// Answers as a server behind a proxy that sets limits of its own.
 fn told(fields: &'static [(&'static str, &'static str)]) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::default());
     for (name, value) in fields {
@@ -272,8 +272,8 @@ fn ask_around(
     ask_service(layer.layer(inner), plain()).headers
 }
 
-/// A field of two sources would be untrue: one's units with the other's reset. And one
-/// line that is no list makes a list void.
+/// A field of two sources would be wrong: the units of one with the reset of the other. And one
+/// line that is not a list makes a list invalid.
 #[test]
 fn fields_of_an_inner_service_in_another_format_are_not_mixed() {
     let said: [&[(&str, &str)]; 7] = [
@@ -291,7 +291,7 @@ fn fields_of_an_inner_service_in_another_format_are_not_mixed() {
         ],
         &[("x-ratelimit-reset", "36")],
     ];
-    // Which of those each form leaves alone. The others tell of other fields.
+    // Which of those fields each form leaves unchanged. The others are other fields.
     for (mode, alone) in [
         (HeaderFormat::Draft10, &[0, 1, 2, 4][..]),
         (HeaderFormat::Draft7, &[0, 1, 2, 4]),

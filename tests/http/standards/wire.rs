@@ -100,7 +100,7 @@ async fn serve(layer: RateLimitLayer) -> (SocketAddr, Arc<AtomicUsize>) {
     (address, reads)
 }
 
-/// One unit for each path, and a cost of 9 is hopeless.
+/// One unit for each path, so a cost of 9 is impossible.
 fn limit() -> RateLimitLayer {
     let by_path =
         |head: &tower_throttle::RequestHead<'_>| tower_throttle::Key::from(head.uri().path());
@@ -110,7 +110,7 @@ fn limit() -> RateLimitLayer {
     layer_of([policy]).0
 }
 
-/// What a server sends on one connection until it closes it.
+/// Returns what a server sends on one connection until it closes it.
 async fn talk(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -119,7 +119,7 @@ async fn talk(address: SocketAddr, request: &str) -> String {
     answer
 }
 
-/// Status line and fields, sorted and without the date; and what follows them.
+/// Returns the status line and fields, sorted and without the date, and the rest.
 fn split(answer: &str) -> (Vec<String>, String) {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let lines = head.lines().map(str::to_ascii_lowercase);
@@ -235,7 +235,7 @@ async fn on_http1_a_denial_does_not_wait_for_a_large_body() {
     let get = |path| format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
     talk(address, &get("/up")).await;
 
-    // Not a byte of the body is sent: the answer comes all the same.
+    // Not a byte of the body is sent, and the answer still comes.
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(upload("/up").as_bytes()).await.unwrap();
     let mut answer = Vec::new();
@@ -245,13 +245,13 @@ async fn on_http1_a_denial_does_not_wait_for_a_large_body() {
     assert!(answer.starts_with(b"HTTP/1.1 429 Too Many Requests\r\n"));
     assert_eq!(reads.load(Ordering::SeqCst), 0);
 
-    // The rest of the body is not awaited for the next request.
+    // The next request does not wait for the rest of the body.
     let next = talk(address, &get("/other")).await;
     assert!(next.starts_with("HTTP/1.1 200 OK\r\n"), "{next}");
 }
 
-/// Sends an upload that is denied, and reads the whole denial meanwhile. The body
-/// looks like requests. Whether all of it could be sent.
+/// Sends an upload that is denied, and reads the whole denial meanwhile. The body looks like
+/// requests. Returns whether all of it could be sent.
 async fn denied_upload(bytes: usize) -> (TcpStream, std::io::Result<()>) {
     let (address, reads) = serve(limit()).await;
     let get = "GET /up HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
@@ -277,7 +277,7 @@ async fn denied_upload(bytes: usize) -> (TcpStream, std::io::Result<()>) {
     (stream, sent)
 }
 
-/// What comes back for one more request on this connection.
+/// Returns the response to one more request on this connection.
 async fn next_answer(mut stream: TcpStream) -> std::io::Result<String> {
     let next = b"GET /other HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
     stream.write_all(next).await?;
@@ -301,7 +301,7 @@ async fn an_http1_connection_survives_a_small_unread_body() {
 #[tokio::test]
 async fn on_http1_a_denial_arrives_while_a_large_body_is_being_sent() {
     let (stream, _) = denied_upload(10_000_000).await;
-    // The server may also close: nobody wants the rest.
+    // The server may also close the connection, because it does not read the rest.
     let next = next_answer(stream).await.unwrap_or_default();
     assert!(next.is_empty() || is_hello(&next), "{next}");
 }

@@ -1,4 +1,4 @@
-//! Mistakes that would put everybody into one bucket, or charge twice, are said once.
+//! Mistakes that would put all callers into one bucket, or charge twice, are logged once.
 
 use std::net::SocketAddr;
 
@@ -24,7 +24,7 @@ fn from_peer(peer: &str, header: &'static str) -> Request<Full<Bytes>> {
     request
 }
 
-/// Lines at WARN about wiring, of five requests.
+/// Returns the lines at WARN about wiring, of five requests.
 fn lines_of(by: &ClientIp, peer: &str, header: &'static str) -> Vec<String> {
     let layer = layer_of([Policy::new("ip", TokenBucket::per_second(1)).key(by.clone())]).0;
     let mut log = logged(|| {
@@ -41,7 +41,7 @@ fn lines_of(by: &ClientIp, peer: &str, header: &'static str) -> Vec<String> {
 fn a_forwarding_header_of_an_untrusted_peer_is_logged_once_with_the_peer() {
     let by = key::client_ip(["10.0.0.1"]);
     assert_eq!(lines_of(&by, "10.0.0.1", "x-forwarded-for"), [""; 0]);
-    // A client that connects by itself, or a health check.
+    // A client that connects directly, or a health check.
     assert_eq!(lines_of(&by, "10.0.0.2", ""), [""; 0]);
     assert_eq!(lines_of(&by, "10.0.0.2", "x-real-ip"), [""; 0]);
     let log = lines_of(&by, "10.0.0.2", "x-forwarded-for");
@@ -71,7 +71,7 @@ fn a_trusted_proxy_that_writes_another_header_is_logged_once() {
     }
 }
 
-/// The line about the extension, of so many requests without it.
+/// Returns the lines about the extension, after this many requests without it.
 fn extension_lines(policy: Policy, requests: usize) -> Vec<String> {
     let (layer, _) = layer_of([policy]);
     let mut log = logged(|| {
@@ -100,7 +100,7 @@ fn a_missing_extension_that_denies_is_logged_at_once_and_once() {
     assert_eq!(extension_lines(policy(by), 1_000), [""; 0]);
 }
 
-/// A layer on the wrong side would pass unseen where the key may be missing.
+/// A layer in the wrong place would go unnoticed if the key is optional.
 #[test]
 fn an_optional_extension_that_no_request_has_is_logged() {
     struct A;
@@ -161,7 +161,7 @@ fn api(quota: TokenBucket) -> Policy {
     Policy::new("api", quota)
 }
 
-/// The lines of building these.
+/// Returns the lines that are logged while `build` runs.
 fn building(build: impl FnOnce()) -> Vec<String> {
     let log = logged(build);
     let is_ours = |line: &String| line.contains("WARN") && line.contains("tower_throttle::wiring");
@@ -209,7 +209,7 @@ fn policies_that_share_a_bucket_on_purpose_are_not_logged() {
     let store = MemoryStore::new();
     let log = building(|| {
         let on = |policy: Policy| RateLimitLayer::new(policy).store(store.clone());
-        // The same numbers on two routes; another name; another store.
+        // The same quota on two routes, another name, and another store.
         let ten = || api(TokenBucket::per_second(10));
         let kept = (on(ten()), on(ten()));
         let other = Policy::new("other", TokenBucket::per_second(20));
@@ -219,11 +219,11 @@ fn policies_that_share_a_bucket_on_purpose_are_not_logged() {
             kept,
             RateLimitLayer::new(twenty()).store(MemoryStore::new()),
         );
-        // Tiers, which have several.
+        // A policy with tiers has several quotas.
         let paid: Quota = TokenBucket::per_second(20).try_into().unwrap();
         let kept = (kept, on(twenty().quota_by(move |_| paid)));
         drop(kept);
-        // New numbers in place of the old.
+        // New numbers replace the old ones.
         drop(on(twenty()));
         drop(on(ten()));
     });

@@ -1,4 +1,4 @@
-//! The peer as a real `Router` knows it.
+//! The peer as a real `Router` passes it on.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,7 +21,7 @@ use tower_throttle::{
 
 type Seen = Arc<Mutex<Vec<IpAddr>>>;
 
-/// Notes the client's address of each request.
+/// Records the client's address of each request.
 fn app(by: ClientIp) -> (Router, Seen) {
     let seen = Seen::default();
     let notes = Arc::clone(&seen);

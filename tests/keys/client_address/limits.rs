@@ -1,4 +1,4 @@
-//! How far headers are read, how IPv6 callers are grouped, and what a missing peer says.
+//! How far headers are read, how IPv6 callers are grouped, and what a missing peer causes.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -39,7 +39,7 @@ fn hops_beyond_the_sixty_fourth_are_not_read() {
             (65, true),
         ] {
             let name = format!("{from:?}, {hops} trusted hops, lines: {separate}");
-            // The client, then the hops, the nearest last.
+            // The client, then the proxies, with the nearest last.
             let mut entries = vec!["203.0.113.9".to_owned()];
             entries.extend((1..=hops).rev().map(|number| hop(number).to_string()));
             if matches!(from, Mode::Forwarded) {
@@ -267,7 +267,7 @@ fn ipv6_callers_are_grouped_by_64_bits_by_default() {
     }
 }
 
-/// One customer's /48 has 65,536 networks of /64. A second policy bounds them together.
+/// One customer's /48 has 65,536 networks of /64. A second policy bounds all of them.
 #[test]
 fn a_policy_by_48_bits_bounds_the_65536_networks_of_one_customer() {
     use tower::{Layer, ServiceExt};
@@ -297,7 +297,7 @@ fn a_policy_by_48_bits_bounds_the_65536_networks_of_one_customer() {
         networks.filter(|address| passes(address.clone())).count(),
         1_000
     );
-    // Others are not held up, and one network has its own limit.
+    // Other customers are not affected, and each network has its own limit.
     assert!(passes("2001:db8:a::1".to_owned()));
     let one = (0..20).filter(|_| passes("2001:db8:b::1".to_owned()));
     assert_eq!(one.count(), 10);

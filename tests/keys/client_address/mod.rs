@@ -1,5 +1,5 @@
-//! Which client a key takes a request to come from: every spoof and every notation of
-//! the forwarding headers, in `cases.txt`.
+//! Which client a request counts for: every spoof and every notation of the forwarding headers,
+//! in `cases.txt`.
 
 #[cfg(feature = "axum")]
 mod in_axum;
@@ -46,7 +46,7 @@ impl Mode {
     fn trusting(self, trusted: &[&str]) -> ClientIp {
         let key = client_ip(trusted);
         match self {
-            // The default; `from_x_forwarded_for` is checked on its own.
+            // The default. `from_x_forwarded_for` has a test of its own.
             Self::XForwardedFor => key,
             Self::Forwarded => key.from_forwarded(),
             Self::XRealIp => key.from_x_real_ip(),
@@ -73,7 +73,7 @@ struct Case {
     expected: IpAddr,
 }
 
-/// The cases of one section of the table, whose head describes the format.
+/// Returns the cases of one section of the table, whose head describes the format.
 fn cases(section: &str) -> Vec<Case> {
     let mut sections = include_str!("cases.txt").split("\n== ").skip(1);
     let text = sections.find_map(|text| text.strip_prefix(section)?.strip_prefix('\n'));
@@ -105,7 +105,7 @@ fn cases(section: &str) -> Vec<Case> {
     cases
 }
 
-/// The name and value of a header field.
+/// Returns the name and value of a header field.
 fn field(read: Mode, text: &'static str) -> (&'static str, Vec<u8>) {
     let is_name = |name: &str| {
         let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
@@ -120,7 +120,7 @@ fn field(read: Mode, text: &'static str) -> (&'static str, Vec<u8>) {
     (name, unescape(value))
 }
 
-/// `\xNN` is a byte; everything else stands for itself.
+/// Reads `\xNN` as a byte, and everything else as it is.
 fn unescape(text: &str) -> Vec<u8> {
     let mut parts = text.split("\\x");
     let mut bytes = parts.next().expect("a first part").as_bytes().to_vec();
@@ -152,8 +152,8 @@ fn key_of(extractor: &impl KeyExtractor, request: &Request<()>) -> Key {
     extractor.extract(&RequestHead::from(request)).unwrap()
 }
 
-/// Asks the key for its address, by each of the ways that a peer is known, and
-/// checks that the key agrees. Names all cases that fail.
+/// Extracts the address in each way in which a peer is known, and checks that the key agrees.
+/// Names all cases that fail.
 #[track_caller]
 fn check(section: &str) {
     let mut wrong = Vec::new();
@@ -243,20 +243,20 @@ fn x_real_ip_and_other_headers() {
     check("x_real_ip_and_other_headers");
 }
 
-/// RFC 9110, section 5.6.4: a quoted string may hold any byte from 0x80 up. A
-/// proxy that writes the `Host` it was sent must not let it move the key.
+/// RFC 9110, section 5.6.4: a quoted string may contain any byte from 0x80 up. A proxy that
+/// copies the client's `Host` must not let it move the key.
 #[test]
 fn any_byte_in_the_quotes_of_a_well_formed_element() {
     check("any_byte_in_the_quotes_of_a_well_formed_element");
 }
 
-/// Only blanks and tabs may stand around a pair.
+/// Only blanks and tabs may surround a pair.
 #[test]
 fn unicode_blanks_after_a_quoted_value() {
     check("unicode_blanks_after_a_quoted_value");
 }
 
-/// RFC 7239, section 4: no parameter may stand twice in an element.
+/// RFC 7239, section 4: no parameter may occur twice in an element.
 #[test]
 fn other_pairs_that_stand_twice() {
     check("other_pairs_that_stand_twice");

@@ -11,7 +11,7 @@ use tower_throttle::{
 
 use super::{Mode, PROXIES, key_of, request, with_peer};
 
-/// One entry as a proxy writes it, and what it stands for.
+/// One entry as a proxy writes it, and the address that it means.
 #[derive(Clone, Debug)]
 struct Entry {
     text: Vec<u8>,
@@ -56,7 +56,7 @@ fn any_line() -> impl Strategy<Value = Vec<u8>> {
         1 => vec(any::<u8>(), 0..80),
     ];
     line.prop_map(|mut line| {
-        // What no server lets through.
+        // Bytes that no server accepts.
         line.retain(|byte| HeaderValue::from_bytes(&[*byte]).is_ok());
         line
     })
@@ -89,7 +89,7 @@ fn is_trusted(address: IpAddr) -> bool {
     }
 }
 
-/// An entry of this address, in any of the notations that are well formed.
+/// An entry of this address, in any well-formed notation.
 fn entry(from: Mode, address: impl Strategy<Value = IpAddr>) -> impl Strategy<Value = Entry> {
     let port = prop_oneof![Just(None), any::<u16>().prop_map(Some)];
     let notation = (any::<[bool; 6]>(), "[ -~]{0,12}", "[ \t]{0,2}");
@@ -125,7 +125,7 @@ fn element(address: IpAddr, port: Option<u16>, flags: [bool; 6], host: &str) -> 
     let mut node = node(address, port, true);
     if let (true, Some(port)) = (hidden_port, port) {
         node = node.replace(&format!(":{port}"), &format!(":_{port}"));
-        // An address may hold the digits of the port; then it keeps the port.
+        // An address may contain the digits of the port, and then keeps the port.
         if node.matches(":_").count() > 1 {
             node = self::node(address, Some(port), true);
         }
@@ -193,7 +193,7 @@ fn broken(from: Mode) -> impl Strategy<Value = Entry> {
     })
 }
 
-/// Entries with, behind each but the last, whether a new line starts.
+/// Joins entries; each says whether a new line starts after it.
 fn laid_out(entries: &[(Entry, bool)]) -> Vec<Vec<u8>> {
     let mut lines: Vec<Vec<u8>> = Vec::new();
     let mut starts_line = true;
@@ -210,7 +210,7 @@ fn laid_out(entries: &[(Entry, bool)]) -> Vec<Vec<u8>> {
     lines
 }
 
-/// What the rule says, on entries that need no parsing.
+/// Returns the documented key, for entries that need no parsing.
 fn by_the_rule(peer: IpAddr, entries: &[(Entry, bool)]) -> IpAddr {
     let mut hop = peer.to_canonical();
     for (entry, _) in entries.iter().rev() {
@@ -239,7 +239,7 @@ fn header_and<T: std::fmt::Debug, S: Strategy<Value = T>>(
     select(Mode::ALL.to_vec()).prop_flat_map(move |from| (Just(from), make(from)))
 }
 
-/// What proxies wrote, from the client that they saw to the nearest of them.
+/// What proxies wrote, from the client that they saw to the nearest proxy.
 fn written_by_proxies(from: Mode) -> impl Strategy<Value = Vec<(Entry, bool)>> {
     let client = (entry(from, untrusted()), any::<bool>());
     let hops = vec((entry(from, trusted()), any::<bool>()), 0..4);

@@ -87,7 +87,7 @@ async fn come_and_go(random: &mut Random, quota: Quota, capacity: u64, paces: bo
                 drop(future);
                 if let Some(left) = turn.filter(|left| *left > now) {
                     model.give_back(now);
-                    // Those behind move up.
+                    // The waiters behind move up.
                     let turns = waiting.iter_mut().filter_map(|(_, turn)| turn.as_mut());
                     for turn in turns.filter(|turn| **turn > left) {
                         *turn -= INTERVAL_MS;
@@ -233,7 +233,7 @@ async fn mixed_policies_are_refunded_what_still_counts() {
                     if left <= now {
                         continue;
                     }
-                    // Those behind move up.
+                    // The waiters behind move up.
                     for (_, _, _, turn) in waiting.iter_mut().filter(|other| other.3 > left) {
                         *turn -= 50;
                     }

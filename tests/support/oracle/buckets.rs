@@ -1,21 +1,21 @@
-//! Buckets that tokens flow into one after another.
+//! Buckets into which tokens flow one after another.
 
 use super::spec::{Spec, up};
 
-/// What is taken, as it was at one instant; and what is written down of it.
+/// What is taken, as of one instant, and as it is stored.
 #[derive(Clone, Debug)]
 pub struct Bucket {
     opened_us: i128,
     /// What counts as taken, in nanoseconds of refill.
     taken_ns: i128,
-    /// When all has come back, whatever counts.
+    /// When all units are back, whatever counts.
     full_at_ns: i128,
-    /// Where more is taken than the bucket holds: since when it counts as just
-    /// empty, and when that was written.
+    /// If more is taken than the bucket holds: the instant from which it counts as just empty,
+    /// and the instant of the write.
     empty: Option<(i128, i128)>,
 }
 
-/// How long a caller is known whose bucket is full.
+/// Returns for how long a full bucket is kept.
 fn remembered_ns(spec: &Spec) -> i128 {
     if spec.missing_at_first() == 0 {
         return 0;
@@ -30,7 +30,7 @@ impl Bucket {
         let Some(stored) = stored else {
             return unknown;
         };
-        // Time stands still until the clock is where it was.
+        // No time passes until the clock is where it was.
         let at_us = match stored.empty {
             Some((_, written_at_us)) => now_us.max(written_at_us),
             None => now_us,
@@ -38,7 +38,7 @@ impl Bucket {
         if stored.full_at_ns + remembered_ns(spec) <= at_us * 1_000 {
             return unknown;
         }
-        // Numbers beyond that are not exact.
+        // Larger numbers are not exact.
         let ahead = (stored.full_at_ns - at_us * 1_000).clamp(0, 1 << 53);
         let highest = match stored.empty {
             Some((empty_at_us, _)) => (spec.depth() + (empty_at_us - at_us) * 1_000).max(0),

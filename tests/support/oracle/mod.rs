@@ -1,11 +1,10 @@
-//! A slow, obvious limiter: what both stores must agree with, field by field.
+//! A slow, obvious limiter, with which both stores must agree, field by field.
 //!
-//! It shares no code with the crate. It keeps lists of what was taken, for
-//! ever, and works in wide integers; what each algorithm is, is written down
-//! here once more. Waits are not computed but searched for: the first
-//! microsecond at which the answer would be another.
+//! It shares no code with the crate. It keeps lists of what was taken, without end, in wide
+//! integers, and defines each algorithm a second time. It does not compute waits but searches
+//! for them: the first microsecond at which the answer would differ.
 
-// Not every test that includes this asks it anything.
+// Not every test binary that includes this uses all of it.
 #![allow(unused_imports)]
 
 mod buckets;
@@ -29,17 +28,17 @@ pub use self::{
     windows::month_end_ms,
 };
 
-/// What is asked.
+/// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Each policy's own cost.
+    /// Takes each policy's own cost.
     Check,
     CheckN(u64),
     Peek,
     UpTo(u64),
     Credit(u64),
     Debit(u64),
-    /// Under a number that the permit can be released by; unset: own costs.
+    /// Takes permits, under a number by which they can be released; `None`: own costs.
     Acquire {
         units: Option<u64>,
         number: u64,
@@ -56,22 +55,22 @@ enum State {
     Permits(Permits),
 }
 
-/// A caller who has taken nothing.
+/// A caller that has taken nothing.
 const NOBODY: u64 = u64::MAX;
 
 #[derive(Clone, Debug)]
 struct Kept {
     state: State,
-    /// By whose numbers it was written.
+    /// The numbers under which it was written.
     writer: Spec,
-    /// From then on a store may have forgotten it.
+    /// From then on, a store may have forgotten it.
     forgotten_at_us: i128,
 }
 
 #[derive(Debug, Default)]
 pub struct Oracle {
     kept: HashMap<(usize, u64), Kept>,
-    /// When the windows of a caller start, where each has a time of their own.
+    /// When the windows of a caller start, if each caller has a time of its own.
     phases_ms: HashMap<(Spec, u64), i128>,
 }
 
@@ -92,14 +91,14 @@ impl Oracle {
             });
     }
 
-    /// Whether a key of this policy and caller may be gone.
+    /// Returns whether the key of this policy and caller may be absent.
     pub fn is_drained(&self, policy: usize, caller: u64, now_us: u64) -> bool {
         let kept = self.kept.get(&(policy, caller));
         kept.is_none_or(|kept| kept.forgotten_at_us <= i128::from(now_us))
     }
 
-    /// Whether a store that has forgotten, as it may, says another thing than
-    /// one that has not, because the numbers have changed meanwhile.
+    /// Returns whether a store that has forgotten the bucket, as it may, decides differently
+    /// from one that has not, because the numbers have changed.
     pub fn is_ambiguous(&self, plans: &[Plan], caller: u64, now_us: u64) -> bool {
         plans.iter().enumerate().any(|(policy, plan)| {
             let Some(kept) = self.kept.get(&(policy, caller)) else {
@@ -111,7 +110,7 @@ impl Oracle {
             }
             let (known, _) = self.open(policy, plan, caller, now);
             let (new, _) = self.open(policy, plan, NOBODY, now);
-            // What a newcomer has used is saved anew, and other numbers see which it is.
+            // The level of a new caller is stored anew, and other numbers count it differently.
             level(&known, now) != level(&new, now) || level(&new, now) > 0
         })
     }
@@ -129,7 +128,7 @@ impl Oracle {
                     continue;
                 };
                 *is_news |= permits.state(now);
-                // Known to the process, whatever the store keeps.
+                // The process knows its permits, whatever the store keeps.
                 let kept = self.kept.get_mut(&(policy, caller));
                 if let Some(State::Permits(kept)) = kept.map(|kept| &mut kept.state) {
                     kept.shortest_ms = permits.shortest_ms;
@@ -144,7 +143,7 @@ impl Oracle {
                 let each = each.map(|((state, _), plan)| most_units(plan, state, most, 0, now));
                 each.min().unwrap_or(0)
             }
-            // What is given back or owed is asked of each policy by itself.
+            // Refunds and debits apply to each policy by itself.
             Op::Credit(_) | Op::Debit(_) => 1,
             _ => {
                 let mut each = opened.iter().zip(plans).zip(&asks);
@@ -211,7 +210,7 @@ impl Oracle {
         }
     }
 
-    /// A permit is dropped.
+    /// Releases a permit.
     pub fn release(&mut self, plan: &Plan, caller: u64, number: u64, now_us: u64) {
         let (mut state, _) = self.open(0, plan, caller, now_us.into());
         let State::Permits(permits) = &mut state else {
@@ -231,7 +230,7 @@ impl Oracle {
         self.kept.insert((policy, caller), kept);
     }
 
-    /// How the caller stands now, and whether that must be written down.
+    /// Returns the caller's state, and whether it must be stored.
     fn open(&self, policy: usize, plan: &Plan, caller: u64, now: i128) -> (State, bool) {
         let stored = self.kept.get(&(policy, caller)).map(|kept| &kept.state);
         macro_rules! stored {
@@ -277,7 +276,7 @@ impl Oracle {
 /// What is asked of one policy.
 struct Ask {
     units: u64,
-    /// What must fit, as a level, and how far beyond the depth.
+    /// The level that must fit, and how far beyond the depth.
     cost: i128,
     beyond: i128,
     shown: u64,
@@ -346,7 +345,7 @@ fn fits(spec: &Spec, state: &State, cost: i128, beyond: i128, at_us: i128) -> bo
     cost <= room && (level <= spec.slack() || level + cost <= room)
 }
 
-/// The most units that fit, at most so many.
+/// Returns the most units that fit, up to `most`.
 fn most_units(plan: &Plan, state: &State, most: u64, beyond: i128, now: i128) -> u64 {
     let fit = |units: u64| {
         let cost = i128::from(units) * plan.spec.unit();
@@ -364,7 +363,7 @@ fn most_units(plan: &Plan, state: &State, most: u64, beyond: i128, now: i128) ->
     fitting
 }
 
-/// How long who is admitted is to be held.
+/// Returns how long an admitted request is held.
 fn delay_us(spec: &Spec, before: &State, after: &State, cost: i128, now: i128) -> u128 {
     let Spec::Bucket { kind, .. } = *spec else {
         return 0;
@@ -373,7 +372,7 @@ fn delay_us(spec: &Spec, before: &State, after: &State, cost: i128, now: i128) -
         return 0;
     }
     let turn_at = if kind == Kind::Queue {
-        // Until all before them have left.
+        // Until all requests before it have left.
         let is_free = |at_us| level(before, at_us) == 0;
         if level(before, now) <= spec.slack() {
             now
@@ -383,13 +382,13 @@ fn delay_us(spec: &Spec, before: &State, after: &State, cost: i128, now: i128) -
     } else if fits(spec, before, cost, 0, now) {
         now
     } else {
-        // Until nothing is owed.
+        // Until the debt is paid back.
         first(now, |at_us| level(after, at_us) <= spec.depth())
     };
     (turn_at - now) as u128
 }
 
-/// The first microsecond of which it is so; from then on it stays so.
+/// Returns the first microsecond at which the condition holds; from then on it holds.
 fn first(now: i128, is_so: impl Fn(i128) -> bool) -> i128 {
     if is_so(now) {
         return now;

@@ -1,10 +1,10 @@
-//! What a decision says, all of it.
+//! All fields of a decision.
 
 use tower_throttle::{Decision, Verdict};
 
 use crate::support::decided_at_us;
 
-/// What a decision says of one policy.
+/// The fields of a decision for one policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     pub refused: bool,
@@ -19,7 +19,7 @@ pub struct Line {
     pub delay_us: u128,
 }
 
-/// What a decision says.
+/// The fields of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
     pub verdict: Verdict,

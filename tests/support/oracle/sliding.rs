@@ -2,7 +2,7 @@
 
 use super::spec::{Spec, up};
 
-/// Each use, with the end of the window of the clock that counts it.
+/// Each use, with the end of the clock's window that counts it.
 #[derive(Clone, Debug)]
 pub struct Sliding {
     ends_ms: i128,
@@ -23,7 +23,7 @@ impl Sliding {
             let (starts_ms, before_ms) = (ends_ms - window_ms, ends_ms - 2 * window_ms);
             for (end_ms, units) in &stored.uses {
                 let is_newest = *end_ms == stored.ends_ms;
-                // Where the newest window lies tells what both are now.
+                // The position of the newest window determines both counts.
                 if stored.ends_ms > starts_ms {
                     let end_ms = if is_newest { ends_ms } else { starts_ms };
                     uses.push((end_ms, *units));
@@ -38,7 +38,7 @@ impl Sliding {
             window_ms,
             uses,
         };
-        // Of a longer window, not as many can be counted exactly.
+        // A longer window can count less exactly.
         let counted = [ends_ms - window_ms, ends_ms]
             .map(|end_ms| (end_ms, known.counted(end_ms).min(spec.highest())));
         known.uses = counted.to_vec();
@@ -61,7 +61,7 @@ impl Sliding {
         self.uses.push((self.ends_ms, level));
     }
 
-    /// Only from the present window.
+    /// Refunds from the present window only.
     pub fn give(&mut self, level: i128) -> i128 {
         let given = level.min(self.counted(self.ends_ms));
         let kept = self.counted(self.ends_ms) - given;
@@ -83,11 +83,11 @@ fn clock_end_ms(window_ms: i128, at_us: i128) -> i128 {
     now_ms - now_ms % window_ms + window_ms
 }
 
-/// How many units were taken at which instant.
+/// How many units were taken at each instant.
 #[derive(Clone, Debug)]
 pub struct Log {
     window_us: i128,
-    /// More instants are only kept apart of what fits within the limit.
+    /// Up to the limit, each instant is an entry of its own.
     most: usize,
     taken: Vec<(i128, i128)>,
 }
@@ -127,14 +127,14 @@ impl Log {
 
     pub fn take(&mut self, level: i128, now_us: i128) {
         if self.taken.len() >= self.most {
-            // Of a debt that grows, the last part counts from now.
+            // The last part of a growing debt counts from now.
             let last = self.taken.last_mut().expect("an instant");
             last.0 = now_us;
         }
         self.add(now_us, level);
     }
 
-    /// The newest.
+    /// Refunds the newest units.
     pub fn give(&mut self, level: i128) -> i128 {
         let mut given = 0;
         while given < level {
@@ -156,13 +156,13 @@ impl Log {
     }
 }
 
-/// Permits in flight: those that one process holds, and what it said of them last.
+/// Permits in flight: those that one process holds, and what it stated last.
 #[derive(Clone, Debug)]
 pub struct Permits {
     lifetime_ms: i128,
-    /// By their numbers, for as long as they are held.
+    /// The held permits, by their numbers.
     held: Vec<(u64, i128)>,
-    /// The shortest lifetime under which the process holds any.
+    /// The shortest lifetime under which the process holds any permit.
     pub shortest_ms: i128,
     /// What the store knows: how many, and until when.
     said: Option<(i128, i128)>,
@@ -194,7 +194,7 @@ impl Permits {
         self.held.iter().map(|(_, units)| units).sum()
     }
 
-    /// The process says how many it holds. Whether that is new to the store.
+    /// States how many the process holds. Returns whether that changes what the store knows.
     pub fn state(&mut self, now_us: i128) -> bool {
         self.shortest_ms = match self.held.is_empty() {
             true => self.lifetime_ms,
@@ -207,7 +207,7 @@ impl Permits {
         is_news
     }
 
-    /// As it looks to the process that holds them, which is alive.
+    /// Returns the state as the process itself sees it, which renews its permits.
     pub fn of_the_living(&self, now_us: i128) -> Self {
         let ends_ms = now_us / 1_000 + self.lifetime_ms;
         Self {
@@ -226,7 +226,7 @@ impl Permits {
         self.said = Some((self.units(), now_us / 1_000 + self.lifetime_ms));
     }
 
-    /// Whether it was there.
+    /// Releases a permit. Returns whether it was held.
     pub fn release(&mut self, number: u64, now_us: i128) -> bool {
         let before = self.held.len();
         self.held.retain(|(other, _)| *other != number);
@@ -238,7 +238,7 @@ impl Permits {
         is_released
     }
 
-    /// The store lost what it knew, the process did not.
+    /// Loses the store's state, but not the process's.
     pub fn forget(&mut self) {
         self.said = None;
     }

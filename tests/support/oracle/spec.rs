@@ -1,4 +1,4 @@
-//! What a policy may be, in plain numbers.
+//! What a policy can be, in plain numbers.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub enum Spec {
         initial: u64,
         kind: Kind,
     },
-    /// Refilled at once; with a limit of 0, never.
+    /// Refilled at once, or never if the limit is 0.
     Interval {
         limit: u64,
         period_ms: u64,
@@ -73,7 +73,7 @@ impl Spec {
         }
     }
 
-    /// Of what a new caller has, the part that is missing.
+    /// Returns the part of the capacity that a new caller lacks.
     pub fn missing_at_first(&self) -> u64 {
         match *self {
             Self::Bucket { burst, initial, .. } | Self::Interval { burst, initial, .. } => {
@@ -87,8 +87,8 @@ impl Spec {
         matches!(self, Self::Window { spread: true, .. })
     }
 
-    /// In which one unit is counted: the time it takes to come back, in
-    /// nanoseconds, where units come back one after another.
+    /// Returns the unit of levels: the time in which one unit comes back, in nanoseconds, if
+    /// units come back one after another.
     pub fn unit(&self) -> i128 {
         match *self {
             Self::Bucket {
@@ -98,12 +98,12 @@ impl Spec {
         }
     }
 
-    /// The capacity in the same.
+    /// Returns the capacity as a level.
     pub fn depth(&self) -> i128 {
         self.unit() * i128::from(self.capacity())
     }
 
-    /// The highest level that all arithmetic holds exactly, with what is owed.
+    /// Returns the highest level, with debts, that all arithmetic holds exactly.
     pub fn highest(&self) -> i128 {
         match *self {
             Self::Interval {
@@ -118,7 +118,7 @@ impl Spec {
         }
     }
 
-    /// Buckets that are full before the clock's next tick are full.
+    /// Buckets that are full before the clock's next tick count as full.
     pub fn slack(&self) -> i128 {
         match self {
             Self::Bucket { .. } => 999,
@@ -126,7 +126,7 @@ impl Spec {
         }
     }
 
-    /// About how long it takes until all comes back, in microseconds.
+    /// Returns about how long it takes until all units are back, in microseconds.
     pub fn scale_us(&self) -> u64 {
         match *self {
             Self::Bucket { .. } => (self.depth() / 1_000).max(1) as u64,
@@ -143,12 +143,12 @@ pub fn up(dividend: i128, divisor: i128) -> i128 {
     (dividend + divisor - 1) / divisor
 }
 
-/// A policy but for its name.
+/// A policy without its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Plan {
     pub spec: Spec,
     pub cost: u64,
-    /// Unset: as many units as can be.
+    /// `None`: the largest debt that the quota can have.
     pub debt: Option<u64>,
 }
 
@@ -225,7 +225,7 @@ impl Plan {
         }
     }
 
-    /// How far the level may exceed the depth.
+    /// Returns how far the level may exceed the depth.
     pub fn debt_level(&self) -> i128 {
         i128::from(self.debt.unwrap_or(self.most_debt())) * self.spec.unit()
     }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::spec::{DAY_MS, Spec, Start, up};
 
-/// All uses in one window.
+/// All uses of one window.
 #[derive(Clone, Debug)]
 pub struct Window {
     ends_ms: i128,
@@ -53,7 +53,7 @@ impl Window {
     }
 }
 
-/// From the last entries, as much as there is.
+/// Takes from the last entries, up to what they hold.
 fn take_last(entries: &mut Vec<i128>, level: i128) -> i128 {
     let mut given = 0;
     while given < level {
@@ -69,7 +69,7 @@ fn take_last(entries: &mut Vec<i128>, level: i128) -> i128 {
     given
 }
 
-/// The end of the window that begins now, or that is open now by the clock.
+/// Returns the end of the window that starts now, or that runs now by the clock.
 fn end_ms(spec: &Spec, phase_ms: i128, now_ms: i128) -> i128 {
     let Spec::Window {
         window_ms, start, ..
@@ -87,7 +87,7 @@ fn end_ms(spec: &Spec, phase_ms: i128, now_ms: i128) -> i128 {
     }
 }
 
-/// Where the windows of nobody in particular begin, after the epoch.
+/// Returns where windows start after the epoch, if they are not spread.
 pub fn phase_ms(spec: &Spec) -> i128 {
     match spec {
         Spec::Window {
@@ -97,7 +97,7 @@ pub fn phase_ms(spec: &Spec) -> i128 {
     }
 }
 
-/// Counted month by month, by the rule for leap years.
+/// Counts month by month, by the rule for leap years.
 pub fn month_end_ms(at_ms: i128) -> i128 {
     static ENDS: LazyLock<Vec<i128>> = LazyLock::new(|| {
         let (mut ends, mut days) = (Vec::new(), 0);
@@ -125,7 +125,7 @@ pub struct Interval {
     capacity: i128,
 }
 
-/// The longest that anybody is remembered.
+/// The longest time for which a bucket is kept.
 const CENTURY_MS: i128 = 100 * 365 * DAY_MS as i128;
 
 impl Interval {
@@ -145,7 +145,7 @@ impl Interval {
         let Some(stored) = stored else {
             return (anew(missing), missing > 0);
         };
-        // What was owed stays so; of the rest, other numbers hold so much against nobody.
+        // A debt stays in full. Of the rest, other numbers count up to twice their capacity.
         let owed = (stored.used - stored.capacity).max(0);
         let used = (stored.used - owed).min(2 * capacity) + owed;
         let used = used.min(spec.highest().max(2 * capacity));
@@ -168,13 +168,13 @@ impl Interval {
         (anew(0), false)
     }
 
-    /// How many periods must end until all is back.
+    /// Returns how many periods must end until all units are back.
     fn periods(&self) -> i128 {
         up(self.used, self.refill).max(1)
     }
 
-    /// What is used then, and when the next refill is; if nothing is, when
-    /// that began.
+    /// Returns what is used then, and when the next refill is. If nothing is used, when that
+    /// began.
     fn later(&self, at_ms: i128) -> (i128, i128) {
         if self.next_ms > at_ms {
             return (self.used, self.next_ms);
@@ -207,7 +207,7 @@ impl Interval {
     }
 }
 
-/// How much comes, and how often. Without a refill, all is forgotten at last.
+/// Returns the refill and its period. Without a refill, the bucket is forgotten at last.
 fn numbers(spec: &Spec) -> (i128, i128) {
     let Spec::Interval {
         limit, period_ms, ..

@@ -1,6 +1,6 @@
-//! What callers and requests cost in memory: bytes for each caller, in this
-//! process and in Redis, and allocations for each request. Prints rows of the
-//! table. It is a program of its own, as counting slows everything down.
+//! What callers and requests cost in memory: bytes for each caller, in this process and in
+//! Redis, and allocations for each request. Prints rows of the table. It is a program of its
+//! own, because counting slows everything down.
 
 use std::alloc::System;
 
@@ -24,7 +24,7 @@ use tower_throttle_rivals::{
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Callers of which allocations are counted, after others have come.
+/// The number of callers whose allocations are counted, after others have come.
 const COUNTED: usize = 10_000;
 
 fn main() {
@@ -68,8 +68,8 @@ fn bytes_in_redis() {
     let module = cargo::redis_cell();
     let stage = Stage::new(module.as_deref());
     let client = stage.client();
-    // An hour is long enough for nothing to come back meanwhile: a bucket that
-    // is full again is gone.
+    // An hour is long enough for nothing to come back during the run, because a bucket that is
+    // full again is forgotten.
     let bucket = Rate::Once.bucket();
     let ours = stage.allowed(stage.ours(Ours::new(Rate::Once)));
     let rival = stage.allowed(trl_fred(client.clone(), Rate::Once));
@@ -92,7 +92,7 @@ fn bytes_in_redis() {
 }
 
 fn bytes_of_each(stage: &Stage, keys: usize, ask: &impl Ask) -> f64 {
-    // Buffers and scripts are there before it is measured.
+    // Buffers and scripts exist before the measurement.
     stage.each(256, 0..MANY, ask);
     stage.server.forget_all();
     let before = stage.server.settled_bytes();
@@ -102,7 +102,7 @@ fn bytes_of_each(stage: &Stage, keys: usize, ask: &impl Ask) -> f64 {
     (after - before) / MANY as f64
 }
 
-/// Beside those that a request takes without a layer.
+/// Counts those beyond what a request needs without a layer.
 fn allocations_in_memory() {
     let none = inner();
     for (what, rate, status) in [
@@ -134,7 +134,7 @@ fn allocations_in_memory() {
 }
 
 fn allocations_on_redis() {
-    // Those of the client's tasks among them.
+    // Includes those of the client's tasks.
     let stage = Stage::on(&mut Builder::new_current_thread(), None);
     let none = stage.allowed(Identity::new());
     let ours = stage.allowed(stage.ours(Ours::new(Rate::Ample)));
@@ -153,7 +153,7 @@ fn allocations_on_redis() {
     }
 }
 
-/// For each of those who are counted.
+/// Returns the allocations for each of the counted callers.
 fn allocations(come: impl FnOnce()) -> f64 {
     let region = Region::new(ALLOCATOR);
     come();

@@ -1,5 +1,5 @@
-//! What one caller costs Redis under each algorithm: bytes, and commands for
-//! each check. `scripts/measure` runs it, on a server that nobody else uses.
+//! What one caller costs Redis under each algorithm: bytes, and commands for each check.
+//! `scripts/measure` runs it, on a server without other clients.
 
 use std::{collections::BTreeMap, env, mem, time::Duration};
 
@@ -19,17 +19,17 @@ const MANY_CALLERS: u64 = 1_000_000;
 const LIMIT: u64 = 100;
 /// Requests in flight while callers come.
 const WORKERS: u64 = 256;
-/// One after another, so that no two go out in one call.
+/// One after another, so that no two share a call.
 const CHECKS: u64 = 1_000;
 
-/// A line of the table.
+/// A row of the table.
 struct Row {
     algorithm: &'static str,
     policies: Vec<Policy>,
     callers: u64,
     /// How many requests of one unit each caller makes.
     requests: u64,
-    /// Whether they are held instead.
+    /// Whether permits are held instead.
     held: bool,
 }
 
@@ -60,8 +60,8 @@ impl Row {
 }
 
 fn rows() -> Vec<Row> {
-    // Long enough for nothing to come back meanwhile: a bucket that is full
-    // again is gone.
+    // Long enough for nothing to come back during the run, because a bucket that is full again
+    // is forgotten.
     let day = Duration::from_secs(86_400);
     let api = |quota: tower_throttle::Quota| Policy::new("api", quota);
     macro_rules! api {
@@ -151,7 +151,7 @@ async fn main() {
 
 async fn bytes_per_caller(row: &Row, store: &RedisStore, redis: &Redis) -> f64 {
     let limiter = row.limiter(store);
-    // Buffers and scripts are there before it is measured.
+    // Buffers and scripts exist before the measurement.
     come(row, &limiter, CALLERS..CALLERS + 10_000).await;
     let before = redis.settled_memory(true).await;
     come(row, &limiter, 0..row.callers).await;
@@ -165,7 +165,7 @@ async fn bytes_per_caller(row: &Row, store: &RedisStore, redis: &Redis) -> f64 {
     (after - before) as f64 / row.callers as f64
 }
 
-/// Each of these callers makes its requests, which are all allowed.
+/// Lets each of these callers make its requests, which are all allowed.
 async fn come(row: &Row, limiter: &Limiter, callers: std::ops::Range<u64>) {
     let mut workers = JoinSet::new();
     for worker in 0..WORKERS {
@@ -174,7 +174,7 @@ async fn come(row: &Row, limiter: &Limiter, callers: std::ops::Range<u64>) {
         workers.spawn(async move {
             for caller in callers {
                 if held {
-                    // Never given back: it is as if held for the whole run.
+                    // Never released, so the permit counts as held for the whole run.
                     mem::forget(hold(&limiter, caller).await);
                 } else {
                     for _ in 0..requests {
@@ -199,7 +199,7 @@ async fn hold(limiter: &Limiter, caller: u64) -> Permit {
     permit.expect("a decision")
 }
 
-/// Of checks that are admitted, and of checks that are not.
+/// Returns the commands of admitted checks, and of denied ones.
 async fn commands(row: &Row, limiter: &Limiter, redis: &Redis) -> [Commands; 2] {
     redis.ask("FLUSHALL", &["SYNC"]).await;
     let full = u64::MAX;
@@ -269,8 +269,8 @@ impl Redis {
         reply.unwrap_or_default()
     }
 
-    /// What is in use when that does not change any more: tables are rehashed
-    /// bit by bit.
+    /// Returns the memory in use once it no longer changes, because Redis rehashes its tables
+    /// step by step.
     async fn settled_memory(&self, empty: bool) -> i64 {
         if empty {
             self.ask("FLUSHALL", &["SYNC"]).await;

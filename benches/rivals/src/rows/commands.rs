@@ -1,4 +1,4 @@
-//! How much is asked of Redis in each of the ways in which a limiter can go about it.
+//! How much each way of limiting asks of Redis.
 
 use crate::{
     callers::{Callers, MANY},
@@ -59,7 +59,7 @@ fn of_ours(ours: Ours, in_flight: usize, callers: &Callers) -> Used {
     let work = work(in_flight, callers);
     match ours.rate {
         Rate::Once => {
-            // What the caller may, it has had then.
+            // Then the caller has used up its quota.
             stage.each(1, 0..1, &stage.allowed(&layer));
             stage.round(&work, &stage.denied(layer)).redis
         }
@@ -67,7 +67,7 @@ fn of_ours(ours: Ours, in_flight: usize, callers: &Callers) -> Used {
     }
 }
 
-/// It always asks for each.
+/// The rival calls Redis for each request.
 fn of_rival(callers: &Callers) -> Used {
     let stage = Stage::new(None);
     let rival = stage.allowed(trl_fred(stage.client(), Rate::Ample));

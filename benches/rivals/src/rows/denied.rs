@@ -1,4 +1,4 @@
-//! One caller who is over its limit, and asks on and on.
+//! One caller that is over its limit, and sends more and more requests.
 
 use axum::http::StatusCode;
 use tokio::runtime::Builder;
@@ -16,7 +16,7 @@ use crate::{
 };
 
 pub fn rows(table: &mut Table) {
-    // A denial that is remembered needs no Redis, so nothing is left to that.
+    // A cached denial does not need Redis, so all cores serve requests.
     on_redis(table, 1);
     on_redis(table, 2);
     in_this_process(table);
@@ -28,7 +28,7 @@ fn on_redis(table: &mut Table, client_threads: usize) {
     let ours = stage.ours(Ours::new(Rate::Once));
     let one = trl_fred(stage.client(), Rate::Once);
     let pool = trl_fred(stage.pool(4), Rate::Once);
-    // What a caller may, it has had then; both of the rival's clients ask about the same key.
+    // Then the caller has used up its quota. Both of the rival's clients use the same key.
     stage.each(1, 0..1, &stage.allowed(&ours));
     stage.each(1, 0..1, &stage.allowed(&one));
     let (ours, one, pool) = (stage.denied(ours), stage.denied(one), stage.denied(pool));

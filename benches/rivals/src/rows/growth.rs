@@ -1,4 +1,4 @@
-//! How speed and latency grow with what is asked at a time, and with policies.
+//! How speed and latency change with the number of requests in flight, and with policies.
 
 use axum::http::StatusCode;
 use tower::Layer;

@@ -1,4 +1,4 @@
-//! One caller whom everybody asks about, far from its limit.
+//! One caller of all requests, far from its limit.
 
 use crate::{
     callers::Callers,
@@ -11,7 +11,7 @@ use crate::{
 pub fn rows(table: &mut Table) {
     let stage = Stage::new(None);
     let ours = stage.allowed(stage.ours(Ours::new(Rate::Ample)));
-    // The rival knows no burst that would last for a round: its caller changes.
+    // No burst of the rival would last for a round, so its caller changes.
     let vast = Ours::new(Rate::Vast);
     let stage_of_leased = Stage::new(None);
     let leased = stage_of_leased.allowed(stage_of_leased.ours(Ours {

@@ -1,5 +1,5 @@
-//! An axum server, its clients and Redis on the same cores: what a limiter
-//! takes from what the server can do.
+//! An axum server, its clients and Redis on the same cores: how much a limiter reduces what the
+//! server can do.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

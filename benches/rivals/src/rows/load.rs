@@ -20,11 +20,11 @@ use crate::{
 
 const CONNECTIONS: usize = 64;
 
-/// What the server answers. A response that ends like this has arrived.
+/// The server's response body. A response that ends with it has arrived.
 pub const BODY: &str = "hello";
 const END: &[u8] = b"\r\n\r\nhello";
 
-/// One thread asks for one caller after another on all connections.
+/// One thread sends requests of one caller after another on all connections.
 pub fn round(server: SocketAddr, length: Duration) -> Measured {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
@@ -58,7 +58,7 @@ pub fn round(server: SocketAddr, length: Duration) -> Measured {
 struct Client {
     connection: TcpStream,
     request: Vec<u8>,
-    /// Where the caller's name stands in it.
+    /// Where the caller's name is in it.
     caller_at: usize,
     response: Box<[u8; 4_096]>,
 }

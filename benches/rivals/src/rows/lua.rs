@@ -1,5 +1,5 @@
-//! What the script costs the Redis server, beside others that were tried in its
-//! place and the least that any could do.
+//! What the script costs the Redis server, beside other scripts that were tried, and beside the
+//! least that any script could cost.
 
 use crate::{
     callers::{Callers, MANY},
@@ -9,7 +9,7 @@ use crate::{
     table::{Row, Table},
 };
 
-/// As the store has on each connection.
+/// As many as the store has on each connection.
 const CALLS_IN_FLIGHT: usize = 3;
 
 pub fn rows(table: &mut Table) {
@@ -37,7 +37,7 @@ pub fn rows(table: &mut Table) {
     row(table, &of_two, &plain, 64, |calls| calls.of_policies(2));
 }
 
-/// The first one beside each of the others. Each has a server of its own.
+/// Measures the first script beside each of the others. Each has a server of its own.
 fn row<const N: usize>(
     table: &mut Table,
     name: &str,

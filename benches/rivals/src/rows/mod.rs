@@ -1,4 +1,4 @@
-//! The rows of the table, by what they are about.
+//! The rows of the table, by topic.
 
 mod bare;
 mod commands;
@@ -16,7 +16,7 @@ mod server_cpu;
 
 use crate::table::Table;
 
-/// A name to ask for it by, and what measures it.
+/// The name for `--only`, and the function that measures it.
 type Section = (&'static str, fn(&mut Table));
 
 pub const SECTIONS: [Section; 12] = [

@@ -1,4 +1,4 @@
-//! What permits cost the Redis server itself, by how many are held under one key.
+//! What permits cost the Redis server, by how many are held under one key.
 
 use std::{
     thread::sleep,
@@ -52,7 +52,7 @@ impl Costs {
         let free = limit(held + 1);
         let full = limit(held);
         let permits: Vec<Permit> = (0..held).map(|_| acquire(&stage, &free, true)).collect();
-        // Renewed with those of this round: there are few in one.
+        // Those of this round are renewed, too: a round has few of them.
         let renewed_us = median(|| {
             let before = stage.server.used().cpu_us;
             sleep(LIFETIME);

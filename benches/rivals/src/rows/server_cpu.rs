@@ -16,7 +16,7 @@ pub fn rows(table: &mut Table) {
     let bucket = Rate::Ample.bucket();
     let client = stage.client();
     let ours = stage.allowed(stage.ours(Ours::new(Rate::Ample)));
-    // Whole tokens flow in, as in Spring: parts of one would be longer to write.
+    // Whole tokens flow in, as in Spring, because parts of a token would be longer to write.
     let whole = Bucket {
         seconds: 1,
         ..bucket
