@@ -84,7 +84,7 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         None => (Arc::new(MemoryStore::new()), "memory"),
     };
     // Before the first answer: until then, a signal ends the process at once.
-    let mut told_to_stop = told_to_stop()?;
+    let mut stop_signal = stop_signal()?;
     let listener = TcpListener::bind(&options.listen)
         .await
         .map_err(|error| format!("cannot listen on {}: {error}", options.listen))?;
@@ -101,7 +101,7 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let mut server = pin!(server.into_future());
     tokio::select! {
         served = &mut server => return Ok(served?),
-        () = told_to_stop() => drop(stop),
+        () = stop_signal() => drop(stop),
     }
     println!("stopping when all is answered; at once with another Ctrl-C");
 
@@ -116,13 +116,13 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     };
     tokio::select! {
         ended = end => ended,
-        () = told_to_stop() => Err("told to stop twice: not all was answered".into()),
+        () = stop_signal() => Err("stopped twice: some requests were not answered".into()),
     }
 }
 
 /// Waits for Ctrl-C, or SIGTERM from a supervisor. No signal from now on is missed.
 #[cfg(unix)]
-fn told_to_stop() -> io::Result<impl AsyncFnMut()> {
+fn stop_signal() -> io::Result<impl AsyncFnMut()> {
     use tokio::signal::unix::{SignalKind, signal};
 
     let mut interrupted = signal(SignalKind::interrupt())?;
@@ -137,7 +137,7 @@ fn told_to_stop() -> io::Result<impl AsyncFnMut()> {
 
 /// Waits for Ctrl-C. No signal from now on is missed.
 #[cfg(windows)]
-fn told_to_stop() -> io::Result<impl AsyncFnMut()> {
+fn stop_signal() -> io::Result<impl AsyncFnMut()> {
     let mut interrupted = tokio::signal::windows::ctrl_c()?;
     Ok(async move || drop(interrupted.recv().await))
 }

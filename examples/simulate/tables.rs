@@ -21,7 +21,7 @@ type Column = (&'static str, Cell);
 
 /// Returns all tables, in the order of `docs/lab/scaling.md`.
 pub(crate) fn all(seed: u64) -> Vec<Table> {
-    use Mode::{Exact, Leased, Remembered};
+    use Mode::{Cached, Exact, Leased};
 
     let client = |callers: fn(u32) -> Callers| {
         move |nodes| Scene {
@@ -79,17 +79,17 @@ pub(crate) fn all(seed: u64) -> Vec<Table> {
     let shared = [hot(200, 100)(10), hot(200, 100)(100), hot(50, 25)(1_000)];
     let distances = [250, 500, 5_000].map(|us| [far(flood(100), us), far(hot(200, 400)(100), us)]);
     vec![
-        table("Uniform", in_modes(NODES.map(uniform), &[Remembered])),
-        table("Zipf", in_modes(NODES.map(zipf), &[Exact, Remembered])),
-        table("Flood", in_modes(NODES.map(flood), &[Exact, Remembered])),
+        table("Uniform", in_modes(NODES.map(uniform), &[Cached])),
+        table("Zipf", in_modes(NODES.map(zipf), &[Exact, Cached])),
+        table("Flood", in_modes(NODES.map(flood), &[Exact, Cached])),
         table(
             "Hot key",
-            in_modes(NODES.map(hot(200, 400)), &[Remembered, Leased]),
+            in_modes(NODES.map(hot(200, 400)), &[Cached, Leased]),
         ),
         Table {
             title: "One limit, near and far",
             columns: [&LOAD[..4], &ADMITTED, &FAIR].concat(),
-            scenes: in_modes(shared.map(near_and_far), &[Exact, Remembered, Leased]),
+            scenes: in_modes(shared.map(near_and_far), &[Exact, Cached, Leased]),
         },
         table(
             "Growing traffic",
@@ -99,12 +99,12 @@ pub(crate) fn all(seed: u64) -> Vec<Table> {
                     growing(1_000, &[50, 60, 100, 200]),
                 ]
                 .concat(),
-                &[Remembered],
+                &[Cached],
             ),
         ),
         table(
             "Distance",
-            in_modes(distances.map(|[flood, _]| flood), &[Remembered])
+            in_modes(distances.map(|[flood, _]| flood), &[Cached])
                 .into_iter()
                 .chain(in_modes(distances.map(|[_, hot]| hot), &[Leased]))
                 .collect(),
@@ -218,7 +218,7 @@ const FAIR: [Column; 4] = [
 const fn mode(mode: Mode) -> &'static str {
     match mode {
         Mode::Exact => "exact",
-        Mode::Remembered => "remembered",
+        Mode::Cached => "cached",
         Mode::Leased => "leased",
     }
 }

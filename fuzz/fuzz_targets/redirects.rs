@@ -7,16 +7,16 @@ use libfuzzer_sys::fuzz_target;
 use tower_throttle::fuzzing;
 
 fuzz_target!(|data: &[u8]| {
-    let Ok(said) = std::str::from_utf8(data) else {
+    let Ok(shown) = std::str::from_utf8(data) else {
         return;
     };
-    let Some((word, address)) = fuzzing::redirect(said, 3_999) else {
+    let Some((word, address)) = fuzzing::redirect(shown, 3_999) else {
         return;
     };
-    assert_eq!(said.split(' ').next(), Some(word));
+    assert_eq!(shown.split(' ').next(), Some(word));
     assert_eq!(word == "TRYAGAIN", address.is_none());
     if let Some(address) = address {
-        assert_eq!(fuzzing::redirect(said, 4_000), None);
+        assert_eq!(fuzzing::redirect(shown, 4_000), None);
         let (host, port) = address.rsplit_once(':').expect("a port");
         assert_ne!(port.parse::<u16>().expect("a port"), 0);
         assert!((1..=255).contains(&host.len()));

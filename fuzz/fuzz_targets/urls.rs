@@ -11,8 +11,8 @@ const PASSWORD: &str = ":hunter1?hunter2&hunter3=hunter4/hunter5,hunter6#hunter7
 
 fn assert_hides(url: &str) {
     if let Err(mistake) = fuzzing::url(url) {
-        for said in [mistake.to_string(), format!("{mistake:?}")] {
-            assert!(!said.contains("hunter"), "{said}");
+        for shown in [mistake.to_string(), format!("{mistake:?}")] {
+            assert!(!shown.contains("hunter"), "{shown}");
         }
     }
 }

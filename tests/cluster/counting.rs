@@ -88,7 +88,7 @@ async fn an_absent_cluster_fails_at_once_and_is_found_when_it_comes() {
     let mut cluster = RedisCluster::stopped(3);
     let limiter = per_day(&patient(&cluster), 3);
     let asked = Instant::now();
-    let error = limiter.check("ann").await.expect_err("nobody is there");
+    let error = limiter.check("ann").await.expect_err("no server listens");
     assert!(error.is_unavailable(), "{error:?}");
     let cause = std::error::Error::source(&error).map(ToString::to_string);
     assert!(cause.unwrap_or_default().contains("refused"), "{error:?}");
@@ -102,11 +102,11 @@ async fn an_absent_cluster_fails_at_once_and_is_found_when_it_comes() {
 #[tokio::test]
 async fn one_reachable_seed_is_enough() {
     let cluster = RedisCluster::start(3, 0);
-    let nobody = crate::support::port::Port::claim();
+    let unused = crate::support::port::Port::claim();
     let port = cluster.nodes[2].port();
     for url in [
-        format!("redis-cluster://127.0.0.1:{nobody},localhost:{port}/"),
-        format!("valkey-cluster://127.0.0.1:{nobody}/?node=127.0.0.1:{port}"),
+        format!("redis-cluster://127.0.0.1:{unused},localhost:{port}/"),
+        format!("valkey-cluster://127.0.0.1:{unused}/?node=127.0.0.1:{port}"),
     ] {
         let store = RedisStore::connect(&url).expect("a store");
         let limiter = per_day(&store, 1_000);

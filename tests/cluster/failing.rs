@@ -101,7 +101,10 @@ async fn a_killed_primary_is_replaced_and_other_slots_are_unaffected() {
         let (limiter, well) = (limiter.clone(), well.clone());
         tokio::spawn(async move { ask_for(&limiter, &well, Duration::from_secs(6)).await })
     };
-    let error = limiter.check(&*hurt[0]).await.expect_err("nobody is there");
+    let error = limiter
+        .check(&*hurt[0])
+        .await
+        .expect_err("no server listens");
     assert!(error.is_timeout() || error.is_unavailable(), "{error:?}");
     // The replica of the first is the fourth.
     eventually_async("an election", || async {

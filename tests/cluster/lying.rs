@@ -30,7 +30,7 @@ fn server(
     let here = Arc::new(AtomicU64::new(0));
     let known = Arc::clone(&here);
     let port = fake::answer(move |_, words| {
-        let said = if fake::is_script(words) {
+        let shown = if fake::is_script(words) {
             counted.checks.fetch_add(1, Ordering::SeqCst);
             decide(words)
         } else if words[0].eq_ignore_ascii_case(b"CLUSTER") {
@@ -39,7 +39,7 @@ fn server(
         } else {
             "+OK\r\n".to_owned()
         };
-        said.replace("HERE", &known.load(Ordering::SeqCst).to_string())
+        shown.replace("HERE", &known.load(Ordering::SeqCst).to_string())
     });
     here.store(port.into(), Ordering::SeqCst);
     (format!("redis-cluster://127.0.0.1:{port}/"), asked)
@@ -144,10 +144,10 @@ async fn redirections_are_bounded_and_invalid_ones_are_not_followed() {
         let (limiter, asked) = limiter_of(&format!("-{nonsense}\r\n"));
         let error = limiter.check("ann").await.expect_err("nonsense");
         assert!(error.is_refused(), "{nonsense}: {error:?}");
-        let said = format!("{error}: {}", error.source().expect("a cause"));
-        assert!(said.contains(&nonsense.replace("HERE", "")), "{said}");
-        assert!(said.starts_with("127.0.0.1:"), "{said}");
-        assert!(!said.contains("redis-cluster://"), "it is one: {said}");
+        let shown = format!("{error}: {}", error.source().expect("a cause"));
+        assert!(shown.contains(&nonsense.replace("HERE", "")), "{shown}");
+        assert!(shown.starts_with("127.0.0.1:"), "{shown}");
+        assert!(!shown.contains("redis-cluster://"), "it is one: {shown}");
         assert_eq!(asked.checks.load(Ordering::SeqCst), 1, "{nonsense}");
     }
     let (limiter, asked) = limiter_of("-TRYAGAIN for ever\r\n");
@@ -162,7 +162,7 @@ async fn a_redirection_without_an_address_refreshes_the_slot_map() {
     let slot = fred::util::redis_keyslot(slot_of[0].as_bytes());
     let (url, asked) = lying_server(ALL_SLOTS, &format!("-MOVED {slot} ?:HERE\r\n"));
     let limiter = limiter(&url);
-    limiter.check("ann").await.expect_err("nobody to ask");
+    limiter.check("ann").await.expect_err("no server to call");
     // Without the redirection, the map would be refreshed after half a minute.
     eventually_async("another look at the map", || async {
         asked.slots.load(Ordering::SeqCst) > 1
@@ -199,14 +199,14 @@ async fn units_are_refunded_to_every_key_though_one_refund_fails() {
 /// Redirects each check to another port, where a server listens or none does.
 #[tokio::test]
 async fn a_redirection_to_an_absent_node_is_an_error_within_the_deadline() {
-    let nobody = crate::support::port::Port::claim();
+    let unused = crate::support::port::Port::claim();
     let slot_of = limiter("redis-cluster://127.0.0.1:1/").storage_keys("ann");
     let slot = fred::util::redis_keyslot(slot_of[0].as_bytes());
     for word in ["MOVED", "ASK"] {
-        let answer = format!("-{word} {slot} 127.0.0.1:{nobody}\r\n");
+        let answer = format!("-{word} {slot} 127.0.0.1:{unused}\r\n");
         let (url, asked) = lying_server(ALL_SLOTS, &answer);
         let limiter = limiter(&url);
-        let error = limiter.check("ann").await.expect_err("nobody is there");
+        let error = limiter.check("ann").await.expect_err("no server listens");
         assert!(error.is_unavailable(), "{error:?}");
         assert_eq!(asked.checks.load(Ordering::SeqCst), 1);
         // The slot map is read again, and used again.

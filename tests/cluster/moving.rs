@@ -270,12 +270,12 @@ async fn all_slots_of_a_node_move_to_a_new_node_and_the_old_one_leaves() {
         ledger.fill(limiter, Duration::from_millis(200)).await;
     }
     reshard.await.expect("no panic");
-    let mut cluster = Arc::try_unwrap(cluster).expect("nobody else");
+    let mut cluster = Arc::try_unwrap(cluster).expect("the only handle");
     cluster.remove(0);
     ledger.fill(limiter, Duration::from_secs(3)).await;
     ledger.assert_exact(limiter).await;
     eprintln!("{} checks", ledger.checks.load(Ordering::Relaxed));
-    assert_eq!(admitted(limiter, "somebody new", 3).await, 3);
+    assert_eq!(admitted(limiter, "a new caller", 3).await, 3);
 }
 
 #[tokio::test]

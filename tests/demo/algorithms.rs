@@ -9,7 +9,7 @@ use std::{
 use crate::{
     asking::{
         ONE_UNIT, assert_refused_by, decided, decided_within, new_caller, on_each_store,
-        told_seconds, within,
+        reset_seconds, within,
     },
     process::{Answer, Demo},
 };
@@ -23,7 +23,7 @@ fn assert_fills(demo: &Demo, policy: &str, path: &str, quota: &str, limit: u64, 
     let (admitted, refused) = answers.split_at(times);
     for (answer, left) in admitted.iter().zip((0..limit).rev()) {
         assert_eq!((answer.status, answer.left(policy)), (200, left));
-        assert!((1..=20).contains(&told_seconds(answer, policy, left)));
+        assert!((1..=20).contains(&reset_seconds(answer, policy, left)));
         assert_eq!(answer.header("retry-after"), None);
     }
     for answer in refused {

@@ -60,16 +60,16 @@ pub(crate) fn decided_within(most: Duration, demo: &Demo, times: usize, path: &s
 }
 
 /// Returns the seconds in `ratelimit: "policy";r=left;t=seconds`.
-pub(crate) fn told_seconds(answer: &Answer, policy: &str, left: u64) -> u64 {
-    let told = answer.header("ratelimit").expect("it");
-    let seconds = told.strip_prefix(&format!("\"{policy}\";r={left};t="));
+pub(crate) fn reset_seconds(answer: &Answer, policy: &str, left: u64) -> u64 {
+    let reported = answer.header("ratelimit").expect("it");
+    let seconds = reported.strip_prefix(&format!("\"{policy}\";r={left};t="));
     seconds
         .and_then(|seconds| seconds.parse().ok())
-        .expect(told)
+        .expect(reported)
 }
 
 pub(crate) fn assert_refused_by(policy: &str, answer: &Answer) -> Duration {
-    let wait_s = told_seconds(answer, policy, 0);
+    let wait_s = reset_seconds(answer, policy, 0);
     assert!(wait_s >= 1);
     assert_refused(policy, answer, wait_s);
     Duration::from_secs(wait_s)

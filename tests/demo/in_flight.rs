@@ -102,8 +102,8 @@ fn concurrency_admits_two_at_a_time() {
         let open = [(); 2].map(|()| Open::new(demo, caller, OPEN_S));
         assert!(open.iter().all(Open::is_admitted));
         for (open, left) in open.iter().zip([1, 0]) {
-            let told = format!("\"in-flight\";r={left}");
-            assert_eq!(open.head.header("ratelimit"), Some(told.as_str()));
+            let reported = format!("\"in-flight\";r={left}");
+            assert_eq!(open.head.header("ratelimit"), Some(reported.as_str()));
             let quota = "\"in-flight\";q=2;qu=\"concurrent-requests\"";
             assert_eq!(open.head.header("ratelimit-policy"), Some(quota));
             assert_eq!(open.head.header("retry-after"), None);

@@ -31,8 +31,8 @@ fn token_bucket_admits_ten_and_reports_what_remains() {
     assert_eq!(statuses(&answers[10..]), [429; 2]);
     for (answer, left) in answers.iter().zip((0..10).rev()) {
         assert_eq!(answer.left("bucket"), left);
-        let (said, within_s) = (answer.header("ratelimit").expect("it"), left.max(1));
-        assert_eq!(said, format!("\"bucket\";r={left};t={within_s}"));
+        let (shown, within_s) = (answer.header("ratelimit").expect("it"), left.max(1));
+        assert_eq!(shown, format!("\"bucket\";r={left};t={within_s}"));
         assert_eq!(answer.header("retry-after"), None);
     }
     for answer in &answers {
@@ -63,10 +63,10 @@ fn fixed_window_admits_five() {
             answer.header("ratelimit-policy"),
             Some("\"window\";q=5;w=10")
         );
-        let said = answer.header("ratelimit").expect("it");
-        let within_s = said.strip_prefix(&format!("\"window\";r={left};t="));
-        let within_s: u64 = within_s.and_then(|s| s.parse().ok()).expect(said);
-        assert!((1..=10).contains(&within_s), "{said}");
+        let shown = answer.header("ratelimit").expect("it");
+        let within_s = shown.strip_prefix(&format!("\"window\";r={left};t="));
+        let within_s: u64 = within_s.and_then(|s| s.parse().ok()).expect(shown);
+        assert!((1..=10).contains(&within_s), "{shown}");
         if answer.status == 429 {
             let wait_s = within_s.to_string();
             assert_eq!(answer.header("retry-after"), Some(wait_s.as_str()));
@@ -127,11 +127,11 @@ fn weighted_takes_the_cost_and_forbids_the_impossible() {
 
     for ((query, status, left), answer) in costs.iter().zip(&answers) {
         assert_eq!(answer.status, *status, "{query}");
-        let said = answer.header("ratelimit").expect("it");
+        let shown = answer.header("ratelimit").expect("it");
         let item = format!("\"weight\";r={left}");
         assert!(
-            said == item || said.starts_with(&format!("{item};")),
-            "{query}: {said}"
+            shown == item || shown.starts_with(&format!("{item};")),
+            "{query}: {shown}"
         );
         assert_eq!(
             answer.header("retry-after").is_some(),
@@ -208,10 +208,10 @@ fn a_wrong_command_line_is_explained() {
     ] {
         let output = run_to_its_end(options);
         assert_eq!(output.status.code(), Some(2), "{options:?}");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let shown = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(
-            said.contains("--listen ADDR") && said.contains("--redis URL"),
-            "{said}"
+            shown.contains("--listen ADDR") && shown.contains("--redis URL"),
+            "{shown}"
         );
     }
     let output = run_to_its_end(&["--help"]);
@@ -221,8 +221,8 @@ fn a_wrong_command_line_is_explained() {
     let demo = Demo::start(&[]);
     let output = run_to_its_end(&["--listen", &demo.address.to_string()]);
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("cannot listen on"), "{said}");
+    let shown = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(shown.contains("cannot listen on"), "{shown}");
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn the_job_queue_keeps_its_pace_and_ends() {
     let output = Command::new(example_path("job_queue")).output();
     let output = output.expect("it runs");
     assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let jobs = said.lines().filter(|line| line.contains("runs job"));
-    assert_eq!(jobs.count(), 12, "{said}");
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    let jobs = shown.lines().filter(|line| line.contains("runs job"));
+    assert_eq!(jobs.count(), 12, "{shown}");
 }

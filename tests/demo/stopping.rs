@@ -38,7 +38,7 @@ fn stopping_with_half_a_request(signal: &str) -> (Demo, TcpStream) {
         assert_eq!(demo.get("/health", "caller").status, 200);
     }
     demo.signal(signal);
-    eventually("nobody who listens", || {
+    eventually("a closed port", || {
         TcpStream::connect(demo.address).is_err()
     });
     (demo, stream)

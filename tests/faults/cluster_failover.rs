@@ -147,7 +147,7 @@ fn judge(name: &str, failovers: &[Failover], ledger: &[Entry], of_bands: &[Entry
     let losses = failovers.iter().map(|failover| failover.when.and(RESUMES));
     let promise = outage::promise(losses.collect());
     let used = checker::admitted(ledger, &promise).expect("I1");
-    let told = checker::own_bands(of_bands, HIGHEST, BAND).expect("I4");
+    let reported = checker::own_bands(of_bands, HIGHEST, BAND).expect("I4");
     let foreign = |entries| rig::count(entries, |outcome| outcome == Outcome::ForeignReply);
     assert_eq!(foreign(ledger) + foreign(of_bands), 0, "I4");
     checker::nothing_broke(ledger).expect("I7");
@@ -195,7 +195,7 @@ fn judge(name: &str, failovers: &[Failover], ledger: &[Entry], of_bands: &[Entry
             ("of what may be admitted", format!("{used:.3}")),
             ("damaged elsewhere", format!("{} of {well}", damaged.len())),
             ("longest elsewhere", ms(Duration::from_micros(slowest))),
-            ("own replies", told.to_string()),
+            ("own replies", reported.to_string()),
         ],
     );
 }

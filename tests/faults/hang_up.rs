@@ -25,7 +25,7 @@ const AWAY: Duration = Duration::from_millis(5);
 /// flight.
 async fn is_idle(limiter: &Limiter) -> bool {
     let mut all: Vec<_> = (0..=MOST_IN_FLIGHT)
-        .map(|_| Box::pin(limiter.peek("nobody")))
+        .map(|_| Box::pin(limiter.peek("unused")))
         .collect();
     let mut refused = Vec::new();
     for (number, check) in all.iter_mut().enumerate() {

@@ -44,7 +44,7 @@ async fn ask(limiter: &Limiter, checks: u32) -> Vec<Entry> {
 /// Returns how long that took.
 async fn lies(lie: Lie, expected: &[Outcome]) -> Duration {
     let liar = Liar::start(Lie::None);
-    let limiter = is_told(&liar, lie, expected).await;
+    let limiter = assert_outcomes(&liar, lie, expected).await;
     liar.set(Lie::None);
     wait::until_async("decisions after a lie", RESUMES, async || {
         limiter.check("ann").await.is_ok()
@@ -53,7 +53,7 @@ async fn lies(lie: Lie, expected: &[Outcome]) -> Duration {
 }
 
 /// Asserts that all checks end with one of these outcomes.
-async fn is_told(liar: &Liar, lie: Lie, expected: &[Outcome]) -> Limiter {
+async fn assert_outcomes(liar: &Liar, lie: Lie, expected: &[Outcome]) -> Limiter {
     let deadline = if *expected == NO_ANSWER {
         rig::CALL
     } else {
@@ -65,7 +65,7 @@ async fn is_told(liar: &Liar, lie: Lie, expected: &[Outcome]) -> Limiter {
     liar.set(lie);
     let before = liar.scripts();
     let ledger = ask(&limiter, or_long(32, 1_000)).await;
-    assert!(liar.scripts() > before, "{lie:?} was told");
+    assert!(liar.scripts() > before, "{lie:?} was never sent");
     let outcomes = checker::outcomes(&ledger);
     let is = |outcome| expected.contains(&outcome);
     assert!(rig::count(&ledger, is) > 0, "{lie:?}: {outcomes:?}");
@@ -130,7 +130,7 @@ async fn no_check_waits_for_half_a_gigabyte_that_never_comes() {
     let _alone = rig::alone().await;
     let liar = Liar::start(Lie::None);
     let memory = Sampler::start();
-    is_told(&liar, Lie::HugeBulk, &NO_ANSWER).await;
+    assert_outcomes(&liar, Lie::HugeBulk, &NO_ANSWER).await;
     let memory = memory.stop().bounded(32 * 1_024, 100).expect("I3");
     let grew = (memory.most - memory.before).to_string();
     tell("lie huge bulk", 1, &[("this process grew by kB", grew)]);

@@ -41,7 +41,7 @@ async fn checks_fail_at_once_while_no_server_listens() {
     for number in 0..50_u64 {
         let asked = Instant::now();
         let answer = timeout(2 * LONG, limiter.check(number)).await;
-        let error = answer.expect("an answer").expect_err("nobody is there");
+        let error = answer.expect("an answer").expect_err("no server listens");
         assert!(error.is_unavailable() || error.is_timeout(), "{error:?}");
         times.push(asked.elapsed());
         if times.iter().sum::<Duration>() > 2 * LONG {
@@ -309,7 +309,7 @@ async fn checks_on_a_client_handed_in_also_fail_at_once() {
     // Longer than the interval at which the client's connection is checked.
     while known.elapsed() < LONG {
         let check = Instant::now();
-        limiter.check(failed).await.expect_err("nobody is there");
+        limiter.check(failed).await.expect_err("no server listens");
         assert!(check.elapsed() < LONG / 4, "{:?}", check.elapsed());
         failed += 1;
         sleep(LONG / 200).await;

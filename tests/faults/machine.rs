@@ -181,7 +181,7 @@ fn only_a_stall_that_covers_a_request_excuses_it() {
         lost_us,
     };
     let judge = |stalls: &[Stall]| answered(&ledger, bound, stalls).map(|found| found.excused);
-    assert!(judge(&[]).is_err(), "nobody stalled");
+    assert!(judge(&[]).is_err(), "there was no stall");
     assert_eq!(late(&ledger, bound, &[]), (1, 1));
     let covers = [stall(2_010_000, 90_000)];
     assert_eq!(late(&ledger, bound, &covers), (1, 0));

@@ -90,7 +90,7 @@ async fn lost_packets_cost_few_decisions() {
     figures.push(("not by the store", lost));
 
     wait::until_async("all connections", DEADLINE, async || {
-        let _ = limiter.peek("nobody").await;
+        let _ = limiter.peek("unused").await;
         proxy.calls_by_connection().len() == CONNECTIONS
     })
     .await;

@@ -66,7 +66,7 @@ pub(crate) async fn alone() -> MutexGuard<'static, ()> {
 pub(crate) async fn ready(limiter: &Limiter) {
     let within = crate::support::DEADLINE;
     wait::until_async("a store that decides", within, async || {
-        limiter.peek("nobody").await.is_ok()
+        limiter.peek("unused").await.is_ok()
     })
     .await;
 }

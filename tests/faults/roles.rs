@@ -20,9 +20,9 @@ async fn a_server_turned_replica_is_bridged() {
     let server = RedisServer::start();
     let proxy = Proxy::before(server.port());
     // A replica of an absent primary keeps its data.
-    let nobody = Port::claim();
+    let unused = Port::claim();
     let (run, (_server, proxy)) = outage::at(&proxy.url(), move |outage| {
-        server.command(&["REPLICAOF", "127.0.0.1", &nobody.to_string()]);
+        server.command(&["REPLICAOF", "127.0.0.1", &unused.to_string()]);
         outage.hold(LASTS);
         server.command(&["REPLICAOF", "NO", "ONE"]);
         (server, proxy)

@@ -264,9 +264,9 @@ fn an_extension() {
     let by_name = key::extension(|user: &User| user.name.clone());
     let by_both = key::extension(|user: &User| (user.id, user.name.clone()));
 
-    let nobody = request::<&str>(&[]);
-    assert!(is_missing(&extract(&by_id, &nobody)), "id");
-    assert!(is_missing(&extract(&by_name, &nobody)), "name");
+    let anonymous = request::<&str>(&[]);
+    assert!(is_missing(&extract(&by_id, &anonymous)), "id");
+    assert!(is_missing(&extract(&by_name, &anonymous)), "name");
 
     let mut ann = request::<&str>(&[]);
     ann.extensions_mut().insert(User {
@@ -375,7 +375,7 @@ fn a_part_that_is_missing_or_misconfigured() {
         "fourth of four"
     );
     let peerless = extract(&(a(), key::peer()), &one).unwrap_err();
-    assert!(!peerless.is_missing(), "a peer that nobody put there");
+    assert!(!peerless.is_missing(), "no peer in the request");
 
     let else_a = extract(&(z(), a()).or(a()), &one);
     assert!(else_a.is_ok(), "a tuple with an alternative");
@@ -419,7 +419,7 @@ fn alternatives_and_errors() {
     );
     assert!(is_missing(&extract(&missing().or(missing()), &one)), "both");
     let peerless = extract(&missing().or(key::peer()), &one).unwrap_err();
-    assert!(!peerless.is_missing(), "a peer that nobody put there");
+    assert!(!peerless.is_missing(), "no peer in the request");
     let peerless = extract(&key::peer().or(a()), &one).unwrap_err();
     assert!(!peerless.is_missing(), "it is no missing key");
 }

@@ -72,7 +72,7 @@ impl MapStore {
 
 impl Store for MapStore {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        let mut buckets = self.buckets.lock().expect("nobody panics");
+        let mut buckets = self.buckets.lock().expect("no panic");
         let names: Vec<String> = check.charges().iter().map(Self::name).collect();
         let stored = names.iter().map(|name| buckets.get(name));
         let mut slots: Vec<Slot> = stored
@@ -89,7 +89,7 @@ impl Store for MapStore {
     }
 
     fn reset(&self, legs: &[Charge<'_>]) -> Answer<()> {
-        let mut buckets = self.buckets.lock().expect("nobody panics");
+        let mut buckets = self.buckets.lock().expect("no panic");
         for leg in legs {
             buckets.remove(&Self::name(leg));
         }

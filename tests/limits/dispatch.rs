@@ -66,8 +66,8 @@ async fn a_server_far_away_decides_nearly_all_if_its_replies_are_in_time() {
             steadily(&limiter, per_s, 500 * MS).await;
             let answers = steadily(&limiter, per_s, 1_000 * MS).await;
             let (failed, asked) = (failed(&answers), answers.len());
-            let told = format!("{distance_ms} ms, {per_s}/s: {failed} of {asked}");
-            assert!(100 * failed < asked, "{told}");
+            let reported = format!("{distance_ms} ms, {per_s}/s: {failed} of {asked}");
+            assert!(100 * failed < asked, "{reported}");
         }
     }
 }

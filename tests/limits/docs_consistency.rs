@@ -226,11 +226,11 @@ fn every_line_of_the_log_is_in_the_runbook() {
     let telemetry = fs::read_to_string(root.join("src/telemetry.rs")).expect("a source");
     // Each line starts with words of its own, up to its first variable part. Denials have a
     // page of their own, and some lines are built before they are logged.
-    let told = telemetry.split("    tell!(").skip(1);
-    let told = told.filter_map(|rest| rest.split(");\n").next()?.rsplit('"').nth(1));
+    let reported = telemetry.split("    tell!(").skip(1);
+    let reported = reported.filter_map(|rest| rest.split(");\n").next()?.rsplit('"').nth(1));
     let built = telemetry.split("let line = ").skip(1);
     let built = built.filter_map(|rest| rest.split('"').nth(1));
-    let lines: Vec<_> = told
+    let lines: Vec<_> = reported
         .chain(built)
         .filter(|line| !["denied", "{line}"].contains(line))
         .map(|line| {

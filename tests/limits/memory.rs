@@ -233,7 +233,7 @@ struct Script(Mutex<Vec<u64>>);
 
 impl Clock for Script {
     fn now_us(&self) -> u64 {
-        let mut left = self.0.lock().expect("nobody panics");
+        let mut left = self.0.lock().expect("no panic");
         left.pop().expect("a time")
     }
 }

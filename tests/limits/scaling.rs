@@ -60,13 +60,13 @@ const TENANT: Limit = Limit {
 #[test]
 fn without_leases_callers_get_nearly_burst_and_rate() {
     for (callers, limit) in [(ZIPF, CLIENT), (FLOOD, CLIENT), (HOT, TENANT)] {
-        for mode in [Mode::Exact, Mode::Remembered] {
+        for mode in [Mode::Exact, Mode::Cached] {
             let mut outcome = short(callers, limit, mode).play();
             let tally = &mut outcome.tally;
             assert_eq!(tally.most_beyond(), 0, "{callers:?}, {mode:?}");
             assert_eq!(tally.failed, 0, "{callers:?}, {mode:?}");
             let (less, exact) = (tally.under(), tally.exactly());
-            assert!(exact < tally.asked, "{callers:?}: somebody is denied");
+            assert!(exact < tally.asked, "{callers:?}: no request was denied");
             assert!(
                 1_000 * less <= exact,
                 "{callers:?}, {mode:?}: {less} of {exact}"
@@ -96,7 +96,7 @@ fn leases_admit_no_more_than_guaranteed() {
 #[test]
 fn a_flood_costs_each_node_a_call_for_each_unit_that_flows_in() {
     let exact = short(FLOOD, CLIENT, Mode::Exact).play();
-    let outcome = short(FLOOD, CLIENT, Mode::Remembered).play();
+    let outcome = short(FLOOD, CLIENT, Mode::Cached).play();
     let (nodes, others_per_s) = (10, 2_000.0);
     let bound = others_per_s + f64::from(nodes * CLIENT.rate as u32);
     assert!(exact.calls_per_s > 2_800.0, "{}", exact.calls_per_s);
@@ -128,7 +128,7 @@ fn many_nodes_together_send_no_more_than_can_be_answered() {
     let scene = Scene {
         rate: 10_000.0,
         callers: Callers::Uniform { callers: 2_000 },
-        mode: Mode::Remembered,
+        mode: Mode::Cached,
         call_takes: micros(120),
         decision_takes: micros(32),
         lasts: Duration::from_secs(2),
@@ -149,7 +149,7 @@ fn an_overload_that_lasts_does_not_grow() {
     let scene = Scene {
         rate: 10_000.0,
         callers: Callers::Uniform { callers: 2_000 },
-        mode: Mode::Remembered,
+        mode: Mode::Cached,
         call_takes: micros(120),
         decision_takes: micros(32),
         lasts: Duration::from_secs(15),
@@ -167,7 +167,7 @@ fn a_far_node_with_little_traffic_gets_answers_in_time() {
     let scene = Scene {
         rate: 100.0,
         callers: Callers::Uniform { callers: 1_000 },
-        mode: Mode::Remembered,
+        mode: Mode::Cached,
         each_way: Duration::from_millis(13),
         lasts: Duration::from_secs(20),
         ..Scene::new(SEED, 2)

@@ -68,9 +68,9 @@ fn through(layer: &RateLimitLayer, request: impl Fn() -> Request<Body>) -> (u64,
 
 /// Returns how often the same response allocates if it is built by hand, with all values known
 /// before. `changing`: the fields whose value depends on the decision.
-fn by_hand(told: &Response<Body>, mut request: Request<Body>, changing: &[HeaderName]) -> u64 {
-    let decision: Option<&Decision> = told.extensions().get();
-    let is_admitted = told.status() == StatusCode::OK;
+fn by_hand(reported: &Response<Body>, mut request: Request<Body>, changing: &[HeaderName]) -> u64 {
+    let decision: Option<&Decision> = reported.extensions().get();
+    let is_admitted = reported.status() == StatusCode::OK;
     let counted = measure(|| {
         let mut response = if is_admitted {
             if let Some(decision) = decision {
@@ -80,7 +80,7 @@ fn by_hand(told: &Response<Body>, mut request: Request<Body>, changing: &[Header
         } else {
             Response::new(Full::new(Bytes::copy_from_slice(PROBLEM)))
         };
-        for (name, value) in told.headers() {
+        for (name, value) in reported.headers() {
             let value = if changing.contains(name) {
                 HeaderValue::from_bytes(value.as_bytes()).unwrap()
             } else {
@@ -91,7 +91,7 @@ fn by_hand(told: &Response<Body>, mut request: Request<Body>, changing: &[Header
         if let Some(decision) = decision {
             response.extensions_mut().insert(decision.clone());
         }
-        if let Some(reason) = told.extensions().get::<DenialReason>() {
+        if let Some(reason) = reported.extensions().get::<DenialReason>() {
             response.extensions_mut().insert(*reason);
         }
         drop(response.map(Body::new));

@@ -130,7 +130,7 @@ pub(crate) async fn whatever_fails_nothing_is_shown() {
     server.command(&[&user[..], &[&format!(">{PASSWORD}")]].concat());
     let well = format!("127.0.0.1:{}/", server.port());
     let of_nobody = Port::claim();
-    let nobody = format!("127.0.0.1:{of_nobody}/");
+    let unused = format!("127.0.0.1:{of_nobody}/");
     // The error contains what the server got: the password.
     let renamed = RedisServer::with(&["--rename-command", "AUTH", "LOGIN"]);
     let strange = format!("127.0.0.1:{}/", renamed.port());
@@ -141,7 +141,7 @@ pub(crate) async fn whatever_fails_nothing_is_shown() {
     for choice in [OnStoreFailure::Deny, OnStoreFailure::local()] {
         for (address, deadline) in [
             (well.clone(), instant),
-            (nobody.clone(), long),
+            (unused.clone(), long),
             (strange.clone(), long),
             (
                 lying_server("-NOPERM this user has no permissions\r\n"),
@@ -215,9 +215,9 @@ pub(crate) async fn whatever_fails_nothing_is_shown() {
     let text = LOG.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let text = String::from_utf8(text).expect("text");
     assert!(text.contains("tower_throttle::store"), "{text}");
-    let nobody = nobody.trim_end_matches('/');
+    let unused = unused.trim_end_matches('/');
     for line in ["cannot connect to Redis", "rate-limit store unavailable"] {
-        assert!(text.contains(&format!("{line} ({nobody}: ")), "{text}");
+        assert!(text.contains(&format!("{line} ({unused}: ")), "{text}");
     }
     assert_hides(&text);
 }

@@ -53,7 +53,7 @@ pub(crate) fn other_process(file: &str) {
 
 async fn talk_to_servers(trusted: &Path) {
     let [known, stranger, namesake] = ["known", "stranger", "known"].map(authority);
-    let without = RedisStore::connect("rediss://localhost/").expect_err("nobody to trust");
+    let without = RedisStore::connect("rediss://localhost/").expect_err("no trusted authority");
     assert!(without.to_string().contains("SSL_CERT_FILE"), "{without}");
     println!("no authority at all: a mistake at build time ... ok");
     fs::write(trusted, known.pem()).expect("a file");
@@ -80,7 +80,7 @@ async fn talk_to_servers(trusted: &Path) {
             "NotValidForName",
         ),
         (
-            "TLS that nobody asked for",
+            "TLS without being configured",
             "redis",
             Some((&known, localhost)),
             "does not belong",
@@ -115,9 +115,9 @@ async fn never_decides(scheme: &str, proxy: &Proxy, because: &str) {
     let local = limiter(&store, OnStoreFailure::default());
     let started = Instant::now();
     let error = denying.check("ann").await.expect_err("no store");
-    let (took, said) = (started.elapsed(), said(&error));
-    assert!(took < DEADLINE, "{took:?}: {said}");
-    assert!(said.contains(because), "{said}");
+    let (took, shown) = (started.elapsed(), shown(&error));
+    assert!(took < DEADLINE, "{took:?}: {shown}");
+    assert!(shown.contains(because), "{shown}");
 
     eventually_async("another attempt to connect, and one more", async || {
         denying.check("ann").await.expect_err("no store");
@@ -134,7 +134,7 @@ fn limiter(store: &RedisStore, choice: OnStoreFailure) -> Limiter {
 }
 
 /// Shows an error and its sources.
-fn said(error: &dyn Error) -> String {
+fn shown(error: &dyn Error) -> String {
     let sources = successors(Some(error), |error| (*error).source());
     sources.map(|error| format!("{error}: ")).collect()
 }

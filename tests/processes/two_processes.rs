@@ -186,7 +186,7 @@ pub(crate) fn two_processes() {
         .spawn()
         .expect("another process");
     let mut lines = BufReader::new(other.stdout.take().expect("its output")).lines();
-    let mut said = || lines.next().expect("a line").expect("text");
+    let mut shown = || lines.next().expect("a line").expect("text");
 
     let runtime = Runtime::new().expect("a runtime");
     let inside = runtime.enter();
@@ -194,14 +194,14 @@ pub(crate) fn two_processes() {
     let races = all_races(window);
     for race in &races {
         let (name, limiter) = (&race.name, race.limiter(&store));
-        assert_eq!(said(), "ready");
+        assert_eq!(shown(), "ready");
         tell(&mut other, "go");
         let Outcome {
             moved: here,
             held,
             gave,
         } = runtime.block_on(run(race, &limiter));
-        let there: Vec<u64> = said()
+        let there: Vec<u64> = shown()
             .split(' ')
             .map(|number| number.parse().expect("a number"))
             .collect();

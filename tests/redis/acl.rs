@@ -106,10 +106,10 @@ async fn the_documented_rights_are_enough_for_everything() {
     }
     store.shutdown().await;
     server.assert_all_keys_expire();
-    let said = server.command(&["ACL", "LOG"]);
+    let shown = server.command(&["ACL", "LOG"]);
     for right in RIGHTS {
         let command = format!("object\n{}\n", &right[1..]);
-        assert!(!said.contains(&command), "{said}");
+        assert!(!shown.contains(&command), "{shown}");
     }
 }
 
@@ -352,8 +352,8 @@ impl Sentinel {
     /// Sentinels of Redis 6.0 have no users, and accept no names.
     fn has_users(&self) -> bool {
         let is_refused = |error: String| error.contains("wrong number of arguments");
-        let said = crate::support::try_command(self.1.number(), &["AUTH", "watch", "pw2"]);
-        !said.is_err_and(is_refused)
+        let shown = crate::support::try_command(self.1.number(), &["AUTH", "watch", "pw2"]);
+        !shown.is_err_and(is_refused)
     }
 }
 

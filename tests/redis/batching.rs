@@ -39,7 +39,7 @@ fn check(limiter: &Limiter, key: u64, units: u64) -> Asked {
 }
 
 /// Shows all fields of a decision.
-fn said(decision: &Decision) -> Vec<String> {
+fn shown(decision: &Decision) -> Vec<String> {
     let first = format!(
         "{:?} {:?} {:?} {:?}",
         decision.verdict(),
@@ -198,13 +198,13 @@ async fn walk(server: &RedisServer, kinds: &[Kind], rooms: [u64; 2], steps: &[St
                     true => model.debit(key, cost).await,
                     false => model.check_n(key, cost).await,
                 };
-                expected.push(said(&decision.expect("a decision")));
+                expected.push(shown(&decision.expect("a decision")));
             }
         }
         enqueue(&mut asked).await;
         let decisions = decisions(asked).await;
-        let told: Vec<_> = decisions.iter().skip(ahead).map(said).collect();
-        assert_eq!(told, expected, "{step:?}");
+        let reported: Vec<_> = decisions.iter().skip(ahead).map(shown).collect();
+        assert_eq!(reported, expected, "{step:?}");
     }
 }
 
@@ -334,11 +334,11 @@ async fn each_of_very_many_policies_is_listed() {
     let limiter = policies.fold(limiter, |limiter, policy| limiter.policy(policy));
     let limiter = limiter.build().expect("a limiter");
     let decision = limiter.check("ann").await.expect("a decision");
-    let told: Vec<_> = decision
+    let reported: Vec<_> = decision
         .policies()
         .map(|policy| policy.remaining())
         .collect();
-    assert_eq!(told, Vec::from_iter(0..2_000));
+    assert_eq!(reported, Vec::from_iter(0..2_000));
 }
 
 /// Three versions, deployed one after another, under a clock that steps back.
@@ -392,15 +392,15 @@ async fn equal_denied_checks_see_the_state_that_the_first_wrote() {
     let mut asked: Vec<Asked> = (0..ALONE).map(|_| check(&tested, 9, 0)).collect();
     asked.extend((0..5).map(|_| check(&tested, 0, 1)));
     enqueue(&mut asked).await;
-    let told: Vec<_> = decisions(asked)
+    let reported: Vec<_> = decisions(asked)
         .await
         .iter()
         .skip(ALONE)
-        .map(said)
+        .map(shown)
         .collect();
     let mut expected = Vec::new();
     for _ in 0..5 {
-        expected.push(said(&model.check(0).await.expect("a decision")));
+        expected.push(shown(&model.check(0).await.expect("a decision")));
     }
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }

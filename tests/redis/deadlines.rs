@@ -105,12 +105,12 @@ async fn an_overloaded_server_gets_only_checks_that_it_can_answer_in_time() {
             Err(_) => others += 1,
         }
     }
-    let told = format!("{decided} decided, {overloaded} told of a flood, {others} others");
-    assert!(decided >= 40 * 128 / 2, "{told}");
-    assert!(overloaded >= 500, "{told}");
+    let reported = format!("{decided} decided, {overloaded} told of a flood, {others} others");
+    assert!(decided >= 40 * 128 / 2, "{reported}");
+    assert!(overloaded >= 500, "{reported}");
     // There are nearly none, except on a machine that stalls now and then. If all were sent,
     // there would be nearly as many as decisions.
-    assert!(others * 3 < decided, "{told}");
+    assert!(others * 3 < decided, "{reported}");
 }
 
 /// Checks make way for the refund, and it is sent although its answer would be late.

@@ -26,7 +26,7 @@ use crate::support::{
     DEADLINE, RedisServer,
     cluster::RedisCluster,
     eventually, eventually_async,
-    oracle::{Plan, Said},
+    oracle::{Fields, Plan},
     plans::{USED_UP, any_plan, any_scale_ms},
     random::{Random, seed},
 };
@@ -189,7 +189,7 @@ fn caching_denials_changes_no_field_of_a_decision() {
                     }
                 });
                 let (with, without) = (with.await, without.await);
-                assert_eq!(Said::from(&with), Said::from(&without), "{plans:?}");
+                assert_eq!(Fields::from(&with), Fields::from(&without), "{plans:?}");
                 assert_eq!(without.source(), Source::Store);
                 if with.source() == Source::Store {
                     continue;
@@ -409,8 +409,8 @@ async fn a_denial_before_a_reset_is_not_cached_after_it() {
         let before = calls(&server);
         let mut denied = Box::pin(limiter.check("ann"));
         // The refund is sent, and its answer is never polled.
-        let mut nobody = Context::from_waker(Waker::noop());
-        assert!(denied.as_mut().poll(&mut nobody).is_pending());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(denied.as_mut().poll(&mut context).is_pending());
         eventually_async("a script call", async || calls(&server) > before).await;
         limiter.reset("ann").await.expect("forgotten");
         let denied = denied.await.expect("a decision");
@@ -635,7 +635,7 @@ async fn a_cached_denial_is_returned_at_once() {
     let limiter = limiter(&store, [Policy::new("day", TokenBucket::per_day(1))]);
     assert!(check(&limiter).await.is_allowed());
     assert!(!check(&limiter).await.is_allowed());
-    let mut nobody = Context::from_waker(Waker::noop());
+    let mut context = Context::from_waker(Waker::noop());
     let mut again = Box::pin(limiter.check("ann"));
-    assert!(again.as_mut().poll(&mut nobody).is_ready());
+    assert!(again.as_mut().poll(&mut context).is_ready());
 }

@@ -101,20 +101,20 @@ async fn each_key_expires_when_it_means_the_same_as_none() {
     let server = RedisServer::start();
     let store = store(&server);
     for policy in short_lived() {
-        let said = format!("{policy:?}");
+        let shown = format!("{policy:?}");
         let limiter = Limiter::new(store.clone(), policy);
         for _ in 0..2 {
             let decision = use_up(&limiter, &server).await;
             let needed = matters_for(&decision);
-            assert!(needed > Duration::ZERO, "{said}");
+            assert!(needed > Duration::ZERO, "{shown}");
             let ends_us = decided_at_us(&decision) as i64 + needed.as_micros() as i64;
             let expires_us = expiry_us(&server, &limiter.storage_keys("ann")[0]);
             if let Some(expires_us) = expires_us {
                 let spare_us = expires_us - ends_us;
-                assert!((0..=5_000).contains(&spare_us), "{said}: {spare_us} µs");
+                assert!((0..=5_000).contains(&spare_us), "{shown}: {spare_us} µs");
             }
             eventually_empty(&server);
-            assert!(server_time_us(&server) >= ends_us, "{said}");
+            assert!(server_time_us(&server) >= ends_us, "{shown}");
         }
     }
 }
@@ -301,7 +301,7 @@ impl Version {
 /// then the other. It gets no more than the larger of the two grants, and the newer version
 /// soon admits it.
 async fn two_versions(old: &Version, new: &Version) {
-    let said = format!("{old:?}\n{new:?}");
+    let shown = format!("{old:?}\n{new:?}");
     let server = RedisServer::start();
     let store = store(&server);
     let [old_limiter, new_limiter] =
@@ -327,14 +327,14 @@ async fn two_versions(old: &Version, new: &Version) {
     // If periods start by the clock, one more may have begun.
     let periods = u64::try_from(took.as_nanos() / period.as_nanos()).expect("few") + 1;
     let most = old.capacity.max(new.capacity) + periods * old.refill.max(new.refill);
-    assert!(admitted <= most, "{admitted} > {most} in {took:?}\n{said}");
+    assert!(admitted <= most, "{admitted} > {most} in {took:?}\n{shown}");
 
     if !last.is_allowed() {
         let wait = last.retry_after().expect("a time");
-        assert!(wait <= new.full, "{wait:?}\n{said}");
+        assert!(wait <= new.full, "{wait:?}\n{shown}");
         sleep(wait).await;
         let decision = new_limiter.check("ann").await.expect("a decision");
-        assert!(decision.is_allowed(), "after {wait:?}\n{said}");
+        assert!(decision.is_allowed(), "after {wait:?}\n{shown}");
     }
     eventually_empty(&server);
 }

@@ -113,7 +113,7 @@ async fn after_a_restart_it_decides_again_by_itself() {
     assert_eq!(admitted(&limiter, "ann", 4).await, 3);
 
     server.kill();
-    let error = limiter.check("ann").await.expect_err("nobody is there");
+    let error = limiter.check("ann").await.expect_err("no server listens");
     assert!(error.is_unavailable(), "{error:?}");
 
     server.run();
@@ -127,7 +127,7 @@ async fn an_absent_server_fails_at_once_and_is_found_when_it_comes() {
     let mut server = RedisServer::stopped(&[]);
     let limiter = limiter(&server);
     let asked = Instant::now();
-    let error = limiter.check("ann").await.expect_err("nobody is there");
+    let error = limiter.check("ann").await.expect_err("no server listens");
     assert!(error.is_unavailable(), "{error:?}");
     let cause = std::error::Error::source(&error).map(ToString::to_string);
     assert!(cause.unwrap_or_default().contains("refused"), "{error:?}");
@@ -234,8 +234,8 @@ async fn a_user_without_a_right_gets_an_error_and_nothing_is_charged() {
 async fn an_error_of_redis_is_quoted() {
     let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
     let url = user_with(&server, &["+@all"]);
-    let nobody = crate::support::port::Port::claim();
-    let nobody = &nobody.to_string();
+    let unused = crate::support::port::Port::claim();
+    let unused = &unused.to_string();
     let cannot_save = || {
         std::fs::remove_dir_all(server.folder()).expect("its folder");
         server.command(&["CONFIG", "SET", "save", "3600 1"]);
@@ -265,7 +265,7 @@ async fn an_error_of_redis_is_quoted() {
         ),
         (
             "READONLY",
-            &|| command(&["REPLICAOF", "127.0.0.1", nobody]),
+            &|| command(&["REPLICAOF", "127.0.0.1", unused]),
             &|| command(&["REPLICAOF", "NO", "ONE"]),
         ),
         (
@@ -292,8 +292,8 @@ async fn an_error_of_redis_is_quoted() {
         let error = limiter.check(word).await.expect_err(word);
         assert!(error.is_refused(), "{word}: {error:?}");
         let cause = std::error::Error::source(&error).map(ToString::to_string);
-        let said = format!("Redis refused a command of the script with {word}");
-        assert_eq!(cause, Some(said));
+        let shown = format!("Redis refused a command of the script with {word}");
+        assert_eq!(cause, Some(shown));
         permit();
         command(&["FLUSHALL"]);
     }
@@ -411,7 +411,7 @@ async fn a_reply_that_is_not_exactly_an_answer_is_an_error() {
         ("a leg too many", |nonce| {
             fake::reply(&[nonce, NOW_US, 1.0, 1.0, 1.0])
         }),
-        ("somebody else's", |_| fake::reply(&[1.0, NOW_US, 1.0, 1.0])),
+        ("another call's", |_| fake::reply(&[1.0, NOW_US, 1.0, 1.0])),
         ("a verdict unknown", |nonce| {
             fake::reply(&[nonce, NOW_US, 7.0, 1.0])
         }),

@@ -31,14 +31,14 @@ fn liar(lie: Say) -> (u16, Arc<Mutex<Seen>>) {
             return b"+OK\r\n".to_vec();
         }
         let mut seen = its.lock().expect("no panic");
-        let said = if seen.lied_on.is_none() {
+        let shown = if seen.lied_on.is_none() {
             seen.lied_on = Some(connection);
             lie
         } else {
             seen.in_use.insert(connection);
             |nonce| fake::reply(&[nonce, NOW_US, 1.0, 0.0])
         };
-        said(fake::nonce(words))
+        shown(fake::nonce(words))
     });
     (port, seen)
 }
@@ -48,7 +48,7 @@ async fn a_foreign_reply_replaces_its_connection_and_no_other() {
     let lies: [(&str, Say); 4] = [
         // A foreign reply to the whole call, or to one check only.
         ("a status", |_| b"+OK\r\n".to_vec()),
-        ("somebody else's", |_| fake::reply(&[1.0, NOW_US, 1.0, 0.0])),
+        ("another call's", |_| fake::reply(&[1.0, NOW_US, 1.0, 0.0])),
         ("a verdict unknown", |nonce| {
             fake::reply(&[nonce, NOW_US, 7.0, 0.0])
         }),

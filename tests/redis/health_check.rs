@@ -34,7 +34,7 @@ async fn eventually_refused(store: &RedisStore) {
 async fn ready_reports_whether_the_server_is_there() {
     let mut server = RedisServer::stopped(&[]);
     let store = store(&server.url());
-    let error = store.health_check().await.expect_err("nobody is there");
+    let error = store.health_check().await.expect_err("no server listens");
     assert!(error.is_unavailable(), "{error:?}");
     assert!(error.to_string().contains(&server.port().to_string()));
     server.run();
@@ -61,8 +61,8 @@ async fn a_server_that_rejects_all_writes_is_unhealthy() {
     let user = ["ACL", "SETUSER", "app", "on", ">pw", "~tt?{*", "+@all"];
     server.command(&user);
     let store = store(&format!("redis://app:pw@127.0.0.1:{}/", server.port()));
-    let nobody = Port::claim();
-    let nobody = &nobody.to_string();
+    let unused = Port::claim();
+    let unused = &unused.to_string();
     let faults: [[&[&str]; 2]; 4] = [
         [
             &["ACL", "SETUSER", "app", "-evalsha"],
@@ -77,7 +77,7 @@ async fn a_server_that_rejects_all_writes_is_unhealthy() {
             &["CONFIG", "SET", "maxmemory", "0"],
         ],
         [
-            &["REPLICAOF", "127.0.0.1", nobody],
+            &["REPLICAOF", "127.0.0.1", unused],
             &["REPLICAOF", "NO", "ONE"],
         ],
     ];

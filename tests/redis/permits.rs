@@ -320,12 +320,13 @@ async fn the_first_waiter_gets_a_local_release_after_one_call() {
     redis.set_delay(ms(5));
     let (limiter, _) = process(&redis, Policy::new("held", Concurrency::new(10)));
     let mut permits = take(&limiter, 10).await;
-    let (told, mut order) = tokio::sync::mpsc::unbounded_channel();
+    let (reported, mut order) = tokio::sync::mpsc::unbounded_channel();
     for place in 0..30 {
-        let (limiter, told) = (limiter.clone(), told.clone());
+        let (limiter, reported) = (limiter.clone(), reported.clone());
         tokio::spawn(async move {
             let permit = limiter.acquire("ann", ms(600_000)).await;
-            told.send((place, permit.expect("a decision")))
+            reported
+                .send((place, permit.expect("a decision")))
                 .expect("a reader");
         });
         sleep(ms(20)).await;

@@ -124,7 +124,7 @@ pub struct Ours {
     /// Whether it leases units.
     pub leases: bool,
     /// Whether it caches denials.
-    pub remembers: bool,
+    pub caches_denials: bool,
 }
 
 impl Ours {
@@ -135,7 +135,7 @@ impl Ours {
             rate,
             policies: 1,
             leases: false,
-            remembers: true,
+            caches_denials: true,
         }
     }
 }
@@ -145,7 +145,7 @@ pub fn on_redis(url: &str, ours: Ours) -> RateLimitLayer {
     let builder = RedisStore::builder()
         .connections(ours.connections)
         .timeout(DEADLINE);
-    let builder = if ours.remembers {
+    let builder = if ours.caches_denials {
         builder
     } else {
         builder.denial_cache_ttl(Duration::ZERO)

@@ -145,9 +145,9 @@ impl Ask for Calls {
         let reply: Vec<_> = numbers.map(integer).collect();
         expect(reply.first(), Some(&NONCE))?;
         if self.decides {
-            let told: Vec<_> = reply[2..].chunks(1 + self.policies).collect();
-            expect(told.len(), self.checks)?;
-            expect(told.iter().all(|check| check[0] == 1), true)?;
+            let reported: Vec<_> = reply[2..].chunks(1 + self.policies).collect();
+            expect(reported.len(), self.checks)?;
+            expect(reported.iter().all(|check| check[0] == 1), true)?;
         }
         Ok(())
     }

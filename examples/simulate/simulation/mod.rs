@@ -29,7 +29,7 @@ pub(crate) enum Mode {
     /// Nothing.
     Exact,
     /// Cached denials: the default.
-    Remembered,
+    Cached,
     /// Cached denials and leases.
     Leased,
 }
@@ -156,7 +156,7 @@ impl Scene {
         let policy = Policy::new("api", quota).on_store_failure(OnStoreFailure::Deny);
         let policy = match self.mode {
             Mode::Leased => policy.lease(),
-            Mode::Exact | Mode::Remembered => policy,
+            Mode::Exact | Mode::Cached => policy,
         };
         let node = |number| {
             let redis = redis.over_another_network();

@@ -69,13 +69,13 @@ pub(crate) fn admitted(ledger: &[Entry], promise: &Promise) -> Result<f64, Strin
                 .or_default()
                 .push(taken),
             (Outcome::Allowed(_), Elsewhere::Local { .. }) => {
-                return Err(format!("I1: admitted by nobody's count: {entry:?}"));
+                return Err(format!("I1: admitted without a decision: {entry:?}"));
             }
             _ => {}
         }
     }
     if by_store.is_empty() && by_itself.is_empty() {
-        return Err("I1: nobody was admitted".to_owned());
+        return Err("I1: no request was admitted".to_owned());
     }
     let burst = promise.burst as f64;
     let mut most: f64 = 0.0;

@@ -32,7 +32,7 @@ pub(crate) fn answered(ledger: &[Entry], bound: Latency) -> Result<Latency, Stri
     let mut times: Vec<u64> = ledger.iter().map(Entry::took_us).collect();
     times.sort_unstable();
     let Some(longest) = times.last() else {
-        return Err("I2: nobody asked".to_owned());
+        return Err("I2: there was no request".to_owned());
     };
     let place = (times.len() * 999).div_ceil(1_000) - 1;
     let found = Latency {
@@ -51,19 +51,19 @@ pub(crate) fn answered(ledger: &[Entry], bound: Latency) -> Result<Latency, Stri
 /// I4: no caller gets the decision of another bucket. What remains for key k must be in its own
 /// band, of `width` below `highest - k * width`. Returns how many decisions had a number.
 pub(crate) fn own_bands(ledger: &[Entry], highest: u64, width: u64) -> Result<usize, String> {
-    let told = ledger
+    let reported = ledger
         .iter()
         .filter_map(|entry| Some((entry, entry.remaining?)));
     let mut count = 0;
-    for (entry, remaining) in told {
+    for (entry, remaining) in reported {
         let below = highest - u64::from(entry.key) * width;
         if remaining > below || remaining + width <= below {
-            return Err(format!("I4: told of another's bucket: {entry:?}"));
+            return Err(format!("I4: got the number of another bucket: {entry:?}"));
         }
         count += 1;
     }
     if count == 0 {
-        return Err("I4: nobody was told".to_owned());
+        return Err("I4: no decision had a number".to_owned());
     }
     Ok(count)
 }
@@ -72,19 +72,19 @@ pub(crate) fn own_bands(ledger: &[Entry], highest: u64, width: u64) -> Result<us
 /// number.
 pub(crate) fn own_replies(ledger: &[Entry], highest: u64, width: u64) -> Result<usize, String> {
     own_bands(ledger, highest, width)?;
-    let mut told = HashSet::new();
+    let mut reported = HashSet::new();
     for entry in ledger {
         let Some(remaining) = entry.remaining else {
             continue;
         };
-        if entry.outcome.is_allowed() && !told.insert((entry.key, remaining)) {
-            return Err(format!("I4: told what another was told: {entry:?}"));
+        if entry.outcome.is_allowed() && !reported.insert((entry.key, remaining)) {
+            return Err(format!("I4: got the same number as another: {entry:?}"));
         }
     }
-    if told.is_empty() {
-        return Err("I4: nobody was admitted".to_owned());
+    if reported.is_empty() {
+        return Err("I4: no request was admitted".to_owned());
     }
-    Ok(told.len())
+    Ok(reported.len())
 }
 
 /// I5: each request that the store admitted is charged there. Only requests without a reply may
@@ -120,7 +120,7 @@ pub(crate) fn charged(
         surplus += charge - sure;
     }
     if expected.is_empty() {
-        return Err("I5: nobody asked".to_owned());
+        return Err("I5: there was no request".to_owned());
     }
     Ok(surplus)
 }
@@ -152,7 +152,7 @@ pub(crate) fn resumed(
         longest = longest.max(took);
     }
     if processes.is_empty() {
-        return Err("I6: nobody asked".to_owned());
+        return Err("I6: there was no request".to_owned());
     }
     Ok(longest)
 }

@@ -103,7 +103,7 @@ fn admissions_without_the_store_are_counted() {
     ledger.push(by_itself(56, 1));
     assert!(admitted(&ledger, &local).is_err(), "four");
     ledger[56].outcome = Outcome::Allowed(By::Failure);
-    assert!(admitted(&ledger, &local).is_err(), "by nobody's count");
+    assert!(admitted(&ledger, &local).is_err(), "without a decision");
     local.elsewhere = Elsewhere::Anything;
     admitted(&ledger, &local).expect("fail-open");
 }
@@ -134,19 +134,26 @@ fn a_late_answer_and_a_missing_one_are_detected() {
 
 #[test]
 fn a_reply_to_another_call_is_detected() {
-    let told = |id, key, remaining| Entry {
+    let reported = |id, key, remaining| Entry {
         remaining: Some(remaining),
         ..entry(id, key, ALLOWED, id)
     };
     // Bands of 100 below 1000: 900 to 1000, and 800 to 900.
-    let mut ledger = vec![told(0, 0, 999), told(1, 0, 998), told(2, 1, 899)];
+    let mut ledger = vec![
+        reported(0, 0, 999),
+        reported(1, 0, 998),
+        reported(2, 1, 899),
+    ];
     assert_eq!(own_replies(&ledger, 1_000, 100), Ok(3));
-    ledger.push(told(3, 1, 901));
+    ledger.push(reported(3, 1, 901));
     assert!(own_replies(&ledger, 1_000, 100).is_err(), "of key 0");
-    ledger[3] = told(3, 0, 899);
+    ledger[3] = reported(3, 0, 899);
     assert!(own_replies(&ledger, 1_000, 100).is_err(), "of key 1");
-    ledger[3] = told(3, 0, 998);
-    assert!(own_replies(&ledger, 1_000, 100).is_err(), "told twice");
+    ledger[3] = reported(3, 0, 998);
+    assert!(
+        own_replies(&ledger, 1_000, 100).is_err(),
+        "the same number twice"
+    );
     ledger[3].outcome = Outcome::Denied(By::Store);
     assert_eq!(own_replies(&ledger, 1_000, 100), Ok(3));
     assert!(own_replies(&[], 1_000, 100).is_err(), "nothing is no proof");

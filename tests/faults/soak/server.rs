@@ -147,9 +147,9 @@ impl Scene for OneServer {
                 self.commands(&no, hold, &["ACL", "SETUSER", "app", "+evalsha", "+eval"]);
             }
             "read-only" => {
-                let nobody = Port::claim();
-                let nobody = &nobody.to_string();
-                let one = ["REPLICAOF", "127.0.0.1", nobody];
+                let unused = Port::claim();
+                let unused = &unused.to_string();
+                let one = ["REPLICAOF", "127.0.0.1", unused];
                 self.commands(&one, hold, &["REPLICAOF", "NO", "ONE"]);
             }
             "loading" => {

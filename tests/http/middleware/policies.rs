@@ -325,10 +325,10 @@ fn the_buckets_of_a_request_are_those_of_the_layer() {
     assert_eq!((left("ann"), left("bob")), (vec![10, 98], vec![8, 98]));
     at_once(of("bob").reset_shared()).unwrap();
     assert_eq!((left("ann"), left("bob")), (vec![10, 100], vec![8, 100]));
-    let nobody = plain();
+    let anonymous = plain();
     assert!(
         layer
-            .buckets(&RequestHead::from(&nobody))
+            .buckets(&RequestHead::from(&anonymous))
             .unwrap_err()
             .is_missing()
     );

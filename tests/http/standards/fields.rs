@@ -180,15 +180,15 @@ fn the_largest_numbers_keep_within_15_digits() {
 
 #[test]
 fn a_fraction_of_a_second_is_sent_in_whole_seconds() {
-    let told = |quota: TokenBucket| {
+    let reported = |quota: TokenBucket| {
         let (layer, _) = layer_of([policy("p", quota.try_into().unwrap())]);
         ask(&layer, plain()).field("ratelimit-policy").unwrap()
     };
     let bucket = |limit, ms| TokenBucket::new(limit, Duration::from_millis(ms));
-    assert_eq!(told(bucket(1, 1_500)), r#""p";q=1;w=2"#);
-    assert_eq!(told(bucket(10, 2_500)), r#""p";q=12;w=3;tt-burst=10"#);
+    assert_eq!(reported(bucket(1, 1_500)), r#""p";q=1;w=2"#);
+    assert_eq!(reported(bucket(10, 2_500)), r#""p";q=12;w=3;tt-burst=10"#);
     assert_eq!(
-        told(bucket(10, 1_000).burst(25)),
+        reported(bucket(10, 1_000).burst(25)),
         r#""p";q=10;w=1;tt-burst=25"#
     );
 }

@@ -202,9 +202,9 @@ proptest! {
                 let (_, t) = parameters(&answer, "t")[0].clone();
                 if quota.algorithm() == Algorithm::TokenBucket {
                     // `r` / `t` is at most the limit / the period, without fractions.
-                    let told = u128::from(left) * quota.period().as_nanos();
+                    let reported = u128::from(left) * quota.period().as_nanos();
                     let real = u128::from(quota.limit()) * u128::from(t) * 1_000_000_000;
-                    prop_assert!(told <= real, "r={left};t={t} for {quota:?}");
+                    prop_assert!(reported <= real, "r={left};t={t} for {quota:?}");
                 } else {
                     prop_assert!(u128::from(t) <= quota.period().as_nanos().div_ceil(1_000_000_000));
                 }

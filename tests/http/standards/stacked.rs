@@ -253,7 +253,7 @@ fn three_layers_are_one_list_and_one_decision() {
 }
 
 /// Answers as a server behind a proxy that sets limits of its own.
-fn told(fields: &'static [(&'static str, &'static str)]) -> Response<Full<Bytes>> {
+fn reported(fields: &'static [(&'static str, &'static str)]) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::default());
     for (name, value) in fields {
         let value = value.parse().expect("a value");
@@ -268,7 +268,7 @@ fn ask_around(
     headers: HeaderFormat,
 ) -> http::HeaderMap {
     let (layer, _) = layer_with([api()], |builder| builder.headers(headers));
-    let inner = tower::service_fn(move |_| async move { Ok::<_, Infallible>(told(fields)) });
+    let inner = tower::service_fn(move |_| async move { Ok::<_, Infallible>(reported(fields)) });
     ask_service(layer.layer(inner), plain()).headers
 }
 
@@ -276,7 +276,7 @@ fn ask_around(
 /// line that is not a list makes a list invalid.
 #[test]
 fn fields_of_an_inner_service_in_another_format_are_not_mixed() {
-    let said: [&[(&str, &str)]; 7] = [
+    let shown: [&[(&str, &str)]; 7] = [
         &[
             ("ratelimit", "limit=100, remaining=60, reset=36"),
             ("ratelimit-policy", "100;w=60"),
@@ -300,8 +300,8 @@ fn fields_of_an_inner_service_in_another_format_are_not_mixed() {
         (HeaderFormat::XRateLimitDelta, &[5, 6]),
         (HeaderFormat::None, &[0, 1, 2, 3, 4, 5, 6]),
     ] {
-        for (at, fields) in said.into_iter().enumerate() {
-            let as_said = told(fields).headers().clone();
+        for (at, fields) in shown.into_iter().enumerate() {
+            let as_said = reported(fields).headers().clone();
             let is_alone = ask_around(fields, mode) == as_said;
             assert_eq!(is_alone, alone.contains(&at), "{mode:?} {fields:?}");
         }

@@ -30,9 +30,9 @@ const MODES: [HeaderFormat; 6] = [
 
 #[track_caller]
 fn assert_tells_nothing(answer: &Answer) {
-    let told = format!("{:?} {}", answer.headers, answer.text());
+    let reported = format!("{:?} {}", answer.headers, answer.text());
     for part in ["redis", "internal", "6379", "route", DOWN_BECAUSE] {
-        assert!(!told.contains(part), "{told}");
+        assert!(!reported.contains(part), "{reported}");
     }
 }
 

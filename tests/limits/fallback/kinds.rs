@@ -49,7 +49,7 @@ async fn errors() -> Vec<(&'static str, StoreError)> {
     let denying = limiter(store.clone(), [policy(OnStoreFailure::Deny)]);
     let key = denying.storage_keys("ann").remove(0);
 
-    server.command(&["SET", &key, "somebody else's", "PX", "100000"]);
+    server.command(&["SET", &key, "another program's", "PX", "100000"]);
     let corrupt = denying.check("ann").await.unwrap_err();
     assert!(corrupt.is_corrupt_state(), "{corrupt}");
     server.command(&["DEL", &key]);
@@ -190,7 +190,7 @@ async fn corrupt_state_is_denied_under_each_choice() {
         let layer = layer_on(store.clone(), policy(choice));
         let key = limiter.storage_keys("ann").remove(0);
         for foreign in [
-            "somebody else's",
+            "another program's",
             "",
             "-1",
             "1e300",

@@ -15,7 +15,7 @@ use crate::support::random::Random;
 use crate::support::web::{api, ask, day, get};
 
 /// Shows all fields of a decision except its source.
-fn told(decision: &Decision) -> String {
+fn reported(decision: &Decision) -> String {
     let policies: Vec<_> = decision
         .policies()
         .map(|policy| {
@@ -40,7 +40,7 @@ fn told(decision: &Decision) -> String {
 fn assert_same(local: &Decision, plain: &Decision) {
     assert_eq!(local.source(), Source::Local);
     assert_eq!(plain.source(), Source::Store);
-    assert_eq!(told(local), told(plain));
+    assert_eq!(reported(local), reported(plain));
 }
 
 /// Returns a cost: mostly small, sometimes about the capacity, sometimes above it.

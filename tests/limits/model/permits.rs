@@ -7,7 +7,7 @@ use tower_throttle::{Decision, Limiter, Permit, StoreError, Verdict};
 use super::{bench::Bench, walk::Walk};
 use crate::support::{
     DEADLINE,
-    oracle::{Op, Plan, Said},
+    oracle::{Fields, Op, Plan},
     plans::Algorithm,
     random::seed,
 };
@@ -55,8 +55,8 @@ async fn step(walk: &mut Walk<'_>, held: &mut Vec<Held>) {
         0 => walk.reset(caller).await,
         1 => walk.forget_drained(),
         2..8 => {
-            let said = walk.ask(caller, Op::Peek).await;
-            walk.remember_moments(&said);
+            let shown = walk.ask(caller, Op::Peek).await;
+            walk.remember_moments(&shown);
         }
         8..22 if !held.is_empty() => {
             let place = walk.random.below(held.len() as u64) as usize;
@@ -131,7 +131,7 @@ async fn release(walk: &mut Walk<'_>, held: Held) {
         let answer: Result<Decision, StoreError> = walk.variant().redis.peek(caller).await;
         let is_late = started.elapsed() > DEADLINE;
         match answer {
-            Ok(decision) if Said::from(&decision) != expected && !is_late => {}
+            Ok(decision) if Fields::from(&decision) != expected && !is_late => {}
             answer => break answer,
         }
     };

@@ -41,7 +41,7 @@ async fn measure(random: &mut Random, limit: u64, load: f64) -> Error {
     for _ in 0..ARRIVALS {
         now_us += (-(1.0 - random.fraction()).ln() * mean_us) as u64;
         clock.set_us(now_us);
-        let decision = limiter.check("somebody").await.expect("a decision");
+        let decision = limiter.check("ann").await.expect("a decision");
         drop_old(&mut exact, now_us);
         drop_old(&mut estimated, now_us);
         let would_be = (exact.len() as u64) < limit;

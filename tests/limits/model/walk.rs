@@ -6,7 +6,7 @@ use tower_throttle::{Decision, Limiter, StoreError, Verdict};
 
 use super::bench::{Bench, START_US, limiter, spread_phase_ms};
 use crate::support::{
-    oracle::{Op, Oracle, Plan, Said},
+    oracle::{Fields, Op, Oracle, Plan},
     plans::{Algorithm, any_plan, any_scale_ms},
     random::Random,
 };
@@ -238,7 +238,7 @@ impl<'b> Walk<'b> {
     }
 
     /// Makes one check in Redis, in memory and in the model.
-    pub(super) async fn ask(&mut self, caller: u64, op: Op) -> Said {
+    pub(super) async fn ask(&mut self, caller: u64, op: Op) -> Fields {
         let plans = self.plans();
         if self.oracle.is_ambiguous(&plans, caller, self.now_us) {
             self.counts.ambiguous += 1;
@@ -263,14 +263,14 @@ impl<'b> Walk<'b> {
     pub(super) fn compare(
         &self,
         answer: Result<Decision, StoreError>,
-        expected: &Said,
+        expected: &Fields,
         store: &str,
     ) {
         match answer {
-            Ok(decision) if Said::from(&decision) == *expected => {}
+            Ok(decision) if Fields::from(&decision) == *expected => {}
             Ok(decision) => self.fail(&format!(
                 "{store} says\n{:#?}\nand not\n{expected:#?}",
-                Said::from(&decision)
+                Fields::from(&decision)
             )),
             Err(error) => self.fail(&format!("{store} fails: {error}")),
         }
@@ -292,9 +292,9 @@ impl<'b> Walk<'b> {
             31..34 => Op::Credit(self.any_cost()),
             _ => Op::Debit(self.any_debit()),
         };
-        let said = self.ask(caller, op).await;
-        self.remember_moments(&said);
-        if let (Op::Check, Some(wait_us @ 1..)) = (op, said.retry_us) {
+        let shown = self.ask(caller, op).await;
+        self.remember_moments(&shown);
+        if let (Op::Check, Some(wait_us @ 1..)) = (op, shown.retry_us) {
             self.counts.denied += 1;
             if self.random.percent(40) {
                 self.check_wait(caller, wait_us).await;
@@ -302,8 +302,8 @@ impl<'b> Walk<'b> {
         }
     }
 
-    pub(super) fn remember_moments(&mut self, said: &Said) {
-        let waits = said.lines.iter().flat_map(|line| {
+    pub(super) fn remember_moments(&mut self, shown: &Fields) {
+        let waits = shown.lines.iter().flat_map(|line| {
             let waits = [line.retry_us.unwrap_or(0), line.reset_us];
             waits.into_iter().filter(|wait_us| *wait_us > 0)
         });
@@ -390,6 +390,6 @@ async fn put(limiter: &Limiter, caller: u64, op: Op) -> Result<Decision, StoreEr
             .await
             .map(|refund| refund.decision().clone()),
         Op::Debit(units) => limiter.debit(caller, units).await,
-        Op::Acquire { .. } => panic!("whoever acquires holds the permit"),
+        Op::Acquire { .. } => panic!("`acquire` has an operation of its own"),
     }
 }

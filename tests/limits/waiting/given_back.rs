@@ -210,7 +210,7 @@ async fn a_long_queue_that_leaves_at_once_is_refunded_in_full() {
     sleep(ms(100)).await;
     let decision = limiter.peek("ann").await.unwrap();
     let taken = decision.policies().next().unwrap().reset_after();
-    assert_eq!(taken, ms(0), "nobody waits");
+    assert_eq!(taken, ms(0), "a wait is not refunded");
 }
 
 /// A store whose replies to refunds are lost.

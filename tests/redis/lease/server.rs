@@ -22,7 +22,7 @@ async fn while_redis_is_down_leased_units_are_used_up_and_no_more() {
     server.kill();
     let mut after = Asked::default();
     while after.count(&limiter.check("ann").await, 1) {}
-    assert_eq!(after.admitted, after.from_leases, "nobody else decides");
+    assert_eq!(after.admitted, after.from_leases, "another store decided");
     assert!(after.admitted <= UNITS / 8, "{after:?}");
     asked.add(after);
 

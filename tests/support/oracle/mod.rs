@@ -8,7 +8,7 @@
 #![allow(unused_imports)]
 
 mod buckets;
-mod said;
+mod fields;
 mod sliding;
 mod spec;
 mod windows;
@@ -23,7 +23,7 @@ use self::{
     windows::{Interval, Window},
 };
 pub use self::{
-    said::{Line, Said},
+    fields::{Fields, PolicyFields},
     spec::{DAY_MS, Kind, Plan, Spec, Start},
     windows::month_end_ms,
 };
@@ -115,7 +115,7 @@ impl Oracle {
         })
     }
 
-    pub fn decide(&mut self, plans: &[Plan], caller: u64, op: Op, now_us: u64) -> Said {
+    pub fn decide(&mut self, plans: &[Plan], caller: u64, op: Op, now_us: u64) -> Fields {
         let now = i128::from(now_us);
         let mut opened: Vec<(State, bool)> = plans
             .iter()
@@ -178,7 +178,7 @@ impl Oracle {
                 _ if taken > 0 => take(&plan.spec, &mut after, level, op, now),
                 _ => {}
             }
-            lines.push(Line {
+            lines.push(PolicyFields {
                 moved,
                 uncharged: asks[policy].units - moved,
                 delay_us: match op {
@@ -193,7 +193,7 @@ impl Oracle {
         }
         let denied_by = lines.iter().filter(|line| line.refused);
         let waits: Option<Vec<u128>> = denied_by.map(|line| line.retry_us).collect();
-        Said {
+        Fields {
             verdict: if allowed {
                 Verdict::Allowed
             } else if lines.iter().any(|line| line.impossible) {
@@ -308,7 +308,14 @@ impl Ask {
         fits(&plan.spec, state, self.cost, self.beyond, at_us)
     }
 
-    fn line(&self, plan: &Plan, before: &State, after: &State, allowed: bool, now: i128) -> Line {
+    fn line(
+        &self,
+        plan: &Plan,
+        before: &State,
+        after: &State,
+        allowed: bool,
+        now: i128,
+    ) -> PolicyFields {
         let spec = &plan.spec;
         let is_above_all = self.cost > spec.depth() + self.beyond;
         let never_refills = matches!(spec, Spec::Interval { limit: 0, .. });
@@ -324,7 +331,7 @@ impl Ask {
             true => spec.depth(),
             false => (spec.depth() - level_after).max(0),
         } / spec.unit();
-        Line {
+        PolicyFields {
             refused,
             impossible: !allowed && is_above_all,
             limit: spec.capacity(),

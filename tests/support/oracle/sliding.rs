@@ -165,7 +165,7 @@ pub struct Permits {
     /// The shortest lifetime under which the process holds any permit.
     pub shortest_ms: i128,
     /// What the store knows: how many, and until when.
-    said: Option<(i128, i128)>,
+    stated: Option<(i128, i128)>,
 }
 
 impl Permits {
@@ -178,15 +178,15 @@ impl Permits {
             lifetime_ms,
             held: Vec::new(),
             shortest_ms: lifetime_ms,
-            said: None,
+            stated: None,
         });
         permits.lifetime_ms = lifetime_ms;
         let mut is_news = false;
-        if let Some((_, ends_ms)) = &mut permits.said {
+        if let Some((_, ends_ms)) = &mut permits.stated {
             is_news = *ends_ms > now_ms + lifetime_ms;
             *ends_ms = (*ends_ms).min(now_ms + lifetime_ms);
         }
-        permits.said = permits.said.filter(|(_, ends_ms)| *ends_ms > now_ms);
+        permits.stated = permits.stated.filter(|(_, ends_ms)| *ends_ms > now_ms);
         (permits, is_news)
     }
 
@@ -200,9 +200,9 @@ impl Permits {
             true => self.lifetime_ms,
             false => self.shortest_ms.min(self.lifetime_ms),
         };
-        let is_news = self.said.map_or(0, |(units, _)| units) != self.units();
+        let is_news = self.stated.map_or(0, |(units, _)| units) != self.units();
         if is_news {
-            self.said = Some((self.units(), now_us / 1_000 + self.lifetime_ms));
+            self.stated = Some((self.units(), now_us / 1_000 + self.lifetime_ms));
         }
         is_news
     }
@@ -211,19 +211,19 @@ impl Permits {
     pub fn of_the_living(&self, now_us: i128) -> Self {
         let ends_ms = now_us / 1_000 + self.lifetime_ms;
         Self {
-            said: self.said.map(|(units, _)| (units, ends_ms)),
+            stated: self.stated.map(|(units, _)| (units, ends_ms)),
             ..self.clone()
         }
     }
 
     pub fn level(&self, at_us: i128) -> i128 {
-        let live = self.said.filter(|(_, ends_ms)| ends_ms * 1_000 > at_us);
+        let live = self.stated.filter(|(_, ends_ms)| ends_ms * 1_000 > at_us);
         live.map_or(0, |(units, _)| units)
     }
 
     pub fn take(&mut self, level: i128, number: u64, now_us: i128) {
         self.held.push((number, level));
-        self.said = Some((self.units(), now_us / 1_000 + self.lifetime_ms));
+        self.stated = Some((self.units(), now_us / 1_000 + self.lifetime_ms));
     }
 
     /// Releases a permit. Returns whether it was held.
@@ -233,17 +233,17 @@ impl Permits {
         let ends_ms = now_us / 1_000 + self.shortest_ms;
         let is_released = self.held.len() < before;
         if is_released {
-            self.said = Some((self.units(), ends_ms)).filter(|(units, _)| *units > 0);
+            self.stated = Some((self.units(), ends_ms)).filter(|(units, _)| *units > 0);
         }
         is_released
     }
 
     /// Loses the store's state, but not the process's.
     pub fn forget(&mut self) {
-        self.said = None;
+        self.stated = None;
     }
 
     pub fn forgotten_at_us(&self) -> i128 {
-        self.said.map_or(0, |(_, ends_ms)| ends_ms) * 1_000
+        self.stated.map_or(0, |(_, ends_ms)| ends_ms) * 1_000
     }
 }

@@ -22,7 +22,7 @@ pub fn rows(table: &mut Table) {
         ..ample
     };
     let asked = Ours {
-        remembers: false,
+        caches_denials: false,
         ..once
     };
     let modes = [
@@ -31,8 +31,8 @@ pub fn rows(table: &mut Table) {
         ("one hot caller", vast, 256, &one),
         ("one hot caller, leased", leased, 256, &one),
         ("four policies stacked", stacked, 256, &many),
-        ("denied, none remembered", asked, 256, &one),
-        ("denied, remembered", once, 256, &one),
+        ("denied, none cached", asked, 256, &one),
+        ("denied, cached", once, 256, &one),
     ];
     let rival = of_rival(&many);
     for (mode, ours, in_flight, callers) in modes {

@@ -6,7 +6,7 @@ use crate::support::decided_at_us;
 
 /// The fields of a decision for one policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct PolicyFields {
     pub refused: bool,
     pub impossible: bool,
     pub limit: u64,
@@ -21,17 +21,17 @@ pub struct Line {
 
 /// The fields of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct Fields {
     pub verdict: Verdict,
     pub now_us: u64,
     pub retry_us: Option<u128>,
     pub delay_us: u128,
     pub moved: u64,
     pub uncharged: u64,
-    pub lines: Vec<Line>,
+    pub lines: Vec<PolicyFields>,
 }
 
-impl From<&Decision> for Said {
+impl From<&Decision> for Fields {
     fn from(decision: &Decision) -> Self {
         Self {
             verdict: decision.verdict(),
@@ -42,7 +42,7 @@ impl From<&Decision> for Said {
             uncharged: decision.uncharged(),
             lines: decision
                 .policies()
-                .map(|policy| Line {
+                .map(|policy| PolicyFields {
                     refused: policy.is_denied(),
                     impossible: policy.is_impossible(),
                     limit: policy.capacity(),
