@@ -10,11 +10,11 @@ use tokio::runtime::Handle;
 
 use super::{
     RedisStore,
-    cluster::{Cluster, Connect},
+    cluster::Cluster,
     dispatcher::Dispatcher,
     key::KeyNames,
     pool::Pool,
-    server::{CallContext, Server},
+    shared::Shared,
     unleased::{Servers, Unleased},
     url::Target,
 };
@@ -27,10 +27,9 @@ use crate::{
         denial_cache::DenialCache,
         lease::{Leases, LeasingStore},
         process::ProcessContext,
-        tasks::Tasks,
     },
     telemetry,
-    util::{hash::SecretHasher, random::random},
+    util::random::random,
 };
 
 /// Builds a [`RedisStore`].
@@ -170,31 +169,14 @@ impl RedisStoreBuilder {
         let target = Target::of(url)?;
         let process = ProcessContext::new(self.clock.clone());
         self.build(process, |shared| {
-            let (settings, runtime) = (shared.settings, &shared.runtime);
-            let (connections, queue) = (settings.connections, settings.max_in_flight);
             Ok(match target {
-                Target::Node(target) => {
+                Target::Node(settings) => {
                     let report = |error| telemetry::not_connected(&error);
-                    let pool = Pool::connect(
-                        runtime,
-                        target,
-                        connections,
-                        queue,
-                        report,
-                        settings.timeout,
-                    )?;
-                    Servers::One(shared.dispatcher(pool))
+                    let pool = Pool::connect(shared, settings, report)?;
+                    Servers::One(Dispatcher::new(pool, shared))
                 }
-                Target::Cluster(target, seeds) => {
-                    let connect = Connect {
-                        runtime: runtime.clone(),
-                        settings: target,
-                        connections,
-                        max_in_flight: queue,
-                        context: shared.context,
-                        tasks: shared.tasks,
-                    };
-                    Servers::Cluster(Cluster::connect(connect, seeds, settings.timeout))
+                Target::Cluster(settings, seeds) => {
+                    Servers::Cluster(Cluster::connect(Arc::clone(shared), settings, seeds))
                 }
             })
         })
@@ -213,7 +195,7 @@ impl RedisStoreBuilder {
         self.build(process, |shared| {
             let wires = vec![Wire::Simulated(redis.clone())];
             let pool = Pool::new(Arc::clone(redis.name()), wires);
-            Ok(Servers::One(shared.dispatcher(pool)))
+            Ok(Servers::One(Dispatcher::new(pool, shared)))
         })
     }
 
@@ -226,14 +208,14 @@ impl RedisStoreBuilder {
         let process = ProcessContext::new(self.clock.clone());
         self.build(process, |shared| {
             let pool = pool(&shared.runtime);
-            Ok(Servers::One(shared.dispatcher(pool)))
+            Ok(Servers::One(Dispatcher::new(pool, shared)))
         })
     }
 
     fn build(
         self,
         process: ProcessContext,
-        connect: impl FnOnce(Shared<'_>) -> Result<Servers, ConfigError>,
+        connect: impl FnOnce(&Arc<Shared>) -> Result<Servers, ConfigError>,
     ) -> Result<RedisStore, ConfigError> {
         let settings = [
             ("timeout", self.timeout.is_zero()),
@@ -244,57 +226,31 @@ impl RedisStoreBuilder {
         if let Some((setting, _)) = settings.into_iter().find(|(_, is_zero)| *is_zero) {
             return Err(ConfigError::Zero { setting });
         }
-        let names = KeyNames::new(self.prefix.clone(), self.secret.as_deref())?;
-        let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
         let fallback = Fallback::with_clock(Arc::new(Arc::clone(&process.clock)));
-        let servers = connect(Shared {
-            settings: &self,
+        let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
+        let shared = Arc::new(Shared {
             runtime: runtime.clone(),
-            context: CallContext::new(
-                self.timeout,
-                names.clone(),
-                first_nonce(),
-                self.clock.clone(),
-            ),
             tasks: fallback.tasks().clone(),
-            random: process.hash,
-        })?;
-        let denials = DenialCache::new(self.denial_cache_ttl, &process);
-        let leases = Leases::new(process, runtime.clone());
-        let tasks = fallback.tasks().clone();
-        let store = Arc::new(Unleased {
-            servers: RwLock::new(Some(servers)),
-            runtime,
-            names,
+            names: KeyNames::new(self.prefix, self.secret.as_deref())?,
             timeout: self.timeout,
-            denials,
-            fallback,
+            connections: self.connections,
+            max_in_flight: self.max_in_flight,
+            clock: self.clock,
+            random: process.hash,
+            nonce: first_nonce().into(),
         });
+        let store = Arc::new(Unleased {
+            servers: RwLock::new(Some(connect(&shared)?)),
+            denials: DenialCache::new(self.denial_cache_ttl, &process),
+            fallback,
+            shared: Arc::clone(&shared),
+        });
+        let leases = Leases::new(process, runtime);
+        let tasks = shared.tasks.clone();
         Ok(RedisStore {
             leasing: LeasingStore::new(store.clone(), leases, tasks, self.timeout),
             store,
         })
-    }
-}
-
-/// What the servers of a store share.
-struct Shared<'a> {
-    settings: &'a RedisStoreBuilder,
-    runtime: Handle,
-    context: Arc<CallContext>,
-    tasks: Tasks,
-    random: SecretHasher,
-}
-
-impl Shared<'_> {
-    fn dispatcher(self, pool: Pool) -> Arc<Dispatcher> {
-        let server = Server::new(pool, self.context, self.random);
-        Dispatcher::new(
-            self.runtime,
-            server,
-            self.settings.max_in_flight,
-            self.tasks,
-        )
     }
 }
 

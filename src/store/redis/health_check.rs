@@ -45,7 +45,7 @@ impl RedisStore {
     /// The error that a check would get now, with the name of the server. It comes at once
     /// while the circuit breaker is open or there is no connection.
     pub async fn health_check(&self) -> Result<(), StoreError> {
-        InRuntime::new(self.store.runtime.clone(), self.check_health()).await
+        InRuntime::new(self.store.shared.runtime.clone(), self.check_health()).await
     }
 
     async fn check_health(&self) -> Result<(), StoreError> {

@@ -23,6 +23,7 @@ mod reply;
 mod request;
 mod script;
 mod server;
+mod shared;
 #[cfg(feature = "testing")]
 mod simulated;
 mod supervisor;
@@ -232,7 +233,7 @@ impl RedisStore {
         };
         let in_time = async { Ok(timeout(SHUTDOWN_TIMEOUT, refunded).await.is_ok()) };
         // Units that have not been refunded by then stay taken until they expire.
-        let _ = InRuntime::new(self.store.runtime.clone(), in_time).await;
+        let _ = InRuntime::new(self.store.shared.runtime.clone(), in_time).await;
         self.store.shut_down();
     }
 }

@@ -1,14 +1,11 @@
 //! The connections to one Redis server, taken in turn.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 
-use tokio::{runtime::Handle, sync::watch};
+use tokio::sync::watch;
 
 #[cfg(feature = "testing")]
 use super::simulated::SimulatedRedis;
@@ -19,6 +16,7 @@ use super::{
     deadline::Deadline,
     reply::Integers,
     request::ScriptCall,
+    shared::Shared,
     supervisor::{ConnectState, Report, Supervisor, not_yet},
     task::AbortOnDrop,
 };
@@ -50,17 +48,16 @@ pub(super) struct PooledConnection {
 }
 
 impl Pool {
-    /// Starts connecting and returns at once. `timeout`: the longest that a call may take.
+    /// Starts connecting and returns at once.
     pub(super) fn connect(
-        runtime: &Handle,
+        shared: &Shared,
         settings: Settings,
-        connections: usize,
-        queue: usize,
         report: Report,
-        timeout: Duration,
     ) -> Result<Self, ConfigError> {
+        let queue = shared.max_in_flight;
         settings.check(queue)?;
         let server = settings.name();
+        let timeout = shared.timeout;
         let supervisor = Supervisor::new(settings, queue, Arc::clone(&server), report, timeout);
         let wire = || {
             let (publish, state) = watch::channel(ConnectState::Connecting);
@@ -68,12 +65,12 @@ impl Pool {
             let work = move || Arc::clone(&supervisor).run(Arc::clone(&publish));
             Wire::Redis(PooledConnection::new(
                 state,
-                AbortOnDrop::keep(runtime, work),
+                AbortOnDrop::keep(&shared.runtime, work),
             ))
         };
         Ok(Self::new(
             server,
-            (0..connections).map(|_| wire()).collect(),
+            (0..shared.connections).map(|_| wire()).collect(),
         ))
     }
 

@@ -4,7 +4,7 @@ use std::{
     error::Error,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -15,17 +15,17 @@ use super::{
     SendMode,
     connection::{RedisError, Reply},
     deadline::Deadline,
-    key::KeyNames,
     latency::{CallTiming, Latency},
     pool::{Pool, Wire},
     reply::{self, CheckResult, ScriptReply},
     request::{Repeated, ScriptCall, ScriptRequest},
+    shared::Shared,
 };
 use crate::{
-    Clock, StoreError, clock,
+    StoreError, clock,
     error::StoreErrorKind,
     store::breaker::{Breaker, CallOutcome, CallPermit},
-    util::{hash::SecretHasher, lock::lock},
+    util::lock::lock,
 };
 
 /// Calls in flight on each connection, and one more: so that Redis has work while one
@@ -38,7 +38,7 @@ const REPLACE_AFTER: Duration = Duration::from_millis(400);
 #[derive(Debug)]
 pub(super) struct Server {
     pool: Pool,
-    context: Arc<CallContext>,
+    shared: Arc<Shared>,
     breaker: Arc<Breaker>,
     latency: Mutex<Latency>,
     /// Script calls under way.
@@ -51,45 +51,13 @@ pub(super) struct Server {
     flooded_at: Mutex<Option<Instant>>,
 }
 
-/// What the calls to all servers of a store have in common.
-#[derive(Debug)]
-pub(super) struct CallContext {
-    /// The longest that a check may take.
-    pub(super) timeout: Duration,
-    pub(super) names: KeyNames,
-    nonce: AtomicI64,
-    clock: Option<Arc<dyn Clock>>,
-}
-
-impl CallContext {
-    pub(super) fn new(
-        timeout: Duration,
-        names: KeyNames,
-        first_nonce: i64,
-        clock: Option<Arc<dyn Clock>>,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            timeout,
-            names,
-            nonce: AtomicI64::new(first_nonce),
-            clock,
-        })
-    }
-
-    /// Returns a positive number that a Lua number holds exactly.
-    fn next_nonce(&self) -> i64 {
-        self.nonce.fetch_add(1, Ordering::Relaxed) & ((1 << 52) - 1)
-    }
-}
-
 impl Server {
-    /// `random`: the source of the breaker's jitter.
-    pub(super) fn new(pool: Pool, context: Arc<CallContext>, random: SecretHasher) -> Self {
+    pub(super) fn new(pool: Pool, shared: Arc<Shared>) -> Self {
         let latency = Latency::new(CALLS_PER_CONNECTION * pool.len());
         Self {
             pool,
-            context,
-            breaker: Arc::new(Breaker::new(random)),
+            breaker: Arc::new(Breaker::new(shared.random)),
+            shared,
             latency: Mutex::new(latency),
             calls: AtomicUsize::new(0),
             is_failing: AtomicBool::new(false),
@@ -109,7 +77,7 @@ impl Server {
     }
 
     pub(super) fn timeout(&self) -> Duration {
-        self.context.timeout
+        self.shared.timeout
     }
 
     pub(super) fn answers(&self) -> u64 {
@@ -133,9 +101,9 @@ impl Server {
     ) -> Result<ScriptReply, StoreError> {
         let call = ScriptCall {
             checks,
-            names: &self.context.names,
-            nonce: self.context.next_nonce(),
-            now_us: self.context.clock.as_deref().map_or(0, clock::read),
+            names: &self.shared.names,
+            nonce: self.shared.next_nonce(),
+            now_us: self.shared.clock.as_deref().map_or(0, clock::read),
         };
         let is_refund = checks.iter().all(|check| check.request.is_refund());
         let wire = self.pool.next();
@@ -323,7 +291,7 @@ impl<'a> TimedCall<'a> {
             return;
         }
         // With a clock of its own, the store sends the time that the reply has.
-        let has_server_clock = self.server.context.clock.is_none();
+        let has_server_clock = self.server.shared.clock.is_none();
         let results = reply.iter().flatten();
         let server_us = results.flat_map(|(_, result)| result).next();
         let server_us = server_us.map(|found| found.now_us);

@@ -3,14 +3,11 @@
 use std::{
     fmt,
     sync::{Arc, PoisonError, RwLock},
-    time::Duration,
 };
 
-use tokio::runtime::Handle;
-
 use super::{
-    SendMode, cluster::Cluster, deadline::Deadline, dispatcher::Dispatcher, key::KeyNames,
-    request::ScriptRequest, task::InRuntime,
+    SendMode, cluster::Cluster, deadline::Deadline, dispatcher::Dispatcher, request::ScriptRequest,
+    shared::Shared, task::InRuntime,
 };
 use crate::{
     Decision, StoreError,
@@ -24,9 +21,7 @@ use crate::{
 pub(super) struct Unleased {
     /// `None` after a shutdown. The connections close with their last user.
     pub(super) servers: RwLock<Option<Servers>>,
-    pub(super) runtime: Handle,
-    pub(super) names: KeyNames,
-    pub(super) timeout: Duration,
+    pub(super) shared: Arc<Shared>,
     /// `None` if denials are not cached.
     pub(super) denials: Option<Arc<DenialCache>>,
     pub(super) fallback: Fallback,
@@ -58,7 +53,7 @@ impl Unleased {
 
     fn send(&self, check: &Check<'_>, asking: Option<PendingCheck>) -> Answer<Decision> {
         let request = ScriptRequest::new(check);
-        let deadline = Deadline::after(self.timeout);
+        let deadline = Deadline::after(self.shared.timeout);
         let dispatcher = match self.servers() {
             Err(closed) => return Answer::Now(Err(closed)),
             Ok(Servers::One(dispatcher)) => dispatcher,
@@ -84,7 +79,10 @@ impl Unleased {
         &self,
         answer: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Answer<T> {
-        Answer::Later(Box::pin(InRuntime::new(self.runtime.clone(), answer)))
+        Answer::Later(Box::pin(InRuntime::new(
+            self.shared.runtime.clone(),
+            answer,
+        )))
     }
 }
 
@@ -106,8 +104,10 @@ impl Store for Unleased {
     fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
         let denials = self.denials.as_ref();
         let resetting = denials.map(|denials| denials.resetting(charges));
-        let names = charges.iter().map(|charge| self.names.key_text(charge));
-        let (keys, timeout) = (names.collect(), self.timeout);
+        let names = charges
+            .iter()
+            .map(|charge| self.shared.names.key_text(charge));
+        let (keys, timeout) = (names.collect(), self.shared.timeout);
         let servers = match self.servers() {
             Ok(servers) => servers,
             Err(closed) => return Answer::Now(Err(closed)),
@@ -125,7 +125,7 @@ impl Store for Unleased {
     }
 
     fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
-        Some(self.names.key_text(charge))
+        Some(self.shared.names.key_text(charge))
     }
 
     fn fallback(&self) -> Option<Fallback> {
@@ -136,8 +136,8 @@ impl Store for Unleased {
 impl fmt::Debug for Unleased {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Unleased")
-            .field("names", &self.names)
-            .field("timeout", &self.timeout)
+            .field("names", &self.shared.names)
+            .field("timeout", &self.shared.timeout)
             .finish_non_exhaustive()
     }
 }

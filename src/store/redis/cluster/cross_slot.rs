@@ -252,7 +252,7 @@ impl Cluster {
         results: &[GroupResult],
     ) -> Result<(), StoreError> {
         let surplus = results.iter().filter_map(|result| result.surplus(fitting));
-        let deadline = Deadline::after(self.timeout);
+        let deadline = Deadline::after(self.topology.shared().timeout);
         let refunded = self.send_all(surplus.collect(), deadline);
         refunded.await.map(drop)
     }

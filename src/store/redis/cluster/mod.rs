@@ -11,7 +11,7 @@ mod redirect;
 mod slots;
 mod topology;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tokio::{
@@ -20,24 +20,21 @@ use tokio::{
     time::timeout,
 };
 
-pub(super) use self::topology::Connect;
 use self::{
     cross_slot::SlotGroup,
     redirect::{Failed, unsplittable},
     topology::Topology,
 };
 use super::{
-    SendMode, address::Address, connection::slot, deadline::Deadline, dispatcher::Dispatcher,
-    reply::CheckResult, request::ScriptRequest, task::AbortOnDrop,
+    SendMode, address::Address, connect::Settings, connection::slot, deadline::Deadline,
+    dispatcher::Dispatcher, reply::CheckResult, request::ScriptRequest, shared::Shared,
+    task::AbortOnDrop,
 };
 use crate::{
     Decision, StoreError,
     charge::{Charge, Operation},
     error::StoreErrorKind,
-    store::{
-        denial_cache::{PendingCheck, record_decision},
-        tasks::Tasks,
-    },
+    store::denial_cache::{PendingCheck, record_decision},
 };
 
 #[derive(Debug)]
@@ -46,24 +43,24 @@ pub(super) struct Cluster {
     _keeper: AbortOnDrop<()>,
     /// Room for the checks that wait for the first slot map.
     room: Semaphore,
-    timeout: Duration,
-    tasks: Tasks,
 }
 
 impl Cluster {
     /// Starts looking for the cluster and returns at once.
-    pub(super) fn connect(connect: Connect, seeds: Vec<Address>, timeout: Duration) -> Arc<Self> {
-        let room = Semaphore::new(connect.max_in_flight.min(Semaphore::MAX_PERMITS));
-        let tasks = connect.tasks.clone();
-        let topology = Topology::new(connect, seeds);
+    pub(super) fn connect(
+        shared: Arc<Shared>,
+        settings: Settings,
+        seeds: Vec<Address>,
+    ) -> Arc<Self> {
+        let room = Semaphore::new(shared.max_in_flight.min(Semaphore::MAX_PERMITS));
+        let topology = Topology::new(shared, settings, seeds);
         let kept = Arc::clone(&topology);
-        let keeper = AbortOnDrop::keep(topology.runtime(), move || Arc::clone(&kept).keep());
+        let keeper =
+            AbortOnDrop::keep(&topology.shared().runtime, move || Arc::clone(&kept).keep());
         Arc::new(Self {
             topology,
             _keeper: keeper,
             room,
-            timeout,
-            tasks,
         })
     }
 
@@ -101,10 +98,10 @@ impl Cluster {
         deadline: Deadline,
         asking: Option<PendingCheck>,
     ) -> Result<Decision, StoreError> {
-        let runtime = self.topology.runtime().clone();
+        let topology = Arc::clone(&self.topology);
+        let Shared { tasks, runtime, .. } = topology.shared();
         let (answer, receiver) = oneshot::channel();
-        let tasks = self.tasks.clone();
-        tasks.spawn(&runtime, async move {
+        tasks.spawn(runtime, async move {
             let decision = self.decide_in_groups(operation, groups, deadline, &answer);
             let decision = decision.await;
             drop(asking);
@@ -124,7 +121,7 @@ impl Cluster {
         self: &Arc<Self>,
         charge: impl Fn(u64) -> Charge<'static>,
     ) -> Result<(), StoreError> {
-        let deadline = Deadline::after(self.timeout);
+        let deadline = Deadline::after(self.topology.shared().timeout);
         // Waits for the first slot map.
         self.owner(self.topology.slot(&charge(0)), deadline).await?;
         let request = ScriptRequest {

@@ -9,7 +9,6 @@ use std::{
 
 use smallvec::SmallVec;
 use tokio::{
-    runtime::Handle,
     sync::{Notify, watch},
     time::{sleep, timeout},
 };
@@ -18,21 +17,18 @@ use super::slots::{self, MAX_PRIMARIES, SLOTS};
 use crate::{
     StoreError,
     charge::Charge,
-    store::{
-        redis::{
-            address::Address,
-            backoff::{Backoff, jittered},
-            connect::Settings,
-            connection::slot,
-            deadline::{CONNECT_TIMEOUT, Deadline},
-            dispatcher::Dispatcher,
-            pool::Pool,
-            server::{CallContext, Server},
-        },
-        tasks::Tasks,
+    store::redis::{
+        address::Address,
+        backoff::{Backoff, jittered},
+        connect::Settings,
+        connection::slot,
+        deadline::{CONNECT_TIMEOUT, Deadline},
+        dispatcher::Dispatcher,
+        pool::Pool,
+        shared::Shared,
     },
     telemetry,
-    util::{hash::SecretHasher, random::random},
+    util::random::random,
 };
 
 /// Between two refreshes, however many calls fail: a fleet asks as many times as it has
@@ -42,33 +38,6 @@ const MIN_INTERVAL: Duration = Duration::from_millis(400);
 const MAX_INTERVAL: Duration = Duration::from_secs(30);
 /// Enough to find a key in a single slot, but for one time in ten million.
 const MAX_TRIES: u64 = 16 * SLOTS as u64;
-
-/// How to connect to any node.
-#[derive(Debug)]
-pub(in super::super) struct Connect {
-    pub(in super::super) runtime: Handle,
-    pub(in super::super) settings: Settings,
-    pub(in super::super) connections: usize,
-    pub(in super::super) max_in_flight: usize,
-    pub(in super::super) context: Arc<CallContext>,
-    pub(in super::super) tasks: Tasks,
-}
-
-impl Connect {
-    fn to(&self, address: &Address) -> Option<Arc<Member>> {
-        let settings = self.settings.at(address);
-        let (count, queue) = (self.connections, self.max_in_flight);
-        let timeout = self.context.timeout;
-        // The whole cluster reports what an operator must know of its nodes.
-        let pool = Pool::connect(&self.runtime, settings, count, queue, drop, timeout).ok()?;
-        let server = Server::new(pool, Arc::clone(&self.context), SecretHasher::new());
-        let (runtime, tasks) = (self.runtime.clone(), self.tasks.clone());
-        Some(Arc::new(Member {
-            address: address.clone(),
-            dispatcher: Dispatcher::new(runtime, server, queue, tasks),
-        }))
-    }
-}
 
 /// A node of the cluster.
 #[derive(Debug)]
@@ -92,7 +61,9 @@ pub(super) enum RefreshState {
 pub(super) struct Topology {
     map: RwLock<Map>,
     seeds: Vec<Address>,
-    connect: Connect,
+    /// Those of any node.
+    settings: Settings,
+    shared: Arc<Shared>,
     refreshes: watch::Sender<RefreshState>,
     requested: Notify,
 }
@@ -123,18 +94,19 @@ impl Map {
 }
 
 impl Topology {
-    pub(super) fn new(connect: Connect, seeds: Vec<Address>) -> Arc<Self> {
+    pub(super) fn new(shared: Arc<Shared>, settings: Settings, seeds: Vec<Address>) -> Arc<Self> {
         Arc::new(Self {
             map: RwLock::new(Map::empty()),
             seeds,
-            connect,
+            settings,
+            shared,
             refreshes: watch::Sender::new(RefreshState::Pending),
             requested: Notify::new(),
         })
     }
 
-    pub(super) fn runtime(&self) -> &Handle {
-        &self.connect.runtime
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     pub(super) fn refreshes(&self) -> watch::Receiver<RefreshState> {
@@ -143,7 +115,7 @@ impl Topology {
 
     /// Returns the slot of a charge's bucket.
     pub(super) fn slot(&self, charge: &Charge<'_>) -> u16 {
-        slot(&self.connect.context.names.key(charge))
+        slot(&self.shared.names.key(charge))
     }
 
     pub(super) fn owner(&self, slot: u16) -> Option<Arc<Member>> {
@@ -172,6 +144,15 @@ impl Topology {
         chosen
     }
 
+    fn connect(&self, address: &Address) -> Option<Arc<Member>> {
+        // The whole cluster reports what an operator must know of its nodes.
+        let pool = Pool::connect(&self.shared, self.settings.at(address), drop).ok()?;
+        Some(Arc::new(Member {
+            address: address.clone(),
+            dispatcher: Dispatcher::new(pool, &self.shared),
+        }))
+    }
+
     /// Returns the node of an address, which is connected now if it is new. Returns `None` if
     /// there are too many nodes.
     pub(super) fn member(&self, address: &Address) -> Option<Arc<Member>> {
@@ -185,7 +166,7 @@ impl Topology {
             if map.members.len() >= 2 * MAX_PRIMARIES {
                 return None;
             }
-            let member = self.connect.to(address)?;
+            let member = self.connect(address)?;
             map.members.push(Arc::clone(&member));
             Some(member)
         })
@@ -248,7 +229,7 @@ impl Topology {
         let mut last = StoreError::not_sent("no node to ask for the slots");
         for address in self.refresh_candidates() {
             let known = self.read().member(&address).cloned();
-            let Some(member) = known.or_else(|| self.connect.to(&address)) else {
+            let Some(member) = known.or_else(|| self.connect(&address)) else {
                 continue;
             };
             let server = member.dispatcher.server();
@@ -303,7 +284,7 @@ impl Topology {
             let owner = owners.entry(address);
             let owner = owner.or_insert_with_key(|address| match known.get(address) {
                 Some(member) => Some(Arc::clone(member)),
-                None => self.connect.to(address),
+                None => self.connect(address),
             });
             let slots = usize::from(first)..=usize::from(last);
             if let Some(slots) = renewed.owners.get_mut(slots) {

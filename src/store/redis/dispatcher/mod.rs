@@ -38,12 +38,12 @@ use tokio::{
 
 use self::worker::{MAX_REFUNDS, MIN_CHECKS, Worker};
 use super::{
-    SendMode, deadline::Deadline, reply::CheckResult, request::ScriptRequest, server::Server,
+    SendMode, deadline::Deadline, pool::Pool, reply::CheckResult, request::ScriptRequest,
+    server::Server, shared::Shared,
 };
 use crate::{
     StoreError,
     error::StoreErrorKind,
-    store::tasks::Tasks,
     util::{detach::RunToCompletion, lock::lock},
 };
 
@@ -63,10 +63,8 @@ pub(super) struct Dispatcher {
     state: Mutex<State>,
     /// Workers that keep the server busy.
     workers: usize,
-    runtime: Handle,
-    tasks: Tasks,
+    shared: Arc<Shared>,
     in_flight: AtomicUsize,
-    max_in_flight: usize,
 }
 
 /// A queue never waits without a worker, and a worker ends only when its queue is empty.
@@ -140,12 +138,8 @@ enum Entered {
 }
 
 impl Dispatcher {
-    pub(super) fn new(
-        runtime: Handle,
-        server: Server,
-        max_in_flight: usize,
-        tasks: Tasks,
-    ) -> Arc<Self> {
+    pub(super) fn new(pool: Pool, shared: &Arc<Shared>) -> Arc<Self> {
+        let server = Server::new(pool, Arc::clone(shared));
         Arc::new(Self {
             workers: server.useful_calls(),
             server,
@@ -158,10 +152,8 @@ impl Dispatcher {
                 is_paced: false,
                 taken_at: Instant::now(),
             }),
-            runtime,
-            tasks,
+            shared: Arc::clone(shared),
             in_flight: AtomicUsize::new(0),
-            max_in_flight,
         })
     }
 
@@ -181,7 +173,7 @@ impl Dispatcher {
             dispatcher: Arc::clone(self),
             is_refund,
         };
-        match before < self.max_in_flight {
+        match before < self.shared.max_in_flight {
             true => Ok(in_flight),
             false => Err(self.server.with_server(self.server.has_no_room())),
         }
@@ -208,7 +200,7 @@ impl Dispatcher {
         let dispatcher = Arc::clone(&in_flight.dispatcher);
         let answered = match dispatcher.enter(request, in_flight, deadline) {
             Entered::Direct(call) => {
-                let runtime = dispatcher.runtime.clone();
+                let runtime = dispatcher.shared.runtime.clone();
                 RunToCompletion::new(call.run(), runtime).await
             }
             Entered::Queued {
@@ -270,7 +262,7 @@ impl Dispatcher {
     ) -> Entered {
         // A direct call ends in the workers' runtime if its caller leaves: the timers of
         // another runtime may stand still.
-        let is_here = Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id());
+        let is_here = Handle::try_current().is_ok_and(|here| here.id() == self.shared.runtime.id());
         let is_refund = request.is_refund();
         let mut state = self.state();
         if !is_refund && is_here && self.goes_directly(&state, deadline) {
@@ -350,7 +342,7 @@ impl Dispatcher {
         state.is_paced |= !pause.is_zero();
         drop(state);
         let worker = Worker::of_checks(Arc::clone(self));
-        self.runtime.spawn(worker.run(pause));
+        self.shared.runtime.spawn(worker.run(pause));
     }
 
     fn start_refund_worker(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
@@ -364,7 +356,8 @@ impl Dispatcher {
         state.refunds.workers += 1;
         drop(state);
         let worker = Worker::of_refunds(Arc::clone(self));
-        self.tasks.spawn(&self.runtime, worker.run(Duration::ZERO));
+        let Shared { tasks, runtime, .. } = &*self.shared;
+        tasks.spawn(runtime, worker.run(Duration::ZERO));
     }
 
     /// Returns how many checks a worker takes: what it leaves to the other workers is sent
@@ -443,20 +436,29 @@ mod tests {
     use super::*;
     use crate::{
         charge::Operation,
-        store::redis::{connect::Settings, key::KeyNames, pool::Pool, server::CallContext},
+        store::{
+            redis::{connect::Settings, key::KeyNames},
+            tasks::Tasks,
+        },
         util::hash::SecretHasher,
     };
 
     #[tokio::test]
     async fn an_answer_that_came_at_the_deadline_is_used() {
         let settings = Settings::of_server("127.0.0.1:1").expect("settings");
-        let names = KeyNames::new("tt".to_owned(), None).expect("names");
-        let here = Handle::current();
-        let second = Duration::from_secs(1);
-        let pool = Pool::connect(&here, settings, 1, 8, drop, second).expect("a pool");
-        let context = CallContext::new(second, names, 0, None);
-        let server = Server::new(pool, context, SecretHasher::new());
-        let dispatcher = Dispatcher::new(here, server, 8, Tasks::default());
+        let shared = Arc::new(Shared {
+            runtime: Handle::current(),
+            tasks: Tasks::default(),
+            names: KeyNames::new("tt".to_owned(), None).expect("names"),
+            timeout: Duration::from_secs(1),
+            connections: 1,
+            max_in_flight: 8,
+            clock: None,
+            random: SecretHasher::new(),
+            nonce: 0.into(),
+        });
+        let pool = Pool::connect(&shared, settings, drop).expect("a pool");
+        let dispatcher = Dispatcher::new(pool, &shared);
         let deadline = Deadline::after(Duration::ZERO);
         let request = ScriptRequest {
             operation: Operation::Take,

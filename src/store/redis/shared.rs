@@ -1,0 +1,40 @@
+//! What all servers of a store have in common.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::runtime::Handle;
+
+use super::key::KeyNames;
+use crate::{Clock, store::tasks::Tasks, util::hash::SecretHasher};
+
+/// The settings of a store, and what its servers share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) runtime: Handle,
+    pub(super) tasks: Tasks,
+    pub(super) names: KeyNames,
+    /// The longest that a check may take.
+    pub(super) timeout: Duration,
+    /// The number of connections to each server.
+    pub(super) connections: usize,
+    /// The number of checks that may wait for each server.
+    pub(super) max_in_flight: usize,
+    /// `None` for the clock of each server.
+    pub(super) clock: Option<Arc<dyn Clock>>,
+    /// The source of the breakers' jitter.
+    pub(super) random: SecretHasher,
+    pub(super) nonce: AtomicI64,
+}
+
+impl Shared {
+    /// Returns a positive number that a Lua number holds exactly.
+    pub(super) fn next_nonce(&self) -> i64 {
+        self.nonce.fetch_add(1, Ordering::Relaxed) & ((1 << 52) - 1)
+    }
+}
