@@ -40,8 +40,8 @@ impl RefundEpochs {
 
     pub(super) fn back(&self, stripes: &[u16]) {
         let number = self.next();
-        for stripe in stripes.iter().filter_map(|stripe| self.stripe(*stripe)) {
-            stripe.fetch_max(number, Ordering::Release);
+        for stripe in stripes {
+            self.stripe(*stripe).fetch_max(number, Ordering::Release);
         }
     }
 
@@ -51,16 +51,17 @@ impl RefundEpochs {
 
     /// Whether a bucket in one of these stripes was refunded since then.
     pub(super) fn is_back_since(&self, seen: u64, stripes: &[u16]) -> bool {
-        let mut stripes = stripes.iter().filter_map(|stripe| self.stripe(*stripe));
-        stripes.any(|stripe| stripe.load(Ordering::Acquire) > seen)
-            || self.everywhere.load(Ordering::Acquire) > seen
+        let is_later = |last: &AtomicU64| last.load(Ordering::Acquire) > seen;
+        stripes.iter().any(|stripe| is_later(self.stripe(*stripe))) || is_later(&self.everywhere)
     }
 
     fn next(&self) -> u64 {
         self.last.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    fn stripe(&self, stripe: u16) -> Option<&AtomicU64> {
-        self.stripes.get(usize::from(stripe))
+    #[expect(clippy::expect_used, reason = "`stripe` keeps as many bits")]
+    fn stripe(&self, stripe: u16) -> &AtomicU64 {
+        let stripe = self.stripes.get(usize::from(stripe));
+        stripe.expect("each hash has a stripe")
     }
 }

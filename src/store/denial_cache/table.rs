@@ -1,6 +1,6 @@
 //! A bounded table of denials: each has one of a few places.
 
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use arrayvec::ArrayVec;
 
@@ -24,8 +24,7 @@ impl Table {
     /// Returns the decision that follows from the denial with this id. Drops a denial that
     /// does not hold any more.
     pub(super) fn look(&self, id: Id, still: impl FnOnce(&Denial) -> Recheck) -> Option<Decision> {
-        let set = self.0.get()?.get(set(id))?;
-        let mut set = lock(set);
+        let mut set = set(self.0.get()?, id);
         let place = set.iter().position(|denial| denial.id == id)?;
         match still(set.get(place)?) {
             Recheck::Denied(decision) => Some(decision),
@@ -43,10 +42,7 @@ impl Table {
         let sets = self
             .0
             .get_or_init(|| (0..SETS).map(|_| Mutex::default()).collect());
-        let Some(set) = sets.get(set(denial.id)) else {
-            return;
-        };
-        let mut set = lock(set);
+        let mut set = set(sets, denial.id);
         if let Some(known) = set.iter_mut().find(|known| known.id == denial.id) {
             *known = denial;
             return;
@@ -68,7 +64,9 @@ impl Table {
     }
 }
 
-/// Uses other bits than the stripes do.
-const fn set(id: Id) -> usize {
-    (id.1 >> (u64::BITS - SETS.ilog2())) as usize
+/// Returns the set of an id. Uses other bits than the stripes do.
+#[expect(clippy::expect_used, reason = "the place has as many bits")]
+fn set(sets: &[Mutex<Set>], id: Id) -> MutexGuard<'_, Set> {
+    let place = (id.1 >> (u64::BITS - SETS.ilog2())) as usize;
+    lock(sets.get(place).expect("each id has a set"))
 }

@@ -43,7 +43,6 @@ const SETS: usize = 512;
 const ENTRIES: usize = 8;
 
 /// What a check finds in the table.
-#[derive(Default)]
 pub(super) struct Lookup {
     pub(super) id: Id,
     /// A decision from leased units.
@@ -71,15 +70,15 @@ impl Leases {
 
     pub(super) fn look_up(&self, charge: &Charge<'_>) -> Lookup {
         let id = self.id(charge);
-        let Some(mut set) = self.set(id) else {
-            return Lookup::default();
-        };
+        let mut set = self.set(id);
         // Both are read under the lock: time goes forward for an entry, and no entry is made
         // once all are closed.
         let now_us = self.now_us();
         let mut lookup = Lookup {
             id,
-            ..Lookup::default()
+            grant: None,
+            trip: None,
+            is_new: false,
         };
         if self.is_closed.load(Ordering::Relaxed) {
             return lookup;
@@ -104,11 +103,10 @@ impl Leases {
     }
 
     pub(super) fn record_answer(&self, id: Id, cost: u64, answer: &Result<Decision, StoreError>) {
-        if let Some(mut set) = self.set(id) {
-            let now_us = self.now_us();
-            if let Some(entry) = set.entry(id) {
-                entry.record_answer(cost, answer, now_us);
-            }
+        let mut set = self.set(id);
+        let now_us = self.now_us();
+        if let Some(entry) = set.entry(id) {
+            entry.record_answer(cost, answer, now_us);
         }
     }
 
@@ -118,7 +116,7 @@ impl Leases {
         trip: RoundTrip,
         answer: &Result<Decision, StoreError>,
     ) -> Option<RoundTrip> {
-        let mut set = self.set(id)?;
+        let mut set = self.set(id);
         let (now_us, is_reset) = (self.now_us(), set.resets > 0);
         let entry = set.entry(id)?;
         entry.end_round_trip(trip, answer, self.is_closed.load(Ordering::Relaxed));
@@ -130,24 +128,22 @@ impl Leases {
 
     /// Begins a reset. Until its end, no round trip of this set begins.
     pub(super) fn begins_reset(&self, id: Id) {
-        if let Some(mut set) = self.set(id) {
-            set.resets += 1;
-        }
+        self.set(id).resets += 1;
     }
 
     /// Ends a reset. `is_void`: the leased units are void.
     pub(super) fn ends_reset(&self, id: Id, is_void: bool) {
-        if let Some(mut set) = self.set(id) {
-            set.resets -= 1;
-            if let Some(entry) = set.entry(id).filter(|_| is_void) {
-                entry.void();
-            }
+        let mut set = self.set(id);
+        set.resets -= 1;
+        if let Some(entry) = set.entry(id).filter(|_| is_void) {
+            entry.void();
         }
     }
 
     pub(super) fn in_flight(&self, id: Id) -> bool {
-        let set = self.set(id);
-        set.is_some_and(|mut set| set.entry(id).is_some_and(|entry| entry.in_flight()))
+        self.set(id)
+            .entry(id)
+            .is_some_and(|entry| entry.in_flight())
     }
 
     pub(super) fn any_in_flight(&self) -> bool {
@@ -236,8 +232,10 @@ impl Leases {
         self.sets.iter().map(|set| lock(set).entries.len()).sum()
     }
 
-    fn set(&self, id: Id) -> Option<MutexGuard<'_, Set>> {
-        self.sets.get(id.0 as usize % SETS).map(lock)
+    #[expect(clippy::expect_used, reason = "the remainder is less than the length")]
+    fn set(&self, id: Id) -> MutexGuard<'_, Set> {
+        let set = self.sets.get(id.0 as usize % SETS);
+        lock(set.expect("each id has a set"))
     }
 
     fn now_us(&self) -> u64 {
