@@ -18,7 +18,7 @@ pub(crate) struct BucketState {
     pub(crate) level: u64,
     /// A second number of the algorithm's own, or 0.
     pub(crate) mark: u64,
-    /// A third number of the algorithm's own, or 0.
+    /// A third number of the algorithm's own, or 0. The algorithm's file names it.
     pub(crate) more: u64,
     /// Must be written even if nothing is taken: the first check of a caller that does not
     /// start full, or a stored time too far ahead.

@@ -279,6 +279,13 @@ impl ConcurrencyParams {
 }
 
 /// `mark` is when the last permit expires. `more` is when the cost fits, if it does not fit now.
+impl BucketState {
+    /// Returns when what is asked fits, because permits have expired; 0 if that is unknown.
+    const fn fits_at_ms(&self) -> u64 {
+        self.more
+    }
+}
+
 impl Arithmetic for ConcurrencyParams {
     fn capacity(&self) -> u64 {
         self.limit
@@ -293,7 +300,7 @@ impl Arithmetic for ConcurrencyParams {
                 mark = mark.max(entry.ends_ms);
             }
         }
-        let more = self.fits_at_ms(&found, level, at);
+        let fits_at_ms = self.fits_at_ms(&found, level, at);
         let takes = at.statement.filter(|statement| statement.group > 0);
         if takes.is_some_and(|statement| found.own.group(&statement).is_none()) {
             level = EXACT;
@@ -301,7 +308,7 @@ impl Arithmetic for ConcurrencyParams {
         BucketState {
             level,
             mark,
-            more,
+            more: fits_at_ms,
             unsaved: found.is_clamped || found.is_changed,
         }
     }
@@ -352,9 +359,9 @@ impl Arithmetic for ConcurrencyParams {
     }
 
     fn retry_us(&self, standing: &BucketState, _: u64, now_us: u64) -> Option<u64> {
-        Some(match standing.more {
+        Some(match standing.fits_at_ms() {
             0 => self.lifetime_ms.saturating_mul(1_000),
-            more => until_ms(more, now_us),
+            fits_at_ms => until_ms(fits_at_ms, now_us),
         })
     }
 

@@ -89,6 +89,13 @@ pub(crate) struct SlidingWindowParams {
     pub(crate) window_ms: u64,
 }
 
+impl BucketState {
+    /// Returns the units of the previous window.
+    const fn previous(&self) -> u64 {
+        self.more
+    }
+}
+
 impl SlidingWindowParams {
     /// Returns the part of `count` that came in the last `left_ms` of its window.
     const fn part(&self, count: u64, left_ms: u64) -> u64 {
@@ -100,7 +107,7 @@ impl SlidingWindowParams {
         let left_ms = standing.mark.saturating_sub(now_us / 1_000);
         standing
             .level
-            .saturating_sub(self.part(standing.more, left_ms))
+            .saturating_sub(self.part(standing.previous(), left_ms))
     }
 
     /// Returns how much of the present window may be left if `count` of the last window must
@@ -158,7 +165,7 @@ impl Arithmetic for SlidingWindowParams {
         at: ReadContext,
     ) -> State {
         let current = change.applied_to(self.current(standing, at.now_us));
-        State::from_buf([standing.mark, current, standing.more])
+        State::from_buf([standing.mark, current, standing.previous()])
     }
 
     fn drained_at_us(&self, state: &[u64]) -> u64 {
@@ -172,7 +179,7 @@ impl Arithmetic for SlidingWindowParams {
     fn retry_us(&self, standing: &BucketState, most: u64, now_us: u64) -> Option<u64> {
         let (current, ends_ms) = (self.current(standing, now_us), standing.mark);
         let fits_at_ms = match most.checked_sub(current) {
-            Some(most) => ends_ms.saturating_sub(self.fits_left_ms(standing.more, most)),
+            Some(most) => ends_ms.saturating_sub(self.fits_left_ms(standing.previous(), most)),
             None => ends_ms + self.window_ms - self.fits_left_ms(current, most),
         };
         Some(until_ms(fits_at_ms, now_us))

@@ -238,6 +238,14 @@ impl TokenBucketParams {
     }
 }
 
+impl BucketState {
+    /// Returns the time until the stored bucket is full, also beyond the highest level of these
+    /// numbers.
+    const fn ahead_ns(&self) -> u64 {
+        self.more
+    }
+}
+
 impl Arithmetic for TokenBucketParams {
     #[inline]
     fn capacity(&self) -> u64 {
@@ -297,7 +305,7 @@ impl Arithmetic for TokenBucketParams {
     ) -> State {
         let level = change.applied_to(standing.level);
         // Under other numbers more may be taken: that stays taken.
-        let ahead = change.applied_to(standing.more).min(EXACT).max(level);
+        let ahead = change.applied_to(standing.ahead_ns()).min(EXACT).max(level);
         let full_at_ns = at.now_us.saturating_mul(1_000).saturating_add(ahead);
         if ahead == level && level <= self.capacity_ns + SLACK_NS {
             return State::from_buf_and_len([full_at_ns, 0, 0], 1);
@@ -325,7 +333,7 @@ impl Arithmetic for TokenBucketParams {
             level,
             mark: match change {
                 Change::Take(1..) => {
-                    let ahead = change.applied_to(standing.more).min(EXACT).max(level);
+                    let ahead = change.applied_to(standing.ahead_ns()).min(EXACT).max(level);
                     at.now_us + ahead / 1_000
                 }
                 _ => 0,
@@ -343,7 +351,7 @@ impl Arithmetic for TokenBucketParams {
         cost: u64,
         at: ReadContext,
     ) -> u64 {
-        let last_us = at.now_us + standing.more.max(standing.level) / 1_000;
+        let last_us = at.now_us + standing.ahead_ns().max(standing.level) / 1_000;
         if at.taken_at == 0 || at.taken_at == last_us {
             cost.min(standing.level)
         } else {
