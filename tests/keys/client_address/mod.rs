@@ -121,7 +121,7 @@ fn field(read: Mode, text: &'static str) -> (&'static str, Vec<u8>) {
 }
 
 /// Reads `\xNN` as a byte, and everything else as it is.
-fn unescape(text: &str) -> Vec<u8> {
+pub(crate) fn unescape(text: &str) -> Vec<u8> {
     let mut parts = text.split("\\x");
     let mut bytes = parts.next().expect("a first part").as_bytes().to_vec();
     for part in parts {
