@@ -112,7 +112,7 @@ async fn a_store_that_forgets_refunds_does_not_pass() {
     let proved = testing::conformance(0, 500, |clock| MapStore::new(clock, true)).await;
     let difference = proved.expect_err("a difference");
     assert!(
-        difference.to_string().contains("the store says"),
+        difference.to_string().contains("the store decided"),
         "{difference}"
     );
 }
