@@ -189,9 +189,9 @@ impl Policy {
         self
     }
 
-    /// Uses one bucket for all callers together.
+    /// Uses one bucket for all callers together. Default: a bucket for each caller.
     ///
-    /// A [key](Self::key) contradicts it, and building the layer returns an error.
+    /// A policy with a [key](Self::key), too, is an error when the layer is built.
     ///
     /// ```
     /// use tower_throttle::{Policy, RateLimitLayer, TokenBucket, key};

@@ -117,7 +117,7 @@ impl StoreError {
     }
 
     /// Creates the error of a check while the circuit breaker is open.
-    pub(crate) fn left_alone() -> Self {
+    pub(crate) fn circuit_open() -> Self {
         Self::not_sent("circuit breaker open")
     }
 
@@ -287,14 +287,14 @@ impl fmt::Display for StoreError {
             StoreErrorKind::Crowded => "too many refunds are on their way to the store",
             StoreErrorKind::Refused => "the store refused the check",
             StoreErrorKind::Redirected => {
-                "the server is one of a cluster: connect with redis-cluster://"
+                "the server is one of a cluster; connect with redis-cluster://"
             }
             StoreErrorKind::ForeignReply => "the store's reply does not belong to this check",
             StoreErrorKind::CorruptState => "unexpected data stored under the bucket's key",
             StoreErrorKind::Unsupported => {
-                "units of a concurrency policy are held: acquire them instead"
+                "permits of a `Concurrency` policy can only be acquired; use `acquire(..)`"
             }
-            StoreErrorKind::WouldWait => "the store cannot answer at once: await `check` instead",
+            StoreErrorKind::WouldWait => "the store cannot answer at once; await `check(..)`",
         })?;
         match &self.source {
             Some(source) => write!(f, ": {source}"),

@@ -11,7 +11,7 @@ use crate::{Policy, Quota};
 
 /// What a policy reads from each request, for a
 /// [`RateLimitLayer`](crate::RateLimitLayer). A [`Limiter`](crate::Limiter) has no request
-/// and refuses such a policy when it is built.
+/// and returns an error for such a policy when it is built.
 impl Policy {
     /// Sets the key of a request's caller. Default: the
     /// [peer address](crate::key::peer), or one bucket for all if the policy is
@@ -40,12 +40,13 @@ impl Policy {
         self
     }
 
-    /// Reads the cost of each request from its head.
+    /// Reads the cost of each request from its head. Default: the policy's own
+    /// [`cost`](Self::cost).
     ///
     /// A cost of 0 checks without taking. A cost above the capacity is denied with 403, as
     /// waiting does not help.
     ///
-    /// Do not trust what a client says about its own cost.
+    /// **The danger**: a client that states its own cost states a low one.
     pub fn cost_by<F>(mut self, cost: F) -> Self
     where
         F: Fn(&RequestHead<'_>) -> u64 + Send + Sync + 'static,
@@ -54,7 +55,8 @@ impl Policy {
         self
     }
 
-    /// Applies the policy only to requests for which `applies` returns `true`.
+    /// Applies the policy only to requests for which `applies` returns `true`. Default: all
+    /// requests of the layer.
     pub fn when<F>(mut self, applies: F) -> Self
     where
         F: Fn(&RequestHead<'_>) -> bool + Send + Sync + 'static,
@@ -63,18 +65,18 @@ impl Policy {
         self
     }
 
-    /// Chooses the quota of each request: tiers. Make the quotas at start-up
-    /// and hand out copies; see [`Quota`].
+    /// Chooses the quota of each request: tiers. Default: the policy's own quota. Create the
+    /// quotas at start-up and return copies; see [`Quota`].
     ///
-    /// The policy's own quota is then never applied. It is only what
-    /// [`build`](crate::RateLimitLayerBuilder::build) checks a fixed
-    /// [`cost`](Self::cost) against, so give the smallest. A tier that can never grant the
-    /// cost of a request denies it with 403.
+    /// The policy's own quota is then never applied.
+    /// [`build`](crate::RateLimitLayerBuilder::build) checks a fixed [`cost`](Self::cost)
+    /// against it, so give the smallest. A tier that can never grant the cost of a request
+    /// denies it with 403.
     ///
-    /// The choice should depend on the caller alone. A caller that can change the choice
-    /// from request to request gets more than any of the quotas: one bucket is read under
-    /// several of them, and there is one for each algorithm. Give each kind of request a
-    /// policy of its own instead.
+    /// **The danger**: a caller that can change the choice from request to request gets more
+    /// than any of the quotas. Its bucket is read under several of them, and there is one for
+    /// each algorithm. So let the choice depend on the caller alone, and give each kind of
+    /// request a policy of its own.
     pub fn quota_by<F>(mut self, quota: F) -> Self
     where
         F: Fn(&RequestHead<'_>) -> Quota + Send + Sync + 'static,

@@ -51,7 +51,7 @@ const MONTH: Duration = Duration::from_secs(31 * 86_400);
 const FIRST_MONDAY_MS: u64 = 4 * 86_400_000;
 
 impl FixedWindow {
-    /// Creates windows of `limit` units each.
+    /// Creates windows that are `window` long and grant `limit` units each.
     pub const fn new(limit: u64, window: Duration) -> Self {
         Self {
             limit,
@@ -84,8 +84,9 @@ impl FixedWindow {
         }
     }
 
-    /// Starts windows at whole multiples of their length since the UNIX epoch, so
-    /// hours start on the hour and days at midnight, UTC.
+    /// Starts windows at whole multiples of their length since the UNIX epoch, so hours start
+    /// on the hour and days at midnight, UTC. Default: a window starts with the caller's first
+    /// request.
     ///
     /// The windows of all callers then end at the same instant: expect a rush, or
     /// [spread](Self::spread) it.
@@ -94,9 +95,12 @@ impl FixedWindow {
         self
     }
 
-    /// Starts the windows of each caller at an instant of its own, if they start by the clock.
-    /// So they do not all end at once. The instant is computed from the caller's key, and is the
-    /// same in every process.
+    /// Starts the windows of each caller at an instant of its own, so that they do not all end
+    /// at once. Default: the same instant for all callers. The instant is computed from the
+    /// caller's key, and is the same in every process.
+    ///
+    /// Only for windows that start by the clock. For others it is an error when the quota is
+    /// used.
     pub const fn spread(mut self) -> Self {
         self.spread = true;
         self

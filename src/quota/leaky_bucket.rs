@@ -58,14 +58,14 @@ impl LeakyBucket {
         }
     }
 
-    /// Sets how much the bucket holds. Default: the limit.
+    /// Sets how much the bucket holds, in units. Default: the limit. At least 1.
     pub const fn capacity(mut self, units: u64) -> Self {
         self.room = Room::Capacity(units);
         self
     }
 
-    /// Holds admitted requests until their turn, at most `units` units at a time. The
-    /// request whose turn it is does not count. With 0, a request that comes before its turn
+    /// Holds admitted requests until their turn, at most `units` units at a time. Default: no
+    /// queue. The request whose turn it is does not count. With 0, a request that comes before its turn
     /// is denied.
     ///
     /// A [`RateLimitLayer`](crate::RateLimitLayer) waits before it calls the

@@ -77,7 +77,7 @@ impl<S: Store> Guarded<S> {
         outcome: impl FnOnce(&Result<T, StoreError>) -> CallOutcome,
     ) -> Answer<T> {
         let Some(permit) = self.breaker.try_acquire(is_refund) else {
-            return Answer::Now(Err(StoreError::left_alone()));
+            return Answer::Now(Err(StoreError::circuit_open()));
         };
         match ask() {
             Answer::Now(answer) => {

@@ -58,7 +58,8 @@ impl RedisStoreBuilder {
         }
     }
 
-    /// Sets the prefix of all keys: printable ASCII without braces. Default: `tt`.
+    /// Sets the prefix of all keys: 1 to 64 printable ASCII characters without braces.
+    /// Default: `tt`.
     ///
     /// Applications that share a Redis and not their limits need different prefixes.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
@@ -77,21 +78,22 @@ impl RedisStoreBuilder {
 
     /// Limits how long a check may take in all. Default: 50 ms.
     ///
-    /// After that the check has failed. It may still be charged.
+    /// After that the check has failed. It may still be charged. Zero is an error when the
+    /// store is built.
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sets the number of connections to each node, which calls use in turn. Default: 1, which
-    /// is enough for all that one Redis thread decides.
+    /// Sets the number of connections to each node, which calls use in turn. At least 1.
+    /// Default: 1, which is enough for all that one Redis thread decides.
     pub const fn connections(mut self, connections: usize) -> Self {
         self.connections = connections;
         self
     }
 
     /// Limits the checks that wait for Redis at a time; in a cluster, for each node.
-    /// Default: 4,096.
+    /// At least 1. Default: 4,096.
     ///
     /// One more fails at once. While Redis answers, it fails with
     /// [`StoreError::is_overloaded`](crate::StoreError::is_overloaded), which

@@ -173,7 +173,7 @@ impl Server {
 
     fn try_acquire(&self, is_refund: bool) -> Result<CallPermit, StoreError> {
         let permit = self.breaker.try_acquire(is_refund);
-        permit.ok_or_else(StoreError::left_alone)
+        permit.ok_or_else(StoreError::circuit_open)
     }
 
     /// Records how a call ended.

@@ -144,11 +144,11 @@ impl SimulatedRedis {
         self.network().is_connected = is_connected;
     }
 
-    /// Sets how long the server takes for a call, and in addition for each bucket in it.
+    /// Sets how long the server takes for each call, and in addition for each bucket in it.
     /// Meanwhile it serves no other call. Default: no time.
-    pub fn set_service_time(&self, call: Duration, decision: Duration) {
+    pub fn set_service_time(&self, per_call: Duration, per_bucket: Duration) {
         let mut server = self.server();
-        (server.call_takes, server.decision_takes) = (call, decision);
+        (server.call_takes, server.decision_takes) = (per_call, per_bucket);
     }
 
     /// Returns what the server has done so far, for all networks.
