@@ -243,7 +243,7 @@ impl Limiter {
     pub async fn debit(&self, key: impl Into<Key>, units: u64) -> Result<Decision, StoreError> {
         let key = key.into();
         let mut charges = self.charges(&key, Some(units));
-        refuse_held(&charges)?;
+        reject_permits(&charges)?;
         for (charge, policy) in charges.iter_mut().zip(&*self.0.policies) {
             charge.demand.to_mut().may_owe(policy.debt);
         }
@@ -323,7 +323,7 @@ impl Limiter {
     }
 
     fn ask(&self, operation: Operation, key: &Key, units: Option<u64>) -> Answer<Decision> {
-        let ask = |charges: &[Charge<'_>]| match refuse_held(charges) {
+        let ask = |charges: &[Charge<'_>]| match reject_permits(charges) {
             Ok(()) => self.0.store.check(&Check::new(operation, charges)),
             Err(error) => Answer::Now(Err(error)),
         };
@@ -394,7 +394,7 @@ fn charge<'a>(policy: &'a Compiled, key: &'a Key, units: Option<u64>) -> Charge<
 }
 
 /// Returns an error if a policy counts permits: only [`Limiter::acquire`] can hold them.
-fn refuse_held(charges: &[Charge<'_>]) -> Result<(), StoreError> {
+fn reject_permits(charges: &[Charge<'_>]) -> Result<(), StoreError> {
     if charges
         .iter()
         .any(|charge| charge.demand.quota.is_concurrency())

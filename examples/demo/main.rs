@@ -10,7 +10,7 @@
 //! for n in $(seq 12); do curl -si http://127.0.0.1:3000/api/token-bucket | grep -iE '^(HTTP|ratelimit|retry)'; done
 //! ```
 //!
-//! Twelve at once, of which eleven are held until their turn and one is refused;
+//! Twelve at once, of which eleven are held until their turn and one is denied;
 //! and three that take a while, of which two go on at a time:
 //!
 //! ```text

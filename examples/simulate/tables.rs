@@ -174,7 +174,7 @@ impl Table {
 
 const LOAD: [Column; 9] = [
     ("nodes", |scene, _| scene.nodes.to_string()),
-    ("asked/s", |_, outcome| whole(outcome.requests_per_s)),
+    ("requests/s", |_, outcome| whole(outcome.requests_per_s)),
     ("mode", |scene, _| mode(scene.mode).to_owned()),
     ("calls/s", |_, outcome| whole(outcome.calls_per_s)),
     ("decisions/s", |_, outcome| whole(outcome.decisions_per_s)),

@@ -164,7 +164,7 @@ async fn a_redirection_without_an_address_refreshes_the_slot_map() {
     let limiter = limiter(&url);
     limiter.check("ann").await.expect_err("no server to call");
     // Without the redirection, the map would be refreshed after half a minute.
-    eventually_async("another look at the map", || async {
+    eventually_async("a refresh of the slot map", || async {
         asked.slots.load(Ordering::SeqCst) > 1
     })
     .await;
@@ -210,7 +210,7 @@ async fn a_redirection_to_an_absent_node_is_an_error_within_the_deadline() {
         assert!(error.is_unavailable(), "{error:?}");
         assert_eq!(asked.checks.load(Ordering::SeqCst), 1);
         // The slot map is read again, and used again.
-        eventually_async("another look at the map", || async {
+        eventually_async("a refresh of the slot map", || async {
             let _ = limiter.check("ann").await;
             asked.checks.load(Ordering::SeqCst) > 1
         })

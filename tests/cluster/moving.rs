@@ -157,8 +157,8 @@ async fn several_keys_of_a_slot_that_keeps_moving_are_decided_one_by_one() {
     assert_eq!(admitted(&limiter, "ann", 2).await, 2);
     assert_eq!(taken(&limiter, "ann").await, [3, 3, 3]);
     let decision = limiter.check_n("ann", 2).await.expect("a decision");
-    let refused: Vec<_> = decision.denied_by().map(|policy| policy.name()).collect();
-    assert_eq!(refused, ["window"]);
+    let denied: Vec<_> = decision.denied_by().map(|policy| policy.name()).collect();
+    assert_eq!(denied, ["window"]);
     assert_eq!(taken(&limiter, "ann").await, [3, 3, 3]);
     assert_eq!(limiter.credit("ann", 1).await.expect("given").refunded(), 1);
     assert_eq!(

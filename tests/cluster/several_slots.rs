@@ -133,11 +133,11 @@ async fn a_denial_names_all_denying_policies_and_costs_nothing() {
         }
         let decision = limiter.check_n("ann", 2).await.expect("a decision");
         assert_eq!(decision.verdict(), Verdict::Denied);
-        let refused: Vec<_> = decision
+        let denied: Vec<_> = decision
             .policies()
             .map(|policy| policy.is_denied())
             .collect();
-        assert_eq!(refused, rooms.map(|room| room == 0));
+        assert_eq!(denied, rooms.map(|room| room == 0));
         let remaining: Vec<_> = decision
             .policies()
             .map(|policy| policy.remaining())
@@ -258,8 +258,8 @@ async fn permits_of_all_slots_are_held_and_come_back() {
         hold("bob").await.expect("held"),
     ];
     assert!(held.iter().all(|permit| permit.is_allowed()));
-    let refused = hold("ann").await.expect("a decision");
-    let names: Vec<_> = refused
+    let denied = hold("ann").await.expect("a decision");
+    let names: Vec<_> = denied
         .decision()
         .denied_by()
         .map(|policy| policy.name())

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     asking::{
-        ONE_UNIT, assert_refused_by, decided, decided_within, new_caller, on_each_store,
+        ONE_UNIT, assert_denied_by, decided, decided_within, new_caller, on_each_store,
         reset_seconds, within,
     },
     process::{Answer, Demo},
@@ -20,15 +20,15 @@ const PACED: &str = "/api/paced";
 fn assert_fills(demo: &Demo, policy: &str, path: &str, quota: &str, limit: u64, most: Duration) {
     let times = usize::try_from(limit).expect("a small limit");
     let answers = decided_within(most, demo, times + 2, path);
-    let (admitted, refused) = answers.split_at(times);
+    let (admitted, denied) = answers.split_at(times);
     for (answer, left) in admitted.iter().zip((0..limit).rev()) {
         assert_eq!((answer.status, answer.left(policy)), (200, left));
         assert!((1..=20).contains(&reset_seconds(answer, policy, left)));
         assert_eq!(answer.header("retry-after"), None);
     }
-    for answer in refused {
+    for answer in denied {
         // A sliding window that has just begun is too full until a while after its end.
-        let wait = assert_refused_by(policy, answer);
+        let wait = assert_denied_by(policy, answer);
         assert!(wait <= Duration::from_secs(11), "{wait:?}");
     }
     for answer in &answers {
@@ -50,7 +50,7 @@ fn leaky_bucket_holds_five_and_leaks() {
             |asked| &asked.1,
         );
         // A caller that waits for `Retry-After` is admitted.
-        thread::sleep(assert_refused_by("leaky", &answers[5]));
+        thread::sleep(assert_denied_by("leaky", &answers[5]));
         assert_eq!(demo.get(LEAKY, &caller).status, 200);
     });
 }
@@ -119,11 +119,11 @@ fn paced_requests_are_answered_one_after_another() {
             let quota = "\"paced\";q=2;w=1";
             assert_eq!(answer.header("ratelimit-policy"), Some(quota));
         }
-        let (admitted, refused): (Vec<_>, Vec<_>) = came_back
+        let (admitted, denied): (Vec<_>, Vec<_>) = came_back
             .iter()
             .partition(|(answer, _)| answer.status == 200);
-        assert_eq!((admitted.len(), refused.len()), (11, 1));
-        let wait = assert_refused_by("paced", &refused[0].0);
+        assert_eq!((admitted.len(), denied.len()), (11, 1));
+        let wait = assert_denied_by("paced", &denied[0].0);
         assert_eq!(wait, Duration::from_secs(1));
 
         for ((answer, at), left) in admitted.iter().zip((0..11).rev()) {

@@ -68,14 +68,14 @@ pub(crate) fn reset_seconds(answer: &Answer, policy: &str, left: u64) -> u64 {
         .expect(reported)
 }
 
-pub(crate) fn assert_refused_by(policy: &str, answer: &Answer) -> Duration {
+pub(crate) fn assert_denied_by(policy: &str, answer: &Answer) -> Duration {
     let wait_s = reset_seconds(answer, policy, 0);
     assert!(wait_s >= 1);
-    assert_refused(policy, answer, wait_s);
+    assert_denied(policy, answer, wait_s);
     Duration::from_secs(wait_s)
 }
 
-pub(crate) fn assert_refused(policy: &str, answer: &Answer, wait_s: u64) {
+pub(crate) fn assert_denied(policy: &str, answer: &Answer, wait_s: u64) {
     assert_eq!(answer.status, 429);
     assert_eq!(
         answer.header("retry-after"),

@@ -10,14 +10,14 @@ use std::{
 
 use crate::support::{DEADLINE, RedisServer, eventually};
 use crate::{
-    asking::{assert_refused, decided, new_caller, on_each_store},
+    asking::{assert_denied, decided, new_caller, on_each_store},
     process::{Answer, Demo, answer, send},
 };
 
 /// The release time is unknown, so clients are asked to retry soon.
 fn assert_no_place(answer: &Answer) {
     assert_eq!(answer.header("ratelimit"), Some("\"in-flight\";r=0"));
-    assert_refused("in-flight", answer, 1);
+    assert_denied("in-flight", answer, 1);
 }
 
 /// A request whose response has begun, and continues until this is dropped.
@@ -67,11 +67,11 @@ fn ask_for_place(demo: &Demo, caller: &str) -> Answer {
 }
 
 fn eventually_admitted(demo: &Demo, caller: &str) {
-    eventually("a free place", || Open::new(demo, caller, 0).is_admitted());
+    eventually("a free permit", || Open::new(demo, caller, 0).is_admitted());
 }
 
 fn eventually_left(demo: &Demo, caller: &str, places: u64) {
-    eventually("so many free places", || {
+    eventually("free permits", || {
         let view = demo.get("/api/remaining", caller);
         view.status == 200 && view.left("in-flight") == places
     });

@@ -48,7 +48,7 @@ fn stopping_with_half_a_request(signal: &str) -> (Demo, TcpStream) {
 fn a_process_that_is_stopped_twice_ends_at_once() {
     for (first, second) in [("INT", "INT"), ("INT", "TERM"), ("TERM", "INT")] {
         // With 0, the first signal ended it, because it had not read the half request yet.
-        eventually("an end that only the second signal brought", || {
+        eventually("an end by the second signal", || {
             let (demo, _stream) = stopping_with_half_a_request(first);
             demo.signal(second);
             match demo.end().code() {

@@ -98,7 +98,7 @@ fn fail_over(
         None => cluster.nodes[place].run(),
     }
     wait::until("a whole cluster", WHOLE, || {
-        cluster.is_well() && cluster.are_in_step(3)
+        cluster.is_well() && cluster.are_in_sync(3)
     });
     Failover {
         when: Window { from_us, to_us },

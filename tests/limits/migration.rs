@@ -413,7 +413,7 @@ fn waiting_store() -> MemoryStore {
 
 /// `tryConsume` of Bucket4j with a longest wait, and its relatives.
 #[tokio::test(start_paused = true)]
-async fn block_or_refuse_in_memory() {
+async fn block_or_deny_in_memory() {
     let store = waiting_store();
     let limiter = Limiter::new(store.clone(), TokenBucket::new(1, seconds(2)).burst(3));
     let started = Instant::now();
@@ -451,18 +451,18 @@ async fn block_or_refuse_in_memory() {
         turns.push(task.await.expect("no panic"));
     }
     // A caller that finds the queue full is denied at once.
-    let (queued, refused) = turns.split_at(15);
+    let (queued, denied) = turns.split_at(15);
     let evenly: Vec<_> = (0..15).map(|call| (true, seconds(2 * call))).collect();
     assert_eq!(queued, evenly);
     assert!(
-        refused
+        denied
             .iter()
             .all(|(is_allowed, waited)| !is_allowed && waited.is_zero())
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn block_or_refuse_in_a_layer() {
+async fn block_or_deny_in_a_layer() {
     let layer = |wait| {
         RateLimitLayer::builder()
             .store(waiting_store())
@@ -485,7 +485,7 @@ async fn block_or_refuse_in_a_layer() {
 
 /// Uses the server's own clock, which a test cannot pause.
 #[tokio::test]
-async fn block_or_refuse_in_redis() {
+async fn block_or_deny_in_redis() {
     let server = RedisServer::start();
     let store = RedisStore::builder()
         .timeout(crate::support::DEADLINE)

@@ -115,7 +115,7 @@ impl Other {
         if is_killed {
             ledger.moves.push((ended_us, -ledger.held));
         } else {
-            assert_eq!(ledger.held, 0, "it gave up what it held");
+            assert_eq!(ledger.held, 0, "the end of its permits");
         }
         ledger
     }

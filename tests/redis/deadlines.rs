@@ -16,7 +16,7 @@ use tower_throttle::{Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket};
 use crate::support::{RedisServer, eventually_async, fake};
 
 /// The number of refunds that reached the servers of this test.
-static GIVEN_BACK: AtomicUsize = AtomicUsize::new(0);
+static REFUNDS: AtomicUsize = AtomicUsize::new(0);
 
 /// A server that answers a script call, after `pause`, with `reply` for its number of keys.
 fn slow_server(pause: Duration, reply: fn(f64, usize) -> Option<Vec<u8>>) -> String {
@@ -25,14 +25,14 @@ fn slow_server(pause: Duration, reply: fn(f64, usize) -> Option<Vec<u8>>) -> Str
             return b"+OK\r\n".to_vec();
         }
         thread::sleep(pause);
-        GIVEN_BACK.fetch_add(given_back(words), Ordering::Relaxed);
+        REFUNDS.fetch_add(refunds(words), Ordering::Relaxed);
         reply(fake::nonce(words), words.len() - 4).unwrap_or_default()
     });
     format!("redis://127.0.0.1:{port}/")
 }
 
 /// Returns how many of the token buckets of a call get a refund.
-fn given_back(words: &[Vec<u8>]) -> usize {
+fn refunds(words: &[Vec<u8>]) -> usize {
     let number = |bytes: &[u8]| f64::from_le_bytes(*bytes.first_chunk().expect("a number"));
     let groups = words.last().expect("numbers")[16..].chunks(64);
     let backs = groups.filter(|group| number(&group[16..]) as u64 / 64 == 3);
@@ -139,9 +139,9 @@ async fn a_refund_during_an_overload_arrives() {
         overloaded += usize::from(answer.is_err_and(|error| error.is_overloaded()));
     }
     assert!(overloaded >= 500, "{overloaded} told of a flood");
-    eventually_async("what was given back", || async {
+    eventually_async("the refund", || async {
         tokio::task::yield_now().await;
-        GIVEN_BACK.load(Ordering::Relaxed) * 100 >= credits.len() * 95
+        REFUNDS.load(Ordering::Relaxed) * 100 >= credits.len() * 95
     })
     .await;
 }

@@ -346,7 +346,9 @@ impl Slow {
             let is_back = f64::from_le_bytes(*kind.expect("a kind")) as u64 / 64 == 3;
             if is_back {
                 slow.is_asked_back.store(true, Ordering::SeqCst);
-                eventually("leave to answer", || slow.may_answer.load(Ordering::SeqCst));
+                eventually("permission to answer", || {
+                    slow.may_answer.load(Ordering::SeqCst)
+                });
             } else {
                 slow.checks.fetch_add(1, Ordering::SeqCst);
             }
@@ -388,7 +390,7 @@ async fn a_refund_by_a_caller_that_left_is_known_when_done() {
     assert_eq!(check(&limiter).await.verdict(), Verdict::Denied);
     let before = slow.checks.load(Ordering::SeqCst);
     slow.may_answer.store(true, Ordering::SeqCst);
-    eventually_async("a check that is asked again", async || {
+    eventually_async("a check that calls Redis", async || {
         assert_eq!(check(&limiter).await.verdict(), Verdict::Denied);
         slow.checks.load(Ordering::SeqCst) > before
     })
@@ -523,9 +525,9 @@ async fn a_denial_for_lack_of_permits_is_not_cached() {
     let held = acquire(&elsewhere).await;
     assert!(held.is_allowed());
     for _ in 0..3 {
-        let refused = acquire(&here).await;
-        assert_eq!(refused.decision().verdict(), Verdict::Denied);
-        assert_eq!(refused.decision().source(), Source::Store);
+        let denied = acquire(&here).await;
+        assert_eq!(denied.decision().verdict(), Verdict::Denied);
+        assert_eq!(denied.decision().source(), Source::Store);
     }
     drop(held);
     eventually_async("a permit", async || acquire(&here).await.is_allowed()).await;

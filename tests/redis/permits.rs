@@ -210,13 +210,13 @@ async fn permits_of_a_dead_process_are_free_after_a_lifetime() {
     network.set_connected(false);
     sleep(ms(1_000)).await;
     let living = take(&other, 2).await;
-    let refused = other.acquire("ann", Duration::ZERO).await;
-    let wait = refused.expect("a decision").decision().retry_after();
+    let denied = other.acquire("ann", Duration::ZERO).await;
+    let wait = denied.expect("a decision").decision().retry_after();
     let wait = wait.expect("a time");
     // The wait is exact if the other process stays gone.
     sleep(wait - ms(1)).await;
-    let refused = other.acquire("ann", Duration::ZERO).await;
-    assert!(!refused.expect("a decision").is_allowed());
+    let denied = other.acquire("ann", Duration::ZERO).await;
+    assert!(!denied.expect("a decision").is_allowed());
     sleep(ms(1)).await;
     drop(take(&other, 1).await);
     assert!(began.elapsed() <= LIFETIME + ms(1), "{:?}", began.elapsed());
@@ -231,8 +231,8 @@ async fn a_process_that_holds_all_permits_gets_a_retry_after_of_a_lifetime() {
     let (limiter, _) = process(&redis, Policy::new("held", Concurrency::new(2)));
     let permits = take(&limiter, 2).await;
     sleep(ms(5_000)).await;
-    let refused = limiter.acquire("ann", Duration::ZERO).await;
-    let wait = refused.expect("a decision").decision().retry_after();
+    let denied = limiter.acquire("ann", Duration::ZERO).await;
+    let wait = denied.expect("a decision").decision().retry_after();
     assert!(
         (ms(29_999)..=ms(30_000)).contains(&wait.expect("a time")),
         "{wait:?}"
@@ -424,8 +424,8 @@ async fn a_denied_check_costs_the_same_for_any_number_of_permits() {
             for _ in 0..10 {
                 server.command(&["CONFIG", "RESETSTAT"]);
                 for _ in 0..100 {
-                    let refused = limiter.acquire("ann", Duration::ZERO).await;
-                    assert!(!refused.expect("a decision").is_allowed());
+                    let denied = limiter.acquire("ann", Duration::ZERO).await;
+                    assert!(!denied.expect("a decision").is_allowed());
                 }
                 let stats = server.command(&["INFO", "commandstats"]);
                 let line = stats
@@ -439,7 +439,7 @@ async fn a_denied_check_costs_the_same_for_any_number_of_permits() {
         }
     };
     let (few, many) = (us_per_call(2).await, us_per_call(3_000).await);
-    println!("refused: {few} us at 2 held, {many} us at 3,000");
+    println!("denied: {few} us at 2 held, {many} us at 3,000");
     assert!(many < 100.0 && many < 3.0 * few, "{few} us, {many} us");
 }
 

@@ -91,7 +91,7 @@ impl RedisCluster {
             self.nodes[place].command(&["CLUSTER", "REPLICATE", &primary]);
         }
         let replicas = self.nodes.len() - primaries;
-        eventually("replicas in step", || self.are_in_step(replicas));
+        eventually("replicas in sync", || self.are_in_sync(replicas));
         // A link that is up may not carry data yet.
         for place in primaries..self.nodes.len() {
             let primary = &self.nodes[place % primaries];
@@ -150,7 +150,7 @@ impl RedisCluster {
     }
 
     /// Returns whether this many replicas have the data of their primaries.
-    pub fn are_in_step(&self, replicas: usize) -> bool {
+    pub fn are_in_sync(&self, replicas: usize) -> bool {
         let in_step = self.nodes.iter().filter(|node| {
             let info = node.try_command(&["INFO", "replication"]);
             info.is_ok_and(|info| info.contains("master_link_status:up"))

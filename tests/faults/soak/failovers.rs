@@ -149,7 +149,7 @@ impl Scene for InCluster {
             None => self.cluster.nodes[old].run(),
         }
         wait::until("a whole cluster", WHOLE, || {
-            self.cluster.is_well() && self.cluster.are_in_step(3)
+            self.cluster.is_well() && self.cluster.are_in_sync(3)
         });
     }
 }

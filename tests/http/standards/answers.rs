@@ -121,6 +121,6 @@ fn the_decision_of_a_denial_is_with_the_response() {
     ask(&layer, get([("api", 100)]));
     let decision = ask(&layer, plain()).decision.unwrap();
     assert!(!decision.is_allowed());
-    let refused: Vec<_> = decision.denied_by().map(|policy| policy.name()).collect();
-    assert_eq!(refused, ["api"]);
+    let denied: Vec<_> = decision.denied_by().map(|policy| policy.name()).collect();
+    assert_eq!(denied, ["api"]);
 }

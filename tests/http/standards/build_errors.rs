@@ -111,7 +111,7 @@ fn the_short_constructor_panics_with_the_same_words() {
 
 /// A limit of 0 is no such error: it denies everything on purpose.
 #[test]
-fn a_limit_of_zero_builds_and_refuses_without_a_wait() {
+fn a_limit_of_zero_builds_and_denies_without_a_wait() {
     use crate::support::web::{ask, layer_of, plain};
 
     let (layer, _) = layer_of([Policy::new("closed", FixedWindow::per_day(0)).shared()]);

@@ -157,8 +157,8 @@ fn a_denial_by_the_inner_layer_carries_one_decision_with_the_policies_of_both() 
         let decision = ask_both(&layers, plain()).decision.unwrap();
         assert_eq!(decision.verdict(), Verdict::Denied);
         assert_eq!(names(&decision), ["api", "day"], "{mode:?}");
-        let refused: Vec<_> = decision.denied_by().map(|policy| policy.name()).collect();
-        assert_eq!(refused, ["day"]);
+        let denied: Vec<_> = decision.denied_by().map(|policy| policy.name()).collect();
+        assert_eq!(denied, ["day"]);
     }
 }
 

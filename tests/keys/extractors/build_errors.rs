@@ -18,7 +18,7 @@ fn build(by: impl KeyExtractor) -> Result<(), ConfigError> {
 struct Expected(&'static str, String);
 
 #[track_caller]
-fn refused(by: impl KeyExtractor, Expected(code, start): &Expected) {
+fn assert_build_error(by: impl KeyExtractor, Expected(code, start): &Expected) {
     assert_config_error(build(by), code, &format!(r#"policy "p": {start}"#));
 }
 
@@ -44,8 +44,8 @@ fn bad_header_names_are_build_errors() {
         "", " ", "x api", "x:api", "x-api\n", "x-\u{e4}", "(x)", "x,y", "\"x\"",
     ] {
         let expected = header_name(bad);
-        refused(key::header(bad), &expected);
-        refused(key::client_ip(["10.0.0.0/8"]).from_header(bad), &expected);
+        assert_build_error(key::header(bad), &expected);
+        assert_build_error(key::client_ip(["10.0.0.0/8"]).from_header(bad), &expected);
     }
     for good in ["x-api-key", "X-API-Key", "x_api.key", "a", "authorization"] {
         assert_eq!(build(key::header(good)), Ok(()), "{good}");
@@ -60,7 +60,7 @@ fn bad_cookie_names_are_build_errors() {
         "", " ", "a b", "a=b", "a;b", "a,b", "\"a\"", "a\t", "\u{e4}", "a\\b", "a/b", "a(b",
     ] {
         let start = format!("{bad:?} is not a cookie name;");
-        refused(key::cookie(bad), &Expected("cookie-name", start));
+        assert_build_error(key::cookie(bad), &Expected("cookie-name", start));
     }
     for good in [
         "session",
@@ -79,8 +79,8 @@ fn bad_ipv6_prefixes_are_build_errors() {
     for bits in [0, 129, 255] {
         let start = format!("an IPv6 prefix of {bits} bits is out of range;");
         let expected = Expected("ipv6-prefix", start);
-        refused(key::peer().ipv6_prefix(bits), &expected);
-        refused(key::client_ip(["10.0.0.0/8"]).ipv6_prefix(bits), &expected);
+        assert_build_error(key::peer().ipv6_prefix(bits), &expected);
+        assert_build_error(key::client_ip(["10.0.0.0/8"]).ipv6_prefix(bits), &expected);
     }
     for bits in [1, 48, 64, 128] {
         assert_eq!(build(key::peer().ipv6_prefix(bits)), Ok(()), "{bits}");
@@ -118,9 +118,9 @@ fn bad_trusted_proxies_are_build_errors() {
         "::ffff:10.0.0.0/95",
     ] {
         let expected = trusted_proxy(bad);
-        refused(key::client_ip([bad]), &expected);
-        refused(key::client_ip(["10.0.0.0/8", bad]), &expected);
-        refused(key::client_ip([bad, "10.0.0.0/8"]), &expected);
+        assert_build_error(key::client_ip([bad]), &expected);
+        assert_build_error(key::client_ip(["10.0.0.0/8", bad]), &expected);
+        assert_build_error(key::client_ip([bad, "10.0.0.0/8"]), &expected);
     }
     for good in [
         "10.0.0.1",
@@ -136,7 +136,7 @@ fn bad_trusted_proxies_are_build_errors() {
         assert_eq!(build(key::client_ip([good])), Ok(()), "{good}");
     }
     for everybody in ["0.0.0.0/0", "::/0", "::ffff:0:0/96"] {
-        refused(
+        assert_build_error(
             key::client_ip(["10.0.0.0/8", everybody]),
             &trusts_every_address(everybody),
         );
@@ -159,7 +159,7 @@ fn ranges_that_cover_all_addresses_together_are_build_errors() {
     let v6_public = ["2000::/5", "2800::/5"];
     for ranges in [&halves[..], &quarters, &public, &mapped, &v6_public] {
         let text = ranges.join(", ");
-        refused(key::client_ip(ranges), &trusts_every_address(&text));
+        assert_build_error(key::client_ip(ranges), &trusts_every_address(&text));
         // All ranges but one do not cover all addresses.
         assert_eq!(build(key::client_ip(&ranges[1..])), Ok(()), "{text}");
     }
@@ -171,7 +171,7 @@ fn ranges_that_cover_all_addresses_together_are_build_errors() {
         "::/1",
         "::/0",
     ] {
-        refused(
+        assert_build_error(
             key::client_ip(["10.0.0.1", alone]),
             &trusts_every_address(alone),
         );
@@ -191,7 +191,7 @@ fn ranges_that_cover_all_addresses_together_are_build_errors() {
 #[test]
 fn leading_zeros_in_trusted_proxies_are_build_errors() {
     for bad in ["010.0.0.1", "010.0.0.0/8", "10.00.0.0/8", "10.0.0.010/32"] {
-        refused(key::client_ip([bad]), &trusted_proxy(bad));
+        assert_build_error(key::client_ip([bad]), &trusted_proxy(bad));
     }
 }
 
@@ -200,9 +200,9 @@ fn an_empty_list_of_proxies_is_a_build_error() {
     let none: [&str; 0] = [];
     let start = "a forwarding header without trusted proxies;".to_owned();
     let expected = Expected("no-trusted-proxies", start);
-    refused(key::client_ip(none), &expected);
-    refused(key::client_ip(none).from_forwarded(), &expected);
-    refused(key::client_ip(Vec::<String>::new()), &expected);
+    assert_build_error(key::client_ip(none), &expected);
+    assert_build_error(key::client_ip(none).from_forwarded(), &expected);
+    assert_build_error(key::client_ip(Vec::<String>::new()), &expected);
 }
 
 #[test]
@@ -211,13 +211,13 @@ fn mistakes_inside_combined_keys_are_build_errors() {
     let bad = || key::header("x api key");
     let expected = header_name("x api key");
     // In each place of a tuple and of an alternative, and deep inside.
-    refused((bad(), good()), &expected);
-    refused((good(), bad()), &expected);
-    refused((good(), good(), bad()), &expected);
-    refused((good(), good(), good(), bad()), &expected);
-    refused(bad().or(good()), &expected);
-    refused(good().or(bad()), &expected);
-    refused((good(), good().or((good(), bad()))), &expected);
+    assert_build_error((bad(), good()), &expected);
+    assert_build_error((good(), bad()), &expected);
+    assert_build_error((good(), good(), bad()), &expected);
+    assert_build_error((good(), good(), good(), bad()), &expected);
+    assert_build_error(bad().or(good()), &expected);
+    assert_build_error(good().or(bad()), &expected);
+    assert_build_error((good(), good().or((good(), bad()))), &expected);
     assert_eq!(build((good(), good().or((good(), good())))), Ok(()));
 }
 

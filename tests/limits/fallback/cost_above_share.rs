@@ -19,7 +19,7 @@ fn process(clock: &Arc<ManualClock>, quota: Quota, processes: u32) -> Limiter {
 #[test]
 fn a_cost_above_every_share_is_denied_and_costs_nothing() {
     let mut random = Random::new();
-    let mut refused = 0;
+    let mut denied = 0;
     for algorithm in 0..ALGORITHMS {
         for _ in 0..120 {
             let quota = quota_of(algorithm, &mut random);
@@ -53,11 +53,11 @@ fn a_cost_above_every_share_is_denied_and_costs_nothing() {
                         );
                         let after = finish(process.peek("ann")).unwrap();
                         assert_eq!(format!("{before:?}"), format!("{after:?}"), "{what}");
-                        refused += 1;
+                        denied += 1;
                     }
                 }
             }
         }
     }
-    assert!(refused > 500, "{refused}");
+    assert!(denied > 500, "{denied}");
 }

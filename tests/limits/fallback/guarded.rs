@@ -287,7 +287,7 @@ async fn nested_guards_decide_as_one() {
         }
         // At most the first five calls, and a probe each 50 ms.
         let probes = started.elapsed().as_millis() as u64 / 50;
-        assert!(store.calls() - before <= 5 + 5 + probes, "asked too often");
+        assert!(store.calls() - before <= 5 + 5 + probes, "too many calls");
         store.now(Does::Answers);
         eventually_async("an answer", || async { limiter.check("ann").await.is_ok() }).await;
     }

@@ -123,10 +123,10 @@ fn a_failure_and_its_end_are_one_log_line_each() {
             let _ = limiter.check("ann").await;
             let started = Instant::now();
             while lines().len() == 2 * round + 1 {
-                assert!(started.elapsed() < DEADLINE, "it never said so");
+                assert!(started.elapsed() < DEADLINE, "it was never logged");
                 flood(&store, &switch, [Does::Answers, Does::Answers]).await;
             }
-            assert!(started.elapsed().as_millis() >= 1_000, "too early to say");
+            assert!(started.elapsed().as_millis() >= 1_000, "logged too early");
             flood(&store, &switch, [Does::Answers, Does::Answers]).await;
             let log = lines();
             assert_eq!(log.len(), 2 * round + 2, "{log:#?}");

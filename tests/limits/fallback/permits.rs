@@ -216,7 +216,7 @@ async fn a_permit_whose_reply_is_lost_returns_to_the_store() {
         assert_eq!(permit.decision().source(), Source::Local);
         assert!(permit.is_allowed());
         settle().await;
-        assert_eq!(free(&store).await, (10, 9), "given back at once");
+        assert_eq!(free(&store).await, (10, 9), "released at once");
         drop(permit);
         settle().await;
         assert_eq!(free(&store).await, (10, 10));

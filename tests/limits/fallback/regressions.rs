@@ -127,7 +127,7 @@ async fn a_probe_that_is_never_polled_does_not_keep_the_breaker_open() {
     // The store has recovered. Redis must decide again within three seconds.
     let started = Instant::now();
     while limiter.check("ann").await.unwrap().source() != Source::Store {
-        assert!(started.elapsed() < ms(3_000), "it is never asked again");
+        assert!(started.elapsed() < ms(3_000), "it is never called again");
         tokio::task::yield_now().await;
     }
 }

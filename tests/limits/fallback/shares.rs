@@ -162,8 +162,8 @@ fn no_share_denies_indefinitely() {
                 if quota.limit() == 0 {
                     continue;
                 }
-                let refused = finish(fleet.processes[0].check_n("ann", 1)).unwrap();
-                let wait = refused.retry_after().expect(&what);
+                let denied = finish(fleet.processes[0].check_n("ann", 1)).unwrap();
+                let wait = denied.retry_after().expect(&what);
                 let us = u64::try_from(wait.as_micros()).unwrap();
                 let deepest_us = u64::try_from(DEEPEST_NS / 1_000).unwrap();
                 let period_us = u64::try_from(quota.period().as_micros()).unwrap();
@@ -266,15 +266,15 @@ fn tells_the_truth(fleet: &mut Fleet, quota: Quota, processes: u32, random: &mut
     }
 
     let wanted = random.between(1, limit.max(1));
-    let refused = finish(process.check_n("ann", wanted)).unwrap();
-    if refused.is_allowed() {
+    let denied = finish(process.check_n("ann", wanted)).unwrap();
+    if denied.is_allowed() {
         return;
     }
-    match refused.retry_after() {
+    match denied.retry_after() {
         None => {
             let is_by_hand = quota.limit() == 0;
             assert!(
-                is_by_hand || refused.verdict() == Verdict::Impossible,
+                is_by_hand || denied.verdict() == Verdict::Impossible,
                 "{what}"
             );
         }

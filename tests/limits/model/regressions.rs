@@ -134,8 +134,8 @@ fn permits_under_a_shorter_lifetime_end_at_the_reported_time() {
             Limiter::new(store.clone(), Policy::new("one name", permits))
         };
         let held = of(36_000).acquire("ann", Duration::ZERO).await.unwrap();
-        let refused = of(3_600).acquire("ann", Duration::ZERO).await.unwrap();
-        let wait = refused.decision().retry_after().unwrap();
+        let denied = of(3_600).acquire("ann", Duration::ZERO).await.unwrap();
+        let wait = denied.decision().retry_after().unwrap();
         assert_eq!(wait, Duration::from_secs(3_600));
         clock.advance(wait);
         assert!(of(3_600).peek("ann").await.unwrap().is_allowed());

@@ -176,7 +176,7 @@ async fn leaving_before_the_answer_arrives_refunds() {
             break;
         }
         turns += 1;
-        assert!(turns < 1_000, "not given back");
+        assert!(turns < 1_000, "not refunded");
         tokio::task::yield_now().await;
     }
 }

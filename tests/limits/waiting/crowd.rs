@@ -108,8 +108,8 @@ async fn a_full_wait_queue_denies_at_once_and_takes_nothing() {
             assert!(poll(waiting).is_pending(), "{policy:?}");
         }
         let before = limiter.peek("ann").await.unwrap();
-        let mut refused = come();
-        let Poll::Ready(Ok(permit)) = poll(&mut refused) else {
+        let mut denied = come();
+        let Poll::Ready(Ok(permit)) = poll(&mut denied) else {
             panic!("{policy:?}: a sixth waits");
         };
         assert!(!permit.is_allowed(), "{policy:?}");

@@ -79,10 +79,10 @@ async fn a_permit_is_held_until_the_body_has_ended() {
     let mut service = layer.layer(answering(body));
     let response = service.call(plain()).await.unwrap();
     assert_eq!(left(&limiter, "").await, 0);
-    let refused = service.call(plain()).await.unwrap();
-    assert_eq!(refused.status(), 429);
-    assert!(refused.headers().contains_key("retry-after"));
-    drop(refused);
+    let denied = service.call(plain()).await.unwrap();
+    assert_eq!(denied.status(), 429);
+    assert!(denied.headers().contains_key("retry-after"));
+    drop(denied);
     let mut body = response.into_body();
     for _ in 0..10 {
         frames.send(Ok("part")).unwrap();
@@ -235,9 +235,9 @@ async fn permits_are_released_and_units_of_a_bucket_are_not() {
         assert_eq!(left(&permits, "").await, 2);
         assert_eq!(left(&tokens, "").await, 3 - taken);
     }
-    let refused = send().await.unwrap();
-    assert_eq!(refused.status(), 429);
-    assert_eq!(left(&permits, "").await, 2, "refused, and holds a permit");
+    let denied = send().await.unwrap();
+    assert_eq!(denied.status(), 429);
+    assert_eq!(left(&permits, "").await, 2, "denied, and holds a permit");
     assert_eq!(left(&tokens, "").await, 0);
 }
 
@@ -245,9 +245,9 @@ async fn permits_are_released_and_units_of_a_bucket_are_not() {
 async fn permits_of_several_units_are_taken_and_released_together() {
     let limiter = Limiter::new(paused_store(), Concurrency::new(5));
     let three = limiter.acquire_n("ann", 3, ms(0)).await.unwrap();
-    let refused = limiter.acquire_n("ann", 3, ms(0)).await.unwrap();
-    assert!(three.is_allowed() && !refused.is_allowed());
-    drop(refused);
+    let denied = limiter.acquire_n("ann", 3, ms(0)).await.unwrap();
+    assert!(three.is_allowed() && !denied.is_allowed());
+    drop(denied);
     let two = limiter.acquire_n("ann", 2, ms(0)).await.unwrap();
     assert!(two.is_allowed());
     assert_eq!(left(&limiter, "ann").await, 0);

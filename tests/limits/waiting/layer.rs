@@ -31,7 +31,7 @@ async fn send(layer: &RateLimitLayer, requests: usize) -> (Vec<StatusCode>, Vec<
         tasks.spawn(async move {
             let response = service.oneshot(plain()).await.unwrap();
             if response.status() == 429 {
-                assert_eq!(started.elapsed(), ms(0), "refused late");
+                assert_eq!(started.elapsed(), ms(0), "denied late");
                 let retry_after = response.headers()["retry-after"].to_str().unwrap();
                 assert!(retry_after.parse::<u64>().unwrap() >= 1);
             }
@@ -56,8 +56,8 @@ async fn a_queue_spaces_inner_calls_evenly_and_denies_when_full() {
         let turns: Vec<_> = (0..=units).map(|turn| 100 * turn).collect();
         assert_eq!(calls, turns);
         assert_eq!(statuses(&answers, StatusCode::OK) as u64, 1 + units);
-        let refused = statuses(&answers, StatusCode::TOO_MANY_REQUESTS);
-        assert_eq!(refused as u64, 29 - units);
+        let denied = statuses(&answers, StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(denied as u64, 29 - units);
     }
 }
 
@@ -90,7 +90,7 @@ async fn a_dropped_request_refunds_its_reservation() {
     assert!(called.recv().await.is_some());
     assert!(
         called.recv().await.is_none(),
-        "the inner service was called for one who left"
+        "the inner service was called for a caller that left"
     );
 }
 

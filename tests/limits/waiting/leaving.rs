@@ -37,7 +37,7 @@ fn leaving_on_a_thread_outside_the_runtime_refunds() {
         assert_eq!(
             left(&looking, "ann").await,
             1,
-            "the permit was never given back"
+            "the permit was never released"
         );
     });
 }
@@ -91,13 +91,13 @@ async fn a_crowd_leaves_redis_at_once() {
         crowd.spawn(async move { limiter.acquire("ann", Duration::from_secs(9_000_000)).await });
         // Some of the callers before may not have polled for their answers yet.
         if place % 25 == 0 {
-            eventually_async("their places", || async { hours().await == Some(place) }).await;
+            eventually_async("their reservations", || async {
+                hours().await == Some(place)
+            })
+            .await;
         }
     }
     crowd.shutdown().await;
     // Ten were admitted at once, and no waiter was.
-    eventually_async("all that was reserved", || async {
-        hours().await == Some(10)
-    })
-    .await;
+    eventually_async("all reservations", || async { hours().await == Some(10) }).await;
 }

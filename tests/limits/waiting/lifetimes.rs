@@ -23,7 +23,7 @@ async fn a_permit_is_held_for_many_lifetimes() {
     sleep(10 * LIFETIME).await;
     assert_eq!(left(&limiter, "ann").await, 1);
     let metrics = tokio::runtime::Handle::current().metrics();
-    assert_eq!(metrics.num_alive_tasks(), 0, "something is renewed still");
+    assert_eq!(metrics.num_alive_tasks(), 0, "a permit is still renewed");
 }
 
 /// Also for the shortest lifetime of a `Concurrency`.
@@ -126,7 +126,7 @@ async fn a_caller_waits_for_a_permit_until_its_time_ends() {
         let is_allowed = waits.await.unwrap().is_allowed();
         assert!(
             is_allowed,
-            "may wait {bound} ms, the permit came back after {} ms, refused {:?} later",
+            "may wait {bound} ms, the permit came back after {} ms, denied {:?} later",
             bound - bound / 5 - 1,
             started.elapsed()
         );
@@ -143,9 +143,9 @@ async fn no_caller_waits_for_a_permit_while_another_policy_denies_for_long() {
     let limiter = limiter(&paused_store(), policies);
     let _held = limiter.acquire("ann", ms(0)).await.unwrap();
     let started = tokio::time::Instant::now();
-    let refused = limiter.acquire("ann", ms(5_000)).await.unwrap();
-    assert!(!refused.is_allowed());
-    assert!(refused.decision().retry_after().unwrap() > ms(5_000));
+    let denied = limiter.acquire("ann", ms(5_000)).await.unwrap();
+    assert!(!denied.is_allowed());
+    assert!(denied.decision().retry_after().unwrap() > ms(5_000));
     assert_eq!(started.elapsed(), ms(0), "no room for a day, and it waited");
 }
 
@@ -169,11 +169,7 @@ async fn losing_a_short_permit_does_not_lose_a_long_one() {
         sleep(ms(100)).await;
         clock.advance(ms(100));
     }
-    assert_eq!(
-        left(&looking, "ann").await,
-        0,
-        "held all the time, and lost"
-    );
+    assert_eq!(left(&looking, "ann").await, 0, "lost although it was held");
     drop(permit);
     assert_eq!(left(&looking, "ann").await, 1);
 }

@@ -3,7 +3,6 @@
 mod cancelling;
 mod crowd;
 mod fixtures;
-mod given_back;
 mod in_flight;
 mod layer;
 mod leaving;
@@ -11,6 +10,7 @@ mod lifetimes;
 mod no_timer;
 mod order;
 mod redis;
+mod refunds;
 mod sent;
 mod served;
 mod several_permits;

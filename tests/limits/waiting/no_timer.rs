@@ -53,8 +53,8 @@ fn outside_a_runtime_a_wait_of_zero_needs_nothing() {
     let limiter = limiter.build().unwrap();
     let permit = at_once(limiter.acquire("", ms(0))).unwrap();
     assert!(permit.is_allowed());
-    let refused = at_once(limiter.acquire("", ms(0))).unwrap();
-    assert!(!refused.is_allowed());
+    let denied = at_once(limiter.acquire("", ms(0))).unwrap();
+    assert!(!denied.is_allowed());
     drop(permit);
     let few = Policy::new("few", Concurrency::new(1)).shared();
     let few = Limiter::new(MemoryStore::new(), few);

@@ -28,7 +28,7 @@ async fn admitted_ms(limiter: &Limiter, waiters: usize) -> Vec<(usize, u64)> {
     drop(sender);
     let mut all = Vec::new();
     while let Some((waiter, at, delay)) = admitted.recv().await {
-        assert_eq!(at, delay, "the decision said when");
+        assert_eq!(at, delay, "not at the moment of the decision");
         all.push((waiter, whole_ms(at)));
     }
     all

@@ -115,7 +115,7 @@ async fn leaving_at_random_moments_refunds_everything() {
             if bucket <= 50 - taken
                 && [window, log, few] == [1_000 - taken, 1_000 - taken, 900 - held])
     };
-    eventually_async("what those took who left", || stands(taken)).await;
+    eventually_async("the units of callers that left", || stands(taken)).await;
     drop(permits);
     eventually_async("the permits", || stands(0)).await;
     server.assert_all_keys_expire();
@@ -142,12 +142,12 @@ async fn two_layers_on_two_stores_share_the_limit() {
         held.push(response);
     }
     for layer in &layers {
-        let refused = layer
+        let denied = layer
             .layer(tower::service_fn(hello))
             .oneshot(plain())
             .await
             .unwrap();
-        assert_eq!(refused.status(), 429);
+        assert_eq!(denied.status(), 429);
     }
     drop(held.pop());
     eventually_async("a permit", || async { left(&limiter, "").await == 1 }).await;
@@ -192,7 +192,7 @@ async fn permits_of_a_crashed_process_return_and_held_ones_do_not() {
     let limiter = limiter(&connect(&server), [policy()]);
     let ours = limiter.acquire("ann", HOUR).await.unwrap();
     assert!(ours.is_allowed());
-    eventually_async("what the dead one held", || async {
+    eventually_async("the permits of the dead process", || async {
         remaining(&limiter).await == [4]
     })
     .await;
@@ -203,7 +203,10 @@ async fn permits_of_a_crashed_process_return_and_held_ones_do_not() {
         assert!(free.is_empty() || free == [4], "{free:?}");
     }
     drop(ours);
-    eventually_async("ours", || async { remaining(&limiter).await == [5] }).await;
+    eventually_async("the permits of this process", || async {
+        remaining(&limiter).await == [5]
+    })
+    .await;
     server.assert_all_keys_expire();
 }
 

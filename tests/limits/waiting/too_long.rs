@@ -32,7 +32,7 @@ async fn a_bound_below_the_needed_wait_is_denied_at_once() {
         assert!(!permit.is_allowed());
         assert_eq!(
             took, 0,
-            "needs 2000 ms, may wait {bound} ms: refused, but waited first"
+            "needs 2000 ms, may wait {bound} ms: denied, but waited first"
         );
         let decision = permit.decision();
         assert_eq!(decision.verdict(), Verdict::Denied);
@@ -72,7 +72,7 @@ async fn a_full_queue_denies_at_once() {
         assert!(permit.decision().retry_after().unwrap() > Duration::ZERO);
         assert_eq!(
             took, 0,
-            "needs 400 ms, may wait {bound} ms: refused, but waited first"
+            "needs 400 ms, may wait {bound} ms: denied, but waited first"
         );
     }
 }
@@ -106,17 +106,17 @@ async fn a_caller_denied_for_a_late_turn_blocks_no_other() {
     let queue = || Policy::new("queue", LeakyBucket::per_second(10).queue(10));
     let (limiter, behind) = (limiter(&store, [queue()]), limiter(&slow, [queue()]));
     assert!(limiter.acquire("ann", ms(0)).await.unwrap().is_allowed());
-    let mut refused = Box::pin(behind.acquire("ann", ms(0)));
-    assert!(poll(&mut refused).is_pending());
+    let mut denied = Box::pin(behind.acquire("ann", ms(0)));
+    assert!(poll(&mut denied).is_pending());
     let mut next = Box::pin(limiter.acquire("ann", ms(1_000)));
     assert!(poll(&mut next).is_pending());
     slow.gate.add_permits(10);
-    assert!(!refused.await.unwrap().is_allowed());
+    assert!(!denied.await.unwrap().is_allowed());
     let next = next.await.unwrap();
     assert_eq!(
         next.decision().delay(),
         ms(100),
-        "the turn of one who was refused went unused"
+        "the turn of a denied caller went unused"
     );
 }
 
@@ -135,8 +135,8 @@ fn a_wait_of_zero_never_waits() {
         let limiter = Limiter::new(tower_throttle::MemoryStore::new(), policy);
         let held = at_once(limiter.acquire("ann", ms(0))).unwrap();
         assert!(held.is_allowed());
-        let refused = at_once(limiter.acquire("ann", ms(0))).unwrap();
-        assert!(!refused.is_allowed());
+        let denied = at_once(limiter.acquire("ann", ms(0))).unwrap();
+        assert!(!denied.is_allowed());
         assert_eq!(
             left(&limiter, "ann").now(),
             u64::from(limiter_is_queue(&limiter)) * 5
@@ -215,12 +215,12 @@ async fn the_longest_wait() {
         assert_eq!(took, waits, "{policy:?}");
         assert_eq!(permit.is_allowed(), waits > 0);
         for units in [1 << 52, 1 << 53, u64::MAX] {
-            let refused = limiter
+            let denied = limiter
                 .acquire_n("ann", units, Duration::MAX)
                 .await
                 .unwrap();
             assert_eq!(
-                refused.decision().verdict(),
+                denied.decision().verdict(),
                 Verdict::Impossible,
                 "{policy:?}"
             );

@@ -59,7 +59,7 @@ impl Asked {
                 self.from_leases += units;
             }
         } else {
-            assert_ne!(decision.source(), Source::Lease, "only the server refuses");
+            assert_ne!(decision.source(), Source::Lease, "only the server denies");
         }
         decision.is_allowed()
     }

@@ -7,7 +7,7 @@ use crate::support::decided_at_us;
 /// The fields of a decision for one policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyFields {
-    pub refused: bool,
+    pub denied: bool,
     pub impossible: bool,
     pub limit: u64,
     pub cost: u64,
@@ -43,7 +43,7 @@ impl From<&Decision> for Fields {
             lines: decision
                 .policies()
                 .map(|policy| PolicyFields {
-                    refused: policy.is_denied(),
+                    denied: policy.is_denied(),
                     impossible: policy.is_impossible(),
                     limit: policy.capacity(),
                     cost: policy.cost(),

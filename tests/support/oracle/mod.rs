@@ -191,7 +191,7 @@ impl Oracle {
                 self.keep(policy, caller, plan, after);
             }
         }
-        let denied_by = lines.iter().filter(|line| line.refused);
+        let denied_by = lines.iter().filter(|line| line.denied);
         let waits: Option<Vec<u128>> = denied_by.map(|line| line.retry_us).collect();
         Fields {
             verdict: if allowed {
@@ -319,8 +319,8 @@ impl Ask {
         let spec = &plan.spec;
         let is_above_all = self.cost > spec.depth() + self.beyond;
         let never_refills = matches!(spec, Spec::Interval { limit: 0, .. });
-        let refused = !(allowed || self.fits(plan, before, now));
-        let retry_us = if !refused || is_above_all || never_refills {
+        let denied = !(allowed || self.fits(plan, before, now));
+        let retry_us = if !denied || is_above_all || never_refills {
             None
         } else {
             let fits_at = first(now, |at_us| self.fits(plan, before, at_us));
@@ -332,7 +332,7 @@ impl Ask {
             false => (spec.depth() - level_after).max(0),
         } / spec.unit();
         PolicyFields {
-            refused,
+            denied,
             impossible: !allowed && is_above_all,
             limit: spec.capacity(),
             cost: self.shown,
@@ -403,7 +403,7 @@ fn first(now: i128, is_so: impl Fn(i128) -> bool) -> i128 {
     let mut step = 1;
     while !is_so(now + step) {
         step *= 2;
-        assert!(step < 1 << 70, "it never is so");
+        assert!(step < 1 << 70, "the condition never holds");
     }
     let (mut not_yet, mut so) = (now + step / 2, now + step);
     while so - not_yet > 1 {
