@@ -334,8 +334,8 @@ impl Store for Forgets {
         }))
     }
 
-    fn reset(&self, legs: &[Charge<'_>]) -> Answer<()> {
-        self.0.reset(legs)
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        self.0.reset(charges)
     }
 }
 

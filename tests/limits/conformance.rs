@@ -65,8 +65,8 @@ impl MapStore {
         }
     }
 
-    fn name(leg: &Charge<'_>) -> String {
-        format!("{}/{}/{:?}", leg.policy(), leg.kind(), leg.key_bytes())
+    fn name(charge: &Charge<'_>) -> String {
+        format!("{}/{}/{:?}", charge.policy(), charge.kind(), charge.key_bytes())
     }
 }
 
@@ -88,10 +88,10 @@ impl Store for MapStore {
         Answer::Now(Ok(decision))
     }
 
-    fn reset(&self, legs: &[Charge<'_>]) -> Answer<()> {
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
         let mut buckets = self.buckets.lock().expect("no panic");
-        for leg in legs {
-            buckets.remove(&Self::name(leg));
+        for charge in charges {
+            buckets.remove(&Self::name(charge));
         }
         Answer::Now(Ok(()))
     }

@@ -407,8 +407,8 @@ async fn a_reply_that_is_not_exactly_an_answer_is_an_error() {
         ("nothing", |_| fake::reply(&[])),
         ("text", |_| b"$8\r\nallowed!\r\n".to_vec()),
         ("part of a number", |_| b"$1\r\n1\r\n".to_vec()),
-        ("no legs", |nonce| fake::reply(&[nonce, NOW_US, 1.0])),
-        ("a leg too many", |nonce| {
+        ("no charges", |nonce| fake::reply(&[nonce, NOW_US, 1.0])),
+        ("a charge too many", |nonce| {
             fake::reply(&[nonce, NOW_US, 1.0, 1.0, 1.0])
         }),
         ("another call's", |_| fake::reply(&[1.0, NOW_US, 1.0, 1.0])),

@@ -290,7 +290,7 @@ impl<S: Store> Store for Slow<S> {
         self.later(self.store.check(check))
     }
 
-    fn reset(&self, legs: &[Charge<'_>]) -> StoreAnswer<()> {
-        self.later(self.store.reset(legs))
+    fn reset(&self, charges: &[Charge<'_>]) -> StoreAnswer<()> {
+        self.later(self.store.reset(charges))
     }
 }

@@ -170,8 +170,8 @@ impl Store for Switch {
         self.answer(|memory| memory.check(check))
     }
 
-    fn reset(&self, legs: &[Charge<'_>]) -> Answer<()> {
-        self.answer(|memory| memory.reset(legs))
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        self.answer(|memory| memory.reset(charges))
     }
 
     fn fallback(&self) -> Option<Fallback> {

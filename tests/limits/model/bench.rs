@@ -62,8 +62,8 @@ impl Store for Memory {
         self.0.check(check)
     }
 
-    fn reset(&self, legs: &[Charge<'_>]) -> Answer<()> {
-        self.0.reset(legs)
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        self.0.reset(charges)
     }
 
     fn fallback(&self) -> Option<Fallback> {

@@ -171,8 +171,8 @@ impl<S: Store> Store for Counting<S> {
         self.store.check(check)
     }
 
-    fn reset(&self, legs: &[Charge<'_>]) -> Answer<()> {
-        self.store.reset(legs)
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        self.store.reset(charges)
     }
 }
 

@@ -137,8 +137,8 @@ impl Store for Late {
         }))
     }
 
-    fn reset(&self, legs: &[Charge<'_>]) -> Answer<()> {
-        self.0.reset(legs)
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        self.0.reset(charges)
     }
 }
 
@@ -226,8 +226,8 @@ impl Store for Lost {
         }
     }
 
-    fn reset(&self, legs: &[Charge<'_>]) -> Answer<()> {
-        self.0.reset(legs)
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        self.0.reset(charges)
     }
 }
 

@@ -83,8 +83,8 @@ impl Store for NeverPolled {
         self.0.check(check)
     }
 
-    fn reset(&self, legs: &[Charge<'_>]) -> Answer<()> {
-        drop(self.0.reset(legs));
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        drop(self.0.reset(charges));
         Answer::Now(Ok(()))
     }
 }
