@@ -66,7 +66,12 @@ impl MapStore {
     }
 
     fn name(charge: &Charge<'_>) -> String {
-        format!("{}/{}/{:?}", charge.policy(), charge.kind(), charge.key_bytes())
+        format!(
+            "{}/{}/{:?}",
+            charge.policy(),
+            charge.kind(),
+            charge.key_bytes()
+        )
     }
 }
 

@@ -1,4 +1,4 @@
-//! Random quotas of each algorithm, for the model.
+//! Random quotas of each algorithm, for walks of the model.
 
 use super::{
     oracle::{DAY_MS, Kind, Plan, Spec, Start},

@@ -1,4 +1,7 @@
-//! Random quotas of every algorithm, as types of the crate.
+//! Random quotas of every algorithm, with numbers up to the edges of what the crate accepts.
+//!
+//! `support::plans` draws others: around one length of time, so that a walk of the model
+//! reaches their limits.
 
 use std::time::Duration;
 
