@@ -138,6 +138,9 @@ mod clock;
 pub mod compat;
 mod decision;
 mod error;
+#[cfg(all(fuzzing, feature = "redis"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod limiter;
 #[cfg(feature = "http")]
 mod middleware;
@@ -152,9 +155,6 @@ mod telemetry;
 pub mod testing;
 mod util;
 
-#[cfg(all(fuzzing, feature = "redis"))]
-#[doc(hidden)]
-pub use self::store::redis::fuzzing;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use self::store::redis::{RedisStore, RedisStoreBuilder};

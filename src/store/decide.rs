@@ -24,9 +24,9 @@ use crate::{
     allow(unreachable_pub, unnameable_types)
 )]
 pub struct Slot {
-    pub(super) state: Option<State>,
+    pub(crate) state: Option<State>,
     /// Set if `state` is new: the instant from which it means the same as none.
-    pub(super) drained_at_us: Option<u64>,
+    pub(crate) drained_at_us: Option<u64>,
 }
 
 #[cfg_attr(not(feature = "unstable-store"), allow(unreachable_pub))]
@@ -259,7 +259,7 @@ pub(super) type Readings = SmallVec<[(ReadContext, BucketState); 4]>;
 /// Reads all buckets, and changes all or none. `charges` are the demands, and by how much the
 /// windows of each start later. Returns how many units were taken (for all-or-none operations 1
 /// or 0), and the states before.
-pub(super) fn settle<'a>(
+pub(crate) fn settle<'a>(
     operation: Operation,
     charges: impl Iterator<Item = (&'a Demand, u64)> + Clone,
     slots: &mut [Slot],

@@ -6,7 +6,7 @@
 
 mod answer;
 mod breaker;
-mod decide;
+pub(crate) mod decide;
 #[cfg(feature = "redis")]
 mod denial_cache;
 mod fallback;
@@ -20,7 +20,7 @@ pub(crate) mod memory;
 mod monitored;
 pub(crate) mod permits;
 #[cfg(feature = "redis")]
-mod process;
+pub(crate) mod process;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 pub(crate) mod tasks;

@@ -7,14 +7,14 @@ const MAX_HOST_BYTES: usize = 255;
 
 /// A host and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Address {
+pub(crate) struct Address {
     /// An IPv6 address is without brackets.
     host: String,
     port: u16,
 }
 
 impl Address {
-    pub(super) fn new(host: &str, port: u16) -> Self {
+    pub(crate) fn new(host: &str, port: u16) -> Self {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         Self {
             host: host.to_owned(),

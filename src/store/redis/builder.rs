@@ -18,8 +18,6 @@ use super::{
     unleased::{Servers, Unleased},
     url::Target,
 };
-#[cfg(feature = "testing")]
-use super::{pool::Wire, simulated::SimulatedRedis};
 use crate::{
     Clock, ConfigError,
     store::{
@@ -184,30 +182,15 @@ impl RedisStoreBuilder {
         })
     }
 
-    /// Connects to a server that is simulated in this process: for tests. See
-    /// [`SimulatedRedis`](crate::testing::SimulatedRedis).
-    ///
-    /// # Errors
-    ///
-    /// A setting cannot be used, or there is no Tokio runtime.
-    #[cfg(feature = "testing")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
-    pub fn simulated(self, redis: &SimulatedRedis) -> Result<RedisStore, ConfigError> {
-        let process = redis.process(self.clock.clone());
-        self.build(process, |shared| {
-            let wires = vec![Wire::Simulated(redis.clone())];
-            let pool = Pool::new(Arc::clone(redis.name()), wires);
-            Ok(Servers::One(Dispatcher::new(pool, shared)))
-        })
-    }
-
-    /// Builds a store on connections that their owner keeps.
-    #[cfg(feature = "redis-client")]
-    pub(super) fn with_pool(
+    /// Builds a store on connections that their owner keeps. `process`: makes the context of
+    /// the process from the store's clock.
+    #[cfg(any(feature = "redis-client", feature = "testing"))]
+    pub(crate) fn with_pool(
         self,
+        process: impl FnOnce(Option<Arc<dyn Clock>>) -> ProcessContext,
         pool: impl FnOnce(&Handle) -> Pool,
     ) -> Result<RedisStore, ConfigError> {
-        let process = ProcessContext::new(self.clock.clone());
+        let process = process(self.clock.clone());
         self.build(process, |shared| {
             let pool = pool(&shared.runtime);
             Ok(Servers::One(Dispatcher::new(pool, shared)))

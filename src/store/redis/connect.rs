@@ -37,7 +37,7 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// Where to connect, and the credentials.
 #[derive(Clone)]
-pub(super) struct Settings(Config);
+pub(crate) struct Settings(Config);
 
 impl fmt::Debug for Settings {
     /// Never the credentials.
@@ -189,18 +189,18 @@ impl Settings {
 #[cfg(any(test, fuzzing))]
 #[cfg_attr(fuzzing, allow(dead_code))]
 #[derive(Debug)]
-pub(super) struct Said {
-    pub(super) hosts: Vec<String>,
-    pub(super) user: Option<String>,
-    pub(super) password: Option<String>,
-    pub(super) database: Option<u8>,
+pub(crate) struct Said {
+    pub(crate) hosts: Vec<String>,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) database: Option<u8>,
     /// The name of the primary, and user and password of the sentinels.
-    pub(super) sentinels: Option<(String, Option<String>, Option<String>)>,
+    pub(crate) sentinels: Option<(String, Option<String>, Option<String>)>,
 }
 
 #[cfg(any(test, fuzzing))]
 impl Settings {
-    pub(super) fn said(self) -> Said {
+    pub(crate) fn said(self) -> Said {
         let hosts = self.0.server.hosts();
         Said {
             hosts: hosts.iter().map(ToString::to_string).collect(),

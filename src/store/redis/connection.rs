@@ -296,7 +296,7 @@ fn integers_of_frame(reply: Resp3Frame) -> Result<Integers, FredError> {
     }
 }
 
-pub(super) fn integers_of_value(reply: &Value) -> Result<Integers, FredError> {
+pub(crate) fn integers_of_value(reply: &Value) -> Result<Integers, FredError> {
     match reply {
         Value::Bytes(row) => integers(row),
         // The client takes some rows of bytes for text.
@@ -420,7 +420,7 @@ pub(super) fn lost() -> FredError {
 
 /// A reply to any other command than a script.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     Nil,
     Integer(i64),
     Text(String),

@@ -13,7 +13,7 @@ const FAR_AWAY: Duration = Duration::from_secs(86_400 * 365);
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Deadline(Instant);
+pub(crate) struct Deadline(Instant);
 
 impl Deadline {
     pub(super) fn after(timeout: Duration) -> Self {
@@ -43,7 +43,7 @@ impl Deadline {
         self.0 + TICK < other.0
     }
 
-    pub(super) fn remaining(self) -> Duration {
+    pub(crate) fn remaining(self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
 

@@ -20,7 +20,7 @@ use super::{
     supervisor::ConnectState,
     task::AbortOnDrop,
 };
-use crate::{ConfigError, RedisStore, RedisStoreBuilder};
+use crate::{ConfigError, RedisStore, RedisStoreBuilder, store::process::ProcessContext};
 
 #[cfg_attr(docsrs, doc(cfg(feature = "redis-client")))]
 impl RedisStoreBuilder {
@@ -37,7 +37,7 @@ impl RedisStoreBuilder {
     ///
     /// A setting cannot be used, or there is no Tokio runtime.
     pub fn client(self, client: Client) -> Result<RedisStore, ConfigError> {
-        self.with_pool(|runtime| pool_of(runtime, client))
+        self.with_pool(ProcessContext::new, |runtime| pool_of(runtime, client))
     }
 }
 

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use crate::{ConfigError, charge::Charge};
 
 /// A key in Redis. It is ASCII, and most fit without an allocation.
-pub(super) type RedisKey = SmallVec<[u8; 48]>;
+pub(crate) type RedisKey = SmallVec<[u8; 48]>;
 
 /// Makes the keys: prefix, letter, `{hash}`, policy; as in `ttb{hash}api`. Nothing
 /// separates the parts, because each byte is paid for every caller.
@@ -16,13 +16,13 @@ pub(super) type RedisKey = SmallVec<[u8; 48]>;
 /// cluster, and what a client sends has no other influence on the key. The letter is the
 /// format of the state, so no algorithm reads the state of another.
 #[derive(Clone)]
-pub(super) struct KeyNames {
+pub(crate) struct KeyNames {
     prefix: String,
     secret: Option<[u8; 32]>,
 }
 
 impl KeyNames {
-    pub(super) fn new(prefix: String, secret: Option<&[u8]>) -> Result<Self, ConfigError> {
+    pub(crate) fn new(prefix: String, secret: Option<&[u8]>) -> Result<Self, ConfigError> {
         let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
         if !(1..=64).contains(&prefix.len()) || !prefix.bytes().all(is_plain) {
             return Err(ConfigError::KeyPrefix { prefix });
@@ -34,7 +34,7 @@ impl KeyNames {
 
     /// Returns the key of a charge's bucket.
     #[expect(clippy::expect_used, reason = "the lengths are those of the formats")]
-    pub(super) fn key(&self, charge: &Charge<'_>) -> RedisKey {
+    pub(crate) fn key(&self, charge: &Charge<'_>) -> RedisKey {
         let hash = match &self.secret {
             None => blake3::hash(charge.key_bytes()),
             Some(secret) => blake3::keyed_hash(secret, charge.key_bytes()),

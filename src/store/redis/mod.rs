@@ -1,43 +1,35 @@
 //! Buckets in Redis. One script call decides the buckets of one slot.
 
-mod address;
+pub(crate) mod address;
 mod backoff;
 mod builder;
-mod cluster;
-mod connect;
-mod connection;
-mod deadline;
+pub(crate) mod cluster;
+pub(crate) mod connect;
+pub(crate) mod connection;
+pub(crate) mod deadline;
 mod dispatcher;
 mod either;
-#[cfg(test)]
-mod forged;
-#[cfg(fuzzing)]
-pub mod fuzzing;
 #[cfg(feature = "redis-client")]
 mod handed_in;
 mod health_check;
-mod key;
+pub(crate) mod key;
 mod latency;
-mod pool;
-mod reply;
-mod request;
+pub(crate) mod pool;
+pub(crate) mod reply;
+pub(crate) mod request;
 mod script;
 mod server;
 mod shared;
-#[cfg(feature = "testing")]
-mod simulated;
 mod supervisor;
 mod task;
 mod unleased;
-mod url;
+pub(crate) mod url;
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::timeout;
 
 pub use self::builder::RedisStoreBuilder;
-#[cfg(feature = "testing")]
-pub use self::simulated::{Served, SimulatedRedis};
 use self::{task::InRuntime, unleased::Unleased};
 use super::{Answer, Charge, Check, Fallback, Store, lease::LeasingStore};
 use crate::{ConfigError, Decision};

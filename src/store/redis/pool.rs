@@ -1,5 +1,7 @@
 //! The connections to one Redis server, taken in turn.
 
+#[cfg(feature = "testing")]
+use std::fmt;
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
@@ -7,8 +9,6 @@ use std::sync::{
 
 use tokio::sync::watch;
 
-#[cfg(feature = "testing")]
-use super::simulated::SimulatedRedis;
 use super::{
     SendMode,
     connect::Settings,
@@ -20,11 +20,13 @@ use super::{
     supervisor::{ConnectState, Report, Supervisor, not_yet},
     task::AbortOnDrop,
 };
+#[cfg(feature = "testing")]
+use crate::store::StoreFuture;
 use crate::{ConfigError, StoreError};
 
 /// The connections to one server. There is at least one.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(crate) struct Pool {
     /// The name by which operators know the server.
     server: Arc<str>,
     wires: Vec<Wire>,
@@ -37,7 +39,17 @@ pub(super) struct Pool {
 pub(super) enum Wire {
     Redis(PooledConnection),
     #[cfg(feature = "testing")]
-    Simulated(SimulatedRedis),
+    Double(Box<dyn ServerDouble>),
+}
+
+/// A server in this process that stands in for Redis: for tests.
+#[cfg(feature = "testing")]
+pub(crate) trait ServerDouble: fmt::Debug + Send + Sync {
+    /// Replies to the script for these checks.
+    fn eval(&self, call: &ScriptCall<'_>, deadline: Deadline) -> StoreFuture<Integers>;
+
+    /// Deletes those keys that exist.
+    fn delete(&self, keys: Vec<String>, deadline: Deadline) -> StoreFuture<()>;
 }
 
 /// A connection that is made again when it is lost.
@@ -81,6 +93,12 @@ impl Pool {
             next: AtomicUsize::new(0),
             scripts: LoadedScripts::default(),
         }
+    }
+
+    /// Returns the pool of a server in this process.
+    #[cfg(feature = "testing")]
+    pub(crate) fn of_double(server: Arc<str>, double: Box<dyn ServerDouble>) -> Self {
+        Self::new(server, vec![Wire::Double(double)])
     }
 
     pub(super) const fn server(&self) -> &Arc<str> {
@@ -128,7 +146,7 @@ impl Wire {
                 connection.eval(scripts, call, mode, deadline).await
             }
             #[cfg(feature = "testing")]
-            Self::Simulated(redis) => redis.eval(call, deadline).await,
+            Self::Double(server) => server.eval(call, deadline).await,
         }
     }
 
@@ -145,7 +163,7 @@ impl Wire {
                 connection.delete(keys, mode, deadline).await
             }
             #[cfg(feature = "testing")]
-            Self::Simulated(redis) => redis.delete(keys, deadline).await,
+            Self::Double(server) => server.delete(keys, deadline).await,
         }
     }
 
@@ -157,7 +175,7 @@ impl Wire {
                 connection.slots(deadline).await
             }
             #[cfg(feature = "testing")]
-            Self::Simulated(_) => Err(StoreError::not_sent("it is no node of a cluster")),
+            Self::Double(_) => Err(StoreError::not_sent("it is no node of a cluster")),
         }
     }
 
@@ -167,7 +185,7 @@ impl Wire {
                 matches!(&*pooled.state.borrow(), ConnectState::Connected(_))
             }
             #[cfg(feature = "testing")]
-            Self::Simulated(_) => true,
+            Self::Double(_) => true,
         }
     }
 
@@ -181,7 +199,7 @@ impl Wire {
                 }
             }
             #[cfg(feature = "testing")]
-            Self::Simulated(_) => {}
+            Self::Double(_) => {}
         }
     }
 }

@@ -18,26 +18,26 @@ const REFUSED: i64 = -2;
 const REFUSALS: [&str; 5] = ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "NOPERM"];
 
 /// The numbers of a reply.
-pub(super) type Integers = SmallVec<[i64; 8]>;
+pub(crate) type Integers = SmallVec<[i64; 8]>;
 
 /// Results in the order of the checks, each with the number of equal checks in a row for
 /// which it stands.
-pub(super) type ScriptReply = SmallVec<[(u64, Result<CheckResult, StoreError>); 1]>;
+pub(crate) type ScriptReply = SmallVec<[(u64, Result<CheckResult, StoreError>); 1]>;
 
 /// What the script found for one check.
 #[derive(Clone, Debug)]
-pub(super) struct CheckResult {
-    pub(super) now_us: u64,
+pub(crate) struct CheckResult {
+    pub(crate) now_us: u64,
     /// 0, 1, or the units taken.
-    pub(super) fitting: u64,
+    pub(crate) fitting: u64,
     /// The state of each charge's bucket before the check.
-    pub(super) standings: SmallVec<[BucketState; 1]>,
+    pub(crate) standings: SmallVec<[BucketState; 1]>,
 }
 
 impl CheckResult {
     /// Returns the result of the check that came behind `turn` equal ones, for all of which
     /// this is the result: the first `fitting` were allowed.
-    pub(super) fn of_turn(&self, turn: u64, request: &ScriptRequest) -> Self {
+    pub(crate) fn of_turn(&self, turn: u64, request: &ScriptRequest) -> Self {
         let taken = turn.min(self.fitting);
         let standings = self.standings.iter().zip(&request.charges);
         let standings = standings.map(|(before, charge)| BucketState {
@@ -55,7 +55,7 @@ impl CheckResult {
 }
 
 impl ScriptRequest {
-    pub(super) fn decision(&self, found: &CheckResult) -> Decision {
+    pub(crate) fn decision(&self, found: &CheckResult) -> Decision {
         let (operation, now_us, fitting) = (self.operation, found.now_us, found.fitting);
         let charges = self.charges.iter().zip(&found.standings);
         let mut policies = charges
@@ -87,7 +87,7 @@ pub(super) fn policy_decision(
 
 /// Decodes the reply to a call. A reply that is not exactly an answer to this call is an
 /// error, and none of it is used.
-pub(super) fn decode(integers: &[i64], call: &ScriptCall<'_>) -> Result<ScriptReply, StoreError> {
+pub(crate) fn decode(integers: &[i64], call: &ScriptCall<'_>) -> Result<ScriptReply, StoreError> {
     let mut rest = Rest(integers);
     if rest.integer()? != call.nonce {
         return Err(foreign());
@@ -190,6 +190,9 @@ fn refusal(verdict: i64) -> Result<StoreError, StoreError> {
 fn foreign() -> StoreError {
     StoreError::new(StoreErrorKind::ForeignReply)
 }
+
+#[cfg(test)]
+mod forged;
 
 #[cfg(test)]
 #[allow(clippy::expect_used)]

@@ -24,28 +24,28 @@ const KEY_BYTES: usize = 40;
 
 /// One check, owned for as long as its call and its decision need it.
 #[derive(Clone, Debug)]
-pub(super) struct ScriptRequest {
-    pub(super) operation: Operation,
+pub(crate) struct ScriptRequest {
+    pub(crate) operation: Operation,
     /// The slot of all its keys, where the server is one of a cluster; otherwise 0.
-    pub(super) slot: u16,
-    pub(super) charges: SmallVec<[Charge<'static>; 1]>,
+    pub(crate) slot: u16,
+    pub(crate) charges: SmallVec<[Charge<'static>; 1]>,
 }
 
 /// Equal checks in a row, which a call decides together.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Repeated<'a> {
-    pub(super) request: &'a ScriptRequest,
-    pub(super) times: u64,
+pub(crate) struct Repeated<'a> {
+    pub(crate) request: &'a ScriptRequest,
+    pub(crate) times: u64,
 }
 
 /// The checks of one script call.
-pub(super) struct ScriptCall<'a> {
-    pub(super) checks: &'a [Repeated<'a>],
-    pub(super) names: &'a KeyNames,
+pub(crate) struct ScriptCall<'a> {
+    pub(crate) checks: &'a [Repeated<'a>],
+    pub(crate) names: &'a KeyNames,
     /// The number that the reply must start with.
-    pub(super) nonce: i64,
+    pub(crate) nonce: i64,
     /// The time to decide by; 0 for the server's own clock.
-    pub(super) now_us: u64,
+    pub(crate) now_us: u64,
 }
 
 /// The keys and the numbers of a call.
@@ -100,7 +100,7 @@ impl ScriptCall<'_> {
 }
 
 impl ScriptRequest {
-    pub(super) fn new(check: &Check<'_>) -> Self {
+    pub(crate) fn new(check: &Check<'_>) -> Self {
         let charges = check.charges().iter();
         Self {
             operation: check.operation(),
@@ -178,7 +178,7 @@ impl<'a> Repeated<'a> {
 }
 
 /// Returns the number of a charge's algorithm.
-pub(super) fn algorithm(charge: &Charge<'_>) -> u8 {
+pub(crate) fn algorithm(charge: &Charge<'_>) -> u8 {
     match &charge.demand.quota.0 {
         Params::TokenBucket(_) | Params::LeakyBucket { .. } => 1,
         Params::FixedWindow(_) | Params::IntervalBucket(_) => 2,

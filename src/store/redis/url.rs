@@ -7,7 +7,7 @@ use super::{
 use crate::ConfigError;
 
 /// The servers to connect to.
-pub(super) enum Target {
+pub(crate) enum Target {
     /// One server, or the server that sentinels name.
     Node(Settings),
     /// Nodes to ask for the other nodes. Their settings apply to all.
@@ -15,7 +15,7 @@ pub(super) enum Target {
 }
 
 impl Target {
-    pub(super) fn of(url: &str) -> Result<Self, ConfigError> {
+    pub(crate) fn of(url: &str) -> Result<Self, ConfigError> {
         let (scheme, address) = url
             .split_once("://")
             .ok_or_else(|| unusable("it has no scheme; write redis://host:port/database"))?;

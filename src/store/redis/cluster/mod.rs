@@ -5,10 +5,8 @@
 //! an error like any other, and it is followed here.
 
 mod cross_slot;
-#[cfg(fuzzing)]
-pub(super) mod fuzzing;
-mod redirect;
-mod slots;
+pub(crate) mod redirect;
+pub(crate) mod slots;
 mod topology;
 
 use std::sync::Arc;

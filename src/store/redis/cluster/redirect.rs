@@ -47,7 +47,7 @@ pub(super) fn unsplittable(failed: Failed) -> StoreError {
 /// The reply of a node that does not serve a key: ask there. Nothing ran, so asking there
 /// charges nothing twice.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Redirect {
+pub(crate) enum Redirect {
     /// The slot has another owner.
     Moved(Address),
     /// The slot is being moved, and the key is there already, or will be.
@@ -63,7 +63,7 @@ impl Redirect {
         Self::parse(source.details(), slot, asked)
     }
 
-    pub(super) fn parse(reply: &str, slot: u16, asked: &Address) -> Option<Self> {
+    pub(crate) fn parse(reply: &str, slot: u16, asked: &Address) -> Option<Self> {
         let mut words = reply.split(' ');
         let word = words.next()?;
         if word == "TRYAGAIN" {

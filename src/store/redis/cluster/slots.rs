@@ -13,14 +13,14 @@ pub(super) const SLOTS: u16 = 16_384;
 pub(super) const MAX_PRIMARIES: usize = 1_000;
 /// Slots in a row, and the primary that serves them.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Range {
-    pub(super) first: u16,
-    pub(super) last: u16,
-    pub(super) address: Address,
+pub(crate) struct Range {
+    pub(crate) first: u16,
+    pub(crate) last: u16,
+    pub(crate) address: Address,
 }
 
 /// Decodes the reply. A reply of any other form is an error. `asked`: the node that replied.
-pub(super) fn parse(reply: Reply, asked: &Address) -> Result<Vec<Range>, StoreError> {
+pub(crate) fn parse(reply: Reply, asked: &Address) -> Result<Vec<Range>, StoreError> {
     let Reply::Array(entries) = reply else {
         return Err(foreign("not a list"));
     };

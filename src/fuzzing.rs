@@ -5,15 +5,20 @@
 
 use fred::types::Value;
 
-pub use super::cluster::fuzzing::{redirect, slots};
-use super::{
-    connection::integers_of_value,
-    key::KeyNames,
-    reply::decode,
-    request::{Repeated, ScriptCall, ScriptRequest},
-    url::Target,
+use crate::{
+    ConfigError, Decision, StoreError,
+    charge::Check,
+    error::StoreErrorKind,
+    store::redis::{
+        address::Address,
+        cluster::{redirect::Redirect, slots},
+        connection::integers_of_value,
+        key::KeyNames,
+        reply::decode,
+        request::{Repeated, ScriptCall, ScriptRequest},
+        url::Target,
+    },
 };
-use crate::{ConfigError, Decision, StoreError, charge::Check, error::StoreErrorKind};
 
 /// What a URL says.
 #[derive(Debug)]
@@ -71,4 +76,24 @@ pub fn reply(
         }));
     }
     Ok(decided)
+}
+
+fn asked() -> Address {
+    Address::new("asked.example", 7_000)
+}
+
+/// First and last slot, and `host:port`.
+pub fn slots(reply: Value) -> Result<Vec<(u16, u16, String)>, StoreError> {
+    let ranges = slots::parse(reply.into(), &asked())?;
+    let parts = |range: slots::Range| (range.first, range.last, range.address.to_string());
+    Ok(ranges.into_iter().map(parts).collect())
+}
+
+/// The word and, but for TRYAGAIN, `host:port`.
+pub fn redirect(said: &str, slot: u16) -> Option<(&'static str, Option<String>)> {
+    Some(match Redirect::parse(said, slot, &asked())? {
+        Redirect::Moved(address) => ("MOVED", Some(address.to_string())),
+        Redirect::Ask(address) => ("ASK", Some(address.to_string())),
+        Redirect::TryAgain => ("TRYAGAIN", None),
+    })
 }

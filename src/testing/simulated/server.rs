@@ -4,18 +4,19 @@ use std::{collections::HashMap, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{
-    super::{
-        key::{KeyNames, RedisKey},
-        reply::Integers,
-        request::{ScriptRequest, algorithm},
-    },
-    Served,
-};
+use super::Served;
 use crate::{
     Clock, ManualClock,
     quota::arithmetic::State,
-    store::{Slot, decide::settle},
+    store::{
+        Slot,
+        decide::settle,
+        redis::{
+            key::{KeyNames, RedisKey},
+            reply::Integers,
+            request::{ScriptRequest, algorithm},
+        },
+    },
     util::hash::SecretHasher,
 };
 

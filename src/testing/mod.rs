@@ -4,6 +4,9 @@
 //! callers, costs and pauses. It makes them on the store under test and on a [`MemoryStore`],
 //! and compares every field of every decision.
 
+#[cfg(feature = "redis")]
+mod simulated;
+
 use std::{
     fmt,
     sync::Arc,
@@ -12,7 +15,7 @@ use std::{
 
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
-pub use crate::store::redis::{Served, SimulatedRedis};
+pub use self::simulated::{Served, SimulatedRedis};
 use crate::{
     Concurrency, ConfigError, Decision, FixedWindow, LeakyBucket, Limiter, ManualClock,
     MemoryStore, OnStoreFailure, Permit, Policy, SlidingLog, SlidingWindow, StoreError,

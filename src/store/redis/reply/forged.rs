@@ -4,11 +4,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use super::{
-    key::KeyNames,
-    reply::{CheckResult, decode},
-    request::{Repeated, ScriptCall, ScriptRequest, algorithm},
-};
+use super::{CheckResult, decode};
 use crate::{
     Concurrency, Decision, FixedWindow, Key, LeakyBucket, OnStoreFailure, Policy, Quota,
     SlidingLog, SlidingWindow, TokenBucket,
@@ -18,6 +14,10 @@ use crate::{
         EXACT, Params,
         arithmetic::{Arithmetic, ReadContext},
         each,
+    },
+    store::redis::{
+        key::KeyNames,
+        request::{Repeated, ScriptCall, ScriptRequest, algorithm},
     },
     util::split_mix::SplitMix64 as Random,
 };

@@ -16,15 +16,19 @@ use tokio::{
 };
 
 use self::server::Server;
-use super::{
-    deadline::Deadline,
-    reply::Integers,
-    request::{ScriptCall, ScriptRequest},
-};
 use crate::{
-    Clock, StoreError,
+    Clock, ConfigError, RedisStore, RedisStoreBuilder, StoreError,
     error::StoreErrorKind,
-    store::process::ProcessContext,
+    store::{
+        StoreFuture,
+        process::ProcessContext,
+        redis::{
+            deadline::Deadline,
+            pool::{Pool, ServerDouble},
+            reply::Integers,
+            request::{ScriptCall, ScriptRequest},
+        },
+    },
     util::{detach::RunToCompletion, hash::SecretHasher, lock::lock},
 };
 
@@ -157,12 +161,8 @@ impl SimulatedRedis {
         self.server().served
     }
 
-    pub(super) const fn name(&self) -> &Arc<str> {
-        &self.name
-    }
-
     /// Returns the clock and the random numbers of the next store. `clock`: the store's own.
-    pub(super) fn process(&self, clock: Option<Arc<dyn Clock>>) -> ProcessContext {
+    fn process(&self, clock: Option<Arc<dyn Clock>>) -> ProcessContext {
         let hash = self.hash();
         ProcessContext {
             is_the_stores_clock: clock.is_some(),
@@ -172,67 +172,42 @@ impl SimulatedRedis {
     }
 
     /// Returns random numbers that are the same in each run.
-    pub(super) fn hash(&self) -> SecretHasher {
+    fn hash(&self) -> SecretHasher {
         self.server().hash()
-    }
-
-    pub(super) async fn eval(
-        &self,
-        call: &ScriptCall<'_>,
-        deadline: Deadline,
-    ) -> Result<Integers, StoreError> {
-        let checks = call.checks.iter();
-        let checks: Vec<(ScriptRequest, u64)> = checks
-            .map(|check| (check.request.clone(), check.times))
-            .collect();
-        let (nonce, now_us) = (call.nonce, call.now_us);
-        let names = call.names.clone();
-        let serve = move |server: &mut Server| server.decide(&checks, &names, nonce, now_us);
-        self.travel(deadline, serve).await
-    }
-
-    pub(super) async fn delete(
-        &self,
-        keys: Vec<String>,
-        deadline: Deadline,
-    ) -> Result<(), StoreError> {
-        let serve = move |server: &mut Server| {
-            server.delete(keys.iter().map(String::as_bytes));
-        };
-        self.travel(deadline, serve).await
     }
 
     /// Takes a call to the server and its reply back. What was sent arrives, even if its
     /// caller has left.
-    async fn travel<T: Send + 'static>(
+    fn travel<T: Send + 'static>(
         &self,
         deadline: Deadline,
         serve: impl FnOnce(&mut Server) -> T + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let runtime = Handle::try_current().map_err(StoreError::not_sent)?;
-        let there = self.delay();
-        let Some(there) = there else {
-            return Err(StoreError::unavailable("there is no connection"));
-        };
+    ) -> StoreFuture<T> {
         let redis = self.clone();
-        let call = async move {
-            (redis.timer)(Instant::now() + there).await;
-            redis.delay()?;
-            let (answer, done_at) = {
-                let mut server = redis.server();
-                (serve(&mut server), server.free_at)
+        Box::pin(async move {
+            let runtime = Handle::try_current().map_err(StoreError::not_sent)?;
+            let Some(there) = redis.delay() else {
+                return Err(StoreError::unavailable("there is no connection"));
             };
-            let back = redis.delay()?;
-            (redis.timer)(done_at + back).await;
-            redis.delay()?;
-            Some(answer)
-        };
-        let answered = timeout(deadline.remaining(), RunToCompletion::new(call, runtime)).await;
-        let lost = || StoreError::unavailable("the connection was lost");
-        match answered {
-            Ok(answer) => answer.ok_or_else(lost),
-            Err(_) => Err(StoreError::new(StoreErrorKind::Timeout)),
-        }
+            let call = async move {
+                (redis.timer)(Instant::now() + there).await;
+                redis.delay()?;
+                let (answer, done_at) = {
+                    let mut server = redis.server();
+                    (serve(&mut server), server.free_at)
+                };
+                let back = redis.delay()?;
+                (redis.timer)(done_at + back).await;
+                redis.delay()?;
+                Some(answer)
+            };
+            let call = RunToCompletion::new(call, runtime);
+            let lost = || StoreError::unavailable("the connection was lost");
+            match timeout(deadline.remaining(), call).await {
+                Ok(answer) => answer.ok_or_else(lost),
+                Err(_) => Err(StoreError::new(StoreErrorKind::Timeout)),
+            }
+        })
     }
 
     /// Returns the delay of one way; `None` while the network is disconnected.
@@ -247,6 +222,43 @@ impl SimulatedRedis {
 
     fn network(&self) -> MutexGuard<'_, Network> {
         lock(&self.network)
+    }
+}
+
+impl ServerDouble for SimulatedRedis {
+    fn eval(&self, call: &ScriptCall<'_>, deadline: Deadline) -> StoreFuture<Integers> {
+        let checks = call.checks.iter();
+        let checks: Vec<(ScriptRequest, u64)> = checks
+            .map(|check| (check.request.clone(), check.times))
+            .collect();
+        let (nonce, now_us) = (call.nonce, call.now_us);
+        let names = call.names.clone();
+        self.travel(deadline, move |server| {
+            server.decide(&checks, &names, nonce, now_us)
+        })
+    }
+
+    fn delete(&self, keys: Vec<String>, deadline: Deadline) -> StoreFuture<()> {
+        self.travel(deadline, move |server| {
+            server.delete(keys.iter().map(String::as_bytes));
+        })
+    }
+}
+
+impl RedisStoreBuilder {
+    /// Connects to a server that is simulated in this process: for tests. See
+    /// [`SimulatedRedis`](crate::testing::SimulatedRedis).
+    ///
+    /// # Errors
+    ///
+    /// A setting cannot be used, or there is no Tokio runtime.
+    #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+    pub fn simulated(self, redis: &SimulatedRedis) -> Result<RedisStore, ConfigError> {
+        let (name, double) = (Arc::clone(&redis.name), Box::new(redis.clone()));
+        self.with_pool(
+            |clock| redis.process(clock),
+            |_| Pool::of_double(name, double),
+        )
     }
 }
 
