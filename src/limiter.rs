@@ -334,8 +334,8 @@ impl Limiter {
         }
     }
 
-    /// Empties this caller's buckets of all that was taken. [Shared](Policy::shared) buckets
-    /// stay as they are: [`reset_shared`](Self::reset_shared) resets those.
+    /// Resets this caller's buckets, as if it had never taken a unit. [Shared](Policy::shared)
+    /// buckets are not reset; [`reset_shared`](Self::reset_shared) resets those.
     ///
     /// # Errors
     ///

@@ -108,21 +108,21 @@ impl PolicyDecision {
         at: ReadContext,
         before: BucketState,
     ) -> Self {
-        let told = PolicyOutcome::new(rule, operation, demand, fitting, at, before);
-        Self::told(name, demand, told)
+        let outcome = PolicyOutcome::new(rule, operation, demand, fitting, at, before);
+        Self::from_outcome(name, demand, outcome)
     }
 
     /// Creates the decision from an outcome.
     #[inline]
-    pub(crate) fn told(name: Name, demand: &Demand, told: PolicyOutcome) -> Self {
+    pub(crate) fn from_outcome(name: Name, demand: &Demand, outcome: PolicyOutcome) -> Self {
         Self {
             name,
             quota: demand.quota.clone(),
             cost: demand.cost,
-            moved: told.moved,
-            standing: told.standing,
-            now_us: told.now_us,
-            outcome: told.outcome,
+            moved: outcome.moved,
+            standing: outcome.standing,
+            now_us: outcome.now_us,
+            outcome: outcome.outcome,
             #[cfg(feature = "http")]
             partition: None,
         }

@@ -149,7 +149,7 @@ impl Charge<'_> {
         (outcome, fitting): (PolicyOutcome, u64),
         now_us: u64,
     ) -> Decision {
-        let policy = PolicyDecision::told(self.policy.clone(), &self.demand, outcome);
+        let policy = PolicyDecision::from_outcome(self.policy.clone(), &self.demand, outcome);
         Decision::of_one(operation, policy, fitting, now_us)
     }
 }

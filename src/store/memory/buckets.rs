@@ -79,19 +79,19 @@ impl Buckets {
             now_us = clock::read(&*self.clock);
         }
         shard.begin(now_us);
-        let told = if let Some(entry) = shard.find_mut(id) {
+        let outcome = if let Some(entry) = shard.find_mut(id) {
             charge.take_one(operation, now_us, entry)
         } else if shard.is_full_with(0) {
             drop(shard);
             return self.check_all(&Check::new(operation, slice::from_ref(charge)));
         } else {
             let mut slot = Slot::default();
-            let told = charge.take_one(operation, now_us, &mut slot);
+            let outcome = charge.take_one(operation, now_us, &mut slot);
             shard.insert(id, slot);
-            told
+            outcome
         };
         drop(shard);
-        charge.decision(operation, told, now_us)
+        charge.decision(operation, outcome, now_us)
     }
 
     /// Decides a check of several policies, or of one that meets a full shard.
