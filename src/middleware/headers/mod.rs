@@ -65,7 +65,7 @@ impl Fields {
         };
         Self {
             format,
-            policy,
+            policy: policy.map(constant),
             policies: policies.len(),
             has_partition_keys,
         }
@@ -96,6 +96,22 @@ impl Fields {
         let is_constant = decision.source() == Source::StoreFailure
             || (decision.policies().len() == self.policies && !self.has_partition_keys);
         self.policy.as_ref().filter(|_| is_constant)
+    }
+}
+
+/// Returns the value as a constant, whose copies count nothing. All threads would write to
+/// the count.
+#[expect(clippy::expect_used, reason = "policy names are checked at build")]
+fn constant(value: HeaderValue) -> HeaderValue {
+    static VALUES: InternTable<HeaderValue> = InternTable::new();
+
+    match VALUES.intern(value) {
+        Interned::Static(value) => HeaderValue::from_static(
+            value
+                .to_str()
+                .expect("names and numbers are printable ASCII"),
+        ),
+        Interned::Shared(value) => HeaderValue::clone(&value),
     }
 }
 
