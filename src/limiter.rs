@@ -87,10 +87,16 @@ impl Limiter {
     /// [`Concurrency`](crate::Concurrency) policy are held, not used up; use
     /// [`acquire`](Self::acquire).
     pub async fn check(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
-        let answer = self.ask(Operation::Take, &key.into(), None);
-        let later = match answer {
-            Answer::Now(decision) => return decision,
-            Answer::Later(later) => later,
+        // The key is dropped before the future waits, so that the future stays small.
+        let later = {
+            let key = key.into();
+            if let Some((policy, memory)) = self.direct() {
+                return Ok(memory.take(&charge(policy, &key, None)));
+            }
+            match self.ask(Operation::Take, &key, None) {
+                Answer::Now(decision) => return decision,
+                Answer::Later(later) => later,
+            }
         };
         later.await
     }
@@ -114,7 +120,11 @@ impl Limiter {
     /// answer at once. A memory store always can. A Redis store can only if a denial is
     /// cached or units are leased. Nothing is taken if it cannot.
     pub fn check_now(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
-        match self.ask(Operation::Take, &key.into(), None) {
+        let key = key.into();
+        if let Some((policy, memory)) = self.direct() {
+            return Ok(memory.take(&charge(policy, &key, None)));
+        }
+        match self.ask(Operation::Take, &key, None) {
             Answer::Now(decision) => decision,
             Answer::Later(_) => Err(StoreError::new(StoreErrorKind::WouldWait)),
         }
@@ -323,14 +333,21 @@ impl Limiter {
     }
 
     fn ask(&self, operation: Operation, key: &Key, units: Option<u64>) -> Answer<Decision> {
-        let ask = |charges: &[Charge<'_>]| match reject_permits(charges) {
-            Ok(()) => self.0.store.check(&Check::new(operation, charges)),
+        let charges = self.charges(key, units);
+        match reject_permits(&charges) {
+            Ok(()) => self.0.store.check(&Check::new(operation, &charges)),
             Err(error) => Answer::Now(Err(error)),
-        };
-        match &*self.0.policies {
-            // Most limiters have one policy, and need no list.
-            [policy] => ask(&[charge(policy, key, units)]),
-            _ => ask(&self.charges(key, units)),
+        }
+    }
+
+    /// Returns the only policy and the store, if the store is in memory and nothing is held.
+    #[inline]
+    fn direct(&self) -> Option<(&Compiled, &MemoryStore)> {
+        match (&*self.0.policies, self.0.store.memory()) {
+            ([policy], Some(memory)) if !policy.demand.quota.is_concurrency() => {
+                Some((policy, memory))
+            }
+            _ => None,
         }
     }
 

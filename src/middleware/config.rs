@@ -9,16 +9,17 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode};
+use http::{Extensions, HeaderMap, Response, StatusCode};
 
 use super::{
     denied::Denied,
     erased::Erased,
     grpc::GrpcDenials,
     headers::{Fields, HeaderFormat},
-    plan::Plan,
+    plan::{Plan, Rule},
 };
 use crate::{
+    Decision, MemoryStore,
     charge::Charge,
     key::{KeyError, Reason},
     store::handle::StoreHandle,
@@ -44,6 +45,34 @@ pub(super) struct Config {
 }
 
 impl Config {
+    /// Returns the only policy and the store, if the store is in memory and nothing is held.
+    #[inline]
+    pub(super) fn direct(&self) -> Option<(&Rule, &MemoryStore)> {
+        let plan = &self.plan;
+        let is_plain =
+            self.wait.is_none() && plan.when.is_none() && plan.partition_secret.is_none();
+        match (&*plan.rules, self.store.memory()) {
+            ([rule], Some(memory)) if is_plain && !rule.may_hold() => Some((rule, memory)),
+            _ => None,
+        }
+    }
+
+    /// Puts the decision into the extensions of a request, if the layer does. Returns the
+    /// extensions for its response.
+    #[inline]
+    pub(super) fn share(&self, decision: &Decision, request: &mut Extensions) -> Extensions {
+        let mut extensions = Extensions::new();
+        if self.response.decision_in_extensions {
+            let mut decision = decision.clone();
+            if let Some(outer) = request.get() {
+                decision.put_within(outer);
+            }
+            request.insert(decision.clone());
+            extensions.insert(decision);
+        }
+        extensions
+    }
+
     /// Whether a request may have to wait for more than the store's answer, or what it
     /// takes must be refunded.
     #[inline]

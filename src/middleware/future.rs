@@ -17,7 +17,7 @@ use super::{
     config::{Config, HeadersWhen},
     denied::Denial,
     headers::{Fields, SetBy},
-    plan::PartitionKeys,
+    plan::{MissingKey, PartitionKeys},
     respond::respond,
 };
 use crate::{
@@ -104,18 +104,8 @@ pub(super) struct Admitted {
 }
 
 impl Admitted {
-    /// `request`: the extensions of the request.
-    #[inline]
-    pub(super) fn new(decision: Decision, request: &mut Extensions, config: &Config) -> Self {
-        let mut extensions = Extensions::new();
-        if config.response.decision_in_extensions {
-            let mut decision = decision.clone();
-            if let Some(outer) = request.get() {
-                decision.put_within(outer);
-            }
-            request.insert(decision.clone());
-            extensions.insert(decision);
-        }
+    #[inline(always)]
+    fn new(decision: Decision, extensions: Extensions, config: &Config) -> Self {
         let headers_when = config.response.headers_when.as_ref();
         Self {
             decision,
@@ -155,16 +145,33 @@ where
         }
     }
 
-    /// Calls the inner service.
+    /// Waits for the inner service. `extensions` are for its response.
     #[inline(always)]
-    pub(super) fn calling(service: &mut S, request: Request<ReqBody>, admitted: Admitted) -> Self {
+    pub(super) fn calling(
+        future: S::Future,
+        decision: Decision,
+        extensions: Extensions,
+        config: &Config,
+    ) -> Self {
         Self {
             state: State::Calling {
-                future: service.call(request),
-                admitted,
+                future,
+                admitted: Admitted::new(decision, extensions, config),
                 taken: None,
             },
         }
+    }
+
+    /// Responds to a request without a key.
+    #[cold]
+    pub(super) fn without_key(
+        missing: &MissingKey<'_>,
+        config: &Config,
+        request: &Request<ReqBody>,
+    ) -> Self {
+        config.log_key_error(&missing.error);
+        let denial = Denial::from_key_error(missing.policy, &missing.error);
+        Self::denied(denial, config, request)
     }
 
     /// Does not call the inner service.
@@ -208,10 +215,10 @@ where
         if !decision.is_allowed() {
             return State::denied((&decision).into(), &config, &request);
         }
-        let admitted = Admitted::new(decision, request.extensions_mut(), &config);
+        let extensions = config.share(&decision, request.extensions_mut());
         State::Calling {
             future: service.call(request),
-            admitted,
+            admitted: Admitted::new(decision, extensions, &config),
             taken: taken.map(Box::new),
         }
     }

@@ -14,7 +14,7 @@ use super::{
     readers::{CostBy, OnMissingKey, QuotaBy, When},
 };
 use crate::{
-    ConfigError, Key, OnStoreFailure, Policy, Quota, RequestHead,
+    ConfigError, Decision, Key, MemoryStore, OnStoreFailure, Policy, Quota, RequestHead,
     charge::{Charge, Demand},
     key::{KeyError, KeyExtractor},
     policy::Compiled,
@@ -65,10 +65,7 @@ impl Plan {
             return Ok(());
         }
         for rule in &*self.rules {
-            rule.add_charge(head, charges).map_err(|error| MissingKey {
-                policy: &rule.base.name.text,
-                error,
-            })?;
+            rule.add_charge(head, charges)?;
         }
         Ok(())
     }
@@ -135,28 +132,76 @@ impl Rule {
         &'a self,
         head: &RequestHead<'_>,
         charges: &mut Charges<'a>,
-    ) -> Result<(), KeyError> {
-        if self.when.as_ref().is_some_and(|when| !(when.0)(head)) {
+    ) -> Result<(), MissingKey<'a>> {
+        if !self.applies(head) {
             return Ok(());
         }
         let key = match self.key.0.extract(head) {
             Ok(key) => key,
-            Err(error) if error.is_missing() => match self.on_missing_key {
-                OnMissingKey::Deny => return Err(error),
-                OnMissingKey::Skip => return Ok(()),
-                OnMissingKey::Share => Key::missing(),
+            Err(error) => match self.key_in_place_of(error)? {
+                Some(key) => key,
+                None => return Ok(()),
             },
-            Err(error) => return Err(error),
         };
-        charges.push(self.base.charge(Cow::Owned(key), self.demand(head)));
+        let demand = self.chosen_demand(head);
+        let demand = demand.map_or(Cow::Borrowed(&self.base.demand), Cow::Owned);
+        charges.push(self.base.charge(Cow::Owned(key), demand));
         Ok(())
     }
 
+    /// Decides a request from one bucket in memory. Nothing that it reads is copied: the copies
+    /// would take longer than the decision.
+    #[inline(always)]
+    pub(super) fn decide(
+        &self,
+        memory: &MemoryStore,
+        head: &RequestHead<'_>,
+    ) -> Result<Decision, MissingKey<'_>> {
+        if !self.applies(head) {
+            return Ok(Decision::of_no_policy());
+        }
+        let extracted = self.key.0.extract(head);
+        let other;
+        let key = match &extracted {
+            Ok(key) => key,
+            Err(error) => match self.key_in_place_of(error.clone())? {
+                Some(key) => {
+                    other = key;
+                    &other
+                }
+                None => return Ok(Decision::of_no_policy()),
+            },
+        };
+        let demand = self.chosen_demand(head);
+        let demand = demand.as_ref().unwrap_or(&self.base.demand);
+        let charge = self.base.charge(Cow::Borrowed(key), Cow::Borrowed(demand));
+        Ok(memory.take(&charge))
+    }
+
     #[inline]
-    fn demand(&self, head: &RequestHead<'_>) -> Cow<'_, Demand> {
+    fn applies(&self, head: &RequestHead<'_>) -> bool {
+        self.when.as_ref().is_none_or(|when| (when.0)(head))
+    }
+
+    /// Returns the key of a request that lacks one. `None`: the policy does not apply to it.
+    #[cold]
+    fn key_in_place_of(&self, error: KeyError) -> Result<Option<Key>, MissingKey<'_>> {
+        match self.on_missing_key {
+            OnMissingKey::Skip if error.is_missing() => Ok(None),
+            OnMissingKey::Share if error.is_missing() => Ok(Some(Key::missing())),
+            _ => Err(MissingKey {
+                policy: &self.base.name.text,
+                error,
+            }),
+        }
+    }
+
+    /// Returns the demand, if the request chooses the quota or the cost.
+    #[inline]
+    fn chosen_demand(&self, head: &RequestHead<'_>) -> Option<Demand> {
         let demand = &self.base.demand;
         if self.quota_by.is_none() && self.cost_by.is_none() {
-            return Cow::Borrowed(demand);
+            return None;
         }
         let quota = match &self.quota_by {
             Some(quota) => self.tiers.intern((quota.0)(head)),
@@ -164,7 +209,15 @@ impl Rule {
         };
         let cost_by = self.cost_by.as_ref();
         let cost = cost_by.map_or(demand.cost, |cost| (cost.0)(head));
-        Cow::Owned(Demand::new(quota, cost))
+        Some(Demand::new(quota, cost))
+    }
+
+    /// Returns whether a request may have to wait for more than the store's answer, or what
+    /// it takes must be refunded.
+    #[inline]
+    pub(super) fn may_hold(&self) -> bool {
+        let quota = &self.base.demand.quota;
+        !self.is_constant() || quota.is_concurrency() || quota.paces()
     }
 
     /// Whether every request is held to the same quota.

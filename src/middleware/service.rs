@@ -12,8 +12,7 @@ use tower_service::Service;
 use super::{
     body::ResponseBody,
     config::Config,
-    denied::Denial,
-    future::{Admitted, Outcome, Pending, ResponseFuture},
+    future::{Outcome, Pending, ResponseFuture},
     plan::{Charges, PartitionKeys},
 };
 use crate::{
@@ -69,47 +68,52 @@ where
 
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
         let Self { inner, config } = self;
-        let mut charges = Charges::new();
-        if let Err(missing) = config
-            .plan
-            .evaluate(&RequestHead::from(&request), &mut charges)
-        {
-            config.log_key_error(&missing.error);
-            let denial = Denial::from_key_error(missing.policy, &missing.error);
-            return ResponseFuture::denied(denial, config, &request);
-        }
-        let partition_keys = config.plan.partition_keys(&charges);
-        let outcome = if charges.is_empty() {
-            Answer::Now(Ok(Decision::of_no_policy()))
-        } else if config.may_wait(&charges) {
-            let held = refund::HeldCharges::new(&config.store, &charges);
-            let patience = config.wait.unwrap_or_default();
-            let admission =
-                Admission::new(held, patience, WaitBound::AllButQueue, config.max_waiting);
-            let outcome = Outcome::Admission(admission);
-            return wait(inner, config, outcome, partition_keys, request);
+        let decision = if let Some((rule, memory)) = config.direct() {
+            match rule.decide(memory, &RequestHead::from(&request)) {
+                Ok(decision) => decision,
+                Err(missing) => return ResponseFuture::without_key(&missing, config, &request),
+            }
         } else {
-            config.store.check(&Check::new(Operation::Take, &charges))
-        };
-        let mut decision = match outcome {
-            Answer::Now(Ok(decision)) => decision,
-            Answer::Now(Err(_)) => {
-                let denial = DenialReason::StoreFailed.into();
-                return ResponseFuture::denied(denial, config, &request);
+            let mut charges = Charges::new();
+            let plan = &config.plan;
+            if let Err(missing) = plan.evaluate(&RequestHead::from(&request), &mut charges) {
+                return ResponseFuture::without_key(&missing, config, &request);
             }
-            Answer::Later(answer) => {
-                let outcome = Outcome::Answer(answer);
+            let partition_keys = plan.partition_keys(&charges);
+            let outcome = if charges.is_empty() {
+                Answer::Now(Ok(Decision::of_no_policy()))
+            } else if config.may_wait(&charges) {
+                let held = refund::HeldCharges::new(&config.store, &charges);
+                let patience = config.wait.unwrap_or_default();
+                let admission =
+                    Admission::new(held, patience, WaitBound::AllButQueue, config.max_waiting);
+                let outcome = Outcome::Admission(admission);
                 return wait(inner, config, outcome, partition_keys, request);
+            } else {
+                config.store.check(&Check::new(Operation::Take, &charges))
+            };
+            let mut decision = match outcome {
+                Answer::Now(Ok(decision)) => decision,
+                Answer::Now(Err(_)) => {
+                    let denial = DenialReason::StoreFailed.into();
+                    return ResponseFuture::denied(denial, config, &request);
+                }
+                Answer::Later(answer) => {
+                    let outcome = Outcome::Answer(answer);
+                    return wait(inner, config, outcome, partition_keys, request);
+                }
+            };
+            if let Some(partition_keys) = partition_keys {
+                decision.give_partitions(&partition_keys);
             }
+            decision
         };
-        if let Some(partition_keys) = partition_keys {
-            decision.give_partitions(&partition_keys);
-        }
         if !decision.is_allowed() {
             return ResponseFuture::denied((&decision).into(), config, &request);
         }
-        let admitted = Admitted::new(decision, request.extensions_mut(), config);
-        ResponseFuture::calling(inner, request, admitted)
+        let extensions = config.share(&decision, request.extensions_mut());
+        let future = inner.call(request);
+        ResponseFuture::calling(future, decision, extensions, config)
     }
 }
 

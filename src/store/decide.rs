@@ -97,60 +97,20 @@ impl Check<'_> {
 
 /// The direct path for one policy.
 impl Charge<'_> {
-    /// Reads and writes the bucket. The [decision](Self::decision) is made from the result
-    /// afterwards, when other checks no longer wait for the bucket.
-    #[inline]
-    pub(super) fn take_one(
-        &self,
-        operation: Operation,
-        now_us: u64,
-        bucket: &mut impl Bucket,
-    ) -> (PolicyOutcome, u64) {
-        match operation {
-            // Nearly all checks take: this copy is compiled without the other operations.
-            Operation::Take => self.apply(Operation::Take, now_us, bucket),
-            _ => self.apply_any(operation, now_us, bucket),
-        }
-    }
-
-    #[inline(never)]
-    fn apply_any(
-        &self,
-        operation: Operation,
-        now_us: u64,
-        bucket: &mut impl Bucket,
-    ) -> (PolicyOutcome, u64) {
-        self.apply(operation, now_us, bucket)
-    }
-
-    /// Reads, decides and writes. `inline(always)`: otherwise the compiler leaves calls on this
-    /// path, and matches the algorithm several times.
+    /// Takes from a bucket. Returns the outcome, and 1 if the cost was taken or 0 if not.
+    /// `inline(always)`: otherwise the compiler leaves calls on this path, and matches the
+    /// algorithm several times.
     #[inline(always)]
-    fn apply(
-        &self,
-        operation: Operation,
-        now_us: u64,
-        bucket: &mut impl Bucket,
-    ) -> (PolicyOutcome, u64) {
-        each!(self.demand.quota, rule => {
-            let at = self.at(rule, operation, now_us);
-            let (standing, fits) = read(rule, operation, &self.demand, bucket, at);
-            let fitting = most_fitting(operation, &self.demand).min(fits);
-            write(rule, operation, &self.demand, bucket, fitting, &standing, at);
-            let outcome = PolicyOutcome::new(rule, operation, &self.demand, fitting, at, standing);
-            (outcome, fitting)
-        })
-    }
+    pub(super) fn take(&self, now_us: u64, bucket: &mut impl Bucket) -> (PolicyOutcome, u64) {
+        const TAKE: Operation = Operation::Take;
 
-    #[inline]
-    pub(super) fn decision(
-        &self,
-        operation: Operation,
-        (outcome, fitting): (PolicyOutcome, u64),
-        now_us: u64,
-    ) -> Decision {
-        let policy = PolicyDecision::from_outcome(self.policy.clone(), &self.demand, outcome);
-        Decision::of_one(operation, policy, fitting, now_us)
+        let demand = &*self.demand;
+        each!(demand.quota, rule => {
+            let at = self.at(rule, TAKE, now_us);
+            let (standing, fits) = read(rule, TAKE, demand, bucket, at);
+            write(rule, TAKE, demand, bucket, fits, &standing, at);
+            (PolicyOutcome::new(rule, TAKE, demand, fits, at, standing), fits)
+        })
     }
 }
 

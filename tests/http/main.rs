@@ -1,6 +1,7 @@
 //! The layer over HTTP: standards, middleware, configuration errors, gRPC.
 
 mod config;
+mod direct;
 mod grpc;
 mod middleware;
 mod standards;

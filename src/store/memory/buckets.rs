@@ -13,7 +13,7 @@ use super::{
     sketch::Cells,
 };
 use crate::{
-    Clock, Decision,
+    Clock, Decision, PolicyDecision,
     charge::{Charge, Check, Operation},
     clock,
     store::{Answer, Slot, Store, decide::decide},
@@ -59,17 +59,8 @@ impl Buckets {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
-    /// Decides a check: one policy directly, several together.
-    #[inline]
-    pub(super) fn decide(&self, check: &Check<'_>) -> Decision {
-        match check.charges() {
-            [charge] => self.check_one(check.operation(), charge),
-            _ => self.check_all(check),
-        }
-    }
-
-    /// Decides a check of one policy, whose bucket is looked up once.
-    pub(super) fn check_one(&self, operation: Operation, charge: &Charge<'_>) -> Decision {
+    /// Takes from one bucket, which is looked up once.
+    pub(super) fn take(&self, charge: &Charge<'_>) -> Decision {
         let id = self.bucket_id(charge);
         // The clock is read before the lock is taken, so that no other check waits for it,
         let mut now_us = clock::read(&*self.clock);
@@ -79,24 +70,26 @@ impl Buckets {
             now_us = clock::read(&*self.clock);
         }
         shard.begin(now_us);
-        let outcome = if let Some(entry) = shard.find_mut(id) {
-            charge.take_one(operation, now_us, entry)
+        let (outcome, fits) = if let Some(entry) = shard.find_mut(id) {
+            charge.take(now_us, entry)
         } else if shard.is_full_with(0) {
             drop(shard);
-            return self.check_all(&Check::new(operation, slice::from_ref(charge)));
+            return self.check_all(&Check::new(Operation::Take, slice::from_ref(charge)));
         } else {
             let mut slot = Slot::default();
-            let outcome = charge.take_one(operation, now_us, &mut slot);
+            let taken = charge.take(now_us, &mut slot);
             shard.insert(id, slot);
-            outcome
+            taken
         };
+        // The decision is made when other checks no longer wait for the bucket.
         drop(shard);
-        charge.decision(operation, outcome, now_us)
+        let policy = PolicyDecision::from_outcome(charge.policy.clone(), &charge.demand, outcome);
+        Decision::of_one(Operation::Take, policy, fits, now_us)
     }
 
-    /// Decides a check of several policies, or of one that meets a full shard.
+    /// Decides any check: of several policies, of one that meets a full shard, or a refund.
     #[expect(clippy::expect_used, reason = "each charge has a place")]
-    pub(super) fn check_all(&self, check: &Check<'_>) -> Decision {
+    fn check_all(&self, check: &Check<'_>) -> Decision {
         let ids = check.charges().iter().map(|charge| self.bucket_id(charge));
         let mut places: Places = ids.map(|id| self.place(id)).collect();
         let mut shards = self.lock(&mut places);
@@ -226,7 +219,10 @@ impl Buckets {
 
 impl Store for Buckets {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        Answer::Now(Ok(self.decide(check)))
+        Answer::Now(Ok(match (check.operation(), check.charges()) {
+            (Operation::Take, [charge]) => self.take(charge),
+            _ => self.check_all(check),
+        }))
     }
 
     fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {

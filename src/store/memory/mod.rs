@@ -88,10 +88,10 @@ impl MemoryStore {
         self.0.len()
     }
 
-    /// Decides a check: one policy directly, several together.
+    /// Takes from one bucket: what most requests need.
     #[inline]
-    pub(super) fn decide(&self, check: &Check<'_>) -> Decision {
-        self.0.decide(check)
+    pub(crate) fn take(&self, charge: &Charge<'_>) -> Decision {
+        self.0.take(charge)
     }
 
     /// Returns whether no bucket is kept.

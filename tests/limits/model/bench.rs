@@ -47,27 +47,41 @@ impl Bench {
         }
     }
 
-    pub(super) fn new_memory(&self) -> Memory {
+    /// `is_direct`: whether limiters recognize the store, and ask it without a list of
+    /// charges if they have one policy.
+    pub(super) fn new_memory(&self, is_direct: bool) -> Memory {
         let memory = MemoryStore::builder().clock(self.clock.clone());
-        Memory(memory.build(), Fallback::new())
+        Memory {
+            store: memory.build(),
+            fallback: Fallback::new(),
+            is_direct,
+        }
     }
 }
 
 /// All limiters on the memory store are one holder of permits, as those on Redis are.
 #[derive(Clone, Debug)]
-pub(super) struct Memory(MemoryStore, Fallback);
+pub(super) struct Memory {
+    store: MemoryStore,
+    fallback: Fallback,
+    is_direct: bool,
+}
 
 impl Store for Memory {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        self.0.check(check)
+        self.store.check(check)
     }
 
     fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
-        self.0.reset(charges)
+        self.store.reset(charges)
     }
 
     fn fallback(&self) -> Option<Fallback> {
-        Some(self.1.clone())
+        Some(self.fallback.clone())
+    }
+
+    fn as_memory(&self) -> Option<&MemoryStore> {
+        self.is_direct.then_some(&self.store)
     }
 }
 

@@ -77,7 +77,7 @@ impl<'b> Walk<'b> {
             .iter()
             .map(|algorithm| any_scale_ms(&mut random, *algorithm))
             .collect();
-        let memory = bench.new_memory();
+        let memory = bench.new_memory(random.percent(50));
         let mut variants = Vec::new();
         for _ in 0..count {
             let each = algorithms.iter().zip(&scales);
