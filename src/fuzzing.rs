@@ -11,8 +11,8 @@ use crate::{
     error::StoreErrorKind,
     store::redis::{
         address::Address,
+        client_reply::integers_of_value,
         cluster::{redirect::Redirect, slots},
-        connection::integers_of_value,
         key::KeyNames,
         reply::decode,
         request::{Repeated, ScriptCall, ScriptRequest},

@@ -1,6 +1,6 @@
 //! Connecting to a Redis server: the settings, the attempt, the end of the connection.
 //!
-//! This file and `connection.rs` are the only ones that use the client fred.
+//! This file, `connection.rs` and `client_reply.rs` are the only ones that use the client fred.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -22,7 +22,8 @@ use tokio::{
 
 use super::{
     address::Address,
-    connection::{Connection, lost, store_error},
+    client_reply::{lost, store_error},
+    connection::Connection,
     deadline::CONNECT_TIMEOUT,
     either::{Either, either},
 };

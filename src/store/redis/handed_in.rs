@@ -13,8 +13,9 @@ use tokio::{
 };
 
 use super::{
+    client_reply::store_error,
     connect::{TICK, named},
-    connection::{Connection, store_error},
+    connection::Connection,
     either::{Either, either},
     pool::{Pool, PooledConnection, Wire},
     supervisor::ConnectState,

@@ -3,9 +3,10 @@
 pub(crate) mod address;
 mod backoff;
 mod builder;
+pub(crate) mod client_reply;
 pub(crate) mod cluster;
 pub(crate) mod connect;
-pub(crate) mod connection;
+mod connection;
 pub(crate) mod deadline;
 mod dispatcher;
 mod either;

@@ -11,8 +11,9 @@ use tokio::sync::watch;
 
 use super::{
     SendMode,
+    client_reply::Reply,
     connect::Settings,
-    connection::{Connection, LoadedScripts, Reply},
+    connection::{Connection, LoadedScripts},
     deadline::Deadline,
     reply::Integers,
     request::ScriptCall,

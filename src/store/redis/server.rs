@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::{
     SendMode,
-    connection::{RedisError, Reply},
+    client_reply::{RedisError, Reply},
     deadline::Deadline,
     latency::{CallTiming, Latency},
     pool::{Pool, Wire},

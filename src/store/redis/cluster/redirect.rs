@@ -12,7 +12,7 @@ use crate::{
     StoreError,
     error::StoreErrorKind,
     store::redis::{
-        SendMode, address::Address, connection::RedisError, deadline::Deadline,
+        SendMode, address::Address, client_reply::RedisError, deadline::Deadline,
         dispatcher::Dispatcher,
     },
 };

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::{
     StoreError,
     error::StoreErrorKind,
-    store::redis::{address::Address, connection::Reply},
+    store::redis::{address::Address, client_reply::Reply},
 };
 
 pub(super) const SLOTS: u16 = 16_384;

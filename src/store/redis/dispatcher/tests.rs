@@ -1,0 +1,68 @@
+//! The end of a wait with a timer of its own.
+
+#![allow(clippy::expect_used)]
+
+use super::*;
+use crate::{
+    charge::Operation,
+    store::{
+        redis::{connect::Settings, key::KeyNames},
+        tasks::Tasks,
+    },
+    util::hash::SecretHasher,
+};
+
+#[tokio::test]
+async fn an_answer_that_came_at_the_deadline_is_used() {
+    let settings = Settings::of_server("127.0.0.1:1").expect("settings");
+    let shared = Arc::new(Shared {
+        runtime: Handle::current(),
+        tasks: Tasks::default(),
+        names: KeyNames::new("tt".to_owned(), None).expect("names"),
+        timeout: Duration::from_secs(1),
+        connections: 1,
+        max_in_flight: 8,
+        clock: None,
+        random: SecretHasher::new(),
+        nonce: 0.into(),
+    });
+    let pool = Pool::connect(&shared, settings, drop).expect("a pool");
+    let dispatcher = Dispatcher::new(pool, &shared);
+    let deadline = Deadline::after(Duration::ZERO);
+    let request = ScriptRequest {
+        operation: Operation::Take,
+        slot: 0,
+        charges: Default::default(),
+    };
+    let found = CheckResult {
+        now_us: 7,
+        fitting: 1,
+        standings: Default::default(),
+    };
+
+    let (sender, mut receiver) = oneshot::channel();
+    answer(Some(sender), Ok(found));
+    let found = dispatcher
+        .give_up(deadline, 0, &mut receiver)
+        .expect("an answer");
+    assert_eq!(found.now_us, 7);
+
+    let (_sender, mut receiver) = oneshot::channel();
+    let sent = dispatcher
+        .give_up(deadline, 0, &mut receiver)
+        .expect_err("no answer");
+    assert!(sent.is_timeout() && sent.may_have_run());
+
+    let (sender, mut receiver) = oneshot::channel();
+    dispatcher.state().checks.jobs.push_back(Job {
+        id: 0,
+        request: Arc::new(request),
+        deadline,
+        answer: Some(sender),
+        answers_before: 0,
+        _in_flight: dispatcher.admit(false).expect("room"),
+    });
+    let queued = dispatcher.give_up(deadline, 0, &mut receiver);
+    let not_sent = queued.expect_err("no answer");
+    assert!(!not_sent.may_have_run(), "{not_sent:?}");
+}
