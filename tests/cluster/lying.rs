@@ -1,12 +1,13 @@
 //! Servers with wrong slot maps: each is an error, never a panic, a loop or an admission.
 
 use std::{
+    collections::HashSet,
     error::Error,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tower_throttle::{FixedWindow, Limiter, OnStoreFailure, Policy, RedisStore, TokenBucket};
@@ -100,6 +101,72 @@ async fn a_server_that_is_no_cluster_says_how_to_connect() {
     assert!(error.is_refused(), "{error:?}");
     let cause = error.source().expect("a cause").to_string();
     assert!(cause.ends_with("connect with redis://"), "{cause}");
+}
+
+/// Over TLS or from far away, connecting takes several round trips.
+#[tokio::test]
+async fn a_cluster_that_is_slow_to_connect_to_is_found() {
+    let greeted = Mutex::new(HashSet::new());
+    let here = Arc::new(AtomicU64::new(0));
+    let known = Arc::clone(&here);
+    let port = fake::answer(move |connection, words| {
+        if greeted.lock().expect("no panic").insert(connection) {
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        let shown = if fake::is_script(words) {
+            "-NOPERM so far\r\n"
+        } else if words[0].eq_ignore_ascii_case(b"CLUSTER") {
+            ALL_SLOTS
+        } else {
+            "+OK\r\n"
+        };
+        shown.replace("HERE", &known.load(Ordering::SeqCst).to_string())
+    });
+    here.store(port.into(), Ordering::SeqCst);
+    let store = RedisStore::connect(&format!("redis-cluster://127.0.0.1:{port}/"));
+    let limiter = Limiter::new(
+        store.expect("a store"),
+        crate::denying(TokenBucket::per_hour(3)),
+    );
+    eventually_async("its slot map", async || {
+        let error = limiter.check("ann").await.expect_err("no rights");
+        error.is_refused()
+    })
+    .await;
+}
+
+/// A process that starts beside a frozen cluster would otherwise wait in each check, until each
+/// of its nodes has failed to reply for a second.
+#[tokio::test]
+async fn checks_wait_a_quarter_of_a_second_for_the_first_slot_map() {
+    let silent = || {
+        fake::listen(|_, mut stream| {
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        })
+    };
+    let [one, two, three] = [silent(), silent(), silent()];
+    let url =
+        format!("redis-cluster://127.0.0.1:{one}/?node=127.0.0.1:{two}&node=127.0.0.1:{three}");
+    let timeout = Duration::from_millis(10);
+    let store = RedisStore::builder().timeout(timeout).connect(&url);
+    let limiter = Limiter::new(
+        store.expect("a store"),
+        crate::denying(TokenBucket::per_hour(3)),
+    );
+    let started = Instant::now();
+    let mut waits = Vec::new();
+    while started.elapsed() < Duration::from_millis(1_500) {
+        let sent = Instant::now();
+        let error = limiter.check("ann").await.expect_err("no cluster");
+        assert!(error.is_unavailable(), "{error:?}");
+        if sent.elapsed() >= timeout {
+            waits.push(sent - started);
+        } else {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    // 25 waits of 10 ms each, and not 150 over the whole time. A busy machine may add some.
+    assert!((1..50).contains(&waits.len()), "{waits:?}");
 }
 
 #[tokio::test]

@@ -172,7 +172,7 @@ impl RedisStoreBuilder {
             Ok(match target {
                 Target::Node(settings) => {
                     let report = |error| telemetry::not_connected(&error);
-                    let pool = Pool::connect(shared, settings, report)?;
+                    let pool = Pool::connect(shared, settings, report, shared.first_grace())?;
                     Servers::One(Dispatcher::new(pool, shared))
                 }
                 Target::Cluster(settings, seeds) => {

@@ -2,9 +2,12 @@
 
 #[cfg(feature = "testing")]
 use std::fmt;
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use tokio::sync::watch;
@@ -61,17 +64,19 @@ pub(super) struct PooledConnection {
 }
 
 impl Pool {
-    /// Starts connecting and returns at once.
+    /// Starts connecting and returns at once. `first_grace`: how long calls wait for the first
+    /// connection.
     pub(super) fn connect(
         shared: &Shared,
         settings: Settings,
         report: Report,
+        first_grace: Duration,
     ) -> Result<Self, ConfigError> {
         let queue = shared.max_in_flight;
         settings.check(queue)?;
         let server = settings.name();
-        let timeout = shared.timeout;
-        let supervisor = Supervisor::new(settings, queue, Arc::clone(&server), report, timeout);
+        let name = Arc::clone(&server);
+        let supervisor = Supervisor::new(settings, queue, name, report, first_grace);
         let wire = || {
             let (publish, state) = watch::channel(ConnectState::Connecting);
             let (supervisor, publish) = (Arc::clone(&supervisor), Arc::new(publish));

@@ -13,6 +13,10 @@ use tokio::runtime::Handle;
 use super::key::KeyNames;
 use crate::{Clock, store::tasks::Tasks, util::hash::SecretHasher};
 
+/// Checks wait this long for the first connection, or for one timeout if that is longer. A
+/// server that has frozen accepts connections, and an attempt then takes a second to fail.
+const FIRST_GRACE: Duration = Duration::from_millis(250);
+
 /// The settings of a store, and what its servers share.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -33,6 +37,11 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// Returns how long checks wait for the first connection.
+    pub(super) fn first_grace(&self) -> Duration {
+        self.timeout.max(FIRST_GRACE)
+    }
+
     /// Returns a positive number that a Lua number holds exactly.
     pub(super) fn next_nonce(&self) -> i64 {
         self.nonce.fetch_add(1, Ordering::Relaxed) & ((1 << 52) - 1)

@@ -18,9 +18,6 @@ use crate::{StoreError, util::lock::lock};
 /// Calls wait this long for a lost connection to be made again, which is enough in a local
 /// network. After that, they fail at once.
 const GRACE: Duration = Duration::from_millis(10);
-/// Calls wait this long for the first connection, or for one timeout if that is longer. A
-/// server that has frozen accepts connections, and an attempt then takes a second to fail.
-const FIRST_GRACE: Duration = Duration::from_millis(250);
 /// Between two attempts, even if the server replies on each connection before it is lost.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// A connection that lasts this long ends an outage.
@@ -65,20 +62,20 @@ struct Outage {
 }
 
 impl Supervisor {
-    /// `timeout`: the longest that a call may take.
+    /// `first_grace`: how long calls wait for the first connection.
     pub(super) fn new(
         settings: Settings,
         queue: usize,
         server: Arc<str>,
         report: Report,
-        timeout: Duration,
+        first_grace: Duration,
     ) -> Arc<Self> {
         Arc::new(Self {
             settings,
             queue,
             server,
             report,
-            first_grace: timeout.max(FIRST_GRACE),
+            first_grace,
             outage: Mutex::default(),
         })
     }

@@ -41,6 +41,8 @@ pub(super) struct Cluster {
     _keeper: AbortOnDrop<()>,
     /// Room for the checks that wait for the first slot map.
     room: Semaphore,
+    /// No check waits for the first slot map after that.
+    first_map_deadline: Deadline,
 }
 
 impl Cluster {
@@ -51,6 +53,7 @@ impl Cluster {
         seeds: Vec<Address>,
     ) -> Arc<Self> {
         let room = Semaphore::new(shared.max_in_flight.min(Semaphore::MAX_PERMITS));
+        let first_map_deadline = Deadline::after(shared.first_grace());
         let topology = Topology::new(shared, settings, seeds);
         let kept = Arc::clone(&topology);
         let keeper =
@@ -59,6 +62,7 @@ impl Cluster {
             topology,
             _keeper: keeper,
             room,
+            first_map_deadline,
         })
     }
 

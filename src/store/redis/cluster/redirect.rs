@@ -149,8 +149,11 @@ impl Cluster {
             let no_room = |_| StoreError::not_sent("too many checks wait for the first slot map");
             let _room = self.room.try_acquire().map_err(no_room)?;
             let is_done = |state: &RefreshState| !matches!(state, RefreshState::Pending);
-            let done = timeout(deadline.remaining(), refreshes.wait_for(is_done)).await;
-            if done.is_err() {
+            let longest = deadline.earlier(self.first_map_deadline).remaining();
+            // A timeout of no time takes a millisecond.
+            let is_found =
+                !longest.is_zero() && timeout(longest, refreshes.wait_for(is_done)).await.is_ok();
+            if !is_found {
                 return Err(StoreError::not_sent("the cluster has not been found yet"));
             }
         }

@@ -144,9 +144,10 @@ impl Topology {
         chosen
     }
 
-    fn connect(&self, address: &Address) -> Option<Arc<Member>> {
+    fn connect(&self, address: &Address, first_grace: Duration) -> Option<Arc<Member>> {
+        let settings = self.settings.at(address);
         // The whole cluster reports what an operator must know of its nodes.
-        let pool = Pool::connect(&self.shared, self.settings.at(address), drop).ok()?;
+        let pool = Pool::connect(&self.shared, settings, drop, first_grace).ok()?;
         Some(Arc::new(Member {
             address: address.clone(),
             dispatcher: Dispatcher::new(pool, &self.shared),
@@ -166,7 +167,7 @@ impl Topology {
             if map.members.len() >= 2 * MAX_PRIMARIES {
                 return None;
             }
-            let member = self.connect(address)?;
+            let member = self.connect(address, self.shared.first_grace())?;
             map.members.push(Arc::clone(&member));
             Some(member)
         })
@@ -229,7 +230,10 @@ impl Topology {
         let mut last = StoreError::not_sent("no node to ask for the slots");
         for address in self.refresh_candidates() {
             let known = self.read().member(&address).cloned();
-            let Some(member) = known.or_else(|| self.connect(&address)) else {
+            // An unknown node is connected for this call only, so the call waits until the
+            // attempt has ended.
+            let connect = || self.connect(&address, CONNECT_TIMEOUT);
+            let Some(member) = known.or_else(connect) else {
                 continue;
             };
             let server = member.dispatcher.server();
@@ -284,7 +288,7 @@ impl Topology {
             let owner = owners.entry(address);
             let owner = owner.or_insert_with_key(|address| match known.get(address) {
                 Some(member) => Some(Arc::clone(member)),
-                None => self.connect(address),
+                None => self.connect(address, self.shared.first_grace()),
             });
             let slots = usize::from(first)..=usize::from(last);
             if let Some(slots) = renewed.owners.get_mut(slots) {

@@ -26,7 +26,7 @@ async fn an_answer_that_came_at_the_deadline_is_used() {
         random: SecretHasher::new(),
         nonce: 0.into(),
     });
-    let pool = Pool::connect(&shared, settings, drop).expect("a pool");
+    let pool = Pool::connect(&shared, settings, drop, shared.first_grace()).expect("a pool");
     let dispatcher = Dispatcher::new(pool, &shared);
     let deadline = Deadline::after(Duration::ZERO);
     let request = ScriptRequest {
