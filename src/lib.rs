@@ -3,7 +3,8 @@
 //!
 //! You name limits, which are called policies. For each request, the layer reads who is
 //! asking, and asks the store once whether all policies have room. If they do, the request is
-//! forwarded. If not, it is denied with 429.
+//! forwarded. If not, it is denied with 429. The store keeps one bucket for each policy and
+//! caller, whatever the algorithm.
 //!
 //! # In memory
 //!
@@ -43,7 +44,7 @@
 //!     .policy(Policy::new("burst", TokenBucket::per_second(10).burst(20)).key(user.clone()))
 //!     .policy(Policy::new("day", FixedWindow::per_day(50_000)).key(user))
 //!     .policy(Policy::new("everyone", TokenBucket::per_second(5_000)).shared())
-//!     // while Redis is down, each of the four processes allows a quarter
+//!     // with four processes: while Redis is down, each allows a quarter
 //!     .on_store_failure(OnStoreFailure::share_of(4))
 //!     .build()?; // configuration errors are reported here
 //! # Ok(()) }
@@ -55,7 +56,7 @@
 //! | To choose | use |
 //! |---|---|
 //! | how much | [`TokenBucket`], [`LeakyBucket`], [`FixedWindow`], [`SlidingWindow`], [`SlidingLog`], [`Concurrency`] |
-//! | the name, the cost | [`Policy`] |
+//! | the name, a fixed cost | [`Policy`] |
 //! | who is asking | the functions of [`key`], or a closure |
 //! | the cost and the quota of each request | [`Policy::cost_by`], [`Policy::quota_by`] |
 //! | where counts are kept | [`MemoryStore`], [`RedisStore`] on one node, a cluster or behind Sentinel |
@@ -72,12 +73,13 @@
 //! | learn why a request was denied | [`DenialReason`], in the extensions of the response; [`decision_in_extensions`](RateLimitLayerBuilder::decision_in_extensions) |
 //! | read or reset the buckets of one caller | [`RateLimitLayer::buckets`], [`Limiter::peek`], [`Limiter::reset`] |
 //! | charge a cost that is known only afterwards | [`Buckets::debit`] and [`Buckets::credit`], [`Limiter::debit`] and [`Limiter::credit`] |
-//! | test your limits | [`ManualClock`]; [`key::PeerAddr`] in the request |
+//! | test your limits | [`ManualClock`] for the time, [`key::PeerAddr`] in the request for the client's address |
 //!
 //! # Guarantees
 //!
 //! * **All or none.** A layer charges a request to all its policies or to none. A denial costs
-//!   nothing. In a cluster this holds [in the end, but not in one instant](RedisStore#a-cluster).
+//!   nothing. In a cluster, policies in [several slots](RedisStore#a-cluster) are settled one round
+//!   trip later; if a reply is lost, units may stay charged.
 //! * **Exact.** On one store, exactly as many concurrent requests are admitted as the quota says;
 //!   only [`SlidingWindow`] estimates. With [leases](Policy::lease) a burst may be larger, by at
 //!   most an eighth for each process. The sustained rate of a token or leaky bucket is never

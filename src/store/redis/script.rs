@@ -34,11 +34,10 @@ impl Script {
 }
 
 impl RedisStore {
-    /// The texts of all scripts of this version, for whoever loads them where the
-    /// application's user may not run `EVAL`: each by `SCRIPT LOAD`, on every primary
-    /// and every replica that may become one, again after each start of it. There is
-    /// one for each set of algorithms, as checks that go out together are
-    /// one call.
+    /// Returns the texts of all scripts of this version, for an operator who loads them because
+    /// the application's user may not run `EVAL`. Load each by `SCRIPT LOAD`, on every primary
+    /// and on every replica that may become one, again after each start. There is one for each
+    /// set of algorithms, because checks of several algorithms may share a call.
     ///
     /// ```
     /// use tower_throttle::RedisStore;
