@@ -16,6 +16,7 @@ use super::{
     count::{Count, Outcome},
     queue::{CallReason, NextStep, PermitQueue},
     retry::{Failures, Pause},
+    runtimes::Runtimes,
 };
 use crate::{
     Decision, StoreError,
@@ -38,8 +39,7 @@ struct State {
     count: Count,
     /// The charge whose bucket the statements are about.
     charge: Charge<'static>,
-    /// The runtimes in which callers took units, the latest last. Any of them may end.
-    runtimes: Vec<Handle>,
+    runtimes: Runtimes,
     /// A statement must be sent: the store may count too much, or too little soon.
     is_due: bool,
     /// A statement is under way, or is tried again after a pause.
@@ -66,7 +66,7 @@ impl Holder {
             state: Mutex::new(State {
                 count: Count::new(registry.next_version()),
                 charge,
-                runtimes: Vec::new(),
+                runtimes: Runtimes::default(),
                 is_due: false,
                 is_stating: false,
                 failures: Failures::default(),
@@ -106,7 +106,7 @@ impl Holder {
     ) {
         let mut state = self.state();
         if let Some(runtime) = runtime {
-            state.remember_runtime(runtime);
+            state.runtimes.remember(runtime);
         }
         let lifetime = state.charge.lifetime();
         let next_version = || self.registry.next_version();
@@ -197,7 +197,7 @@ impl Holder {
         }
         (state.is_due, state.is_stating) = (false, true);
         let statement = state.statement(&self.registry, None);
-        let (mut charge, runtime) = (state.charge.clone(), state.runtime());
+        let (mut charge, runtime) = (state.charge.clone(), state.runtimes.here_or_latest());
         drop(state);
         charge.demand.to_mut().statement = Some(Box::new(statement));
         let answer = self.store.check(&Check::new(Operation::Renew, &[charge]));
@@ -217,7 +217,7 @@ impl Holder {
             self.registry.record_loss(lifetime);
         }
         let since = state.failures.since();
-        let Some(runtime) = state.runtime() else {
+        let Some(runtime) = state.runtimes.here_or_latest() else {
             state.is_due = false;
             return;
         };
@@ -239,7 +239,7 @@ impl Holder {
         if state.renewal.is_some() || state.count.units() == 0 {
             return;
         }
-        let Some(runtime) = state.runtimes.last().cloned() else {
+        let Some(runtime) = state.runtimes.latest() else {
             return;
         };
         state.renewals += 1;
@@ -275,34 +275,11 @@ impl Holder {
     }
 }
 
-/// How many runtimes are remembered.
-const MAX_RUNTIMES: usize = 8;
-
 impl State {
-    fn remember_runtime(&mut self, runtime: &Handle) {
-        if self.runtimes.last().map(Handle::id) == Some(runtime.id()) {
-            return;
-        }
-        self.forget_runtime(runtime.id());
-        let excess = (self.runtimes.len() + 1).saturating_sub(MAX_RUNTIMES);
-        self.runtimes.drain(..excess);
-        self.runtimes.push(runtime.clone());
-    }
-
     fn is_renewed_by(&self, number: u64) -> bool {
         self.renewal
             .as_ref()
             .is_some_and(|(current, _)| *current == number)
-    }
-
-    fn forget_runtime(&mut self, ended: Id) {
-        self.runtimes.retain(|runtime| runtime.id() != ended);
-    }
-
-    /// Returns where to wait for a statement: here, as other runtimes may have ended.
-    fn runtime(&self) -> Option<Handle> {
-        let here = Handle::try_current().ok();
-        here.or_else(|| self.runtimes.last().cloned())
     }
 
     fn statement(&self, registry: &Registry, group: Option<u64>) -> Statement {
@@ -363,7 +340,7 @@ impl Drop for Stating {
     fn drop(&mut self) {
         if !self.is_over {
             let mut state = self.holder.state();
-            state.forget_runtime(self.runtime);
+            state.runtimes.forget(self.runtime);
             (state.is_due, state.is_stating) = (true, false);
         }
     }
@@ -408,7 +385,7 @@ impl Drop for Renewal {
         }
         state.renewal = None;
         if !self.is_over {
-            state.forget_runtime(self.runtime);
+            state.runtimes.forget(self.runtime);
         }
         drop(state);
         self.holder.ensure_renewal();

@@ -9,6 +9,7 @@ mod count;
 mod holder;
 mod queue;
 mod retry;
+mod runtimes;
 
 use std::{
     collections::HashMap,
