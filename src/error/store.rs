@@ -29,7 +29,7 @@ pub struct StoreError {
     source: Option<Arc<dyn Error + Send + Sync>>,
     /// The server that failed, if it is known.
     server: Option<Arc<str>>,
-    /// Permits were taken before the failure.
+    /// Permits were taken or buckets reset before the failure.
     has_taken: bool,
 }
 
@@ -109,7 +109,8 @@ impl StoreError {
         self
     }
 
-    /// Returns the error for a check that took permits before it failed.
+    /// Returns the error for a check that took permits, or a reset of some buckets, before it
+    /// failed.
     #[cfg(feature = "redis")]
     pub(crate) fn after_taking(mut self) -> Self {
         self.has_taken = true;

@@ -22,8 +22,8 @@ pub(super) async fn reset(
     resetting.may_have_run = true;
     let answer = answer.await;
     if let Err(error) = &answer {
-        // Of several buckets, some may have been reset.
-        resetting.may_have_run = ids.len() > 1 || error.may_have_run();
+        // A connection whose replies are out of step may have run it.
+        resetting.may_have_run = error.may_have_run() || error.is_foreign_reply();
     }
     answer
 }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
-    SendMode, cluster::Cluster, deadline::Deadline, dispatcher::Dispatcher, request::ScriptRequest,
-    shared::Shared, task::InRuntime,
+    SendMode, cluster::Cluster, deadline::Deadline, dispatcher::Dispatcher, either::Either,
+    request::ScriptRequest, shared::Shared, task::InRuntime,
 };
 use crate::{
     Decision, StoreError,
@@ -108,18 +108,22 @@ impl Store for Unleased {
             .iter()
             .map(|charge| self.shared.names.key_text(charge));
         let (keys, timeout) = (names.collect(), self.shared.timeout);
-        let servers = match self.servers() {
-            Ok(servers) => servers,
+        let admitted = match self.servers() {
+            Ok(Servers::One(dispatcher)) => match dispatcher.admit(false) {
+                Ok(in_flight) => Either::First(in_flight),
+                Err(error) => return Answer::Now(Err(error)),
+            },
+            Ok(Servers::Cluster(cluster)) => Either::Second(cluster),
             Err(closed) => return Answer::Now(Err(closed)),
         };
         Answer::Later(Box::pin(async move {
             let _resetting = resetting;
             let deadline = Deadline::after(timeout);
-            match servers {
-                Servers::One(dispatcher) => {
-                    dispatcher.delete(keys, SendMode::Alone, deadline).await
+            match admitted {
+                Either::First(in_flight) => {
+                    Dispatcher::delete(keys, in_flight, SendMode::Alone, deadline).await
                 }
-                Servers::Cluster(cluster) => cluster.reset(keys, deadline).await,
+                Either::Second(cluster) => cluster.reset(keys, deadline).await,
             }
         }))
     }

@@ -119,6 +119,15 @@ async fn a_reset_that_did_not_run_voids_no_lease() {
     let error = limiter.reset("ann").await.expect_err("no right");
     assert!(error.is_refused(), "{error:?}");
     assert!(is_held().await.0);
+    let builder = Limiter::builder().store(store.clone()).policy(policy());
+    let other = Policy::new("other", TokenBucket::per_day(3));
+    let both = builder
+        .policy(other.on_store_failure(OnStoreFailure::Deny))
+        .build()
+        .expect("a limiter");
+    let error = both.reset("ann").await.expect_err("no right");
+    assert!(error.is_refused(), "{error:?}");
+    assert!(is_held().await.0);
     server.command(&["ACL", "SETUSER", "default", "+del"]);
     limiter.reset("ann").await.expect("a reset");
     assert!(!is_held().await.0);

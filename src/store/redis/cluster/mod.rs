@@ -155,12 +155,11 @@ impl Cluster {
             let cluster = Arc::clone(&self);
             calls.spawn(async move { cluster.delete(slot, keys, deadline).await });
         }
-        let mut deleted = Ok(());
+        let mut deleted = Vec::new();
         while let Some(joined) = calls.join_next().await {
-            let one = joined.unwrap_or_else(|error| Err(StoreError::unavailable(error)));
-            deleted = deleted.and(one);
+            deleted.push(joined.unwrap_or_else(|error| Err(StoreError::unavailable(error))));
         }
-        deleted
+        all_deleted(deleted)
     }
 
     /// Deletes keys of one slot. If one fails, the others are deleted nevertheless.
@@ -174,12 +173,12 @@ impl Cluster {
             Err(Failed::SplitRequired) if keys.len() > 1 => {}
             deleted => return deleted.map_err(unsplittable),
         }
-        let mut deleted = Ok(());
+        let mut deleted = Vec::new();
         for key in keys {
             let one = self.delete_together(slot, vec![key], deadline).await;
-            deleted = deleted.and(one.map_err(unsplittable));
+            deleted.push(one.map_err(unsplittable));
         }
-        deleted
+        all_deleted(deleted)
     }
 
     async fn delete_together(
@@ -190,7 +189,10 @@ impl Cluster {
     ) -> Result<(), Failed> {
         let delete = |node: Arc<Dispatcher>, mode: SendMode| {
             let keys = keys.clone();
-            async move { node.delete(keys, mode, deadline).await }
+            async move {
+                let in_flight = node.admit(false)?;
+                Dispatcher::delete(keys, in_flight, mode, deadline).await
+            }
         };
         self.follow(slot, deadline, delete).await
     }
@@ -213,8 +215,44 @@ impl Cluster {
     }
 }
 
+/// Returns the first error of several deletions, if any failed.
+fn all_deleted(deletions: Vec<Result<(), StoreError>>) -> Result<(), StoreError> {
+    let may_have_run = |deletion: &Result<(), StoreError>| {
+        let error = deletion.as_ref().err();
+        error.is_none_or(|error| error.may_have_run() || error.is_foreign_reply())
+    };
+    let any_may_have_run = deletions.iter().any(may_have_run);
+    let deleted: Result<(), StoreError> = deletions.into_iter().collect();
+    deleted.map_err(|error| match any_may_have_run {
+        true => error.after_taking(),
+        false => error,
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use crate::{StoreError, error::StoreErrorKind};
+
+    #[test]
+    fn a_reset_may_have_run_if_any_deletion_may() {
+        use StoreErrorKind::{ForeignReply, NotSent, Refused, Timeout};
+
+        let failed = |kind| Err(StoreError::new(kind));
+        for (deletions, may_have_run) in [
+            (vec![Ok(()), failed(NotSent)], true),
+            (vec![failed(Refused), Ok(())], true),
+            (vec![failed(NotSent), failed(Timeout)], true),
+            (vec![failed(Refused), failed(ForeignReply)], true),
+            (vec![failed(NotSent), failed(Refused)], false),
+        ] {
+            let shown = format!("{deletions:?}");
+            let error = super::all_deleted(deletions).err();
+            let found = error.map(|error| error.may_have_run());
+            assert_eq!(found, Some(may_have_run), "{shown}");
+        }
+        assert!(super::all_deleted(vec![Ok(()), Ok(())]).is_ok());
+    }
+
     fn slot(key: &str) -> u16 {
         super::slot(key.as_bytes())
     }

@@ -183,14 +183,14 @@ impl Dispatcher {
 
     /// Deletes those keys that exist.
     pub(super) async fn delete(
-        self: &Arc<Self>,
         keys: Vec<String>,
+        in_flight: InFlight,
         mode: SendMode,
         deadline: Deadline,
     ) -> Result<(), StoreError> {
-        let _in_flight = self.admit(false)?;
-        let deleted = self.server.delete(keys, mode, deadline).await;
-        deleted.map_err(|error| self.server.with_server(error))
+        let server = &in_flight.dispatcher.server;
+        let deleted = server.delete(keys, mode, deadline).await;
+        deleted.map_err(|error| server.with_server(error))
     }
 
     /// Decides a check.
