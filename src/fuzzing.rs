@@ -34,15 +34,15 @@ pub fn url(url: &str) -> Result<Read, ConfigError> {
         Target::Node(settings) => (settings, Vec::new()),
         Target::Cluster(settings, seeds) => (settings, seeds),
     };
-    let said = settings.said();
+    let parts = settings.url_parts();
     let mut hosts: Vec<_> = seeds.iter().map(ToString::to_string).collect();
     if hosts.is_empty() {
-        hosts = said.hosts;
+        hosts = parts.hosts;
     }
     Ok(Read {
         hosts,
-        user: said.user,
-        password: said.password,
+        user: parts.user,
+        password: parts.password,
     })
 }
 
@@ -90,8 +90,8 @@ pub fn slots(reply: Value) -> Result<Vec<(u16, u16, String)>, StoreError> {
 }
 
 /// The word and, but for TRYAGAIN, `host:port`.
-pub fn redirect(said: &str, slot: u16) -> Option<(&'static str, Option<String>)> {
-    Some(match Redirect::parse(said, slot, &asked())? {
+pub fn redirect(message: &str, slot: u16) -> Option<(&'static str, Option<String>)> {
+    Some(match Redirect::parse(message, slot, &asked())? {
         Redirect::Moved(address) => ("MOVED", Some(address.to_string())),
         Redirect::Ask(address) => ("ASK", Some(address.to_string())),
         Redirect::TryAgain => ("TRYAGAIN", None),

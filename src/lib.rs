@@ -87,13 +87,14 @@
 //! * **One clock.** Redis's clock decides, so the clocks of the processes may differ. If it jumps,
 //!   no caller waits longer than one full refill.
 //! * **Charged at most once.** A request that may have been charged is never sent to Redis again.
-//!   If the reply is lost, or the client hangs up, it may have been charged.
+//!   If the reply is lost, it may have been charged; [`OnStoreFailure`] decides whether it
+//!   passes. A client that hangs up may have been charged, too.
 //! * **Lost data.** If Redis loses data (a restart, an eviction, a failover), each caller gets at
 //!   most one new burst.
 //! * **Redis down.** The application starts and runs without Redis. A request waits for Redis at
 //!   most 50 ms; then [`OnStoreFailure`] decides.
 //! * **Bounded memory.** A [`MemoryStore`] keeps at most 1,000,000 buckets, unless you choose
-//!   otherwise. A flood of new callers frees no caller that is over its limit.
+//!   otherwise. A flood of new callers does not let a caller that is over its limit pass.
 //! * **In memory** each process counts by itself: *n* processes admit *n* times the quota.
 //!
 //! The [guarantees] have the bound and the test of each. More guides: [behind a proxy],

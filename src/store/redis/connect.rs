@@ -190,7 +190,7 @@ impl Settings {
 #[cfg(any(test, fuzzing))]
 #[cfg_attr(fuzzing, allow(dead_code))]
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct UrlParts {
     pub(crate) hosts: Vec<String>,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
@@ -201,9 +201,9 @@ pub(crate) struct Said {
 
 #[cfg(any(test, fuzzing))]
 impl Settings {
-    pub(crate) fn said(self) -> Said {
+    pub(crate) fn url_parts(self) -> UrlParts {
         let hosts = self.0.server.hosts();
-        Said {
+        UrlParts {
             hosts: hosts.iter().map(ToString::to_string).collect(),
             user: self.0.username,
             password: self.0.password,
@@ -314,7 +314,7 @@ impl Opened {
 /// Waits until fred reports that the connection is lost, which it does long before it ends.
 async fn lost_by(task: &mut FredTask, errors: &mut Errors) -> StoreError {
     let error = match either(errors.recv(), &mut task.ended).await {
-        Either::First(told) => told.ok().map(|(error, _)| error),
+        Either::First(reported) => reported.ok().map(|(error, _)| error),
         Either::Second(ended) => ended.ok().and_then(Result::err),
     };
     store_error(error.unwrap_or_else(lost)).not_connected()

@@ -293,17 +293,17 @@ mod tests {
         });
         let numbers: Vec<_> = numbers.collect();
         let second = 1e9;
-        let leg = |units: f64| [33.0, units * second / 5.0, second, 0.0, 0.0, 0.0];
+        let charge = |units: f64| [33.0, units * second / 5.0, second, 0.0, 0.0, 0.0];
         let expected = [
             &[7.0, 0.0][..],
             &[2.0, 1.0],
-            &leg(1.0),
+            &charge(1.0),
             &[1.0, 2.0],
-            &leg(1.0),
+            &charge(1.0),
             &[1.0, 2.0],
-            &leg(3.0),
+            &charge(3.0),
             &[1.0, 1.0],
-            &leg(1.0),
+            &charge(1.0),
         ];
         assert_eq!(numbers, expected.concat());
     }

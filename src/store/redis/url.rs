@@ -139,13 +139,13 @@ fn sentinel(parts: &Parts<'_>) -> Result<Target, ConfigError> {
 fn unknown(scheme: &str) -> ConfigError {
     // Other characters may belong to a password.
     let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
-    let said = if scheme.bytes().all(is_scheme) {
+    let shown = if scheme.bytes().all(is_scheme) {
         format!(" {scheme:?}")
     } else {
         String::new()
     };
     unusable(format!(
-        "unknown scheme{said}; use redis, rediss, valkey or valkeys, alone or with -cluster or \
+        "unknown scheme{shown}; use redis, rediss, valkey or valkeys, alone or with -cluster or \
          -sentinel"
     ))
 }
@@ -154,13 +154,13 @@ fn unknown(scheme: &str) -> ConfigError {
 #[allow(clippy::expect_used, clippy::panic)]
 mod tests {
     use super::*;
-    use crate::store::redis::connect::Said;
+    use crate::store::redis::connect::UrlParts;
 
-    fn seeds(url: &str) -> (Said, Vec<String>) {
+    fn seeds(url: &str) -> (UrlParts, Vec<String>) {
         match Target::of(url).expect("a usable URL") {
             Target::Cluster(settings, seeds) => {
                 let seeds = seeds.iter().map(Address::to_string).collect();
-                (settings.said(), seeds)
+                (settings.url_parts(), seeds)
             }
             Target::Node(_) => panic!("a cluster"),
         }
@@ -168,10 +168,10 @@ mod tests {
 
     #[test]
     fn several_nodes_are_named_in_two_ways() {
-        let (said, named) = seeds("redis-cluster://app:p%40w@one:1,two,[::1]:3/");
+        let (parts, named) = seeds("redis-cluster://app:p%40w@one:1,two,[::1]:3/");
         assert_eq!(named, ["one:1", "two:6379", "::1:3"]);
-        assert_eq!(said.user.as_deref(), Some("app"));
-        assert_eq!(said.password.as_deref(), Some("p@w"));
+        assert_eq!(parts.user.as_deref(), Some("app"));
+        assert_eq!(parts.password.as_deref(), Some("p@w"));
 
         let (_, named) = seeds("valkey-cluster://one:1?node=two:2&node=one:1&node=three:3");
         assert_eq!(named, ["one:1", "two:2", "three:3"]);
@@ -184,12 +184,12 @@ mod tests {
         let Target::Node(settings) = Target::of(url).expect("a usable URL") else {
             panic!("one node");
         };
-        let said = settings.said();
-        assert_eq!(said.user.as_deref(), Some("app"));
-        assert_eq!(said.password.as_deref(), Some("p@w"));
-        assert_eq!(said.database, Some(4));
-        assert_eq!(said.hosts, ["one:26379", "two:2", "[::1]:3"]);
-        let (service, user, password) = said.sentinels.expect("sentinels");
+        let parts = settings.url_parts();
+        assert_eq!(parts.user.as_deref(), Some("app"));
+        assert_eq!(parts.password.as_deref(), Some("p@w"));
+        assert_eq!(parts.database, Some(4));
+        assert_eq!(parts.hosts, ["one:26379", "two:2", "[::1]:3"]);
+        let (service, user, password) = parts.sentinels.expect("sentinels");
         assert_eq!(service, "main");
         assert_eq!(user.as_deref(), Some("watch"));
         assert_eq!(password.as_deref(), Some("p@ss"));

@@ -187,9 +187,9 @@ mod tests {
     #[test]
     fn addresses_are_read_as_nodes_write_them() {
         let asked = Address::parse("10.0.0.1", "7000", &Address::example()).expect("an address");
-        let parse = |said: &str| Redirect::parse(said, 3_999, &asked);
+        let parse = |message: &str| Redirect::parse(message, 3_999, &asked);
         let to = |host: &str| Address::parse(host, "6381", &asked).expect("an address");
-        for (said, redirect) in [
+        for (message, redirect) in [
             ("MOVED 3999 10.0.0.2:6381", Redirect::Moved(to("10.0.0.2"))),
             ("MOVED 3999 ::1:6381", Redirect::Moved(to("::1"))),
             (
@@ -199,9 +199,9 @@ mod tests {
             ("ASK 3999 :6381", Redirect::Ask(to("10.0.0.1"))),
             ("TRYAGAIN Multiple keys", Redirect::TryAgain),
         ] {
-            assert_eq!(parse(said), Some(redirect), "{said}");
+            assert_eq!(parse(message), Some(redirect), "{message}");
         }
-        for said in [
+        for message in [
             "",
             "MOVED",
             "MOVED 3999",
@@ -215,15 +215,15 @@ mod tests {
             "moved 3999 10.0.0.2:6381",
             "NOSCRIPT",
         ] {
-            assert_eq!(parse(said), None, "{said}");
+            assert_eq!(parse(message), None, "{message}");
         }
     }
 
     proptest::proptest! {
         #[test]
-        fn any_redirection_is_parsed_without_panic(said in ".*", slot: u16) {
-            let _ = Redirect::parse(&said, slot, &Address::example());
-            let _ = Redirect::parse(&format!("MOVED {slot} {said}"), slot, &Address::example());
+        fn any_redirection_is_parsed_without_panic(message in ".*", slot: u16) {
+            let _ = Redirect::parse(&message, slot, &Address::example());
+            let _ = Redirect::parse(&format!("MOVED {slot} {message}"), slot, &Address::example());
         }
     }
 }

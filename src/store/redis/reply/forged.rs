@@ -83,14 +83,14 @@ fn policies(random: &mut Random) -> Vec<Compiled> {
     (0..2).map(any).collect()
 }
 
-/// One or both, for so many units, of which so many may be owed or waited for.
-fn legs<'p>(policies: &'p [Compiled], key: &'p Key, units: u64, extra: u64) -> Vec<Charge<'p>> {
-    let leg = |policy: &'p Compiled| {
-        let mut asked = Demand::new(policy.demand.quota.clone(), units);
-        asked.overdraft = asked.quota.extra(extra) as i64;
-        policy.charge(Cow::Borrowed(key), Cow::Owned(asked))
+/// The charges of `policies`, for `units`, of which `extra` may be owed or waited for.
+fn charges<'p>(policies: &'p [Compiled], key: &'p Key, units: u64, extra: u64) -> Vec<Charge<'p>> {
+    let charge = |policy: &'p Compiled| {
+        let mut demand = Demand::new(policy.demand.quota.clone(), units);
+        demand.overdraft = demand.quota.extra(extra) as i64;
+        policy.charge(Cow::Borrowed(key), Cow::Owned(demand))
     };
-    policies.iter().map(leg).collect()
+    policies.iter().map(charge).collect()
 }
 
 /// Everything that follows from a decision.
@@ -113,11 +113,11 @@ fn look_at(decision: &Decision) {
     }
 }
 
-/// What another process would make of it a moment later.
-fn look_later(legs: &[Charge<'_>], found: &CheckResult, operation: Operation, later_us: u64) {
-    for (leg, standing) in legs.iter().zip(&found.standings) {
-        each!(leg.demand.quota, rule => {
-            let at = |now_us| leg.at(rule, operation, now_us);
+/// Reads the states in the reply again at a later instant, as a check of another process does.
+fn look_later(charges: &[Charge<'_>], found: &CheckResult, operation: Operation, later_us: u64) {
+    for (charge, standing) in charges.iter().zip(&found.standings) {
+        each!(charge.demand.quota, rule => {
+            let at = |now_us| charge.at(rule, operation, now_us);
             let from = at(found.now_us);
             for most in [from.most, 0, EXACT] {
                 let _ = rule.later(*standing, ReadContext { most, ..from }, at(later_us));
@@ -137,8 +137,8 @@ fn any_numbers_in_a_reply_are_an_answer_or_an_error() {
             let operation = random.any_operation();
             let count = 1 + random.below(2) as usize;
             let (units, extra) = (random.any().unsigned_abs(), random.any().unsigned_abs());
-            let legs = legs(&policies[..count], &key, units, extra);
-            let request = &ScriptRequest::new(&Check::new(operation, &legs));
+            let charges = charges(&policies[..count], &key, units, extra);
+            let request = &ScriptRequest::new(&Check::new(operation, &charges));
             let times = match operation {
                 Operation::Take => 1 + random.below(3),
                 _ => 1,
@@ -169,7 +169,7 @@ fn any_numbers_in_a_reply_are_an_answer_or_an_error() {
                         _ => found.of_turn(turn, request),
                     };
                     look_at(&request.decision(&found));
-                    look_later(&legs, &found, operation, random.any().unsigned_abs());
+                    look_later(&charges, &found, operation, random.any().unsigned_abs());
                     answers += 1;
                 }
             }
@@ -200,8 +200,8 @@ fn any_words_in_a_store_are_decided_upon() {
             let operation = random.any_operation();
             let count = 1 + random.below(2) as usize;
             let (units, extra) = (random.any().unsigned_abs(), random.any().unsigned_abs());
-            let legs = legs(&policies[..count], &key, units, extra);
-            let check = Check::new(operation, &legs);
+            let charges = charges(&policies[..count], &key, units, extra);
+            let check = Check::new(operation, &charges);
             look_at(&check.decide(random.any().unsigned_abs(), &mut slots[..count]));
         }
     }
