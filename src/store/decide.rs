@@ -23,14 +23,14 @@ use crate::{
     not(feature = "unstable-store"),
     allow(unreachable_pub, unnameable_types)
 )]
-pub struct Slot {
+pub struct BucketWords {
     pub(crate) state: Option<State>,
     /// Set if `state` is new: the instant from which it means the same as none.
     pub(crate) drained_at_us: Option<u64>,
 }
 
 #[cfg_attr(not(feature = "unstable-store"), allow(unreachable_pub))]
-impl Slot {
+impl BucketWords {
     /// Starts from the words that are stored; `None` if there are none.
     #[cfg(any(feature = "unstable-store", test, fuzzing))]
     #[must_use]
@@ -60,7 +60,7 @@ pub(super) trait Bucket {
     fn write(&mut self, state: State, drained_at_us: u64);
 }
 
-impl Bucket for Slot {
+impl Bucket for BucketWords {
     #[inline(always)]
     fn read<T>(&self, read: impl FnOnce(Option<&[u64]>) -> T) -> T {
         read(self.state.as_deref())
@@ -84,14 +84,14 @@ impl Check<'_> {
     /// Decides the check on words that were read at one instant, for a
     /// [`Store`](super::Store) that keeps buckets as words of its own.
     ///
-    /// `slots` are the buckets of [`charges`](Self::charges), in the same order. A bucket is
+    /// `buckets` belong to the [`charges`](Self::charges), in the same order. A bucket is
     /// identified by policy name, [kind](super::Charge::kind) and key bytes. Between reading and
-    /// writing the words, no other check may write them. If there are not as many slots as
+    /// writing the words, no other check may write them. If there are not as many buckets as
     /// charges, nothing is admitted.
     #[cfg_attr(docsrs, doc(cfg(feature = "unstable-store")))]
     #[cfg(any(feature = "unstable-store", test, fuzzing))]
-    pub fn decide(&self, now_us: u64, slots: &mut [Slot]) -> Decision {
-        decide(self, now_us, slots)
+    pub fn decide(&self, now_us: u64, buckets: &mut [BucketWords]) -> Decision {
+        decide(self, now_us, buckets)
     }
 }
 
@@ -135,49 +135,49 @@ impl Charge<'_> {
         &self,
         operation: Operation,
         now_us: u64,
-        slot: &mut Slot,
+        bucket: &mut BucketWords,
     ) -> u64 {
         let now_us = now_us.clamp(1, EXACT);
         each!(self.demand.quota, rule => {
             let at = self.at(rule, operation, now_us);
-            let level = rule.read(slot.state.as_deref(), at).level;
+            let level = rule.read(bucket.state.as_deref(), at).level;
             let unknown = rule.read(None, at).level;
             if level < unknown {
-                *slot = Slot::default();
+                *bucket = BucketWords::default();
             }
             level.max(unknown)
         })
     }
 
     /// Lets the words that were written now last as long as those of a new bucket.
-    pub(super) fn outlast(&self, operation: Operation, now_us: u64, slot: &mut Slot) {
+    pub(super) fn outlast(&self, operation: Operation, now_us: u64, bucket: &mut BucketWords) {
         let now_us = now_us.clamp(1, EXACT);
-        let Some(state) = &mut slot.state else {
+        let Some(state) = &mut bucket.state else {
             return;
         };
-        slot.drained_at_us = each!(self.demand.quota, rule => {
+        bucket.drained_at_us = each!(self.demand.quota, rule => {
             rule.outlast(state, self.at(rule, operation, now_us));
             Some(rule.drained_at_us(state))
         });
     }
 
-    /// Takes so much from a slot that its level is at least that of `least`, now and later.
+    /// Takes so much from a bucket that its level is at least that of `least`, now and later.
     pub(super) fn raise_to(
         &self,
         operation: Operation,
         now_us: u64,
-        slot: &mut Slot,
-        least: &Slot,
+        bucket: &mut BucketWords,
+        least: &BucketWords,
     ) {
         let now_us = now_us.clamp(1, EXACT);
         each!(self.demand.quota, rule => {
             let at = self.at(rule, operation, now_us);
-            let standing = rule.read(slot.state.as_deref(), at);
+            let standing = rule.read(bucket.state.as_deref(), at);
             let least = rule.read(least.state.as_deref(), at);
             let change = Change::Take(rule.missing(&standing, &least, now_us));
-            slot.state = Some(rule.write(|| slot.state.take(), &standing, change, at));
+            bucket.state = Some(rule.write(|| bucket.state.take(), &standing, change, at));
         });
-        self.outlast(operation, now_us, slot);
+        self.outlast(operation, now_us, bucket);
     }
 }
 
@@ -191,9 +191,9 @@ const fn most_fitting(operation: Operation, demand: &Demand) -> u64 {
 }
 
 /// Decides a check on the words of its buckets, in the order of its charges.
-pub(super) fn decide(check: &Check<'_>, now_us: u64, slots: &mut [Slot]) -> Decision {
+pub(super) fn decide(check: &Check<'_>, now_us: u64, buckets: &mut [BucketWords]) -> Decision {
     let now_us = now_us.clamp(1, EXACT);
-    if slots.len() != check.charges().len() {
+    if buckets.len() != check.charges().len() {
         return Decision::on_store_failure(Verdict::Denied);
     }
     let operation = check.operation();
@@ -202,7 +202,7 @@ pub(super) fn decide(check: &Check<'_>, now_us: u64, slots: &mut [Slot]) -> Deci
         .charges()
         .iter()
         .map(|charge| (&*charge.demand, offset_ms(charge)));
-    let (fitting, readings) = settle(operation, charges, slots, now_us);
+    let (fitting, readings) = settle(operation, charges, buckets, now_us);
     let charges = check.charges().iter().zip(&*readings);
     let policies = charges.map(|(charge, &(at, standing))| {
         let (name, demand) = (charge.policy.clone(), &charge.demand);
@@ -222,22 +222,22 @@ pub(super) type Readings = SmallVec<[(ReadContext, BucketState); 4]>;
 pub(crate) fn settle<'a>(
     operation: Operation,
     charges: impl Iterator<Item = (&'a Demand, u64)> + Clone,
-    slots: &mut [Slot],
+    buckets: &mut [BucketWords],
     now_us: u64,
 ) -> (u64, Readings) {
     let mut fitting = u64::MAX;
     let mut readings = Readings::new();
-    for ((demand, offset_ms), slot) in charges.clone().zip(&*slots) {
+    for ((demand, offset_ms), bucket) in charges.clone().zip(&*buckets) {
         let (at, standing, fits) = each!(demand.quota, rule => {
             let at = demand.at(rule, operation, now_us, offset_ms);
-            let (standing, fits) = read(rule, operation, demand, slot, at);
+            let (standing, fits) = read(rule, operation, demand, bucket, at);
             (at, standing, fits)
         });
         fitting = fitting.min(fits).min(most_fitting(operation, demand));
         readings.push((at, standing));
     }
-    for (((demand, _), slot), (at, standing)) in charges.zip(slots).zip(&readings) {
-        each!(demand.quota, rule => write(rule, operation, demand, slot, fitting, standing, *at));
+    for (((demand, _), bucket), (at, standing)) in charges.zip(buckets).zip(&readings) {
+        each!(demand.quota, rule => write(rule, operation, demand, bucket, fitting, standing, *at));
     }
     (fitting, readings)
 }

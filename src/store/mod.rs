@@ -28,10 +28,10 @@ pub(crate) mod tasks;
 use std::{fmt, sync::Arc};
 
 #[cfg(not(feature = "unstable-store"))]
-pub(crate) use self::decide::Slot;
+pub(crate) use self::decide::BucketWords;
 #[cfg(feature = "unstable-store")]
 #[cfg_attr(docsrs, doc(cfg(feature = "unstable-store")))]
-pub use self::decide::Slot;
+pub use self::decide::BucketWords;
 pub(crate) use self::memory::MemoryStore;
 pub use self::{
     answer::{Answer, StoreFuture},

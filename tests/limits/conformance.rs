@@ -9,7 +9,7 @@ use std::{
 use tower_throttle::{
     Clock, Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, ManualClock, MemoryStore,
     Policy, RedisStore, SlidingLog, SlidingWindow, TokenBucket,
-    store::{Answer, Charge, Check, Operation, Slot, Store},
+    store::{Answer, Charge, Check, Operation, BucketWords, Store},
     testing,
 };
 
@@ -80,13 +80,13 @@ impl Store for MapStore {
         let mut buckets = self.buckets.lock().expect("no panic");
         let names: Vec<String> = check.charges().iter().map(Self::name).collect();
         let stored = names.iter().map(|name| buckets.get(name));
-        let mut slots: Vec<Slot> = stored
-            .map(|words| Slot::new(words.map(Vec::as_slice)))
+        let mut decided: Vec<BucketWords> = stored
+            .map(|words| BucketWords::new(words.map(Vec::as_slice)))
             .collect();
-        let decision = check.decide(self.clock.now_us(), &mut slots);
+        let decision = check.decide(self.clock.now_us(), &mut decided);
         let forgets = self.is_broken && check.operation() == Operation::Refund;
-        for (name, slot) in names.into_iter().zip(slots) {
-            if let (Some((words, _)), false) = (slot.written(), forgets) {
+        for (name, bucket) in names.into_iter().zip(decided) {
+            if let (Some((words, _)), false) = (bucket.written(), forgets) {
                 buckets.insert(name, words.to_vec());
             }
         }
@@ -130,7 +130,7 @@ async fn too_few_slots_admit_no_request() {
 
     impl Store for Short {
         fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-            Answer::Now(Ok(check.decide(1, &mut vec![Slot::default(); self.0])))
+            Answer::Now(Ok(check.decide(1, &mut vec![BucketWords::default(); self.0])))
         }
 
         fn reset(&self, _: &[Charge<'_>]) -> Answer<()> {
@@ -138,14 +138,14 @@ async fn too_few_slots_admit_no_request() {
         }
     }
 
-    for slots in [0, 1, 3] {
+    for buckets in [0, 1, 3] {
         let limiter = Limiter::builder()
-            .store(Short(slots))
+            .store(Short(buckets))
             .policy(Policy::new("one", TokenBucket::per_second(5)))
             .policy(Policy::new("other", FixedWindow::per_second(5)));
         let limiter = limiter.build().expect("a limiter");
         let decision = limiter.check("ann").await.expect("a decision");
-        assert!(!decision.is_allowed(), "{slots} slots");
+        assert!(!decision.is_allowed(), "{buckets} buckets");
     }
 }
 
@@ -157,8 +157,8 @@ async fn corrupt_state_causes_no_panic() {
 
     impl Store for Garbage {
         fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-            let mut slots = vec![Slot::new(Some(&self.0)); check.charges().len()];
-            Answer::Now(Ok(check.decide(1_767_225_600_000_000, &mut slots)))
+            let mut buckets = vec![BucketWords::new(Some(&self.0)); check.charges().len()];
+            Answer::Now(Ok(check.decide(1_767_225_600_000_000, &mut buckets)))
         }
 
         fn reset(&self, _: &[Charge<'_>]) -> Answer<()> {

@@ -16,7 +16,7 @@ use crate::{
     Clock, Decision, PolicyDecision,
     charge::{Charge, Check, Operation},
     clock,
-    store::{Answer, Slot, Store, decide::decide},
+    store::{Answer, BucketWords, Store, decide::decide},
     util::hash::SecretHasher,
 };
 
@@ -76,9 +76,9 @@ impl Buckets {
             drop(shard);
             return self.check_all(&Check::new(Operation::Take, slice::from_ref(charge)));
         } else {
-            let mut slot = Slot::default();
-            let taken = charge.take(now_us, &mut slot);
-            shard.insert(id, slot);
+            let mut bucket = BucketWords::default();
+            let taken = charge.take(now_us, &mut bucket);
+            shard.insert(id, bucket);
             taken
         };
         // The decision is made when other checks no longer wait for the bucket.
@@ -94,7 +94,7 @@ impl Buckets {
         let mut places: Places = ids.map(|id| self.place(id)).collect();
         let mut shards = self.lock(&mut places);
         let now_us = clock::read(&*self.clock);
-        let mut slots: SmallVec<[Slot; INLINE_CHARGES]> = SmallVec::with_capacity(places.len());
+        let mut buckets: SmallVec<[BucketWords; INLINE_CHARGES]> = SmallVec::with_capacity(places.len());
         for (number, charge) in check.charges().iter().enumerate() {
             let (before, rest) = places.split_at_mut(number);
             let place = rest.first_mut().expect("each charge has a place");
@@ -103,13 +103,13 @@ impl Buckets {
             // The buckets of the charges before it may be new, and not inserted yet.
             let coming = before.iter().filter(|other| other.held == place.held);
             let is_full = shard.is_full_with(coming.count());
-            slots.push(self.open(check.operation(), charge, place, is_full, now_us, shard));
+            buckets.push(self.open(check.operation(), charge, place, is_full, now_us, shard));
         }
         let has_own = |place: &Place| matches!(place.storage, Storage::Own);
         if places.iter().all(has_own) {
-            let decision = decide(check, now_us, &mut slots);
-            for (slot, place) in slots.into_iter().zip(&places) {
-                held_shard(&mut shards, place.held).put(place.id, slot);
+            let decision = decide(check, now_us, &mut buckets);
+            for (bucket, place) in buckets.into_iter().zip(&places) {
+                held_shard(&mut shards, place.held).put(place.id, bucket);
             }
             return decision;
         }
@@ -118,13 +118,13 @@ impl Buckets {
             places_of.map(|(charge, place)| effective_charge(charge, check.operation(), place));
         let charges: Vec<_> = charges.collect();
         let check = &Check::new(check.operation(), &charges);
-        let decision = decide(check, now_us, &mut slots);
-        for ((slot, place), charge) in slots.into_iter().zip(places).zip(&charges) {
+        let decision = decide(check, now_us, &mut buckets);
+        for ((bucket, place), charge) in buckets.into_iter().zip(places).zip(&charges) {
             let shard = held_shard(&mut shards, place.held);
             match place.storage {
-                Storage::Own => shard.put(place.id, slot),
+                Storage::Own => shard.put(place.id, bucket),
                 Storage::Shared(cells) => {
-                    cells.close(check.operation(), charge, now_us, slot, shard)
+                    cells.close(check.operation(), charge, now_us, bucket, shard)
                 }
                 Storage::Nowhere => {}
             }
@@ -147,19 +147,19 @@ impl Buckets {
         is_full: bool,
         now_us: u64,
         shard: &mut Shard,
-    ) -> Slot {
+    ) -> BucketWords {
         // Permits must be found again; there are no more than requests in flight.
         if is_full && !charge.demand.quota.is_concurrency() && shard.find_mut(place.id).is_none() {
             if operation == Operation::Refund {
                 // What it took, if anything, it shares with others.
                 place.storage = Storage::Nowhere;
-                return Slot::default();
+                return BucketWords::default();
             }
             let charge = charge.of_newcomers(operation);
-            let (cells, slot) =
+            let (cells, bucket) =
                 Cells::open(&self.hash, operation, &charge, place.id, now_us, shard);
             place.storage = Storage::Shared(Box::new(cells));
-            return slot;
+            return bucket;
         }
         shard.take(place.id)
     }

@@ -4,7 +4,7 @@ use std::{mem, num::NonZeroU64};
 
 use crate::{
     quota::arithmetic::State,
-    store::{Slot, decide::Bucket},
+    store::{BucketWords, decide::Bucket},
 };
 
 /// 63 bits of a keyed hash: a client that does not know the key cannot make two callers
@@ -109,8 +109,8 @@ impl Words {
 impl Entry {
     /// Returns `None` if there is nothing to keep.
     #[inline]
-    pub(super) fn new(id: BucketId, slot: Slot) -> Option<Self> {
-        let (state, drained_at_us) = (slot.state?, slot.drained_at_us?);
+    pub(super) fn new(id: BucketId, bucket: BucketWords) -> Option<Self> {
+        let (state, drained_at_us) = (bucket.state?, bucket.drained_at_us?);
         let words = Words::few(&state, drained_at_us);
         let words = words.unwrap_or_else(|| Words::many(state, drained_at_us));
         Some(Self { id, words })
@@ -126,17 +126,17 @@ impl Entry {
     }
 
     /// Takes out its words until they are [put](Self::put) back.
-    pub(super) fn take_slot(&mut self) -> Slot {
-        Slot {
+    pub(super) fn take_words(&mut self) -> BucketWords {
+        BucketWords {
             state: self.take(),
             drained_at_us: None,
         }
     }
 
-    /// Puts words back that were [taken](Self::take_slot) out. If they are not new, the
+    /// Puts words back that were [taken](Self::take_words) out. If they are not new, the
     /// entry is as it was.
-    pub(super) fn put(&mut self, slot: Slot) {
-        match (slot.state, slot.drained_at_us, &mut self.words) {
+    pub(super) fn put(&mut self, bucket: BucketWords) {
+        match (bucket.state, bucket.drained_at_us, &mut self.words) {
             (Some(state), Some(drained_at_us), _) => self.write(state, drained_at_us),
             (Some(state), None, Words::Many(many)) => many.state = state,
             _ => {}

@@ -3,7 +3,7 @@
 use hashbrown::HashTable;
 
 use super::entry::{BucketId, Entry, is_cell};
-use crate::store::Slot;
+use crate::store::BucketWords;
 
 /// The fields that every check uses come first, beside the lock.
 #[repr(C)]
@@ -104,20 +104,20 @@ impl Shard {
     }
 
     /// Takes out the words of a bucket until they are [put](Self::put) back.
-    pub(super) fn take(&mut self, id: BucketId) -> Slot {
-        self.find_mut(id).map(Entry::take_slot).unwrap_or_default()
+    pub(super) fn take(&mut self, id: BucketId) -> BucketWords {
+        self.find_mut(id).map(Entry::take_words).unwrap_or_default()
     }
 
-    pub(super) fn put(&mut self, id: BucketId, slot: Slot) {
+    pub(super) fn put(&mut self, id: BucketId, bucket: BucketWords) {
         match self.find_mut(id) {
-            Some(entry) => entry.put(slot),
-            None => self.insert(id, slot),
+            Some(entry) => entry.put(bucket),
+            None => self.insert(id, bucket),
         }
     }
 
     /// Adds a bucket that is not there yet, unless there is nothing to keep.
-    pub(super) fn insert(&mut self, id: BucketId, slot: Slot) {
-        let Some(entry) = Entry::new(id, slot) else {
+    pub(super) fn insert(&mut self, id: BucketId, bucket: BucketWords) {
+        let Some(entry) = Entry::new(id, bucket) else {
             return;
         };
         self.entries.insert_unique(id, entry, |entry| entry.id);

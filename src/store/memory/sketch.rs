@@ -18,7 +18,7 @@ use super::{
 use crate::{
     Quota,
     charge::{Charge, Operation},
-    store::Slot,
+    store::BucketWords,
     util::hash::SecretHasher,
 };
 
@@ -35,7 +35,7 @@ pub(super) struct Cells {
 struct Cell {
     /// 0 for a row that the quota does not use.
     id: BucketId,
-    slot: Slot,
+    bucket: BucketWords,
 }
 
 impl Cells {
@@ -49,7 +49,7 @@ impl Cells {
         caller: BucketId,
         now_us: u64,
         shard: &mut Shard,
-    ) -> (Self, Slot) {
+    ) -> (Self, BucketWords) {
         let rows = charge.demand.quota.shared_rows().clamp(1, ROWS);
         let columns = (shard.capacity() / 2 / rows).max(1);
         let chosen = hash.hash_64(charge.policy.hash, 0, &caller.to_le_bytes());
@@ -57,39 +57,39 @@ impl Cells {
         let mut least = (u64::MAX, 0);
         for (row, cell) in cells.iter_mut().enumerate().take(rows) {
             cell.id = id_of(hash, charge, row, column(chosen, row, columns));
-            cell.slot = shard.take(cell.id);
-            let level = charge.level_of_newcomers(operation, now_us, &mut cell.slot);
+            cell.bucket = shard.take(cell.id);
+            let level = charge.level_of_newcomers(operation, now_us, &mut cell.bucket);
             least = least.min((level, row));
         }
         let (_, least) = least;
-        let slot = cells[least].slot.clone();
-        (Self { cells, least }, slot)
+        let bucket = cells[least].bucket.clone();
+        (Self { cells, least }, bucket)
     }
 
-    /// Puts the cells back. `slot` is what the emptiest holds now; the others are raised to
+    /// Puts the cells back. `bucket` is what the emptiest holds now; the others are raised to
     /// hold as much.
     pub(super) fn close(
         self,
         operation: Operation,
         charge: &Charge<'_>,
         now_us: u64,
-        mut slot: Slot,
+        mut bucket: BucketWords,
         shard: &mut Shard,
     ) {
-        let is_written = slot.drained_at_us.is_some();
+        let is_written = bucket.drained_at_us.is_some();
         if is_written {
-            charge.outlast(operation, now_us, &mut slot);
+            charge.outlast(operation, now_us, &mut bucket);
         }
         for (row, mut cell) in self.cells.into_iter().enumerate() {
             if cell.id == 0 {
                 continue;
             }
             if row == self.least {
-                cell.slot = slot.clone();
+                cell.bucket = bucket.clone();
             } else if is_written {
-                charge.raise_to(operation, now_us, &mut cell.slot, &slot);
+                charge.raise_to(operation, now_us, &mut cell.bucket, &bucket);
             }
-            shard.put(cell.id, cell.slot);
+            shard.put(cell.id, cell.bucket);
         }
     }
 }

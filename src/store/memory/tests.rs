@@ -8,7 +8,7 @@ use super::{
     shard::Shard,
 };
 use crate::{
-    clock::SystemClock, quota::arithmetic::State, store::Slot,
+    clock::SystemClock, quota::arithmetic::State, store::BucketWords,
     util::split_mix::SplitMix64 as Random,
 };
 
@@ -18,21 +18,21 @@ impl Random {
     }
 }
 
-fn slot(words: &[u64], drained_at_us: u64) -> Slot {
-    Slot {
+fn bucket(words: &[u64], drained_at_us: u64) -> BucketWords {
+    BucketWords {
         state: Some(State::from_slice(words)),
         drained_at_us: Some(drained_at_us),
     }
 }
 
-fn words(slot: &Slot) -> Option<&[u64]> {
-    slot.state.as_deref()
+fn words(bucket: &BucketWords) -> Option<&[u64]> {
+    bucket.state.as_deref()
 }
 
 #[test]
 fn an_entry_returns_the_words_that_were_put_in() {
     let numbers = [0, 1, 999, 1 << 53, 1 << 60, u64::MAX / 1_000, u64::MAX];
-    let mut entry = Entry::new(2, slot(&[1], 1)).expect("something to keep");
+    let mut entry = Entry::new(2, bucket(&[1], 1)).expect("something to keep");
     for first in numbers {
         for second in numbers {
             for drained_at_us in numbers.into_iter().chain([second.saturating_mul(1_000)]) {
@@ -43,13 +43,13 @@ fn an_entry_returns_the_words_that_were_put_in() {
                     &[first, second, 7],
                     &[first, second, 7, 8, 9],
                 ] {
-                    entry.put(slot(state, drained_at_us));
-                    let taken = entry.take_slot();
+                    entry.put(bucket(state, drained_at_us));
+                    let taken = entry.take_words();
                     assert_eq!(words(&taken), Some(state));
                     // Put back unchanged.
                     entry.put(taken);
-                    assert_eq!(words(&entry.take_slot()), Some(state));
-                    entry.put(slot(state, drained_at_us));
+                    assert_eq!(words(&entry.take_words()), Some(state));
+                    entry.put(bucket(state, drained_at_us));
                     // All instants that no clock reaches are the same.
                     let never = 1 << 60;
                     assert_eq!(entry.drained_at_us().min(never), drained_at_us.min(never));
@@ -64,15 +64,15 @@ type Model = BTreeMap<BucketId, (Vec<u64>, u64)>;
 
 /// Looks at one bucket, which may be missing only if it is drained.
 fn assert_holds_one(shard: &mut Shard, model: &mut Model, id: BucketId, now_us: u64) {
-    let slot = shard.take(id);
-    match (words(&slot), model.get(&id)) {
+    let bucket = shard.take(id);
+    match (words(&bucket), model.get(&id)) {
         (None, Some((_, drained_at_us))) => {
             assert!(*drained_at_us <= now_us, "{id:x} was forgotten");
             model.remove(&id);
         }
         (found, known) => assert_eq!(found, known.map(|(stored, _)| &stored[..]), "{id:x}"),
     }
-    shard.put(id, slot);
+    shard.put(id, bucket);
 }
 
 fn assert_holds_all(shard: &mut Shard, model: &mut Model, now_us: u64) {
@@ -112,7 +112,7 @@ fn a_shard_holds_the_same_buckets_as_a_map() {
                 let lives_us = if is_rising { 40_000 } else { 100 };
                 let drained_at_us = now_us + random.below(lives_us);
                 shard.take(id);
-                shard.put(id, slot(&stored, drained_at_us));
+                shard.put(id, bucket(&stored, drained_at_us));
                 model.insert(id, (stored, drained_at_us));
                 known.push(id);
             }
@@ -140,11 +140,11 @@ fn a_shard_counts_callers_without_cells() {
         .map(|_| super::entry::cell_id(random.next()))
         .collect();
     for &cell in &cells {
-        shard.put(cell, slot(&[1], 10_000_000));
+        shard.put(cell, bucket(&[1], 10_000_000));
     }
     for _ in 0..200 {
         assert!(!shard.is_full_with(0));
-        shard.put(random.id(), slot(&[1], 20_000_000));
+        shard.put(random.id(), bucket(&[1], 20_000_000));
     }
     assert!(shard.is_full_with(0));
     for cell in &cells[..50] {
@@ -167,7 +167,7 @@ fn a_full_shard_is_swept_after_50_ms_or_1_us_for_each_entry() {
         let mut shard = Shard::new(capacity);
         shard.begin(1);
         for _ in 0..capacity {
-            shard.put(random.id(), slot(&[1], 10));
+            shard.put(random.id(), bucket(&[1], 10));
         }
         shard.begin(interval_us);
         assert_eq!(shard.len(), capacity);
@@ -182,16 +182,16 @@ fn a_clock_set_back_delays_a_sweep_by_one_interval() {
     let mut shard = Shard::new(usize::MAX);
     shard.begin(1);
     for _ in 0..5_000 {
-        shard.put(random.id(), slot(&[1], 10));
+        shard.put(random.id(), bucket(&[1], 10));
     }
-    shard.put(random.id(), slot(&[1], 1_000_000_000));
+    shard.put(random.id(), bucket(&[1], 1_000_000_000));
     // Swept at the later instant, then set back.
     for (now_us, len) in [(900_000_000, 1), (1_000, 1)] {
         shard.begin(now_us);
         assert_eq!(shard.len(), len);
     }
     for _ in 0..5_000 {
-        shard.put(random.id(), slot(&[1], 10));
+        shard.put(random.id(), bucket(&[1], 10));
     }
     for (now_us, len) in [(4_900_000, 5_001), (5_100_000, 1)] {
         shard.begin(now_us);

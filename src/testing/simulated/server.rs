@@ -9,7 +9,7 @@ use crate::{
     Clock, ManualClock,
     quota::arithmetic::State,
     store::{
-        Slot,
+        BucketWords,
         decide::settle,
         redis::{
             key::{KeyNames, RedisKey},
@@ -118,20 +118,20 @@ impl Server {
         let charges = request.charges.iter();
         let keys: Vec<RedisKey> = charges.map(|charge| names.key(charge)).collect();
         let stored = keys.iter().map(|key| self.stored(key, now_us));
-        let mut slots: Vec<Slot> = stored.collect();
+        let mut buckets: Vec<BucketWords> = stored.collect();
         let demands = request.charges.iter().map(|charge| {
             let demand = &*charge.demand;
             (demand, demand.quota.offset_ms(charge.key_bytes()))
         });
-        let (fitting, readings) = settle(request.operation, demands, &mut slots, now_us);
+        let (fitting, readings) = settle(request.operation, demands, &mut buckets, now_us);
         reply.push(fitting as i64);
         for (charge, (_, standing)) in request.charges.iter().zip(&readings) {
             let numbers = [standing.level, standing.mark, standing.more];
             let numbers = numbers.iter().take(algorithm(charge).min(3).into());
             reply.extend(numbers.map(|number| *number as i64));
         }
-        for (key, slot) in keys.into_iter().zip(slots) {
-            if let (Some(state), Some(drained_at_us)) = (slot.state, slot.drained_at_us) {
+        for (key, bucket) in keys.into_iter().zip(buckets) {
+            if let (Some(state), Some(drained_at_us)) = (bucket.state, bucket.drained_at_us) {
                 let bucket = Bucket {
                     state,
                     drained_at_us,
@@ -146,10 +146,10 @@ impl Server {
         }
     }
 
-    fn stored(&self, key: &[u8], now_us: u64) -> Slot {
+    fn stored(&self, key: &[u8], now_us: u64) -> BucketWords {
         let bucket = self.buckets.get(key);
         let bucket = bucket.filter(|bucket| bucket.drained_at_us > now_us);
-        Slot {
+        BucketWords {
             state: bucket.map(|bucket| bucket.state.clone()),
             drained_at_us: None,
         }

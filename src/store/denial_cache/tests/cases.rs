@@ -46,7 +46,7 @@ impl Empty {
 
     fn record_decision(&self, caller: u64, pending: Option<PendingCheck>) {
         let decision = self.with(caller, |check| {
-            check.decide(self.clock.now_us(), &mut [Slot::default()])
+            check.decide(self.clock.now_us(), &mut [BucketWords::default()])
         });
         assert_eq!(decision.verdict(), Verdict::Denied);
         record_decision(pending, &decision);

@@ -7,7 +7,7 @@ use std::{borrow::Cow, ops::Range};
 use super::*;
 use crate::{
     Clock, FixedWindow, Key, LeakyBucket, ManualClock, OnStoreFailure, Policy, Quota, SlidingLog,
-    SlidingWindow, TokenBucket, charge::Demand, policy::Compiled, store::Slot,
+    SlidingWindow, TokenBucket, charge::Demand, policy::Compiled, store::BucketWords,
     util::hash::SecretHasher, util::split_mix::SplitMix64 as Random,
 };
 
@@ -49,7 +49,7 @@ type Units = (u64, u64);
 struct Scene {
     random: Random,
     policies: Vec<Compiled>,
-    slots: Vec<Slot>,
+    buckets: Vec<BucketWords>,
     key: Key,
     denials: Arc<DenialCache>,
     here: Arc<ManualClock>,
@@ -93,7 +93,7 @@ impl Scene {
         };
         let skew_us = random.from(0..10_000_000);
         Self {
-            slots: policies.iter().map(|_| Slot::default()).collect(),
+            buckets: policies.iter().map(|_| BucketWords::default()).collect(),
             policies,
             key: Key::from("ann"),
             denials: Arc::new(denials),
@@ -131,8 +131,8 @@ impl Scene {
     /// Returns what the store would decide, without changing a bucket.
     fn truth(&self, units: Units, at_us: u64) -> Decision {
         let charges = Self::charges(&self.policies, &self.key, units);
-        let mut slots = self.slots.clone();
-        Check::new(Operation::Take, &charges).decide(at_us, &mut slots)
+        let mut buckets = self.buckets.clone();
+        Check::new(Operation::Take, &charges).decide(at_us, &mut buckets)
     }
 
     fn ask(&mut self, operation: Operation, units: Units) {
@@ -150,7 +150,7 @@ impl Scene {
         };
         self.sent += 1;
         self.pass_us(self.delay_us);
-        let decision = check.decide(self.store_us(), &mut self.slots);
+        let decision = check.decide(self.store_us(), &mut self.buckets);
         self.pass_us(self.delay_us);
         record_decision(pending, &decision);
         // A check that is impossible reveals nothing about the buckets.
@@ -227,8 +227,8 @@ impl Scene {
         self.others_us = now_us;
         let which = self.random.from(0..self.policies.len() as u64) as usize;
         let charges = Self::charges(&self.policies, &self.key, units);
-        let (charge, slot) = (&charges[which..=which], &mut self.slots[which..=which]);
-        let decision = Check::new(Operation::Take, charge).decide(now_us, slot);
+        let (charge, bucket) = (&charges[which..=which], &mut self.buckets[which..=which]);
+        let decision = Check::new(Operation::Take, charge).decide(now_us, bucket);
         self.is_disturbed |= decision.is_allowed();
     }
 
@@ -236,7 +236,7 @@ impl Scene {
         let (policies, key) = (self.policies.clone(), self.key.clone());
         let charges = Self::charges(&policies, &key, (0, 0));
         let resetting = self.denials.resetting(&charges);
-        self.slots.fill(Slot::default());
+        self.buckets.fill(BucketWords::default());
         drop(resetting);
     }
 }

@@ -184,17 +184,17 @@ fn any_words_in_a_store_are_decided_upon() {
     let (mut random, key) = (Random(31), Key::from("ann"));
     for _ in 0..3_000 {
         let policies = policies(&mut random);
-        let mut slots = [crate::store::Slot::default(), crate::store::Slot::default()];
+        let mut buckets = [crate::store::BucketWords::default(), crate::store::BucketWords::default()];
         for step in 0..60 {
             if step % 6 == 0 {
-                for slot in &mut slots {
+                for bucket in &mut buckets {
                     let words: Vec<u64> = (0..random.below(8))
                         .map(|_| match random.below(3) {
                             0 => random.next() >> random.below(64),
                             _ => random.any().unsigned_abs(),
                         })
                         .collect();
-                    *slot = crate::store::Slot::new(Some(&words));
+                    *bucket = crate::store::BucketWords::new(Some(&words));
                 }
             }
             let operation = random.any_operation();
@@ -202,7 +202,7 @@ fn any_words_in_a_store_are_decided_upon() {
             let (units, extra) = (random.any().unsigned_abs(), random.any().unsigned_abs());
             let charges = charges(&policies[..count], &key, units, extra);
             let check = Check::new(operation, &charges);
-            look_at(&check.decide(random.any().unsigned_abs(), &mut slots[..count]));
+            look_at(&check.decide(random.any().unsigned_abs(), &mut buckets[..count]));
         }
     }
 }
