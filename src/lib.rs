@@ -3,7 +3,7 @@
 //!
 //! You name limits, which are called policies. For each request, the layer reads who is
 //! asking, and asks the store once whether all policies have room. If they do, the request is
-//! forwarded. If not, it is denied with 429. The store keeps one bucket for each policy and
+//! forwarded. If not, it is denied with 429. A store keeps one bucket for each policy and
 //! caller, whatever the algorithm.
 //!
 //! # In memory
@@ -78,19 +78,22 @@
 //! # Guarantees
 //!
 //! * **All or none.** A layer charges a request to all its policies or to none. A denial costs
-//!   nothing. In a cluster, policies in [several slots](RedisStore#a-cluster) are settled one round
-//!   trip later; if a reply is lost, units may stay charged.
+//!   nothing. In a cluster, policies in several slots are
+//!   [settled one round trip later](RedisStore#a-cluster). If a reply is lost, their units may
+//!   stay charged.
 //! * **Exact.** On one store, exactly as many concurrent requests are admitted as the quota says;
 //!   only [`SlidingWindow`] estimates. With [leases](Policy::lease) a burst may be larger, by at
 //!   most an eighth for each process. The sustained rate of a token or leaky bucket is never
 //!   above the configured rate, and at most 0.1% below it.
 //! * **One clock.** Redis's clock decides, so the clocks of the processes may differ. If it jumps,
 //!   no caller waits longer than one full refill.
-//! * **Charged at most once.** A request that may have been charged is never sent to Redis again.
-//!   If the reply is lost, it may have been charged; [`OnStoreFailure`] decides whether it
-//!   passes. A client that hangs up may have been charged, too.
-//! * **Lost data.** If Redis loses data (a restart, an eviction, a failover), each caller gets at
-//!   most one new burst.
+//! * **Charged at most once.** A check that may have been charged is never sent to Redis again.
+//!   If its reply is lost, it may have been charged in Redis, and [`OnStoreFailure`] decides
+//!   whether it passes. If its client hangs up, it may have been charged, too.
+//! * **Lost data.** Each time that Redis loses data (a restart, an eviction, a primary that
+//!   dies), each caller gets at most one new burst. While a live primary is being replaced, two
+//!   primaries decide, and [each admits](https://github.com/tower-throttle/tower-throttle/blob/main/docs/guarantees.md#partitions-and-failovers)
+//!   a burst and its refill.
 //! * **Redis down.** The application starts and runs without Redis. A request waits for Redis at
 //!   most 50 ms; then [`OnStoreFailure`] decides.
 //! * **Bounded memory.** A [`MemoryStore`] keeps at most 1,000,000 buckets, unless you choose

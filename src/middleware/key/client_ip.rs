@@ -149,11 +149,13 @@ pub struct PeerAddr(pub SocketAddr);
 /// - A range that clients can send from. `10.0.0.0/8` lets every pod, container and office
 ///   in it choose its address. Ranges that together match every client are an error when
 ///   the layer is built.
-/// - A proxy that neither appends to the header nor overwrites it.
+/// - A proxy that neither appends to the header nor overwrites it, such as Envoy without
+///   `use_remote_address: true`.
 /// - A header that your proxies do not write, since clients can then send it.
-/// - Proxies that are not listed: all their clients share one key. If such a peer sends the
-///   header, or if a trusted proxy sends only another forwarding header, the log says so
-///   once, with its address.
+/// - Proxies that are not listed: all their clients share one key. If such a proxy is the
+///   peer and sends the header, or if a trusted peer sends only another forwarding header,
+///   the log says so once, with its address. A proxy further out that is not listed is not
+///   logged.
 ///
 /// IPv6 addresses are grouped as by [`peer`].
 pub fn client_ip<I>(trusted: I) -> ClientIp

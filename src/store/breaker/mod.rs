@@ -1,4 +1,4 @@
-//! A circuit breaker: stops calls to a server that does not reply, and tests it later.
+//! A circuit breaker: stops calls to a server that fails, and probes it later.
 //!
 //! A pure state machine decides. It gets each outcome with its time.
 

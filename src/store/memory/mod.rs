@@ -59,7 +59,7 @@ use crate::{Clock, Decision, clock::SystemClock};
 /// sweep them takes about 0.04 ms, or 0.2 to 0.5 ms if all are drained. To double their table takes
 /// up to 0.5 ms, mostly for memory that the system provides for the first time.
 ///
-/// So a flood of new callers frees no caller that has a bucket and is over its
+/// A flood of new callers does not let a caller pass that has a bucket and is over its
 /// limit. Give the store room for the callers that you expect in one window.
 ///
 /// Cloning shares the buckets.

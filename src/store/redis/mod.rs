@@ -61,8 +61,9 @@ use crate::{ConfigError, Decision};
 /// once. Each policy's [`OnStoreFailure`](crate::OnStoreFailure) decides
 /// what failing means.
 ///
-/// **A circuit breaker** stops asking a server that does not answer. It opens after five
-/// calls in a row without an answer, or after ten that are half of all within 200 ms. Then
+/// **A circuit breaker** stops asking a server that fails. It opens after five failed calls
+/// in a row (no reply, an error of the server, or the reply to another call), or after ten
+/// failed calls that are half of all within 200 ms. Then
 /// checks fail at once. After a pause, one call probes whether the server answers again.
 /// The pause is 50 ms and doubles with each failed probe, up to a second, plus up to a
 /// quarter at random. A lost connection does not open the breaker: without a connection
@@ -95,7 +96,8 @@ use crate::{ConfigError, Decision};
 /// **State is small and expires**: one string for each policy and caller, an integer for
 /// buckets and windows, under a key of fixed size
 /// ([`Limiter::storage_keys`](crate::Limiter::storage_keys) prints it). It expires when a missing
-/// key means the same. If Redis loses its data, each caller gets at most one new burst.
+/// key means the same. Each time that Redis loses its data, each caller gets at most one new
+/// burst.
 ///
 /// Cloning is cheap and shares the connections. They close when the last clone is dropped
 /// and all leased units are back. They work in the Tokio runtime that the store was built
@@ -139,9 +141,10 @@ use crate::{ConfigError, Decision};
 /// replicas may take over meanwhile. A node that fails or hangs fails only the checks of its
 /// own slots. Set `cluster-require-full-coverage no`, or the other nodes refuse theirs, too.
 ///
-/// All policies of one caller are in one slot, and are decided as on one node.
-/// [Shared](crate::Policy::shared) policies are in another slot. A check of both takes slot
-/// after slot, in the order of its policies. When one denies, what the slots before it took
+/// Policies with the same key are in one slot, and are decided as on one node. Policies with
+/// other keys are in other slots, and so are [shared](crate::Policy::shared) policies, which
+/// are all in one slot. A check of several slots takes slot after slot, in the order of its
+/// policies. When one denies, what the slots before it took
 /// is refunded, and the slots behind it are only peeked at. So in the end all policies are
 /// charged or none, and the decision names all that denied, but not in one instant:
 ///
@@ -152,7 +155,7 @@ use crate::{ConfigError, Decision};
 /// - If a reply is lost, the check is an error, and units may stay taken that no request
 ///   used.
 /// - A reservation in a queue is refunded only while no other follows it.
-/// - The same holds for the policies of one caller while their slot is being moved.
+/// - The same holds for policies with the same key while their slot is being moved.
 #[derive(Clone)]
 pub struct RedisStore {
     store: Arc<Unleased>,
