@@ -9,7 +9,7 @@ use std::{
 use tower_throttle::{
     Clock, Concurrency, Decision, FixedWindow, LeakyBucket, Limiter, ManualClock, MemoryStore,
     Policy, RedisStore, SlidingLog, SlidingWindow, TokenBucket,
-    store::{Answer, Charge, Check, Operation, BucketWords, Store},
+    store::{Answer, BucketWords, Charge, Check, Operation, Store},
     testing,
 };
 
@@ -130,7 +130,9 @@ async fn too_few_slots_admit_no_request() {
 
     impl Store for Short {
         fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-            Answer::Now(Ok(check.decide(1, &mut vec![BucketWords::default(); self.0])))
+            Answer::Now(Ok(
+                check.decide(1, &mut vec![BucketWords::default(); self.0])
+            ))
         }
 
         fn reset(&self, _: &[Charge<'_>]) -> Answer<()> {

@@ -94,7 +94,8 @@ impl Buckets {
         let mut places: Places = ids.map(|id| self.place(id)).collect();
         let mut shards = self.lock(&mut places);
         let now_us = clock::read(&*self.clock);
-        let mut buckets: SmallVec<[BucketWords; INLINE_CHARGES]> = SmallVec::with_capacity(places.len());
+        let mut buckets: SmallVec<[BucketWords; INLINE_CHARGES]> =
+            SmallVec::with_capacity(places.len());
         for (number, charge) in check.charges().iter().enumerate() {
             let (before, rest) = places.split_at_mut(number);
             let place = rest.first_mut().expect("each charge has a place");

@@ -184,7 +184,10 @@ fn any_words_in_a_store_are_decided_upon() {
     let (mut random, key) = (Random(31), Key::from("ann"));
     for _ in 0..3_000 {
         let policies = policies(&mut random);
-        let mut buckets = [crate::store::BucketWords::default(), crate::store::BucketWords::default()];
+        let mut buckets = [
+            crate::store::BucketWords::default(),
+            crate::store::BucketWords::default(),
+        ];
         for step in 0..60 {
             if step % 6 == 0 {
                 for bucket in &mut buckets {
