@@ -55,7 +55,7 @@ fn verdicts(
     (checks, times): (usize, u64),
     integers: &[i64],
 ) -> Option<Vec<i64>> {
-    let legs: usize = check.charges().iter().map(size).sum();
+    let integers_of_charges: usize = check.charges().iter().map(size).sum();
     let cost = check.charges().iter().map(Charge::cost).max().unwrap_or(0);
     let mut integers = integers.iter().copied();
     let number = |integers: &mut dyn Iterator<Item = i64>| {
@@ -69,28 +69,28 @@ fn verdicts(
     for _ in 0..checks {
         let mut left = times;
         while left > 0 {
-            let turns = match times {
+            let repeats = match times {
                 1 => 1,
                 _ => number(&mut integers)? as u64,
             };
             let verdict = integers.next()?;
-            for _ in 0..legs {
+            for _ in 0..integers_of_charges {
                 number(&mut integers)?;
             }
             let most = match check.operation() {
                 Operation::TakeUpTo if times == 1 => cost,
-                _ => turns,
+                _ => repeats,
             };
             let is_too_much = u64::try_from(verdict).is_ok_and(|verdict| verdict > most);
-            if !(1..=left).contains(&turns) || verdict < LOWEST || is_too_much {
+            if !(1..=left).contains(&repeats) || verdict < LOWEST || is_too_much {
                 return None;
             }
-            left -= turns;
-            match turns {
+            left -= repeats;
+            match repeats {
                 1 => verdicts.push(verdict),
-                _ => verdicts.extend((0..turns as i64).map(|turn| match verdict {
+                _ => verdicts.extend((0..repeats as i64).map(|repeat| match verdict {
                     ..0 => verdict,
-                    _ => i64::from(turn < verdict),
+                    _ => i64::from(repeat < verdict),
                 })),
             }
         }
@@ -183,14 +183,14 @@ fn policy(name: String, bytes: &mut Bytes<'_>) -> Policy {
 
 fuzz_target!(|data: &[u8]| {
     let mut bytes = Bytes(data);
-    let (task, checks, legs) = (bytes.byte(), bytes.byte(), bytes.byte() % 3 + 1);
+    let (task, checks, policies) = (bytes.byte(), bytes.byte(), bytes.byte() % 3 + 1);
     let (checks, times) = (usize::from(checks % 3 + 1), u64::from(checks / 3 % 3 + 1));
     let units = bytes.number();
     let mut builder = Limiter::builder()
         .store(Replies)
         .on_store_failure(OnStoreFailure::Deny);
-    for leg in 0..legs {
-        builder = builder.policy(policy(format!("policy {leg}"), &mut bytes));
+    for number in 0..policies {
+        builder = builder.policy(policy(format!("policy {number}"), &mut bytes));
     }
     let Ok(limiter) = builder.build() else {
         return;

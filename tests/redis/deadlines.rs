@@ -105,7 +105,7 @@ async fn an_overloaded_server_gets_only_checks_that_it_can_answer_in_time() {
             Err(_) => others += 1,
         }
     }
-    let reported = format!("{decided} decided, {overloaded} told of a flood, {others} others");
+    let reported = format!("{decided} decided, {overloaded} refused as overload, {others} others");
     assert!(decided >= 40 * 128 / 2, "{reported}");
     assert!(overloaded >= 500, "{reported}");
     // There are nearly none, except on a machine that stalls now and then. If all were sent,
@@ -138,7 +138,7 @@ async fn a_refund_during_an_overload_arrives() {
         let answer = check.await.expect("no panic");
         overloaded += usize::from(answer.is_err_and(|error| error.is_overloaded()));
     }
-    assert!(overloaded >= 500, "{overloaded} told of a flood");
+    assert!(overloaded >= 500, "{overloaded} refused as overload");
     eventually_async("the refund", || async {
         tokio::task::yield_now().await;
         REFUNDS.load(Ordering::Relaxed) * 100 >= credits.len() * 95
@@ -172,7 +172,7 @@ async fn a_check_whose_turn_comes_too_late_fails_as_overloaded() {
         }
     }
     assert!(decided >= 60, "{decided} decided");
-    assert!(overloaded >= 500, "{overloaded} told of a flood");
+    assert!(overloaded >= 500, "{overloaded} refused as overload");
 }
 
 /// A process that stalls finds its checks late although the server is healthy.
