@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use crate::{Decision, Source, StoreError, telemetry};
 
@@ -19,8 +19,8 @@ pub(super) struct Health {
     /// The millisecond of the last line about checks that were refused although the store
     /// did not fail, plus 1; 0 for never.
     overload_logged_ms: AtomicU64,
-    /// Notified of each reply until the store counts as recovered.
-    replies: Notify,
+    /// Counts replies from a failure on until the store counts as recovered.
+    replies: watch::Sender<u64>,
 }
 
 /// The bit of any failure, beside those of the kinds.
@@ -48,7 +48,7 @@ impl Default for Health {
             logged_kinds: AtomicU8::new(0),
             last_failure_ms: AtomicU64::new(0),
             overload_logged_ms: AtomicU64::new(0),
-            replies: Notify::new(),
+            replies: watch::Sender::new(0),
         }
     }
 }
@@ -106,7 +106,7 @@ impl Health {
         if !is_of_store || self.logged_kinds.load(Ordering::Relaxed) == 0 {
             return;
         }
-        self.replies.notify_waiters();
+        self.replies.send_modify(|count| *count += 1);
         let last_failure_ms = self.last_failure_ms.load(Ordering::Relaxed);
         if self.now_ms().saturating_sub(last_failure_ms) >= WELL_AFTER_MS
             && self.logged_kinds.swap(0, Ordering::Relaxed) != 0
@@ -115,9 +115,16 @@ impl Health {
         }
     }
 
-    /// Waits for the next reply, while the store does not count as recovered.
-    pub(super) async fn next_reply(&self) {
-        self.replies.notified().await;
+    /// Returns how many replies of a failing store have been counted.
+    pub(super) fn replies(&self) -> u64 {
+        *self.replies.borrow()
+    }
+
+    /// Waits until more than `before` replies have been counted.
+    pub(super) async fn reply_after(&self, before: u64) {
+        let mut replies = self.replies.subscribe();
+        // The sender lives as long as this does.
+        let _ = replies.wait_for(|count| *count > before).await;
     }
 
     fn now_ms(&self) -> u64 {

@@ -35,10 +35,15 @@ impl MonitoredStore {
         }
     }
 
-    /// Waits for the next reply of a store that has failed. Returns never if the failures were
-    /// only overload or unexpected data.
-    pub(super) async fn next_reply(&self) {
-        self.health.next_reply().await;
+    /// Returns how many times the store has replied in its outages.
+    pub(super) fn replies(&self) -> u64 {
+        self.health.replies()
+    }
+
+    /// Waits for a reply of a store that has failed, beyond the first `before` of them. Never
+    /// returns if the failures were only overload or unexpected data.
+    pub(super) async fn reply_after(&self, before: u64) {
+        self.health.reply_after(before).await;
     }
 
     /// Runs work for the store in the background.

@@ -173,19 +173,24 @@ impl Holder {
 
     /// Sends a statement of what is held if it is due, unless one is under way.
     fn make_statement(self: &Arc<Self>) {
-        while let Some((answer, runtime)) = self.next_statement() {
-            match (answer, runtime) {
-                (Answer::Now(answer), _) => self.record_statement(answer.err().as_ref()),
-                (Answer::Later(answer), Some(runtime)) => {
+        loop {
+            // A reply to another check that comes while this statement is under way counts.
+            let replies = self.store.replies();
+            let error = match self.next_statement() {
+                None => break,
+                Some((Answer::Now(answer), _)) => answer.err(),
+                Some((Answer::Later(answer), Some(runtime))) => {
                     let stating = Stating::new(self, &runtime);
-                    self.store.spawn(&runtime, stating.wait_for(answer));
+                    self.store
+                        .spawn(&runtime, stating.wait_for(answer, replies));
                     return;
                 }
-                (Answer::Later(answer), None) => {
+                Some((Answer::Later(answer), None)) => {
                     drop(answer);
-                    self.record_statement(Some(&StoreError::unavailable("there is no runtime")));
+                    Some(StoreError::unavailable("there is no runtime"))
                 }
-            }
+            };
+            self.record_statement(error.as_ref(), replies);
         }
         self.forget_if_idle();
     }
@@ -204,8 +209,9 @@ impl Holder {
         Some((answer, runtime))
     }
 
-    /// Records the result of a statement, and tries it again later if it failed.
-    fn record_statement(self: &Arc<Self>, error: Option<&StoreError>) {
+    /// Records the result of a statement, and tries it again later if it failed. `replies`: how
+    /// many times the store had replied before it.
+    fn record_statement(self: &Arc<Self>, error: Option<&StoreError>, replies: u64) {
         let mut state = self.state();
         state.is_stating = false;
         let Some(error) = error else {
@@ -230,7 +236,7 @@ impl Holder {
         (state.is_due, state.is_stating) = (true, true);
         let pause = state.failures.next_pause(lifetime);
         drop(state);
-        runtime.spawn(Stating::new(self, &runtime).pause(pause));
+        runtime.spawn(Stating::new(self, &runtime).pause(pause, replies));
     }
 
     /// Starts a task that renews the units, in the runtime of the latest caller.
@@ -304,7 +310,7 @@ impl Stating {
         }
     }
 
-    async fn wait_for(mut self, answer: StoreFuture<Decision>) {
+    async fn wait_for(mut self, answer: StoreFuture<Decision>, replies: u64) {
         let patience = self.holder.state().charge.lifetime() / 3;
         let answer = timeout(patience, answer).await;
         let error = match answer {
@@ -312,17 +318,17 @@ impl Stating {
             Err(_) => Some(StoreError::unavailable("it did not answer in time")),
         };
         self.is_over = true;
-        self.holder.record_statement(error.as_ref());
+        self.holder.record_statement(error.as_ref(), replies);
         // What changed meanwhile.
         self.holder.make_statement();
     }
 
-    async fn pause(mut self, pause: Pause) {
+    async fn pause(mut self, pause: Pause, replies: u64) {
         // A sleep of no time takes a millisecond.
         if !pause.least.is_zero() {
             sleep(pause.least).await;
         }
-        let reply = timeout(pause.rest, self.holder.store.next_reply()).await;
+        let reply = timeout(pause.rest, self.holder.store.reply_after(replies)).await;
         self.is_over = true;
         let mut state = self.holder.state();
         state.is_stating = false;
