@@ -3,14 +3,17 @@
 use std::{
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     task::Poll,
     time::Duration,
 };
 
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep},
+};
 use tower_throttle::{
     Concurrency, Decision, Limiter, MemoryStore, OnStoreFailure, Permit, Policy, Source,
     StoreError, TokenBucket,
@@ -172,6 +175,65 @@ async fn the_first_reply_after_an_outage_ends_the_pause_of_a_failed_statement() 
             assert_eq!(left(&looking).await, 10, "{failure:?}, {outage:?}");
         }
     }
+}
+
+/// The pause has not begun then, and no other reply may come for a long time.
+#[tokio::test(start_paused = true)]
+async fn a_reply_right_after_a_failed_statement_ends_its_pause() {
+    /// Holds back as many answers as it is told. Statements among them fail.
+    #[derive(Debug)]
+    struct Gated {
+        memory: MemoryStore,
+        to_hold: Arc<AtomicU64>,
+        gates: Arc<Mutex<Vec<oneshot::Sender<()>>>>,
+    }
+    impl Store for Gated {
+        fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+            if self.to_hold.load(Ordering::Relaxed) == 0 {
+                return self.memory.check(check);
+            }
+            self.to_hold.fetch_sub(1, Ordering::Relaxed);
+            let (open, opened) = oneshot::channel();
+            self.gates.lock().unwrap().push(open);
+            let answer = match check.operation() {
+                Operation::Renew => Err(StoreError::unavailable("it is away")),
+                _ => match self.memory.check(check) {
+                    Answer::Now(answer) => answer,
+                    Answer::Later(_) => unreachable!("memory answers at once"),
+                },
+            };
+            Answer::Later(Box::pin(async move {
+                opened.await.unwrap();
+                answer
+            }))
+        }
+        fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+            self.memory.reset(charges)
+        }
+    }
+    let memory = MemoryStore::builder().clock(Arc::new(TokioClock(Instant::now())));
+    let store = Gated {
+        memory: memory.build(),
+        to_hold: Arc::default(),
+        gates: Arc::default(),
+    };
+    let (to_hold, gates) = (Arc::clone(&store.to_hold), Arc::clone(&store.gates));
+    let looking = limiter(store.memory.clone(), [held()]);
+    let limiter = limiter(store, [held()]);
+    let permit = limiter.acquire("ann", Duration::ZERO).await.unwrap();
+    to_hold.store(2, Ordering::Relaxed);
+    drop(permit);
+    let check = tokio::spawn(async move { limiter.peek("bob").await });
+    settle().await;
+    assert_eq!(left(&looking).await, 9);
+    let gates = std::mem::take(&mut *gates.lock().unwrap());
+    assert_eq!(gates.len(), 2);
+    for gate in gates {
+        gate.send(()).unwrap();
+    }
+    assert!(check.await.unwrap().unwrap().is_allowed());
+    settle().await;
+    assert_eq!(left(&looking).await, 10);
 }
 
 /// A store whose replies end pauses in vain does not get many more statements for that.
