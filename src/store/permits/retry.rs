@@ -42,11 +42,12 @@ impl Failures {
     /// before a reply counts.
     pub(super) fn next_pause(&mut self, lifetime: Duration) -> Pause {
         let longest = lifetime / LONGEST_PART;
+        // The keys of one server do not state again all at once.
         let doubled = |times: u32| {
             let pause = FIRST_PAUSE.min(longest) * 2_u32.saturating_pow(times.min(10));
-            pause.min(longest)
+            pause.min(longest).mul_f64(random_between(0.5, 1.0))
         };
-        let whole = doubled(self.count).mul_f64(random_between(0.5, 1.0));
+        let whole = doubled(self.count);
         let least = match self.after_replies.checked_sub(1) {
             None => Duration::ZERO,
             Some(times) => whole.min(doubled(times)),
