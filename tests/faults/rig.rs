@@ -4,7 +4,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use tokio::sync::{Mutex, MutexGuard};
-use tower_throttle::{Limiter, OnStoreFailure, Policy, RedisStore, RedisStoreBuilder};
+use tower_throttle::{Limiter, OnStoreFailure, Policy, RedisStore, RedisStoreBuilder, Source};
 
 use crate::{
     checker::Latency,
@@ -62,11 +62,12 @@ pub(crate) async fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().await
 }
 
-/// Waits for the first connection.
+/// Waits until the store itself decides.
 pub(crate) async fn ready(limiter: &Limiter) {
     let within = crate::support::DEADLINE;
     wait::until_async("a store that decides", within, async || {
-        limiter.peek("unused").await.is_ok()
+        let peek = limiter.peek("unused").await;
+        peek.is_ok_and(|decision| decision.source() == Source::Store)
     })
     .await;
 }
