@@ -180,7 +180,7 @@ async fn the_first_reply_after_an_outage_ends_the_pause_of_a_failed_statement() 
 /// The pause has not begun then, and no other reply may come for a long time.
 #[tokio::test(start_paused = true)]
 async fn a_reply_right_after_a_failed_statement_ends_its_pause() {
-    /// Holds back as many answers as it is told. Statements among them fail.
+    /// Holds back the next answers, as many as the number says. Statements among them fail.
     #[derive(Debug)]
     struct Gated {
         memory: MemoryStore,
