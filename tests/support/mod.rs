@@ -22,7 +22,7 @@ use std::{
 };
 
 use port::Port;
-use tower_throttle::{Clock, ConfigError, Decision};
+use tower_throttle::{Clock, ConfigError, Decision, Limiter};
 
 /// Long enough for the slowest machine. No test waits for it to pass.
 pub const DEADLINE: Duration = Duration::from_secs(20);
@@ -44,6 +44,23 @@ pub async fn eventually_async<F: Future<Output = bool>>(what: &str, mut is_so: i
         assert!(started.elapsed() < DEADLINE, "it never came: {what}");
         tokio::task::yield_now().await;
     }
+}
+
+/// Checks for this long at a store without a connection, and counts the checks that waited for
+/// one until their timeout.
+pub async fn count_waits(limiter: &Limiter, timeout: Duration, for_long: Duration) -> usize {
+    let (started, mut waits) = (Instant::now(), 0);
+    while started.elapsed() < for_long {
+        let sent = Instant::now();
+        let error = limiter.check("ann").await.expect_err("no connection");
+        assert!(error.is_unavailable(), "{error:?}");
+        if sent.elapsed() >= timeout {
+            waits += 1;
+        } else {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    waits
 }
 
 /// The machine's clock.
