@@ -102,6 +102,8 @@ macro_rules! each {
 }
 pub(crate) use each;
 
+// Where algorithms differ, a `match` names all of them, so that none gets the answer of another
+// by default: the compiler asks what a new one does.
 impl Quota {
     /// Returns the algorithm.
     #[must_use]
@@ -186,13 +188,26 @@ impl Quota {
 
     /// Returns whether units are held while a request is in flight, and then released.
     pub(crate) const fn is_concurrency(&self) -> bool {
-        matches!(self.0, Params::Concurrency(_))
+        match self.0 {
+            Params::Concurrency(_) => true,
+            Params::TokenBucket(_)
+            | Params::IntervalBucket(_)
+            | Params::LeakyBucket { .. }
+            | Params::FixedWindow(_)
+            | Params::SlidingWindow(_)
+            | Params::SlidingLog(_) => false,
+        }
     }
 
     pub(crate) const fn permit_lifetime(&self) -> Option<Duration> {
         match &self.0 {
             Params::Concurrency(rule) => Some(Duration::from_millis(rule.lifetime_ms)),
-            _ => None,
+            Params::TokenBucket(_)
+            | Params::IntervalBucket(_)
+            | Params::LeakyBucket { .. }
+            | Params::FixedWindow(_)
+            | Params::SlidingWindow(_)
+            | Params::SlidingLog(_) => None,
         }
     }
 
@@ -206,29 +221,63 @@ impl Quota {
     pub(crate) fn most_debt(&self) -> u64 {
         match self.0 {
             Params::Concurrency(_) => 0,
-            _ => self.units_of(self.extra(u64::MAX)),
+            Params::TokenBucket(_)
+            | Params::IntervalBucket(_)
+            | Params::LeakyBucket { .. }
+            | Params::FixedWindow(_)
+            | Params::SlidingWindow(_)
+            | Params::SlidingLog(_) => self.units_of(self.extra(u64::MAX)),
         }
     }
 
     /// Returns whether an admitted request may have to wait for its turn.
     pub(crate) const fn paces(&self) -> bool {
-        matches!(self.0, Params::LeakyBucket { paces: true, .. })
+        match self.0 {
+            Params::LeakyBucket { paces, .. } => paces,
+            Params::TokenBucket(_)
+            | Params::IntervalBucket(_)
+            | Params::FixedWindow(_)
+            | Params::SlidingWindow(_)
+            | Params::SlidingLog(_)
+            | Params::Concurrency(_) => false,
+        }
     }
 
     /// Returns whether a place can be reserved ahead of time, because units come back one by
     /// one.
     pub(crate) const fn reserves(&self) -> bool {
-        matches!(self.0, Params::TokenBucket(_) | Params::LeakyBucket { .. })
+        match self.0 {
+            Params::TokenBucket(_) | Params::LeakyBucket { .. } => true,
+            Params::IntervalBucket(_)
+            | Params::FixedWindow(_)
+            | Params::SlidingWindow(_)
+            | Params::SlidingLog(_)
+            | Params::Concurrency(_) => false,
+        }
     }
 
     /// Returns whether all units of a window come back at one instant.
     pub(crate) const fn returns_at_once(&self) -> bool {
-        matches!(self.0, Params::FixedWindow(_) | Params::IntervalBucket(_))
+        match self.0 {
+            Params::FixedWindow(_) | Params::IntervalBucket(_) => true,
+            Params::TokenBucket(_)
+            | Params::LeakyBucket { .. }
+            | Params::SlidingWindow(_)
+            | Params::SlidingLog(_)
+            | Params::Concurrency(_) => false,
+        }
     }
 
     /// Returns whether units may be leased.
     pub(crate) const fn leases(&self) -> bool {
-        matches!(self.algorithm(), Algorithm::TokenBucket)
+        match self.algorithm() {
+            Algorithm::TokenBucket => true,
+            Algorithm::LeakyBucket
+            | Algorithm::FixedWindow
+            | Algorithm::SlidingWindow
+            | Algorithm::SlidingLog
+            | Algorithm::Concurrency => false,
+        }
     }
 
     /// Returns the room beyond the capacity for a reservation whose time comes within
@@ -237,17 +286,24 @@ impl Quota {
         let wait_ns = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
         let capacity = self.level_of_capacity();
         let signed = |level: u64| i64::try_from(level).unwrap_or(i64::MAX);
+        // A cost above the capacity never fits, however long the caller waits.
+        if level > capacity {
+            return 0;
+        }
         match &self.0 {
-            // A cost above the capacity never fits, however long the caller waits.
-            _ if level > capacity => 0,
             Params::LeakyBucket { paces: true, .. } if is_turn_bound => {
                 let bound = level.saturating_add(wait_ns).min(capacity);
                 -signed(capacity - bound)
             }
+            Params::LeakyBucket { paces: true, .. } => 0,
             Params::TokenBucket(_) | Params::LeakyBucket { paces: false, .. } => {
                 signed(self.extra(wait_ns))
             }
-            _ => 0,
+            Params::IntervalBucket(_)
+            | Params::FixedWindow(_)
+            | Params::SlidingWindow(_)
+            | Params::SlidingLog(_)
+            | Params::Concurrency(_) => 0,
         }
     }
 
@@ -255,10 +311,15 @@ impl Quota {
     #[inline]
     pub(crate) fn offset_ms(&self, key: &[u8]) -> u64 {
         match &self.0 {
-            Params::FixedWindow(rule) | Params::IntervalBucket(rule) if rule.spread => {
-                rule.spread_ms(key)
-            }
-            _ => 0,
+            Params::FixedWindow(rule) | Params::IntervalBucket(rule) => match rule.spread {
+                true => rule.spread_ms(key),
+                false => 0,
+            },
+            Params::TokenBucket(_)
+            | Params::LeakyBucket { .. }
+            | Params::SlidingWindow(_)
+            | Params::SlidingLog(_)
+            | Params::Concurrency(_) => 0,
         }
     }
 
@@ -266,14 +327,20 @@ impl Quota {
     /// windows start at an instant of its own, a shared window ends after all of them.
     pub(crate) fn of_newcomers(&self) -> Option<Self> {
         match self.0 {
-            Params::FixedWindow(rule) if rule.spread => {
-                Some(Self(Params::FixedWindow(window::WindowParams {
+            Params::FixedWindow(rule) => {
+                let shared = window::WindowParams {
                     start: Start::FirstUse,
                     spread: false,
                     ..rule
-                })))
+                };
+                rule.spread.then_some(Self(Params::FixedWindow(shared)))
             }
-            _ => None,
+            Params::TokenBucket(_)
+            | Params::IntervalBucket(_)
+            | Params::LeakyBucket { .. }
+            | Params::SlidingWindow(_)
+            | Params::SlidingLog(_)
+            | Params::Concurrency(_) => None,
         }
     }
 
@@ -282,7 +349,12 @@ impl Quota {
     pub(crate) const fn shared_rows(&self) -> usize {
         match self.0 {
             Params::SlidingLog(_) => 1,
-            _ => 2,
+            Params::TokenBucket(_)
+            | Params::IntervalBucket(_)
+            | Params::LeakyBucket { .. }
+            | Params::FixedWindow(_)
+            | Params::SlidingWindow(_)
+            | Params::Concurrency(_) => 2,
         }
     }
 

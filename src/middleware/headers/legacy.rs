@@ -35,7 +35,9 @@ pub(super) fn write(
     let (names, policy_name): (&[HeaderName], _) = match format {
         HeaderFormat::Draft7 => (&[RATELIMIT], Some(RATELIMIT_POLICY)),
         HeaderFormat::Draft6 => (&DRAFT_6, Some(RATELIMIT_POLICY)),
-        _ => (&X_RATELIMIT, None),
+        HeaderFormat::XRateLimitEpoch | HeaderFormat::XRateLimitDelta => (&X_RATELIMIT, None),
+        // Neither reports one policy.
+        HeaderFormat::Draft10 | HeaderFormat::None => return,
     };
     let exists = |name: &HeaderName| headers.contains_key(name);
     if existing == SetBy::InnerService && names.iter().chain(&policy_name).any(exists) {
@@ -68,7 +70,10 @@ fn reset_us(decision: &Decision, format: HeaderFormat, policy: &PolicyDecision) 
             full_us(policy).map(|full_us| decision.decided_at_us().saturating_add(full_us))
         }
         HeaderFormat::XRateLimitDelta => full_us(policy),
-        _ => effective_us(policy),
+        HeaderFormat::Draft6
+        | HeaderFormat::Draft7
+        | HeaderFormat::Draft10
+        | HeaderFormat::None => effective_us(policy),
     }
 }
 

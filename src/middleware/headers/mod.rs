@@ -61,7 +61,13 @@ impl Fields {
             (HeaderFormat::Draft6 | HeaderFormat::Draft7, [(_, quota)]) => {
                 legacy::policy_field(*quota)
             }
-            _ => None,
+            // The policy that is reported differs from decision to decision.
+            (HeaderFormat::Draft6 | HeaderFormat::Draft7, _) => None,
+            // These have no such field.
+            (
+                HeaderFormat::XRateLimitEpoch | HeaderFormat::XRateLimitDelta | HeaderFormat::None,
+                _,
+            ) => None,
         };
         Self {
             format,
@@ -85,7 +91,12 @@ impl Fields {
         match self.format {
             HeaderFormat::None => {}
             HeaderFormat::Draft10 => ietf::write(decision, policy, headers, existing),
-            format => legacy::write(decision, format, policy, headers, existing),
+            format @ (HeaderFormat::Draft6
+            | HeaderFormat::Draft7
+            | HeaderFormat::XRateLimitEpoch
+            | HeaderFormat::XRateLimitDelta) => {
+                legacy::write(decision, format, policy, headers, existing);
+            }
         }
     }
 
