@@ -140,7 +140,7 @@ impl Charge<'_> {
     ///
     /// # Errors
     ///
-    /// This process's share of the quota can never grant the demand.
+    /// Returns an error if this process's share of the quota can never grant the demand.
     pub(crate) fn local(&self, operation: Operation) -> Option<Result<Charge<'_>, ExceedsShare>> {
         let OnStoreFailure::Local { share_of } = self.on_store_failure else {
             return None;

@@ -1,10 +1,10 @@
 //! Rate limiting for Tower and axum. Limits are kept in memory, or in Redis, where all your
 //! processes share them.
 //!
-//! You name limits, which are called policies. For each request, the layer reads who is
-//! asking, and asks the store once whether all policies have room. If they do, the request is
-//! forwarded. If not, it is denied with 429. A store keeps one bucket for each policy and
-//! caller, whatever the algorithm.
+//! A named limit is a policy. For each request, the layer reads who is asking, and asks the
+//! store once whether all policies have room. If they do, the request is forwarded. If not, it
+//! is denied with 429. A store keeps one bucket for each policy and caller, whatever the
+//! algorithm.
 //!
 //! # In memory
 //!
@@ -37,7 +37,8 @@
 //!
 //! # #[derive(Clone)] struct User { id: u64 }
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let redis = RedisStore::connect("redis://127.0.0.1/")?; // connects in the background
+//! // Call it inside a Tokio runtime. It connects in the background.
+//! let redis = RedisStore::connect("redis://127.0.0.1/")?;
 //! let user = key::extension(|user: &User| user.id); // your authentication inserts the `User`
 //! let limits = RateLimitLayer::builder()
 //!     .store(redis)

@@ -83,8 +83,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// The store could not decide. [`StoreError::is_unsupported`]: units of a
-    /// [`Concurrency`](crate::Concurrency) policy are held, not used up; use
+    /// Returns an error if the store could not decide. It is [`StoreError::is_unsupported`] for
+    /// a [`Concurrency`](crate::Concurrency) policy, whose units are held, not used up: use
     /// [`acquire`](Self::acquire).
     pub async fn check(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
         // The key is dropped before the future waits, so that the future stays small.
@@ -116,9 +116,10 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check), and [`StoreError::is_unsupported`] if the store cannot
-    /// answer at once. A memory store always can. A Redis store can only if a denial is
-    /// cached or units are leased. Nothing is taken if it cannot.
+    /// Returns the errors of [`check`](Self::check), and one with
+    /// [`StoreError::is_unsupported`] if the store cannot answer at once. A memory store always
+    /// can. A Redis store can only if a denial is cached or units are leased. Nothing is taken
+    /// if it cannot.
     pub fn check_now(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
         let key = key.into();
         if let Some((policy, memory)) = self.direct() {
@@ -135,7 +136,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check).
+    /// Returns the errors of [`check`](Self::check).
     pub async fn check_n(&self, key: impl Into<Key>, units: u64) -> Result<Decision, StoreError> {
         let answer = self.ask(Operation::Take, &key.into(), Some(units));
         answer.wait().await
@@ -158,7 +159,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check).
+    /// Returns the errors of [`check`](Self::check).
     pub async fn take_up_to(
         &self,
         key: impl Into<Key>,
@@ -173,7 +174,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// The store could not answer.
+    /// Returns an error if the store could not decide.
     pub async fn peek(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
         let key = key.into();
         let charges = self.charges(&key, None);
@@ -210,7 +211,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check).
+    /// Returns the errors of [`check`](Self::check).
     pub async fn credit(&self, key: impl Into<Key>, units: u64) -> Result<Refund, StoreError> {
         let answer = self.ask(Operation::Refund, &key.into(), Some(units));
         answer.wait().await.map(Refund::new)
@@ -243,13 +244,13 @@ impl Limiter {
     /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
     /// ```
     ///
-    /// If a [`MemoryStore`] is full, newcomers share cells, and their debits charge what is
+    /// If a [`MemoryStore`] is full, new callers share cells, and their debits charge what is
     /// left in them. While the store fails, a [local](OnStoreFailure::Local) policy charges
     /// this process's buckets, and one that [allows](OnStoreFailure::Allow) charges nothing.
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check). Some policies may be charged then.
+    /// Returns the errors of [`check`](Self::check). Some policies may be charged then.
     pub async fn debit(&self, key: impl Into<Key>, units: u64) -> Result<Decision, StoreError> {
         let key = key.into();
         let mut charges = self.charges(&key, Some(units));
@@ -266,13 +267,12 @@ impl Limiter {
     ///
     /// [`TokenBucket`](crate::TokenBucket) and [`LeakyBucket`](crate::LeakyBucket)
     /// reserve a place at once. So waiting is fair across all processes, to the millisecond in
-    /// which timers tick, and a caller that would have to wait too long is denied without
-    /// waiting.
+    /// which timers tick. A caller that would have to wait too long is denied at once.
     ///
-    /// Under windows and logs, the callers of one process form a queue. The first asks again
-    /// when units come back, and the others after it, for at most 64 units in a millisecond. A
-    /// caller is denied at once if the callers ahead of it need all that the windows grant until
-    /// its wait ends. Processes compete for each window.
+    /// Under windows and logs, the callers of one process form a queue. When units come back,
+    /// the first caller asks again, and then the others, at most 64 units in a millisecond. A
+    /// caller is denied at once if the callers ahead of it need all units that the windows grant
+    /// within its `max_wait`. Processes compete for each window.
     ///
     /// Waiters for permits of a [`Concurrency`](crate::Concurrency) policy are admitted in
     /// the order in which they came to this process. A release in this process admits the

@@ -3,12 +3,14 @@
 /// Chooses how a policy decides while its store fails.
 ///
 /// [`Decision::source`](crate::Decision::source) reports who decided. An outage is logged when
-/// it starts and when it ends. In a check of several policies, one with [`Deny`](Self::Deny)
-/// denies the check, the [local](Self::Local) ones decide together, all or none, and those
-/// with [`Allow`](Self::Allow) are left out.
+/// it starts and when it ends.
 ///
-/// **Overload.** More checks at once than the store can answer are a failure, too, except that
-/// `Allow` denies them: a flood must not switch the limits off.
+/// In a check of several policies, one with [`Deny`](Self::Deny) denies the check. The
+/// [local](Self::Local) ones decide together, all or none, and those with
+/// [`Allow`](Self::Allow) are left out.
+///
+/// **Overload.** More checks at once than the store can answer are a failure, too. But `Allow`
+/// denies them: a flood must not switch the limits off.
 ///
 /// **Corrupt state** under a caller's key is not such a failure: that caller gets 503 until the
 /// key has expired.

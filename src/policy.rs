@@ -15,9 +15,9 @@ use crate::{
 ///
 /// The **name** is what clients read in headers and what separates this
 /// policy's buckets from those of others in a shared store. Processes that use
-/// one name on one Redis share the buckets; so do two routes of one process. Give one
-/// name one quota: layers that disagree charge a request twice, and one line in the log
-/// says so.
+/// one name and algorithm on one Redis share the buckets; so do two routes of one process.
+/// Give one name one quota: layers that disagree charge a request twice, and one line in the
+/// log says so.
 ///
 /// A bare quota is a policy too. Its name is derived from its numbers, as in
 /// `"10-per-second-burst-20"`. **Equal bare quotas on one store are one
@@ -110,9 +110,11 @@ impl Policy {
     /// a debtor skip the wait.
     /// [`acquire`](crate::Limiter::acquire) and
     /// [`wait_up_to`](crate::RateLimitLayerBuilder::wait_up_to) count a debt as part
-    /// of the wait, and deny if it is too long. While the store fails, each process with
-    /// [`share_of`](OnStoreFailure::share_of) allows a bucket a debt of as long a time, and
-    /// the other quotas their share of the units.
+    /// of the wait, and deny if it is too long.
+    ///
+    /// While the store fails, [`share_of`](OnStoreFailure::share_of) limits the debt in each
+    /// process. A bucket may owe as much as flows in within the same time at the rate of its
+    /// share. Other quotas may owe their share of the units.
     ///
     /// ```
     /// use tower_throttle::{FixedWindow, Limiter, MemoryStore, Policy};
@@ -143,23 +145,23 @@ impl Policy {
     ///
     /// A [`RedisStore`](crate::RedisStore) then leases units in the background: no more than
     /// the caller used in the last 100 ms, and at most an eighth of what its bucket has left.
-    /// So leases are large far from the limit. Near it, and in a bucket of fewer than 128
-    /// units, there are none, and Redis decides every check. Only Redis denies.
-    /// Units that are not used within 750 ms are refunded, and so are all after 150 ms
-    /// without a check.
-    /// [`RedisStore::shutdown`](crate::RedisStore::shutdown) refunds the rest.
+    /// So leases are large far from the limit. A bucket that has less than 128 times the cost
+    /// of a check left has none, and Redis decides every check. Only Redis denies.
+    ///
+    /// Units that are not used within 750 ms are refunded. After 150 ms without a check, all
+    /// are. [`RedisStore::shutdown`](crate::RedisStore::shutdown) refunds the rest.
     ///
     /// **The danger** is a larger burst: units may be used up to a second after they were
-    /// leased. In any span of time a key may be admitted, in addition to what its bucket
-    /// grants, what all processes held when the span began. For each process that is at most
-    /// an eighth of the burst. In all it is no more than flows in within a second, as long as
-    /// Redis answers within 100 ms and no process stalls. The long-run rate is never exceeded.
+    /// leased. In any span of time a key may be admitted what its bucket grants, and in addition
+    /// what all processes held when the span began. For each process that is at most an eighth
+    /// of the burst. In all it is no more than flows in within a second, as long as Redis answers
+    /// within 100 ms and no process stalls. The long-run rate is never exceeded.
     ///
     /// Conversely, other processes are denied units that this process holds and may not use.
     /// If the process is killed, or a refund does not reach Redis, its units are lost: at most
-    /// an eighth of the burst each time. After a [`credit`](crate::Limiter::credit) of more
-    /// than was used, a reset by another process, or a loss of data, leased units are admitted
-    /// in addition to the bucket.
+    /// an eighth of the burst each time. In three cases leased units are admitted in addition to
+    /// the bucket: after a [`credit`](crate::Limiter::credit) of more than was used, a reset by
+    /// another process, or a loss of data.
     ///
     /// The source of such a decision is [`Source::Lease`](crate::Source::Lease). Its
     /// `remaining` and `reset_after` date from the last reply of Redis, less than a

@@ -21,8 +21,9 @@ use crate::charge::Operation;
 /// The outcome of a check, with the state of every policy in it.
 ///
 /// [`decision_in_extensions`](crate::RateLimitLayerBuilder::decision_in_extensions) puts it
-/// into the extensions of each forwarded request and of each response. It lists no policy
-/// if none applied. Under stacked layers it lists the policies of all of them.
+/// into the extensions of each forwarded request, and of each response except those to a
+/// missing key (403) or a misconfiguration (500). It lists no policy if none applied. Under
+/// stacked layers it lists the policies of all of them.
 ///
 /// ```
 /// use http::Request;
@@ -108,7 +109,8 @@ impl FromIterator<PolicyDecision> for Policies {
 pub enum Verdict {
     /// Every policy had room; the units were taken.
     Allowed,
-    /// A policy had no room. Nothing was taken from any policy, and the cost fits later.
+    /// A policy had no room. Nothing was taken from any policy. The cost fits later, or after a
+    /// credit if the bucket [never refills](crate::TokenBucket::without_refill).
     ///
     /// Also used if the store failed and a policy denies then. [`Decision::source`] is
     /// [`Source::StoreFailure`] in that case, and no policy is listed.
@@ -295,8 +297,12 @@ impl Decision {
         self.source
     }
 
-    /// Returns when the store decided, by its clock, which is that of Redis for a
-    /// [`RedisStore`](crate::RedisStore). `None` if no store decided.
+    /// Returns the time for which the buckets were computed, by the clock of the store. That is
+    /// Redis's clock for a [`RedisStore`](crate::RedisStore), and this process's under
+    /// [`Source::Local`]. Under [`Source::Lease`] it is the time of the last reply.
+    ///
+    /// `None` if no bucket was read: no policy applied, or
+    /// [`OnStoreFailure`](crate::OnStoreFailure) allowed or denied.
     #[must_use]
     pub fn decided_at(&self) -> Option<SystemTime> {
         let since_epoch = Duration::from_micros(self.now_us);

@@ -13,7 +13,7 @@ pub enum DenialReason {
     CostImpossible,
     /// The request lacks the key of a policy. Status 403.
     KeyMissing,
-    /// The store cannot decide, and a policy denies then. Status 503.
+    /// The store cannot decide, and this process may not decide in its place. Status 503.
     StoreFailed,
     /// The application is misconfigured. Status 500. The log says what to change.
     Misconfigured,

@@ -170,8 +170,8 @@ impl StoreError {
         self.kind == StoreErrorKind::Overloaded || self.kind == StoreErrorKind::Crowded
     }
 
-    /// Returns whether the store answered with an error: a right is missing (`NOPERM`), it is out
-    /// of memory, is a replica, or is loading its data.
+    /// Returns whether the store answered with an error: it is out of memory, is a replica or is
+    /// loading its data, or a right is missing (`NOPERM`).
     #[must_use]
     pub fn is_refused(&self) -> bool {
         self.kind == StoreErrorKind::Refused || self.kind == StoreErrorKind::Redirected

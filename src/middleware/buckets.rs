@@ -42,7 +42,7 @@ impl Buckets {
     ///
     /// # Errors
     ///
-    /// The store could not answer.
+    /// Returns an error if the store could not decide.
     pub async fn peek(&self) -> Result<Decision, StoreError> {
         if self.charges.is_empty() {
             return Ok(Decision::of_no_policy());
@@ -82,7 +82,7 @@ impl Buckets {
     ///
     /// # Errors
     ///
-    /// The store could not decide.
+    /// Returns an error if the store could not decide.
     pub async fn debit(&self, units: u64) -> Result<Decision, StoreError> {
         self.ask(Operation::Debit, units).await
     }
@@ -93,7 +93,7 @@ impl Buckets {
     ///
     /// # Errors
     ///
-    /// The store could not decide.
+    /// Returns an error if the store could not decide.
     pub async fn credit(&self, units: u64) -> Result<Refund, StoreError> {
         let decision = self.ask(Operation::Refund, units).await?;
         Ok(Refund::new(decision))
@@ -129,7 +129,7 @@ impl Buckets {
     ///
     /// # Errors
     ///
-    /// The store could not be reached, so the buckets may not be reset.
+    /// Returns an error if the store does not confirm the reset. It may have run.
     pub async fn reset(&self) -> Result<(), StoreError> {
         self.forget(|charge| *charge.key != Key::everyone()).await
     }
@@ -138,7 +138,7 @@ impl Buckets {
     ///
     /// # Errors
     ///
-    /// As [`reset`](Self::reset).
+    /// Returns the errors of [`reset`](Self::reset).
     pub async fn reset_shared(&self) -> Result<(), StoreError> {
         self.forget(|charge| *charge.key == Key::everyone()).await
     }

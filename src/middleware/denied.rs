@@ -48,9 +48,9 @@ impl<'a> Denied<'a> {
     }
 
     /// Returns what the request lacks, by name, if the reason is
-    /// [`KeyMissing`](DenialReason::KeyMissing): `missing client key (no header
-    /// "x-api-key")`. The default response does not include it. `None` for a `KeyError`
-    /// that a handler passes to a [`Responder`](crate::Responder).
+    /// [`KeyMissing`](DenialReason::KeyMissing): ``missing client key (no header `x-api-key`)``.
+    /// The default response does not include it. `None` for a `KeyError` that a handler passes
+    /// to a [`Responder`](crate::Responder).
     #[must_use]
     pub fn key_error(&self) -> Option<KeyError> {
         self.denial.missing_key().map(Missing::into_error)

@@ -86,8 +86,8 @@ impl RateLimitLayer {
 
     /// Returns a layer with the same limits on another store.
     ///
-    /// Policies of one name on one store share their buckets: see [`Policy`]. Two quotas
-    /// under one name on one store are an error, which is logged once.
+    /// Policies of one name on one store share their buckets: see [`Policy`]. If two quotas
+    /// have one name on one store, the layer logs a warning once.
     #[must_use]
     pub fn store(self, store: impl Store) -> Self {
         Self::from_config(Config {
@@ -113,8 +113,8 @@ impl RateLimitLayer {
         Responder::new(self.config.response.clone())
     }
 
-    /// Returns the buckets that a request is charged to, by the layer's own policies and
-    /// keys: to peek at them, to debit, credit or reset them, or to find them in Redis.
+    /// Returns the buckets that a request is charged to, by the layer's policies and keys. Use
+    /// them to peek, debit, credit or reset, or to find the keys in Redis.
     ///
     /// ```
     /// use http::Request;
@@ -135,7 +135,7 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// A policy's key is missing.
+    /// Returns an error if a policy's key is missing.
     pub fn buckets(&self, head: &RequestHead<'_>) -> Result<Buckets, KeyError> {
         let mut charges = Charges::new();
         match self.config.plan.evaluate(head, &mut charges) {
@@ -231,7 +231,10 @@ impl RateLimitLayerBuilder {
     }
 
     /// Adds the fields only to forwarded responses for which `wanted` returns `true`.
-    /// Default: all. Denials always have the fields.
+    /// Default: all.
+    ///
+    /// Denials by a policy always have the fields. The layer adds none to its responses to a
+    /// missing key (403), a store failure (503) and a misconfiguration (500).
     ///
     /// Leave out redirects, for example, or responses that a shared cache may store: it
     /// would show one client's counters to another.
@@ -277,13 +280,15 @@ impl RateLimitLayerBuilder {
     }
 
     /// Puts the [`Decision`](crate::Decision) into the extensions of each forwarded request,
-    /// for handlers, and of each response, for outer layers. Default: neither, as that
-    /// saves four allocations for each request.
+    /// for handlers, and of its response, for outer layers. A denial has it, too, except for
+    /// a missing key (403) and a misconfiguration (500). Default: neither, which saves four
+    /// allocations for each request.
     ///
     /// The [`DenialReason`](crate::DenialReason) is always in the extensions of a denial.
-    /// Stacked layers that all set this put in one decision with all their policies.
-    /// A layer that does not set it leaves its policies out, also if it denies: the
-    /// response then has the decision of the layers outside, who allowed the request.
+    ///
+    /// If stacked layers all set this, one decision lists all their policies. A layer that
+    /// does not set this adds no policies. If such a layer denies, the response has the
+    /// decision of the outer layers, which allowed the request.
     ///
     /// ```
     /// use axum::{Extension, Router, routing::get};
@@ -421,7 +426,7 @@ impl RateLimitLayerBuilder {
     ///
     /// # Errors
     ///
-    /// A [`ConfigError`] that says what to change.
+    /// Returns a [`ConfigError`] that says what to change.
     pub fn build(self) -> Result<RateLimitLayer, ConfigError> {
         if let Some(error) = self.error {
             return Err(error);

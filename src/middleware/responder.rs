@@ -84,13 +84,13 @@ impl Responder {
     /// [`RateLimitLayer::buckets`](crate::RateLimitLayer::buckets), or a [`DenialReason`]
     /// that the handler determines.
     ///
-    /// Two things that a layer sends are absent from a decision: the
-    /// [partition key](crate::RateLimitLayerBuilder::partition_key_secret) of a request, and the
-    /// policies of a limiter whose store failed.
+    /// A layer sends two things that a decision does not have. One is the
+    /// [partition key](crate::RateLimitLayerBuilder::partition_key_secret) of a request. The other
+    /// is the list of policies if the store failed.
     ///
     /// # Errors
     ///
-    /// The request is denied. The error is the response to send.
+    /// Returns the response to send if the request is denied.
     #[allow(clippy::result_large_err)] // The handler returns it as its response.
     pub fn respond<E>(
         &self,

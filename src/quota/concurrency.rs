@@ -40,7 +40,7 @@ use crate::ConfigError;
 ///
 /// Callers that [wait](crate::Limiter::acquire) in the same process are admitted in the order in
 /// which they came, each as soon as a permit of this process is released. A release in another
-/// process is noticed within 1.13 seconds: the first waiter asks again after 50 ms, and then
+/// process is noticed within 1.13 seconds. The first waiter asks again after 50 ms, and then
 /// after pauses that grow to a second.
 ///
 /// **The danger**: a process that is paused for a whole lifetime loses its permits, though its
@@ -50,9 +50,9 @@ use crate::ConfigError;
 /// last part of the body, which is before the client has received it. The server takes a
 /// buffered body (`String`, `Bytes`, `Json`) in one piece. So its permit is released when the
 /// response starts, however slowly the client reads. The server takes the next part of a
-/// streamed body only when it has room in its send buffer. So a permit is held
-/// until all but the buffered end has been sent. To count slow readers, stream the
-/// body, or limit connections.
+/// streamed body only when it has room in its send buffer. So the permit of such a response is
+/// held until all but the buffered end has been sent. To count slow readers, stream the body, or
+/// limit connections.
 ///
 /// A connection that is upgraded (a WebSocket, a tunnel) outlives its response: the
 /// layer's permit comes back with the response, before the first message. Hold one

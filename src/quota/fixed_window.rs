@@ -11,13 +11,12 @@ use crate::ConfigError;
 /// At most `limit` units in each window; all of them come back at once when it ends.
 ///
 /// Choose it for plans ("5,000 a day"): it is easy to explain and cheap to store. **The danger**
-/// is the edge: a caller can use one window's limit just before it ends, and the next one's just
-/// after, so up to twice the limit in a short time. If that matters, use a
+/// is the edge. A caller can use one window's limit just before it ends, and the next one's just
+/// after: up to twice the limit in a short time. If that matters, use a
 /// [`TokenBucket`](crate::TokenBucket) or a [`SlidingWindow`](crate::SlidingWindow).
 ///
-/// A window starts with the first request that is charged, at the millisecond
-/// in which it came; [`aligned`](Self::aligned) windows and those of the
-/// calendar start by the clock.
+/// A window starts with the first request that is charged, at the millisecond in which it came.
+/// [`aligned`](Self::aligned) windows and those of the calendar start by the clock.
 ///
 /// ```
 /// use std::time::Duration;

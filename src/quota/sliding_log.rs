@@ -32,10 +32,11 @@ use crate::ConfigError;
 /// let _five_in_any_minute = SlidingLog::new(5, Duration::from_secs(60));
 /// ```
 ///
-/// **Limits**, checked when the quota is used: windows of whole milliseconds,
-/// up to 100 years; a limit of at most 10,000 units, unless
-/// [`max_entries`](Self::max_entries) allows more; limit and
-/// [debt](crate::Policy::max_debt) together below 2^40 units.
+/// **Limits**, checked when the quota is used:
+///
+/// - windows of whole milliseconds, up to 100 years;
+/// - a limit of at most 10,000 units, unless [`max_entries`](Self::max_entries) allows more;
+/// - limit and [debt](crate::Policy::max_debt) together below 2^40 units.
 ///
 /// **Debt.** A caller in debt has at most `limit` entries. With that many, a debit adds to the
 /// newest entry and moves it to the present. So the units of that entry count for one window

@@ -41,9 +41,9 @@ use crate::ConfigError;
 /// let _five_by_hand = TokenBucket::without_refill(5);
 /// ```
 ///
-/// **Limits**, checked when the quota is used: at most 1,000,000 a second, and
-/// a bucket that fills from empty in at most 104 days (2^53 nanoseconds).
-/// A limit of 0 denies every request that costs more than 0.
+/// **Limits**, checked when the quota is used: at most 1,000,000 a second, and a bucket that
+/// fills from empty in at most 104 days, which is 2^53 nanoseconds. A limit of 0 denies every
+/// request that costs more than 0.
 ///
 /// **Changed numbers.** An existing bucket keeps the time until it is full, but at most the
 /// time that an empty one takes under the new numbers. So no old state locks out a caller,
@@ -114,11 +114,10 @@ impl TokenBucket {
 
     /// Sets how many tokens an unknown caller has. Default: a full bucket.
     ///
-    /// The first request starts the caller's refill, even if it is denied.
-    /// A caller is forgotten once the bucket has been full for as long as it
-    /// takes to fill from empty, and at least a minute, and starts anew with
-    /// `initial` tokens after that. So beside another policy with a longer wait, `retry_after` is
-    /// enough only if `initial` covers the cost.
+    /// The first request starts the caller's refill, even if it is denied. A caller is forgotten
+    /// once its bucket has been full for as long as it takes to fill from empty, and at least a
+    /// minute. After that, it starts with `initial` tokens again. So beside another policy with a
+    /// longer wait, `retry_after` is enough only if `initial` covers the cost.
     pub const fn initial(mut self, initial: u64) -> Self {
         self.initial = Some(initial);
         self

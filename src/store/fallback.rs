@@ -26,11 +26,11 @@ use crate::{Clock, Decision, OnStoreFailure, StoreError, clock::SystemClock};
 /// failure, and which policies use the store. Clones share all three.
 ///
 /// A [`Store`] returns it from [`Store::fallback`], so that all layers and limiters on the
-/// store share one. At most 100,000 buckets are kept, by the rules of
-/// [`MemoryStore`](crate::MemoryStore), and 50,000 cells for the newcomers of each quota: 7 MB for two
-/// quotas and 14 MB for seven; 13 MB for one [`SlidingWindow`](crate::SlidingWindow), and
-/// 16 bytes more for each entry of a [`SlidingLog`](crate::SlidingLog). Stores that
-/// share a `Fallback` must share their buckets, too.
+/// store share one. It keeps at most 100,000 buckets, by the rules of
+/// [`MemoryStore`](crate::MemoryStore), and 50,000 cells for the new callers of each quota. That is
+/// 7 MB for two quotas, and 14 MB for seven. It is 13 MB for one
+/// [`SlidingWindow`](crate::SlidingWindow). Each entry of a [`SlidingLog`](crate::SlidingLog) takes
+/// 16 bytes more. Stores that share a `Fallback` must share their buckets, too.
 #[derive(Clone, Default)]
 pub struct Fallback(Arc<Inner>);
 

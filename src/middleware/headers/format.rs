@@ -15,7 +15,7 @@
 ///
 /// | format | an allowed response | a denial |
 /// |---|---|---|
-/// | [`Draft10`](Self::Draft10), [`Draft7`](Self::Draft7), [`Draft6`](Self::Draft6) | seconds over which the remaining units may be spread without a denial; for a bucket, fewer as units are used | seconds until the request has room |
+/// | [`Draft10`](Self::Draft10), [`Draft7`](Self::Draft7), [`Draft6`](Self::Draft6) | seconds in which a client that uses at most the remaining units is not denied; for a bucket, fewer as units are used | seconds until the request has room |
 /// | [`XRateLimitEpoch`](Self::XRateLimitEpoch) | the time at which all units are back if the caller uses no more; later as units are used | the same |
 /// | [`XRateLimitDelta`](Self::XRateLimitDelta) | seconds until that time | the same |
 ///
@@ -30,10 +30,12 @@ pub enum HeaderFormat {
     /// draft-ietf-httpapi-ratelimit-headers-08 to -11, as -10 defines them. They hold all
     /// policies, also of stacked layers. This is the default.
     ///
-    /// `t` is the time within which at most `r` units may be used. If a bucket's burst
-    /// differs from its limit, the parameter `tt-burst` holds the burst. The draft lets
-    /// vendors add parameters with a prefix (`tt-` is this crate's), and clients ignore
-    /// those that they do not know.
+    /// `t` is a time in seconds. On an allowed response, a client that uses at most `r` units
+    /// in it is not denied. On a denial, it is the wait.
+    ///
+    /// If a bucket's burst differs from its limit, the parameter `tt-burst` holds the burst.
+    /// The draft lets vendors add parameters with a prefix, which is `tt-` for this crate.
+    /// Clients ignore parameters that they do not know.
     #[default]
     Draft10,
     /// `RateLimit: limit=100, remaining=60, reset=36` and

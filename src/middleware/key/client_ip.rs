@@ -239,7 +239,7 @@ impl ClientIp {
     ///
     /// # Errors
     ///
-    /// The request carries no peer address.
+    /// Returns an error if the request carries no peer address.
     pub fn address(&self, head: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
         let peer = peer_address(head)?;
         // A client that connects directly ends the search at once.

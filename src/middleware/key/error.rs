@@ -38,8 +38,8 @@ pub(super) enum Source {
 }
 
 impl KeyError {
-    /// The request lacks the key. [`on_missing_key`](crate::Policy::on_missing_key) decides
-    /// what happens to it.
+    /// Creates the error of a request that lacks the key.
+    /// [`on_missing_key`](crate::Policy::on_missing_key) decides what happens to it.
     #[must_use]
     pub const fn missing() -> Self {
         Self::missing_from(Source::Unknown, None)
@@ -53,7 +53,7 @@ impl KeyError {
         }))
     }
 
-    /// The application is misconfigured, so every request would fail.
+    /// Creates the error of a misconfigured application, in which every request would fail.
     ///
     /// `advice` says what to change. It is what the error displays, is logged once, and is
     /// never sent to a client.

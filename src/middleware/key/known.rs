@@ -115,7 +115,7 @@ const KNOWN_METHODS: [&str; 10] = [
     "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY",
 ];
 
-/// One bucket for all requests together.
+/// Makes a key that all requests share.
 #[must_use]
 pub const fn global() -> Global {
     Global

@@ -118,8 +118,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`KeyError::missing`] if the request lacks the key;
-    /// [`on_missing_key`](crate::Policy::on_missing_key) says what happens then.
+    /// Returns [`KeyError::missing`] if the request lacks the key;
+    /// [`on_missing_key`](crate::Policy::on_missing_key) says what happens then. Returns
     /// [`KeyError::misconfigured`] if the application lacks a part; the response is 500.
     fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError>;
 
@@ -127,7 +127,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// A [`ConfigError`] that says what to change. The default is no error.
+    /// Returns a [`ConfigError`] that says what to change. The default is no error.
     fn validate(&self) -> Result<(), ConfigError> {
         Ok(())
     }
@@ -172,7 +172,7 @@ pub trait IntoKey: sealed::Sealed {
     ///
     /// # Errors
     ///
-    /// The [`KeyError`] that the value holds.
+    /// Returns the [`KeyError`] that the value holds.
     fn into_key(self) -> Result<Key, KeyError>;
 }
 

@@ -138,7 +138,7 @@ impl Buckets {
         self.shard(id).lock().remove(id);
     }
 
-    /// Takes out the words of a charge's bucket, or of the cells that newcomers share if there
+    /// Takes out the words of a charge's bucket, or of the cells that new callers share if there
     /// is no room for one.
     fn open(
         &self,

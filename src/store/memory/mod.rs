@@ -19,45 +19,46 @@ use crate::{Clock, Decision, clock::SystemClock};
 /// the quota. Share a [`RedisStore`](crate::RedisStore) if that is too much.
 ///
 /// **Bounded.** The store keeps at most [`capacity`](MemoryStoreBuilder::capacity) buckets,
-/// 1,000,000 by default, in up to 64 parts of equal size. A bucket that is full of units
-/// again means the same as none. The first check of a part after 5 seconds forgets all such
+/// 1,000,000 by default, in up to 64 parts of equal size. A bucket that is full of units again
+/// means the same as no bucket. The first check of a part after 5 seconds forgets all such
 /// buckets of the part. If the part is full, it is the first check after 50 ms, or after 1 µs
 /// for each bucket and cell of the part if that is longer. A bucket in use is never
 /// forgotten.
 ///
-/// **Newcomers of a full store.** If a part is full of buckets in use, callers
-/// without a bucket share cells. There are half as many cells as the capacity for each
-/// quota, allocated as they are used. A secret hash chooses two cells for a caller. The caller
-/// is charged to both, and the emptier one decides (a count-min sketch; a
-/// [`SlidingLog`](crate::SlidingLog) has one cell for each caller). A caller is never admitted
-/// beyond its limit. It may be denied below its limit if others have used up both
-/// cells, or if a cell is charged in every window. 99 of 100 newcomers are admitted
-/// after these requests, in one window or in a row of windows in which all cells are charged:
-/// - limit x capacity / 4 requests of junk callers that ask once, for limits of 10 and
-///   more (for a limit of 50: 1,250,000 if 100,000 buckets are kept), or
-/// - limit x capacity / 50 requests of junk callers that use up their limits.
+/// **New callers of a full store.** If a part is full of buckets in use, callers without a bucket
+/// share cells. For each quota there are half as many cells as the capacity, allocated as they are
+/// used. A secret hash chooses two cells for a caller. The caller is charged to both, and the
+/// emptier one decides: a count-min sketch. A [`SlidingLog`](crate::SlidingLog) has one cell for
+/// each caller.
 ///
-/// The window of a cell ends once nothing was charged to it for the length of a window. A newcomer that
-/// asks in every window is held to one window's limit until it pauses. Nothing is refunded
-/// to cells, they are not reset, and tokens of [`initial`](crate::TokenBucket::initial)
-/// are all that they hold. A newcomer gets a new bucket of its own once there is room.
-/// A check of cells takes about 0.8 µs, a check of a bucket 0.1 µs.
+/// A caller is never admitted beyond its limit. It may be denied below its limit if others have
+/// used up both cells, or if a cell is charged in every window. 99 of 100 new callers are admitted
+/// after these requests, in one window or in a row of windows in which all cells are charged:
+/// - limit x capacity / 4 requests of invented callers that ask once, for limits of 10 and
+///   more (for a limit of 50: 1,250,000 if 100,000 buckets are kept), or
+/// - limit x capacity / 50 requests of invented callers that use up their limits.
+///
+/// The window of a cell ends once nothing was charged to it for the length of a window. A new
+/// caller that asks in every window is held to one window's limit until it pauses. Nothing is
+/// refunded to cells, they are not reset, and tokens of
+/// [`initial`](crate::TokenBucket::initial) are all that they hold. A new caller gets a bucket of
+/// its own once there is room. A check of cells takes about 0.8 µs, a check of a bucket 0.1 µs.
 ///
 /// **Small.** A bucket is one or two words and 63 bits of a keyed hash of its caller:
 /// 24 bytes in a hash table that doubles when it is seven eighths full. That is 28 to 57
 /// bytes for each caller, and 53 MB for a million, with the cells of one quota. The cells
 /// of up to four more quotas double that.
-/// A bucket of a [`SlidingWindow`](crate::SlidingWindow), of tokens that flow in
-/// [at once](crate::TokenBucket::refill_at_once) or in debt takes 40 bytes more.
-/// So does a [`SlidingLog`](crate::SlidingLog), which
-/// keeps two words for each entry besides, and [`Concurrency`](crate::Concurrency), which
-/// keeps seven words for each limiter that holds permits.
-/// Permits are kept beyond the capacity: there are no more than requests in flight.
+///
+/// Some buckets take 40 bytes more: those of a [`SlidingWindow`](crate::SlidingWindow), of tokens
+/// that flow in [at once](crate::TokenBucket::refill_at_once), and in debt. So do those of a
+/// [`SlidingLog`](crate::SlidingLog), which also keep two words for each entry, and of a
+/// [`Concurrency`](crate::Concurrency), which also keep seven words for each limiter that holds
+/// permits. Permits are kept beyond the capacity: there are no more than requests in flight.
 ///
 /// **Short pauses.** A part is swept in one go, and its table doubles in one go. Other
-/// checks of that part wait meanwhile. A part of a million callers holds some 15,000. To
-/// sweep them takes about 0.04 ms, or 0.2 to 0.5 ms if all are drained. To double their table takes
-/// up to 0.5 ms, mostly for memory that the system provides for the first time.
+/// checks of that part wait meanwhile. A part of a million callers holds some 15,000. To sweep
+/// them takes about 0.04 ms, or 0.2 to 0.5 ms if all their buckets are full again. To double their
+/// table takes up to 0.5 ms, mostly for memory that the system provides for the first time.
 ///
 /// A flood of new callers does not let a caller pass that has a bucket and is over its
 /// limit. Give the store room for the callers that you expect in one window.
@@ -81,8 +82,8 @@ impl MemoryStore {
         }
     }
 
-    /// Returns how many buckets and cells are kept now, including drained ones that are not
-    /// forgotten yet.
+    /// Returns how many buckets and cells are kept now, including buckets that are full again
+    /// and not forgotten yet.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -120,7 +121,7 @@ impl MemoryStoreBuilder {
     /// 1,000,000. At least 1; with so few, nearly all callers share one.
     ///
     /// It is rounded up to a multiple of the number of parts: 64, or fewer if a
-    /// part would have fewer than 64 buckets. Once newcomers find no room, half as many cells
+    /// part would have fewer than 64 buckets. Once new callers find no room, half as many cells
     /// are kept for each quota, too.
     pub const fn capacity(mut self, buckets: usize) -> Self {
         self.capacity = if buckets == 0 { 1 } else { buckets };

@@ -114,11 +114,11 @@ impl RedisStoreBuilder {
     /// computed from the denial, without what other callers have taken since. A caller that
     /// waits for its `retry_after` has waited long enough, unless another caller took units.
     ///
-    /// **The danger**: some events admit a caller early, and this process notices them late
-    /// if they happen elsewhere: refunds and [resets](crate::Limiter::reset) by another
-    /// process, data that Redis lost, a step of its clock, and new numbers for the same
-    /// policy. Refunds and resets through a clone of this store are noticed before they
-    /// return. The exception is one whose reply was lost and which Redis executes later.
+    /// **The danger**: some events admit a caller early, and this process notices them late if
+    /// they happen elsewhere. These are refunds and [resets](crate::Limiter::reset) by another
+    /// process, data that Redis lost, a step of its clock, and new numbers for the same policy.
+    /// Refunds and resets through a clone of this store are noticed before they return. The
+    /// exception is one whose reply was lost and which Redis executes later.
     ///
     /// Redis is always asked
     ///
@@ -164,7 +164,7 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// The URL or a setting cannot be used, or there is no Tokio runtime.
+    /// Returns an error if the URL or a setting cannot be used, or if there is no Tokio runtime.
     pub fn connect(self, url: &str) -> Result<RedisStore, ConfigError> {
         let target = Target::of(url)?;
         let process = ProcessContext::new(self.clock.clone());

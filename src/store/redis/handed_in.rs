@@ -36,7 +36,7 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// A setting cannot be used, or there is no Tokio runtime.
+    /// Returns an error if a setting cannot be used, or if there is no Tokio runtime.
     pub fn client(self, client: Client) -> Result<RedisStore, ConfigError> {
         self.with_pool(ProcessContext::new, |runtime| pool_of(runtime, client))
     }

@@ -18,7 +18,8 @@ impl RedisStore {
     /// it for the readiness of an instance**, in most cases: while Redis is down, each policy
     /// follows its [`OnStoreFailure`], and requests are served. If all instances are taken out
     /// of service then, an outage of Redis becomes one of yours. Let readiness depend on it
-    /// only if every policy is [`Deny`](OnStoreFailure::Deny).
+    /// only if every layer has a policy with [`Deny`](OnStoreFailure::Deny): then this instance
+    /// serves no limited request without Redis.
     ///
     /// It takes one unit of a bucket of its own, whose key expires after some milliseconds, or
     /// after a minute with a [clock](super::RedisStoreBuilder::clock) of your own. It touches
@@ -42,8 +43,8 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// The error that a check would get now, with the name of the server. It comes at once
-    /// while the circuit breaker is open or there is no connection.
+    /// Returns the error that a check would get now, with the name of the server. It comes at
+    /// once while the circuit breaker is open or there is no connection.
     pub async fn health_check(&self) -> Result<(), StoreError> {
         InRuntime::new(self.store.shared.runtime.clone(), self.check_health()).await
     }

@@ -37,13 +37,16 @@ use crate::{ConfigError, Decision};
 
 /// Keeps buckets in Redis or Valkey, so that a fleet of processes shares them.
 ///
-/// One script call decides each check, whatever the number of policies
-/// ([except](#a-cluster) for shared ones in a cluster). It is atomic, uses the server's
-/// clock, and charges all policies or none. At low load each check is sent at once, in a
-/// call of its own. While several calls are under way, the checks that come meanwhile share
-/// the next call, and equal checks in a row are decided as one. Each check gets the answer
-/// that it would get alone, in the order in which they came. Needs Redis 6 or later (6 with
-/// the default `lua-replicate-commands yes`), or Valkey.
+/// One script call decides each check, whatever the number of policies. It is atomic, uses the
+/// server's clock, and charges all policies or none. In a cluster, a check takes
+/// [one call for each slot](#a-cluster): policies with different keys, and shared ones, are in
+/// different slots.
+///
+/// At low load each check is sent at once, in a call of its own. While several calls are under
+/// way, the checks that come meanwhile share the next call, and equal checks in a row are decided
+/// as one. Each check gets the answer that it would get alone, in the order in which they came.
+///
+/// Needs Redis 6 or later, or Valkey. Redis 6 needs the default `lua-replicate-commands yes`.
 ///
 /// ```no_run
 /// use tower_throttle::{RateLimitLayer, RedisStore, TokenBucket};
@@ -55,26 +58,27 @@ use crate::{ConfigError, Decision};
 /// ```
 ///
 /// **Connecting** happens in the background and never ends: the application starts without
-/// Redis, and connects when Redis is there. Checks wait for the first attempt to connect,
-/// within their [timeout](RedisStoreBuilder::timeout) and the first 250 ms of the store (or
-/// its first timeout, if that is longer). After that, a check without a connection fails at
-/// once. Each policy's [`OnStoreFailure`](crate::OnStoreFailure) decides
-/// what failing means.
+/// Redis, and connects when Redis is there. Checks wait for the first attempt to connect, each within
+/// its [timeout](RedisStoreBuilder::timeout), until the store is 250 ms old, or one timeout if that is
+/// longer. After that, a check without a connection fails at once. Each policy's
+/// [`OnStoreFailure`](crate::OnStoreFailure) decides what failing means.
 ///
-/// **A circuit breaker** stops asking a server that fails. It opens after five failed calls
-/// in a row (no reply, an error of the server, or the reply to another call), or after ten
-/// failed calls that are half of all within 200 ms. Then
-/// checks fail at once. After a pause, one call probes whether the server answers again.
+/// **A circuit breaker** stops asking a server that fails. It opens after five failed calls in a
+/// row. It also opens after ten failed calls within 200 ms, if they are at least half of the
+/// calls. A failed call is one without a reply, with an error of the server, or with the reply to
+/// another call. While the breaker is open, checks fail at once. After a pause, one call probes
+/// whether the server answers again.
 /// The pause is 50 ms and doubles with each failed probe, up to a second, plus up to a
 /// quarter at random. A lost connection does not open the breaker: without a connection
 /// checks fail at once in any case.
 ///
 /// **A lost connection is made again at once.** Checks wait up to 10 ms for it, then they
 /// fail until it is there. If connecting fails, further attempts follow after pauses that
-/// grow from 50 ms to 1 s, each up to a half more or less at random. A connection without
-/// traffic is asked for the time every 5 s, and is replaced if no reply comes. So a flow that
-/// a NAT or a firewall has dropped is noticed, or kept alive. Behind Sentinel, each attempt
+/// grow from 50 ms to 1 s, each up to a half more or less at random. Behind Sentinel, each attempt
 /// asks another sentinel of the URL first.
+///
+/// A connection without traffic is asked for the time every 5 s, and is replaced if no reply
+/// comes. So a flow that a NAT or a firewall has dropped is noticed, or kept alive.
 ///
 /// **Outside of a Tokio runtime** (a plain thread that blocks on a check), a check uses the
 /// runtime that the store was built in. If that runtime has a single thread, nothing may
@@ -85,19 +89,22 @@ use crate::{ConfigError, Decision};
 /// batches, in the background. Its page states the limits. Clones share the leases, which
 /// cover at most 4,096 callers; Redis decides the others.
 ///
-/// **Never charged twice.** A check is sent once, with two exceptions in which nothing ran:
-/// after the reply "no such script" the script's text is sent, and in a cluster a redirected
-/// check is sent to the node that the redirection names.
+/// **Never charged twice.** A check is sent again only if nothing ran, which is after three
+/// replies:
 ///
-/// **Denials are cached** for up to a second in each process: while only time can admit a
+/// - `NOSCRIPT`: the store sends the text of the script.
+/// - `MOVED` or `ASK` of a cluster: the store asks the node that the reply names.
+/// - `TRYAGAIN` of a cluster, where some keys of the call have moved: the store sends the check
+///   alone, and then key by key.
+///
+/// **Denials are cached** for up to a second in each process. While only time can admit a
 /// caller, the caller is denied without a round trip. See
 /// [`denial_cache_ttl`](RedisStoreBuilder::denial_cache_ttl).
 ///
-/// **State is small and expires**: one string for each policy and caller, an integer for
-/// buckets and windows, under a key of fixed size
-/// ([`Limiter::storage_keys`](crate::Limiter::storage_keys) prints it). It expires when a missing
-/// key means the same. Each time that Redis loses its data, each caller gets at most one new
-/// burst.
+/// **State is small and expires**: one string for each policy and caller, under a key of fixed
+/// size. Buckets and windows are an integer. [`Limiter::storage_keys`](crate::Limiter::storage_keys)
+/// prints the keys. A key expires when a missing one means the same. Each time that Redis loses its
+/// data, each caller gets at most one new burst.
 ///
 /// Cloning is cheap and shares the connections. They close when the last clone is dropped
 /// and all leased units are back. They work in the Tokio runtime that the store was built
@@ -155,7 +162,8 @@ use crate::{ConfigError, Decision};
 /// - If a reply is lost, the check is an error, and units may stay taken that no request
 ///   used.
 /// - A reservation in a queue is refunded only while no other follows it.
-/// - The same holds for policies with the same key while their slot is being moved.
+/// - While a slot moves, policies with the same key may be decided one by one, too, and all of
+///   the above holds for them.
 #[derive(Clone)]
 pub struct RedisStore {
     store: Arc<Unleased>,
@@ -193,8 +201,8 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// The URL cannot be used, or there is no Tokio runtime. An absent server is not an
-    /// error.
+    /// Returns an error if the URL cannot be used, or if there is no Tokio runtime. An absent
+    /// server is not an error.
     pub fn connect(url: &str) -> Result<Self, ConfigError> {
         Self::builder().connect(url)
     }
@@ -204,9 +212,9 @@ impl RedisStore {
         RedisStoreBuilder::new()
     }
 
-    /// Waits up to a second until refunds have reached Redis (permits of requests that have
-    /// ended, reservations of callers that left, leased units), then closes the connections
-    /// of all clones.
+    /// Waits up to a second until refunds have reached Redis, and then closes the connections of
+    /// all clones. Refunded are permits of requests that have ended, reservations of callers that
+    /// left, and leased units.
     ///
     /// Call it last, when no request is being served. A process that just ends may leave
     /// permits behind until they expire. A later check fails at once, and

@@ -251,7 +251,7 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// A setting cannot be used, or there is no Tokio runtime.
+    /// Returns an error if a setting cannot be used, or if there is no Tokio runtime.
     #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
     pub fn simulated(self, redis: &SimulatedRedis) -> Result<RedisStore, ConfigError> {
         let (name, double) = (Arc::clone(&redis.name), Box::new(redis.clone()));
