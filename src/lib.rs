@@ -71,6 +71,7 @@
 //! | let requests wait instead of denying them | [`wait_up_to`](RateLimitLayerBuilder::wait_up_to), [`LeakyBucket::queue`], [`Limiter::acquire`] |
 //! | limit without HTTP | [`Limiter`] |
 //! | limit inside a handler, and answer as the layer does | [`Limiter`] with a [`Responder`] |
+//! | count what is allowed and denied, for Prometheus or a dashboard | [`metrics`](mod@metrics) |
 //! | learn why a request was denied | [`DenialReason`], in the extensions of the response; [`decision_in_extensions`](RateLimitLayerBuilder::decision_in_extensions) |
 //! | read or reset the buckets of one caller | [`RateLimitLayer::buckets`], [`Limiter::peek`], [`Limiter::reset`] |
 //! | charge a cost that is known only afterwards | [`Buckets::debit`] and [`Buckets::credit`], [`Limiter::debit`] and [`Limiter::credit`] |
@@ -119,7 +120,7 @@
 //! | `redis` | yes | [`RedisStore`], on the client fred 10 |
 //! | `redis-client` | no | `RedisStoreBuilder::client`: a store on a fred client of your own. Unstable until 1.0: a new major version of fred breaks code that uses it |
 //! | `axum` | yes | peer addresses from `ConnectInfo`, routes from `MatchedPath` |
-//! | `tracing` | yes | events under `tower_throttle::{denied, store, wiring}`. Without it, an outage of the store is silent |
+//! | `tracing` | yes | events under `tower_throttle::{denied, store, wiring}`, and a span under `tower_throttle::check`. Without it, an outage of the store is silent |
 //! | `redis-rustls` | no | `rediss://` |
 //! | `testing` | no | [`testing`](mod@testing): a test suite for a store of your own, and a simulated Redis |
 //! | `unstable-store` | no | [`store::BucketWords`] and `Check::decide`, for a store of your own; they may change in any release |
@@ -149,6 +150,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod limiter;
+pub mod metrics;
 #[cfg(feature = "http")]
 mod middleware;
 mod on_store_failure;

@@ -1,6 +1,6 @@
 //! Policies and a store, without HTTP.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, future::poll_fn, pin::Pin, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
@@ -9,7 +9,9 @@ use crate::{
     admission::{Admission, WaitBound, refund::HeldCharges, wait_queue::MAX_WAITING},
     charge::{Charge, Check, Demand, Operation},
     error::StoreErrorKind,
+    metrics::{Awaited, Observe, Recorder, Snapshot},
     policy::{Compiled, check_names},
+    policy_name::limiter_name,
     store::{Answer, Store, handle::StoreHandle},
 };
 
@@ -50,6 +52,13 @@ struct Limits {
     policies: Arc<[Compiled]>,
     /// The most callers of this process that wait for one bucket.
     max_waiting: usize,
+    recorder: Arc<Recorder>,
+}
+
+impl AsRef<Recorder> for Limits {
+    fn as_ref(&self) -> &Recorder {
+        &self.recorder
+    }
 }
 
 impl Limiter {
@@ -91,14 +100,16 @@ impl Limiter {
         let later = {
             let key = key.into();
             if let Some((policy, memory)) = self.direct() {
-                return Ok(memory.take(&charge(policy, &key, None)));
+                let decision = memory.take(&charge(policy, &key, None));
+                self.0.recorder.decided(&decision);
+                return Ok(decision);
             }
             match self.ask(Operation::Take, &key, None) {
-                Answer::Now(decision) => return decision,
+                Answer::Now(answer) => return self.counted(answer),
                 Answer::Later(later) => later,
             }
         };
-        later.await
+        self.awaited(later, Result::as_ref).await
     }
 
     /// Decides as [`check`](Self::check) does, without `.await`: for code that is not
@@ -123,10 +134,13 @@ impl Limiter {
     pub fn check_now(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
         let key = key.into();
         if let Some((policy, memory)) = self.direct() {
-            return Ok(memory.take(&charge(policy, &key, None)));
+            let decision = memory.take(&charge(policy, &key, None));
+            self.0.recorder.decided(&decision);
+            return Ok(decision);
         }
         match self.ask(Operation::Take, &key, None) {
-            Answer::Now(decision) => decision,
+            Answer::Now(answer) => self.counted(answer),
+            // Nothing was asked, so there is nothing to count.
             Answer::Later(_) => Err(StoreError::new(StoreErrorKind::WouldWait)),
         }
     }
@@ -139,7 +153,7 @@ impl Limiter {
     /// Returns the errors of [`check`](Self::check).
     pub async fn check_n(&self, key: impl Into<Key>, units: u64) -> Result<Decision, StoreError> {
         let answer = self.ask(Operation::Take, &key.into(), Some(units));
-        answer.wait().await
+        self.decide(answer).await
     }
 
     /// Takes as many units as every policy has room for, at most `units`.
@@ -166,7 +180,7 @@ impl Limiter {
         units: u64,
     ) -> Result<Decision, StoreError> {
         let answer = self.ask(Operation::TakeUpTo, &key.into(), Some(units));
-        answer.wait().await
+        self.decide(answer).await
     }
 
     /// Returns what [`check`](Self::check) would decide now. Takes and writes nothing;
@@ -327,9 +341,41 @@ impl Limiter {
     ) -> Result<Permit, StoreError> {
         let charges = self.charges(key, units);
         let held = HeldCharges::new(&self.0.store, &charges);
-        let (decision, taken) =
-            Admission::new(held, max_wait, WaitBound::All, self.0.max_waiting).await?;
+        let admission = Admission::new(held, max_wait, WaitBound::All, self.0.max_waiting);
+        drop(charges);
+        let (decision, taken) = self
+            .awaited(admission, |admitted| Ok(&admitted.as_ref()?.0))
+            .await?;
         Ok(Permit::new(decision, taken))
+    }
+
+    /// Counts an answer that is known.
+    fn counted(&self, answer: Result<Decision, StoreError>) -> Result<Decision, StoreError> {
+        match &answer {
+            Ok(decision) => self.0.recorder.decided(decision),
+            Err(error) => self.0.recorder.failed(error),
+        }
+        answer
+    }
+
+    /// Waits for an answer, if it is not known yet, and counts it.
+    async fn decide(&self, answer: Answer<Decision>) -> Result<Decision, StoreError> {
+        match answer {
+            Answer::Now(answer) => self.counted(answer),
+            Answer::Later(later) => self.awaited(later, Result::as_ref).await,
+        }
+    }
+
+    /// Waits for an answer, and counts it. `decision` returns what is counted.
+    async fn awaited<F: Future + Unpin>(
+        &self,
+        mut later: F,
+        decision: impl Fn(&F::Output) -> Result<&Decision, &StoreError>,
+    ) -> F::Output {
+        let mut awaited = Awaited::new(&*self.0);
+        let answer = poll_fn(|cx| awaited.poll(|| Pin::new(&mut later).poll(cx))).await;
+        awaited.ended(decision(&answer));
+        answer
     }
 
     fn ask(&self, operation: Operation, key: &Key, units: Option<u64>) -> Answer<Decision> {
@@ -383,6 +429,27 @@ impl Limiter {
         keys.collect()
     }
 
+    /// Returns how many checks this limiter and its clones have allowed and denied, and where
+    /// the decisions came from: see [`metrics`](crate::metrics).
+    ///
+    /// ```
+    /// use tower_throttle::{Limiter, MemoryStore, Policy, TokenBucket};
+    ///
+    /// let logins = Policy::new("logins", TokenBucket::per_minute(1));
+    /// let limiter = Limiter::new(MemoryStore::new(), logins);
+    /// assert!(limiter.check_now("ann")?.is_allowed());
+    /// assert!(!limiter.check_now("ann")?.is_allowed());
+    ///
+    /// let seen = limiter.metrics();
+    /// assert_eq!((seen.requests.allowed, seen.requests.denied), (1, 1));
+    /// assert_eq!(seen.policy("logins").map(|checks| checks.denied), Some(1));
+    /// # Ok::<(), tower_throttle::StoreError>(())
+    /// ```
+    #[must_use]
+    pub fn metrics(&self) -> Snapshot {
+        self.0.recorder.snapshot()
+    }
+
     fn forget(&self, key: &Key, shared: bool) -> Answer<()> {
         let mut charges = self.charges(key, None);
         let mut chosen = self.0.policies.iter().map(|policy| policy.shared == shared);
@@ -431,6 +498,8 @@ pub struct LimiterBuilder {
     policies: Vec<Policy>,
     on_store_failure: OnStoreFailure,
     max_waiting: Option<usize>,
+    name: Option<String>,
+    observer: Option<Arc<dyn Observe>>,
 }
 
 impl LimiterBuilder {
@@ -464,6 +533,22 @@ impl LimiterBuilder {
         self
     }
 
+    /// Names the limiter in its [metrics](Limiter::metrics). Default: `default`.
+    ///
+    /// The name has 1 to 64 printable ASCII characters. It need not be unique: the numbers of
+    /// limiters and layers of one name are added up where they are exported together.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Sets what sees each check after it was counted. Default: nothing. It runs in the path of
+    /// the check.
+    pub fn observe(mut self, observer: impl Observe) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
     /// Builds the limiter.
     ///
     /// # Errors
@@ -476,6 +561,9 @@ impl LimiterBuilder {
             .map(|policy| policy.compile_without_requests(self.on_store_failure))
             .collect::<Result<_, _>>()?;
         check_names(policies.iter().map(|policy| &policy.name))?;
+        let name = limiter_name(self.name.as_deref())?;
+        let names = policies.iter().map(|policy| &policy.name);
+        let recorder = Recorder::new(name, names, self.observer);
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         let store = StoreHandle::new(store);
         store.add_policies(&policies, policies.iter());
@@ -483,6 +571,7 @@ impl LimiterBuilder {
             store,
             policies,
             max_waiting: self.max_waiting.unwrap_or(MAX_WAITING),
+            recorder,
         })))
     }
 }

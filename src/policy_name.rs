@@ -1,12 +1,15 @@
-//! The name of a policy.
+//! The names of policies, layers and limiters.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use siphasher::sip128::SipHasher13;
 
-use crate::util::interned::{InternTable, Interned};
+use crate::{
+    ConfigError,
+    util::interned::{InternTable, Interned},
+};
 
-/// The longest policy name.
+/// The longest name.
 const LONGEST: usize = 64;
 
 /// A policy's name: printable ASCII.
@@ -25,8 +28,7 @@ impl Name {
     pub(crate) fn new(name: &str) -> Option<Self> {
         static NAMES: InternTable<NameParts> = InternTable::new();
 
-        let is_printable = name.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-        if !is_printable || name.is_empty() || name.len() > LONGEST {
+        if !is_name(name) {
             return None;
         }
         let hash = SipHasher13::new().hash(name.as_bytes());
@@ -36,6 +38,21 @@ impl Name {
             hash: (hash.h1, hash.h2),
         }))
     }
+}
+
+/// Checks the name of a layer or limiter.
+pub(crate) fn limiter_name(name: Option<&str>) -> Result<Arc<str>, ConfigError> {
+    let name = name.unwrap_or("default");
+    if !is_name(name) {
+        let name = name.to_owned();
+        return Err(ConfigError::LimiterName { name });
+    }
+    Ok(name.into())
+}
+
+fn is_name(name: &str) -> bool {
+    let is_printable = name.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    is_printable && !name.is_empty() && name.len() <= LONGEST
 }
 
 impl fmt::Debug for NameParts {

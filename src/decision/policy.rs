@@ -217,6 +217,16 @@ impl PolicyDecision {
         }
     }
 
+    pub(crate) const fn interned_name(&self) -> &Name {
+        &self.name
+    }
+
+    /// Returns whether less than a fifth of the capacity is left.
+    #[inline]
+    pub(crate) fn is_near_limit(&self) -> bool {
+        self.quota.is_nearly_used(self.standing.level)
+    }
+
     #[cfg(feature = "http")]
     pub(crate) fn quoted_name(&self) -> &str {
         &self.name.quoted

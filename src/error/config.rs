@@ -120,6 +120,12 @@ pub enum ConfigError {
         /// The name.
         name: String,
     },
+    /// A name of a layer or limiter that is empty, longer than 64 bytes or not printable ASCII.
+    #[non_exhaustive]
+    LimiterName {
+        /// The name.
+        name: String,
+    },
     /// Two policies with one name.
     #[non_exhaustive]
     DuplicatePolicy {
@@ -282,6 +288,10 @@ impl fmt::Display for ConfigError {
                 f,
                 "policy name {name:?} is not 1 to 64 printable ASCII characters; choose another name",
             ),
+            Self::LimiterName { name } => write!(
+                f,
+                "limiter name {name:?} is not 1 to 64 printable ASCII characters; choose another name",
+            ),
             Self::DuplicatePolicy { name } => write!(
                 f,
                 "two policies named {name:?} would share their buckets; rename one",
@@ -380,6 +390,7 @@ codes! {
     SpreadUnaligned => "spread-unaligned",
     NoPolicies => "no-policies",
     PolicyName => "policy-name",
+    LimiterName => "limiter-name",
     DuplicatePolicy => "duplicate-policy",
     CostAboveCapacity => "cost-above-capacity",
     SharedAndKeyed => "shared-and-keyed",

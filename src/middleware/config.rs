@@ -22,6 +22,7 @@ use crate::{
     Decision, MemoryStore,
     charge::Charge,
     key::{KeyError, Reason},
+    metrics::Recorder,
     store::handle::StoreHandle,
     telemetry,
     util::interned::Interned,
@@ -42,6 +43,13 @@ pub(super) struct Config {
     /// How many requests of this process may wait for one bucket.
     pub(super) max_waiting: usize,
     pub(super) logged: Arc<Logged>,
+    pub(super) recorder: Arc<Recorder>,
+}
+
+impl AsRef<Recorder> for Config {
+    fn as_ref(&self) -> &Recorder {
+        &self.recorder
+    }
 }
 
 impl Config {

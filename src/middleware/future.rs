@@ -23,6 +23,7 @@ use super::{
 use crate::{
     Decision, DenialReason, RequestHead, StoreError,
     admission::{Admission, refund::RefundGuard},
+    metrics::Awaited,
     store::StoreFuture,
     util::interned::Interned,
 };
@@ -69,7 +70,7 @@ pub(super) struct Pending<S, ReqBody> {
     pub(super) request: Request<ReqBody>,
     /// Was polled ready.
     pub(super) service: S,
-    pub(super) config: Arc<Config>,
+    pub(super) awaited: Awaited<Arc<Config>>,
 }
 
 /// What a request waits for.
@@ -170,7 +171,11 @@ where
         request: &Request<ReqBody>,
     ) -> Self {
         config.log_key_error(&missing.error);
-        let denial = Denial::from_key_error(missing.policy, &missing.error);
+        let denial = Denial::from_key_error(&missing.policy.text, &missing.error);
+        let policy = Some(missing.policy);
+        config
+            .recorder
+            .denied_without_decision(denial.reason, policy);
         Self::denied(denial, config, request)
     }
 
@@ -203,22 +208,27 @@ where
         let Self {
             mut service,
             mut request,
-            config,
+            mut awaited,
             ..
         } = self;
+        awaited.ended(match &outcome {
+            Ok((decision, _)) => Ok(decision),
+            Err(error) => Err(error),
+        });
+        let config = awaited.settings();
         let Ok((mut decision, taken)) = outcome else {
-            return State::denied(DenialReason::StoreFailed.into(), &config, &request);
+            return State::denied(DenialReason::StoreFailed.into(), config, &request);
         };
         if let Some(partition_keys) = self.partition_keys {
             decision.give_partitions(&partition_keys);
         }
         if !decision.is_allowed() {
-            return State::denied((&decision).into(), &config, &request);
+            return State::denied((&decision).into(), config, &request);
         }
         let extensions = config.share(&decision, request.extensions_mut());
         State::Calling {
             future: service.call(request),
-            admitted: Admitted::new(decision, extensions, &config),
+            admitted: Admitted::new(decision, extensions, config),
             taken: taken.map(Box::new),
         }
     }
@@ -243,7 +253,10 @@ where
             let next = match this.state.as_mut().project() {
                 StateProj::Deciding { pending } => {
                     let mut decided = pending.take().expect(COMPLETED);
-                    match decided.outcome.poll(cx) {
+                    let Pending {
+                        outcome, awaited, ..
+                    } = &mut *decided;
+                    match awaited.poll(|| outcome.poll(cx)) {
                         Poll::Ready(outcome) => decided.decided(outcome),
                         Poll::Pending => {
                             *pending = Some(decided);

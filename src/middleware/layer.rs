@@ -22,7 +22,9 @@ use crate::{
     ConfigError, MemoryStore, OnStoreFailure, Policy, RequestHead,
     admission::wait_queue::MAX_WAITING,
     key::KeyError,
+    metrics::{Observe, Recorder, Snapshot},
     policy::check_names,
+    policy_name::limiter_name,
     store::{Store, handle::StoreHandle},
 };
 
@@ -84,7 +86,8 @@ impl RateLimitLayer {
         RateLimitLayerBuilder::default()
     }
 
-    /// Returns a layer with the same limits on another store.
+    /// Returns a layer with the same limits on another store. Its [metrics](Self::metrics)
+    /// start at 0.
     ///
     /// Policies of one name on one store share their buckets: see [`Policy`]. If two quotas
     /// have one name on one store, the layer logs a warning once.
@@ -92,6 +95,7 @@ impl RateLimitLayer {
     pub fn store(self, store: impl Store) -> Self {
         Self::from_config(Config {
             store: StoreHandle::new(Arc::new(store)),
+            recorder: self.config.recorder.restarted(),
             ..(*self.config).clone()
         })
     }
@@ -111,6 +115,21 @@ impl RateLimitLayer {
     #[must_use]
     pub fn responder(&self) -> Responder {
         Responder::new(self.config.response.clone())
+    }
+
+    /// Returns how many requests this layer and its clones have allowed and denied, and where
+    /// the decisions came from: see [`metrics`](crate::metrics).
+    ///
+    /// ```
+    /// use tower_throttle::{RateLimitLayer, TokenBucket};
+    ///
+    /// let layer = RateLimitLayer::new(TokenBucket::per_second(10));
+    /// let seen = layer.metrics();
+    /// assert_eq!((seen.limiter(), seen.requests.total()), ("default", 0));
+    /// ```
+    #[must_use]
+    pub fn metrics(&self) -> Snapshot {
+        self.config.recorder.snapshot()
     }
 
     /// Returns the buckets that a request is charged to, by the layer's policies and keys. Use
@@ -185,6 +204,8 @@ pub struct RateLimitLayerBuilder {
     max_waiting: Option<usize>,
     partition_secret: Option<Secret>,
     on_store_failure: OnStoreFailure,
+    name: Option<String>,
+    observer: Option<Arc<dyn Observe>>,
     error: Option<ConfigError>,
 }
 
@@ -409,6 +430,22 @@ impl RateLimitLayerBuilder {
         self
     }
 
+    /// Names the layer in its [metrics](RateLimitLayer::metrics). Default: `default`.
+    ///
+    /// The name has 1 to 64 printable ASCII characters. It need not be unique: the numbers of
+    /// layers and limiters of one name are added up where they are exported together.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Sets what sees each request after it was counted. Default: nothing. It runs in the path
+    /// of the request.
+    pub fn observe(mut self, observer: impl Observe) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
     /// Returns a [`Responder`] with these settings, for handlers that ask a
     /// [`Limiter`](crate::Limiter). It needs no policy; policies, store and waits do not
     /// matter.
@@ -440,6 +477,7 @@ impl RateLimitLayerBuilder {
             .map(|policy| Rule::new(policy, self.on_store_failure))
             .collect::<Result<_, _>>()?;
         check_names(rules.iter().map(|rule| &rule.base.name))?;
+        let name = limiter_name(self.name.as_deref())?;
 
         if self.wait.is_some() {
             if let Some(rule) = rules.iter().find(|rule| rule.base.leases) {
@@ -459,6 +497,8 @@ impl RateLimitLayerBuilder {
         } else {
             Fields::new(format)
         };
+        let names = rules.iter().map(|rule| &rule.base.name);
+        let recorder = Recorder::new(name, names, self.observer);
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         Ok(RateLimitLayer::from_config(Config {
             store: StoreHandle::new(store),
@@ -472,6 +512,7 @@ impl RateLimitLayerBuilder {
             wait: self.wait,
             max_waiting: self.max_waiting.unwrap_or(MAX_WAITING),
             logged: Arc::default(),
+            recorder,
         }))
     }
 }

@@ -18,6 +18,7 @@ use crate::{
     charge::{Charge, Demand},
     key::{KeyError, KeyExtractor},
     policy::Compiled,
+    policy_name::Name,
     util::interned::Interned,
 };
 
@@ -48,7 +49,7 @@ pub(super) type PartitionKeys = Option<Box<[[u8; 12]]>>;
 
 /// A policy found no key in a request.
 pub(super) struct MissingKey<'a> {
-    pub(super) policy: &'a str,
+    pub(super) policy: &'a Name,
     pub(super) error: KeyError,
 }
 
@@ -190,7 +191,7 @@ impl Rule {
             OnMissingKey::Skip if error.is_missing() => Ok(None),
             OnMissingKey::Share if error.is_missing() => Ok(Some(Key::missing())),
             _ => Err(MissingKey {
-                policy: &self.base.name.text,
+                policy: &self.base.name,
                 error,
             }),
         }

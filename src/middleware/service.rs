@@ -19,6 +19,7 @@ use crate::{
     Decision, DenialReason, RequestHead,
     admission::{Admission, WaitBound, refund},
     charge::{Check, Operation},
+    metrics::Awaited,
     store::Answer,
 };
 
@@ -94,7 +95,8 @@ where
             };
             let mut decision = match outcome {
                 Answer::Now(Ok(decision)) => decision,
-                Answer::Now(Err(_)) => {
+                Answer::Now(Err(error)) => {
+                    config.recorder.failed(&error);
                     let denial = DenialReason::StoreFailed.into();
                     return ResponseFuture::denied(denial, config, &request);
                 }
@@ -108,6 +110,7 @@ where
             }
             decision
         };
+        config.recorder.decided(&decision);
         if !decision.is_allowed() {
             return ResponseFuture::denied((&decision).into(), config, &request);
         }
@@ -135,6 +138,6 @@ where
         partition_keys,
         request,
         service: mem::replace(inner, clone),
-        config: Arc::clone(config),
+        awaited: Awaited::new(Arc::clone(config)),
     })
 }

@@ -377,6 +377,17 @@ impl Quota {
         each!(self, rule => rule.units_that_fit(level))
     }
 
+    /// Returns whether `remaining(level)` is less than a fifth of the capacity. It asks in
+    /// levels, as it is asked for each request, and then needs no division.
+    #[inline]
+    pub(crate) fn is_nearly_used(&self, level: u64) -> bool {
+        let fifth = self.capacity().div_ceil(5);
+        each!(self, rule => {
+            let left = rule.capacity().saturating_sub(rule.counted(level));
+            left < fifth.saturating_mul(rule.unit())
+        })
+    }
+
     /// Returns the microseconds until nothing is taken anymore.
     pub(crate) fn reset_us(&self, standing: &BucketState, now_us: u64) -> u64 {
         if standing.level == 0 {

@@ -1,8 +1,9 @@
-//! The layer over HTTP: standards, middleware, configuration errors, gRPC.
+//! The layer over HTTP: standards, middleware, configuration errors, gRPC, metrics.
 
 mod config;
 mod direct;
 mod grpc;
+mod metrics;
 mod middleware;
 mod standards;
 #[path = "../support/mod.rs"]

@@ -16,6 +16,7 @@ mod health_check;
 mod lease;
 #[cfg(feature = "redis-client")]
 mod lifecycle;
+mod metrics;
 #[cfg(feature = "testing")]
 mod permits;
 #[cfg(feature = "redis-client")]

@@ -1,0 +1,132 @@
+//! [`Observe`]: what an application does with each decision.
+
+use std::{fmt, sync::Arc};
+
+use crate::Decision;
+
+/// What became of a request. The [text](Self::as_str) of each is a value of the label `result`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RequestResult {
+    /// Admitted: every policy had room.
+    Allowed,
+    /// Denied, because a policy had no room.
+    Denied,
+    /// Denied, because the cost exceeds what a policy can ever grant.
+    Impossible,
+    /// Denied, because the request lacks the key of a policy.
+    KeyMissing,
+    /// Denied, because the store could not decide and a policy denies then.
+    StoreFailed,
+    /// Denied, because the application is misconfigured. In a limiter: an operation that its
+    /// policies do not support.
+    Misconfigured,
+    /// Forwarded, because no policy applied.
+    NotLimited,
+    /// Dropped before it was decided.
+    Cancelled,
+}
+
+impl RequestResult {
+    /// Returns the value of the label `result`, such as `key_missing`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::Impossible => "impossible",
+            Self::KeyMissing => "key_missing",
+            Self::StoreFailed => "store_failed",
+            Self::Misconfigured => "misconfigured",
+            Self::NotLimited => "not_limited",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// Sees each request of a layer, and each check of a limiter, after it was counted:
+/// for numbers that a [`Snapshot`](super::Snapshot) does not have.
+///
+/// **The danger**: it runs in the path of the request, on the thread that decides it. It must
+/// not block. If it panics, the request panics.
+///
+/// ```
+/// use std::sync::{
+///     Arc,
+///     atomic::{AtomicU64, Ordering},
+/// };
+/// use tower_throttle::{
+///     Limiter, TokenBucket,
+///     metrics::{Observe, Observed},
+/// };
+///
+/// /// Adds up the units that were charged.
+/// #[derive(Debug, Default)]
+/// struct Units(AtomicU64);
+///
+/// impl Observe for Units {
+///     fn decided(&self, observed: &Observed<'_>) {
+///         if let Some(decision) = observed.decision() {
+///             self.0.fetch_add(decision.charged(), Ordering::Relaxed);
+///         }
+///     }
+/// }
+///
+/// let units = Arc::new(Units::default());
+/// let limiter = Limiter::builder()
+///     .policy(TokenBucket::per_minute(10))
+///     .observe(Arc::clone(&units))
+///     .build()?;
+/// assert!(limiter.check_now("ann")?.is_allowed());
+/// assert_eq!(units.0.load(Ordering::Relaxed), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Observe: fmt::Debug + Send + Sync + 'static {
+    /// A request was counted. Default: does nothing.
+    fn decided(&self, observed: &Observed<'_>) {
+        let _ = observed;
+    }
+}
+
+impl<T: Observe + ?Sized> Observe for Arc<T> {
+    fn decided(&self, observed: &Observed<'_>) {
+        (**self).decided(observed);
+    }
+}
+
+/// A request that was counted, for [`Observe::decided`].
+#[derive(Clone, Copy, Debug)]
+pub struct Observed<'a> {
+    pub(super) limiter: &'a str,
+    pub(super) result: RequestResult,
+    pub(super) decision: Option<&'a Decision>,
+    pub(super) policy_without_key: Option<&'a str>,
+}
+
+impl<'a> Observed<'a> {
+    /// Returns the name of the layer or limiter.
+    #[must_use]
+    pub const fn limiter(&self) -> &'a str {
+        self.limiter
+    }
+
+    /// Returns what became of the request.
+    #[must_use]
+    pub const fn result(&self) -> RequestResult {
+        self.result
+    }
+
+    /// Returns the decision with its policies. `None` if there is none: the key is missing, the
+    /// application is misconfigured, the store failed, or the request was cancelled.
+    #[must_use]
+    pub const fn decision(&self) -> Option<&'a Decision> {
+        self.decision
+    }
+
+    /// Returns the name of the policy that found no key, if the result is
+    /// [`KeyMissing`](RequestResult::KeyMissing).
+    #[must_use]
+    pub const fn policy_without_key(&self) -> Option<&'a str> {
+        self.policy_without_key
+    }
+}

@@ -1,0 +1,114 @@
+//! Snapshots in the text formats of Prometheus and OpenMetrics.
+
+use super::{
+    exposition::{Exposition, Format},
+    snapshot::Snapshot,
+};
+
+/// The `Content-Type` of [`to_prometheus`].
+pub const PROMETHEUS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The `Content-Type` of [`to_openmetrics`].
+pub const OPENMETRICS_CONTENT_TYPE: &str =
+    "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Writes the snapshots of several layers and limiters as one text, in the format of
+/// Prometheus, version 0.0.4. [`PROMETHEUS_CONTENT_TYPE`] is its type.
+///
+/// Layers and limiters of one name are added up. So give each
+/// [a name](crate::RateLimitLayerBuilder::name) of its own, if you want to tell them apart.
+///
+/// ```
+/// use tower_throttle::{Limiter, TokenBucket, metrics};
+///
+/// let limiter = |name| Limiter::builder().name(name).policy(TokenBucket::per_minute(1)).build();
+/// let (logins, mails) = (limiter("logins")?, limiter("mails")?);
+/// assert!(logins.check_now("ann")?.is_allowed());
+///
+/// let text = metrics::to_prometheus([&logins.metrics(), &mails.metrics()]);
+/// let line = r#"tower_throttle_requests_total{limiter="logins",result="allowed"} 1"#;
+/// assert!(text.lines().any(|found| found == line));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use]
+pub fn to_prometheus<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>) -> String {
+    write(Format::Prometheus, snapshots)
+}
+
+/// Does the same as [`to_prometheus`] in the format of OpenMetrics 1.0.
+/// [`OPENMETRICS_CONTENT_TYPE`] is its type.
+#[must_use]
+pub fn to_openmetrics<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>) -> String {
+    write(Format::OpenMetrics, snapshots)
+}
+
+impl Snapshot {
+    /// Writes the snapshot as [`to_prometheus`] does.
+    #[must_use]
+    pub fn to_prometheus(&self) -> String {
+        to_prometheus([self])
+    }
+
+    /// Writes the snapshot as [`to_openmetrics`] does.
+    #[must_use]
+    pub fn to_openmetrics(&self) -> String {
+        to_openmetrics([self])
+    }
+}
+
+fn write<'a>(format: Format, snapshots: impl IntoIterator<Item = &'a Snapshot>) -> String {
+    let limiters = by_name(snapshots);
+    let mut text = Exposition::new(format);
+    write_counts(&mut text, &limiters);
+    text.finish()
+}
+
+/// Adds up the snapshots of one name, as no series may be written twice.
+fn by_name<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>) -> Vec<Snapshot> {
+    let mut limiters: Vec<Snapshot> = Vec::new();
+    for snapshot in snapshots {
+        let mut known = limiters.iter_mut();
+        match known.find(|known| known.limiter() == snapshot.limiter()) {
+            Some(known) => known.add(snapshot),
+            None => limiters.push(snapshot.clone()),
+        }
+    }
+    limiters
+}
+
+/// Writes what each limiter counted of its requests.
+fn write_counts(text: &mut Exposition, limiters: &[Snapshot]) {
+    let name = "tower_throttle_requests";
+    let help = "Requests by result. Each request is counted once.";
+    text.family(name, "counter", help, |family| {
+        for limiter in limiters {
+            for (result, count) in limiter.requests.by_result() {
+                let labels = [("limiter", limiter.limiter()), ("result", result)];
+                family.sample("_total", &labels, count);
+            }
+        }
+    });
+    let name = "tower_throttle_checks";
+    let help = "Checks by policy and result.";
+    text.family(name, "counter", help, |family| {
+        for limiter in limiters {
+            for (policy, checks) in limiter.policies() {
+                for (result, count) in checks.by_result() {
+                    let limiter = ("limiter", limiter.limiter());
+                    let labels = [limiter, ("policy", policy), ("result", result)];
+                    family.sample("_total", &labels, count);
+                }
+            }
+        }
+    });
+    let name = "tower_throttle_decisions";
+    let help = "Decisions by where they came from.";
+    text.family(name, "counter", help, |family| {
+        for limiter in limiters {
+            for (source, count) in limiter.decisions.by_source() {
+                let labels = [("limiter", limiter.limiter()), ("source", source)];
+                family.sample("_total", &labels, count);
+            }
+        }
+    });
+}

@@ -1,0 +1,345 @@
+//! [`Recorder`]: counts the requests of one layer or limiter.
+
+use std::{fmt, sync::Arc};
+
+use super::{
+    counter::{Adder, Counters},
+    observe::{Observe, Observed, RequestResult},
+    snapshot::{Checks, Decisions, Requests, Snapshot},
+};
+#[cfg(feature = "http")]
+use crate::DenialReason;
+use crate::{Decision, PolicyDecision, Source, StoreError, Verdict, policy_name::Name};
+
+/// Counts the requests of one layer or limiter: one addition for the request, and one for each
+/// policy that was asked.
+///
+/// All numbers are fixed when it is built. No request adds a series.
+pub(crate) struct Recorder {
+    name: Arc<str>,
+    policies: Box<[Name]>,
+    counters: Counters,
+    observer: Option<Arc<dyn Observe>>,
+}
+
+/// The lines of the counters: a line for each verdict, and a line for each policy.
+///
+/// A request that was decided is counted under its verdict and its source. So the requests by
+/// result and the decisions by source are two sums of the same numbers.
+const ALLOWED: usize = 0;
+const DENIED: usize = 1;
+const IMPOSSIBLE: usize = 2;
+const FIRST_POLICY: usize = 3;
+
+/// The sources are the first places of the lines of verdicts.
+const SOURCES: usize = 5;
+
+/// The places of requests that no store decided, behind those of the sources.
+const NOT_LIMITED: (usize, usize) = (ALLOWED, SOURCES);
+const CANCELLED: (usize, usize) = (ALLOWED, SOURCES + 1);
+const MISCONFIGURED: (usize, usize) = (ALLOWED, SOURCES + 2);
+const KEY_MISSING: (usize, usize) = (DENIED, SOURCES);
+const STORE_FAILED: (usize, usize) = (DENIED, SOURCES + 1);
+
+/// The places in the line of a policy.
+#[derive(Clone, Copy)]
+enum Checked {
+    Allowed,
+    Near,
+    Denied,
+    Impossible,
+    KeyMissing,
+    ShadowDenied,
+    Unknown,
+}
+
+impl Recorder {
+    pub(crate) fn new<'a>(
+        name: Arc<str>,
+        policies: impl IntoIterator<Item = &'a Name>,
+        observer: Option<Arc<dyn Observe>>,
+    ) -> Arc<Self> {
+        let policies: Box<[Name]> = policies.into_iter().cloned().collect();
+        Arc::new(Self {
+            name,
+            counters: Counters::new(FIRST_POLICY + policies.len()),
+            policies,
+            observer,
+        })
+    }
+
+    /// Returns a recorder of the same name and policies that has counted nothing.
+    #[cfg(feature = "http")]
+    pub(crate) fn restarted(&self) -> Arc<Self> {
+        Self::new(
+            Arc::clone(&self.name),
+            &self.policies,
+            self.observer.clone(),
+        )
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Counts a request that was decided.
+    #[inline]
+    pub(crate) fn decided(&self, decision: &Decision) {
+        self.counters.count(|adder| {
+            let (line, place) = place_of(decision);
+            adder.add(line, place);
+            for (number, policy) in decision.policies().enumerate() {
+                let checked = Checked::by(policy);
+                self.add_check(adder, policy.interned_name(), number, checked);
+            }
+        });
+        if let Some(observer) = &self.observer {
+            self.observe(&**observer, result_of(decision), Some(decision), None);
+        }
+    }
+
+    /// Counts a request that was denied before a store was asked, or because it failed.
+    /// `policy`: the one whose key could not be read.
+    #[cfg(feature = "http")]
+    #[cold]
+    pub(crate) fn denied_without_decision(&self, reason: DenialReason, policy: Option<&Name>) {
+        let result = match reason {
+            DenialReason::QuotaExceeded => RequestResult::Denied,
+            DenialReason::CostImpossible => RequestResult::Impossible,
+            DenialReason::KeyMissing => RequestResult::KeyMissing,
+            DenialReason::StoreFailed => RequestResult::StoreFailed,
+            DenialReason::Misconfigured => RequestResult::Misconfigured,
+        };
+        let policy = policy.filter(|_| result == RequestResult::KeyMissing);
+        self.undecided(result, policy);
+    }
+
+    /// Counts a request that the store failed to decide.
+    #[cold]
+    pub(crate) fn failed(&self, error: &StoreError) {
+        self.undecided(result_of_error(error), None);
+    }
+
+    /// Counts a request that was dropped before it was decided.
+    #[cold]
+    pub(crate) fn cancelled(&self) {
+        self.undecided(RequestResult::Cancelled, None);
+    }
+
+    /// `policy`: the one that found no key.
+    fn undecided(&self, result: RequestResult, policy: Option<&Name>) {
+        self.counters.count(|adder| {
+            let (line, place) = match result {
+                RequestResult::KeyMissing => KEY_MISSING,
+                RequestResult::Misconfigured => MISCONFIGURED,
+                RequestResult::Cancelled => CANCELLED,
+                _ => STORE_FAILED,
+            };
+            adder.add(line, place);
+            if let Some(policy) = policy {
+                self.add_check(adder, policy, 0, Checked::KeyMissing);
+            }
+        });
+        if let Some(observer) = &self.observer {
+            self.observe(&**observer, result, None, policy);
+        }
+    }
+
+    /// Counts the check of a shadow policy, whose denials deny no request.
+    #[expect(dead_code, reason = "no policy is a shadow yet")]
+    pub(crate) fn shadow_decided(&self, policy: &PolicyDecision) {
+        let checked = match Checked::by(policy) {
+            Checked::Denied | Checked::Impossible => Checked::ShadowDenied,
+            checked => checked,
+        };
+        self.shadow(policy.interned_name(), checked);
+    }
+
+    /// Counts a check of a shadow policy that the store failed to decide.
+    #[expect(dead_code, reason = "no policy is a shadow yet")]
+    pub(crate) fn shadow_unknown(&self, policy: &Name) {
+        self.shadow(policy, Checked::Unknown);
+    }
+
+    /// Counts a request that lacks the key of a shadow policy.
+    #[expect(dead_code, reason = "no policy is a shadow yet")]
+    pub(crate) fn shadow_key_missing(&self, policy: &Name) {
+        self.shadow(policy, Checked::KeyMissing);
+    }
+
+    fn shadow(&self, policy: &Name, checked: Checked) {
+        self.counters
+            .count(|adder| self.add_check(adder, policy, 0, checked));
+    }
+
+    /// Counts a check of a policy. `number`: where it probably is.
+    #[inline]
+    fn add_check(&self, adder: &Adder<'_>, policy: &Name, number: usize, checked: Checked) {
+        let is_there = self.policies.get(number) == Some(policy);
+        let number = if is_there {
+            Some(number)
+        } else {
+            self.policies.iter().position(|own| own == policy)
+        };
+        if let Some(number) = number {
+            adder.add(FIRST_POLICY + number, checked as usize);
+        }
+    }
+
+    #[cold]
+    fn observe(
+        &self,
+        observer: &dyn Observe,
+        result: RequestResult,
+        decision: Option<&Decision>,
+        policy_without_key: Option<&Name>,
+    ) {
+        observer.decided(&Observed {
+            limiter: &self.name,
+            result,
+            decision,
+            policy_without_key: policy_without_key.map(|name| &*name.text),
+        });
+    }
+
+    /// Returns the numbers as they are now.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let lines = [ALLOWED, DENIED, IMPOSSIBLE].map(|line| self.counters.sum(line));
+        let [allowed, denied, impossible] = lines;
+        let [a0, a1, a2, a3, a4, not_limited, cancelled, misconfigured] = allowed;
+        let [d0, d1, d2, d3, d4, key_missing, store_failed, _] = denied;
+        let [i0, i1, i2, i3, i4, ..] = impossible;
+        let requests = Requests {
+            allowed: a0 + a1 + a2 + a3 + a4,
+            denied: d0 + d1 + d2 + d3 + d4,
+            impossible: i0 + i1 + i2 + i3 + i4,
+            key_missing,
+            store_failed,
+            misconfigured,
+            not_limited,
+            cancelled,
+        };
+        let decisions = Decisions {
+            store: a0 + d0 + i0,
+            cache: a1 + d1 + i1,
+            lease: a2 + d2 + i2,
+            local: a3 + d3 + i3,
+            store_failure: a4 + d4 + i4 + store_failed,
+        };
+        let policies = (FIRST_POLICY..).zip(&self.policies);
+        let policies = policies.map(|(line, name)| (name.clone(), checks(self.counters.sum(line))));
+        Snapshot::new(
+            Arc::clone(&self.name),
+            requests,
+            decisions,
+            policies.collect(),
+        )
+    }
+}
+
+impl Checked {
+    #[inline]
+    fn by(policy: &PolicyDecision) -> Self {
+        if !policy.is_denied() {
+            if policy.is_near_limit() {
+                Self::Near
+            } else {
+                Self::Allowed
+            }
+        } else if policy.is_impossible() {
+            Self::Impossible
+        } else {
+            Self::Denied
+        }
+    }
+}
+
+/// Reads the line of a policy, in the order of [`Checked`].
+const fn checks(line: [u64; 8]) -> Checks {
+    let [
+        allowed,
+        near,
+        denied,
+        impossible,
+        key_missing,
+        shadow_denied,
+        unknown,
+        _,
+    ] = line;
+    Checks {
+        allowed,
+        near,
+        denied,
+        impossible,
+        key_missing,
+        shadow_denied,
+        unknown,
+    }
+}
+
+/// Returns the value of the label `source`.
+pub(super) fn source_of(decision: &Decision) -> &'static str {
+    match decision.source() {
+        Source::Store => "store",
+        Source::Cache => "cache",
+        Source::Lease => "lease",
+        Source::Local => "local",
+        Source::StoreFailure => "store_failure",
+    }
+}
+
+/// Returns where a decision is counted.
+#[inline]
+fn place_of(decision: &Decision) -> (usize, usize) {
+    let source = match decision.source() {
+        Source::Store => 0,
+        Source::Cache => 1,
+        Source::Lease => 2,
+        Source::Local => 3,
+        Source::StoreFailure => 4,
+    };
+    match result_of(decision) {
+        RequestResult::Allowed => (ALLOWED, source),
+        RequestResult::Denied => (DENIED, source),
+        RequestResult::Impossible => (IMPOSSIBLE, source),
+        RequestResult::NotLimited => NOT_LIMITED,
+        _ => STORE_FAILED,
+    }
+}
+
+/// Returns what a decision makes of a request. A denial agrees with the reason that its
+/// response has.
+#[inline]
+pub(super) fn result_of(decision: &Decision) -> RequestResult {
+    match decision.verdict() {
+        Verdict::Allowed => {
+            let is_of_store = decision.source() == Source::Store;
+            if decision.policies().len() == 0 && is_of_store {
+                RequestResult::NotLimited
+            } else {
+                RequestResult::Allowed
+            }
+        }
+        _ if decision.denied_by().next().is_none() => RequestResult::StoreFailed,
+        Verdict::Denied => RequestResult::Denied,
+        Verdict::Impossible => RequestResult::Impossible,
+    }
+}
+
+pub(super) fn result_of_error(error: &StoreError) -> RequestResult {
+    if error.is_unsupported() {
+        RequestResult::Misconfigured
+    } else {
+        RequestResult::StoreFailed
+    }
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder")
+            .field("name", &self.name)
+            .field("policies", &self.policies)
+            .field("observer", &self.observer)
+            .finish_non_exhaustive()
+    }
+}

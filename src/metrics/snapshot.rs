@@ -1,0 +1,171 @@
+//! [`Snapshot`]: the numbers of a layer or limiter at one moment.
+
+use std::sync::Arc;
+
+use crate::policy_name::Name;
+
+/// Defines a struct of counts whose field names are the values of a label.
+macro_rules! counts {
+    (
+        $(#[$about:meta])*
+        $type:ident, by $label:literal, as $method:ident {
+            $($(#[$field_about:meta])* $field:ident,)+
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct $type {
+            $($(#[$field_about])* pub $field: u64,)+
+        }
+
+        impl $type {
+            #[doc = concat!("Returns each value of the label `", $label, "` with its count.")]
+            pub fn $method(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($field), self.$field)),+].into_iter()
+            }
+
+            pub(super) fn add(&mut self, other: &Self) {
+                $(self.$field = self.$field.wrapping_add(other.$field);)+
+            }
+        }
+    };
+}
+
+counts! {
+    /// Requests by what became of them. A [`Limiter`](crate::Limiter) counts its checks here.
+    ///
+    /// Each request is counted once, so the [total](Self::total) is the traffic.
+    Requests, by "result", as by_result {
+        /// Admitted: every policy had room.
+        allowed,
+        /// Denied, because a policy had no room.
+        denied,
+        /// Denied, because the cost exceeds what a policy can ever grant.
+        impossible,
+        /// Denied, because the request lacks the key of a policy.
+        key_missing,
+        /// Denied, because the store could not decide and a policy denies then.
+        store_failed,
+        /// Denied, because the application is misconfigured. In a limiter: an operation that
+        /// its policies do not support.
+        misconfigured,
+        /// Forwarded, because no policy applied.
+        not_limited,
+        /// Dropped before it was decided: the client hung up while the store was asked, or
+        /// while the request waited for room.
+        cancelled,
+    }
+}
+
+impl Requests {
+    /// Returns the number of all requests.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.by_result().map(|(_, count)| count).sum()
+    }
+}
+
+counts! {
+    /// Decisions by where they came from: see [`Source`](crate::Source).
+    Decisions, by "source", as by_source {
+        /// The store decided.
+        store,
+        /// A recent denial of the store was repeated.
+        cache,
+        /// This process decided from leased units.
+        lease,
+        /// The store failed, and this process decided.
+        local,
+        /// The store failed, and [`OnStoreFailure`](crate::OnStoreFailure) allowed or denied
+        /// without a decision.
+        store_failure,
+    }
+}
+
+counts! {
+    /// What one policy said to requests. A request that another policy denied is counted, too.
+    Checks, by "result", as by_result {
+        /// There was room, and a fifth of the capacity or more is left.
+        allowed,
+        /// There was room, and less than a fifth of the capacity is left.
+        near,
+        /// There was no room.
+        denied,
+        /// The cost exceeds what the policy can ever grant.
+        impossible,
+        /// The request lacks the key, so it was denied.
+        key_missing,
+        /// A shadow policy had no room.
+        shadow_denied,
+        /// The store failed while it was asked for a shadow policy.
+        unknown,
+    }
+}
+
+/// The numbers of a layer or limiter, as they were at one moment.
+///
+/// All are counted from the time when it was built, and only in this process.
+/// [`RateLimitLayer::metrics`](crate::RateLimitLayer::metrics) and
+/// [`Limiter::metrics`](crate::Limiter::metrics) return it. Taking one costs a few
+/// microseconds at most, and no request waits for it.
+///
+/// Numbers are read one after the other while requests go on. So a request may be in one of
+/// them and not yet in another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Snapshot {
+    limiter: Arc<str>,
+    /// What became of the requests.
+    pub requests: Requests,
+    /// Where their decisions came from.
+    pub decisions: Decisions,
+    policies: Vec<(Name, Checks)>,
+}
+
+impl Snapshot {
+    pub(super) const fn new(
+        limiter: Arc<str>,
+        requests: Requests,
+        decisions: Decisions,
+        policies: Vec<(Name, Checks)>,
+    ) -> Self {
+        Self {
+            limiter,
+            requests,
+            decisions,
+            policies,
+        }
+    }
+
+    /// Returns the name of the layer or limiter, which is the label `limiter`.
+    #[must_use]
+    pub fn limiter(&self) -> &str {
+        &self.limiter
+    }
+
+    /// Returns each policy with its checks, in the order of configuration.
+    pub fn policies(&self) -> impl ExactSizeIterator<Item = (&str, &Checks)> {
+        let policies = self.policies.iter();
+        policies.map(|(name, checks)| (&*name.text, checks))
+    }
+
+    /// Returns the checks of a policy by its name.
+    #[must_use]
+    pub fn policy(&self, name: &str) -> Option<&Checks> {
+        let mut policies = self.policies();
+        policies.find_map(|(policy, checks)| (policy == name).then_some(checks))
+    }
+
+    /// Adds the numbers of another of the same name: a series must not be exported twice.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.requests.add(&other.requests);
+        self.decisions.add(&other.decisions);
+        for (name, checks) in &other.policies {
+            match self.policies.iter_mut().find(|(own, _)| own == name) {
+                Some((_, own)) => own.add(checks),
+                None => self.policies.push((name.clone(), *checks)),
+            }
+        }
+    }
+}

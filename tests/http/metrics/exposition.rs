@@ -1,0 +1,223 @@
+//! The text formats, read back by a strict parser.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tower_throttle::{
+    Limiter, Policy, RateLimitLayer, TokenBucket,
+    metrics::{self, Snapshot},
+};
+
+use super::counted;
+use crate::support::{
+    assert_config_error,
+    web::{api, ask, get},
+};
+
+/// The samples of a text, by name and labels, and its families with their types.
+#[derive(Debug, Default)]
+pub(super) struct Parsed {
+    pub(super) samples: BTreeMap<(String, Vec<(String, String)>), u64>,
+    families: BTreeMap<String, String>,
+}
+
+/// Reads a text of counters. Each family has a `HELP` and a `TYPE` line in front of all of its
+/// samples, and no series is there twice.
+#[track_caller]
+pub(super) fn parse(text: &str, is_openmetrics: bool) -> Parsed {
+    assert!(text.ends_with('\n'), "the last line has no end");
+    let mut lines: Vec<&str> = text.lines().collect();
+    if is_openmetrics {
+        assert_eq!(lines.pop(), Some("# EOF"));
+    }
+    let mut parsed = Parsed::default();
+    let mut lines = lines.into_iter().peekable();
+    while let Some(line) = lines.next() {
+        let help = line.strip_prefix("# HELP ").expect("the start of a family");
+        let (family, help) = help.split_once(' ').expect("a help");
+        assert!(!help.is_empty());
+        let line = lines.next().expect("a type");
+        let kind = line.strip_prefix("# TYPE ").expect("a type");
+        let (typed, kind) = kind.split_once(' ').expect("a type");
+        assert_eq!(typed, family);
+        let before = parsed.families.insert(family.to_owned(), kind.to_owned());
+        assert_eq!(before, None, "{family} is there twice");
+        while let Some(line) = lines.next_if(|line| !line.starts_with('#')) {
+            let (name, labels, value) = sample(line);
+            let expected = match is_openmetrics {
+                true => format!("{family}_total"),
+                false => family.to_owned(),
+            };
+            assert_eq!(name, expected);
+            let value = value.parse().expect("a whole number");
+            let before = parsed.samples.insert((name, labels), value);
+            assert_eq!(before, None, "{line} is there twice");
+        }
+    }
+    parsed
+}
+
+/// Reads a line as `name{label="value",other="value"} 1`.
+fn sample(line: &str) -> (String, Vec<(String, String)>, &str) {
+    let is_of_a_name = |next: char| next.is_ascii_alphanumeric() || next == '_';
+    let (name, rest) = line.split_once('{').expect("labels");
+    assert!(name.chars().all(is_of_a_name), "{line}");
+    let (mut rest, mut labels) = (rest, Vec::new());
+    loop {
+        let (label, value) = rest.split_once("=\"").expect("a label");
+        assert!(label.chars().all(is_of_a_name), "{line}");
+        let mut text = String::new();
+        let mut chars = value.char_indices();
+        let end = loop {
+            match chars.next().expect("the end of a value") {
+                (end, '"') => break end,
+                (_, '\\') => text.push(match chars.next() {
+                    Some((_, 'n')) => '\n',
+                    Some((_, next @ ('\\' | '"'))) => next,
+                    other => panic!("no escape: {other:?} in {line}"),
+                }),
+                (_, '\n') => panic!("a line ends within a value"),
+                (_, next) => text.push(next),
+            }
+        };
+        labels.push((label.to_owned(), text));
+        rest = &value[end + 1..];
+        if let Some(value) = rest.strip_prefix("} ") {
+            return (name.to_owned(), labels, value);
+        }
+        rest = rest.strip_prefix(',').expect("another label");
+    }
+}
+
+/// Returns the samples that are not 0, as [`counted`] has them.
+fn by_what_they_count(parsed: &Parsed, limiter: &str) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for ((name, labels), count) in &parsed.samples {
+        let labels: Vec<(&str, &str)> = labels
+            .iter()
+            .map(|(label, value)| (&**label, &**value))
+            .collect();
+        let (of, what) = match (&**name, &*labels) {
+            ("tower_throttle_requests_total", [("limiter", of), ("result", result)]) => {
+                (of, (*result).to_owned())
+            }
+            ("tower_throttle_decisions_total", [("limiter", of), ("source", source)]) => {
+                (of, format!("by {source}"))
+            }
+            (
+                "tower_throttle_checks_total",
+                [("limiter", of), ("policy", policy), ("result", result)],
+            ) => (of, format!("{policy}: {result}")),
+            other => panic!("{other:?}"),
+        };
+        if *of == limiter && *count > 0 {
+            counts.insert(what, *count);
+        }
+    }
+    counts
+}
+
+/// The only types of this crate's families, in both formats.
+#[track_caller]
+fn assert_families(parsed: &Parsed, suffix: &str) {
+    let expected = ["checks", "decisions", "requests"];
+    let expected = expected.map(|name| format!("tower_throttle_{name}{suffix}"));
+    assert!(parsed.families.keys().eq(&expected), "{parsed:?}");
+    let kinds: BTreeSet<_> = parsed.families.values().collect();
+    assert!(kinds.into_iter().eq(["counter"]), "{parsed:?}");
+}
+
+/// Names with all characters that have to be escaped.
+const ODD: &str = r#"a "quoted" \name\ {with=braces}, and # more"#;
+
+fn odd_layer() -> RateLimitLayer {
+    let odd = Policy::new(ODD, TokenBucket::per_minute(10)).shared();
+    let builder = RateLimitLayer::builder().name(ODD).policy(odd);
+    let layer = builder.policy(api()).build().expect("a layer");
+    for (cost, status) in [(1, 200), (100, 429), (101, 403)] {
+        assert_eq!(ask(&layer, get([("api", cost)])).status, status);
+    }
+    layer
+}
+
+#[test]
+fn both_formats_have_all_numbers_of_a_snapshot() {
+    let seen = odd_layer().metrics();
+    for (text, is_openmetrics) in [(seen.to_prometheus(), false), (seen.to_openmetrics(), true)] {
+        let parsed = parse(&text, is_openmetrics);
+        assert_families(&parsed, if is_openmetrics { "" } else { "_total" });
+        assert_eq!(by_what_they_count(&parsed, ODD), counted(&seen));
+        // Also those that are 0, so that a rate can be taken from the start.
+        assert_eq!(parsed.samples.len(), 8 + 2 * 7 + 5);
+    }
+}
+
+#[test]
+fn several_snapshots_share_each_family_and_equal_names_are_added_up() {
+    let (odd, other) = (odd_layer().metrics(), odd_layer().metrics());
+    let limiter = |name: Option<&str>, policy: &str| {
+        let policy = Policy::new(policy, TokenBucket::per_minute(1));
+        let builder = Limiter::builder().policy(policy);
+        let builder = match name {
+            Some(name) => builder.name(name),
+            None => builder,
+        };
+        let limiter = builder.build().expect("a limiter");
+        assert!(limiter.check_now("ann").is_ok());
+        limiter.metrics()
+    };
+    let (one, two) = (limiter(None, "one"), limiter(Some("default"), "two"));
+    let all = [&odd, &one, &other, &two];
+    for (text, is_openmetrics) in [
+        (metrics::to_prometheus(all), false),
+        (metrics::to_openmetrics(all), true),
+    ] {
+        let parsed = parse(&text, is_openmetrics);
+        assert_families(&parsed, if is_openmetrics { "" } else { "_total" });
+        let twice = counted(&odd).into_iter();
+        let twice = twice.map(|(what, count)| (what, 2 * count));
+        assert_eq!(by_what_they_count(&parsed, ODD), twice.collect());
+        let expected = [
+            ("allowed", 2),
+            ("by store", 2),
+            ("one: near", 1),
+            ("two: near", 1),
+        ];
+        let expected = expected.map(|(what, count)| (what.to_owned(), count));
+        assert_eq!(by_what_they_count(&parsed, "default"), expected.into());
+    }
+}
+
+#[test]
+fn no_snapshot_is_an_empty_text() {
+    let none: [&Snapshot; 0] = [];
+    assert!(
+        parse(&metrics::to_prometheus(none), false)
+            .samples
+            .is_empty()
+    );
+    assert!(
+        parse(&metrics::to_openmetrics(none), true)
+            .samples
+            .is_empty()
+    );
+}
+
+#[test]
+fn names_of_layers_and_limiters_follow_the_rules_of_policy_names() {
+    let too_long = "x".repeat(65);
+    for name in ["", "tab\t", "line\n", "caf\u{e9}", "\u{7f}", &too_long] {
+        let start = format!("limiter name {name:?} is not 1 to 64");
+        let layer = RateLimitLayer::builder().policy(api()).name(name);
+        assert_config_error(layer.build(), "limiter-name", &start);
+        let policy = TokenBucket::per_minute(1);
+        let limiter = Limiter::builder().policy(policy).name(name);
+        assert_config_error(limiter.build(), "limiter-name", &start);
+    }
+    for name in [" ", "\"", "\\", "~", &"x".repeat(64)] {
+        let layer = RateLimitLayer::builder().policy(api()).name(name);
+        let layer = layer.build().expect("a layer");
+        assert_eq!(layer.metrics().limiter(), name);
+        let text = layer.metrics().to_prometheus();
+        assert_eq!(parse(&text, false).samples.len(), 8 + 7 + 5);
+    }
+}

@@ -1,0 +1,194 @@
+//! Each method of a limiter that decides.
+
+use std::time::Duration;
+
+use tower_throttle::{
+    Concurrency, FixedWindow, Limiter, MemoryStore, OnStoreFailure, Policy, Responder, TokenBucket,
+};
+
+use super::{assert_counted, is_pending};
+use crate::support::web::{Down, Slow, at_once, plain};
+
+fn ten() -> Policy {
+    Policy::new("ten", TokenBucket::per_day(10))
+}
+
+#[test]
+fn each_method_that_takes_is_counted_once() {
+    let everyone = Policy::new("everyone", FixedWindow::per_day(1_000)).shared();
+    let one = Limiter::builder().policy(ten());
+    let two = one.clone().policy(everyone);
+    for (builder, has_two) in [(one, false), (two, true)] {
+        let limiter = builder.build().expect("a limiter");
+        at_once(async {
+            assert!(limiter.check("ann").await.expect("a decision").is_allowed());
+            assert!(limiter.check_now("ann").expect("a decision").is_allowed());
+            assert!(
+                limiter
+                    .check_n("ann", 3)
+                    .await
+                    .expect("a decision")
+                    .is_allowed()
+            );
+            assert!(
+                !limiter
+                    .check_n("ann", 6)
+                    .await
+                    .expect("a decision")
+                    .is_allowed()
+            );
+            assert!(
+                !limiter
+                    .check_n("ann", 2_000)
+                    .await
+                    .expect("a decision")
+                    .is_allowed()
+            );
+            let rest = limiter.take_up_to("ann", 100).await.expect("a decision");
+            assert_eq!(rest.charged(), 5);
+            assert!(
+                !limiter
+                    .take_up_to("ann", 1)
+                    .await
+                    .expect("a decision")
+                    .is_allowed()
+            );
+            let permit = limiter.acquire("ann", Duration::ZERO).await;
+            assert!(!permit.expect("a decision").is_allowed());
+            let permit = limiter.acquire_n("bob", 2, Duration::ZERO).await;
+            assert!(permit.expect("a decision").is_allowed());
+        });
+        let seen = limiter.metrics();
+        let mut expected = vec![
+            ("allowed", 5),
+            ("denied", 3),
+            ("impossible", 1),
+            ("by store", 9),
+            ("ten: allowed", 4),
+            ("ten: near", 1),
+            ("ten: denied", 3),
+            ("ten: impossible", 1),
+        ];
+        if has_two {
+            expected.extend([("everyone: allowed", 8), ("everyone: impossible", 1)]);
+        }
+        let expected = expected.into_iter();
+        let expected = expected.map(|(name, count)| (name.to_owned(), count));
+        assert_eq!(super::counted(&seen), expected.collect());
+    }
+}
+
+#[test]
+fn methods_that_only_look_or_correct_are_not_counted() {
+    let limiter = Limiter::new(MemoryStore::new(), ten());
+    at_once(async {
+        let _ = limiter.peek("ann").await.expect("a decision");
+        let _ = limiter.debit("ann", 3).await.expect("a decision");
+        let _ = limiter.credit("ann", 3).await.expect("a decision");
+        limiter.reset("ann").await.expect("a store");
+        limiter.reset_shared().await.expect("a store");
+    });
+    assert_counted(&limiter.metrics(), []);
+}
+
+#[test]
+fn an_operation_that_the_policies_do_not_support_is_a_misconfiguration() {
+    let limiter = Limiter::new(MemoryStore::new(), Policy::new("held", Concurrency::new(1)));
+    at_once(async {
+        let error = limiter.check("ann").await.expect_err("no permit to hold");
+        assert!(error.is_unsupported());
+        assert!(limiter.check_now("ann").is_err());
+        assert!(limiter.take_up_to("ann", 1).await.is_err());
+    });
+    assert_counted(&limiter.metrics(), [("misconfigured", 3)]);
+}
+
+#[test]
+fn a_store_that_fails_is_counted_by_what_decided_instead() {
+    for (choice, expected) in [
+        (
+            OnStoreFailure::Deny,
+            vec![("store_failed", 4), ("by store_failure", 4)],
+        ),
+        (
+            OnStoreFailure::Allow,
+            vec![("allowed", 4), ("by store_failure", 4)],
+        ),
+        (
+            OnStoreFailure::local(),
+            vec![("allowed", 4), ("by local", 4), ("ten: allowed", 4)],
+        ),
+    ] {
+        for later in [false, true] {
+            let policy = ten().on_store_failure(choice);
+            let limiter = if later {
+                let slow = Slow::new(Down);
+                slow.gate.add_permits(10);
+                Limiter::new(slow, policy)
+            } else {
+                Limiter::new(Down, policy)
+            };
+            at_once(async {
+                let _ = limiter.check("ann").await;
+                let _ = limiter.check_n("ann", 1).await;
+                let _ = limiter.take_up_to("ann", 1).await;
+                let _ = limiter.acquire("ann", Duration::ZERO).await;
+            });
+            let expected = expected.iter();
+            let expected = expected.map(|(name, count)| ((*name).to_owned(), *count));
+            assert_eq!(super::counted(&limiter.metrics()), expected.collect());
+        }
+    }
+}
+
+#[test]
+fn a_check_that_is_dropped_before_the_answer_is_cancelled() {
+    let slow = Slow::new(MemoryStore::new());
+    let limiter = Limiter::new(slow.clone(), ten());
+    // Never polled: nothing was asked.
+    drop(limiter.check("ann"));
+    assert_counted(&limiter.metrics(), []);
+    let mut checks: Vec<std::pin::Pin<Box<dyn Future<Output = bool>>>> = vec![
+        Box::pin(async { limiter.check("ann").await.is_ok() }),
+        Box::pin(async { limiter.check_n("ann", 2).await.is_ok() }),
+        Box::pin(async { limiter.take_up_to("ann", 2).await.is_ok() }),
+        Box::pin(async { limiter.acquire("ann", Duration::ZERO).await.is_ok() }),
+    ];
+    for check in &mut checks {
+        assert!(is_pending(check));
+    }
+    assert_counted(&limiter.metrics(), []);
+    drop(checks);
+    assert_counted(&limiter.metrics(), [("cancelled", 4)]);
+}
+
+#[test]
+fn a_store_that_cannot_answer_at_once_is_not_counted_by_check_now() {
+    let slow = Slow::new(MemoryStore::new());
+    let limiter = Limiter::new(slow.clone(), ten());
+    let error = limiter.check_now("ann").expect_err("it would wait");
+    assert!(error.is_unsupported());
+    assert_counted(&limiter.metrics(), []);
+}
+
+#[test]
+fn a_handler_that_uses_a_responder_is_counted_by_its_limiter() {
+    let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_day(1));
+    let responder = Responder::default();
+    for is_allowed in [true, false] {
+        let request = plain();
+        let outcome = at_once(limiter.check("ann"));
+        let answer = responder.respond(&(&request).into(), outcome);
+        assert_eq!(answer.is_ok(), is_allowed);
+    }
+    assert_counted(
+        &limiter.metrics(),
+        [
+            ("allowed", 1),
+            ("denied", 1),
+            ("by store", 2),
+            ("1-per-day: near", 1),
+            ("1-per-day: denied", 1),
+        ],
+    );
+}

@@ -1,0 +1,79 @@
+//! No request can add a series, whatever its caller sends.
+
+use std::collections::BTreeSet;
+
+use http::HeaderValue;
+use tower::{Layer, Service};
+use tower_throttle::{Limiter, MemoryStore, Policy, RateLimitLayer, TokenBucket, key, metrics};
+
+use super::exposition::parse;
+use crate::support::web::{at_once, hello, plain};
+
+const RESULTS: [&str; 8] = [
+    "allowed",
+    "denied",
+    "impossible",
+    "key_missing",
+    "store_failed",
+    "misconfigured",
+    "not_limited",
+    "cancelled",
+];
+const CHECKS: [&str; 7] = [
+    "allowed",
+    "near",
+    "denied",
+    "impossible",
+    "key_missing",
+    "shadow_denied",
+    "unknown",
+];
+const SOURCES: [&str; 5] = ["store", "cache", "lease", "local", "store_failure"];
+
+/// Requests of many callers through a layer, and checks of more in a limiter.
+#[test]
+fn a_million_callers_leave_the_number_of_series_unchanged() {
+    const REQUESTS: u64 = 50_000;
+    const CALLERS: u64 = 1_000_000;
+
+    let policy = || Policy::new("api", TokenBucket::per_day(2));
+    let store = MemoryStore::builder().capacity(10_000).build();
+    let layer = RateLimitLayer::new(policy().key(key::header("x-api-key"))).store(store.clone());
+    let limiter = Limiter::builder().store(store).policy(policy());
+    let limiter = limiter.name("jobs").build().expect("a limiter");
+    let series = || {
+        let text = metrics::to_prometheus([&layer.metrics(), &limiter.metrics()]);
+        let samples = parse(&text, false).samples;
+        samples.into_keys().collect::<BTreeSet<_>>()
+    };
+    let before = series();
+    let mut service = layer.layer(tower::service_fn(hello));
+    for caller in 0..REQUESTS {
+        let mut request = plain();
+        let caller = HeaderValue::from(caller);
+        request.headers_mut().insert("x-api-key", caller);
+        assert!(at_once(service.call(request)).is_ok());
+    }
+    for caller in 0..CALLERS {
+        assert!(limiter.check_now(caller).is_ok());
+    }
+    assert_eq!(layer.metrics().requests.total(), REQUESTS);
+    assert_eq!(limiter.metrics().requests.total(), CALLERS);
+    let after = series();
+    assert_eq!(after, before);
+
+    // No label has a value that is not in these lists.
+    for (name, labels) in after {
+        for (label, value) in labels {
+            let known: &[&str] = match (&*name, &*label) {
+                (_, "limiter") => &["default", "jobs"],
+                (_, "policy") => &["api"],
+                (_, "source") => &SOURCES,
+                ("tower_throttle_requests_total", "result") => &RESULTS,
+                ("tower_throttle_checks_total", "result") => &CHECKS,
+                other => panic!("{other:?}"),
+            };
+            assert!(known.contains(&&*value), "{label}={value}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What layers and limiters count when Redis decides: by call, from the denial cache, from
+//! leases, and not at all.
+
+use std::{collections::BTreeMap, convert::Infallible, pin::Pin, task::Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use tower::{Layer, ServiceExt, service_fn};
+use tower_throttle::{
+    Decision, Limiter, OnStoreFailure, Policy, RateLimitLayer, RedisStore, RedisStoreBuilder,
+    Source, StoreError, TokenBucket, Verdict, key, metrics::Snapshot,
+};
+
+use crate::support::{DEADLINE, RedisServer};
+
+fn patient() -> RedisStoreBuilder {
+    RedisStore::builder().timeout(DEADLINE)
+}
+
+/// Returns a limiter without fallback.
+fn limiter(store: RedisStore, policies: impl IntoIterator<Item = Policy>) -> Limiter {
+    let builder = Limiter::builder().store(store);
+    let builder = builder.on_store_failure(OnStoreFailure::Deny);
+    let builder = policies
+        .into_iter()
+        .fold(builder, |builder, policy| builder.policy(policy));
+    builder.build().expect("a limiter")
+}
+
+/// Counts answers as callers see them.
+#[derive(Default)]
+struct Answers(BTreeMap<String, u64>);
+
+impl Answers {
+    fn add(&mut self, what: &str) {
+        *self.0.entry(what.to_owned()).or_default() += 1;
+    }
+
+    fn count(&mut self, answer: &Result<Decision, StoreError>) {
+        let Ok(decision) = answer else {
+            self.add("store_failed");
+            self.add("by store_failure");
+            return;
+        };
+        self.add(match decision.verdict() {
+            Verdict::Allowed => "allowed",
+            Verdict::Impossible => "impossible",
+            _ => "denied",
+        });
+        self.add(match decision.source() {
+            Source::Store => "by store",
+            Source::Cache => "by cache",
+            Source::Lease => "by lease",
+            Source::Local => "by local",
+            _ => "by store_failure",
+        });
+        for policy in decision.policies() {
+            let result = if policy.is_impossible() {
+                "impossible"
+            } else if policy.is_denied() {
+                "denied"
+            } else if 5 * policy.remaining() < policy.capacity() {
+                "near"
+            } else {
+                "allowed"
+            };
+            self.add(&format!("{}: {result}", policy.name()));
+        }
+    }
+
+    /// Asserts that these are the only counts that are not 0.
+    #[track_caller]
+    fn assert_are(&self, seen: &Snapshot) {
+        let requests = seen.requests.by_result();
+        let requests = requests.map(|(result, count)| (result.to_owned(), count));
+        let decisions = seen.decisions.by_source();
+        let decisions = decisions.map(|(source, count)| (format!("by {source}"), count));
+        let checks = seen.policies().flat_map(|(policy, checks)| {
+            let checks = checks.by_result();
+            checks.map(move |(result, count)| (format!("{policy}: {result}"), count))
+        });
+        let all = requests.chain(decisions).chain(checks);
+        let all: BTreeMap<_, _> = all.filter(|(_, count)| *count > 0).collect();
+        assert_eq!(all, self.0);
+    }
+
+    fn of(&self, what: &str) -> u64 {
+        self.0.get(what).copied().unwrap_or_default()
+    }
+}
+
+#[tokio::test]
+async fn calls_and_cached_denials_are_counted_by_their_source() {
+    let server = RedisServer::start();
+    let store = patient().connect(&server.url()).expect("a store");
+    let hour = Policy::new("hour", TokenBucket::per_hour(7));
+    let day = Policy::new("day", TokenBucket::per_day(1_000)).shared();
+    for policies in [vec![hour.clone()], vec![hour, day]] {
+        let limiter = limiter(store.clone(), policies);
+        let mut answers = Answers::default();
+        for _ in 0..200 {
+            answers.count(&limiter.check("ann").await);
+        }
+        answers.count(&limiter.check_n("bob", 8).await);
+        for _ in 0..200 {
+            let answer = limiter.check_now("ann");
+            // If the denial is not cached anymore, nothing is asked or counted.
+            if answer.is_ok() {
+                answers.count(&answer);
+            }
+        }
+        answers.assert_are(&limiter.metrics());
+        assert!(answers.of("by cache") > 0, "{:?}", answers.0);
+        limiter.reset("ann").await.expect("a reset");
+    }
+}
+
+#[tokio::test]
+async fn leases_are_counted_by_their_source() {
+    let server = RedisServer::start();
+    let store = patient().connect(&server.url()).expect("a store");
+    let hot = Policy::new("hot", TokenBucket::without_refill(10_000)).lease();
+    let limiter = limiter(store, [hot]);
+    let mut answers = Answers::default();
+    while answers.of("by lease") < 100 {
+        answers.count(&limiter.check("ann").await);
+    }
+    answers.assert_are(&limiter.metrics());
+}
+
+#[tokio::test]
+async fn checks_that_redis_does_not_decide_are_counted() {
+    let server = RedisServer::start();
+    let store = patient().max_in_flight(4).connect(&server.url());
+    let limiter = limiter(store.expect("a store"), [TokenBucket::per_hour(9).into()]);
+    let mut answers = Answers::default();
+    answers.count(&limiter.check("ann").await);
+
+    // Another program's data.
+    let key = limiter.storage_keys("bob").remove(0);
+    server.command(&["SET", &key, "another program's", "PX", "100000"]);
+    let corrupt = limiter.check("bob").await;
+    assert!(corrupt.as_ref().expect_err("junk").is_corrupt_state());
+    answers.count(&corrupt);
+
+    // A server that refuses.
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let refused = limiter.check("ann").await;
+    assert!(refused.as_ref().expect_err("no memory").is_refused());
+    answers.count(&refused);
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+
+    // A server that does not answer: four checks wait, and the fifth is too many.
+    server.command(&["CLIENT", "PAUSE", "100000"]);
+    let mut waiting: Vec<_> = (0..4).map(|_| Box::pin(limiter.check("ann"))).collect();
+    for check in &mut waiting {
+        assert!(waits(check).await);
+    }
+    let overloaded = limiter.check("ann").await;
+    assert!(overloaded.as_ref().expect_err("a flood").is_overloaded());
+    answers.count(&overloaded);
+    answers.assert_are(&limiter.metrics());
+    drop(waiting);
+    (0..4).for_each(|_| answers.add("cancelled"));
+    answers.assert_are(&limiter.metrics());
+}
+
+/// Polls a future once. Returns whether it waits.
+async fn waits<F: Future>(future: &mut Pin<Box<F>>) -> bool {
+    std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await
+}
+
+#[tokio::test]
+async fn a_layer_counts_each_request_once_over_http_and_grpc() {
+    let mut server = RedisServer::start();
+    let store = patient().connect(&server.url()).expect("a store");
+    let policy = Policy::new("api", TokenBucket::per_day(3)).key(key::header("x-api-key"));
+    let layer = RateLimitLayer::builder()
+        .store(store)
+        .policy(policy)
+        .decision_in_extensions()
+        .build()
+        .expect("a layer");
+    let hello = service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))
+    });
+    let service = layer.layer(hello);
+    let mut answers = Answers::default();
+    let ask = async |is_grpc: bool| {
+        let request = Request::post("/").header("x-api-key", "ann");
+        let request = match is_grpc {
+            true => request
+                .version(http::Version::HTTP_2)
+                .header("content-type", "application/grpc"),
+            false => request,
+        };
+        let request = request.body(()).expect("a request");
+        let Ok(response) = service.clone().oneshot(request).await;
+        let decision = response.extensions().get::<Decision>();
+        decision.expect("a decision").clone()
+    };
+    for number in 0..20 {
+        answers.count(&Ok(ask(number % 2 == 0).await));
+    }
+    server.kill();
+    // The policy is local then.
+    while answers.of("by local") < 10 {
+        answers.count(&Ok(ask(false).await));
+    }
+    answers.assert_are(&layer.metrics());
+    assert!(answers.of("by store") >= 4, "{:?}", answers.0);
+}
