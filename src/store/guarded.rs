@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::timeout;
 
 use super::{
-    Answer, Charge, Check, Fallback, Store,
+    Answer, Charge, Check, Fallback, Operation, Store, StoreFuture,
     breaker::{Breaker, CallOutcome},
 };
 use crate::{
@@ -68,6 +68,22 @@ impl<S: Store> Guarded<S> {
         self
     }
 
+    /// Adds the timeout to an answer that is not known yet.
+    fn in_time<T: Send + 'static>(
+        &self,
+        answer: StoreFuture<T>,
+        record: impl FnOnce(&Result<T, StoreError>) + Send + 'static,
+    ) -> Answer<T> {
+        let limit = self.timeout;
+        let call = async move {
+            let answer = timeout(limit, answer).await;
+            let answer = answer.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout)));
+            record(&answer);
+            answer
+        };
+        Answer::Later(Box::pin(run_to_completion(call)))
+    }
+
     /// Asks the store if the breaker permits it. `outcome` judges an answer that is known
     /// at once.
     fn guard<T: Send + 'static>(
@@ -84,30 +100,56 @@ impl<S: Store> Guarded<S> {
                 permit.record_outcome(outcome(&answer));
                 Answer::Now(answer)
             }
-            Answer::Later(answer) => {
-                let limit = self.timeout;
-                let call = async move {
-                    let answer = timeout(limit, answer).await;
-                    let answer =
-                        answer.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout)));
-                    permit.record_outcome(CallOutcome::of_store(&answer));
-                    answer
-                };
-                Answer::Later(Box::pin(run_to_completion(call)))
-            }
+            Answer::Later(answer) => self.in_time(answer, |answer| {
+                permit.record_outcome(CallOutcome::of_store(answer));
+            }),
         }
+    }
+}
+
+/// Judges a decision that is known at once.
+fn outcome(answer: &Result<Decision, StoreError>) -> CallOutcome {
+    match answer {
+        // A decision that did not come from the store says nothing about it.
+        Ok(decision) if decision.source() != Source::Store => CallOutcome::Unused,
+        answer => CallOutcome::of_store(answer),
     }
 }
 
 impl<S: Store> Store for Guarded<S> {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        // A decision that did not come from the store says nothing about it.
-        let outcome = |answer: &Result<Decision, _>| match answer {
-            Ok(decision) if decision.source() != Source::Store => CallOutcome::Unused,
-            answer => CallOutcome::of_store(answer),
-        };
         let is_refund = check.operation().is_refund_or_renewal();
         self.guard(is_refund, || self.store.check(check), outcome)
+    }
+
+    /// The checks count as one call, by the first answer that takes time.
+    fn check_all(&self, checks: &[Check<'_>]) -> Vec<Answer<Decision>> {
+        let mut operations = checks.iter().map(Check::operation);
+        let is_refund = operations.all(Operation::is_refund_or_renewal);
+        let Some(permit) = self.breaker.try_acquire(is_refund) else {
+            let open = |_| Answer::Now(Err(StoreError::circuit_open()));
+            return checks.iter().map(open).collect();
+        };
+        let answers = self.store.check_all(checks);
+        let takes_time = |answer: &Answer<_>| matches!(answer, Answer::Later(_));
+        let mut permit = Some(permit);
+        if !answers.iter().any(takes_time) {
+            if let (Some(Answer::Now(answer)), Some(permit)) = (answers.first(), permit.take()) {
+                permit.record_outcome(outcome(answer));
+            }
+        }
+        let guarded = answers.into_iter().map(|answer| match answer {
+            Answer::Now(answer) => Answer::Now(answer),
+            Answer::Later(answer) => {
+                let permit = permit.take();
+                self.in_time(answer, |answer| {
+                    if let Some(permit) = permit {
+                        permit.record_outcome(CallOutcome::of_store(answer));
+                    }
+                })
+            }
+        });
+        guarded.collect()
     }
 
     fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {

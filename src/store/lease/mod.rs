@@ -58,19 +58,24 @@ impl LeasingStore {
         }
     }
 
-    fn check_leased(&self, check: &Check<'_>, charge: &Charge<'_>) -> Answer<Decision> {
+    /// Decides a check of one charge from leased units, if there are enough.
+    fn look_up(&self, charge: &Charge<'_>) -> Leased {
         let lookup = self.leases.look_up(charge);
         if let Some(trip) = lookup.trip {
             self.send(lookup.id, *trip);
         }
         if let Some(grant) = lookup.grant {
-            return Answer::Now(Ok(grant.decision(charge)));
+            return Leased::Yes(grant.decision(charge));
         }
         if lookup.is_new && self.leases.begins_sweeping() {
             self.leases.runtime().spawn(self.clone().sweep());
         }
-        let (id, cost) = (lookup.id, charge.demand.cost);
-        match self.store.check(check) {
+        Leased::No(lookup.id, charge.demand.cost)
+    }
+
+    /// Records the store's answer to a check that leased units may decide the next time.
+    fn recorded(&self, id: Id, cost: u64, answer: Answer<Decision>) -> Answer<Decision> {
+        match answer {
             Answer::Now(answer) => {
                 self.leases.record_answer(id, cost, &answer);
                 Answer::Now(answer)
@@ -124,15 +129,42 @@ impl LeasingStore {
     }
 }
 
+/// Whether leased units decided a check.
+#[allow(clippy::large_enum_variant)] // It is taken apart at once.
+enum Leased {
+    Yes(Decision),
+    /// The store decides. Its answer is recorded for this caller and cost.
+    No(Id, u64),
+}
+
 impl Store for LeasingStore {
     #[inline]
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        match check.charges() {
-            [charge] if check.operation() == Operation::Take && is_leased(charge) => {
-                self.check_leased(check, charge)
-            }
-            _ => self.store.check(check),
+        let Some(charge) = leased_charge(check) else {
+            return self.store.check(check);
+        };
+        match self.look_up(charge) {
+            Leased::Yes(decision) => Answer::Now(Ok(decision)),
+            Leased::No(id, cost) => self.recorded(id, cost, self.store.check(check)),
         }
+    }
+
+    fn check_all(&self, checks: &[Check<'_>]) -> Vec<Answer<Decision>> {
+        let (mut found, mut undecided) = (Vec::new(), Vec::new());
+        for check in checks {
+            let leased = leased_charge(check).map(|charge| self.look_up(charge));
+            if !matches!(leased, Some(Leased::Yes(_))) {
+                undecided.push(*check);
+            }
+            found.push(leased);
+        }
+        let mut answers = self.store.check_all(&undecided).into_iter();
+        let answers = found.into_iter().filter_map(|found| match found {
+            Some(Leased::Yes(decision)) => Some(Answer::Now(Ok(decision))),
+            Some(Leased::No(id, cost)) => Some(self.recorded(id, cost, answers.next()?)),
+            None => answers.next(),
+        });
+        answers.collect()
     }
 
     /// Resets buckets, and voids their leases if the reset may have run.
@@ -161,6 +193,14 @@ impl Store for LeasingStore {
 
     fn fallback(&self) -> Option<Fallback> {
         self.store.fallback()
+    }
+}
+
+/// Returns the charge of a check that leased units may decide.
+fn leased_charge<'a>(check: &Check<'a>) -> Option<&'a Charge<'a>> {
+    match check.charges() {
+        [charge] if check.operation() == Operation::Take && is_leased(charge) => Some(charge),
+        _ => None,
     }
 }
 

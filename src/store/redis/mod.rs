@@ -5,6 +5,7 @@ mod backoff;
 mod builder;
 pub(crate) mod client_reply;
 pub(crate) mod cluster;
+mod companion;
 pub(crate) mod connect;
 mod connection;
 pub(crate) mod deadline;
@@ -248,6 +249,10 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 impl Store for RedisStore {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         self.leasing.check(check)
+    }
+
+    fn check_all(&self, checks: &[Check<'_>]) -> Vec<Answer<Decision>> {
+        self.leasing.check_all(checks)
     }
 
     fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {

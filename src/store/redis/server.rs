@@ -9,11 +9,13 @@ use std::{
     time::Duration,
 };
 
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::{
     SendMode,
     client_reply::{RedisError, Reply},
+    companion::Companions,
     deadline::Deadline,
     latency::{CallTiming, Latency},
     pool::{Pool, Wire},
@@ -136,18 +138,25 @@ impl Server {
         self.finish(wire, permit, reply, outcome)
     }
 
-    /// Decides one check in a call of its own.
+    /// Decides one check and its companions in a call of their own.
     #[expect(clippy::expect_used, reason = "a reply has a result for each check")]
     pub(super) async fn eval_alone(
         &self,
         request: &ScriptRequest,
+        companions: &Companions,
         mode: SendMode,
         deadline: Deadline,
     ) -> Result<CheckResult, StoreError> {
-        let mut reply = self
-            .eval(&[Repeated::once(request)], mode, deadline)
-            .await?;
-        let (_, result) = reply.pop().expect("the reply to one check has one result");
+        let companions = companions.as_slice();
+        let mut checks: SmallVec<[Repeated<'_>; 1]> = SmallVec::new();
+        checks.push(Repeated::once(request));
+        checks.extend(companions.iter().map(|one| Repeated::once(&one.request)));
+        let mut reply = self.eval(&checks, mode, deadline).await?;
+        for companion in companions.iter().rev() {
+            let (_, result) = reply.pop().expect("a result for each check");
+            companion.answer(result);
+        }
+        let (_, result) = reply.pop().expect("a result for each check");
         result
     }
 

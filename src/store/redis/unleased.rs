@@ -5,9 +5,18 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
+use smallvec::SmallVec;
+
 use super::{
-    SendMode, cluster::Cluster, deadline::Deadline, dispatcher::Dispatcher, either::Either,
-    request::ScriptRequest, shared::Shared, task::InRuntime,
+    SendMode,
+    cluster::Cluster,
+    companion::{Companion, Companions},
+    deadline::Deadline,
+    dispatcher::Dispatcher,
+    either::Either,
+    request::ScriptRequest,
+    shared::Shared,
+    task::InRuntime,
 };
 use crate::{
     Decision, StoreError,
@@ -33,6 +42,17 @@ pub(super) enum Servers {
     Cluster(Arc<Cluster>),
 }
 
+/// A check to be sent, and those that go with it.
+struct Carrier<'a> {
+    /// Its place among the checks.
+    place: usize,
+    check: &'a Check<'a>,
+    /// `None` if its keys are in several slots.
+    slot: Option<u16>,
+    asking: Option<PendingCheck>,
+    companions: Vec<Companion>,
+}
+
 impl Unleased {
     pub(super) fn servers(&self) -> Result<Servers, StoreError> {
         let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
@@ -51,27 +71,56 @@ impl Unleased {
         }
     }
 
-    fn send(&self, check: &Check<'_>, asking: Option<PendingCheck>) -> Answer<Decision> {
+    /// Sends a check, and its companions in the same call.
+    fn send(
+        &self,
+        check: &Check<'_>,
+        asking: Option<PendingCheck>,
+        companions: Companions,
+    ) -> Answer<Decision> {
         let request = ScriptRequest::new(check);
         let deadline = Deadline::after(self.shared.timeout);
         let dispatcher = match self.servers() {
-            Err(closed) => return Answer::Now(Err(closed)),
+            Err(closed) => {
+                companions.fail(&closed);
+                return Answer::Now(Err(closed));
+            }
             Ok(Servers::One(dispatcher)) => dispatcher,
             Ok(Servers::Cluster(cluster)) => {
-                return self.later(cluster.check(request, deadline, asking));
+                return self.later(cluster.check(request, companions, deadline, asking));
             }
         };
         let in_flight = match dispatcher.admit(request.is_refund()) {
             Ok(in_flight) => in_flight,
-            Err(error) => return Answer::Now(Err(error)),
+            Err(error) => {
+                companions.fail(&error);
+                return Answer::Now(Err(error));
+            }
         };
         self.later(async move {
             let request = Arc::new(request);
-            let submitted = Dispatcher::submit(Arc::clone(&request), in_flight, deadline);
-            let decision = request.decision(&submitted.await?);
+            let (own, carried) = (Arc::clone(&request), companions.clone());
+            let submitted = Dispatcher::submit(own, carried, in_flight, deadline).await;
+            let found = submitted.inspect_err(|error| companions.fail(error))?;
+            let decision = request.decision(&found);
             record_decision(asking, &decision);
             Ok(decision)
         })
+    }
+
+    /// Returns a cached denial, or what to do with the server's answer.
+    fn look_up(&self, check: &Check<'_>) -> Lookup {
+        let denials = self.denials.as_ref();
+        denials.map_or(Lookup::Ask(None), |denials| denials.look_up(check))
+    }
+
+    /// Returns the slot of all keys of a check, if it is one. All keys of a single server are
+    /// in one.
+    fn slot(&self, check: &Check<'_>) -> Option<u16> {
+        match self.servers() {
+            Ok(Servers::Cluster(cluster)) => cluster.slot(check),
+            Ok(Servers::One(_)) | Err(_) => Some(0),
+        }
     }
 
     /// Returns an answer for callers inside and outside of a Tokio runtime.
@@ -88,17 +137,58 @@ impl Unleased {
 
 impl Store for Unleased {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        let denials = self.denials.as_ref();
-        let asking = match denials.map(|denials| denials.look_up(check)) {
-            Some(Lookup::Denied(decision)) => return Answer::Now(Ok(decision)),
-            Some(Lookup::Ask(asking)) => asking,
-            None => None,
+        let asking = match self.look_up(check) {
+            Lookup::Denied(decision) => return Answer::Now(Ok(decision)),
+            Lookup::Ask(asking) => asking,
         };
+        let companions = Companions::default();
         match asking.as_ref().is_some_and(PendingCheck::voids_denials) {
             // The denials stay void until the refund has arrived, even if its caller leaves.
-            true => self.send(check, asking).run_to_completion(),
-            false => self.send(check, asking),
+            true => self.send(check, asking, companions).run_to_completion(),
+            false => self.send(check, asking, companions),
         }
+    }
+
+    /// Sends the checks of one slot in one call. Each that a cached denial decides is left out.
+    fn check_all(&self, checks: &[Check<'_>]) -> Vec<Answer<Decision>> {
+        let mut answers = Vec::with_capacity(checks.len());
+        let mut carriers: SmallVec<[Carrier<'_>; 1]> = SmallVec::new();
+        for (place, check) in checks.iter().enumerate() {
+            // Refunds have a queue of their own.
+            if check.operation().is_refund_or_renewal() {
+                answers.push(self.check(check));
+                continue;
+            }
+            let asking = match self.look_up(check) {
+                Lookup::Denied(decision) => {
+                    answers.push(Answer::Now(Ok(decision)));
+                    continue;
+                }
+                Lookup::Ask(asking) => asking,
+            };
+            let slot = self.slot(check);
+            let same = |carrier: &&mut Carrier<'_>| slot.is_some() && carrier.slot == slot;
+            if let Some(carrier) = carriers.iter_mut().find(same) {
+                let (companion, answer) = Companion::new(ScriptRequest::new(check), asking);
+                carrier.companions.push(companion);
+                answers.push(Answer::Later(answer));
+                continue;
+            }
+            carriers.push(Carrier {
+                place,
+                check,
+                slot,
+                asking,
+                companions: Vec::new(),
+            });
+        }
+        // From the first on, so each is put behind all that come before it.
+        for carrier in carriers {
+            let companions = carrier.companions.into_iter().collect();
+            let answer = self.send(carrier.check, carrier.asking, companions);
+            answers.insert(carrier.place, answer);
+        }
+        answers
     }
 
     fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {

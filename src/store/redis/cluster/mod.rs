@@ -24,13 +24,21 @@ use self::{
     topology::Topology,
 };
 use super::{
-    SendMode, address::Address, connect::Settings, connection::slot, deadline::Deadline,
-    dispatcher::Dispatcher, reply::CheckResult, request::ScriptRequest, shared::Shared,
+    SendMode,
+    address::Address,
+    companion::{Companions, Waiting},
+    connect::Settings,
+    connection::slot,
+    deadline::Deadline,
+    dispatcher::Dispatcher,
+    reply::CheckResult,
+    request::ScriptRequest,
+    shared::Shared,
     task::AbortOnDrop,
 };
 use crate::{
     Decision, StoreError,
-    charge::{Charge, Operation},
+    charge::{Charge, Check, Operation},
     error::StoreErrorKind,
     store::denial_cache::{PendingCheck, record_decision},
 };
@@ -69,27 +77,58 @@ impl Cluster {
     pub(super) async fn check(
         self: Arc<Self>,
         request: ScriptRequest,
+        companions: Companions,
         deadline: Deadline,
         mut asking: Option<PendingCheck>,
     ) -> Result<Decision, StoreError> {
         let operation = request.operation;
         let groups = SlotGroup::split(request, &self.topology);
         if let [group] = &groups[..] {
-            match self.send(&group.request, deadline).await {
+            let sent = self.send_together(&group.request, &companions, deadline);
+            match sent.await {
                 Ok(found) => {
                     let decision = group.request.decision(&found);
                     record_decision(asking, &decision);
                     return Ok(decision);
                 }
-                Err(Failed::Error(error)) => return Err(error),
+                Err(Failed::Error(error)) => {
+                    companions.fail(&error);
+                    return Err(error);
+                }
                 Err(Failed::SplitRequired) => {}
             }
         }
+        self.send_apart(&companions, deadline);
         if let Some(asking) = &mut asking {
             asking.mark_non_atomic();
         }
         self.spawn_detached(operation, groups, deadline, asking)
             .await
+    }
+
+    /// Sends companions without their carrier, whose keys are not all on one node.
+    fn send_apart(self: &Arc<Self>, companions: &Companions, deadline: Deadline) {
+        let Shared { tasks, runtime, .. } = self.topology.shared();
+        for companion in companions.as_slice() {
+            let Some(Waiting { answer, asking }) = companion.take_waiting() else {
+                continue;
+            };
+            let (cluster, request) = (Arc::clone(self), companion.request.clone());
+            tasks.spawn(runtime, async move {
+                let decided = cluster.check(request, Companions::default(), deadline, asking);
+                let _ = answer.send(decided.await);
+            });
+        }
+    }
+
+    /// Returns the slot of all keys of a check, if it is one.
+    pub(super) fn slot(&self, check: &Check<'_>) -> Option<u16> {
+        let mut slots = check
+            .charges()
+            .iter()
+            .map(|charge| self.topology.slot(charge));
+        let first = slots.next()?;
+        slots.all(|slot| slot == first).then_some(first)
     }
 
     /// Decides in a task of its own: a caller that leaves must not leave half a check behind.
@@ -203,13 +242,27 @@ impl Cluster {
         request: &ScriptRequest,
         deadline: Deadline,
     ) -> Result<CheckResult, Failed> {
+        let alone = Companions::default();
+        self.send_together(request, &alone, deadline).await
+    }
+
+    /// Decides a check and its companions, all of keys of one slot.
+    async fn send_together(
+        &self,
+        request: &ScriptRequest,
+        companions: &Companions,
+        deadline: Deadline,
+    ) -> Result<CheckResult, Failed> {
         let decide = |node: Arc<Dispatcher>, mode: SendMode| async move {
             let in_flight = node.admit(request.is_refund())?;
             if mode == SendMode::Batched {
-                let request = Arc::new(request.clone());
-                return Dispatcher::submit(request, in_flight, deadline).await;
+                let (request, companions) = (Arc::new(request.clone()), companions.clone());
+                return Dispatcher::submit(request, companions, in_flight, deadline).await;
             }
-            node.server().eval_alone(request, mode, deadline).await
+            let call = node
+                .server()
+                .eval_alone(request, companions, mode, deadline);
+            call.await
         };
         self.follow(request.slot, deadline, decide).await
     }

@@ -40,8 +40,8 @@ use tokio::{
 
 use self::worker::{MAX_REFUNDS, MIN_CHECKS, Worker};
 use super::{
-    SendMode, deadline::Deadline, pool::Pool, reply::CheckResult, request::ScriptRequest,
-    server::Server, shared::Shared,
+    SendMode, companion::Companions, deadline::Deadline, pool::Pool, reply::CheckResult,
+    request::ScriptRequest, server::Server, shared::Shared,
 };
 use crate::{
     StoreError,
@@ -97,6 +97,7 @@ pub(super) struct Queue {
 pub(super) struct Job {
     id: u64,
     pub(super) request: Arc<ScriptRequest>,
+    pub(super) companions: Companions,
     pub(super) deadline: Deadline,
     pub(super) answer: Option<oneshot::Sender<Answered>>,
     /// How many calls had been answered when it came.
@@ -193,14 +194,15 @@ impl Dispatcher {
         deleted.map_err(|error| server.with_server(error))
     }
 
-    /// Decides a check.
+    /// Decides a check, and its companions in the same call.
     pub(super) async fn submit(
         request: Arc<ScriptRequest>,
+        companions: Companions,
         in_flight: InFlight,
         deadline: Deadline,
     ) -> Answered {
         let dispatcher = Arc::clone(&in_flight.dispatcher);
-        let answered = match dispatcher.enter(request, in_flight, deadline) {
+        let answered = match dispatcher.enter(request, companions, in_flight, deadline) {
             Entered::Direct(call) => {
                 let runtime = dispatcher.shared.runtime.clone();
                 RunToCompletion::new(call.run(), runtime).await
@@ -259,6 +261,7 @@ impl Dispatcher {
     fn enter(
         self: &Arc<Self>,
         request: Arc<ScriptRequest>,
+        companions: Companions,
         in_flight: InFlight,
         deadline: Deadline,
     ) -> Entered {
@@ -272,6 +275,7 @@ impl Dispatcher {
             drop(state);
             return Entered::Direct(DirectCall {
                 request,
+                companions,
                 deadline,
                 _in_flight: in_flight,
                 place: DirectPlace(Arc::clone(self)),
@@ -283,6 +287,7 @@ impl Dispatcher {
         let job = Job {
             id,
             request,
+            companions,
             deadline,
             answer: Some(sender),
             answers_before: self.server.answers(),
@@ -403,6 +408,7 @@ impl Drop for InFlight {
 /// others still have the workers.
 struct DirectCall {
     request: Arc<ScriptRequest>,
+    companions: Companions,
     deadline: Deadline,
     _in_flight: InFlight,
     place: DirectPlace,
@@ -411,7 +417,8 @@ struct DirectCall {
 impl DirectCall {
     async fn run(self) -> Answered {
         let server = &self.place.0.server;
-        let call = server.eval_alone(&self.request, SendMode::Batched, self.deadline);
+        let mode = SendMode::Batched;
+        let call = server.eval_alone(&self.request, &self.companions, mode, self.deadline);
         call.await
     }
 }

@@ -57,6 +57,7 @@ async fn an_answer_that_came_at_the_deadline_is_used() {
     dispatcher.state().checks.jobs.push_back(Job {
         id: 0,
         request: Arc::new(request),
+        companions: Default::default(),
         deadline,
         answer: Some(sender),
         answers_before: 0,

@@ -25,7 +25,12 @@ use super::{Answered, Dispatcher, Job, Queue, State, answer};
 use crate::{
     StoreError,
     store::redis::{
-        SendMode, deadline::Deadline, reply::ScriptReply, request::Repeated, server::Server,
+        SendMode,
+        companion::{Companion, Companions},
+        deadline::Deadline,
+        reply::ScriptReply,
+        request::{Repeated, ScriptRequest},
+        server::Server,
     },
 };
 
@@ -124,9 +129,10 @@ impl Worker {
                 .clamp(MIN_CHECKS, MAX_CHECKS),
         };
         let queue = self.queue(&mut state);
-        let mut jobs = Vec::with_capacity(most.min(queue.jobs.len()));
+        let mut jobs: Vec<Job> = Vec::with_capacity(most.min(queue.jobs.len()));
+        let mut checks = 0;
         let (mut expiring, mut dropped) = (Vec::new(), Vec::new());
-        while jobs.len() < most {
+        while jobs.len() < most && checks < MAX_CHECKS {
             let Some(job) = queue.jobs.pop_front() else {
                 break;
             };
@@ -140,6 +146,7 @@ impl Worker {
             } else if deadline.has_passed(reply_at) {
                 expiring.push(job);
             } else {
+                checks += 1 + job.companions.as_slice().len();
                 jobs.push(job);
             }
         }
@@ -206,13 +213,57 @@ async fn yield_to_ready_tasks() {
     yielded.await;
 }
 
+/// A check of a batch, with what takes its answer.
+enum Answerable<'a> {
+    Job(Job, Option<oneshot::Sender<Answered>>),
+    Companion(&'a Companion),
+}
+
+impl Answerable<'_> {
+    fn request(&self) -> &ScriptRequest {
+        match self {
+            Self::Job(job, _) => &job.request,
+            Self::Companion(companion) => &companion.request,
+        }
+    }
+
+    fn answer(self, found: Answered) {
+        match self {
+            Self::Job(_, sender) => answer(sender, found),
+            Self::Companion(companion) => companion.answer(found),
+        }
+    }
+
+    /// Reports that the call failed. A companion fails with its carrier, which may be sent
+    /// again.
+    fn fail(self, error: &StoreError) {
+        if let Self::Job(_, sender) = self {
+            answer(sender, Err(error.clone()));
+        }
+    }
+}
+
 /// Sends checks of one slot in one call, and answers all callers, whatever becomes of it.
 async fn send_batch(server: &Server, mut jobs: Vec<Job>) {
     let mut senders: Vec<_> = jobs.iter_mut().map(|job| job.answer.take()).collect();
+    let carried = jobs.iter().map(|job| job.companions.clone());
+    let carried: Vec<Companions> = carried.filter(|all| !all.as_slice().is_empty()).collect();
+    // The first ones of all jobs, then the second ones: so equal ones are in a row. All checks of
+    // a call were asked before any of them is answered, so any order is one that could have been.
+    // Companions are answered first: they are there when their carrier's caller looks.
+    let most = carried.iter().map(|all| all.as_slice().len()).max();
+    let companions: Vec<&Companion> = (0..most.unwrap_or(0))
+        .flat_map(|place| {
+            carried
+                .iter()
+                .filter_map(move |all| all.as_slice().get(place))
+        })
+        .collect();
     let reply = {
         // Equal checks in a row are sent as one.
-        let mut checks: Vec<Repeated<'_>> = Vec::with_capacity(jobs.len());
-        for Job { request, .. } in &jobs {
+        let mut checks: Vec<Repeated<'_>> = Vec::with_capacity(jobs.len() + companions.len());
+        let requests = companions.iter().map(|one| &one.request);
+        for request in requests.chain(jobs.iter().map(|job| &*job.request)) {
             let last = checks.last_mut();
             if !last.is_some_and(|last| last.merge(request)) {
                 checks.push(Repeated::once(request));
@@ -220,26 +271,27 @@ async fn send_batch(server: &Server, mut jobs: Vec<Job>) {
         }
         call(server, &checks, &jobs, &mut senders).await
     };
-    let mut unanswered = jobs.into_iter().zip(senders);
+    let jobs = jobs.into_iter().zip(senders);
+    let jobs = jobs.map(|(job, sender)| Answerable::Job(job, sender));
+    let companions = companions.into_iter().map(Answerable::Companion);
+    let mut unanswered = companions.chain(jobs);
     let reply = match reply {
         Ok(reply) => reply,
-        Err(error) => {
-            return unanswered.for_each(|(_, sender)| answer(sender, Err(error.clone())));
-        }
+        Err(error) => return unanswered.for_each(|one| one.fail(&error)),
     };
     for (times, result) in reply {
         if times == 1 {
-            if let Some((_, sender)) = unanswered.next() {
-                answer(sender, result);
+            if let Some(one) = unanswered.next() {
+                one.answer(result);
             }
             continue;
         }
-        for (turn, (job, sender)) in (0..times).zip(unanswered.by_ref()) {
+        for (turn, one) in (0..times).zip(unanswered.by_ref()) {
             let found = match &result {
-                Ok(found) => Ok(found.of_turn(turn, &job.request)),
+                Ok(found) => Ok(found.of_turn(turn, one.request())),
                 Err(error) => Err(error.clone()),
             };
-            answer(sender, found);
+            one.answer(found);
         }
     }
 }
