@@ -340,8 +340,15 @@ impl Limiter {
         max_wait: Duration,
     ) -> Result<Permit, StoreError> {
         let charges = self.charges(key, units);
-        let held = HeldCharges::new(&self.0.store, &charges);
-        let admission = Admission::new(held, max_wait, WaitBound::All, self.0.max_waiting);
+        let Limits {
+            store,
+            max_waiting,
+            recorder,
+            ..
+        } = &*self.0;
+        let held = HeldCharges::new(store, &charges);
+        let waits = recorder.waits();
+        let admission = Admission::new(held, max_wait, WaitBound::All, *max_waiting, waits);
         drop(charges);
         let (decision, taken) = self
             .awaited(admission, |admitted| Ok(&admitted.as_ref()?.0))
@@ -447,7 +454,7 @@ impl Limiter {
     /// ```
     #[must_use]
     pub fn metrics(&self) -> Snapshot {
-        self.0.recorder.snapshot()
+        self.0.recorder.snapshot(self.0.store.metrics())
     }
 
     fn forget(&self, key: &Key, shared: bool) -> Answer<()> {

@@ -3,6 +3,7 @@
 use std::{
     fmt, mem,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -22,6 +23,7 @@ use self::{
 };
 use crate::{
     Decision, PolicyDecision, StoreError,
+    metrics::waits::{Wait, Waits},
     store::{
         Answer, StoreFuture,
         permits::{NextStep, PermitWaiter},
@@ -46,6 +48,9 @@ pub(crate) struct Admission {
     takes: Takes,
     /// The place in the queue for permits of one of the policies.
     permit: Option<PermitWaiter>,
+    waits: Arc<Waits>,
+    /// Counts the caller while it waits for more than the store's answer.
+    wait: Option<Wait>,
     /// How long the first waiter of that queue pauses before it asks again, and until when.
     pause: Duration,
     pause_ends: Instant,
@@ -92,12 +97,14 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 type Admitted = Result<(Decision, Option<RefundGuard>), StoreError>;
 
 impl Admission {
-    /// Asks the store at once. The admission then waits for at most `wait`.
+    /// Asks the store at once. The admission then waits for at most `wait`, and `waits` counts it
+    /// meanwhile.
     pub(crate) fn new(
         held: HeldCharges,
         wait: Duration,
         bound: WaitBound,
         max_waiting: usize,
+        waits: &Arc<Waits>,
     ) -> Self {
         let mut admission = Self {
             held: Some(held),
@@ -107,6 +114,8 @@ impl Admission {
             window: None,
             takes: Takes::default(),
             permit: None,
+            waits: Arc::clone(waits),
+            wait: None,
             pause: SHORTEST_PAUSE,
             pause_ends: Instant::now(),
             runtime: Handle::try_current().ok(),
@@ -149,6 +158,7 @@ impl Admission {
                 return Poll::Ready(Ok((decision, None)));
             };
             self.held = Some(held);
+            self.begin_wait();
             let again = sleep_until(later(Instant::now(), wait));
             self.stage = Stage::Denied(Box::pin(again));
             return Poll::Pending;
@@ -168,11 +178,16 @@ impl Admission {
         if decision.delay().is_zero() {
             return Poll::Ready(Ok((decision, taken.and_then(RefundGuard::settled))));
         }
+        self.begin_wait();
         self.stage = Stage::Delayed {
             sleep: Box::pin(sleep_until(turn_at)),
             admitted: Box::new((decision, taken)),
         };
         Poll::Pending
+    }
+
+    fn begin_wait(&mut self) {
+        self.wait.get_or_insert_with(|| self.waits.begin());
     }
 
     /// Returns how long to wait at most before asking again; `None` if waiting is useless.
@@ -254,7 +269,17 @@ impl Future for Admission {
     type Output = Admitted;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Admitted> {
-        let this = &mut *self;
+        let admitted = self.poll_stages(cx);
+        if admitted.is_ready() {
+            self.wait = None;
+        }
+        admitted
+    }
+}
+
+impl Admission {
+    fn poll_stages(&mut self, cx: &mut Context<'_>) -> Poll<Admitted> {
+        let this = self;
         loop {
             match &mut this.stage {
                 Stage::Answered(..) => {

@@ -246,7 +246,6 @@ impl StoreError {
     }
 
     /// Returns a word for logs and metrics, one of a fixed set.
-    #[cfg(feature = "tracing")]
     pub(crate) fn kind_name(&self) -> &'static str {
         match self.kind {
             StoreErrorKind::Timeout => "timeout",
@@ -310,31 +309,44 @@ impl Error for StoreError {
     }
 }
 
-#[cfg(all(test, feature = "tracing"))]
+#[cfg(test)]
 mod tests {
     use std::collections::HashSet;
 
     use super::{StoreError, StoreErrorKind as Kind};
+    use crate::metrics::store::FailureCounts;
+
+    const KINDS: [Kind; 12] = [
+        Kind::Timeout,
+        Kind::Unavailable,
+        Kind::NotSent,
+        Kind::NotConnected,
+        Kind::Overloaded,
+        Kind::Crowded,
+        Kind::Refused,
+        Kind::Redirected,
+        Kind::ForeignReply,
+        Kind::CorruptState,
+        Kind::Unsupported,
+        Kind::WouldWait,
+    ];
+
+    /// All but mistakes of the caller.
+    #[test]
+    fn every_kind_of_failure_is_counted() {
+        for error in KINDS.map(StoreError::new) {
+            let counts = FailureCounts::default();
+            counts.record(error.kind_name());
+            let expected = u64::from(!error.is_unsupported());
+            assert_eq!(counts.snapshot().total(), expected, "{error:?}");
+        }
+    }
 
     /// One row of the page for each kind, and no others.
     #[test]
     #[allow(clippy::expect_used)]
     fn the_page_of_errors_lists_every_kind_once() {
-        let kinds = [
-            Kind::Timeout,
-            Kind::Unavailable,
-            Kind::NotSent,
-            Kind::NotConnected,
-            Kind::Overloaded,
-            Kind::Crowded,
-            Kind::Refused,
-            Kind::Redirected,
-            Kind::ForeignReply,
-            Kind::CorruptState,
-            Kind::Unsupported,
-            Kind::WouldWait,
-        ];
-        let names = kinds.map(|kind| StoreError::new(kind).kind_name());
+        let names = KINDS.map(|kind| StoreError::new(kind).kind_name());
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/errors.md");
         let page = std::fs::read_to_string(page).expect("the page of errors");
         let table = page
@@ -348,6 +360,6 @@ mod tests {
             HashSet::from(names)
         );
         // Both kinds of overload have one name.
-        assert_eq!(listed.len(), kinds.len() - 1);
+        assert_eq!(listed.len(), KINDS.len() - 1);
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::{Display, Write};
 
+use super::families::{Family, Kind, Sink, Value};
+
 /// A text format.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
@@ -15,44 +17,16 @@ pub(super) enum Format {
 pub(super) struct Exposition {
     format: Format,
     text: String,
-}
-
-/// A metric family: all samples of one name.
-pub(super) struct Family<'a> {
-    name: &'a str,
-    text: &'a mut String,
+    family: Family,
 }
 
 impl Exposition {
-    pub(super) const fn new(format: Format) -> Self {
+    pub(super) fn new(format: Format) -> Self {
         Self {
             format,
             text: String::new(),
+            family: Family::default(),
         }
-    }
-
-    /// Writes a family. `name` has no suffix, also for a counter. `kind` is `counter`, `gauge`
-    /// or `histogram`. Each family is written once, with the samples of all limiters.
-    pub(super) fn family(
-        &mut self,
-        name: &str,
-        kind: &str,
-        help: &str,
-        samples: impl FnOnce(&mut Family<'_>),
-    ) {
-        // A counter's samples end in `_total`. Only OpenMetrics takes that off the family.
-        let is_counter = kind == "counter" && self.format == Format::Prometheus;
-        let suffix = if is_counter { "_total" } else { "" };
-        let text = &mut self.text;
-        let comments = [("HELP", help), ("TYPE", kind)];
-        for (comment, value) in comments {
-            for part in ["# ", comment, " ", name, suffix, " "] {
-                text.push_str(part);
-            }
-            escape(text, value);
-            text.push('\n');
-        }
-        samples(&mut Family { name, text });
     }
 
     /// Returns the text, with the end that the format asks for.
@@ -64,11 +38,41 @@ impl Exposition {
     }
 }
 
-impl Family<'_> {
-    /// Writes a sample. The suffix belongs to the kind: `_total` for a counter.
-    pub(super) fn sample(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
-        let text = &mut *self.text;
-        text.push_str(self.name);
+impl Sink for Exposition {
+    fn family(&mut self, family: Family) {
+        self.family = family;
+        let Family { name, kind, help } = family;
+        // A counter's samples end in `_total`. Only OpenMetrics takes that off the family.
+        let is_counter = kind == Kind::Counter && self.format == Format::Prometheus;
+        let suffix = if is_counter { "_total" } else { "" };
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        let text = &mut self.text;
+        let comments = [("HELP", help), ("TYPE", kind)];
+        for (comment, value) in comments {
+            for part in ["# ", comment, " ", name, suffix, " "] {
+                text.push_str(part);
+            }
+            escape(text, value);
+            text.push('\n');
+        }
+    }
+
+    fn sample(&mut self, suffix: &'static str, labels: &[(&'static str, &str)], value: Value) {
+        match value {
+            Value::Count(count) => self.write(suffix, labels, count),
+            Value::Number(number) => self.write(suffix, labels, number),
+        }
+    }
+}
+
+impl Exposition {
+    fn write(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
+        let text = &mut self.text;
+        text.push_str(self.family.name);
         text.push_str(suffix);
         let mut before = '{';
         for (label, value) in labels {

@@ -34,9 +34,27 @@
 //! | `tower_throttle_checks_total` | counter | `limiter`, `policy`, `result` | What each policy [said](Checks). `near`: there was room, and less than a fifth of the capacity is left. |
 //! | `tower_throttle_decisions_total` | counter | `limiter`, `source` | Where decisions [came from](Decisions). **Alarm** on `local` and `store_failure`: the store fails. |
 //!
-//! `limiter` is the [name](crate::RateLimitLayerBuilder::name) of the layer or limiter, and
-//! `policy` that of the policy. Both are fixed when it is built, and so are all other values. No
-//! request can add a series, whatever its caller sends.
+//! | `tower_throttle_wait_seconds` | histogram | `limiter` | How long callers [waited](Snapshot::wait_seconds) for room, of those that had to wait. |
+//! | `tower_throttle_waiting` | gauge | `limiter` | Callers that wait for room. |
+//! | `tower_throttle_store_call_seconds` | histogram | `store` | How long script calls to Redis took. |
+//! | `tower_throttle_store_checks_per_call` | histogram | `store` | How many checks shared a call. |
+//! | `tower_throttle_store_failures_total` | counter | `store`, `kind` | Checks that the store did not decide, by [kind](StoreFailures). |
+//! | `tower_throttle_store_up` | gauge | `store` | 1 while the store decides, 0 from a failure [until it has recovered](StoreMetrics::is_up). |
+//! | `tower_throttle_store_breaker_open` | gauge | `store` | Servers whose circuit breaker is open. |
+//! | `tower_throttle_store_in_flight` | gauge | `store` | Checks that wait for Redis. |
+//! | `tower_throttle_held_units` | gauge | `store` | Units of [`Concurrency`](crate::Concurrency) policies that this process holds. |
+//! | `tower_throttle_memory_buckets` | gauge | `store` | Buckets and cells of a [`MemoryStore`](crate::MemoryStore). |
+//! | `tower_throttle_local_buckets` | gauge | `store` | Buckets that this process keeps to decide while the store fails. At most 100,000, and cells. |
+//! | `tower_throttle_cached_denials` | gauge | `store` | Denials in the cache. At most 16,384. |
+//! | `tower_throttle_leased_units` | gauge | `store` | Units that this process has [leased](crate::Policy::lease) and not used. |
+//!
+//! `limiter` is the [name](crate::RateLimitLayerBuilder::name) of the layer or limiter,
+//! `policy` that of the policy, and `store` that of the store: `redis`, `memory`, or `custom` for
+//! a store of your own. All are fixed when it is built, and so are all other values. No request
+//! can add a series, whatever its caller sends.
+//!
+//! A store that several layers and limiters use is exported once. Stores of one name are added up,
+//! and `tower_throttle_store_up` is then 1 if all are up.
 //!
 //! # What is counted
 //!
@@ -58,19 +76,46 @@
 //! fields `limiter`, `source`, `verdict` (the result) and `retry_after_ms`. It never has a key. It
 //! costs nothing unless a subscriber enables that level for that target.
 
+//!
+//! # Beside ASP.NET Core
+//!
+//! OpenTelemetry has no common names for rate limiting. Its names for ASP.NET Core are stable.
+//! This is what they are here:
+//!
+//! | ASP.NET Core | here |
+//! |---|---|
+//! | `aspnetcore.rate_limiting.requests` | `tower_throttle_requests_total` |
+//! | its attribute `aspnetcore.rate_limiting.result` = `acquired` | `result` = `allowed`. Requests without a policy are `not_limited`; ASP.NET Core does not count them. |
+//! | = `endpoint_limiter`, `global_limiter` | `result` = `denied` and the other denials. A layer around all routes and one around a route differ in `limiter`. |
+//! | = `request_canceled` | `result` = `cancelled` |
+//! | `aspnetcore.rate_limiting.policy` | `policy`, in `tower_throttle_checks_total`: a request may have several |
+//! | `aspnetcore.rate_limiting.active_request_leases` | `tower_throttle_held_units`, of [`Concurrency`](crate::Concurrency) policies. Here, a lease is [another thing](crate::Policy::lease). |
+//! | `aspnetcore.rate_limiting.queued_requests` | `tower_throttle_waiting` |
+//! | `aspnetcore.rate_limiting.request.time_in_queue` | `tower_throttle_wait_seconds` |
+//! | `aspnetcore.rate_limiting.request_lease.duration` | None. It is the duration of the request, which the server measures. |
+
 mod awaited;
+#[cfg(feature = "redis")]
+pub(crate) mod calls;
 mod counter;
+mod counts;
 mod exposition;
+mod families;
+pub(crate) mod histogram;
 mod observe;
 mod prometheus;
 mod recorder;
 mod snapshot;
+pub(crate) mod store;
+pub(crate) mod waits;
 
 pub(crate) use self::{awaited::Awaited, recorder::Recorder};
 pub use self::{
+    histogram::Histogram,
     observe::{Observe, Observed, RequestResult},
     prometheus::{
         OPENMETRICS_CONTENT_TYPE, PROMETHEUS_CONTENT_TYPE, to_openmetrics, to_prometheus,
     },
     snapshot::{Checks, Decisions, Requests, Snapshot},
+    store::{StoreFailures, StoreMetrics},
 };

@@ -2,6 +2,7 @@
 
 use super::{
     exposition::{Exposition, Format},
+    families::write_all,
     snapshot::Snapshot,
 };
 
@@ -57,58 +58,7 @@ impl Snapshot {
 }
 
 fn write<'a>(format: Format, snapshots: impl IntoIterator<Item = &'a Snapshot>) -> String {
-    let limiters = by_name(snapshots);
     let mut text = Exposition::new(format);
-    write_counts(&mut text, &limiters);
+    write_all(&mut text, snapshots);
     text.finish()
-}
-
-/// Adds up the snapshots of one name, as no series may be written twice.
-fn by_name<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>) -> Vec<Snapshot> {
-    let mut limiters: Vec<Snapshot> = Vec::new();
-    for snapshot in snapshots {
-        let mut known = limiters.iter_mut();
-        match known.find(|known| known.limiter() == snapshot.limiter()) {
-            Some(known) => known.add(snapshot),
-            None => limiters.push(snapshot.clone()),
-        }
-    }
-    limiters
-}
-
-/// Writes what each limiter counted of its requests.
-fn write_counts(text: &mut Exposition, limiters: &[Snapshot]) {
-    let name = "tower_throttle_requests";
-    let help = "Requests by result. Each request is counted once.";
-    text.family(name, "counter", help, |family| {
-        for limiter in limiters {
-            for (result, count) in limiter.requests.by_result() {
-                let labels = [("limiter", limiter.limiter()), ("result", result)];
-                family.sample("_total", &labels, count);
-            }
-        }
-    });
-    let name = "tower_throttle_checks";
-    let help = "Checks by policy and result.";
-    text.family(name, "counter", help, |family| {
-        for limiter in limiters {
-            for (policy, checks) in limiter.policies() {
-                for (result, count) in checks.by_result() {
-                    let limiter = ("limiter", limiter.limiter());
-                    let labels = [limiter, ("policy", policy), ("result", result)];
-                    family.sample("_total", &labels, count);
-                }
-            }
-        }
-    });
-    let name = "tower_throttle_decisions";
-    let help = "Decisions by where they came from.";
-    text.family(name, "counter", help, |family| {
-        for limiter in limiters {
-            for (source, count) in limiter.decisions.by_source() {
-                let labels = [("limiter", limiter.limiter()), ("source", source)];
-                family.sample("_total", &labels, count);
-            }
-        }
-    });
 }

@@ -6,6 +6,8 @@ use super::{
     counter::{Adder, Counters},
     observe::{Observe, Observed, RequestResult},
     snapshot::{Checks, Decisions, Requests, Snapshot},
+    store::StoreMetrics,
+    waits::Waits,
 };
 #[cfg(feature = "http")]
 use crate::DenialReason;
@@ -19,6 +21,7 @@ pub(crate) struct Recorder {
     name: Arc<str>,
     policies: Box<[Name]>,
     counters: Counters,
+    waits: Arc<Waits>,
     observer: Option<Arc<dyn Observe>>,
 }
 
@@ -64,6 +67,7 @@ impl Recorder {
             name,
             counters: Counters::new(FIRST_POLICY + policies.len()),
             policies,
+            waits: Waits::new(),
             observer,
         })
     }
@@ -76,6 +80,11 @@ impl Recorder {
             &self.policies,
             self.observer.clone(),
         )
+    }
+
+    /// Returns what counts the callers that wait.
+    pub(crate) const fn waits(&self) -> &Arc<Waits> {
+        &self.waits
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -202,8 +211,8 @@ impl Recorder {
         });
     }
 
-    /// Returns the numbers as they are now.
-    pub(crate) fn snapshot(&self) -> Snapshot {
+    /// Returns the numbers as they are now, with those of the store.
+    pub(crate) fn snapshot(&self, store: StoreMetrics) -> Snapshot {
         let lines = [ALLOWED, DENIED, IMPOSSIBLE].map(|line| self.counters.sum(line));
         let [allowed, denied, impossible] = lines;
         let [a0, a1, a2, a3, a4, not_limited, cancelled, misconfigured] = allowed;
@@ -233,6 +242,8 @@ impl Recorder {
             requests,
             decisions,
             policies.collect(),
+            &self.waits,
+            store,
         )
     }
 }

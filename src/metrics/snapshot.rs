@@ -2,35 +2,8 @@
 
 use std::sync::Arc;
 
+use super::{counts::counts, histogram::Histogram, store::StoreMetrics, waits::Waits};
 use crate::policy_name::Name;
-
-/// Defines a struct of counts whose field names are the values of a label.
-macro_rules! counts {
-    (
-        $(#[$about:meta])*
-        $type:ident, by $label:literal, as $method:ident {
-            $($(#[$field_about:meta])* $field:ident,)+
-        }
-    ) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        #[non_exhaustive]
-        pub struct $type {
-            $($(#[$field_about])* pub $field: u64,)+
-        }
-
-        impl $type {
-            #[doc = concat!("Returns each value of the label `", $label, "` with its count.")]
-            pub fn $method(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-                [$((stringify!($field), self.$field)),+].into_iter()
-            }
-
-            pub(super) fn add(&mut self, other: &Self) {
-                $(self.$field = self.$field.wrapping_add(other.$field);)+
-            }
-        }
-    };
-}
 
 counts! {
     /// Requests by what became of them. A [`Limiter`](crate::Limiter) counts its checks here.
@@ -107,12 +80,12 @@ counts! {
 ///
 /// All are counted from the time when it was built, and only in this process.
 /// [`RateLimitLayer::metrics`](crate::RateLimitLayer::metrics) and
-/// [`Limiter::metrics`](crate::Limiter::metrics) return it. Taking one costs a few
-/// microseconds at most, and no request waits for it.
+/// [`Limiter::metrics`](crate::Limiter::metrics) return it. Taking one costs less than a
+/// millisecond, and no request waits for longer than one part of a store's memory is looked at.
 ///
 /// Numbers are read one after the other while requests go on. So a request may be in one of
 /// them and not yet in another.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
     limiter: Arc<str>,
@@ -121,20 +94,34 @@ pub struct Snapshot {
     /// Where their decisions came from.
     pub decisions: Decisions,
     policies: Vec<(Name, Checks)>,
+    /// How long callers waited to be admitted: with
+    /// [`wait_up_to`](crate::RateLimitLayerBuilder::wait_up_to), in a queue, or in
+    /// [`acquire`](crate::Limiter::acquire). Callers that did not have to wait are not counted.
+    /// Those that left, or were denied in the end, are.
+    pub wait_seconds: Histogram,
+    /// How many callers wait now.
+    pub waiting: u64,
+    /// The numbers of the store. Layers and limiters on one store have the same.
+    pub store: StoreMetrics,
 }
 
 impl Snapshot {
-    pub(super) const fn new(
+    pub(super) fn new(
         limiter: Arc<str>,
         requests: Requests,
         decisions: Decisions,
         policies: Vec<(Name, Checks)>,
+        waits: &Waits,
+        store: StoreMetrics,
     ) -> Self {
         Self {
             limiter,
             requests,
             decisions,
             policies,
+            wait_seconds: waits.seconds(),
+            waiting: waits.waiting(),
+            store,
         }
     }
 
@@ -157,8 +144,11 @@ impl Snapshot {
         policies.find_map(|(policy, checks)| (policy == name).then_some(checks))
     }
 
-    /// Adds the numbers of another of the same name: a series must not be exported twice.
+    /// Adds the numbers of another of the same name: a series must not be exported twice. Their
+    /// stores are exported by themselves.
     pub(super) fn add(&mut self, other: &Self) {
+        self.wait_seconds.add(&other.wait_seconds);
+        self.waiting = self.waiting.saturating_add(other.waiting);
         self.requests.add(&other.requests);
         self.decisions.add(&other.decisions);
         for (name, checks) in &other.policies {

@@ -129,7 +129,7 @@ impl RateLimitLayer {
     /// ```
     #[must_use]
     pub fn metrics(&self) -> Snapshot {
-        self.config.recorder.snapshot()
+        self.config.recorder.snapshot(self.config.store.metrics())
     }
 
     /// Returns the buckets that a request is charged to, by the layer's policies and keys. Use

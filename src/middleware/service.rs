@@ -86,8 +86,8 @@ where
             } else if config.may_wait(&charges) {
                 let held = refund::HeldCharges::new(&config.store, &charges);
                 let patience = config.wait.unwrap_or_default();
-                let admission =
-                    Admission::new(held, patience, WaitBound::AllButQueue, config.max_waiting);
+                let (bound, most) = (WaitBound::AllButQueue, config.max_waiting);
+                let admission = Admission::new(held, patience, bound, most, config.recorder.waits());
                 let outcome = Outcome::Admission(admission);
                 return wait(inner, config, outcome, partition_keys, request);
             } else {

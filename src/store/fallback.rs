@@ -20,7 +20,9 @@ use super::{
     permits::{Holders, Take},
     tasks::Tasks,
 };
-use crate::{Clock, Decision, OnStoreFailure, StoreError, clock::SystemClock};
+use crate::{
+    Clock, Decision, OnStoreFailure, StoreError, clock::SystemClock, metrics::store::StoreMetrics,
+};
 
 /// Decides while a store fails. It holds buckets in this process, what was logged about the
 /// failure, and which policies use the store. Clones share all three.
@@ -104,6 +106,25 @@ impl Fallback {
                 tasks: Tasks::default(),
             }
         })
+    }
+
+    /// Adds what layers and limiters know of the store. All that share this fallback share it.
+    pub(super) fn complete(&self, metrics: StoreMetrics) -> StoreMetrics {
+        let Inner {
+            health,
+            holders,
+            local_holders,
+            ..
+        } = &*self.0;
+        let local = self.used_local().map(Store::metrics);
+        StoreMetrics {
+            failures: health.failures(),
+            is_up: health.is_up(),
+            held_units: holders.units().saturating_add(local_holders.units()),
+            local_buckets: local.and_then(|local| local.memory_buckets).unwrap_or(0),
+            id: Some(self.local_id().0),
+            ..metrics
+        }
     }
 
     /// Returns the buckets of this process, if they were ever used.

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     Decision, Source, StoreError,
     error::StoreErrorKind,
+    metrics::store::StoreMetrics,
     util::{detach::run_to_completion, hash::SecretHasher},
 };
 
@@ -162,6 +163,13 @@ impl<S: Store> Store for Guarded<S> {
 
     fn fallback(&self) -> Option<Fallback> {
         Some(self.fallback.clone())
+    }
+
+    fn metrics(&self) -> StoreMetrics {
+        let mut metrics = self.store.metrics();
+        let open = metrics.breakers_open.get_or_insert(0);
+        *open += u64::from(self.breaker.is_open());
+        metrics
     }
 }
 

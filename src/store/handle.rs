@@ -11,7 +11,7 @@ use super::{
     monitored::MonitoredStore,
     permits::Holders,
 };
-use crate::{Decision, Verdict, policy::Compiled};
+use crate::{Decision, Verdict, metrics::store::StoreMetrics, policy::Compiled};
 
 /// A store, its fallback, and its background tasks.
 #[derive(Clone)]
@@ -128,6 +128,11 @@ impl StoreHandle {
 
     pub(crate) fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
         self.store.store.storage_key(charge)
+    }
+
+    /// Returns the numbers of the store, with what its layers and limiters count.
+    pub(crate) fn metrics(&self) -> StoreMetrics {
+        self.fallback.complete(self.store.store.metrics())
     }
 
     /// Returns the handle of this process's own buckets, to refund a decision that was made

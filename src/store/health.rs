@@ -3,12 +3,15 @@
 use std::{
     fmt,
     sync::atomic::{AtomicU8, AtomicU64, Ordering},
-    time::Instant,
 };
 
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
-use crate::{Decision, Source, StoreError, telemetry};
+use crate::{
+    Decision, Source, StoreError,
+    metrics::store::{FailureCounts, StoreFailures},
+    telemetry,
+};
 
 /// The health of the store, as it was logged.
 pub(super) struct Health {
@@ -21,6 +24,7 @@ pub(super) struct Health {
     overload_logged_ms: AtomicU64,
     /// Counts replies from a failure on until the store counts as recovered.
     replies: watch::Sender<u64>,
+    failures: FailureCounts,
 }
 
 /// The bit of any failure, beside those of the kinds.
@@ -49,13 +53,17 @@ impl Default for Health {
             last_failure_ms: AtomicU64::new(0),
             overload_logged_ms: AtomicU64::new(0),
             replies: watch::Sender::new(0),
+            failures: FailureCounts::default(),
         }
     }
 }
 
 impl Health {
-    /// Logs what an answer says about the store, if that is a change.
+    /// Counts a failure, and logs what an answer says about the store, if that is a change.
     pub(super) fn record(&self, answer: &Result<Decision, StoreError>) {
+        if let Err(error) = answer {
+            self.failures.record(error.kind_name());
+        }
         match answer {
             Ok(decision) => self.answered(decision),
             Err(error) if error.is_unsupported() => {}
@@ -113,6 +121,16 @@ impl Health {
         {
             telemetry::store_recovered();
         }
+    }
+
+    /// Returns how often the store did not decide.
+    pub(super) fn failures(&self) -> StoreFailures {
+        self.failures.snapshot()
+    }
+
+    /// Returns whether the store decides, as it was logged.
+    pub(super) fn is_up(&self) -> bool {
+        self.logged_kinds.load(Ordering::Relaxed) == 0
     }
 
     /// Returns how many replies of a failing store have been counted.

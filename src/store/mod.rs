@@ -38,8 +38,8 @@ pub use self::{
     fallback::Fallback,
     guarded::Guarded,
 };
-use crate::Decision;
 pub use crate::charge::{Charge, Check, Operation};
+use crate::{Decision, metrics::store::StoreMetrics};
 
 /// Keeps buckets and decides.
 ///
@@ -49,8 +49,8 @@ pub use crate::charge::{Charge, Check, Operation};
 /// algorithm on words that you read and write in one transaction. The feature `testing` has a
 /// suite that tests the result.
 ///
-/// A store that wraps another passes on its [`storage_key`](Self::storage_key) and its
-/// [`fallback`](Self::fallback).
+/// A store that wraps another passes on its [`storage_key`](Self::storage_key), its
+/// [`fallback`](Self::fallback) and its [`metrics`](Self::metrics).
 ///
 /// A check names one or more charges. The store reads all of them at one instant,
 /// and charges all or none.
@@ -86,6 +86,14 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Returns what the store counts. Default: nothing, under the name `custom`.
+    ///
+    /// Layers and limiters count what they see themselves: failures, whether the store is up, held
+    /// permits and local buckets. They replace these four.
+    fn metrics(&self) -> StoreMetrics {
+        StoreMetrics::default()
+    }
+
     /// The store in memory, if this is one: limiters and layers ask it directly.
     #[doc(hidden)]
     fn as_memory(&self) -> Option<&MemoryStore> {
@@ -112,6 +120,10 @@ impl<T: Store + ?Sized> Store for Arc<T> {
 
     fn fallback(&self) -> Option<Fallback> {
         (**self).fallback()
+    }
+
+    fn metrics(&self) -> StoreMetrics {
+        (**self).metrics()
     }
 
     fn as_memory(&self) -> Option<&MemoryStore> {

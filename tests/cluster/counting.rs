@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 use tower_throttle::{Limiter, Policy, RedisStore, SlidingLog, TokenBucket};
 
 use super::{admitted, patient, per_day, taken};
-use crate::support::{cluster::RedisCluster, eventually_async};
+use crate::support::{
+    cluster::{Frozen, RedisCluster},
+    eventually_async,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_lie_on_all_nodes_and_each_is_counted_exactly() {
@@ -167,4 +170,45 @@ async fn a_user_needs_one_more_right_than_on_one_node() {
     for caller in ["ann", "bob", "cid", "dan", "eve"] {
         assert_eq!(admitted(&limiter, caller, 5).await, 3);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_calls_to_all_nodes_are_added_up() {
+    let cluster = RedisCluster::start(3, 0);
+    let limiter = per_day(&patient(&cluster), 3);
+    for number in 0..60 {
+        assert_eq!(admitted(&limiter, &format!("caller-{number}"), 1).await, 1);
+    }
+    let found = limiter.metrics().store;
+    let calls = found.call_seconds.expect("a histogram").count();
+    let checks = found.checks_per_call.expect("a histogram");
+    assert_eq!((calls, checks.count(), checks.sum), (60, 60, 60.0));
+    assert_eq!((found.in_flight, found.breakers_open), (Some(0), Some(0)));
+    assert_eq!((found.failures.total(), found.is_up), (0, true));
+}
+
+/// Only the breaker of the node that hangs opens.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn open_breakers_are_counted_by_node() {
+    let cluster = RedisCluster::start(3, 0);
+    let builder = RedisStore::builder().timeout(Duration::from_millis(100));
+    let store = builder.connect(&cluster.url()).expect("a store");
+    let limiter = per_day(&store, 1_000_000);
+    let caller = (0..)
+        .map(|number| format!("caller-{number}"))
+        .find(|caller| {
+            let slot = cluster.slot(&limiter.storage_keys(&**caller)[0]);
+            cluster.slots_of(0).any(|range| range.contains(&slot))
+        })
+        .expect("a caller of the first node");
+    eventually_async("a decision", || async { limiter.check(&*caller).await.is_ok() }).await;
+    let _frozen = Frozen::new(&cluster.nodes[0]);
+    eventually_async("an open breaker", || async {
+        let _ = limiter.check(&*caller).await;
+        limiter.metrics().store.breakers_open == Some(1)
+    })
+    .await;
+    let found = limiter.metrics().store;
+    assert!(!found.is_up);
+    assert!(found.failures.timeout >= 5, "{found:?}");
 }

@@ -16,6 +16,8 @@ mod model;
 mod scaling;
 #[cfg(feature = "testing")]
 mod simulated;
+#[cfg(feature = "testing")]
+mod store_metrics;
 #[path = "../support/mod.rs"]
 mod support;
 mod waiting;

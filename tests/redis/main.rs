@@ -23,5 +23,6 @@ mod permits;
 mod recovery;
 mod sliding_log;
 mod storage_keys;
+mod store_metrics;
 #[path = "../support/mod.rs"]
 mod support;

@@ -104,6 +104,11 @@ impl Breaker {
         })
     }
 
+    /// Returns whether calls are stopped, or a probe tests the server.
+    pub(crate) fn is_open(&self) -> bool {
+        !matches!(self.machine().state, State::Closed { .. })
+    }
+
     fn machine(&self) -> MutexGuard<'_, StateMachine> {
         lock(&self.machine)
     }

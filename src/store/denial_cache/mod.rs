@@ -128,6 +128,16 @@ impl DenialCache {
         self.given.back_everywhere();
     }
 
+    /// Returns how many denials are cached whose time has not ended.
+    pub(crate) fn len(&self) -> usize {
+        let now_us = clock::read(&*self.process.clock);
+        if now_us >= self.end_us.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let is_of_time = |denial: &Denial| denial.is_of_time(now_us, self.longest_us);
+        self.table.count(is_of_time)
+    }
+
     fn look(
         &self,
         id: Id,

@@ -36,6 +36,13 @@ impl Table {
         }
     }
 
+    /// Counts the denials that meet a condition.
+    pub(super) fn count(&self, condition: impl Fn(&Denial) -> bool) -> usize {
+        let sets = self.0.get().into_iter().flatten();
+        let counts = sets.map(|set| lock(set).iter().filter(|denial| condition(denial)).count());
+        counts.sum()
+    }
+
     /// Replaces the denial of the same check. In a full set the oldest is evicted, and costs
     /// its caller a round trip.
     pub(super) fn put(&self, denial: Box<Denial>) {

@@ -203,7 +203,8 @@ impl Entry {
         self.resets += 1;
     }
 
-    fn left(&self) -> u64 {
+    /// Returns how many units are leased and not used.
+    pub(super) fn left(&self) -> u64 {
         self.older.units + self.newer.units
     }
 

@@ -28,6 +28,7 @@ use super::{Answer, Fallback, Store, tasks::Tasks};
 use crate::{
     Decision,
     charge::{Charge, Check, Operation},
+    metrics::store::StoreMetrics,
 };
 
 const SWEEP_EVERY: Duration = Duration::from_millis(50);
@@ -193,6 +194,13 @@ impl Store for LeasingStore {
 
     fn fallback(&self) -> Option<Fallback> {
         self.store.fallback()
+    }
+
+    fn metrics(&self) -> StoreMetrics {
+        StoreMetrics {
+            leased_units: Some(self.leases.units()),
+            ..self.store.metrics()
+        }
     }
 }
 

@@ -152,6 +152,15 @@ impl Leases {
         self.sets.iter().any(in_flight)
     }
 
+    /// Returns how many units are leased and not used.
+    pub(super) fn units(&self) -> u64 {
+        let units = |set: &Mutex<Set>| -> u64 {
+            let set = lock(set);
+            set.entries.iter().map(|(_, entry)| entry.left()).sum()
+        };
+        self.sets.iter().map(units).sum()
+    }
+
     /// Waits until round trips have ended.
     pub(super) async fn wait_for_round_trips(&self, any_in_flight: impl Fn() -> bool) {
         loop {

@@ -16,6 +16,7 @@ use crate::{
     Clock, Decision, PolicyDecision,
     charge::{Charge, Check, Operation},
     clock,
+    metrics::store::StoreMetrics,
     store::{Answer, BucketWords, Store, decide::decide},
     util::hash::SecretHasher,
 };
@@ -231,6 +232,13 @@ impl Store for Buckets {
             self.forget(charge);
         }
         Answer::Now(Ok(()))
+    }
+
+    fn metrics(&self) -> StoreMetrics {
+        StoreMetrics {
+            memory_buckets: Some(self.len() as u64),
+            ..StoreMetrics::new("memory")
+        }
     }
 }
 

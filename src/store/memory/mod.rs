@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use self::buckets::Buckets;
 use super::{Answer, Charge, Check, Fallback, Store};
-use crate::{Clock, Decision, clock::SystemClock};
+use crate::{Clock, Decision, clock::SystemClock, metrics::store::StoreMetrics};
 
 /// Keeps buckets in this process: the default store. It needs no server and no task.
 ///
@@ -65,7 +65,7 @@ use crate::{Clock, Decision, clock::SystemClock};
 ///
 /// Cloning shares the buckets.
 #[derive(Clone, Debug)]
-pub struct MemoryStore(Arc<Buckets>, Fallback);
+pub struct MemoryStore(Arc<Buckets>, Fallback, Arc<str>);
 
 impl MemoryStore {
     /// Creates a store with the default settings.
@@ -79,6 +79,7 @@ impl MemoryStore {
         MemoryStoreBuilder {
             capacity: 1_000_000,
             clock: Arc::new(SystemClock::new()),
+            name: "memory".into(),
         }
     }
 
@@ -114,6 +115,7 @@ impl Default for MemoryStore {
 pub struct MemoryStoreBuilder {
     capacity: usize,
     clock: Arc<dyn Clock>,
+    name: Arc<str>,
 }
 
 impl MemoryStoreBuilder {
@@ -137,12 +139,21 @@ impl MemoryStoreBuilder {
         self
     }
 
+    /// Sets the label `store` of the store's [metrics](crate::metrics). Default: `memory`.
+    ///
+    /// Stores with one name are added up.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into().into();
+        self
+    }
+
     /// Builds the store. Memory is taken as callers come.
     #[must_use]
     pub fn build(self) -> MemoryStore {
         MemoryStore(
             Arc::new(Buckets::new(self.capacity, self.clock)),
             Fallback::new(),
+            self.name,
         )
     }
 }
@@ -160,6 +171,13 @@ impl Store for MemoryStore {
     /// policies.
     fn fallback(&self) -> Option<Fallback> {
         Some(self.1.clone())
+    }
+
+    fn metrics(&self) -> StoreMetrics {
+        StoreMetrics {
+            name: (*self.2).to_owned(),
+            ..self.0.metrics()
+        }
     }
 
     fn as_memory(&self) -> Option<&MemoryStore> {

@@ -114,7 +114,8 @@ impl Holder {
         let mut is_unrenewed = false;
         match outcome {
             Outcome::Lost => self.registry.record_loss(lifetime),
-            Outcome::Granted(1..) => {
+            Outcome::Granted(units @ 1..) => {
+                self.registry.record_grant(units);
                 is_unrenewed = state.renewal.is_none();
                 // The caller polled for its answer so late that the units may be about to
                 // expire.
@@ -137,6 +138,7 @@ impl Holder {
     pub(super) fn release(self: &Arc<Self>, units: u64) {
         let mut state = self.state();
         state.count.release(units, self.registry.next_version());
+        self.registry.record_release(units);
         state.is_due = true;
         let is_last = state.count.units() == 0;
         let renewal = state.renewal.take_if(|_| is_last);

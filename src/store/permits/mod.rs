@@ -48,6 +48,8 @@ struct Registry {
     /// reach the store.
     started: Instant,
     lost_until_ms: AtomicU64,
+    /// The units that callers hold, of all buckets.
+    units: AtomicU64,
     /// The holders that hold permits, have waiters, or must send a statement.
     by_bucket: Mutex<HashMap<Bucket, Arc<Holder>>>,
 }
@@ -60,6 +62,7 @@ impl Default for Registry {
             version: AtomicU64::new(1),
             started: Instant::now(),
             lost_until_ms: AtomicU64::new(0),
+            units: AtomicU64::new(0),
             by_bucket: Mutex::default(),
         }
     }
@@ -82,6 +85,16 @@ impl Registry {
         let until_ms = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
         self.lost_until_ms
             .fetch_max(until_ms.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// Records that callers hold more units. A holder's units were granted before they are
+    /// released, so the number is never negative.
+    fn record_grant(&self, units: u64) {
+        self.units.fetch_add(units, Ordering::Relaxed);
+    }
+
+    fn record_release(&self, units: u64) {
+        self.units.fetch_sub(units, Ordering::Relaxed);
     }
 
     fn may_have_lost(&self) -> bool {
@@ -108,6 +121,11 @@ impl Registry {
 }
 
 impl Holders {
+    /// Returns how many units callers hold, of all buckets.
+    pub(crate) fn units(&self) -> u64 {
+        self.0.units.load(Ordering::Relaxed)
+    }
+
     /// Calls `then` with the holder, which cannot be forgotten meanwhile.
     fn with<T>(
         &self,

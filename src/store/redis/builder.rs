@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     Clock, ConfigError,
+    metrics::calls::Calls,
     store::{
         Fallback,
         denial_cache::DenialCache,
@@ -34,6 +35,7 @@ use crate::{
 #[derive(Clone)]
 #[must_use]
 pub struct RedisStoreBuilder {
+    name: String,
     prefix: String,
     secret: Option<Vec<u8>>,
     timeout: Duration,
@@ -46,6 +48,7 @@ pub struct RedisStoreBuilder {
 impl RedisStoreBuilder {
     pub(super) fn new() -> Self {
         Self {
+            name: "redis".to_owned(),
             prefix: "tt".to_owned(),
             secret: None,
             timeout: Duration::from_millis(50),
@@ -54,6 +57,14 @@ impl RedisStoreBuilder {
             clock: None,
             denial_cache_ttl: Duration::from_secs(1),
         }
+    }
+
+    /// Sets the label `store` of the store's [metrics](crate::metrics). Default: `redis`.
+    ///
+    /// Stores with one name are added up.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
     }
 
     /// Sets the prefix of all keys: 1 to 64 printable ASCII characters without braces.
@@ -223,12 +234,14 @@ impl RedisStoreBuilder {
             clock: self.clock,
             random: process.hash,
             nonce: first_nonce().into(),
+            calls: Calls::new(),
         });
         let store = Arc::new(Unleased {
             servers: RwLock::new(Some(connect(&shared)?)),
             denials: DenialCache::new(self.denial_cache_ttl, &process),
             fallback,
             shared: Arc::clone(&shared),
+            name: self.name,
         });
         let leases = Leases::new(process, runtime);
         let tasks = shared.tasks.clone();
@@ -246,6 +259,7 @@ fn first_nonce() -> i64 {
 impl fmt::Debug for RedisStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStoreBuilder")
+            .field("name", &self.name)
             .field("prefix", &self.prefix)
             .field("has_secret", &self.secret.is_some())
             .field("timeout", &self.timeout)

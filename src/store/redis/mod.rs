@@ -34,7 +34,7 @@ use tokio::time::timeout;
 pub use self::builder::RedisStoreBuilder;
 use self::{task::InRuntime, unleased::Unleased};
 use super::{Answer, Charge, Check, Fallback, Store, lease::LeasingStore};
-use crate::{ConfigError, Decision};
+use crate::{ConfigError, Decision, metrics::store::StoreMetrics};
 
 /// Keeps buckets in Redis or Valkey, so that a fleet of processes shares them.
 ///
@@ -268,6 +268,10 @@ impl Store for RedisStore {
 
     fn fallback(&self) -> Option<Fallback> {
         self.leasing.fallback()
+    }
+
+    fn metrics(&self) -> StoreMetrics {
+        self.leasing.metrics()
     }
 }
 

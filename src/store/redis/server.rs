@@ -82,6 +82,11 @@ impl Server {
         self.shared.timeout
     }
 
+    /// Returns whether the circuit breaker is open.
+    pub(super) fn is_breaker_open(&self) -> bool {
+        self.breaker.is_open()
+    }
+
     pub(super) fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
     }
@@ -115,11 +120,17 @@ impl Server {
             true => deadline.earlier(Deadline::after(self.timeout())),
             false => deadline,
         };
-        let timed = (!is_refund).then(|| TimedCall::begin(self));
+        let sent_at = Instant::now();
+        let under_way = (!is_refund).then(|| CallUnderWay::begin(self));
         let reply = wire.eval(self.pool.scripts(), &call, mode, until).await;
         let reply = reply.and_then(|integers| reply::decode(&integers, &call));
-        if let Some(timed) = timed {
-            timed.record(&reply, deadline);
+        if reply.as_ref().err().is_none_or(StoreError::is_sent) {
+            let took = sent_at.elapsed();
+            let times = checks.iter().map(|check| check.times);
+            self.shared.calls.record(took, times.sum());
+            if let Some(under_way) = under_way {
+                under_way.record(&reply, took, deadline);
+            }
         }
         let outcome = match &reply {
             // The server may be well, so this counts for nothing. While a probe is under way, no
@@ -276,27 +287,25 @@ fn is_elsewhere(error: &StoreError) -> bool {
 }
 
 /// A script call under way. It counts until it ends or is dropped.
-struct TimedCall<'a> {
+struct CallUnderWay<'a> {
     server: &'a Server,
-    sent_at: Instant,
 }
 
-impl<'a> TimedCall<'a> {
+impl<'a> CallUnderWay<'a> {
     fn begin(server: &'a Server) -> Self {
         server.calls.fetch_add(1, Ordering::Relaxed);
-        Self {
-            server,
-            sent_at: Instant::now(),
-        }
+        Self { server }
     }
 
-    fn record(self, reply: &Result<ScriptReply, StoreError>, deadline: Deadline) {
-        let is_telling = match reply {
-            // If the reply was read after the deadline, this process was late, and not the server.
-            Ok(_) => !deadline.has_passed(Instant::now()),
-            Err(error) => error.is_sent(),
-        };
-        if !is_telling {
+    /// Records how long a call took that was sent.
+    fn record(
+        self,
+        reply: &Result<ScriptReply, StoreError>,
+        took: Duration,
+        deadline: Deadline,
+    ) {
+        // If the reply was read after the deadline, this process was late, and not the server.
+        if reply.is_ok() && deadline.has_passed(Instant::now()) {
             return;
         }
         // With a clock of its own, the store sends the time that the reply has.
@@ -305,7 +314,7 @@ impl<'a> TimedCall<'a> {
         let server_us = results.flat_map(|(_, result)| result).next();
         let server_us = server_us.map(|found| found.now_us);
         let timing = CallTiming {
-            took: self.sent_at.elapsed(),
+            took,
             is_answered: reply.is_ok(),
             server_us: server_us.filter(|_| has_server_clock),
         };
@@ -315,7 +324,7 @@ impl<'a> TimedCall<'a> {
     }
 }
 
-impl Drop for TimedCall<'_> {
+impl Drop for CallUnderWay<'_> {
     fn drop(&mut self) {
         self.server.calls.fetch_sub(1, Ordering::Relaxed);
     }

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     Decision, StoreError,
+    metrics::store::StoreMetrics,
     store::{
         Answer, Charge, Check, Fallback, Store,
         denial_cache::{DenialCache, Lookup, PendingCheck, record_decision},
@@ -34,6 +35,8 @@ pub(super) struct Unleased {
     /// `None` if denials are not cached.
     pub(super) denials: Option<Arc<DenialCache>>,
     pub(super) fallback: Fallback,
+    /// The label of its metrics.
+    pub(super) name: String,
 }
 
 #[derive(Clone, Debug)]
@@ -68,6 +71,15 @@ impl Unleased {
         drop(servers);
         if let Some(denials) = &self.denials {
             denials.forget_all();
+        }
+    }
+
+    /// Returns the dispatchers of all servers that are in use: none after a shutdown.
+    fn dispatchers(&self) -> Vec<Arc<Dispatcher>> {
+        match self.servers() {
+            Ok(Servers::One(dispatcher)) => vec![dispatcher],
+            Ok(Servers::Cluster(cluster)) => cluster.dispatchers(),
+            Err(_) => Vec::new(),
         }
     }
 
@@ -224,6 +236,22 @@ impl Store for Unleased {
 
     fn fallback(&self) -> Option<Fallback> {
         Some(self.fallback.clone())
+    }
+
+    fn metrics(&self) -> StoreMetrics {
+        let dispatchers = self.dispatchers();
+        let in_flight = dispatchers.iter().map(|dispatcher| dispatcher.in_flight());
+        let open = dispatchers.iter();
+        let open = open.filter(|dispatcher| dispatcher.server().is_breaker_open());
+        let cached = self.denials.as_ref().map_or(0, |denials| denials.len());
+        StoreMetrics {
+            call_seconds: Some(self.shared.calls.seconds()),
+            checks_per_call: Some(self.shared.calls.checks()),
+            breakers_open: Some(open.count() as u64),
+            in_flight: Some(in_flight.sum::<usize>() as u64),
+            cached_denials: Some(cached as u64),
+            ..StoreMetrics::new(&*self.name)
+        }
     }
 }
 

@@ -28,6 +28,21 @@ const CHECKS: [&str; 7] = [
     "shadow_denied",
     "unknown",
 ];
+const KINDS: [&str; 9] = [
+    "timeout",
+    "unavailable",
+    "not_sent",
+    "not_connected",
+    "overloaded",
+    "refused",
+    "redirected",
+    "foreign_reply",
+    "corrupt_state",
+];
+const WAITS: [&str; 15] = [
+    "0.001", "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1.0", "2.5", "5.0", "10.0",
+    "30.0", "60.0", "+Inf",
+];
 const SOURCES: [&str; 5] = ["store", "cache", "lease", "local", "store_failure"];
 
 /// Requests of many callers through a layer, and checks of more in a limiter.
@@ -69,6 +84,9 @@ fn a_million_callers_leave_the_number_of_series_unchanged() {
                 (_, "limiter") => &["default", "jobs"],
                 (_, "policy") => &["api"],
                 (_, "source") => &SOURCES,
+                (_, "store") => &["memory"],
+                ("tower_throttle_store_failures_total", "kind") => &KINDS,
+                ("tower_throttle_wait_seconds_bucket", "le") => &WAITS,
                 ("tower_throttle_requests_total", "result") => &RESULTS,
                 ("tower_throttle_checks_total", "result") => &CHECKS,
                 other => panic!("{other:?}"),

@@ -271,3 +271,23 @@ async fn a_slow_store_admits_no_caller_early() {
     assert_eq!(service.call(plain()).await.unwrap().status(), 200);
     assert!(started.elapsed() >= ms(100));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_counts_who_waits_and_for_how_long() {
+    let layer = RateLimitLayer::new(queue(3)).store(paused_store());
+    let request = || Box::pin(layer.layer(tower::service_fn(hello)).oneshot(plain()));
+    assert_eq!(request().await.unwrap().status(), 200);
+    assert_eq!(layer.metrics().wait_seconds.count(), 0, "it did not wait");
+
+    let (mut stays, mut leaves) = (request(), request());
+    assert!(poll(&mut stays).is_pending());
+    assert!(poll(&mut leaves).is_pending());
+    assert_eq!(layer.metrics().waiting, 2);
+    drop(leaves);
+    assert_eq!(layer.metrics().waiting, 1);
+    assert_eq!(stays.await.unwrap().status(), 200);
+    let found = layer.metrics();
+    assert_eq!((found.waiting, found.wait_seconds.count()), (0, 2));
+    // One waited for its turn, and the other left at once.
+    assert_eq!(whole_ms(Duration::from_secs_f64(found.wait_seconds.sum)), 100);
+}

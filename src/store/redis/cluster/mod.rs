@@ -54,6 +54,11 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
+    /// Returns the dispatchers of all nodes that are in use.
+    pub(super) fn dispatchers(&self) -> Vec<Arc<Dispatcher>> {
+        self.topology.dispatchers()
+    }
+
     /// Starts looking for the cluster and returns at once.
     pub(super) fn connect(
         shared: Arc<Shared>,

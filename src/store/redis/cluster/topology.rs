@@ -144,6 +144,13 @@ impl Topology {
         chosen
     }
 
+    /// Returns the dispatchers of all nodes that are in use.
+    pub(super) fn dispatchers(&self) -> Vec<Arc<Dispatcher>> {
+        let map = self.read();
+        let members = map.members.iter();
+        members.map(|member| Arc::clone(&member.dispatcher)).collect()
+    }
+
     fn connect(&self, address: &Address, first_grace: Duration) -> Option<Arc<Member>> {
         let settings = self.settings.at(address);
         // The whole cluster reports what an operator must know of its nodes.

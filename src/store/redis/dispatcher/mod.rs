@@ -380,7 +380,8 @@ impl Dispatcher {
         state.direct + state.checks.workers
     }
 
-    fn in_flight(&self) -> usize {
+    /// Returns how many checks wait for the server.
+    pub(super) fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
     }
 

@@ -25,6 +25,7 @@ async fn an_answer_that_came_at_the_deadline_is_used() {
         clock: None,
         random: SecretHasher::new(),
         nonce: 0.into(),
+        calls: crate::metrics::calls::Calls::new(),
     });
     let pool = Pool::connect(&shared, settings, drop, shared.first_grace()).expect("a pool");
     let dispatcher = Dispatcher::new(pool, &shared);

@@ -1,0 +1,184 @@
+//! Histograms: how many values were in each of a few ranges.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+/// How many values were in each of a few ranges, and their sum.
+///
+/// The ranges never change, so two histograms of one metric can be added or subtracted.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Histogram {
+    /// The upper bounds of the ranges, in ascending order. A range includes its bound.
+    pub bounds: Vec<f64>,
+    /// How many values were in each range, and not how many were up to its bound. The last one,
+    /// which has no bound, counts the values above all bounds.
+    pub counts: Vec<u64>,
+    /// The sum of all values.
+    pub sum: f64,
+}
+
+impl Histogram {
+    /// Returns how many values were recorded.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Adds the values of a histogram with the same ranges.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count = count.saturating_add(*more);
+        }
+        self.sum += other.sum;
+    }
+}
+
+/// The ranges of a histogram, in the whole numbers that are recorded.
+#[derive(Debug)]
+pub(crate) struct Ranges {
+    /// The upper bounds, in ascending order.
+    pub(crate) bounds: &'static [u64],
+    /// How many of the recorded numbers are one in the snapshot.
+    pub(crate) scale: f64,
+}
+
+/// Nanoseconds in a second, and in a millisecond.
+const SECOND: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+
+/// How long script calls take: 0.1 ms to 1 s. A check takes 50 ms at most, by default.
+#[cfg(feature = "redis")]
+pub(crate) static CALL_SECONDS: Ranges = Ranges {
+    bounds: &[
+        MS / 10,
+        MS / 4,
+        MS / 2,
+        MS,
+        5 * MS / 2,
+        5 * MS,
+        10 * MS,
+        25 * MS,
+        50 * MS,
+        100 * MS,
+        250 * MS,
+        500 * MS,
+        SECOND,
+    ],
+    scale: SECOND as f64,
+};
+
+/// How many checks share a call.
+#[cfg(feature = "redis")]
+pub(crate) static CHECKS_PER_CALL: Ranges = Ranges {
+    bounds: &[1, 2, 4, 8, 16, 32, 64, 128, 256],
+    scale: 1.0,
+};
+
+/// How long callers wait to be admitted: 1 ms, in which timers tick, to a minute.
+pub(crate) static WAIT_SECONDS: Ranges = Ranges {
+    bounds: &[
+        MS,
+        5 * MS,
+        10 * MS,
+        25 * MS,
+        50 * MS,
+        100 * MS,
+        250 * MS,
+        500 * MS,
+        SECOND,
+        5 * SECOND / 2,
+        5 * SECOND,
+        10 * SECOND,
+        30 * SECOND,
+        60 * SECOND,
+    ],
+    scale: SECOND as f64,
+};
+
+/// Records values, without a lock and without an allocation.
+///
+/// A snapshot that is taken meanwhile may have a value in its counts and not yet in its sum.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    ranges: &'static Ranges,
+    /// One more than there are bounds.
+    counts: Box<[AtomicU64]>,
+    sum: AtomicU64,
+}
+
+impl Recording {
+    pub(crate) fn new(ranges: &'static Ranges) -> Self {
+        Self {
+            ranges,
+            counts: (0..=ranges.bounds.len())
+                .map(|_| AtomicU64::new(0))
+                .collect(),
+            sum: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn record(&self, value: u64) {
+        let range = self.ranges.bounds.partition_point(|bound| *bound < value);
+        if let Some(count) = self.counts.get(range) {
+            count.fetch_add(1, Ordering::Relaxed);
+            self.sum.fetch_add(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Records a duration in ranges that are in nanoseconds.
+    pub(crate) fn record_duration(&self, value: Duration) {
+        self.record(u64::try_from(value.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    pub(crate) fn snapshot(&self) -> Histogram {
+        let Ranges { bounds, scale } = self.ranges;
+        let counts = self.counts.iter();
+        Histogram {
+            bounds: bounds.iter().map(|bound| *bound as f64 / scale).collect(),
+            counts: counts.map(|count| count.load(Ordering::Relaxed)).collect(),
+            sum: self.sum.load(Ordering::Relaxed) as f64 / scale,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Recording, WAIT_SECONDS};
+
+    #[test]
+    fn a_range_includes_its_bound() {
+        let recording = Recording::new(&WAIT_SECONDS);
+        for value_ms in [0, 1, 2, 5, 60_000, 60_001] {
+            recording.record_duration(Duration::from_millis(value_ms));
+        }
+        let found = recording.snapshot();
+        assert_eq!(found.bounds.len() + 1, found.counts.len());
+        assert_eq!(found.bounds.first(), Some(&0.001));
+        assert_eq!(found.bounds.last(), Some(&60.0));
+        assert!(found.bounds.is_sorted());
+        assert_eq!(
+            found.counts,
+            [2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1],
+            "{found:?}"
+        );
+        assert_eq!(found.count(), 6);
+        assert!((found.sum - 120.009).abs() < 1e-9, "{found:?}");
+    }
+
+    #[test]
+    fn histograms_of_one_metric_add_up() {
+        let (one, other) = (Recording::new(&WAIT_SECONDS), Recording::new(&WAIT_SECONDS));
+        one.record_duration(Duration::from_secs(1));
+        other.record_duration(Duration::from_secs(2));
+        other.record_duration(Duration::from_millis(1));
+        let mut sum = one.snapshot();
+        sum.add(&other.snapshot());
+        assert_eq!((sum.count(), sum.counts.first()), (3, Some(&1)));
+        assert!((sum.sum - 3.001).abs() < 1e-9, "{sum:?}");
+    }
+}

@@ -1,0 +1,258 @@
+//! The numbers of a store.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{counts::counts, histogram::Histogram};
+
+/// What a store counts, as plain numbers.
+///
+/// [`Store::metrics`](crate::store::Store::metrics) returns what the store itself counts.
+/// A layer or limiter adds what only it knows: `failures`, `is_up`, `held_units` and
+/// `local_buckets`. `None` means that the store does not have this.
+///
+/// Layers and limiters on clones of one store share its numbers. A
+/// [`Snapshot`](super::Snapshot) lists them once, and adds up the stores of one name.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct StoreMetrics {
+    /// The label `store`: a name that is fixed when the store is built. Default: `custom`.
+    pub name: String,
+    /// How long script calls took, from sending to the reply or to the deadline. Deciding in
+    /// memory is not timed.
+    pub call_seconds: Option<Histogram>,
+    /// How many checks shared a call.
+    pub checks_per_call: Option<Histogram>,
+    /// Checks, refunds and statements about permits that the store did not decide.
+    pub failures: StoreFailures,
+    /// Whether the store decides, as it was logged: `false` from the first failure until the store
+    /// has answered for 5 seconds without another one. A store that is not asked keeps its last
+    /// state. Overload and unexpected data count as failures, and do not change this.
+    pub is_up: bool,
+    /// How many servers have an open circuit breaker, of those that the store has in use. A
+    /// breaker closes when a probe is answered.
+    pub breakers_open: Option<u64>,
+    /// How many checks wait for the store now. Refunds do not count.
+    pub in_flight: Option<u64>,
+    /// The units of [`Concurrency`](crate::Concurrency) policies that this process holds, in the
+    /// store and in its own buckets.
+    pub held_units: u64,
+    /// How many buckets and cells a store in memory keeps, including drained ones that are not
+    /// forgotten yet.
+    pub memory_buckets: Option<u64>,
+    /// How many buckets this process keeps to decide while the store fails.
+    pub local_buckets: u64,
+    /// How many denials are cached that have not ended.
+    pub cached_denials: Option<u64>,
+    /// How many units this process has leased and not used.
+    pub leased_units: Option<u64>,
+    /// The number of the store, which no other store of the process has.
+    pub(crate) id: Option<usize>,
+}
+
+impl Default for StoreMetrics {
+    fn default() -> Self {
+        Self {
+            name: "custom".to_owned(),
+            call_seconds: None,
+            checks_per_call: None,
+            failures: StoreFailures::default(),
+            is_up: true,
+            breakers_open: None,
+            in_flight: None,
+            held_units: 0,
+            memory_buckets: None,
+            local_buckets: 0,
+            cached_denials: None,
+            leased_units: None,
+            id: None,
+        }
+    }
+}
+
+impl StoreMetrics {
+    /// Returns the numbers of a store of this name that has counted nothing.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds the numbers of another store of the same name.
+    fn add(&mut self, other: &Self) {
+        add_histogram(&mut self.call_seconds, other.call_seconds.as_ref());
+        add_histogram(&mut self.checks_per_call, other.checks_per_call.as_ref());
+        self.failures.add(&other.failures);
+        self.is_up &= other.is_up;
+        add(&mut self.breakers_open, other.breakers_open);
+        add(&mut self.in_flight, other.in_flight);
+        self.held_units = self.held_units.saturating_add(other.held_units);
+        add(&mut self.memory_buckets, other.memory_buckets);
+        self.local_buckets = self.local_buckets.saturating_add(other.local_buckets);
+        add(&mut self.cached_denials, other.cached_denials);
+        add(&mut self.leased_units, other.leased_units);
+        self.id = None;
+    }
+
+    /// Returns each store once, however often it is listed.
+    pub(crate) fn distinct<'a>(stores: impl IntoIterator<Item = &'a Self>) -> Vec<Self> {
+        let mut distinct: Vec<Self> = Vec::new();
+        for store in stores {
+            let is_known = |known: &Self| known.id.is_some() && known.id == store.id;
+            if !distinct.iter().any(is_known) {
+                distinct.push(store.clone());
+            }
+        }
+        distinct
+    }
+
+    /// Returns one entry for each name: that of the only store, or the sum of several.
+    pub(crate) fn by_name<'a>(stores: impl IntoIterator<Item = &'a Self>) -> Vec<Self> {
+        let mut by_name: Vec<Self> = Vec::new();
+        for store in Self::distinct(stores) {
+            match by_name.iter_mut().find(|known| known.name == store.name) {
+                Some(known) => known.add(&store),
+                None => by_name.push(store),
+            }
+        }
+        by_name
+    }
+}
+
+fn add(sum: &mut Option<u64>, more: Option<u64>) {
+    if let Some(more) = more {
+        *sum = Some(sum.unwrap_or(0).saturating_add(more));
+    }
+}
+
+fn add_histogram(sum: &mut Option<Histogram>, more: Option<&Histogram>) {
+    match (&mut *sum, more) {
+        (Some(sum), Some(more)) => sum.add(more),
+        (None, Some(more)) => *sum = Some(more.clone()),
+        (_, None) => {}
+    }
+}
+
+counts! {
+    /// How often a store did not decide. The kinds are those of the log, and
+    /// [the page of errors](https://github.com/tower-throttle/tower-throttle/blob/main/docs/errors.md)
+    /// says what each means for a caller.
+    StoreFailures, by "kind", as by_kind {
+        /// No reply came in time.
+        timeout,
+        /// The connection was lost before the reply came.
+        unavailable,
+        /// Nothing was sent: the circuit breaker was open, or the server did not answer others.
+        not_sent,
+        /// Nothing was sent, because there was no connection.
+        not_connected,
+        /// This process asked for more than the store can answer in time.
+        overloaded,
+        /// The store answered with an error.
+        refused,
+        /// The server is one of a cluster, and another one has the slot.
+        redirected,
+        /// The reply was one to another check.
+        foreign_reply,
+        /// Unexpected data was stored under the bucket's key.
+        corrupt_state,
+    }
+}
+
+impl StoreFailures {
+    /// Returns how many failures there were, of any kind.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.by_kind().map(|(_, count)| count).sum()
+    }
+}
+
+/// Counts failures in the order of [`StoreFailures::by_kind`].
+#[derive(Debug, Default)]
+pub(crate) struct FailureCounts([AtomicU64; 9]);
+
+impl FailureCounts {
+    /// Counts a failure of the kind that the log names so. Other errors are none of the store.
+    pub(crate) fn record(&self, kind: &str) {
+        let mut kinds = StoreFailures::default().by_kind().zip(&self.0);
+        if let Some((_, count)) = kinds.find(|((name, _), _)| *name == kind) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> StoreFailures {
+        let counts = self.0.each_ref();
+        let [
+            timeout,
+            unavailable,
+            not_sent,
+            not_connected,
+            overloaded,
+            refused,
+            redirected,
+            foreign_reply,
+            corrupt_state,
+        ] = counts.map(|count| count.load(Ordering::Relaxed));
+        StoreFailures {
+            timeout,
+            unavailable,
+            not_sent,
+            not_connected,
+            overloaded,
+            refused,
+            redirected,
+            foreign_reply,
+            corrupt_state,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FailureCounts, StoreMetrics};
+
+    /// Each kind is counted in the field of its own name.
+    #[test]
+    fn a_kind_has_the_field_of_its_name() {
+        let counts = FailureCounts::default();
+        let kinds = counts.snapshot().by_kind().map(|(kind, _)| kind);
+        for (kind, times) in kinds.zip(1..) {
+            (0..times).for_each(|_| counts.record(kind));
+        }
+        counts.record("would_wait");
+        let failures = counts.snapshot();
+        let shown = format!("{failures:?}");
+        for ((kind, count), times) in failures.by_kind().zip(1..) {
+            assert_eq!(count, times, "{kind}");
+            assert!(shown.contains(&format!("{kind}: {times}")), "{shown}");
+        }
+        assert_eq!(failures.total(), 45);
+    }
+
+    fn store(id: usize, name: &str, in_flight: u64) -> StoreMetrics {
+        StoreMetrics {
+            in_flight: Some(in_flight),
+            id: Some(id),
+            ..StoreMetrics::new(name)
+        }
+    }
+
+    #[test]
+    fn a_store_counts_once_and_stores_of_one_name_add_up() {
+        let mut down = store(2, "redis", 20);
+        down.is_up = false;
+        let stores = [store(1, "redis", 1), store(1, "redis", 1), down];
+        let other = StoreMetrics::default();
+        let stores = stores.iter().chain([&other, &other]);
+        let found = StoreMetrics::by_name(stores);
+        let found = found
+            .iter()
+            .map(|store| (&*store.name, store.in_flight, store.is_up));
+        let found: Vec<_> = found.collect();
+        assert_eq!(
+            found,
+            [("redis", Some(21), false), ("custom", None, true)]
+        );
+    }
+}
