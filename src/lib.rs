@@ -121,6 +121,7 @@
 //! | `redis-client` | no | `RedisStoreBuilder::client`: a store on a fred client of your own. Unstable until 1.0: a new major version of fred breaks code that uses it |
 //! | `axum` | yes | peer addresses from `ConnectInfo`, routes from `MatchedPath` |
 //! | `tracing` | yes | events under `tower_throttle::{denied, store, wiring}`, and a span under `tower_throttle::check`. Without it, an outage of the store is silent |
+//! | `metrics` | no | [`metrics::Publisher`]: passes the numbers on to the facade `metrics` 0.24 |
 //! | `redis-rustls` | no | `rediss://` |
 //! | `testing` | no | [`testing`](mod@testing): a test suite for a store of your own, and a simulated Redis |
 //! | `unstable-store` | no | [`store::BucketWords`] and `Check::decide`, for a store of your own; they may change in any release |

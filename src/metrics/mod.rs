@@ -77,6 +77,14 @@
 //! costs nothing unless a subscriber enables that level for that target.
 
 //!
+//! # Other ways out
+//!
+//! * The facade `metrics`: `Publisher`, with the feature `metrics`.
+//! * [OpenTelemetry](https://github.com/tower-throttle/tower-throttle/blob/main/examples/opentelemetry/instruments.rs):
+//!   an example registers instruments that read a snapshot when they are collected. The crate
+//!   does not depend on OpenTelemetry, whose versions cannot be mixed in one process.
+//! * Anything else: a [`Snapshot`] is plain numbers, and [`Observe`] sees each decision.
+//!
 //! # Beside ASP.NET Core
 //!
 //! OpenTelemetry has no common names for rate limiting. Its names for ASP.NET Core are stable.
@@ -104,12 +112,17 @@ mod families;
 pub(crate) mod histogram;
 mod observe;
 mod prometheus;
+#[cfg(feature = "metrics")]
+mod publisher;
 mod recorder;
 mod snapshot;
 pub(crate) mod store;
 pub(crate) mod waits;
 
 pub(crate) use self::{awaited::Awaited, recorder::Recorder};
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub use self::publisher::Publisher;
 pub use self::{
     histogram::Histogram,
     observe::{Observe, Observed, RequestResult},

@@ -8,10 +8,13 @@ mod conformance;
 #[cfg(feature = "testing")]
 mod dispatch;
 mod docs_consistency;
+#[cfg(feature = "metrics")]
+mod facade;
 mod fallback;
 mod memory;
 mod migration;
 mod model;
+mod opentelemetry;
 #[cfg(feature = "testing")]
 mod scaling;
 #[cfg(feature = "testing")]

@@ -1,0 +1,179 @@
+//! [`Publisher`]: passes the numbers on to the facade `metrics`.
+
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    fmt, ptr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use ::metrics::{Key, KeyName, Label, Level, Metadata, Recorder, with_recorder};
+use tokio::time::sleep;
+
+use super::{
+    families::{Family, Kind, Sink, Value, write_all},
+    snapshot::Snapshot,
+};
+use crate::util::lock::lock;
+
+/// Publishes snapshots through the facade [`metrics`](https://docs.rs/metrics/0.24), for the
+/// recorder that the application has installed.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_throttle::{Limiter, TokenBucket, metrics::Publisher};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let limiter = Limiter::builder().name("mail").policy(TokenBucket::per_second(10)).build()?;
+/// let seen = limiter.clone();
+/// let publisher = Publisher::new(move || [seen.metrics()]);
+/// let task = tokio::spawn(publisher.clone().run(Duration::from_secs(5)));
+/// // .. and when the application ends, what has been counted since:
+/// task.abort();
+/// publisher.publish();
+/// # Ok(()) }
+/// ```
+///
+/// **A recorder may be installed at any time.** Each time, the publisher looks for the recorder
+/// and passes on what it has counted since it last published to that one. A new recorder gets
+/// all that was counted from the start. Requests cost nothing more than without a publisher.
+///
+/// **Counters and gauges** have the names and labels that [Prometheus' text](super#names) has. A
+/// counter is incremented by the difference, and never [set](::metrics::Counter::absolute).
+/// Counters of which nothing was counted are incremented by 0, so that their series exist.
+///
+/// **Histograms are published as counters**, because the facade's histograms take single values,
+/// and those are not kept. What the facade would get instead (each value as a bound of its range)
+/// would falsify the sum and every quantile. So a histogram is a counter
+/// `tower_throttle_wait_seconds_bucket` for each value of the label `le`, the counter
+/// `tower_throttle_wait_seconds_count`, and the gauge `tower_throttle_wait_seconds_sum`, which is
+/// set to the sum so far. In Prometheus these are the series of a histogram: `rate` and
+/// `histogram_quantile` give the same results as with the text. An exporter that renames counters
+/// also renames these. (`with_recommended_naming` of metrics-exporter-prometheus does.)
+///
+/// One publisher should publish a snapshot. Two of them would count everything twice.
+#[derive(Clone)]
+pub struct Publisher(Arc<Inner>);
+
+struct Inner {
+    snapshots: Box<dyn Fn() -> Vec<Snapshot> + Send + Sync>,
+    published: Mutex<Published>,
+}
+
+/// What a recorder has got.
+#[derive(Default)]
+struct Published {
+    /// Its address. Before one is installed, that of the facade's own, which does nothing.
+    recorder: Option<usize>,
+    counts: HashMap<Key, u64>,
+}
+
+impl Publisher {
+    /// Creates a publisher of these snapshots, which are taken each time.
+    pub fn new<S>(snapshots: impl Fn() -> S + Send + Sync + 'static) -> Self
+    where
+        S: IntoIterator<Item = Snapshot>,
+    {
+        Self(Arc::new(Inner {
+            snapshots: Box::new(move || snapshots().into_iter().collect()),
+            published: Mutex::default(),
+        }))
+    }
+
+    /// Publishes what was counted since the last time.
+    pub fn publish(&self) {
+        // Taken under the lock, so that no older snapshot follows.
+        let mut published = lock(&self.0.published);
+        let snapshots = (self.0.snapshots)();
+        with_recorder(|recorder| {
+            let address = ptr::from_ref(recorder).cast::<()>().addr();
+            let is_new = published.recorder.replace(address) != Some(address);
+            if is_new {
+                published.counts.clear();
+            }
+            let mut pass = Pass {
+                recorder,
+                is_new,
+                counts: &mut published.counts,
+                family: Family::default(),
+            };
+            write_all(&mut pass, &snapshots);
+        });
+    }
+
+    /// Publishes now, and whenever the interval has passed, until the future is dropped or its
+    /// task is aborted. Needs a Tokio runtime with timers.
+    pub async fn run(self, interval: Duration) -> Infallible {
+        loop {
+            self.publish();
+            sleep(interval).await;
+        }
+    }
+}
+
+impl fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Publisher").finish_non_exhaustive()
+    }
+}
+
+static METADATA: Metadata<'_> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
+
+/// Passes samples to a recorder.
+struct Pass<'a> {
+    recorder: &'a dyn Recorder,
+    /// The recorder has got nothing yet.
+    is_new: bool,
+    counts: &'a mut HashMap<Key, u64>,
+    family: Family,
+}
+
+impl Sink for Pass<'_> {
+    fn family(&mut self, family: Family) {
+        self.family = family;
+        if !self.is_new {
+            return;
+        }
+        let describe = |suffix, is_counter: bool| {
+            let name = KeyName::from(format!("{}{suffix}", family.name));
+            match is_counter {
+                true => self.recorder.describe_counter(name, None, family.help.into()),
+                false => self.recorder.describe_gauge(name, None, family.help.into()),
+            }
+        };
+        match family.kind {
+            Kind::Counter => describe("_total", true),
+            Kind::Gauge => describe("", false),
+            Kind::Histogram => {
+                describe("_bucket", true);
+                describe("_count", true);
+                describe("_sum", false);
+            }
+        }
+    }
+
+    fn sample(&mut self, suffix: &'static str, labels: &[(&'static str, &str)], value: Value) {
+        let labels = labels.iter();
+        let labels = labels.map(|(label, value)| Label::new(*label, (*value).to_owned()));
+        let name = format!("{}{suffix}", self.family.name);
+        let key = Key::from_parts(name, labels.collect::<Vec<_>>());
+        match value {
+            Value::Count(count) if self.family.kind != Kind::Gauge => {
+                let counter = self.recorder.register_counter(&key, &METADATA);
+                let published = self.counts.entry(key).or_default();
+                counter.increment(count.saturating_sub(*published));
+                *published = count.max(*published);
+            }
+            Value::Count(count) => self.set(&key, count as f64),
+            Value::Number(number) => self.set(&key, number),
+        }
+    }
+}
+
+impl Pass<'_> {
+    fn set(&self, key: &Key, value: f64) {
+        self.recorder.register_gauge(key, &METADATA).set(value);
+    }
+}
