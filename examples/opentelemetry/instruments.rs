@@ -9,7 +9,10 @@ use tower_throttle::metrics::{Histogram, Snapshot};
 ///
 /// OpenTelemetry has no instrument that reads a histogram which was counted elsewhere. So a
 /// histogram becomes two counters, whose quotient is the mean.
-pub(crate) fn register(meter: &Meter, snapshot: impl Fn() -> Snapshot + Clone + Send + Sync + 'static) {
+pub(crate) fn register(
+    meter: &Meter,
+    snapshot: impl Fn() -> Snapshot + Clone + Send + Sync + 'static,
+) {
     let limiter = |seen: &Snapshot| KeyValue::new("limiter", seen.limiter().to_owned());
     let store = |seen: &Snapshot| KeyValue::new("store", seen.store.name.clone());
 
@@ -64,12 +67,18 @@ pub(crate) fn register(meter: &Meter, snapshot: impl Fn() -> Snapshot + Clone + 
     gauge(meter, "tower_throttle.store.up", &snapshot, move |seen| {
         Some((seen.store.is_up.into(), store(seen)))
     });
-    gauge(meter, "tower_throttle.store.breaker_open", &snapshot, move |seen| {
-        Some((seen.store.breakers_open?, store(seen)))
-    });
-    gauge(meter, "tower_throttle.store.in_flight", &snapshot, move |seen| {
-        Some((seen.store.in_flight?, store(seen)))
-    });
+    gauge(
+        meter,
+        "tower_throttle.store.breaker_open",
+        &snapshot,
+        move |seen| Some((seen.store.breakers_open?, store(seen))),
+    );
+    gauge(
+        meter,
+        "tower_throttle.store.in_flight",
+        &snapshot,
+        move |seen| Some((seen.store.in_flight?, store(seen))),
+    );
 
     mean(meter, "tower_throttle.wait", &snapshot, move |seen| {
         Some((&seen.wait_seconds, limiter(seen)))

@@ -119,10 +119,10 @@ mod snapshot;
 pub(crate) mod store;
 pub(crate) mod waits;
 
-pub(crate) use self::{awaited::Awaited, recorder::Recorder};
 #[cfg(feature = "metrics")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub use self::publisher::Publisher;
+pub(crate) use self::{awaited::Awaited, recorder::Recorder};
 pub use self::{
     histogram::Histogram,
     observe::{Observe, Observed, RequestResult},

@@ -139,7 +139,9 @@ impl Sink for Pass<'_> {
         let describe = |suffix, is_counter: bool| {
             let name = KeyName::from(format!("{}{suffix}", family.name));
             match is_counter {
-                true => self.recorder.describe_counter(name, None, family.help.into()),
+                true => self
+                    .recorder
+                    .describe_counter(name, None, family.help.into()),
                 false => self.recorder.describe_gauge(name, None, family.help.into()),
             }
         };

@@ -250,9 +250,6 @@ mod tests {
             .iter()
             .map(|store| (&*store.name, store.in_flight, store.is_up));
         let found: Vec<_> = found.collect();
-        assert_eq!(
-            found,
-            [("redis", Some(21), false), ("custom", None, true)]
-        );
+        assert_eq!(found, [("redis", Some(21), false), ("custom", None, true)]);
     }
 }

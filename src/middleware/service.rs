@@ -87,7 +87,8 @@ where
                 let held = refund::HeldCharges::new(&config.store, &charges);
                 let patience = config.wait.unwrap_or_default();
                 let (bound, most) = (WaitBound::AllButQueue, config.max_waiting);
-                let admission = Admission::new(held, patience, bound, most, config.recorder.waits());
+                let admission =
+                    Admission::new(held, patience, bound, most, config.recorder.waits());
                 let outcome = Outcome::Admission(admission);
                 return wait(inner, config, outcome, partition_keys, request);
             } else {

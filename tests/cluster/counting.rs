@@ -201,7 +201,10 @@ async fn open_breakers_are_counted_by_node() {
             cluster.slots_of(0).any(|range| range.contains(&slot))
         })
         .expect("a caller of the first node");
-    eventually_async("a decision", || async { limiter.check(&*caller).await.is_ok() }).await;
+    eventually_async("a decision", || async {
+        limiter.check(&*caller).await.is_ok()
+    })
+    .await;
     let _frozen = Frozen::new(&cluster.nodes[0]);
     eventually_async("an open breaker", || async {
         let _ = limiter.check(&*caller).await;

@@ -28,15 +28,21 @@ fn points(metric: &Metric) -> HashMap<String, f64> {
                     .map(|pair| (pair.key.to_string(), pair.value.to_string()))
                     .collect();
                 pairs.sort();
-                pairs.into_iter().map(|(_, value)| value).collect::<Vec<_>>()
+                pairs
+                    .into_iter()
+                    .map(|(_, value)| value)
+                    .collect::<Vec<_>>()
             };
             match $data {
-                MetricData::Sum(sum) => by_values(sum.data_points().map(|point| {
-                    (values(&mut point.attributes()), $convert(point.value()))
-                })),
-                MetricData::Gauge(gauge) => by_values(gauge.data_points().map(|point| {
-                    (values(&mut point.attributes()), $convert(point.value()))
-                })),
+                MetricData::Sum(sum) => by_values(
+                    sum.data_points()
+                        .map(|point| (values(&mut point.attributes()), $convert(point.value()))),
+                ),
+                MetricData::Gauge(gauge) => by_values(
+                    gauge
+                        .data_points()
+                        .map(|point| (values(&mut point.attributes()), $convert(point.value()))),
+                ),
                 other => panic!("{other:?}"),
             }
         }};
@@ -79,14 +85,26 @@ async fn the_instruments_export_what_the_snapshot_has() {
     assert_eq!(found["tower_throttle.requests"], requests);
     assert_eq!(requests["outbox allowed"], 5.0);
     let checks = &found["tower_throttle.checks"];
-    assert_eq!(checks["outbox mails near"] + checks["outbox mails allowed"], 5.0);
+    assert_eq!(
+        checks["outbox mails near"] + checks["outbox mails allowed"],
+        5.0
+    );
     assert_eq!(found["tower_throttle.decisions"]["outbox store"], 5.0);
-    assert_eq!(found["tower_throttle.store.failures"]["timeout memory"], 0.0);
+    assert_eq!(
+        found["tower_throttle.store.failures"]["timeout memory"],
+        0.0
+    );
     assert_eq!(found["tower_throttle.store.up"]["memory"], 1.0);
     assert_eq!(found["tower_throttle.waiting"]["outbox"], 0.0);
     let waits = seen.wait_seconds.count() as f64;
     assert!(waits >= 1.0, "{seen:?}");
     assert_eq!(found["tower_throttle.wait.count"]["outbox"], waits);
-    assert_eq!(found["tower_throttle.wait.time"]["outbox"], seen.wait_seconds.sum);
-    assert!(!found.contains_key("tower_throttle.store.call.count"), "memory has no calls");
+    assert_eq!(
+        found["tower_throttle.wait.time"]["outbox"],
+        seen.wait_seconds.sum
+    );
+    assert!(
+        !found.contains_key("tower_throttle.store.call.count"),
+        "memory has no calls"
+    );
 }

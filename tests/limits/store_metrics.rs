@@ -62,7 +62,12 @@ async fn calls_and_their_checks_are_those_that_the_server_served() {
     yield_now().await;
     assert_eq!(of(&limiter).in_flight, Some(40));
     for task in tasks {
-        assert!(task.await.expect("no panic").expect("a decision").is_allowed());
+        assert!(
+            task.await
+                .expect("no panic")
+                .expect("a decision")
+                .is_allowed()
+        );
     }
     // A refund is a call, too.
     limiter.credit("first", 1).await.expect("given back");
@@ -72,7 +77,10 @@ async fn calls_and_their_checks_are_those_that_the_server_served() {
     assert!(served.calls < 20, "{served:?}");
     let calls = found.call_seconds.expect("a histogram");
     assert_eq!(calls.count(), served.calls);
-    assert_eq!(filled(Some(&calls)), [(0.005, 1), (0.025, served.calls - 1)]);
+    assert_eq!(
+        filled(Some(&calls)),
+        [(0.005, 1), (0.025, served.calls - 1)]
+    );
     let seconds = 0.004 + 0.020 * (served.calls - 1) as f64;
     assert!((calls.sum - seconds).abs() < 1e-9, "{calls:?}");
     let checks = found.checks_per_call.expect("a histogram");
@@ -113,7 +121,10 @@ async fn failures_are_counted_by_kind_and_the_store_comes_back_up() {
     assert_eq!(found.failures, expected);
     assert_eq!((found.is_up, found.breakers_open), (false, Some(1)));
     let late = (0.05, 5);
-    assert!(filled(found.call_seconds.as_ref()).contains(&late), "{found:?}");
+    assert!(
+        filled(found.call_seconds.as_ref()).contains(&late),
+        "{found:?}"
+    );
 
     redis.set_delay(Duration::ZERO);
     sleep(ms(100)).await;
@@ -133,7 +144,10 @@ async fn limiters_on_one_store_share_its_numbers_and_export_them_once() {
     let shared = store(&redis);
     let limiter = |name, store: RedisStore| {
         let builder = Limiter::builder().name(name).store(store);
-        builder.policy(TokenBucket::per_day(9)).build().expect("a limiter")
+        builder
+            .policy(TokenBucket::per_day(9))
+            .build()
+            .expect("a limiter")
     };
     let (one, other) = (limiter("one", shared.clone()), limiter("other", shared));
     for limiter in [&one, &other, &other] {
@@ -142,11 +156,13 @@ async fn limiters_on_one_store_share_its_numbers_and_export_them_once() {
     assert_eq!(of(&one), of(&other));
     let calls = |text: String| {
         let lines = text.lines().map(str::to_owned);
-        let counts = lines.filter(|line| line.starts_with("tower_throttle_store_call_seconds_count"));
+        let counts =
+            lines.filter(|line| line.starts_with("tower_throttle_store_call_seconds_count"));
         counts.collect::<Vec<_>>()
     };
     let text = metrics::to_prometheus([&one.metrics(), &other.metrics()]);
-    let line = |calls| format!("tower_throttle_store_call_seconds_count{{store=\"redis\"}} {calls}");
+    let line =
+        |calls| format!("tower_throttle_store_call_seconds_count{{store=\"redis\"}} {calls}");
     assert_eq!(calls(text), [line(3)]);
 
     // Another store of the same name is added; a name of its own sets it apart.
@@ -178,7 +194,10 @@ async fn a_histogram_counts_up_to_each_bound_in_the_text() {
         ["0.0025", "0.005", "0.01", "0.025"].map(|bound| (bound, 3)),
         ["0.05", "0.1", "0.25", "0.5"].map(|bound| (bound, 4)),
     ];
-    let expected = expected.concat().into_iter().chain([("1.0", 4), ("+Inf", 4)]);
+    let expected = expected
+        .concat()
+        .into_iter()
+        .chain([("1.0", 4), ("+Inf", 4)]);
     let expected: Vec<_> = expected
         .map(|(bound, count)| format!("{bound}\"}} {count}"))
         .collect();
@@ -227,15 +246,24 @@ async fn a_mistake_of_the_caller_is_no_failure() {
     let limiter = Limiter::new(Down, Concurrency::new(1));
     let error = limiter.check("ann").await.expect_err("it needs `acquire`");
     assert!(error.is_unsupported());
-    assert_eq!((of(&limiter).failures.total(), of(&limiter).is_up), (0, true));
+    assert_eq!(
+        (of(&limiter).failures.total(), of(&limiter).is_up),
+        (0, true)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn gauges_follow_what_is_kept_and_held() {
     let memory = Limiter::new(MemoryStore::new(), Concurrency::new(5));
     let permits = [
-        memory.acquire("ann", Duration::ZERO).await.expect("a permit"),
-        memory.acquire_n("bob", 3, Duration::ZERO).await.expect("a permit"),
+        memory
+            .acquire("ann", Duration::ZERO)
+            .await
+            .expect("a permit"),
+        memory
+            .acquire_n("bob", 3, Duration::ZERO)
+            .await
+            .expect("a permit"),
     ];
     let found = of(&memory);
     assert_eq!((&*found.name, found.held_units), ("memory", 4));
@@ -253,7 +281,10 @@ async fn gauges_follow_what_is_kept_and_held() {
         .build()
         .expect("a limiter");
     assert_eq!(of(&local).local_buckets, 0);
-    let permit = local.acquire("ann", Duration::ZERO).await.expect("a permit");
+    let permit = local
+        .acquire("ann", Duration::ZERO)
+        .await
+        .expect("a permit");
     assert!(permit.is_allowed());
     assert_eq!((of(&local).held_units, of(&local).local_buckets), (1, 2));
     drop(permit);
@@ -264,7 +295,10 @@ async fn gauges_follow_what_is_kept_and_held() {
 async fn cached_denials_count_until_they_end() {
     let redis = SimulatedRedis::new();
     let cached = RedisStore::builder().denial_cache_ttl(ms(400));
-    let limiter = Limiter::new(cached.simulated(&redis).expect("a store"), FixedWindow::per_day(1));
+    let limiter = Limiter::new(
+        cached.simulated(&redis).expect("a store"),
+        FixedWindow::per_day(1),
+    );
     for caller in ["ann", "bob", "ann", "bob", "ann"] {
         let _ = limiter.check(caller).await.expect("a decision");
     }
@@ -286,7 +320,10 @@ async fn leased_units_count_until_they_are_back() {
         most = most.max(of(&limiter).leased_units.expect("a store that leases"));
     }
     assert!(most > 0, "{:?}", redis.served());
-    assert!(redis.served().checks < 2_000, "some were decided from a lease");
+    assert!(
+        redis.served().checks < 2_000,
+        "some were decided from a lease"
+    );
     sleep(Duration::from_secs(2)).await;
     assert_eq!(of(&limiter).leased_units, Some(0));
 }

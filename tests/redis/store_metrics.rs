@@ -80,7 +80,10 @@ async fn a_server_that_refuses_opens_the_breaker() {
         true => "-OOM command not allowed when used memory > 'maxmemory'.\r\n",
         false => "+OK\r\n",
     });
-    let limiter = denying(&format!("redis://127.0.0.1:{port}/"), crate::support::DEADLINE);
+    let limiter = denying(
+        &format!("redis://127.0.0.1:{port}/"),
+        crate::support::DEADLINE,
+    );
     let mut kinds = StoreFailures::default();
     for _ in 0..7 {
         let error = limiter.check("ann").await.expect_err("it refuses");

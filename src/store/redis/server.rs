@@ -298,12 +298,7 @@ impl<'a> CallUnderWay<'a> {
     }
 
     /// Records how long a call took that was sent.
-    fn record(
-        self,
-        reply: &Result<ScriptReply, StoreError>,
-        took: Duration,
-        deadline: Deadline,
-    ) {
+    fn record(self, reply: &Result<ScriptReply, StoreError>, took: Duration, deadline: Deadline) {
         // If the reply was read after the deadline, this process was late, and not the server.
         if reply.is_ok() && deadline.has_passed(Instant::now()) {
             return;

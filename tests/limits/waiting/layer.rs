@@ -289,5 +289,8 @@ async fn a_layer_counts_who_waits_and_for_how_long() {
     let found = layer.metrics();
     assert_eq!((found.waiting, found.wait_seconds.count()), (0, 2));
     // One waited for its turn, and the other left at once.
-    assert_eq!(whole_ms(Duration::from_secs_f64(found.wait_seconds.sum)), 100);
+    assert_eq!(
+        whole_ms(Duration::from_secs_f64(found.wait_seconds.sum)),
+        100
+    );
 }

@@ -148,7 +148,9 @@ impl Topology {
     pub(super) fn dispatchers(&self) -> Vec<Arc<Dispatcher>> {
         let map = self.read();
         let members = map.members.iter();
-        members.map(|member| Arc::clone(&member.dispatcher)).collect()
+        members
+            .map(|member| Arc::clone(&member.dispatcher))
+            .collect()
     }
 
     fn connect(&self, address: &Address, first_grace: Duration) -> Option<Arc<Member>> {
