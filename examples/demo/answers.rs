@@ -1,15 +1,22 @@
 //! Response bodies, and the header that names who decided.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use axum::{
     Extension, Json,
     extract::{OriginalUri, Request, State},
-    http::{HeaderValue, StatusCode, header::CACHE_CONTROL},
+    http::{
+        HeaderValue, StatusCode,
+        header::{CACHE_CONTROL, CONTENT_TYPE},
+    },
     response::{Html, IntoResponse, Response},
 };
 use serde_json::{Value, json};
-use tower_throttle::{Decision, Limiter, PolicyDecision, RequestHead, Source, key::KeyExtractor};
+use tower_throttle::{
+    Decision, Limiter, PolicyDecision, RateLimitLayer, RequestHead, Source,
+    key::KeyExtractor,
+    metrics::{PROMETHEUS_CONTENT_TYPE, to_prometheus},
+};
 
 use crate::routes::caller;
 
@@ -49,6 +56,8 @@ pub(crate) async fn add_decided_by(mut response: Response) -> Response {
 #[derive(Clone)]
 pub(crate) struct View {
     pub(crate) limiter: Limiter,
+    /// The layers of all routes. `limiter` is not among them: it only peeks, which is not counted.
+    pub(crate) layers: Arc<[RateLimitLayer]>,
     pub(crate) store_name: &'static str,
 }
 
@@ -70,6 +79,13 @@ pub(crate) async fn remaining(State(view): State<View>, request: Request) -> Res
         Ok(remaining) => Json(remaining).into_response(),
         Err((status, error)) => (status, Json(json!({ "error": error }))).into_response(),
     }
+}
+
+/// Returns the numbers of all layers as one text for Prometheus.
+pub(crate) async fn metrics(State(view): State<View>) -> impl IntoResponse {
+    let snapshots: Vec<_> = view.layers.iter().map(RateLimitLayer::metrics).collect();
+    let content_type = [(CONTENT_TYPE, PROMETHEUS_CONTENT_TYPE)];
+    (content_type, to_prometheus(&snapshots))
 }
 
 /// One file for the browser.

@@ -16,7 +16,7 @@ use tower_throttle::{
 };
 
 use crate::{
-    answers::{View, add_decided_by, admitted, page, remaining},
+    answers::{View, add_decided_by, admitted, metrics, page, remaining},
     slow::slow,
 };
 
@@ -45,37 +45,49 @@ pub(crate) fn app(
     .fold(Limiter::builder(), |all, policy| all.policy(policy.clone()))
     .store(Arc::clone(store))
     .build()?;
+
+    let routes = [
+        ("token-bucket", get(admitted), vec![by_caller(bucket)]),
+        ("fixed-window", get(admitted), vec![by_caller(window)]),
+        (
+            "stacked",
+            get(admitted),
+            vec![by_caller(burst), by_caller(minute)],
+        ),
+        (
+            "weighted",
+            post(admitted),
+            vec![by_caller(weight).cost_by(cost)],
+        ),
+        ("leaky-bucket", get(admitted), vec![by_caller(leaky)]),
+        ("paced", get(admitted), vec![by_caller(paced)]),
+        ("sliding-window", get(admitted), vec![by_caller(sliding)]),
+        ("sliding-log", get(admitted), vec![by_caller(log)]),
+        ("concurrency", get(slow), vec![by_caller(in_flight)]),
+    ];
+    let (mut limited, mut layers) = (Router::new(), Vec::new());
+    for (name, handler, policies) in routes {
+        let layer = policies.into_iter().fold(
+            RateLimitLayer::builder()
+                .name(name)
+                .decision_in_extensions()
+                .store(Arc::clone(store)),
+            |layer, policy| layer.policy(policy),
+        );
+        let layer = layer.build()?;
+        layers.push(layer.clone());
+        // With `route_layer`, a request with the wrong method gets 405 and is not charged.
+        limited = limited.route(&format!("/{name}"), handler.route_layer(layer));
+    }
     let view = View {
         limiter,
+        layers: layers.into(),
         store_name,
     };
-
-    let layer = || {
-        RateLimitLayer::builder()
-            .decision_in_extensions()
-            .store(Arc::clone(store))
-    };
-    let one = |policy: Policy| layer().policy(by_caller(policy)).build();
-    let stacked = layer()
-        .policy(by_caller(burst))
-        .policy(by_caller(minute))
-        .build()?;
-    let weighted = layer().policy(by_caller(weight).cost_by(cost)).build()?;
-
-    // With `route_layer`, a request with the wrong method gets 405 and is not charged.
-    let limited = Router::new()
-        .route("/token-bucket", get(admitted).route_layer(one(bucket)?))
-        .route("/fixed-window", get(admitted).route_layer(one(window)?))
-        .route("/stacked", get(admitted).route_layer(stacked))
-        .route("/weighted", post(admitted).route_layer(weighted))
-        .route("/leaky-bucket", get(admitted).route_layer(one(leaky)?))
-        .route("/paced", get(admitted).route_layer(one(paced)?))
-        .route("/sliding-window", get(admitted).route_layer(one(sliding)?))
-        .route("/sliding-log", get(admitted).route_layer(one(log)?))
-        .route("/concurrency", get(slow).route_layer(one(in_flight)?));
     Ok(Router::new()
         .route("/", get(page))
         .route("/health", get(async || Json(json!({ "status": "ok" }))))
+        .route("/metrics", get(metrics))
         .route("/api/remaining", get(remaining))
         .nest("/api", limited.layer(map_response(add_decided_by)))
         .with_state(view))

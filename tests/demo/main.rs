@@ -2,10 +2,12 @@
 
 mod algorithms;
 mod asking;
+mod board;
 mod chromium;
 mod in_flight;
 #[cfg(feature = "tracing")]
 mod logs;
+mod metrics;
 mod page;
 mod process;
 mod sharing;

@@ -1,0 +1,127 @@
+//! Prometheus runs the rules and the queries of the board.
+
+use std::{cmp::Reverse, collections::BTreeSet, fs};
+
+use super::{
+    export::{ROUTES, drive},
+    files::{
+        Query, alerts, all, board, field, path, queries_of_board, text, variables, variables_in,
+        word,
+    },
+    prometheus::{Prometheus, TempFolder, promtool},
+};
+use crate::{
+    process::Demo,
+    support::{RedisServer, eventually},
+};
+
+#[test]
+fn promtool_accepts_the_rules_and_their_tests() {
+    let folder = copy_of_rules(|rules| rules);
+    promtool(&["check", "rules"], &folder.path("alerts.yml")).expect("correct rules");
+    promtool(&["test", "rules"], &folder.path("alerts_test.yml")).expect("passed tests");
+}
+
+/// Each alert is expected once to fire, and once not to fire.
+#[test]
+fn each_alert_is_tested_both_ways() {
+    let (rules, tests) = (text("alerts.yml"), text("alerts_test.yml"));
+    for (alert, lines) in alerts(&rules) {
+        for name in ["expr", "for", "severity", "summary", "description"] {
+            field(lines, name);
+        }
+        let start = format!("- alertname: {alert}\n");
+        let expected = tests.split(&start).skip(1);
+        let fires = expected.map(|lines| {
+            let mut lines = lines.lines().map(str::trim);
+            let expected = lines.find(|line| line.starts_with("exp_alerts:"));
+            expected != Some("exp_alerts: []")
+        });
+        let fires: BTreeSet<_> = fires.collect();
+        assert_eq!(fires, [false, true].into(), "{alert}");
+    }
+}
+
+/// Copies the rules and their tests into a folder.
+fn copy_of_rules(change: impl FnOnce(String) -> String) -> TempFolder {
+    let folder = TempFolder::new();
+    fs::write(folder.path("alerts.yml"), change(text("alerts.yml"))).expect("a file");
+    fs::write(folder.path("alerts_test.yml"), text("alerts_test.yml")).expect("a file");
+    folder
+}
+
+/// The tests of the rules fail if an expression counts nothing, or if an alert always fires.
+#[test]
+fn the_tests_of_the_rules_find_a_wrong_rule() {
+    let rules = text("alerts.yml");
+    for (alert, lines) in alerts(&rules) {
+        let expression = field(lines, "expr");
+        for wrong in ["vector(0) > 1", "vector(1) > 0"] {
+            let folder = copy_of_rules(|rules| rules.replace(expression, wrong));
+            let tested = promtool(&["test", "rules"], &folder.path("alerts_test.yml"));
+            let said = tested.expect_err("a test that fails");
+            assert!(said.contains(alert), "{alert} as {wrong}: {said}");
+        }
+    }
+}
+
+/// Prometheus scrapes a demo on each store, accepts the rules, and answers what the board asks.
+#[test]
+fn prometheus_answers_each_query_of_the_board() {
+    let redis = RedisServer::start();
+    let demos = [Demo::start(&[]), Demo::start(&["--redis", &redis.url()])];
+    let prometheus = Prometheus::start(
+        &demos.each_ref().map(|demo| demo.address),
+        &path("alerts.yml"),
+    );
+    demos.iter().for_each(drive);
+
+    let board = board();
+    let mut asked = queries_of_board(&board);
+    let of_variable = |(name, selector, label): (&str, &str, &str)| Query {
+        place: format!("${name}"),
+        expression: format!("count by ({label}) ({selector})"),
+        shown: Vec::new(),
+    };
+    asked.extend(variables(&board).into_iter().map(of_variable));
+    for query in asked {
+        let expression = filled(&query.expression);
+        // A rate needs two scrapes.
+        eventually(&query.place, || {
+            let series = prometheus
+                .query(&expression)
+                .unwrap_or_else(|error| panic!("{}: {error}", query.place));
+            !series.is_empty()
+        });
+    }
+    let limiters = prometheus.query("count by (limiter) (tower_throttle_requests_total)");
+    assert_eq!(limiters.expect("an answer").len(), ROUTES.len());
+    let denied = "sum(tower_throttle_requests_total{result=\"denied\"}) >= 2";
+    eventually("the denials of both demos", || {
+        !prometheus.query(denied).expect("an answer").is_empty()
+    });
+    prometheus.query("sum by (").expect_err("no expression");
+
+    let loaded = prometheus.get("/api/v1/rules");
+    let loaded: BTreeSet<_> = all(&loaded["data"]["groups"][0], "rules")
+        .iter()
+        .map(|rule| {
+            assert_ne!(rule["health"], "err", "{rule}");
+            word(rule, "name")
+        })
+        .collect();
+    let rules = text("alerts.yml");
+    assert_eq!(
+        loaded,
+        alerts(&rules).into_iter().map(|(alert, _)| alert).collect()
+    );
+}
+
+/// Replaces the variables as Grafana does.
+fn filled(expression: &str) -> String {
+    let filled = expression.replace("$__rate_interval", "1m");
+    let mut variables = variables_in(&filled);
+    variables.sort_unstable_by_key(|name| Reverse(name.len()));
+    let fill = |filled: String, name: &&str| filled.replace(&format!("${name}"), ".*");
+    variables.iter().fold(filled.clone(), fill)
+}
