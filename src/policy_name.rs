@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
+#[cfg(feature = "http")]
+use bytes::Bytes;
 use siphasher::sip128::SipHasher13;
 
 use crate::{
@@ -22,6 +24,9 @@ pub(crate) struct NameParts {
     pub(crate) quoted: Box<str>,
     /// To be mixed with a secret.
     pub(crate) hash: (u64, u64),
+    /// The body of a denial by this policy alone: most denials have no other.
+    #[cfg(feature = "http")]
+    problem: Box<str>,
 }
 
 impl Name {
@@ -32,11 +37,27 @@ impl Name {
             return None;
         }
         let hash = SipHasher13::new().hash(name.as_bytes());
+        let quoted = quoted(name);
         Some(NAMES.intern(NameParts {
             text: name.into(),
-            quoted: quoted(name).into(),
             hash: (hash.h1, hash.h2),
+            #[cfg(feature = "http")]
+            problem: format!(
+                r#"{{"type":"{QUOTA_EXCEEDED}","title":"Quota Exceeded","status":429,"violated-policies":[{quoted}]}}"#
+            )
+            .into(),
+            quoted: quoted.into(),
         }))
+    }
+
+    /// Returns the problem document of a denial by this policy alone. It is not copied, unless
+    /// the process has hundreds of names.
+    #[cfg(feature = "http")]
+    pub(crate) fn problem(&self) -> Bytes {
+        match self {
+            Self::Static(parts) => Bytes::from_static(parts.problem.as_bytes()),
+            Self::Shared(parts) => Bytes::copy_from_slice(parts.problem.as_bytes()),
+        }
     }
 }
 
@@ -54,6 +75,11 @@ fn is_name(name: &str) -> bool {
     let is_printable = name.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     is_printable && !name.is_empty() && name.len() <= LONGEST
 }
+
+/// The type of the problem document (RFC 9457) of a denial because a quota is exceeded.
+#[cfg(feature = "http")]
+pub(crate) const QUOTA_EXCEEDED: &str =
+    "https://iana.org/assignments/http-problem-types#quota-exceeded";
 
 impl fmt::Debug for NameParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -16,7 +16,9 @@ use super::{
     inline_text::InlineText,
 };
 use crate::{
-    Decision, DenialReason, RequestHead, Verdict, policy_name::quoted, telemetry,
+    Decision, DenialReason, RequestHead, Verdict,
+    policy_name::{QUOTA_EXCEEDED, quoted},
+    telemetry,
     util::random::random_between,
 };
 
@@ -146,11 +148,14 @@ fn message(denial: Denial<'_>) -> String {
 /// Returns a problem document (RFC 9457).
 fn problem(denied: &Denied<'_>) -> Bytes {
     let (reason, status) = (denied.reason(), denied.status());
+    if let (DenialReason::QuotaExceeded, Some(decision)) = (reason, denied.decision()) {
+        let mut policies = decision.denied_by();
+        if let (Some(policy), None) = (policies.next(), policies.next()) {
+            return policy.interned_name().problem();
+        }
+    }
     let (kind, title) = match reason {
-        DenialReason::QuotaExceeded => (
-            "https://iana.org/assignments/http-problem-types#quota-exceeded",
-            "Quota Exceeded",
-        ),
+        DenialReason::QuotaExceeded => (QUOTA_EXCEEDED, "Quota Exceeded"),
         _ => ("about:blank", status.canonical_reason().unwrap_or_default()),
     };
     let mut json = InlineText::default();

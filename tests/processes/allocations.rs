@@ -78,7 +78,7 @@ fn by_hand(reported: &Response<Body>, mut request: Request<Body>, changing: &[He
             }
             now(answer(request))
         } else {
-            Response::new(Full::new(Bytes::copy_from_slice(PROBLEM)))
+            Response::new(Full::new(Bytes::from_static(PROBLEM)))
         };
         for (name, value) in reported.headers() {
             let value = if changing.contains(name) {
@@ -105,8 +105,8 @@ const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy")
 const PROBLEM: &[u8] = br#"{"title":"Quota Exceeded"}"#;
 
 /// Four for the extensions of the response, two for the header map, two for
-/// the values of `RateLimit` and `Retry-After`, two for the body.
-const DENIED: u64 = 10;
+/// the values of `RateLimit` and `Retry-After`, one for the box of the body.
+const DENIED: u64 = 9;
 
 /// One box in the extensions of the request; in those of the response three: the
 /// map, its table and a box. Two for the header map, one for the value of
@@ -117,7 +117,7 @@ const ADMITTED: u64 = 8;
 const ADMITTED_BY_DEFAULT: u64 = 4;
 
 /// Without the box of the decision: the reason stays.
-const DENIED_BY_DEFAULT: u64 = 9;
+const DENIED_BY_DEFAULT: u64 = 8;
 
 fn api() -> Policy {
     Policy::new("api", TokenBucket::per_minute(1_000))
