@@ -73,6 +73,7 @@
 //! | limit inside a handler, and answer as the layer does | [`Limiter`] with a [`Responder`] |
 //! | count what is allowed and denied, for Prometheus or a dashboard | [`metrics`](mod@metrics) |
 //! | learn why a request was denied | [`DenialReason`], in the extensions of the response; [`decision_in_extensions`](RateLimitLayerBuilder::decision_in_extensions) |
+//! | learn who is denied most, and what was denied a moment ago | [`RateLimitLayer::top_denied`], [`RateLimitLayer::recent_denials`] |
 //! | read or reset the buckets of one caller | [`RateLimitLayer::buckets`], [`Limiter::peek`], [`Limiter::reset`] |
 //! | charge a cost that is known only afterwards | [`Buckets::debit`] and [`Buckets::credit`], [`Limiter::debit`] and [`Limiter::credit`] |
 //! | test your limits | [`ManualClock`] for the time, [`key::PeerAddr`] in the request for the client's address |
@@ -154,6 +155,8 @@ mod limiter;
 pub mod metrics;
 #[cfg(feature = "http")]
 mod middleware;
+#[cfg(feature = "http")]
+mod offenders;
 mod on_store_failure;
 mod policy;
 mod policy_name;
@@ -200,6 +203,7 @@ pub use self::{
         responder::Responder,
         service::RateLimit,
     },
+    offenders::{Fingerprint, Offender, RecentDenial, TopDenied},
 };
 #[cfg(feature = "redis-client")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis-client")))]

@@ -17,12 +17,14 @@ use super::{
     grpc::GrpcDenials,
     headers::{Fields, HeaderFormat},
     plan::{Plan, Rule},
+    readers::NameOffender,
 };
 use crate::{
     Decision, MemoryStore,
     charge::Charge,
     key::{KeyError, Reason},
     metrics::Recorder,
+    offenders::Offenders,
     store::handle::StoreHandle,
     telemetry,
     util::interned::Interned,
@@ -44,6 +46,8 @@ pub(super) struct Config {
     pub(super) max_waiting: usize,
     pub(super) logged: Arc<Logged>,
     pub(super) recorder: Arc<Recorder>,
+    pub(super) offenders: Arc<Offenders>,
+    pub(super) name_offender: Option<Erased<NameOffender>>,
 }
 
 impl AsRef<Recorder> for Config {

@@ -17,7 +17,7 @@ use super::{
     config::{Config, HeadersWhen},
     denied::Denial,
     headers::{Fields, SetBy},
-    plan::{MissingKey, PartitionKeys},
+    plan::{Callers, MissingKey, PartitionKeys},
     respond::respond,
 };
 use crate::{
@@ -67,6 +67,7 @@ pin_project! {
 pub(super) struct Pending<S, ReqBody> {
     pub(super) outcome: Outcome,
     pub(super) partition_keys: PartitionKeys,
+    pub(super) callers: Callers,
     pub(super) request: Request<ReqBody>,
     /// Was polled ready.
     pub(super) service: S,
@@ -176,20 +177,32 @@ where
         config
             .recorder
             .denied_without_decision(denial.reason, policy);
-        Self::denied(denial, config, request)
+        Self::denied(denial, &Callers::new(), config, request)
     }
 
-    /// Does not call the inner service.
-    pub(super) fn denied(denial: Denial<'_>, config: &Config, request: &Request<ReqBody>) -> Self {
+    /// Does not call the inner service. `callers`: those of the policies that a store was asked
+    /// for.
+    pub(super) fn denied(
+        denial: Denial<'_>,
+        callers: &Callers,
+        config: &Config,
+        request: &Request<ReqBody>,
+    ) -> Self {
         Self {
-            state: State::denied(denial, config, request),
+            state: State::denied(denial, callers, config, request),
         }
     }
 }
 
 impl<S, F, ReqBody> State<S, F, ReqBody> {
-    fn denied(denial: Denial<'_>, config: &Config, request: &Request<ReqBody>) -> Self {
+    fn denied(
+        denial: Denial<'_>,
+        callers: &Callers,
+        config: &Config,
+        request: &Request<ReqBody>,
+    ) -> Self {
         let head = RequestHead::from(request);
+        config.record(denial, callers, &head);
         Self::Denied {
             response: Some(respond(denial, &config.response, &config.fields, &head)),
         }
@@ -217,13 +230,14 @@ where
         });
         let config = awaited.settings();
         let Ok((mut decision, taken)) = outcome else {
-            return State::denied(DenialReason::StoreFailed.into(), config, &request);
+            let denial = DenialReason::StoreFailed.into();
+            return State::denied(denial, &self.callers, config, &request);
         };
         if let Some(partition_keys) = self.partition_keys {
             decision.give_partitions(&partition_keys);
         }
         if !decision.is_allowed() {
-            return State::denied((&decision).into(), config, &request);
+            return State::denied((&decision).into(), &self.callers, config, &request);
         }
         let extensions = config.share(&decision, request.extensions_mut());
         State::Calling {

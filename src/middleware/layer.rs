@@ -14,7 +14,7 @@ use super::{
     grpc::GrpcDenials,
     headers::{Fields, HeaderFormat},
     plan::{Charges, Plan, Rule, Secret},
-    readers::When,
+    readers::{NameOffender, When},
     responder::Responder,
     service::RateLimit,
 };
@@ -23,6 +23,7 @@ use crate::{
     admission::wait_queue::MAX_WAITING,
     key::KeyError,
     metrics::{Observe, Recorder, Snapshot},
+    offenders::{Offenders, RecentDenial, TopDenied},
     policy::check_names,
     policy_name::limiter_name,
     store::{Store, handle::StoreHandle},
@@ -87,17 +88,82 @@ impl RateLimitLayer {
     }
 
     /// Returns a layer with the same limits on another store. Its [metrics](Self::metrics)
-    /// start at 0.
+    /// start at 0, and its [list of denied callers](Self::top_denied) is empty.
     ///
     /// Policies of one name on one store share their buckets: see [`Policy`]. If two quotas
     /// have one name on one store, the layer logs a warning once.
     #[must_use]
     pub fn store(self, store: impl Store) -> Self {
+        let store = StoreHandle::new(Arc::new(store));
         Self::from_config(Config {
-            store: StoreHandle::new(Arc::new(store)),
             recorder: self.config.recorder.restarted(),
+            offenders: offenders(&store),
+            store,
             ..(*self.config).clone()
         })
+    }
+
+    /// Returns the callers that this layer denies most, with the highest count first: whom to
+    /// call, or to block.
+    ///
+    /// The layer keeps a list of up to 128 callers for each of up to eight groups of threads,
+    /// and merges them here. It counts denials with [`QuotaExceeded`] and [`CostImpossible`],
+    /// for each policy that denied. A caller with more than a 128th of all denials is always
+    /// listed if `most` is large enough, and each count has its error. Counts are halved every
+    /// ten minutes.
+    ///
+    /// A caller appears as the [`Fingerprint`](crate::Fingerprint) of its key, which is also in
+    /// the names of its buckets in Redis. The key itself is not kept. To read names instead, use
+    /// [`name_offenders`](RateLimitLayerBuilder::name_offenders). Under a policy that is
+    /// [shared](Policy::shared), all callers are one.
+    ///
+    /// Clones of the layer share the list; it is in this process only. To see a fleet, collect
+    /// the lists of its processes and [merge](TopDenied::merge) them. Denials by a
+    /// [`Responder`] are not counted.
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use tower::{Layer, ServiceExt, service_fn};
+    /// use tower_throttle::{Fingerprint, Key, Policy, RateLimitLayer, TokenBucket, key};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let layer = RateLimitLayer::new(
+    ///     Policy::new("search", TokenBucket::per_minute(1)).key(key::header("x-api-key")),
+    /// );
+    /// let inner = service_fn(async |_| Ok::<_, std::convert::Infallible>(Response::new(String::new())));
+    /// for _ in 0..4 {
+    ///     let request = Request::get("/search").header("x-api-key", "k1").body(()).unwrap();
+    ///     layer.layer(inner).oneshot(request).await.unwrap();
+    /// }
+    ///
+    /// let top = layer.top_denied(20);
+    /// let worst = &top.offenders[0];
+    /// assert_eq!((worst.policy.as_str(), worst.count, worst.error), ("search", 3, 0));
+    /// assert_eq!(worst.fingerprint, Fingerprint::from(&Key::from("k1")));
+    /// # });
+    /// ```
+    ///
+    /// [`QuotaExceeded`]: crate::DenialReason::QuotaExceeded
+    /// [`CostImpossible`]: crate::DenialReason::CostImpossible
+    #[must_use]
+    pub fn top_denied(&self, most: usize) -> TopDenied {
+        self.config.offenders.top(most)
+    }
+
+    /// Returns the last 256 requests that this layer denied, for whatever reason. The latest
+    /// comes first.
+    ///
+    /// ```
+    /// # use tower_throttle::{RateLimitLayer, TokenBucket};
+    /// # let layer = RateLimitLayer::new(TokenBucket::per_minute(1));
+    /// for denial in layer.recent_denials() {
+    ///     println!("{:?} {:?} {:?}", denial.reason, denial.policies, denial.route);
+    /// }
+    /// ```
+    #[must_use]
+    pub fn recent_denials(&self) -> Vec<RecentDenial> {
+        self.config.offenders.recent()
     }
 
     fn from_config(config: Config) -> Self {
@@ -167,6 +233,11 @@ impl RateLimitLayer {
     }
 }
 
+/// Creates the lists of denials of a layer, with the times of its store if it is in memory.
+fn offenders(store: &StoreHandle) -> Arc<Offenders> {
+    Offenders::new(store.memory().map(MemoryStore::clock))
+}
+
 impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
@@ -206,6 +277,7 @@ pub struct RateLimitLayerBuilder {
     on_store_failure: OnStoreFailure,
     name: Option<String>,
     observer: Option<Arc<dyn Observe>>,
+    name_offender: Option<Erased<NameOffender>>,
     error: Option<ConfigError>,
 }
 
@@ -446,6 +518,37 @@ impl RateLimitLayerBuilder {
         self
     }
 
+    /// Names the callers in [`top_denied`](RateLimitLayer::top_denied), for people who read it.
+    /// Default: they have a [fingerprint](crate::Fingerprint) only.
+    ///
+    /// The layer calls the closure once when a caller enters the list, with the request that
+    /// was denied. It keeps up to 64 bytes of the name, without control characters, as long
+    /// as the caller is listed. A bucket that all callers share has no name.
+    ///
+    /// **The danger**: a name that identifies a person is personal data. It is in the memory of
+    /// the process, and wherever the list is sent. Return a number of your own that you can look
+    /// up, and never the key: it may be a credential. A text that the client chooses,
+    /// such as a header, may be a lie.
+    ///
+    /// ```
+    /// # use tower_throttle::{Policy, RateLimitLayer, TokenBucket, key};
+    /// #[derive(Clone)]
+    /// struct User { id: u64 } // inserted by your authentication
+    ///
+    /// let layer = RateLimitLayer::builder()
+    ///     .policy(Policy::new("api", TokenBucket::per_second(10)).key(key::extension(|user: &User| user.id)))
+    ///     .name_offenders(|head| head.extensions().get().map(|user: &User| format!("user {}", user.id)))
+    ///     .build()?;
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    pub fn name_offenders<F>(mut self, name: F) -> Self
+    where
+        F: Fn(&RequestHead<'_>) -> Option<String> + Send + Sync + 'static,
+    {
+        self.name_offender = Some(Erased(Arc::new(name), type_name::<F>()));
+        self
+    }
+
     /// Returns a [`Responder`] with these settings, for handlers that ask a
     /// [`Limiter`](crate::Limiter). It needs no policy; policies, store and waits do not
     /// matter.
@@ -500,8 +603,11 @@ impl RateLimitLayerBuilder {
         let names = rules.iter().map(|rule| &rule.base.name);
         let recorder = Recorder::new(name, names, self.observer);
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
+        let store = StoreHandle::new(store);
         Ok(RateLimitLayer::from_config(Config {
-            store: StoreHandle::new(store),
+            offenders: offenders(&store),
+            name_offender: self.name_offender,
+            store,
             plan: Plan {
                 rules,
                 when: self.when,

@@ -16,5 +16,6 @@ mod config;
 mod erased;
 mod inline_text;
 mod plan;
+mod record;
 mod request_policy;
 mod respond;

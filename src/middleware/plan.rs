@@ -44,6 +44,17 @@ impl fmt::Debug for Secret {
 /// The charges of one check. A layer rarely has more policies than fit in place.
 pub(super) type Charges<'a> = SmallVec<[Charge<'a>; 4]>;
 
+/// The caller whom each policy charges. They are kept for a denial.
+pub(super) type Callers = SmallVec<[(Name, Key); 2]>;
+
+/// Moves the callers out of the charges of a check.
+pub(super) fn callers(charges: Charges<'_>) -> Callers {
+    let charges = charges.into_iter();
+    charges
+        .map(|charge| (charge.policy, charge.key.into_owned()))
+        .collect()
+}
+
 /// The partition key of each charge, if the layer sends them.
 pub(super) type PartitionKeys = Option<Box<[[u8; 12]]>>;
 
@@ -69,6 +80,13 @@ impl Plan {
             rule.add_charge(head, charges)?;
         }
         Ok(())
+    }
+
+    /// Returns the rule of a policy.
+    pub(super) fn rule(&self, policy: &str) -> Option<&Rule> {
+        self.rules
+            .iter()
+            .find(|rule| &*rule.base.name.text == policy)
     }
 
     #[expect(clippy::expect_used, reason = "a hash has 32 bytes")]
@@ -151,12 +169,14 @@ impl Rule {
     }
 
     /// Decides a request from one bucket in memory. Nothing that it reads is copied: the copies
-    /// would take longer than the decision.
+    /// would take longer than the decision. Adds the caller to `denied` if the decision is a
+    /// denial.
     #[inline(always)]
     pub(super) fn decide(
         &self,
         memory: &MemoryStore,
         head: &RequestHead<'_>,
+        denied: &mut Callers,
     ) -> Result<Decision, MissingKey<'_>> {
         if !self.applies(head) {
             return Ok(Decision::of_no_policy());
@@ -176,7 +196,11 @@ impl Rule {
         let demand = self.chosen_demand(head);
         let demand = demand.as_ref().unwrap_or(&self.base.demand);
         let charge = self.base.charge(Cow::Borrowed(key), Cow::Borrowed(demand));
-        Ok(memory.take(&charge))
+        let decision = memory.take(&charge);
+        if !decision.is_allowed() {
+            denied.push((self.base.name.clone(), key.clone()));
+        }
+        Ok(decision)
     }
 
     #[inline]

@@ -13,7 +13,7 @@ use super::{
     body::ResponseBody,
     config::Config,
     future::{Outcome, Pending, ResponseFuture},
-    plan::{Charges, PartitionKeys},
+    plan::{Callers, Charges, PartitionKeys, callers},
 };
 use crate::{
     Decision, DenialReason, RequestHead,
@@ -69,8 +69,9 @@ where
 
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
         let Self { inner, config } = self;
+        let mut denied = Callers::new();
         let decision = if let Some((rule, memory)) = config.direct() {
-            match rule.decide(memory, &RequestHead::from(&request)) {
+            match rule.decide(memory, &RequestHead::from(&request), &mut denied) {
                 Ok(decision) => decision,
                 Err(missing) => return ResponseFuture::without_key(&missing, config, &request),
             }
@@ -90,7 +91,8 @@ where
                 let admission =
                     Admission::new(held, patience, bound, most, config.recorder.waits());
                 let outcome = Outcome::Admission(admission);
-                return wait(inner, config, outcome, partition_keys, request);
+                let callers = callers(charges);
+                return wait(inner, config, outcome, partition_keys, callers, request);
             } else {
                 config.store.check(&Check::new(Operation::Take, &charges))
             };
@@ -99,21 +101,25 @@ where
                 Answer::Now(Err(error)) => {
                     config.recorder.failed(&error);
                     let denial = DenialReason::StoreFailed.into();
-                    return ResponseFuture::denied(denial, config, &request);
+                    return ResponseFuture::denied(denial, &denied, config, &request);
                 }
                 Answer::Later(answer) => {
                     let outcome = Outcome::Answer(answer);
-                    return wait(inner, config, outcome, partition_keys, request);
+                    let callers = callers(charges);
+                    return wait(inner, config, outcome, partition_keys, callers, request);
                 }
             };
             if let Some(partition_keys) = partition_keys {
                 decision.give_partitions(&partition_keys);
             }
+            if !decision.is_allowed() {
+                denied = callers(charges);
+            }
             decision
         };
         config.recorder.decided(&decision);
         if !decision.is_allowed() {
-            return ResponseFuture::denied((&decision).into(), config, &request);
+            return ResponseFuture::denied((&decision).into(), &denied, config, &request);
         }
         let extensions = config.share(&decision, request.extensions_mut());
         let future = inner.call(request);
@@ -126,6 +132,7 @@ fn wait<S, ReqBody>(
     config: &Arc<Config>,
     outcome: Outcome,
     partition_keys: PartitionKeys,
+    callers: Callers,
     request: Request<ReqBody>,
 ) -> ResponseFuture<S, ReqBody>
 where
@@ -137,6 +144,7 @@ where
     ResponseFuture::deciding(Pending {
         outcome,
         partition_keys,
+        callers,
         request,
         service: mem::replace(inner, clone),
         awaited: Awaited::new(Arc::clone(config)),

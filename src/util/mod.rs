@@ -7,4 +7,6 @@ pub(crate) mod lock;
 pub(crate) mod random;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod split_mix;
+#[cfg(feature = "http")]
+pub(crate) mod thread_number;
 pub(crate) mod time;

@@ -5,6 +5,7 @@ mod direct;
 mod grpc;
 mod metrics;
 mod middleware;
+mod offenders;
 mod standards;
 #[path = "../support/mod.rs"]
 mod support;

@@ -3,6 +3,7 @@
 
 mod callers;
 mod lease;
+mod offenders;
 #[path = "../support/mod.rs"]
 mod support;
 

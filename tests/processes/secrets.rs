@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tower::Layer;
+use tower::{Layer, ServiceExt};
 use tower_throttle::{
     Concurrency, Key, Limiter, OnStoreFailure, Policy, RateLimitLayer, RedisStore, RequestHead,
     StoreError, TokenBucket, key,
@@ -19,7 +19,7 @@ use tracing_subscriber::{
     Layer as _, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt,
 };
 
-use crate::support::{RedisServer, port::Port};
+use crate::support::{RedisServer, port::Port, web::at_once};
 
 const KEY: &str = "sk-live-7Qx9vLmZ";
 const USER: &str = "ledger-app";
@@ -251,9 +251,30 @@ pub(crate) async fn nothing_public_shows_a_key_a_secret_or_a_password() {
         hidden(&layer);
         hidden(&layer.layer(()));
     }
+    denials_show_no_key();
     hidden(&Fallback::new());
     let bad = RedisStore::connect("redis-sentinel://app:a?hunter2&hunter2@one/");
     hidden(&bad.expect_err("a mistake"));
+}
+
+/// Asserts that neither the list of denied callers nor the ring of denials has anything of a
+/// request.
+fn denials_show_no_key() {
+    let policy = Policy::new("api", TokenBucket::per_day(1)).key(key::header("x-api-key"));
+    let layer = RateLimitLayer::new(policy);
+    for path in [SECRET, PASSWORD, KEY] {
+        let uri = format!("https://app:{PASSWORD}@host/{path}?token={SECRET}");
+        let request = http::Request::builder().method(PASSWORD).uri(uri);
+        let request = request.header("x-api-key", KEY).extension(KEY).body(());
+        let inner = tower::service_fn(async |_| Ok::<_, ()>(http::Response::new(String::new())));
+        let response = layer.layer(inner).oneshot(request.expect("a request"));
+        at_once(response).expect("a response");
+        hidden(&layer);
+        hidden(&layer.top_denied(20));
+        hidden(&layer.recent_denials());
+    }
+    assert_eq!(layer.top_denied(20).total, 2);
+    assert_eq!(layer.recent_denials().len(), 2);
 }
 
 pub(crate) fn the_head_of_a_request_shows_no_value() {

@@ -104,11 +104,14 @@ pub struct MethodKey;
 
 impl KeyExtractor for MethodKey {
     fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
-        Ok(match head.method().as_str() {
-            known if KNOWN_METHODS.contains(&known) => Key::from(known),
-            _ => Key::missing(),
-        })
+        Ok(known_method(head).map_or_else(Key::missing, Key::from))
     }
+}
+
+/// Returns the method, if it is a usual one: clients may invent others.
+pub(crate) fn known_method(head: &RequestHead<'_>) -> Option<&'static str> {
+    let method = head.method().as_str();
+    KNOWN_METHODS.into_iter().find(|known| *known == method)
 }
 
 const KNOWN_METHODS: [&str; 10] = [

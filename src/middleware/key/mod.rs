@@ -91,7 +91,6 @@ pub(crate) use self::error::{Missing, Reason};
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub use self::known::{MatchedRoute, matched_route};
-pub(crate) use self::request_head::RequestHead;
 pub use self::{
     client_ip::{ClientIp, Peer, PeerAddr, client_ip, peer},
     combine::Or,
@@ -99,6 +98,7 @@ pub use self::{
     error::KeyError,
     known::{Extension, Global, MethodKey, extension, global, method},
 };
+pub(crate) use self::{known::known_method, request_head::RequestHead};
 use crate::ConfigError;
 pub(crate) use crate::caller_key::Key;
 

@@ -60,6 +60,11 @@ impl Buckets {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
+    #[cfg(feature = "http")]
+    pub(super) fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
     /// Takes from one bucket, which is looked up once.
     pub(super) fn take(&self, charge: &Charge<'_>) -> Decision {
         let id = self.bucket_id(charge);

@@ -90,6 +90,12 @@ impl MemoryStore {
         self.0.len()
     }
 
+    /// Returns the clock of its decisions.
+    #[cfg(feature = "http")]
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        self.0.clock()
+    }
+
     /// Takes from one bucket: what most requests need.
     #[inline]
     pub(crate) fn take(&self, charge: &Charge<'_>) -> Decision {

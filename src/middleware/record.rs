@@ -1,0 +1,59 @@
+//! Records a denial in the layer's lists.
+
+use std::borrow::Cow;
+
+use super::{config::Config, denied::Denial, key::known_method, plan::Callers};
+use crate::{
+    Decision, Fingerprint, Key, RequestHead,
+    offenders::{Identity, NewDenial, Route},
+};
+
+impl Config {
+    /// Records a denial. `callers`: whom each policy would have charged.
+    #[inline(never)]
+    pub(super) fn record(&self, denial: Denial<'_>, callers: &Callers, head: &RequestHead<'_>) {
+        let callers = denial.policy_names().filter_map(|policy| {
+            let name = &self.plan.rule(policy)?.base.name;
+            let caller = callers.iter().find(|(charged_by, _)| charged_by == name);
+            let key = caller.map(|(_, key)| key);
+            Some(self.offenders.caller(name.clone(), key))
+        });
+        let denial = NewDenial {
+            reason: denial.reason,
+            decided_at_us: denial.decision.map_or(0, Decision::decided_at_us),
+            retry_after: denial.retry_after(),
+            method: known_method(head),
+            route: route(head),
+            callers: callers.collect(),
+        };
+        self.offenders.record(denial, |caller, key| {
+            self.identify(&caller.policy.text, key, head)
+        });
+    }
+
+    #[cold]
+    fn identify(&self, policy: &str, key: &Key, head: &RequestHead<'_>) -> Identity {
+        let stored = self.plan.rule(policy).and_then(|rule| {
+            let demand = Cow::Borrowed(&rule.base.demand);
+            let charge = rule.base.charge(Cow::Borrowed(key), demand);
+            Fingerprint::in_storage_key(&self.store.storage_key(&charge)?)
+        });
+        // The request is of one of the callers who share these.
+        let is_shared = [Key::everyone(), Key::missing()].contains(key);
+        let name = self.name_offender.as_ref().filter(|_| !is_shared);
+        Identity::new(
+            stored.unwrap_or_else(|| Fingerprint::from(key)),
+            name.and_then(|name| (name.0)(head)),
+        )
+    }
+}
+
+#[cfg(feature = "axum")]
+fn route(head: &RequestHead<'_>) -> Option<Route> {
+    head.extensions().get().cloned()
+}
+
+#[cfg(not(feature = "axum"))]
+fn route(_: &RequestHead<'_>) -> Option<Route> {
+    None
+}

@@ -1,0 +1,173 @@
+//! Where some of the threads record denials.
+
+use std::sync::Mutex;
+
+use super::{
+    DeniedCaller,
+    fingerprint::Fingerprint,
+    recent::{Kept, Recent, time},
+    space_saving::SpaceSaving,
+    top::{Offender, TopDenied},
+};
+use crate::{Clock, clock, policy_name::Name};
+
+/// How long until counts are halved. All processes halve at the same times.
+const PERIOD_US: u64 = 600_000_000;
+
+/// How long the time of a decision is continued before the clock is read again.
+const LONGEST_WITHOUT_CLOCK_US: u64 = 1_000_000;
+
+/// The denials of the threads that write here.
+#[derive(Debug)]
+pub(super) struct Place {
+    callers: SpaceSaving<Known>,
+    recent: Recent,
+    /// The number of the period that the counts are of.
+    period: u64,
+    /// When a store decided, by its clock (0: none did), and what this process's clock was then.
+    decided_us: u64,
+    then_us: u64,
+}
+
+/// What is known of a listed caller.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) policy: Name,
+    pub(super) identity: Identity,
+}
+
+/// Who a caller is: the hash of its key, and what the application calls it.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    fingerprint: Fingerprint,
+    name: Option<Box<str>>,
+}
+
+impl Identity {
+    pub(crate) fn new(fingerprint: Fingerprint, name: Option<String>) -> Self {
+        const MOST_BYTES: usize = 64;
+
+        let bounded = |name: String| {
+            let mut bounded = String::new();
+            // A line break would make two lines of one in a log.
+            for char in name.chars().filter(|char| !char.is_control()) {
+                if bounded.len() + char.len_utf8() > MOST_BYTES {
+                    break;
+                }
+                bounded.push(char);
+            }
+            bounded.into_boxed_str()
+        };
+        Self {
+            fingerprint,
+            name: name.map(bounded),
+        }
+    }
+}
+
+impl Place {
+    pub(super) fn new() -> Box<Mutex<Self>> {
+        Box::new(Mutex::new(Self {
+            callers: SpaceSaving::new(),
+            recent: Recent::new(),
+            period: 0,
+            decided_us: 0,
+            then_us: 0,
+        }))
+    }
+
+    /// Returns the time of a decision by the clock of this process, and halves the counts that
+    /// are due.
+    ///
+    /// Reading a clock takes as long as all the rest. So for a second the clock of the store
+    /// continues the time that was read last.
+    #[inline]
+    pub(super) fn begin(&mut self, decided_us: u64, clock: &dyn Clock) -> u64 {
+        let apart_us = decided_us.abs_diff(self.decided_us);
+        let is_known = decided_us > 0 && self.decided_us > 0;
+        let now_us = if !is_known || apart_us >= LONGEST_WITHOUT_CLOCK_US {
+            self.then_us = clock::read(clock);
+            self.decided_us = decided_us;
+            self.then_us
+        } else if decided_us >= self.decided_us {
+            self.then_us + apart_us
+        } else {
+            self.then_us.saturating_sub(apart_us)
+        };
+        self.advance(now_us);
+        now_us
+    }
+
+    /// Halves the counts once for each period that has passed.
+    fn advance(&mut self, now_us: u64) {
+        let period = now_us / PERIOD_US;
+        if period > self.period {
+            let passed = u32::try_from(period - self.period).unwrap_or(u32::MAX);
+            self.callers.halve(passed);
+            self.period = period;
+        } else if period + 1 < self.period {
+            // The clock was set back. A step across one boundary is that of two threads.
+            self.period = period;
+        }
+    }
+
+    /// Counts the callers that are listed, and notes their fingerprints. Returns whether all
+    /// are listed.
+    #[inline]
+    pub(super) fn count_listed(&mut self, callers: &[DeniedCaller<'_>], denial: &mut Kept) -> bool {
+        let mut are_listed = true;
+        for (caller, (_, fingerprint)) in callers.iter().zip(&mut denial.policies) {
+            if caller.key.is_some() {
+                let known = self.callers.count_listed(caller.id, denial.at_us);
+                *fingerprint = known.map(|known| known.identity.fingerprint);
+                are_listed &= fingerprint.is_some();
+            }
+        }
+        are_listed
+    }
+
+    /// Counts the callers that have an identity, and lists them.
+    pub(super) fn count(
+        &mut self,
+        callers: &[DeniedCaller<'_>],
+        identities: impl Iterator<Item = Option<Identity>>,
+        denial: &mut Kept,
+    ) {
+        let places = callers.iter().zip(identities).zip(&mut denial.policies);
+        for ((caller, identity), (policy, fingerprint)) in places {
+            if let Some(identity) = identity {
+                *fingerprint = Some(identity.fingerprint);
+                let policy = policy.clone();
+                let known = Known { policy, identity };
+                self.callers.count(caller.id, denial.at_us, known);
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, denial: Kept) {
+        self.recent.push(denial);
+    }
+
+    /// Returns the callers, with all their counts halved that are due.
+    pub(super) fn top(&mut self, now_us: u64) -> TopDenied {
+        self.advance(now_us);
+        let offenders = self.callers.entries().iter().map(|entry| Offender {
+            policy: entry.caller.policy.text.to_string(),
+            fingerprint: entry.caller.identity.fingerprint,
+            count: entry.count,
+            error: entry.error,
+            last_seen: time(entry.last_us),
+            name: entry.caller.identity.name.as_deref().map(str::to_owned),
+        });
+        TopDenied {
+            offenders: offenders.collect(),
+            unlisted: self.callers.floor(),
+            total: self.callers.total(),
+        }
+    }
+
+    pub(super) fn recent(&self) -> impl Iterator<Item = &Kept> {
+        self.recent.latest()
+    }
+}

@@ -1,0 +1,298 @@
+//! Counts and errors against exact counts, and the time of a place.
+
+use std::{collections::HashMap, time::Duration};
+
+use proptest::prelude::*;
+
+use super::{
+    Fingerprint, Offender, TopDenied,
+    place::Place,
+    recent::time,
+    space_saving::{ENTRIES, SpaceSaving},
+};
+use crate::{Clock, Key, ManualClock, util::split_mix::SplitMix64};
+
+/// A list of callers beside their exact counts.
+struct Counted {
+    list: SpaceSaving<u64>,
+    exact: HashMap<u64, u64>,
+    total: u64,
+}
+
+impl Counted {
+    fn new() -> Self {
+        Self {
+            list: SpaceSaving::new(),
+            exact: HashMap::new(),
+            total: 0,
+        }
+    }
+
+    fn count(&mut self, caller: u64) {
+        // Ids are hashes, so they are even.
+        self.list.count(SplitMix64(caller).next(), 0, caller);
+        *self.exact.entry(caller).or_default() += 1;
+        self.total += 1;
+    }
+
+    fn halve(&mut self, times: u32) {
+        self.list.halve(times);
+        self.exact.retain(|_, count| {
+            *count = count.checked_shr(times).unwrap_or(0);
+            *count > 0
+        });
+        self.total = self.total.checked_shr(times).unwrap_or(0);
+    }
+
+    fn to_public(&self) -> TopDenied {
+        let offenders = self.list.entries().iter().map(|entry| Offender {
+            policy: String::new(),
+            fingerprint: Fingerprint::from(&Key::from(entry.caller)),
+            count: entry.count,
+            error: entry.error,
+            last_seen: time(entry.last_us),
+            name: Some(entry.caller.to_string()),
+        });
+        TopDenied {
+            offenders: offenders.collect(),
+            unlisted: self.list.floor(),
+            total: self.list.total(),
+        }
+    }
+
+    fn assert_exact_counts_are_within_the_errors(&self) {
+        let list = self.to_public();
+        assert!(list.offenders.len() <= ENTRIES);
+        assert_eq!(list.total, self.total);
+        assert_bounds(&list, &self.exact);
+        // So each caller with more than a 128th of all is listed.
+        assert!(list.unlisted <= self.total / ENTRIES as u64);
+    }
+}
+
+/// Asserts that each listed count is between the exact one and that with the error, and that
+/// each other is at most `unlisted`.
+fn assert_bounds(list: &TopDenied, exact: &HashMap<u64, u64>) {
+    let mut others = exact.clone();
+    for offender in &list.offenders {
+        let caller = offender.name.as_deref().map(str::parse);
+        let true_count = others.remove(&caller.unwrap().unwrap()).unwrap_or(0);
+        let (count, error) = (offender.count, offender.error);
+        assert!(true_count <= count, "{true_count} is above {count}");
+        assert!(
+            count <= true_count + error,
+            "{true_count} and {error} are below {count}"
+        );
+    }
+    let most = others.into_values().max().unwrap_or(0);
+    assert!(most <= list.unlisted, "{most} is above {}", list.unlisted);
+}
+
+/// Draws callers by Zipf's law with an exponent of 1, of a million.
+struct Zipf {
+    sums: Vec<f64>,
+    random: SplitMix64,
+}
+
+impl Zipf {
+    const CALLERS: u64 = 1_000_000;
+
+    fn new(seed: u64) -> Self {
+        let sums = (1..=Self::CALLERS).scan(0.0, |sum, rank| {
+            *sum += 1.0 / rank as f64;
+            Some(*sum)
+        });
+        Self {
+            sums: sums.collect(),
+            random: SplitMix64(seed),
+        }
+    }
+
+    fn next(&mut self) -> u64 {
+        let whole = *self.sums.last().unwrap();
+        let point = whole * (self.random.next() >> 11) as f64 / (1_u64 << 53) as f64;
+        self.sums.partition_point(|sum| *sum <= point) as u64
+    }
+}
+
+#[test]
+fn of_a_million_callers_the_heavy_ones_are_listed() {
+    let mut zipf = Zipf::new(4711);
+    let mut counted = Counted::new();
+    for _ in 0..1_000_000 {
+        counted.count(zipf.next());
+    }
+    assert!(counted.exact.len() > 100_000, "{}", counted.exact.len());
+    counted.assert_exact_counts_are_within_the_errors();
+
+    let heavy = |count: &u64| *count > counted.total / ENTRIES as u64;
+    let heavy: Vec<u64> = counted
+        .exact
+        .iter()
+        .filter(|(_, count)| heavy(count))
+        .map(|(caller, _)| *caller)
+        .collect();
+    assert!(heavy.len() >= 8, "{heavy:?}");
+    let listed = |caller: &u64| {
+        let mut entries = counted.list.entries().iter();
+        entries.any(|entry| entry.caller == *caller)
+    };
+    assert!(heavy.iter().all(listed), "{heavy:?}");
+}
+
+/// Callers that come once take the entries of callers with low counts only.
+#[test]
+fn a_flood_of_new_callers_hides_no_heavy_one() {
+    let mut counted = Counted::new();
+    for caller in 0..300_000 {
+        counted.count(caller);
+        if caller % 100 == 0 {
+            counted.count(u64::MAX);
+        }
+    }
+    counted.assert_exact_counts_are_within_the_errors();
+    let top = TopDenied::merge([counted.to_public()], 1);
+    assert_eq!(top.offenders[0].name, Some(u64::MAX.to_string()));
+    assert_eq!((top.offenders[0].count, top.offenders[0].error), (3_000, 0));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Count { list: usize, caller: u64 },
+    Halve { times: u32 },
+}
+
+/// Few callers that come often, and many that come seldom.
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let caller = prop_oneof![3 => 0..20_u64, 3 => 0..200_u64, 2 => 0..100_000_u64];
+    let step = prop_oneof![
+        400 => (0..3_usize, caller).prop_map(|(list, caller)| Step::Count { list, caller }),
+        1 => prop_oneof![8 => 1..4_u32, 1 => 60..70_u32].prop_map(|times| Step::Halve { times }),
+    ];
+    proptest::collection::vec(step, 0..4_000)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn counts_stay_within_their_errors_when_lists_are_halved_and_merged(
+        steps in steps(),
+        most in 0..400_usize,
+    ) {
+        let mut lists = [Counted::new(), Counted::new(), Counted::new()];
+        for step in steps {
+            match step {
+                Step::Count { list, caller } => lists[list].count(caller),
+                Step::Halve { times } => lists.iter_mut().for_each(|list| list.halve(times)),
+            }
+        }
+        let mut exact = HashMap::new();
+        for list in &lists {
+            list.assert_exact_counts_are_within_the_errors();
+            for (caller, count) in &list.exact {
+                *exact.entry(*caller).or_default() += count;
+            }
+        }
+        let all = TopDenied::merge(lists.each_ref().map(Counted::to_public), most);
+        prop_assert!(all.offenders.len() <= most);
+        prop_assert!(all.offenders.is_sorted_by(|one, next| one.count >= next.count));
+        prop_assert_eq!(all.total, lists.iter().map(|list| list.total).sum::<u64>());
+        assert_bounds(&all, &exact);
+
+        // The same in two steps, of which the first cuts.
+        let [one, two, three] = lists.each_ref().map(Counted::to_public);
+        let two = TopDenied::merge([TopDenied::merge([one, two], most), three], most);
+        assert_bounds(&two, &exact);
+    }
+}
+
+#[test]
+fn a_merge_saturates_and_takes_a_caller_that_is_listed_twice() {
+    let offender = Offender {
+        policy: "api".into(),
+        fingerprint: Fingerprint::from(&Key::from("ann")),
+        count: u64::MAX,
+        error: 7,
+        last_seen: time(1),
+        name: None,
+    };
+    let list = TopDenied {
+        offenders: vec![offender.clone(), offender],
+        unlisted: u64::MAX,
+        total: u64::MAX,
+    };
+    let merged = TopDenied::merge([list.clone(), list, TopDenied::default()], 1);
+    assert_eq!((merged.unlisted, merged.total), (u64::MAX, u64::MAX));
+    assert_eq!(merged.offenders[0].count, u64::MAX);
+    assert_eq!(merged.offenders.len(), 1);
+}
+
+#[test]
+fn the_table_of_places_never_grows() {
+    let mut list = SpaceSaving::new();
+    let size = list.table_size();
+    for id in 0..100_000 {
+        list.count(SplitMix64(id).next(), 0, ());
+        if id % 1_000 == 0 {
+            list.halve(1);
+        }
+    }
+    assert_eq!(list.table_size(), size);
+}
+
+/// A store has another clock than this process. Between two readings of ours, its clock tells
+/// how much time has passed.
+#[test]
+fn times_are_those_of_this_process_whatever_the_clock_of_the_store_says() {
+    let clock = ManualClock::new();
+    let start = clock.now_us();
+    let place = Place::new();
+    let mut place = place.lock().unwrap();
+    for decided_us in [
+        5,
+        start + 3_600_000_000,
+        u64::MAX,
+        u64::MAX - 2_000_000,
+        0,
+        0,
+    ] {
+        assert_eq!(place.begin(decided_us, &clock), clock.now_us());
+        clock.advance(Duration::from_millis(100));
+    }
+    let begin = clock.now_us();
+    assert_eq!(place.begin(10_000_000, &clock), begin);
+    clock.advance(Duration::from_millis(700));
+    // Checks that arrive out of order.
+    for (decided_us, passed_us) in [(400_000, 400_000), (200_000, 200_000), (900_000, 900_000)] {
+        let now_us = place.begin(10_000_000 + decided_us, &clock);
+        assert_eq!(now_us, begin + passed_us);
+    }
+    assert_eq!(place.begin(9_900_000, &clock), begin - 100_000);
+    assert_eq!(place.begin(11_000_000, &clock), begin + 700_000);
+}
+
+#[test]
+fn a_fingerprint_is_22_characters_of_canonical_base64() {
+    let fingerprint = Fingerprint::from(&Key::from("ann"));
+    let text = fingerprint.to_string();
+    assert_eq!(Fingerprint::parse(&text), Some(fingerprint));
+    let of_redis = format!("a{{b{{{text}}}api");
+    assert_eq!(Fingerprint::in_storage_key(&of_redis), None);
+    let of_redis = format!("ttb{{{text}}}a}}p{{i");
+    assert_eq!(Fingerprint::in_storage_key(&of_redis), Some(fingerprint));
+
+    let no_canonical_end = format!("{}B", "A".repeat(21));
+    let not_url_safe = format!("{}+A", "A".repeat(20));
+    let of_other_length = [21, 23, 24, 1_000].map(|length| "A".repeat(length));
+    for text in ["", "é", "{}", &no_canonical_end, &not_url_safe] {
+        assert_eq!(Fingerprint::parse(text), None, "{text}");
+    }
+    for text in &of_other_length {
+        assert_eq!(Fingerprint::parse(text), None, "{text}");
+    }
+    assert_eq!(
+        Fingerprint::parse(&"A".repeat(22)).map(|zero| zero.to_string()),
+        Some("A".repeat(22))
+    );
+}

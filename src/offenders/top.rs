@@ -1,0 +1,138 @@
+//! The callers that are denied most, as an application reads them.
+
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, hash_map::Entry},
+    time::SystemTime,
+};
+
+use super::fingerprint::Fingerprint;
+
+/// A caller that a policy often denies, in a list of [`TopDenied`].
+///
+/// All fields are public, so that an application can send it to another process, in any format,
+/// and make it again there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offender {
+    /// The policy that denied.
+    pub policy: String,
+    /// The hash of the caller's key.
+    pub fingerprint: Fingerprint,
+    /// How often this policy denied this caller, halved every ten minutes: at most so often,
+    /// and at least `count - error` times.
+    pub count: u64,
+    /// By how much `count` may be too high.
+    pub error: u64,
+    /// When the policy last denied the caller, by the clock of the process.
+    pub last_seen: SystemTime,
+    /// What [`name_offenders`](crate::RateLimitLayerBuilder::name_offenders) called the caller.
+    pub name: Option<String>,
+}
+
+/// The callers that a layer denies most, from
+/// [`RateLimitLayer::top_denied`](crate::RateLimitLayer::top_denied).
+///
+/// Memory is bounded, so the counts are estimates with a stated error. A caller that is not
+/// listed was denied at most [`unlisted`](Self::unlisted) times. All counts are halved every ten
+/// minutes, so an old attack makes room for a new one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopDenied {
+    /// The callers, the highest count first.
+    pub offenders: Vec<Offender>,
+    /// The most denials of any caller that is not in `offenders`, by one policy.
+    pub unlisted: u64,
+    /// All denials by a policy, of listed and other callers, halved in the same way. A request
+    /// that two policies deny counts twice.
+    pub total: u64,
+}
+
+impl TopDenied {
+    /// Merges the lists of several layers or processes, and keeps the `most` callers with the
+    /// highest counts.
+    ///
+    /// Counts and errors are added. A list without a caller may have counted it up to its
+    /// `unlisted` times, so that is added to both. So a count in the result is, again, at most
+    /// the true count and its `error`, and at least the true count. If no list was cut short,
+    /// `unlisted` and each `error` are at most a 128th of `total`, apart from the rounding of
+    /// halves.
+    ///
+    /// Lists of processes match if their stores make the same [`Fingerprint`]s.
+    ///
+    /// ```
+    /// use std::time::UNIX_EPOCH;
+    /// use tower_throttle::{Fingerprint, Key, Offender, TopDenied};
+    ///
+    /// let denied = |caller: &str, count| Offender {
+    ///     policy: "login".into(),
+    ///     fingerprint: Fingerprint::from(&Key::from(caller)),
+    ///     count,
+    ///     error: 0,
+    ///     last_seen: UNIX_EPOCH,
+    ///     name: None,
+    /// };
+    /// let one = TopDenied { offenders: vec![denied("ann", 90)], unlisted: 0, total: 90 };
+    /// let offenders = vec![denied("bob", 70), denied("ann", 20)];
+    /// let other = TopDenied { offenders, unlisted: 3, total: 100 };
+    ///
+    /// let fleet = TopDenied::merge([one, other], 20);
+    /// let counts: Vec<u64> = fleet.offenders.iter().map(|offender| offender.count).collect();
+    /// assert_eq!(counts, [110, 70]); // ann, bob
+    /// assert_eq!((fleet.unlisted, fleet.total), (3, 190));
+    /// ```
+    #[must_use]
+    pub fn merge(lists: impl IntoIterator<Item = Self>, most: usize) -> Self {
+        let mut merged = Self::default();
+        // Each caller, with the `unlisted` of the lists that have it.
+        let mut callers: HashMap<(String, Fingerprint), (Offender, u64)> = HashMap::new();
+        for list in lists {
+            merged.unlisted = merged.unlisted.saturating_add(list.unlisted);
+            merged.total = merged.total.saturating_add(list.total);
+            for offender in list.offenders {
+                match callers.entry((offender.policy.clone(), offender.fingerprint)) {
+                    Entry::Vacant(caller) => {
+                        caller.insert((offender, list.unlisted));
+                    }
+                    Entry::Occupied(mut caller) => {
+                        let (known, listed) = caller.get_mut();
+                        known.add(offender);
+                        *listed = listed.saturating_add(list.unlisted);
+                    }
+                }
+            }
+        }
+        let offenders = callers.into_values().map(|(mut offender, listed)| {
+            let elsewhere = merged.unlisted.saturating_sub(listed);
+            offender.count = offender.count.saturating_add(elsewhere);
+            offender.error = offender.error.saturating_add(elsewhere);
+            offender
+        });
+        merged.offenders = offenders.collect();
+        merged.cut(most);
+        merged
+    }
+
+    /// Sorts the callers, and keeps those with the highest counts.
+    fn cut(&mut self, most: usize) {
+        self.offenders.sort_unstable_by(|one, other| {
+            let rank = |offender: &Offender| Reverse((offender.count, offender.last_seen));
+            let by_rank = rank(one).cmp(&rank(other));
+            let name = |offender: &Offender| offender.fingerprint;
+            by_rank
+                .then_with(|| name(one).cmp(&name(other)))
+                .then_with(|| one.policy.cmp(&other.policy))
+        });
+        if let Some(first) = self.offenders.get(most) {
+            self.unlisted = self.unlisted.max(first.count);
+        }
+        self.offenders.truncate(most);
+    }
+}
+
+impl Offender {
+    fn add(&mut self, other: Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.error = self.error.saturating_add(other.error);
+        self.last_seen = self.last_seen.max(other.last_seen);
+        self.name = self.name.take().or(other.name);
+    }
+}

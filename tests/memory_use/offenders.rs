@@ -1,0 +1,55 @@
+//! The lists of denials take a bounded amount of memory, for any number of callers.
+
+use std::{convert::Infallible, thread};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use tower::{Layer, ServiceExt, service_fn};
+use tower_throttle::{Policy, RateLimitLayer, RequestHead, TokenBucket, key};
+
+use crate::{ALLOCATOR, support::web::at_once, turn};
+
+async fn hello(_: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(Response::default())
+}
+
+/// Sends a request of each of these callers, which the layer denies.
+fn deny(layer: &RateLimitLayer, callers: std::ops::Range<u64>) {
+    for caller in callers {
+        let request = Request::get("/").header("x-api-key", caller).body(());
+        let response = layer
+            .layer(service_fn(hello))
+            .oneshot(request.expect("a request"));
+        assert_eq!(at_once(response).expect("a response").status(), 403);
+    }
+}
+
+#[test]
+fn a_hundred_thousand_denied_callers_take_400_kb_in_the_lists_of_a_layer() {
+    const THREADS: u64 = 16;
+    const EACH: u64 = 100_000 / THREADS;
+
+    let _turn = turn();
+    // The store keeps no bucket for a cost that it can never grant.
+    let nothing = Policy::new("nothing", TokenBucket::per_day(1)).cost_by(|_| 2);
+    let layer = RateLimitLayer::builder()
+        .policy(nothing.key(key::header("x-api-key")))
+        .name_offenders(|_: &RequestHead<'_>| Some("é".repeat(1_000)))
+        .build()
+        .expect("a layer");
+    let before = ALLOCATOR.current_usage();
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let layer = &layer;
+            scope.spawn(move || deny(layer, thread * EACH..(thread + 1) * EACH));
+        }
+    });
+    let held = ALLOCATOR.current_usage().saturating_sub(before);
+    println!("{held} bytes");
+    assert!(held < 400_000, "{held} bytes");
+    let top = layer.top_denied(usize::MAX);
+    assert_eq!(top.total, THREADS * EACH);
+    assert!(top.offenders.len() <= 1_024, "{}", top.offenders.len());
+    assert_eq!(layer.recent_denials().len(), 256);
+}
