@@ -33,7 +33,6 @@
 //! | `tower_throttle_requests_total` | counter | `limiter`, `result` | Requests by [result](Requests). Each is counted once, so the sum is the traffic. |
 //! | `tower_throttle_checks_total` | counter | `limiter`, `policy`, `result` | What each policy [said](Checks). `near`: there was room, and less than a fifth of the capacity is left. |
 //! | `tower_throttle_decisions_total` | counter | `limiter`, `source` | Where decisions [came from](Decisions). **Alarm** on `local` and `store_failure`: the store fails. |
-//!
 //! | `tower_throttle_wait_seconds` | histogram | `limiter` | How long callers [waited](Snapshot::wait_seconds) for room, of those that had to wait. |
 //! | `tower_throttle_waiting` | gauge | `limiter` | Callers that wait for room. |
 //! | `tower_throttle_store_call_seconds` | histogram | `store` | How long script calls to Redis took. |
@@ -75,7 +74,6 @@
 //! `tower_throttle.check` at the level `TRACE` under the target `tower_throttle::check`, with the
 //! fields `limiter`, `source`, `verdict` (the result) and `retry_after_ms`. It never has a key. It
 //! costs nothing unless a subscriber enables that level for that target.
-
 //!
 //! # Other ways out
 //!

@@ -52,6 +52,11 @@ impl Export {
         export
     }
 
+    /// Returns the names of all metrics.
+    pub(super) fn metrics(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     /// Returns the values of each label of a metric, or `None` if there is no such metric.
     pub(super) fn labels_of(&self, metric: &str) -> Option<&BTreeMap<String, BTreeSet<String>>> {
         self.0.get(metric)

@@ -37,6 +37,23 @@ fn each_name_on_the_board_and_in_the_rules_is_exported() {
     }
 }
 
+#[test]
+fn each_exported_metric_is_on_the_board() {
+    let queries = queries_of_board(&board());
+    for metric in EXPORT.metrics() {
+        // Of a histogram, the average needs `_sum` and `_count`, and a quantile `_bucket`.
+        let family = ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|suffix| metric.strip_suffix(suffix));
+        let start = family.map_or_else(|| format!("{metric}{{"), |family| format!("{family}_"));
+        let mut queries = queries.iter();
+        assert!(
+            queries.any(|query| query.expression.contains(&start)),
+            "{metric}"
+        );
+    }
+}
+
 /// The comparison fails if any name, label or value has a letter more.
 #[test]
 fn a_misspelt_name_is_found() {
