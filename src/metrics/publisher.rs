@@ -38,7 +38,9 @@ use crate::util::lock::lock;
 ///
 /// **A recorder may be installed at any time.** Each time, the publisher looks for the recorder
 /// and passes on what it has counted since it last published to that one. A new recorder gets
-/// all that was counted from the start. Requests cost nothing more than without a publisher.
+/// all that was counted from the start. Requests cost nothing more than without a publisher. It
+/// knows a recorder by its address. So a test that makes one recorder after another needs a
+/// publisher for each.
 ///
 /// **Counters and gauges** have the names and labels that [Prometheus' text](super#names) has. A
 /// counter is incremented by the difference, and never [set](::metrics::Counter::absolute).
