@@ -358,10 +358,7 @@ impl Limiter {
 
     /// Counts an answer that is known.
     fn counted(&self, answer: Result<Decision, StoreError>) -> Result<Decision, StoreError> {
-        match &answer {
-            Ok(decision) => self.0.recorder.decided(decision),
-            Err(error) => self.0.recorder.failed(error),
-        }
+        self.0.recorder.answered(&answer);
         answer
     }
 

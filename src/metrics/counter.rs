@@ -51,23 +51,31 @@ impl Counters {
     /// Lets `count` add in the shard of this thread.
     #[inline]
     pub(super) fn count(&self, count: impl FnOnce(&Adder<'_>)) {
-        let own = ThreadNumber::get().and_then(|number| self.own.get(number));
+        let own = ThreadNumber::read().and_then(|number| self.own.get(number)?.get());
         count(&match own {
             Some(own) => Adder {
-                shard: own.get().unwrap_or_else(|| self.start(own)),
+                shard: own,
+                is_own: true,
+            },
+            None => self.find_shard(),
+        });
+    }
+
+    /// Finds the shard of a thread that counts here for the first time, or of one without a
+    /// number.
+    #[cold]
+    fn find_shard(&self) -> Adder<'_> {
+        let own = ThreadNumber::take().and_then(|number| self.own.get(number));
+        match own {
+            Some(own) => Adder {
+                shard: own.get_or_init(|| new_shard(self.shared.len())),
                 is_own: true,
             },
             None => Adder {
                 shard: &self.shared,
                 is_own: false,
             },
-        });
-    }
-
-    /// Allocates the shard of a thread that counts for the first time.
-    #[cold]
-    fn start<'a>(&self, own: &'a OnceLock<Shard>) -> &'a Shard {
-        own.get_or_init(|| new_shard(self.shared.len()))
+        }
     }
 
     /// Returns the counters of a line, over all threads.
@@ -115,13 +123,13 @@ impl Adder<'_> {
 }
 
 /// The number of a thread, below [`OWN_SHARDS`]: the lowest that is free when the thread counts
-/// for the first time.
-struct ThreadNumber(Cell<u32>);
+/// for the first time. Other values say that it has none.
+struct ThreadNumber(Cell<usize>);
 
 /// The thread has not counted yet.
-const UNKNOWN: u32 = u32::MAX;
+const UNKNOWN: usize = usize::MAX;
 /// All numbers were taken.
-const WITHOUT: u32 = u32::MAX - 1;
+const WITHOUT: usize = usize::MAX - 1;
 
 /// A bit for each number that a thread has.
 static TAKEN: [AtomicU64; OWN_SHARDS / 64] = [const { AtomicU64::new(0) }; OWN_SHARDS / 64];
@@ -131,38 +139,39 @@ thread_local! {
 }
 
 impl ThreadNumber {
-    /// Returns the number of this thread. `None` if all were taken, and while the thread ends:
-    /// then it may have given its number back already.
+    /// Returns the number of this thread, which is [`OWN_SHARDS`] or higher if it has none.
+    /// `None` while the thread ends: then it may have given its number back already.
     #[inline]
-    fn get() -> Option<usize> {
-        let number = NUMBER.try_with(|number| match number.0.get() {
-            UNKNOWN => number.take(),
-            known => known,
-        });
-        let number = number.ok().filter(|number| *number != WITHOUT)?;
-        usize::try_from(number).ok()
+    fn read() -> Option<usize> {
+        NUMBER.try_with(|number| number.0.get()).ok()
     }
 
-    #[cold]
-    fn take(&self) -> u32 {
-        // Sets the lowest bit that is 0.
-        let free = |bits: u64| (bits != u64::MAX).then(|| bits | (bits + 1));
-        let number = (0..)
-            .zip(&TAKEN)
-            .find_map(|(word, taken): (u32, &AtomicU64)| {
-                let before = taken.fetch_update(Ordering::Acquire, Ordering::Relaxed, free);
-                Some(word * 64 + before.ok()?.trailing_ones())
-            });
-        self.0.set(number.unwrap_or(WITHOUT));
-        self.0.get()
+    /// Returns the number of this thread. Takes one if it has not tried yet.
+    fn take() -> Option<usize> {
+        let number = NUMBER.try_with(|number| {
+            if number.0.get() == UNKNOWN {
+                number.0.set(take_lowest().unwrap_or(WITHOUT));
+            }
+            number.0.get()
+        });
+        number.ok()
     }
+}
+
+fn take_lowest() -> Option<usize> {
+    // Sets the lowest bit that is 0.
+    let free = |bits: u64| (bits != u64::MAX).then(|| bits | (bits + 1));
+    TAKEN.iter().enumerate().find_map(|(word, taken)| {
+        let before = taken.fetch_update(Ordering::Acquire, Ordering::Relaxed, free);
+        let bit = usize::try_from(before.ok()?.trailing_ones()).ok()?;
+        Some(word * 64 + bit)
+    })
 }
 
 impl Drop for ThreadNumber {
     fn drop(&mut self) {
         let number = self.0.get();
-        let word = usize::try_from(number / 64);
-        if let Some(taken) = word.ok().and_then(|word| TAKEN.get(word)) {
+        if let Some(taken) = TAKEN.get(number / 64) {
             taken.fetch_and(!(1 << (number % 64)), Ordering::Release);
         }
     }
@@ -215,7 +224,7 @@ mod tests {
             for _ in 0..THREADS {
                 scope.spawn(|| {
                     add(&counters, ADDITIONS);
-                    let is_without = ThreadNumber::get().is_none();
+                    let is_without = ThreadNumber::read() == Some(WITHOUT);
                     without.fetch_add(usize::from(is_without), Ordering::Relaxed);
                     together.wait();
                 });

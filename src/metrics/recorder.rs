@@ -97,13 +97,28 @@ impl Recorder {
         self.counters.count(|adder| {
             let (line, place) = place_of(decision);
             adder.add(line, place);
+            // A decision lists its policies in the order of configuration.
+            let has_all = decision.policies().len() == self.policies.len();
             for (number, policy) in decision.policies().enumerate() {
                 let checked = Checked::by(policy);
-                self.add_check(adder, policy.interned_name(), number, checked);
+                if has_all {
+                    adder.add(FIRST_POLICY + number, checked as usize);
+                } else {
+                    self.add_check(adder, policy.interned_name(), checked);
+                }
             }
         });
         if let Some(observer) = &self.observer {
             self.observe(&**observer, result_of(decision), Some(decision), None);
+        }
+    }
+
+    /// Counts a request whose store answered at once.
+    #[inline(never)]
+    pub(crate) fn answered(&self, answer: &Result<Decision, StoreError>) {
+        match answer {
+            Ok(decision) => self.decided(decision),
+            Err(error) => self.failed(error),
         }
     }
 
@@ -146,7 +161,7 @@ impl Recorder {
             };
             adder.add(line, place);
             if let Some(policy) = policy {
-                self.add_check(adder, policy, 0, Checked::KeyMissing);
+                self.add_check(adder, policy, Checked::KeyMissing);
             }
         });
         if let Some(observer) = &self.observer {
@@ -178,19 +193,12 @@ impl Recorder {
 
     fn shadow(&self, policy: &Name, checked: Checked) {
         self.counters
-            .count(|adder| self.add_check(adder, policy, 0, checked));
+            .count(|adder| self.add_check(adder, policy, checked));
     }
 
-    /// Counts a check of a policy. `number`: where it probably is.
-    #[inline]
-    fn add_check(&self, adder: &Adder<'_>, policy: &Name, number: usize, checked: Checked) {
-        let is_there = self.policies.get(number) == Some(policy);
-        let number = if is_there {
-            Some(number)
-        } else {
-            self.policies.iter().position(|own| own == policy)
-        };
-        if let Some(number) = number {
+    /// Counts a check of a policy.
+    fn add_check(&self, adder: &Adder<'_>, policy: &Name, checked: Checked) {
+        if let Some(number) = self.policies.iter().position(|own| own == policy) {
             adder.add(FIRST_POLICY + number, checked as usize);
         }
     }

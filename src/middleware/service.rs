@@ -71,8 +71,11 @@ where
         let Self { inner, config } = self;
         let mut denied = Callers::new();
         let decision = if let Some((rule, memory)) = config.direct() {
-            match rule.decide(memory, &RequestHead::from(&request), &mut denied) {
-                Ok(decision) => decision,
+match rule.decide(memory, &RequestHead::from(&request), &mut denied) {
+                Ok(decision) => {
+                    config.recorder.decided(&decision);
+                    decision
+                }
                 Err(missing) => return ResponseFuture::without_key(&missing, config, &request),
             }
         } else {
@@ -97,11 +100,14 @@ where
                 config.store.check(&Check::new(Operation::Take, &charges))
             };
             let mut decision = match outcome {
-                Answer::Now(Ok(decision)) => decision,
-                Answer::Now(Err(error)) => {
-                    config.recorder.failed(&error);
-                    let denial = DenialReason::StoreFailed.into();
-                    return ResponseFuture::denied(denial, &denied, config, &request);
+                Answer::Now(answer) => {
+                    // Where it is: the copy of a decision takes longer than counting it.
+                    config.recorder.answered(&answer);
+                    let Ok(decision) = answer else {
+                        let denial = DenialReason::StoreFailed.into();
+                        return ResponseFuture::denied(denial, &denied, config, &request);
+                    };
+                    decision
                 }
                 Answer::Later(answer) => {
                     let outcome = Outcome::Answer(answer);
@@ -117,7 +123,6 @@ where
             }
             decision
         };
-        config.recorder.decided(&decision);
         if !decision.is_allowed() {
             return ResponseFuture::denied((&decision).into(), &denied, config, &request);
         }

@@ -104,6 +104,11 @@ pub(crate) trait Arithmetic {
         self.capacity().saturating_sub(self.counted(level)) / self.unit()
     }
 
+    /// Returns the level of a fifth of the units of the capacity, rounded up to whole units.
+    fn fifth(&self) -> u64 {
+        self.capacity().div_ceil(5)
+    }
+
     /// Returns the part of `cost` that a debit charges: as many whole units as fit within
     /// the capacity and `extra`.
     fn chargeable(&self, standing: &BucketState, cost: u64, extra: i64) -> u64 {

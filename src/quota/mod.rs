@@ -381,10 +381,9 @@ impl Quota {
     /// levels, as it is asked for each request, and then needs no division.
     #[inline]
     pub(crate) fn is_nearly_used(&self, level: u64) -> bool {
-        let fifth = self.capacity().div_ceil(5);
         each!(self, rule => {
             let left = rule.capacity().saturating_sub(rule.counted(level));
-            left < fifth.saturating_mul(rule.unit())
+            left < rule.fifth()
         })
     }
 

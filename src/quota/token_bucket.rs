@@ -262,6 +262,11 @@ impl Arithmetic for TokenBucketParams {
     }
 
     #[inline]
+    fn fifth(&self) -> u64 {
+        self.burst.div_ceil(5).saturating_mul(self.interval_ns)
+    }
+
+    #[inline]
     fn read(&self, stored: Option<&[u64]>, at: ReadContext) -> BucketState {
         let (full_at_ns, empty_at) = match stored {
             Some(&[full_at_ns]) => (full_at_ns, None),
