@@ -71,7 +71,7 @@ where
         let Self { inner, config } = self;
         let mut denied = Callers::new();
         let decision = if let Some((rule, memory)) = config.direct() {
-match rule.decide(memory, &RequestHead::from(&request), &mut denied) {
+            match rule.decide(memory, &RequestHead::from(&request), &mut denied) {
                 Ok(decision) => {
                     config.recorder.decided(&decision);
                     decision
