@@ -22,6 +22,7 @@ pages! {
     hot_keys: "../docs/hot-keys.md",
     metrics: "../docs/metrics.md",
     redis_down: "../docs/redis-down.md",
+    shadow_mode: "../docs/shadow-mode.md",
     testing: "../docs/testing.md",
     waiting: "../docs/waiting.md",
 }

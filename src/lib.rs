@@ -64,6 +64,7 @@
 //! | what clients receive | [`HeaderFormat`], [`on_denied`](RateLimitLayerBuilder::on_denied), [`GrpcDenials`] |
 //! | what happens while Redis is down | [`OnStoreFailure`] |
 //! | which requests are limited | [`when`](RateLimitLayerBuilder::when) of the layer, [`when`](Policy::when) of a policy |
+//! | whether a limit denies, or only counts what it would deny | [`shadow`](Policy::shadow), [`enforce_for`](Policy::enforce_for) a share of callers, [`shadow_all`](RateLimitLayerBuilder::shadow_all) |
 //!
 //! | To | use |
 //! |---|---|
@@ -147,6 +148,7 @@ mod clock;
 #[cfg_attr(docsrs, doc(cfg(feature = "compat")))]
 pub mod compat;
 mod decision;
+mod enforcement;
 mod error;
 #[cfg(all(fuzzing, feature = "redis"))]
 #[doc(hidden)]
@@ -176,6 +178,7 @@ pub use self::{
     caller_key::Key,
     clock::{Clock, ManualClock},
     decision::{Decision, PolicyDecision, Refund, Source, Verdict},
+    enforcement::Percent,
     error::{ConfigError, StoreError},
     limiter::{Limiter, LimiterBuilder},
     on_store_failure::OnStoreFailure,

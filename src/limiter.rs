@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 
 use crate::{
     ConfigError, Decision, Key, MemoryStore, OnStoreFailure, Permit, Policy, Refund, StoreError,
-    admission::{Admission, WaitBound, refund::HeldCharges, wait_queue::MAX_WAITING},
-    charge::{Charge, Check, Demand, Operation},
+    admission::{Admission, Shadows, WaitBound, refund::HeldCharges, wait_queue::MAX_WAITING},
+    charge::{Charge, Demand, Operation},
     error::StoreErrorKind,
     metrics::{Awaited, Observe, Recorder, Snapshot},
     policy::{Compiled, check_names},
@@ -192,7 +192,7 @@ impl Limiter {
     pub async fn peek(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
         let key = key.into();
         let charges = self.charges(&key, None);
-        let answer = self.0.store.check(&Check::new(Operation::Peek, &charges));
+        let answer = self.send(Operation::Peek, &charges);
         drop(charges);
         answer.wait().await
     }
@@ -268,11 +268,15 @@ impl Limiter {
     pub async fn debit(&self, key: impl Into<Key>, units: u64) -> Result<Decision, StoreError> {
         let key = key.into();
         let mut charges = self.charges(&key, Some(units));
-        reject_permits(&charges)?;
-        for (charge, policy) in charges.iter_mut().zip(&*self.0.policies) {
-            charge.demand.to_mut().may_owe(policy.debt);
+        reject_permits(&charges.enforced)?;
+        let Charges { enforced, shadows } = &mut charges;
+        for charge in enforced.iter_mut().chain(shadows) {
+            let mut policies = self.0.policies.iter();
+            let policy = policies.find(|policy| policy.name == charge.policy);
+            let debt = policy.map_or(0, |policy| policy.debt);
+            charge.demand.to_mut().may_owe(debt);
         }
-        let answer = self.0.store.check(&Check::new(Operation::Debit, &charges));
+        let answer = self.send(Operation::Debit, &charges);
         drop(charges);
         answer.wait().await
     }
@@ -346,9 +350,10 @@ impl Limiter {
             recorder,
             ..
         } = &*self.0;
-        let held = HeldCharges::new(store, &charges);
-        let waits = recorder.waits();
-        let admission = Admission::new(held, max_wait, WaitBound::All, *max_waiting, waits);
+        let held = HeldCharges::new(store, &charges.enforced);
+        let shadows = Shadows::new(&charges.shadows, recorder);
+        let (bound, waits) = (WaitBound::All, recorder.waits());
+        let admission = Admission::new(held, shadows, max_wait, bound, *max_waiting, waits);
         drop(charges);
         let (decision, taken) = self
             .awaited(admission, |admitted| Ok(&admitted.as_ref()?.0))
@@ -384,17 +389,28 @@ impl Limiter {
 
     fn ask(&self, operation: Operation, key: &Key, units: Option<u64>) -> Answer<Decision> {
         let charges = self.charges(key, units);
-        match reject_permits(&charges) {
-            Ok(()) => self.0.store.check(&Check::new(operation, &charges)),
+        match reject_permits(&charges.enforced) {
+            Ok(()) => self.send(operation, &charges),
             Err(error) => Answer::Now(Err(error)),
         }
     }
 
-    /// Returns the only policy and the store, if the store is in memory and nothing is held.
+    #[inline]
+    fn send(&self, operation: Operation, charges: &Charges<'_>) -> Answer<Decision> {
+        let Limits {
+            store, recorder, ..
+        } = &*self.0;
+        store.check_with_shadows(operation, &charges.enforced, &charges.shadows, recorder)
+    }
+
+    /// Returns the only policy and the store, if the store is in memory, nothing is held, and
+    /// the policy is enforced.
     #[inline]
     fn direct(&self) -> Option<(&Compiled, &MemoryStore)> {
         match (&*self.0.policies, self.0.store.memory()) {
-            ([policy], Some(memory)) if !policy.demand.quota.is_concurrency() => {
+            ([policy], Some(memory))
+                if !policy.demand.quota.is_concurrency() && !policy.enforcement.may_be_shadow() =>
+            {
                 Some((policy, memory))
             }
             _ => None,
@@ -426,10 +442,9 @@ impl Limiter {
     #[must_use]
     pub fn storage_keys(&self, key: impl Into<Key>) -> Vec<String> {
         let key = key.into();
-        let charges = self.charges(&key, None);
-        let keys = charges
-            .iter()
-            .filter_map(|charge| self.0.store.storage_key(charge));
+        let charges = self.0.policies.iter();
+        let charges = charges.map(|policy| charge(policy, &key, None));
+        let keys = charges.filter_map(|charge| self.0.store.storage_key(&charge));
         keys.collect()
     }
 
@@ -455,19 +470,36 @@ impl Limiter {
     }
 
     fn forget(&self, key: &Key, shared: bool) -> Answer<()> {
-        let mut charges = self.charges(key, None);
-        let mut chosen = self.0.policies.iter().map(|policy| policy.shared == shared);
-        charges.retain(|_| chosen.next().unwrap_or(false));
+        let chosen = self.0.policies.iter();
+        let chosen = chosen.filter(|policy| policy.shared == shared);
+        let charges = chosen.map(|policy| charge(policy, key, None));
+        let charges: SmallVec<[Charge<'_>; 2]> = charges.collect();
         if charges.is_empty() {
             return Answer::Now(Ok(()));
         }
         self.0.store.reset(&charges)
     }
 
-    fn charges<'a>(&'a self, key: &'a Key, units: Option<u64>) -> SmallVec<[Charge<'a>; 2]> {
-        let policies = self.0.policies.iter();
-        policies.map(|policy| charge(policy, key, units)).collect()
+    fn charges<'a>(&'a self, key: &'a Key, units: Option<u64>) -> Charges<'a> {
+        let mut charges = Charges::default();
+        for policy in &*self.0.policies {
+            let charge = charge(policy, key, units);
+            match policy.is_enforced_for(&charge.key) {
+                true => charges.enforced.push(charge),
+                false => charges.shadows.push(charge),
+            }
+        }
+        charges
     }
+}
+
+/// What a caller is charged.
+#[derive(Default)]
+struct Charges<'a> {
+    /// The charges of the check that decides.
+    enforced: SmallVec<[Charge<'a>; 2]>,
+    /// Each is a check of its own.
+    shadows: Vec<Charge<'a>>,
 }
 
 /// Returns the charge of a policy on a caller's bucket: `units`, or the policy's own cost.
@@ -501,6 +533,7 @@ pub struct LimiterBuilder {
     store: Option<Arc<dyn Store>>,
     policies: Vec<Policy>,
     on_store_failure: OnStoreFailure,
+    shadow_all: bool,
     max_waiting: Option<usize>,
     name: Option<String>,
     observer: Option<Arc<dyn Observe>>,
@@ -524,6 +557,15 @@ impl LimiterBuilder {
     /// [`OnStoreFailure::local`].
     pub const fn on_store_failure(mut self, choice: OnStoreFailure) -> Self {
         self.on_store_failure = choice;
+        self
+    }
+
+    /// Makes all policies [shadow policies](Policy::shadow): the limiter checks and counts, and
+    /// denies nothing. What the policies say about enforcement and store failures does not
+    /// matter then. A [`Concurrency`](crate::Concurrency) policy is an error when the limiter is
+    /// built.
+    pub const fn shadow_all(mut self) -> Self {
+        self.shadow_all = true;
         self
     }
 
@@ -562,7 +604,13 @@ impl LimiterBuilder {
         let policies: Arc<[Compiled]> = self
             .policies
             .iter()
-            .map(|policy| policy.compile_without_requests(self.on_store_failure))
+            .map(|policy| {
+                let policy = policy.compile_without_requests(self.on_store_failure)?;
+                match self.shadow_all {
+                    true => policy.into_shadow(),
+                    false => Ok(policy),
+                }
+            })
             .collect::<Result<_, _>>()?;
         check_names(policies.iter().map(|policy| &policy.name))?;
         let name = limiter_name(self.name.as_deref())?;

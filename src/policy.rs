@@ -7,6 +7,7 @@ use crate::middleware::readers::Readers;
 use crate::{
     ConfigError, Key, OnStoreFailure, Quota,
     charge::{Charge, Demand},
+    enforcement::{Enforcement, Percent},
     policy_name::Name,
 };
 
@@ -47,6 +48,7 @@ pub struct Policy {
     shared: bool,
     on_store_failure: Option<OnStoreFailure>,
     leases: bool,
+    enforcement: Enforcement,
     #[cfg(feature = "http")]
     pub(crate) readers: Readers,
 }
@@ -78,6 +80,7 @@ impl Policy {
             shared: false,
             on_store_failure: None,
             leases: false,
+            enforcement: Enforcement::ForAll,
             #[cfg(feature = "http")]
             readers: Readers::default(),
         }
@@ -211,6 +214,99 @@ impl Policy {
         self
     }
 
+    /// Makes this a shadow policy: it is checked and counted, and never denies. Default: a
+    /// policy is enforced.
+    ///
+    /// Use it to learn what a limit would deny before it denies. Each request is charged to the
+    /// policy's own buckets if they have room, whatever the other policies say, and each shadow
+    /// policy by itself. A denial is an event at `DEBUG` with `shadow=true`, and is counted as
+    /// `shadow_denied` in the [metrics](crate::metrics).
+    /// [`Decision::shadow_denied`](crate::Decision::shadow_denied) reports it, so a handler may
+    /// treat it as a soft limit.
+    ///
+    /// **A request never waits for it.** On Redis, the shadow policies of a request share the one
+    /// call that its enforced policies need. If all are shadow policies, the request goes on at
+    /// once. If the store fails, the policy counts `unknown`, and keeps no buckets in this
+    /// process. If the key is missing, it counts `key_missing`. It does not wait for a
+    /// [queue](crate::LeakyBucket::queue) or for
+    /// [`wait_up_to`](crate::RateLimitLayerBuilder::wait_up_to).
+    ///
+    /// [`check`](crate::Limiter::check) and [`take_up_to`](crate::Limiter::take_up_to) of a
+    /// limiter treat it so, and [`acquire`](crate::Limiter::acquire) checks it once, when it is
+    /// called. `peek`, `debit` and `credit` apply to it as to an enforced policy and wait for the
+    /// store, but its failure is no error.
+    ///
+    /// Enforce it later by dropping this line: its buckets stay. Setting
+    /// [`on_store_failure`](Self::on_store_failure) to anything but `Allow` is a [`ConfigError`],
+    /// and so is a [`Concurrency`](crate::Concurrency) quota, whose units are held by the requests
+    /// that were let in.
+    ///
+    /// ```
+    /// use tower_throttle::{FixedWindow, Limiter, MemoryStore, Policy};
+    ///
+    /// let limiter = Limiter::builder()
+    ///     .store(MemoryStore::new())
+    ///     .policy(Policy::new("v1", FixedWindow::per_hour(100)))
+    ///     .policy(Policy::new("v2", FixedWindow::per_hour(1)).shadow())
+    ///     .build()?;
+    /// assert_eq!(limiter.check_now("ann")?.shadow_denied().count(), 0);
+    /// let decision = limiter.check_now("ann")?;
+    /// assert!(decision.is_allowed());
+    /// assert_eq!(decision.shadow_denied().map(|policy| policy.name()).collect::<Vec<_>>(), ["v2"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn shadow(mut self) -> Self {
+        self.enforcement = Enforcement::ForNone;
+        self
+    }
+
+    /// Enforces the policy for a share of its callers. For the others it is a
+    /// [shadow policy](Self::shadow).
+    ///
+    /// A hash of the policy's name and the key chooses, so a caller stays on its side, in each
+    /// process. A larger share later keeps the callers of this one. All requests that lack the
+    /// key count as one caller.
+    ///
+    /// **The danger**: a caller that can change its key can look for one on the other side. A share
+    /// of 0 or above 100 is a [`ConfigError`], and so is a [shared](Self::shared) policy, as it
+    /// has one key for all.
+    ///
+    /// ```
+    /// use tower_throttle::{Percent, Policy, TokenBucket};
+    ///
+    /// let tenth = Policy::new("burst", TokenBucket::per_second(5)).enforce_for(Percent::of_keys(10));
+    /// ```
+    pub const fn enforce_for(mut self, share: Percent) -> Self {
+        self.enforcement = Enforcement::For(share);
+        self
+    }
+
+    /// Returns for which callers it is enforced, or why it cannot be so.
+    fn checked_enforcement(&self, quota: &Quota) -> Result<Enforcement, ConfigError> {
+        if let Enforcement::For(Percent(percent)) = self.enforcement {
+            if !(1..=100).contains(&percent) {
+                return Err(ConfigError::PercentOutOfRange { percent });
+            }
+            if self.shared {
+                return Err(ConfigError::SharedPercent);
+            }
+        }
+        let is_allowed = matches!(self.on_store_failure, None | Some(OnStoreFailure::Allow));
+        if self.enforcement == Enforcement::ForNone && !is_allowed {
+            let conflict =
+                "`on_store_failure(..)`, because it lets requests pass while the store fails";
+            return Err(ConfigError::CannotShadow { conflict });
+        }
+        let enforcement = match self.enforcement {
+            Enforcement::For(Percent(100)) => Enforcement::ForAll,
+            enforcement => enforcement,
+        };
+        match enforcement.may_be_shadow() && quota.is_concurrency() {
+            true => Err(cannot_shadow_permits()),
+            false => Ok(enforcement),
+        }
+    }
+
     /// Reports every configuration error that can be known before the first request.
     /// `on_store_failure` applies if the policy has no setting of its own.
     pub(crate) fn compile(
@@ -244,6 +340,8 @@ impl Policy {
                 return Err(ConfigError::CannotLease { conflict }.in_policy(&name.text));
             }
         }
+        let enforcement = self.checked_enforcement(&quota);
+        let enforcement = enforcement.map_err(|error| error.in_policy(&name.text))?;
         let on_store_failure = self.on_store_failure.unwrap_or(on_store_failure);
         if on_store_failure == OnStoreFailure::share_of(0) {
             let setting = "share_of";
@@ -257,6 +355,7 @@ impl Policy {
             shared: self.shared,
             on_store_failure,
             leases: self.leases,
+            enforcement,
         })
     }
 
@@ -297,6 +396,11 @@ bare_quotas!(
     crate::Concurrency
 );
 
+fn cannot_shadow_permits() -> ConfigError {
+    let conflict = "a Concurrency quota, because its units are held by requests that were let in";
+    ConfigError::CannotShadow { conflict }
+}
+
 /// A checked policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Compiled {
@@ -308,9 +412,31 @@ pub(crate) struct Compiled {
     pub(crate) shared: bool,
     pub(crate) on_store_failure: OnStoreFailure,
     pub(crate) leases: bool,
+    pub(crate) enforcement: Enforcement,
 }
 
 impl Compiled {
+    /// Makes it a shadow policy, whatever it was.
+    ///
+    /// # Errors
+    ///
+    /// Its quota cannot be shadowed.
+    pub(crate) fn into_shadow(self) -> Result<Self, ConfigError> {
+        if self.demand.quota.is_concurrency() {
+            return Err(cannot_shadow_permits().in_policy(&self.name.text));
+        }
+        Ok(Self {
+            enforcement: Enforcement::ForNone,
+            ..self
+        })
+    }
+
+    /// Returns whether the policy is enforced for a caller. If not, it is a shadow policy.
+    #[inline]
+    pub(crate) fn is_enforced_for(&self, key: &Key) -> bool {
+        self.enforcement.includes(self.name.hash, key.as_bytes())
+    }
+
     /// Creates a charge to a caller's bucket.
     #[inline]
     pub(crate) fn charge<'a>(&self, key: Cow<'a, Key>, demand: Cow<'a, Demand>) -> Charge<'a> {

@@ -8,6 +8,7 @@
 
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
+use std::time::Duration;
 #[cfg(feature = "http")]
 use std::{
     fmt,
@@ -16,7 +17,6 @@ use std::{
         Mutex,
         atomic::{AtomicU32, Ordering},
     },
-    time::Duration,
 };
 
 use crate::{Decision, Quota, StoreError};
@@ -46,6 +46,43 @@ pub(crate) fn denied<'a, P: Iterator<Item = &'a str>>(
         ?retry_after,
         cause = missing.map(tracing::field::display),
         "denied",
+    );
+}
+
+/// Logs that a shadow policy would have denied a request. `reason`: as of a denial.
+pub(crate) fn shadow_denied(policy: &str, reason: &'static str, retry_after: Option<Duration>) {
+    tell!(
+        debug,
+        "denied",
+        policies = ?[policy],
+        reason = %reason,
+        ?retry_after,
+        shadow = true,
+        "would be denied",
+    );
+}
+
+/// Logs that a shadow policy would have denied a request because it lacks the key.
+#[cfg(feature = "http")]
+pub(crate) fn shadow_key_missing(policy: &str, missing: &impl fmt::Display) {
+    tell!(
+        debug,
+        "denied",
+        policies = ?[policy],
+        reason = %"KeyMissing",
+        cause = %missing,
+        shadow = true,
+        "would be denied",
+    );
+}
+
+/// Logs that a shadow policy cannot read the key of any request.
+#[cfg(feature = "http")]
+pub(crate) fn shadow_misconfigured(advice: &str) {
+    tell!(
+        error,
+        "wiring",
+        "a shadow policy has no key for any request and counts nothing; enforced, it would answer each with 500: {advice}"
     );
 }
 

@@ -23,7 +23,12 @@ use self::{
 };
 use crate::{
     Decision, PolicyDecision, StoreError,
-    metrics::waits::{Wait, Waits},
+    charge::Charge,
+    decision::ShadowOutcome,
+    metrics::{
+        Recorder,
+        waits::{Wait, Waits},
+    },
     store::{
         Answer, StoreFuture,
         permits::{NextStep, PermitWaiter},
@@ -38,6 +43,10 @@ use crate::{
 pub(crate) struct Admission {
     /// `None` once it is done.
     held: Option<HeldCharges>,
+    /// Checked with the first check only.
+    shadows: Shadows,
+    /// What became of them.
+    shadow_outcomes: Vec<ShadowOutcome>,
     deadline: Instant,
     bound: WaitBound,
     /// The most callers of this process that wait for one bucket.
@@ -68,6 +77,23 @@ pub(crate) enum WaitBound {
     /// own.
     #[cfg(feature = "http")]
     AllButQueue,
+}
+
+/// The shadow policies of a request, each of which is checked once.
+#[derive(Debug)]
+pub(crate) struct Shadows {
+    charges: Vec<Charge<'static>>,
+    recorder: Arc<Recorder>,
+}
+
+impl Shadows {
+    pub(crate) fn new(charges: &[Charge<'_>], recorder: &Arc<Recorder>) -> Self {
+        let charges = charges.iter().map(|charge| charge.clone().into_owned());
+        Self {
+            charges: charges.collect(),
+            recorder: Arc::clone(recorder),
+        }
+    }
 }
 
 #[allow(clippy::large_enum_variant)] // It is never moved while it is large.
@@ -101,6 +127,7 @@ impl Admission {
     /// meanwhile.
     pub(crate) fn new(
         held: HeldCharges,
+        shadows: Shadows,
         wait: Duration,
         bound: WaitBound,
         max_waiting: usize,
@@ -108,6 +135,8 @@ impl Admission {
     ) -> Self {
         let mut admission = Self {
             held: Some(held),
+            shadows,
+            shadow_outcomes: Vec::new(),
             deadline: later(Instant::now(), wait),
             bound,
             max_waiting,
@@ -128,7 +157,8 @@ impl Admission {
     fn ask(&mut self, wait: Duration) {
         #[expect(clippy::expect_used, reason = "an admission that is done never asks")]
         let held = self.held.as_mut().expect("charges to ask about");
-        let (takes, answer) = held.take(wait, self.bound, self.max_waiting);
+        let (takes, answer) = held.take(&self.shadows, wait, self.bound, self.max_waiting);
+        self.shadows.charges.clear();
         self.takes = takes;
         self.stage = match answer {
             Answer::Now(answer) => Stage::Answered(answer, Instant::now()),
@@ -146,7 +176,7 @@ impl Admission {
         let takes = mem::take(&mut self.takes);
         let holds = takes.answered(&held, &answer, self.runtime.as_ref());
         let decision = match answer {
-            Ok(decision) => decision,
+            Ok(decision) => decision.with_shadows(mem::take(&mut self.shadow_outcomes)),
             Err(error) => {
                 (self.permit, self.window) = (None, None);
                 return Poll::Ready(Err(error));
@@ -157,6 +187,7 @@ impl Admission {
                 (self.permit, self.window) = (None, None);
                 return Poll::Ready(Ok((decision, None)));
             };
+            self.shadow_outcomes = decision.shadows().to_vec();
             self.held = Some(held);
             self.begin_wait();
             let again = sleep_until(later(Instant::now(), wait));

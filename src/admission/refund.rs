@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tokio::{runtime::Handle, time::Instant};
 
 use super::{
-    WaitBound,
+    Shadows, WaitBound,
     wait_queue::{self, Bucket, Reservation, TailRefund},
 };
 use crate::{
@@ -55,10 +55,11 @@ impl HeldCharges {
         Some(charge.bucket(decided.store.id()))
     }
 
-    /// Takes the units, if they come within `wait`. A place is reserved only if fewer than
+    /// Takes the units, if they come within `wait`, and checks shadow policies beside. A place is reserved only if fewer than
     /// `max_waiting` callers of this process wait for the same bucket.
     pub(crate) fn take(
         &mut self,
+        shadows: &Shadows,
         wait: Duration,
         bound: WaitBound,
         max_waiting: usize,
@@ -80,7 +81,10 @@ impl HeldCharges {
                 takes.0.push(holders.take(self.store.monitored(), charge));
             }
         }
-        (takes, self.ask(Operation::Take))
+        let Shadows { charges, recorder } = shadows;
+        let store = &self.store;
+        let answer = store.check_with_shadows(Operation::Take, &self.charges, charges, recorder);
+        (takes, answer)
     }
 
     /// Refunds what an answer grants after the caller dropped its future.

@@ -7,8 +7,8 @@ mod reason;
 #[cfg(any(feature = "http", feature = "compat"))]
 use std::cmp::Reverse;
 use std::{
-    fmt, slice,
-    sync::Arc,
+    fmt, mem, slice,
+    sync::{Arc, OnceLock},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -55,7 +55,21 @@ enum Policies {
     None(u64),
     One(PolicyDecision),
     Several(Arc<[PolicyDecision]>),
+    /// One of the others, and shadow policies.
+    Shadowed(Arc<Shadowed>),
 }
+
+/// What was asked of a request that shadow policies apply to.
+#[derive(Clone)]
+struct Shadowed {
+    enforced: Policies,
+    /// In the order of configuration.
+    shadows: Vec<ShadowOutcome>,
+}
+
+/// The outcome for a shadow policy. It is set when the store answers, which may be later than
+/// the decision.
+pub(crate) type ShadowOutcome = Arc<OnceLock<PolicyDecision>>;
 
 const _: () = assert!(size_of::<Decision>() <= 128);
 
@@ -66,6 +80,16 @@ impl Policies {
             Self::None(_) => &[],
             Self::One(policy) => slice::from_ref(policy),
             Self::Several(policies) => policies,
+            Self::Shadowed(all) => all.enforced.as_slice(),
+        }
+    }
+
+    /// Returns the units that pass if no policy was asked.
+    fn unlimited(&self) -> Option<u64> {
+        match self {
+            Self::None(units) => Some(*units),
+            Self::One(_) | Self::Several(_) => None,
+            Self::Shadowed(all) => all.enforced.unlimited(),
         }
     }
 
@@ -75,6 +99,18 @@ impl Policies {
             Self::None(_) => &mut [],
             Self::One(policy) => slice::from_mut(policy),
             Self::Several(policies) => Arc::make_mut(policies),
+            Self::Shadowed(all) => Arc::make_mut(all).enforced.as_mut_slice(),
+        }
+    }
+}
+
+impl Clone for Policies {
+    fn clone(&self) -> Self {
+        match self {
+            Self::None(units) => Self::None(*units),
+            Self::One(policy) => Self::One(policy.clone()),
+            Self::Several(policies) => Self::Several(Arc::clone(policies)),
+            Self::Shadowed(all) => Self::Shadowed(Arc::clone(all)),
         }
     }
 }
@@ -88,6 +124,7 @@ impl Clone for Decision {
             Policies::None(units) => of(Policies::None(*units)),
             Policies::One(policy) => of(Policies::One(policy.clone())),
             Policies::Several(policies) => of(Policies::Several(Arc::clone(policies))),
+            Policies::Shadowed(all) => of(Policies::Shadowed(Arc::clone(all))),
         }
     }
 }
@@ -198,6 +235,31 @@ impl Decision {
         Self::without_policies(Verdict::Allowed, Source::Store)
     }
 
+    /// Creates the decision for a check of these units to which only shadow policies applied.
+    pub(crate) fn of_shadow_policies(units: u64) -> Self {
+        Self {
+            policies: Policies::None(units),
+            ..Self::without_policies(Verdict::Allowed, Source::Store)
+        }
+    }
+
+    /// Adds shadow policies, to a decision that has none yet.
+    pub(crate) fn with_shadows(mut self, shadows: Vec<ShadowOutcome>) -> Self {
+        if !shadows.is_empty() {
+            let enforced = mem::replace(&mut self.policies, Policies::None(0));
+            self.policies = Policies::Shadowed(Arc::new(Shadowed { enforced, shadows }));
+        }
+        self
+    }
+
+    /// Returns the outcomes of shadow policies, also of those that are not known yet.
+    pub(crate) fn shadows(&self) -> &[ShadowOutcome] {
+        match &self.policies {
+            Policies::Shadowed(all) => &all.shadows,
+            _ => &[],
+        }
+    }
+
     /// Creates a decision by configuration, because the store failed.
     pub(crate) const fn on_store_failure(verdict: Verdict) -> Self {
         Self::without_policies(verdict, Source::StoreFailure)
@@ -274,8 +336,15 @@ impl Decision {
     #[cfg(feature = "http")]
     pub(crate) fn put_within(&mut self, outer: &Self) {
         let policies = outer.policies().chain(self.policies());
-        self.policies = policies.cloned().collect();
-        self.source = self.source.max(outer.source);
+        let policies = policies.cloned().collect();
+        let shadows = outer.shadows().iter().chain(self.shadows());
+        let shadows: Vec<ShadowOutcome> = shadows.cloned().collect();
+        let inner = Self {
+            policies,
+            source: self.source.max(outer.source),
+            ..*self
+        };
+        *self = inner.with_shadows(shadows);
     }
 
     /// Returns whether the request is allowed.
@@ -329,6 +398,34 @@ impl Decision {
             .filter(|policy| policy.is_denied())
     }
 
+    /// Returns the [shadow policies](crate::Policy::shadow) that the store has answered, in the
+    /// order of configuration. They deny nothing, and are in none of the other lists.
+    ///
+    /// A request waits for its enforced policies only. Their answer brings those of its shadow
+    /// policies along, unless the store decides in several round trips. A request without enforced
+    /// policies does not wait at all: then, on Redis, the outcomes appear here a round trip
+    /// later, in all clones of the decision. If the store fails, the policy is not listed.
+    pub fn shadow_policies(&self) -> impl Iterator<Item = &PolicyDecision> {
+        self.shadows().iter().filter_map(|outcome| outcome.get())
+    }
+
+    /// Returns the shadow policies that would have denied the request: a soft limit.
+    ///
+    /// ```
+    /// use axum::Extension;
+    /// use tower_throttle::Decision;
+    ///
+    /// async fn search(Extension(decision): Extension<Decision>) -> &'static str {
+    ///     match decision.shadow_denied().next() {
+    ///         None => "a hundred results",
+    ///         Some(_) => "ten results",
+    ///     }
+    /// }
+    /// ```
+    pub fn shadow_denied(&self) -> impl Iterator<Item = &PolicyDecision> {
+        self.shadow_policies().filter(|policy| policy.is_denied())
+    }
+
     /// Returns how long to wait until every policy has room, if no other caller takes it
     /// first. `None` if the request is allowed, and if waiting does not help.
     #[must_use]
@@ -354,10 +451,7 @@ impl Decision {
     #[must_use]
     pub fn charged(&self) -> u64 {
         let moved = self.policies().map(PolicyDecision::charged);
-        moved.min().unwrap_or(match self.policies {
-            Policies::None(units) => units,
-            _ => 0,
-        })
+        moved.min().or(self.policies.unlimited()).unwrap_or(0)
     }
 
     /// Returns the most units of the cost that any policy did
@@ -367,10 +461,7 @@ impl Decision {
     #[must_use]
     pub fn uncharged(&self) -> u64 {
         let uncharged = self.policies().map(PolicyDecision::uncharged);
-        uncharged.max().unwrap_or(match self.policies {
-            Policies::None(units) => units,
-            _ => 0,
-        })
+        uncharged.max().or(self.policies.unlimited()).unwrap_or(0)
     }
 
     /// Returns the most restrictive policy.
@@ -413,10 +504,14 @@ impl Refund {
 
 impl fmt::Debug for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Decision")
-            .field("verdict", &self.verdict)
-            .field("source", &self.source)
-            .field("policies", &self.policies.as_slice())
-            .finish_non_exhaustive()
+        let mut decision = f.debug_struct("Decision");
+        decision.field("verdict", &self.verdict);
+        decision.field("source", &self.source);
+        decision.field("policies", &self.policies.as_slice());
+        if !self.shadows().is_empty() {
+            let known: Vec<_> = self.shadow_policies().collect();
+            decision.field("shadow_policies", &known);
+        }
+        decision.finish_non_exhaustive()
     }
 }

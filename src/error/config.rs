@@ -155,6 +155,24 @@ pub enum ConfigError {
         /// The quota or the setting.
         conflict: &'static str,
     },
+    /// A shadow policy with a quota or a setting that it cannot have.
+    #[non_exhaustive]
+    CannotShadow {
+        /// The quota or the setting, and why.
+        conflict: &'static str,
+    },
+    /// A share of callers outside 1 to 100 percent.
+    #[non_exhaustive]
+    PercentOutOfRange {
+        /// What was given.
+        percent: u8,
+    },
+    /// A share of the callers of a policy that has one bucket for all.
+    #[non_exhaustive]
+    SharedPercent,
+    /// Header fields for shadow policies, in a format that does not name policies.
+    #[non_exhaustive]
+    ShadowHeadersUnsupported,
     /// An error inside a policy.
     #[non_exhaustive]
     InPolicy {
@@ -311,6 +329,20 @@ impl fmt::Display for ConfigError {
                 f,
                 "`lease()` cannot be combined with {conflict}; it needs a TokenBucket without `max_debt(..)` or `wait_up_to(..)`",
             ),
+            Self::CannotShadow { conflict } => write!(
+                f,
+                "a shadow policy cannot have {conflict}; drop that, or enforce the policy",
+            ),
+            Self::PercentOutOfRange { percent } => write!(
+                f,
+                "`Percent::of_keys({percent})` is outside 1 to 100; use `shadow()` to enforce the policy for no caller",
+            ),
+            Self::SharedPercent => f.write_str(
+                "`enforce_for(..)` chooses among keys, and a `shared()` policy has one for all callers; drop one of them",
+            ),
+            Self::ShadowHeadersUnsupported => f.write_str(
+                "`shadow_with_headers()` with header fields that do not name policies; use `HeaderFormat::Draft10`, or drop `shadow_with_headers()`",
+            ),
             Self::InPolicy { name, error } => write!(f, "policy {name:?}: {error}"),
             Self::TrustedProxy { text } => write!(
                 f,
@@ -396,6 +428,10 @@ codes! {
     SharedAndKeyed => "shared-and-keyed",
     NoRequestToRead => "no-request-to-read",
     CannotLease => "cannot-lease",
+    CannotShadow => "cannot-shadow",
+    PercentOutOfRange => "percent-out-of-range",
+    SharedPercent => "shared-percent",
+    ShadowHeadersUnsupported => "shadow-headers-unsupported",
     TrustedProxy => "trusted-proxy",
     TrustsEveryAddress => "trusts-every-address",
     NoTrustedProxies => "no-trusted-proxies",

@@ -67,6 +67,8 @@
 //! * `decisions_total` has the requests that were decided, and those of `store_failed`.
 //! * If the store fails and a policy is [`Allow`](crate::OnStoreFailure::Allow), it is not asked,
 //!   and so not counted in `checks_total`.
+//! * A [shadow policy](crate::Policy::shadow) counts `shadow_denied` where it would deny. A request
+//!   to which only shadow policies apply is `not_limited`.
 //!
 //! # A span for what is awaited
 //!

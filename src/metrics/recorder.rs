@@ -170,7 +170,6 @@ impl Recorder {
     }
 
     /// Counts the check of a shadow policy, whose denials deny no request.
-    #[expect(dead_code, reason = "no policy is a shadow yet")]
     pub(crate) fn shadow_decided(&self, policy: &PolicyDecision) {
         let checked = match Checked::by(policy) {
             Checked::Denied | Checked::Impossible => Checked::ShadowDenied,
@@ -180,13 +179,12 @@ impl Recorder {
     }
 
     /// Counts a check of a shadow policy that the store failed to decide.
-    #[expect(dead_code, reason = "no policy is a shadow yet")]
     pub(crate) fn shadow_unknown(&self, policy: &Name) {
         self.shadow(policy, Checked::Unknown);
     }
 
     /// Counts a request that lacks the key of a shadow policy.
-    #[expect(dead_code, reason = "no policy is a shadow yet")]
+    #[cfg(feature = "http")]
     pub(crate) fn shadow_key_missing(&self, policy: &Name) {
         self.shadow(policy, Checked::KeyMissing);
     }

@@ -23,7 +23,7 @@ counts! {
         /// Denied, because the application is misconfigured. In a limiter: an operation that
         /// its policies do not support.
         misconfigured,
-        /// Forwarded, because no policy applied.
+        /// Forwarded, because no enforced policy applied.
         not_limited,
         /// Dropped before it was decided: the client hung up while the store was asked, or
         /// while the request waited for room.
@@ -67,7 +67,7 @@ counts! {
         denied,
         /// The cost exceeds what the policy can ever grant.
         impossible,
-        /// The request lacks the key, so it was denied.
+        /// The request lacks the key, so it was denied. A shadow policy lets it pass.
         key_missing,
         /// A shadow policy had no room.
         shadow_denied,

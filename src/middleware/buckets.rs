@@ -1,12 +1,13 @@
 //! The buckets that a request is charged to.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
-use super::config::Config;
+use super::{config::Config, plan::Charges};
 use crate::{
     Decision, Key, Refund, StoreError,
-    charge::{Charge, Check, Demand, Operation},
-    store::handle::StoreHandle,
+    charge::{Charge, Demand, Operation},
+    metrics::Recorder,
+    store::{Answer, handle::StoreHandle},
 };
 
 /// The buckets that a request is charged to, from
@@ -14,24 +15,36 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Buckets {
     store: StoreHandle,
-    charges: Vec<Charge<'static>>,
-    /// How many units each charge may owe.
+    recorder: Arc<Recorder>,
+    enforced: Vec<Charge<'static>>,
+    shadows: Vec<Charge<'static>>,
+    /// How many units each charge may owe, first of the enforced ones.
     debts: Vec<u64>,
 }
 
 impl Buckets {
-    pub(super) fn new(config: &Config, charges: &[Charge<'_>]) -> Self {
+    pub(super) fn new(config: &Config, charges: &Charges<'_>) -> Self {
         let debt = |charge: &Charge<'_>| {
             let mut rules = config.plan.rules.iter();
             let rule = rules.find(|rule| rule.base.name == charge.policy);
             rule.map_or(0, |rule| rule.base.debt)
         };
-        let owned = charges.iter().map(|charge| charge.clone().into_owned());
+        let owned = |charge: &Charge<'_>| charge.clone().into_owned();
+        let Charges {
+            enforced, shadows, ..
+        } = charges;
         Self {
             store: config.store.clone(),
-            charges: owned.collect(),
-            debts: charges.iter().map(debt).collect(),
+            recorder: Arc::clone(&config.recorder),
+            enforced: enforced.iter().map(owned).collect(),
+            shadows: shadows.iter().map(owned).collect(),
+            debts: enforced.iter().chain(shadows).map(debt).collect(),
         }
+    }
+
+    /// Returns the charges of all policies, also of shadow policies.
+    fn all(&self) -> impl Iterator<Item = &Charge<'static>> {
+        self.enforced.iter().chain(&self.shadows)
     }
 
     /// Returns what would be decided for this request now. Takes and writes nothing.
@@ -44,13 +57,9 @@ impl Buckets {
     ///
     /// Returns an error if the store could not decide.
     pub async fn peek(&self) -> Result<Decision, StoreError> {
-        if self.charges.is_empty() {
-            return Ok(Decision::of_no_policy());
-        }
-        let answer = self
-            .store
-            .check(&Check::new(Operation::Peek, &self.charges));
-        answer.wait().await
+        self.send(Operation::Peek, &self.enforced, &self.shadows)
+            .wait()
+            .await
     }
 
     /// Charges `units` to every policy that applies, as
@@ -101,23 +110,38 @@ impl Buckets {
 
     /// Asks each policy for `units`, whatever the cost of the request.
     async fn ask(&self, operation: Operation, units: u64) -> Result<Decision, StoreError> {
-        let charges = self.charges.iter().zip(&self.debts);
-        let charges = charges.filter(|(charge, _)| !charge.demand.quota.is_concurrency());
-        let charges: Vec<Charge<'_>> = charges
-            .map(|(charge, debt)| {
+        let mut debts = self.debts.iter();
+        let asked = [&self.enforced, &self.shadows].map(|charges| {
+            let charges = charges.iter().zip(debts.by_ref());
+            let charges = charges.filter(|(charge, _)| !charge.demand.quota.is_concurrency());
+            let charges = charges.map(|(charge, debt)| {
                 let mut demand = Demand::new(charge.demand.quota.clone(), units);
                 if operation == Operation::Debit {
                     demand.may_owe(*debt);
                 }
                 charge.with_demand(Cow::Owned(demand))
-            })
-            .collect();
-        if charges.is_empty() {
-            return Ok(Decision::of_no_policy());
-        }
-        let answer = self.store.check(&Check::new(operation, &charges));
-        drop(charges);
+            });
+            charges.collect::<Vec<Charge<'_>>>()
+        });
+        let [enforced, shadows] = &asked;
+        let answer = self.send(operation, enforced, shadows);
+        drop(asked);
         answer.wait().await
+    }
+
+    fn send(
+        &self,
+        operation: Operation,
+        enforced: &[Charge<'_>],
+        shadows: &[Charge<'_>],
+    ) -> Answer<Decision> {
+        if enforced.is_empty() && shadows.is_empty() {
+            return Answer::Now(Ok(Decision::of_no_policy()));
+        }
+        let Self {
+            store, recorder, ..
+        } = self;
+        store.check_with_shadows(operation, enforced, shadows, recorder)
     }
 
     /// Resets this caller's buckets. Shared buckets
@@ -144,7 +168,7 @@ impl Buckets {
     }
 
     async fn forget(&self, which: impl Fn(&Charge<'_>) -> bool) -> Result<(), StoreError> {
-        let charges = self.charges.iter().filter(|charge| which(charge));
+        let charges = self.all().filter(|charge| which(charge));
         let charges: Vec<Charge<'_>> = charges.cloned().collect();
         if charges.is_empty() {
             return Ok(());
@@ -158,7 +182,7 @@ impl Buckets {
     /// at them with `redis-cli`. Empty for stores without such keys.
     #[must_use]
     pub fn storage_keys(&self) -> Vec<String> {
-        let keys = self.charges.iter();
+        let keys = self.all();
         let keys = keys.filter_map(|charge| self.store.storage_key(charge));
         keys.collect()
     }

@@ -16,7 +16,7 @@ use super::{
     erased::Erased,
     grpc::GrpcDenials,
     headers::{Fields, HeaderFormat},
-    plan::{Plan, Rule},
+    plan::{Plan, Rule, Unchecked},
     readers::NameOffender,
 };
 use crate::{
@@ -64,7 +64,9 @@ impl Config {
         let is_plain =
             self.wait.is_none() && plan.when.is_none() && plan.partition_secret.is_none();
         match (&*plan.rules, self.store.memory()) {
-            ([rule], Some(memory)) if is_plain && !rule.may_hold() => Some((rule, memory)),
+            ([rule], Some(memory)) if is_plain && !rule.may_hold() && !rule.may_be_shadow() => {
+                Some((rule, memory))
+            }
             _ => None,
         }
     }
@@ -93,6 +95,29 @@ impl Config {
             charge.demand.quota.is_concurrency() || charge.demand.quota.paces()
         };
         self.wait.is_some() || charges.iter().any(is_held)
+    }
+
+    /// Counts and logs shadow policies that could not be checked. The request goes on.
+    #[cold]
+    pub(super) fn record_unchecked(&self, unchecked: &[Unchecked<'_>]) {
+        for Unchecked { policy, error } in unchecked {
+            match error.as_ref().map(KeyError::reason) {
+                Some(Reason::Missing(missing)) => {
+                    self.recorder.shadow_key_missing(policy);
+                    telemetry::shadow_key_missing(&policy.text, &missing);
+                    if let Some(error) = error {
+                        self.log_key_error(error);
+                    }
+                }
+                Some(Reason::Misconfigured(advice)) => {
+                    self.recorder.shadow_unknown(policy);
+                    if !self.logged.shadow.swap(true, Ordering::Relaxed) {
+                        telemetry::shadow_misconfigured(advice);
+                    }
+                }
+                None => self.recorder.shadow_unknown(policy),
+            }
+        }
     }
 
     /// Logs once that the application is misconfigured.
@@ -124,6 +149,7 @@ pub(super) struct ResponseConfig {
     pub(super) format: HeaderFormat,
     pub(super) headers_when: Option<Erased<HeadersWhen>>,
     pub(super) decision_in_extensions: bool,
+    pub(super) shadow_with_headers: bool,
     pub(super) retry_after_jitter: Duration,
     pub(super) grpc_denials: GrpcDenials,
     pub(super) on_denied: Option<Erased<OnDenied>>,
@@ -134,4 +160,6 @@ pub(super) struct ResponseConfig {
 pub(super) struct Logged {
     pub(super) misconfigured: AtomicBool,
     pub(super) extension: AtomicBool,
+    /// A shadow policy is misconfigured.
+    pub(super) shadow: AtomicBool,
 }

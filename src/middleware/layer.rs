@@ -222,7 +222,7 @@ impl RateLimitLayer {
     ///
     /// Returns an error if a policy's key is missing.
     pub fn buckets(&self, head: &RequestHead<'_>) -> Result<Buckets, KeyError> {
-        let mut charges = Charges::new();
+        let mut charges = Charges::default();
         match self.config.plan.evaluate(head, &mut charges) {
             Ok(()) => Ok(Buckets::new(&self.config, &charges)),
             Err(missing) => {
@@ -275,6 +275,7 @@ pub struct RateLimitLayerBuilder {
     max_waiting: Option<usize>,
     partition_secret: Option<Secret>,
     on_store_failure: OnStoreFailure,
+    shadow_all: bool,
     name: Option<String>,
     observer: Option<Arc<dyn Observe>>,
     name_offender: Option<Erased<NameOffender>>,
@@ -438,6 +439,39 @@ impl RateLimitLayerBuilder {
         self
     }
 
+    /// Makes all policies [shadow policies](Policy::shadow): the layer checks and counts, and
+    /// denies no request. For the first day in production.
+    ///
+    /// What the policies say about enforcement and store failures does not matter then. A
+    /// [`Concurrency`](crate::Concurrency) policy is an error when the layer is built.
+    ///
+    /// ```
+    /// use tower_throttle::{FixedWindow, OnStoreFailure, Policy, RateLimitLayer, TokenBucket};
+    ///
+    /// let layer = RateLimitLayer::builder()
+    ///     .policy(Policy::new("burst", TokenBucket::per_second(10).burst(20)))
+    ///     .policy(Policy::new("day", FixedWindow::per_day(5_000)).on_store_failure(OnStoreFailure::Deny))
+    ///     .shadow_all() // drop this line on the second day
+    ///     .build()?;
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    pub const fn shadow_all(mut self) -> Self {
+        self.shadow_all = true;
+        self
+    }
+
+    /// Announces [shadow policies](Policy::shadow) in the `RateLimit` fields of forwarded
+    /// responses, under their own names, without `pk`. Default: clients see no shadow policy.
+    ///
+    /// So clients can adapt before the policy is enforced: `r=0` in a response that is no denial.
+    /// A policy that the store has not answered by the time of the response is left out. A format
+    /// other than [`HeaderFormat::Draft10`], the default, does not name policies, and is an error
+    /// when the layer is built.
+    pub const fn shadow_with_headers(mut self) -> Self {
+        self.response.shadow_with_headers = true;
+        self
+    }
+
     /// Chooses which requests are denied with a gRPC status instead of an HTTP status.
     /// Default: [`GrpcDenials::Auto`], which is gRPC calls over HTTP/2 and HTTP/3.
     ///
@@ -574,10 +608,13 @@ impl RateLimitLayerBuilder {
         if self.partition_secret.is_some() && self.response.format != HeaderFormat::Draft10 {
             return Err(ConfigError::PartitionKeyUnsupported);
         }
+        if self.response.shadow_with_headers && self.response.format != HeaderFormat::Draft10 {
+            return Err(ConfigError::ShadowHeadersUnsupported);
+        }
         let rules: Box<[Rule]> = self
             .policies
             .iter()
-            .map(|policy| Rule::new(policy, self.on_store_failure))
+            .map(|policy| Rule::new(policy, self.on_store_failure, self.shadow_all))
             .collect::<Result<_, _>>()?;
         check_names(rules.iter().map(|rule| &rule.base.name))?;
         let name = limiter_name(self.name.as_deref())?;
@@ -591,14 +628,15 @@ impl RateLimitLayerBuilder {
         }
 
         let format = self.response.format;
-        let fields = if rules.iter().all(Rule::is_constant) {
-            let policies = rules
-                .iter()
-                .map(|rule| (&rule.base.name, *rule.base.demand.quota));
+        let with_shadows = self.response.shadow_with_headers;
+        let announced = rules.iter().filter(|rule| !rule.is_shadow());
+        let is_known = |rule: &Rule| rule.is_constant() && !rule.may_be_shadow();
+        let fields = if !with_shadows && announced.clone().all(is_known) {
+            let policies = announced.map(|rule| (&rule.base.name, *rule.base.demand.quota));
             let policies: Vec<_> = policies.collect();
             Fields::with_policies(format, &policies, self.partition_secret.is_some())
         } else {
-            Fields::new(format)
+            Fields::new(format, with_shadows)
         };
         let names = rules.iter().map(|rule| &rule.base.name);
         let recorder = Recorder::new(name, names, self.observer);

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     ConfigError, Decision, Key, MemoryStore, OnStoreFailure, Policy, Quota, RequestHead,
     charge::{Charge, Demand},
+    enforcement::Enforcement,
     key::{KeyError, KeyExtractor},
     policy::Compiled,
     policy_name::Name,
@@ -41,15 +42,31 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The charges of one check. A layer rarely has more policies than fit in place.
-pub(super) type Charges<'a> = SmallVec<[Charge<'a>; 4]>;
+/// What a request is charged to.
+#[derive(Default)]
+pub(super) struct Charges<'a> {
+    /// The charges of the check that decides. A layer rarely has more policies than fit in
+    /// place.
+    pub(super) enforced: SmallVec<[Charge<'a>; 4]>,
+    /// Each is a check of its own.
+    pub(super) shadows: Vec<Charge<'a>>,
+    /// Shadow policies that apply and cannot be checked.
+    pub(super) unchecked: Vec<Unchecked<'a>>,
+}
+
+/// A shadow policy that applies to a request and cannot be checked.
+pub(super) struct Unchecked<'a> {
+    pub(super) policy: &'a Name,
+    /// Why it has no key. `None`: its quota holds permits.
+    pub(super) error: Option<KeyError>,
+}
 
 /// The caller whom each policy charges. They are kept for a denial.
 pub(super) type Callers = SmallVec<[(Name, Key); 2]>;
 
-/// Moves the callers out of the charges of a check.
+/// Moves the callers out of the charges of the check that decides.
 pub(super) fn callers(charges: Charges<'_>) -> Callers {
-    let charges = charges.into_iter();
+    let charges = charges.enforced.into_iter();
     charges
         .map(|charge| (charge.policy, charge.key.into_owned()))
         .collect()
@@ -65,8 +82,8 @@ pub(super) struct MissingKey<'a> {
 }
 
 impl Plan {
-    /// Adds a charge for each policy that applies to a request. `charges` is the caller's, as a
-    /// list that is returned would be copied.
+    /// Adds a charge for each policy that applies to a request. `charges` is the caller's, as
+    /// lists that are returned would be copied.
     #[inline]
     pub(super) fn evaluate<'a>(
         &'a self,
@@ -118,12 +135,16 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// Checks a policy and its readers.
+    /// Checks a policy and its readers. `shadow_all`: whether it is a shadow policy in any case.
     pub(super) fn new(
         policy: &Policy,
         on_store_failure: OnStoreFailure,
+        shadow_all: bool,
     ) -> Result<Self, ConfigError> {
-        let base = policy.compile(on_store_failure)?;
+        let mut base = policy.compile(on_store_failure)?;
+        if shadow_all {
+            base = base.into_shadow()?;
+        }
         let readers = policy.readers.clone();
         let in_policy = |error: ConfigError| error.in_policy(&base.name.text);
         let key: Erased<dyn KeyExtractor> = match readers.key {
@@ -157,14 +178,50 @@ impl Rule {
         }
         let key = match self.key.0.extract(head) {
             Ok(key) => key,
-            Err(error) => match self.key_in_place_of(error)? {
-                Some(key) => key,
-                None => return Ok(()),
+            Err(error) => match self.key_in_place_of(error) {
+                Ok(Some(key)) => key,
+                Ok(None) => return Ok(()),
+                Err(missing) => return self.add_unchecked(missing, charges),
             },
         };
         let demand = self.chosen_demand(head);
         let demand = demand.map_or(Cow::Borrowed(&self.base.demand), Cow::Owned);
-        charges.push(self.base.charge(Cow::Owned(key), demand));
+        let is_enforced = self.base.is_enforced_for(&key);
+        let charge = self.base.charge(Cow::Owned(key), demand);
+        match is_enforced {
+            true => charges.enforced.push(charge),
+            false => self.add_shadow(charge, charges),
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn add_shadow<'a>(&'a self, charge: Charge<'a>, charges: &mut Charges<'a>) {
+        // A tier may hold permits, although the policy's own quota does not.
+        if charge.demand.quota.is_concurrency() {
+            charges.unchecked.push(Unchecked {
+                policy: &self.base.name,
+                error: None,
+            });
+        } else {
+            charges.shadows.push(charge);
+        }
+    }
+
+    /// Adds a shadow policy that has no key. All requests without a key are one caller.
+    #[cold]
+    fn add_unchecked<'a>(
+        &'a self,
+        missing: MissingKey<'a>,
+        charges: &mut Charges<'a>,
+    ) -> Result<(), MissingKey<'a>> {
+        if self.base.is_enforced_for(&Key::missing()) {
+            return Err(missing);
+        }
+        charges.unchecked.push(Unchecked {
+            policy: missing.policy,
+            error: Some(missing.error),
+        });
         Ok(())
     }
 
@@ -243,6 +300,17 @@ impl Rule {
     pub(super) fn may_hold(&self) -> bool {
         let quota = &self.base.demand.quota;
         !self.is_constant() || quota.is_concurrency() || quota.paces()
+    }
+
+    /// Returns whether it is a shadow policy for all callers.
+    pub(super) fn is_shadow(&self) -> bool {
+        self.base.enforcement == Enforcement::ForNone
+    }
+
+    /// Returns whether it is a shadow policy for some callers.
+    #[inline]
+    pub(super) fn may_be_shadow(&self) -> bool {
+        self.base.enforcement.may_be_shadow()
     }
 
     /// Whether every request is held to the same quota.

@@ -134,6 +134,6 @@ impl Responder {
 
     /// The decision may be of any policies.
     const fn fields(&self) -> Fields {
-        Fields::new(self.0.format)
+        Fields::new(self.0.format, self.0.shadow_with_headers)
     }
 }

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     Decision, DenialReason, RequestHead,
-    admission::{Admission, WaitBound, refund},
-    charge::{Check, Operation},
+    admission::{Admission, Shadows, WaitBound, refund},
+    charge::Operation,
     metrics::Awaited,
     store::Answer,
 };
@@ -79,25 +79,34 @@ where
                 Err(missing) => return ResponseFuture::without_key(&missing, config, &request),
             }
         } else {
-            let mut charges = Charges::new();
+            let mut charges = Charges::default();
             let plan = &config.plan;
             if let Err(missing) = plan.evaluate(&RequestHead::from(&request), &mut charges) {
                 return ResponseFuture::without_key(&missing, config, &request);
             }
-            let partition_keys = plan.partition_keys(&charges);
-            let outcome = if charges.is_empty() {
+            if !charges.unchecked.is_empty() {
+                config.record_unchecked(&charges.unchecked);
+            }
+            let Charges {
+                enforced, shadows, ..
+            } = &charges;
+            let partition_keys = plan.partition_keys(enforced);
+            let outcome = if enforced.is_empty() && shadows.is_empty() {
                 Answer::Now(Ok(Decision::of_no_policy()))
-            } else if config.may_wait(&charges) {
-                let held = refund::HeldCharges::new(&config.store, &charges);
+            } else if !enforced.is_empty() && config.may_wait(enforced) {
+                let held = refund::HeldCharges::new(&config.store, enforced);
                 let patience = config.wait.unwrap_or_default();
+                let shadows = Shadows::new(shadows, &config.recorder);
                 let (bound, most) = (WaitBound::AllButQueue, config.max_waiting);
-                let admission =
-                    Admission::new(held, patience, bound, most, config.recorder.waits());
+                let waits = config.recorder.waits();
+                let admission = Admission::new(held, shadows, patience, bound, most, waits);
                 let outcome = Outcome::Admission(admission);
                 let callers = callers(charges);
                 return wait(inner, config, outcome, partition_keys, callers, request);
             } else {
-                config.store.check(&Check::new(Operation::Take, &charges))
+                let (take, recorder) = (Operation::Take, &config.recorder);
+                let store = &config.store;
+                store.check_with_shadows(take, enforced, shadows, recorder)
             };
             let mut decision = match outcome {
                 Answer::Now(answer) => {

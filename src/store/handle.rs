@@ -1,6 +1,6 @@
 //! A store, with everything that a limiter or layer needs around it.
 
-use std::{fmt, mem, sync::Arc};
+use std::{fmt, mem, slice, sync::Arc};
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
@@ -10,8 +10,14 @@ use super::{
     fallback::{Fallback, StoreId},
     monitored::MonitoredStore,
     permits::Holders,
+    shadow::ShadowChecks,
 };
-use crate::{Decision, Verdict, metrics::store::StoreMetrics, policy::Compiled};
+use crate::{
+    Decision, Verdict,
+    charge::Operation,
+    metrics::{Recorder, store::StoreMetrics},
+    policy::Compiled,
+};
 
 /// A store, its fallback, and its background tasks.
 #[derive(Clone)]
@@ -68,7 +74,48 @@ impl StoreHandle {
 
     #[inline(always)]
     pub(crate) fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        let mut answer = self.store.store.check(check);
+        self.settled(self.store.store.check(check), check)
+    }
+
+    /// Checks what is enforced, and each shadow policy by itself, in one round trip if the store
+    /// can. The answer is there when that of the enforced policies is. No shadow policy changes
+    /// it, nor does the fallback decide for one. At least one of the lists has a charge.
+    pub(crate) fn check_with_shadows(
+        &self,
+        operation: Operation,
+        enforced: &[Charge<'_>],
+        shadows: &[Charge<'_>],
+        recorder: &Arc<Recorder>,
+    ) -> Answer<Decision> {
+        let decisive = Check::new(operation, enforced);
+        if shadows.is_empty() {
+            return self.check(&decisive);
+        }
+        let mut checks: SmallVec<[Check<'_>; 4]> = SmallVec::new();
+        if !enforced.is_empty() {
+            checks.push(decisive);
+        }
+        let alone = |charge| Check::new(operation, slice::from_ref(charge));
+        checks.extend(shadows.iter().map(alone));
+        let mut answers = self.store.store.check_all(&checks).into_iter();
+        let answer = if enforced.is_empty() {
+            let units = match operation {
+                // Nothing was refunded.
+                Operation::Refund => 0,
+                _ => shadows.first().map_or(0, Charge::cost),
+            };
+            Answer::Now(Ok(Decision::of_shadow_policies(units)))
+        } else {
+            let answer = answers.next().unwrap_or_else(ShadowChecks::no_answer);
+            self.settled(answer, &decisive)
+        };
+        let checks = ShadowChecks::new(&self.store, recorder, operation, shadows, answers);
+        checks.beside(answer)
+    }
+
+    /// Applies the fallback to an answer of the store, if it needs that.
+    #[inline(always)]
+    fn settled(&self, mut answer: Answer<Decision>, check: &Check<'_>) -> Answer<Decision> {
         match &answer {
             Answer::Now(Ok(decision)) => self.store.health.answered(decision),
             _ => self.settle(&mut answer, check),

@@ -23,6 +23,7 @@ pub(crate) mod permits;
 pub(crate) mod process;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+mod shadow;
 pub(crate) mod tasks;
 
 use std::{fmt, sync::Arc};
@@ -61,7 +62,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Does what each check asks for: to all its charges or none, whatever becomes of the
     /// others. Returns an answer for each check, in their order.
     ///
-    /// Default: asks [`check`](Self::check) for each. A store that needs a round trip for a check makes one
+    /// A limiter or layer with [shadow policies](crate::Policy::shadow) asks this. Default: asks
+    /// [`check`](Self::check) for each. A store that needs a round trip for a check makes one
     /// for all of them if it can, which begins when the first of its answers is polled. Poll the
     /// answers together, or in their order; then none waits for another that is not polled.
     fn check_all(&self, checks: &[Check<'_>]) -> Vec<Answer<Decision>> {

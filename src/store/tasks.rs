@@ -27,6 +27,11 @@ impl Tasks {
         });
     }
 
+    /// Returns how many tasks are under way.
+    pub(crate) fn under_way(&self) -> usize {
+        *self.0.borrow()
+    }
+
     /// When none is under way.
     #[cfg(feature = "redis")]
     pub(crate) async fn are_done(&self) {

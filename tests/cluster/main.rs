@@ -6,6 +6,7 @@ mod failing;
 mod lying;
 mod moving;
 mod several_slots;
+mod shadow;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -6,6 +6,7 @@ mod grpc;
 mod metrics;
 mod middleware;
 mod offenders;
+mod shadow;
 mod standards;
 #[path = "../support/mod.rs"]
 mod support;

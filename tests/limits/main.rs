@@ -17,6 +17,7 @@ mod model;
 mod opentelemetry;
 #[cfg(feature = "testing")]
 mod scaling;
+mod shadow;
 #[cfg(feature = "testing")]
 mod simulated;
 #[cfg(feature = "testing")]

@@ -21,6 +21,7 @@ mod metrics;
 mod permits;
 #[cfg(feature = "redis-client")]
 mod recovery;
+mod shadow;
 mod sliding_log;
 mod storage_keys;
 mod store_metrics;

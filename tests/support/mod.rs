@@ -9,6 +9,7 @@ pub mod oracle;
 pub mod plans;
 pub mod port;
 pub mod random;
+pub mod trace;
 pub mod web;
 
 use std::{

@@ -11,11 +11,13 @@ use crate::{
     policy_name::Name,
 };
 
-/// Writes both fields. `policy`: the first, if its value is known.
+/// Writes both fields. `policy`: the first, if its value is known. `with_shadows`: whether
+/// shadow policies are listed behind the others.
 #[inline]
 pub(super) fn write(
     decision: &Decision,
     policy: Option<&HeaderValue>,
+    with_shadows: bool,
     headers: &mut HeaderMap,
     existing: SetBy,
 ) {
@@ -23,13 +25,14 @@ pub(super) fn write(
     if existing == SetBy::InnerService && headers.iter().any(is_no_list) {
         return;
     }
+    let shadows = || decision.shadow_policies().filter(|_| with_shadows);
     let policy = match policy {
         Some(known) => Some(known.clone()),
-        None => list(decision.policies(), write_policy),
+        None => list(decision.policies().chain(shadows()), write_policy),
     };
     add(headers, RATELIMIT_POLICY, policy, existing);
     let limits = if decision.is_allowed() {
-        list(decision.policies(), write_limit)
+        list(decision.policies().chain(shadows()), write_limit)
     } else {
         list(decision.denied_by(), |policy, text| {
             write_denied_limit(policy, decision.verdict(), text);

@@ -27,6 +27,8 @@ pub(super) struct Fields {
     policies: usize,
     /// Partition keys are written into the fields, so no value is always the same.
     has_partition_keys: bool,
+    /// Whether shadow policies are announced, too.
+    with_shadows: bool,
 }
 
 /// Which code set the fields that a response already has.
@@ -41,16 +43,17 @@ pub(super) enum SetBy {
 
 impl Fields {
     /// For decisions of any policies.
-    pub(super) const fn new(format: HeaderFormat) -> Self {
+    pub(super) const fn new(format: HeaderFormat, with_shadows: bool) -> Self {
         Self {
             format,
             policy: None,
             policies: 0,
             has_partition_keys: false,
+            with_shadows,
         }
     }
 
-    /// For decisions of these policies, whose quotas never change.
+    /// For decisions of these enforced policies, whose quotas never change.
     pub(super) fn with_policies(
         format: HeaderFormat,
         policies: &[(&Name, Quota)],
@@ -74,6 +77,7 @@ impl Fields {
             policy: policy.map(constant),
             policies: policies.len(),
             has_partition_keys,
+            with_shadows: false,
         }
     }
 
@@ -90,7 +94,9 @@ impl Fields {
         let policy = self.constant_policy(decision);
         match self.format {
             HeaderFormat::None => {}
-            HeaderFormat::Draft10 => ietf::write(decision, policy, headers, existing),
+            HeaderFormat::Draft10 => {
+                ietf::write(decision, policy, self.with_shadows, headers, existing);
+            }
             format @ (HeaderFormat::Draft6
             | HeaderFormat::Draft7
             | HeaderFormat::XRateLimitEpoch

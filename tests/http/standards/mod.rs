@@ -7,7 +7,7 @@ mod cors;
 mod examples;
 mod fields;
 #[cfg(feature = "tracing")]
-mod logs;
+pub(crate) mod logs;
 mod numbers;
 mod on_denied;
 mod reset;

@@ -14,6 +14,7 @@ mod mixed;
 mod permits;
 mod quotas;
 mod regressions;
+mod shadow;
 mod shared;
 mod shares;
 mod waiting;

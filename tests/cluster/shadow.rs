@@ -1,0 +1,172 @@
+//! Shadow policies in a cluster: in the call of their request if they are in its slot, and in a
+//! call of their own if not.
+
+use std::sync::Arc;
+
+use tower_throttle::{
+    Decision, FixedWindow, Limiter, ManualClock, OnStoreFailure, Policy, RedisStore, SlidingLog,
+    TokenBucket,
+};
+
+use super::patient;
+use crate::support::{DEADLINE, cluster::RedisCluster, eventually_async, random::Random, trace};
+
+/// Two enforced policies of one caller, and two shadow policies. Those are of the same slot, or
+/// the last is one for all callers.
+fn limiter(store: &RedisStore, is_last_shared: bool) -> Limiter {
+    let newer = Policy::new("newer", SlidingLog::per_day(4)).shadow();
+    Limiter::builder()
+        .store(store.clone())
+        .on_store_failure(OnStoreFailure::Deny)
+        .policy(Policy::new("old", TokenBucket::per_day(100)))
+        .policy(Policy::new("day", FixedWindow::per_day(100)))
+        .policy(Policy::new("new", FixedWindow::per_day(3)).shadow())
+        .policy(if is_last_shared {
+            newer.shared()
+        } else {
+            newer
+        })
+        .build()
+        .expect("a limiter")
+}
+
+fn calls(cluster: &RedisCluster) -> u64 {
+    let mut calls = 0;
+    for node in &cluster.nodes {
+        let stats = node.command(&["INFO", "commandstats"]);
+        for name in ["cmdstat_eval:calls=", "cmdstat_evalsha:calls="] {
+            let line = stats.lines().find_map(|line| line.strip_prefix(name));
+            let number = line.and_then(|line| line.split(',').next());
+            calls += number.map_or(0, |number| number.parse::<u64>().expect("a number"));
+        }
+    }
+    calls
+}
+
+async fn known(decision: &Decision, shadows: usize) {
+    let are_known = || async { decision.shadow_policies().count() == shadows };
+    eventually_async("the shadow policies' answers", are_known).await;
+}
+
+/// Returns what is left of the enforced and of the shadow policies.
+async fn left(limiter: &Limiter, caller: &str) -> Vec<u64> {
+    let peek = limiter.peek(caller).await.expect("a decision");
+    let policies = peek.policies().chain(peek.shadow_policies());
+    policies.map(|policy| policy.remaining()).collect()
+}
+
+#[tokio::test]
+async fn shadows_in_a_cluster_deny_what_they_would_deny_alone() {
+    let cluster = RedisCluster::start(3, 0);
+    let trace = trace::record(&mut Random::new(), 300);
+    let clock = Arc::new(ManualClock::new());
+    let store = RedisStore::builder().timeout(DEADLINE).clock(clock.clone());
+    let store = store.connect(&cluster.url()).expect("a store");
+    trace::assert_shadows_say_what_they_would(&trace, &clock, store).await;
+}
+
+#[tokio::test]
+async fn policies_of_one_slot_are_one_call_and_others_are_calls_of_their_own() {
+    let cluster = RedisCluster::start(3, 0);
+    let store = patient(&cluster);
+    for (is_last_shared, expected) in [(false, 1), (true, 2)] {
+        let limiter = limiter(&store, is_last_shared);
+        for number in 0..8 {
+            // Every node knows the scripts after the first calls.
+            let caller = format!("{is_last_shared}-{number}");
+            let _ = limiter.peek(&*caller).await.expect("a decision");
+            let decision = limiter.check(&*caller).await.expect("a decision");
+            known(&decision, 2).await;
+            let before = calls(&cluster);
+            let decision = limiter.check(&*caller).await.expect("a decision");
+            known(&decision, 2).await;
+            assert_eq!(decision.policies().len(), 2);
+            let spent = calls(&cluster) - before;
+            // A denial of the shared policy is cached.
+            let is_cached = is_last_shared && number >= 2;
+            assert!(
+                spent == expected || is_cached && spent == 1,
+                "{caller}: {spent}"
+            );
+        }
+    }
+}
+
+/// The enforced policies are in several slots: then each shadow policy is by itself, and what is
+/// refunded of the enforced ones is not of theirs.
+#[tokio::test]
+async fn shadows_beside_a_check_of_several_slots_are_by_themselves() {
+    let cluster = RedisCluster::start(3, 0);
+    let limiter = Limiter::builder()
+        .store(patient(&cluster))
+        .on_store_failure(OnStoreFailure::Deny)
+        .policy(Policy::new("own", TokenBucket::per_day(5)))
+        .policy(Policy::new("all", FixedWindow::per_day(3)).shared())
+        .policy(Policy::new("new", FixedWindow::per_day(4)).shadow())
+        .policy(
+            Policy::new("new-all", SlidingLog::per_day(4))
+                .shared()
+                .shadow(),
+        )
+        .build()
+        .expect("a limiter");
+    for number in 0..6 {
+        let decision = limiter.check("ann").await.expect("a decision");
+        known(&decision, 2).await;
+        assert_eq!(decision.is_allowed(), number < 3, "{number}");
+        let denied = decision.shadow_denied().count();
+        assert_eq!(denied, if number < 4 { 0 } else { 2 }, "{number}");
+    }
+    assert_eq!(left(&limiter, "ann").await, [2, 0, 0, 0]);
+}
+
+/// While a slot moves, a call with two of its keys is answered with TRYAGAIN, and nothing runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shadows_of_a_slot_that_keeps_moving_are_decided_one_by_one() {
+    let cluster = RedisCluster::start(3, 0);
+    let store = RedisStore::builder().timeout(DEADLINE);
+    let store = store.denial_cache_ttl(std::time::Duration::ZERO);
+    let store = store.connect(&cluster.url()).expect("a store");
+    let limiter = Limiter::builder()
+        .store(store)
+        .on_store_failure(OnStoreFailure::Deny)
+        .policy(Policy::new("old", TokenBucket::per_day(100)))
+        .policy(Policy::new("new", FixedWindow::per_day(3)).shadow())
+        .policy(Policy::new("newer", SlidingLog::per_day(4)).shadow())
+        .build()
+        .expect("a limiter");
+    let mut expected = [99, 2, 3];
+    let step = |is_in_time: bool| {
+        let limiter = &limiter;
+        async move {
+            let decision = limiter.check("ann").await.expect("a decision");
+            assert!(decision.is_allowed());
+            if is_in_time {
+                assert_eq!(decision.shadow_policies().count(), 2);
+            }
+            known(&decision, 2).await;
+        }
+    };
+    step(true).await;
+    assert_eq!(left(&limiter, "ann").await, expected);
+    let keys = limiter.storage_keys("ann");
+    let slot = cluster.slot(&keys[0]);
+    let from = cluster.owner(slot);
+    let to = (from + 1) % 3;
+    cluster.begin_move(slot, from, to);
+    let port = cluster.nodes[to].port().to_string();
+    // One key after the other is on the second node.
+    for place in [1, 0, 2] {
+        cluster.nodes[from].command(&["MIGRATE", "127.0.0.1", &port, &keys[place], "0", "5000"]);
+        step(false).await;
+        for left in &mut expected {
+            *left -= u64::from(*left > 0);
+        }
+        assert_eq!(left(&limiter, "ann").await, expected, "{place}");
+    }
+    cluster.end_move(slot, from, to);
+    step(false).await;
+    assert_eq!(left(&limiter, "ann").await, [95, 0, 0]);
+    // The map is right again, so one call has all of them.
+    step(true).await;
+}

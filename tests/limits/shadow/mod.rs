@@ -1,0 +1,104 @@
+//! Shadow policies: checked and counted, and without any say.
+
+mod beside;
+mod limiter;
+mod share;
+mod waits;
+
+use std::sync::Arc;
+
+use tower_throttle::{
+    Concurrency, FixedWindow, Limiter, ManualClock, MemoryStore, OnStoreFailure, Percent, Policy,
+    TokenBucket,
+};
+
+use crate::support::{assert_config_error, random::Random, trace};
+
+#[tokio::test]
+async fn shadows_in_memory_deny_what_they_would_deny_alone() {
+    let trace = trace::record(&mut Random::new(), 2_000);
+    let clock = Arc::new(ManualClock::new());
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    trace::assert_shadows_say_what_they_would(&trace, &clock, store).await;
+}
+
+#[test]
+fn errors_of_shadow_policies_are_reported_at_build() {
+    let build = |policy: Policy| Limiter::builder().policy(policy).build();
+    let policy = || Policy::new("new", TokenBucket::per_second(5));
+    for choice in [
+        OnStoreFailure::Deny,
+        OnStoreFailure::local(),
+        OnStoreFailure::share_of(4),
+    ] {
+        let start = r#"policy "new": a shadow policy cannot have `on_store_failure(..)`"#;
+        let built = build(policy().shadow().on_store_failure(choice));
+        assert_config_error(built, "cannot-shadow", start);
+        let tenth = policy().enforce_for(Percent::of_keys(10));
+        assert!(build(tenth.on_store_failure(choice)).is_ok());
+        let all = Limiter::builder().policy(policy().on_store_failure(choice));
+        assert!(all.shadow_all().build().is_ok());
+    }
+    assert!(build(policy().shadow().on_store_failure(OnStoreFailure::Allow)).is_ok());
+
+    let permits = || Policy::new("permits", Concurrency::new(3));
+    let start = r#"policy "permits": a shadow policy cannot have a Concurrency quota, because its units are held"#;
+    assert_config_error(build(permits().shadow()), "cannot-shadow", start);
+    let half = permits().enforce_for(Percent::of_keys(50));
+    assert_config_error(build(half), "cannot-shadow", start);
+    let all = Limiter::builder().policy(permits()).shadow_all().build();
+    assert_config_error(all, "cannot-shadow", start);
+    assert!(build(permits().enforce_for(Percent::of_keys(100))).is_ok());
+
+    for percent in [0, 101, 255] {
+        let start = format!(r#"policy "new": `Percent::of_keys({percent})` is outside 1 to 100"#);
+        let built = build(policy().enforce_for(Percent::of_keys(percent)));
+        assert_config_error(built, "percent-out-of-range", &start);
+    }
+    for percent in [1, 100] {
+        assert!(build(policy().enforce_for(Percent::of_keys(percent))).is_ok());
+    }
+    let shared = policy().shared().enforce_for(Percent::of_keys(10));
+    let start = r#"policy "new": `enforce_for(..)` chooses among keys"#;
+    assert_config_error(build(shared), "shared-percent", start);
+    assert!(build(policy().shared().shadow()).is_ok());
+    // Two policies of one name would share their buckets, whatever they do.
+    let both = Limiter::builder()
+        .policy(policy())
+        .policy(policy().shadow());
+    assert_config_error(both.build(), "duplicate-policy", "two policies");
+}
+
+/// An old limit stays enforced while a new one for the same callers is tried.
+#[test]
+fn an_old_and_a_new_limit_stand_side_by_side() {
+    let limiter = Limiter::builder()
+        .policy(Policy::new("old", FixedWindow::per_hour(4)))
+        .policy(Policy::new("new", FixedWindow::per_hour(2)).shadow())
+        .build()
+        .expect("a limiter");
+    let mut said = Vec::new();
+    for _ in 0..6 {
+        let decision = limiter.check_now("ann").expect("a decision");
+        let denied = decision.denied_by().map(|policy| policy.name().to_owned());
+        let shadow_denied = decision
+            .shadow_denied()
+            .map(|policy| policy.name().to_owned());
+        said.push([denied.collect::<Vec<_>>(), shadow_denied.collect()].concat());
+        assert_eq!(decision.policies().len(), 1);
+        assert_eq!(decision.shadow_policies().count(), 1);
+    }
+    let expected = [
+        &[][..],
+        &[],
+        &["new"],
+        &["new"],
+        &["old", "new"],
+        &["old", "new"],
+    ];
+    assert_eq!(said, expected.map(<[_]>::to_vec));
+    let seen = limiter.metrics();
+    let new = seen.policy("new").expect("its numbers");
+    assert_eq!((new.denied, new.shadow_denied, new.unknown), (0, 4, 0));
+    assert_eq!((seen.requests.allowed, seen.requests.denied), (4, 2));
+}

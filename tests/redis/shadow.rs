@@ -1,0 +1,422 @@
+//! Shadow policies on Redis: one call for each request, whatever becomes of it.
+
+use std::{
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use tower_throttle::{
+    Decision, FixedWindow, Limiter, ManualClock, OnStoreFailure, Policy, RateLimitLayer,
+    RedisStore, RedisStoreBuilder, SlidingLog, Source, StoreError, TokenBucket, key,
+    metrics::Checks,
+};
+
+use crate::support::{
+    DEADLINE, RedisServer, eventually_async,
+    random::Random,
+    trace,
+    web::{ask, plain},
+};
+
+fn patient() -> RedisStoreBuilder {
+    RedisStore::builder().timeout(DEADLINE)
+}
+
+/// One enforced policy, and two shadow policies of other algorithms.
+fn limiter(store: &RedisStore) -> Limiter {
+    Limiter::builder()
+        .store(store.clone())
+        .on_store_failure(OnStoreFailure::Deny)
+        .policy(Policy::new("old", TokenBucket::per_day(1_000)))
+        .policy(Policy::new("new", FixedWindow::per_day(3)).shadow())
+        .policy(Policy::new("newer", SlidingLog::per_day(4)).shadow())
+        .build()
+        .expect("a limiter")
+}
+
+async fn connected(limiter: &Limiter) {
+    eventually_async("a connection", || async { limiter.peek("-").await.is_ok() }).await;
+}
+
+/// Returns how many calls the store has made. A script that the server does not know is sent
+/// again, by `EVAL`, which is not counted.
+fn calls(server: &RedisServer) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]);
+    let mut lines = stats.lines();
+    let line = lines.find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    let number = line.and_then(|line| line.split(',').next());
+    number.map_or(0, |number| number.parse().expect("a number"))
+}
+
+fn checks_of(limiter: &Limiter, policy: &str) -> Checks {
+    *limiter.metrics().policy(policy).expect("its numbers")
+}
+
+fn names(decision: &Decision) -> Vec<&str> {
+    decision
+        .shadow_denied()
+        .map(|policy| policy.name())
+        .collect()
+}
+
+async fn known(decision: &Decision, shadows: usize) {
+    let are_known = || async { decision.shadow_policies().count() == shadows };
+    eventually_async("the shadow policies' answers", are_known).await;
+}
+
+async fn compare(ttl: Duration) {
+    let server = RedisServer::start();
+    let trace = trace::record(&mut Random::new(), 600);
+    let clock = Arc::new(ManualClock::new());
+    let store = patient().denial_cache_ttl(ttl).clock(clock.clone());
+    let store = store.connect(&server.url()).expect("a store");
+    trace::assert_shadows_say_what_they_would(&trace, &clock, store).await;
+}
+
+#[tokio::test]
+async fn shadows_deny_what_they_would_deny_alone() {
+    compare(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn shadows_with_cached_denials_deny_what_they_would_deny_alone() {
+    compare(Duration::from_secs(1)).await;
+}
+
+#[tokio::test]
+async fn one_call_decides_all_policies_of_a_request() {
+    let server = RedisServer::start();
+    let store = patient().connect(&server.url()).expect("a store");
+    let limiter = limiter(&store);
+    connected(&limiter).await;
+    let _ = limiter.check("-").await.expect("a decision");
+    let expected = [&[][..], &[], &[], &["new"], &["new", "newer"]];
+    for (number, expected) in expected.into_iter().enumerate() {
+        let before = calls(&server);
+        let decision = limiter.check("ann").await.expect("a decision");
+        // The outcomes are there with the decision.
+        assert_eq!(decision.shadow_policies().count(), 2);
+        assert_eq!(names(&decision), expected, "{number}");
+        assert_eq!(calls(&server) - before, 1, "{number}");
+    }
+    // Both shadow policies are denied from the cache now, and the enforced one is asked.
+    let before = calls(&server);
+    let decision = limiter.check("ann").await.expect("a decision");
+    assert_eq!(
+        (decision.source(), names(&decision)),
+        (Source::Store, vec!["new", "newer"])
+    );
+    assert_eq!(calls(&server) - before, 1);
+    let counted = ["new", "newer"].map(|policy| {
+        let checks = checks_of(&limiter, policy);
+        (
+            checks.allowed + checks.near,
+            checks.shadow_denied,
+            checks.unknown,
+        )
+    });
+    // One of them is from before the first.
+    assert_eq!(counted, [(4, 3, 0), (5, 2, 0)]);
+
+    let before = calls(&server);
+    for units in 1..=3 {
+        let peek = limiter.peek("bob").await.expect("a decision");
+        assert_eq!(peek.shadow_policies().count(), 2);
+        let debit = limiter.debit("bob", units).await.expect("charged");
+        assert_eq!(debit.shadow_policies().count(), 2);
+        let taken = limiter.take_up_to("bob", units).await.expect("a decision");
+        assert_eq!(taken.shadow_policies().count(), 2);
+    }
+    assert_eq!(calls(&server) - before, 9);
+    // Refunds have a queue of their own, in which they share calls.
+    let credit = limiter.credit("bob", 2).await.expect("refunded");
+    assert_eq!(credit.decision().shadow_policies().count(), 2);
+}
+
+/// A caller that the enforced policy denies from the cache still costs a call for a shadow policy
+/// that has room, and none once that is denied, too.
+#[tokio::test]
+async fn cached_denials_are_counted() {
+    let server = RedisServer::start();
+    let store = patient().connect(&server.url()).expect("a store");
+    let limiter = Limiter::builder()
+        .store(store)
+        .on_store_failure(OnStoreFailure::Deny)
+        .policy(Policy::new("old", FixedWindow::per_day(1)))
+        .policy(Policy::new("new", FixedWindow::per_day(3)).shadow())
+        .build()
+        .expect("a limiter");
+    connected(&limiter).await;
+    let before = calls(&server);
+    let mut sources = Vec::new();
+    for number in 0..50 {
+        let decision = limiter.check("ann").await.expect("a decision");
+        known(&decision, 1).await;
+        assert_eq!(decision.is_allowed(), number < 1);
+        assert_eq!(
+            decision.shadow_denied().count(),
+            usize::from(number >= 3),
+            "{number}"
+        );
+        sources.push(decision.source());
+    }
+    assert_eq!(sources[..2], [Source::Store; 2]);
+    assert!(
+        sources[2..]
+            .iter()
+            .filter(|source| **source == Source::Cache)
+            .count()
+            >= 40
+    );
+    let spent = calls(&server) - before;
+    assert!((4..=14).contains(&spent), "{spent} calls");
+    let new = checks_of(&limiter, "new");
+    assert_eq!((new.allowed + new.near, new.shadow_denied), (3, 47));
+}
+
+/// Polls each once, in this order. Afterwards all but the first are in the queue.
+async fn enqueue<T>(asked: &mut [Pin<Box<dyn Future<Output = T> + Send>>]) {
+    for check in asked {
+        let polled = std::future::poll_fn(|cx| Poll::Ready(check.as_mut().poll(cx))).await;
+        assert!(polled.is_pending());
+    }
+}
+
+type Asked = Pin<Box<dyn Future<Output = Result<Decision, StoreError>> + Send>>;
+
+fn check(limiter: &Limiter, key: &'static str) -> Asked {
+    let limiter = limiter.clone();
+    Box::pin(async move { limiter.check(key).await })
+}
+
+#[tokio::test]
+async fn requests_that_share_a_call_bring_their_shadows() {
+    let server = RedisServer::start();
+    let store = patient().denial_cache_ttl(Duration::ZERO);
+    let limiter = limiter(&store.connect(&server.url()).expect("a store"));
+    connected(&limiter).await;
+    let before = calls(&server);
+    let mut asked: Vec<Asked> = (0..60).map(|_| check(&limiter, "ann")).collect();
+    enqueue(&mut asked).await;
+    let mut denied = [0, 0];
+    for check in asked {
+        let decision = check.await.expect("a decision");
+        assert!(decision.is_allowed());
+        assert_eq!(decision.shadow_policies().count(), 2);
+        for name in names(&decision) {
+            denied[usize::from(name == "newer")] += 1;
+        }
+    }
+    assert_eq!(denied, [57, 56]);
+    let spent = calls(&server) - before;
+    assert!((2..=6).contains(&spent), "{spent} calls");
+    let peek = limiter.peek("ann").await.expect("a decision");
+    let left = peek.policies().chain(peek.shadow_policies());
+    assert_eq!(
+        left.map(|policy| policy.remaining()).collect::<Vec<_>>(),
+        [940, 0, 0]
+    );
+}
+
+/// A call with many shadow policies is no longer than others.
+#[tokio::test]
+async fn a_call_has_a_bounded_number_of_checks() {
+    let server = RedisServer::start();
+    let store = patient().connect(&server.url()).expect("a store");
+    let builder = Limiter::builder()
+        .store(store)
+        .on_store_failure(OnStoreFailure::Deny);
+    let builder = builder.policy(Policy::new("old", TokenBucket::per_day(1_000)));
+    let shadows = (0..40).map(|number| format!("new {number}"));
+    let builder = shadows.fold(builder, |builder, name| {
+        builder.policy(Policy::new(name, FixedWindow::per_day(1_000)).shadow())
+    });
+    let limiter = builder.build().expect("a limiter");
+    connected(&limiter).await;
+    let before = calls(&server);
+    let check = |key: u64| -> Asked {
+        let limiter = limiter.clone();
+        Box::pin(async move { limiter.check(key).await })
+    };
+    let mut asked: Vec<Asked> = (0..40).map(check).collect();
+    enqueue(&mut asked).await;
+    for check in asked {
+        let decision = check.await.expect("a decision");
+        assert_eq!(decision.shadow_policies().count(), 40);
+    }
+    // At most four are sent alone. Of the others, each call takes four: 164 checks.
+    let spent = calls(&server) - before;
+    assert!(spent >= 1 + 36 / 4, "{spent} calls");
+}
+
+#[tokio::test]
+async fn a_request_that_is_dropped_before_it_is_polled_asks_nothing() {
+    let server = RedisServer::start();
+    let store = patient().connect(&server.url()).expect("a store");
+    let limiter = limiter(&store);
+    connected(&limiter).await;
+    let before = calls(&server);
+    for _ in 0..3 {
+        let error = limiter.check_now("ann").expect_err("Redis has to be asked");
+        assert!(error.is_unsupported());
+    }
+    assert_eq!(calls(&server), before);
+    let peek = limiter.peek("ann").await.expect("a decision");
+    assert!(
+        peek.shadow_policies()
+            .all(|policy| policy.remaining() == policy.capacity())
+    );
+}
+
+/// A request whose client hangs up is charged as a whole or not at all.
+#[tokio::test]
+async fn a_request_that_is_dropped_while_it_is_decided_is_charged_as_a_whole() {
+    let server = RedisServer::start();
+    let store = patient().connect(&server.url()).expect("a store");
+    let limiter = limiter(&store);
+    connected(&limiter).await;
+    let mut asked = vec![check(&limiter, "ann")];
+    enqueue(&mut asked).await;
+    drop(asked);
+    let is_charged = || async {
+        let peek = limiter.peek("ann").await.expect("a decision");
+        let left = peek.policies().chain(peek.shadow_policies());
+        left.map(|policy| policy.remaining()).collect::<Vec<_>>() == [999, 2, 3]
+    };
+    eventually_async("the charge", is_charged).await;
+    assert_eq!(checks_of(&limiter, "new"), Checks::default());
+}
+
+/// Unexpected data under the key of one policy is an error of that policy alone.
+#[tokio::test]
+async fn corrupt_state_of_a_shadow_policy_is_unknown_and_denies_nobody() {
+    let server = RedisServer::start();
+    let store = patient().connect(&server.url()).expect("a store");
+    let limiter = limiter(&store);
+    connected(&limiter).await;
+    let keys = limiter.storage_keys("ann");
+    server.command(&["SET", &keys[1], "no number"]);
+    let decision = limiter.check("ann").await.expect("a decision");
+    assert!(decision.is_allowed());
+    let listed = decision.shadow_policies().map(|policy| policy.name());
+    assert_eq!(listed.collect::<Vec<_>>(), ["newer"]);
+    assert_eq!(checks_of(&limiter, "new").unknown, 1);
+    assert_eq!(checks_of(&limiter, "newer").unknown, 0);
+    // And that of the enforced policy is none of the shadows'.
+    server.command(&["SET", &limiter.storage_keys("bob")[0], "no number"]);
+    assert!(
+        limiter
+            .check("bob")
+            .await
+            .expect_err("an error")
+            .is_corrupt_state()
+    );
+    assert_eq!(checks_of(&limiter, "newer").allowed, 2);
+}
+
+#[tokio::test]
+async fn a_server_that_is_down_fails_all_checks_of_a_request() {
+    let mut server = RedisServer::start();
+    let store = RedisStore::connect(&server.url()).expect("a store");
+    let limiter = limiter(&store);
+    connected(&limiter).await;
+    server.kill();
+    for _ in 0..20 {
+        assert!(limiter.check("ann").await.is_err());
+    }
+    // A check that was lost on its way was sent with its shadows, and they failed with it.
+    assert_eq!(checks_of(&limiter, "new").unknown, 20);
+    assert_eq!(checks_of(&limiter, "newer").unknown, 20);
+    server.run();
+    let works = || async { limiter.check("bob").await.is_ok() };
+    eventually_async("a connection", works).await;
+    assert_eq!(checks_of(&limiter, "newer").allowed, 1);
+}
+
+/// The layer's own answer takes no round trip, whatever the server does.
+#[tokio::test]
+async fn a_layer_of_shadow_policies_adds_no_latency() {
+    let mut server = RedisServer::start();
+    let store = patient().timeout(Duration::from_secs(2));
+    let store = store.connect(&server.url()).expect("a store");
+    let policy = || Policy::new("new", FixedWindow::per_day(3)).shadow();
+    let limiter = Limiter::new(store.clone(), policy());
+    let layer = RateLimitLayer::builder()
+        .store(store)
+        .policy(policy().key(key::global()))
+        .decision_in_extensions()
+        .build()
+        .expect("a layer");
+    // A server that answers, one that hangs, and one that is gone.
+    let first = ask(&layer, plain()).decision.expect("a decision");
+    known(&first, 1).await;
+    server.command(&["CLIENT", "PAUSE", "60000"]);
+    for _ in 0..200 {
+        let answer = ask(&layer, plain());
+        assert_eq!(
+            (answer.status.as_u16(), answer.field("ratelimit")),
+            (200, None)
+        );
+    }
+    let mut check = pin!(limiter.check("ann"));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(check.as_mut().poll(&mut context).is_ready());
+    server.kill();
+    for _ in 0..200 {
+        assert_eq!(ask(&layer, plain()).status.as_u16(), 200);
+    }
+    // None of them was decided, nor by this process.
+    let counted = || async {
+        let seen = layer.metrics();
+        let new = seen.policy("new").expect("its numbers");
+        (new.allowed, new.unknown) == (1, 400)
+    };
+    eventually_async("the failures", counted).await;
+    assert_eq!(
+        layer.metrics().requests.allowed + layer.metrics().requests.not_limited,
+        401
+    );
+}
+
+#[tokio::test]
+async fn a_shadow_policy_may_lease_units() {
+    let server = RedisServer::start();
+    let store = patient().connect(&server.url()).expect("a store");
+    let limiter = Limiter::builder()
+        .store(store)
+        .on_store_failure(OnStoreFailure::Deny)
+        .policy(Policy::new("old", TokenBucket::per_second(1_000_000)).lease())
+        .policy(
+            Policy::new("new", TokenBucket::per_second(1_000_000))
+                .lease()
+                .shadow(),
+        )
+        .build()
+        .expect("a limiter");
+    connected(&limiter).await;
+    let before = calls(&server);
+    let mut checks = 0;
+    let is_leased = || {
+        checks += 1;
+        let limiter = limiter.clone();
+        async move {
+            let decision = limiter.check("ann").await.expect("a decision");
+            known(&decision, 1).await;
+            decision.source() == Source::Lease
+        }
+    };
+    eventually_async("a lease", is_leased).await;
+    for _ in 0..2_000 {
+        let decision = limiter.check("ann").await.expect("a decision");
+        known(&decision, 1).await;
+    }
+    let spent = calls(&server) - before;
+    assert!(
+        spent < checks + 1_000,
+        "{spent} calls for {checks} and 2,000 checks"
+    );
+    let new = checks_of(&limiter, "new");
+    assert_eq!((new.allowed + new.near, new.unknown), (checks + 2_000, 0));
+}
