@@ -79,20 +79,15 @@ pub(crate) enum WaitBound {
     AllButQueue,
 }
 
-/// The shadow policies of a request, each of which is checked once.
+/// The shadow policies of a request, and what counts them. `None`: there are none, or they were
+/// checked.
 #[derive(Debug)]
-pub(crate) struct Shadows {
-    charges: Vec<Charge<'static>>,
-    recorder: Arc<Recorder>,
-}
+pub(crate) struct Shadows(Option<(Vec<Charge<'static>>, Arc<Recorder>)>);
 
 impl Shadows {
     pub(crate) fn new(charges: &[Charge<'_>], recorder: &Arc<Recorder>) -> Self {
-        let charges = charges.iter().map(|charge| charge.clone().into_owned());
-        Self {
-            charges: charges.collect(),
-            recorder: Arc::clone(recorder),
-        }
+        let owned = || charges.iter().map(|charge| charge.clone().into_owned());
+        Self((!charges.is_empty()).then(|| (owned().collect(), Arc::clone(recorder))))
     }
 }
 
@@ -157,8 +152,7 @@ impl Admission {
     fn ask(&mut self, wait: Duration) {
         #[expect(clippy::expect_used, reason = "an admission that is done never asks")]
         let held = self.held.as_mut().expect("charges to ask about");
-        let (takes, answer) = held.take(&self.shadows, wait, self.bound, self.max_waiting);
-        self.shadows.charges.clear();
+        let (takes, answer) = held.take(&mut self.shadows, wait, self.bound, self.max_waiting);
         self.takes = takes;
         self.stage = match answer {
             Answer::Now(answer) => Stage::Answered(answer, Instant::now()),

@@ -59,7 +59,7 @@ impl HeldCharges {
     /// `max_waiting` callers of this process wait for the same bucket.
     pub(crate) fn take(
         &mut self,
-        shadows: &Shadows,
+        shadows: &mut Shadows,
         wait: Duration,
         bound: WaitBound,
         max_waiting: usize,
@@ -81,9 +81,11 @@ impl HeldCharges {
                 takes.0.push(holders.take(self.store.monitored(), charge));
             }
         }
-        let Shadows { charges, recorder } = shadows;
-        let store = &self.store;
-        let answer = store.check_with_shadows(Operation::Take, &self.charges, charges, recorder);
+        let Some((shadows, recorder)) = shadows.0.take() else {
+            return (takes, self.ask(Operation::Take));
+        };
+        let Self { store, charges } = self;
+        let answer = store.check_with_shadows(Operation::Take, charges, &shadows, &recorder);
         (takes, answer)
     }
 

@@ -420,3 +420,36 @@ async fn a_shadow_policy_may_lease_units() {
     let new = checks_of(&limiter, "new");
     assert_eq!((new.allowed + new.near, new.unknown), (checks + 2_000, 0));
 }
+
+/// On racing threads, with cached denials and batches of any size.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn racing_requests_charge_each_policy_exactly() {
+    let server = RedisServer::start();
+    let limiter = Limiter::builder()
+        .store(patient().connect(&server.url()).expect("a store"))
+        .on_store_failure(OnStoreFailure::Deny)
+        .policy(Policy::new("old", TokenBucket::per_day(1_500)))
+        .policy(Policy::new("new", FixedWindow::per_day(700)).shadow())
+        .policy(Policy::new("newer", SlidingLog::per_day(1_000)).shadow())
+        .build()
+        .expect("a limiter");
+    connected(&limiter).await;
+    let tasks: Vec<_> = (0..2_000)
+        .map(|_| tokio::spawn(check(&limiter, "ann")))
+        .collect();
+    let mut allowed = 0;
+    for task in tasks {
+        let decision = task.await.expect("no panic").expect("a decision");
+        allowed += usize::from(decision.is_allowed());
+    }
+    assert_eq!(allowed, 1_500);
+    for (policy, units) in [("new", 700), ("newer", 1_000)] {
+        let all = || async {
+            let checks = checks_of(&limiter, policy);
+            checks.allowed + checks.near + checks.shadow_denied + checks.unknown == 2_000
+        };
+        eventually_async("the last answer", all).await;
+        let checks = checks_of(&limiter, policy);
+        assert_eq!((checks.shadow_denied, checks.unknown), (2_000 - units, 0));
+    }
+}
