@@ -151,8 +151,10 @@ impl RateLimitLayer {
         self.config.offenders.top(most)
     }
 
-    /// Returns the last 256 requests that this layer denied, for whatever reason. The latest
-    /// comes first.
+    /// Returns the last 256 denials of this layer, for whatever reason. The latest comes first.
+    ///
+    /// A denial stands for those of the same caller, policy and reason in the next millisecond,
+    /// so that a client that does not slow down leaves room for others.
     ///
     /// ```
     /// # use tower_throttle::{RateLimitLayer, TokenBucket};
@@ -557,7 +559,8 @@ impl RateLimitLayerBuilder {
     ///
     /// The layer calls the closure once when a caller enters the list, with the request that
     /// was denied. It keeps up to 64 bytes of the name, without control characters, as long
-    /// as the caller is listed. A bucket that all callers share has no name.
+    /// as the caller is listed. A bucket that all callers share has no name. If some share a
+    /// key, such as a route, the name is that of the one who was denied first.
     ///
     /// **The danger**: a name that identifies a person is personal data. It is in the memory of
     /// the process, and wherever the list is sent. Return a number of your own that you can look

@@ -4,14 +4,40 @@ use std::borrow::Cow;
 
 use super::{config::Config, denied::Denial, key::known_method, plan::Callers};
 use crate::{
-    Decision, Fingerprint, Key, RequestHead,
+    Decision, Fingerprint, Key, PolicyDecision, RequestHead,
     offenders::{Identity, NewDenial, Route},
 };
 
 impl Config {
     /// Records a denial. `callers`: whom each policy would have charged.
-    #[inline(never)]
+    #[inline]
     pub(super) fn record(&self, denial: Denial<'_>, callers: &Callers, head: &RequestHead<'_>) {
+        if !self.is_repeated(denial, callers) {
+            self.record_new(denial, callers, head);
+        }
+    }
+
+    /// Counts a denial like the last one, by one policy.
+    #[inline]
+    fn is_repeated(&self, denial: Denial<'_>, callers: &Callers) -> bool {
+        let Some(decision) = denial.decision else {
+            return false;
+        };
+        let mut policies = decision.denied_by().map(PolicyDecision::interned_name);
+        let (Some(policy), None) = (policies.next(), policies.next()) else {
+            return false;
+        };
+        let mut callers = callers.iter();
+        let caller = callers.find(|(charged_by, _)| charged_by == policy);
+        caller.is_some_and(|(_, key)| {
+            let decided_at_us = decision.decided_at_us();
+            self.offenders
+                .count_again(policy, key, denial.reason, decided_at_us)
+        })
+    }
+
+    #[inline(never)]
+    fn record_new(&self, denial: Denial<'_>, callers: &Callers, head: &RequestHead<'_>) {
         let callers = denial.policy_names().filter_map(|policy| {
             let name = &self.plan.rule(policy)?.base.name;
             let caller = callers.iter().find(|(charged_by, _)| charged_by == name);

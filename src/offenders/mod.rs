@@ -80,12 +80,37 @@ impl Offenders {
         })
     }
 
+    #[inline]
+    fn id(&self, policy: &Name, key: &[u8]) -> u64 {
+        self.hash.hash_64(policy.hash, 0, key)
+    }
+
+    /// Counts a denial, if it repeats the last one within a millisecond: the same policy denied
+    /// the same caller for the same reason. Returns `false` if it is another, which is to be
+    /// recorded.
+    ///
+    /// A client that does not slow down would fill the ring with itself. And most denials of a
+    /// flood cost less in this way.
+    #[inline]
+    pub(crate) fn count_again(
+        &self,
+        policy: &Name,
+        key: &Key,
+        reason: DenialReason,
+        decided_at_us: u64,
+    ) -> bool {
+        let id = self.id(policy, key.as_bytes());
+        let mut place = self.place();
+        let now_us = place.begin(decided_at_us, &*self.clock);
+        place.count_again(id, reason, now_us)
+    }
+
     /// Returns a caller whom a policy denied.
     #[inline]
     pub(crate) fn caller<'a>(&self, policy: Name, key: Option<&'a Key>) -> DeniedCaller<'a> {
         let bytes = key.map_or(&[][..], Key::as_bytes);
         DeniedCaller {
-            id: self.hash.hash_64(policy.hash, 0, bytes),
+            id: self.id(&policy, bytes),
             policy,
             key,
         }
@@ -123,7 +148,7 @@ impl Offenders {
             kept.at_us = place.begin(denial.decided_at_us, &*self.clock);
             place.count(&callers, identities.into_iter(), &mut kept);
         }
-        place.push(kept);
+        place.push(&callers, kept);
     }
 
     /// Locks a place that is free. No denial is lost: if all are taken, the thread waits for its

@@ -9,13 +9,16 @@ use super::{
     space_saving::SpaceSaving,
     top::{Offender, TopDenied},
 };
-use crate::{Clock, clock, policy_name::Name};
+use crate::{Clock, DenialReason, clock, policy_name::Name};
 
 /// How long until counts are halved. All processes halve at the same times.
 const PERIOD_US: u64 = 600_000_000;
 
 /// How long the time of a decision is continued before the clock is read again.
 const LONGEST_WITHOUT_CLOCK_US: u64 = 1_000_000;
+
+/// How long a denial stands for others of the same caller, in the ring.
+const LONGEST_REPEAT_US: u64 = 1_000;
 
 /// The denials of the threads that write here.
 #[derive(Debug)]
@@ -27,6 +30,8 @@ pub(super) struct Place {
     /// When a store decided, by its clock (0: none did), and what this process's clock was then.
     decided_us: u64,
     then_us: u64,
+    /// The last denial in the ring, if one policy made it: caller, reason and time.
+    last: Option<(u64, DenialReason, u64)>,
 }
 
 /// What is known of a listed caller.
@@ -73,6 +78,7 @@ impl Place {
             period: 0,
             decided_us: 0,
             then_us: 0,
+            last: None,
         }))
     }
 
@@ -144,8 +150,22 @@ impl Place {
         }
     }
 
+    /// Counts a caller that is denied again and again. Returns whether the denial is one of
+    /// those that the last in the ring stands for.
     #[inline]
-    pub(super) fn push(&mut self, denial: Kept) {
+    pub(super) fn count_again(&mut self, id: u64, reason: DenialReason, now_us: u64) -> bool {
+        let is_repeated = self.last.is_some_and(|(last, why, at_us)| {
+            last == id && why == reason && now_us.abs_diff(at_us) < LONGEST_REPEAT_US
+        });
+        is_repeated && self.callers.count_listed(id, now_us).is_some()
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, callers: &[DeniedCaller<'_>], denial: Kept) {
+        self.last = match callers {
+            [caller] => Some((caller.id, denial.reason, denial.at_us)),
+            _ => None,
+        };
         self.recent.push(denial);
     }
 

@@ -76,9 +76,9 @@ fn a_caller_is_listed_with_its_denials_by_each_policy() {
 
     // The denial of bob by both.
     let recent = layer.recent_denials();
-    assert_eq!(recent.len(), 4);
-    assert_eq!(recent[2].policies, ["burst", "all"]);
-    assert_eq!(recent[2].fingerprints, [of("bob"), everyone]);
+    assert_eq!(recent.len(), 3);
+    assert_eq!(recent[1].policies, ["burst", "all"]);
+    assert_eq!(recent[1].fingerprints, [of("bob"), everyone]);
 }
 
 #[test]
@@ -283,6 +283,39 @@ fn the_last_256_denials_are_remembered() {
         let wait = Duration::from_secs(86_400 - 300) + ago;
         assert_eq!(denial.retry_after, Some(wait));
     }
+}
+
+#[test]
+fn a_caller_that_is_denied_again_at_once_is_remembered_once_and_counted_each_time() {
+    let costly = api().cost_by(|head| head.uri().path().len() as u64);
+    let (layer, clock) = layer_of([costly]);
+    let ask = |caller: &str, path: &str| {
+        let mut request = get([("x-api-key", caller)]);
+        *request.uri_mut() = path.parse().expect("a path");
+        ask(&layer, request)
+    };
+    ask("ann", "/");
+    ask("bob", "/");
+    let asks = [
+        ("ann", "/", 0),
+        ("ann", "/", 999),
+        ("bob", "/", 0),
+        ("ann", "/", 0),
+        // Another reason.
+        ("ann", "/long", 0),
+        ("ann", "/long", 1_000),
+        ("ann", "/long", 0),
+    ];
+    for (caller, path, later_us) in asks {
+        clock.advance(Duration::from_micros(later_us));
+        ask(caller, path);
+    }
+    assert_eq!(layer.recent_denials().len(), 5);
+    let expected = [("ann", 6), ("bob", 1)];
+    assert_eq!(
+        counts(&layer, 20),
+        expected.map(|(caller, count)| ("api".to_owned(), of(caller), count))
+    );
 }
 
 #[test]
