@@ -11,15 +11,15 @@ use tower_throttle::{
 
 use crate::support::{RedisServer, eventually_async};
 
-type Answer = Result<Decision, StoreError>;
-type Asked = Pin<Box<dyn Future<Output = Answer> + Send>>;
+pub(crate) type Answer = Result<Decision, StoreError>;
+pub(crate) type Asked = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// This many concurrent checks are sent alone.
 const ALONE: usize = 4;
 
 /// Polls each once, in this order. Afterwards all are in the queue, except for the first, which
 /// are sent alone.
-async fn enqueue(asked: &mut [Asked]) {
+pub(crate) async fn enqueue(asked: &mut [Asked]) {
     for check in asked {
         let polled = std::future::poll_fn(|cx| Poll::Ready(check.as_mut().poll(cx))).await;
         assert!(polled.is_pending(), "{polled:?}");

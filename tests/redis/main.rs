@@ -3,6 +3,7 @@
 #[cfg(feature = "testing")]
 mod acl;
 mod batching;
+mod companions;
 #[cfg(feature = "redis-client")]
 mod deadlines;
 mod debit;

@@ -4,6 +4,9 @@
 //! request share a call from the start: the first of them is sent as any check is, and takes
 //! the others along. They have no deadline, no place in a queue and no retry of their own. If
 //! the carrier fails, they fail with it. If it is redirected, they go along.
+//!
+//! A call goes on although the carrier's caller has left. So if nobody answers a companion, its
+//! answer is how the last call with it ended.
 
 use std::{
     fmt,
@@ -15,6 +18,7 @@ use tokio::{sync::oneshot, task::unconstrained};
 use super::{reply::CheckResult, request::ScriptRequest};
 use crate::{
     Decision, StoreError,
+    error::StoreErrorKind,
     store::{
         StoreFuture,
         denial_cache::{PendingCheck, record_decision},
@@ -33,11 +37,20 @@ pub(super) struct Companion {
 pub(super) struct Waiting {
     pub(super) answer: oneshot::Sender<Result<Decision, StoreError>>,
     pub(super) asking: Option<PendingCheck>,
+    last_call: LastCall,
+}
+
+/// What became of the last call with a companion.
+enum LastCall {
+    /// There was none.
+    NotSent,
+    /// It may run.
+    UnderWay,
+    Failed(StoreError),
 }
 
 impl Companion {
-    /// Makes a companion, and the future of its answer. The future returns an error if the
-    /// carrier is dropped.
+    /// Makes a companion, and the future of its answer.
     pub(super) fn new(
         request: ScriptRequest,
         asking: Option<PendingCheck>,
@@ -45,14 +58,18 @@ impl Companion {
         let (answer, receiver) = oneshot::channel();
         let companion = Self {
             request,
-            waiting: Mutex::new(Some(Waiting { answer, asking })),
+            waiting: Mutex::new(Some(Waiting {
+                answer,
+                asking,
+                last_call: LastCall::NotSent,
+            })),
         };
         // It is there when the carrier's answer is, however much its task has done by then.
         let receiver = unconstrained(receiver);
-        let why = "the check that carries it was dropped";
         let answer = async move {
             let answer = receiver.await;
-            answer.unwrap_or_else(|_| Err(StoreError::not_sent(why)))
+            // It was sent apart, and the runtime of the store is gone.
+            answer.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))
         };
         (companion, Box::pin(answer))
     }
@@ -62,9 +79,25 @@ impl Companion {
         lock(&self.waiting).take()
     }
 
+    /// Records that a call with it is sent from now on.
+    pub(super) fn record_sent(&self) {
+        self.record(LastCall::UnderWay);
+    }
+
+    /// Records how a call with it failed. The carrier may be sent again, if nothing ran.
+    pub(super) fn record_failure(&self, error: StoreError) {
+        self.record(LastCall::Failed(error));
+    }
+
+    fn record(&self, last_call: LastCall) {
+        if let Some(waiting) = &mut *lock(&self.waiting) {
+            waiting.last_call = last_call;
+        }
+    }
+
     /// Answers with what the script found.
     pub(super) fn answer(&self, found: Result<CheckResult, StoreError>) {
-        let Some(Waiting { answer, asking }) = self.take_waiting() else {
+        let Some(Waiting { answer, asking, .. }) = self.take_waiting() else {
             return;
         };
         let decided = found.map(|found| self.request.decision(&found));
@@ -73,6 +106,20 @@ impl Companion {
         }
         // A caller that left was charged, as any caller whose answer is lost.
         let _ = answer.send(decided);
+    }
+}
+
+impl Drop for Companion {
+    /// Answers for a carrier whose caller has left.
+    fn drop(&mut self) {
+        let Some(waiting) = self.take_waiting() else {
+            return;
+        };
+        let _ = waiting.answer.send(Err(match waiting.last_call {
+            LastCall::NotSent => StoreError::not_sent("the check that carries it was dropped"),
+            LastCall::UnderWay => StoreError::unavailable("the call that carries it was dropped"),
+            LastCall::Failed(error) => error,
+        }));
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::{
     SendMode,
     client_reply::{RedisError, Reply},
-    companion::Companions,
+    companion::{Companion, Companions},
     deadline::Deadline,
     latency::{CallTiming, Latency},
     pool::{Pool, Wire},
@@ -162,7 +162,12 @@ impl Server {
         let mut checks: SmallVec<[Repeated<'_>; 1]> = SmallVec::new();
         checks.push(Repeated::once(request));
         checks.extend(companions.iter().map(|one| Repeated::once(&one.request)));
-        let mut reply = self.eval(&checks, mode, deadline).await?;
+        companions.iter().for_each(Companion::record_sent);
+        let reply = self.eval(&checks, mode, deadline).await;
+        let mut reply = reply.inspect_err(|error| {
+            let failed = |one: &Companion| one.record_failure(self.with_server(error.clone()));
+            companions.iter().for_each(failed);
+        })?;
         for companion in companions.iter().rev() {
             let (_, result) = reply.pop().expect("a result for each check");
             companion.answer(result);

@@ -236,9 +236,12 @@ impl Answerable<'_> {
 
     /// Reports that the call failed. A companion fails with its carrier, which may be sent
     /// again.
-    fn fail(self, error: &StoreError) {
-        if let Self::Job(_, sender) = self {
-            answer(sender, Err(error.clone()));
+    fn fail(self, server: &Server, error: &StoreError) {
+        match self {
+            Self::Job(_, sender) => answer(sender, Err(error.clone())),
+            Self::Companion(companion) => {
+                companion.record_failure(server.with_server(error.clone()));
+            }
         }
     }
 }
@@ -259,6 +262,7 @@ async fn send_batch(server: &Server, mut jobs: Vec<Job>) {
                 .filter_map(move |all| all.as_slice().get(place))
         })
         .collect();
+    companions.iter().for_each(|one| one.record_sent());
     let reply = {
         // Equal checks in a row are sent as one.
         let mut checks: Vec<Repeated<'_>> = Vec::with_capacity(jobs.len() + companions.len());
@@ -277,7 +281,7 @@ async fn send_batch(server: &Server, mut jobs: Vec<Job>) {
     let mut unanswered = companions.chain(jobs);
     let reply = match reply {
         Ok(reply) => reply,
-        Err(error) => return unanswered.for_each(|one| one.fail(&error)),
+        Err(error) => return unanswered.for_each(|one| one.fail(server, &error)),
     };
     for (times, result) in reply {
         if times == 1 {

@@ -1,0 +1,111 @@
+//! Checks that travel in the call of another, when that call fails.
+
+use std::{
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
+
+use tower_throttle::{
+    Decision, Limiter, OnStoreFailure, Policy, RedisStore, StoreError, TokenBucket,
+    store::{Answer, Charge, Check, Store},
+};
+
+use crate::{
+    batching::{Asked, enqueue},
+    support::{eventually_async, fake},
+};
+
+const NOW_US: f64 = 1_767_225_600_000_000.0;
+
+fn store(port: u16, timeout: Duration) -> RedisStore {
+    let builder = RedisStore::builder().denial_cache_ttl(Duration::ZERO);
+    let store = builder.timeout(timeout);
+    let store = store.connect(&format!("redis://127.0.0.1:{port}/"));
+    store.expect("a store")
+}
+
+fn limiter(store: impl Store) -> Limiter {
+    let policy = Policy::new("day", TokenBucket::per_day(100));
+    Limiter::new(store, policy.on_store_failure(OnStoreFailure::Deny))
+}
+
+/// Asks for each check twice at once. Hangs up on the first, which carries the second, when the
+/// server has heard of this many keys.
+#[derive(Debug)]
+struct HangsUp {
+    store: RedisStore,
+    heard: Arc<AtomicUsize>,
+    when: usize,
+}
+
+impl Store for HangsUp {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        let answers = self.store.check_all(&[*check; 2]);
+        let (heard, when) = (Arc::clone(&self.heard), self.when);
+        Answer::Later(Box::pin(async move {
+            let mut answers = answers.into_iter();
+            let (Some(Answer::Later(mut carrier)), Some(Answer::Later(companion))) =
+                (answers.next(), answers.next())
+            else {
+                return Err(StoreError::unavailable("nothing to wait for"));
+            };
+            let polled = poll_fn(|cx| Poll::Ready(carrier.as_mut().poll(cx))).await;
+            assert!(polled.is_pending(), "{polled:?}");
+            eventually_async("the call", || async {
+                heard.load(Ordering::SeqCst) == when
+            })
+            .await;
+            drop(carrier);
+            companion.await
+        }))
+    }
+
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        self.store.reset(charges)
+    }
+}
+
+/// It was sent, and may have been charged.
+#[tokio::test]
+async fn a_check_that_was_sent_times_out_although_the_caller_of_its_carrier_left() {
+    // Some checks are sent alone, and more share a call.
+    for ahead in [0, 8] {
+        let (heard, is_silent) = (
+            Arc::new(AtomicUsize::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let (its, silent) = (Arc::clone(&heard), Arc::clone(&is_silent));
+        let port = fake::answer(move |_, words| {
+            if !fake::is_script(words) {
+                return b"+OK\r\n".to_vec();
+            }
+            if !silent.load(Ordering::SeqCst) {
+                return fake::reply(&[fake::nonce(words), NOW_US, 1.0, 0.0]);
+            }
+            let keys = String::from_utf8_lossy(&words[2]).parse();
+            its.fetch_add(keys.expect("a number of keys"), Ordering::SeqCst);
+            Vec::new()
+        });
+        let store = store(port, Duration::from_secs(2));
+        let before = limiter(store.clone());
+        eventually_async("a connection", || async { before.peek(0).await.is_ok() }).await;
+        is_silent.store(true, Ordering::SeqCst);
+        let when = ahead + 2;
+        let tested = limiter(HangsUp { store, heard, when });
+        let mut asked: Vec<Asked> = Vec::new();
+        for number in 0..ahead as u64 {
+            let before = before.clone();
+            asked.push(Box::pin(async move { before.check(number).await }));
+        }
+        asked.push(Box::pin(async move { tested.check("ann").await }));
+        enqueue(&mut asked).await;
+        let companion = asked.pop().expect("the last");
+        let error = companion.await.expect_err("no answer");
+        assert!(error.is_timeout(), "{ahead} ahead: {error:?}");
+    }
+}
