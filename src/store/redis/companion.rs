@@ -3,7 +3,8 @@
 //! A call may have any number of checks, and decides each by itself. So the checks of one
 //! request share a call from the start: the first of them is sent as any check is, and takes
 //! the others along. They have no deadline, no place in a queue and no retry of their own. If
-//! the carrier fails, they fail with it. If it is redirected, they go along.
+//! the carrier fails, they fail with it. If it is redirected, they go along, unless it must then
+//! be alone in its call.
 //!
 //! A call goes on although the carrier's caller has left. So if nobody answers a companion, its
 //! answer is how the last call with it ended.
@@ -136,6 +137,15 @@ pub(super) struct Companions(Option<Arc<[Companion]>>);
 impl Companions {
     pub(super) fn as_slice(&self) -> &[Companion] {
         self.0.as_deref().unwrap_or_default()
+    }
+
+    /// Returns them, or none if they were sent apart from their carrier.
+    pub(super) fn while_waiting(&self) -> Self {
+        let is_waiting = |one: &Companion| lock(&one.waiting).is_some();
+        match self.as_slice().iter().any(is_waiting) {
+            true => self.clone(),
+            false => Self::default(),
+        }
     }
 
     /// Fails those that are not answered yet, as their carrier failed.

@@ -280,7 +280,7 @@ impl Cluster {
     }
 
     async fn send_group(
-        &self,
+        self: &Arc<Self>,
         group: SlotGroup,
         deadline: Deadline,
     ) -> Result<Vec<GroupResult>, StoreError> {

@@ -111,11 +111,11 @@ impl Cluster {
             .await
     }
 
-    /// Sends companions without their carrier, whose keys are not all on one node.
+    /// Sends companions without their carrier, because not all keys are on one node.
     fn send_apart(self: &Arc<Self>, companions: &Companions, deadline: Deadline) {
         let Shared { tasks, runtime, .. } = self.topology.shared();
         for companion in companions.as_slice() {
-            let Some(Waiting { answer, asking }) = companion.take_waiting() else {
+            let Some(Waiting { answer, asking, .. }) = companion.take_waiting() else {
                 continue;
             };
             let (cluster, request) = (Arc::clone(self), companion.request.clone());
@@ -243,7 +243,7 @@ impl Cluster {
 
     /// Decides a check of keys of one slot.
     async fn send(
-        &self,
+        self: &Arc<Self>,
         request: &ScriptRequest,
         deadline: Deadline,
     ) -> Result<CheckResult, Failed> {
@@ -253,21 +253,26 @@ impl Cluster {
 
     /// Decides a check and its companions, all of keys of one slot.
     async fn send_together(
-        &self,
+        self: &Arc<Self>,
         request: &ScriptRequest,
         companions: &Companions,
         deadline: Deadline,
     ) -> Result<CheckResult, Failed> {
-        let decide = |node: Arc<Dispatcher>, mode: SendMode| async move {
-            let in_flight = node.admit(request.is_refund())?;
-            if mode == SendMode::Batched {
-                let (request, companions) = (Arc::new(request.clone()), companions.clone());
-                return Dispatcher::submit(request, companions, in_flight, deadline).await;
+        let decide = |node: Arc<Dispatcher>, mode: SendMode| {
+            if mode != SendMode::Batched {
+                // Nothing ran. Their keys may be why, and must not split those of the carrier.
+                self.send_apart(companions, deadline);
             }
-            let call = node
-                .server()
-                .eval_alone(request, companions, mode, deadline);
-            call.await
+            let carried = companions.while_waiting();
+            async move {
+                let in_flight = node.admit(request.is_refund())?;
+                if mode == SendMode::Batched {
+                    let request = Arc::new(request.clone());
+                    return Dispatcher::submit(request, carried, in_flight, deadline).await;
+                }
+                let server = node.server();
+                server.eval_alone(request, &carried, mode, deadline).await
+            }
         };
         self.follow(request.slot, deadline, decide).await
     }
