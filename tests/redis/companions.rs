@@ -12,12 +12,13 @@ use std::{
 
 use tower_throttle::{
     Decision, Limiter, OnStoreFailure, Policy, RedisStore, StoreError, TokenBucket,
+    metrics::StoreMetrics,
     store::{Answer, Charge, Check, Store},
 };
 
 use crate::{
     batching::{Asked, enqueue},
-    support::{eventually_async, fake},
+    support::{DEADLINE, eventually_async, fake},
 };
 
 const NOW_US: f64 = 1_767_225_600_000_000.0;
@@ -32,6 +33,35 @@ fn store(port: u16, timeout: Duration) -> RedisStore {
 fn limiter(store: impl Store) -> Limiter {
     let policy = Policy::new("day", TokenBucket::per_day(100));
     Limiter::new(store, policy.on_store_failure(OnStoreFailure::Deny))
+}
+
+/// Asks for each check this many times at once, and answers with the first, which carries the
+/// others.
+#[derive(Debug)]
+struct Together(RedisStore, usize);
+
+impl Store for Together {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        let answers = self.0.check_all(&vec![*check; self.1]);
+        Answer::Later(Box::pin(async move {
+            let mut results = Vec::new();
+            for answer in answers {
+                results.push(match answer {
+                    Answer::Now(answer) => answer,
+                    Answer::Later(answer) => answer.await,
+                });
+            }
+            results.remove(0)
+        }))
+    }
+
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        self.0.reset(charges)
+    }
+
+    fn metrics(&self) -> StoreMetrics {
+        self.0.metrics()
+    }
 }
 
 /// Asks for each check twice at once. Hangs up on the first, which carries the second, when the
@@ -108,4 +138,23 @@ async fn a_check_that_was_sent_times_out_although_the_caller_of_its_carrier_left
         let error = companion.await.expect_err("no answer");
         assert!(error.is_timeout(), "{ahead} ahead: {error:?}");
     }
+}
+
+/// They may write nothing, so their answers say nothing about a server out of memory.
+#[tokio::test]
+async fn a_server_that_refuses_all_but_companions_opens_the_breaker() {
+    // The verdict on a command that was refused for lack of memory.
+    const OOM: f64 = -3.0;
+    let port = fake::answer(|_, words| match fake::is_script(words) {
+        true => fake::reply(&[fake::nonce(words), NOW_US, OOM, 0.0, 1.0, 0.0]),
+        false => b"+OK\r\n".to_vec(),
+    });
+    let tested = limiter(Together(store(port, DEADLINE), 2));
+    let mut refused = 0;
+    for _ in 0..7 {
+        let error = tested.check("ann").await.expect_err("it refuses");
+        refused += u64::from(error.is_refused());
+    }
+    assert_eq!(tested.metrics().store.breakers_open, Some(1), "{refused}");
+    assert!(refused >= 5, "{refused}");
 }

@@ -1,5 +1,7 @@
 //! The reply to a script call, and what it means for each check.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use super::request::{Repeated, ScriptCall, ScriptRequest, algorithm};
@@ -108,10 +110,17 @@ pub(crate) fn decode(integers: &[i64], call: &ScriptCall<'_>) -> Result<ScriptRe
     }
 }
 
-/// Whether Redis refused the commands of every check: then no single bucket is the cause.
-pub(super) fn is_refused(reply: &ScriptReply) -> bool {
-    let mut results = reply.iter().map(|(_, result)| result.as_ref());
-    results.all(|result| result.is_err_and(StoreError::is_refused))
+/// Whether Redis refused the commands of every carrier: then no single bucket is the cause. A
+/// companion may be of a policy that writes nothing, so it says nothing about the carriers.
+/// `carriers`: their places among the checks.
+pub(super) fn is_refused(reply: &ScriptReply, carriers: &Range<u64>) -> bool {
+    let mut next = 0;
+    let mut of_carriers = reply.iter().filter(|(times, _)| {
+        let start = next;
+        next += times;
+        start < carriers.end && carriers.start < next
+    });
+    of_carriers.all(|(_, result)| result.as_ref().is_err_and(StoreError::is_refused))
 }
 
 /// The rest of a reply.
@@ -241,6 +250,43 @@ mod tests {
         assert_eq!(admitted(Operation::Take, 1, &[1, most]), Some(vec![(1, 1)]));
         for number in [-1, most + 1, i64::MIN, i64::MAX] {
             assert_eq!(admitted(Operation::Take, 1, &[1, number]), None);
+        }
+    }
+
+    #[test]
+    fn a_call_is_refused_if_all_of_its_carriers_are() {
+        let refused = || Err(StoreError::new(StoreErrorKind::Refused));
+        let found = || {
+            Ok(CheckResult {
+                now_us: 7,
+                fitting: 1,
+                standings: SmallVec::new(),
+            })
+        };
+        let reply = |results: Vec<_>| results.into_iter().collect::<ScriptReply>();
+        for (results, carriers, is_refused) in [
+            (vec![(1, refused())], 0..1, true),
+            (vec![(1, found())], 0..1, false),
+            // The carrier comes first.
+            (vec![(1, refused()), (1, found())], 0..1, true),
+            (vec![(1, found()), (1, refused())], 0..1, false),
+            // The carriers come behind all companions.
+            (vec![(3, found()), (2, refused())], 3..5, true),
+            (
+                vec![(3, refused()), (1, found()), (1, refused())],
+                3..5,
+                false,
+            ),
+            // One result is of companions and of carriers.
+            (vec![(4, refused()), (1, refused())], 3..5, true),
+            (vec![(4, found()), (1, refused())], 3..5, false),
+        ] {
+            let shown = format!("{results:?} {carriers:?}");
+            assert_eq!(
+                super::is_refused(&reply(results), &carriers),
+                is_refused,
+                "{shown}"
+            );
         }
     }
 

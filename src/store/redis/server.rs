@@ -2,6 +2,7 @@
 
 use std::{
     error::Error,
+    ops::Range,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -99,10 +100,11 @@ impl Server {
         lock(&self.latency)
     }
 
-    /// Decides these checks in one call.
+    /// Decides these checks in one call. `carriers`: the places of those that are no companions.
     pub(super) async fn eval(
         &self,
         checks: &[Repeated<'_>],
+        carriers: Range<u64>,
         mode: SendMode,
         deadline: Deadline,
     ) -> Result<ScriptReply, StoreError> {
@@ -143,7 +145,7 @@ impl Server {
             {
                 return Err(StoreError::new(StoreErrorKind::Crowded));
             }
-            Ok(results) if reply::is_refused(results) => CallOutcome::Failed,
+            Ok(results) if reply::is_refused(results, &carriers) => CallOutcome::Failed,
             reply => CallOutcome::of_server(reply, wire.is_connected()),
         };
         self.finish(wire, permit, reply, outcome)
@@ -163,7 +165,7 @@ impl Server {
         checks.push(Repeated::once(request));
         checks.extend(companions.iter().map(|one| Repeated::once(&one.request)));
         companions.iter().for_each(Companion::record_sent);
-        let reply = self.eval(&checks, mode, deadline).await;
+        let reply = self.eval(&checks, 0..1, mode, deadline).await;
         let mut reply = reply.inspect_err(|error| {
             let failed = |one: &Companion| one.record_failure(self.with_server(error.clone()));
             companions.iter().for_each(failed);

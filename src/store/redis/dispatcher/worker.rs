@@ -9,6 +9,7 @@
 use std::{
     future::poll_fn,
     mem,
+    ops::Range,
     pin::pin,
     sync::{Arc, MutexGuard},
     task::Poll,
@@ -273,7 +274,9 @@ async fn send_batch(server: &Server, mut jobs: Vec<Job>) {
                 checks.push(Repeated::once(request));
             }
         }
-        call(server, &checks, &jobs, &mut senders).await
+        let before = companions.len() as u64;
+        let carriers = before..before + jobs.len() as u64;
+        call(server, &checks, carriers, &jobs, &mut senders).await
     };
     let jobs = jobs.into_iter().zip(senders);
     let jobs = jobs.map(|(job, sender)| Answerable::Job(job, sender));
@@ -304,17 +307,19 @@ async fn send_batch(server: &Server, mut jobs: Vec<Job>) {
 async fn call(
     server: &Server,
     checks: &[Repeated<'_>],
+    carriers: Range<u64>,
     jobs: &[Job],
     senders: &mut [Option<oneshot::Sender<Answered>>],
 ) -> Result<ScriptReply, StoreError> {
     if jobs.iter().any(|job| job.request.is_refund()) {
         // The caller of a refund has a timer of its own.
         let deadline = Deadline::after(server.timeout().saturating_mul(2));
-        return server.eval(checks, SendMode::Batched, deadline).await;
+        let call = server.eval(checks, carriers, SendMode::Batched, deadline);
+        return call.await;
     }
     let deadlines = jobs.iter().map(|job| job.deadline);
     let last = deadlines.fold(Deadline::after(Duration::ZERO), Deadline::later);
-    let mut call = pin!(server.eval(checks, SendMode::Batched, last));
+    let mut call = pin!(server.eval(checks, carriers, SendMode::Batched, last));
     loop {
         let waiting = jobs.iter().zip(&*senders);
         let waiting = waiting.filter(|(_, sender)| sender.is_some());
