@@ -18,7 +18,7 @@ use tower_throttle::{
 
 use crate::{
     batching::{Asked, enqueue},
-    support::{DEADLINE, eventually_async, fake},
+    support::{DEADLINE, RedisServer, eventually_async, fake},
 };
 
 const NOW_US: f64 = 1_767_225_600_000_000.0;
@@ -138,6 +138,23 @@ async fn a_check_that_was_sent_times_out_although_the_caller_of_its_carrier_left
         let error = companion.await.expect_err("no answer");
         assert!(error.is_timeout(), "{ahead} ahead: {error:?}");
     }
+}
+
+#[tokio::test]
+async fn each_check_that_is_asked_together_with_others_is_in_flight() {
+    let server = RedisServer::start();
+    let store = store(server.port(), DEADLINE);
+    let alone = limiter(store.clone());
+    eventually_async("a connection", || async { alone.peek(0).await.is_ok() }).await;
+    let in_flight = || alone.metrics().store.in_flight;
+    let tested = limiter(Together(store, 20));
+    let mut asked: Vec<Asked> = vec![Box::pin(async move { tested.check("ann").await })];
+    enqueue(&mut asked).await;
+    assert_eq!(in_flight(), Some(20));
+    for check in asked {
+        assert!(check.await.expect("a decision").is_allowed());
+    }
+    assert_eq!(in_flight(), Some(0));
 }
 
 /// They may write nothing, so their answers say nothing about a server out of memory.

@@ -110,6 +110,9 @@ impl RedisStoreBuilder {
     /// does not answer, it fails with
     /// [`StoreError::is_unavailable`](crate::StoreError::is_unavailable). A check that cannot
     /// be sent before its timeout fails in the same way.
+    ///
+    /// The checks of [shadow](crate::Policy::shadow) policies take no room where they share the
+    /// call of a check.
     pub const fn max_in_flight(mut self, checks: usize) -> Self {
         self.max_in_flight = checks;
         self

@@ -139,6 +139,11 @@ impl Companions {
         self.0.as_deref().unwrap_or_default()
     }
 
+    /// Returns how many checks the carrier and they are.
+    pub(super) fn with_carrier(&self) -> usize {
+        1 + self.as_slice().len()
+    }
+
     /// Returns them, or none if they were sent apart from their carrier.
     pub(super) fn while_waiting(&self) -> Self {
         let is_waiting = |one: &Companion| lock(&one.waiting).is_some();

@@ -102,7 +102,7 @@ impl Unleased {
                 return self.later(cluster.check(request, companions, deadline, asking));
             }
         };
-        let in_flight = match dispatcher.admit(request.is_refund()) {
+        let in_flight = match dispatcher.admit(request.is_refund(), companions.as_slice().len()) {
             Ok(in_flight) => in_flight,
             Err(error) => {
                 companions.fail(&error);
@@ -211,7 +211,7 @@ impl Store for Unleased {
             .map(|charge| self.shared.names.key_text(charge));
         let (keys, timeout) = (names.collect(), self.shared.timeout);
         let admitted = match self.servers() {
-            Ok(Servers::One(dispatcher)) => match dispatcher.admit(false) {
+            Ok(Servers::One(dispatcher)) => match dispatcher.admit(false, 0) {
                 Ok(in_flight) => Either::First(in_flight),
                 Err(error) => return Answer::Now(Err(error)),
             },

@@ -234,7 +234,7 @@ impl Cluster {
         let delete = |node: Arc<Dispatcher>, mode: SendMode| {
             let keys = keys.clone();
             async move {
-                let in_flight = node.admit(false)?;
+                let in_flight = node.admit(false, 0)?;
                 Dispatcher::delete(keys, in_flight, mode, deadline).await
             }
         };
@@ -265,7 +265,7 @@ impl Cluster {
             }
             let carried = companions.while_waiting();
             async move {
-                let in_flight = node.admit(request.is_refund())?;
+                let in_flight = node.admit(request.is_refund(), carried.as_slice().len())?;
                 if mode == SendMode::Batched {
                     let request = Arc::new(request.clone());
                     return Dispatcher::submit(request, carried, in_flight, deadline).await;

@@ -66,7 +66,9 @@ pub(super) struct Dispatcher {
     /// Workers that keep the server busy.
     workers: usize,
     shared: Arc<Shared>,
-    in_flight: AtomicUsize,
+    /// Checks in flight, without their companions.
+    carriers: AtomicUsize,
+    companions: AtomicUsize,
 }
 
 /// A queue never waits without a worker, and a worker ends only when its queue is empty.
@@ -156,7 +158,8 @@ impl Dispatcher {
                 taken_at: Instant::now(),
             }),
             shared: Arc::clone(shared),
-            in_flight: AtomicUsize::new(0),
+            carriers: AtomicUsize::new(0),
+            companions: AtomicUsize::new(0),
         })
     }
 
@@ -164,17 +167,26 @@ impl Dispatcher {
         &self.server
     }
 
-    /// Counts one more check in flight, or fails if there are too many.
-    pub(super) fn admit(self: &Arc<Self>, is_refund: bool) -> Result<InFlight, StoreError> {
+    /// Counts one more check in flight, or fails if there are too many. Its companions count,
+    /// and take no room from other checks: they may be of policies that must deny nobody.
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        is_refund: bool,
+        companions: usize,
+    ) -> Result<InFlight, StoreError> {
         let before = match is_refund {
             // Units must get back in any flood, and take no room from checks.
             true => 0,
-            false => self.in_flight.fetch_add(1, Ordering::Relaxed),
+            false => self.carriers.fetch_add(1, Ordering::Relaxed),
         };
+        if companions > 0 {
+            self.companions.fetch_add(companions, Ordering::Relaxed);
+        }
         // Made first: its drop takes back what was just counted.
         let in_flight = InFlight {
             dispatcher: Arc::clone(self),
             is_refund,
+            companions,
         };
         match before < self.shared.max_in_flight {
             true => Ok(in_flight),
@@ -382,7 +394,7 @@ impl Dispatcher {
 
     /// Returns how many checks wait for the server.
     pub(super) fn in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::Relaxed)
+        self.carriers.load(Ordering::Relaxed) + self.companions.load(Ordering::Relaxed)
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -390,17 +402,28 @@ impl Dispatcher {
     }
 }
 
-/// A check or refund in flight.
+/// A check and its companions in flight, or a refund.
 #[derive(Debug)]
 pub(super) struct InFlight {
     dispatcher: Arc<Dispatcher>,
     is_refund: bool,
+    companions: usize,
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        if !self.is_refund {
-            self.dispatcher.in_flight.fetch_sub(1, Ordering::Relaxed);
+        let Self {
+            dispatcher,
+            is_refund,
+            companions,
+        } = self;
+        if !*is_refund {
+            dispatcher.carriers.fetch_sub(1, Ordering::Relaxed);
+        }
+        if *companions > 0 {
+            dispatcher
+                .companions
+                .fetch_sub(*companions, Ordering::Relaxed);
         }
     }
 }

@@ -12,8 +12,7 @@ use crate::{
     util::hash::SecretHasher,
 };
 
-#[tokio::test]
-async fn an_answer_that_came_at_the_deadline_is_used() {
+fn dispatcher() -> Arc<Dispatcher> {
     let settings = Settings::of_server("127.0.0.1:1").expect("settings");
     let shared = Arc::new(Shared {
         runtime: Handle::current(),
@@ -28,7 +27,12 @@ async fn an_answer_that_came_at_the_deadline_is_used() {
         calls: crate::metrics::calls::Calls::new(),
     });
     let pool = Pool::connect(&shared, settings, drop, shared.first_grace()).expect("a pool");
-    let dispatcher = Dispatcher::new(pool, &shared);
+    Dispatcher::new(pool, &shared)
+}
+
+#[tokio::test]
+async fn an_answer_that_came_at_the_deadline_is_used() {
+    let dispatcher = dispatcher();
     let deadline = Deadline::after(Duration::ZERO);
     let request = ScriptRequest {
         operation: Operation::Take,
@@ -62,9 +66,25 @@ async fn an_answer_that_came_at_the_deadline_is_used() {
         deadline,
         answer: Some(sender),
         answers_before: 0,
-        _in_flight: dispatcher.admit(false).expect("room"),
+        _in_flight: dispatcher.admit(false, 0).expect("room"),
     });
+    assert_eq!(dispatcher.in_flight(), 1);
     let queued = dispatcher.give_up(deadline, 0, &mut receiver);
     let not_sent = queued.expect_err("no answer");
     assert!(!not_sent.may_have_run(), "{not_sent:?}");
+}
+
+#[tokio::test]
+async fn companions_are_in_flight_and_take_no_room() {
+    let dispatcher = dispatcher();
+    // Refunds must get back in any flood.
+    let _refund = dispatcher.admit(true, 0).expect("room");
+    assert_eq!(dispatcher.in_flight(), 0);
+    let admitted = (0..8).map(|_| dispatcher.admit(false, 9).expect("room"));
+    let admitted: Vec<_> = admitted.collect();
+    assert_eq!(dispatcher.in_flight(), 80);
+    assert!(dispatcher.admit(false, 9).is_err());
+    assert_eq!(dispatcher.in_flight(), 80);
+    drop(admitted);
+    assert_eq!(dispatcher.in_flight(), 0);
 }
