@@ -60,7 +60,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn check(&self, check: &Check<'_>) -> Answer<Decision>;
 
     /// Does what each check asks for: to all its charges or none, whatever becomes of the
-    /// others. Returns an answer for each check, in their order.
+    /// others. Returns an answer for each check, in their order. They may be decided in any order,
+    /// as checks that are asked at the same time.
     ///
     /// A limiter or layer with [shadow policies](crate::Policy::shadow) asks this. Default: asks
     /// [`check`](Self::check) for each. A store that needs a round trip for a check makes one
