@@ -37,10 +37,15 @@ use crate::util::lock::lock;
 /// ```
 ///
 /// **A recorder may be installed at any time.** Each time, the publisher looks for the recorder
-/// and passes on what it has counted since it last published to that one. A new recorder gets
-/// all that was counted from the start. Requests cost nothing more than without a publisher. It
-/// knows a recorder by its address. So a test that makes one recorder after another needs a
-/// publisher for each.
+/// and passes on what was counted since it last published to that one. A new recorder gets
+/// all that was counted from the start. Requests cost nothing more than without a publisher.
+///
+/// **A recorder must live as long as the publisher**, as one does that is installed for the
+/// process. The publisher knows a recorder by its address, because the facade tells nothing else.
+/// So a recorder at the address of one that was dropped gets only what was counted since: a test that
+/// makes one after another needs a publisher for each. Several
+/// may take turns, such as those of [`with_local_recorder`](::metrics::with_local_recorder). The
+/// publisher remembers the last 16. One that returns after 16 others gets all again.
 ///
 /// **Counters and gauges** have the names and labels that [Prometheus' text](super#names) has. A
 /// counter is incremented by the difference, and never [set](::metrics::Counter::absolute).
@@ -55,7 +60,8 @@ use crate::util::lock::lock;
 /// `histogram_quantile` give the same results as with the text. An exporter that renames counters
 /// also renames these. (`with_recommended_naming` of metrics-exporter-prometheus does.)
 ///
-/// One publisher should publish a snapshot. Two of them would count everything twice.
+/// One publisher should publish a snapshot. Two of them would count everything twice. Clones are
+/// one publisher.
 #[derive(Clone)]
 pub struct Publisher(Arc<Inner>);
 
@@ -64,13 +70,25 @@ struct Inner {
     published: Mutex<Published>,
 }
 
-/// What a recorder has got.
+/// What recorders have got.
 #[derive(Default)]
 struct Published {
-    /// Its address. Before one is installed, that of the facade's own, which does nothing.
-    recorder: Option<usize>,
+    passes: u64,
+    /// By their addresses. Before one is installed, that is the address of the facade's own, which
+    /// does nothing.
+    recorders: HashMap<usize, Got>,
+}
+
+/// What one recorder has got.
+#[derive(Default)]
+struct Got {
+    /// The number of the last pass to it.
+    pass: u64,
     counts: HashMap<Key, u64>,
 }
+
+/// How many recorders a publisher remembers.
+const RECORDERS: usize = 16;
 
 impl Publisher {
     /// Creates a publisher of these snapshots, which are taken each time.
@@ -85,20 +103,21 @@ impl Publisher {
     }
 
     /// Publishes what was counted since the last time.
+    ///
+    /// It waits while another thread publishes, so that all is published when it returns.
+    /// **The danger**: neither the function that takes the snapshots nor the recorder may call it,
+    /// as it would wait for itself.
     pub fn publish(&self) {
         // Taken under the lock, so that no older snapshot follows.
         let mut published = lock(&self.0.published);
         let snapshots = (self.0.snapshots)();
         with_recorder(|recorder| {
             let address = ptr::from_ref(recorder).cast::<()>().addr();
-            let is_new = published.recorder.replace(address) != Some(address);
-            if is_new {
-                published.counts.clear();
-            }
+            let got = published.begin(address);
             let mut pass = Pass {
                 recorder,
-                is_new,
-                counts: &mut published.counts,
+                is_new: got.counts.is_empty(),
+                counts: &mut got.counts,
                 family: Family::default(),
             };
             write_all(&mut pass, &snapshots);
@@ -112,6 +131,25 @@ impl Publisher {
             self.publish();
             sleep(interval).await;
         }
+    }
+}
+
+impl Published {
+    /// Begins a pass to a recorder. Forgets the one whose last pass is the oldest, if there are
+    /// too many.
+    fn begin(&mut self, address: usize) -> &mut Got {
+        let is_known = self.recorders.contains_key(&address);
+        if !is_known && self.recorders.len() >= RECORDERS {
+            let recorders = self.recorders.iter();
+            let oldest = recorders.min_by_key(|(_, got)| got.pass);
+            if let Some(oldest) = oldest.map(|(address, _)| *address) {
+                self.recorders.remove(&oldest);
+            }
+        }
+        self.passes += 1;
+        let got = self.recorders.entry(address).or_default();
+        got.pass = self.passes;
+        got
     }
 }
 

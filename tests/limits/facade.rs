@@ -67,6 +67,11 @@ impl Got {
     }
 }
 
+/// The publisher knows a recorder by its address, so that must not be used again.
+fn kept(recorder: DebuggingRecorder) -> &'static dyn Recorder {
+    Box::leak(Box::new(recorder))
+}
+
 /// The only test of this binary that installs a recorder for the process.
 #[tokio::test]
 async fn a_recorder_that_is_installed_late_gets_all() {
@@ -130,9 +135,7 @@ async fn each_new_recorder_gets_all_and_histograms_are_exact() {
     for _ in 0..2 {
         let recorder = DebuggingRecorder::new();
         let (snapshotter, mut got) = (recorder.snapshotter(), Got::default());
-        // The publisher knows a recorder by its address, so both are kept.
-        let recorder: &dyn Recorder = Box::leak(Box::new(recorder));
-        with_local_recorder(recorder, || publisher.publish());
+        with_local_recorder(kept(recorder), || publisher.publish());
         got.more(&snapshotter);
         got.assert_is(&limiter.metrics().to_prometheus());
         let waits = got.counters[r#"tower_throttle_wait_seconds_count{limiter="default"}"#];
@@ -140,4 +143,26 @@ async fn each_new_recorder_gets_all_and_histograms_are_exact() {
         let up_to = r#"tower_throttle_wait_seconds_bucket{limiter="default",le="+Inf"}"#;
         assert_eq!(got.counters[up_to], 3);
     }
+}
+
+/// Recorders of threads take turns: each gets what was counted since its own last turn.
+#[test]
+fn recorders_that_take_turns_get_all_once() {
+    let limiter = limiter("api", 20);
+    let seen = limiter.clone();
+    let publisher = Publisher::new(move || [seen.metrics()]);
+    let recorders = (0..16).map(|_| {
+        let recorder = DebuggingRecorder::new();
+        (recorder.snapshotter(), kept(recorder), Got::default())
+    });
+    let mut recorders: Vec<_> = recorders.collect();
+    for _ in 0..3 {
+        for (snapshotter, recorder, got) in &mut recorders {
+            check(&limiter, 1);
+            with_local_recorder(*recorder, || publisher.publish());
+            got.more(snapshotter);
+            got.assert_is(&limiter.metrics().to_prometheus());
+        }
+    }
+    assert_eq!(limiter.metrics().requests.denied, 28);
 }
