@@ -17,8 +17,9 @@ use super::{counts::counts, histogram::Histogram};
 pub struct StoreMetrics {
     /// The label `store`: a name that is fixed when the store is built. Default: `custom`.
     pub name: String,
-    /// How long script calls took, from sending to the reply or to the deadline. Deciding in
-    /// memory is not timed.
+    /// How long script calls took: from the moment when a call was ready to be sent, so with a
+    /// wait for a connection, to the reply or to the deadline. A call that was not sent is not
+    /// counted. Deciding in memory is not timed.
     pub call_seconds: Option<Histogram>,
     /// How many checks shared a call.
     pub checks_per_call: Option<Histogram>,
@@ -49,10 +50,13 @@ pub struct StoreMetrics {
     pub(crate) id: Option<usize>,
 }
 
+/// The name of a store that does not give one.
+const UNNAMED: &str = "custom";
+
 impl Default for StoreMetrics {
     fn default() -> Self {
         Self {
-            name: "custom".to_owned(),
+            name: UNNAMED.to_owned(),
             call_seconds: None,
             checks_per_call: None,
             failures: StoreFailures::default(),
@@ -95,13 +99,29 @@ impl StoreMetrics {
         self.id = None;
     }
 
+    /// Takes from another entry of the same store what this one lacks. A store that wraps another
+    /// may share its [`Fallback`](crate::store::Fallback) and not its numbers.
+    fn fill(&mut self, other: &Self) {
+        if self.name == UNNAMED {
+            self.name.clone_from(&other.name);
+        }
+        fill(&mut self.call_seconds, other.call_seconds.as_ref());
+        fill(&mut self.checks_per_call, other.checks_per_call.as_ref());
+        fill(&mut self.breakers_open, other.breakers_open.as_ref());
+        fill(&mut self.in_flight, other.in_flight.as_ref());
+        fill(&mut self.memory_buckets, other.memory_buckets.as_ref());
+        fill(&mut self.cached_denials, other.cached_denials.as_ref());
+        fill(&mut self.leased_units, other.leased_units.as_ref());
+    }
+
     /// Returns each store once, however often it is listed.
     pub(crate) fn distinct<'a>(stores: impl IntoIterator<Item = &'a Self>) -> Vec<Self> {
         let mut distinct: Vec<Self> = Vec::new();
         for store in stores {
-            let is_known = |known: &Self| known.id.is_some() && known.id == store.id;
-            if !distinct.iter().any(is_known) {
-                distinct.push(store.clone());
+            let is_same = |known: &&mut Self| known.id.is_some() && known.id == store.id;
+            match distinct.iter_mut().find(is_same) {
+                Some(known) => known.fill(store),
+                None => distinct.push(store.clone()),
             }
         }
         distinct
@@ -123,6 +143,12 @@ impl StoreMetrics {
 fn add(sum: &mut Option<u64>, more: Option<u64>) {
     if let Some(more) = more {
         *sum = Some(sum.unwrap_or(0).saturating_add(more));
+    }
+}
+
+fn fill<T: Clone>(number: &mut Option<T>, other: Option<&T>) {
+    if number.is_none() {
+        *number = other.cloned();
     }
 }
 

@@ -7,7 +7,7 @@ use tower_throttle::{
     Concurrency, Decision, FixedWindow, Limiter, ManualClock, MemoryStore, OnStoreFailure, Policy,
     RedisStore, StoreError, TokenBucket,
     metrics::{self, Histogram, StoreFailures, StoreMetrics},
-    store::{Answer, Charge, Check, Guarded, Store},
+    store::{Answer, Charge, Check, Fallback, Guarded, Store},
     testing::SimulatedRedis,
 };
 
@@ -204,6 +204,49 @@ async fn a_histogram_counts_up_to_each_bound_in_the_text() {
     assert_eq!(buckets, expected);
     let sum = "tower_throttle_store_call_seconds_sum{store=\"redis\"} 0.044";
     assert!(text.lines().any(|line| line == sum), "{text}");
+}
+
+/// Wraps a store of which it passes on all but the numbers.
+#[derive(Debug)]
+struct Wrapper(RedisStore);
+
+impl Store for Wrapper {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        self.0.check(check)
+    }
+
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        self.0.reset(charges)
+    }
+
+    fn fallback(&self) -> Option<Fallback> {
+        self.0.fallback()
+    }
+}
+
+/// Both share what was logged, so they are exported as one store.
+#[tokio::test(start_paused = true)]
+async fn a_wrapper_does_not_hide_the_numbers_of_its_store() {
+    let redis = SimulatedRedis::new();
+    let shared = store(&redis);
+    let (wrapped, bare) = (denying(Wrapper(shared.clone())), denying(shared));
+    for limiter in [&wrapped, &bare] {
+        let _ = limiter.check("ann").await.expect("a decision");
+    }
+    assert_eq!(of(&wrapped).name, "custom");
+    let found = |snapshots| {
+        let text = metrics::to_prometheus(snapshots);
+        let of_stores =
+            |line: &&str| line.starts_with("tower_throttle_") && line.contains("store=");
+        let lines: Vec<_> = text.lines().filter(of_stores).map(str::to_owned).collect();
+        lines
+    };
+    let (wrapped, bare) = (wrapped.metrics(), bare.metrics());
+    let expected = found([&bare, &bare]);
+    let calls = "tower_throttle_store_call_seconds_count{store=\"redis\"} 2";
+    assert!(expected.iter().any(|line| line == calls), "{expected:?}");
+    assert_eq!(found([&wrapped, &bare]), expected);
+    assert_eq!(found([&bare, &wrapped]), expected);
 }
 
 /// A store that always fails at once.
