@@ -50,6 +50,9 @@ impl RequestResult {
 /// **The danger**: it runs in the path of the request, on the thread that decides it. It must
 /// not block. If it panics, the request panics.
 ///
+/// A [cancelled](RequestResult::Cancelled) request is observed in a destructor. If that runs because
+/// the thread panics, the request is only counted: a second panic would end the process.
+///
 /// ```
 /// use std::sync::{
 ///     Arc,

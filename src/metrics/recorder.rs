@@ -1,6 +1,6 @@
 //! [`Recorder`]: counts the requests of one layer or limiter.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, thread};
 
 use super::{
     counter::{Adder, Counters},
@@ -165,6 +165,11 @@ impl Recorder {
             }
         });
         if let Some(observer) = &self.observer {
+            // A cancelled request is counted in a destructor, in which a second panic would end the
+            // process.
+            if result == RequestResult::Cancelled && thread::panicking() {
+                return;
+            }
             self.observe(&**observer, result, None, policy);
         }
     }

@@ -1,6 +1,9 @@
 //! The observer of a layer or limiter.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex},
+};
 
 use http::Method;
 use tower::{Layer, Service};
@@ -114,6 +117,41 @@ fn it_sees_each_check_of_a_limiter_once() {
     });
     let seen = sources.0.lock().expect("no panic").clone();
     assert_eq!(seen, [Source::Store; 2]);
+}
+
+/// A request that ends because its thread panics is counted, and not observed: a second panic
+/// would end the process.
+#[test]
+fn a_panic_does_not_meet_the_panic_of_an_observer() {
+    #[derive(Debug)]
+    struct Panics;
+
+    impl Observe for Panics {
+        fn decided(&self, observed: &Observed<'_>) {
+            panic!("saw {}", observed.result().as_str());
+        }
+    }
+
+    let day = Policy::new("day", TokenBucket::per_day(1)).key(key::header("x-api-key"));
+    let builder = RateLimitLayer::builder().policy(day);
+    let layer = builder.observe(Panics).build().expect("a layer");
+    let layer = layer.store(Slow::new(MemoryStore::new()));
+    let mut service = layer.layer(tower::service_fn(hello));
+    let mut end = |is_dropped_by_panic: bool| {
+        let call = service.call(request(Method::GET, [("x-api-key", "ann")]));
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            let _call = call;
+            assert!(!is_dropped_by_panic, "the request");
+        }));
+        let reason = ended.expect_err("a panic");
+        let text = reason.downcast_ref::<String>().map(String::as_str);
+        text.or_else(|| reason.downcast_ref::<&str>().copied())
+            .map(str::to_owned)
+    };
+    assert_eq!(end(true).as_deref(), Some("the request"));
+    assert_eq!(layer.metrics().requests.cancelled, 1);
+    assert_eq!(end(false).as_deref(), Some("saw cancelled"));
+    assert_eq!(layer.metrics().requests.cancelled, 2);
 }
 
 /// An observer need not do anything.
