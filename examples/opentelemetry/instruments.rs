@@ -7,6 +7,9 @@ use tower_throttle::metrics::{Histogram, Snapshot};
 
 /// Registers instruments for the numbers of a layer or limiter, and of its store.
 ///
+/// **The danger**: of layers and limiters that have the same name, only the last one counts, and so
+/// of stores. Give each a name of its own.
+///
 /// OpenTelemetry has no instrument that reads a histogram which was counted elsewhere. So a
 /// histogram becomes two counters, whose quotient is the mean.
 pub(crate) fn register(

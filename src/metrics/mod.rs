@@ -4,6 +4,10 @@
 //! it a few nanoseconds and no allocation. [`RateLimitLayer::metrics`](crate::RateLimitLayer::metrics)
 //! and [`Limiter::metrics`](crate::Limiter::metrics) return the numbers as a [`Snapshot`].
 //!
+//! **It costs memory**: the counters of each layer and limiter take 3 KB. Each thread that counts
+//! there adds 192 bytes, and 64 for each policy. Of more than 128 threads at a time, the others
+//! share counters.
+//!
 //! ```
 //! use axum::{Router, http::header, routing::get};
 //! use tower_throttle::{Policy, RateLimitLayer, TokenBucket, metrics};
