@@ -1,6 +1,6 @@
 //! All metrics: their names, and where their samples come from.
 
-use super::{histogram::Histogram, snapshot::Snapshot, store::StoreMetrics};
+use super::{histogram::Histogram, snapshot::Snapshot, store::StoreMetrics, sums::by_name};
 
 /// A metric family: all samples of one name.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,30 +36,22 @@ pub(super) trait Sink {
     fn sample(&mut self, suffix: &'static str, labels: &[Label<'_>], value: Value);
 }
 
-/// Writes all metrics of these layers and limiters, and of their stores. Those of one name are
-/// added up, as no series may be written twice.
+/// Writes all metrics of these layers and limiters, and of their stores.
 pub(super) fn write_all<'a>(
     sink: &mut impl Sink,
     snapshots: impl IntoIterator<Item = &'a Snapshot>,
 ) {
     let snapshots: Vec<_> = snapshots.into_iter().collect();
-    let limiters = by_name(&snapshots);
-    write_counts(sink, &limiters);
-    write_waits(sink, &limiters);
     let stores = snapshots.iter().map(|snapshot| &snapshot.store);
-    write_stores(sink, &StoreMetrics::by_name(stores));
+    let stores = by_name(stores);
+    write_sums(sink, &by_name(snapshots), &stores);
 }
 
-fn by_name(snapshots: &[&Snapshot]) -> Vec<Snapshot> {
-    let mut limiters: Vec<Snapshot> = Vec::new();
-    for snapshot in snapshots {
-        let mut known = limiters.iter_mut();
-        match known.find(|known| known.limiter() == snapshot.limiter()) {
-            Some(known) => known.add(snapshot),
-            None => limiters.push((*snapshot).clone()),
-        }
-    }
-    limiters
+/// Writes all metrics of layers and limiters, and of stores, of which no two have the same name.
+pub(super) fn write_sums(sink: &mut impl Sink, limiters: &[Snapshot], stores: &[StoreMetrics]) {
+    write_counts(sink, limiters);
+    write_waits(sink, limiters);
+    write_stores(sink, stores);
 }
 
 /// Writes what each limiter counted of its requests.

@@ -56,7 +56,8 @@
 //! a store of your own. All are fixed when it is built, and so are all other values. No request
 //! can add a series, whatever its caller sends.
 //!
-//! A store that several layers and limiters use is exported once. Stores of one name are added up,
+//! A layer or limiter is exported once, also if several of its clones are listed, and so is a store
+//! that several of them use. Those of one name are added up,
 //! and `tower_throttle_store_up` is then 1 if all are up.
 //!
 //! # What is counted
@@ -119,8 +120,11 @@ mod prometheus;
 #[cfg(feature = "metrics")]
 mod publisher;
 mod recorder;
+#[cfg(feature = "metrics")]
+mod seen;
 mod snapshot;
 pub(crate) mod store;
+mod sums;
 pub(crate) mod waits;
 
 #[cfg(feature = "metrics")]

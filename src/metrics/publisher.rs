@@ -12,7 +12,8 @@ use ::metrics::{Key, KeyName, Label, Level, Metadata, Recorder, with_recorder};
 use tokio::time::sleep;
 
 use super::{
-    families::{Family, Kind, Sink, Value, write_all},
+    families::{Family, Kind, Sink, Value, write_sums},
+    seen::Seen,
     snapshot::Snapshot,
 };
 use crate::util::lock::lock;
@@ -60,6 +61,10 @@ use crate::util::lock::lock;
 /// `histogram_quantile` give the same results as with the text. An exporter that renames counters
 /// also renames these. (`with_recommended_naming` of metrics-exporter-prometheus does.)
 ///
+/// **Layers and limiters may come and go**, also under one name: the function may return others each
+/// time. What those have counted that are gone stays in the sums of their names, and their gauges
+/// are set to 0. The last 1,000 that are gone may also return. Each takes a few kilobytes.
+///
 /// One publisher should publish a snapshot. Two of them would count everything twice. Clones are
 /// one publisher.
 #[derive(Clone)]
@@ -73,6 +78,7 @@ struct Inner {
 /// What recorders have got.
 #[derive(Default)]
 struct Published {
+    seen: Seen,
     passes: u64,
     /// By their addresses. Before one is installed, that is the address of the facade's own, which
     /// does nothing.
@@ -111,6 +117,7 @@ impl Publisher {
         // Taken under the lock, so that no older snapshot follows.
         let mut published = lock(&self.0.published);
         let snapshots = (self.0.snapshots)();
+        let (limiters, stores) = published.seen.update(&snapshots);
         with_recorder(|recorder| {
             let address = ptr::from_ref(recorder).cast::<()>().addr();
             let got = published.begin(address);
@@ -120,7 +127,7 @@ impl Publisher {
                 counts: &mut got.counts,
                 family: Family::default(),
             };
-            write_all(&mut pass, &snapshots);
+            write_sums(&mut pass, &limiters, &stores);
         });
     }
 

@@ -1,6 +1,13 @@
 //! [`Recorder`]: counts the requests of one layer or limiter.
 
-use std::{fmt, sync::Arc, thread};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
 
 use super::{
     counter::{Adder, Counters},
@@ -18,6 +25,8 @@ use crate::{Decision, PolicyDecision, Source, StoreError, Verdict, policy_name::
 ///
 /// All numbers are fixed when it is built. No request adds a series.
 pub(crate) struct Recorder {
+    /// No other recorder of the process has or had this number.
+    id: usize,
     name: Arc<str>,
     policies: Box<[Name]>,
     counters: Counters,
@@ -62,8 +71,11 @@ impl Recorder {
         policies: impl IntoIterator<Item = &'a Name>,
         observer: Option<Arc<dyn Observe>>,
     ) -> Arc<Self> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+
         let policies: Box<[Name]> = policies.into_iter().cloned().collect();
         Arc::new(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
             name,
             counters: Counters::new(FIRST_POLICY + policies.len()),
             policies,
@@ -249,6 +261,7 @@ impl Recorder {
         let policies = (FIRST_POLICY..).zip(&self.policies);
         let policies = policies.map(|(line, name)| (name.clone(), checks(self.counters.sum(line))));
         Snapshot::new(
+            self.id,
             Arc::clone(&self.name),
             requests,
             decisions,

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{counts::counts, histogram::Histogram, store::StoreMetrics, waits::Waits};
+use super::{
+    counts::counts, histogram::Histogram, store::StoreMetrics, sums::Numbers, waits::Waits,
+};
 use crate::policy_name::Name;
 
 counts! {
@@ -88,6 +90,8 @@ counts! {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
+    /// The number of the layer or limiter, which no other one of the process has.
+    id: usize,
     limiter: Arc<str>,
     /// What became of the requests.
     pub requests: Requests,
@@ -107,6 +111,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(super) fn new(
+        id: usize,
         limiter: Arc<str>,
         requests: Requests,
         decisions: Decisions,
@@ -115,6 +120,7 @@ impl Snapshot {
         store: StoreMetrics,
     ) -> Self {
         Self {
+            id,
             limiter,
             requests,
             decisions,
@@ -143,10 +149,19 @@ impl Snapshot {
         let mut policies = self.policies();
         policies.find_map(|(policy, checks)| (policy == name).then_some(checks))
     }
+}
 
-    /// Adds the numbers of another of the same name: a series must not be exported twice. Their
-    /// stores are exported by themselves.
-    pub(super) fn add(&mut self, other: &Self) {
+impl Numbers for Snapshot {
+    fn id(&self) -> Option<usize> {
+        Some(self.id)
+    }
+
+    fn name(&self) -> &str {
+        &self.limiter
+    }
+
+    /// Leaves the stores out, which are exported by themselves.
+    fn add(&mut self, other: &Self) {
         self.wait_seconds.add(&other.wait_seconds);
         self.waiting = self.waiting.saturating_add(other.waiting);
         self.requests.add(&other.requests);

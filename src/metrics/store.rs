@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{counts::counts, histogram::Histogram};
+use super::{counts::counts, histogram::Histogram, sums::Numbers};
 
 /// What a store counts, as plain numbers.
 ///
@@ -82,25 +82,19 @@ impl StoreMetrics {
             ..Self::default()
         }
     }
+}
 
-    /// Adds the numbers of another store of the same name.
-    fn add(&mut self, other: &Self) {
-        add_histogram(&mut self.call_seconds, other.call_seconds.as_ref());
-        add_histogram(&mut self.checks_per_call, other.checks_per_call.as_ref());
-        self.failures.add(&other.failures);
-        self.is_up &= other.is_up;
-        add(&mut self.breakers_open, other.breakers_open);
-        add(&mut self.in_flight, other.in_flight);
-        self.held_units = self.held_units.saturating_add(other.held_units);
-        add(&mut self.memory_buckets, other.memory_buckets);
-        self.local_buckets = self.local_buckets.saturating_add(other.local_buckets);
-        add(&mut self.cached_denials, other.cached_denials);
-        add(&mut self.leased_units, other.leased_units);
-        self.id = None;
+impl Numbers for StoreMetrics {
+    fn id(&self) -> Option<usize> {
+        self.id
     }
 
-    /// Takes from another entry of the same store what this one lacks. A store that wraps another
-    /// may share its [`Fallback`](crate::store::Fallback) and not its numbers.
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A store that wraps another may share its [`Fallback`](crate::store::Fallback) and not its
+    /// numbers.
     fn fill(&mut self, other: &Self) {
         if self.name == UNNAMED {
             self.name.clone_from(&other.name);
@@ -114,29 +108,19 @@ impl StoreMetrics {
         fill(&mut self.leased_units, other.leased_units.as_ref());
     }
 
-    /// Returns each store once, however often it is listed.
-    pub(crate) fn distinct<'a>(stores: impl IntoIterator<Item = &'a Self>) -> Vec<Self> {
-        let mut distinct: Vec<Self> = Vec::new();
-        for store in stores {
-            let is_same = |known: &&mut Self| known.id.is_some() && known.id == store.id;
-            match distinct.iter_mut().find(is_same) {
-                Some(known) => known.fill(store),
-                None => distinct.push(store.clone()),
-            }
-        }
-        distinct
-    }
-
-    /// Returns one entry for each name: that of the only store, or the sum of several.
-    pub(crate) fn by_name<'a>(stores: impl IntoIterator<Item = &'a Self>) -> Vec<Self> {
-        let mut by_name: Vec<Self> = Vec::new();
-        for store in Self::distinct(stores) {
-            match by_name.iter_mut().find(|known| known.name == store.name) {
-                Some(known) => known.add(&store),
-                None => by_name.push(store),
-            }
-        }
-        by_name
+    fn add(&mut self, other: &Self) {
+        add_histogram(&mut self.call_seconds, other.call_seconds.as_ref());
+        add_histogram(&mut self.checks_per_call, other.checks_per_call.as_ref());
+        self.failures.add(&other.failures);
+        self.is_up &= other.is_up;
+        add(&mut self.breakers_open, other.breakers_open);
+        add(&mut self.in_flight, other.in_flight);
+        self.held_units = self.held_units.saturating_add(other.held_units);
+        add(&mut self.memory_buckets, other.memory_buckets);
+        self.local_buckets = self.local_buckets.saturating_add(other.local_buckets);
+        add(&mut self.cached_denials, other.cached_denials);
+        add(&mut self.leased_units, other.leased_units);
+        self.id = None;
     }
 }
 
@@ -236,7 +220,7 @@ impl FailureCounts {
 
 #[cfg(test)]
 mod tests {
-    use super::{FailureCounts, StoreMetrics};
+    use super::{super::sums::by_name, FailureCounts, StoreMetrics};
 
     /// Each kind is counted in the field of its own name.
     #[test]
@@ -271,7 +255,7 @@ mod tests {
         let stores = [store(1, "redis", 1), store(1, "redis", 1), down];
         let other = StoreMetrics::default();
         let stores = stores.iter().chain([&other, &other]);
-        let found = StoreMetrics::by_name(stores);
+        let found = by_name(stores);
         let found = found
             .iter()
             .map(|store| (&*store.name, store.in_flight, store.is_up));

@@ -1,6 +1,10 @@
 //! The publisher, with a recorder that keeps what it gets.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use ::metrics::{Recorder, set_global_recorder, with_local_recorder};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
@@ -165,4 +169,37 @@ fn recorders_that_take_turns_get_all_once() {
         }
     }
     assert_eq!(limiter.metrics().requests.denied, 28);
+}
+
+/// A limiter takes the place of another one of its name, and both are listed for a while.
+#[test]
+fn nothing_is_lost_of_limiters_that_come_and_go() {
+    const ALLOWED: &str = r#"tower_throttle_requests_total{limiter="api",result="allowed"}"#;
+    const BUCKETS: &str = r#"tower_throttle_memory_buckets{store="memory"}"#;
+
+    let (first, second) = (limiter("api", 100), limiter("api", 100));
+    let listed = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&listed);
+    let publisher = Publisher::new(move || {
+        let limiters: Vec<Limiter> = seen.lock().expect("no panic").clone();
+        limiters.into_iter().map(|limiter| limiter.metrics())
+    });
+    let recorder = DebuggingRecorder::new();
+    let (snapshotter, mut got) = (recorder.snapshotter(), Got::default());
+    let recorder = kept(recorder);
+    let mut publish = |limiters: &[&Limiter]| {
+        *listed.lock().expect("no panic") = limiters.iter().copied().cloned().collect();
+        with_local_recorder(recorder, || publisher.publish());
+        got.more(&snapshotter);
+        (got.counters[ALLOWED], got.gauges[BUCKETS])
+    };
+    check(&first, 10);
+    assert_eq!(publish(&[&first, &first]), (10, 1.0));
+    check(&second, 3);
+    assert_eq!(publish(&[&first, &second, &first]), (13, 2.0));
+    check(&second, 4);
+    assert_eq!(publish(&[&second]), (17, 1.0));
+    assert_eq!(publish(&[]), (17, 0.0));
+    check(&first, 1);
+    assert_eq!(publish(&[&first]), (18, 1.0));
 }

@@ -161,6 +161,8 @@ async fn limiters_on_one_store_share_its_numbers_and_export_them_once() {
         counts.collect::<Vec<_>>()
     };
     let text = metrics::to_prometheus([&one.metrics(), &other.metrics()]);
+    let twice = [&one.metrics(), &other.metrics(), &one.clone().metrics()];
+    assert_eq!(metrics::to_prometheus(twice), text, "a clone is the same");
     let line =
         |calls| format!("tower_throttle_store_call_seconds_count{{store=\"redis\"}} {calls}");
     assert_eq!(calls(text), [line(3)]);
