@@ -43,10 +43,10 @@ use crate::util::lock::lock;
 ///
 /// **A recorder must live as long as the publisher**, as one does that is installed for the
 /// process. The publisher knows a recorder by its address, because the facade tells nothing else.
-/// So a recorder at the address of one that was dropped gets only what was counted since: a test that
-/// makes one after another needs a publisher for each. Several
-/// may take turns, such as those of [`with_local_recorder`](::metrics::with_local_recorder). The
-/// publisher remembers the last 16. One that returns after 16 others gets all again.
+/// So a recorder at the address of one that was dropped gets only what was counted since: a test
+/// that makes one after another needs a publisher for each. Several recorders may take turns, such
+/// as those of [`with_local_recorder`](::metrics::with_local_recorder). The publisher remembers the
+/// last 16. One that returns after 16 others gets all again.
 ///
 /// **Counters and gauges** have the names and labels that [Prometheus' text](super#names) has. A
 /// counter is incremented by the difference, and never [set](::metrics::Counter::absolute).
@@ -61,9 +61,10 @@ use crate::util::lock::lock;
 /// `histogram_quantile` give the same results as with the text. An exporter that renames counters
 /// also renames these. (`with_recommended_naming` of metrics-exporter-prometheus does.)
 ///
-/// **Layers and limiters may come and go**, also under one name: the function may return others each
-/// time. What those have counted that are gone stays in the sums of their names, and their gauges
-/// are set to 0. The last 1,000 that are gone may also return. Each takes a few kilobytes.
+/// **Layers and limiters may come and go**, also under one name: the function may return others
+/// each time. What was counted by those that are gone stays in the sums of their names, and their
+/// gauges are set to 0. They may return, unless 1,000 that were built later are gone, too. Each of
+/// these takes a few kilobytes.
 ///
 /// One publisher should publish a snapshot. Two of them would count everything twice. Clones are
 /// one publisher.
