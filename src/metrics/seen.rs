@@ -118,6 +118,7 @@ impl End for StoreMetrics {
 }
 
 #[cfg(test)]
+#[allow(clippy::panic)]
 mod tests {
     use super::{Each, UNLISTED};
     use crate::metrics::StoreMetrics;
