@@ -1,4 +1,4 @@
-//! Who is denied most, and what was denied a moment ago.
+//! The callers that are denied most, and the last denials.
 //!
 //! Each layer has a list of callers and a ring of denials. Only denials write to them. Threads
 //! that deny at the same time write to places of their own, which are merged when the

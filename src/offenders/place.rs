@@ -41,7 +41,7 @@ pub(super) struct Known {
     pub(super) identity: Identity,
 }
 
-/// Who a caller is: the hash of its key, and what the application calls it.
+/// The identity of a caller: the hash of its key, and the application's name for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     fingerprint: Fingerprint,

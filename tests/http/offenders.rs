@@ -1,4 +1,4 @@
-//! Who is denied most, and what was denied a moment ago.
+//! The callers that are denied most, and the last denials.
 
 use std::{
     collections::HashMap,
