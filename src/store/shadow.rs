@@ -18,9 +18,10 @@ use crate::{
     policy_name::Name, telemetry,
 };
 
-/// So many tasks of a store may wait for answers. Beyond that, an answer that is late counts as
-/// unknown, so that a store that hangs costs no more memory.
-const MAX_LATE: usize = 10_000;
+/// So many tasks of a store may wait for answers. Beyond that, nothing is asked that takes time,
+/// and counts as unknown. So a store that hangs costs no more memory, and has room for the checks
+/// of enforced policies: these are fewer than half of those that may wait for Redis.
+const MAX_LATE: usize = 2_000;
 
 /// The shadow policies of one request whose outcome is not known yet.
 pub(super) struct ShadowChecks {
@@ -137,28 +138,22 @@ impl ShadowChecks {
 
     /// Goes on in a task, if there are checks left. Their request does not wait for them.
     fn leave(mut self) {
-        let runtime = Handle::try_current().ok();
         // Without a runtime, a timer would panic.
+        let runtime = Handle::try_current().ok();
+        let runtime = runtime.filter(|_| self.store.tasks.under_way() < MAX_LATE);
         let mut context = Context::from_waker(Waker::noop());
-        if self
-            .poll(runtime.is_some().then_some(&mut context))
-            .is_ready()
-        {
+        let context = runtime.is_some().then_some(&mut context);
+        if self.poll(context).is_ready() {
             return;
         }
-        match runtime.filter(|_| self.store.tasks.under_way() < MAX_LATE) {
-            Some(runtime) => {
-                let store = self.store.clone();
-                store.spawn(&runtime, async move {
-                    poll_fn(|cx| self.poll(Some(cx))).await;
-                });
-            }
-            None => {
-                let recorder = self.recorder.iter();
-                recorder.for_each(|recorder| {
-                    let unknown = self.checks.iter().map(|check| &check.policy);
-                    unknown.for_each(|policy| recorder.shadow_unknown(policy));
-                });
+        if let Some(runtime) = runtime {
+            let store = self.store.clone();
+            store.spawn(&runtime, async move {
+                poll_fn(|cx| self.poll(Some(cx))).await;
+            });
+        } else if let Some(recorder) = &self.recorder {
+            for check in &self.checks {
+                recorder.shadow_unknown(&check.policy);
             }
         }
     }

@@ -381,6 +381,25 @@ async fn a_layer_of_shadow_policies_adds_no_latency() {
     );
 }
 
+/// Otherwise a policy that denies nothing would make the checks of others fail.
+#[tokio::test]
+async fn shadow_checks_that_wait_for_redis_leave_room_for_enforced_policies() {
+    let server = RedisServer::start();
+    let store = patient().connect(&server.url()).expect("a store");
+    let old = Policy::new("old", TokenBucket::per_day(9)).on_store_failure(OnStoreFailure::Deny);
+    let enforced = Limiter::new(store.clone(), old);
+    connected(&enforced).await;
+    let shadow = Limiter::new(store, Policy::new("new", FixedWindow::per_day(3)).shadow());
+    server.command(&["CLIENT", "PAUSE", "60000"]);
+    for caller in 0..5_000_u64 {
+        assert!(shadow.check(caller).await.expect("a decision").is_allowed());
+    }
+    assert_eq!(checks_of(&shadow, "new").unknown, 3_000);
+    let mut asked = vec![check(&enforced, "ann")];
+    enqueue(&mut asked).await;
+    assert_eq!(enforced.metrics().store.in_flight, Some(2_001));
+}
+
 #[tokio::test]
 async fn a_shadow_policy_may_lease_units() {
     let server = RedisServer::start();
