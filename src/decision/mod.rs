@@ -447,7 +447,8 @@ impl Decision {
     }
 
     /// Returns the fewest units that any policy [charged](PolicyDecision::charged). If the
-    /// store failed and all policies were left out, these are the units asked for.
+    /// store failed and all policies were left out, these are the units asked for. So they are if
+    /// all are [shadow policies](crate::Policy::shadow).
     #[must_use]
     pub fn charged(&self) -> u64 {
         let moved = self.policies().map(PolicyDecision::charged);
@@ -461,7 +462,9 @@ impl Decision {
     #[must_use]
     pub fn uncharged(&self) -> u64 {
         let uncharged = self.policies().map(PolicyDecision::uncharged);
-        uncharged.max().or(self.policies.unlimited()).unwrap_or(0)
+        let lost = self.policies.unlimited();
+        let lost = lost.filter(|_| self.source == Source::StoreFailure);
+        uncharged.max().or(lost).unwrap_or(0)
     }
 
     /// Returns the most restrictive policy.

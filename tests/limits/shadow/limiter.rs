@@ -124,6 +124,19 @@ async fn a_limiter_of_shadow_policies_allows_everything() {
     );
 }
 
+/// Only a store that fails loses units. What the shadow policies did not charge is theirs to say.
+#[tokio::test]
+async fn a_debit_of_shadow_policies_loses_nothing() {
+    let new = Policy::new("new", FixedWindow::per_hour(3)).max_debt(1);
+    let limiter = Limiter::builder().policy(new.shadow()).build();
+    let limiter = limiter.expect("a limiter");
+    let debit = limiter.debit("ann", 9).await.expect("charged");
+    assert_eq!((debit.charged(), debit.uncharged()), (9, 0));
+    let shadows = debit.shadow_policies();
+    let charged = shadows.map(|policy| (policy.charged(), policy.uncharged()));
+    assert_eq!(charged.collect::<Vec<_>>(), [(4, 5)]);
+}
+
 #[test]
 fn a_queue_in_shadow_delays_nobody() {
     let queue = Policy::new("queue", LeakyBucket::per_second(1).queue(2)).shadow();
