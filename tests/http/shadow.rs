@@ -426,4 +426,12 @@ fn a_shadow_denial_is_an_event_without_a_key() {
     ] {
         assert!(log[0].contains(part), "{part} in {log:?}");
     }
+    #[derive(Clone)]
+    struct User;
+    let by_user = Policy::new("user", FixedWindow::per_hour(1));
+    let by_user = by_user.key(key::extension(|_: &User| 1_u64)).shadow();
+    let (layer, _) = layer_with([by_user], |builder| builder);
+    let log = logged(|| assert_eq!(ask(&layer, plain()).status, 200));
+    assert_eq!(log.len(), 2, "{log:?}");
+    assert!(log[1].contains("no request extension"), "{log:?}");
 }

@@ -159,8 +159,9 @@ async fn a_request_does_not_wait_for_shadow_policies() {
 async fn a_request_waits_for_its_enforced_policies_and_no_longer() {
     let (enforced, shadow) = (gate(), gate());
     let store = Split::default().with("old", Does::Waits(enforced.clone()));
+    let late = gate();
     let store = store.with("new", Does::Waits(shadow.clone()));
-    let limiter = limiter(store.with("newer", Does::IsSilent));
+    let limiter = limiter(store.with("newer", Does::Waits(late.clone())));
     let mut check = pin!(limiter.check("ann"));
     let mut context = Context::from_waker(Waker::noop());
     shadow.add_permits(1);
@@ -169,7 +170,12 @@ async fn a_request_waits_for_its_enforced_policies_and_no_longer() {
     let Poll::Ready(decision) = check.as_mut().poll(&mut context) else {
         panic!("it waits for a shadow policy");
     };
-    assert_eq!(names(&decision.expect("a decision")), ["new"]);
+    let decision = decision.expect("a decision");
+    assert_eq!(names(&decision), ["new"]);
+    late.add_permits(1);
+    let is_known = || async { names(&decision) == ["new", "newer"] };
+    eventually_async("the late answer", is_known).await;
+    assert_eq!(checks_of(&limiter, "newer").shadow_denied, 1);
 }
 
 #[tokio::test]
@@ -213,6 +219,39 @@ async fn a_failure_of_a_shadow_check_is_counted_and_changes_nothing() {
     // What waits for the store has no error either.
     let peek = limiter.peek("ann").await.expect("a decision");
     assert_eq!(peek.shadow_policies().count(), 1);
+}
+
+/// An operator who looks at buckets, or corrects them, wants to know of all of them.
+#[tokio::test]
+async fn what_is_no_request_waits_for_shadow_policies() {
+    let late = gate();
+    let limiter = limiter(Split::default().with("new", Does::Waits(late.clone())));
+    let mut context = Context::from_waker(Waker::noop());
+    let mut peek = pin!(limiter.peek("ann"));
+    let mut debit = pin!(limiter.debit("ann", 1));
+    let mut credit = pin!(limiter.credit("ann", 1));
+    assert!(peek.as_mut().poll(&mut context).is_pending());
+    assert!(debit.as_mut().poll(&mut context).is_pending());
+    assert!(credit.as_mut().poll(&mut context).is_pending());
+    late.add_permits(3);
+    for decision in [
+        peek.await.expect("a decision"),
+        debit.await.expect("charged"),
+        credit.await.expect("refunded").decision().clone(),
+    ] {
+        assert_eq!(decision.shadow_policies().count(), 2);
+    }
+}
+
+/// Nothing else says that the store fails if all policies are in shadow.
+#[tokio::test]
+async fn failures_of_shadow_checks_are_failures_of_the_store() {
+    let limiter = of_shadows_only(Split::default().with("new", Does::Fails));
+    for _ in 0..3 {
+        let _ = limiter.check("ann").await.expect("a decision");
+    }
+    let store = limiter.metrics().store;
+    assert_eq!((store.failures.total(), store.is_up), (3, false));
 }
 
 #[tokio::test]
