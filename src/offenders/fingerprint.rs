@@ -76,3 +76,35 @@ impl fmt::Debug for Fingerprint {
         write!(f, "Fingerprint({self})")
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::unwrap_used)]
+mod tests {
+    use super::Fingerprint;
+    use crate::Key;
+
+    #[test]
+    fn a_fingerprint_is_22_characters_of_canonical_base64() {
+        let fingerprint = Fingerprint::from(&Key::from("ann"));
+        let text = fingerprint.to_string();
+        assert_eq!(Fingerprint::parse(&text), Some(fingerprint));
+        let of_redis = format!("a{{b{{{text}}}api");
+        assert_eq!(Fingerprint::in_storage_key(&of_redis), None);
+        let of_redis = format!("ttb{{{text}}}a}}p{{i");
+        assert_eq!(Fingerprint::in_storage_key(&of_redis), Some(fingerprint));
+
+        let no_canonical_end = format!("{}B", "A".repeat(21));
+        let not_url_safe = format!("{}+A", "A".repeat(20));
+        let of_other_length = [21, 23, 24, 1_000].map(|length| "A".repeat(length));
+        for text in ["", "é", "{}", &no_canonical_end, &not_url_safe] {
+            assert_eq!(Fingerprint::parse(text), None, "{text}");
+        }
+        for text in &of_other_length {
+            assert_eq!(Fingerprint::parse(text), None, "{text}");
+        }
+        assert_eq!(
+            Fingerprint::parse(&"A".repeat(22)).map(|zero| zero.to_string()),
+            Some("A".repeat(22))
+        );
+    }
+}

@@ -191,3 +191,70 @@ impl Place {
         self.recent.latest()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::unwrap_used)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Identity, Known, PERIOD_US, Place};
+    use crate::{Clock, Fingerprint, Key, ManualClock, policy_name::Name};
+
+    /// A store has another clock than this process. Between two readings of ours, its clock tells
+    /// how much time has passed.
+    #[test]
+    fn times_are_those_of_this_process_whatever_the_clock_of_the_store_says() {
+        let clock = ManualClock::new();
+        let start = clock.now_us();
+        let place = Place::new();
+        let mut place = place.lock().unwrap();
+        for decided_us in [
+            5,
+            start + 3_600_000_000,
+            u64::MAX,
+            u64::MAX - 2_000_000,
+            0,
+            0,
+        ] {
+            assert_eq!(place.begin(decided_us, &clock), clock.now_us());
+            clock.advance(Duration::from_millis(100));
+        }
+        let begin = clock.now_us();
+        assert_eq!(place.begin(10_000_000, &clock), begin);
+        clock.advance(Duration::from_millis(700));
+        // Checks that arrive out of order.
+        for (decided_us, passed_us) in [(400_000, 400_000), (200_000, 200_000), (900_000, 900_000)]
+        {
+            let now_us = place.begin(10_000_000 + decided_us, &clock);
+            assert_eq!(now_us, begin + passed_us);
+        }
+        assert_eq!(place.begin(9_900_000, &clock), begin - 100_000);
+        assert_eq!(place.begin(11_000_000, &clock), begin + 700_000);
+    }
+
+    /// Two threads read the time before and after the end of a period, and lock the place in the
+    /// other order.
+    #[test]
+    fn a_step_back_across_one_end_of_a_period_halves_once() {
+        let clock = ManualClock::new();
+        let place = Place::new();
+        let mut place = place.lock().unwrap();
+        let at = |us: u64| {
+            clock.set_us(1_000_000 * PERIOD_US + us);
+            &clock
+        };
+        place.begin(0, at(0));
+        let known = Known {
+            policy: Name::new("api").unwrap(),
+            identity: Identity::new(Fingerprint::from(&Key::from("ann")), None),
+        };
+        place.callers.count(1, 0, known);
+        for _ in 1..8 {
+            place.callers.count_listed(1, 0);
+        }
+        for us in [PERIOD_US, PERIOD_US - 1, PERIOD_US] {
+            place.begin(0, at(us));
+            assert_eq!(place.callers.total(), 4);
+        }
+    }
+}

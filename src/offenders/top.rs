@@ -136,3 +136,61 @@ impl Offender {
         self.name = self.name.take().or(other.name);
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::unwrap_used)]
+mod tests {
+    use super::{Offender, TopDenied};
+    use crate::{Fingerprint, Key, offenders::recent::time};
+
+    #[test]
+    fn a_merge_saturates_and_takes_a_caller_that_is_listed_twice() {
+        let offender = Offender {
+            policy: "api".into(),
+            fingerprint: Fingerprint::from(&Key::from("ann")),
+            count: u64::MAX,
+            error: 7,
+            last_seen: time(1),
+            name: None,
+        };
+        let list = TopDenied {
+            offenders: vec![offender.clone(), offender],
+            unlisted: u64::MAX,
+            total: u64::MAX,
+        };
+        let merged = TopDenied::merge([list.clone(), list, TopDenied::default()], 1);
+        assert_eq!((merged.unlisted, merged.total), (u64::MAX, u64::MAX));
+        assert_eq!(merged.offenders[0].count, u64::MAX);
+        assert_eq!(merged.offenders.len(), 1);
+    }
+
+    fn denied(count: u64, error: u64, last_us: u64, name: Option<&str>) -> Offender {
+        Offender {
+            policy: "api".into(),
+            fingerprint: Fingerprint::from(&Key::from("ann")),
+            count,
+            error,
+            last_seen: time(last_us),
+            name: name.map(str::to_owned),
+        }
+    }
+
+    /// What one list does not know of a caller is in its `unlisted`.
+    #[test]
+    fn a_merge_adds_what_each_list_knows_of_a_caller() {
+        let list = |offenders: Vec<Offender>, unlisted| TopDenied {
+            offenders,
+            unlisted,
+            total: 100,
+        };
+        let lists = [
+            list(vec![denied(20, 1, 7, None)], 5),
+            list(vec![denied(30, 2, 9, Some("Ann"))], 6),
+            list(vec![denied(10, 0, 8, Some("Anne"))], 7),
+            list(Vec::new(), 3),
+        ];
+        let merged = TopDenied::merge(lists, 20);
+        assert_eq!(merged.offenders, [denied(63, 6, 9, Some("Ann"))]);
+        assert_eq!((merged.unlisted, merged.total), (21, 400));
+    }
+}

@@ -8,8 +8,8 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use tower::{Layer, ServiceExt};
 use tower_throttle::{
-    Concurrency, Decision, FixedWindow, HeaderFormat, Limiter, OnMissingKey, Percent, Policy,
-    RateLimitLayer, RequestHead, TokenBucket, key, metrics::Checks,
+    Concurrency, Decision, FixedWindow, HeaderFormat, Limiter, OnMissingKey, OnStoreFailure,
+    Percent, Policy, RateLimitLayer, RequestHead, TokenBucket, key, metrics::Checks,
 };
 
 use crate::support::{
@@ -95,7 +95,7 @@ fn shadow_with_headers_needs_fields_with_names() {
 
 #[test]
 fn shadow_all_denies_no_request() {
-    let deny = tower_throttle::OnStoreFailure::Deny;
+    let deny = OnStoreFailure::Deny;
     let strict = Policy::new("strict", FixedWindow::per_hour(0)).on_store_failure(deny);
     let (layer, _) = layer_with([old(), strict.shared()], |builder| builder.shadow_all());
     for number in 1..=6 {
@@ -236,6 +236,25 @@ fn a_share_of_callers_is_denied_and_sees_the_policy() {
     assert!((60..=140).contains(&denied), "{denied} of 200");
     let half = checks_of(&layer, "half");
     assert_eq!((half.denied, half.shadow_denied), (denied, 200 - denied));
+}
+
+/// The policies that apply are not known from the layer alone.
+#[test]
+fn a_store_that_fails_announces_no_policy_that_may_be_in_shadow() {
+    let half = Policy::new("half", FixedWindow::per_hour(1)).key(key::header("x-api-key"));
+    let layer = RateLimitLayer::builder()
+        .store(Down)
+        .on_store_failure(OnStoreFailure::Allow)
+        .policy(old())
+        .policy(half.enforce_for(Percent::of_keys(50)))
+        .build()
+        .expect("a layer");
+    for number in 0..20 {
+        let answer = ask(&layer, request_with([("x-api-key", number)]));
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.field("ratelimit-policy"), None);
+    }
+    assert!(checks_of(&layer, "half").unknown > 0);
 }
 
 #[test]

@@ -1,6 +1,11 @@
 //! Policies that are enforced for a share of their callers.
 
-use tower_throttle::{FixedWindow, Limiter, Percent, Policy};
+use http::StatusCode;
+use tower_throttle::{
+    FixedWindow, Limiter, ManualClock, MemoryStore, Percent, Policy, RateLimitLayer, key,
+};
+
+use crate::support::web::{ask, get};
 
 /// Denies everything where it is enforced.
 fn limiter(name: &str, percent: u8) -> Limiter {
@@ -42,6 +47,41 @@ fn a_caller_stays_on_its_side() {
     assert!((1_025..=1_375).contains(&enforced), "{enforced} of 4,000");
 }
 
+/// Written down, so that two processes, also of two releases, agree.
+const OF_FORTY: [&str; 7] = [
+    "caller-0",
+    "caller-7",
+    "caller-11",
+    "caller-15",
+    "caller-23",
+    "caller-30",
+    "caller-37",
+];
+
+/// The name and the key decide, and nothing of the process.
+#[test]
+fn the_same_callers_are_in_the_share_of_each_process() {
+    let policy = || Policy::new("api", FixedWindow::per_hour(0)).enforce_for(Percent::of_keys(30));
+    let layer = |store: MemoryStore| {
+        let builder = RateLimitLayer::builder().store(store);
+        let policy = policy().key(key::header("x-api-key"));
+        builder.policy(policy).build().expect("a layer")
+    };
+    let clock = std::sync::Arc::new(ManualClock::new());
+    let another_store = MemoryStore::builder().clock(clock).build();
+    let layers = [layer(MemoryStore::new()), layer(another_store)];
+    let limiter = limiter("api", 30);
+    for caller in callers().take(40) {
+        let expected = OF_FORTY.contains(&&*caller);
+        assert_eq!(is_enforced(&limiter, &caller), expected, "{caller}");
+        for layer in &layers {
+            let answer = ask(layer, get([("x-api-key", &caller)]));
+            let is_denied = answer.status == StatusCode::FORBIDDEN;
+            assert_eq!(is_denied, expected, "{caller}");
+        }
+    }
+}
+
 #[test]
 fn a_larger_share_keeps_the_callers_of_a_smaller_one() {
     let (tenth, half) = (limiter("api", 10), limiter("api", 50));
@@ -64,7 +104,7 @@ fn two_policies_choose_different_callers() {
 /// The two sides have the same buckets, so nothing is forgotten when the share grows.
 #[tokio::test]
 async fn a_caller_that_changes_sides_keeps_its_bucket() {
-    let store = tower_throttle::MemoryStore::new();
+    let store = MemoryStore::new();
     let with = |policy: Policy| Limiter::new(store.clone(), policy);
     let policy = || Policy::new("api", FixedWindow::per_hour(3));
     let before = with(policy().shadow());
