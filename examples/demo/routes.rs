@@ -27,6 +27,8 @@ pub(crate) fn app(
     store_name: &'static str,
 ) -> Result<Router, Box<dyn Error>> {
     let bucket = Policy::new("bucket", TokenBucket::per_second(1).burst(10));
+    // Tried beside the one above: it is counted, and denies nothing.
+    let bucket_v2 = Policy::new("bucket-v2", TokenBucket::per_minute(30).burst(5)).shadow();
     let window = Policy::new("window", FixedWindow::new(5, TEN_SECONDS));
     let burst = Policy::new("burst", TokenBucket::per_second(1).burst(5));
     let minute = Policy::new("minute", FixedWindow::per_minute(20));
@@ -47,7 +49,11 @@ pub(crate) fn app(
     .build()?;
 
     let routes = [
-        ("token-bucket", get(admitted), vec![by_caller(bucket)]),
+        (
+            "token-bucket",
+            get(admitted),
+            vec![by_caller(bucket), by_caller(bucket_v2)],
+        ),
         ("fixed-window", get(admitted), vec![by_caller(window)]),
         (
             "stacked",

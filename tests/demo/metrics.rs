@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    asking::{ONE_UNIT, new_caller, on_each_store, statuses, within},
+    asking::{ONE_UNIT, decided, new_caller, on_each_store, statuses, within},
     board::ROUTES,
     process::{Answer, Demo},
 };
@@ -99,4 +99,31 @@ fn metrics_count_the_requests_near_the_limit() {
         (before, metrics(&demo))
     });
     assert_eq!(near(&after) - near(&before), 2);
+}
+
+/// The second limit of the route has half of the units, and no client sees it.
+#[test]
+fn metrics_count_what_a_limit_in_shadow_would_deny() {
+    on_each_store(|demo| {
+        let shadow_denied = |metrics: &Answer| {
+            let labels = "limiter=\"token-bucket\",policy=\"bucket-v2\",result=\"shadow_denied\"";
+            value(metrics, &format!("tower_throttle_checks_total{{{labels}}}"))
+        };
+        let (answers, before, after) = decided(
+            || {
+                within(ONE_UNIT, |caller| {
+                    let before = metrics(demo);
+                    let answers = demo.get_times(8, "/api/token-bucket", caller);
+                    (answers, before, metrics(demo))
+                })
+            },
+            |(answers, ..)| answers,
+        );
+        assert_eq!(statuses(&answers), [200; 8]);
+        let mut fields = answers
+            .iter()
+            .filter_map(|answer| answer.header("ratelimit"));
+        assert!(fields.all(|field| !field.contains("v2")));
+        assert_eq!(shadow_denied(&after) - shadow_denied(&before), 3);
+    });
 }
