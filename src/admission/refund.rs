@@ -55,8 +55,8 @@ impl HeldCharges {
         Some(charge.bucket(decided.store.id()))
     }
 
-    /// Takes the units, if they come within `wait`, and checks shadow policies beside. A place is reserved only if fewer than
-    /// `max_waiting` callers of this process wait for the same bucket.
+    /// Takes the units, if they come within `wait`, and checks shadow policies beside. A place is
+    /// reserved only if fewer than `max_waiting` callers of this process wait for the same bucket.
     pub(crate) fn take(
         &mut self,
         shadows: &mut Shadows,

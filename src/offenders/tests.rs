@@ -156,6 +156,25 @@ fn a_flood_of_new_callers_hides_no_heavy_one() {
     assert_eq!((top.offenders[0].count, top.offenders[0].error), (3_000, 0));
 }
 
+/// Errors are rounded up, and counts down.
+#[test]
+fn no_error_exceeds_its_count_when_both_are_halved() {
+    let mut counted = Counted::new();
+    for caller in 0..5 * ENTRIES as u64 {
+        counted.count(caller % ENTRIES as u64);
+    }
+    counted.count(u64::MAX);
+    let newest = |counted: &Counted| {
+        let mut entries = counted.list.entries().iter();
+        let newest = entries.find(|entry| entry.caller == u64::MAX).unwrap();
+        (newest.count, newest.error)
+    };
+    assert_eq!(newest(&counted), (6, 5));
+    counted.halve(2);
+    assert_eq!(newest(&counted), (1, 1));
+    counted.assert_exact_counts_are_within_the_errors();
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Count { list: usize, caller: u64 },

@@ -73,18 +73,24 @@ impl ShadowChecks {
         let outcomes: Vec<ShadowOutcome> =
             self.checks.iter().map(|it| it.outcome.clone()).collect();
         let is_late = |check: &ShadowCheck| matches!(check.answer, Answer::Later(_));
-        if let Answer::Now(answer) = decisive {
-            if !self.is_awaited || !self.checks.iter().any(is_late) {
+        let mut decisive = match decisive {
+            Answer::Later(decisive) => decisive,
+            Answer::Now(answer) if self.is_awaited && self.checks.iter().any(is_late) => {
+                Box::pin(async { answer })
+            }
+            Answer::Now(answer) => {
                 self.leave();
                 return Answer::Now(answer.map(|decision| decision.with_shadows(outcomes)));
             }
-            return Answer::Later(Box::pin(async move {
-                poll_fn(|cx| self.poll(Some(cx))).await;
-                answer.map(|decision| decision.with_shadows(outcomes))
-            }));
-        }
+        };
         Answer::Later(Box::pin(async move {
-            let answer = self.poll_beside(decisive).await;
+            let answer = poll_fn(|cx| {
+                // First the one that may carry the others.
+                let answer = decisive.as_mut().poll(cx);
+                let _ = self.poll(Some(cx));
+                answer
+            });
+            let answer = answer.await;
             if self.is_awaited {
                 poll_fn(|cx| self.poll(Some(cx))).await;
             } else {
@@ -92,21 +98,6 @@ impl ShadowChecks {
             }
             answer.map(|decision| decision.with_shadows(outcomes))
         }))
-    }
-
-    /// Waits for the answer that decides, and polls the checks along with it.
-    async fn poll_beside(&mut self, decisive: Answer<Decision>) -> Result<Decision, StoreError> {
-        let mut decisive = match decisive {
-            Answer::Now(answer) => return answer,
-            Answer::Later(later) => later,
-        };
-        poll_fn(|cx| {
-            // First the one that may carry the others.
-            let answer = decisive.as_mut().poll(cx);
-            let _ = self.poll(Some(cx));
-            answer
-        })
-        .await
     }
 
     /// Records the answers that are there. `None`: does not wait for the others.
