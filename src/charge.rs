@@ -7,7 +7,7 @@ use crate::{
     policy_name::Name,
     quota::{
         EXACT, Params,
-        arithmetic::{Arithmetic, BucketState, Change, ReadContext},
+        arithmetic::{Arithmetic, BucketState, Change, HoldReading, ReadContext},
         each,
         statement::Statement,
     },
@@ -31,13 +31,18 @@ pub enum Operation {
     Debit,
     /// States how many permits of a [`Concurrency`](crate::Concurrency) policy this process
     /// holds. These permits live for another lifetime, and all others of this process are free.
+    /// Or moves units that are [held](crate::Policy::hold_for) into the present generation.
     Renew,
+    /// Ends a hold: the units of its first charge are no longer held, and of the units used, which
+    /// are the cost of its second charge, so many are charged as were held, and of more as much as
+    /// the bucket may owe.
+    Settle,
 }
 
 impl Operation {
     /// Returns whether it is about units that were taken before. These pass in any flood.
-    pub(crate) const fn is_refund_or_renewal(self) -> bool {
-        matches!(self, Self::Refund | Self::Renew)
+    pub(crate) const fn is_of_taken(self) -> bool {
+        matches!(self, Self::Refund | Self::Renew | Self::Settle)
     }
 }
 
@@ -90,7 +95,8 @@ pub(crate) struct Demand {
     pub(crate) overdraft: i64,
     /// How many permits this process holds, under a `Concurrency` policy.
     pub(crate) statement: Option<Box<Statement>>,
-    /// A refund returns only what was taken at this mark; 0 for any mark.
+    /// A refund returns only what was taken at this mark; 0 for any mark. For units that are held:
+    /// their generation.
     pub(crate) taken_at: u64,
 }
 
@@ -135,6 +141,12 @@ impl Charge<'_> {
         self.demand.quota.permit_lifetime().unwrap_or_default()
     }
 
+    /// Returns whether it is about units that are held. Then the charge behind it is that of the
+    /// bucket that they are held of.
+    pub(crate) fn is_hold(&self) -> bool {
+        self.demand.quota.is_hold()
+    }
+
     /// Returns the charge on this process's own buckets while the store fails; `None` if the
     /// policy is not local then.
     ///
@@ -152,6 +164,13 @@ impl Charge<'_> {
         let charge = demand.map(|demand| self.with_demand(demand));
         Some(charge.ok_or(ExceedsShare))
     }
+}
+
+/// Returns the charges of buckets, without those of holds: one for each policy.
+pub(crate) fn buckets<'c, 'a>(
+    charges: &'c [Charge<'a>],
+) -> impl DoubleEndedIterator<Item = &'c Charge<'a>> + Clone {
+    charges.iter().filter(|charge| !charge.is_hold())
 }
 
 /// A process's share of the quota can never grant the demand.
@@ -249,7 +268,9 @@ impl Demand {
         match operation {
             Operation::Take | Operation::Peek => (self.level, self.overdraft),
             Operation::TakeUpTo => (self.quota.level_of(self.cost.min(1)), 0),
-            Operation::Refund | Operation::Debit | Operation::Renew => (0, EXACT as i64),
+            Operation::Refund | Operation::Debit | Operation::Renew | Operation::Settle => {
+                (0, EXACT as i64)
+            }
         }
     }
 
@@ -261,16 +282,62 @@ impl Demand {
         operation: Operation,
         fitting: u64,
         before: &BucketState,
+        hold: Option<&HoldReading>,
     ) -> Change {
+        if let Some(hold) = hold {
+            return self.change_beside(hold, rule, operation, fitting, before);
+        }
         match operation {
             _ if fitting == 0 => Change::Take(0),
             Operation::Take => Change::Take(self.level),
+            // Nothing of it is held.
+            Operation::TakeUpTo if self.quota.is_hold() => Change::Take(0),
             Operation::TakeUpTo => Change::Take(self.quota.level_of(fitting)),
             Operation::Refund => Change::Give(self.level),
             Operation::Debit => Change::Take(rule.chargeable(before, self.level, self.overdraft)),
             Operation::Peek => Change::Take(0),
             Operation::Renew => Change::Renew,
+            // Of units that are held.
+            Operation::Settle => Change::Give(self.level),
         }
+    }
+
+    /// Returns what changes in a bucket of which units are held. What has lapsed is charged in any
+    /// case. The charge before this one takes or releases what is held.
+    fn change_beside(
+        &self,
+        hold: &HoldReading,
+        rule: &impl Arithmetic,
+        operation: Operation,
+        fitting: u64,
+        before: &BucketState,
+    ) -> Change {
+        let level = |units: u64| units.saturating_mul(rule.unit());
+        let signed = |level: u64| i64::try_from(level).unwrap_or(i64::MAX);
+        let lapsed = level(hold.lapsed);
+        // A debit charges no more than fits beside what is taken or held otherwise.
+        let chargeable = |cost: u64, others: u64| {
+            let overdraft = self.overdraft.saturating_sub(signed(others));
+            rule.chargeable(before, cost, overdraft)
+        };
+        let charged = match operation {
+            Operation::Refund => {
+                let uncharged = level(hold.asked);
+                return Change::Give(self.level.saturating_sub(uncharged));
+            }
+            _ if fitting == 0 => 0,
+            Operation::Take => self.level.saturating_sub(level(hold.asked)),
+            Operation::TakeUpTo => self.quota.level_of(fitting),
+            Operation::Debit => chargeable(self.level, lapsed + level(hold.held)),
+            Operation::Settle => {
+                let paid = self.level.min(level(hold.found));
+                let beyond = self.level.saturating_sub(level(hold.asked));
+                let others = level(hold.held.saturating_sub(hold.found));
+                paid + chargeable(beyond, paid + lapsed + others)
+            }
+            Operation::Peek | Operation::Renew => 0,
+        };
+        Change::Take(lapsed.saturating_add(charged))
     }
 
     /// Returns whether its quota can never grant it.
@@ -296,8 +363,11 @@ impl Demand {
             taken_at: self.taken_at,
             give: match operation {
                 Operation::Refund => self.level,
+                Operation::Settle | Operation::Renew if self.quota.is_hold() => self.level,
                 _ => 0,
             },
+            is_refund: matches!(operation, Operation::Refund),
+            hold: None,
         }
     }
 }

@@ -270,7 +270,8 @@ impl Limiter {
         let mut charges = self.charges(&key, Some(units));
         reject_permits(&charges.enforced)?;
         let Charges { enforced, shadows } = &mut charges;
-        for charge in enforced.iter_mut().chain(shadows) {
+        let charges_of_buckets = enforced.iter_mut().chain(shadows);
+        for charge in charges_of_buckets.filter(|charge| !charge.is_hold()) {
             let mut policies = self.0.policies.iter();
             let policy = policies.find(|policy| policy.name == charge.policy);
             let debt = policy.map_or(0, |policy| policy.debt);
@@ -388,7 +389,11 @@ impl Limiter {
     }
 
     fn ask(&self, operation: Operation, key: &Key, units: Option<u64>) -> Answer<Decision> {
-        let charges = self.charges(key, units);
+        let mut charges = self.charges(key, units);
+        if operation == Operation::Refund {
+            // Units that were charged are refunded, whatever is held.
+            charges.enforced.retain(|charge| !charge.is_hold());
+        }
         match reject_permits(&charges.enforced) {
             Ok(()) => self.send(operation, &charges),
             Err(error) => Answer::Now(Err(error)),
@@ -409,7 +414,9 @@ impl Limiter {
     fn direct(&self) -> Option<(&Compiled, &MemoryStore)> {
         match (&*self.0.policies, self.0.store.memory()) {
             ([policy], Some(memory))
-                if !policy.demand.quota.is_concurrency() && !policy.enforcement.may_be_shadow() =>
+                if !policy.demand.quota.is_concurrency()
+                    && !policy.enforcement.may_be_shadow()
+                    && policy.hold.is_none() =>
             {
                 Some((policy, memory))
             }
@@ -472,8 +479,12 @@ impl Limiter {
     fn forget(&self, key: &Key, shared: bool) -> Answer<()> {
         let chosen = self.0.policies.iter();
         let chosen = chosen.filter(|policy| policy.shared == shared);
-        let charges = chosen.map(|policy| charge(policy, key, None));
-        let charges: SmallVec<[Charge<'_>; 2]> = charges.collect();
+        let mut charges: SmallVec<[Charge<'_>; 2]> = SmallVec::new();
+        for policy in chosen {
+            let charge = charge(policy, key, None);
+            charges.extend(policy.hold_before(&charge, 0));
+            charges.push(charge);
+        }
         if charges.is_empty() {
             return Answer::Now(Ok(()));
         }
@@ -485,7 +496,11 @@ impl Limiter {
         for policy in &*self.0.policies {
             let charge = charge(policy, key, units);
             match policy.is_enforced_for(&charge.key) {
-                true => charges.enforced.push(charge),
+                true => {
+                    // Nothing of it is held, but what others hold counts.
+                    charges.enforced.extend(policy.hold_before(&charge, 0));
+                    charges.enforced.push(charge);
+                }
                 false => charges.shadows.push(charge),
             }
         }

@@ -1,6 +1,6 @@
 //! A named quota.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 #[cfg(feature = "http")]
 use crate::middleware::readers::Readers;
@@ -9,6 +9,8 @@ use crate::{
     charge::{Charge, Demand},
     enforcement::{Enforcement, Percent},
     policy_name::Name,
+    quota::hold::HoldParams,
+    util::interned::Interned,
 };
 
 /// A named quota: what a [`Limiter`](crate::Limiter) or a
@@ -48,6 +50,7 @@ pub struct Policy {
     shared: bool,
     on_store_failure: Option<OnStoreFailure>,
     leases: bool,
+    hold_for: Option<Duration>,
     enforcement: Enforcement,
     #[cfg(feature = "http")]
     pub(crate) readers: Readers,
@@ -80,6 +83,7 @@ impl Policy {
             shared: false,
             on_store_failure: None,
             leases: false,
+            hold_for: None,
             enforcement: Enforcement::ForAll,
             #[cfg(feature = "http")]
             readers: Readers::default(),
@@ -192,6 +196,52 @@ impl Policy {
     pub const fn lease(mut self) -> Self {
         self.leases = true;
         self
+    }
+
+    /// Lets requests hold units until it is known what they cost, and sets for how long at least.
+    /// Default: units are charged when they are taken.
+    ///
+    /// `Limiter::reserve` and a layer with
+    /// `settle_by` hold the cost of a request, and settle it when the request has
+    /// ended: what it used is charged, and the rest is released. What is held is in nobody's
+    /// [`remaining`](crate::PolicyDecision::remaining), so the limit is never exceeded, in whatever
+    /// order requests end.
+    ///
+    /// What is held for a request that lasts longer is renewed. If its process dies, or the answer of
+    /// the store is lost, the hold lapses after one to two such lifetimes, and is charged in full,
+    /// once.
+    ///
+    /// All processes that share the policy's buckets must set it, or none. It needs one more key in
+    /// the store for each caller of which something is held. 1 second to 1 day; anything else is a
+    /// [`ConfigError`]. So is a policy that holds and [leases](Self::lease), one whose requests
+    /// [wait in a queue](crate::LeakyBucket::queue), and one with a
+    /// [`Concurrency`](crate::Concurrency) quota, which holds units by itself.
+    pub const fn hold_for(mut self, lifetime: Duration) -> Self {
+        self.hold_for = Some(lifetime);
+        self
+    }
+
+    /// Returns how long units are held, or why they cannot be.
+    fn checked_hold(&self, quota: &Quota) -> Result<Option<Interned<Quota>>, ConfigError> {
+        const LONGEST: Duration = Duration::from_secs(86_400);
+
+        let Some(lifetime) = self.hold_for else {
+            return Ok(None);
+        };
+        let conflict = if self.enforcement.may_be_shadow() {
+            "`shadow()` or `enforce_for(..)`, because the outcome of a shadow check comes too late"
+        } else if self.leases {
+            "`lease()`, because leased units are charged already"
+        } else if quota.paces() {
+            "a LeakyBucket with a queue, because its units are places in time"
+        } else if quota.is_concurrency() {
+            "a Concurrency quota, because its units are held until the response has ended"
+        } else if !(Duration::from_secs(1)..=LONGEST).contains(&lifetime) {
+            return Err(ConfigError::HoldOutOfRange { lifetime });
+        } else {
+            return Ok(Some(HoldParams::of(lifetime, quota).intern()));
+        };
+        Err(ConfigError::CannotHold { conflict })
     }
 
     /// Uses one bucket for all callers together. Default: a bucket for each caller.
@@ -340,6 +390,8 @@ impl Policy {
                 return Err(ConfigError::CannotLease { conflict }.in_policy(&name.text));
             }
         }
+        let hold = self.checked_hold(&quota);
+        let hold = hold.map_err(|error| error.in_policy(&name.text))?;
         let enforcement = self.checked_enforcement(&quota);
         let enforcement = enforcement.map_err(|error| error.in_policy(&name.text))?;
         let on_store_failure = self.on_store_failure.unwrap_or(on_store_failure);
@@ -355,6 +407,7 @@ impl Policy {
             shared: self.shared,
             on_store_failure,
             leases: self.leases,
+            hold,
             enforcement,
         })
     }
@@ -412,6 +465,8 @@ pub(crate) struct Compiled {
     pub(crate) shared: bool,
     pub(crate) on_store_failure: OnStoreFailure,
     pub(crate) leases: bool,
+    /// The quota of the hold beside each bucket; `None` if units are charged when they are taken.
+    pub(crate) hold: Option<Interned<Quota>>,
     pub(crate) enforcement: Enforcement,
 }
 
@@ -425,6 +480,10 @@ impl Compiled {
         if self.demand.quota.is_concurrency() {
             return Err(cannot_shadow_permits().in_policy(&self.name.text));
         }
+        if self.hold.is_some() {
+            let conflict = "`hold_for(..)` or `settle_by(..)`, because its outcome comes too late";
+            return Err(ConfigError::CannotShadow { conflict }.in_policy(&self.name.text));
+        }
         Ok(Self {
             enforcement: Enforcement::ForNone,
             ..self
@@ -435,6 +494,20 @@ impl Compiled {
     #[inline]
     pub(crate) fn is_enforced_for(&self, key: &Key) -> bool {
         self.enforcement.includes(self.name.hash, key.as_bytes())
+    }
+
+    /// Creates the charge that comes before a caller's bucket, if the policy holds: of the cost,
+    /// `units` are held, and the rest is charged.
+    #[inline]
+    pub(crate) fn hold_before<'a>(&self, bucket: &Charge<'a>, units: u64) -> Option<Charge<'a>> {
+        let hold = self.hold.as_ref()?;
+        Some(Charge {
+            policy: self.name.clone(),
+            key: bucket.key.clone(),
+            demand: Cow::Owned(Demand::new(hold.clone(), units)),
+            on_store_failure: self.on_store_failure,
+            leases: false,
+        })
     }
 
     /// Creates a charge to a caller's bucket.

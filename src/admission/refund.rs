@@ -1,6 +1,6 @@
 //! Refunds of units that were taken and are not used.
 
-use std::{fmt, time::Duration};
+use std::{fmt, mem, time::Duration};
 
 use smallvec::SmallVec;
 use tokio::{runtime::Handle, time::Instant};
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Decision, Key, Source, StoreError,
-    charge::{Charge, Check, Operation},
+    charge::{Charge, Check, Operation, buckets},
     store::{
         Answer, StoreFuture,
         handle::StoreHandle,
@@ -51,7 +51,7 @@ impl HeldCharges {
     /// Returns the bucket of the policy at a place in the decision.
     pub(crate) fn bucket(&self, decision: &Decision, place: usize) -> Option<Bucket> {
         let decided = self.clone().rebound_to(decision);
-        let charge = decided.charges.get(place)?;
+        let charge = buckets(&decided.charges).nth(place)?;
         Some(charge.bucket(decided.store.id()))
     }
 
@@ -66,7 +66,12 @@ impl HeldCharges {
     ) -> (Takes, Answer<Decision>) {
         let mut takes = Takes::default();
         let stores = self.store.ids();
+        let mut is_held = false;
         for charge in &mut self.charges {
+            if mem::replace(&mut is_held, charge.is_hold()) || is_held {
+                // Units that are held have no place in time, so none are reserved.
+                continue;
+            }
             let is_full = !wait.is_zero()
                 && charge.demand.quota.reserves()
                 && wait_queue::is_full(max_waiting, stores, |store| charge.bucket(store));
@@ -185,10 +190,12 @@ impl HeldCharges {
         }
     }
 
-    /// Returns the place of the charge that reserved, if exactly one did, and when its bucket
+    /// Returns the place of the charge that reserved, among all of them, if exactly one did, and when its bucket
     /// is full again.
     fn reserving(&self, decision: &Decision) -> Option<(usize, u64)> {
-        let policies = decision.policies().enumerate();
+        let places = (0..).zip(&self.charges);
+        let places = places.filter(|(_, charge)| !charge.is_hold());
+        let policies = places.map(|(place, _)| place).zip(decision.policies());
         let mut delayed = policies.filter(|(_, policy)| !policy.delay().is_zero());
         let (place, policy) = delayed.next()?;
         delayed
@@ -279,8 +286,18 @@ impl RefundGuard {
             return None;
         }
         let mut held = held.rebound_to(decision);
-        for (charge, policy) in held.charges.iter_mut().zip(decision.policies()) {
-            charge.demand.to_mut().taken_at = policy.mark();
+        let mut policies = decision.policies();
+        let mut policy = policies.next();
+        for charge in &mut held.charges {
+            let Some(decided) = policy else { break };
+            let taken_at = match charge.is_hold() {
+                true => decided.generation(),
+                false => {
+                    policy = policies.next();
+                    decided.mark()
+                }
+            };
+            charge.demand.to_mut().taken_at = taken_at;
         }
         let reservation = held.reserving(decision).and_then(|(place, full_at_ns)| {
             let charge = held.charges.get(place)?;

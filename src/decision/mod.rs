@@ -328,7 +328,7 @@ impl Decision {
             return;
         }
         for (policy, partition) in policies.iter_mut().zip(partitions) {
-            policy.partition = Some(Box::new(*partition));
+            policy.set_partition(*partition);
         }
     }
 

@@ -20,8 +20,26 @@ pub struct PolicyDecision {
     standing: BucketState,
     now_us: u64,
     outcome: Outcome,
+    /// What few decisions have. `None` if this has nothing of it.
+    rare: Option<Box<Rare>>,
+}
+
+/// What few decisions have, apart so that the others stay small.
+#[derive(Clone, Copy, Default)]
+struct Rare {
+    /// What is held of the bucket, if its policy holds.
+    hold: Option<Held>,
     #[cfg(feature = "http")]
-    pub(super) partition: Option<Box<[u8; 12]>>,
+    partition: Option<[u8; 12]>,
+}
+
+/// What is held of a bucket after a check, in units.
+#[derive(Clone, Copy)]
+struct Held {
+    /// What the check itself holds; for a settlement or a renewal, what was still held.
+    own: u64,
+    all: u64,
+    generation: u64,
 }
 
 /// Whether a policy had room, in microseconds.
@@ -58,16 +76,20 @@ impl PolicyOutcome {
         at: ReadContext,
         before: BucketState,
     ) -> Self {
-        let mut change = demand.change(rule, operation, fitting, &before);
+        let mut change = demand.change(rule, operation, fitting, &before, at.hold.as_ref());
         if let Change::Give(cost) = change {
             change = Change::Give(rule.returnable(None, &before, cost, at));
         }
         let (moved, delay_us) = match change {
+            // Taken, but not charged yet.
+            Change::Take(0) if at.hold.is_some() && operation == Operation::Take => {
+                (demand.cost * fitting, 0)
+            }
             Change::Take(0) | Change::Renew => (0, 0),
             Change::Take(more) => {
                 let moved = match operation {
                     Operation::TakeUpTo => fitting,
-                    Operation::Debit => more / rule.unit(),
+                    Operation::Debit | Operation::Settle => more / rule.unit(),
                     _ => demand.cost,
                 };
                 (moved, rule.delay_us(&before, more, demand.quota.paces()))
@@ -78,9 +100,10 @@ impl PolicyOutcome {
         let is_for_nothing = operation == Operation::TakeUpTo && demand.cost == 0;
         if fitting == 0 && !is_for_nothing {
             let (least, overdraft) = demand.least(operation);
-            if !rule.fits(&before, least, overdraft) {
+            let held = at.taken_beside(rule.unit());
+            if !rule.fits(&before, least.saturating_add(held), overdraft) {
                 let most = rule.max_level_for(least, overdraft);
-                outcome = match most.map(|most| rule.retry_us(&before, most, at.now_us)) {
+                outcome = match most.map(|most| retry_us(rule, &before, most, held, at.now_us)) {
                     None => Outcome::Impossible,
                     Some(None) => Outcome::NotByItself,
                     Some(Some(retry_us)) => Outcome::Later { retry_us },
@@ -96,6 +119,31 @@ impl PolicyOutcome {
     }
 }
 
+/// A caller that only what others hold denies asks again after this time: nobody knows when they
+/// release it.
+const ASK_AGAIN_US: u64 = 1_000_000;
+
+/// Returns the microseconds until the level is no longer higher than `most` together with what is
+/// held; at most [`ASK_AGAIN_US`], or until there is room without what is held.
+fn retry_us(
+    rule: &impl Arithmetic,
+    before: &BucketState,
+    most: u64,
+    held: u64,
+    now_us: u64,
+) -> Option<u64> {
+    let fits_below = |most| match before.level > most {
+        true => rule.retry_us(before, most, now_us),
+        false => Some(0),
+    };
+    if held == 0 {
+        return rule.retry_us(before, most, now_us);
+    }
+    let ask_again_us = fits_below(most)?.max(ASK_AGAIN_US);
+    let beside_held = most.checked_sub(held).and_then(fits_below);
+    Some(beside_held.map_or(ask_again_us, |retry_us| retry_us.min(ask_again_us)))
+}
+
 impl PolicyDecision {
     /// Computes the decision from the state before the check. `rule` belongs to the demand's
     /// quota.
@@ -108,8 +156,35 @@ impl PolicyDecision {
         at: ReadContext,
         before: BucketState,
     ) -> Self {
-        let outcome = PolicyOutcome::new(rule, operation, demand, fitting, at, before);
-        Self::from_outcome(name, demand, outcome)
+        let mut outcome = PolicyOutcome::new(rule, operation, demand, fitting, at, before);
+        let rare = at.hold.map(|hold| {
+            let (own, all) = match operation {
+                Operation::Take if fitting > 0 => {
+                    (hold.asked, hold.held.saturating_add(hold.asked))
+                }
+                Operation::Settle | Operation::Refund => {
+                    (hold.found, hold.held.saturating_sub(hold.found))
+                }
+                Operation::Renew => (hold.found, hold.held),
+                _ => (0, hold.held),
+            };
+            let level = &mut outcome.standing.level;
+            *level = level.saturating_add(all.saturating_mul(rule.unit()));
+            let hold = Some(Held {
+                own,
+                all,
+                generation: hold.generation,
+            });
+            Box::new(Rare {
+                hold,
+                #[cfg(feature = "http")]
+                partition: None,
+            })
+        });
+        Self {
+            rare,
+            ..Self::from_outcome(name, demand, outcome)
+        }
     }
 
     /// Creates the decision from an outcome.
@@ -123,8 +198,7 @@ impl PolicyDecision {
             standing: outcome.standing,
             now_us: outcome.now_us,
             outcome: outcome.outcome,
-            #[cfg(feature = "http")]
-            partition: None,
+            rare: None,
         }
     }
 
@@ -186,6 +260,30 @@ impl PolicyDecision {
     #[must_use]
     pub const fn is_impossible(&self) -> bool {
         matches!(self.outcome, Outcome::Impossible)
+    }
+
+    /// Returns how many of the units are [held](crate::Policy::hold_for), and not charged yet. 0 for
+    /// a policy that does not hold, and for a denial.
+    ///
+    /// What requests hold counts as used in [`remaining`](Self::remaining).
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        self.hold().map_or(0, |hold| hold.own)
+    }
+
+    fn hold(&self) -> Option<&Held> {
+        self.rare.as_ref()?.hold.as_ref()
+    }
+
+    /// Returns the generation of the units that are held.
+    pub(crate) fn generation(&self) -> u64 {
+        self.hold().map_or(0, |hold| hold.generation)
+    }
+
+    /// Returns whether any request holds units of the bucket.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_held_of(&self) -> bool {
+        self.hold().is_some_and(|hold| hold.all > 0)
     }
 
     /// Returns the units that were taken. For an admitted request that is the cost.
@@ -259,9 +357,15 @@ impl PolicyDecision {
         }
     }
 
+    /// Sets the partition key that the response sends.
+    #[cfg(feature = "http")]
+    pub(super) fn set_partition(&mut self, partition: [u8; 12]) {
+        self.rare.get_or_insert_default().partition = Some(partition);
+    }
+
     #[cfg(feature = "http")]
     pub(crate) fn partition(&self) -> Option<&[u8; 12]> {
-        self.partition.as_deref()
+        self.rare.as_ref()?.partition.as_ref()
     }
 
     pub(crate) fn effective_window_us(&self) -> u64 {

@@ -155,6 +155,18 @@ pub enum ConfigError {
         /// The quota or the setting.
         conflict: &'static str,
     },
+    /// Units that are held under a quota, or with a setting, that cannot hold any.
+    #[non_exhaustive]
+    CannotHold {
+        /// The quota or the setting, and why.
+        conflict: &'static str,
+    },
+    /// Units that are held for less than a second or for more than a day.
+    #[non_exhaustive]
+    HoldOutOfRange {
+        /// The time that was set.
+        lifetime: Duration,
+    },
     /// A shadow policy with a quota or a setting that it cannot have.
     #[non_exhaustive]
     CannotShadow {
@@ -329,6 +341,14 @@ impl fmt::Display for ConfigError {
                 f,
                 "`lease()` cannot be combined with {conflict}; it needs a TokenBucket without `max_debt(..)` or `wait_up_to(..)`",
             ),
+            Self::CannotHold { conflict } => write!(
+                f,
+                "a policy whose requests hold units cannot have {conflict}; drop that, or `hold_for(..)` and `settle_by(..)`",
+            ),
+            Self::HoldOutOfRange { lifetime } => write!(
+                f,
+                "`hold_for({lifetime:?})` is outside 1 second to 1 day; requests that last longer are renewed, so the default of 60 seconds suits most",
+            ),
             Self::CannotShadow { conflict } => write!(
                 f,
                 "a shadow policy cannot have {conflict}; drop that, or enforce the policy",
@@ -428,6 +448,8 @@ codes! {
     SharedAndKeyed => "shared-and-keyed",
     NoRequestToRead => "no-request-to-read",
     CannotLease => "cannot-lease",
+    CannotHold => "cannot-hold",
+    HoldOutOfRange => "hold-out-of-range",
     CannotShadow => "cannot-shadow",
     PercentOutOfRange => "percent-out-of-range",
     SharedPercent => "shared-percent",

@@ -113,10 +113,16 @@ impl Buckets {
         let mut debts = self.debts.iter();
         let asked = [&self.enforced, &self.shadows].map(|charges| {
             let charges = charges.iter().zip(debts.by_ref());
-            let charges = charges.filter(|(charge, _)| !charge.demand.quota.is_concurrency());
+            // Units that were charged are refunded, whatever is held.
+            let is_asked = |charge: &Charge<'_>| {
+                !charge.demand.quota.is_concurrency()
+                    && !(charge.is_hold() && operation == Operation::Refund)
+            };
+            let charges = charges.filter(|(charge, _)| is_asked(charge));
             let charges = charges.map(|(charge, debt)| {
+                let units = if charge.is_hold() { 0 } else { units };
                 let mut demand = Demand::new(charge.demand.quota.clone(), units);
-                if operation == Operation::Debit {
+                if operation == Operation::Debit && !charge.is_hold() {
                     demand.may_owe(*debt);
                 }
                 charge.with_demand(Cow::Owned(demand))
@@ -182,7 +188,7 @@ impl Buckets {
     /// at them with `redis-cli`. Empty for stores without such keys.
     #[must_use]
     pub fn storage_keys(&self) -> Vec<String> {
-        let keys = self.all();
+        let keys = self.all().filter(|charge| !charge.is_hold());
         let keys = keys.filter_map(|charge| self.store.storage_key(charge));
         keys.collect()
     }

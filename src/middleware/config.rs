@@ -92,7 +92,7 @@ impl Config {
     #[inline]
     pub(super) fn may_wait(&self, charges: &[Charge<'_>]) -> bool {
         let is_held = |charge: &Charge<'_>| {
-            charge.demand.quota.is_concurrency() || charge.demand.quota.paces()
+            charge.demand.quota.is_concurrency() || charge.demand.quota.paces() || charge.is_hold()
         };
         self.wait.is_some() || charges.iter().any(is_held)
     }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     ConfigError, Decision, Key, MemoryStore, OnStoreFailure, Policy, Quota, RequestHead,
-    charge::{Charge, Demand},
+    charge::{Charge, Demand, buckets},
     enforcement::Enforcement,
     key::{KeyError, KeyExtractor},
     policy::Compiled,
@@ -67,6 +67,7 @@ pub(super) type Callers = SmallVec<[(Name, Key); 2]>;
 /// Moves the callers out of the charges of the check that decides.
 pub(super) fn callers(charges: Charges<'_>) -> Callers {
     let charges = charges.enforced.into_iter();
+    let charges = charges.filter(|charge| !charge.is_hold());
     charges
         .map(|charge| (charge.policy, charge.key.into_owned()))
         .collect()
@@ -118,7 +119,7 @@ impl Plan {
             let hash = hasher.finalize();
             *hash.as_bytes().first_chunk().expect("a hash has 32 bytes")
         };
-        Some(charges.iter().map(partition_key).collect())
+        Some(buckets(charges).map(partition_key).collect())
     }
 }
 
@@ -189,7 +190,13 @@ impl Rule {
         let is_enforced = self.base.is_enforced_for(&key);
         let charge = self.base.charge(Cow::Owned(key), demand);
         match is_enforced {
-            true => charges.enforced.push(charge),
+            true => {
+                // A tier may hold permits or places in a queue, although the policy's own does not.
+                if self.base.hold.is_some() && charge.demand.quota.may_hold() {
+                    charges.enforced.extend(self.base.hold_before(&charge, charge.cost()));
+                }
+                charges.enforced.push(charge);
+            }
             false => self.add_shadow(charge, charges),
         }
         Ok(())
@@ -299,7 +306,7 @@ impl Rule {
     #[inline]
     pub(super) fn may_hold(&self) -> bool {
         let quota = &self.base.demand.quota;
-        !self.is_constant() || quota.is_concurrency() || quota.paces()
+        !self.is_constant() || quota.is_concurrency() || quota.paces() || self.base.hold.is_some()
     }
 
     /// Returns whether it is a shadow policy for all callers.

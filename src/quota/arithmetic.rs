@@ -39,12 +39,50 @@ pub(crate) struct ReadContext {
     pub(crate) taken_at: u64,
     /// How much to refund.
     pub(crate) give: u64,
+    pub(crate) is_refund: bool,
+    /// What requests hold of the bucket; `None` if its policy does not hold.
+    pub(crate) hold: Option<HoldReading>,
 }
 
 impl ReadContext {
+    /// Returns the context of a bucket of which `hold` is held, in units of this level.
+    #[inline]
+    pub(crate) fn beside(mut self, hold: Option<HoldReading>, unit: u64) -> Self {
+        self.hold = hold;
+        self.most = self.most.saturating_sub(self.taken_beside(unit));
+        // What was held was not charged, so it is not refunded.
+        if let Some(hold) = hold.filter(|_| self.is_refund) {
+            self.give = self.give.saturating_sub(hold.asked.saturating_mul(unit));
+        }
+        self
+    }
+
+    /// Returns the level of what is held of the bucket, and of what has lapsed.
+    #[inline]
+    pub(crate) fn taken_beside(&self, unit: u64) -> u64 {
+        self.hold.map_or(0, |hold| {
+            hold.held.saturating_add(hold.lapsed).saturating_mul(unit)
+        })
+    }
+
     pub(crate) const fn now_ms(&self) -> u64 {
         self.now_us / 1_000
     }
+}
+
+/// What requests hold of a bucket, for the charge that comes behind. In units of the bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HoldReading {
+    /// All that is held, before the check.
+    pub(crate) held: u64,
+    /// What has lapsed since the last check, and is charged by this one.
+    pub(crate) lapsed: u64,
+    /// The units that the check is to hold; for a settlement, those that were held.
+    pub(crate) asked: u64,
+    /// For a settlement, a refund and a renewal: how many of those are still held.
+    pub(crate) found: u64,
+    /// The generation of units that are held now.
+    pub(crate) generation: u64,
 }
 
 /// How a bucket changes.
@@ -54,7 +92,7 @@ pub(crate) enum Change {
     Take(u64),
     /// Refunds this much, no more than was taken.
     Give(u64),
-    /// Renews the sender's permits.
+    /// Renews the sender's permits, or moves units that are held into the present generation.
     Renew,
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod arithmetic;
 mod calendar;
 pub(crate) mod concurrency;
 pub(crate) mod fixed_window;
+pub(crate) mod hold;
 mod leaky_bucket;
 mod share;
 pub(crate) mod sliding_log;
@@ -51,6 +52,12 @@ pub enum Algorithm {
     SlidingLog,
     /// [`Concurrency`].
     Concurrency,
+    /// What requests hold of a bucket until they are settled ([`Policy::hold_for`]). Only a
+    /// [`Store`](crate::store::Store) meets it: it is the algorithm of a bucket beside that of a
+    /// policy.
+    ///
+    /// [`Policy::hold_for`]: crate::Policy::hold_for
+    Hold,
 }
 
 /// A checked quota of any algorithm: small, `Copy`, and always valid.
@@ -86,6 +93,7 @@ pub(crate) enum Params {
     SlidingWindow(sliding_window::SlidingWindowParams),
     SlidingLog(sliding_log::SlidingLogParams),
     Concurrency(concurrency::ConcurrencyParams),
+    Hold(hold::HoldParams),
 }
 
 /// Evaluates an expression with the parameters of whichever algorithm the quota has.
@@ -97,6 +105,7 @@ macro_rules! each {
             Params::SlidingWindow($rule) => $answer,
             Params::SlidingLog($rule) => $answer,
             Params::Concurrency($rule) => $answer,
+            Params::Hold($rule) => $answer,
         }
     };
 }
@@ -115,6 +124,7 @@ impl Quota {
             Params::SlidingWindow(_) => Algorithm::SlidingWindow,
             Params::SlidingLog(_) => Algorithm::SlidingLog,
             Params::Concurrency(_) => Algorithm::Concurrency,
+            Params::Hold(_) => Algorithm::Hold,
         }
     }
 
@@ -132,6 +142,7 @@ impl Quota {
             Params::SlidingWindow(rule) => rule.limit,
             Params::SlidingLog(rule) => rule.limit,
             Params::Concurrency(rule) => rule.limit,
+            Params::Hold(_) => EXACT - 1,
         }
     }
 
@@ -149,6 +160,7 @@ impl Quota {
             Params::SlidingWindow(rule) => Duration::from_millis(rule.window_ms),
             Params::SlidingLog(rule) => Duration::from_micros(rule.window_us),
             Params::Concurrency(rule) => Duration::from_millis(rule.lifetime_ms),
+            Params::Hold(rule) => Duration::from_millis(rule.lifetime_ms),
         }
     }
 
@@ -162,6 +174,7 @@ impl Quota {
             Params::SlidingWindow(rule) => rule.limit,
             Params::SlidingLog(rule) => rule.limit,
             Params::Concurrency(rule) => rule.limit,
+            Params::Hold(_) => EXACT - 1,
         }
     }
 
@@ -183,6 +196,7 @@ impl Quota {
             Params::SlidingWindow(_) => b's',
             Params::SlidingLog(_) => b'g',
             Params::Concurrency(_) => b'c',
+            Params::Hold(_) => b'h',
         }
     }
 
@@ -195,8 +209,19 @@ impl Quota {
             | Params::LeakyBucket { .. }
             | Params::FixedWindow(_)
             | Params::SlidingWindow(_)
-            | Params::SlidingLog(_) => false,
+            | Params::SlidingLog(_)
+            | Params::Hold(_) => false,
         }
+    }
+
+    /// Returns whether it counts what requests hold of another bucket.
+    pub(crate) const fn is_hold(&self) -> bool {
+        matches!(self.0, Params::Hold(_))
+    }
+
+    /// Returns whether requests may hold units of a bucket with this quota.
+    pub(crate) const fn may_hold(&self) -> bool {
+        !self.is_concurrency() && !self.is_hold() && !self.paces()
     }
 
     pub(crate) const fn permit_lifetime(&self) -> Option<Duration> {
@@ -207,8 +232,30 @@ impl Quota {
             | Params::LeakyBucket { .. }
             | Params::FixedWindow(_)
             | Params::SlidingWindow(_)
-            | Params::SlidingLog(_) => None,
+            | Params::SlidingLog(_)
+            | Params::Hold(_) => None,
         }
+    }
+
+    /// Returns the milliseconds after which a full bucket is empty, without debts. At most those of
+    /// a year, after which nobody remembers what a process held that died.
+    pub(crate) fn drained_after_ms(&self) -> u64 {
+        const YEAR_MS: u64 = 366 * 86_400_000;
+
+        let drained_after_ms = match &self.0 {
+            Params::TokenBucket(rule) | Params::LeakyBucket { rule, .. } => {
+                rule.capacity_ns / 1_000_000 + 1
+            }
+            Params::FixedWindow(rule) | Params::IntervalBucket(rule) => match rule.refill {
+                None => rule.window_ms,
+                Some(0) => YEAR_MS,
+                Some(refill) => rule.window_ms.saturating_mul(rule.limit.div_ceil(refill)),
+            },
+            Params::SlidingWindow(rule) => 2 * rule.window_ms,
+            Params::SlidingLog(rule) => rule.window_us / 1_000 + 1,
+            Params::Concurrency(_) | Params::Hold(_) => 0,
+        };
+        drained_after_ms.min(YEAR_MS)
     }
 
     /// Returns the room beyond the capacity, limited so that all levels stay exact.
@@ -220,7 +267,7 @@ impl Quota {
     /// Returns the most units that may be owed. Permits are held, so it is 0 for those.
     pub(crate) fn most_debt(&self) -> u64 {
         match self.0 {
-            Params::Concurrency(_) => 0,
+            Params::Concurrency(_) | Params::Hold(_) => 0,
             Params::TokenBucket(_)
             | Params::IntervalBucket(_)
             | Params::LeakyBucket { .. }
@@ -239,7 +286,8 @@ impl Quota {
             | Params::FixedWindow(_)
             | Params::SlidingWindow(_)
             | Params::SlidingLog(_)
-            | Params::Concurrency(_) => false,
+            | Params::Concurrency(_)
+            | Params::Hold(_) => false,
         }
     }
 
@@ -252,7 +300,8 @@ impl Quota {
             | Params::FixedWindow(_)
             | Params::SlidingWindow(_)
             | Params::SlidingLog(_)
-            | Params::Concurrency(_) => false,
+            | Params::Concurrency(_)
+            | Params::Hold(_) => false,
         }
     }
 
@@ -264,7 +313,8 @@ impl Quota {
             | Params::LeakyBucket { .. }
             | Params::SlidingWindow(_)
             | Params::SlidingLog(_)
-            | Params::Concurrency(_) => false,
+            | Params::Concurrency(_)
+            | Params::Hold(_) => false,
         }
     }
 
@@ -276,7 +326,8 @@ impl Quota {
             | Algorithm::FixedWindow
             | Algorithm::SlidingWindow
             | Algorithm::SlidingLog
-            | Algorithm::Concurrency => false,
+            | Algorithm::Concurrency
+            | Algorithm::Hold => false,
         }
     }
 
@@ -303,7 +354,8 @@ impl Quota {
             | Params::FixedWindow(_)
             | Params::SlidingWindow(_)
             | Params::SlidingLog(_)
-            | Params::Concurrency(_) => 0,
+            | Params::Concurrency(_)
+            | Params::Hold(_) => 0,
         }
     }
 
@@ -319,7 +371,8 @@ impl Quota {
             | Params::LeakyBucket { .. }
             | Params::SlidingWindow(_)
             | Params::SlidingLog(_)
-            | Params::Concurrency(_) => 0,
+            | Params::Concurrency(_)
+            | Params::Hold(_) => 0,
         }
     }
 
@@ -340,7 +393,8 @@ impl Quota {
             | Params::LeakyBucket { .. }
             | Params::SlidingWindow(_)
             | Params::SlidingLog(_)
-            | Params::Concurrency(_) => None,
+            | Params::Concurrency(_)
+            | Params::Hold(_) => None,
         }
     }
 
@@ -354,7 +408,8 @@ impl Quota {
             | Params::LeakyBucket { .. }
             | Params::FixedWindow(_)
             | Params::SlidingWindow(_)
-            | Params::Concurrency(_) => 2,
+            | Params::Concurrency(_)
+            | Params::Hold(_) => 2,
         }
     }
 
@@ -430,6 +485,7 @@ impl Quota {
             Params::SlidingWindow(_) => format!("{limit}-per-{period}-sliding"),
             Params::SlidingLog(_) => format!("{limit}-per-{period}-log"),
             Params::Concurrency(_) => format!("{limit}-at-a-time"),
+            Params::Hold(_) => "held".to_owned(),
         }
     }
 }

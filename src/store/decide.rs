@@ -1,6 +1,6 @@
 //! Decides checks on buckets that are kept as words: the same for every such store.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use smallvec::SmallVec;
 
@@ -183,8 +183,10 @@ impl Charge<'_> {
 
 /// Returns the highest result of an operation: the cost if any part of it can be taken,
 /// otherwise 1.
-const fn most_fitting(operation: Operation, demand: &Demand) -> u64 {
+fn most_fitting(operation: Operation, demand: &Demand) -> u64 {
     match operation {
+        // How much is taken, the bucket behind it says.
+        Operation::TakeUpTo if demand.quota.is_hold() => u64::MAX,
         Operation::TakeUpTo => demand.cost,
         _ => 1,
     }
@@ -203,14 +205,33 @@ pub(super) fn decide(check: &Check<'_>, now_us: u64, buckets: &mut [BucketWords]
         .iter()
         .map(|charge| (&*charge.demand, offset_ms(charge)));
     let (fitting, readings) = settle(operation, charges, buckets, now_us);
-    let charges = check.charges().iter().zip(&*readings);
-    let policies = charges.map(|(charge, &(at, standing))| {
-        let (name, demand) = (charge.policy.clone(), &charge.demand);
-        each!(demand.quota, rule => {
-            PolicyDecision::new(rule, operation, name, demand, fitting, at, standing)
-        })
+    let charges = check.charges().iter().zip(readings);
+    let policies = charges.filter(|(charge, _)| !charge.is_hold());
+    let policies = policies.map(|(charge, (at, standing))| {
+        policy_decision(charge, operation, fitting, at, standing)
     });
-    Decision::new(operation, policies, fitting, now_us)
+    // Their number is known only if none of them holds units.
+    match check.charges().iter().any(Charge::is_hold) {
+        false => Decision::new(operation, policies, fitting, now_us),
+        true => {
+            let policies: SmallVec<[PolicyDecision; 1]> = policies.collect();
+            Decision::new(operation, policies.into_iter(), fitting, now_us)
+        }
+    }
+}
+
+/// Returns a charge's part of a decision.
+pub(crate) fn policy_decision(
+    charge: &Charge<'_>,
+    operation: Operation,
+    fitting: u64,
+    at: ReadContext,
+    standing: BucketState,
+) -> PolicyDecision {
+    let (name, demand) = (charge.policy.clone(), &*charge.demand);
+    each!(demand.quota, rule => {
+        PolicyDecision::new(rule, operation, name, demand, fitting, at, standing)
+    })
 }
 
 /// The context in which each bucket was read, and its state.
@@ -227,17 +248,31 @@ pub(crate) fn settle<'a>(
 ) -> (u64, Readings) {
     let mut fitting = u64::MAX;
     let mut readings = Readings::new();
+    let mut hold = None;
     for ((demand, offset_ms), bucket) in charges.clone().zip(&*buckets) {
         let (at, standing, fits) = each!(demand.quota, rule => {
-            let at = demand.at(rule, operation, now_us, offset_ms);
+            let at = demand.at(rule, operation, now_us, offset_ms).beside(hold, rule.unit());
             let (standing, fits) = read(rule, operation, demand, bucket, at);
             (at, standing, fits)
         });
+        hold = match &demand.quota.0 {
+            Params::Hold(rule) => {
+                Some(bucket.read(|stored| rule.reading(stored, &standing, demand.cost, at)))
+            }
+            _ => None,
+        };
         fitting = fitting.min(fits).min(most_fitting(operation, demand));
         readings.push((at, standing));
     }
-    for (((demand, _), bucket), (at, standing)) in charges.zip(buckets).zip(&readings) {
-        each!(demand.quota, rule => write(rule, operation, demand, bucket, fitting, standing, *at));
+    for (((demand, _), bucket), (at, standing)) in charges.zip(buckets).zip(&mut readings) {
+        each!(demand.quota, rule => {
+            write(rule, operation, demand, bucket, fitting, standing, *at);
+            if let Some(hold) = &mut at.hold {
+                // To all that follows, what has lapsed was charged before.
+                let lapsed = mem::take(&mut hold.lapsed).saturating_mul(rule.unit());
+                standing.level = standing.level.saturating_add(lapsed).min(EXACT);
+            }
+        });
     }
     (fitting, readings)
 }
@@ -258,10 +293,17 @@ fn read(
     );
     let fits = match operation {
         Operation::Take | Operation::Peek => {
-            u64::from(rule.fits(&standing, demand.level, demand.overdraft))
+            let wanted = demand.level.saturating_add(at.taken_beside(rule.unit()));
+            u64::from(rule.fits(&standing, wanted, demand.overdraft))
         }
-        Operation::TakeUpTo => rule.units_that_fit(standing.level),
-        Operation::Refund | Operation::Debit | Operation::Renew => 1,
+        Operation::TakeUpTo => match at.taken_beside(rule.unit()) {
+            0 => rule.units_that_fit(standing.level),
+            others => {
+                let left = rule.capacity().saturating_sub(rule.counted(standing.level));
+                left.saturating_sub(others) / rule.unit()
+            }
+        },
+        Operation::Refund | Operation::Debit | Operation::Renew | Operation::Settle => 1,
     };
     (standing, fits)
 }
@@ -276,7 +318,7 @@ fn write(
     standing: &BucketState,
     at: ReadContext,
 ) {
-    let mut change = demand.change(rule, operation, fitting, standing);
+    let mut change = demand.change(rule, operation, fitting, standing, at.hold.as_ref());
     if let Change::Give(cost) = change {
         change = Change::Give(bucket.read(|stored| rule.returnable(stored, standing, cost, at)));
     }

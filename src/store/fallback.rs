@@ -21,7 +21,8 @@ use super::{
     tasks::Tasks,
 };
 use crate::{
-    Clock, Decision, OnStoreFailure, StoreError, clock::SystemClock, metrics::store::StoreMetrics,
+    Clock, Decision, OnStoreFailure, StoreError, charge::buckets, clock::SystemClock,
+    metrics::store::StoreMetrics,
 };
 
 /// Decides while a store fails. It holds buckets in this process, what was logged about the
@@ -144,7 +145,7 @@ impl Fallback {
             answer => return answer,
         };
         let choices = || check.charges().iter().map(|charge| charge.on_store_failure);
-        if check.operation().is_refund_or_renewal()
+        if check.operation().is_of_taken()
             || error.is_corrupt_state()
             || choices().any(|choice| choice == OnStoreFailure::Deny)
             || error.is_overloaded() && choices().any(|choice| choice == OnStoreFailure::Allow)
@@ -161,7 +162,7 @@ impl Fallback {
         };
         let is_lost = error.may_have_run() || error.is_foreign_reply();
         if charges.is_empty() {
-            let units = check.charges().first().map_or(0, Charge::cost);
+            let units = buckets(check.charges()).next().map_or(0, Charge::cost);
             return Ok(Decision::unchecked(units, is_lost));
         }
         match self.decide_locally(operation, charges) {

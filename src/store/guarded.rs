@@ -119,7 +119,7 @@ fn outcome(answer: &Result<Decision, StoreError>) -> CallOutcome {
 
 impl<S: Store> Store for Guarded<S> {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        let is_refund = check.operation().is_refund_or_renewal();
+        let is_refund = check.operation().is_of_taken();
         self.guard(is_refund, || self.store.check(check), outcome)
     }
 
@@ -127,7 +127,7 @@ impl<S: Store> Store for Guarded<S> {
     /// by the first that tells something about the store.
     fn check_all(&self, checks: &[Check<'_>]) -> Vec<Answer<Decision>> {
         let mut operations = checks.iter().map(Check::operation);
-        let is_refund = operations.all(Operation::is_refund_or_renewal);
+        let is_refund = operations.all(Operation::is_of_taken);
         let Some(permit) = self.breaker.try_acquire(is_refund) else {
             let open = |_| Answer::Now(Err(StoreError::circuit_open()));
             return checks.iter().map(open).collect();

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::Id;
 use crate::{
     Decision, PolicyDecision, Quota, Verdict,
-    charge::Check,
+    charge::{Charge, Check},
     quota::{
         Params,
         arithmetic::{Arithmetic, BucketState, ReadContext},
@@ -87,7 +87,7 @@ impl Denial {
         let latest_us = self.decided_us + now_us.saturating_sub(self.sent_us);
         let mut states: SmallVec<[(ReadContext, BucketState); 2]> = SmallVec::new();
         let mut has_room = true;
-        for (charge, known) in check.charges().iter().zip(&self.charges) {
+        for (charge, known) in buckets(check).zip(&self.charges) {
             let asked = &charge.demand;
             if known.quota != asked.quota {
                 return Recheck::Unknown;
@@ -118,9 +118,15 @@ impl Denial {
     }
 }
 
+/// Returns the charges of a check without those of holds: nothing was held.
+fn buckets<'a>(check: &Check<'a>) -> impl ExactSizeIterator<Item = &'a Charge<'a>> {
+    let charges = check.charges().iter().filter(|charge| !charge.is_hold());
+    charges.collect::<SmallVec<[&Charge<'_>; 2]>>().into_iter()
+}
+
 fn denied(check: &Check<'_>, now_us: u64, standings: &[(ReadContext, BucketState)]) -> Decision {
     let operation = check.operation();
-    let charges = check.charges().iter().zip(standings);
+    let charges = buckets(check).zip(standings);
     let mut policies = charges.map(|(charge, (at, standing))| {
         let (name, asked) = (charge.policy.clone(), &charge.demand);
         each!(asked.quota, rule => {

@@ -32,7 +32,7 @@ use self::{
 };
 use super::process::ProcessContext;
 use crate::charge::{Charge, Check, Operation};
-use crate::{Decision, Verdict, clock};
+use crate::{Decision, PolicyDecision, Verdict, clock};
 
 /// All stores keep an unused bucket for this long. A bucket that does not start full must not be
 /// forgotten while a denial of it is cached.
@@ -83,7 +83,10 @@ impl DenialCache {
             Operation::Refund => OnReply::Forget,
             // Permits are released at any time.
             Operation::Take if !check.charges().iter().any(is_held) => OnReply::Remember,
-            Operation::Take | Operation::TakeUpTo | Operation::Debit => OnReply::Nothing,
+            // A denial of a bucket of which units are held is not kept.
+            Operation::Take | Operation::TakeUpTo | Operation::Debit | Operation::Settle => {
+                OnReply::Nothing
+            }
         };
         let (id, stripes) = self.place(check.charges());
         let now_us = clock::read(&*self.process.clock);
@@ -230,7 +233,9 @@ enum OnReply {
 
 /// Records a decision that the store made in one instant.
 pub(crate) fn record_decision(pending: Option<PendingCheck>, decision: &Decision) {
-    let is_denied = decision.verdict() == Verdict::Denied;
+    // What is held is released at any time.
+    let is_denied = decision.verdict() == Verdict::Denied
+        && !decision.policies().any(PolicyDecision::is_held_of);
     if let Some(pending) = pending.filter(|pending| is_denied && pending.then == OnReply::Remember)
     {
         pending.denials.remember(&pending, decision);

@@ -155,8 +155,10 @@ impl Buckets {
         now_us: u64,
         shard: &mut Shard,
     ) -> BucketWords {
-        // Permits must be found again; there are no more than requests in flight.
-        if is_full && !charge.demand.quota.is_concurrency() && shard.find_mut(place.id).is_none() {
+        // Permits and units that are held must be found again; there are no more than requests in
+        // flight.
+        let is_found_again = charge.demand.quota.is_concurrency() || charge.is_hold();
+        if is_full && !is_found_again && shard.find_mut(place.id).is_none() {
             if operation == Operation::Refund {
                 // What it took, if anything, it shares with others.
                 place.storage = Storage::Nowhere;

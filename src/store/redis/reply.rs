@@ -1,6 +1,6 @@
 //! The reply to a script call, and what it means for each check.
 
-use std::ops::Range;
+use std::{mem, ops::Range};
 
 use smallvec::SmallVec;
 
@@ -9,7 +9,12 @@ use crate::{
     Decision, PolicyDecision, StoreError,
     charge::{Charge, Operation},
     error::StoreErrorKind,
-    quota::{EXACT, Params, arithmetic::BucketState, each},
+    quota::{
+        EXACT, Params,
+        arithmetic::{Arithmetic, BucketState, HoldReading},
+        each,
+    },
+    store::decide::policy_decision,
 };
 
 /// The verdict where unexpected data is stored under a key.
@@ -41,12 +46,19 @@ impl CheckResult {
     /// this is the result: the first `fitting` were allowed.
     pub(crate) fn of_turn(&self, turn: u64, request: &ScriptRequest) -> Self {
         let taken = turn.min(self.fitting);
+        let mut held = 0;
         let standings = self.standings.iter().zip(&request.charges);
-        let standings = standings.map(|(before, charge)| BucketState {
-            level: before
-                .level
-                .saturating_add(charge.demand.level.saturating_mul(taken)),
-            ..*before
+        let standings = standings.map(|(before, charge)| {
+            let demand = &charge.demand;
+            // What is held is not charged.
+            let charged = demand.level.saturating_sub(demand.quota.level_of(mem::take(&mut held)));
+            if charge.is_hold() {
+                held = demand.cost;
+            }
+            BucketState {
+                level: before.level.saturating_add(charged.saturating_mul(taken)),
+                ..*before
+            }
         });
         Self {
             now_us: self.now_us,
@@ -60,30 +72,42 @@ impl ScriptRequest {
     pub(crate) fn decision(&self, found: &CheckResult) -> Decision {
         let (operation, now_us, fitting) = (self.operation, found.now_us, found.fitting);
         let charges = self.charges.iter().zip(&found.standings);
-        let mut policies = charges
-            .map(|(charge, before)| policy_decision(charge, operation, fitting, now_us, *before));
-        match (policies.len(), policies.next()) {
+        let mut policies: SmallVec<[PolicyDecision; 1]> =
+            policy_decisions(charges, operation, fitting, now_us).collect();
+        match (policies.len(), policies.pop()) {
             (1, Some(policy)) => Decision::of_one(operation, policy, fitting, now_us),
-            (_, first) => {
-                let policies = first.into_iter().chain(policies);
-                Decision::new(operation, policies, fitting, now_us)
+            (_, last) => {
+                let policies: SmallVec<[PolicyDecision; 4]> = policies.into_iter().chain(last).collect();
+                Decision::new(operation, policies.into_iter(), fitting, now_us)
             }
         }
     }
 }
 
-/// Returns a charge's part of a decision.
-pub(super) fn policy_decision(
-    charge: &Charge<'_>,
+/// Returns the part of each policy in a decision, from the states of its buckets.
+pub(super) fn policy_decisions<'a>(
+    charges: impl Iterator<Item = (&'a Charge<'a>, &'a BucketState)>,
     operation: Operation,
     fitting: u64,
     now_us: u64,
-    before: BucketState,
-) -> PolicyDecision {
-    let (name, demand) = (charge.policy.clone(), &*charge.demand);
-    each!(demand.quota, rule => {
-        let at = charge.at(rule, operation, now_us);
-        PolicyDecision::new(rule, operation, name, demand, fitting, at, before)
+) -> impl Iterator<Item = PolicyDecision> {
+    let mut hold = None;
+    charges.filter_map(move |(charge, before)| {
+        let (demand, hold_before) = (&charge.demand, hold.take());
+        if charge.is_hold() {
+            hold = Some(HoldReading {
+                held: before.level,
+                lapsed: 0,
+                asked: demand.cost,
+                found: before.more,
+                generation: before.mark,
+            });
+            return None;
+        }
+        let at = each!(demand.quota, rule => {
+            charge.at(rule, operation, now_us).beside(hold_before, rule.unit())
+        });
+        Some(policy_decision(charge, operation, fitting, at, *before))
     })
 }
 

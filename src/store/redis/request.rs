@@ -111,7 +111,7 @@ impl ScriptRequest {
 
     /// Whether it refunds or renews what was taken.
     pub(super) const fn is_refund(&self) -> bool {
-        self.operation.is_refund_or_renewal()
+        self.operation.is_of_taken()
     }
 }
 
@@ -157,7 +157,10 @@ impl<'a> Repeated<'a> {
             let is_last = if place == last { LAST_CHARGE } else { 0 };
             let kind = u64::from(algorithm(charge)) + is_last + TASK * task(*operation);
             let extra = match operation {
-                Operation::Take | Operation::Peek | Operation::Debit => demand.overdraft as f64,
+                Operation::Settle if charge.is_hold() => demand.taken_at as f64,
+                Operation::Take | Operation::Peek | Operation::Debit | Operation::Settle => {
+                    demand.overdraft as f64
+                }
                 Operation::TakeUpTo => demand.quota.level_of(1) as f64,
                 Operation::Refund | Operation::Renew => demand.taken_at as f64,
             };
@@ -170,7 +173,12 @@ impl<'a> Repeated<'a> {
                 // One of them may be negative.
                 push(to, number as i64 as f64);
             }
-            if *operation == Operation::Debit {
+            if charge.is_hold() {
+                let bucket = charges.get(place + 1);
+                let unit = bucket.map_or(1, |bucket| bucket.demand.quota.level_of(1));
+                push(to, unit as f64);
+            }
+            if matches!(operation, Operation::Debit | Operation::Settle) {
                 push(to, demand.quota.level_of(1) as f64);
             }
         }
@@ -185,6 +193,7 @@ pub(crate) fn algorithm(charge: &Charge<'_>) -> u8 {
         Params::SlidingWindow(_) => 3,
         Params::SlidingLog(_) => 4,
         Params::Concurrency(_) => 5,
+        Params::Hold(_) => 6,
     }
 }
 
@@ -212,6 +221,9 @@ fn own_numbers(charge: &Charge<'_>) -> ArrayVec<u64, 6> {
         }
         Params::SlidingLog(rule) => {
             own.extend([rule.window_us, 0]);
+        }
+        Params::Hold(rule) => {
+            own.extend([rule.lifetime_ms, rule.remembered_ms]);
         }
         Params::Concurrency(rule) => {
             own.push(rule.lifetime_ms);
@@ -244,6 +256,7 @@ const fn task(operation: Operation) -> u64 {
         Operation::Refund => 3,
         Operation::Renew => 4,
         Operation::Debit => 5,
+        Operation::Settle => 6,
     }
 }
 

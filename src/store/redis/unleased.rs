@@ -167,7 +167,7 @@ impl Store for Unleased {
         let mut carriers: SmallVec<[Carrier<'_>; 1]> = SmallVec::new();
         for (place, check) in checks.iter().enumerate() {
             // Refunds have a queue of their own.
-            if check.operation().is_refund_or_renewal() {
+            if check.operation().is_of_taken() {
                 answers.push(self.check(check));
                 continue;
             }

@@ -20,7 +20,7 @@ use crate::{
     charge::{Charge, Demand, Operation},
     store::redis::{
         deadline::Deadline,
-        reply::{CheckResult, policy_decision},
+        reply::{CheckResult, policy_decisions},
         request::ScriptRequest,
     },
 };
@@ -67,6 +67,8 @@ impl SlotGroup {
         }
     }
 
+    /// Splits it further, because its slot moves. What is held cannot be decided apart from its
+    /// bucket: nothing is held then, so the cost is charged at once.
     fn key_by_key(self) -> impl DoubleEndedIterator<Item = Self> {
         let ScriptRequest {
             operation,
@@ -74,7 +76,18 @@ impl SlotGroup {
             charges,
         } = self.request;
         let charges = self.places.into_iter().zip(charges);
+        let charges = charges.filter(|(_, charge)| !charge.is_hold());
         charges.map(move |(place, charge)| Self::of_one(operation, slot, place, charge))
+    }
+
+    /// Whether its keys can be asked about one by one.
+    fn is_divisible(&self) -> bool {
+        let ends_holds = matches!(
+            self.request.operation,
+            Operation::Refund | Operation::Renew | Operation::Settle
+        );
+        let charges = &self.request.charges;
+        charges.len() > 1 && !(ends_holds && charges.iter().any(Charge::is_hold))
     }
 
     fn demands(&self) -> impl Iterator<Item = &Demand> {
@@ -110,7 +123,7 @@ impl SlotGroup {
 }
 
 impl GroupResult {
-    /// Returns the decisions of its policies, each with its place in the check.
+    /// Returns the decisions of its policies, each with the place of its bucket in the check.
     fn policies(
         &self,
         operation: Operation,
@@ -119,12 +132,11 @@ impl GroupResult {
         let CheckResult {
             now_us, standings, ..
         } = &self.found;
-        let charges = self.group.request.charges.iter().zip(standings);
-        let charges = self.group.places.iter().zip(charges);
-        charges.map(move |(place, (charge, before))| {
-            let policy = policy_decision(charge, operation, fitting, *now_us, *before);
-            (*place, policy)
-        })
+        let charges = &self.group.request.charges;
+        let places = self.group.places.iter().zip(charges);
+        let places = places.filter(|(_, charge)| !charge.is_hold());
+        let policies = policy_decisions(charges.iter().zip(standings), operation, fitting, *now_us);
+        places.map(|(place, _)| *place).zip(policies)
     }
 
     /// Whether it granted permits. They return with their holder's next statement, which a
@@ -141,8 +153,19 @@ impl GroupResult {
         let mut group = self.group.clone();
         let operation = group.request.operation;
         group.request.operation = Operation::Refund;
-        let taken = self.policies(operation, self.found.fitting);
-        for (demand, (_, taken)) in group.demands_mut().zip(taken) {
+        let mut policies = self.policies(operation, self.found.fitting);
+        let charges = group.request.charges.iter_mut();
+        for (charge, before) in charges.zip(&self.found.standings) {
+            let is_hold = charge.is_hold();
+            let demand = charge.demand.to_mut();
+            if is_hold {
+                let held = if operation == Operation::Take { demand.cost } else { 0 };
+                demand.refund(held, before.mark);
+                continue;
+            }
+            let Some((_, taken)) = policies.next() else {
+                break;
+            };
             let level = match operation {
                 Operation::TakeUpTo => demand.quota.level_of(more),
                 _ => demand.level,
@@ -173,7 +196,11 @@ impl Cluster {
             Operation::Take | Operation::TakeUpTo => {
                 self.take(operation, groups, deadline, answer).await
             }
-            Operation::Peek | Operation::Refund | Operation::Debit | Operation::Renew => {
+            Operation::Peek
+            | Operation::Refund
+            | Operation::Debit
+            | Operation::Renew
+            | Operation::Settle => {
                 let results = self.send_all(groups, deadline).await?;
                 let fitting = results.iter().map(|result| result.found.fitting).min();
                 Ok(decision(operation, fitting.unwrap_or(0), &results))
@@ -209,7 +236,7 @@ impl Cluster {
                     fitting = fitting.min(found.fitting);
                     results.push(GroupResult { group, found });
                 }
-                Err(Failed::SplitRequired) if group.request.charges.len() > 1 => {
+                Err(Failed::SplitRequired) if group.is_divisible() => {
                     groups.extend(group.key_by_key().rev());
                 }
                 Err(failed) => {
@@ -286,7 +313,7 @@ impl Cluster {
     ) -> Result<Vec<GroupResult>, StoreError> {
         match self.send(&group.request, deadline).await {
             Ok(found) => return Ok(vec![GroupResult { group, found }]),
-            Err(Failed::SplitRequired) if group.request.charges.len() > 1 => {}
+            Err(Failed::SplitRequired) if group.is_divisible() => {}
             Err(failed) => return Err(unsplittable(failed)),
         }
         let (mut results, mut failure) = (Vec::new(), None);

@@ -11,14 +11,17 @@
 --          and for each charge:
 --            kind: its algorithm's number, plus 32 on the last charge of a check,
 --              plus 64 times the task: 0 take all or nothing, 1 peek,
---              2 take as much as fits, 3 refund, 4 renew a permit,
---              5 debit: charge each bucket as much as it may owe
+--              2 take as much as fits, 3 refund, 4 renew a permit or a hold,
+--              5 debit: charge each bucket as much as it may owe, 6 end a hold
 --            cost and capacity, in the algorithm's own unit
---            extra: for tasks 0, 1, 5 room beyond the capacity, or if negative, room
---              to leave; for 2 the cost of one unit; for 3 the mark at which it was
---              taken, or 0 for any
+--            extra: for tasks 0, 1, 5 and 6 room beyond the capacity, or if negative,
+--              room to leave; for 2 the cost of one unit; for 3, and for 4 and 6 of a
+--              hold, the mark at which it was taken, or 0 for any
 --            a and b, the algorithm's own numbers, and more if its file says so
---            for task 5: the cost of one unit
+--            for tasks 5 and 6: the cost of one unit
+--          A charge of a hold comes before that of the bucket of which units are held.
+--          The hold takes its own cost, and the bucket only what is left of its cost. For
+--          task 6, the cost of the bucket is what was used.
 -- Reply    integers only, as IEEE doubles, little-endian, in a row in one string,
 --          which Redis writes and a client reads faster than a list:
 --          nonce, now in microseconds, then for each check its
@@ -74,6 +77,9 @@ local largest = 9007199254740992
 -- stands for, and where their numbers are, of which those of one charge are read.
 local alike, times, first_at, is_joint = 0, 1, at, false
 local kind, cost, capacity, extra, algorithm, task, most, slack, drop_ms, unit
+-- Of the hold before this charge: whether there is one, and as levels of the bucket what
+-- is held and has lapsed, what of it has lapsed, what is asked for, and what is still held.
+local holding, burden, lapsed, asked, found
 local a, b, c, d, e, f
 -- The last change that was added, and its text.
 local added, added_text = 0, '0'
@@ -98,7 +104,7 @@ while key < #keys do
   out = out + 1
   local verdict_at, verdict, part, first_key = out, untold, untold, key
   local past, undo, is_unsaved, are_linear, refusal = nil, nil, false, true, nil
-  local level, mark, more, unsaved, kept
+  local level, mark, more, unsaved, kept, owed
   repeat
     if is_new or is_joint then
       kind, cost, capacity, extra, a, b, at = unpack('<dddddd', numbers, at)
@@ -113,8 +119,17 @@ while key < #keys do
       end
       slack = 0
       --@numbers
-      if task == 5 then
+      if task == 5 or task == 6 then
         unit, at = unpack('<d', numbers, at)
+      end
+    end
+    local is_held, others = holding, 0
+    holding, owed = false, 0
+    if is_held then
+      owed, others = lapsed, burden
+      most = most - others
+      if task == 3 then
+        cost = max(cost - asked, 0)
       end
     end
     key = key + 1
@@ -131,6 +146,10 @@ while key < #keys do
     elseif algorithm > 1 and not (mark >= 0 and mark <= largest and mark % 1 == 0
         and more >= 0 and more <= largest and more % 1 == 0) then
       level = nil
+    end
+    if is_held and (is_refused or level == nil) then
+      -- What has lapsed stays so until it can be charged.
+      owed, past[14] = 0, false
     end
     if is_refused then
       -- A value that could not be read must not be overwritten.
@@ -153,22 +172,37 @@ while key < #keys do
         verdict = min(verdict, 1 + max(floor((most - level) / cost), 0))
       end
       are_linear = are_linear and is_linear
+      if is_held then
+        cost = max(cost - asked, 0)
+      end
+    elseif task == 2 and algorithm == 6 then
+      -- Nothing of it is held.
+      cost, extra = 0, 0
     elseif task == 2 then
       local left = capacity
       if level > slack then
         left = max(capacity - level, 0)
       end
-      if not past then
+      left = max(left - others, 0)
+      if not past or is_held and not past[17] then
         verdict = cost / extra
       end
       verdict = min(verdict, floor(left / extra))
+    elseif task == 3 and algorithm == 6 then
+      cost = more
     elseif task == 5 then
-      local left = max(capacity + extra - (level > slack and level or 0), 0)
+      local left = max(capacity + extra - (level > slack and level or 0) - others, 0)
       cost = min(cost, left - left % unit)
+    elseif task == 6 and algorithm == 6 then
+      cost = -more
+    elseif task == 6 then
+      local paid = min(cost, found)
+      local left = max(capacity + extra - (level > slack and level or 0) - (others - found) - paid, 0)
+      cost = paid + min(max(cost - asked, 0), left - left % unit)
     end
     is_unsaved = is_unsaved or unsaved
     out = out + 1
-    reply[out] = level
+    reply[out] = owed > 0 and min(level + owed, largest) or level
     if algorithm > 1 then
       out = out + 1
       reply[out] = mark
@@ -178,7 +212,7 @@ while key < #keys do
       end
     end
     if kind % 64 < 32 then
-      past = { cost, capacity, extra, algorithm, a, b, c, d, e, f, level, mark, more, unsaved, kept or false, key, past or false }
+      past = { cost, capacity, extra, algorithm, a, b, c, d, e, f, level, mark, more, unsaved, kept or false, key, past or false, owed }
     end
   until kind % 64 >= 32
 
@@ -190,7 +224,7 @@ while key < #keys do
     while leg_key do
       local change = 0
       if verdict > 0 then
-        if task == 0 or task == 5 then
+        if task == 0 or task > 4 then
           change = verdict * cost
         elseif task == 2 then
           change = verdict * extra
@@ -198,7 +232,8 @@ while key < #keys do
           change = -min(level, cost)
         end
       end
-      if change ~= 0 or unsaved or (task == 4 and kept) then
+      change = change + owed
+      if change ~= 0 or unsaved or (task == 4 and kept and algorithm == 5) then
         local value, ttl_ms
         --@write
         local written = value and call('PSETEX', keys[leg_key], format('%d', ttl_ms), value)
@@ -220,7 +255,7 @@ while key < #keys do
         cost, capacity, extra, algorithm = past[1], past[2], past[3], past[4]
         a, b, c, d, e, f = past[5], past[6], past[7], past[8], past[9], past[10]
         level, mark, more, unsaved, kept = past[11], past[12], past[13], past[14], past[15]
-        leg_key, past = past[16], past[17]
+        leg_key, owed, past = past[16], past[18], past[17]
       end
     end
   end
