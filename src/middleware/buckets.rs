@@ -114,9 +114,9 @@ impl Buckets {
         let asked = [&self.enforced, &self.shadows].map(|charges| {
             let charges = charges.iter().zip(debts.by_ref());
             // Units that were charged are refunded, whatever is held.
-            let is_asked = |charge: &Charge<'_>| {
-                !charge.demand.quota.is_concurrency()
-                    && !(charge.is_hold() && operation == Operation::Refund)
+            let is_asked = |charge: &Charge<'_>| match charge.is_hold() {
+                true => operation != Operation::Refund,
+                false => !charge.demand.quota.is_concurrency(),
             };
             let charges = charges.filter(|(charge, _)| is_asked(charge));
             let charges = charges.map(|(charge, debt)| {

@@ -193,7 +193,9 @@ impl Rule {
             true => {
                 // A tier may hold permits or places in a queue, although the policy's own does not.
                 if self.base.hold.is_some() && charge.demand.quota.may_hold() {
-                    charges.enforced.extend(self.base.hold_before(&charge, charge.cost()));
+                    charges
+                        .enforced
+                        .extend(self.base.hold_before(&charge, charge.cost()));
                 }
                 charges.enforced.push(charge);
             }

@@ -164,7 +164,9 @@ impl Arithmetic for HoldParams {
             [_, 0, 0] => 0,
             [start_ms, ..] => {
                 let lapses_ms = start_ms.saturating_add(2 * self.lifetime_ms);
-                lapses_ms.saturating_add(self.remembered_ms).saturating_mul(1_000)
+                lapses_ms
+                    .saturating_add(self.remembered_ms)
+                    .saturating_mul(1_000)
             }
             [] => 0,
         }

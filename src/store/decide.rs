@@ -207,9 +207,8 @@ pub(super) fn decide(check: &Check<'_>, now_us: u64, buckets: &mut [BucketWords]
     let (fitting, readings) = settle(operation, charges, buckets, now_us);
     let charges = check.charges().iter().zip(readings);
     let policies = charges.filter(|(charge, _)| !charge.is_hold());
-    let policies = policies.map(|(charge, (at, standing))| {
-        policy_decision(charge, operation, fitting, at, standing)
-    });
+    let policies = policies
+        .map(|(charge, (at, standing))| policy_decision(charge, operation, fitting, at, standing));
     // Their number is known only if none of them holds units.
     match check.charges().iter().any(Charge::is_hold) {
         false => Decision::new(operation, policies, fitting, now_us),

@@ -51,7 +51,9 @@ impl CheckResult {
         let standings = standings.map(|(before, charge)| {
             let demand = &charge.demand;
             // What is held is not charged.
-            let charged = demand.level.saturating_sub(demand.quota.level_of(mem::take(&mut held)));
+            let charged = demand
+                .level
+                .saturating_sub(demand.quota.level_of(mem::take(&mut held)));
             if charge.is_hold() {
                 held = demand.cost;
             }
@@ -77,7 +79,8 @@ impl ScriptRequest {
         match (policies.len(), policies.pop()) {
             (1, Some(policy)) => Decision::of_one(operation, policy, fitting, now_us),
             (_, last) => {
-                let policies: SmallVec<[PolicyDecision; 4]> = policies.into_iter().chain(last).collect();
+                let policies: SmallVec<[PolicyDecision; 4]> =
+                    policies.into_iter().chain(last).collect();
                 Decision::new(operation, policies.into_iter(), fitting, now_us)
             }
         }

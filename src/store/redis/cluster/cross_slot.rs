@@ -159,7 +159,11 @@ impl GroupResult {
             let is_hold = charge.is_hold();
             let demand = charge.demand.to_mut();
             if is_hold {
-                let held = if operation == Operation::Take { demand.cost } else { 0 };
+                let held = if operation == Operation::Take {
+                    demand.cost
+                } else {
+                    0
+                };
                 demand.refund(held, before.mark);
                 continue;
             }
