@@ -286,6 +286,9 @@ impl Policy {
     /// called. `peek`, `debit` and `credit` apply to it as to an enforced policy and wait for the
     /// store, but its failure is no error.
     ///
+    /// **The danger**: its buckets are those of its name, as of any policy. With the name of an
+    /// enforced policy of another layer on the same store, it takes that one's units.
+    ///
     /// Enforce it later by dropping this line: its buckets stay. Setting
     /// [`on_store_failure`](Self::on_store_failure) to anything but `Allow` is a [`ConfigError`],
     /// and so is a [`Concurrency`](crate::Concurrency) quota, whose units are held by the requests

@@ -82,7 +82,7 @@ pub(crate) fn shadow_misconfigured(advice: &str) {
     tell!(
         error,
         "wiring",
-        "a shadow policy has no key for any request and counts nothing; enforced, it would answer each with 500: {advice}"
+        "a shadow policy has no key for any request and is not checked; enforced, it would answer each with 500: {advice}"
     );
 }
 

@@ -71,9 +71,9 @@ counts! {
         impossible,
         /// The request lacks the key, so it was denied. A shadow policy lets it pass.
         key_missing,
-        /// A shadow policy had no room.
+        /// A shadow policy had no room, or the cost exceeds what it can ever grant.
         shadow_denied,
-        /// The store failed while it was asked for a shadow policy.
+        /// A shadow policy was not decided, mostly because the store failed.
         unknown,
     }
 }

@@ -557,7 +557,7 @@ impl RateLimitLayerBuilder {
     /// Names the callers in [`top_denied`](RateLimitLayer::top_denied), for people who read it.
     /// Default: they have a [fingerprint](crate::Fingerprint) only.
     ///
-    /// The layer calls the closure once when a caller enters the list, with the request that
+    /// The layer calls the closure when a caller enters one of its lists, with the request that
     /// was denied. It keeps up to 64 bytes of the name, without control characters, as long
     /// as the caller is listed. A bucket that all callers share has no name. If some share a
     /// key, such as a route, the name is that of the one who was denied first.

@@ -24,7 +24,8 @@ use tower_throttle::{
 use crate::support::{
     random::Random,
     web::{
-        Down, NOW_S, Slow, ask, get, hello, layer_of, layer_with, plain, request, standing_store,
+        Down, NOW_S, Slow, ask, at_once, get, hello, layer_of, layer_with, plain, request,
+        standing_store,
     },
 };
 
@@ -79,6 +80,35 @@ fn a_caller_is_listed_with_its_denials_by_each_policy() {
     assert_eq!(recent.len(), 3);
     assert_eq!(recent[1].policies, ["burst", "all"]);
     assert_eq!(recent[1].fingerprints, [of("bob"), everyone]);
+}
+
+/// Whichever of the callers are listed, and whatever was denied last.
+#[test]
+fn each_denial_by_several_policies_counts_for_each_of_them() {
+    let burst = Policy::new("burst", TokenBucket::per_day(1)).key(key::header("x-api-key"));
+    let all = Policy::new("all", TokenBucket::per_day(3)).shared();
+    let (layer, _) = layer_of([burst, all]);
+    let ask = |caller| ask(&layer, get([("x-api-key", caller)]));
+    for caller in ["ann", "ann", "bob", "cid"] {
+        ask(caller);
+    }
+    // `burst` denied ann. Now `all` denies, too.
+    for caller in ["ann", "bob", "ann"] {
+        ask(caller);
+    }
+    let request = get([("x-api-key", "ann")]);
+    let buckets = layer.buckets(&RequestHead::from(&request)).expect("a key");
+    at_once(buckets.reset_shared()).expect("a reset");
+    ask("ann");
+    let expected = [
+        ("burst".to_owned(), of("ann"), 4),
+        ("all".to_owned(), Fingerprint::from(&Key::everyone()), 3),
+        ("burst".to_owned(), of("bob"), 1),
+    ];
+    assert_eq!(counts(&layer, 20), expected);
+    let recent = layer.recent_denials();
+    let policies = recent.iter().map(|denial| denial.policies.len());
+    assert_eq!(policies.collect::<Vec<_>>(), [1, 2, 2, 2, 1]);
 }
 
 #[test]
@@ -256,6 +286,20 @@ fn counts_are_halved_every_ten_minutes() {
     assert_eq!(counts(&layer, 20), halved(&[("bob", 2)]));
     clock.advance(Duration::from_secs(600));
     assert_eq!(counts(&layer, 20), halved(&[("bob", 1)]));
+}
+
+/// The end of a period takes callers with one denial off the list.
+#[test]
+fn a_denial_that_is_repeated_after_the_end_of_a_period_is_counted() {
+    let (layer, clock) = layer_of([api()]);
+    let period_us = NOW_S * 1_000_000 / 600_000_000 * 600_000_000;
+    clock.set_us(period_us - 1);
+    for _ in 0..2 {
+        ask(&layer, get([("x-api-key", "ann")]));
+    }
+    clock.set_us(period_us);
+    ask(&layer, get([("x-api-key", "ann")]));
+    assert_eq!(counts(&layer, 20), [("api".to_owned(), of("ann"), 1)]);
 }
 
 #[test]

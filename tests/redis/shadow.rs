@@ -9,7 +9,7 @@ use std::{
 
 use tower_throttle::{
     Decision, FixedWindow, Limiter, ManualClock, OnStoreFailure, Policy, RateLimitLayer,
-    RedisStore, RedisStoreBuilder, SlidingLog, Source, StoreError, TokenBucket, key,
+    RedisStore, RedisStoreBuilder, RequestHead, SlidingLog, Source, StoreError, TokenBucket, key,
     metrics::Checks,
 };
 
@@ -398,6 +398,21 @@ async fn shadow_checks_that_wait_for_redis_leave_room_for_enforced_policies() {
     let mut asked = vec![check(&enforced, "ann")];
     enqueue(&mut asked).await;
     assert_eq!(enforced.metrics().store.in_flight, Some(2_001));
+}
+
+#[tokio::test]
+async fn an_operator_finds_the_buckets_of_shadow_policies() {
+    let store = RedisStore::connect("redis://127.0.0.1:1/").expect("a store");
+    let policy = |name| Policy::new(name, FixedWindow::per_day(3)).key(key::global());
+    let layer = RateLimitLayer::builder().store(store);
+    let layer = layer.policy(policy("new").shadow()).policy(policy("old"));
+    let layer = layer.build().expect("a layer");
+    let buckets = layer.buckets(&RequestHead::from(&plain())).expect("a key");
+    let keys = buckets.storage_keys();
+    assert_eq!(keys.len(), 2);
+    for name in ["old", "new"] {
+        assert!(keys.iter().any(|key| key.ends_with(name)), "{keys:?}");
+    }
 }
 
 #[tokio::test]

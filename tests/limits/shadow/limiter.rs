@@ -137,6 +137,24 @@ async fn a_debit_of_shadow_policies_loses_nothing() {
     assert_eq!(charged.collect::<Vec<_>>(), [(4, 5)]);
 }
 
+#[tokio::test]
+async fn each_policy_may_owe_its_own_debt() {
+    let policy = |name, debt| Policy::new(name, FixedWindow::per_hour(3)).max_debt(debt);
+    let limiter = Limiter::builder()
+        .policy(policy("a", 0))
+        .policy(policy("b", 1).shadow())
+        .policy(policy("c", 2))
+        .policy(policy("d", 3).shadow())
+        .build()
+        .expect("a limiter");
+    let debit = limiter.debit("ann", 9).await.expect("charged");
+    let charged = debit.policies().chain(debit.shadow_policies());
+    let charged = charged.map(|policy| (policy.name().to_owned(), policy.charged()));
+    let expected = [("a", 3), ("c", 5), ("b", 4), ("d", 6)];
+    let expected = expected.map(|(name, units)| (name.to_owned(), units));
+    assert_eq!(charged.collect::<Vec<_>>(), expected);
+}
+
 #[test]
 fn a_queue_in_shadow_delays_nobody() {
     let queue = Policy::new("queue", LeakyBucket::per_second(1).queue(2)).shadow();
