@@ -445,7 +445,8 @@ impl RateLimitLayerBuilder {
     /// denies no request. For the first day in production.
     ///
     /// What the policies say about enforcement and store failures does not matter then. A
-    /// [`Concurrency`](crate::Concurrency) policy is an error when the layer is built.
+    /// [`Concurrency`](crate::Concurrency) policy, or one that [holds](Policy::hold_for), is an
+    /// error when the layer is built.
     ///
     /// ```
     /// use tower_throttle::{FixedWindow, OnStoreFailure, Policy, RateLimitLayer, TokenBucket};

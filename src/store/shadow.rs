@@ -7,7 +7,7 @@
 use std::{
     future::poll_fn,
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
 };
 
 use tokio::runtime::Handle;
@@ -100,7 +100,7 @@ impl ShadowChecks {
         }))
     }
 
-    /// Records the answers that are there. `None`: does not wait for the others.
+    /// Records the answers that are there. `None`: asks for no others.
     fn poll(&mut self, mut context: Option<&mut Context<'_>>) -> Poll<()> {
         let Self {
             store,
@@ -129,15 +129,11 @@ impl ShadowChecks {
 
     /// Goes on in a task, if there are checks left. Their request does not wait for them.
     fn leave(mut self) {
-        // Without a runtime, a timer would panic.
-        let runtime = Handle::try_current().ok();
-        let runtime = runtime.filter(|_| self.store.tasks.under_way() < MAX_LATE);
-        let mut context = Context::from_waker(Waker::noop());
-        let context = runtime.is_some().then_some(&mut context);
-        if self.poll(context).is_ready() {
+        if self.poll(None).is_ready() {
             return;
         }
-        if let Some(runtime) = runtime {
+        let runtime = Handle::try_current().ok();
+        if let Some(runtime) = runtime.filter(|_| self.store.tasks.under_way() < MAX_LATE) {
             let store = self.store.clone();
             store.spawn(&runtime, async move {
                 poll_fn(|cx| self.poll(Some(cx))).await;
