@@ -20,6 +20,7 @@ pages! {
     from_tower_rate_limit_fred: "../docs/from-tower-rate-limit-fred.md",
     headers: "../docs/headers.md",
     hot_keys: "../docs/hot-keys.md",
+    lists: "../docs/lists.md",
     metrics: "../docs/metrics.md",
     redis_down: "../docs/redis-down.md",
     shadow_mode: "../docs/shadow-mode.md",

@@ -64,6 +64,7 @@
 //! | what clients receive | [`HeaderFormat`], [`on_denied`](RateLimitLayerBuilder::on_denied), [`GrpcDenials`] |
 //! | what happens while Redis is down | [`OnStoreFailure`] |
 //! | which requests are limited | [`when`](RateLimitLayerBuilder::when) of the layer, [`when`](Policy::when) of a policy |
+//! | which callers are not limited, and which are denied | [`Lists`] |
 //! | whether a limit denies, or only counts what it would deny | [`shadow`](Policy::shadow), [`enforce_for`](Policy::enforce_for) a share of callers, [`shadow_all`](RateLimitLayerBuilder::shadow_all) |
 //!
 //! | To | use |
@@ -154,6 +155,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod limiter;
+mod lists;
 pub mod metrics;
 #[cfg(feature = "http")]
 mod middleware;
@@ -181,6 +183,7 @@ pub use self::{
     enforcement::Percent,
     error::{ConfigError, StoreError},
     limiter::{Limiter, LimiterBuilder},
+    lists::{List, Lists},
     on_store_failure::OnStoreFailure,
     policy::Policy,
     quota::{

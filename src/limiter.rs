@@ -5,7 +5,8 @@ use std::{borrow::Cow, future::poll_fn, pin::Pin, sync::Arc, time::Duration};
 use smallvec::SmallVec;
 
 use crate::{
-    ConfigError, Decision, Key, MemoryStore, OnStoreFailure, Permit, Policy, Refund, StoreError,
+    ConfigError, Decision, Key, List, Lists, MemoryStore, OnStoreFailure, Permit, Policy, Refund,
+    StoreError,
     admission::{Admission, Shadows, WaitBound, refund::HeldCharges, wait_queue::MAX_WAITING},
     charge::{Charge, Demand, Operation},
     error::StoreErrorKind,
@@ -50,6 +51,7 @@ pub struct Limiter(Arc<Limits>);
 struct Limits {
     store: StoreHandle,
     policies: Arc<[Compiled]>,
+    lists: Option<Lists>,
     /// The most callers of this process that wait for one bucket.
     max_waiting: usize,
     recorder: Arc<Recorder>,
@@ -191,6 +193,9 @@ impl Limiter {
     /// Returns an error if the store could not decide.
     pub async fn peek(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
         let key = key.into();
+        if let Some(decision) = self.listed(Operation::Peek, &key, None) {
+            return Ok(decision);
+        }
         let charges = self.charges(&key, None);
         let answer = self.send(Operation::Peek, &charges);
         drop(charges);
@@ -267,6 +272,9 @@ impl Limiter {
     /// Returns the errors of [`check`](Self::check). Some policies may be charged then.
     pub async fn debit(&self, key: impl Into<Key>, units: u64) -> Result<Decision, StoreError> {
         let key = key.into();
+        if let Some(decision) = self.listed(Operation::Debit, &key, Some(units)) {
+            return Ok(decision);
+        }
         let mut charges = self.charges(&key, Some(units));
         reject_permits(&charges.enforced)?;
         let Charges { enforced, shadows } = &mut charges;
@@ -344,6 +352,10 @@ impl Limiter {
         units: Option<u64>,
         max_wait: Duration,
     ) -> Result<Permit, StoreError> {
+        if let Some(decision) = self.listed(Operation::Take, key, units) {
+            self.0.recorder.decided(&decision);
+            return Ok(Permit::new(decision, None));
+        }
         let charges = self.charges(key, units);
         let Limits {
             store,
@@ -389,6 +401,9 @@ impl Limiter {
     }
 
     fn ask(&self, operation: Operation, key: &Key, units: Option<u64>) -> Answer<Decision> {
+        if let Some(decision) = self.listed(operation, key, units) {
+            return Answer::Now(Ok(decision));
+        }
         let mut charges = self.charges(key, units);
         if operation == Operation::Refund {
             // Units that were charged are refunded, whatever is held.
@@ -408,10 +423,35 @@ impl Limiter {
         store.check_with_shadows(operation, &charges.enforced, &charges.shadows, recorder)
     }
 
-    /// Returns the only policy and the store, if the store is in memory, nothing is held, and
-    /// the policy is enforced.
+    /// Returns the decision for a key on a list. A denied caller still pays for what it has used,
+    /// and gets back what it has not.
+    fn listed(&self, operation: Operation, key: &Key, units: Option<u64>) -> Option<Decision> {
+        let list = self.0.lists.as_ref()?.find_key(key)?;
+        let is_settled = matches!(operation, Operation::Debit | Operation::Refund);
+        if is_settled && list == List::Deny {
+            return None;
+        }
+        let own_cost = || {
+            self.0
+                .policies
+                .first()
+                .map_or(0, |policy| policy.demand.cost)
+        };
+        let units = match operation {
+            // Nothing was taken.
+            Operation::Refund => 0,
+            _ => units.unwrap_or_else(own_cost),
+        };
+        Some(Decision::by_list(list, units))
+    }
+
+    /// Returns the only policy and the store, if the store is in memory, nothing is held, the
+    /// policy is enforced, and there are no lists.
     #[inline]
     fn direct(&self) -> Option<(&Compiled, &MemoryStore)> {
+        if self.0.lists.is_some() {
+            return None;
+        }
         match (&*self.0.policies, self.0.store.memory()) {
             ([policy], Some(memory))
                 if !policy.demand.quota.is_concurrency()
@@ -547,6 +587,7 @@ static EVERYONE: Key = Key::everyone();
 pub struct LimiterBuilder {
     store: Option<Arc<dyn Store>>,
     policies: Vec<Policy>,
+    lists: Option<Lists>,
     on_store_failure: OnStoreFailure,
     shadow_all: bool,
     max_waiting: Option<usize>,
@@ -564,6 +605,33 @@ impl LimiterBuilder {
     /// Adds a policy, or a bare quota. A check needs room in all policies.
     pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
         self.policies.push(policy.into());
+        self
+    }
+
+    /// Sets which keys are not limited and which are denied, whatever the policies say. Default:
+    /// none.
+    ///
+    /// The limiter keeps a clone: [`Lists::replace`] takes effect with the next check. Listed
+    /// addresses do not matter here, as there is no request: see [`Lists::find_ip`].
+    ///
+    /// A listed key is decided without a store: [`Decision::source`] is
+    /// [`Source::List`](crate::Source::List). A key on the allow list gets the units that it asks
+    /// for, and is not charged, also not by [`debit`](Limiter::debit). A key on the deny list is
+    /// denied by each check. What it used before can still be debited and credited.
+    ///
+    /// ```
+    /// use tower_throttle::{Limiter, Lists, Source, TokenBucket};
+    ///
+    /// let limiter = Limiter::builder()
+    ///     .policy(TokenBucket::per_minute(5))
+    ///     .lists(Lists::new().deny_keys(["mallory"])?)
+    ///     .build()?;
+    /// let decision = limiter.check_now("mallory")?;
+    /// assert_eq!((decision.is_allowed(), decision.source()), (false, Source::List));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn lists(mut self, lists: Lists) -> Self {
+        self.lists = Some(lists);
         self
     }
 
@@ -637,6 +705,7 @@ impl LimiterBuilder {
         Ok(Limiter(Arc::new(Limits {
             store,
             policies,
+            lists: self.lists,
             max_waiting: self.max_waiting.unwrap_or(MAX_WAITING),
             recorder,
         })))

@@ -16,13 +16,13 @@ pub use self::policy::PolicyDecision;
 pub(crate) use self::policy::PolicyOutcome;
 #[cfg(feature = "http")]
 pub use self::reason::DenialReason;
-use crate::charge::Operation;
+use crate::{charge::Operation, lists::List};
 
 /// The outcome of a check, with the state of every policy in it.
 ///
 /// [`decision_in_extensions`](crate::RateLimitLayerBuilder::decision_in_extensions) puts it
 /// into the extensions of each forwarded request, and of each response except those to a
-/// missing key (403) or a misconfiguration (500). It lists no policy if none applied. Under
+/// missing key (403), a misconfiguration (500) and a deny list (403). It lists no policy if none applied. Under
 /// stacked layers it lists the policies of all of them.
 ///
 /// ```
@@ -150,7 +150,8 @@ pub enum Verdict {
     /// credit if the bucket [never refills](crate::TokenBucket::without_refill).
     ///
     /// Also used if the store failed and a policy denies then. [`Decision::source`] is
-    /// [`Source::StoreFailure`] in that case, and no policy is listed.
+    /// [`Source::StoreFailure`] in that case, and no policy is listed. Or the caller is on the
+    /// deny list, and the source is [`Source::List`].
     Denied,
     /// The cost is above what a policy can ever grant. Nothing was taken, and waiting cannot
     /// help.
@@ -173,6 +174,8 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Source {
+    /// The caller is on one of the [`Lists`](crate::Lists), and no policy was asked.
+    List,
     /// The store decided. Also used if no policy applied; [`Decision::policies`] is then
     /// empty.
     Store,
@@ -233,6 +236,18 @@ impl Decision {
     #[cfg(feature = "http")]
     pub(crate) const fn of_no_policy() -> Self {
         Self::without_policies(Verdict::Allowed, Source::Store)
+    }
+
+    /// Creates the decision for a caller on a list. `units`: how many pass.
+    pub(crate) fn by_list(list: List, units: u64) -> Self {
+        let (verdict, units) = match list {
+            List::Allow => (Verdict::Allowed, units),
+            List::Deny => (Verdict::Denied, 0),
+        };
+        Self {
+            policies: Policies::None(units),
+            ..Self::without_policies(verdict, Source::List)
+        }
     }
 
     /// Creates the decision for a check of these units to which only shadow policies applied.

@@ -13,6 +13,8 @@ pub enum DenialReason {
     CostImpossible,
     /// The request lacks the key of a policy. Status 403.
     KeyMissing,
+    /// The caller is on the deny list of the layer's [`Lists`](crate::Lists). Status 403.
+    Listed,
     /// The store cannot decide, and this process may not decide in its place. Status 503.
     StoreFailed,
     /// The application is misconfigured. Status 500. The log says what to change.

@@ -227,6 +227,61 @@ pub enum ConfigError {
         /// What was given.
         bits: u8,
     },
+    /// An entry of [`Lists`](crate::Lists) that is neither an address nor a CIDR range.
+    #[non_exhaustive]
+    ListEntry {
+        /// What was given.
+        text: String,
+    },
+    /// A listed CIDR range with bits set beyond its prefix.
+    #[non_exhaustive]
+    ListHostBits {
+        /// What was given.
+        text: String,
+        /// The range without these bits.
+        range: String,
+    },
+    /// A listed CIDR range that every address is in.
+    #[non_exhaustive]
+    ListsEveryAddress {
+        /// What was given.
+        text: String,
+    },
+    /// The key of all callers, on a list.
+    #[non_exhaustive]
+    ListsEveryCaller,
+    /// An entry that is listed already.
+    #[non_exhaustive]
+    ListedTwice {
+        /// What was given. `None` for a key, which may be a credential.
+        text: Option<String>,
+        /// Whether the two are on different lists.
+        is_on_both: bool,
+    },
+    /// A line that is no entry of a list.
+    #[non_exhaustive]
+    ListLine,
+    /// An error in the text of lists.
+    #[non_exhaustive]
+    InList {
+        /// The file. `None` for a text that is from no file.
+        file: Option<String>,
+        /// The number of the line. The first line is 1.
+        line: usize,
+        /// The error.
+        error: Box<Self>,
+    },
+    /// A file of lists that cannot be read.
+    #[non_exhaustive]
+    ListFile {
+        /// The file.
+        file: String,
+        /// Why.
+        reason: String,
+    },
+    /// Lists of addresses, and nothing that reads the client's address.
+    #[non_exhaustive]
+    NoAddressReader,
     /// A Redis URL that cannot be used.
     #[non_exhaustive]
     RedisUrl {
@@ -385,6 +440,42 @@ impl fmt::Display for ConfigError {
                 f,
                 "an IPv6 prefix of {bits} bits is out of range; use 1 to 128",
             ),
+            Self::ListEntry { text } => write!(
+                f,
+                "listed address {text:?} is no address and no CIDR range; write it as \"198.51.100.7\" or \"198.51.100.0/24\"",
+            ),
+            Self::ListHostBits { text, range } => write!(
+                f,
+                "listed range {text:?} has bits set beyond its prefix; write {range:?} for the range, or the address alone",
+            ),
+            Self::ListsEveryAddress { text } => write!(
+                f,
+                "listed range {text:?} matches every address; list smaller ranges, or choose requests with `when(..)`",
+            ),
+            Self::ListsEveryCaller => f.write_str(
+                "the key of all callers is listed; list keys of single callers",
+            ),
+            Self::ListedTwice { text, is_on_both } => {
+                match text {
+                    Some(text) => write!(f, "{text:?}")?,
+                    None => f.write_str("a key")?,
+                }
+                f.write_str(match is_on_both {
+                    true => " is on the allow list and on the deny list; remove one",
+                    false => " is listed twice; remove one",
+                })
+            }
+            Self::ListLine => f.write_str(
+                "no entry of a list; write `allow` or `deny`, and then an address, a CIDR range, `key TEXT` or `number NUMBER`",
+            ),
+            Self::InList { file: Some(file), line, error } => write!(f, "{file}:{line}: {error}"),
+            Self::InList { file: None, line, error } => write!(f, "line {line}: {error}"),
+            Self::ListFile { file, reason } => {
+                write!(f, "cannot read {file} ({reason}); make it readable, or name another file")
+            }
+            Self::NoAddressReader => f.write_str(
+                "addresses are listed, and nothing reads the client's; name a reader with `Lists::client_address(key::client_ip(..))`",
+            ),
             Self::RedisUrl { reason } => write!(f, "unusable Redis URL: {reason}"),
             Self::KeyPrefix { prefix } => write!(
                 f,
@@ -410,11 +501,11 @@ macro_rules! codes {
         impl ConfigError {
             /// Returns the code of this error: one word of a fixed set that stays the
             /// same from release to release, to look up in `docs/errors.md`. For an
-            /// error inside a policy, the code of that error.
+            /// error inside a policy or a list, the code of that error.
             #[must_use]
             pub fn code(&self) -> &'static str {
                 match self {
-                    Self::InPolicy { error, .. } => error.code(),
+                    Self::InPolicy { error, .. } | Self::InList { error, .. } => error.code(),
                     $(Self::$variant { .. } => $code,)+
                 }
             }
@@ -460,6 +551,14 @@ codes! {
     HeaderName => "header-name",
     CookieName => "cookie-name",
     Ipv6Prefix => "ipv6-prefix",
+    ListEntry => "list-entry",
+    ListHostBits => "list-host-bits",
+    ListsEveryAddress => "lists-every-address",
+    ListsEveryCaller => "lists-every-caller",
+    ListedTwice => "listed-twice",
+    ListLine => "list-line",
+    ListFile => "list-file",
+    NoAddressReader => "no-address-reader",
     RedisUrl => "redis-url",
     KeyPrefix => "key-prefix",
     PartitionKeyUnsupported => "partition-key-unsupported",
@@ -470,7 +569,7 @@ codes! {
 impl Error for ConfigError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::InPolicy { error, .. } => Some(error),
+            Self::InPolicy { error, .. } | Self::InList { error, .. } => Some(error),
             _ => None,
         }
     }

@@ -16,6 +16,8 @@ pub enum RequestResult {
     Impossible,
     /// Denied, because the request lacks the key of a policy.
     KeyMissing,
+    /// Denied, because the caller is on the deny list.
+    Listed,
     /// Denied, because the store could not decide and a policy denies then.
     StoreFailed,
     /// Denied, because the application is misconfigured. In a limiter: an operation that its
@@ -23,6 +25,8 @@ pub enum RequestResult {
     Misconfigured,
     /// Forwarded, because no policy applied.
     NotLimited,
+    /// Forwarded, because the caller is on the allow list.
+    Exempt,
     /// Dropped before it was decided.
     Cancelled,
 }
@@ -36,9 +40,11 @@ impl RequestResult {
             Self::Denied => "denied",
             Self::Impossible => "impossible",
             Self::KeyMissing => "key_missing",
+            Self::Listed => "listed",
             Self::StoreFailed => "store_failed",
             Self::Misconfigured => "misconfigured",
             Self::NotLimited => "not_limited",
+            Self::Exempt => "exempt",
             Self::Cancelled => "cancelled",
         }
     }

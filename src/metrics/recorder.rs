@@ -43,7 +43,7 @@ const DENIED: usize = 1;
 const IMPOSSIBLE: usize = 2;
 const FIRST_POLICY: usize = 3;
 
-/// The sources are the first places of the lines of verdicts.
+/// The sources of stores and their failures are the first places of the lines of verdicts.
 const SOURCES: usize = 5;
 
 /// The places of requests that no store decided, behind those of the sources.
@@ -52,6 +52,8 @@ const CANCELLED: (usize, usize) = (ALLOWED, SOURCES + 1);
 const MISCONFIGURED: (usize, usize) = (ALLOWED, SOURCES + 2);
 const KEY_MISSING: (usize, usize) = (DENIED, SOURCES);
 const STORE_FAILED: (usize, usize) = (DENIED, SOURCES + 1);
+const LISTED: (usize, usize) = (DENIED, SOURCES + 2);
+const EXEMPT: (usize, usize) = (IMPOSSIBLE, SOURCES);
 
 /// The places in the line of a policy.
 #[derive(Clone, Copy)]
@@ -143,6 +145,7 @@ impl Recorder {
             DenialReason::QuotaExceeded => RequestResult::Denied,
             DenialReason::CostImpossible => RequestResult::Impossible,
             DenialReason::KeyMissing => RequestResult::KeyMissing,
+            DenialReason::Listed => RequestResult::Listed,
             DenialReason::StoreFailed => RequestResult::StoreFailed,
             DenialReason::Misconfigured => RequestResult::Misconfigured,
         };
@@ -169,6 +172,7 @@ impl Recorder {
                 RequestResult::KeyMissing => KEY_MISSING,
                 RequestResult::Misconfigured => MISCONFIGURED,
                 RequestResult::Cancelled => CANCELLED,
+                RequestResult::Listed => LISTED,
                 _ => STORE_FAILED,
             };
             adder.add(line, place);
@@ -239,19 +243,22 @@ impl Recorder {
         let lines = [ALLOWED, DENIED, IMPOSSIBLE].map(|line| self.counters.sum(line));
         let [allowed, denied, impossible] = lines;
         let [a0, a1, a2, a3, a4, not_limited, cancelled, misconfigured] = allowed;
-        let [d0, d1, d2, d3, d4, key_missing, store_failed, _] = denied;
-        let [i0, i1, i2, i3, i4, ..] = impossible;
+        let [d0, d1, d2, d3, d4, key_missing, store_failed, listed] = denied;
+        let [i0, i1, i2, i3, i4, exempt, ..] = impossible;
         let requests = Requests {
             allowed: a0 + a1 + a2 + a3 + a4,
             denied: d0 + d1 + d2 + d3 + d4,
             impossible: i0 + i1 + i2 + i3 + i4,
             key_missing,
+            listed,
             store_failed,
             misconfigured,
             not_limited,
+            exempt,
             cancelled,
         };
         let decisions = Decisions {
+            list: exempt + listed,
             store: a0 + d0 + i0,
             cache: a1 + d1 + i1,
             lease: a2 + d2 + i2,
@@ -315,6 +322,7 @@ const fn checks(line: [u64; 8]) -> Checks {
 /// Returns the value of the label `source`.
 pub(super) fn source_of(decision: &Decision) -> &'static str {
     match decision.source() {
+        Source::List => "list",
         Source::Store => "store",
         Source::Cache => "cache",
         Source::Lease => "lease",
@@ -326,20 +334,24 @@ pub(super) fn source_of(decision: &Decision) -> &'static str {
 /// Returns where a decision is counted.
 #[inline]
 fn place_of(decision: &Decision) -> (usize, usize) {
+    let line = match result_of(decision) {
+        RequestResult::Allowed => ALLOWED,
+        RequestResult::Denied => DENIED,
+        RequestResult::Impossible => IMPOSSIBLE,
+        RequestResult::NotLimited => return NOT_LIMITED,
+        RequestResult::Exempt => return EXEMPT,
+        RequestResult::Listed => return LISTED,
+        _ => return STORE_FAILED,
+    };
     let source = match decision.source() {
-        Source::Store => 0,
+        // It has a result of its own.
+        Source::List | Source::Store => 0,
         Source::Cache => 1,
         Source::Lease => 2,
         Source::Local => 3,
         Source::StoreFailure => 4,
     };
-    match result_of(decision) {
-        RequestResult::Allowed => (ALLOWED, source),
-        RequestResult::Denied => (DENIED, source),
-        RequestResult::Impossible => (IMPOSSIBLE, source),
-        RequestResult::NotLimited => NOT_LIMITED,
-        _ => STORE_FAILED,
-    }
+    (line, source)
 }
 
 /// Returns what a decision makes of a request. A denial agrees with the reason that its
@@ -347,15 +359,16 @@ fn place_of(decision: &Decision) -> (usize, usize) {
 #[inline]
 pub(super) fn result_of(decision: &Decision) -> RequestResult {
     match decision.verdict() {
-        Verdict::Allowed => {
-            let is_of_store = decision.source() == Source::Store;
-            if decision.policies().len() == 0 && is_of_store {
-                RequestResult::NotLimited
-            } else {
-                RequestResult::Allowed
-            }
-        }
-        _ if decision.denied_by().next().is_none() => RequestResult::StoreFailed,
+        Verdict::Allowed if decision.policies().len() == 0 => match decision.source() {
+            Source::Store => RequestResult::NotLimited,
+            Source::List => RequestResult::Exempt,
+            _ => RequestResult::Allowed,
+        },
+        Verdict::Allowed => RequestResult::Allowed,
+        _ if decision.denied_by().next().is_none() => match decision.source() {
+            Source::List => RequestResult::Listed,
+            _ => RequestResult::StoreFailed,
+        },
         Verdict::Denied => RequestResult::Denied,
         Verdict::Impossible => RequestResult::Impossible,
     }

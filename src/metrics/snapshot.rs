@@ -20,6 +20,8 @@ counts! {
         impossible,
         /// Denied, because the request lacks the key of a policy.
         key_missing,
+        /// Denied, because the caller is on the deny list.
+        listed,
         /// Denied, because the store could not decide and a policy denies then.
         store_failed,
         /// Denied, because the application is misconfigured. In a limiter: an operation that
@@ -27,6 +29,8 @@ counts! {
         misconfigured,
         /// Forwarded, because no enforced policy applied.
         not_limited,
+        /// Forwarded, because the caller is on the allow list.
+        exempt,
         /// Dropped before it was decided: the client hung up while the store was asked, or
         /// while the request waited for room.
         cancelled,
@@ -44,6 +48,8 @@ impl Requests {
 counts! {
     /// Decisions by where they came from: see [`Source`](crate::Source).
     Decisions, by "source", as by_source {
+        /// The caller is on one of the lists.
+        list,
         /// The store decided.
         store,
         /// A recent denial of the store was repeated.

@@ -20,7 +20,7 @@ use super::{
     readers::NameOffender,
 };
 use crate::{
-    Decision, MemoryStore,
+    Decision, Lists, MemoryStore,
     charge::Charge,
     key::{KeyError, Reason},
     metrics::Recorder,
@@ -38,6 +38,7 @@ pub(super) type OnDenied = dyn Fn(Denied<'_>) -> Response<Bytes> + Send + Sync;
 pub(super) struct Config {
     pub(super) store: StoreHandle,
     pub(super) plan: Plan,
+    pub(super) lists: Option<Lists>,
     pub(super) response: ResponseConfig,
     pub(super) fields: Interned<Fields>,
     /// How long a request may wait to be admitted.

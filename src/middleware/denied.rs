@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode};
 
 use crate::{
-    Decision, DenialReason, PolicyDecision, RequestHead, StoreError, Verdict,
+    Decision, DenialReason, PolicyDecision, RequestHead, Source, StoreError, Verdict,
     key::{KeyError, Missing, Reason},
 };
 
@@ -41,8 +41,8 @@ impl<'a> Denied<'a> {
     }
 
     /// Returns the names of the policies that denied the request: those without room,
-    /// those that can never grant the cost, or the one that found no key. Empty if the
-    /// store failed.
+    /// those that can never grant the cost, the one that found no key, or the one whose key is
+    /// on the deny list. Empty if the store failed, and if the address is on the deny list.
     pub fn policy_names(&self) -> impl Iterator<Item = &'a str> {
         self.denial.policy_names()
     }
@@ -84,7 +84,9 @@ impl<'a> Denied<'a> {
     pub const fn status(&self) -> StatusCode {
         match self.reason() {
             DenialReason::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
-            DenialReason::CostImpossible | DenialReason::KeyMissing => StatusCode::FORBIDDEN,
+            DenialReason::CostImpossible | DenialReason::KeyMissing | DenialReason::Listed => {
+                StatusCode::FORBIDDEN
+            }
             DenialReason::StoreFailed => StatusCode::SERVICE_UNAVAILABLE,
             DenialReason::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -115,8 +117,10 @@ impl From<KeyError> for DenialReason {
 pub(super) struct Denial<'a> {
     pub(super) reason: DenialReason,
     pub(super) decision: Option<&'a Decision>,
-    /// The policy that found no key, and what the request lacks.
-    missing_key: Option<(&'a str, Missing)>,
+    /// The policy that found no key, or whose key is on the deny list.
+    policy: Option<&'a str>,
+    /// What the request lacks.
+    missing_key: Option<Missing>,
 }
 
 impl From<DenialReason> for Denial<'_> {
@@ -124,6 +128,7 @@ impl From<DenialReason> for Denial<'_> {
         Self {
             reason,
             decision: None,
+            policy: None,
             missing_key: None,
         }
     }
@@ -131,9 +136,12 @@ impl From<DenialReason> for Denial<'_> {
 
 impl<'a> From<&'a Decision> for Denial<'a> {
     fn from(decision: &'a Decision) -> Self {
-        // No policy is listed if the store failed.
+        // It has no policies then.
         if decision.denied_by().next().is_none() {
-            return DenialReason::StoreFailed.into();
+            return match decision.source() {
+                Source::List => DenialReason::Listed.into(),
+                _ => DenialReason::StoreFailed.into(),
+            };
         }
         Self {
             reason: match decision.verdict() {
@@ -141,16 +149,27 @@ impl<'a> From<&'a Decision> for Denial<'a> {
                 _ => DenialReason::QuotaExceeded,
             },
             decision: Some(decision),
+            policy: None,
             missing_key: None,
         }
     }
 }
 
 impl<'a> Denial<'a> {
-    pub(super) fn from_key_error(policy: &'a str, error: &KeyError) -> Self {
+    /// `policy`: the one whose key is on the deny list, if it is not the address.
+    pub(super) fn by_list(policy: Option<&'a str>) -> Self {
+        Self {
+            policy,
+            ..DenialReason::Listed.into()
+        }
+    }
+
+    /// `policy`: the one that found no key, if it was not the lists that found no address.
+    pub(super) fn from_key_error(policy: Option<&'a str>, error: &KeyError) -> Self {
         match error.reason() {
             Reason::Missing(missing) => Self {
-                missing_key: Some((policy, missing)),
+                policy,
+                missing_key: Some(missing),
                 ..DenialReason::KeyMissing.into()
             },
             Reason::Misconfigured(_) => DenialReason::Misconfigured.into(),
@@ -158,13 +177,12 @@ impl<'a> Denial<'a> {
     }
 
     pub(super) fn missing_key(self) -> Option<Missing> {
-        self.missing_key.map(|(_, missing)| missing)
+        self.missing_key
     }
 
     pub(super) fn policy_names(self) -> impl Iterator<Item = &'a str> {
         let denied_by = self.decision.into_iter().flat_map(Decision::denied_by);
-        let without_key = self.missing_key.map(|(policy, _)| policy);
-        denied_by.map(PolicyDecision::name).chain(without_key)
+        denied_by.map(PolicyDecision::name).chain(self.policy)
     }
 
     /// Returns how long to wait, if that helps.

@@ -17,13 +17,15 @@ use super::{
     config::{Config, HeadersWhen},
     denied::Denial,
     headers::{Fields, SetBy},
-    plan::{Callers, MissingKey, PartitionKeys},
+    plan::{Callers, PartitionKeys},
     respond::respond,
 };
 use crate::{
     Decision, DenialReason, RequestHead, StoreError,
     admission::{Admission, refund::RefundGuard},
+    key::KeyError,
     metrics::Awaited,
+    policy_name::Name,
     store::StoreFuture,
     util::interned::Interned,
 };
@@ -164,16 +166,17 @@ where
         }
     }
 
-    /// Responds to a request without a key.
+    /// Responds to a request without a key. `policy`: the one that found none, if it was not the
+    /// lists that found no address.
     #[cold]
     pub(super) fn without_key(
-        missing: &MissingKey<'_>,
+        policy: Option<&Name>,
+        error: &KeyError,
         config: &Config,
         request: &Request<ReqBody>,
     ) -> Self {
-        config.log_key_error(&missing.error);
-        let denial = Denial::from_key_error(&missing.policy.text, &missing.error);
-        let policy = Some(missing.policy);
+        config.log_key_error(error);
+        let denial = Denial::from_key_error(policy.map(|policy| &*policy.text), error);
         config
             .recorder
             .denied_without_decision(denial.reason, policy);

@@ -105,7 +105,7 @@ pub(super) fn respond(
 ) -> Response<Bytes> {
     let code = match reason {
         DenialReason::QuotaExceeded | DenialReason::CostImpossible => RESOURCE_EXHAUSTED,
-        DenialReason::KeyMissing => PERMISSION_DENIED,
+        DenialReason::KeyMissing | DenialReason::Listed => PERMISSION_DENIED,
         DenialReason::StoreFailed => UNAVAILABLE,
         DenialReason::Misconfigured => INTERNAL,
     };

@@ -19,7 +19,7 @@ use super::{
     service::RateLimit,
 };
 use crate::{
-    ConfigError, MemoryStore, OnStoreFailure, Policy, RequestHead,
+    ConfigError, Lists, MemoryStore, OnStoreFailure, Policy, RequestHead,
     admission::wait_queue::MAX_WAITING,
     key::KeyError,
     metrics::{Observe, Recorder, Snapshot},
@@ -108,7 +108,7 @@ impl RateLimitLayer {
     ///
     /// The layer keeps a list of up to 128 callers for each of up to eight groups of threads,
     /// and merges them here. It counts denials with [`QuotaExceeded`] and [`CostImpossible`],
-    /// for each policy that denied. A caller with more than a 128th of all denials is always
+    /// for each policy that denied, and those of a key on the deny list. A caller with more than a 128th of all denials is always
     /// listed if `most` is large enough, and each count has its error. Counts are halved every
     /// ten minutes.
     ///
@@ -223,6 +223,8 @@ impl RateLimitLayer {
     /// # Errors
     ///
     /// Returns an error if a policy's key is missing.
+    ///
+    /// [`Lists`] do not matter: a caller on one of them has buckets, too.
     pub fn buckets(&self, head: &RequestHead<'_>) -> Result<Buckets, KeyError> {
         let mut charges = Charges::default();
         match self.config.plan.evaluate(head, &mut charges) {
@@ -271,6 +273,7 @@ impl<S> Layer<S> for RateLimitLayer {
 pub struct RateLimitLayerBuilder {
     store: Option<Arc<dyn Store>>,
     policies: Vec<Policy>,
+    lists: Option<Lists>,
     when: Option<Erased<When>>,
     response: ResponseConfig,
     wait: Option<Duration>,
@@ -294,6 +297,18 @@ impl RateLimitLayerBuilder {
     /// Adds a policy or a bare quota. A request needs room in all policies.
     pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
         self.policies.push(policy.into());
+        self
+    }
+
+    /// Sets which callers are not limited and which are denied, whatever the policies say.
+    /// Default: none.
+    ///
+    /// The layer keeps a clone: [`Lists::replace`] takes effect with the next request.
+    ///
+    /// The order is: the allow list, the deny list, the policies. [`shadow_all`](Self::shadow_all)
+    /// does not change that. Requests that [`when`](Self::when) leaves out are on no list.
+    pub fn lists(mut self, lists: Lists) -> Self {
+        self.lists = Some(lists);
         self
     }
 
@@ -330,7 +345,7 @@ impl RateLimitLayerBuilder {
     /// Default: all.
     ///
     /// Denials by a policy always have the fields. The layer adds none to its responses to a
-    /// missing key (403), a store failure (503) and a misconfiguration (500).
+    /// missing key (403), a deny list (403), a store failure (503) and a misconfiguration (500).
     ///
     /// Leave out redirects, for example, or responses that a shared cache may store: it
     /// would show one client's counters to another.
@@ -377,8 +392,8 @@ impl RateLimitLayerBuilder {
 
     /// Puts the [`Decision`](crate::Decision) into the extensions of each forwarded request,
     /// for handlers, and of its response, for outer layers. A denial has it, too, except for
-    /// a missing key (403) and a misconfiguration (500). Default: neither, which saves four
-    /// allocations for each request.
+    /// a missing key (403), a misconfiguration (500) and a deny list (403). Default: neither,
+    /// which saves four allocations for each request.
     ///
     /// The [`DenialReason`](crate::DenialReason) is always in the extensions of a denial.
     ///
@@ -442,7 +457,8 @@ impl RateLimitLayerBuilder {
     }
 
     /// Makes all policies [shadow policies](Policy::shadow): the layer checks and counts, and
-    /// denies no request. For the first day in production.
+    /// no policy denies a request. For the first day in production. [`lists`](Self::lists) still
+    /// allow and deny.
     ///
     /// What the policies say about enforcement and store failures does not matter then. A
     /// [`Concurrency`](crate::Concurrency) policy, or one that [holds](Policy::hold_for), is an
@@ -621,6 +637,9 @@ impl RateLimitLayerBuilder {
             .map(|policy| Rule::new(policy, self.on_store_failure, self.shadow_all))
             .collect::<Result<_, _>>()?;
         check_names(rules.iter().map(|rule| &rule.base.name))?;
+        if let Some(lists) = &self.lists {
+            lists.load().validate()?;
+        }
         let name = limiter_name(self.name.as_deref())?;
 
         if self.wait.is_some() {
@@ -655,6 +674,7 @@ impl RateLimitLayerBuilder {
                 when: self.when,
                 partition_secret: self.partition_secret,
             },
+            lists: self.lists,
             response: self.response,
             fields: fields.intern(),
             wait: self.wait,

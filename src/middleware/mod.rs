@@ -15,6 +15,7 @@ pub(crate) mod service;
 mod config;
 mod erased;
 mod inline_text;
+mod listed;
 mod plan;
 mod record;
 mod request_policy;

@@ -269,6 +269,12 @@ impl Rule {
         Ok(decision)
     }
 
+    /// Returns the key of a request's caller, if the policy applies to it and it has one.
+    pub(super) fn own_key(&self, head: &RequestHead<'_>) -> Option<Key> {
+        let key = self.applies(head).then(|| self.key.0.extract(head));
+        key?.ok()
+    }
+
     #[inline]
     fn applies(&self, head: &RequestHead<'_>) -> bool {
         self.when.as_ref().is_none_or(|when| (when.0)(head))

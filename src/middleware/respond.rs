@@ -139,11 +139,16 @@ fn message(denial: Denial<'_>) -> String {
         (DenialReason::CostImpossible, None) => "The cost exceeds the limit.",
         (DenialReason::QuotaExceeded, _) => "rate limit exceeded",
         (DenialReason::KeyMissing, _) => "Missing client key.",
+        (DenialReason::Listed, _) => "caller denied",
         (DenialReason::StoreFailed, _) => "service unavailable",
         (DenialReason::Misconfigured, _) => "internal error",
     };
     text.to_owned()
 }
+
+/// The type of the problem document of a caller on the deny list.
+const CALLER_DENIED: &str =
+    "https://github.com/tower-throttle/tower-throttle/blob/main/docs/denied.md#caller-denied";
 
 /// Returns a problem document (RFC 9457).
 fn problem(denied: &Denied<'_>) -> Bytes {
@@ -156,6 +161,7 @@ fn problem(denied: &Denied<'_>) -> Bytes {
     }
     let (kind, title) = match reason {
         DenialReason::QuotaExceeded => (QUOTA_EXCEEDED, "Quota Exceeded"),
+        DenialReason::Listed => (CALLER_DENIED, "Caller Denied"),
         _ => ("about:blank", status.canonical_reason().unwrap_or_default()),
     };
     let mut json = InlineText::default();

@@ -13,7 +13,8 @@ use super::{
     body::ResponseBody,
     config::Config,
     future::{Outcome, Pending, ResponseFuture},
-    plan::{Callers, Charges, PartitionKeys, callers},
+    listed::Listed,
+    plan::{Callers, Charges, MissingKey, PartitionKeys, callers},
 };
 use crate::{
     Decision, DenialReason, RequestHead,
@@ -70,19 +71,34 @@ where
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
         let Self { inner, config } = self;
         let mut denied = Callers::new();
-        let decision = if let Some((rule, memory)) = config.direct() {
+        let lists = config.lists.as_ref();
+        let head = || RequestHead::from(&request);
+        let decision = if let Some(listed) = lists.and_then(|lists| config.listed(lists, &head())) {
+            match listed {
+                Listed::Allowed(decision) => decision,
+                Listed::Denied(denial, callers) => {
+                    return ResponseFuture::denied(denial, &callers, config, &request);
+                }
+                Listed::Unknown(error) => {
+                    return ResponseFuture::without_key(None, &error, config, &request);
+                }
+            }
+        } else if let Some((rule, memory)) = config.direct() {
             match rule.decide(memory, &RequestHead::from(&request), &mut denied) {
                 Ok(decision) => {
                     config.recorder.decided(&decision);
                     decision
                 }
-                Err(missing) => return ResponseFuture::without_key(&missing, config, &request),
+                Err(MissingKey { policy, error }) => {
+                    return ResponseFuture::without_key(Some(policy), &error, config, &request);
+                }
             }
         } else {
             let mut charges = Charges::default();
             let plan = &config.plan;
-            if let Err(missing) = plan.evaluate(&RequestHead::from(&request), &mut charges) {
-                return ResponseFuture::without_key(&missing, config, &request);
+            let evaluated = plan.evaluate(&RequestHead::from(&request), &mut charges);
+            if let Err(MissingKey { policy, error }) = evaluated {
+                return ResponseFuture::without_key(Some(policy), &error, config, &request);
             }
             if !charges.unchecked.is_empty() {
                 config.record_unchecked(&charges.unchecked);

@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use siphasher::sip::SipHasher13;
-#[cfg(feature = "redis")]
-use siphasher::sip128;
+use siphasher::{sip::SipHasher13, sip128};
 
 use super::random::random;
 
@@ -38,7 +36,6 @@ impl SecretHasher {
     }
 
     /// Returns 128 bits of a caller's key under one policy and algorithm.
-    #[cfg(feature = "redis")]
     #[inline]
     pub(crate) fn hash_128(&self, policy: (u64, u64), kind: u8, key: &[u8]) -> (u64, u64) {
         let (first, second) = self.derive_keys(policy, kind);

@@ -4,6 +4,7 @@ pub(crate) mod detach;
 pub(crate) mod hash;
 pub(crate) mod interned;
 pub(crate) mod lock;
+pub(crate) mod network;
 pub(crate) mod random;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod split_mix;

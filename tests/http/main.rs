@@ -3,6 +3,7 @@
 mod config;
 mod direct;
 mod grpc;
+mod lists;
 mod metrics;
 mod middleware;
 mod offenders;

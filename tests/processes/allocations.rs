@@ -4,7 +4,7 @@
 use std::{
     convert::Infallible,
     future::{Ready, ready},
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     pin::pin,
     task::{Context, Poll, Waker},
 };
@@ -16,8 +16,8 @@ use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use tower::{Layer, Service, service_fn};
 use tower_throttle::{
-    Decision, DenialReason, FixedWindow, Policy, Quota, RateLimitLayer, RequestHead, TokenBucket,
-    key,
+    Decision, DenialReason, FixedWindow, List, Lists, Policy, Quota, RateLimitLayer, RequestHead,
+    TokenBucket, key,
 };
 
 fn answer(_: Request<Body>) -> Ready<Result<Response<Full<Bytes>>, Infallible>> {
@@ -240,6 +240,45 @@ pub(crate) fn a_denial() {
         assert_eq!(by_hand(&response, request(&[]), &changing), expected);
         assert_eq!(counted, expected);
     }
+}
+
+/// Lists with 10,000 ranges of each family and 10,000 keys.
+fn long_lists() -> Lists {
+    let v4 = (0..10_000_u32).map(|number| format!("{}/24", Ipv4Addr::from_bits(number << 12)));
+    let v6 = (0..10_000_u128).map(|number| format!("{}/56", Ipv6Addr::from_bits(number << 76)));
+    let lists = Lists::new().client_address(key::peer());
+    let lists = lists.allow_ips(["172.16.0.0/12"]).expect("lists");
+    let lists = lists.deny_ips(v4.chain(v6)).expect("lists");
+    lists.deny_keys(1_000_000..1_010_000_u64).expect("lists")
+}
+
+pub(crate) fn lists_allocate_nothing_for_callers_that_they_do_not_deny() {
+    let lists = long_lists();
+    let (v4, v6) = (Ipv4Addr::new(10, 0, 0, 7), Ipv6Addr::from_bits(9 << 76 | 7));
+    let of = |address: IpAddr| (address, lists.find_ip(address));
+    // The first lookup of a thread allocates once for all.
+    assert_eq!(of(v6.into()).1, Some(List::Deny));
+    let found = measure(|| {
+        for address in [v4.into(), v6.into(), v4.to_ipv6_mapped().into()] {
+            std::hint::black_box(of(address));
+        }
+    });
+    assert_eq!(found.count_total, 0);
+
+    let layer = |lists: Lists| {
+        let builder = RateLimitLayer::builder().policy(api()).lists(lists);
+        builder.build().expect("a layer")
+    };
+    let own_lists = layer(lists);
+    assert_as_by_hand(&own_lists, &[], &[RATELIMIT], ADMITTED_BY_DEFAULT);
+
+    // A request that no policy limits has neither fields nor a decision. The body has a box.
+    let allowed = Lists::new().client_address(key::peer());
+    let exempt = layer(allowed.allow_ips(["10.0.0.0/8"]).expect("lists"));
+    let (counted, response) = through(&exempt, || request(&[]));
+    assert_eq!(response.status(), StatusCode::OK);
+    assert!(response.headers().is_empty());
+    assert_eq!(counted, 1);
 }
 
 pub(crate) fn the_decision_in_extensions_is_paid_for_only_where_it_was_chosen() {

@@ -28,6 +28,10 @@ use tokio::runtime::Runtime;
 const TESTS: &[(&str, fn())] = &[
     ("allocations::a_denial", allocations::a_denial),
     (
+        "allocations::lists_allocate_nothing_for_callers_that_they_do_not_deny",
+        allocations::lists_allocate_nothing_for_callers_that_they_do_not_deny,
+    ),
+    (
         "allocations::the_decision_in_extensions_is_paid_for_only_where_it_was_chosen",
         allocations::the_decision_in_extensions_is_paid_for_only_where_it_was_chosen,
     ),

@@ -1,9 +1,32 @@
-//! The key of an address: the whole IPv4 address, the prefix of an IPv6 address.
+//! The client's address: who reads it, and its key, which is the whole IPv4 address or the prefix of
+//! an IPv6 address.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::Key;
+use super::{Key, KeyError, RequestHead};
 use crate::ConfigError;
+
+/// Reads the client's address from the head of a request, for [`Lists`](crate::Lists).
+///
+/// [`client_ip`](super::client_ip) and [`peer`](super::peer) make readers.
+pub trait AddressReader: Send + Sync + 'static {
+    /// Returns the whole address, before IPv6 addresses are grouped.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`KeyError::missing`] if the request lacks the address; the response is 403. Returns
+    /// [`KeyError::misconfigured`] if the application lacks a part; the response is 500.
+    fn address(&self, head: &RequestHead<'_>) -> Result<IpAddr, KeyError>;
+
+    /// Checks the reader's own settings when it is given to lists.
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`ConfigError`] that says what to change. The default is no error.
+    fn validate(&self) -> Result<(), ConfigError> {
+        Ok(())
+    }
+}
 
 pub(super) const DEFAULT_IPV6_PREFIX: u8 = 64;
 

@@ -13,7 +13,7 @@ use ipnet::IpNet;
 
 use super::{
     Key, KeyError, KeyExtractor, RequestHead,
-    address::{DEFAULT_IPV6_PREFIX, address_key, check_ipv6_prefix},
+    address::{AddressReader, DEFAULT_IPV6_PREFIX, address_key, check_ipv6_prefix},
     forwarded, proxies,
 };
 use crate::{ConfigError, telemetry};
@@ -83,6 +83,12 @@ impl KeyExtractor for Peer {
 
     fn validate(&self) -> Result<(), ConfigError> {
         check_ipv6_prefix(self.ipv6_prefix)
+    }
+}
+
+impl AddressReader for Peer {
+    fn address(&self, head: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
+        peer_address(head)
     }
 }
 
@@ -311,6 +317,16 @@ impl KeyExtractor for ClientIp {
             Some(error) => Err(error.clone()),
             None => check_ipv6_prefix(self.ipv6_prefix),
         }
+    }
+}
+
+impl AddressReader for ClientIp {
+    fn address(&self, head: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
+        self.address(head)
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        KeyExtractor::validate(self)
     }
 }
 

@@ -92,6 +92,7 @@ pub(crate) use self::error::{Missing, Reason};
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub use self::known::{MatchedRoute, matched_route};
 pub use self::{
+    address::AddressReader,
     client_ip::{ClientIp, Peer, PeerAddr, client_ip, peer},
     combine::Or,
     credential::{BearerToken, Cookie, Header, bearer_token, cookie, header},

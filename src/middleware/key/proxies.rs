@@ -1,10 +1,8 @@
 //! Trusted proxies, checked before the first request.
 
-use std::net::IpAddr;
-
 use ipnet::IpNet;
 
-use crate::ConfigError;
+use crate::{ConfigError, util::network::Network};
 
 /// Reads addresses and CIDR ranges.
 pub(super) fn parse<T: AsRef<str>>(
@@ -33,19 +31,9 @@ pub(super) fn parse<T: AsRef<str>>(
     Ok(networks)
 }
 
-/// Parses an address or a CIDR range. IPv4-mapped addresses become IPv4.
 fn parse_network(text: &str) -> Option<IpNet> {
-    let network = match text.split_once('/') {
-        None => IpNet::from(text.parse::<IpAddr>().ok()?),
-        Some((address, bits)) => IpNet::new(address.parse().ok()?, bits.parse().ok()?).ok()?,
-    };
-    let IpNet::V6(v6) = network else {
-        return Some(network);
-    };
-    match v6.addr().to_ipv4_mapped() {
-        Some(v4) => IpNet::new(IpAddr::V4(v4), v6.prefix_len().checked_sub(96)?).ok(),
-        None => Some(network),
-    }
+    let network = Network::parse(text)?;
+    IpNet::new(network.address, network.prefix).ok()
 }
 
 /// Ranges that are not public.

@@ -42,6 +42,7 @@ fn assert_counted<const N: usize>(seen: &Snapshot, expected: [(&str, u64); N]) {
     let requests = &seen.requests;
     let of_decisions =
         requests.allowed + requests.denied + requests.impossible + requests.store_failed;
+    let of_decisions = of_decisions + requests.exempt + requests.listed;
     assert_eq!(decided.sum::<u64>(), of_decisions);
 }
 

@@ -9,14 +9,16 @@ use tower_throttle::{Limiter, MemoryStore, Policy, RateLimitLayer, TokenBucket, 
 use super::exposition::parse;
 use crate::support::web::{at_once, hello, plain};
 
-const RESULTS: [&str; 8] = [
+const RESULTS: [&str; 10] = [
     "allowed",
     "denied",
     "impossible",
     "key_missing",
+    "listed",
     "store_failed",
     "misconfigured",
     "not_limited",
+    "exempt",
     "cancelled",
 ];
 const CHECKS: [&str; 7] = [
@@ -43,7 +45,7 @@ const WAITS: [&str; 15] = [
     "0.001", "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1.0", "2.5", "5.0", "10.0",
     "30.0", "60.0", "+Inf",
 ];
-const SOURCES: [&str; 5] = ["store", "cache", "lease", "local", "store_failure"];
+const SOURCES: [&str; 6] = ["list", "store", "cache", "lease", "local", "store_failure"];
 
 /// Requests of many callers through a layer, and checks of more in a limiter.
 #[test]

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use tower::Layer;
 use tower_throttle::{
-    DenialReason, Denied, OnStoreFailure, Policy, RateLimitLayer, TokenBucket, Verdict, key,
+    DenialReason, Denied, Key, Lists, OnStoreFailure, Policy, RateLimitLayer, RequestHead,
+    TokenBucket, Verdict, key,
 };
 
 use crate::support::web::{
@@ -14,7 +15,7 @@ use crate::support::web::{
 };
 
 /// Returns a layer for each reason, and the cost with which it denies.
-fn every_reason<F>(hook: F) -> [(DenialReason, RateLimitLayer, u64); 5]
+fn every_reason<F>(hook: F) -> [(DenialReason, RateLimitLayer, u64); 6]
 where
     F: Fn(Denied<'_>) -> Response<Bytes> + Clone + Send + Sync + 'static,
 {
@@ -30,11 +31,18 @@ where
     let by_header = Policy::new("api", TokenBucket::per_minute(100))
         .cost_by(cost_in("api"))
         .key(key::header("x-api-key"));
+    let lists = Lists::new().deny_keys(["stolen"]).expect("lists");
+    let everybody_stole = Policy::new("api", TokenBucket::per_minute(100))
+        .key(|_: &RequestHead<'_>| Some(Key::from("stolen")));
+    let (listed, _) = layer_with([everybody_stole], |builder| {
+        builder.on_denied(hook.clone()).lists(lists)
+    });
     let by_peer = Policy::new("api", TokenBucket::per_second(1));
     [
         (DenialReason::QuotaExceeded, full, 1),
         (DenialReason::CostImpossible, layer(api()), 250),
         (DenialReason::KeyMissing, layer(by_header), 1),
+        (DenialReason::Listed, listed, 1),
         (DenialReason::StoreFailed, layer(api()).store(Down), 1),
         (DenialReason::Misconfigured, layer(by_peer), 1),
     ]
@@ -43,7 +51,7 @@ where
 fn status_of(reason: DenialReason) -> u16 {
     match reason {
         DenialReason::QuotaExceeded => 429,
-        DenialReason::CostImpossible | DenialReason::KeyMissing => 403,
+        DenialReason::CostImpossible | DenialReason::KeyMissing | DenialReason::Listed => 403,
         DenialReason::StoreFailed => 503,
         _ => 500,
     }

@@ -233,6 +233,7 @@ fn a_handler_may_name_the_reason_itself() {
         (DenialReason::QuotaExceeded, 429),
         (DenialReason::CostImpossible, 403),
         (DenialReason::KeyMissing, 403),
+        (DenialReason::Listed, 403),
         (DenialReason::StoreFailed, 503),
         (DenialReason::Misconfigured, 500),
     ] {

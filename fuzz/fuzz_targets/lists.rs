@@ -1,0 +1,42 @@
+//! Texts of lists: each is read whole, or an error names a line of it.
+
+#![no_main]
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use libfuzzer_sys::fuzz_target;
+use tower_throttle::{ConfigError, Key, List, Lists};
+
+fuzz_target!(|text: &str| {
+    let lists = match Lists::new().from_text(text) {
+        Ok(lists) => lists,
+        Err(ConfigError::InList { line, .. }) => {
+            assert!((1..=text.split('\n').count()).contains(&line));
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    for (word, list) in [("allow", List::Allow), ("deny", List::Deny)] {
+        for line in text.trim_start_matches('\u{feff}').split('\n') {
+            let mut words = line.split_whitespace();
+            if words.next() != Some(word) {
+                continue;
+            }
+            let entry = words.next().expect("an entry");
+            // Ranges inside of others may be on the other list.
+            if entry == "key" {
+                let key = Key::from(words.next().expect("a key"));
+                assert_eq!(lists.find_key(&key), Some(list));
+            } else if entry != "number" {
+                let (address, _) = entry.split_once('/').unwrap_or((entry, ""));
+                let address: IpAddr = address.parse().expect("an address");
+                let found = lists.find_ip(address);
+                assert!(found.is_some() && (list == List::Deny || found == Some(list)));
+            }
+        }
+    }
+    // An address and the same as IPv6 are on one list.
+    let v4 = Ipv4Addr::from_bits(text.len() as u32 ^ 0x0a00_0001);
+    let mapped = lists.find_ip(v4.to_ipv6_mapped().into());
+    assert_eq!(lists.find_ip(v4.into()), mapped);
+});

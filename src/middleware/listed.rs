@@ -1,0 +1,74 @@
+//! Whether the caller of a request is on one of the lists.
+
+use super::{config::Config, denied::Denial, plan::Callers};
+use crate::{
+    Decision, Key, List, Lists, RequestHead, key::KeyError, lists::Entries, policy_name::Name,
+};
+
+/// What the lists decide.
+pub(super) enum Listed<'a> {
+    Allowed(Decision),
+    Denied(Denial<'a>, Callers),
+    /// Addresses are listed, and the request has none.
+    Unknown(KeyError),
+}
+
+/// A list, and the policy and the key that are on it. No key: the address is.
+type Found<'a> = (List, Option<(&'a Name, Key)>);
+
+impl Config {
+    /// Decides a request by the lists, and counts it. `None` if its caller is on neither.
+    #[inline(never)]
+    pub(super) fn listed(&self, lists: &Lists, head: &RequestHead<'_>) -> Option<Listed<'_>> {
+        if self.plan.when.as_ref().is_some_and(|when| !(when.0)(head)) {
+            return None;
+        }
+        let (list, caller) = match self.find_listed(&lists.load(), head) {
+            Ok(found) => found?,
+            Err(error) => return Some(Listed::Unknown(error)),
+        };
+        let decision = Decision::by_list(list, 0);
+        self.recorder.decided(&decision);
+        Some(match list {
+            List::Allow => Listed::Allowed(decision),
+            List::Deny => {
+                let denial = Denial::by_list(caller.as_ref().map(|(policy, _)| &*policy.text));
+                let caller = caller.map(|(policy, key)| (policy.clone(), key));
+                Listed::Denied(denial, caller.into_iter().collect())
+            }
+        })
+    }
+
+    /// Finds the list of a request's caller. An allowed address or key counts more than all that
+    /// are denied.
+    fn find_listed(
+        &self,
+        entries: &Entries,
+        head: &RequestHead<'_>,
+    ) -> Result<Option<Found<'_>>, KeyError> {
+        let mut denied = None;
+        if let Some(reader) = entries.address_reader() {
+            match entries.find_address(reader.address(head)?) {
+                Some(List::Allow) => return Ok(Some((List::Allow, None))),
+                Some(List::Deny) => denied = Some((List::Deny, None)),
+                None => {}
+            }
+        }
+        if !entries.has_keys() {
+            return Ok(denied);
+        }
+        for rule in &*self.plan.rules {
+            let Some(key) = rule.own_key(head) else {
+                continue;
+            };
+            match entries.find_key(&key) {
+                Some(List::Allow) => return Ok(Some((List::Allow, None))),
+                Some(List::Deny) if denied.is_none() => {
+                    denied = Some((List::Deny, Some((&rule.base.name, key))));
+                }
+                _ => {}
+            }
+        }
+        Ok(denied)
+    }
+}

@@ -1,0 +1,79 @@
+//! Networks of addresses, as people write them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// An address, and how many of its leading bits the addresses of the network share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Network {
+    pub(crate) address: IpAddr,
+    pub(crate) prefix: u8,
+}
+
+impl Network {
+    /// Parses an address or a CIDR range. IPv4-mapped addresses become IPv4.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (address, prefix) = match text.split_once('/') {
+            None => (text.parse::<IpAddr>().ok()?, None),
+            Some((address, prefix)) => {
+                let is_number = prefix.bytes().all(|byte| byte.is_ascii_digit());
+                let prefix = Some(prefix).filter(|_| is_number)?;
+                (address.parse().ok()?, Some(prefix.parse().ok()?))
+            }
+        };
+        let prefix = prefix.unwrap_or(width(address));
+        if prefix > width(address) {
+            return None;
+        }
+        let mapped = match address {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(v6) => v6.to_ipv4_mapped(),
+        };
+        Some(match mapped {
+            None => Self { address, prefix },
+            Some(v4) => Self {
+                address: v4.into(),
+                prefix: prefix.checked_sub(96)?,
+            },
+        })
+    }
+
+    /// Returns the network with all bits beyond the prefix unset.
+    pub(crate) fn without_host_bits(self) -> Self {
+        let bits = self.bits() & !self.host_bits();
+        let address = match self.address {
+            // The bits of an IPv4 address are 32.
+            IpAddr::V4(_) => Ipv4Addr::from_bits(u32::try_from(bits).unwrap_or(u32::MAX)).into(),
+            IpAddr::V6(_) => Ipv6Addr::from_bits(bits).into(),
+        };
+        Self { address, ..self }
+    }
+
+    /// Returns the first and the last address of the network, as numbers.
+    pub(crate) fn range(self) -> (u128, u128) {
+        let first = self.bits() & !self.host_bits();
+        (first, first | self.host_bits())
+    }
+
+    fn bits(self) -> u128 {
+        match self.address {
+            IpAddr::V4(v4) => v4.to_bits().into(),
+            IpAddr::V6(v6) => v6.to_bits(),
+        }
+    }
+
+    /// Returns the bits beyond the prefix, all set.
+    fn host_bits(self) -> u128 {
+        let count = width(self.address) - self.prefix;
+        1_u128
+            .checked_shl(count.into())
+            .map_or(u128::MAX, |bit| bit - 1)
+    }
+}
+
+/// Returns the number of bits of an address.
+const fn width(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(_) => 32,
+        IpAddr::V6(_) => 128,
+    }
+}

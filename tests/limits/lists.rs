@@ -1,0 +1,339 @@
+//! What may be on lists, their files, and the lists of a limiter.
+
+use std::{fs, net::IpAddr, path::PathBuf, process, time::Duration};
+
+use tower_throttle::{
+    Concurrency, ConfigError, Key, Limiter, List, Lists, MemoryStore, Policy, Source, TokenBucket,
+};
+
+use crate::support::assert_config_error;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+#[test]
+fn entries_that_mean_something_else_are_errors_that_say_what_was_meant() {
+    for (entry, code, start) in [
+        (
+            "0.0.0.0/0",
+            "lists-every-address",
+            r#"listed range "0.0.0.0/0" matches every address"#,
+        ),
+        (
+            "::/0",
+            "lists-every-address",
+            r#"listed range "::/0" matches"#,
+        ),
+        (
+            "::ffff:0:0/96",
+            "lists-every-address",
+            r#"listed range "::ffff:0:0/96" matches"#,
+        ),
+        (
+            "10.0.0.1/8",
+            "list-host-bits",
+            r#"listed range "10.0.0.1/8" has bits set beyond its prefix; write "10.0.0.0/8" for the range, or the address"#,
+        ),
+        (
+            "2001:db8::1/32",
+            "list-host-bits",
+            r#"listed range "2001:db8::1/32" has bits set beyond its prefix; write "2001:db8::/32""#,
+        ),
+        (
+            "::ffff:10.0.0.1/104",
+            "list-host-bits",
+            r#"listed range "::ffff:10.0.0.1/104" has bits set beyond its prefix; write "10.0.0.0/8""#,
+        ),
+        (
+            "10.0.0",
+            "list-entry",
+            r#"listed address "10.0.0" is no address and no CIDR range;"#,
+        ),
+        (
+            "10.0.0.0/33",
+            "list-entry",
+            r#"listed address "10.0.0.0/33" is"#,
+        ),
+        (
+            "10.0.0.0/+8",
+            "list-entry",
+            r#"listed address "10.0.0.0/+8" is"#,
+        ),
+        (
+            "10.0.0.0/",
+            "list-entry",
+            r#"listed address "10.0.0.0/" is"#,
+        ),
+        (
+            "2001:db8::/129",
+            "list-entry",
+            r#"listed address "2001:db8::/129" is"#,
+        ),
+        (
+            "::ffff:10.0.0.0/64",
+            "list-entry",
+            r#"listed address "::ffff:10.0.0.0/64" is"#,
+        ),
+        (
+            "example.com",
+            "list-entry",
+            r#"listed address "example.com" is"#,
+        ),
+        ("", "list-entry", r#"listed address "" is"#),
+    ] {
+        assert_config_error(Lists::new().allow_ips([entry]), code, start);
+        assert_config_error(Lists::new().deny_ips([entry]), code, start);
+    }
+    let everyone = [Key::everyone()];
+    let start = "the key of all callers is listed;";
+    assert_config_error(
+        Lists::new().deny_keys(everyone),
+        "lists-every-caller",
+        start,
+    );
+}
+
+#[test]
+fn an_entry_is_listed_once() {
+    let denied = || Lists::new().deny_ips(["10.0.0.0/8"]).expect("lists");
+    for again in ["10.0.0.0/8", "::ffff:10.0.0.0/104"] {
+        let twice = format!("{again:?} is listed twice;");
+        assert_config_error(denied().deny_ips([again]), "listed-twice", &twice);
+        let both = format!("{again:?} is on the allow list and on the deny list;");
+        assert_config_error(denied().allow_ips([again]), "listed-twice", &both);
+    }
+    let single = Lists::new().allow_ips(["10.0.0.1", "10.0.0.1/32"]);
+    assert_config_error(single, "listed-twice", r#""10.0.0.1/32" is listed twice;"#);
+    let keys = Lists::new().deny_keys(["s3cret", "s3cret"]);
+    assert_config_error(keys, "listed-twice", "a key is listed twice;");
+    let keys = Lists::new()
+        .deny_keys([7_u64])
+        .expect("lists")
+        .allow_keys([7_i32]);
+    assert_config_error(
+        keys,
+        "listed-twice",
+        "a key is on the allow list and on the deny list;",
+    );
+
+    // A range inside of another one is another entry.
+    let nested = denied().allow_ips(["10.1.0.0/16"]).expect("lists");
+    let nested = nested.deny_ips(["10.1.2.0/24"]).expect("lists");
+    assert_eq!(nested.find_ip(ip("10.0.0.1")), Some(List::Deny));
+    assert_eq!(nested.find_ip(ip("10.1.0.1")), Some(List::Allow));
+    // The allow list counts first, however long the prefixes are.
+    assert_eq!(nested.find_ip(ip("10.1.2.3")), Some(List::Allow));
+    assert_eq!(nested.find_ip(ip("11.0.0.1")), None);
+}
+
+const FILE: &str = "\u{feff}# The office, and who is out.\r\n\
+    \n\
+    allow 192.0.2.0/24\t# the office\r\n\
+    \t deny  198.51.100.7 \n\
+    deny 2001:db8:7::/48#\n";
+
+#[test]
+fn a_text_has_one_entry_on_each_line() {
+    // A comment begins with a word of its own.
+    let start = "line 5: no entry of a list; write `allow` or `deny`, and then";
+    assert_config_error(Lists::new().from_text(FILE), "list-line", start);
+    let text = FILE.replace("48#", "48 #no");
+    let text = format!("{text}allow key a#b\ndeny number 7\ndeny number -7\ndeny key 8");
+    let lists = Lists::new().from_text(&text).expect("lists");
+    for (address, list) in [
+        ("192.0.2.255", Some(List::Allow)),
+        ("198.51.100.7", Some(List::Deny)),
+        ("198.51.100.8", None),
+        ("2001:db8:7:ffff::1", Some(List::Deny)),
+    ] {
+        assert_eq!(lists.find_ip(ip(address)), list, "{address}");
+    }
+    for (key, list) in [
+        (Key::from("a#b"), Some(List::Allow)),
+        (Key::from(7), Some(List::Deny)),
+        (Key::from(-7), Some(List::Deny)),
+        (Key::from("7"), None),
+        (Key::from("8"), Some(List::Deny)),
+        (Key::from(8), None),
+    ] {
+        assert_eq!(lists.find_key(&key), list, "{key:?}");
+    }
+}
+
+#[test]
+fn an_error_in_a_text_has_the_number_of_its_line_and_no_key() {
+    for (line, code) in [
+        ("allow", "list-line"),
+        ("192.0.2.0/24", "list-line"),
+        ("Deny 192.0.2.0/24", "list-line"),
+        ("deny 192.0.2.0/24 192.0.3.0/24", "list-line"),
+        ("deny s3cret", "list-line"),
+        ("s3cret", "list-line"),
+        ("deny key", "list-line"),
+        ("deny key s3cret s3cret", "list-line"),
+        ("deny number s3cret", "list-line"),
+        ("deny key s3cret\ndeny key s3cret", "listed-twice"),
+        ("deny 10.0.0.1/8", "list-host-bits"),
+        ("deny ::/0", "lists-every-address"),
+        ("deny 203.0.113.0/24", "listed-twice"),
+    ] {
+        let text = format!("deny 203.0.113.0/24\n# {line}\n{line}\nnonsense");
+        let error = Lists::new().from_text(&text).expect_err(line);
+        let at = 2 + line.lines().count();
+        assert!(
+            error.to_string().starts_with(&format!("line {at}: ")),
+            "{error}"
+        );
+        assert_eq!(error.code(), code, "{error}");
+        assert!(
+            !format!("{error} {error:?}").contains("s3cret"),
+            "{error:?}"
+        );
+    }
+}
+
+/// A file that is removed again.
+struct File(PathBuf);
+
+impl File {
+    fn with(name: &str, bytes: &[u8]) -> Self {
+        let name = format!("tower-throttle-{}-{name}", process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, bytes).expect("a file");
+        Self(path)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_file_is_named_in_its_errors() {
+    let file = File::with("good", b"deny 198.51.100.0/24\n");
+    let lists = Lists::new().deny_keys(["mallory"]).expect("lists");
+    let lists = lists.from_file(&file.0).expect("lists");
+    assert_eq!(lists.find_ip(ip("198.51.100.7")), Some(List::Deny));
+    assert_eq!(lists.find_key(&Key::from("mallory")), Some(List::Deny));
+
+    let file = File::with("bad", b"deny 198.51.100.0/24\nallow \xff\n");
+    let start = format!("{}:2: no entry of a list;", file.0.display());
+    assert_config_error(Lists::new().from_file(&file.0), "list-line", &start);
+
+    let absent = file.0.with_extension("absent");
+    let start = format!("cannot read {} (", absent.display());
+    assert_config_error(Lists::new().from_file(&absent), "list-file", &start);
+}
+
+#[test]
+fn lists_show_no_key() {
+    let lists = Lists::new().deny_keys(["s3cret"]).expect("lists");
+    let lists = lists.allow_ips(["192.0.2.0/24"]).expect("lists");
+    assert_eq!(format!("{lists:?}"), "Lists { networks: 1, keys: 1, .. }");
+}
+
+fn limiter(policy: impl Into<Policy>, lists: &Lists) -> Limiter {
+    let limiter = Limiter::builder().store(MemoryStore::new()).policy(policy);
+    limiter.lists(lists.clone()).build().expect("a limiter")
+}
+
+fn two() -> TokenBucket {
+    TokenBucket::per_day(2)
+}
+
+fn staff_and_mallory() -> Lists {
+    let lists = Lists::new().allow_keys(["staff"]).expect("lists");
+    lists.deny_keys(["mallory"]).expect("lists")
+}
+
+#[tokio::test]
+async fn a_limiter_does_not_charge_an_allowed_key() -> Result<(), Box<dyn std::error::Error>> {
+    let lists = staff_and_mallory();
+    let limiter = limiter(two(), &lists);
+    for units in [1, 9] {
+        let decision = limiter.check_n("staff", units).await?;
+        assert!(decision.is_allowed());
+        assert_eq!(
+            (decision.source(), decision.charged()),
+            (Source::List, units)
+        );
+    }
+    assert!(limiter.check("staff").await?.is_allowed());
+    assert!(limiter.check_now("staff")?.is_allowed());
+    assert!(limiter.peek("staff").await?.is_allowed());
+    assert_eq!(limiter.take_up_to("staff", 7).await?.charged(), 7);
+    let permit = limiter.acquire_n("staff", 9, Duration::ZERO).await?;
+    assert!(permit.is_allowed());
+    assert!(limiter.debit("staff", 9).await?.is_allowed());
+    assert_eq!(limiter.credit("staff", 9).await?.refunded(), 0);
+    let requests = limiter.metrics().requests;
+    assert_eq!((requests.exempt, requests.total()), (6, 6));
+    assert_eq!(limiter.metrics().decisions.list, 6);
+
+    // Nothing was taken and nothing refunded.
+    lists.replace(Lists::new())?;
+    assert_eq!(limiter.take_up_to("staff", 9).await?.charged(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_limiter_denies_a_denied_key() -> Result<(), Box<dyn std::error::Error>> {
+    let lists = Lists::new();
+    let limiter = limiter(two(), &lists);
+    assert!(limiter.check_n("mallory", 2).await?.is_allowed());
+    lists.replace(staff_and_mallory())?;
+    let permit = limiter.acquire("mallory", Duration::from_secs(9)).await?;
+    for decision in [
+        &limiter.check("mallory").await?,
+        &limiter.check_now("mallory")?,
+        &limiter.check_n("mallory", 0).await?,
+        &limiter.take_up_to("mallory", 1).await?,
+        &limiter.peek("mallory").await?,
+        permit.decision(),
+    ] {
+        assert!(!decision.is_allowed());
+        assert_eq!((decision.source(), decision.charged()), (Source::List, 0));
+        assert_eq!(
+            (decision.retry_after(), decision.policies().len()),
+            (None, 0)
+        );
+    }
+    let requests = limiter.metrics().requests;
+    assert_eq!(
+        (requests.listed, requests.allowed, requests.total()),
+        (5, 1, 6)
+    );
+    // What it used is settled.
+    assert_eq!(limiter.credit("mallory", 1).await?.refunded(), 1);
+    assert_eq!(limiter.debit("mallory", 1).await?.charged(), 1);
+    // A reset forgets what was taken, and takes no key off a list.
+    limiter.reset("mallory").await?;
+    assert!(!limiter.check("mallory").await?.is_allowed());
+    assert!(limiter.check("ann").await?.is_allowed());
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_allowed_key_holds_no_permit() -> Result<(), Box<dyn std::error::Error>> {
+    let limiter = limiter(Concurrency::new(1), &staff_and_mallory());
+    let first = limiter.acquire("staff", Duration::ZERO).await?;
+    let second = limiter.acquire("staff", Duration::ZERO).await?;
+    assert!(first.is_allowed() && second.is_allowed());
+    assert_eq!(limiter.metrics().store.held_units, 0);
+    Ok(())
+}
+
+#[test]
+fn a_limiter_needs_no_reader_of_addresses() -> Result<(), ConfigError> {
+    let lists = Lists::new().deny_ips(["10.0.0.0/8"])?;
+    let limiter = limiter(two(), &lists);
+    assert!(
+        limiter
+            .check_now(ip("10.0.0.1"))
+            .is_ok_and(|it| it.is_allowed())
+    );
+    Ok(())
+}
