@@ -296,6 +296,7 @@ impl Demand {
             Operation::Refund => Change::Give(self.level),
             Operation::Debit => Change::Take(rule.chargeable(before, self.level, self.overdraft)),
             Operation::Peek => Change::Take(0),
+            Operation::Renew if self.quota.is_hold() && before.more == 0 => Change::Take(0),
             Operation::Renew => Change::Renew,
             // Of units that are held.
             Operation::Settle => Change::Give(self.level),

@@ -46,13 +46,24 @@ impl HoldParams {
         }))
     }
 
+    /// Returns when words mean the same as none.
+    fn drained_at_ms(&self, state: &[u64]) -> u64 {
+        match *state {
+            [start_ms, younger, elder] if younger > 0 || elder > 0 => {
+                let lapses_ms = start_ms.saturating_add(2 * self.lifetime_ms);
+                lapses_ms.saturating_add(self.remembered_ms)
+            }
+            _ => 0,
+        }
+    }
+
     fn read_held(&self, stored: Option<&[u64]>, at: &ReadContext) -> Held {
         let now_ms = at.now_ms();
-        let Some(&[start_ms, younger, elder]) = stored else {
-            return Held {
-                start_ms: now_ms,
-                ..Held::default()
-            };
+        let (start_ms, younger, elder) = match stored {
+            Some(words @ &[start_ms, younger, elder]) if now_ms < self.drained_at_ms(words) => {
+                (start_ms, younger, elder)
+            }
+            _ => (now_ms, 0, 0),
         };
         // After a step back of the clock, no unit is held for longer than a new one.
         let start_ms = start_ms.min(now_ms + self.lifetime_ms);
@@ -160,16 +171,7 @@ impl Arithmetic for HoldParams {
     }
 
     fn drained_at_us(&self, state: &[u64]) -> u64 {
-        match *state {
-            [_, 0, 0] => 0,
-            [start_ms, ..] => {
-                let lapses_ms = start_ms.saturating_add(2 * self.lifetime_ms);
-                lapses_ms
-                    .saturating_add(self.remembered_ms)
-                    .saturating_mul(1_000)
-            }
-            [] => 0,
-        }
+        self.drained_at_ms(state).saturating_mul(1_000)
     }
 
     fn retry_us(&self, _standing: &BucketState, _most: u64, _now_us: u64) -> Option<u64> {

@@ -193,7 +193,7 @@ fn most_fitting(operation: Operation, demand: &Demand) -> u64 {
 }
 
 /// Decides a check on the words of its buckets, in the order of its charges.
-pub(super) fn decide(check: &Check<'_>, now_us: u64, buckets: &mut [BucketWords]) -> Decision {
+pub(crate) fn decide(check: &Check<'_>, now_us: u64, buckets: &mut [BucketWords]) -> Decision {
     let now_us = now_us.clamp(1, EXACT);
     if buckets.len() != check.charges().len() {
         return Decision::on_store_failure(Verdict::Denied);

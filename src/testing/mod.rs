@@ -4,6 +4,7 @@
 //! callers, costs and pauses. It makes them on the store under test and on a [`MemoryStore`],
 //! and compares every field of every decision.
 
+mod holds;
 #[cfg(feature = "redis")]
 mod simulated;
 
@@ -13,6 +14,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+pub use self::holds::holds_conformance;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use self::simulated::{Served, SimulatedRedis};
@@ -25,7 +27,8 @@ use crate::{
 /// Makes `steps` random checks on the store that `make` returns, for every algorithm by itself
 /// and for a mixture of them.
 ///
-/// `make` is called once for each of them. The store must use the clock that it gets, and
+/// `make` is called once for each of them, and once for policies whose requests
+/// [hold units](holds_conformance). The store must use the clock that it gets, and
 /// start empty.
 ///
 /// ```
@@ -62,7 +65,7 @@ pub async fn conformance<S: Store>(
         };
         walk.go(steps, &mut random, kinds == [KINDS - 1]).await?;
     }
-    Ok(())
+    holds_conformance(random.next(), steps, false, make).await
 }
 
 /// A decision in which the store differs from the [`MemoryStore`].
@@ -239,6 +242,9 @@ struct PolicyFields {
     name: String,
     cost: u64,
     moved: u64,
+    held: u64,
+    /// Of the units that are held.
+    generation: Option<u64>,
     remaining: u64,
     is_impossible: bool,
     reset_after: Duration,
@@ -252,6 +258,8 @@ impl Fields {
             name: policy.name().to_owned(),
             cost: policy.cost(),
             moved: policy.charged(),
+            held: policy.held(),
+            generation: (policy.held() > 0).then(|| policy.generation()),
             remaining: policy.remaining(),
             is_impossible: policy.is_impossible(),
             reset_after: policy.reset_after(),

@@ -6,6 +6,7 @@
 
 mod algorithms;
 mod bench;
+mod holds;
 mod permits;
 mod rates;
 mod regressions;

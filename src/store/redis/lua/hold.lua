@@ -27,6 +27,9 @@ elseif stored then
   if not start_ms or not younger or younger + elder > largest then
     level = nil
   else
+    if younger + elder == 0 or now_ms >= start_ms + 2 * a + b then
+      start_ms, younger, elder = now_ms, 0, 0
+    end
     -- After a step back of the clock, no unit is held for longer than a new one.
     start_ms = min(start_ms, now_ms + a)
     if task ~= 3 and now_ms >= start_ms + a then
