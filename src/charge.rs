@@ -173,6 +173,24 @@ pub(crate) fn buckets<'c, 'a>(
     charges.iter().filter(|charge| !charge.is_hold())
 }
 
+/// Splits charges into those of one policy each: a bucket, or a hold and its bucket.
+pub(crate) fn by_policy<'c, 'a>(
+    charges: &'c [Charge<'a>],
+) -> impl Iterator<Item = &'c [Charge<'a>]> {
+    charges.chunk_by(|charge, _| charge.is_hold())
+}
+
+/// Returns the bucket of each policy, and the hold that stands before it.
+pub(crate) fn pairs<'c, 'a>(
+    charges: &'c [Charge<'a>],
+) -> impl Iterator<Item = (Option<&'c Charge<'a>>, &'c Charge<'a>)> {
+    by_policy(charges).filter_map(|charges| match charges {
+        [hold, bucket] => Some((Some(hold), bucket)),
+        [bucket] => Some((None, bucket)),
+        _ => None,
+    })
+}
+
 /// A process's share of the quota can never grant the demand.
 pub(crate) struct ExceedsShare;
 

@@ -154,6 +154,7 @@ mod error;
 #[cfg(all(fuzzing, feature = "redis"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod holds;
 mod limiter;
 mod lists;
 pub mod metrics;
@@ -182,6 +183,7 @@ pub use self::{
     decision::{Decision, PolicyDecision, Refund, Source, Verdict},
     enforcement::Percent,
     error::{ConfigError, StoreError},
+    holds::{Reserved, Settled},
     limiter::{Limiter, LimiterBuilder},
     lists::{List, Lists},
     on_store_failure::OnStoreFailure,
@@ -196,6 +198,7 @@ pub use self::{
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
 pub use self::{
     decision::DenialReason,
+    holds::Hold,
     middleware::{
         body::ResponseBody,
         buckets::Buckets,

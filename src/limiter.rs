@@ -7,9 +7,14 @@ use smallvec::SmallVec;
 use crate::{
     ConfigError, Decision, Key, List, Lists, MemoryStore, OnStoreFailure, Permit, Policy, Refund,
     StoreError,
-    admission::{Admission, Shadows, WaitBound, refund::HeldCharges, wait_queue::MAX_WAITING},
+    admission::{
+        Admission, Shadows, WaitBound,
+        refund::{HeldCharges, RefundGuard},
+        wait_queue::MAX_WAITING,
+    },
     charge::{Charge, Demand, Operation},
     error::StoreErrorKind,
+    holds::{Holds, Reserved, Terms},
     metrics::{Awaited, Observe, Recorder, Snapshot},
     policy::{Compiled, check_names},
     policy_name::limiter_name,
@@ -280,9 +285,7 @@ impl Limiter {
         let Charges { enforced, shadows } = &mut charges;
         let charges_of_buckets = enforced.iter_mut().chain(shadows);
         for charge in charges_of_buckets.filter(|charge| !charge.is_hold()) {
-            let mut policies = self.0.policies.iter();
-            let policy = policies.find(|policy| policy.name == charge.policy);
-            let debt = policy.map_or(0, |policy| policy.debt);
+            let debt = self.debt(charge);
             charge.demand.to_mut().may_owe(debt);
         }
         let answer = self.send(Operation::Debit, &charges);
@@ -356,7 +359,16 @@ impl Limiter {
             self.0.recorder.decided(&decision);
             return Ok(Permit::new(decision, None));
         }
-        let charges = self.charges(key, units);
+        let (decision, taken) = self.admitted(&self.charges(key, units), max_wait).await?;
+        Ok(Permit::new(decision, taken))
+    }
+
+    /// Waits until these charges are admitted.
+    async fn admitted(
+        &self,
+        charges: &Charges<'_>,
+        max_wait: Duration,
+    ) -> Result<(Decision, Option<RefundGuard>), StoreError> {
         let Limits {
             store,
             max_waiting,
@@ -367,11 +379,73 @@ impl Limiter {
         let shadows = Shadows::new(&charges.shadows, recorder);
         let (bound, waits) = (WaitBound::All, recorder.waits());
         let admission = Admission::new(held, shadows, max_wait, bound, *max_waiting, waits);
-        drop(charges);
-        let (decision, taken) = self
-            .awaited(admission, |admitted| Ok(&admitted.as_ref()?.0))
-            .await?;
-        Ok(Permit::new(decision, taken))
+        self.awaited(admission, |admitted| Ok(&admitted.as_ref()?.0))
+            .await
+    }
+
+    /// Holds `units` of each policy that [holds](Policy::hold_for), until it is known how many are
+    /// used. From the other policies, `units` are taken at once. All or none, as by
+    /// [`check_n`](Self::check_n).
+    ///
+    /// What is held counts as used, and is charged when [`Reserved`] is settled. A process that
+    /// dies before charges it in full, after one to two [lifetimes](Policy::hold_for). Work may
+    /// last longer than that: this process then renews the hold, if `reserve` was called inside a
+    /// Tokio runtime with timers.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_throttle::{Limiter, MemoryStore, Policy, TokenBucket};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let tokens = Policy::new("tokens", TokenBucket::per_minute(10_000))
+    ///     .hold_for(Duration::from_secs(60));
+    /// let limiter = Limiter::new(MemoryStore::new(), tokens);
+    ///
+    /// let reserved = limiter.reserve("ann", 4_000).await?;
+    /// assert!(reserved.is_allowed());
+    /// // The model used less than that.
+    /// let settled = reserved.settle(1_234).await?;
+    /// assert_eq!(settled.charged(), 1_234);
+    /// assert_eq!(limiter.peek("ann").await?.policies().next().unwrap().remaining(), 8_766);
+    /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
+    /// ```
+    ///
+    /// A [list](LimiterBuilder::lists) decides before the policies, and holds nothing. Nor does a
+    /// future that is dropped. While the store fails, a
+    /// [local](OnStoreFailure::Local) policy holds units of this process's buckets, which are
+    /// settled there. One that [allows](OnStoreFailure::Allow) holds nothing.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`acquire`](Self::acquire), and one with
+    /// [`StoreError::is_unsupported`] if no policy of this limiter holds units.
+    pub async fn reserve(&self, key: impl Into<Key>, units: u64) -> Result<Reserved, StoreError> {
+        if self.0.policies.iter().all(|policy| policy.hold.is_none()) {
+            return Err(StoreError::new(StoreErrorKind::HoldsNothing));
+        }
+        let key = key.into();
+        if let Some(decision) = self.listed(Operation::Take, &key, Some(units)) {
+            self.0.recorder.decided(&decision);
+            return Ok(Reserved::new(decision, None, None));
+        }
+        let charges = self.charges_holding(&key, Some(units), true);
+        let (decision, taken) = self.admitted(&charges, Duration::ZERO).await?;
+        let Charges { enforced, shadows } = &charges;
+        let terms = |charge: &Charge<'_>| Terms {
+            debt: self.debt(charge),
+            is_debited: false,
+        };
+        let store = &self.0.store;
+        let holds = Holds::new(store, enforced, shadows, &decision, terms);
+        Ok(Reserved::new(decision, holds, taken))
+    }
+
+    /// Returns how many units the bucket of a charge may owe.
+    fn debt(&self, charge: &Charge<'_>) -> u64 {
+        let mut policies = self.0.policies.iter();
+        let policy = policies.find(|policy| policy.name == charge.policy);
+        policy.map_or(0, |policy| policy.debt)
     }
 
     /// Counts an answer that is known.
@@ -408,6 +482,7 @@ impl Limiter {
         if operation == Operation::Refund {
             // Units that were charged are refunded, whatever is held.
             charges.enforced.retain(|charge| !charge.is_hold());
+            charges.shadows.retain(|charge| !charge.is_hold());
         }
         match reject_permits(&charges.enforced) {
             Ok(()) => self.send(operation, &charges),
@@ -532,16 +607,20 @@ impl Limiter {
     }
 
     fn charges<'a>(&'a self, key: &'a Key, units: Option<u64>) -> Charges<'a> {
+        self.charges_holding(key, units, false)
+    }
+
+    /// Returns the charges of a check. `holds`: the costs are held, by the policies that can.
+    fn charges_holding<'a>(&'a self, key: &'a Key, units: Option<u64>, holds: bool) -> Charges<'a> {
         let mut charges = Charges::default();
         for policy in &*self.0.policies {
             let charge = charge(policy, key, units);
+            // Also if nothing of it is held: what others hold counts.
+            let held = if holds { charge.cost() } else { 0 };
+            let hold = policy.hold_before(&charge, held);
             match policy.is_enforced_for(&charge.key) {
-                true => {
-                    // Nothing of it is held, but what others hold counts.
-                    charges.enforced.extend(policy.hold_before(&charge, 0));
-                    charges.enforced.push(charge);
-                }
-                false => charges.shadows.push(charge),
+                true => charges.enforced.extend(hold.into_iter().chain([charge])),
+                false => charges.shadows.extend(hold.into_iter().chain([charge])),
             }
         }
         charges

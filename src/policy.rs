@@ -228,9 +228,7 @@ impl Policy {
         let Some(lifetime) = self.hold_for else {
             return Ok(None);
         };
-        let conflict = if self.enforcement.may_be_shadow() {
-            "`shadow()` or `enforce_for(..)`, because the outcome of a shadow check comes too late"
-        } else if self.leases {
+        let conflict = if self.leases {
             "`lease()`, because leased units are charged already"
         } else if quota.paces() {
             "a LeakyBucket with a queue, because its units are places in time"
@@ -482,10 +480,6 @@ impl Compiled {
     pub(crate) fn into_shadow(self) -> Result<Self, ConfigError> {
         if self.demand.quota.is_concurrency() {
             return Err(cannot_shadow_permits().in_policy(&self.name.text));
-        }
-        if self.hold.is_some() {
-            let conflict = "`hold_for(..)` or `settle_by(..)`, because its outcome comes too late";
-            return Err(ConfigError::CannotShadow { conflict }.in_policy(&self.name.text));
         }
         Ok(Self {
             enforcement: Enforcement::ForNone,

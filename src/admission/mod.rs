@@ -168,7 +168,7 @@ impl Admission {
         #[expect(clippy::expect_used, reason = "only a pending check is answered")]
         let held = self.held.take().expect("the charges of the check");
         let takes = mem::take(&mut self.takes);
-        let holds = takes.answered(&held, &answer, self.runtime.as_ref());
+        let permits = takes.answered(&held, &answer, self.runtime.as_ref());
         let decision = match answer {
             Ok(decision) => decision.with_shadows(mem::take(&mut self.shadow_outcomes)),
             Err(error) => {
@@ -199,7 +199,7 @@ impl Admission {
             }
         }
         let turn_at = later(at, decision.delay());
-        let taken = RefundGuard::new(held, holds, &decision, turn_at, self.runtime.clone());
+        let taken = RefundGuard::new(held, permits, &decision, turn_at, self.runtime.clone());
         if decision.delay().is_zero() {
             return Poll::Ready(Ok((decision, taken.and_then(RefundGuard::settled))));
         }
@@ -382,11 +382,11 @@ impl Drop for Admission {
         let takes = mem::take(&mut self.takes);
         match (mem::replace(&mut self.stage, Stage::Done), self.held.take()) {
             (Stage::Answered(answer, at), Some(held)) => {
-                let holds = takes.answered(&held, &answer, self.runtime.as_ref());
+                let permits = takes.answered(&held, &answer, self.runtime.as_ref());
                 if let Ok(decision) = answer {
                     let turn_at = later(at, decision.delay());
                     let runtime = self.runtime.clone();
-                    drop(RefundGuard::new(held, holds, &decision, turn_at, runtime));
+                    drop(RefundGuard::new(held, permits, &decision, turn_at, runtime));
                 }
             }
             (

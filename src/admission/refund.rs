@@ -15,7 +15,7 @@ use crate::{
     store::{
         Answer, StoreFuture,
         handle::StoreHandle,
-        permits::{Hold, PermitWaiter, Take},
+        permits::{HeldPermit, PermitWaiter, Take},
     },
     util::time::later,
 };
@@ -99,10 +99,10 @@ impl HeldCharges {
         let (store, again) = (self.store.clone(), Some(runtime.clone()));
         store.spawn(runtime, async move {
             let answer = answer.await;
-            let holds = takes.answered(&self, &answer, again.as_ref());
+            let permits = takes.answered(&self, &answer, again.as_ref());
             if let Ok(decision) = answer {
                 let turn_at = later(Instant::now(), decision.delay());
-                drop(RefundGuard::new(self, holds, &decision, turn_at, again));
+                drop(RefundGuard::new(self, permits, &decision, turn_at, again));
             }
         });
     }
@@ -209,7 +209,7 @@ impl HeldCharges {
 #[derive(Debug, Default)]
 pub(crate) struct Takes(SmallVec<[Take; 1]>);
 
-type Holds = SmallVec<[Hold; 1]>;
+type HeldPermits = SmallVec<[HeldPermit; 1]>;
 
 impl Takes {
     /// Returns the permits that are held after an answer to `held`.
@@ -218,14 +218,14 @@ impl Takes {
         held: &HeldCharges,
         answer: &Result<Decision, StoreError>,
         runtime: Option<&Handle>,
-    ) -> Holds {
-        let mut holds = Holds::new();
+    ) -> HeldPermits {
+        let mut permits = HeldPermits::new();
         for take in self.0 {
             match answer {
                 Err(error) => take.failed(error, runtime),
                 Ok(decision) if decision.is_lost() => take.lost(runtime),
                 Ok(decision) if decision.is_allowed() && decision.source() == Source::Store => {
-                    holds.push(take.granted(runtime));
+                    permits.push(take.granted(runtime));
                 }
                 Ok(_) => take.denied(),
             }
@@ -235,10 +235,11 @@ impl Takes {
                 let HeldCharges { store, mut charges } = held.clone().rebound_to(decision);
                 charges.retain(|charge| charge.demand.quota.is_concurrency());
                 let local = charges.iter_mut();
-                holds.extend(local.map(|charge| store.holders().adopt(store.monitored(), charge)));
+                permits
+                    .extend(local.map(|charge| store.holders().adopt(store.monitored(), charge)));
             }
         }
-        holds
+        permits
     }
 
     /// Records that the check was not sent.
@@ -267,7 +268,7 @@ impl Charge<'_> {
 /// Refunds units when it is dropped.
 pub(crate) struct RefundGuard {
     held: HeldCharges,
-    holds: Holds,
+    permits: HeldPermits,
     runtime: Option<Handle>,
     /// The charge that reserved, and the reservation that the caller waits for.
     reservation: Option<(usize, Reservation)>,
@@ -277,7 +278,7 @@ impl RefundGuard {
     /// Guards all that a decision has taken, until it is [settled](Self::settled).
     pub(crate) fn new(
         held: HeldCharges,
-        holds: Holds,
+        permits: HeldPermits,
         decision: &Decision,
         turn_at: Instant,
         runtime: Option<Handle>,
@@ -312,7 +313,7 @@ impl RefundGuard {
         });
         Some(Self {
             held,
-            holds,
+            permits,
             runtime,
             reservation,
         })
@@ -331,7 +332,7 @@ impl RefundGuard {
     pub(crate) fn settled(mut self) -> Option<Self> {
         self.reservation = None;
         self.held.charges = Vec::new();
-        (!self.holds.is_empty()).then_some(self)
+        (!self.permits.is_empty()).then_some(self)
     }
 }
 
@@ -349,7 +350,7 @@ impl Drop for RefundGuard {
             }
             None => {}
         }
-        // Permits are released by their holds.
+        // Permits release themselves when they are dropped.
         held.charges
             .retain(|charge| !charge.demand.quota.is_concurrency());
         if held.charges.is_empty() {

@@ -3,19 +3,20 @@
 mod policy;
 #[cfg(feature = "http")]
 mod reason;
+mod shadow;
 
 #[cfg(any(feature = "http", feature = "compat"))]
 use std::cmp::Reverse;
 use std::{
     fmt, mem, slice,
-    sync::{Arc, OnceLock},
+    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 pub use self::policy::PolicyDecision;
-pub(crate) use self::policy::PolicyOutcome;
 #[cfg(feature = "http")]
 pub use self::reason::DenialReason;
+pub(crate) use self::{policy::PolicyOutcome, shadow::ShadowOutcome};
 use crate::{charge::Operation, lists::List};
 
 /// The outcome of a check, with the state of every policy in it.
@@ -66,10 +67,6 @@ struct Shadowed {
     /// In the order of configuration.
     shadows: Vec<ShadowOutcome>,
 }
-
-/// The outcome for a shadow policy. It is set when the store answers, which may be later than
-/// the decision.
-pub(crate) type ShadowOutcome = Arc<OnceLock<PolicyDecision>>;
 
 const _: () = assert!(size_of::<Decision>() <= 128);
 
@@ -212,6 +209,22 @@ impl Decision {
             now_us,
             is_lost: false,
             policies,
+        }
+    }
+
+    /// Puts the decisions about settlements together, each of one policy.
+    pub(crate) fn of_settlements(source: Source, decisions: &[Self]) -> Self {
+        let policies = decisions.iter().flat_map(Self::policies);
+        let policies: Vec<PolicyDecision> = policies.cloned().collect();
+        let now_us = decisions.iter().map(|decision| decision.now_us).max();
+        Self {
+            source,
+            ..Self::new(
+                Operation::Settle,
+                policies.into_iter(),
+                1,
+                now_us.unwrap_or(0),
+            )
         }
     }
 

@@ -315,6 +315,11 @@ impl PolicyDecision {
         }
     }
 
+    /// Returns the time for which it was computed, by the clock of the store.
+    pub(crate) const fn decided_at_us(&self) -> u64 {
+        self.now_us
+    }
+
     pub(crate) const fn interned_name(&self) -> &Name {
         &self.name
     }

@@ -52,6 +52,7 @@ pub(crate) enum StoreErrorKind {
     CorruptState,
     Unsupported,
     WouldWait,
+    HoldsNothing,
 }
 
 impl StoreError {
@@ -197,13 +198,15 @@ impl StoreError {
     }
 
     /// Returns whether the operation is impossible, so nothing was taken. Permits of
-    /// [`Concurrency`](crate::Concurrency) can only be [acquired](crate::Limiter::acquire), and
-    /// [`check_now`](crate::Limiter::check_now) does not wait for a store.
+    /// [`Concurrency`](crate::Concurrency) can only be [acquired](crate::Limiter::acquire),
+    /// [`check_now`](crate::Limiter::check_now) does not wait for a store, and
+    /// [`reserve`](crate::Limiter::reserve) needs a policy that
+    /// [holds units](crate::Policy::hold_for).
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(
             self.kind,
-            StoreErrorKind::Unsupported | StoreErrorKind::WouldWait
+            StoreErrorKind::Unsupported | StoreErrorKind::WouldWait | StoreErrorKind::HoldsNothing
         )
     }
 
@@ -221,7 +224,8 @@ impl StoreError {
             | StoreErrorKind::Redirected
             | StoreErrorKind::CorruptState
             | StoreErrorKind::Unsupported
-            | StoreErrorKind::WouldWait => false,
+            | StoreErrorKind::WouldWait
+            | StoreErrorKind::HoldsNothing => false,
         }
     }
 
@@ -241,7 +245,8 @@ impl StoreError {
             | StoreErrorKind::Crowded
             | StoreErrorKind::CorruptState
             | StoreErrorKind::Unsupported
-            | StoreErrorKind::WouldWait => 0,
+            | StoreErrorKind::WouldWait
+            | StoreErrorKind::HoldsNothing => 0,
         }
     }
 
@@ -259,6 +264,7 @@ impl StoreError {
             StoreErrorKind::CorruptState => "corrupt_state",
             StoreErrorKind::Unsupported => "unsupported",
             StoreErrorKind::WouldWait => "would_wait",
+            StoreErrorKind::HoldsNothing => "holds_nothing",
         }
     }
 }
@@ -295,6 +301,9 @@ impl fmt::Display for StoreError {
                 "permits of a `Concurrency` policy can only be acquired; use `acquire(..)`"
             }
             StoreErrorKind::WouldWait => "the store cannot answer at once; await `check(..)`",
+            StoreErrorKind::HoldsNothing => {
+                "no policy of this limiter holds units; add `Policy::hold_for(..)`"
+            }
         })?;
         match &self.source {
             Some(source) => write!(f, ": {source}"),
@@ -316,7 +325,7 @@ mod tests {
     use super::{StoreError, StoreErrorKind as Kind};
     use crate::metrics::store::FailureCounts;
 
-    const KINDS: [Kind; 12] = [
+    const KINDS: [Kind; 13] = [
         Kind::Timeout,
         Kind::Unavailable,
         Kind::NotSent,
@@ -329,6 +338,7 @@ mod tests {
         Kind::CorruptState,
         Kind::Unsupported,
         Kind::WouldWait,
+        Kind::HoldsNothing,
     ];
 
     /// All but mistakes of the caller.

@@ -131,7 +131,7 @@ const STORE_HISTOGRAMS: [(&str, HistogramOf, &str); 2] = [
     ),
 ];
 
-const STORE_GAUGES: [(&str, NumberOf, &str); 8] = [
+const STORE_GAUGES: [(&str, NumberOf, &str); 9] = [
     (
         "tower_throttle_store_up",
         |store| Some(store.is_up.into()),
@@ -151,6 +151,11 @@ const STORE_GAUGES: [(&str, NumberOf, &str); 8] = [
         "tower_throttle_held_units",
         |store| Some(store.held_units),
         "Units of Concurrency policies that this process holds.",
+    ),
+    (
+        "tower_throttle_unsettled_units",
+        |store| Some(store.unsettled_units),
+        "Units that requests of this process hold and have not settled.",
     ),
     (
         "tower_throttle_memory_buckets",
@@ -196,6 +201,17 @@ fn write_stores(sink: &mut impl Sink, stores: &[StoreMetrics]) {
     for store in stores {
         for (kind, count) in store.failures.by_kind() {
             let labels = [("store", &*store.name), ("kind", kind)];
+            sink.sample("_total", &labels, Value::Count(count));
+        }
+    }
+    sink.family(Family {
+        name: "tower_throttle_settlements",
+        kind: Kind::Counter,
+        help: "Holds by what became of them.",
+    });
+    for store in stores {
+        for (result, count) in store.settlements.by_result() {
+            let labels = [("store", &*store.name), ("result", result)];
             sink.sample("_total", &labels, Value::Count(count));
         }
     }

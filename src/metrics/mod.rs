@@ -46,6 +46,8 @@
 //! | `tower_throttle_store_breaker_open` | gauge | `store` | Servers whose circuit breaker is open. |
 //! | `tower_throttle_store_in_flight` | gauge | `store` | Checks that wait for Redis. |
 //! | `tower_throttle_held_units` | gauge | `store` | Units of [`Concurrency`](crate::Concurrency) policies that this process holds. |
+//! | `tower_throttle_unsettled_units` | gauge | `store` | Units that requests of this process [hold](crate::Policy::hold_for) and have not settled. |
+//! | `tower_throttle_settlements_total` | counter | `store`, `result` | Holds by [what became of them](Settlements). |
 //! | `tower_throttle_memory_buckets` | gauge | `store` | Buckets and cells of a [`MemoryStore`](crate::MemoryStore). |
 //! | `tower_throttle_local_buckets` | gauge | `store` | Buckets that this process keeps to decide while the store fails. At most 100,000, and cells. |
 //! | `tower_throttle_cached_denials` | gauge | `store` | Denials in the cache. At most 16,384. |
@@ -122,6 +124,7 @@ mod publisher;
 mod recorder;
 #[cfg(feature = "metrics")]
 mod seen;
+pub(crate) mod settlements;
 mod snapshot;
 pub(crate) mod store;
 mod sums;
@@ -137,6 +140,7 @@ pub use self::{
     prometheus::{
         OPENMETRICS_CONTENT_TYPE, PROMETHEUS_CONTENT_TYPE, to_openmetrics, to_prometheus,
     },
+    settlements::Settlements,
     snapshot::{Checks, Decisions, Requests, Snapshot},
     store::{StoreFailures, StoreMetrics},
 };

@@ -2,13 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{counts::counts, histogram::Histogram, sums::Numbers};
+use super::{counts::counts, histogram::Histogram, settlements::Settlements, sums::Numbers};
 
 /// What a store counts, as plain numbers.
 ///
 /// [`Store::metrics`](crate::store::Store::metrics) returns what the store itself counts.
-/// A layer or limiter adds what only it knows: `failures`, `is_up`, `held_units` and
-/// `local_buckets`. `None` means that the store does not have this.
+/// A layer or limiter adds what only it knows: `failures`, `is_up`, `held_units`,
+/// `unsettled_units`, `settlements` and `local_buckets`. `None` means that the store does not have this.
 ///
 /// Layers and limiters on clones of one store share its numbers. A
 /// [`Snapshot`](super::Snapshot) lists them once, and adds up the stores of one name.
@@ -37,6 +37,11 @@ pub struct StoreMetrics {
     /// The units of [`Concurrency`](crate::Concurrency) policies that this process holds, in the
     /// store and in its own buckets.
     pub held_units: u64,
+    /// The units that requests of this process [hold](crate::Policy::hold_for) and have not
+    /// settled, in the store and in its own buckets.
+    pub unsettled_units: u64,
+    /// What became of the units that requests of this process held.
+    pub settlements: Settlements,
     /// How many buckets and cells a store in memory keeps, including drained ones that are not
     /// forgotten yet.
     pub memory_buckets: Option<u64>,
@@ -64,6 +69,8 @@ impl Default for StoreMetrics {
             breakers_open: None,
             in_flight: None,
             held_units: 0,
+            unsettled_units: 0,
+            settlements: Settlements::default(),
             memory_buckets: None,
             local_buckets: 0,
             cached_denials: None,
@@ -116,6 +123,8 @@ impl Numbers for StoreMetrics {
         add(&mut self.breakers_open, other.breakers_open);
         add(&mut self.in_flight, other.in_flight);
         self.held_units = self.held_units.saturating_add(other.held_units);
+        self.unsettled_units = self.unsettled_units.saturating_add(other.unsettled_units);
+        self.settlements.add(&other.settlements);
         add(&mut self.memory_buckets, other.memory_buckets);
         self.local_buckets = self.local_buckets.saturating_add(other.local_buckets);
         add(&mut self.cached_denials, other.cached_denials);

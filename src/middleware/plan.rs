@@ -213,7 +213,8 @@ impl Rule {
                 error: None,
             });
         } else {
-            charges.shadows.push(charge);
+            let hold = self.base.hold_before(&charge, charge.cost());
+            charges.shadows.extend(hold.into_iter().chain([charge]));
         }
     }
 

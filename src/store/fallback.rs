@@ -19,6 +19,7 @@ use super::{
     monitored::MonitoredStore,
     permits::{Holders, Take},
     tasks::Tasks,
+    unsettled::Unsettled,
 };
 use crate::{
     Clock, Decision, OnStoreFailure, StoreError, charge::buckets, clock::SystemClock,
@@ -49,6 +50,9 @@ struct Inner {
     /// The permits that this process holds in the store, and in its own buckets.
     holders: Holders,
     local_holders: Holders,
+    /// What requests of this process hold in the store, and in its own buckets.
+    unsettled: Unsettled,
+    local_unsettled: Unsettled,
 }
 
 const BUCKETS: usize = 100_000;
@@ -92,6 +96,16 @@ impl Fallback {
         &self.0.local_holders
     }
 
+    /// Returns what requests of this process hold in the store.
+    pub(super) fn unsettled(&self) -> &Unsettled {
+        &self.0.unsettled
+    }
+
+    /// Returns what requests of this process hold in its own buckets.
+    pub(super) fn local_unsettled(&self) -> &Unsettled {
+        &self.0.local_unsettled
+    }
+
     pub(super) fn local_id(&self) -> StoreId {
         self.0.local_id
     }
@@ -115,6 +129,8 @@ impl Fallback {
             health,
             holders,
             local_holders,
+            unsettled,
+            local_unsettled,
             ..
         } = &*self.0;
         let local = self.used_local().map(Store::metrics);
@@ -122,6 +138,8 @@ impl Fallback {
             failures: health.failures(),
             is_up: health.is_up(),
             held_units: holders.units().saturating_add(local_holders.units()),
+            unsettled_units: unsettled.units().saturating_add(local_unsettled.units()),
+            settlements: unsettled.settlements().plus(&local_unsettled.settlements()),
             local_buckets: local.and_then(|local| local.memory_buckets).unwrap_or(0),
             id: Some(self.local_id().0),
             ..metrics

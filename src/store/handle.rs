@@ -1,6 +1,6 @@
 //! A store, with everything that a limiter or layer needs around it.
 
-use std::{fmt, mem, slice, sync::Arc};
+use std::{fmt, mem, sync::Arc};
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
@@ -11,10 +11,11 @@ use super::{
     monitored::MonitoredStore,
     permits::Holders,
     shadow::ShadowChecks,
+    unsettled::Unsettled,
 };
 use crate::{
     Decision, Verdict,
-    charge::Operation,
+    charge::{Operation, buckets, by_policy},
     metrics::{Recorder, store::StoreMetrics},
     policy::Compiled,
 };
@@ -26,6 +27,7 @@ pub(crate) struct StoreHandle {
     id: StoreId,
     fallback: Fallback,
     holders: Holders,
+    unsettled: Unsettled,
     /// The same store, if it is the memory store, which answers at once and never fails.
     memory: Option<MemoryStore>,
 }
@@ -43,6 +45,7 @@ impl StoreHandle {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
         let fallback = store.fallback().unwrap_or_default();
         let holders = fallback.holders().clone();
+        let unsettled = fallback.unsettled().clone();
         Self {
             memory: store.as_memory().cloned(),
             store: MonitoredStore {
@@ -53,6 +56,7 @@ impl StoreHandle {
             id: StoreId::default(),
             fallback,
             holders,
+            unsettled,
         }
     }
 
@@ -61,7 +65,12 @@ impl StoreHandle {
         &self.holders
     }
 
-    /// Returns the store for statements about permits.
+    /// Returns what requests of this process hold in the store.
+    pub(crate) const fn unsettled(&self) -> &Unsettled {
+        &self.unsettled
+    }
+
+    /// Returns the store for statements about permits, and for settlements.
     pub(crate) const fn monitored(&self) -> &MonitoredStore {
         &self.store
     }
@@ -95,14 +104,14 @@ impl StoreHandle {
         if !enforced.is_empty() {
             checks.push(decisive);
         }
-        let alone = |charge| Check::new(operation, slice::from_ref(charge));
-        checks.extend(shadows.iter().map(alone));
+        let alone = by_policy(shadows).map(|charges| Check::new(operation, charges));
+        checks.extend(alone);
         let mut answers = self.store.store.check_all(&checks).into_iter();
         let answer = if enforced.is_empty() {
             let units = match operation {
                 // Nothing was refunded.
                 Operation::Refund => 0,
-                _ => shadows.first().map_or(0, Charge::cost),
+                _ => buckets(shadows).next().map_or(0, Charge::cost),
             };
             Answer::Now(Ok(Decision::of_shadow_policies(units)))
         } else {
@@ -190,6 +199,7 @@ impl StoreHandle {
             id: self.fallback.local_id(),
             fallback: Fallback::new(),
             holders: self.fallback.local_holders().clone(),
+            unsettled: self.fallback.local_unsettled().clone(),
             memory: None,
         }
     }

@@ -25,6 +25,7 @@ pub(crate) mod process;
 pub(crate) mod redis;
 mod shadow;
 pub(crate) mod tasks;
+pub(crate) mod unsettled;
 
 use std::{fmt, sync::Arc};
 
@@ -92,7 +93,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Returns what the store counts. Default: nothing, under the name `custom`.
     ///
     /// Layers and limiters count what they see themselves: failures, whether the store is up, held
-    /// permits and local buckets. They replace these four.
+    /// permits, what is held and settled, and local buckets. They replace these.
     fn metrics(&self) -> StoreMetrics {
         StoreMetrics::default()
     }

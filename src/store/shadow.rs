@@ -14,8 +14,12 @@ use tokio::runtime::Handle;
 
 use super::{Answer, Charge, monitored::MonitoredStore};
 use crate::{
-    Decision, StoreError, charge::Operation, decision::ShadowOutcome, metrics::Recorder,
-    policy_name::Name, telemetry,
+    Decision, StoreError,
+    charge::{Operation, buckets},
+    decision::ShadowOutcome,
+    metrics::Recorder,
+    policy_name::Name,
+    telemetry,
 };
 
 /// So many tasks of a store may wait for answers. Beyond that, nothing is asked that takes time,
@@ -64,7 +68,7 @@ impl ShadowChecks {
             store: store.clone(),
             recorder: is_request.then(|| Arc::clone(recorder)),
             is_awaited: !is_request,
-            checks: charges.iter().map(check).collect(),
+            checks: buckets(charges).map(check).collect(),
         }
     }
 
@@ -173,6 +177,5 @@ fn record(
             telemetry::shadow_denied(decided.name(), reason, decided.retry_after());
         }
     }
-    // Each outcome is set once.
-    let _ = outcome.set(decided.clone());
+    outcome.set(decided.clone());
 }

@@ -11,6 +11,7 @@ mod docs_consistency;
 #[cfg(feature = "metrics")]
 mod facade;
 mod fallback;
+mod holds;
 mod lists;
 mod memory;
 mod migration;

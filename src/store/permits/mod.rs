@@ -154,10 +154,10 @@ impl Holders {
         })
     }
 
-    /// Takes over units that [`Hold::leave`] left held.
-    pub(crate) fn adopt(&self, store: &MonitoredStore, charge: &mut Charge<'_>) -> Hold {
+    /// Takes over units that [`HeldPermit::leave`] left held.
+    pub(crate) fn adopt(&self, store: &MonitoredStore, charge: &mut Charge<'_>) -> HeldPermit {
         let units = charge.demand.cost;
-        self.with(store, charge, |holder, _| Hold {
+        self.with(store, charge, |holder, _| HeldPermit {
             holder: Arc::clone(holder),
             units,
         })
@@ -212,9 +212,9 @@ impl Take {
         }
     }
 
-    pub(crate) fn granted(mut self, runtime: Option<&Handle>) -> Hold {
+    pub(crate) fn granted(mut self, runtime: Option<&Handle>) -> HeldPermit {
         self.decide(Outcome::Granted(self.units), runtime);
-        Hold {
+        HeldPermit {
             holder: Arc::clone(&self.holder),
             units: self.units,
         }
@@ -247,19 +247,19 @@ impl Drop for Take {
 
 /// Units that are held until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct HeldPermit {
     holder: Arc<Holder>,
     units: u64,
 }
 
-impl Hold {
+impl HeldPermit {
     /// Leaves the units held, for a caller to [adopt](Holders::adopt).
     pub(crate) fn leave(mut self) {
         self.units = 0;
     }
 }
 
-impl Drop for Hold {
+impl Drop for HeldPermit {
     fn drop(&mut self) {
         if self.units > 0 {
             self.holder.release(self.units);

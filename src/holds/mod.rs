@@ -1,0 +1,196 @@
+//! What a request holds, from its decision to its settlement.
+//!
+//! A request holds units of one bucket for each policy that holds. Each is settled once, and the
+//! first settlement wins. What is not settled when the last owner leaves is charged in full.
+
+#[cfg(feature = "http")]
+mod hold;
+mod reserved;
+
+use std::{fmt, sync::Arc};
+
+use smallvec::SmallVec;
+
+#[cfg(feature = "http")]
+pub use self::hold::Hold;
+pub use self::reserved::{Reserved, Settled};
+pub(crate) use crate::store::unsettled::Settlement;
+use crate::{
+    Decision, Source, StoreError,
+    charge::{Charge, Operation, pairs},
+    decision::ShadowOutcome,
+    store::{
+        Answer,
+        handle::StoreHandle,
+        unsettled::{Confirmed, Held, HeldCharge},
+    },
+};
+
+/// How a policy is settled.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Terms {
+    /// How many units its buckets may owe.
+    pub(crate) debt: u64,
+    /// Whether its requests are settled although they hold nothing: a settlement is a debit, of 1
+    /// unit if it is in full.
+    pub(crate) is_debited: bool,
+}
+
+/// What one request holds. Clones share it. When the last is dropped, what is left is charged in
+/// full.
+#[derive(Clone)]
+pub(crate) struct Holds(Arc<Owned>);
+
+struct Owned {
+    /// Where it is held.
+    source: Source,
+    /// What is held of each policy.
+    held: SmallVec<[Arc<Held>; 1]>,
+}
+
+impl Holds {
+    /// Takes over what a decision about these charges holds. What shadow policies hold may be known
+    /// later. `terms` are those of a bucket's policy. `None`: no policy is settled.
+    pub(crate) fn new(
+        store: &StoreHandle,
+        charges: &[Charge<'_>],
+        shadows: &[Charge<'_>],
+        decision: &Decision,
+        terms: impl Fn(&Charge<'_>) -> Terms,
+    ) -> Option<Self> {
+        let mut held = SmallVec::new();
+        // A request that is denied may have been admitted by a shadow policy.
+        for (charge, outcome) in settled_charges(shadows, &terms).zip(decision.shadows()) {
+            held.extend(charge.map(|charge| of_shadow(store, charge, outcome)));
+        }
+        if decision.is_allowed() {
+            match decision.source() {
+                Source::Store => add(&mut held, store, charges, decision, &terms),
+                Source::Local => {
+                    let local = |charge: &Charge<'_>| {
+                        let local = charge.local(Operation::Take)?.ok()?;
+                        Some(local.into_owned())
+                    };
+                    let charges: Vec<_> = charges.iter().filter_map(local).collect();
+                    add(&mut held, &store.local(), &charges, decision, &terms);
+                }
+                Source::List | Source::Cache | Source::Lease | Source::StoreFailure => {}
+            }
+        }
+        let source = decision.source();
+        (!held.is_empty()).then(|| Self(Arc::new(Owned { source, held })))
+    }
+
+    fn held(&self, policy: &str) -> Option<&Arc<Held>> {
+        self.0.held.iter().find(|held| held.policy() == policy)
+    }
+
+    /// Settles what is held of a policy, and does not wait for the store. Returns whether it was
+    /// held and not settled before.
+    pub(crate) fn settle(&self, policy: &str, settlement: Settlement) -> bool {
+        let held = self.held(policy);
+        held.is_some_and(|held| held.settle(settlement))
+    }
+
+    /// Settles what is not settled yet.
+    pub(crate) fn settle_all(&self, settlement: Settlement) {
+        self.0.settle(settlement);
+    }
+
+    /// Settles what is not settled yet, and waits until the store has confirmed all of it. It goes
+    /// on if the future is dropped.
+    pub(crate) async fn settle_and_wait(
+        &self,
+        settlement: Settlement,
+    ) -> Result<Decision, StoreError> {
+        let held = self.0.held.iter();
+        let answers = held.filter_map(|held| held.settle_and_wait(settlement));
+        let answers: SmallVec<[Answer<Confirmed>; 1]> = answers.collect();
+        let (mut decisions, mut error) = (Vec::new(), None);
+        for answer in answers {
+            match answer.wait().await {
+                Ok(decision) => decisions.extend(decision),
+                Err(failed) => error = error.or(Some(failed)),
+            }
+        }
+        let source = self.0.source;
+        error.map_or_else(|| Ok(Decision::of_settlements(source, &decisions)), Err)
+    }
+
+    /// Returns the units of a policy that a full settlement charges. `None`: it is not settled.
+    pub(crate) fn units(&self, policy: &str) -> Option<u64> {
+        self.held(policy).map(|held| held.units())
+    }
+
+    /// Returns as what a policy was settled.
+    #[allow(dead_code, reason = "for the layer")]
+    pub(crate) fn settled(&self, policy: &str) -> Option<Settlement> {
+        self.held(policy)?.settled()
+    }
+
+    /// Returns the policies that are settled.
+    #[allow(dead_code, reason = "for the layer")]
+    pub(crate) fn policies(&self) -> impl Iterator<Item = &str> {
+        self.0.held.iter().map(|held| held.policy())
+    }
+}
+
+impl Owned {
+    fn settle(&self, settlement: Settlement) {
+        for held in &self.held {
+            held.settle(settlement);
+        }
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.settle(Settlement::Full);
+    }
+}
+
+/// Returns what is settled of each policy of these charges. `None`: nothing.
+fn settled_charges<'a>(
+    charges: &'a [Charge<'_>],
+    terms: &'a impl Fn(&Charge<'_>) -> Terms,
+) -> impl Iterator<Item = Option<HeldCharge>> + 'a {
+    pairs(charges).map(|(hold, bucket)| {
+        let Terms { debt, is_debited } = terms(bucket);
+        (hold.is_some() || is_debited).then(|| HeldCharge {
+            hold: hold.map(|hold| hold.clone().into_owned()),
+            bucket: bucket.clone().into_owned(),
+            debt,
+        })
+    })
+}
+
+/// Adds what an admitted request holds in the store that decided.
+fn add(
+    to: &mut SmallVec<[Arc<Held>; 1]>,
+    store: &StoreHandle,
+    charges: &[Charge<'_>],
+    decision: &Decision,
+    terms: &impl Fn(&Charge<'_>) -> Terms,
+) {
+    for (charge, decided) in settled_charges(charges, terms).zip(decision.policies()) {
+        if let Some(charge) = charge {
+            let held = Held::new(store.unsettled(), store.monitored(), charge);
+            held.known(decided);
+            to.push(held);
+        }
+    }
+}
+
+/// Creates the hold of a shadow policy, whose outcome may be known later.
+fn of_shadow(store: &StoreHandle, charge: HeldCharge, outcome: &ShadowOutcome) -> Arc<Held> {
+    let held = Held::new(store.unsettled(), store.monitored(), charge);
+    let of_request = Arc::clone(&held);
+    outcome.when_known(move |decided| of_request.known(decided));
+    held
+}
+
+impl fmt::Debug for Holds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.0.held).finish()
+    }
+}

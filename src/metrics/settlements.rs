@@ -1,0 +1,72 @@
+//! What became of the holds of a store.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::counts::counts;
+
+counts! {
+    /// What became of units that requests [held](crate::Policy::hold_for). Each hold is counted
+    /// once, when its settlement has ended.
+    Settlements, by "result", as by_result {
+        /// All that was held was charged, or more.
+        charged,
+        /// A part of it was charged.
+        partial,
+        /// Nothing was charged.
+        released,
+        /// The hold had lapsed, at least in part, so that was charged before. It gives nothing
+        /// back.
+        late,
+        /// The store did not confirm the settlement, and it is not sent again. If it did not run,
+        /// all that was held is charged when the hold lapses.
+        lost,
+    }
+}
+
+impl Settlements {
+    /// Returns how many holds were settled.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.by_result().map(|(_, count)| count).sum()
+    }
+
+    pub(crate) fn plus(mut self, other: &Self) -> Self {
+        self.add(other);
+        self
+    }
+}
+
+/// What became of one hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SettlementResult {
+    Charged,
+    Partial,
+    Released,
+    Late,
+    Lost,
+}
+
+/// Counts settlements in the order of [`SettlementResult`].
+#[derive(Debug, Default)]
+pub(crate) struct SettlementCounts([AtomicU64; 5]);
+
+impl SettlementCounts {
+    pub(crate) fn record(&self, result: SettlementResult) {
+        if let Some(count) = self.0.get(result as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> Settlements {
+        let counts = self.0.each_ref();
+        let [charged, partial, released, late, lost] =
+            counts.map(|count| count.load(Ordering::Relaxed));
+        Settlements {
+            charged,
+            partial,
+            released,
+            late,
+            lost,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Units that requests of this process hold in a store, until they are settled.
+//!
+//! A hold is settled once: the first settlement wins, and it is sent at most once. A hold that
+//! outlives the lifetime of its policy is moved into the present generation, by one call for all
+//! that this process holds in that generation of a bucket. What becomes of a call without a reply
+//! is unknown, so such a hold is left to the store, which charges it when it lapses.
+
+mod held;
+mod renewal;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use tokio::{runtime::Handle, sync::Notify, time::Instant};
+
+pub(crate) use self::held::{Confirmed, Held, HeldCharge};
+use self::renewal::Renewal;
+use crate::{
+    metrics::settlements::{SettlementCounts, Settlements},
+    util::{lock::lock, random::random_between},
+};
+
+/// What becomes of a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settlement {
+    /// All that is held is charged.
+    Full,
+    /// Nothing is charged.
+    Release,
+    /// So many units are charged, which may be more than are held.
+    Units(u64),
+}
+
+impl Settlement {
+    /// Returns how many units are charged, if so many are held.
+    const fn units(self, held: u64) -> u64 {
+        match self {
+            Self::Full => held,
+            Self::Release => 0,
+            Self::Units(units) => units,
+        }
+    }
+}
+
+/// The holds of this process in one store that are not settled. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct Unsettled(Arc<Registry>);
+
+impl Unsettled {
+    /// Returns how many units are held, of all buckets.
+    pub(crate) fn units(&self) -> u64 {
+        self.0.units.load(Ordering::Relaxed)
+    }
+
+    /// Returns what became of the holds that were settled.
+    pub(crate) fn settlements(&self) -> Settlements {
+        self.0.results.snapshot()
+    }
+}
+
+struct Registry {
+    units: AtomicU64,
+    results: SettlementCounts,
+    /// Which part of the elder half of a hold's life passes before it is extended. It differs
+    /// between processes, so that they do not all extend their holds of a bucket together.
+    delayed_part: f64,
+    queue: Mutex<Queue>,
+    /// A hold is due before the renewing task wakes.
+    is_earlier: Notify,
+}
+
+/// The instant at which a hold is extended, and its number.
+type Place = (Instant, u64);
+
+#[derive(Default)]
+struct Queue {
+    next: u64,
+    by_due: BTreeMap<Place, Arc<Held>>,
+    /// When the renewing task wakes. `None`: there is none.
+    wakes_at: Option<Instant>,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self {
+            units: AtomicU64::new(0),
+            results: SettlementCounts::default(),
+            delayed_part: random_between(0.1, 0.25),
+            queue: Mutex::default(),
+            is_earlier: Notify::new(),
+        }
+    }
+}
+
+impl Registry {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        lock(&self.queue)
+    }
+
+    /// Extends a hold at this instant, unless it is removed before.
+    fn push(self: &Arc<Self>, held: &Arc<Held>, due: Instant, runtime: &Handle) -> Place {
+        let mut queue = self.queue();
+        queue.next += 1;
+        let place = (due, queue.next);
+        queue.by_due.insert(place, Arc::clone(held));
+        let wakes_at = queue.wakes_at;
+        if wakes_at.is_none_or(|wakes_at| due < wakes_at) {
+            queue.wakes_at = Some(due);
+        }
+        drop(queue);
+        match wakes_at {
+            None => Renewal::start(self, runtime, Vec::new()),
+            Some(wakes_at) if due < wakes_at => self.is_earlier.notify_one(),
+            Some(_) => {}
+        }
+        place
+    }
+
+    fn remove(&self, place: Place) {
+        let removed = self.queue().by_due.remove(&place);
+        // Dropped without the lock: it may be the last that uses the store.
+        drop(removed);
+    }
+
+    /// Returns when the first hold is due. `None`: there is none, so the renewing task ends.
+    fn next_due(&self) -> Option<Instant> {
+        let mut queue = self.queue();
+        queue.wakes_at = queue.by_due.keys().next().map(|(due, _)| *due);
+        queue.wakes_at
+    }
+
+    /// Takes out the holds that are due now, and those that are nearly so.
+    fn take_due(&self, now: Instant) -> Vec<Arc<Held>> {
+        let mut queue = self.queue();
+        let mut due = Vec::new();
+        while let Some(first) = queue.by_due.first_entry() {
+            if first.key().0 > now + first.get().slack() {
+                break;
+            }
+            due.push(first.remove());
+        }
+        due
+    }
+}
+
+impl fmt::Debug for Unsettled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unsettled")
+            .field("units", &self.units())
+            .finish_non_exhaustive()
+    }
+}
