@@ -577,7 +577,8 @@ impl RateLimitLayerBuilder {
     /// The layer calls the closure when a caller enters one of its lists, with the request that
     /// was denied. It keeps up to 64 bytes of the name, without control characters, as long
     /// as the caller is listed. A bucket that all callers share has no name. If some share a
-    /// key, such as a route, the name is that of the one who was denied first.
+    /// key, such as a route, the name is that of the one who was denied first. If the closure
+    /// panics, the request panics, and the denial is not listed.
     ///
     /// **The danger**: a name that identifies a person is personal data. It is in the memory of
     /// the process, and wherever the list is sent. Return a number of your own that you can look
