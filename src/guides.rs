@@ -23,6 +23,7 @@ pages! {
     lists: "../docs/lists.md",
     metrics: "../docs/metrics.md",
     redis_down: "../docs/redis-down.md",
+    settling: "../docs/settling.md",
     shadow_mode: "../docs/shadow-mode.md",
     testing: "../docs/testing.md",
     waiting: "../docs/waiting.md",

@@ -77,7 +77,8 @@
 //! | learn why a request was denied | [`DenialReason`], in the extensions of the response; [`decision_in_extensions`](RateLimitLayerBuilder::decision_in_extensions) |
 //! | learn who is denied most, and what was denied a moment ago | [`RateLimitLayer::top_denied`], [`RateLimitLayer::recent_denials`] |
 //! | read or reset the buckets of one caller | [`RateLimitLayer::buckets`], [`Limiter::peek`], [`Limiter::reset`] |
-//! | charge a cost that is known only afterwards | [`Buckets::debit`] and [`Buckets::credit`], [`Limiter::debit`] and [`Limiter::credit`] |
+//! | charge for what the response says: failures only, tokens, bytes | [`Policy::settle_by`], [`Hold`] |
+//! | charge a cost that is known only afterwards, by hand | [`Buckets::debit`] and [`Buckets::credit`], [`Limiter::debit`] and [`Limiter::credit`] |
 //! | test your limits | [`ManualClock`] for the time, [`key::PeerAddr`] in the request for the client's address |
 //!
 //! # Guarantees
@@ -211,6 +212,10 @@ pub use self::{
         readers::OnMissingKey,
         responder::Responder,
         service::RateLimit,
+        settle::{
+            self,
+            outcome::{Outcome, Settle},
+        },
     },
     offenders::{Fingerprint, Offender, RecentDenial, TopDenied},
 };

@@ -50,7 +50,7 @@ pub struct Policy {
     shared: bool,
     on_store_failure: Option<OnStoreFailure>,
     leases: bool,
-    hold_for: Option<Duration>,
+    pub(crate) hold_for: Option<Duration>,
     enforcement: Enforcement,
     #[cfg(feature = "http")]
     pub(crate) readers: Readers,
@@ -201,9 +201,9 @@ impl Policy {
     /// Lets requests hold units until it is known what they cost, and sets for how long at least.
     /// Default: units are charged when they are taken.
     ///
-    /// `Limiter::reserve` and a layer with
-    /// `settle_by` hold the cost of a request, and settle it when the request has
-    /// ended: what it used is charged, and the rest is released. What is held is in nobody's
+    /// [`Limiter::reserve`](crate::Limiter::reserve) and a layer with
+    /// [`settle_by`](Self::settle_by) hold the cost of a request, and settle it when the request
+    /// has ended: what it used is charged, and the rest is released. What is held is in nobody's
     /// [`remaining`](crate::PolicyDecision::remaining), so the limit is never exceeded, in whatever
     /// order requests end.
     ///

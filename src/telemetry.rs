@@ -139,24 +139,61 @@ pub(crate) fn misconfigured(advice: &str) {
     );
 }
 
+/// Adds a text to a short list. Returns `false` if it is there already.
+#[cfg(feature = "http")]
+fn is_first(list: &Mutex<Vec<String>>, text: &str) -> bool {
+    const MOST: usize = 64;
+
+    let mut list = lock(list);
+    if list.iter().any(|known| known == text) {
+        return false;
+    }
+    if list.len() < MOST {
+        list.push(text.to_owned());
+    }
+    true
+}
+
 /// Logs a missing extension once for each type, because a layer and its extractor both find it.
 #[cfg(feature = "http")]
 pub(crate) fn extension_missing(type_name: &'static str) {
-    static LOGGED: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
-    const MOST: usize = 64;
+    static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-    let mut logged = lock(&LOGGED);
-    if logged.contains(&type_name) {
+    if !is_first(&LOGGED, type_name) {
         return;
     }
-    if logged.len() < MOST {
-        logged.push(type_name);
-    }
-    drop(logged);
     let line = format!(
         "no request extension {type_name} for `key::extension`; the key is missing: the layer that inserts the extension must run before the limiter (in axum, add it after the limiter)"
     );
     warn_of_wiring(&line);
+}
+
+/// Logs a field that should have said what a request cost, once for each name.
+#[cfg(feature = "http")]
+#[cold]
+pub(crate) fn unreadable_cost(field: &str) {
+    static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    if is_first(&LOGGED, field) {
+        let line = format!(
+            "response field `{field}` is not one whole number; such a request is charged what it held"
+        );
+        warn_of_wiring(&line);
+    }
+}
+
+/// Logs a settler that panicked, once for each policy.
+#[cfg(feature = "http")]
+#[cold]
+pub(crate) fn settler_panicked(policy: &str) {
+    static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    if is_first(&LOGGED, policy) {
+        let line = format!(
+            "`settle_by(..)` of policy {policy:?} panicked; such a request is charged what it held"
+        );
+        warn_of_wiring(&line);
+    }
 }
 
 #[cfg(feature = "http")]

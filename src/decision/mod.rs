@@ -360,6 +360,16 @@ impl Decision {
         }
     }
 
+    /// Changes it to what a policy has left when so many units are charged, and no more are held.
+    /// The bucket may owe `debt` units.
+    #[cfg(feature = "http")]
+    pub(crate) fn settle(&mut self, policy: &str, used: u64, debt: u64) {
+        let mut policies = self.policies.as_mut_slice().iter_mut();
+        if let Some(policy) = policies.find(|decided| decided.name() == policy) {
+            policy.settle(used, debt);
+        }
+    }
+
     /// Puts the policies of an outer layer before its own.
     #[cfg(feature = "http")]
     pub(crate) fn put_within(&mut self, outer: &Self) {

@@ -275,6 +275,28 @@ impl PolicyDecision {
         self.rare.as_ref()?.hold.as_ref()
     }
 
+    /// Changes it to what is left when so many units are charged, and no more are held. The bucket
+    /// may owe `debt` units.
+    #[cfg(feature = "http")]
+    pub(super) fn settle(&mut self, used: u64, debt: u64) {
+        let hold = self.rare.as_mut().and_then(|rare| rare.hold.as_mut());
+        let Some(hold) = hold else {
+            return;
+        };
+        let own = std::mem::take(&mut hold.own);
+        hold.all = hold.all.saturating_sub(own);
+        let quota = &self.quota;
+        let others = self.standing.level.saturating_sub(quota.level_of(own));
+        let owed = quota.extra(quota.level_of(debt));
+        let most = quota.level_of_capacity().saturating_add(owed);
+        let charged = quota.level_of(used).min(most.saturating_sub(others));
+        let standing = BucketState {
+            level: others,
+            ..self.standing
+        };
+        self.standing = quota.after(standing, charged, self.now_us);
+    }
+
     /// Returns the generation of the units that are held.
     pub(crate) fn generation(&self) -> u64 {
         self.hold().map_or(0, |hold| hold.generation)

@@ -297,7 +297,16 @@ pub enum ConfigError {
     /// Partition keys with a header format that has no place for them.
     #[non_exhaustive]
     PartitionKeyUnsupported,
-    /// A setting of zero, or an empty secret.
+    /// A policy that settles what it holds, and can neither hold nor charge a unit.
+    #[non_exhaustive]
+    SettlesNothing,
+    /// A status outside 100 to 999.
+    #[non_exhaustive]
+    StatusOutOfRange {
+        /// What was given.
+        code: u16,
+    },
+    /// A setting of zero, an empty list or an empty secret.
     #[non_exhaustive]
     Zero {
         /// The name of the setting.
@@ -484,6 +493,13 @@ impl fmt::Display for ConfigError {
             Self::PartitionKeyUnsupported => f.write_str(
                 "`partition_key_secret(..)` with header fields that have no place for it; use `HeaderFormat::Draft10`, or drop `partition_key_secret(..)`",
             ),
+            Self::SettlesNothing => f.write_str(
+                "`settle_by(..)` with `cost(0)` and no debt holds nothing and can charge nothing; set a cost, or `max_debt(..)`",
+            ),
+            Self::StatusOutOfRange { code } => write!(
+                f,
+                "{code} is not an HTTP status; use 100 to 999",
+            ),
             Self::Zero { setting } => write!(
                 f,
                 "`{setting}` is zero or empty; set a value, or leave it out for the default",
@@ -562,6 +578,8 @@ codes! {
     RedisUrl => "redis-url",
     KeyPrefix => "key-prefix",
     PartitionKeyUnsupported => "partition-key-unsupported",
+    SettlesNothing => "settles-nothing",
+    StatusOutOfRange => "status-out-of-range",
     Zero => "zero",
     NoRuntime => "no-runtime",
 }

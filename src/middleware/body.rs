@@ -9,15 +9,16 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::admission::refund::RefundGuard;
+use super::settling::Taken;
 
 pin_project! {
     /// The body of a response of [`RateLimit`](crate::RateLimit).
     ///
     /// It wraps the inner service's body without boxing and passes its data, trailers and
     /// errors through. Until the body ends or is dropped, it holds the permits of
-    /// [`Concurrency`](crate::Concurrency) policies. A server drops a buffered body as soon
-    /// as it has taken the bytes, before they are sent.
+    /// [`Concurrency`](crate::Concurrency) policies, and what is settled
+    /// [at the end](crate::Settle::AtEnd). A server drops a buffered body as soon as it has
+    /// taken the bytes, before they are sent.
     #[derive(Debug)]
     pub struct ResponseBody<B> {
         #[pin]
@@ -29,14 +30,14 @@ pin_project! {
     #[derive(Debug)]
     #[project = KindProj]
     enum Kind<B> {
-        Forwarded { #[pin] body: B, taken: Option<Box<RefundGuard>> },
+        Forwarded { #[pin] body: B, taken: Option<Box<Taken>> },
         Answer { bytes: Option<Bytes> },
     }
 }
 
 impl<B> ResponseBody<B> {
     /// Holds `taken` until the body has ended.
-    pub(super) const fn forwarded(body: B, taken: Option<Box<RefundGuard>>) -> Self {
+    pub(super) const fn forwarded(body: B, taken: Option<Box<Taken>>) -> Self {
         Self {
             kind: Kind::Forwarded { body, taken },
         }
@@ -71,8 +72,11 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         match self.project().kind.project() {
-            KindProj::Forwarded { body, taken } => {
-                let frame = ready!(body.poll_frame(cx));
+            KindProj::Forwarded { mut body, taken } => {
+                let frame = ready!(body.as_mut().poll_frame(cx));
+                if let Some(taken) = taken {
+                    taken.polled(frame.as_ref(), body.is_end_stream());
+                }
                 if !matches!(frame, Some(Ok(_))) {
                     // The bytes do not own the permit, as a cache that keeps them would
                     // then keep the permit, too.
@@ -88,7 +92,13 @@ where
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Forwarded { body, .. } => body.is_end_stream(),
+            Kind::Forwarded { body, taken } => {
+                let is_over = body.is_end_stream();
+                if let (true, Some(taken)) = (is_over, taken) {
+                    taken.is_over();
+                }
+                is_over
+            }
             Kind::Answer { bytes } => bytes.is_none(),
         }
     }

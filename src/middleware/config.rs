@@ -22,6 +22,7 @@ use super::{
 use crate::{
     Decision, Lists, MemoryStore,
     charge::Charge,
+    holds::{Holds, Terms},
     key::{KeyError, Reason},
     metrics::Recorder,
     offenders::Offenders,
@@ -93,9 +94,27 @@ impl Config {
     #[inline]
     pub(super) fn may_wait(&self, charges: &[Charge<'_>]) -> bool {
         let is_held = |charge: &Charge<'_>| {
-            charge.demand.quota.is_concurrency() || charge.demand.quota.paces() || charge.is_hold()
+            charge.demand.quota.is_concurrency() || charge.demand.quota.paces()
         };
         self.wait.is_some() || charges.iter().any(is_held)
+    }
+
+    /// Returns what a decision holds.
+    pub(super) fn holds(
+        &self,
+        charges: &[Charge<'_>],
+        shadows: &[Charge<'_>],
+        decision: &Decision,
+    ) -> Option<Holds> {
+        let terms = |charge: &Charge<'_>| {
+            let mut rules = self.plan.rules.iter();
+            let rule = rules.find(|rule| rule.base.name == charge.policy);
+            Terms {
+                debt: rule.map_or(0, |rule| rule.base.debt),
+                is_debited: false,
+            }
+        };
+        Holds::new(&self.store, charges, shadows, decision, terms)
     }
 
     /// Counts and logs shadow policies that could not be checked. The request goes on.

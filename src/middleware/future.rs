@@ -13,21 +13,18 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::{
+    asked::{Answered, Asked},
     body::ResponseBody,
     config::{Config, HeadersWhen},
     denied::Denial,
     headers::{Fields, SetBy},
     plan::{Callers, PartitionKeys},
     respond::respond,
+    settling::{Settling, Taken},
 };
 use crate::{
-    Decision, DenialReason, RequestHead, StoreError,
-    admission::{Admission, refund::RefundGuard},
-    key::KeyError,
-    metrics::Awaited,
-    policy_name::Name,
-    store::StoreFuture,
-    util::interned::Interned,
+    Decision, DenialReason, RequestHead, StoreError, holds::Holds, key::KeyError, metrics::Awaited,
+    policy_name::Name, util::interned::Interned,
 };
 
 pin_project! {
@@ -58,7 +55,7 @@ pin_project! {
             #[pin]
             future: F,
             admitted: Admitted,
-            taken: Option<Box<RefundGuard>>,
+            taken: Option<Box<Taken>>,
         },
         Denied { response: Option<Response<Bytes>> },
         Done,
@@ -67,35 +64,13 @@ pin_project! {
 
 /// A request that waits for a decision, and what is needed then.
 pub(super) struct Pending<S, ReqBody> {
-    pub(super) outcome: Outcome,
+    pub(super) asked: Asked,
     pub(super) partition_keys: PartitionKeys,
     pub(super) callers: Callers,
     pub(super) request: Request<ReqBody>,
     /// Was polled ready.
     pub(super) service: S,
     pub(super) awaited: Awaited<Arc<Config>>,
-}
-
-/// What a request waits for.
-#[allow(clippy::large_enum_variant)] // It is boxed with the request.
-pub(super) enum Outcome {
-    Answer(StoreFuture<Decision>),
-    Admission(Admission),
-}
-
-impl Outcome {
-    fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(Decision, Option<RefundGuard>), StoreError>> {
-        match self {
-            Self::Answer(answer) => {
-                let answer = ready!(answer.as_mut().poll(cx));
-                Poll::Ready(answer.map(|decision| (decision, None)))
-            }
-            Self::Admission(admission) => Pin::new(admission).poll(cx),
-        }
-    }
 }
 
 /// What the response to an admitted request needs.
@@ -124,6 +99,7 @@ impl Admitted {
     pub(super) fn complete<B>(&mut self, response: &mut Response<B>) {
         let status = response.status();
         let headers = response.headers_mut();
+        self.fields.hide(headers);
         let wanted = self.headers_when.as_ref();
         if wanted.is_none_or(|wanted| wanted(status, headers)) {
             self.fields
@@ -156,12 +132,13 @@ where
         decision: Decision,
         extensions: Extensions,
         config: &Config,
+        taken: Option<Box<Taken>>,
     ) -> Self {
         Self {
             state: State::Calling {
                 future,
                 admitted: Admitted::new(decision, extensions, config),
-                taken: None,
+                taken,
             },
         }
     }
@@ -195,6 +172,12 @@ where
             state: State::denied(denial, callers, config, request),
         }
     }
+
+    /// Settles what shadow policies hold of a request that is denied.
+    #[cold]
+    pub(super) fn settle_shadows(&self, holds: Holds, config: &Arc<Config>) {
+        self.state.settle_shadows(holds, config);
+    }
 }
 
 impl<S, F, ReqBody> State<S, F, ReqBody> {
@@ -210,6 +193,15 @@ impl<S, F, ReqBody> State<S, F, ReqBody> {
             response: Some(respond(denial, &config.response, &config.fields, &head)),
         }
     }
+
+    fn settle_shadows(&self, holds: Holds, config: &Arc<Config>) {
+        if let Self::Denied {
+            response: Some(denial),
+        } = self
+        {
+            Settling::denied(config, holds, denial);
+        }
+    }
 }
 
 impl<S, ReqBody> Pending<S, ReqBody>
@@ -217,22 +209,24 @@ where
     S: Service<Request<ReqBody>>,
 {
     /// Acts on the decision.
-    fn decided(
-        self,
-        outcome: Result<(Decision, Option<RefundGuard>), StoreError>,
-    ) -> State<S, S::Future, ReqBody> {
+    fn decided(self, answered: Result<Answered, StoreError>) -> State<S, S::Future, ReqBody> {
         let Self {
             mut service,
             mut request,
             mut awaited,
             ..
         } = self;
-        awaited.ended(match &outcome {
-            Ok((decision, _)) => Ok(decision),
+        awaited.ended(match &answered {
+            Ok(answered) => Ok(&answered.decision),
             Err(error) => Err(error),
         });
         let config = awaited.settings();
-        let Ok((mut decision, taken)) = outcome else {
+        let Ok(Answered {
+            mut decision,
+            permits,
+            holds,
+        }) = answered
+        else {
             let denial = DenialReason::StoreFailed.into();
             return State::denied(denial, &self.callers, config, &request);
         };
@@ -240,13 +234,18 @@ where
             decision.give_partitions(&partition_keys);
         }
         if !decision.is_allowed() {
-            return State::denied((&decision).into(), &self.callers, config, &request);
+            let denied = State::denied((&decision).into(), &self.callers, config, &request);
+            if let Some(holds) = holds {
+                denied.settle_shadows(holds, config);
+            }
+            return denied;
         }
         let extensions = config.share(&decision, request.extensions_mut());
+        let settling = holds.map(|holds| Settling::new(config, holds, &mut request));
         State::Calling {
             future: service.call(request),
             admitted: Admitted::new(decision, extensions, config),
-            taken: taken.map(Box::new),
+            taken: Taken::new(permits, settling),
         }
     }
 }
@@ -270,11 +269,9 @@ where
             let next = match this.state.as_mut().project() {
                 StateProj::Deciding { pending } => {
                     let mut decided = pending.take().expect(COMPLETED);
-                    let Pending {
-                        outcome, awaited, ..
-                    } = &mut *decided;
-                    match awaited.poll(|| outcome.poll(cx)) {
-                        Poll::Ready(outcome) => decided.decided(outcome),
+                    let Pending { asked, awaited, .. } = &mut *decided;
+                    match awaited.poll(|| asked.poll(cx)) {
+                        Poll::Ready(answered) => decided.decided(answered),
                         Poll::Pending => {
                             *pending = Some(decided);
                             return Poll::Pending;
@@ -287,8 +284,10 @@ where
                     taken,
                 } => {
                     let response = ready!(future.poll(cx)).map(|mut response| {
-                        admitted.complete(&mut response);
                         let taken = taken.take();
+                        let decision = &mut admitted.decision;
+                        let taken = taken.and_then(|taken| taken.at_head(&response, decision));
+                        admitted.complete(&mut response);
                         response.map(|body| ResponseBody::forwarded(body, taken))
                     });
                     this.state.set(State::Done);

@@ -577,8 +577,7 @@ impl RateLimitLayerBuilder {
     /// The layer calls the closure when a caller enters one of its lists, with the request that
     /// was denied. It keeps up to 64 bytes of the name, without control characters, as long
     /// as the caller is listed. A bucket that all callers share has no name. If some share a
-    /// key, such as a route, the name is that of the one who was denied first. If the closure
-    /// panics, the request panics, and the denial is not listed.
+    /// key, such as a route, the name is that of the one who was denied first.
     ///
     /// **The danger**: a name that identifies a person is personal data. It is in the memory of
     /// the process, and wherever the list is sent. Return a number of your own that you can look
@@ -662,6 +661,9 @@ impl RateLimitLayerBuilder {
         } else {
             Fields::new(format, with_shadows)
         };
+        let settlers = rules.iter().filter_map(|rule| rule.settle_by.as_ref());
+        let hidden = settlers.filter_map(|settler| settler.0.hidden_field());
+        let fields = fields.hiding(hidden.cloned());
         let names = rules.iter().map(|rule| &rule.base.name);
         let recorder = Recorder::new(name, names, self.observer);
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
@@ -671,6 +673,7 @@ impl RateLimitLayerBuilder {
             name_offender: self.name_offender,
             store,
             plan: Plan {
+                settles: rules.iter().any(|rule| rule.settle_by.is_some()),
                 rules,
                 when: self.when,
                 partition_secret: self.partition_secret,

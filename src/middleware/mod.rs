@@ -11,7 +11,9 @@ pub(crate) mod layer;
 pub(crate) mod readers;
 pub(crate) mod responder;
 pub(crate) mod service;
+pub mod settle;
 
+mod asked;
 mod config;
 mod erased;
 mod inline_text;
@@ -20,3 +22,4 @@ mod plan;
 mod record;
 mod request_policy;
 mod respond;
+mod settling;

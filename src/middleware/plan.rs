@@ -12,6 +12,7 @@ use super::{
     erased::Erased,
     key::{global, peer},
     readers::{CostBy, OnMissingKey, QuotaBy, When},
+    settle::Settler,
 };
 use crate::{
     ConfigError, Decision, Key, MemoryStore, OnStoreFailure, Policy, Quota, RequestHead,
@@ -30,6 +31,8 @@ pub(super) struct Plan {
     /// Which requests are limited at all.
     pub(super) when: Option<Erased<When>>,
     pub(super) partition_secret: Option<Secret>,
+    /// Whether a policy settles what its requests hold.
+    pub(super) settles: bool,
 }
 
 /// Key material, which `Debug` does not show.
@@ -132,6 +135,7 @@ pub(super) struct Rule {
     when: Option<Erased<When>>,
     quota_by: Option<Erased<QuotaBy>>,
     on_missing_key: OnMissingKey,
+    pub(super) settle_by: Option<Erased<dyn Settler>>,
     tiers: Tiers,
 }
 
@@ -156,6 +160,12 @@ impl Rule {
             None => Erased(Arc::new(peer()), "peer"),
         };
         key.0.validate().map_err(in_policy)?;
+        if let Some(settler) = &readers.settle_by {
+            settler.0.validate().map_err(in_policy)?;
+            if base.demand.cost == 0 && base.debt == 0 && readers.cost_by.is_none() {
+                return Err(in_policy(ConfigError::SettlesNothing));
+            }
+        }
         Ok(Self {
             base,
             key,
@@ -163,6 +173,7 @@ impl Rule {
             when: readers.when,
             quota_by: readers.quota_by,
             on_missing_key: readers.on_missing_key.unwrap_or_default(),
+            settle_by: readers.settle_by,
             tiers: Tiers::default(),
         })
     }
@@ -189,19 +200,27 @@ impl Rule {
         let demand = demand.map_or(Cow::Borrowed(&self.base.demand), Cow::Owned);
         let is_enforced = self.base.is_enforced_for(&key);
         let charge = self.base.charge(Cow::Owned(key), demand);
-        match is_enforced {
-            true => {
-                // A tier may hold permits or places in a queue, although the policy's own does not.
-                if self.base.hold.is_some() && charge.demand.quota.may_hold() {
-                    charges
-                        .enforced
-                        .extend(self.base.hold_before(&charge, charge.cost()));
-                }
-                charges.enforced.push(charge);
-            }
-            false => self.add_shadow(charge, charges),
+        if is_enforced {
+            charges.enforced.extend(self.hold_before(&charge));
+            charges.enforced.push(charge);
+        } else {
+            self.add_shadow(charge, charges);
         }
         Ok(())
+    }
+
+    /// Returns the charge of what the request holds, if the policy holds.
+    #[inline]
+    fn hold_before<'a>(&self, charge: &Charge<'a>) -> Option<Charge<'a>> {
+        // A tier may hold permits or places in a queue, although the policy's own does not.
+        if self.base.hold.is_none() || !charge.demand.quota.may_hold() {
+            return None;
+        }
+        let units = match self.settle_by {
+            Some(_) => charge.cost(),
+            None => 0,
+        };
+        self.base.hold_before(charge, units)
     }
 
     #[inline(never)]
@@ -213,8 +232,8 @@ impl Rule {
                 error: None,
             });
         } else {
-            let hold = self.base.hold_before(&charge, charge.cost());
-            charges.shadows.extend(hold.into_iter().chain([charge]));
+            charges.shadows.extend(self.hold_before(&charge));
+            charges.shadows.push(charge);
         }
     }
 

@@ -3,6 +3,7 @@
 use super::{
     erased::Erased,
     key::{KeyExtractor, RequestHead},
+    settle::Settler,
 };
 use crate::Quota;
 
@@ -19,6 +20,7 @@ pub(crate) struct Readers {
     pub(super) when: Option<Erased<When>>,
     pub(super) quota_by: Option<Erased<QuotaBy>>,
     pub(super) on_missing_key: Option<OnMissingKey>,
+    pub(super) settle_by: Option<Erased<dyn Settler>>,
 }
 
 impl Readers {
@@ -30,6 +32,7 @@ impl Readers {
             (self.when.is_some(), "when"),
             (self.quota_by.is_some(), "quota_by"),
             (self.on_missing_key.is_some(), "on_missing_key"),
+            (self.settle_by.is_some(), "settle_by"),
         ]
         .into_iter()
         .find_map(|(is_set, method)| is_set.then_some(method))

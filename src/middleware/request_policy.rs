@@ -1,13 +1,17 @@
 //! The methods of a [`Policy`] that read a request.
 
-use std::{any::type_name, sync::Arc};
+use std::{any::type_name, sync::Arc, time::Duration};
 
 use super::{
     erased::Erased,
     key::{KeyExtractor, RequestHead},
     readers::OnMissingKey,
+    settle::Settler,
 };
 use crate::{Policy, Quota};
+
+/// How long a policy that settles holds units, unless it says otherwise.
+const HOLD_FOR: Duration = Duration::from_secs(60);
 
 /// What a policy reads from each request, for a
 /// [`RateLimitLayer`](crate::RateLimitLayer). A [`Limiter`](crate::Limiter) has no request
@@ -89,6 +93,56 @@ impl Policy {
     /// [`OnMissingKey::Deny`].
     pub const fn on_missing_key(mut self, choice: OnMissingKey) -> Self {
         self.readers.on_missing_key = Some(choice);
+        self
+    }
+
+    /// Holds the cost of each request while it is under way, and lets its response say what it
+    /// cost in the end. Default: the cost is charged when the request is admitted.
+    ///
+    /// Use it to count failures only, or for a cost that is known afterwards: tokens of a language
+    /// model, bytes of a stream. The settler is one of the functions of [`settle`](crate::settle),
+    /// or a closure, whose argument needs its type:
+    ///
+    /// ```
+    /// use http::StatusCode;
+    /// use tower_throttle::{FixedWindow, Outcome, Policy, Settle, TokenBucket, settle};
+    ///
+    /// // Ten wrong passwords an hour. Right ones are free.
+    /// let login = Policy::new("login", FixedWindow::per_hour(10))
+    ///     .settle_by(|outcome: &Outcome<'_>| match outcome.status() {
+    ///         Some(StatusCode::UNAUTHORIZED) => Settle::Full,
+    ///         Some(_) => Settle::Release,
+    ///         // The client has hung up, or the handler failed.
+    ///         None => Settle::Full,
+    ///     });
+    ///
+    /// // The most that an answer may cost is held, and what it cost is charged.
+    /// let tokens = Policy::new("tokens", TokenBucket::per_minute(100_000))
+    ///     .cost(4_000)
+    ///     .max_debt(50_000)
+    ///     .settle_by(settle::header("x-tokens-used"));
+    /// ```
+    ///
+    /// A request is admitted if its cost fits beside all that is taken and held, so requests at the
+    /// same time cannot exceed the limit together. Each request is settled once: by a
+    /// [`Hold`](crate::Hold), which its handler finds in the extensions of the request, or by the
+    /// settler, or by being dropped. A response is never delayed or changed by what it cost. More than
+    /// was held becomes a debt of the caller, up to [`max_debt`](Self::max_debt).
+    ///
+    /// What is held lasts for [`hold_for`](Self::hold_for), a minute by default, and is renewed while
+    /// the request lasts. If the process dies, it lapses and is charged in full.
+    ///
+    /// **The danger**: as long as requests are under way, others are denied that would fit if the
+    /// settler releases the first. A burst of ten *right* passwords fills the limit above until they
+    /// are answered. With a [cost](Self::cost) of 0 nothing is held, and what the settler says is
+    /// charged afterwards: then as many wrong ones as are under way pass beyond the limit.
+    ///
+    /// What [`hold_for`](Self::hold_for) cannot be combined with is a
+    /// [`ConfigError`](crate::ConfigError) here, too. A tier of [`quota_by`](Self::quota_by) that
+    /// cannot hold is charged when the request is admitted.
+    pub fn settle_by<S: Settler>(mut self, settler: S) -> Self {
+        self.readers.settle_by = Some(Erased(Arc::new(settler), type_name::<S>()));
+        self.hold_for.get_or_insert(HOLD_FOR);
         self
     }
 }

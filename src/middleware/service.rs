@@ -10,11 +10,13 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use super::{
+    asked::{Asked, Unanswered},
     body::ResponseBody,
     config::Config,
-    future::{Outcome, Pending, ResponseFuture},
+    future::{Pending, ResponseFuture},
     listed::Listed,
     plan::{Callers, Charges, MissingKey, PartitionKeys, callers},
+    settling::{Settling, Taken},
 };
 use crate::{
     Decision, DenialReason, RequestHead,
@@ -71,6 +73,7 @@ where
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
         let Self { inner, config } = self;
         let mut denied = Callers::new();
+        let mut holds = None;
         let lists = config.lists.as_ref();
         let head = || RequestHead::from(&request);
         let decision = if let Some(listed) = lists.and_then(|lists| config.listed(lists, &head())) {
@@ -116,9 +119,9 @@ where
                 let (bound, most) = (WaitBound::AllButQueue, config.max_waiting);
                 let waits = config.recorder.waits();
                 let admission = Admission::new(held, shadows, patience, bound, most, waits);
-                let outcome = Outcome::Admission(admission);
+                let asked = Unanswered::may_hold(Asked::Admission(admission), &charges, config);
                 let callers = callers(charges);
-                return wait(inner, config, outcome, partition_keys, callers, request);
+                return wait(inner, config, asked, partition_keys, callers, request);
             } else {
                 let (take, recorder) = (Operation::Take, &config.recorder);
                 let store = &config.store;
@@ -135,13 +138,16 @@ where
                     decision
                 }
                 Answer::Later(answer) => {
-                    let outcome = Outcome::Answer(answer);
+                    let asked = Unanswered::may_hold(Asked::Answer(answer), &charges, config);
                     let callers = callers(charges);
-                    return wait(inner, config, outcome, partition_keys, callers, request);
+                    return wait(inner, config, asked, partition_keys, callers, request);
                 }
             };
             if let Some(partition_keys) = partition_keys {
                 decision.give_partitions(&partition_keys);
+            }
+            if plan.settles {
+                holds = config.holds(enforced, shadows, &decision);
             }
             if !decision.is_allowed() {
                 denied = callers(charges);
@@ -149,18 +155,24 @@ where
             decision
         };
         if !decision.is_allowed() {
-            return ResponseFuture::denied((&decision).into(), &denied, config, &request);
+            let denied = ResponseFuture::denied((&decision).into(), &denied, config, &request);
+            if let Some(holds) = holds {
+                denied.settle_shadows(holds, config);
+            }
+            return denied;
         }
         let extensions = config.share(&decision, request.extensions_mut());
+        let settling = holds.map(|holds| Settling::new(config, holds, &mut request));
         let future = inner.call(request);
-        ResponseFuture::calling(future, decision, extensions, config)
+        let taken = Taken::new(None, settling);
+        ResponseFuture::calling(future, decision, extensions, config, taken)
     }
 }
 
 fn wait<S, ReqBody>(
     inner: &mut S,
     config: &Arc<Config>,
-    outcome: Outcome,
+    asked: Asked,
     partition_keys: PartitionKeys,
     callers: Callers,
     request: Request<ReqBody>,
@@ -172,7 +184,7 @@ where
     // takes its place may not be ready.
     let clone = inner.clone();
     ResponseFuture::deciding(Pending {
-        outcome,
+        asked,
         partition_keys,
         callers,
         request,

@@ -443,6 +443,17 @@ impl Quota {
         })
     }
 
+    /// Returns the bucket after this level was taken.
+    #[cfg(feature = "http")]
+    pub(crate) fn after(&self, standing: BucketState, taken: u64, now_us: u64) -> BucketState {
+        let at = arithmetic::ReadContext {
+            now_us,
+            ..arithmetic::ReadContext::default()
+        };
+        let change = arithmetic::Change::Take(taken);
+        each!(self, rule => rule.after(standing, change, at))
+    }
+
     /// Returns the microseconds until nothing is taken anymore.
     pub(crate) fn reset_us(&self, standing: &BucketState, now_us: u64) -> u64 {
         if standing.level == 0 {

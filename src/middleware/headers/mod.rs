@@ -29,6 +29,8 @@ pub(super) struct Fields {
     has_partition_keys: bool,
     /// Whether shadow policies are announced, too.
     with_shadows: bool,
+    /// Fields of the inner service that clients do not see.
+    hidden: Vec<HeaderName>,
 }
 
 /// Which code set the fields that a response already has.
@@ -50,6 +52,7 @@ impl Fields {
             policies: 0,
             has_partition_keys: false,
             with_shadows,
+            hidden: Vec::new(),
         }
     }
 
@@ -78,6 +81,23 @@ impl Fields {
             policies: policies.len(),
             has_partition_keys,
             with_shadows: false,
+            hidden: Vec::new(),
+        }
+    }
+
+    /// Hides these fields of the inner service from clients.
+    pub(super) fn hiding(self, hidden: impl Iterator<Item = HeaderName>) -> Self {
+        Self {
+            hidden: hidden.collect(),
+            ..self
+        }
+    }
+
+    /// Removes what clients do not see.
+    #[inline]
+    pub(super) fn hide(&self, headers: &mut HeaderMap) {
+        for name in &self.hidden {
+            headers.remove(name);
         }
     }
 

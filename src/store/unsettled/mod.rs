@@ -39,7 +39,7 @@ pub(crate) enum Settlement {
 
 impl Settlement {
     /// Returns how many units are charged, if so many are held.
-    const fn units(self, held: u64) -> u64 {
+    pub(crate) const fn units(self, held: u64) -> u64 {
         match self {
             Self::Full => held,
             Self::Release => 0,

@@ -2,7 +2,7 @@
 //! result of their call. A real client, over HTTP/2 on the loopback.
 
 mod auth_gate;
-mod calls;
+pub(crate) mod calls;
 mod detection;
 mod hook;
 mod own_server;

@@ -1,0 +1,123 @@
+//! What a request waits for before it is forwarded: the answer of the store.
+
+use std::{
+    mem,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use tokio::runtime::Handle;
+
+use super::{config::Config, plan::Charges, settling::Settling};
+use crate::{
+    Decision, StoreError,
+    admission::{Admission, refund::RefundGuard},
+    charge::Charge,
+    holds::Holds,
+    store::StoreFuture,
+};
+
+/// What a request waits for.
+#[allow(clippy::large_enum_variant)] // It is boxed with the request.
+pub(super) enum Asked {
+    Answer(StoreFuture<Decision>),
+    Admission(Admission),
+    /// It may hold units.
+    Holding(Unanswered),
+}
+
+/// The answer, and what is taken if it allows the request.
+pub(super) struct Answered {
+    pub(super) decision: Decision,
+    pub(super) permits: Option<RefundGuard>,
+    pub(super) holds: Option<Holds>,
+}
+
+impl Asked {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answered, StoreError>> {
+        let (decision, permits) = match self {
+            Self::Answer(answer) => (ready!(answer.as_mut().poll(cx))?, None),
+            Self::Admission(admission) => ready!(Pin::new(admission).poll(cx))?,
+            Self::Holding(unanswered) => return unanswered.poll(cx),
+        };
+        Poll::Ready(Ok(Answered {
+            decision,
+            permits,
+            holds: None,
+        }))
+    }
+}
+
+/// A check that may hold units, until it is answered.
+///
+/// If it is dropped before, the answer is awaited in a task, and what it holds is settled like a
+/// request without a response.
+pub(super) struct Unanswered {
+    /// `None` once it is answered.
+    asked: Option<Box<Asked>>,
+    /// Before the first poll, nothing was sent.
+    is_polled: bool,
+    enforced: Vec<Charge<'static>>,
+    shadows: Vec<Charge<'static>>,
+    config: Arc<Config>,
+}
+
+impl Unanswered {
+    /// Wraps what a request waits for, if a policy of the layer settles.
+    pub(super) fn may_hold(asked: Asked, charges: &Charges<'_>, config: &Arc<Config>) -> Asked {
+        if !config.plan.settles {
+            return asked;
+        }
+        let owned = |charge: &Charge<'_>| charge.clone().into_owned();
+        Asked::Holding(Self {
+            asked: Some(Box::new(asked)),
+            is_polled: false,
+            enforced: charges.enforced.iter().map(owned).collect(),
+            shadows: charges.shadows.iter().map(owned).collect(),
+            config: Arc::clone(config),
+        })
+    }
+
+    #[expect(clippy::expect_used, reason = "as in compiler-made futures")]
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answered, StoreError>> {
+        self.is_polled = true;
+        let asked = self.asked.as_mut().expect("polled after completion");
+        let answer = ready!(asked.poll(cx));
+        self.asked = None;
+        Poll::Ready(answer.map(|answered| {
+            Answered {
+                holds: self
+                    .config
+                    .holds(&self.enforced, &self.shadows, &answered.decision),
+                ..answered
+            }
+        }))
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        // An admission refunds by itself.
+        let Some(Asked::Answer(answer)) = self.asked.take().map(|asked| *asked) else {
+            return;
+        };
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        if !self.is_polled {
+            return;
+        }
+        let (enforced, shadows) = (mem::take(&mut self.enforced), mem::take(&mut self.shadows));
+        let config = Arc::clone(&self.config);
+        let store = config.store.clone();
+        store.spawn(&runtime, async move {
+            let Ok(decision) = answer.await else {
+                return;
+            };
+            if let Some(holds) = config.holds(&enforced, &shadows, &decision) {
+                drop(Settling::without_request(&config, holds));
+            }
+        });
+    }
+}

@@ -1,0 +1,154 @@
+//! [`Outcome`] and [`Settle`]: what is known about a response, and what a request costs for it.
+
+use std::fmt;
+
+use http::{Extensions, HeaderMap, Response, StatusCode};
+
+use crate::DenialReason;
+
+/// What becomes of the units that a request holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Settle {
+    /// Charges what is held.
+    Full,
+    /// Charges nothing.
+    Release,
+    /// Charges this many units. More than are held becomes a debt, up to the policy's
+    /// [`max_debt`](crate::Policy::max_debt).
+    Units(u64),
+    /// Asks once more when the body of the response has ended. There, it leaves the units to the
+    /// handles that the handler still has ([`Hold`](crate::Hold)); without one, they are charged.
+    AtEnd,
+}
+
+/// What is known about the response to a request, for [`Policy::settle_by`](crate::Policy::settle_by).
+///
+/// The layer asks when the head of the response is there. If the answer is [`Settle::AtEnd`],
+/// it asks once more when the body has ended, has failed or was dropped. If there is no response
+/// (the inner service failed, or the request was dropped), it asks once, without a
+/// [status](Self::status).
+///
+/// ```
+/// use http::StatusCode;
+/// use tower_throttle::{FixedWindow, Outcome, Policy, Settle};
+///
+/// // Wrong passwords count, right ones are free.
+/// let login = Policy::new("login", FixedWindow::per_hour(10))
+///     .settle_by(|outcome: &Outcome<'_>| match outcome.status() {
+///         Some(StatusCode::UNAUTHORIZED) | None => Settle::Full,
+///         Some(_) => Settle::Release,
+///     });
+/// ```
+///
+/// Its `Debug` shows the names of the fields only.
+#[derive(Clone, Copy)]
+pub struct Outcome<'a> {
+    pub(crate) status: Option<StatusCode>,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) extensions: &'a Extensions,
+    pub(crate) trailers: Option<&'a HeaderMap>,
+    pub(crate) body_bytes: u64,
+    pub(crate) is_complete: bool,
+    pub(crate) is_end: bool,
+    pub(crate) held: u64,
+}
+
+impl<'a> Outcome<'a> {
+    /// Sees the head of a response.
+    pub(crate) fn at_head<B>(response: &'a Response<B>, held: u64) -> Self {
+        Self {
+            status: Some(response.status()),
+            headers: response.headers(),
+            extensions: response.extensions(),
+            trailers: None,
+            body_bytes: 0,
+            is_complete: false,
+            is_end: false,
+            held,
+        }
+    }
+
+    /// Returns the status of the response. `None`: there is none, because the inner service
+    /// failed, or because the request was dropped: mostly, its client hung up.
+    #[must_use]
+    pub const fn status(&self) -> Option<StatusCode> {
+        self.status
+    }
+
+    /// Returns the headers of the response, as the inner service sent them. Empty without a
+    /// response.
+    #[must_use]
+    pub const fn headers(&self) -> &'a HeaderMap {
+        self.headers
+    }
+
+    /// Returns the extensions of the response, in which a handler may put a value of its own. A
+    /// denial by an inner layer has its [`DenialReason`] there. Empty without a response.
+    #[must_use]
+    pub const fn extensions(&self) -> &'a Extensions {
+        self.extensions
+    }
+
+    /// Returns the trailers, if the body has sent some. They are known at the [end](Self::is_end)
+    /// only.
+    #[must_use]
+    pub const fn trailers(&self) -> Option<&'a HeaderMap> {
+        self.trailers
+    }
+
+    /// Returns the gRPC status, from the headers of a response without messages, or from the
+    /// trailers of any other. `None` if it is not known yet, was not sent, or is no number.
+    #[must_use]
+    pub fn grpc_status(&self) -> Option<u32> {
+        let fields = [Some(self.headers), self.trailers];
+        let mut values = fields
+            .into_iter()
+            .flatten()
+            .filter_map(|fields| fields.get("grpc-status"));
+        values.next()?.to_str().ok()?.parse().ok()
+    }
+
+    /// Returns how many bytes of the body were passed on so far, without trailers.
+    #[must_use]
+    pub const fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+
+    /// Returns whether the whole body was passed on. `false` if the body failed or was dropped
+    /// before its end, and at the head, where that is not known yet.
+    #[must_use]
+    pub const fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Returns whether nothing more will be known: the body has ended, or there is no response.
+    #[must_use]
+    pub const fn is_end(&self) -> bool {
+        self.is_end
+    }
+
+    /// Returns how many units the request holds: its cost.
+    #[must_use]
+    pub const fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// Returns whether an inner layer of this crate denied the request.
+    pub(super) fn is_denied_within(&self) -> bool {
+        self.extensions.get::<DenialReason>().is_some()
+    }
+}
+
+impl fmt::Debug for Outcome<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outcome")
+            .field("status", &self.status)
+            .field("headers", &self.headers.keys().collect::<Vec<_>>())
+            .field("body_bytes", &self.body_bytes)
+            .field("is_complete", &self.is_complete)
+            .field("is_end", &self.is_end)
+            .field("held", &self.held)
+            .finish_non_exhaustive()
+    }
+}

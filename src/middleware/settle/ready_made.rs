@@ -1,0 +1,217 @@
+//! The usual settlers.
+
+use std::sync::Arc;
+
+use http::{HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE};
+
+use super::{
+    Settler,
+    outcome::{Outcome, Settle},
+};
+use crate::{ConfigError, telemetry};
+
+/// Charges requests that fail; the others cost nothing.
+///
+/// A failure is a status of 400 or above, and a gRPC status other than 0. A request without a
+/// response counts as one, so a client cannot avoid the limit by hanging up. The gRPC status is
+/// mostly in the trailers, and then the body must arrive: a call whose body is dropped counts.
+///
+/// Under a [cost](crate::Policy::cost) of 0, a failure costs one unit.
+#[must_use]
+pub const fn failures() -> Failures {
+    Failures
+}
+
+/// Made by [`failures`].
+#[derive(Clone, Copy, Debug)]
+pub struct Failures;
+
+impl Settler for Failures {
+    fn settle(&self, outcome: &Outcome<'_>) -> Settle {
+        if outcome.is_denied_within() {
+            return Settle::Release;
+        }
+        let Some(status) = outcome.status() else {
+            return charge(outcome);
+        };
+        let is_failure = status.is_client_error() || status.is_server_error();
+        match outcome.grpc_status() {
+            _ if is_failure => charge(outcome),
+            Some(0) => Settle::Release,
+            Some(_) => charge(outcome),
+            None if !is_grpc(outcome) => Settle::Release,
+            None if outcome.is_end() => charge(outcome),
+            None => Settle::AtEnd,
+        }
+    }
+}
+
+/// Returns whether the status is in a field of gRPC. gRPC-Web has it in the last message, unless
+/// the layer is behind one that translates.
+fn is_grpc(outcome: &Outcome<'_>) -> bool {
+    let kind = outcome.headers().get(CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.as_bytes().split_at_checked(GRPC.len()));
+    kind.is_some_and(|(kind, rest)| {
+        kind.eq_ignore_ascii_case(GRPC) && matches!(rest.first(), None | Some(b'+' | b';' | b' '))
+    })
+}
+
+const GRPC: &[u8] = b"application/grpc";
+
+/// Charges requests whose response has one of these statuses; the others cost nothing.
+///
+/// A request without a response counts. Under a [cost](crate::Policy::cost) of 0, a request that
+/// counts costs one unit.
+///
+/// A status outside 100 to 999, or no status at all, is an error when the layer is built.
+#[must_use]
+pub fn status(statuses: impl IntoIterator<Item = u16>) -> Statuses {
+    Statuses(statuses.into_iter().collect())
+}
+
+/// Made by [`status`].
+#[derive(Clone, Debug)]
+pub struct Statuses(Arc<[u16]>);
+
+impl Settler for Statuses {
+    fn settle(&self, outcome: &Outcome<'_>) -> Settle {
+        let counts = |status: StatusCode| self.0.contains(&status.as_u16());
+        match outcome.status().is_none_or(counts) {
+            true => charge(outcome),
+            false => Settle::Release,
+        }
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        let setting = "settle::status";
+        let mut unknown = self.0.iter().filter(|code| !(100..1_000).contains(*code));
+        match unknown.next() {
+            Some(&code) => Err(ConfigError::StatusOutOfRange { code }),
+            None if self.0.is_empty() => Err(ConfigError::Zero { setting }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Charges as many units as the response says in a header field, and removes that field.
+///
+/// The value is a whole number of up to 20 digits. A response without the field, with two of
+/// them or with another value is charged what it held; so is a request without a response.
+/// An event in the log reports the first such value.
+///
+/// The field is removed from every response that the layer forwards, also if the policy does not
+/// apply. [`pass_on`](CostHeader::pass_on) lets clients see it.
+#[must_use]
+pub fn header(name: &str) -> CostHeader {
+    CostHeader {
+        given: name.into(),
+        name: name.parse().ok(),
+        is_hidden: true,
+    }
+}
+
+/// Made by [`header`].
+#[derive(Clone, Debug)]
+pub struct CostHeader {
+    given: Arc<str>,
+    name: Option<HeaderName>,
+    is_hidden: bool,
+}
+
+impl CostHeader {
+    /// Leaves the field in the response.
+    #[must_use]
+    pub fn pass_on(mut self) -> Self {
+        self.is_hidden = false;
+        self
+    }
+}
+
+impl Settler for CostHeader {
+    fn settle(&self, outcome: &Outcome<'_>) -> Settle {
+        let (Some(name), false) = (&self.name, outcome.is_denied_within()) else {
+            return Settle::Release;
+        };
+        let mut values = outcome.headers().get_all(name).iter();
+        let units = match (values.next(), values.next()) {
+            (None, _) => return Settle::Full,
+            (Some(value), None) => whole_number(value),
+            (Some(_), Some(_)) => None,
+        };
+        units.map_or_else(
+            || {
+                telemetry::unreadable_cost(name.as_str());
+                Settle::Full
+            },
+            Settle::Units,
+        )
+    }
+
+    fn hidden_field(&self) -> Option<&HeaderName> {
+        self.name.as_ref().filter(|_| self.is_hidden)
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        match self.name {
+            Some(_) => Ok(()),
+            None => Err(ConfigError::HeaderName {
+                name: self.given.to_string(),
+            }),
+        }
+    }
+}
+
+/// Parses digits only: `str::parse` takes a plus sign, too.
+fn whole_number(value: &HeaderValue) -> Option<u64> {
+    let text = value.to_str().ok()?.trim();
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_number)
+}
+
+/// Charges a unit for each `bytes_per_unit` bytes of the body, rounded up, when the body has
+/// ended or was dropped.
+///
+/// It counts the bytes that were passed on to the server, which has buffers of its own. A request
+/// without a response is charged what it held. What goes over a connection after an upgrade (a
+/// WebSocket) is not part of the body.
+///
+/// 0 is an error when the layer is built.
+#[must_use]
+pub const fn body_bytes(bytes_per_unit: u64) -> BodyBytes {
+    BodyBytes { bytes_per_unit }
+}
+
+/// Made by [`body_bytes`].
+#[derive(Clone, Copy, Debug)]
+pub struct BodyBytes {
+    bytes_per_unit: u64,
+}
+
+impl Settler for BodyBytes {
+    fn settle(&self, outcome: &Outcome<'_>) -> Settle {
+        if outcome.is_denied_within() {
+            return Settle::Release;
+        }
+        match outcome.status() {
+            None => Settle::Full,
+            Some(_) if !outcome.is_end() => Settle::AtEnd,
+            Some(_) => Settle::Units(outcome.body_bytes().div_ceil(self.bytes_per_unit.max(1))),
+        }
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        let setting = "settle::body_bytes";
+        match self.bytes_per_unit {
+            0 => Err(ConfigError::Zero { setting }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Charges what is held, and one unit if that is nothing.
+const fn charge(outcome: &Outcome<'_>) -> Settle {
+    match outcome.held() {
+        0 => Settle::Units(1),
+        _ => Settle::Full,
+    }
+}

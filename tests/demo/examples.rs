@@ -1,0 +1,173 @@
+//! The examples that settle what a request costs, each as a process, over HTTP.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    process::Command,
+    thread,
+};
+
+use crate::{
+    process::{Answer, Demo, answer, example_path},
+    support::{DEADLINE, eventually},
+};
+
+fn start(example: &str) -> Demo {
+    Demo::run(&mut Command::new(example_path(example)))
+}
+
+/// Sends a request, and does not wait for its answer.
+fn send(demo: &Demo, head: &str, body: &str) -> TcpStream {
+    let mut stream = TcpStream::connect_timeout(&demo.address, DEADLINE).expect("a connection");
+    stream
+        .set_read_timeout(Some(DEADLINE))
+        .expect("a time limit");
+    let (address, length) = (demo.address, body.len());
+    let request = format!(
+        "{head}\r\nhost: {address}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).expect("it reads");
+    stream
+}
+
+fn ask(demo: &Demo, head: &str, body: &str) -> Answer {
+    let mut text = String::new();
+    let mut stream = send(demo, head, body);
+    stream.read_to_string(&mut text).expect("it answers");
+    let (head, body) = text.split_once("\r\n\r\n").expect("an end of the head");
+    answer(head, body)
+}
+
+const LOGIN: &str = "POST /login HTTP/1.1";
+
+#[test]
+fn a_login_counts_wrong_passwords_only() {
+    let demo = start("login");
+    let log_in = |credentials: &str| ask(&demo, LOGIN, credentials);
+    for _ in 0..20 {
+        let right = log_in("ann:open sesame");
+        assert_eq!((right.status, right.body.as_str()), (200, "welcome, ann\n"));
+        let left = right.header("ratelimit").expect("it");
+        assert!(left.starts_with("\"wrong-passwords\";r=5;"), "{left}");
+    }
+    for left in (0..5).rev() {
+        let wrong = log_in("ann:guess");
+        assert_eq!(wrong.status, 401);
+        let shown = wrong.header("ratelimit").expect("it");
+        let start = format!("\"wrong-passwords\";r={left};");
+        assert!(shown.starts_with(&start), "{shown}");
+        if left > 0 {
+            assert_eq!(log_in("ann:open sesame").status, 200);
+        }
+    }
+    let locked_out = log_in("ann:open sesame");
+    assert_eq!(locked_out.status, 429);
+    let wait_s = locked_out.header("retry-after").expect("a wait");
+    assert!((1..=900).contains(&wait_s.parse::<u64>().expect("a number")));
+}
+
+#[test]
+fn guesses_at_the_same_time_do_not_exceed_the_limit_of_a_login() {
+    let demo = start("login");
+    let statuses = thread::scope(|scope| {
+        let guess = || ask(&demo, LOGIN, "ann:guess").status;
+        let guesses: Vec<_> = (0..30).map(|_| scope.spawn(guess)).collect();
+        let statuses = guesses.into_iter().map(|guess| guess.join());
+        statuses
+            .map(|it| it.expect("an answer"))
+            .collect::<Vec<_>>()
+    });
+    let tried = statuses.iter().filter(|status| **status == 401).count();
+    assert_eq!(tried, 5, "{statuses:?}");
+    assert_eq!(statuses.iter().filter(|status| **status == 429).count(), 25);
+}
+
+const QUERY: &str = "POST /graphql HTTP/1.1";
+
+#[test]
+fn a_query_is_charged_what_it_cost() {
+    for (query, cost) in [
+        ("{ me { name } }", 1),
+        ("{ users(first: 2) { name } }", 3),
+        (
+            "{ users(first: 40) { name friends(first: 3) { name } } }",
+            161,
+        ),
+        ("{ users(first: 4) { name } posts(first: 5) { title } }", 10),
+    ] {
+        let demo = start("graphql_cost");
+        let response = ask(&demo, QUERY, query);
+        assert_eq!(response.status, 200);
+        assert_eq!(
+            response.json()["extensions"]["cost"]["actual"],
+            cost,
+            "{query}"
+        );
+        assert_eq!(response.header("x-query-cost"), None);
+        let left = response.header("ratelimit").expect("it");
+        let start = format!("\"points\";r={};", 1_000 - cost);
+        assert!(left.starts_with(&start), "{left} after {query}");
+    }
+}
+
+#[test]
+fn a_query_that_costs_too_much_is_not_run() {
+    let demo = start("graphql_cost");
+    let query = "{ users(first: 40) { name friends(first: 30) { name } } }";
+    let response = ask(&demo, QUERY, query);
+    assert_eq!(response.status, 400);
+    let error = response.json()["errors"][0]["message"].to_string();
+    assert!(error.contains("costs 1241 points"), "{error}");
+    let left = response.header("ratelimit").expect("it");
+    assert!(left.starts_with("\"points\";r=999;"), "{left}");
+}
+
+/// Returns the tokens that a caller of the proxy has left.
+fn tokens_left(demo: &Demo, key: &str) -> u64 {
+    let shown = ask(demo, &format!("GET /left HTTP/1.1\r\nx-api-key: {key}"), "");
+    let number = shown.body.split(' ').next();
+    number.and_then(|text| text.parse().ok()).expect("a number")
+}
+
+fn completion(key: &str) -> String {
+    format!("POST /complete HTTP/1.1\r\nx-api-key: {key}\r\nx-max-tokens: 1000")
+}
+
+#[test]
+fn a_streamed_answer_is_charged_what_it_used() {
+    let demo = start("llm_proxy");
+    let prompt = "Tell me a story.";
+    let response = ask(&demo, &completion("k1"), prompt);
+    assert_eq!(response.status, 200);
+    assert_eq!(response.body.matches("token ").count(), 60);
+    // What is held counts as used in the fields, which go out first.
+    let shown = response.header("ratelimit").expect("it");
+    assert!(shown.starts_with("\"tokens\";r=996;"), "{shown}");
+    // The bucket refills by 33 a second meanwhile.
+    eventually("the settlement", || tokens_left(&demo, "k1") >= 2_000 - 64);
+
+    // Without a prompt, there is no answer.
+    assert_eq!(ask(&demo, &completion("k2"), "").status, 400);
+    assert_eq!(tokens_left(&demo, "k2"), 2_000);
+}
+
+#[test]
+fn streams_at_the_same_time_hold_what_they_may_use() {
+    let demo = start("llm_proxy");
+    // Each holds 1,004 tokens, so one is under way at a time.
+    let mut first = send(&demo, &completion("k3"), "Tell me a story.");
+    let mut begun = [0; 256];
+    assert!(first.read(&mut begun).expect("a head") > 0);
+    assert!(tokens_left(&demo, "k3") < 1_100);
+    assert_eq!(
+        ask(&demo, &completion("k3"), "Tell me a story.").status,
+        429
+    );
+    // The client leaves: the tokens that were made are charged, and the rest is released.
+    drop(first);
+    eventually("the end of the stream", || tokens_left(&demo, "k3") > 1_900);
+    assert_eq!(
+        ask(&demo, &completion("k3"), "Tell me a story.").status,
+        200
+    );
+}

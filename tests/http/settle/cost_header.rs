@@ -1,0 +1,131 @@
+//! The cost in a field of the response.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response};
+use http_body_util::Full;
+use tower_throttle::{HeaderFormat, Outcome, Settle, settle};
+
+use super::{answered, left_of, window};
+use crate::support::web::{Answer, layer_of, layer_with};
+
+/// Answers with these values of the field.
+fn ask_with(layer: &tower_throttle::RateLimitLayer, values: &[&'static [u8]]) -> Answer {
+    let mut fields = HeaderMap::new();
+    for value in values {
+        fields.append("x-cost", HeaderValue::from_bytes(value).expect("a value"));
+    }
+    answered(layer, || {
+        let mut response = Response::new(Full::<Bytes>::from("hello"));
+        *response.headers_mut() = fields.clone();
+        response
+    })
+}
+
+#[test]
+fn the_field_says_the_cost_and_clients_do_not_see_it() {
+    for (value, remaining) in [
+        (&b"0"[..], 100),
+        (b"1", 99),
+        (b"10", 90),
+        (b"40", 60),
+        (b"000007", 93),
+        (b" 12 ", 88),
+    ] {
+        let policy = window("points", 100).cost(20).max_debt(50);
+        let (layer, _) = layer_of([policy.settle_by(settle::header("X-Cost"))]);
+        let answer = ask_with(&layer, &[value]);
+        assert_eq!(left_of(&layer), remaining);
+        assert_eq!(answer.names(), ["ratelimit", "ratelimit-policy"]);
+        let field = answer.field("ratelimit").expect("it");
+        assert!(
+            field.starts_with(&format!(r#""points";r={remaining}"#)),
+            "{field}"
+        );
+    }
+}
+
+#[test]
+fn a_value_that_is_no_cost_charges_what_is_held() {
+    let forty_digits = b"1234567890123456789012345678901234567890";
+    let lines: [&[&[u8]]; 14] = [
+        &[],
+        &[b""],
+        &[b"-1"],
+        &[b"+1"],
+        &[b"1e3"],
+        &[b"1.5"],
+        &[b"0x10"],
+        &[b"7 units"],
+        &[b"1,2"],
+        &[forty_digits],
+        &[b"18446744073709551616"],
+        &[b"\xff\xfe"],
+        &[b"1", b"1"],
+        &[b"1", b"2"],
+    ];
+    for values in lines {
+        let (layer, _) = layer_of([window("points", 100)
+            .cost(20)
+            .settle_by(settle::header("x-cost"))]);
+        let answer = ask_with(&layer, values);
+        assert_eq!(left_of(&layer), 80, "{values:?}");
+        // It is removed all the same.
+        assert_eq!(answer.field("x-cost"), None);
+    }
+}
+
+/// The largest number is a number. What cannot be owed is not charged.
+#[test]
+fn the_largest_number_is_charged_as_far_as_the_debt_goes() {
+    let policy = window("points", 100).cost(20).max_debt(0);
+    let (layer, _) = layer_of([policy.settle_by(settle::header("x-cost"))]);
+    ask_with(&layer, &[b"18446744073709551615"]);
+    assert_eq!(left_of(&layer), 0);
+}
+
+#[test]
+fn a_field_that_is_passed_on_stays() {
+    let settler = settle::header("x-cost").pass_on();
+    let (layer, _) = layer_of([window("points", 100).settle_by(settler)]);
+    let answer = ask_with(&layer, &[b"3"]);
+    assert_eq!(answer.field("x-cost").as_deref(), Some("3"));
+    assert_eq!(left_of(&layer), 97);
+}
+
+/// Clients must not see it, whichever requests the policy counts.
+#[test]
+fn the_field_is_removed_though_the_policy_does_not_apply() {
+    let policy = window("points", 100).settle_by(settle::header("x-cost"));
+    let (by_policy, _) = layer_of([policy.clone().when(|_| false)]);
+    let (by_layer, _) = layer_with([policy.clone()], |builder| builder.when(|_| false));
+    let (without_fields, _) = layer_with([policy.clone()], |builder| {
+        builder.headers(HeaderFormat::None)
+    });
+    let (unwanted, _) = layer_with([policy], |builder| builder.headers_when(|_, _| false));
+    for layer in [by_policy, by_layer, without_fields, unwanted] {
+        assert_eq!(ask_with(&layer, &[b"3"]).names(), [] as [&str; 0]);
+    }
+}
+
+/// One removes it after all were asked.
+#[test]
+fn several_policies_may_read_the_field() {
+    let policies = ["one", "two"].map(|name| window(name, 100).settle_by(settle::header("x-cost")));
+    let (layer, _) = layer_of(policies);
+    let answer = ask_with(&layer, &[b"3"]);
+    assert_eq!(answer.field("x-cost"), None);
+    assert_eq!(super::left(&layer), [97, 97]);
+}
+
+#[test]
+fn a_closure_may_read_a_field_and_leave_it() {
+    let policy = window("points", 100).settle_by(|outcome: &Outcome<'_>| {
+        let cost = outcome.headers().get("x-cost");
+        let cost = cost.and_then(|cost| cost.to_str().ok()?.parse::<u64>().ok());
+        cost.map_or(Settle::Full, |cost| Settle::Units(cost * 2))
+    });
+    let (layer, _) = layer_of([policy]);
+    let answer = ask_with(&layer, &[b"3"]);
+    assert_eq!(answer.field("x-cost").as_deref(), Some("3"));
+    assert_eq!(left_of(&layer), 94);
+}

@@ -1,0 +1,246 @@
+//! Requests that are dropped: at each point where they wait, the settler says what is charged.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use tower::{Layer, Service, service_fn};
+use tower_throttle::{Outcome, Policy, RateLimitLayer, Settle, settle};
+
+use super::{Frames, Part, left_of, window};
+use crate::support::{
+    eventually_async,
+    web::{Slow, at_once, layer_of, plain, standing_store},
+};
+
+type Response_ = Result<Response<Full<Bytes>>, std::convert::Infallible>;
+
+/// A request whose handler has begun, and does not end.
+pub(super) struct Begun(Pin<Box<dyn Future<Output = ()>>>);
+
+impl Begun {
+    fn poll(&mut self) -> Poll<()> {
+        self.0
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+    }
+}
+
+/// Sends a request to a handler that does not answer.
+pub(super) fn begin(layer: &RateLimitLayer) -> Begun {
+    let mut begun = call(layer);
+    assert!(begun.poll().is_pending());
+    begun
+}
+
+/// The same, before it is polled.
+fn call(layer: &RateLimitLayer) -> Begun {
+    let stuck = service_fn(|_: Request<Full<Bytes>>| std::future::pending::<Response_>());
+    let response = layer.layer(stuck).call(plain());
+    Begun(Box::pin(async { drop(response.await) }))
+}
+
+/// A policy that holds 10 of 100 units, and settles so whatever it is asked. It counts how often
+/// that is, and that there is no response.
+fn settling(to: Settle) -> (Policy, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let policy = window("units", 100).cost(10);
+    let policy = policy.settle_by(move |outcome: &Outcome<'_>| {
+        assert_eq!((outcome.status(), outcome.held()), (None, 10));
+        assert!(outcome.is_end() && !outcome.is_complete());
+        count.fetch_add(1, Ordering::SeqCst);
+        to
+    });
+    (policy, asked)
+}
+
+/// How a settler may answer, and the units that are charged then.
+const SETTLEMENTS: [(Settle, u64); 5] = [
+    (Settle::Full, 10),
+    (Settle::Release, 0),
+    (Settle::Units(4), 4),
+    (Settle::Units(12), 12),
+    // There is no end to wait for.
+    (Settle::AtEnd, 10),
+];
+
+#[test]
+fn while_the_handler_works() {
+    for (to, units) in SETTLEMENTS {
+        let (policy, asked) = settling(to);
+        let (layer, _) = layer_of([policy]);
+        let begun = begin(&layer);
+        assert_eq!((left_of(&layer), asked.load(Ordering::SeqCst)), (90, 0));
+        drop(begun);
+        assert_eq!(left_of(&layer), 100 - units, "{to:?}");
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+    }
+}
+
+/// The store in memory has decided, so it is as above.
+#[test]
+fn before_the_first_poll() {
+    for (to, units) in SETTLEMENTS {
+        let (policy, asked) = settling(to);
+        let (layer, _) = layer_of([policy]);
+        drop(call(&layer));
+        assert_eq!(left_of(&layer), 100 - units, "{to:?}");
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+    }
+}
+
+#[test]
+fn by_a_panic_of_the_handler() {
+    for (to, units) in SETTLEMENTS {
+        let (policy, asked) = settling(to);
+        let (layer, _) = layer_of([policy]);
+        let broken = service_fn(|_: Request<Full<Bytes>>| async {
+            if true {
+                panic!("a bug of the application's");
+            }
+            Response_::Ok(Response::default())
+        });
+        let call = std::panic::AssertUnwindSafe(|| at_once(layer.layer(broken).call(plain())));
+        assert!(std::panic::catch_unwind(call).is_err());
+        assert_eq!(left_of(&layer), 100 - units, "{to:?}");
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+    }
+}
+
+/// If the settler panics while the handler's panic unwinds, all is charged.
+#[test]
+fn by_a_panic_of_the_handler_and_one_of_the_settler() {
+    let policy = window("units", 100).cost(10);
+    let policy = policy.settle_by(|_: &Outcome<'_>| -> Settle { panic!("another bug") });
+    let (layer, _) = layer_of([policy]);
+    let broken = service_fn(|_: Request<Full<Bytes>>| async {
+        if true {
+            panic!("a bug of the application's");
+        }
+        Response_::Ok(Response::default())
+    });
+    let call = std::panic::AssertUnwindSafe(|| at_once(layer.layer(broken).call(plain())));
+    assert!(std::panic::catch_unwind(call).is_err());
+    assert_eq!(left_of(&layer), 90);
+}
+
+/// A layer on a store whose answers wait, and the store without the wait.
+fn slow(policy: Policy) -> (RateLimitLayer, RateLimitLayer, Arc<tokio::sync::Semaphore>) {
+    let (store, _) = standing_store();
+    let slow = Slow::new(store.clone());
+    let gate = Arc::clone(&slow.gate);
+    let (layer, _) = layer_of([policy]);
+    (layer.clone().store(slow), layer.store(store), gate)
+}
+
+/// The answer is awaited in a task, as the store may have decided.
+#[tokio::test]
+async fn while_the_store_decides() {
+    for (to, units) in SETTLEMENTS {
+        let (policy, asked) = settling(to);
+        let (layer, view, gate) = slow(policy);
+        let mut begun = call(&layer);
+        assert!(begun.poll().is_pending());
+        drop(begun);
+        assert_eq!((left_of(&view), asked.load(Ordering::SeqCst)), (90, 0));
+        // For the answer, and for that of the settlement.
+        gate.add_permits(2);
+        eventually_async("the settlement", async || {
+            asked.load(Ordering::SeqCst) == 1 && left_of(&view) == 100 - units
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn after_the_store_has_decided() {
+    for (to, units) in SETTLEMENTS {
+        let (policy, asked) = settling(to);
+        let (layer, view, gate) = slow(policy);
+        let mut begun = call(&layer);
+        assert!(begun.poll().is_pending());
+        gate.add_permits(2);
+        assert!(begun.poll().is_pending());
+        assert_eq!((left_of(&view), asked.load(Ordering::SeqCst)), (90, 0));
+        drop(begun);
+        eventually_async("the settlement", async || left_of(&view) == 100 - units).await;
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_denial_is_not_settled() {
+    let policy = window("units", 5).cost_by(|_| 10);
+    let policy = policy.settle_by(|_: &Outcome<'_>| -> Settle { panic!("nothing is held") });
+    let (layer, view, gate) = slow(policy);
+    let mut begun = call(&layer);
+    assert!(begun.poll().is_pending());
+    drop(begun);
+    gate.add_permits(1);
+    eventually_async("the answer", async || gate.available_permits() == 0).await;
+    tokio::task::yield_now().await;
+    assert_eq!(left_of(&view), 5);
+}
+
+/// At each frame of a body.
+#[test]
+fn while_the_body_is_sent() {
+    let parts = || [Part::Data("one"), Part::Data("two"), Part::Never];
+    for frames in 0..=2 {
+        for (to, units) in SETTLEMENTS {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let count = Arc::clone(&asked);
+            let policy = window("units", 100).cost(10);
+            let policy = policy.settle_by(move |outcome: &Outcome<'_>| {
+                count.fetch_add(1, Ordering::SeqCst);
+                if !outcome.is_end() {
+                    return Settle::AtEnd;
+                }
+                assert!(!outcome.is_complete());
+                assert_eq!(outcome.body_bytes(), 3 * frames);
+                to
+            });
+            let (layer, _) = layer_of([policy]);
+            let inner = service_fn(move |_: Request<Full<Bytes>>| {
+                let response = Response::new(Frames::new(parts()));
+                std::future::ready(Ok::<_, std::convert::Infallible>(response))
+            });
+            let response = at_once(layer.layer(inner).call(plain())).expect("a response");
+            let mut body = response.into_body();
+            for _ in 0..frames {
+                assert!(at_once(body.frame()).is_some());
+            }
+            let mut next = Box::pin(body.frame());
+            let mut context = Context::from_waker(Waker::noop());
+            if frames == 2 {
+                assert!(next.as_mut().poll(&mut context).is_pending());
+            }
+            drop(next);
+            assert_eq!((left_of(&layer), asked.load(Ordering::SeqCst)), (90, 1));
+            drop(body);
+            assert_eq!(left_of(&layer), 100 - units, "{to:?} after {frames}");
+            assert_eq!(asked.load(Ordering::SeqCst), 2);
+        }
+    }
+}
+
+/// A client that hangs up before each answer is charged for each, and then denied.
+#[test]
+fn a_client_that_hangs_up_pays() {
+    let (layer, _) = layer_of([window("failures", 10).settle_by(settle::failures())]);
+    for _ in 0..10 {
+        drop(begin(&layer));
+    }
+    assert_eq!(left_of(&layer), 0);
+    let response = at_once(layer.layer(service_fn(super::as_asked)).call(plain()));
+    assert_eq!(response.expect("a response").status(), 429);
+}

@@ -1,0 +1,123 @@
+//! Policies that settle: what a request costs is known from its response.
+
+mod at_end;
+mod at_head;
+mod build_errors;
+mod cost_header;
+mod dropped;
+mod fields;
+mod grpc;
+mod handler;
+mod policies;
+mod racing;
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body::{Body, Frame};
+use http_body_util::Full;
+use tower::Layer;
+use tower_throttle::{FixedWindow, Policy, RateLimitLayer, RequestHead};
+
+use crate::support::web::{Answer, ask_service, at_once, get, plain};
+
+/// A window for all callers together, without a settler.
+fn window(name: &str, limit: u64) -> Policy {
+    Policy::new(name, FixedWindow::per_hour(limit)).shared()
+}
+
+/// Returns how many units each policy has left.
+#[track_caller]
+fn left<const N: usize>(layer: &RateLimitLayer) -> [u64; N] {
+    let buckets = layer.buckets(&RequestHead::from(&plain()));
+    let decision = at_once(buckets.expect("keys").peek()).expect("a decision");
+    let left: Vec<_> = decision
+        .policies()
+        .map(|policy| policy.remaining())
+        .collect();
+    left.try_into().expect("as many policies")
+}
+
+/// Returns how many units the only policy has left.
+#[track_caller]
+fn left_of(layer: &RateLimitLayer) -> u64 {
+    let [left] = left(layer);
+    left
+}
+
+/// Answers with the status that the request names in the field `answer`.
+async fn as_asked(request: Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let status = request.headers().get("answer");
+    let status = status.and_then(|status| StatusCode::from_bytes(status.as_bytes()).ok());
+    let mut response = Response::new(Full::from("hello"));
+    *response.status_mut() = status.unwrap_or_default();
+    Ok(response)
+}
+
+/// Sends a request that is answered with this status.
+#[track_caller]
+fn ask_for(layer: &RateLimitLayer, status: u16) -> Answer {
+    ask_service(
+        layer.layer(tower::service_fn(as_asked)),
+        get([("answer", status)]),
+    )
+}
+
+/// Sends a request that is answered with what `respond` returns.
+#[track_caller]
+fn answered<B>(layer: &RateLimitLayer, respond: impl Fn() -> Response<B> + Clone) -> Answer
+where
+    B: Body<Data = Bytes>,
+    B::Error: std::fmt::Debug,
+{
+    let inner = tower::service_fn(move |_: Request<Full<Bytes>>| {
+        std::future::ready(Ok::<_, Infallible>(respond()))
+    });
+    ask_service(layer.layer(inner), plain())
+}
+
+/// A body of these frames. It does not say that it is over before it was polled for that.
+#[derive(Clone, Debug, Default)]
+struct Frames(VecDeque<Part>);
+
+#[derive(Clone, Debug)]
+enum Part {
+    Data(&'static str),
+    Trailers(HeaderMap),
+    Error,
+    /// Nothing comes anymore, and the body does not end.
+    Never,
+}
+
+impl Frames {
+    fn new(parts: impl IntoIterator<Item = Part>) -> Self {
+        Self(parts.into_iter().collect())
+    }
+}
+
+impl Body for Frames {
+    type Data = Bytes;
+    type Error = &'static str;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+        Poll::Ready(match self.0.pop_front() {
+            None => None,
+            Some(Part::Data(text)) => Some(Ok(Frame::data(Bytes::from(text)))),
+            Some(Part::Trailers(fields)) => Some(Ok(Frame::trailers(fields))),
+            Some(Part::Error) => Some(Err("torn")),
+            Some(Part::Never) => {
+                self.0.push_front(Part::Never);
+                return Poll::Pending;
+            }
+        })
+    }
+}
