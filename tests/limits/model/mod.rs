@@ -6,6 +6,7 @@
 
 mod algorithms;
 mod bench;
+mod held_bound;
 mod holds;
 mod permits;
 mod rates;
