@@ -38,6 +38,7 @@ struct Rare {
 struct Held {
     /// What the check itself holds; for a settlement or a renewal, what was still held.
     own: u64,
+    #[cfg_attr(not(feature = "redis"), allow(dead_code))]
     all: u64,
     generation: u64,
 }

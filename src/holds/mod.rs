@@ -6,6 +6,9 @@
 #[cfg(feature = "http")]
 mod hold;
 mod reserved;
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+mod tests;
 
 use std::{fmt, sync::Arc};
 
@@ -87,6 +90,7 @@ impl Holds {
 
     /// Settles what is held of a policy, and does not wait for the store. Returns whether it was
     /// held and not settled before.
+    #[cfg(any(feature = "http", test))]
     pub(crate) fn settle(&self, policy: &str, settlement: Settlement) -> bool {
         let held = self.held(policy);
         held.is_some_and(|held| held.settle(settlement))
@@ -118,6 +122,7 @@ impl Holds {
     }
 
     /// Returns the units of a policy that a full settlement charges. `None`: it is not settled.
+    #[cfg(any(feature = "http", test))]
     pub(crate) fn units(&self, policy: &str) -> Option<u64> {
         self.held(policy).map(|held| held.units())
     }

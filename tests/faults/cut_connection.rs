@@ -1,9 +1,9 @@
 //! Connections that are reset before the request, within the reply, or after it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::task::JoinSet;
-use tower_throttle::TokenBucket;
+use tower_throttle::{Limiter, ManualClock, OnStoreFailure, Policy, RedisStore, TokenBucket};
 
 use crate::support::{DEADLINE, RedisServer};
 use crate::{
@@ -69,4 +69,55 @@ async fn cut_connections_never_undercharge_or_repeat_a_check() {
             ("of requests", ledger.len().to_string()),
         ],
     );
+}
+
+const HELD_FOR: Duration = Duration::from_secs(60);
+
+/// Without an answer, it is unknown whether a settlement ran. It is not sent again: if it did not
+/// run, the estimate is charged when the hold lapses.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settlement_that_is_cut_off_is_not_sent_again_and_charges_the_estimate_once() {
+    let _alone = rig::alone().await;
+    let server = RedisServer::start();
+    let proxy = Proxy::before(server.port());
+    let clock = Arc::new(ManualClock::new());
+    let limiter = |url: &str| {
+        let builder = RedisStore::builder().timeout(DEADLINE).clock(clock.clone());
+        let policy = Policy::new("tokens", TokenBucket::without_refill(HIGHEST))
+            .hold_for(HELD_FOR)
+            .on_store_failure(OnStoreFailure::Deny);
+        Limiter::new(builder.connect(url).expect("a store"), policy)
+    };
+    let (far, near) = (limiter(&proxy.url()), limiter(&server.url()));
+    let (mut lapsed, cuts) = (0, or_long(30, 300));
+    for number in 0..cuts {
+        rig::ready(&far).await;
+        let reserved = far.reserve(number, 40).await.expect("a decision");
+        assert!(reserved.is_allowed());
+        let place = PLACES[number as usize % PLACES.len()];
+        proxy.forget();
+        proxy.cut_next(place);
+        let error = reserved.settle(10).await.expect_err("a lost answer");
+        assert!(error.is_unavailable(), "{place:?}: {error}");
+        // The connection is there again, and nothing follows on it.
+        rig::ready(&far).await;
+        assert_eq!(proxy.sent().sent_again(), 0, "{place:?}");
+        clock.advance(HELD_FOR * 2);
+        let decision = near.check_n(number, 0).await.expect("a decision");
+        let left = decision.policies().next().expect("a policy").remaining();
+        let charged = HIGHEST - left;
+        if place == Cut::BeforeRequest {
+            lapsed += 1;
+            assert_eq!(charged, 40);
+        } else {
+            assert_eq!(charged, 10, "{place:?}");
+        }
+    }
+    let settlements = far.metrics().store.settlements;
+    assert_eq!((settlements.lost, settlements.total()), (cuts, cuts));
+    let figures = [
+        ("sent again", "0".to_owned()),
+        ("charged when they lapsed", lapsed.to_string()),
+    ];
+    tell("cut settlement", cuts, &figures);
 }

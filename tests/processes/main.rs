@@ -9,6 +9,7 @@ mod allocations;
 mod client_log;
 #[cfg(target_os = "linux")]
 mod fallback_memory;
+mod killed;
 mod permit_storm;
 #[cfg(feature = "tracing")]
 mod secrets;
@@ -72,6 +73,10 @@ const TESTS: &[(&str, fn())] = &[
         "fallback_memory::a_million_callers_take_100_000_buckets_and_free_no_denied_caller",
         fallback_memory::a_million_callers_take_100_000_buckets_and_free_no_denied_caller,
     ),
+    (
+        "killed::what_a_killed_process_held_is_charged_once",
+        killed::what_a_killed_process_held_is_charged_once,
+    ),
     ("permit_storm", permit_storm::permit_storm),
     #[cfg(feature = "tracing")]
     (
@@ -101,6 +106,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--run", name] => run(name),
+        ["--other-process", "killed", url] => killed::other_process(url),
         ["--other-process", "permit_storm", url, seed] => permit_storm::other_process(url, seed),
         ["--other-process", "two_processes", url, window_s] => {
             two_processes::other_process(url, window_s);

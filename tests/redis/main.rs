@@ -14,6 +14,7 @@ mod failures;
 mod foreign_reply;
 mod hang_up;
 mod health_check;
+mod holds;
 mod lease;
 #[cfg(feature = "redis-client")]
 mod lifecycle;

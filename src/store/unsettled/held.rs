@@ -122,6 +122,7 @@ impl Held {
     }
 
     /// Returns the units that a full settlement charges.
+    #[cfg(any(feature = "http", test))]
     pub(crate) const fn units(&self) -> u64 {
         self.units
     }

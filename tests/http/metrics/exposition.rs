@@ -122,13 +122,20 @@ fn by_what_they_count(parsed: &Parsed, limiter: &str) -> BTreeMap<String, u64> {
 /// The only families of a layer or limiter in memory. `suffix`: that of counters.
 #[track_caller]
 fn assert_families(parsed: &Parsed, suffix: &str) {
-    let counters = ["checks", "decisions", "requests", "store_failures"];
+    let counters = [
+        "checks",
+        "decisions",
+        "requests",
+        "settlements",
+        "store_failures",
+    ];
     let counters = counters.map(|name| (format!("{name}{suffix}"), "counter"));
     let gauges = [
         "held_units",
         "local_buckets",
         "memory_buckets",
         "store_up",
+        "unsettled_units",
         "waiting",
     ];
     let gauges = gauges.map(|name| (name.to_owned(), "gauge"));
@@ -145,8 +152,8 @@ fn assert_families(parsed: &Parsed, suffix: &str) {
 pub(super) const OF_LIMITER: usize = 10 + 6 + 15 + 3;
 /// How many series a policy has: its results.
 pub(super) const OF_POLICY: usize = 7;
-/// How many series a store in memory has: kinds of failures, and gauges.
-pub(super) const OF_MEMORY: usize = 9 + 4;
+/// How many series a store in memory has: kinds of failures, results of settlements, and gauges.
+pub(super) const OF_MEMORY: usize = 9 + 5 + 5;
 
 /// Names with all characters that have to be escaped.
 const ODD: &str = r#"a "quoted" \name\ {with=braces}, and # more"#;

@@ -45,6 +45,7 @@ const WAITS: [&str; 15] = [
     "0.001", "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1.0", "2.5", "5.0", "10.0",
     "30.0", "60.0", "+Inf",
 ];
+const SETTLEMENTS: [&str; 5] = ["charged", "partial", "released", "late", "lost"];
 const SOURCES: [&str; 6] = ["list", "store", "cache", "lease", "local", "store_failure"];
 
 /// Requests of many callers through a layer, and checks of more in a limiter.
@@ -91,6 +92,7 @@ fn a_million_callers_leave_the_number_of_series_unchanged() {
                 ("tower_throttle_wait_seconds_bucket", "le") => &WAITS,
                 ("tower_throttle_requests_total", "result") => &RESULTS,
                 ("tower_throttle_checks_total", "result") => &CHECKS,
+                ("tower_throttle_settlements_total", "result") => &SETTLEMENTS,
                 other => panic!("{other:?}"),
             };
             assert!(known.contains(&&*value), "{label}={value}");

@@ -1,0 +1,204 @@
+use std::{
+    borrow::Cow,
+    sync::{Arc, Barrier, Mutex},
+    thread,
+    time::Duration,
+};
+
+use super::{Holds, Settlement, Terms};
+use crate::{
+    Decision, FixedWindow, Key, MemoryStore, Policy, StoreError,
+    charge::{Charge, Check, Demand, Operation},
+    clock::ManualClock,
+    policy::Compiled,
+    store::{Answer, Store, handle::StoreHandle},
+};
+
+const LIFETIME: Duration = Duration::from_secs(2);
+
+fn policy() -> Policy {
+    Policy::new("tokens", FixedWindow::per_day(1_000))
+}
+
+fn compile(policy: &Policy) -> Compiled {
+    policy.compile(Default::default()).expect("a policy")
+}
+
+/// Holds so many units, or charges nothing if the policy does not hold.
+fn hold(store: &StoreHandle, policy: &Compiled, units: u64, terms: Terms) -> Holds {
+    let demand = Cow::Borrowed(&policy.demand);
+    let bucket = policy.charge(Cow::Owned(Key::from("ann")), demand);
+    let mut bucket = bucket.into_owned();
+    let cost = if policy.hold.is_some() { units } else { 0 };
+    bucket.demand = Cow::Owned(Demand::new(policy.demand.quota.clone(), cost));
+    let charges: Vec<Charge<'_>> = policy
+        .hold_before(&bucket, cost)
+        .into_iter()
+        .chain([bucket.clone()])
+        .collect();
+    let Answer::Now(Ok(decision)) = store.check(&Check::new(Operation::Take, &charges)) else {
+        panic!("it decides at once");
+    };
+    assert!(decision.is_allowed());
+    Holds::new(store, &charges, &[], &decision, |_| terms).expect("a hold")
+}
+
+fn charged(store: &StoreHandle, policy: &Compiled) -> u64 {
+    let demand = Cow::Borrowed(&policy.demand);
+    let bucket = policy.charge(Cow::Owned(Key::from("ann")), demand);
+    let hold = policy.hold_before(&bucket, 0);
+    let charges: Vec<Charge<'_>> = hold.into_iter().chain([bucket]).collect();
+    let Answer::Now(Ok(decision)) = store.check(&Check::new(Operation::Peek, &charges)) else {
+        panic!("it decides at once");
+    };
+    let policy = decision.policies().next().expect("a policy");
+    policy.capacity() - policy.remaining()
+}
+
+#[test]
+fn of_many_settlements_at_once_exactly_one_wins() {
+    const THREADS: u64 = 8;
+    let policy = compile(&policy().hold_for(LIFETIME));
+    for round in 0..200 {
+        let store = StoreHandle::new(Arc::new(MemoryStore::new()));
+        let holds = hold(&store, &policy, 100, Terms::default());
+        let (together, winners) = (Barrier::new(THREADS as usize), Mutex::new(Vec::new()));
+        thread::scope(|scope| {
+            for units in 1..=THREADS {
+                let (holds, together, winners) = (holds.clone(), &together, &winners);
+                scope.spawn(move || {
+                    together.wait();
+                    let settlement = match units {
+                        1 => Settlement::Full,
+                        2 => Settlement::Release,
+                        _ => Settlement::Units(units),
+                    };
+                    if holds.settle("tokens", settlement) {
+                        winners.lock().expect("no panic").push(settlement);
+                    }
+                });
+            }
+        });
+        let winners = winners.into_inner().expect("no panic");
+        let [winner] = winners[..] else {
+            panic!("round {round}: {winners:?}");
+        };
+        assert_eq!(holds.settled("tokens"), Some(winner));
+        drop(holds);
+        let expected = match winner {
+            Settlement::Full => 100,
+            Settlement::Release => 0,
+            Settlement::Units(units) => units,
+        };
+        assert_eq!(charged(&store, &policy), expected, "round {round}");
+    }
+}
+
+#[test]
+fn the_drop_of_the_last_clone_settles_in_full() {
+    let policy = compile(&policy().hold_for(LIFETIME));
+    let store = StoreHandle::new(Arc::new(MemoryStore::new()));
+    let holds = hold(&store, &policy, 100, Terms::default());
+    let clones: Vec<Holds> = (0..10).map(|_| holds.clone()).collect();
+    drop(holds);
+    assert_eq!(store.unsettled().units(), 100);
+    drop(clones);
+    assert_eq!(store.unsettled().units(), 0);
+    let settlements = store.unsettled().settlements();
+    assert_eq!((settlements.charged, settlements.total()), (1, 1));
+    assert_eq!(charged(&store, &policy), 100);
+}
+
+#[test]
+fn another_policy_is_not_settled() {
+    let policy = compile(&policy().hold_for(LIFETIME));
+    let store = StoreHandle::new(Arc::new(MemoryStore::new()));
+    let holds = hold(&store, &policy, 100, Terms::default());
+    assert!(!holds.settle("bytes", Settlement::Release));
+    assert_eq!(
+        (holds.units("bytes"), holds.units("tokens")),
+        (None, Some(100))
+    );
+}
+
+#[test]
+fn a_policy_that_cannot_hold_is_debited() {
+    let policy = compile(&policy());
+    let terms = Terms {
+        debt: 0,
+        is_debited: true,
+    };
+    for (settlement, expected) in [
+        (Settlement::Full, 1),
+        (Settlement::Release, 0),
+        (Settlement::Units(7), 7),
+        (Settlement::Units(5_000), 1_000),
+    ] {
+        let store = StoreHandle::new(Arc::new(MemoryStore::new()));
+        let holds = hold(&store, &policy, 0, terms);
+        assert_eq!(holds.units("tokens"), Some(1));
+        assert!(holds.settle("tokens", settlement));
+        drop(holds);
+        assert_eq!(charged(&store, &policy), expected, "{settlement:?}");
+    }
+}
+
+/// A policy of no cost holds nothing, and is charged with what was used.
+#[test]
+fn what_holds_nothing_is_charged_afterwards() {
+    let policy = compile(&policy().hold_for(LIFETIME));
+    let store = StoreHandle::new(Arc::new(MemoryStore::new()));
+    let terms = Terms::default();
+    drop(hold(&store, &policy, 0, terms));
+    assert_eq!(charged(&store, &policy), 0);
+    assert!(hold(&store, &policy, 0, terms).settle("tokens", Settlement::Units(30)));
+    assert_eq!(charged(&store, &policy), 30);
+    let settlements = store.unsettled().settlements();
+    assert_eq!((settlements.released, settlements.charged), (1, 1));
+}
+
+/// A store in memory that sends no extensions while its breaker is open.
+#[derive(Debug)]
+struct Broken {
+    memory: MemoryStore,
+    refused: Mutex<usize>,
+}
+
+impl Store for Broken {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        let mut refused = self.refused.lock().expect("no panic");
+        if check.operation() == Operation::Renew && *refused > 0 {
+            *refused -= 1;
+            return Answer::Now(Err(StoreError::circuit_open()));
+        }
+        self.memory.check(check)
+    }
+
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        self.memory.reset(charges)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_that_was_not_sent_is_tried_again() {
+    let clock = Arc::new(ManualClock::new());
+    let memory = MemoryStore::builder().clock(Arc::clone(&clock)).build();
+    let broken = Arc::new(Broken {
+        memory,
+        refused: Mutex::new(3),
+    });
+    let policy = compile(&policy().hold_for(LIFETIME));
+    let store = StoreHandle::new(Arc::clone(&broken) as Arc<dyn Store>);
+    let holds = hold(&store, &policy, 100, Terms::default());
+    for _ in 0..200 {
+        clock.advance(Duration::from_millis(50));
+        tokio::time::advance(Duration::from_millis(50)).await;
+        for _ in 0..5 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(*broken.refused.lock().expect("no panic"), 0);
+    assert!(holds.settle("tokens", Settlement::Release));
+    assert_eq!(charged(&store, &policy), 0);
+    assert_eq!(store.unsettled().settlements().released, 1);
+}

@@ -1,0 +1,248 @@
+//! Units that are held in Redis until they are settled.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::Barrier, task::JoinSet};
+use tower_throttle::{
+    FixedWindow, Limiter, ManualClock, OnStoreFailure, Policy, Quota, RedisStore, SlidingLog,
+    TokenBucket, metrics::Settlements,
+};
+
+use crate::support::{DEADLINE, RedisServer, cluster::RedisCluster, eventually};
+
+const LIFETIME: Duration = Duration::from_secs(60);
+
+fn store(url: &str) -> RedisStore {
+    let builder = RedisStore::builder().timeout(DEADLINE);
+    builder.connect(url).expect("a store")
+}
+
+fn limiter(store: &RedisStore, quota: Quota) -> Limiter {
+    let policy = Policy::new("login", quota)
+        .hold_for(LIFETIME)
+        .on_store_failure(OnStoreFailure::Deny);
+    Limiter::new(store.clone(), policy)
+}
+
+fn hour(units: u64) -> Quota {
+    FixedWindow::per_hour(units).try_into().expect("a quota")
+}
+
+async fn remaining(limiter: &Limiter) -> u64 {
+    let decision = limiter.peek("ann").await.expect("a decision");
+    decision.policies().next().expect("a policy").remaining()
+}
+
+/// A wrong password is charged, and no number of guesses at once exceeds the limit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_hundred_wrong_guesses_at_once_ten_pass() {
+    let server = RedisServer::start();
+    for quota in [
+        hour(10),
+        TokenBucket::per_hour(10).try_into().expect("a quota"),
+        SlidingLog::per_hour(10).try_into().expect("a quota"),
+    ] {
+        server.command(&["FLUSHALL"]);
+        // Two stores share nothing, as two processes do.
+        let limiters = [(); 2].map(|()| limiter(&store(&server.url()), quota));
+        let together = Arc::new(Barrier::new(100));
+        let mut guesses = JoinSet::new();
+        for number in 0..100 {
+            let (limiter, together) = (limiters[number % 2].clone(), Arc::clone(&together));
+            guesses.spawn(async move {
+                together.wait().await;
+                let reserved = limiter.reserve("ann", 1).await.expect("a decision");
+                let is_allowed = reserved.is_allowed();
+                reserved
+                    .settle(u64::from(is_allowed))
+                    .await
+                    .expect("a settlement");
+                is_allowed
+            });
+        }
+        let passed = guesses
+            .join_all()
+            .await
+            .into_iter()
+            .filter(|passed| *passed);
+        assert_eq!(passed.count(), 10, "{quota:?}");
+        for limiter in &limiters {
+            assert_eq!(remaining(limiter).await, 0, "{quota:?}");
+            let denied = limiter.reserve("ann", 1).await.expect("a decision");
+            assert!(!denied.is_allowed(), "{quota:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_thousand_right_guesses_in_a_row_cost_nothing_and_leave_no_key() {
+    let server = RedisServer::start();
+    let limiter = limiter(&store(&server.url()), hour(10));
+    for number in 0..1_000 {
+        let reserved = limiter.reserve("ann", 1).await.expect("a decision");
+        assert!(reserved.is_allowed(), "guess {number}");
+        reserved.release().await.expect("a settlement");
+    }
+    assert_eq!(remaining(&limiter).await, 10);
+    eventually("no key", || server.command(&["DBSIZE"]) == "0");
+    let settlements = limiter.metrics().store.settlements;
+    assert_eq!((settlements.released, settlements.total()), (1_000, 1_000));
+}
+
+#[tokio::test]
+async fn what_a_dropped_hold_charges_arrives_before_a_shutdown_ends() {
+    let server = RedisServer::start();
+    let other = limiter(&store(&server.url()), hour(100));
+    for round in 1..=5 {
+        let store = store(&server.url());
+        let limiter = limiter(&store, hour(100));
+        for _ in 0..20 {
+            let reserved = limiter.reserve("ann", 1).await.expect("a decision");
+            assert!(reserved.is_allowed());
+        }
+        store.shutdown().await;
+        let settlements = limiter.metrics().store.settlements;
+        assert_eq!(
+            (settlements.charged, settlements.lost),
+            (20, 0),
+            "round {round}"
+        );
+        assert_eq!(remaining(&other).await, 100 - 20 * round, "round {round}");
+        // That of the hold expires.
+        eventually("one key", || server.command(&["DBSIZE"]) == "1");
+    }
+}
+
+/// Settlements are sent although no more checks may be in flight.
+#[tokio::test]
+async fn settlements_pass_in_a_flood() {
+    let server = RedisServer::start();
+    let builder = RedisStore::builder().timeout(DEADLINE).max_in_flight(1);
+    let store = builder.connect(&server.url()).expect("a store");
+    let limiter = limiter(&store, hour(1_000));
+    let mut held = Vec::new();
+    for _ in 0..500 {
+        held.push(limiter.reserve("ann", 1).await.expect("a decision"));
+    }
+    let released = held.into_iter().map(|reserved| reserved.settle(0));
+    let mut released: JoinSet<_> = released.collect();
+    while let Some(settled) = released.join_next().await {
+        settled.expect("a task").expect("a settlement");
+    }
+    assert_eq!(remaining(&limiter).await, 1_000);
+}
+
+/// What is never settled is charged once, when it lapses.
+#[tokio::test]
+async fn a_hold_that_lapses_is_charged_once() {
+    let server = RedisServer::start();
+    let clock = Arc::new(ManualClock::new());
+    let builder = RedisStore::builder().timeout(DEADLINE).clock(clock.clone());
+    let store = builder.connect(&server.url()).expect("a store");
+    let limiter = limiter(
+        &store,
+        TokenBucket::without_refill(100)
+            .try_into()
+            .expect("a quota"),
+    );
+    let reserved = limiter.reserve("ann", 40).await.expect("a decision");
+    let late = limiter.reserve("ann", 20).await.expect("a decision");
+    std::mem::forget(reserved);
+    for _ in 0..5 {
+        clock.advance(LIFETIME);
+        assert!(
+            limiter
+                .check_n("ann", 0)
+                .await
+                .expect("a decision")
+                .is_allowed()
+        );
+        assert_eq!(remaining(&limiter).await, 40);
+    }
+    // It is not given back anymore, and what exceeds it is charged.
+    late.settle(25).await.expect("a settlement");
+    assert_eq!(remaining(&limiter).await, 35);
+    let mut expected = Settlements::default();
+    expected.late = 1;
+    assert_eq!(limiter.metrics().store.settlements, expected);
+}
+
+/// Returns how often each of these commands ran since the last call.
+fn commands(server: &RedisServer) -> Vec<(String, u64)> {
+    let stats = server.command(&["INFO", "commandstats"]);
+    server.command(&["CONFIG", "RESETSTAT"]);
+    let lines = stats.lines().filter_map(|line| {
+        let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        let (calls, _) = rest.split_once(',')?;
+        let calls = calls.parse().expect("a number");
+        let is_ours = !["info", "config|resetstat", "command"].contains(&name);
+        is_ours.then(|| (name.to_owned(), calls))
+    });
+    let mut commands: Vec<_> = lines.collect();
+    commands.sort();
+    commands
+}
+
+/// A policy that does not hold asks Redis for what it always did.
+#[tokio::test]
+async fn only_a_policy_that_holds_costs_more_commands() {
+    let server = RedisServer::start();
+    let store = store(&server.url());
+    let plain = Policy::new("plain", hour(1_000)).on_store_failure(OnStoreFailure::Deny);
+    let plain = Limiter::new(store.clone(), plain);
+    let holding = limiter(&store, hour(1_000));
+    for limiter in [&plain, &holding] {
+        assert!(limiter.check("bob").await.expect("a decision").is_allowed());
+    }
+    let named = |names: &[(&str, u64)]| -> Vec<(String, u64)> {
+        let named = names
+            .iter()
+            .map(|(name, calls)| ((*name).to_owned(), *calls));
+        named.collect()
+    };
+    commands(&server);
+    assert!(plain.check("ann").await.expect("a decision").is_allowed());
+    assert_eq!(
+        commands(&server),
+        named(&[("evalsha", 1), ("get", 1), ("psetex", 1), ("time", 1)])
+    );
+    let reserved = holding.reserve("ann", 1).await.expect("a decision");
+    let held = commands(&server);
+    assert_eq!(
+        held,
+        named(&[("evalsha", 1), ("get", 2), ("psetex", 1), ("time", 1)])
+    );
+    reserved.settle(1).await.expect("a settlement");
+    let settled = commands(&server);
+    assert_eq!(
+        settled,
+        named(&[("evalsha", 1), ("get", 2), ("psetex", 2), ("time", 1)])
+    );
+}
+
+#[tokio::test]
+async fn policies_of_several_slots_hold_and_are_settled() {
+    let cluster = RedisCluster::start(3, 0);
+    let builder = RedisStore::builder().timeout(DEADLINE);
+    let store = builder.connect(&cluster.url()).expect("a store");
+    let limiter = Limiter::builder()
+        .store(store)
+        .on_store_failure(OnStoreFailure::Deny)
+        .policy(Policy::new("own", hour(100)).hold_for(LIFETIME))
+        .policy(Policy::new("shared", hour(50)).hold_for(LIFETIME).shared())
+        .build()
+        .expect("a limiter");
+    let left = async || {
+        let decision = limiter.peek("ann").await.expect("a decision");
+        let left = decision.policies().map(|policy| policy.remaining());
+        left.collect::<Vec<_>>()
+    };
+    let reserved = limiter.reserve("ann", 40).await.expect("a decision");
+    assert_eq!(left().await, [60, 10]);
+    // What the first slot holds is released, as the second has no room.
+    let denied = limiter.reserve("ann", 20).await.expect("a decision");
+    assert!(!denied.is_allowed());
+    assert_eq!(left().await, [60, 10]);
+    reserved.settle(5).await.expect("a settlement");
+    assert_eq!(left().await, [95, 45]);
+}
