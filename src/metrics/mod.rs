@@ -69,6 +69,8 @@
 //! * A limiter counts each [`check`](crate::Limiter::check), `check_n`, `check_now`, `take_up_to`,
 //!   `acquire` and `acquire_n`. It does not count `peek`, `debit`, `credit` and `reset`. A
 //!   handler that answers with a [`Responder`](crate::Responder) is counted by its limiter.
+//! * A caller on one of the [`Lists`](crate::Lists) is `exempt` or `listed`, and its source is
+//!   `list`. No policy counts it.
 //! * `check_now` counts nothing if the store cannot answer at once, as nothing was asked then.
 //! * A request that waits is counted once, when the wait ends.
 //! * `decisions_total` has the requests that were decided, and those of `store_failed`.
@@ -100,7 +102,7 @@
 //! | ASP.NET Core | here |
 //! |---|---|
 //! | `aspnetcore.rate_limiting.requests` | `tower_throttle_requests_total` |
-//! | its attribute `aspnetcore.rate_limiting.result` = `acquired` | `result` = `allowed`. Requests without a policy are `not_limited`; ASP.NET Core does not count them. |
+//! | its attribute `aspnetcore.rate_limiting.result` = `acquired` | `result` = `allowed`. Requests without a policy are `not_limited`, and those of an allow list `exempt`; ASP.NET Core does not count them. |
 //! | = `endpoint_limiter`, `global_limiter` | `result` = `denied` and the other denials. A layer around all routes and one around a route differ in `limiter`. |
 //! | = `request_canceled` | `result` = `cancelled` |
 //! | `aspnetcore.rate_limiting.policy` | `policy`, in `tower_throttle_checks_total`: a request may have several |

@@ -326,6 +326,28 @@ async fn an_allowed_key_holds_no_permit() -> Result<(), Box<dyn std::error::Erro
     Ok(())
 }
 
+#[tokio::test]
+async fn a_listed_key_holds_no_units() -> Result<(), Box<dyn std::error::Error>> {
+    let lists = staff_and_mallory();
+    let limiter = limiter(
+        Policy::new("tokens", two()).hold_for(Duration::from_secs(60)),
+        &lists,
+    );
+    let staff = limiter.reserve("staff", 9).await?;
+    let mallory = limiter.reserve("mallory", 1).await?;
+    assert!(staff.is_allowed() && !mallory.is_allowed());
+    let requests = limiter.metrics().requests;
+    assert_eq!((requests.exempt, requests.listed), (1, 1));
+    // Nothing is charged when these are settled or dropped, also if the lists have changed.
+    lists.replace(Lists::new())?;
+    assert_eq!(staff.settle(9).await?.charged(), 0);
+    drop(mallory);
+    for key in ["staff", "mallory"] {
+        assert_eq!(limiter.take_up_to(key, 9).await?.charged(), 2, "{key}");
+    }
+    Ok(())
+}
+
 #[test]
 fn a_limiter_needs_no_reader_of_addresses() -> Result<(), ConfigError> {
     let lists = Lists::new().deny_ips(["10.0.0.0/8"])?;

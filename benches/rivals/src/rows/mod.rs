@@ -6,6 +6,7 @@ mod denied;
 mod growth;
 mod hot_key;
 mod http;
+mod lists;
 mod load;
 mod lone;
 mod lua;
@@ -19,13 +20,14 @@ use crate::table::Table;
 /// The name for `--only`, and the function that measures it.
 type Section = (&'static str, fn(&mut Table));
 
-pub const SECTIONS: [Section; 12] = [
+pub const SECTIONS: [Section; 13] = [
     ("redis", redis::rows),
     ("lone", lone::rows),
     ("hot_key", hot_key::rows),
     ("denied", denied::rows),
     ("memory", memory::rows),
     ("bare", bare::rows),
+    ("lists", lists::rows),
     ("server_cpu", server_cpu::rows),
     ("lua", lua::rows),
     ("permits", permits::rows),
