@@ -18,14 +18,14 @@ use tokio::{
     task::{JoinSet, coop::consume_budget},
 };
 use tower::Layer;
-use tower_throttle::RateLimitLayer;
+use tower_throttle::{Policy, RateLimitLayer};
 
 use crate::{
     ask::{Ask, Requests},
     callers::{Callers, api_keys},
     machine::cores,
     measured::{Measured, Used},
-    peers::{self, Inner, Ours, inner},
+    peers::{self, Inner, Ours, Rate, inner},
     server::RedisServer,
 };
 
@@ -82,6 +82,12 @@ impl Stage {
     pub fn ours(&self, ours: Ours) -> RateLimitLayer {
         let _runtime = self.runtime.enter();
         peers::on_redis(&self.server.url(), ours)
+    }
+
+    /// The default settings, with a changed policy.
+    pub fn ours_with(&self, change: impl Fn(Policy) -> Policy) -> RateLimitLayer {
+        let _runtime = self.runtime.enter();
+        peers::on_redis_with(&self.server.url(), Ours::new(Rate::Ample), change)
     }
 
     /// Returns requests that this layer should admit.

@@ -142,6 +142,11 @@ impl Ours {
 
 /// Keyed by the API key. Call it inside a runtime.
 pub fn on_redis(url: &str, ours: Ours) -> RateLimitLayer {
+    on_redis_with(url, ours, |policy| policy)
+}
+
+/// The same with changed policies.
+pub fn on_redis_with(url: &str, ours: Ours, change: impl Fn(Policy) -> Policy) -> RateLimitLayer {
     let builder = RedisStore::builder()
         .connections(ours.connections)
         .timeout(DEADLINE);
@@ -156,7 +161,7 @@ pub fn on_redis(url: &str, ours: Ours) -> RateLimitLayer {
     let policy = |name| {
         let policy = Policy::new(name, quota);
         let policy = if ours.leases { policy.lease() } else { policy };
-        policy.key(key::header(API_KEY))
+        change(policy.key(key::header(API_KEY)))
     };
     layer(policy, ours.policies)
         .store(store.expect("a store"))

@@ -14,6 +14,7 @@ mod memory;
 mod permits;
 mod redis;
 mod server_cpu;
+mod settled;
 
 use crate::table::Table;
 
@@ -31,6 +32,7 @@ pub const SECTIONS: [Section; 13] = [
     ("server_cpu", server_cpu::rows),
     ("lua", lua::rows),
     ("permits", permits::rows),
+    ("settled", settled::rows),
     ("commands", commands::rows),
     ("http", http::rows),
     ("growth", growth::rows),
