@@ -31,6 +31,7 @@
 mod answers;
 mod options;
 mod routes;
+mod settled;
 mod slow;
 
 use std::{error::Error, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};

@@ -5,7 +5,7 @@ const ROUTES = [
     text: "Fixed window: 5 per 10 seconds. Your first request starts the window." },
   { method: "GET", path: "/api/stacked", policies: ["burst", "minute"],
     text: "Two policies, charged all or none: 5 at once, then 1 per second; and 20 per minute." },
-  { method: "POST", path: "/api/weighted", policies: ["weight"],
+  { method: "POST", path: "/api/weighted", policies: ["weight"], input: "cost",
     text: "Charges the cost: 20 at once, then 2 per second. A cost above 20 never fits (403)." },
   { method: "GET", path: "/api/leaky-bucket", policies: ["leaky"],
     text: "Leaky bucket: it holds 5 and leaks 1 per second." },
@@ -17,10 +17,13 @@ const ROUTES = [
     text: "Sliding log: 5 in any 10 seconds, counted exactly." },
   { method: "GET", path: "/api/concurrency", policies: ["in-flight"], atOnce: true,
     text: "Concurrency: 2 requests in flight. Each response takes 5 seconds." },
+  { method: "POST", path: "/api/login", policies: ["wrong-passwords"], input: "password",
+    text: "Wrong passwords count: 5 a minute. Right ones are free." },
+  { method: "POST", path: "/api/tokens", policies: ["tokens"],
+    text: "A stream of 10 tokens. It holds 40 while it lasts, and is charged what it used." },
   { method: "GET", path: "/health", policies: [],
     text: "No limit." },
 ];
-const WEIGHTED = "/api/weighted";
 // Browsers open six connections to a host; one stays free for polling.
 const AT_ONCE = 5;
 const POLL_EVERY_MS = 500;
@@ -158,7 +161,7 @@ for (const route of ROUTES) {
   const button = (text, send, withTimes) => {
     const made = element("button", { type: "button", "aria-label": `${text}: ${name}` }, text);
     made.addEventListener("click", () => {
-      const inputs = route.path === WEIGHTED ? ["requests", "cost"] : ["requests"];
+      const inputs = route.input ? ["requests", route.input] : ["requests"];
       if (inputs.every((id) => byId(id).reportValidity())) press(made, card, send, withTimes);
     });
     return made;

@@ -12,8 +12,8 @@ function parse(text) {
 }
 
 async function request(route) {
-  const cost = byId("cost").value;
-  const path = route.path === WEIGHTED && cost !== "" ? `${route.path}?cost=${encodeURIComponent(cost)}` : route.path;
+  const value = route.input ? byId(route.input).value : "";
+  const path = value !== "" ? `${route.path}?${route.input}=${encodeURIComponent(value)}` : route.path;
   const started = performance.now();
   try {
     const response = await fetch(path, { method: route.method, headers: headers(), cache: "no-store" });

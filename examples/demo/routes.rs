@@ -9,18 +9,21 @@ use axum::{
 };
 use serde_json::json;
 use tower_throttle::{
-    Concurrency, FixedWindow, LeakyBucket, Limiter, Policy, RateLimitLayer, RequestHead,
-    SlidingLog, SlidingWindow, TokenBucket,
+    Concurrency, FixedWindow, LeakyBucket, Limiter, Outcome, Policy, RateLimitLayer, RequestHead,
+    Settle, SlidingLog, SlidingWindow, TokenBucket,
     key::{self, KeyExtractor},
+    settle,
     store::Store,
 };
 
 use crate::{
     answers::{View, add_decided_by, admitted, metrics, page, remaining},
+    settled::{self, login, tokens},
     slow::slow,
 };
 
 const TEN_SECONDS: Duration = Duration::from_secs(10);
+const MINUTE: Duration = Duration::from_secs(60);
 
 pub(crate) fn app(
     store: &Arc<dyn Store>,
@@ -38,10 +41,17 @@ pub(crate) fn app(
     let sliding = Policy::new("sliding", SlidingWindow::new(10, TEN_SECONDS));
     let log = Policy::new("log", SlidingLog::new(5, TEN_SECONDS));
     let in_flight = Policy::new("in-flight", Concurrency::new(2));
+    // A request holds the cost until its response says what it was.
+    let wrong = Policy::new("wrong-passwords", FixedWindow::new(5, MINUTE)).hold_for(MINUTE);
+    let used = Policy::new("tokens", TokenBucket::per_second(5).burst(100))
+        .hold_for(MINUTE)
+        .cost(settled::ESTIMATE)
+        .max_debt(100);
 
     // With the same policy names, keys and store it reads the buckets of the layers below.
     let limiter = [
         &bucket, &window, &burst, &minute, &weight, &leaky, &paced, &sliding, &log, &in_flight,
+        &wrong, &used,
     ]
     .into_iter()
     .fold(Limiter::builder(), |all, policy| all.policy(policy.clone()))
@@ -70,6 +80,17 @@ pub(crate) fn app(
         ("sliding-window", get(admitted), vec![by_caller(sliding)]),
         ("sliding-log", get(admitted), vec![by_caller(log)]),
         ("concurrency", get(slow), vec![by_caller(in_flight)]),
+        (
+            "login",
+            post(login),
+            vec![by_caller(wrong).settle_by(settle::status([401]))],
+        ),
+        (
+            "tokens",
+            post(tokens),
+            // The stream settles.
+            vec![by_caller(used).settle_by(|_: &Outcome<'_>| Settle::AtEnd)],
+        ),
     ];
     let (mut limited, mut layers) = (Router::new(), Vec::new());
     for (name, handler, policies) in routes {

@@ -11,6 +11,7 @@ mod logs;
 mod metrics;
 mod page;
 mod process;
+mod settled;
 mod sharing;
 mod stopping;
 #[path = "../support/mod.rs"]
@@ -177,7 +178,7 @@ fn health_is_not_limited_and_the_page_names_each_route() {
     assert!(kind.starts_with("text/html"), "{kind}");
     let routes = "/health /api/token-bucket /api/fixed-window /api/stacked /api/weighted \
                   /api/leaky-bucket /api/paced /api/sliding-window /api/sliding-log \
-                  /api/concurrency /api/remaining";
+                  /api/concurrency /api/login /api/tokens /api/remaining";
     for route in routes.split(' ') {
         assert!(page.body.contains(route), "{route}");
     }
@@ -198,6 +199,8 @@ fn the_bars_page_takes_nothing() {
         assert_eq!(left, [10, 5, 5, 20, 20]);
         let left = ["leaky", "paced", "sliding", "log", "in-flight"].map(|name| view.left(name));
         assert_eq!(left, [5, 11, 10, 5, 2]);
+        let left = ["wrong-passwords", "tokens"].map(|name| view.left(name));
+        assert_eq!(left, [5, 100]);
     }
 }
 

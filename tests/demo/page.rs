@@ -8,7 +8,7 @@ use crate::{
     process::{Demo, ask},
 };
 
-const ROUTES: [(&str, &str); 10] = [
+const ROUTES: [(&str, &str); 12] = [
     ("GET", "/api/token-bucket"),
     ("GET", "/api/fixed-window"),
     ("GET", "/api/stacked"),
@@ -18,6 +18,8 @@ const ROUTES: [(&str, &str); 10] = [
     ("GET", "/api/sliding-window"),
     ("GET", "/api/sliding-log"),
     ("GET", "/api/concurrency"),
+    ("POST", "/api/login"),
+    ("POST", "/api/tokens"),
     ("GET", "/health"),
 ];
 

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The routes with a layer.
-pub(crate) const ROUTES: [&str; 9] = [
+pub(crate) const ROUTES: [&str; 11] = [
     "token-bucket",
     "fixed-window",
     "stacked",
@@ -19,6 +19,8 @@ pub(crate) const ROUTES: [&str; 9] = [
     "sliding-window",
     "sliding-log",
     "concurrency",
+    "login",
+    "tokens",
 ];
 
 /// The series of an export: the values of each label of each metric.
@@ -70,6 +72,8 @@ pub(super) fn drive(demo: &Demo) {
         let path = format!("/api/{route}");
         let answer: Answer = match route {
             "weighted" => demo.post(&path, &caller),
+            "login" => demo.post(&format!("{path}?password=sesame"), &caller),
+            "tokens" => demo.post(&format!("{path}?tokens=1"), &caller),
             "concurrency" => demo.get(&format!("{path}?seconds=0"), &caller),
             _ => demo.get(&path, &caller),
         };

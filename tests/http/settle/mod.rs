@@ -8,6 +8,8 @@ mod dropped;
 mod fields;
 mod grpc;
 mod handler;
+#[cfg(feature = "tracing")]
+mod logs;
 mod policies;
 mod racing;
 

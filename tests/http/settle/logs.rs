@@ -1,0 +1,64 @@
+//! What an operator reads about settlers that do not work: one line each.
+
+use bytes::Bytes;
+use http::Response;
+use http_body_util::Full;
+use tower_throttle::{Outcome, RateLimitLayer, Settle, settle};
+
+use super::{answered, window};
+use crate::{standards::logs::logged, support::web::layer_of};
+
+fn ask_with(layer: &RateLimitLayer, field: &'static str, value: &'static str) {
+    answered(layer, || {
+        let response = Response::builder().header(field, value);
+        response.body(Full::<Bytes>::default()).unwrap()
+    });
+}
+
+#[test]
+fn a_cost_that_is_no_number_is_logged_once() {
+    let field = "x-cost-of-the-log-test";
+    let (layer, _) = layer_of([window("units", 100).settle_by(settle::header(field))]);
+    let log = logged(|| {
+        ask_with(&layer, field, "7");
+        // A response without the field is no mistake: errors have none.
+        ask_with(&layer, "x-other", "7");
+        for _ in 0..3 {
+            ask_with(&layer, field, "s3cret");
+        }
+        ask_with(&layer.clone(), field, "-1");
+    });
+    assert_eq!(log.len(), 1, "{log:?}");
+    let line = &log[0];
+    assert!(
+        line.contains("WARN") && line.contains("tower_throttle::wiring"),
+        "{line}"
+    );
+    assert!(
+        line.contains("`x-cost-of-the-log-test` is not one whole number"),
+        "{line}"
+    );
+    assert!(!line.contains("s3cret"), "{line}");
+}
+
+#[test]
+fn a_settler_that_panics_is_logged_once_with_its_policy() {
+    let policy = window("the log test", 100);
+    let policy = policy.settle_by(|_: &Outcome<'_>| -> Settle { panic!("a bug") });
+    let (layer, _) = layer_of([policy]);
+    let log = logged(|| {
+        for _ in 0..3 {
+            ask_with(&layer, "x-other", "7");
+        }
+    });
+    assert_eq!(log.len(), 1, "{log:?}");
+    let line = &log[0];
+    assert!(
+        line.contains("WARN") && line.contains("tower_throttle::wiring"),
+        "{line}"
+    );
+    assert!(
+        line.contains("`settle_by(..)` of policy \"the log test\" panicked"),
+        "{line}"
+    );
+}
