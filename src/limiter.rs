@@ -724,8 +724,8 @@ impl LimiterBuilder {
 
     /// Makes all policies [shadow policies](Policy::shadow): the limiter checks and counts, and
     /// denies nothing. What the policies say about enforcement and store failures does not
-    /// matter then. A [`Concurrency`](crate::Concurrency) policy, or one that
-    /// [holds](Policy::hold_for), is an error when the limiter is built.
+    /// matter then. A [`Concurrency`](crate::Concurrency) policy is an error when the limiter is
+    /// built.
     pub const fn shadow_all(mut self) -> Self {
         self.shadow_all = true;
         self

@@ -288,9 +288,9 @@ impl Policy {
     /// enforced policy of another layer on the same store, it takes that one's units.
     ///
     /// Enforce it later by dropping this line: its buckets stay. Setting
-    /// [`on_store_failure`](Self::on_store_failure) to anything but `Allow` is a [`ConfigError`].
-    /// So is a policy whose units are held by the requests that were let in: one with a
-    /// [`Concurrency`](crate::Concurrency) quota or with [`hold_for`](Self::hold_for).
+    /// [`on_store_failure`](Self::on_store_failure) to anything but `Allow` is a [`ConfigError`],
+    /// and so is a [`Concurrency`](crate::Concurrency) quota, whose units are held by the requests
+    /// that were let in.
     ///
     /// ```
     /// use tower_throttle::{FixedWindow, Limiter, MemoryStore, Policy};

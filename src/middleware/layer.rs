@@ -461,8 +461,7 @@ impl RateLimitLayerBuilder {
     /// allow and deny.
     ///
     /// What the policies say about enforcement and store failures does not matter then. A
-    /// [`Concurrency`](crate::Concurrency) policy, or one that [holds](Policy::hold_for), is an
-    /// error when the layer is built.
+    /// [`Concurrency`](crate::Concurrency) policy is an error when the layer is built.
     ///
     /// ```
     /// use tower_throttle::{FixedWindow, OnStoreFailure, Policy, RateLimitLayer, TokenBucket};
