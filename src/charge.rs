@@ -7,7 +7,7 @@ use crate::{
     policy_name::Name,
     quota::{
         EXACT, Params,
-        arithmetic::{Arithmetic, BucketState, Change, HoldReading, ReadContext},
+        arithmetic::{Arithmetic, BucketState, Change, HoldReading, Offence, ReadContext},
         each,
         statement::Statement,
     },
@@ -37,6 +37,9 @@ pub enum Operation {
     /// are the cost of its second charge, so many are charged as were held, and of more as much as
     /// the bucket may owe.
     Settle,
+    /// Bans the callers of [`Penalty`](crate::Penalty) policies for as many milliseconds as the
+    /// cost says, or longer if they are banned for longer.
+    Ban,
 }
 
 impl Operation {
@@ -98,6 +101,9 @@ pub(crate) struct Demand {
     /// A refund returns only what was taken at this mark; 0 for any mark. For units that are held:
     /// their generation.
     pub(crate) taken_at: u64,
+    /// Under a [`Penalty`](crate::Penalty): `Some` if a denial by another policy of the check is a
+    /// strike. Then so many strikes come first, of denials that this process repeated by itself.
+    pub(crate) strikes: Option<u64>,
 }
 
 impl Demand {
@@ -109,7 +115,15 @@ impl Demand {
             overdraft: 0,
             statement: None,
             taken_at: 0,
+            strikes: None,
         }
+    }
+
+    /// Creates what a request asks of a quota: a penalty takes no units.
+    #[inline]
+    pub(crate) fn of_request(quota: Interned<Quota>, cost: u64) -> Self {
+        let cost = if quota.penalty().is_some() { 0 } else { cost };
+        Self::new(quota, cost)
     }
 }
 
@@ -261,6 +275,7 @@ impl Demand {
         let mut share = Self {
             statement: self.statement.clone(),
             taken_at: self.taken_at,
+            strikes: self.strikes,
             ..Self::new(Interned::Shared(Arc::new(quota)), self.cost)
         };
         let signed = |level: u64| i64::try_from(level).unwrap_or(i64::MAX);
@@ -286,9 +301,11 @@ impl Demand {
         match operation {
             Operation::Take | Operation::Peek => (self.level, self.overdraft),
             Operation::TakeUpTo => (self.quota.level_of(self.cost.min(1)), 0),
-            Operation::Refund | Operation::Debit | Operation::Renew | Operation::Settle => {
-                (0, EXACT as i64)
-            }
+            Operation::Refund
+            | Operation::Debit
+            | Operation::Renew
+            | Operation::Settle
+            | Operation::Ban => (0, EXACT as i64),
         }
     }
 
@@ -306,19 +323,31 @@ impl Demand {
             return self.change_beside(hold, rule, operation, fitting, before);
         }
         match operation {
-            _ if fitting == 0 => Change::Take(0),
+            _ if fitting == 0 => Change::Take(self.strikes_for_denial(operation, before)),
             Operation::Take => Change::Take(self.level),
-            // Nothing of it is held.
-            Operation::TakeUpTo if self.quota.is_hold() => Change::Take(0),
+            Operation::TakeUpTo if self.grants_nothing() => Change::Take(0),
             Operation::TakeUpTo => Change::Take(self.quota.level_of(fitting)),
             Operation::Refund => Change::Give(self.level),
             Operation::Debit => Change::Take(rule.chargeable(before, self.level, self.overdraft)),
-            Operation::Peek => Change::Take(0),
+            Operation::Peek | Operation::Ban => Change::Take(0),
             Operation::Renew if self.quota.is_hold() && before.more == 0 => Change::Take(0),
             Operation::Renew => Change::Renew,
             // Of units that are held.
             Operation::Settle => Change::Give(self.level),
         }
+    }
+
+    /// Returns the strikes that a denied check is, unless the penalty itself denied it.
+    fn strikes_for_denial(&self, operation: Operation, before: &BucketState) -> u64 {
+        let penalty = self.quota.penalty();
+        let penalty = penalty.filter(|_| self.strikes.is_some() && operation == Operation::Take);
+        penalty.map_or(0, |penalty| u64::from(!penalty.is_banned(before)))
+    }
+
+    /// Returns whether a [`TakeUpTo`](Operation::TakeUpTo) takes nothing of it: of a hold and of a
+    /// penalty.
+    pub(crate) fn grants_nothing(&self) -> bool {
+        self.quota.is_hold() || self.quota.penalty().is_some()
     }
 
     /// Returns what changes in a bucket of which units are held. What has lapsed is charged in any
@@ -354,7 +383,7 @@ impl Demand {
                 let others = level(hold.held.saturating_sub(hold.found));
                 paid + chargeable(beyond, paid + lapsed + others)
             }
-            Operation::Peek | Operation::Renew => 0,
+            Operation::Peek | Operation::Renew | Operation::Ban => 0,
         };
         Change::Take(lapsed.saturating_add(charged))
     }
@@ -387,6 +416,19 @@ impl Demand {
             },
             is_refund: matches!(operation, Operation::Refund),
             hold: None,
+            offence: Offence {
+                strikes: match operation {
+                    Operation::Take => self.strikes.unwrap_or(0),
+                    _ => 0,
+                },
+                ban_ms: match operation {
+                    Operation::Ban => self.level,
+                    _ => 0,
+                },
+                prolongs: operation == Operation::Take
+                    || operation == Operation::TakeUpTo
+                    || operation == Operation::Debit && self.level > 0,
+            },
         }
     }
 }

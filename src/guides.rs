@@ -12,6 +12,7 @@ pages! {
     readme: "../README.md",
     authentication: "../docs/authentication.md",
     authentication_gates: "../docs/authentication-gates.md",
+    bans: "../docs/bans.md",
     behind_a_proxy: "../docs/behind-a-proxy.md",
     choosing_a_quota: "../docs/choosing-a-quota.md",
     costs_and_tiers: "../docs/costs-and-tiers.md",

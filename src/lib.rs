@@ -56,7 +56,7 @@
 //!
 //! | To choose | use |
 //! |---|---|
-//! | how much | [`TokenBucket`], [`LeakyBucket`], [`FixedWindow`], [`SlidingWindow`], [`SlidingLog`], [`Concurrency`] |
+//! | how much | [`TokenBucket`], [`LeakyBucket`], [`FixedWindow`], [`SlidingWindow`], [`SlidingLog`], [`Concurrency`]; [`Penalty`] bans |
 //! | the name, a fixed cost | [`Policy`] |
 //! | who is asking | the functions of [`key`], or a closure |
 //! | the cost and the quota of each request | [`Policy::cost_by`], [`Policy::quota_by`] |
@@ -190,8 +190,8 @@ pub use self::{
     on_store_failure::OnStoreFailure,
     policy::Policy,
     quota::{
-        Algorithm, Concurrency, FixedWindow, LeakyBucket, Quota, SlidingLog, SlidingWindow,
-        TokenBucket,
+        Algorithm, Concurrency, FixedWindow, LeakyBucket, Penalty, Quota, SlidingLog,
+        SlidingWindow, TokenBucket,
     },
     store::memory::{MemoryStore, MemoryStoreBuilder},
 };

@@ -16,8 +16,9 @@ use crate::{
     error::StoreErrorKind,
     holds::{Holds, Reserved, Terms},
     metrics::{Awaited, Observe, Recorder, Snapshot},
-    policy::{Compiled, check_names},
+    policy::{Compiled, check_names, check_strikes},
     policy_name::limiter_name,
+    quota::penalty::whole_ms,
     store::{Answer, Store, handle::StoreHandle},
 };
 
@@ -281,7 +282,8 @@ impl Limiter {
             return Ok(decision);
         }
         let mut charges = self.charges(&key, Some(units));
-        reject_permits(&charges.enforced)?;
+        charges.leave_out_penalties();
+        charges.check(Operation::Debit)?;
         let Charges { enforced, shadows } = &mut charges;
         let charges_of_buckets = enforced.iter_mut().chain(shadows);
         for charge in charges_of_buckets.filter(|charge| !charge.is_hold()) {
@@ -483,8 +485,9 @@ impl Limiter {
             // Units that were charged are refunded, whatever is held.
             charges.enforced.retain(|charge| !charge.is_hold());
             charges.shadows.retain(|charge| !charge.is_hold());
+            charges.leave_out_penalties();
         }
-        match reject_permits(&charges.enforced) {
+        match charges.check(operation) {
             Ok(()) => self.send(operation, &charges),
             Err(error) => Answer::Now(Err(error)),
         }
@@ -539,7 +542,96 @@ impl Limiter {
         }
     }
 
-    /// Resets this caller's buckets, as if it had never taken a unit. [Shared](Policy::shared)
+    /// Adds strikes to the caller's [`Penalty`](crate::Penalty) policies, for what only the
+    /// application can see, and bans it if they are enough.
+    ///
+    /// Policies of other quotas are left out; [`debit`](Self::debit) is for those.
+    /// [`PolicyDecision::remaining`](crate::PolicyDecision::remaining) returns how many more strikes
+    /// start a ban, and 0 if the caller is banned. [`charged`](Decision::charged) returns how many
+    /// counted: strikes during a ban, and those beyond a ban, do not. A strike is always allowed.
+    ///
+    /// ```
+    /// use tower_throttle::{Limiter, MemoryStore, Penalty};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let limiter = Limiter::new(MemoryStore::new(), Penalty::after(3));
+    /// // A wrong password counts once, one of a published list twice.
+    /// assert_eq!(limiter.strike("ann", 2).await?.charged(), 2);
+    /// assert!(limiter.check("ann").await?.is_allowed());
+    /// assert_eq!(limiter.strike("ann", 2).await?.charged(), 1);
+    /// assert!(!limiter.check("ann").await?.is_allowed());
+    /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store could not decide, and one with
+    /// [`StoreError::is_unsupported`] if no policy is a penalty.
+    pub async fn strike(&self, key: impl Into<Key>, strikes: u64) -> Result<Decision, StoreError> {
+        let key = key.into();
+        self.penalize(Operation::Debit, &key, strikes).wait().await
+    }
+
+    /// Bans a caller by hand, under all policies that are a [`Penalty`](crate::Penalty), for this
+    /// time. A caller that is banned for longer stays so. [`reset`](Self::reset) lifts a ban, and
+    /// forgets all strikes and how many bans there were.
+    ///
+    /// Every check that reaches the store feels it at once. So do all in this process. A process
+    /// that repeats a [cached denial](crate::RedisStoreBuilder::denial_cache_ttl) of that caller
+    /// feels a ban, and the end of one, within that time, a second by default. The time is rounded
+    /// up to milliseconds. The ban does not count for
+    /// [longer bans](crate::Penalty::doubling_up_to).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_throttle::{Limiter, MemoryStore, Penalty};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let limiter = Limiter::new(MemoryStore::new(), Penalty::after(20));
+    /// limiter.ban("ann", Duration::from_secs(3_600)).await?;
+    /// assert!(!limiter.check("ann").await?.is_allowed());
+    /// limiter.reset("ann").await?;
+    /// assert!(limiter.check("ann").await?.is_allowed());
+    /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
+    /// ```
+    ///
+    /// The key is the one that the policy's checks have: that of a layer with
+    /// [`key::client_ip`](crate::key::client_ip) is a [`Key`] of an
+    /// [`IpAddr`](std::net::IpAddr), in IPv6 of its prefix, and not of its text.
+    /// [`Buckets::ban`](crate::Buckets::ban) bans the caller of a request.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store does not confirm the ban, which may hold then. It is
+    /// [`StoreError::is_unsupported`] if no policy is a penalty.
+    pub async fn ban(&self, key: impl Into<Key>, time: Duration) -> Result<(), StoreError> {
+        let key = key.into();
+        let answer = self.penalize(Operation::Ban, &key, whole_ms(time));
+        answer.wait().await.map(drop)
+    }
+
+    /// Does something to the penalties of a caller.
+    fn penalize(&self, operation: Operation, key: &Key, cost: u64) -> Answer<Decision> {
+        let mut charges = Charges::default();
+        let policies = self.0.policies.iter();
+        for policy in policies.filter(|policy| policy.demand.quota.penalty().is_some()) {
+            let asked = charge(policy, key, None);
+            let demand = Cow::Owned(Demand::new(policy.demand.quota.clone(), cost));
+            let asked = policy.charge(asked.key, demand);
+            match policy.is_enforced_for(&asked.key) {
+                true => charges.enforced.push(asked),
+                false => charges.shadows.push(asked),
+            }
+        }
+        if charges.enforced.is_empty() && charges.shadows.is_empty() {
+            return Answer::Now(Err(StoreError::new(StoreErrorKind::NoPenalty)));
+        }
+        self.send(operation, &charges)
+    }
+
+    /// Resets this caller's buckets, as if it had never taken a unit, and lifts its bans. [Shared](Policy::shared)
     /// buckets are not reset; [`reset_shared`](Self::reset_shared) resets those.
     ///
     /// # Errors
@@ -642,20 +734,39 @@ fn charge<'a>(policy: &'a Compiled, key: &'a Key, units: Option<u64>) -> Charge<
     let key = if policy.shared { &EVERYONE } else { key };
     let demand = match units {
         None => Cow::Borrowed(&policy.demand),
-        Some(units) => Cow::Owned(Demand::new(policy.demand.quota.clone(), units)),
+        Some(units) => Cow::Owned(Demand {
+            strikes: policy.demand.strikes,
+            ..Demand::of_request(policy.demand.quota.clone(), units)
+        }),
     };
     policy.charge(Cow::Borrowed(key), demand)
 }
 
-/// Returns an error if a policy counts permits: only [`Limiter::acquire`] can hold them.
-fn reject_permits(charges: &[Charge<'_>]) -> Result<(), StoreError> {
-    if charges
-        .iter()
-        .any(|charge| charge.demand.quota.is_concurrency())
-    {
-        return Err(StoreError::new(StoreErrorKind::Unsupported));
+impl Charges<'_> {
+    fn leave_out_penalties(&mut self) {
+        let is_of_units = |charge: &Charge<'_>| charge.demand.quota.penalty().is_none();
+        self.enforced.retain(|charge| is_of_units(charge));
+        self.shadows.retain(is_of_units);
     }
-    Ok(())
+
+    /// Returns an error if a policy counts permits, which only [`Limiter::acquire`] can hold, or if
+    /// no policy has the units that are asked for.
+    fn check(&self, operation: Operation) -> Result<(), StoreError> {
+        let mut enforced = self.enforced.iter().map(|charge| &charge.demand.quota);
+        if enforced.clone().any(|quota| quota.is_concurrency()) {
+            return Err(StoreError::new(StoreErrorKind::Unsupported));
+        }
+        let has_units = match operation {
+            Operation::TakeUpTo | Operation::Refund | Operation::Debit => {
+                enforced.any(|quota| quota.penalty().is_none()) || !self.shadows.is_empty()
+            }
+            _ => true,
+        };
+        match has_units {
+            true => Ok(()),
+            false => Err(StoreError::new(StoreErrorKind::OnlyPenalties)),
+        }
+    }
 }
 
 static EVERYONE: Key = Key::everyone();
@@ -775,6 +886,7 @@ impl LimiterBuilder {
             })
             .collect::<Result<_, _>>()?;
         check_names(policies.iter().map(|policy| &policy.name))?;
+        check_strikes(&policies.iter(), false)?;
         let name = limiter_name(self.name.as_deref())?;
         let names = policies.iter().map(|policy| &policy.name);
         let recorder = Recorder::new(name, names, self.observer);

@@ -45,12 +45,13 @@ use crate::{
 pub struct Policy {
     name: Option<String>,
     quota: Result<Quota, ConfigError>,
-    cost: u64,
+    cost: Option<u64>,
     debt: Option<u64>,
     shared: bool,
     on_store_failure: Option<OnStoreFailure>,
     leases: bool,
     pub(crate) hold_for: Option<Duration>,
+    strikes_on_denial: bool,
     enforcement: Enforcement,
     #[cfg(feature = "http")]
     pub(crate) readers: Readers,
@@ -78,21 +79,23 @@ impl Policy {
         Self {
             name: None,
             quota: quota.try_into().map_err(ConfigError::from),
-            cost: 1,
+            cost: None,
             debt: None,
             shared: false,
             on_store_failure: None,
             leases: false,
             hold_for: None,
+            strikes_on_denial: false,
             enforcement: Enforcement::ForAll,
             #[cfg(feature = "http")]
             readers: Readers::default(),
         }
     }
 
-    /// Sets how many units each check takes. Default: 1. A cost of 0 asks without taking.
+    /// Sets how many units each check takes. Default: 1. A cost of 0 asks without taking. On a
+    /// [`Penalty`](crate::Penalty), which takes none, it is a [`ConfigError`].
     pub const fn cost(mut self, units: u64) -> Self {
-        self.cost = units;
+        self.cost = Some(units);
         self
     }
 
@@ -108,6 +111,7 @@ impl Policy {
     /// | [`SlidingWindow`](crate::SlidingWindow) | 2^52 units divided by the window in ms |
     /// | [`SlidingLog`](crate::SlidingLog) | below 2^40 units |
     /// | [`Concurrency`](crate::Concurrency) | 0: permits are held |
+    /// | [`Penalty`](crate::Penalty) | 0: a debit leaves it out |
     ///
     /// A caller in debt is denied until the debt is paid back, however long that takes. Set
     /// this if one debit must not lock a caller out for longer. With 0, a
@@ -230,6 +234,8 @@ impl Policy {
         };
         let conflict = if self.leases {
             "`lease()`, because leased units are charged already"
+        } else if quota.penalty().is_some() {
+            "a Penalty, because it takes no units"
         } else if quota.paces() {
             "a LeakyBucket with a queue, because its units are places in time"
         } else if quota.is_concurrency() {
@@ -240,6 +246,64 @@ impl Policy {
             return Ok(Some(HoldParams::of(lifetime, quota).intern()));
         };
         Err(ConfigError::CannotHold { conflict })
+    }
+
+    /// Makes each request that another policy of the layer or limiter denies a strike, in the same
+    /// script call. Only for a [`Penalty`](crate::Penalty). Default: denials are no strikes.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_throttle::{Limiter, MemoryStore, Penalty, Policy, TokenBucket};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let stubborn = Penalty::after(3).lasting(Duration::from_secs(900));
+    /// let limiter = Limiter::builder()
+    ///     .store(MemoryStore::new())
+    ///     .policy(Policy::new("api", TokenBucket::per_minute(1)))
+    ///     .policy(Policy::new("stubborn", stubborn).strike_on_denial())
+    ///     .build()?;
+    /// assert!(limiter.check("ann").await?.is_allowed());
+    /// for _ in 0..3 {
+    ///     assert!(!limiter.check("ann").await?.is_allowed());
+    /// }
+    /// let banned = limiter.check("ann").await?;
+    /// assert!(banned.denied_by().any(|policy| policy.name() == "stubborn"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// **Where a denial comes from the [denial cache](crate::RedisStoreBuilder::denial_cache_ttl)**,
+    /// the process adds the strikes up, and sends them with the next check of that caller that goes
+    /// to Redis. That is the next one as soon as the strikes known here are enough for a ban, and
+    /// otherwise the first one after at most that time, a second by default. Strikes may be counted
+    /// that much later. They are lost if the caller sends nothing for twice that time, if its denial
+    /// is evicted (16,384 are cached), or if the process or that call fails. So a caller may get away
+    /// with one second of denials in each process.
+    ///
+    /// No strikes are a denial by the penalty itself, one that a
+    /// [`take_up_to`](crate::Limiter::take_up_to) gets, and one for a missing key or a store that
+    /// fails. Nor are there any for a caller that [may wait](crate::Limiter::acquire), for one that
+    /// is not [enforced](Self::enforce_for), and, on a full [`MemoryStore`](crate::MemoryStore), for
+    /// new callers. It is a [`ConfigError`] on another quota, on a [shadow policy](Self::shadow), in
+    /// a layer with [`wait_up_to`](crate::RateLimitLayerBuilder::wait_up_to), and if no other policy
+    /// can deny.
+    pub const fn strike_on_denial(mut self) -> Self {
+        self.strikes_on_denial = true;
+        self
+    }
+
+    /// Returns an error if denials cannot be strikes.
+    fn check_own_strikes(&self, quota: &Quota) -> Result<(), ConfigError> {
+        let conflict = if !self.strikes_on_denial {
+            return Ok(());
+        } else if quota.penalty().is_none() {
+            "a quota that is no Penalty"
+        } else if self.enforcement == Enforcement::ForNone {
+            SHADOW_STRIKES
+        } else {
+            return Ok(());
+        };
+        Err(ConfigError::CannotStrike { conflict })
     }
 
     /// Uses one bucket for all callers together. Default: a bucket for each caller.
@@ -371,7 +435,12 @@ impl Policy {
         })?;
         let name = self.name.clone().unwrap_or_else(|| quota.to_name());
         let name = Name::new(&name).ok_or(ConfigError::PolicyName { name })?;
-        let (cost, capacity) = (self.cost, quota.capacity());
+        if quota.penalty().is_some() && self.cost.is_some() {
+            return Err(ConfigError::CostOfPenalty { method: "cost" }.in_policy(&name.text));
+        }
+        let strikes = self.check_own_strikes(&quota);
+        strikes.map_err(|error| error.in_policy(&name.text))?;
+        let (cost, capacity) = (self.cost.unwrap_or(1), quota.capacity());
         // A capacity of 0 is deliberate: it denies everything.
         if cost > capacity && capacity > 0 {
             return Err(ConfigError::CostAboveCapacity { cost, capacity }.in_policy(&name.text));
@@ -402,7 +471,10 @@ impl Policy {
         }
         Ok(Compiled {
             name,
-            demand: Demand::new(quota.intern(), cost),
+            demand: Demand {
+                strikes: self.strikes_on_denial.then_some(0),
+                ..Demand::of_request(quota.intern(), cost)
+            },
             // A lease would let a debtor skip the wait.
             debt: if self.leases { 0 } else { debt },
             shared: self.shared,
@@ -447,13 +519,16 @@ bare_quotas!(
     crate::FixedWindow,
     crate::SlidingWindow,
     crate::SlidingLog,
-    crate::Concurrency
+    crate::Concurrency,
+    crate::Penalty
 );
 
 fn cannot_shadow_permits() -> ConfigError {
     let conflict = "a Concurrency quota, because its units are held by requests that were let in";
     ConfigError::CannotShadow { conflict }
 }
+
+const SHADOW_STRIKES: &str = "a shadow policy, which does not know what other policies decide";
 
 /// A checked policy.
 #[derive(Clone, Debug)]
@@ -480,6 +555,10 @@ impl Compiled {
     pub(crate) fn into_shadow(self) -> Result<Self, ConfigError> {
         if self.demand.quota.is_concurrency() {
             return Err(cannot_shadow_permits().in_policy(&self.name.text));
+        }
+        if self.demand.strikes.is_some() {
+            let conflict = SHADOW_STRIKES;
+            return Err(ConfigError::CannotStrike { conflict }.in_policy(&self.name.text));
         }
         Ok(Self {
             enforcement: Enforcement::ForNone,
@@ -518,6 +597,30 @@ impl Compiled {
             leases: self.leases,
         }
     }
+}
+
+/// Returns an error if denials are to be strikes, and there can be none. `waits`: whether denied
+/// callers wait.
+pub(crate) fn check_strikes<'a>(
+    policies: &(impl Iterator<Item = &'a Compiled> + Clone),
+    waits: bool,
+) -> Result<(), ConfigError> {
+    let striking = policies
+        .clone()
+        .find(|policy| policy.demand.strikes.is_some());
+    let Some(striking) = striking else {
+        return Ok(());
+    };
+    let can_deny =
+        |other: &Compiled| other.name != striking.name && other.enforcement != Enforcement::ForNone;
+    let conflict = if waits {
+        "`wait_up_to(..)`, because a caller that waits is not denied yet"
+    } else if !policies.clone().any(can_deny) {
+        "being the only policy, because the denials of others are the strikes"
+    } else {
+        return Ok(());
+    };
+    Err(ConfigError::CannotStrike { conflict }.in_policy(&striking.name.text))
 }
 
 /// Returns an error if there is no policy, or if two have one name.

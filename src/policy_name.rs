@@ -81,6 +81,11 @@ fn is_name(name: &str) -> bool {
 pub(crate) const QUOTA_EXCEEDED: &str =
     "https://iana.org/assignments/http-problem-types#quota-exceeded";
 
+/// The type of that of a ban.
+#[cfg(feature = "http")]
+pub(crate) const ABNORMAL_USAGE: &str =
+    "https://iana.org/assignments/http-problem-types#abnormal-usage-detected";
+
 impl fmt::Debug for NameParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.text.fmt(f)

@@ -223,6 +223,10 @@ impl Admission {
         let policies = decision.policies().enumerate();
         for (place, policy) in policies.filter(|(_, policy)| policy.is_denied()) {
             let quota = policy.quota();
+            // A banned caller does not wait for the end of its ban.
+            if policy.is_of_penalty() {
+                return None;
+            }
             if quota.reserves() || policy.is_impossible() {
                 // A reservation was denied: no room comes before the deadline.
                 return None;

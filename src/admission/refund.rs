@@ -68,6 +68,10 @@ impl HeldCharges {
         let stores = self.store.ids();
         let mut is_held = false;
         for charge in &mut self.charges {
+            if charge.demand.strikes.is_some() && !wait.is_zero() {
+                // A caller that waits is not denied yet.
+                charge.demand.to_mut().strikes = None;
+            }
             if mem::replace(&mut is_held, charge.is_hold()) || is_held {
                 // Units that are held have no place in time, so none are reserved.
                 continue;

@@ -201,7 +201,9 @@ impl Decision {
         let policies: Policies = policies.collect();
         let each = policies.as_slice();
         let is_impossible = each.iter().any(PolicyDecision::is_impossible);
-        let wants = each.iter().any(|policy| policy.cost > 0);
+        let wants = each
+            .iter()
+            .any(|policy| policy.cost > 0 || policy.is_denied());
         let verdict = Verdict::of(operation, fitting, is_impossible, wants);
         Self {
             verdict,
@@ -489,8 +491,14 @@ impl Decision {
     /// all are [shadow policies](crate::Policy::shadow).
     #[must_use]
     pub fn charged(&self) -> u64 {
-        let moved = self.policies().map(PolicyDecision::charged);
-        moved.min().or(self.policies.unlimited()).unwrap_or(0)
+        // A penalty is asked, and charges nothing.
+        let charged = self.policies();
+        let charged = charged.filter(|policy| policy.cost > 0 || !policy.is_of_penalty());
+        charged
+            .map(PolicyDecision::charged)
+            .min()
+            .or(self.policies.unlimited())
+            .unwrap_or(0)
     }
 
     /// Returns the most units of the cost that any policy did
@@ -505,13 +513,13 @@ impl Decision {
         uncharged.max().or(lost).unwrap_or(0)
     }
 
-    /// Returns the most restrictive policy.
+    /// Returns the most restrictive policy. A penalty is it only if it denied.
     #[cfg(any(feature = "http", feature = "compat"))]
     pub(crate) fn binding(&self) -> Option<&PolicyDecision> {
         let longest_wait = |policy: &&PolicyDecision| policy.retry_us().unwrap_or(u64::MAX);
         if self.is_allowed() {
-            self.policies()
-                .min_by_key(|policy| (policy.remaining(), Reverse(policy.reset_after())))
+            let granting = self.policies().filter(|policy| !policy.is_of_penalty());
+            granting.min_by_key(|policy| (policy.remaining(), Reverse(policy.reset_after())))
         } else {
             self.denied_by().max_by_key(longest_wait)
         }
@@ -534,6 +542,11 @@ impl Refund {
     #[must_use]
     pub fn refunded(&self) -> u64 {
         self.0.charged()
+    }
+
+    #[cfg(feature = "testing")]
+    pub(crate) fn into_decision(self) -> Decision {
+        self.0
     }
 
     /// Returns the state of each policy after the credit.

@@ -97,11 +97,19 @@ impl PolicyOutcome {
             }
             Change::Give(less) => (less / rule.unit(), 0),
         };
+        let standing = rule.after(before, change, at);
         let mut outcome = Outcome::Room { delay_us };
-        let is_for_nothing = operation == Operation::TakeUpTo && demand.cost == 0;
+        let is_for_nothing =
+            operation == Operation::TakeUpTo && demand.cost == 0 && !demand.grants_nothing();
         if fitting == 0 && !is_for_nothing {
             let (least, overdraft) = demand.least(operation);
             let held = at.taken_beside(rule.unit());
+            // A denial may be the strike that starts a ban.
+            let before = if demand.strikes.is_some() {
+                standing
+            } else {
+                before
+            };
             if !rule.fits(&before, least.saturating_add(held), overdraft) {
                 let most = rule.max_level_for(least, overdraft);
                 outcome = match most.map(|most| retry_us(rule, &before, most, held, at.now_us)) {
@@ -113,7 +121,7 @@ impl PolicyOutcome {
         }
         Self {
             moved,
-            standing: rule.after(before, change, at),
+            standing,
             now_us: at.now_us,
             outcome,
         }
@@ -221,13 +229,14 @@ impl PolicyDecision {
         self.quota.capacity()
     }
 
-    /// Returns the units that the request asked for.
+    /// Returns the units that the request asked for. 0 for a [`Penalty`](crate::Penalty).
     #[must_use]
     pub const fn cost(&self) -> u64 {
         self.cost
     }
 
-    /// Returns the whole units left after this decision, rounded down.
+    /// Returns the whole units left after this decision, rounded down. For a
+    /// [`Penalty`](crate::Penalty), these are the strikes that start a ban; 0 during a ban.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.quota.remaining(self.standing.level)
@@ -345,6 +354,11 @@ impl PolicyDecision {
 
     pub(crate) const fn interned_name(&self) -> &Name {
         &self.name
+    }
+
+    /// Returns whether its policy is a [`Penalty`](crate::Penalty), which grants no units.
+    pub(crate) fn is_of_penalty(&self) -> bool {
+        self.quota.penalty().is_some()
     }
 
     /// Returns whether less than a fifth of the capacity is left.

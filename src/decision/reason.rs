@@ -9,6 +9,8 @@
 pub enum DenialReason {
     /// A policy has no room now. Status 429.
     QuotaExceeded,
+    /// The caller is banned by a [`Penalty`](crate::Penalty). Status 429.
+    Banned,
     /// The cost exceeds what a policy can ever grant. Status 403.
     CostImpossible,
     /// The request lacks the key of a policy. Status 403.

@@ -111,6 +111,17 @@ pub enum ConfigError {
     /// `spread()` on windows that start with each caller's first request.
     #[non_exhaustive]
     SpreadUnaligned,
+    /// A longest ban that is shorter than the first one.
+    #[non_exhaustive]
+    LongestBanTooShort {
+        /// The first ban.
+        lasting: Duration,
+        /// The longest ban.
+        longest: Duration,
+    },
+    /// Bans that are forgiven, and all of which are equally long.
+    #[non_exhaustive]
+    NothingToForgive,
     /// No policy at all.
     #[non_exhaustive]
     NoPolicies,
@@ -139,6 +150,18 @@ pub enum ConfigError {
         cost: u64,
         /// The most that can be taken at once.
         capacity: u64,
+    },
+    /// A cost of a [`Penalty`](crate::Penalty), which takes no units.
+    #[non_exhaustive]
+    CostOfPenalty {
+        /// The method of [`Policy`](crate::Policy) that set it.
+        method: &'static str,
+    },
+    /// Strikes on denials where there can be none.
+    #[non_exhaustive]
+    CannotStrike {
+        /// The quota or the setting, and why.
+        conflict: &'static str,
     },
     /// A policy with both `shared()` and `key(..)`.
     #[non_exhaustive]
@@ -377,6 +400,13 @@ impl fmt::Display for ConfigError {
             Self::SpreadUnaligned => f.write_str(
                 "`spread()` on windows that start with each caller's first request; call `aligned()` first, or drop `spread()`",
             ),
+            Self::LongestBanTooShort { lasting, longest } => write!(
+                f,
+                "`doubling_up_to({longest:?})` is shorter than the first ban, `lasting({lasting:?})`; raise it, or drop it",
+            ),
+            Self::NothingToForgive => f.write_str(
+                "`forgiven_after(..)` without `doubling_up_to(..)`, where all bans are equally long; drop it, or double the bans",
+            ),
             Self::NoPolicies => f.write_str("no policy; add at least one with `policy(..)`"),
             Self::PolicyName { name } => write!(
                 f,
@@ -393,6 +423,14 @@ impl fmt::Display for ConfigError {
             Self::CostAboveCapacity { cost, capacity } => write!(
                 f,
                 "`cost({cost})` exceeds the {capacity} units that the quota can grant at once; lower the cost, or raise the quota",
+            ),
+            Self::CostOfPenalty { method } => write!(
+                f,
+                "`{method}(..)` on a Penalty, which takes no units of a request; drop it",
+            ),
+            Self::CannotStrike { conflict } => write!(
+                f,
+                "`strike_on_denial()` cannot be combined with {conflict}; drop one of them",
             ),
             Self::SharedAndKeyed => f.write_str(
                 "`shared()` and `key(..)` contradict each other; drop one of them",
@@ -547,11 +585,15 @@ codes! {
     TooManyPermits => "too-many-permits",
     LifetimeTooShort => "lifetime-too-short",
     SpreadUnaligned => "spread-unaligned",
+    LongestBanTooShort => "longest-ban-too-short",
+    NothingToForgive => "nothing-to-forgive",
     NoPolicies => "no-policies",
     PolicyName => "policy-name",
     LimiterName => "limiter-name",
     DuplicatePolicy => "duplicate-policy",
     CostAboveCapacity => "cost-above-capacity",
+    CostOfPenalty => "cost-of-penalty",
+    CannotStrike => "cannot-strike",
     SharedAndKeyed => "shared-and-keyed",
     NoRequestToRead => "no-request-to-read",
     CannotLease => "cannot-lease",

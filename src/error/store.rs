@@ -53,6 +53,10 @@ pub(crate) enum StoreErrorKind {
     Unsupported,
     WouldWait,
     HoldsNothing,
+    /// Nothing but penalties was asked for units.
+    OnlyPenalties,
+    /// A ban or a strike without a penalty.
+    NoPenalty,
 }
 
 impl StoreError {
@@ -201,12 +205,17 @@ impl StoreError {
     /// [`Concurrency`](crate::Concurrency) can only be [acquired](crate::Limiter::acquire),
     /// [`check_now`](crate::Limiter::check_now) does not wait for a store, and
     /// [`reserve`](crate::Limiter::reserve) needs a policy that
-    /// [holds units](crate::Policy::hold_for).
+    /// [holds units](crate::Policy::hold_for). A [`Penalty`](crate::Penalty) grants no units, and only a
+    /// penalty has [bans](crate::Limiter::ban) and [strikes](crate::Limiter::strike).
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(
             self.kind,
-            StoreErrorKind::Unsupported | StoreErrorKind::WouldWait | StoreErrorKind::HoldsNothing
+            StoreErrorKind::Unsupported
+                | StoreErrorKind::WouldWait
+                | StoreErrorKind::OnlyPenalties
+                | StoreErrorKind::NoPenalty
+                | StoreErrorKind::HoldsNothing
         )
     }
 
@@ -225,7 +234,9 @@ impl StoreError {
             | StoreErrorKind::CorruptState
             | StoreErrorKind::Unsupported
             | StoreErrorKind::WouldWait
-            | StoreErrorKind::HoldsNothing => false,
+            | StoreErrorKind::HoldsNothing
+            | StoreErrorKind::OnlyPenalties
+            | StoreErrorKind::NoPenalty => false,
         }
     }
 
@@ -246,7 +257,9 @@ impl StoreError {
             | StoreErrorKind::CorruptState
             | StoreErrorKind::Unsupported
             | StoreErrorKind::WouldWait
-            | StoreErrorKind::HoldsNothing => 0,
+            | StoreErrorKind::HoldsNothing
+            | StoreErrorKind::OnlyPenalties
+            | StoreErrorKind::NoPenalty => 0,
         }
     }
 
@@ -265,6 +278,8 @@ impl StoreError {
             StoreErrorKind::Unsupported => "unsupported",
             StoreErrorKind::WouldWait => "would_wait",
             StoreErrorKind::HoldsNothing => "holds_nothing",
+            StoreErrorKind::OnlyPenalties => "only_penalties",
+            StoreErrorKind::NoPenalty => "no_penalty",
         }
     }
 }
@@ -304,6 +319,10 @@ impl fmt::Display for StoreError {
             StoreErrorKind::HoldsNothing => {
                 "no policy of this limiter holds units; add `Policy::hold_for(..)`"
             }
+            StoreErrorKind::OnlyPenalties => {
+                "a `Penalty` grants no units; use `check(..)`, `strike(..)` or `reset(..)`"
+            }
+            StoreErrorKind::NoPenalty => "no policy is a `Penalty`; add one to ban callers",
         })?;
         match &self.source {
             Some(source) => write!(f, ": {source}"),
@@ -325,7 +344,7 @@ mod tests {
     use super::{StoreError, StoreErrorKind as Kind};
     use crate::metrics::store::FailureCounts;
 
-    const KINDS: [Kind; 13] = [
+    const KINDS: [Kind; 15] = [
         Kind::Timeout,
         Kind::Unavailable,
         Kind::NotSent,
@@ -339,6 +358,8 @@ mod tests {
         Kind::Unsupported,
         Kind::WouldWait,
         Kind::HoldsNothing,
+        Kind::OnlyPenalties,
+        Kind::NoPenalty,
     ];
 
     /// All but mistakes of the caller.

@@ -142,7 +142,7 @@ impl Recorder {
     #[cold]
     pub(crate) fn denied_without_decision(&self, reason: DenialReason, policy: Option<&Name>) {
         let result = match reason {
-            DenialReason::QuotaExceeded => RequestResult::Denied,
+            DenialReason::QuotaExceeded | DenialReason::Banned => RequestResult::Denied,
             DenialReason::CostImpossible => RequestResult::Impossible,
             DenialReason::KeyMissing => RequestResult::KeyMissing,
             DenialReason::Listed => RequestResult::Listed,

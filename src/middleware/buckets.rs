@@ -1,12 +1,14 @@
 //! The buckets that a request is charged to.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use super::{config::Config, plan::Charges};
 use crate::{
     Decision, Key, Refund, StoreError,
     charge::{Charge, Demand, Operation},
+    error::StoreErrorKind,
     metrics::Recorder,
+    quota::penalty::whole_ms,
     store::{Answer, handle::StoreHandle},
 };
 
@@ -68,7 +70,8 @@ impl Buckets {
     ///
     /// Each policy is charged separately, as far as its
     /// [`max_debt`](crate::Policy::max_debt) allows. Policies that hold permits
-    /// ([`Concurrency`](crate::Concurrency)) are left out. Under
+    /// ([`Concurrency`](crate::Concurrency)) are left out, and so are penalties, which have
+    /// [strikes](Self::strike). Under
     /// [`quota_by`](crate::Policy::quota_by), the quota of this request counts.
     ///
     /// ```
@@ -111,12 +114,16 @@ impl Buckets {
     /// Asks each policy for `units`, whatever the cost of the request.
     async fn ask(&self, operation: Operation, units: u64) -> Result<Decision, StoreError> {
         let mut debts = self.debts.iter();
+        let is_of_units = |charge: &Charge<'_>| {
+            let quota = &charge.demand.quota;
+            !quota.is_concurrency() && quota.penalty().is_none()
+        };
         let asked = [&self.enforced, &self.shadows].map(|charges| {
             let charges = charges.iter().zip(debts.by_ref());
             // Units that were charged are refunded, whatever is held.
             let is_asked = |charge: &Charge<'_>| match charge.is_hold() {
                 true => operation != Operation::Refund,
-                false => !charge.demand.quota.is_concurrency(),
+                false => is_of_units(charge),
             };
             let charges = charges.filter(|(charge, _)| is_asked(charge));
             let charges = charges.map(|(charge, debt)| {
@@ -130,6 +137,65 @@ impl Buckets {
             charges.collect::<Vec<Charge<'_>>>()
         });
         let [enforced, shadows] = &asked;
+        let answer = self.send(operation, enforced, shadows);
+        drop(asked);
+        answer.wait().await
+    }
+
+    /// Adds strikes to the [`Penalty`](crate::Penalty) policies that apply, as
+    /// [`Limiter::strike`](crate::Limiter::strike) does.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store could not decide, and one with
+    /// [`StoreError::is_unsupported`] if no policy that applies is a penalty.
+    pub async fn strike(&self, strikes: u64) -> Result<Decision, StoreError> {
+        self.penalize(Operation::Debit, strikes).await
+    }
+
+    /// Bans the caller of the request, under all [`Penalty`](crate::Penalty) policies that apply, as
+    /// [`Limiter::ban`](crate::Limiter::ban) does. [`reset`](Self::reset) lifts the ban.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use http::Request;
+    /// use tower_throttle::{Penalty, Policy, RateLimitLayer, RequestHead, key};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let scanners = Policy::new("scanners", Penalty::after(20)).key(key::header("x-api-key"));
+    /// let layer = RateLimitLayer::new(scanners);
+    /// let request = Request::get("/wp-login.php").header("x-api-key", "k1").body(()).unwrap();
+    /// let buckets = layer.buckets(&RequestHead::from(&request))?;
+    /// buckets.ban(Duration::from_secs(3_600)).await?;
+    /// assert!(!buckets.peek().await?.is_allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Limiter::ban`](crate::Limiter::ban).
+    pub async fn ban(&self, time: Duration) -> Result<(), StoreError> {
+        self.penalize(Operation::Ban, whole_ms(time))
+            .await
+            .map(drop)
+    }
+
+    /// Does something to the penalties.
+    async fn penalize(&self, operation: Operation, cost: u64) -> Result<Decision, StoreError> {
+        let asked = [&self.enforced, &self.shadows].map(|charges| {
+            let charges = charges.iter();
+            let charges = charges.filter(|charge| charge.demand.quota.penalty().is_some());
+            let charges = charges.map(|charge| {
+                let demand = Demand::new(charge.demand.quota.clone(), cost);
+                charge.with_demand(Cow::Owned(demand))
+            });
+            charges.collect::<Vec<Charge<'_>>>()
+        });
+        let [enforced, shadows] = &asked;
+        if enforced.is_empty() && shadows.is_empty() {
+            return Err(StoreError::new(StoreErrorKind::NoPenalty));
+        }
         let answer = self.send(operation, enforced, shadows);
         drop(asked);
         answer.wait().await
@@ -150,7 +216,7 @@ impl Buckets {
         store.check_with_shadows(operation, enforced, shadows, recorder)
     }
 
-    /// Resets this caller's buckets. Shared buckets
+    /// Resets this caller's buckets, and lifts its bans. Shared buckets
     /// ([`Policy::shared`](crate::Policy::shared), [`key::global`](crate::key::global)) stay
     /// as they are; see [`reset_shared`](Self::reset_shared).
     ///

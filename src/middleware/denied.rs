@@ -83,7 +83,7 @@ impl<'a> Denied<'a> {
     #[must_use]
     pub const fn status(&self) -> StatusCode {
         match self.reason() {
-            DenialReason::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
+            DenialReason::QuotaExceeded | DenialReason::Banned => StatusCode::TOO_MANY_REQUESTS,
             DenialReason::CostImpossible | DenialReason::KeyMissing | DenialReason::Listed => {
                 StatusCode::FORBIDDEN
             }
@@ -146,6 +146,9 @@ impl<'a> From<&'a Decision> for Denial<'a> {
         Self {
             reason: match decision.verdict() {
                 Verdict::Impossible => DenialReason::CostImpossible,
+                _ if decision.denied_by().any(PolicyDecision::is_of_penalty) => {
+                    DenialReason::Banned
+                }
                 _ => DenialReason::QuotaExceeded,
             },
             decision: Some(decision),

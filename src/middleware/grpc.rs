@@ -104,7 +104,9 @@ pub(super) fn respond(
     retry_after: Option<Duration>,
 ) -> Response<Bytes> {
     let code = match reason {
-        DenialReason::QuotaExceeded | DenialReason::CostImpossible => RESOURCE_EXHAUSTED,
+        DenialReason::QuotaExceeded | DenialReason::Banned | DenialReason::CostImpossible => {
+            RESOURCE_EXHAUSTED
+        }
         DenialReason::KeyMissing | DenialReason::Listed => PERMISSION_DENIED,
         DenialReason::StoreFailed => UNAVAILABLE,
         DenialReason::Misconfigured => INTERNAL,

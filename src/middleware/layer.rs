@@ -24,7 +24,7 @@ use crate::{
     key::KeyError,
     metrics::{Observe, Recorder, Snapshot},
     offenders::{Offenders, RecentDenial, TopDenied},
-    policy::check_names,
+    policy::{check_names, check_strikes},
     policy_name::limiter_name,
     store::{Store, handle::StoreHandle},
 };
@@ -636,6 +636,7 @@ impl RateLimitLayerBuilder {
             .map(|policy| Rule::new(policy, self.on_store_failure, self.shadow_all))
             .collect::<Result<_, _>>()?;
         check_names(rules.iter().map(|rule| &rule.base.name))?;
+        check_strikes(&rules.iter().map(|rule| &rule.base), self.wait.is_some())?;
         if let Some(lists) = &self.lists {
             lists.load().validate()?;
         }

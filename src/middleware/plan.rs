@@ -160,9 +160,13 @@ impl Rule {
             None => Erased(Arc::new(peer()), "peer"),
         };
         key.0.validate().map_err(in_policy)?;
+        if base.demand.quota.penalty().is_some() && readers.cost_by.is_some() {
+            return Err(in_policy(ConfigError::CostOfPenalty { method: "cost_by" }));
+        }
         if let Some(settler) = &readers.settle_by {
             settler.0.validate().map_err(in_policy)?;
-            if base.demand.cost == 0 && base.debt == 0 && readers.cost_by.is_none() {
+            let is_penalty = base.demand.quota.penalty().is_some();
+            if !is_penalty && base.demand.cost == 0 && base.debt == 0 && readers.cost_by.is_none() {
                 return Err(in_policy(ConfigError::SettlesNothing));
             }
         }
@@ -326,7 +330,10 @@ impl Rule {
         };
         let cost_by = self.cost_by.as_ref();
         let cost = cost_by.map_or(demand.cost, |cost| (cost.0)(head));
-        Some(Demand::new(quota, cost))
+        Some(Demand {
+            strikes: demand.strikes,
+            ..Demand::of_request(quota, cost)
+        })
     }
 
     /// Returns whether a request may have to wait for more than the store's answer, or what

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Decision, DenialReason, RequestHead, Verdict,
-    policy_name::{QUOTA_EXCEEDED, quoted},
+    policy_name::{ABNORMAL_USAGE, QUOTA_EXCEEDED, quoted},
     telemetry,
     util::random::random_between,
 };
@@ -138,6 +138,7 @@ fn message(denial: Denial<'_>) -> String {
         }
         (DenialReason::CostImpossible, None) => "The cost exceeds the limit.",
         (DenialReason::QuotaExceeded, _) => "rate limit exceeded",
+        (DenialReason::Banned, _) => "temporarily banned",
         (DenialReason::KeyMissing, _) => "Missing client key.",
         (DenialReason::Listed, _) => "caller denied",
         (DenialReason::StoreFailed, _) => "service unavailable",
@@ -162,6 +163,7 @@ fn problem(denied: &Denied<'_>) -> Bytes {
     let (kind, title) = match reason {
         DenialReason::QuotaExceeded => (QUOTA_EXCEEDED, "Quota Exceeded"),
         DenialReason::Listed => (CALLER_DENIED, "Caller Denied"),
+        DenialReason::Banned => (ABNORMAL_USAGE, "Abnormal Usage Detected"),
         _ => ("about:blank", status.canonical_reason().unwrap_or_default()),
     };
     let mut json = InlineText::default();

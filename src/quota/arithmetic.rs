@@ -42,6 +42,19 @@ pub(crate) struct ReadContext {
     pub(crate) is_refund: bool,
     /// What requests hold of the bucket; `None` if its policy does not hold.
     pub(crate) hold: Option<HoldReading>,
+    /// For [`Penalty`](crate::Penalty): what the check does to it by being made.
+    pub(crate) offence: Offence,
+}
+
+/// What a check does to a penalty by being made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Offence {
+    /// Strikes that the sender counted by itself. They come before the check is decided.
+    pub(crate) strikes: u64,
+    /// Bans for at least so long.
+    pub(crate) ban_ms: u64,
+    /// Whether it prolongs a ban, if the penalty does.
+    pub(crate) prolongs: bool,
 }
 
 impl ReadContext {

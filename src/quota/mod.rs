@@ -11,6 +11,7 @@ pub(crate) mod concurrency;
 pub(crate) mod fixed_window;
 pub(crate) mod hold;
 mod leaky_bucket;
+pub(crate) mod penalty;
 mod share;
 pub(crate) mod sliding_log;
 pub(crate) mod sliding_window;
@@ -26,7 +27,8 @@ use self::{
 };
 pub use self::{
     concurrency::Concurrency, fixed_window::FixedWindow, leaky_bucket::LeakyBucket,
-    sliding_log::SlidingLog, sliding_window::SlidingWindow, token_bucket::TokenBucket,
+    penalty::Penalty, sliding_log::SlidingLog, sliding_window::SlidingWindow,
+    token_bucket::TokenBucket,
 };
 use crate::{
     ConfigError,
@@ -52,6 +54,8 @@ pub enum Algorithm {
     SlidingLog,
     /// [`Concurrency`].
     Concurrency,
+    /// [`Penalty`].
+    Penalty,
     /// What requests hold of a bucket until they are settled ([`Policy::hold_for`]). Only a
     /// [`Store`](crate::store::Store) meets it: it is the algorithm of a bucket beside that of a
     /// policy.
@@ -93,6 +97,7 @@ pub(crate) enum Params {
     SlidingWindow(sliding_window::SlidingWindowParams),
     SlidingLog(sliding_log::SlidingLogParams),
     Concurrency(concurrency::ConcurrencyParams),
+    Penalty(penalty::PenaltyParams),
     Hold(hold::HoldParams),
 }
 
@@ -105,6 +110,7 @@ macro_rules! each {
             Params::SlidingWindow($rule) => $answer,
             Params::SlidingLog($rule) => $answer,
             Params::Concurrency($rule) => $answer,
+            Params::Penalty($rule) => $answer,
             Params::Hold($rule) => $answer,
         }
     };
@@ -124,12 +130,13 @@ impl Quota {
             Params::SlidingWindow(_) => Algorithm::SlidingWindow,
             Params::SlidingLog(_) => Algorithm::SlidingLog,
             Params::Concurrency(_) => Algorithm::Concurrency,
+            Params::Penalty(_) => Algorithm::Penalty,
             Params::Hold(_) => Algorithm::Hold,
         }
     }
 
     /// Returns the units per [`period`](Self::period): the rate as it was configured. For
-    /// [`Concurrency`], these are units at a time.
+    /// [`Concurrency`], these are units at a time, and for [`Penalty`], strikes.
     #[must_use]
     pub const fn limit(&self) -> u64 {
         match &self.0 {
@@ -142,12 +149,13 @@ impl Quota {
             Params::SlidingWindow(rule) => rule.limit,
             Params::SlidingLog(rule) => rule.limit,
             Params::Concurrency(rule) => rule.limit,
+            Params::Penalty(rule) => rule.after,
             Params::Hold(_) => EXACT - 1,
         }
     }
 
     /// Returns the period of [`limit`](Self::limit). For [`Concurrency`], it is the lifetime
-    /// of a permit.
+    /// of a permit, and for [`Penalty`], the window in which strikes are counted.
     #[must_use]
     pub const fn period(&self) -> Duration {
         match &self.0 {
@@ -160,12 +168,13 @@ impl Quota {
             Params::SlidingWindow(rule) => Duration::from_millis(rule.window_ms),
             Params::SlidingLog(rule) => Duration::from_micros(rule.window_us),
             Params::Concurrency(rule) => Duration::from_millis(rule.lifetime_ms),
+            Params::Penalty(rule) => Duration::from_millis(rule.window_ms),
             Params::Hold(rule) => Duration::from_millis(rule.lifetime_ms),
         }
     }
 
     /// Returns the most units that can be taken at once. A higher cost is always
-    /// [impossible](crate::Verdict::Impossible).
+    /// [impossible](crate::Verdict::Impossible). For [`Penalty`], the strikes that are a ban.
     #[must_use]
     pub const fn capacity(&self) -> u64 {
         match &self.0 {
@@ -174,6 +183,7 @@ impl Quota {
             Params::SlidingWindow(rule) => rule.limit,
             Params::SlidingLog(rule) => rule.limit,
             Params::Concurrency(rule) => rule.limit,
+            Params::Penalty(rule) => rule.after,
             Params::Hold(_) => EXACT - 1,
         }
     }
@@ -196,6 +206,7 @@ impl Quota {
             Params::SlidingWindow(_) => b's',
             Params::SlidingLog(_) => b'g',
             Params::Concurrency(_) => b'c',
+            Params::Penalty(_) => b'x',
             Params::Hold(_) => b'h',
         }
     }
@@ -210,6 +221,7 @@ impl Quota {
             | Params::FixedWindow(_)
             | Params::SlidingWindow(_)
             | Params::SlidingLog(_)
+            | Params::Penalty(_)
             | Params::Hold(_) => false,
         }
     }
@@ -225,6 +237,21 @@ impl Quota {
         !self.is_concurrency() && !self.is_hold() && !self.paces()
     }
 
+    /// Returns the penalty, if it counts strikes and not units.
+    pub(crate) const fn penalty(&self) -> Option<&penalty::PenaltyParams> {
+        match &self.0 {
+            Params::Penalty(rule) => Some(rule),
+            Params::TokenBucket(_)
+            | Params::IntervalBucket(_)
+            | Params::LeakyBucket { .. }
+            | Params::FixedWindow(_)
+            | Params::SlidingWindow(_)
+            | Params::SlidingLog(_)
+            | Params::Concurrency(_)
+            | Params::Hold(_) => None,
+        }
+    }
+
     pub(crate) const fn permit_lifetime(&self) -> Option<Duration> {
         match &self.0 {
             Params::Concurrency(rule) => Some(Duration::from_millis(rule.lifetime_ms)),
@@ -234,6 +261,7 @@ impl Quota {
             | Params::FixedWindow(_)
             | Params::SlidingWindow(_)
             | Params::SlidingLog(_)
+            | Params::Penalty(_)
             | Params::Hold(_) => None,
         }
     }
@@ -254,7 +282,7 @@ impl Quota {
             },
             Params::SlidingWindow(rule) => 2 * rule.window_ms,
             Params::SlidingLog(rule) => rule.window_us / 1_000 + 1,
-            Params::Concurrency(_) | Params::Hold(_) => 0,
+            Params::Concurrency(_) | Params::Penalty(_) | Params::Hold(_) => 0,
         };
         drained_after_ms.min(YEAR_MS)
     }
@@ -268,7 +296,7 @@ impl Quota {
     /// Returns the most units that may be owed. Permits are held, so it is 0 for those.
     pub(crate) fn most_debt(&self) -> u64 {
         match self.0 {
-            Params::Concurrency(_) | Params::Hold(_) => 0,
+            Params::Concurrency(_) | Params::Penalty(_) | Params::Hold(_) => 0,
             Params::TokenBucket(_)
             | Params::IntervalBucket(_)
             | Params::LeakyBucket { .. }
@@ -288,6 +316,7 @@ impl Quota {
             | Params::SlidingWindow(_)
             | Params::SlidingLog(_)
             | Params::Concurrency(_)
+            | Params::Penalty(_)
             | Params::Hold(_) => false,
         }
     }
@@ -302,6 +331,7 @@ impl Quota {
             | Params::SlidingWindow(_)
             | Params::SlidingLog(_)
             | Params::Concurrency(_)
+            | Params::Penalty(_)
             | Params::Hold(_) => false,
         }
     }
@@ -315,6 +345,7 @@ impl Quota {
             | Params::SlidingWindow(_)
             | Params::SlidingLog(_)
             | Params::Concurrency(_)
+            | Params::Penalty(_)
             | Params::Hold(_) => false,
         }
     }
@@ -328,6 +359,7 @@ impl Quota {
             | Algorithm::SlidingWindow
             | Algorithm::SlidingLog
             | Algorithm::Concurrency
+            | Algorithm::Penalty
             | Algorithm::Hold => false,
         }
     }
@@ -356,6 +388,7 @@ impl Quota {
             | Params::SlidingWindow(_)
             | Params::SlidingLog(_)
             | Params::Concurrency(_)
+            | Params::Penalty(_)
             | Params::Hold(_) => 0,
         }
     }
@@ -373,6 +406,7 @@ impl Quota {
             | Params::SlidingWindow(_)
             | Params::SlidingLog(_)
             | Params::Concurrency(_)
+            | Params::Penalty(_)
             | Params::Hold(_) => 0,
         }
     }
@@ -395,6 +429,7 @@ impl Quota {
             | Params::SlidingWindow(_)
             | Params::SlidingLog(_)
             | Params::Concurrency(_)
+            | Params::Penalty(_)
             | Params::Hold(_) => None,
         }
     }
@@ -410,6 +445,7 @@ impl Quota {
             | Params::FixedWindow(_)
             | Params::SlidingWindow(_)
             | Params::Concurrency(_)
+            | Params::Penalty(_)
             | Params::Hold(_) => 2,
         }
     }
@@ -497,6 +533,7 @@ impl Quota {
             Params::SlidingWindow(_) => format!("{limit}-per-{period}-sliding"),
             Params::SlidingLog(_) => format!("{limit}-per-{period}-log"),
             Params::Concurrency(_) => format!("{limit}-at-a-time"),
+            Params::Penalty(_) => format!("{limit}-strikes-per-{period}"),
             Params::Hold(_) => "held".to_owned(),
         }
     }

@@ -30,6 +30,7 @@ impl Quota {
             Params::SlidingWindow(rule) => rule.limit = part(rule.limit),
             Params::SlidingLog(rule) => rule.limit = part(rule.limit),
             Params::Concurrency(rule) => rule.limit = part(rule.limit),
+            Params::Penalty(rule) => rule.after = part(rule.after),
             Params::Hold(_) => {}
         }
         quota

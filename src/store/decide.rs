@@ -185,8 +185,8 @@ impl Charge<'_> {
 /// otherwise 1.
 fn most_fitting(operation: Operation, demand: &Demand) -> u64 {
     match operation {
-        // How much is taken, the bucket behind it says.
-        Operation::TakeUpTo if demand.quota.is_hold() => u64::MAX,
+        // How much is taken, the other buckets say.
+        Operation::TakeUpTo if demand.grants_nothing() => EXACT,
         Operation::TakeUpTo => demand.cost,
         _ => 1,
     }
@@ -295,6 +295,12 @@ fn read(
             let wanted = demand.level.saturating_add(at.taken_beside(rule.unit()));
             u64::from(rule.fits(&standing, wanted, demand.overdraft))
         }
+        Operation::TakeUpTo if demand.quota.penalty().is_some() => {
+            match rule.fits(&standing, 0, 0) {
+                true => u64::MAX,
+                false => 0,
+            }
+        }
         Operation::TakeUpTo => match at.taken_beside(rule.unit()) {
             0 => rule.units_that_fit(standing.level),
             others => {
@@ -302,7 +308,11 @@ fn read(
                 left.saturating_sub(others) / rule.unit()
             }
         },
-        Operation::Refund | Operation::Debit | Operation::Renew | Operation::Settle => 1,
+        Operation::Refund
+        | Operation::Debit
+        | Operation::Renew
+        | Operation::Settle
+        | Operation::Ban => 1,
     };
     (standing, fits)
 }

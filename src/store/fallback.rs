@@ -1,6 +1,7 @@
 //! Decides in this process while a store fails.
 
 use std::{
+    borrow::Cow,
     fmt,
     sync::{
         Arc, OnceLock,
@@ -22,8 +23,11 @@ use super::{
     unsettled::Unsettled,
 };
 use crate::{
-    Clock, Decision, OnStoreFailure, StoreError, charge::buckets, clock::SystemClock,
+    Clock, Decision, OnStoreFailure, Source, StoreError,
+    charge::{Demand, buckets},
+    clock::SystemClock,
     metrics::store::StoreMetrics,
+    quota::penalty::whole_ms,
 };
 
 /// Decides while a store fails. It holds buckets in this process, what was logged about the
@@ -164,6 +168,7 @@ impl Fallback {
         };
         let choices = || check.charges().iter().map(|charge| charge.on_store_failure);
         if check.operation().is_of_taken()
+            || check.operation() == Operation::Ban
             || error.is_corrupt_state()
             || choices().any(|choice| choice == OnStoreFailure::Deny)
             || error.is_overloaded() && choices().any(|choice| choice == OnStoreFailure::Allow)
@@ -187,6 +192,26 @@ impl Fallback {
             Answer::Now(decision) => decision.map(|decision| decision.made_locally(is_lost)),
             // The memory store always answers at once.
             Answer::Later(_) => Err(error),
+        }
+    }
+
+    /// Keeps the bans that the store reported, so that they go on while it fails.
+    pub(super) fn keep_bans(&self, decision: &Decision, charges: &[Charge<'_>]) {
+        if decision.is_allowed() || decision.source() != Source::Store {
+            return;
+        }
+        let bans = decision.denied_by();
+        for banned in bans.filter(|policy| policy.is_of_penalty()) {
+            let mut charges = buckets(charges);
+            let charge = charges.find(|charge| charge.policy == *banned.interned_name());
+            let local = charge.and_then(|charge| charge.local(Operation::Ban)?.ok());
+            let (Some(local), Some(time)) = (local, banned.retry_after()) else {
+                continue;
+            };
+            let demand = Demand::new(local.demand.quota.clone(), whole_ms(time));
+            let ban = [local.with_demand(Cow::Owned(demand))];
+            // The memory store answers at once.
+            drop(self.local().store.check(&Check::new(Operation::Ban, &ban)));
         }
     }
 

@@ -150,6 +150,7 @@ impl StoreHandle {
                     let answer = answer.await;
                     if let Ok(decision) = &answer {
                         fallback.health().answered(decision);
+                        fallback.keep_bans(decision, &charges);
                         return answer;
                     }
                     fallback.settle(answer, &Check::new(operation, &charges))

@@ -20,8 +20,8 @@ pub use self::holds::holds_conformance;
 pub use self::simulated::{Served, SimulatedRedis};
 use crate::{
     Concurrency, ConfigError, Decision, FixedWindow, LeakyBucket, Limiter, ManualClock,
-    MemoryStore, OnStoreFailure, Permit, Policy, SlidingLog, SlidingWindow, StoreError,
-    TokenBucket, store::Store, util::split_mix::SplitMix64 as Random,
+    MemoryStore, OnStoreFailure, Penalty, Permit, Policy, Refund, SlidingLog, SlidingWindow,
+    StoreError, TokenBucket, store::Store, util::split_mix::SplitMix64 as Random,
 };
 
 /// Makes `steps` random checks on the store that `make` returns, for every algorithm by itself
@@ -93,7 +93,7 @@ impl From<StoreError> for Mismatch {
 }
 
 /// How many kinds of policies there are. The last is `Concurrency`.
-const KINDS: u64 = 10;
+const KINDS: u64 = 11;
 
 fn limiter(store: impl Store, kinds: &[u64], numbers: u64) -> Result<Limiter, ConfigError> {
     // No fallback may decide in the store's place.
@@ -123,6 +123,7 @@ fn limiter(store: impl Store, kinds: &[u64], numbers: u64) -> Result<Limiter, Co
             7 => Policy::new(name, by_the_clock(limit, period, &mut random)),
             8 if random.below(2) == 0 => Policy::new(name, SlidingWindow::new(limit, period)),
             8 => Policy::new(name, SlidingLog::new(limit, period)),
+            9 => Policy::new(name, penalty(limit, period, &mut random)),
             _ => Policy::new(name, Concurrency::new(limit)),
         };
         builder = builder.policy(policy);
@@ -140,6 +141,16 @@ fn by_the_clock(limit: u64, period: Duration, random: &mut Random) -> FixedWindo
     }
 }
 
+fn penalty(after: u64, window: Duration, random: &mut Random) -> Penalty {
+    let first = Duration::from_millis(1 + random.below(20_000));
+    let penalty = Penalty::after(after).within(window).lasting(first);
+    match random.below(3) {
+        0 => penalty,
+        1 => penalty.doubling_up_to(10 * first),
+        _ => penalty.doubling_up_to(3 * first).forgiven_after(window),
+    }
+}
+
 struct Walk {
     tested: Limiter,
     model: Limiter,
@@ -152,7 +163,7 @@ impl Walk {
         for step in 0..steps {
             self.clock.advance(random.pause());
             let (key, units) = (random.below(3), random.below(12));
-            let task = random.below(if holds { 3 } else { 12 });
+            let task = random.below(if holds { 3 } else { 14 });
             if holds && task == 0 {
                 // Released one by one, each in both stores.
                 if let Some((key, permits)) = held.pop() {
@@ -204,18 +215,27 @@ async fn ask(
     units: u64,
 ) -> Result<Option<Decision>, StoreError> {
     let decision = match task {
-        0 | 1 => limiter.check_n(key, units).await?,
-        2 => limiter.peek(key).await?,
-        3 => limiter.take_up_to(key, units).await?,
-        4 => limiter.credit(key, units).await?.decision().clone(),
-        5 => limiter.debit(key, units).await?,
+        0 | 1 => limiter.check_n(key, units).await,
+        2 => limiter.peek(key).await,
+        3 => limiter.take_up_to(key, units).await,
+        4 => limiter.credit(key, units).await.map(Refund::into_decision),
+        5 => limiter.debit(key, units).await,
         6 => {
             limiter.reset(key).await?;
             return Ok(None);
         }
-        _ => limiter.check(key).await?,
+        7 => limiter.strike(key, units).await,
+        8 => match limiter.ban(key, Duration::from_millis(100 * units)).await {
+            Ok(()) => limiter.peek(key).await,
+            Err(error) => Err(error),
+        },
+        _ => limiter.check(key).await,
     };
-    Ok(Some(decision))
+    match decision {
+        // Penalties have no units, and other policies have no strikes.
+        Err(error) if error.is_unsupported() => Ok(None),
+        decision => decision.map(Some),
+    }
 }
 
 fn compare(step: usize, task: &str, tested: &Decision, model: &Decision) -> Result<(), Mismatch> {

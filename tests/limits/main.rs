@@ -17,6 +17,7 @@ mod memory;
 mod migration;
 mod model;
 mod opentelemetry;
+mod penalties;
 #[cfg(feature = "testing")]
 mod scaling;
 mod shadow;

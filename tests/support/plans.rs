@@ -14,6 +14,7 @@ pub enum Algorithm {
     Sliding,
     Log,
     Concurrency,
+    Penalty,
 }
 
 pub const USED_UP: [Algorithm; 6] = [
@@ -61,6 +62,7 @@ pub fn any_plan(random: &mut Random, algorithm: Algorithm, scale_ms: u64) -> Pla
                 window_ms: near_ms,
             }
         }
+        Algorithm::Penalty => any_penalty(random, near_ms),
         Algorithm::Concurrency => Spec::Concurrency {
             limit: random.below(12),
             lifetime_ms: near_ms.max(3_600_000),
@@ -70,7 +72,12 @@ pub fn any_plan(random: &mut Random, algorithm: Algorithm, scale_ms: u64) -> Pla
         spec,
         cost: 0,
         debt: None,
+        strikes: false,
     };
+    if spec.is_penalty() {
+        plan.strikes = random.percent(60);
+        return plan;
+    }
     let capacity = spec.capacity();
     plan.cost = match random.below(4) {
         0 => 1.min(capacity),
@@ -83,6 +90,25 @@ pub fn any_plan(random: &mut Random, algorithm: Algorithm, scale_ms: u64) -> Pla
         plan.debt = Some(random.below(some.min(most) + 1));
     }
     plan
+}
+
+fn any_penalty(random: &mut Random, near_ms: u64) -> Spec {
+    let longest = 100 * 365 * DAY_MS;
+    let first_ms = random.magnitude((near_ms / 10).max(1), near_ms);
+    let longest_ms = random.percent(70).then(|| {
+        let doublings = random.below(5) as u32;
+        let more_ms = random.below(first_ms);
+        (first_ms.saturating_mul(1 << doublings) + more_ms).min(longest)
+    });
+    let forgiven_ms = longest_ms.filter(|_| random.percent(70));
+    Spec::Penalty {
+        after: random.one_of(&[1, 2, 3, 5, 20]),
+        window_ms: near_ms,
+        first_ms,
+        longest_ms,
+        forgiven_ms: forgiven_ms.map(|_| random.magnitude(1, near_ms)),
+        prolongs: random.percent(20),
+    }
 }
 
 fn any_bucket(random: &mut Random, near_ms: u64, kinds: &[Kind]) -> Spec {

@@ -25,20 +25,30 @@ pub(super) fn write(
     if existing == SetBy::InnerService && headers.iter().any(is_no_list) {
         return;
     }
-    let shadows = || decision.shadow_policies().filter(|_| with_shadows);
+    let shadows = || {
+        let shadows = decision.shadow_policies().filter(|_| with_shadows);
+        shadows.filter(|policy| !policy.is_of_penalty())
+    };
     let policy = match policy {
         Some(known) => Some(known.clone()),
-        None => list(decision.policies().chain(shadows()), write_policy),
+        None => list(granting(decision).chain(shadows()), write_policy),
     };
     add(headers, RATELIMIT_POLICY, policy, existing);
     let limits = if decision.is_allowed() {
-        list(decision.policies().chain(shadows()), write_limit)
+        list(granting(decision).chain(shadows()), write_limit)
     } else {
         list(decision.denied_by(), |policy, text| {
             write_denied_limit(policy, decision.verdict(), text);
         })
     };
     add(headers, RATELIMIT, limits, existing);
+}
+
+/// Returns the policies that grant units. A penalty grants none, so its numbers would tell a client
+/// that it may send so many requests. It is listed only while it denies.
+fn granting(decision: &Decision) -> impl Iterator<Item = &PolicyDecision> {
+    let policies = decision.policies();
+    policies.filter(|policy| !policy.is_of_penalty())
 }
 
 /// Whether a line of one of these fields is not a list, which makes the whole field
@@ -59,7 +69,9 @@ fn add(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>, ex
 
 /// Returns `RateLimit-Policy` for quotas that never change.
 pub(super) fn policy_field(policies: &[(&Name, Quota)]) -> Option<HeaderValue> {
-    list(policies.iter(), |(name, quota), text| {
+    let granting = policies.iter();
+    let granting = granting.filter(|(_, quota)| quota.penalty().is_none());
+    list(granting, |(name, quota), text| {
         write_quota(&name.quoted, *quota, None, text);
     })
 }

@@ -43,7 +43,12 @@ pub(super) fn write(
     if existing == SetBy::InnerService && names.iter().chain(&policy_name).any(exists) {
         return;
     }
-    let (limit, remaining) = (reported.capacity(), reported.remaining());
+    // A banned caller may send nothing.
+    let limit = match reported.is_of_penalty() {
+        true => 0,
+        false => reported.capacity(),
+    };
+    let remaining = reported.remaining();
     let reset_s = reset_us(decision, format, reported).map(|us| us.div_ceil(1_000_000));
     if format == HeaderFormat::Draft7 {
         let value = combined_field(limit, remaining, reset_s);
@@ -55,7 +60,7 @@ pub(super) fn write(
             insert_if_absent(headers, name.clone(), value);
         }
     }
-    if let Some(name) = policy_name {
+    if let Some(name) = policy_name.filter(|_| !reported.is_of_penalty()) {
         let policy = match policy {
             Some(known) => Some(known.clone()),
             None => policy_field(reported.quota()),

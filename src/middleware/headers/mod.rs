@@ -64,7 +64,9 @@ impl Fields {
     ) -> Self {
         let policy = match (format, policies) {
             (HeaderFormat::Draft10, policies) => ietf::policy_field(policies),
-            (HeaderFormat::Draft6 | HeaderFormat::Draft7, [(_, quota)]) => {
+            (HeaderFormat::Draft6 | HeaderFormat::Draft7, [(_, quota)])
+                if quota.penalty().is_none() =>
+            {
                 legacy::policy_field(*quota)
             }
             // The policy that is reported differs from decision to decision.

@@ -1,15 +1,18 @@
 //! One denial, and what follows from it later.
 
+use std::mem;
+
 use smallvec::SmallVec;
 
 use super::Id;
 use crate::{
     Decision, PolicyDecision, Quota, Verdict,
-    charge::{Charge, Check},
+    charge::{Charge, Check, Demand},
     quota::{
         Params,
         arithmetic::{Arithmetic, BucketState, ReadContext},
         each,
+        penalty::PenaltyParams,
     },
     util::interned::Interned,
 };
@@ -33,7 +36,12 @@ struct KnownBucket {
     /// The cost of the denied check, in units.
     cost: u64,
     standing: BucketState,
+    /// Under a penalty: how many denials that are strikes were repeated here.
+    strikes: u64,
 }
+
+/// The strikes that each policy of a check has here, and the store does not know of.
+pub(crate) type Strikes = SmallVec<[u64; 2]>;
 
 /// What is known of a later check of the same buckets.
 #[allow(clippy::large_enum_variant)] // It is looked at once, where it was made.
@@ -59,6 +67,7 @@ impl Denial {
                 quota,
                 cost: policy.cost(),
                 standing,
+                strikes: 0,
             }
         };
         Self {
@@ -82,11 +91,13 @@ impl Denial {
 
     /// Decides by the longest time that may have passed: a check that does not fit then, does
     /// not fit. Reports by the shortest: a caller that waits for that long has waited enough.
-    pub(super) fn still(&self, check: &Check<'_>, now_us: u64) -> Recheck {
+    ///
+    /// Where a denial is a strike, it adds one up. The store decides the check that would start a ban.
+    pub(super) fn still(&mut self, check: &Check<'_>, now_us: u64) -> Recheck {
         let earliest_us = self.decided_us + now_us.saturating_sub(self.answered_us);
         let latest_us = self.decided_us + now_us.saturating_sub(self.sent_us);
         let mut states: SmallVec<[(ReadContext, BucketState); 2]> = SmallVec::new();
-        let mut has_room = true;
+        let (mut has_room, mut starts_ban) = (true, false);
         for (charge, known) in buckets(check).zip(&self.charges) {
             let asked = &charge.demand;
             if known.quota != asked.quota {
@@ -102,20 +113,42 @@ impl Denial {
                 has_room &= latest.is_some_and(|latest| rule.fits(&latest, asked.level, asked.overdraft));
                 latest.and(later(earliest_us)).map(|standing| (at(earliest_us), standing))
             });
-            let Some(standing) = standings else {
+            let Some((at, mut standing)) = standings else {
                 return Recheck::Unknown;
             };
-            states.push(standing);
+            if let Some(penalty) = struck(asked, &standing) {
+                standing.level = standing.level.saturating_add(known.strikes);
+                starts_ban |= standing.level + 1 >= penalty.after;
+            }
+            states.push((at, standing));
         }
-        if has_room {
+        if has_room || starts_ban {
             return Recheck::Unknown;
         }
         let decision = denied(check, earliest_us, &states);
         match decision.verdict() {
-            Verdict::Denied => Recheck::Denied(decision.cached()),
+            Verdict::Denied => {
+                let known = self.charges.iter_mut().zip(&states);
+                for (charge, (known, (_, standing))) in buckets(check).zip(known) {
+                    known.strikes += u64::from(struck(&charge.demand, standing).is_some());
+                }
+                Recheck::Denied(decision.cached())
+            }
             _ => Recheck::Impossible,
         }
     }
+
+    /// Takes out the strikes that the store does not know of.
+    pub(super) fn take_strikes(&mut self) -> Strikes {
+        let known = self.charges.iter_mut();
+        known.map(|known| mem::take(&mut known.strikes)).collect()
+    }
+}
+
+/// Returns the penalty, if a denial is a strike there. It is none during a ban.
+fn struck<'a>(asked: &'a Demand, standing: &BucketState) -> Option<&'a PenaltyParams> {
+    let penalty = asked.quota.penalty().filter(|_| asked.strikes.is_some());
+    penalty.filter(|penalty| !penalty.is_banned(standing))
 }
 
 /// Returns the charges of a check without those of holds: nothing was held.

@@ -17,7 +17,7 @@ mod table;
 mod tests;
 
 use std::{
-    fmt,
+    fmt, mem,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -26,7 +26,7 @@ use std::{
 };
 
 use self::{
-    denial::{Denial, Recheck},
+    denial::{Denial, Recheck, Strikes},
     refund_epochs::{RefundEpochs, Stripes, stripe},
     table::Table,
 };
@@ -80,24 +80,36 @@ impl DenialCache {
         let is_held = |charge: &Charge<'_>| charge.demand.quota.is_concurrency();
         let then = match check.operation() {
             Operation::Peek | Operation::Renew => return Lookup::Ask(None),
-            Operation::Refund => OnReply::Forget,
+            // A debit and strikes change what a denial reports, and strikes may be a ban.
+            Operation::Refund | Operation::Debit | Operation::Ban => OnReply::Forget,
             // Permits are released at any time.
             Operation::Take if !check.charges().iter().any(is_held) => OnReply::Remember,
             // A denial of a bucket of which units are held is not kept.
-            Operation::Take | Operation::TakeUpTo | Operation::Debit | Operation::Settle => {
-                OnReply::Nothing
-            }
+            Operation::Take | Operation::TakeUpTo | Operation::Settle => OnReply::Nothing,
         };
         let (id, stripes) = self.place(check.charges());
         let now_us = clock::read(&*self.process.clock);
-        let known = self.look(id, now_us, |denial| {
-            if then != OnReply::Remember
+        let mut charges = check.charges().iter();
+        let is_striking = charges.any(|charge| charge.demand.strikes.is_some());
+        let mut strikes = Strikes::new();
+        let known = self.look(id, now_us, is_striking, |denial| {
+            let still = if then != OnReply::Remember
                 || !denial.is_of_time(now_us, self.longest_us)
                 || self.given.is_back_since(denial.seen, &stripes)
             {
-                return Recheck::Unknown;
+                Recheck::Unknown
+            } else {
+                denial.still(check, now_us)
+            };
+            let is_asked = then == OnReply::Remember && !matches!(still, Recheck::Denied(_));
+            // Later they would count as strikes of another time, and a reset forgets them.
+            if is_asked
+                && denial.is_of_time(now_us, self.longest_us.saturating_mul(2))
+                && !self.given.is_reset_since(denial.seen, &stripes)
+            {
+                strikes = denial.take_strikes();
             }
-            denial.still(check, now_us)
+            still
         });
         match known {
             Some(decision) => Lookup::Denied(decision),
@@ -108,6 +120,7 @@ impl DenialCache {
                 seen: self.given.seen(),
                 sent_us: self.before_us(now_us),
                 then,
+                strikes,
             })),
         }
     }
@@ -122,7 +135,8 @@ impl DenialCache {
             stripes,
             seen: 0,
             sent_us: 0,
-            then: OnReply::Forget,
+            then: OnReply::Reset,
+            strikes: Strikes::new(),
         }
     }
 
@@ -141,15 +155,17 @@ impl DenialCache {
         self.table.count(is_of_time)
     }
 
+    /// `is_striking`: whether a denial that has ended may have strikes.
     fn look(
         &self,
         id: Id,
         now_us: u64,
-        still: impl FnOnce(&Denial) -> Recheck,
+        is_striking: bool,
+        still: impl FnOnce(&mut Denial) -> Recheck,
     ) -> Option<Decision> {
         let end_us = self.end_us.load(Ordering::Relaxed);
         if end_us == 0 {
-            return None;
+            return is_striking.then(|| self.table.look(id, still))?;
         }
         if now_us < end_us {
             return self.table.look(id, still);
@@ -161,7 +177,7 @@ impl DenialCache {
         if ended.is_ok() {
             self.forget_all();
         }
-        None
+        is_striking.then(|| self.table.look(id, still))?
     }
 
     fn remember(&self, pending: &PendingCheck, decision: &Decision) {
@@ -220,6 +236,7 @@ pub(crate) struct PendingCheck {
     seen: u64,
     sent_us: u64,
     then: OnReply,
+    strikes: Strikes,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,6 +246,8 @@ enum OnReply {
     Remember,
     /// Void the denials of its charges.
     Forget,
+    /// The same, and their strikes.
+    Reset,
 }
 
 /// Records a decision that the store made in one instant.
@@ -245,7 +264,12 @@ pub(crate) fn record_decision(pending: Option<PendingCheck>, decision: &Decision
 impl PendingCheck {
     /// Whether it voids denials when it ends.
     pub(crate) fn voids_denials(&self) -> bool {
-        self.then == OnReply::Forget
+        matches!(self.then, OnReply::Forget | OnReply::Reset)
+    }
+
+    /// Takes out the strikes that this process counted by itself, in the order of the policies.
+    pub(crate) fn take_strikes(&mut self) -> Strikes {
+        mem::take(&mut self.strikes)
     }
 
     /// Marks the check as decided in several steps, the first of which may be refunded.
@@ -256,8 +280,10 @@ impl PendingCheck {
 
 impl Drop for PendingCheck {
     fn drop(&mut self) {
-        if self.then == OnReply::Forget {
-            self.denials.given.back(&self.stripes);
+        match self.then {
+            OnReply::Forget => self.denials.given.back(&self.stripes),
+            OnReply::Reset => self.denials.given.reset(&self.stripes),
+            OnReply::Nothing | OnReply::Remember => {}
         }
     }
 }

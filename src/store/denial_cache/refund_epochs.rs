@@ -16,20 +16,28 @@ pub(super) const fn stripe(hash: u64) -> u16 {
     (hash >> (u64::BITS - STRIPES.ilog2())) as u16
 }
 
+fn is_later(last: &AtomicU64, seen: u64) -> bool {
+    last.load(Ordering::Acquire) > seen
+}
+
 /// Numbers all refunds, and keeps the last one of each stripe.
 pub(super) struct RefundEpochs {
     last: AtomicU64,
     /// The last refund in each stripe.
     stripes: Box<[AtomicU64]>,
     everywhere: AtomicU64,
+    /// The last reset in each stripe.
+    resets: Box<[AtomicU64]>,
 }
 
 impl RefundEpochs {
     pub(super) fn new() -> Self {
+        let stripes = || (0..STRIPES).map(|_| AtomicU64::new(0)).collect();
         Self {
             last: AtomicU64::new(0),
-            stripes: (0..STRIPES).map(|_| AtomicU64::new(0)).collect(),
+            stripes: stripes(),
             everywhere: AtomicU64::new(0),
+            resets: stripes(),
         }
     }
 
@@ -40,8 +48,17 @@ impl RefundEpochs {
 
     pub(super) fn back(&self, stripes: &[u16]) {
         let number = self.next();
-        for stripe in stripes {
-            self.stripe(*stripe).fetch_max(number, Ordering::Release);
+        for last in of(&self.stripes, stripes) {
+            last.fetch_max(number, Ordering::Release);
+        }
+    }
+
+    /// The buckets are new: what was taken from them, and their strikes, are void.
+    pub(super) fn reset(&self, stripes: &[u16]) {
+        self.back(stripes);
+        let number = self.seen();
+        for last in of(&self.resets, stripes) {
+            last.fetch_max(number, Ordering::Release);
         }
     }
 
@@ -51,17 +68,26 @@ impl RefundEpochs {
 
     /// Whether a bucket in one of these stripes was refunded since then.
     pub(super) fn is_back_since(&self, seen: u64, stripes: &[u16]) -> bool {
-        let is_later = |last: &AtomicU64| last.load(Ordering::Acquire) > seen;
-        stripes.iter().any(|stripe| is_later(self.stripe(*stripe))) || is_later(&self.everywhere)
+        let mut stripes = of(&self.stripes, stripes);
+        stripes.any(|last| is_later(last, seen)) || is_later(&self.everywhere, seen)
+    }
+
+    /// Whether a bucket in one of these stripes was reset since then.
+    pub(super) fn is_reset_since(&self, seen: u64, stripes: &[u16]) -> bool {
+        let mut resets = of(&self.resets, stripes);
+        resets.any(|last| is_later(last, seen))
     }
 
     fn next(&self) -> u64 {
         self.last.fetch_add(1, Ordering::AcqRel) + 1
     }
+}
 
-    #[expect(clippy::expect_used, reason = "`stripe` keeps as many bits")]
-    fn stripe(&self, stripe: u16) -> &AtomicU64 {
-        let stripe = self.stripes.get(usize::from(stripe));
-        stripe.expect("each hash has a stripe")
-    }
+/// Returns the numbers of some stripes.
+#[expect(clippy::expect_used, reason = "`stripe` keeps as many bits")]
+fn of<'a>(all: &'a [AtomicU64], stripes: &'a [u16]) -> impl Iterator<Item = &'a AtomicU64> {
+    stripes.iter().map(|stripe| {
+        all.get(usize::from(*stripe))
+            .expect("each hash has a stripe")
+    })
 }

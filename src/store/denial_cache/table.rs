@@ -23,10 +23,14 @@ pub(super) struct Table(OnceLock<Box<[Mutex<Set>]>>);
 impl Table {
     /// Returns the decision that follows from the denial with this id. Drops a denial that
     /// does not hold any more.
-    pub(super) fn look(&self, id: Id, still: impl FnOnce(&Denial) -> Recheck) -> Option<Decision> {
+    pub(super) fn look(
+        &self,
+        id: Id,
+        still: impl FnOnce(&mut Denial) -> Recheck,
+    ) -> Option<Decision> {
         let mut set = set(self.0.get()?, id);
         let place = set.iter().position(|denial| denial.id == id)?;
-        match still(set.get(place)?) {
+        match still(set.get_mut(place)?) {
             Recheck::Denied(decision) => Some(decision),
             Recheck::Impossible => None,
             Recheck::Unknown => {

@@ -78,7 +78,7 @@ pub(super) struct RoundTrip {
 pub(super) enum SweepResult {
     Stays,
     /// Units must be refunded.
-    Refunds(RoundTrip),
+    Refunds(Box<RoundTrip>),
     /// The caller is idle, and no units are leased.
     Forgotten,
 }
@@ -181,7 +181,7 @@ impl Entry {
             return SweepResult::Stays;
         }
         match self.refund(now_us) {
-            Some(trip) => SweepResult::Refunds(trip),
+            Some(trip) => SweepResult::Refunds(Box::new(trip)),
             None if is_idle => SweepResult::Forgotten,
             None => SweepResult::Stays,
         }

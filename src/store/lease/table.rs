@@ -186,7 +186,7 @@ impl Leases {
                 .retain_mut(|(id, entry)| match entry.sweep(now_us) {
                     SweepResult::Stays => true,
                     SweepResult::Refunds(trip) => {
-                        trips.push((*id, trip));
+                        trips.push((*id, *trip));
                         true
                     }
                     SweepResult::Forgotten => false,

@@ -157,10 +157,13 @@ impl Buckets {
     ) -> BucketWords {
         // Permits and units that are held must be found again; there are no more than requests in
         // flight.
-        let is_found_again = charge.demand.quota.is_concurrency() || charge.is_hold();
+        let is_penalty = charge.demand.quota.penalty().is_some();
+        let is_found_again =
+            charge.demand.quota.is_concurrency() || charge.is_hold() || operation == Operation::Ban;
         if is_full && !is_found_again && shard.find_mut(place.id).is_none() {
-            if operation == Operation::Refund {
-                // What it took, if anything, it shares with others.
+            if operation == Operation::Refund || is_penalty {
+                // What it took, if anything, it shares with others. And no caller is banned for the
+                // strikes of others.
                 place.storage = Storage::Nowhere;
                 return BucketWords::default();
             }

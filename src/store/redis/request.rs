@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     charge::{Charge, Check, Operation},
-    quota::{Params, window::Start},
+    quota::{EXACT, Params, window::Start},
 };
 
 /// Added to an algorithm's number on the last charge of a check.
@@ -140,8 +140,11 @@ impl<'a> Repeated<'a> {
     /// Returns the highest verdict of a single check: the units that were asked for, where the
     /// verdict is how many were taken.
     pub(super) fn max_verdict(&self) -> u64 {
-        match (self.request.operation, self.request.charges.last()) {
-            (Operation::TakeUpTo, Some(charge)) => charge.demand.cost,
+        let mut granting = self.request.charges.iter().map(|charge| &charge.demand);
+        match self.request.operation {
+            Operation::TakeUpTo => granting
+                .find(|demand| !demand.grants_nothing())
+                .map_or(EXACT, |demand| demand.cost),
             _ => 1,
         }
     }
@@ -163,6 +166,7 @@ impl<'a> Repeated<'a> {
                 }
                 Operation::TakeUpTo => demand.quota.level_of(1) as f64,
                 Operation::Refund | Operation::Renew => demand.taken_at as f64,
+                Operation::Ban => 0.0,
             };
             // All numbers are integers up to 2^53, which a double holds exactly.
             push(to, kind as f64);
@@ -194,6 +198,7 @@ pub(crate) fn algorithm(charge: &Charge<'_>) -> u8 {
         Params::SlidingLog(_) => 4,
         Params::Concurrency(_) => 5,
         Params::Hold(_) => 6,
+        Params::Penalty(_) => 7,
     }
 }
 
@@ -221,6 +226,13 @@ fn own_numbers(charge: &Charge<'_>) -> ArrayVec<u64, 6> {
         }
         Params::SlidingLog(rule) => {
             own.extend([rule.window_us, 0]);
+        }
+        Params::Penalty(rule) => {
+            own.extend([rule.window_ms, rule.first_ms, rule.longest_ms]);
+            let strikes = charge.demand.strikes;
+            let strikes_on_denial = u64::from(strikes.is_some());
+            let flags = strikes_on_denial + 2 * u64::from(rule.prolongs);
+            own.extend([rule.forgiven_ms, strikes.unwrap_or(0), flags]);
         }
         Params::Hold(rule) => {
             own.extend([rule.lifetime_ms, rule.remembered_ms]);
@@ -257,6 +269,7 @@ const fn task(operation: Operation) -> u64 {
         Operation::Renew => 4,
         Operation::Debit => 5,
         Operation::Settle => 6,
+        Operation::Ban => 7,
     }
 }
 

@@ -87,10 +87,10 @@ impl Unleased {
     fn send(
         &self,
         check: &Check<'_>,
-        asking: Option<PendingCheck>,
+        mut asking: Option<PendingCheck>,
         companions: Companions,
     ) -> Answer<Decision> {
-        let request = ScriptRequest::new(check);
+        let request = request(check, asking.as_mut());
         let deadline = Deadline::after(self.shared.timeout);
         let dispatcher = match self.servers() {
             Err(closed) => {
@@ -147,6 +147,18 @@ impl Unleased {
     }
 }
 
+/// Returns the request for a check, with the strikes that this process counted by itself.
+fn request(check: &Check<'_>, asking: Option<&mut PendingCheck>) -> ScriptRequest {
+    let mut request = ScriptRequest::new(check);
+    let strikes = asking.map(PendingCheck::take_strikes).unwrap_or_default();
+    let charges = request.charges.iter_mut();
+    let charges = charges.filter(|charge| !charge.is_hold());
+    for (charge, strikes) in charges.zip(strikes).filter(|(_, strikes)| *strikes > 0) {
+        charge.demand.to_mut().strikes = Some(strikes);
+    }
+    request
+}
+
 impl Store for Unleased {
     fn check(&self, check: &Check<'_>) -> Answer<Decision> {
         let asking = match self.look_up(check) {
@@ -178,10 +190,11 @@ impl Store for Unleased {
                 }
                 Lookup::Ask(asking) => asking,
             };
+            let mut asking = asking;
             let slot = self.slot(check);
             let same = |carrier: &&mut Carrier<'_>| slot.is_some() && carrier.slot == slot;
             if let Some(carrier) = carriers.iter_mut().find(same) {
-                let (companion, answer) = Companion::new(ScriptRequest::new(check), asking);
+                let (companion, answer) = Companion::new(request(check, asking.as_mut()), asking);
                 carrier.companions.push(companion);
                 answers.push(Answer::Later(answer));
                 continue;

@@ -83,6 +83,27 @@ fn sliding_log() {
 }
 
 #[test]
+fn penalty() {
+    walk("penalty", SETTINGS, STEPS, |_| vec![Algorithm::Penalty]);
+}
+
+/// Other policies deny, and most denials are strikes.
+#[test]
+fn penalties_beside_other_policies() {
+    walk("penalties_beside_other_policies", 150, 300, |random| {
+        let others = random.between(1, 2);
+        let others = (0..others).map(|_| random.one_of(&USED_UP));
+        let mut algorithms: Vec<_> = others.collect();
+        let place = random.below(algorithms.len() as u64 + 1) as usize;
+        algorithms.insert(place, Algorithm::Penalty);
+        if random.percent(20) {
+            algorithms.push(Algorithm::Penalty);
+        }
+        algorithms
+    });
+}
+
+#[test]
 fn stacked_policies() {
     walk("stacked_policies", 150, 200, |random| {
         let policies = random.between(2, 4);

@@ -20,6 +20,8 @@ pub(super) struct Bench {
     pub(super) runtime: Runtime,
     pub(super) server: RedisServer,
     pub(super) redis: RedisStore,
+    /// It asks Redis for each check.
+    pub(super) uncached: RedisStore,
     pub(super) clock: Arc<ManualClock>,
 }
 
@@ -30,19 +32,21 @@ impl Bench {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("a runtime");
         let clock = Arc::new(ManualClock::at_us(START_US));
-        let redis = runtime.block_on(async {
-            RedisStore::builder()
-                .clock(clock.clone())
-                .timeout(crate::support::DEADLINE)
-                // The longest time: cached denials must be as exact as others.
-                .denial_cache_ttl(Duration::from_secs(60))
-                .connect(&server.url())
-                .expect("a store")
+        let connect = |ttl| {
+            let builder = RedisStore::builder().clock(clock.clone());
+            let builder = builder.timeout(crate::support::DEADLINE);
+            let store = builder.denial_cache_ttl(ttl).connect(&server.url());
+            store.expect("a store")
+        };
+        let (redis, uncached) = runtime.block_on(async {
+            // The longest time: cached denials must be as exact as others.
+            (connect(Duration::from_secs(60)), connect(Duration::ZERO))
         });
         Self {
             runtime,
             server,
             redis,
+            uncached,
             clock,
         }
     }

@@ -39,6 +39,7 @@ fn limiter_of(spec: Spec) -> (Limiter, Arc<ManualClock>) {
         spec,
         cost: 1,
         debt: None,
+        strikes: false,
     };
     (limiter(store, &[plan]), clock)
 }

@@ -1,12 +1,12 @@
 //! A random walk: the same steps in Redis, in memory and in the model.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use tower_throttle::{Decision, Limiter, StoreError, Verdict};
 
 use super::bench::{Bench, START_US, limiter, spread_phase_ms};
 use crate::support::{
-    oracle::{Fields, Op, Oracle, Plan},
+    oracle::{Fields, Op, Oracle, Plan, Spec},
     plans::{Algorithm, any_plan, any_scale_ms},
     random::Random,
 };
@@ -78,15 +78,30 @@ impl<'b> Walk<'b> {
             .map(|algorithm| any_scale_ms(&mut random, *algorithm))
             .collect();
         let memory = bench.new_memory(random.percent(50));
-        let mut variants = Vec::new();
+        let mut plans: Vec<Vec<Plan>> = Vec::new();
         for _ in 0..count {
             let each = algorithms.iter().zip(&scales);
-            let plans: Vec<Plan> = each
-                .map(|(algorithm, scale_ms)| any_plan(&mut random, *algorithm, *scale_ms))
-                .collect();
+            let each =
+                each.map(|(algorithm, scale_ms)| any_plan(&mut random, *algorithm, *scale_ms));
+            let mut each: Vec<Plan> = each.collect();
+            if each.len() == 1 {
+                // No other policy denies.
+                each[0].strikes = false;
+            }
+            plans.push(each);
+        }
+        // A cached denial does not prolong a ban, and its strikes come later.
+        let changes =
+            |plan: &Plan| plan.strikes || matches!(plan.spec, Spec::Penalty { prolongs: true, .. });
+        let redis = match plans.iter().flatten().any(changes) {
+            true => &bench.uncached,
+            false => &bench.redis,
+        };
+        let mut variants = Vec::new();
+        for plans in plans {
             let _inside = bench.runtime.enter();
             variants.push(Variant {
-                redis: limiter(bench.redis.clone(), &plans),
+                redis: limiter(redis.clone(), &plans),
                 memory: (course != Course::BackwardsInRedis)
                     .then(|| limiter(memory.clone(), &plans)),
                 plans,
@@ -292,6 +307,23 @@ impl<'b> Walk<'b> {
             31..34 => Op::Credit(self.any_cost()),
             _ => Op::Debit(self.any_debit()),
         };
+        let plans = self.plans();
+        let penalties = plans.iter().filter(|plan| plan.spec.is_penalty()).count();
+        let is_of_units = matches!(op, Op::UpTo(_) | Op::Credit(_) | Op::Debit(_));
+        let op = match op {
+            _ if penalties == 0 => op,
+            _ if is_of_units && penalties == plans.len() || self.random.percent(15) => {
+                self.any_punishment()
+            }
+            _ => op,
+        };
+        if let Op::Ban(_) = op {
+            self.ban(caller, op).await;
+        }
+        let op = match op {
+            Op::Ban(_) => Op::Peek,
+            _ => op,
+        };
         let shown = self.ask(caller, op).await;
         self.remember_moments(&shown);
         if let (Op::Check, Some(wait_us @ 1..)) = (op, shown.retry_us) {
@@ -300,6 +332,36 @@ impl<'b> Walk<'b> {
                 self.check_wait(caller, wait_us).await;
             }
         }
+    }
+
+    /// Returns mostly one strike, sometimes some or too many, and seldom a ban by hand.
+    fn any_punishment(&mut self) -> Op {
+        let plans = self.plans();
+        let penalty = plans.iter().find(|plan| plan.spec.is_penalty());
+        let spec = penalty.expect("a penalty").spec;
+        let random = &mut self.random;
+        match random.below(20) {
+            0..10 => Op::Strike(1),
+            10..18 => Op::Strike(random.below(spec.capacity() + 3)),
+            18 => Op::Strike(random.one_of(&[u64::MAX, (1 << 53) - 1])),
+            _ => Op::Ban(random.magnitude(1, spec.scale_us() / 500)),
+        }
+    }
+
+    async fn ban(&mut self, caller: u64, op: Op) {
+        let Op::Ban(ban_ms) = op else { return };
+        let plans = self.plans();
+        if self.oracle.is_ambiguous(&plans, caller, self.now_us) {
+            self.reset(caller).await;
+        }
+        self.note(&format!("{caller} {op:?}"));
+        self.oracle.decide(&plans, caller, op, self.now_us);
+        let (variant, ban) = (self.variant(), Duration::from_millis(ban_ms));
+        let mut banned = variant.redis.ban(caller, ban).await;
+        if let Some(memory) = &variant.memory {
+            banned = banned.and(memory.ban(caller, ban).await);
+        }
+        banned.expect("a ban");
     }
 
     pub(super) fn remember_moments(&mut self, shown: &Fields) {
@@ -390,6 +452,8 @@ async fn put(limiter: &Limiter, caller: u64, op: Op) -> Result<Decision, StoreEr
             .await
             .map(|refund| refund.decision().clone()),
         Op::Debit(units) => limiter.debit(caller, units).await,
+        Op::Strike(strikes) => limiter.strike(caller, strikes).await,
+        Op::Ban(_) => panic!("a ban has no decision"),
         Op::Acquire { .. } => panic!("`acquire` has an operation of its own"),
     }
 }

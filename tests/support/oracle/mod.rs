@@ -9,6 +9,7 @@
 
 mod buckets;
 mod fields;
+mod penalty;
 mod sliding;
 mod spec;
 mod windows;
@@ -19,6 +20,7 @@ use tower_throttle::Verdict;
 
 use self::{
     buckets::Bucket,
+    penalty::Record,
     sliding::{Log, Permits, Sliding},
     windows::{Interval, Window},
 };
@@ -38,11 +40,26 @@ pub enum Op {
     UpTo(u64),
     Credit(u64),
     Debit(u64),
+    /// Strikes of all penalties.
+    Strike(u64),
+    /// Bans by all penalties, in milliseconds.
+    Ban(u64),
     /// Takes permits, under a number by which they can be released; `None`: own costs.
     Acquire {
         units: Option<u64>,
         number: u64,
     },
+}
+
+impl Op {
+    /// Returns whether a policy takes part. A penalty has strikes, and no units.
+    pub fn is_for(self, plan: &Plan) -> bool {
+        match self {
+            Self::Credit(_) | Self::Debit(_) => !plan.spec.is_penalty(),
+            Self::Strike(_) | Self::Ban(_) => plan.spec.is_penalty(),
+            _ => true,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -53,6 +70,7 @@ enum State {
     Sliding(Sliding),
     Log(Log),
     Permits(Permits),
+    Penalty(Record),
 }
 
 /// A caller that has taken nothing.
@@ -108,10 +126,15 @@ impl Oracle {
             if kept.writer == plan.spec || kept.forgotten_at_us > now {
                 return false;
             }
-            let (known, _) = self.open(policy, plan, caller, now);
-            let (new, _) = self.open(policy, plan, NOBODY, now);
+            let (known, _) = self.open(policy, plan, caller, Op::Peek, now);
+            let (new, _) = self.open(policy, plan, NOBODY, Op::Peek, now);
+            // Under other numbers, bans may count that are forgotten.
+            if let State::Penalty(record) = &known {
+                return record.bans > 0;
+            }
             // The level of a new caller is stored anew, and other numbers count it differently.
-            level(&known, now) != level(&new, now) || level(&new, now) > 0
+            let [known, new] = [&known, &new].map(|state| level(&plan.spec, state, now));
+            known != new || new > 0
         })
     }
 
@@ -120,7 +143,7 @@ impl Oracle {
         let mut opened: Vec<(State, bool)> = plans
             .iter()
             .enumerate()
-            .map(|(policy, plan)| self.open(policy, plan, caller, now))
+            .map(|(policy, plan)| self.open(policy, plan, caller, op, now))
             .collect();
         if let Op::Acquire { .. } = op {
             for (policy, (state, is_news)) in opened.iter_mut().enumerate() {
@@ -140,21 +163,53 @@ impl Oracle {
         let granted = match op {
             Op::UpTo(most) => {
                 let each = opened.iter().zip(plans);
+                let each = each.filter(|(_, plan)| !plan.spec.is_penalty());
                 let each = each.map(|((state, _), plan)| most_units(plan, state, most, 0, now));
                 each.min().unwrap_or(0)
             }
             // Refunds and debits apply to each policy by itself.
-            Op::Credit(_) | Op::Debit(_) => 1,
+            Op::Credit(_) | Op::Debit(_) | Op::Strike(_) | Op::Ban(_) => 1,
             _ => {
                 let mut each = opened.iter().zip(plans).zip(&asks);
                 u64::from(each.all(|(((state, _), plan), ask)| ask.fits(plan, state, now)))
             }
         };
-        let allowed = granted > 0 || op == Op::UpTo(0);
+        let is_banned = |(state, _): &(State, bool)| match state {
+            State::Penalty(record) => record.is_banned(now),
+            _ => false,
+        };
+        let is_of_request = matches!(op, Op::Check | Op::CheckN(_) | Op::Peek | Op::UpTo(_));
+        let is_banned = is_of_request && opened.iter().any(is_banned);
+        let granted = if is_banned { 0 } else { granted };
+        let allowed = granted > 0 || op == Op::UpTo(0) && !is_banned;
         let mut lines = Vec::new();
-        for (policy, plan) in plans.iter().enumerate() {
+        let asked = plans.iter().enumerate();
+        for (policy, plan) in asked.filter(|(_, plan)| op.is_for(plan)) {
             let (before, must_save) = &opened[policy];
             let mut after = before.clone();
+            if let State::Penalty(record) = &mut after {
+                let is_denial = !allowed && matches!(op, Op::Check | Op::CheckN(_));
+                let strikes = match op {
+                    Op::Strike(strikes) => strikes,
+                    _ => u64::from(is_denial && plan.strikes && !record.is_banned(now)),
+                };
+                let moved = record.strike(&plan.spec, strikes, now);
+                if let Op::Ban(ban_ms) = op {
+                    record.ban(ban_ms, now);
+                }
+                let shown = if op == Op::Strike(strikes) { moved } else { 0 };
+                lines.push(PolicyFields {
+                    moved: shown,
+                    uncharged: asks[policy].shown - shown,
+                    // A denial may be the strike that starts a ban.
+                    ..asks[policy].line(plan, &after, &after, allowed, now)
+                });
+                let is_ban = matches!(op, Op::Ban(_));
+                if op != Op::Peek && (moved > 0 || is_ban || *must_save) {
+                    self.keep(policy, caller, plan, after);
+                }
+                continue;
+            }
             let before = &match (before, op) {
                 (State::Permits(permits), Op::Acquire { .. }) => {
                     State::Permits(permits.of_the_living(now))
@@ -192,6 +247,11 @@ impl Oracle {
             }
         }
         let denied_by = lines.iter().filter(|line| line.denied);
+        let moved = lines
+            .iter()
+            .zip(plans.iter().filter(|plan| op.is_for(plan)));
+        let moved = moved.filter(|(line, plan)| line.cost > 0 || !plan.spec.is_penalty());
+        let moved = moved.map(|(line, _)| line.moved);
         let waits: Option<Vec<u128>> = denied_by.map(|line| line.retry_us).collect();
         Fields {
             verdict: if allowed {
@@ -204,7 +264,7 @@ impl Oracle {
             now_us,
             retry_us: waits.and_then(|waits| waits.into_iter().max()),
             delay_us: lines.iter().map(|line| line.delay_us).max().unwrap_or(0),
-            moved: lines.iter().map(|line| line.moved).min().unwrap_or(0),
+            moved: moved.min().unwrap_or(0),
             uncharged: lines.iter().map(|line| line.uncharged).max().unwrap_or(0),
             lines,
         }
@@ -212,7 +272,7 @@ impl Oracle {
 
     /// Releases a permit.
     pub fn release(&mut self, plan: &Plan, caller: u64, number: u64, now_us: u64) {
-        let (mut state, _) = self.open(0, plan, caller, now_us.into());
+        let (mut state, _) = self.open(0, plan, caller, Op::Peek, now_us.into());
         let State::Permits(permits) = &mut state else {
             panic!("no permits");
         };
@@ -231,7 +291,7 @@ impl Oracle {
     }
 
     /// Returns the caller's state, and whether it must be stored.
-    fn open(&self, policy: usize, plan: &Plan, caller: u64, now: i128) -> (State, bool) {
+    fn open(&self, policy: usize, plan: &Plan, caller: u64, op: Op, now: i128) -> (State, bool) {
         let stored = self.kept.get(&(policy, caller)).map(|kept| &kept.state);
         macro_rules! stored {
             ($kind:ident) => {
@@ -269,6 +329,14 @@ impl Oracle {
                 let (state, is_news) = Permits::open(spec, stored!(Permits), now);
                 (State::Permits(state), is_news)
             }
+            Spec::Penalty { .. } => {
+                let prolongs = matches!(
+                    op,
+                    Op::Check | Op::CheckN(_) | Op::UpTo(_) | Op::Strike(1..)
+                );
+                let (state, is_news) = Record::open(spec, stored!(Penalty), prolongs, now);
+                (State::Penalty(state), is_news)
+            }
         }
     }
 }
@@ -280,11 +348,15 @@ struct Ask {
     cost: i128,
     beyond: i128,
     shown: u64,
+    /// Nothing is asked for, so there is nothing to deny.
+    is_nothing: bool,
 }
 
 impl Ask {
     fn new(plan: &Plan, op: Op) -> Self {
         let (units, beyond) = match op {
+            Op::Strike(units) | Op::Ban(units) => (units, 0),
+            _ if plan.spec.is_penalty() => (0, 0),
             Op::Check | Op::Peek => (plan.cost, 0),
             Op::Acquire { units, .. } => (units.unwrap_or(plan.cost), 0),
             Op::CheckN(units) | Op::UpTo(units) => (units, 0),
@@ -293,7 +365,7 @@ impl Ask {
         };
         let needed = match op {
             Op::UpTo(units) => units.min(1),
-            Op::Credit(_) | Op::Debit(_) => 0,
+            Op::Credit(_) | Op::Debit(_) | Op::Strike(_) | Op::Ban(_) => 0,
             _ => units,
         };
         Self {
@@ -301,6 +373,7 @@ impl Ask {
             cost: i128::from(needed) * plan.spec.unit(),
             beyond,
             shown: units,
+            is_nothing: op == Op::UpTo(0) && !plan.spec.is_penalty(),
         }
     }
 
@@ -319,14 +392,14 @@ impl Ask {
         let spec = &plan.spec;
         let is_above_all = self.cost > spec.depth() + self.beyond;
         let never_refills = matches!(spec, Spec::Interval { limit: 0, .. });
-        let denied = !(allowed || self.fits(plan, before, now));
+        let denied = !(allowed || self.is_nothing || self.fits(plan, before, now));
         let retry_us = if !denied || is_above_all || never_refills {
             None
         } else {
             let fits_at = first(now, |at_us| self.fits(plan, before, at_us));
             Some((fits_at - now) as u128)
         };
-        let level_after = level(after, now);
+        let level_after = level(spec, after, now);
         let left = match level_after <= spec.slack() {
             true => spec.depth(),
             false => (spec.depth() - level_after).max(0),
@@ -339,7 +412,7 @@ impl Ask {
             moved: 0,
             uncharged: 0,
             remaining: u64::try_from(left).expect("a count"),
-            reset_us: (first(now, |at_us| level(after, at_us) == 0) - now) as u128,
+            reset_us: (first(now, |at_us| level(spec, after, at_us) == 0) - now) as u128,
             retry_us,
             delay_us: 0,
         }
@@ -348,7 +421,7 @@ impl Ask {
 
 fn fits(spec: &Spec, state: &State, cost: i128, beyond: i128, at_us: i128) -> bool {
     let room = spec.depth() + beyond;
-    let level = level(state, at_us);
+    let level = level(spec, state, at_us);
     cost <= room && (level <= spec.slack() || level + cost <= room)
 }
 
@@ -380,8 +453,8 @@ fn delay_us(spec: &Spec, before: &State, after: &State, cost: i128, now: i128) -
     }
     let turn_at = if kind == Kind::Queue {
         // Until all requests before it have left.
-        let is_free = |at_us| level(before, at_us) == 0;
-        if level(before, now) <= spec.slack() {
+        let is_free = |at_us| level(spec, before, at_us) == 0;
+        if level(spec, before, now) <= spec.slack() {
             now
         } else {
             first(now, is_free)
@@ -390,7 +463,7 @@ fn delay_us(spec: &Spec, before: &State, after: &State, cost: i128, now: i128) -
         now
     } else {
         // Until the debt is paid back.
-        first(now, |at_us| level(after, at_us) <= spec.depth())
+        first(now, |at_us| level(spec, after, at_us) <= spec.depth())
     };
     (turn_at - now) as u128
 }
@@ -417,8 +490,9 @@ fn first(now: i128, is_so: impl Fn(i128) -> bool) -> i128 {
     so
 }
 
-fn level(state: &State, at_us: i128) -> i128 {
+fn level(spec: &Spec, state: &State, at_us: i128) -> i128 {
     match state {
+        State::Penalty(state) => state.level(spec, at_us),
         State::Bucket(state) => state.level(at_us),
         State::Interval(state) => state.level(at_us),
         State::Window(state) => state.level(at_us),
@@ -439,6 +513,7 @@ fn take(spec: &Spec, state: &mut State, level: i128, op: Op, now: i128) {
             Op::Acquire { number, .. } => state.take(level, number, now),
             _ => panic!("permits are acquired"),
         },
+        State::Penalty(_) => panic!("a penalty takes no units"),
     }
 }
 
@@ -451,6 +526,7 @@ fn give(spec: &Spec, state: &mut State, units: u64, now: i128) -> i128 {
         State::Sliding(state) => state.give(level),
         State::Log(state) => state.give(level),
         State::Permits(_) => panic!("permits are released"),
+        State::Penalty(_) => panic!("a penalty has no units"),
     }
 }
 
@@ -462,5 +538,6 @@ fn forgotten_at_us(spec: &Spec, state: &State) -> i128 {
         State::Sliding(state) => state.forgotten_at_us(),
         State::Log(state) => state.forgotten_at_us(),
         State::Permits(state) => state.forgotten_at_us(),
+        State::Penalty(state) => state.forgotten_at_us(spec),
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tower_throttle::{
-    Concurrency, FixedWindow, LeakyBucket, Policy, SlidingLog, SlidingWindow, TokenBucket,
+    Concurrency, FixedWindow, LeakyBucket, Penalty, Policy, SlidingLog, SlidingWindow, TokenBucket,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +40,14 @@ pub enum Spec {
         limit: u64,
         lifetime_ms: u64,
     },
+    Penalty {
+        after: u64,
+        window_ms: u64,
+        first_ms: u64,
+        longest_ms: Option<u64>,
+        forgiven_ms: Option<u64>,
+        prolongs: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,7 +78,12 @@ impl Spec {
             | Self::Sliding { limit, .. }
             | Self::Log { limit, .. }
             | Self::Concurrency { limit, .. } => limit,
+            Self::Penalty { after, .. } => after,
         }
+    }
+
+    pub fn is_penalty(&self) -> bool {
+        matches!(self, Self::Penalty { .. })
     }
 
     /// Returns the part of the capacity that a new caller lacks.
@@ -113,7 +126,7 @@ impl Spec {
             } => (i128::from(limit) * (EXACT / i128::from(period_ms))).min(EXACT - 1_000),
             Self::Sliding { window_ms, .. } => (EXACT - 1) / (2 * i128::from(window_ms)),
             Self::Log { .. } => (1 << 40) - 1,
-            Self::Concurrency { .. } => 0,
+            Self::Concurrency { .. } | Self::Penalty { .. } => 0,
             Self::Bucket { .. } | Self::Interval { .. } | Self::Window { .. } => EXACT - 1_000,
         }
     }
@@ -135,6 +148,11 @@ impl Spec {
             | Self::Sliding { window_ms, .. }
             | Self::Log { window_ms, .. } => window_ms * 1_000,
             Self::Concurrency { lifetime_ms, .. } => lifetime_ms * 1_000,
+            Self::Penalty {
+                window_ms,
+                first_ms,
+                ..
+            } => window_ms.max(first_ms) * 1_000,
         }
     }
 }
@@ -150,6 +168,8 @@ pub struct Plan {
     pub cost: u64,
     /// `None`: the largest debt that the quota can have.
     pub debt: Option<u64>,
+    /// Whether a denial by another policy is a strike.
+    pub strikes: bool,
 }
 
 impl Plan {
@@ -217,6 +237,32 @@ impl Plan {
                 name,
                 Concurrency::new(limit).lifetime(Duration::from_millis(lifetime_ms)),
             ),
+            Spec::Penalty {
+                after,
+                window_ms,
+                first_ms,
+                longest_ms,
+                forgiven_ms,
+                prolongs,
+            } => {
+                let ms = Duration::from_millis;
+                let mut penalty = Penalty::after(after).within(ms(window_ms));
+                penalty = penalty.lasting(ms(first_ms));
+                if let Some(longest_ms) = longest_ms {
+                    penalty = penalty.doubling_up_to(ms(longest_ms));
+                }
+                if let Some(forgiven_ms) = forgiven_ms {
+                    penalty = penalty.forgiven_after(ms(forgiven_ms));
+                }
+                if prolongs {
+                    penalty = penalty.prolonging();
+                }
+                let policy = Policy::new(name, penalty);
+                return match self.strikes {
+                    true => policy.strike_on_denial(),
+                    false => policy,
+                };
+            }
         };
         let policy = policy.cost(self.cost);
         match self.debt {

@@ -111,6 +111,25 @@ impl SlotGroup {
         self
     }
 
+    /// Returns the strikes that follow from a denial in another slot. `was_asked`: whether strikes
+    /// that the process counted by itself were sent.
+    fn strikes(&self, was_asked: bool) -> Option<Self> {
+        let mut group = self.clone();
+        let charges = &mut group.request.charges;
+        charges.retain(|charge| {
+            let demand = &charge.demand;
+            demand.quota.penalty().is_some() && demand.strikes.is_some()
+        });
+        for demand in group.demands_mut() {
+            let counted = demand.strikes.take().filter(|_| !was_asked);
+            *demand = Demand::new(demand.quota.clone(), 1 + counted.unwrap_or(0));
+        }
+        let has_any =
+            group.request.operation == Operation::Take && !group.request.charges.is_empty();
+        group.request.operation = Operation::Debit;
+        has_any.then_some(group)
+    }
+
     /// Returns a check that only tells whether this one would be denied.
     fn peeked(mut self) -> Self {
         let operation = self.request.operation;
@@ -183,7 +202,10 @@ impl GroupResult {
             demand.refund(level, taken_at);
         }
         let charges = &mut group.request.charges;
-        charges.retain(|charge| !charge.demand.quota.is_concurrency());
+        charges.retain(|charge| {
+            let quota = &charge.demand.quota;
+            !quota.is_concurrency() && quota.penalty().is_none()
+        });
         (!charges.is_empty()).then_some(group)
     }
 }
@@ -204,7 +226,8 @@ impl Cluster {
             | Operation::Refund
             | Operation::Debit
             | Operation::Renew
-            | Operation::Settle => {
+            | Operation::Settle
+            | Operation::Ban => {
                 let results = self.send_all(groups, deadline).await?;
                 let fitting = results.iter().map(|result| result.found.fitting).min();
                 Ok(decision(operation, fitting.unwrap_or(0), &results))
@@ -220,7 +243,7 @@ impl Cluster {
         answer: &oneshot::Sender<Result<Decision, StoreError>>,
     ) -> Result<Decision, StoreError> {
         let demands = || groups.iter().flat_map(SlotGroup::demands);
-        let wanted = match (operation, demands().next()) {
+        let wanted = match (operation, demands().find(|demand| !demand.grants_nothing())) {
             (Operation::TakeUpTo, Some(demand)) => demand.cost,
             _ => 1,
         };
@@ -259,6 +282,15 @@ impl Cluster {
         }
         // The groups that are left were not asked, because one before them denied.
         groups.reverse();
+        let strikes: Vec<SlotGroup> = match fitting {
+            0 => {
+                let admitting = results.iter().filter(|result| result.found.fitting > 0);
+                let asked = admitting.filter_map(|result| result.group.strikes(true));
+                let unasked = groups.iter().filter_map(|group| group.strikes(false));
+                asked.chain(unasked).collect()
+            }
+            _ => Vec::new(),
+        };
         let peeks = groups.into_iter().map(SlotGroup::peeked).collect();
         let (refunded, peeked) = tokio::join!(
             self.refund(fitting, &results),
@@ -271,6 +303,8 @@ impl Cluster {
             Err(error) if is_lost => return Err(error.after_taking()),
             Err(error) => return Err(error),
         }
+        // If one is not counted, the request is denied all the same.
+        drop(self.send_all(strikes, deadline).await);
         let decision = decision(operation, fitting, &results);
         Ok(if is_lost { decision.lost() } else { decision })
     }

@@ -12,7 +12,8 @@
 --            kind: its algorithm's number, plus 32 on the last charge of a check,
 --              plus 64 times the task: 0 take all or nothing, 1 peek,
 --              2 take as much as fits, 3 refund, 4 renew a permit or a hold,
---              5 debit: charge each bucket as much as it may owe, 6 end a hold
+--              5 debit: charge each bucket as much as it may owe, 6 end a hold,
+--              7 ban
 --            cost and capacity, in the algorithm's own unit
 --            extra: for tasks 0, 1, 5 and 6 room beyond the capacity, or if negative,
 --              room to leave; for 2 the cost of one unit; for 3, and for 4 and 6 of a
@@ -49,7 +50,8 @@
 --       more: what else the reply needs; unsaved: whether to write even without a
 --       change; kept: what the write part needs of `stored`. For task 3 it may lower
 --       cost to what can be refunded; is_linear: whether n equal checks add n times
---       the cost to the level and change nothing else in the reply. `most` is the
+--       the cost to the level and change nothing else in the reply; on_denial: the change
+--       if the check is denied, by this charge or by another. `most` is the
 --       highest level at which the cost fits.
 -- write: for a change of level, negative for a refund, it sets value and ttl_ms; no
 --       value if it has written by itself, with the expiry.
@@ -104,7 +106,7 @@ while key < #keys do
   out = out + 1
   local verdict_at, verdict, part, first_key = out, untold, untold, key
   local past, undo, is_unsaved, are_linear, refusal = nil, nil, false, true, nil
-  local level, mark, more, unsaved, kept, owed
+  local is_struck, level, mark, more, unsaved, kept, owed, on_denial
   repeat
     if is_new or is_joint then
       kind, cost, capacity, extra, a, b, at = unpack('<dddddd', numbers, at)
@@ -124,13 +126,16 @@ while key < #keys do
       end
     end
     local is_held, others = holding, 0
-    holding, owed = false, 0
+    holding, owed, on_denial = false, 0, 0
     if is_held then
       owed, others = lapsed, burden
       most = most - others
       if task == 3 then
         cost = max(cost - asked, 0)
       end
+    end
+    if task == 2 and not past then
+      verdict = largest
     end
     key = key + 1
     local stored, is_foreign, is_refused, is_linear = call('GET', keys[key]), false, false, false
@@ -175,8 +180,11 @@ while key < #keys do
       if is_held then
         cost = max(cost - asked, 0)
       end
-    elseif task == 2 and algorithm == 6 then
-      -- Nothing of it is held.
+    elseif task == 2 and algorithm > 5 then
+      -- Nothing of it is held, and a penalty grants nothing.
+      if level > capacity then
+        verdict = min(verdict, 0)
+      end
       cost, extra = 0, 0
     elseif task == 2 then
       local left = capacity
@@ -184,10 +192,7 @@ while key < #keys do
         left = max(capacity - level, 0)
       end
       left = max(left - others, 0)
-      if not past or is_held and not past[17] then
-        verdict = cost / extra
-      end
-      verdict = min(verdict, floor(left / extra))
+      verdict = min(verdict, cost / extra, floor(left / extra))
     elseif task == 3 and algorithm == 6 then
       cost = more
     elseif task == 5 then
@@ -200,7 +205,7 @@ while key < #keys do
       local left = max(capacity + extra - (level > slack and level or 0) - (others - found) - paid, 0)
       cost = paid + min(max(cost - asked, 0), left - left % unit)
     end
-    is_unsaved = is_unsaved or unsaved
+    is_unsaved, is_struck = is_unsaved or unsaved, is_struck or on_denial > 0
     out = out + 1
     reply[out] = owed > 0 and min(level + owed, largest) or level
     if algorithm > 1 then
@@ -212,14 +217,14 @@ while key < #keys do
       end
     end
     if kind % 64 < 32 then
-      past = { cost, capacity, extra, algorithm, a, b, c, d, e, f, level, mark, more, unsaved, kept or false, key, past or false, owed }
+      past = { cost, capacity, extra, algorithm, a, b, c, d, e, f, level, mark, more, unsaved, kept or false, key, past or false, owed, on_denial }
     end
   until kind % 64 >= 32
 
-  if part > 1 and not are_linear and (verdict > 0 or is_unsaved) then
+  if part > 1 and (not are_linear and (verdict > 0 or is_unsaved) or is_struck and verdict < part) then
     part, verdict = 1, min(verdict, 1)
   end
-  if task ~= 1 and (verdict > 0 or is_unsaved) then
+  if task ~= 1 and (verdict > 0 or is_unsaved or is_struck) then
     local leg_key = key
     while leg_key do
       local change = 0
@@ -231,6 +236,8 @@ while key < #keys do
         elseif task == 3 then
           change = -min(level, cost)
         end
+      elseif verdict == 0 then
+        change = on_denial
       end
       change = change + owed
       if change ~= 0 or unsaved or (task == 4 and kept and algorithm == 5) then
@@ -255,7 +262,7 @@ while key < #keys do
         cost, capacity, extra, algorithm = past[1], past[2], past[3], past[4]
         a, b, c, d, e, f = past[5], past[6], past[7], past[8], past[9], past[10]
         level, mark, more, unsaved, kept = past[11], past[12], past[13], past[14], past[15]
-        leg_key, owed, past = past[16], past[18], past[17]
+        leg_key, owed, on_denial, past = past[16], past[18], past[19], past[17]
       end
     end
   end

@@ -1,0 +1,314 @@
+//! Processes that share a simulated Redis, with cached denials.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, advance};
+use tower_throttle::{
+    Limiter, OnStoreFailure, Penalty, Policy, RedisStore, Source, TokenBucket,
+    testing::SimulatedRedis,
+};
+
+use super::{check, doubling, is_banned, limiter_of, minutes, strikes_left, striking};
+
+fn process(redis: &SimulatedRedis, policies: impl IntoIterator<Item = Policy>) -> Limiter {
+    let redis = redis.over_another_network();
+    let store = RedisStore::builder().simulated(&redis).expect("a store");
+    limiter_of(store, policies)
+}
+
+const TENTH: Duration = Duration::from_millis(100);
+
+/// Denials that a process repeats by itself are strikes, too. The caller may be denied `after`
+/// times, and for a second in each process.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_hammers_three_processes_is_banned_in_time() {
+    for (after, pause_ms) in [(3, 100), (20, 10), (100, 3), (1_000, 7)] {
+        let redis = SimulatedRedis::new();
+        let penalty = Penalty::after(after).within(minutes(10));
+        let processes = [(); 3].map(|()| process(&redis, striking(penalty)));
+        assert!(check(&processes[0]).await.is_allowed());
+        let mut denials = 0;
+        let began = Instant::now();
+        'hammering: loop {
+            for limiter in &processes {
+                let decision = check(limiter).await;
+                if is_banned(&decision) {
+                    break 'hammering;
+                }
+                denials += 1;
+                advance(Duration::from_millis(pause_ms)).await;
+            }
+            assert!(began.elapsed() < minutes(9), "{denials} denials");
+        }
+        let a_second_in_each = 1_000 / pause_ms;
+        assert!(denials + 1 >= after, "after {after}: {denials}");
+        assert!(
+            denials <= after + a_second_in_each,
+            "after {after}: {denials}"
+        );
+        // All processes know it.
+        for limiter in &processes {
+            advance(Duration::from_secs(1)).await;
+            assert!(is_banned(&check(limiter).await));
+        }
+    }
+}
+
+/// One process: exactly so many denials, most of which Redis never saw by itself.
+#[tokio::test(start_paused = true)]
+async fn the_strikes_of_one_process_are_counted_exactly() {
+    let redis = SimulatedRedis::new();
+    let limiter = process(&redis, striking(Penalty::after(50)));
+    assert!(check(&limiter).await.is_allowed());
+    let mut sources = Vec::new();
+    for denial in 1..=50 {
+        let decision = check(&limiter).await;
+        assert_eq!(is_banned(&decision), denial == 50);
+        assert_eq!(strikes_left(&decision), 50 - denial);
+        sources.push(decision.source());
+        advance(Duration::from_millis(1)).await;
+    }
+    let asked = sources.iter().filter(|source| **source == Source::Store);
+    assert_eq!(asked.count(), 2, "the first denial, and the ban");
+}
+
+/// Between two denials that Redis sees, the cached ones are sent with the later one.
+#[tokio::test(start_paused = true)]
+async fn cached_strikes_are_sent_when_the_cached_denial_ends() {
+    let redis = SimulatedRedis::new();
+    let limiter = process(&redis, striking(Penalty::after(1_000)));
+    assert!(check(&limiter).await.is_allowed());
+    for _ in 0..10 {
+        let _ = check(&limiter).await;
+        advance(TENTH).await;
+    }
+    let other = process(&redis, striking(Penalty::after(1_000)));
+    let known = other.peek("ann").await.expect("a decision");
+    assert_eq!(strikes_left(&known), 999, "nine are in the other process");
+    let decision = check(&limiter).await;
+    assert_eq!(decision.source(), Source::Store);
+    assert_eq!(strikes_left(&decision), 989);
+    let known = other.peek("ann").await.expect("a decision");
+    assert_eq!(strikes_left(&known), 989);
+}
+
+/// Others come meanwhile, whose cached denials end earlier or later.
+#[tokio::test(start_paused = true)]
+async fn other_callers_do_not_lose_a_callers_strikes() {
+    let redis = SimulatedRedis::new();
+    let limiter = process(&redis, striking(Penalty::after(1_000)));
+    for caller in ["ann", "bob"] {
+        assert!(
+            limiter
+                .check(caller)
+                .await
+                .expect("a decision")
+                .is_allowed()
+        );
+    }
+    let mut denials = 0;
+    for second in 0..5 {
+        for _ in 0..10 {
+            denials += 1;
+            let _ = check(&limiter).await;
+            advance(TENTH).await;
+            if second % 2 == 0 {
+                let _ = limiter.check("bob").await.expect("a decision");
+            }
+        }
+        // The table of denials is known to have ended by another caller first.
+        let _ = limiter.check("eve").await.expect("a decision");
+    }
+    let decision = check(&limiter).await;
+    assert_eq!(decision.source(), Source::Store);
+    assert_eq!(strikes_left(&decision), 1_000 - denials - 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn strikes_of_a_caller_that_pauses_are_lost() {
+    let redis = SimulatedRedis::new();
+    let limiter = process(&redis, striking(Penalty::after(1_000)));
+    assert!(check(&limiter).await.is_allowed());
+    for _ in 0..6 {
+        let _ = check(&limiter).await;
+    }
+    advance(Duration::from_secs(2)).await;
+    let decision = check(&limiter).await;
+    assert_eq!(strikes_left(&decision), 998, "the first one, and this one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_forgets_cached_strikes() {
+    let redis = SimulatedRedis::new();
+    let limiter = process(&redis, striking(Penalty::after(1_000)));
+    assert!(check(&limiter).await.is_allowed());
+    for _ in 0..6 {
+        let _ = check(&limiter).await;
+    }
+    limiter.reset("ann").await.expect("a reset");
+    assert!(check(&limiter).await.is_allowed());
+    let decision = check(&limiter).await;
+    assert_eq!(strikes_left(&decision), 999);
+}
+
+/// They are those of an earlier denial, whatever voids it.
+#[tokio::test(start_paused = true)]
+async fn a_credit_and_a_strike_leave_cached_strikes() {
+    let redis = SimulatedRedis::new();
+    let limiter = process(&redis, striking(Penalty::after(1_000)));
+    assert!(check(&limiter).await.is_allowed());
+    for _ in 0..6 {
+        let _ = check(&limiter).await;
+    }
+    let _ = limiter.strike("ann", 10).await.expect("strikes");
+    let decision = check(&limiter).await;
+    assert_eq!(decision.source(), Source::Store);
+    assert_eq!(strikes_left(&decision), 1_000 - 6 - 10 - 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_cached_denial_of_a_banned_caller_is_a_strike() {
+    let redis = SimulatedRedis::new();
+    let penalty = Penalty::after(1_000).lasting(Duration::from_millis(500));
+    let limiter = process(&redis, striking(penalty));
+    limiter
+        .ban("ann", Duration::from_millis(500))
+        .await
+        .expect("a ban");
+    for _ in 0..50 {
+        assert!(is_banned(&check(&limiter).await));
+        advance(Duration::from_millis(10)).await;
+    }
+    assert_eq!(strikes_left(&check(&limiter).await), 1_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bans_and_resets_are_felt_at_once_here_and_within_a_second_elsewhere() {
+    let redis = SimulatedRedis::new();
+    let bans = || [Policy::new("bans", doubling())];
+    let (here, elsewhere) = (process(&redis, bans()), process(&redis, bans()));
+    for limiter in [&here, &elsewhere] {
+        assert!(check(limiter).await.is_allowed());
+    }
+    here.ban("ann", minutes(60)).await.expect("a ban");
+    for limiter in [&here, &elsewhere] {
+        assert!(is_banned(&check(limiter).await));
+    }
+    here.reset("ann").await.expect("a reset");
+    assert!(check(&here).await.is_allowed());
+    assert_eq!(check(&elsewhere).await.source(), Source::Cache);
+    advance(Duration::from_secs(1)).await;
+    assert!(check(&elsewhere).await.is_allowed());
+}
+
+/// A denial that another policy made is cached when the ban comes.
+#[tokio::test(start_paused = true)]
+async fn a_ban_voids_other_cached_denials_here() {
+    let redis = SimulatedRedis::new();
+    let limiter = process(&redis, striking(doubling()));
+    assert!(check(&limiter).await.is_allowed());
+    for source in [Source::Store, Source::Cache] {
+        let denied = check(&limiter).await;
+        assert_eq!((denied.source(), is_banned(&denied)), (source, false));
+    }
+    limiter.ban("ann", minutes(90)).await.expect("a ban");
+    let banned = check(&limiter).await;
+    assert_eq!((banned.source(), is_banned(&banned)), (Source::Store, true));
+    assert_eq!(banned.retry_after(), Some(minutes(90)));
+}
+
+fn failing(choice: OnStoreFailure) -> (SimulatedRedis, Limiter) {
+    let redis = SimulatedRedis::new();
+    let store = RedisStore::builder().simulated(&redis).expect("a store");
+    let bans = Policy::new("bans", Penalty::after(4).lasting(minutes(5)));
+    let limiter = limiter_of(store, [bans.on_store_failure(choice)]);
+    (redis, limiter)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ban_that_was_seen_goes_on_while_the_store_fails() {
+    for choice in [OnStoreFailure::local(), OnStoreFailure::share_of(2)] {
+        let (redis, limiter) = failing(choice);
+        let _ = limiter.strike("ann", 4).await.expect("strikes");
+        assert!(is_banned(&check(&limiter).await));
+        redis.set_connected(false);
+        advance(minutes(5) - Duration::from_millis(1)).await;
+        let banned = check(&limiter).await;
+        assert_eq!((banned.source(), is_banned(&banned)), (Source::Local, true));
+        assert!(banned.retry_after() <= Some(Duration::from_millis(1)));
+        let other = limiter.check("bob").await.expect("a decision");
+        assert!(other.is_allowed());
+        advance(Duration::from_millis(2)).await;
+        assert!(check(&limiter).await.is_allowed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_lifts_a_ban_in_this_process_too() {
+    let (redis, limiter) = failing(OnStoreFailure::local());
+    limiter.ban("ann", minutes(60)).await.expect("a ban");
+    assert!(is_banned(&check(&limiter).await));
+    limiter.reset("ann").await.expect("a reset");
+    redis.set_connected(false);
+    let decision = check(&limiter).await;
+    assert_eq!(
+        (decision.source(), decision.is_allowed()),
+        (Source::Local, true)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_store_fails_strikes_count_here_and_bans_by_hand_are_errors() {
+    for (choice, strikes) in [
+        (OnStoreFailure::local(), 4),
+        (OnStoreFailure::share_of(2), 2),
+        (OnStoreFailure::share_of(100), 1),
+    ] {
+        let (redis, limiter) = failing(choice);
+        redis.set_connected(false);
+        for _ in 0..strikes {
+            assert!(check(&limiter).await.is_allowed());
+            let _ = limiter.strike("ann", 1).await.expect("a strike");
+        }
+        assert!(is_banned(&check(&limiter).await));
+        let error = limiter.ban("bob", minutes(1)).await.expect_err("no store");
+        assert!(error.is_unavailable(), "{error}");
+        assert!(limiter.check("bob").await.expect("a decision").is_allowed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_store_fails_a_policy_may_deny_or_allow() {
+    let (redis, limiter) = failing(OnStoreFailure::Allow);
+    limiter.ban("ann", minutes(60)).await.expect("a ban");
+    assert!(is_banned(&check(&limiter).await));
+    redis.set_connected(false);
+    advance(Duration::from_secs(1)).await;
+    let decision = check(&limiter).await;
+    assert_eq!(decision.source(), Source::StoreFailure);
+    assert!(decision.is_allowed());
+
+    let (redis, limiter) = failing(OnStoreFailure::Deny);
+    redis.set_connected(false);
+    assert!(limiter.check("ann").await.is_err());
+}
+
+/// Denials of local buckets are strikes in local buckets.
+#[tokio::test(start_paused = true)]
+async fn denials_are_strikes_while_the_store_fails() {
+    let redis = SimulatedRedis::new();
+    let store = RedisStore::builder().simulated(&redis).expect("a store");
+    let limiter = limiter_of(
+        store,
+        [
+            Policy::new("api", TokenBucket::per_hour(1)),
+            Policy::new("bans", Penalty::after(3)).strike_on_denial(),
+        ],
+    );
+    redis.set_connected(false);
+    assert!(check(&limiter).await.is_allowed());
+    for left in [2, 1] {
+        assert_eq!(strikes_left(&check(&limiter).await), left);
+    }
+    assert!(is_banned(&check(&limiter).await));
+}

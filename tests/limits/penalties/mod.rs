@@ -1,0 +1,70 @@
+//! Strikes and bans: what counts, how long it lasts, and who may pass.
+
+mod beside;
+mod errors;
+#[cfg(feature = "testing")]
+mod fleet;
+mod rules;
+
+use std::{sync::Arc, time::Duration};
+
+use tower_throttle::{Decision, Limiter, ManualClock, MemoryStore, Penalty, Policy, TokenBucket};
+
+const fn minutes(minutes: u64) -> Duration {
+    Duration::from_secs(60 * minutes)
+}
+
+/// Five minutes after three strikes in ten minutes, then ten, twenty, and at most thirty.
+fn doubling() -> Penalty {
+    Penalty::after(3)
+        .within(minutes(10))
+        .lasting(minutes(5))
+        .doubling_up_to(minutes(30))
+        .forgiven_after(minutes(60))
+}
+
+fn memory() -> (Arc<ManualClock>, MemoryStore) {
+    let clock = Arc::new(ManualClock::new());
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    (clock, store)
+}
+
+fn limiter(penalty: Penalty) -> (Arc<ManualClock>, Limiter) {
+    let (clock, store) = memory();
+    (clock, Limiter::new(store, Policy::new("bans", penalty)))
+}
+
+/// One request passes, and each denial after it is a strike.
+fn striking(penalty: Penalty) -> [Policy; 2] {
+    [
+        Policy::new("api", TokenBucket::per_hour(1)),
+        Policy::new("bans", penalty).strike_on_denial(),
+    ]
+}
+
+fn limiter_of(
+    store: impl tower_throttle::store::Store,
+    policies: impl IntoIterator<Item = Policy>,
+) -> Limiter {
+    let builder = policies
+        .into_iter()
+        .fold(Limiter::builder().store(store), |builder, policy| {
+            builder.policy(policy)
+        });
+    builder.build().expect("a limiter")
+}
+
+async fn check(limiter: &Limiter) -> Decision {
+    limiter.check("ann").await.expect("a decision")
+}
+
+/// Whether the penalty denied.
+fn is_banned(decision: &Decision) -> bool {
+    decision.denied_by().any(|policy| policy.name() == "bans")
+}
+
+fn strikes_left(decision: &Decision) -> u64 {
+    let mut policies = decision.policies();
+    let bans = policies.find(|policy| policy.name() == "bans");
+    bans.expect("the penalty").remaining()
+}
