@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::{Holds, Settlement};
 
 /// What a request holds of the policies that [hold units](crate::Policy::hold_for): in the
-/// extensions of each request that a layer with such policies admits.
+/// extensions of each request that a layer with such policies forwards, also if it holds nothing:
+/// no such policy applies, a [list](crate::Lists) allows the caller, or the store failed.
 ///
 /// A handler that knows what the request used settles it. The first settlement of a policy wins.
 /// What is not settled when the last clone is dropped and the response has ended is charged in
@@ -35,8 +36,8 @@ pub struct Hold(SmallVec<[Holds; 1]>);
 impl Hold {
     /// Creates the handle of a request. `outer`: that of the layers around this one.
     #[allow(dead_code, reason = "for the layer")]
-    pub(crate) fn new(holds: Holds, outer: Option<&Self>) -> Self {
-        let mut all: SmallVec<[Holds; 1]> = smallvec![holds];
+    pub(crate) fn new(holds: Option<Holds>, outer: Option<&Self>) -> Self {
+        let mut all: SmallVec<[Holds; 1]> = holds.into_iter().collect();
         all.extend(outer.into_iter().flat_map(|outer| outer.0.iter().cloned()));
         Self(all)
     }

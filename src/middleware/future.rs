@@ -241,7 +241,7 @@ where
             return denied;
         }
         let extensions = config.share(&decision, request.extensions_mut());
-        let settling = holds.map(|holds| Settling::new(config, holds, &mut request));
+        let settling = Settling::new(config, holds, &mut request);
         State::Calling {
             future: service.call(request),
             admitted: Admitted::new(decision, extensions, config),

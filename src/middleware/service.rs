@@ -162,7 +162,7 @@ where
             return denied;
         }
         let extensions = config.share(&decision, request.extensions_mut());
-        let settling = holds.map(|holds| Settling::new(config, holds, &mut request));
+        let settling = Settling::new(config, holds, &mut request);
         let future = inner.call(request);
         let taken = Taken::new(None, settling);
         ResponseFuture::calling(future, decision, extensions, config, taken)

@@ -90,13 +90,22 @@ pub(super) struct Settling {
 }
 
 impl Settling {
-    /// Gives the handler a [`Hold`].
-    pub(super) fn new<B>(config: &Arc<Config>, holds: Holds, request: &mut Request<B>) -> Self {
+    /// Gives the handler a [`Hold`], if a policy of the layer settles. A request that holds nothing
+    /// has one, too: its handler is the same. `None`: nothing is to be settled.
+    #[inline]
+    pub(super) fn new<B>(
+        config: &Arc<Config>,
+        holds: Option<Holds>,
+        request: &mut Request<B>,
+    ) -> Option<Self> {
+        if !config.plan.settles {
+            return None;
+        }
         let hold = Hold::new(holds.clone(), request.extensions().get());
         request.extensions_mut().insert(hold);
-        let mut settling = Self::without_request(config, holds);
+        let mut settling = Self::without_request(config, holds?);
         settling.is_head_request = request.method() == Method::HEAD;
-        settling
+        Some(settling)
     }
 
     /// Settles what is held of a request that was dropped before it reached a handler.

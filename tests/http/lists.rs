@@ -2,24 +2,26 @@
 
 use std::{
     collections::BTreeMap,
+    convert::Infallible,
     net::{IpAddr, SocketAddr},
     sync::atomic::{AtomicBool, Ordering},
     thread,
 };
 
 use bytes::Bytes;
-use http::Request;
+use http::{HeaderValue, Request, Response};
 use http_body_util::Full;
 use serde_json::json;
 use tower_throttle::{
-    ConfigError, DenialReason, Fingerprint, FixedWindow, Key, List, Lists, OnMissingKey,
+    ConfigError, DenialReason, Fingerprint, FixedWindow, Hold, Key, List, Lists, OnMissingKey,
     OnStoreFailure, Policy, RateLimitLayer, RequestHead, Source, TokenBucket,
     key::{self, AddressReader, KeyError, PeerAddr},
+    settle,
 };
 
 use crate::support::{
     assert_config_error,
-    web::{Answer, Down, api, as_grpc, ask, get, layer_of, layer_with, plain},
+    web::{Answer, Down, api, as_grpc, ask, ask_service, get, layer_of, layer_with, plain},
 };
 
 const OFFICE: &str = "192.0.2.0/24";
@@ -364,7 +366,7 @@ fn an_outer_layer_allows_for_itself_alone() {
         use tower::Layer;
         outer.layer(inner.layer(tower::service_fn(crate::support::web::hello)))
     };
-    let ask = |request| crate::support::web::ask_service(service(), request);
+    let ask = |request| ask_service(service(), request);
     let answer = ask(of(IN_OFFICE, "ann"));
     let decision = answer.decision.expect("a decision");
     assert_eq!(
@@ -372,6 +374,35 @@ fn an_outer_layer_allows_for_itself_alone() {
         (Source::Store, 1)
     );
     assert_eq!(ask(of(IN_OFFICE, "ann")).status, 429);
+}
+
+/// A handler does not have to know who is on a list.
+#[test]
+fn a_handler_finds_a_hold_also_if_nothing_is_held() {
+    use tower::Layer;
+    let tokens = by_key().settle_by(settle::header("x-used"));
+    let tokens = tokens.when(|head| !head.headers().contains_key("x-free"));
+    let (layer, _) = layer_with([tokens], |builder| builder.lists(lists()));
+    let settle_one = |request: Request<Full<Bytes>>| {
+        let hold: &Hold = request.extensions().get().expect("a hold");
+        let is_settled = hold.settle("api", 0);
+        let response = Response::new(Full::new(Bytes::from(is_settled.to_string())));
+        std::future::ready(Ok::<_, Infallible>(response))
+    };
+    let ask = |request| ask_service(layer.layer(tower::service_fn(settle_one)), request);
+    let mut free = of(OTHER, "bob");
+    free.headers_mut()
+        .insert("x-free", HeaderValue::from_static("1"));
+    for (request, is_settled) in [
+        (of(OTHER, "ann"), "true"),
+        (of(IN_OFFICE, "ann"), "false"),
+        (of(OTHER, "status-page"), "false"),
+        (free, "false"),
+    ] {
+        assert_eq!(ask(request).text(), is_settled);
+    }
+    // The first one was free.
+    assert_eq!(ask(of(OTHER, "ann")).status, 200);
 }
 
 #[test]
