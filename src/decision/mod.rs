@@ -13,6 +13,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use smallvec::SmallVec;
+
 pub use self::policy::PolicyDecision;
 #[cfg(feature = "http")]
 pub use self::reason::DenialReason;
@@ -56,14 +58,15 @@ enum Policies {
     None(u64),
     One(PolicyDecision),
     Several(Arc<[PolicyDecision]>),
-    /// One of the others, and shadow policies.
-    Shadowed(Arc<Shadowed>),
+    WithShadows(Arc<WithShadows>),
 }
 
 /// What was asked of a request that shadow policies apply to.
 #[derive(Clone)]
-struct Shadowed {
-    enforced: Policies,
+struct WithShadows {
+    enforced: SmallVec<[PolicyDecision; 1]>,
+    /// If no policy is enforced, this many units pass.
+    units: u64,
     /// In the order of configuration.
     shadows: Vec<ShadowOutcome>,
 }
@@ -77,7 +80,7 @@ impl Policies {
             Self::None(_) => &[],
             Self::One(policy) => slice::from_ref(policy),
             Self::Several(policies) => policies,
-            Self::Shadowed(all) => all.enforced.as_slice(),
+            Self::WithShadows(all) => &all.enforced,
         }
     }
 
@@ -85,8 +88,8 @@ impl Policies {
     fn unlimited(&self) -> Option<u64> {
         match self {
             Self::None(units) => Some(*units),
-            Self::One(_) | Self::Several(_) => None,
-            Self::Shadowed(all) => all.enforced.unlimited(),
+            Self::WithShadows(all) if all.enforced.is_empty() => Some(all.units),
+            Self::One(_) | Self::Several(_) | Self::WithShadows(_) => None,
         }
     }
 
@@ -96,18 +99,7 @@ impl Policies {
             Self::None(_) => &mut [],
             Self::One(policy) => slice::from_mut(policy),
             Self::Several(policies) => Arc::make_mut(policies),
-            Self::Shadowed(all) => Arc::make_mut(all).enforced.as_mut_slice(),
-        }
-    }
-}
-
-impl Clone for Policies {
-    fn clone(&self) -> Self {
-        match self {
-            Self::None(units) => Self::None(*units),
-            Self::One(policy) => Self::One(policy.clone()),
-            Self::Several(policies) => Self::Several(Arc::clone(policies)),
-            Self::Shadowed(all) => Self::Shadowed(Arc::clone(all)),
+            Self::WithShadows(all) => &mut Arc::make_mut(all).enforced,
         }
     }
 }
@@ -121,7 +113,7 @@ impl Clone for Decision {
             Policies::None(units) => of(Policies::None(*units)),
             Policies::One(policy) => of(Policies::One(policy.clone())),
             Policies::Several(policies) => of(Policies::Several(Arc::clone(policies))),
-            Policies::Shadowed(all) => of(Policies::Shadowed(Arc::clone(all))),
+            Policies::WithShadows(all) => of(Policies::WithShadows(Arc::clone(all))),
         }
     }
 }
@@ -275,17 +267,27 @@ impl Decision {
 
     /// Adds shadow policies, to a decision that has none yet.
     pub(crate) fn with_shadows(mut self, shadows: Vec<ShadowOutcome>) -> Self {
-        if !shadows.is_empty() {
-            let enforced = mem::replace(&mut self.policies, Policies::None(0));
-            self.policies = Policies::Shadowed(Arc::new(Shadowed { enforced, shadows }));
+        if shadows.is_empty() {
+            return self;
         }
+        let units = self.policies.unlimited().unwrap_or(0);
+        let enforced = match mem::replace(&mut self.policies, Policies::None(0)) {
+            Policies::One(policy) => SmallVec::from([policy]),
+            policies => SmallVec::from(policies.as_slice()),
+        };
+        let all = WithShadows {
+            enforced,
+            units,
+            shadows,
+        };
+        self.policies = Policies::WithShadows(Arc::new(all));
         self
     }
 
     /// Returns the outcomes of shadow policies, also of those that are not known yet.
     pub(crate) fn shadows(&self) -> &[ShadowOutcome] {
         match &self.policies {
-            Policies::Shadowed(all) => &all.shadows,
+            Policies::WithShadows(all) => &all.shadows,
             _ => &[],
         }
     }
@@ -426,16 +428,15 @@ impl Decision {
     }
 
     /// Returns every policy that was asked, in the order of configuration.
+    #[inline]
     pub fn policies(&self) -> impl ExactSizeIterator<Item = &PolicyDecision> {
         self.policies.as_slice().iter()
     }
 
     /// Returns the policies that denied: all of them, not only the first.
+    #[inline]
     pub fn denied_by(&self) -> impl Iterator<Item = &PolicyDecision> {
-        self.policies
-            .as_slice()
-            .iter()
-            .filter(|policy| policy.is_denied())
+        self.policies().filter(|policy| policy.is_denied())
     }
 
     /// Returns the [shadow policies](crate::Policy::shadow) that the store has answered, in the

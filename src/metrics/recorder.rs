@@ -108,12 +108,13 @@ impl Recorder {
     /// Counts a request that was decided.
     #[inline]
     pub(crate) fn decided(&self, decision: &Decision) {
+        let policies = decision.policies();
         self.counters.count(|adder| {
             let (line, place) = place_of(decision);
             adder.add(line, place);
             // A decision lists its policies in the order of configuration.
-            let has_all = decision.policies().len() == self.policies.len();
-            for (number, policy) in decision.policies().enumerate() {
+            let has_all = policies.len() == self.policies.len();
+            for (number, policy) in policies.enumerate() {
                 let checked = Checked::by(policy);
                 if has_all {
                     adder.add(FIRST_POLICY + number, checked as usize);

@@ -10,6 +10,7 @@ use std::{
 use bytes::Bytes;
 use http::{Extensions, Request, Response};
 use pin_project_lite::pin_project;
+use smallvec::SmallVec;
 use tower_service::Service;
 
 use super::{
@@ -18,13 +19,13 @@ use super::{
     config::{Config, HeadersWhen},
     denied::Denial,
     headers::{Fields, SetBy},
-    plan::{Callers, PartitionKeys},
+    plan::{Caller, PartitionKeys},
     respond::respond,
     settling::{Settling, Taken},
 };
 use crate::{
-    Decision, DenialReason, RequestHead, StoreError, holds::Holds, key::KeyError, metrics::Awaited,
-    policy_name::Name, util::interned::Interned,
+    Decision, DenialReason, Key, RequestHead, StoreError, holds::Holds, key::KeyError,
+    metrics::Awaited, policy_name::Name, util::interned::Interned,
 };
 
 pin_project! {
@@ -66,7 +67,8 @@ pin_project! {
 pub(super) struct Pending<S, ReqBody> {
     pub(super) asked: Asked,
     pub(super) partition_keys: PartitionKeys,
-    pub(super) callers: Callers,
+    /// The caller whom each policy charges, for a denial.
+    pub(super) callers: SmallVec<[(Name, Key); 1]>,
     pub(super) request: Request<ReqBody>,
     /// Was polled ready.
     pub(super) service: S,
@@ -157,19 +159,14 @@ where
         config
             .recorder
             .denied_without_decision(denial.reason, policy);
-        Self::denied(denial, &Callers::new(), config, request)
+        config.record(denial, &[], &RequestHead::from(request));
+        Self::denied(denial, config, request)
     }
 
-    /// Does not call the inner service. `callers`: those of the policies that a store was asked
-    /// for.
-    pub(super) fn denied(
-        denial: Denial<'_>,
-        callers: &Callers,
-        config: &Config,
-        request: &Request<ReqBody>,
-    ) -> Self {
+    /// Does not call the inner service. The denial is recorded already.
+    pub(super) fn denied(denial: Denial<'_>, config: &Config, request: &Request<ReqBody>) -> Self {
         Self {
-            state: State::denied(denial, callers, config, request),
+            state: State::denied(denial, config, request),
         }
     }
 
@@ -181,14 +178,8 @@ where
 }
 
 impl<S, F, ReqBody> State<S, F, ReqBody> {
-    fn denied(
-        denial: Denial<'_>,
-        callers: &Callers,
-        config: &Config,
-        request: &Request<ReqBody>,
-    ) -> Self {
+    fn denied(denial: Denial<'_>, config: &Config, request: &Request<ReqBody>) -> Self {
         let head = RequestHead::from(request);
-        config.record(denial, callers, &head);
         Self::Denied {
             response: Some(respond(denial, &config.response, &config.fields, &head)),
         }
@@ -228,13 +219,18 @@ where
         }) = answered
         else {
             let denial = DenialReason::StoreFailed.into();
-            return State::denied(denial, &self.callers, config, &request);
+            config.record(denial, &[], &RequestHead::from(&request));
+            return State::denied(denial, config, &request);
         };
         if let Some(partition_keys) = self.partition_keys {
             decision.give_partitions(&partition_keys);
         }
         if !decision.is_allowed() {
-            let denied = State::denied((&decision).into(), &self.callers, config, &request);
+            let denial = Denial::from(&decision);
+            let callers = self.callers.iter().map(|(policy, key)| (policy, key));
+            let callers: SmallVec<[Caller<'_>; 4]> = callers.collect();
+            config.record(denial, &callers, &RequestHead::from(&request));
+            let denied = State::denied(denial, config, &request);
             if let Some(holds) = holds {
                 denied.settle_shadows(holds, config);
             }

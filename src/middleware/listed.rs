@@ -1,6 +1,6 @@
 //! Whether the caller of a request is on one of the lists.
 
-use super::{config::Config, denied::Denial, plan::Callers};
+use super::{config::Config, denied::Denial, plan::Caller};
 use crate::{
     Decision, Key, List, Lists, RequestHead, key::KeyError, lists::Entries, policy_name::Name,
 };
@@ -8,7 +8,7 @@ use crate::{
 /// What the lists decide.
 pub(super) enum Listed<'a> {
     Allowed(Decision),
-    Denied(Denial<'a>, Callers),
+    Denied(Denial<'a>),
     /// Addresses are listed, and the request has none.
     Unknown(KeyError),
 }
@@ -17,7 +17,7 @@ pub(super) enum Listed<'a> {
 type Found<'a> = (List, Option<(&'a Name, Key)>);
 
 impl Config {
-    /// Decides a request by the lists, and counts it. `None` if its caller is on neither.
+    /// Decides a request by the lists, and records it. `None` if its caller is on neither.
     #[inline(never)]
     pub(super) fn listed(&self, lists: &Lists, head: &RequestHead<'_>) -> Option<Listed<'_>> {
         if self.plan.when.as_ref().is_some_and(|when| !(when.0)(head)) {
@@ -33,8 +33,9 @@ impl Config {
             List::Allow => Listed::Allowed(decision),
             List::Deny => {
                 let denial = Denial::by_list(caller.as_ref().map(|(policy, _)| &*policy.text));
-                let caller = caller.map(|(policy, key)| (policy.clone(), key));
-                Listed::Denied(denial, caller.into_iter().collect())
+                let caller: Option<Caller<'_>> = caller.as_ref().map(|(policy, key)| (*policy, key));
+                self.record(denial, caller.as_slice(), head);
+                Listed::Denied(denial)
             }
         })
     }

@@ -64,17 +64,18 @@ pub(super) struct Unchecked<'a> {
     pub(super) error: Option<KeyError>,
 }
 
-/// The caller whom each policy charges. They are kept for a denial.
-pub(super) type Callers = SmallVec<[(Name, Key); 2]>;
-
-/// Moves the callers out of the charges of the check that decides.
-pub(super) fn callers(charges: Charges<'_>) -> Callers {
-    let charges = charges.enforced.into_iter();
-    let charges = charges.filter(|charge| !charge.is_hold());
-    charges
-        .map(|charge| (charge.policy, charge.key.into_owned()))
-        .collect()
+impl Charges<'_> {
+    /// Returns the caller whom each enforced policy charges.
+    pub(super) fn callers(&self) -> SmallVec<[Caller<'_>; 4]> {
+        let charges = self.enforced.iter().filter(|charge| !charge.is_hold());
+        charges
+            .map(|charge| (&charge.policy, &*charge.key))
+            .collect()
+    }
 }
+
+/// The caller whom a policy charges.
+pub(super) type Caller<'a> = (&'a Name, &'a Key);
 
 /// The partition key of each charge, if the layer sends them.
 pub(super) type PartitionKeys = Option<Box<[[u8; 12]]>>;
@@ -259,17 +260,22 @@ impl Rule {
     }
 
     /// Decides a request from one bucket in memory. Nothing that it reads is copied: the copies
-    /// would take longer than the decision. Adds the caller to `denied` if the decision is a
-    /// denial.
+    /// would take longer than the decision. `record` gets the decision before it is copied, and
+    /// the caller if the policy applies.
     #[inline(always)]
     pub(super) fn decide(
         &self,
         memory: &MemoryStore,
         head: &RequestHead<'_>,
-        denied: &mut Callers,
+        record: impl Fn(&Decision, Option<Caller<'_>>),
     ) -> Result<Decision, MissingKey<'_>> {
+        let without_policy = || {
+            let decision = Decision::of_no_policy();
+            record(&decision, None);
+            Ok(decision)
+        };
         if !self.applies(head) {
-            return Ok(Decision::of_no_policy());
+            return without_policy();
         }
         let extracted = self.key.0.extract(head);
         let other;
@@ -280,16 +286,14 @@ impl Rule {
                     other = key;
                     &other
                 }
-                None => return Ok(Decision::of_no_policy()),
+                None => return without_policy(),
             },
         };
         let demand = self.chosen_demand(head);
         let demand = demand.as_ref().unwrap_or(&self.base.demand);
         let charge = self.base.charge(Cow::Borrowed(key), Cow::Borrowed(demand));
         let decision = memory.take(&charge);
-        if !decision.is_allowed() {
-            denied.push((self.base.name.clone(), key.clone()));
-        }
+        record(&decision, Some((&self.base.name, key)));
         Ok(decision)
     }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{config::Config, denied::Denial, key::known_method, plan::Callers};
+use super::{config::Config, denied::Denial, key::known_method, plan::Caller};
 use crate::{
     Decision, Fingerprint, Key, PolicyDecision, RequestHead,
     offenders::{Identity, NewDenial, Route},
@@ -11,7 +11,12 @@ use crate::{
 impl Config {
     /// Records a denial. `callers`: whom each policy would have charged.
     #[inline]
-    pub(super) fn record(&self, denial: Denial<'_>, callers: &Callers, head: &RequestHead<'_>) {
+    pub(super) fn record(
+        &self,
+        denial: Denial<'_>,
+        callers: &[Caller<'_>],
+        head: &RequestHead<'_>,
+    ) {
         if !self.is_repeated(denial, callers) {
             self.record_new(denial, callers, head);
         }
@@ -19,7 +24,7 @@ impl Config {
 
     /// Counts a denial like the last one, by one policy.
     #[inline]
-    fn is_repeated(&self, denial: Denial<'_>, callers: &Callers) -> bool {
+    fn is_repeated(&self, denial: Denial<'_>, callers: &[Caller<'_>]) -> bool {
         let Some(decision) = denial.decision else {
             return false;
         };
@@ -28,7 +33,7 @@ impl Config {
             return false;
         };
         let mut callers = callers.iter();
-        let caller = callers.find(|(charged_by, _)| charged_by == policy);
+        let caller = callers.find(|(charged_by, _)| *charged_by == policy);
         caller.is_some_and(|(_, key)| {
             let decided_at_us = decision.decided_at_us();
             self.offenders
@@ -37,11 +42,11 @@ impl Config {
     }
 
     #[inline(never)]
-    fn record_new(&self, denial: Denial<'_>, callers: &Callers, head: &RequestHead<'_>) {
+    fn record_new(&self, denial: Denial<'_>, callers: &[Caller<'_>], head: &RequestHead<'_>) {
         let callers = denial.policy_names().filter_map(|policy| {
             let name = &self.plan.rule(policy)?.base.name;
-            let caller = callers.iter().find(|(charged_by, _)| charged_by == name);
-            let key = caller.map(|(_, key)| key);
+            let caller = callers.iter().find(|(charged_by, _)| *charged_by == name);
+            let key = caller.map(|(_, key)| *key);
             Some(self.offenders.caller(name.clone(), key))
         });
         let denial = NewDenial {

@@ -15,7 +15,7 @@ use super::{
     config::Config,
     future::{Pending, ResponseFuture},
     listed::Listed,
-    plan::{Callers, Charges, MissingKey, PartitionKeys, callers},
+    plan::{Caller, Charges, MissingKey, PartitionKeys},
     settling::{Settling, Taken},
 };
 use crate::{
@@ -72,35 +72,36 @@ where
 
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
         let Self { inner, config } = self;
-        let mut denied = Callers::new();
         let mut holds = None;
         let lists = config.lists.as_ref();
         let head = || RequestHead::from(&request);
         let decision = if let Some(listed) = lists.and_then(|lists| config.listed(lists, &head())) {
             match listed {
                 Listed::Allowed(decision) => decision,
-                Listed::Denied(denial, callers) => {
-                    return ResponseFuture::denied(denial, &callers, config, &request);
-                }
+                Listed::Denied(denial) => return ResponseFuture::denied(denial, config, &request),
                 Listed::Unknown(error) => {
                     return ResponseFuture::without_key(None, &error, config, &request);
                 }
             }
         } else if let Some((rule, memory)) = config.direct() {
-            match rule.decide(memory, &RequestHead::from(&request), &mut denied) {
-                Ok(decision) => {
-                    config.recorder.decided(&decision);
-                    decision
+            let head = head();
+            let record = |decision: &Decision, caller: Option<Caller<'_>>| {
+                config.recorder.decided(decision);
+                if !decision.is_allowed() {
+                    config.record(decision.into(), caller.as_slice(), &head);
                 }
+            };
+            match rule.decide(memory, &head, record) {
+                Ok(decision) => decision,
                 Err(MissingKey { policy, error }) => {
                     return ResponseFuture::without_key(Some(policy), &error, config, &request);
                 }
             }
         } else {
             let mut charges = Charges::default();
+            let head = head();
             let plan = &config.plan;
-            let evaluated = plan.evaluate(&RequestHead::from(&request), &mut charges);
-            if let Err(MissingKey { policy, error }) = evaluated {
+            if let Err(MissingKey { policy, error }) = plan.evaluate(&head, &mut charges) {
                 return ResponseFuture::without_key(Some(policy), &error, config, &request);
             }
             if !charges.unchecked.is_empty() {
@@ -120,7 +121,7 @@ where
                 let waits = config.recorder.waits();
                 let admission = Admission::new(held, shadows, patience, bound, most, waits);
                 let asked = Unanswered::may_hold(Asked::Admission(admission), &charges, config);
-                let callers = callers(charges);
+                let callers = &charges.callers();
                 return wait(inner, config, asked, partition_keys, callers, request);
             } else {
                 let (take, recorder) = (Operation::Take, &config.recorder);
@@ -133,13 +134,14 @@ where
                     config.recorder.answered(&answer);
                     let Ok(decision) = answer else {
                         let denial = DenialReason::StoreFailed.into();
-                        return ResponseFuture::denied(denial, &denied, config, &request);
+                        config.record(denial, &[], &head);
+                        return ResponseFuture::denied(denial, config, &request);
                     };
                     decision
                 }
                 Answer::Later(answer) => {
                     let asked = Unanswered::may_hold(Asked::Answer(answer), &charges, config);
-                    let callers = callers(charges);
+                    let callers = &charges.callers();
                     return wait(inner, config, asked, partition_keys, callers, request);
                 }
             };
@@ -150,12 +152,12 @@ where
                 holds = config.holds(enforced, shadows, &decision);
             }
             if !decision.is_allowed() {
-                denied = callers(charges);
+                config.record((&decision).into(), &charges.callers(), &head);
             }
             decision
         };
         if !decision.is_allowed() {
-            let denied = ResponseFuture::denied((&decision).into(), &denied, config, &request);
+            let denied = ResponseFuture::denied((&decision).into(), config, &request);
             if let Some(holds) = holds {
                 denied.settle_shadows(holds, config);
             }
@@ -174,7 +176,7 @@ fn wait<S, ReqBody>(
     config: &Arc<Config>,
     asked: Asked,
     partition_keys: PartitionKeys,
-    callers: Callers,
+    callers: &[Caller<'_>],
     request: Request<ReqBody>,
 ) -> ResponseFuture<S, ReqBody>
 where
@@ -183,10 +185,11 @@ where
     // The service that was polled ready is the one to call; the clone that
     // takes its place may not be ready.
     let clone = inner.clone();
+    let callers = callers.iter().map(|&(policy, key)| (policy.clone(), key.clone()));
     ResponseFuture::deciding(Pending {
         asked,
         partition_keys,
-        callers,
+        callers: callers.collect(),
         request,
         service: mem::replace(inner, clone),
         awaited: Awaited::new(Arc::clone(config)),

@@ -89,6 +89,7 @@ impl StoreHandle {
     /// Checks what is enforced, and each shadow policy by itself, in one round trip if the store
     /// can. The answer is there when that of the enforced policies is. No shadow policy changes
     /// it, nor does the fallback decide for one. At least one of the lists has a charge.
+    #[inline]
     pub(crate) fn check_with_shadows(
         &self,
         operation: Operation,
@@ -96,10 +97,21 @@ impl StoreHandle {
         shadows: &[Charge<'_>],
         recorder: &Arc<Recorder>,
     ) -> Answer<Decision> {
-        let decisive = Check::new(operation, enforced);
         if shadows.is_empty() {
-            return self.check(&decisive);
+            self.check(&Check::new(operation, enforced))
+        } else {
+            self.check_shadows(operation, enforced, shadows, recorder)
         }
+    }
+
+    fn check_shadows(
+        &self,
+        operation: Operation,
+        enforced: &[Charge<'_>],
+        shadows: &[Charge<'_>],
+        recorder: &Arc<Recorder>,
+    ) -> Answer<Decision> {
+        let decisive = Check::new(operation, enforced);
         let mut checks: SmallVec<[Check<'_>; 4]> = SmallVec::new();
         if !enforced.is_empty() {
             checks.push(decisive);
