@@ -204,15 +204,17 @@ pub(crate) fn decide(check: &Check<'_>, now_us: u64, buckets: &mut [BucketWords]
         .charges()
         .iter()
         .map(|charge| (&*charge.demand, offset_ms(charge)));
-    let (fitting, readings) = settle(operation, charges, buckets, now_us);
-    let charges = check.charges().iter().zip(readings);
-    let policies = charges.filter(|(charge, _)| !charge.is_hold());
-    let policies = policies
-        .map(|(charge, (at, standing))| policy_decision(charge, operation, fitting, at, standing));
+    let mut readings = Readings::new();
+    let fitting = settle(operation, charges, buckets, now_us, &mut readings);
+    let charges = check.charges().iter().zip(&*readings);
+    let policy = |(charge, &(at, standing)): (&Charge<'_>, &_)| {
+        policy_decision(charge, operation, fitting, at, standing)
+    };
     // Their number is known only if none of them holds units.
     match check.charges().iter().any(Charge::is_hold) {
-        false => Decision::new(operation, policies, fitting, now_us),
+        false => Decision::new(operation, charges.map(policy), fitting, now_us),
         true => {
+            let policies = charges.filter(|(charge, _)| !charge.is_hold()).map(policy);
             let policies: SmallVec<[PolicyDecision; 1]> = policies.collect();
             Decision::new(operation, policies.into_iter(), fitting, now_us)
         }
@@ -220,6 +222,7 @@ pub(crate) fn decide(check: &Check<'_>, now_us: u64, buckets: &mut [BucketWords]
 }
 
 /// Returns a charge's part of a decision.
+#[inline]
 pub(crate) fn policy_decision(
     charge: &Charge<'_>,
     operation: Operation,
@@ -234,19 +237,20 @@ pub(crate) fn policy_decision(
 }
 
 /// The context in which each bucket was read, and its state.
-pub(super) type Readings = SmallVec<[(ReadContext, BucketState); 4]>;
+pub(crate) type Readings = SmallVec<[(ReadContext, BucketState); 4]>;
 
 /// Reads all buckets, and changes all or none. `charges` are the demands, and by how much the
-/// windows of each start later. Returns how many units were taken (for all-or-none operations 1
-/// or 0), and the states before.
+/// windows of each start later. Adds the states before to `readings`, which is the caller's, as
+/// a list that is returned would be copied. Returns how many units were taken; for all-or-none
+/// operations 1 or 0.
 pub(crate) fn settle<'a>(
     operation: Operation,
     charges: impl Iterator<Item = (&'a Demand, u64)> + Clone,
     buckets: &mut [BucketWords],
     now_us: u64,
-) -> (u64, Readings) {
+    readings: &mut Readings,
+) -> u64 {
     let mut fitting = u64::MAX;
-    let mut readings = Readings::new();
     let mut hold = None;
     for ((demand, offset_ms), bucket) in charges.clone().zip(&*buckets) {
         let (at, standing, fits) = each!(demand.quota, rule => {
@@ -263,7 +267,7 @@ pub(crate) fn settle<'a>(
         fitting = fitting.min(fits).min(most_fitting(operation, demand));
         readings.push((at, standing));
     }
-    for (((demand, _), bucket), (at, standing)) in charges.zip(buckets).zip(&mut readings) {
+    for (((demand, _), bucket), (at, standing)) in charges.zip(buckets).zip(readings) {
         each!(demand.quota, rule => {
             write(rule, operation, demand, bucket, fitting, standing, *at);
             if let Some(hold) = &mut at.hold {
@@ -273,7 +277,7 @@ pub(crate) fn settle<'a>(
             }
         });
     }
-    (fitting, readings)
+    fitting
 }
 
 /// Returns the state of a charge's bucket, and how many units it has room for (for all-or-none

@@ -10,7 +10,7 @@ use crate::{
     quota::arithmetic::State,
     store::{
         BucketWords,
-        decide::settle,
+        decide::{Readings, settle},
         redis::{
             key::{KeyNames, RedisKey},
             reply::Integers,
@@ -123,7 +123,14 @@ impl Server {
             let demand = &*charge.demand;
             (demand, demand.quota.offset_ms(charge.key_bytes()))
         });
-        let (fitting, readings) = settle(request.operation, demands, &mut buckets, now_us);
+        let mut readings = Readings::new();
+        let fitting = settle(
+            request.operation,
+            demands,
+            &mut buckets,
+            now_us,
+            &mut readings,
+        );
         reply.push(fitting as i64);
         for (charge, (_, standing)) in request.charges.iter().zip(&readings) {
             let numbers = [standing.level, standing.mark, standing.more];
