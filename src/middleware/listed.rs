@@ -33,7 +33,8 @@ impl Config {
             List::Allow => Listed::Allowed(decision),
             List::Deny => {
                 let denial = Denial::by_list(caller.as_ref().map(|(policy, _)| &*policy.text));
-                let caller: Option<Caller<'_>> = caller.as_ref().map(|(policy, key)| (*policy, key));
+                let caller: Option<Caller<'_>> =
+                    caller.as_ref().map(|(policy, key)| (*policy, key));
                 self.record(denial, caller.as_slice(), head);
                 Listed::Denied(denial)
             }

@@ -185,7 +185,9 @@ where
     // The service that was polled ready is the one to call; the clone that
     // takes its place may not be ready.
     let clone = inner.clone();
-    let callers = callers.iter().map(|&(policy, key)| (policy.clone(), key.clone()));
+    let callers = callers
+        .iter()
+        .map(|&(policy, key)| (policy.clone(), key.clone()));
     ResponseFuture::deciding(Pending {
         asked,
         partition_keys,
