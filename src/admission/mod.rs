@@ -201,7 +201,7 @@ impl Admission {
         let turn_at = later(at, decision.delay());
         let taken = RefundGuard::new(held, permits, &decision, turn_at, self.runtime.clone());
         if decision.delay().is_zero() {
-            return Poll::Ready(Ok((decision, taken.and_then(RefundGuard::settled))));
+            return Poll::Ready(Ok((decision, taken.and_then(RefundGuard::kept))));
         }
         self.begin_wait();
         self.stage = Stage::Delayed {
@@ -344,7 +344,7 @@ impl Admission {
                     let stage = mem::replace(&mut this.stage, Stage::Done);
                     if let Stage::Delayed { admitted, .. } = stage {
                         let (decision, taken) = *admitted;
-                        return Poll::Ready(Ok((decision, taken.and_then(RefundGuard::settled))));
+                        return Poll::Ready(Ok((decision, taken.and_then(RefundGuard::kept))));
                     }
                 }
                 Stage::Denied(sleep) => {

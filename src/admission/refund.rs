@@ -279,7 +279,7 @@ pub(crate) struct RefundGuard {
 }
 
 impl RefundGuard {
-    /// Guards all that a decision has taken, until it is [settled](Self::settled).
+    /// Guards all that a decision has taken, until it is [kept](Self::kept).
     pub(crate) fn new(
         held: HeldCharges,
         permits: HeldPermits,
@@ -333,7 +333,7 @@ impl RefundGuard {
 
     /// Leaves the units taken, because the caller goes on. Only permits are still released
     /// when the result is dropped; `None` if there are none.
-    pub(crate) fn settled(mut self) -> Option<Self> {
+    pub(crate) fn kept(mut self) -> Option<Self> {
         self.reservation = None;
         self.held.charges = Vec::new();
         (!self.permits.is_empty()).then_some(self)

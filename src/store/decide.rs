@@ -205,7 +205,7 @@ pub(crate) fn decide(check: &Check<'_>, now_us: u64, buckets: &mut [BucketWords]
         .iter()
         .map(|charge| (&*charge.demand, offset_ms(charge)));
     let mut readings = Readings::new();
-    let fitting = settle(operation, charges, buckets, now_us, &mut readings);
+    let fitting = change_all(operation, charges, buckets, now_us, &mut readings);
     let charges = check.charges().iter().zip(&*readings);
     let policy = |(charge, &(at, standing)): (&Charge<'_>, &_)| {
         policy_decision(charge, operation, fitting, at, standing)
@@ -243,7 +243,7 @@ pub(crate) type Readings = SmallVec<[(ReadContext, BucketState); 4]>;
 /// windows of each start later. Adds the states before to `readings`, which is the caller's, as
 /// a list that is returned would be copied. Returns how many units were taken; for all-or-none
 /// operations 1 or 0.
-pub(crate) fn settle<'a>(
+pub(crate) fn change_all<'a>(
     operation: Operation,
     charges: impl Iterator<Item = (&'a Demand, u64)> + Clone,
     buckets: &mut [BucketWords],

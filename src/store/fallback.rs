@@ -156,7 +156,7 @@ impl Fallback {
     }
 
     /// Returns the store's answer, or decides in its place if the store failed.
-    pub(super) fn settle(
+    pub(super) fn decide_instead(
         &self,
         answer: Result<Decision, StoreError>,
         check: &Check<'_>,

@@ -83,7 +83,7 @@ impl StoreHandle {
 
     #[inline(always)]
     pub(crate) fn check(&self, check: &Check<'_>) -> Answer<Decision> {
-        self.settled(self.store.store.check(check), check)
+        self.with_fallback(self.store.store.check(check), check)
     }
 
     /// Checks what is enforced, and each shadow policy by itself, in one round trip if the store
@@ -128,7 +128,7 @@ impl StoreHandle {
             Answer::Now(Ok(Decision::of_shadow_policies(units)))
         } else {
             let answer = answers.next().unwrap_or_else(ShadowChecks::no_answer);
-            self.settled(answer, &decisive)
+            self.with_fallback(answer, &decisive)
         };
         let checks = ShadowChecks::new(&self.store, recorder, operation, shadows, answers);
         checks.beside(answer)
@@ -136,21 +136,21 @@ impl StoreHandle {
 
     /// Applies the fallback to an answer of the store, if it needs that.
     #[inline(always)]
-    fn settled(&self, mut answer: Answer<Decision>, check: &Check<'_>) -> Answer<Decision> {
+    fn with_fallback(&self, mut answer: Answer<Decision>, check: &Check<'_>) -> Answer<Decision> {
         match &answer {
             Answer::Now(Ok(decision)) => self.store.health.answered(decision),
-            _ => self.settle(&mut answer, check),
+            _ => self.apply_fallback(&mut answer, check),
         }
         answer
     }
 
     /// Applies the fallback to an answer that is an error, or may become one.
     #[inline(never)]
-    fn settle(&self, answer: &mut Answer<Decision>, check: &Check<'_>) {
+    fn apply_fallback(&self, answer: &mut Answer<Decision>, check: &Check<'_>) {
         let placeholder = Decision::on_store_failure(Verdict::Denied);
-        let unsettled = mem::replace(answer, Answer::Now(Ok(placeholder)));
-        *answer = match unsettled {
-            Answer::Now(answer) => Answer::Now(self.fallback.settle(answer, check)),
+        let undecided = mem::replace(answer, Answer::Now(Ok(placeholder)));
+        *answer = match undecided {
+            Answer::Now(answer) => Answer::Now(self.fallback.decide_instead(answer, check)),
             Answer::Later(answer) => {
                 let fallback = self.fallback.clone();
                 let operation = check.operation();
@@ -165,7 +165,7 @@ impl StoreHandle {
                         fallback.keep_bans(decision, &charges);
                         return answer;
                     }
-                    fallback.settle(answer, &Check::new(operation, &charges))
+                    fallback.decide_instead(answer, &Check::new(operation, &charges))
                 }))
             }
         };

@@ -10,7 +10,7 @@ use crate::{
     quota::arithmetic::State,
     store::{
         BucketWords,
-        decide::{Readings, settle},
+        decide::{Readings, change_all},
         redis::{
             key::{KeyNames, RedisKey},
             reply::Integers,
@@ -124,7 +124,7 @@ impl Server {
             (demand, demand.quota.offset_ms(charge.key_bytes()))
         });
         let mut readings = Readings::new();
-        let fitting = settle(
+        let fitting = change_all(
             request.operation,
             demands,
             &mut buckets,
