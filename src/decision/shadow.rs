@@ -8,8 +8,6 @@ use std::{
 use super::PolicyDecision;
 use crate::util::lock::lock;
 
-type Waiting = Box<dyn FnOnce(&PolicyDecision) + Send>;
-
 /// The outcome for a shadow policy. It is set when the store answers, which may be later than
 /// the decision.
 #[derive(Clone, Default)]
@@ -18,8 +16,18 @@ pub(crate) struct ShadowOutcome(Arc<Outcome>);
 #[derive(Default)]
 struct Outcome {
     decided: OnceLock<PolicyDecision>,
-    /// What waits for it.
-    waiting: Mutex<Option<Waiting>>,
+    waiting: Mutex<Waiting>,
+}
+
+type Then = Box<dyn FnOnce(Option<&PolicyDecision>) + Send>;
+
+#[derive(Default)]
+enum Waiting {
+    #[default]
+    Nothing,
+    For(Then),
+    /// The outcome is known, or never will be.
+    Over,
 }
 
 impl ShadowOutcome {
@@ -30,23 +38,27 @@ impl ShadowOutcome {
 
     /// Sets it once.
     pub(crate) fn set(&self, decided: PolicyDecision) {
-        let decided = self.0.decided.get_or_init(|| decided);
-        let waiting = lock(&self.0.waiting).take();
-        if let Some(then) = waiting {
-            then(decided);
+        self.0.decided.get_or_init(|| decided);
+        self.end();
+    }
+
+    /// Ends the wait for it. If it was not set, it is never known.
+    pub(crate) fn end(&self) {
+        let waiting = std::mem::replace(&mut *lock(&self.0.waiting), Waiting::Over);
+        if let Waiting::For(then) = waiting {
+            then(self.get());
         }
     }
 
-    /// Calls this with the outcome, now or when it is set: if another call waits already, in its
-    /// place.
-    pub(crate) fn when_known(&self, then: impl FnOnce(&PolicyDecision) + Send + 'static) {
-        *lock(&self.0.waiting) = Some(Box::new(then));
-        // It may have been set before this call, or meanwhile.
-        if let Some(decided) = self.get() {
-            let waiting = lock(&self.0.waiting).take();
-            if let Some(then) = waiting {
-                then(decided);
-            }
+    /// Calls this once with the outcome, now or when it is known. `None`: it never is. There is one
+    /// such call for each outcome.
+    pub(crate) fn when_known(&self, then: impl FnOnce(Option<&PolicyDecision>) + Send + 'static) {
+        let mut waiting = lock(&self.0.waiting);
+        if matches!(*waiting, Waiting::Over) {
+            drop(waiting);
+            then(self.get());
+        } else {
+            *waiting = Waiting::For(Box::new(then));
         }
     }
 }

@@ -35,7 +35,6 @@ pub struct Hold(SmallVec<[Holds; 1]>);
 
 impl Hold {
     /// Creates the handle of a request. `outer`: that of the layers around this one.
-    #[allow(dead_code, reason = "for the layer")]
     pub(crate) fn new(holds: Option<Holds>, outer: Option<&Self>) -> Self {
         let mut all: SmallVec<[Holds; 1]> = holds.into_iter().collect();
         all.extend(outer.into_iter().flat_map(|outer| outer.0.iter().cloned()));

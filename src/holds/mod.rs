@@ -84,6 +84,7 @@ impl Holds {
         (!held.is_empty()).then(|| Self(Arc::new(Owned { source, held })))
     }
 
+    #[cfg(any(feature = "http", test))]
     fn held(&self, policy: &str) -> Option<&Arc<Held>> {
         self.0.held.iter().find(|held| held.policy() == policy)
     }
@@ -128,15 +129,9 @@ impl Holds {
     }
 
     /// Returns as what a policy was settled.
-    #[allow(dead_code, reason = "for the layer")]
+    #[cfg(any(feature = "http", test))]
     pub(crate) fn settled(&self, policy: &str) -> Option<Settlement> {
         self.held(policy)?.settled()
-    }
-
-    /// Returns the policies that are settled.
-    #[allow(dead_code, reason = "for the layer")]
-    pub(crate) fn policies(&self) -> impl Iterator<Item = &str> {
-        self.0.held.iter().map(|held| held.policy())
     }
 }
 
@@ -180,7 +175,7 @@ fn add(
     for (charge, decided) in settled_charges(charges, terms).zip(decision.policies()) {
         if let Some(charge) = charge {
             let held = Held::new(store.unsettled(), store.monitored(), charge);
-            held.known(decided);
+            held.known(Some(decided));
             to.push(held);
         }
     }

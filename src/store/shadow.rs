@@ -43,6 +43,12 @@ struct ShadowCheck {
     answer: Answer<Decision>,
 }
 
+impl Drop for ShadowCheck {
+    fn drop(&mut self) {
+        self.outcome.end();
+    }
+}
+
 impl ShadowChecks {
     /// Stands in for an answer that a store did not return.
     pub(super) fn no_answer() -> Answer<Decision> {

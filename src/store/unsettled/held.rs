@@ -95,17 +95,18 @@ impl Held {
         })
     }
 
-    /// Takes over what a decision holds. A denial holds nothing, so nothing is settled.
-    pub(crate) fn known(self: &Arc<Self>, decided: &PolicyDecision) {
+    /// Takes over what a decision holds. A denial holds nothing, so nothing is settled. What an
+    /// unknown decision holds lapses.
+    pub(crate) fn known(self: &Arc<Self>, decided: Option<&PolicyDecision>) {
         let mut state = self.state();
-        if decided.is_denied() {
+        let Some(decided) = decided.filter(|decided| !decided.is_denied()) else {
             state.settled = Some(Settlement::Release);
             state.is_moving = false;
             let reply = state.reply.take();
             drop(state);
             pass_on(reply, Ok(None));
             return;
-        }
+        };
         if self.charge.hold.is_some() {
             self.registry.units.fetch_add(self.units, Ordering::Relaxed);
             (state.held, state.generation) = (decided.held(), decided.generation());

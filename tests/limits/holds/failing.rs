@@ -94,6 +94,48 @@ async fn a_policy_that_allows_while_the_store_fails_holds_nothing() {
     assert_eq!(remaining(&limiter).await, 100);
 }
 
+/// What it holds is unknown then, so nothing is settled.
+#[tokio::test(start_paused = true)]
+async fn a_settlement_does_not_wait_for_a_shadow_check_that_failed() {
+    let store = Watched::new();
+    let policy = Policy::new("tokens", day()).hold_for(LIFETIME).shadow();
+    let limiter = Limiter::new(Arc::clone(&store), policy);
+    for fate in [Fate::Lost, Fate::LateAndLost] {
+        store.set(Operation::Take, Some(fate));
+        let reserved = limiter.reserve("ann", 40).await.expect("a decision");
+        assert!(reserved.is_allowed());
+        let settling = tokio::spawn(reserved.settle(10));
+        pass(super::LATE * 2).await;
+        assert!(settling.is_finished(), "{fate:?}");
+        let settled = settling.await.expect("a task").expect("nothing to settle");
+        assert_eq!(settled.decision().policies().len(), 0);
+    }
+    assert_eq!(store.calls(Operation::Settle), 0);
+}
+
+/// Its hold is settled when the store has answered.
+#[tokio::test(start_paused = true)]
+async fn a_settlement_waits_for_a_shadow_check_that_is_late() {
+    let store = Watched::new();
+    let policy = Policy::new("tokens", day()).hold_for(LIFETIME).shadow();
+    let limiter = Limiter::new(Arc::clone(&store), policy);
+    store.set(Operation::Take, Some(Fate::Late));
+    let reserved = limiter.reserve("ann", 40).await.expect("a decision");
+    let settling = tokio::spawn(reserved.settle(10));
+    pass(super::LATE / 2).await;
+    assert!(!settling.is_finished());
+    pass(super::LATE).await;
+    let settled = settling.await.expect("a task").expect("a settlement");
+    assert_eq!(settled.charged(), 10);
+    let decision = limiter.peek("ann").await.expect("a decision");
+    let left = decision
+        .shadow_policies()
+        .next()
+        .expect("a policy")
+        .remaining();
+    assert_eq!((left, store.calls(Operation::Settle)), (90, 1));
+}
+
 /// A caller that leaves takes nothing, although its check is under way.
 #[tokio::test(start_paused = true)]
 async fn a_reservation_whose_future_is_dropped_holds_nothing() {

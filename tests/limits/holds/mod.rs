@@ -42,8 +42,10 @@ enum Fate {
     Unanswered,
     /// The call does not run, and its caller does not know that.
     Lost,
-    /// The call runs, and its answer comes when the hour is over.
+    /// The call runs, and its answer comes later.
     Late,
+    /// The call does not run, and the error comes later.
+    LateAndLost,
 }
 
 /// A store in memory that counts its calls, and fails on purpose.
@@ -98,8 +100,11 @@ impl Store for Watched {
                 drop(self.memory.check(check));
                 Answer::Now(Err(StoreError::unavailable("it is cut off")))
             }
-            Some(Fate::Late) => {
-                let answer = self.memory.check(check);
+            Some(fate @ (Fate::Late | Fate::LateAndLost)) => {
+                let answer = match fate {
+                    Fate::Late => self.memory.check(check),
+                    _ => Answer::Now(Err(StoreError::unavailable("it is cut off"))),
+                };
                 Answer::Later(Box::pin(async move {
                     tokio::time::sleep(LATE).await;
                     match answer {
