@@ -74,14 +74,21 @@ impl ScriptRequest {
     pub(crate) fn decision(&self, found: &CheckResult) -> Decision {
         let (operation, now_us, fitting) = (self.operation, found.now_us, found.fitting);
         let charges = self.charges.iter().zip(&found.standings);
-        let mut policies: SmallVec<[PolicyDecision; 1]> =
-            policy_decisions(charges, operation, fitting, now_us).collect();
-        match (policies.len(), policies.pop()) {
+        if self.charges.iter().any(Charge::is_hold) {
+            let policies = policy_decisions(charges, operation, fitting, now_us);
+            let policies: SmallVec<[PolicyDecision; 1]> = policies.collect();
+            return Decision::new(operation, policies.into_iter(), fitting, now_us);
+        }
+        // Their number is known, so they are collected in place.
+        let mut policies = charges.map(|(charge, before)| {
+            let at = each!(charge.demand.quota, rule => charge.at(rule, operation, now_us));
+            policy_decision(charge, operation, fitting, at, *before)
+        });
+        match (policies.len(), policies.next()) {
             (1, Some(policy)) => Decision::of_one(operation, policy, fitting, now_us),
-            (_, last) => {
-                let policies: SmallVec<[PolicyDecision; 4]> =
-                    policies.into_iter().chain(last).collect();
-                Decision::new(operation, policies.into_iter(), fitting, now_us)
+            (_, first) => {
+                let policies = first.into_iter().chain(policies);
+                Decision::new(operation, policies, fitting, now_us)
             }
         }
     }
