@@ -232,6 +232,11 @@ impl Policy {
         let Some(lifetime) = self.hold_for else {
             return Ok(None);
         };
+        #[cfg(feature = "http")]
+        if quota.penalty().is_some() && self.readers.settles() {
+            // What it is settled as are strikes, of which none are held.
+            return Ok(None);
+        }
         let conflict = if self.leases {
             "`lease()`, because leased units are charged already"
         } else if quota.penalty().is_some() {

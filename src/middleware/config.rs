@@ -109,9 +109,11 @@ impl Config {
         let terms = |charge: &Charge<'_>| {
             let mut rules = self.plan.rules.iter();
             let rule = rules.find(|rule| rule.base.name == charge.policy);
+            let is_penalty = charge.demand.quota.penalty().is_some();
             Terms {
                 debt: rule.map_or(0, |rule| rule.base.debt),
-                is_debited: false,
+                // Its settlements are strikes.
+                is_debited: is_penalty && rule.is_some_and(|rule| rule.settle_by.is_some()),
             }
         };
         Holds::new(&self.store, charges, shadows, decision, terms)

@@ -345,7 +345,8 @@ impl Rule {
     #[inline]
     pub(super) fn may_hold(&self) -> bool {
         let quota = &self.base.demand.quota;
-        !self.is_constant() || quota.is_concurrency() || quota.paces() || self.base.hold.is_some()
+        let is_settled = self.base.hold.is_some() || self.settle_by.is_some();
+        !self.is_constant() || quota.is_concurrency() || quota.paces() || is_settled
     }
 
     /// Returns whether it is a shadow policy for all callers.

@@ -24,6 +24,11 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
+    /// Returns whether requests are settled by their responses.
+    pub(crate) const fn settles(&self) -> bool {
+        self.settle_by.is_some()
+    }
+
     /// Returns the method that set one of them, if any is set.
     pub(crate) fn method(&self) -> Option<&'static str> {
         [

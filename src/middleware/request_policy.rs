@@ -137,6 +137,9 @@ impl Policy {
     /// are answered. With a [cost](Self::cost) of 0 nothing is held, and what the settler says is
     /// charged afterwards: then as many wrong ones as are under way pass beyond the limit.
     ///
+    /// Under a [`Penalty`](crate::Penalty) nothing is held, and what the settler says are strikes: one
+    /// for [`Settle::Full`](crate::Settle::Full).
+    ///
     /// What [`hold_for`](Self::hold_for) cannot be combined with is a
     /// [`ConfigError`](crate::ConfigError) here, too. A tier of [`quota_by`](Self::quota_by) that
     /// cannot hold is charged when the request is admitted.

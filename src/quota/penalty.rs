@@ -11,8 +11,9 @@ use crate::ConfigError;
 
 /// Bans a caller after so many strikes, for longer each time if you say so.
 ///
-/// It takes no units of a request: it asks whether the caller is banned. Strikes come from
-/// [`Policy::strike_on_denial`](crate::Policy::strike_on_denial), and from
+/// It takes no units of a request: it asks whether the caller is banned. Strikes come from responses
+/// ([`Policy::settle_by`](crate::Policy::settle_by)), from denials by other policies
+/// ([`Policy::strike_on_denial`](crate::Policy::strike_on_denial)), and from
 /// [`Limiter::strike`](crate::Limiter::strike) or [`Buckets::strike`](crate::Buckets::strike)
 /// wherever the application notices something. [`Limiter::ban`](crate::Limiter::ban) bans by hand,
 /// and a [`reset`](crate::Limiter::reset) lifts a ban and forgets all strikes.

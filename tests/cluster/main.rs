@@ -5,6 +5,7 @@ mod counting;
 mod failing;
 mod lying;
 mod moving;
+mod penalties;
 mod several_slots;
 mod shadow;
 #[path = "../support/mod.rs"]

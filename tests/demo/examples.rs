@@ -82,6 +82,52 @@ fn guesses_at_the_same_time_do_not_exceed_the_limit_of_a_login() {
     assert_eq!(statuses.iter().filter(|status| **status == 429).count(), 25);
 }
 
+#[test]
+fn a_scanner_is_banned_after_its_strikes_and_others_are_not() {
+    let demo = start("scanner_ban");
+    let get = |path: &str, client: &str| {
+        ask(
+            &demo,
+            &format!("GET {path} HTTP/1.1\r\nx-forwarded-for: {client}"),
+            "",
+        )
+    };
+    let [scanner, visitor] = ["203.0.113.1", "203.0.113.2"];
+    for _ in 0..19 {
+        assert_eq!(get("/wp-login.php", scanner).status, 404);
+    }
+    assert_eq!(get("/", scanner).status, 200);
+    assert_eq!(get("/.env", scanner).status, 404, "the last strike");
+    let banned = get("/", scanner);
+    assert_eq!(banned.status, 429);
+    let wait_s = banned.header("retry-after").expect("a wait");
+    let wait_s: u64 = wait_s.parse().expect("a number");
+    assert!((290..=300).contains(&wait_s), "{wait_s}");
+    let shown = banned.header("ratelimit").expect("it");
+    assert_eq!(shown, format!("\"scanners\";r=0;t={wait_s}"));
+    let problem = banned.json();
+    let kind = "https://iana.org/assignments/http-problem-types#abnormal-usage-detected";
+    assert_eq!(problem["type"], kind);
+    assert_eq!(problem["violated-policies"][0], "scanners");
+    assert_eq!(get("/", visitor).status, 200);
+    assert_eq!(get("/favicon.ico", visitor).status, 404);
+}
+
+/// Denials of the other policy are strikes, too: of a burst of 90, 50 pass.
+#[test]
+fn a_client_that_ignores_denials_is_banned() {
+    let demo = start("scanner_ban");
+    let head = "GET / HTTP/1.1\r\nx-forwarded-for: 203.0.113.3";
+    let banned = (0..400).find(|_| {
+        let answer = ask(&demo, head, "");
+        answer
+            .header("ratelimit")
+            .is_some_and(|shown| shown.contains("\"scanners\""))
+    });
+    let before = banned.expect("a ban");
+    assert!(before >= 69, "{before}");
+}
+
 const QUERY: &str = "POST /graphql HTTP/1.1";
 
 #[test]

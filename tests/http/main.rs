@@ -7,6 +7,7 @@ mod lists;
 mod metrics;
 mod middleware;
 mod offenders;
+mod penalties;
 mod settle;
 mod shadow;
 mod standards;

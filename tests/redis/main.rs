@@ -19,6 +19,7 @@ mod lease;
 #[cfg(feature = "redis-client")]
 mod lifecycle;
 mod metrics;
+mod penalties;
 #[cfg(feature = "testing")]
 mod permits;
 #[cfg(feature = "redis-client")]

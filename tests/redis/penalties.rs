@@ -1,0 +1,243 @@
+//! Penalties in Redis: what is stored, for how long, and in how many calls.
+
+use std::{sync::Arc, time::Duration};
+
+use tower_throttle::{
+    Decision, FixedWindow, Limiter, ManualClock, OnStoreFailure, Penalty, Policy, RedisStore,
+    Source, TokenBucket,
+};
+
+use crate::support::{DEADLINE, RedisServer};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn connect(server: &RedisServer, ttl: Duration) -> (RedisStore, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new());
+    let store = RedisStore::builder()
+        .clock(clock.clone())
+        .timeout(DEADLINE)
+        .denial_cache_ttl(ttl)
+        .connect(&server.url());
+    (store.expect("a store"), clock)
+}
+
+fn limiter(store: &RedisStore, policies: impl IntoIterator<Item = Policy>) -> Limiter {
+    let builder = Limiter::builder()
+        .store(store.clone())
+        .on_store_failure(OnStoreFailure::Deny);
+    let builder = policies
+        .into_iter()
+        .fold(builder, |builder, policy| builder.policy(policy));
+    builder.build().expect("a limiter")
+}
+
+fn bans() -> Policy {
+    let penalty = Penalty::after(3).within(10 * MINUTE).lasting(5 * MINUTE);
+    Policy::new("bans", penalty.doubling_up_to(DAY).forgiven_after(7 * DAY))
+}
+
+fn striking() -> [Policy; 2] {
+    let api = Policy::new("api", TokenBucket::per_day(1));
+    [api, bans().strike_on_denial()]
+}
+
+async fn check(limiter: &Limiter) -> Decision {
+    limiter.check("ann").await.expect("a decision")
+}
+
+fn is_banned(decision: &Decision) -> bool {
+    decision.denied_by().any(|policy| policy.name() == "bans")
+}
+
+/// Returns how often a command ran.
+fn ran(server: &RedisServer, name: &str) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]);
+    let start = format!("cmdstat_{name}:calls=");
+    let line = stats.lines().find_map(|line| line.strip_prefix(&start));
+    let number = line.and_then(|line| line.split(',').next());
+    number.map_or(0, |number| number.parse().expect("a number"))
+}
+
+#[tokio::test]
+async fn a_caller_without_strikes_has_no_key_and_others_one_that_expires() {
+    let server = RedisServer::start();
+    let (store, clock) = connect(&server, Duration::ZERO);
+    let limiter = limiter(&store, [bans()]);
+    for caller in 0..50_u64 {
+        let decision = limiter.check(caller).await.expect("a decision");
+        assert!(decision.is_allowed());
+    }
+    assert!(server.keys().is_empty());
+
+    let _ = limiter.strike("ann", 1).await.expect("a strike");
+    let [key] = &server.keys()[..] else {
+        panic!("one key");
+    };
+    assert_eq!(limiter.storage_keys("ann"), *std::slice::from_ref(key));
+    let ttl = |key: &str| -> u64 {
+        let left = server.command(&["PTTL", key]);
+        left.trim().parse().expect("milliseconds")
+    };
+    // The clock of the store does not run, so keys live a minute longer.
+    let about = |expected: Duration| {
+        let left = Duration::from_millis(ttl(key));
+        assert!(
+            left <= expected + 2 * MINUTE && left >= expected,
+            "{left:?}"
+        );
+    };
+    about(10 * MINUTE);
+    let _ = limiter.strike("ann", 2).await.expect("strikes");
+    about(5 * MINUTE + 7 * DAY);
+    let stored = server.command(&["GET", key]);
+    assert_eq!(stored.trim().len(), 29, "{stored}");
+    clock.advance(5 * MINUTE);
+    assert!(check(&limiter).await.is_allowed());
+    limiter.reset("ann").await.expect("a reset");
+    assert!(server.keys().is_empty());
+    server.assert_all_keys_expire();
+}
+
+/// The denial and its strike are one call. A banned request is one call, which writes nothing.
+#[tokio::test]
+async fn a_strike_is_in_the_call_of_its_denial() {
+    let server = RedisServer::start();
+    let (store, _) = connect(&server, Duration::ZERO);
+    let limiter = limiter(&store, striking());
+    assert!(check(&limiter).await.is_allowed());
+    let writes = || ran(&server, "psetex");
+    let calls = || ran(&server, "evalsha") + ran(&server, "eval");
+    let before = (calls(), writes());
+    for _ in 0..3 {
+        let _ = check(&limiter).await;
+    }
+    assert_eq!((calls() - before.0, writes() - before.1), (3, 3));
+    let before = (calls(), writes());
+    for _ in 0..5 {
+        assert!(is_banned(&check(&limiter).await));
+    }
+    assert_eq!((calls() - before.0, writes() - before.1), (5, 0));
+}
+
+/// Equal checks that share a call: each denial is a strike of its own.
+#[tokio::test]
+async fn checks_that_share_a_call_strike_one_by_one() {
+    let server = RedisServer::start();
+    let (store, _) = connect(&server, Duration::ZERO);
+    for (name, room, calls) in [("few", 3, 40), ("none", 0, 40), ("all", 40, 40)] {
+        let policies = [
+            Policy::new(name, FixedWindow::per_day(room)),
+            Policy::new("bans", Penalty::after(20)).strike_on_denial(),
+        ];
+        let limiter = limiter(&store, policies);
+        let asked = (0..calls).map(|_| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move { limiter.check(name).await.expect("a decision") })
+        });
+        let mut left = Vec::new();
+        let (mut allowed, mut banned) = (0, 0);
+        for decision in asked.collect::<Vec<_>>() {
+            let decision = decision.await.expect("an answer");
+            allowed += u64::from(decision.is_allowed());
+            banned += u64::from(is_banned(&decision));
+            let bans = decision.policies().last().expect("the penalty");
+            left.push(bans.remaining());
+        }
+        assert_eq!(allowed, room.min(calls), "{name}");
+        let denied = calls - allowed;
+        // The twentieth denial is the ban, and so are all behind it.
+        assert_eq!(banned, (denied + 1).saturating_sub(20), "{name}");
+        left.sort_unstable();
+        left.dedup();
+        let expected: Vec<u64> = (0..=20).collect();
+        if denied >= 20 && allowed > 0 {
+            assert_eq!(left, expected, "{name}");
+        }
+    }
+}
+
+/// Three processes with cached denials on a real server: the strikes of all count together.
+#[tokio::test]
+async fn a_client_that_hammers_three_processes_is_banned() {
+    let server = RedisServer::start();
+    let processes = [(); 3].map(|()| {
+        let (store, clock) = connect(&server, Duration::from_secs(1));
+        let api = Policy::new("api", TokenBucket::per_day(1));
+        let bans = Policy::new("bans", Penalty::after(100).within(10 * MINUTE));
+        (limiter(&store, [api, bans.strike_on_denial()]), clock)
+    });
+    assert!(check(&processes[0].0).await.is_allowed());
+    let (mut denials, mut cached) = (0, 0);
+    'hammering: loop {
+        for (limiter, _) in &processes {
+            let decision = check(limiter).await;
+            if is_banned(&decision) {
+                break 'hammering;
+            }
+            denials += 1;
+            cached += u64::from(decision.source() == Source::Cache);
+            for (_, clock) in &processes {
+                clock.advance(Duration::from_millis(20));
+            }
+        }
+        assert!(denials < 1_000, "no ban");
+    }
+    // A request each 20 ms: 50 in the second for which denials are cached.
+    assert!((99..=150).contains(&denials), "{denials}");
+    assert!(cached > denials / 2, "{cached} of {denials}");
+    for (_, clock) in &processes {
+        clock.advance(Duration::from_secs(1));
+    }
+    for (limiter, _) in &processes {
+        assert!(is_banned(&check(limiter).await));
+    }
+}
+
+#[tokio::test]
+async fn bans_and_resets_reach_other_processes() {
+    let server = RedisServer::start();
+    let [here, there] = [(); 2].map(|()| {
+        let (store, clock) = connect(&server, Duration::from_secs(1));
+        (limiter(&store, [bans()]), clock)
+    });
+    here.0.ban("ann", MINUTE).await.expect("a ban");
+    for (limiter, _) in [&here, &there] {
+        let banned = check(limiter).await;
+        assert_eq!(banned.retry_after(), Some(MINUTE));
+    }
+    here.0.reset("ann").await.expect("a reset");
+    assert!(check(&here.0).await.is_allowed());
+    assert_eq!(check(&there.0).await.source(), Source::Cache);
+    there.1.advance(Duration::from_secs(1));
+    assert!(check(&there.0).await.is_allowed());
+}
+
+/// Data of others under the key admits nobody, and is not overwritten.
+#[tokio::test]
+async fn unexpected_data_is_an_error_until_it_expires() {
+    let server = RedisServer::start();
+    let (store, _) = connect(&server, Duration::ZERO);
+    let limiter = limiter(&store, striking());
+    let keys = limiter.storage_keys("ann");
+    for junk in [
+        "",
+        "7",
+        "x",
+        "1795318406000",
+        &"9".repeat(45),
+        &"-1".repeat(15),
+    ] {
+        server.command(&["SET", &keys[1], junk]);
+        let error = limiter.check("ann").await.expect_err("unexpected data");
+        assert!(error.is_corrupt_state(), "{junk}: {error}");
+        let error = limiter.ban("ann", MINUTE).await.expect_err("no ban");
+        assert!(error.is_corrupt_state(), "{junk}: {error}");
+        server.assert_all_keys_expire();
+    }
+    // Digits of the right number are never more than a ban that ends.
+    server.command(&["SET", &keys[1], &"9".repeat(44)]);
+    assert!(!check(&limiter).await.is_allowed());
+    limiter.reset("ann").await.expect("a reset");
+    assert!(check(&limiter).await.is_allowed());
+}
