@@ -12,6 +12,7 @@ mod handler;
 mod logs;
 mod policies;
 mod racing;
+mod served;
 
 use std::{
     collections::VecDeque,
