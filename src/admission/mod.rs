@@ -227,8 +227,9 @@ impl Admission {
             if policy.is_of_penalty() {
                 return None;
             }
-            if quota.reserves() || policy.is_impossible() {
-                // A reservation was denied: no room comes before the deadline.
+            if policy.is_impossible() || quota.reserves() && !policy.policy_holds() {
+                // A reservation was denied: no room comes before the deadline. Units that are
+                // held are not reserved.
                 return None;
             }
             if quota.is_concurrency() {

@@ -307,6 +307,11 @@ impl PolicyDecision {
         self.standing = quota.after(standing, charged, self.now_us);
     }
 
+    /// Returns whether the policy holds units, though this check may hold none.
+    pub(crate) fn policy_holds(&self) -> bool {
+        self.hold().is_some()
+    }
+
     /// Returns the generation of the units that are held.
     pub(crate) fn generation(&self) -> u64 {
         self.hold().map_or(0, |hold| hold.generation)

@@ -7,18 +7,19 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use tower::{Layer, Service, service_fn};
-use tower_throttle::{Outcome, Policy, RateLimitLayer, Settle, settle};
+use tower_throttle::{Concurrency, Outcome, Policy, RateLimitLayer, Settle, TokenBucket, settle};
 
 use super::{Frames, Part, left_of, window};
 use crate::support::{
     eventually_async,
-    web::{Slow, at_once, layer_of, plain, standing_store},
+    web::{Slow, at_once, layer_of, layer_with, plain, standing_store},
 };
 
 type Response_ = Result<Response<Full<Bytes>>, std::convert::Infallible>;
@@ -189,6 +190,39 @@ async fn a_denial_is_not_settled() {
     eventually_async("the answer", async || gate.available_permits() == 0).await;
     tokio::task::yield_now().await;
     assert_eq!(left_of(&view), 5);
+}
+
+/// It did not reach the handler, and what a wait has taken is refunded.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_and_is_dropped_costs_nothing() {
+    // For a permit, while the store decides.
+    let policy = |cost| {
+        let policy = Policy::new("units", TokenBucket::per_minute(100)).shared();
+        let settler = |_: &Outcome<'_>| -> Settle { panic!("it took nothing") };
+        policy.cost(cost).settle_by(settler)
+    };
+    let (store, _) = standing_store();
+    let slow = Slow::new(store.clone());
+    let gate = Arc::clone(&slow.gate);
+    let permits = Policy::new("permits", Concurrency::new(5)).shared();
+    let (layer, _) = layer_of([permits, policy(10)]);
+    let (late, view) = (layer.clone().store(slow), layer.store(store));
+    let mut begun = call(&late);
+    assert!(begun.poll().is_pending());
+    drop(begun);
+    gate.add_permits(10);
+    eventually_async("the refund", async || super::left(&view) == [5, 100]).await;
+
+    // For room, which another request holds.
+    let (layer, _) = layer_with([policy(60)], |builder| {
+        builder.wait_up_to(Duration::from_secs(30))
+    });
+    let buckets = layer.buckets(&(&plain()).into()).expect("keys");
+    assert!(at_once(buckets.debit(60)).expect("a decision").is_allowed());
+    let waiting = begin(&layer);
+    tokio::time::advance(Duration::from_millis(1_500)).await;
+    drop(waiting);
+    assert_eq!(left_of(&layer), 40);
 }
 
 /// At each frame of a body.

@@ -324,20 +324,47 @@ fn buckets_see_what_is_held_and_debit_beside_it() {
 /// A layer that waits for room asks again, and holds when there is room.
 #[tokio::test(start_paused = true)]
 async fn a_request_may_wait_for_what_others_hold() {
-    let policy = window("units", 10)
-        .cost(10)
-        .settle_by(|_: &Outcome<'_>| Settle::Release);
-    let (layer, _) = layer_with([policy], |builder| {
+    for policy in [
+        window("units", 10),
+        Policy::new("units", TokenBucket::per_hour(10)).shared(),
+    ] {
+        let policy = policy.cost(10);
+        let policy = policy.settle_by(|_: &Outcome<'_>| Settle::Release);
+        let (layer, _) = layer_with([policy], |builder| {
+            builder.wait_up_to(Duration::from_secs(30))
+        });
+        let first = begin(&layer);
+        let second = tokio::spawn({
+            let service = layer.layer(service_fn(as_asked));
+            tower::ServiceExt::oneshot(service, plain())
+        });
+        tokio::task::yield_now().await;
+        assert!(!second.is_finished());
+        drop(first);
+        let response = second.await.unwrap().expect("a response");
+        assert_eq!(response.status(), 200);
+        assert_eq!(left_of(&layer), 10);
+    }
+}
+
+/// Tokens that flow in are waited for, too, though none are reserved.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_holds_may_wait_for_tokens() {
+    let policy = Policy::new("units", TokenBucket::per_second(10)).shared();
+    let policy = policy.cost(10).settle_by(|_: &Outcome<'_>| Settle::Full);
+    let (layer, clock) = layer_with([policy], |builder| {
         builder.wait_up_to(Duration::from_secs(30))
     });
-    let first = begin(&layer);
-    let second = tokio::spawn({
-        let service = layer.layer(service_fn(as_asked));
-        tower::ServiceExt::oneshot(service, plain())
-    });
+    let service = || layer.layer(service_fn(as_asked));
+    let first = tower::ServiceExt::oneshot(service(), plain()).await;
+    assert_eq!(first.expect("a response").status(), 200);
+    let started = tokio::time::Instant::now();
+    let second = tokio::spawn(tower::ServiceExt::oneshot(service(), plain()));
     tokio::task::yield_now().await;
     assert!(!second.is_finished());
-    drop(first);
-    assert_eq!(second.await.unwrap().expect("a response").status(), 200);
-    assert_eq!(left_of(&layer), 10);
+    clock.advance(Duration::from_secs(1));
+    let response = second.await.unwrap().expect("a response");
+    assert_eq!(response.status(), 200);
+    assert!(started.elapsed() >= Duration::from_secs(1));
+    assert_eq!(left_of(&layer), 0);
 }
