@@ -376,12 +376,13 @@ impl Demand {
             _ if fitting == 0 => 0,
             Operation::Take => self.level.saturating_sub(level(hold.asked)),
             Operation::TakeUpTo => self.quota.level_of(fitting),
-            Operation::Debit => chargeable(self.level, lapsed + level(hold.held)),
+            Operation::Debit => chargeable(self.level, lapsed.saturating_add(level(hold.held))),
             Operation::Settle => {
                 let paid = self.level.min(level(hold.found));
                 let beyond = self.level.saturating_sub(level(hold.asked));
                 let others = level(hold.held.saturating_sub(hold.found));
-                paid + chargeable(beyond, paid + lapsed + others)
+                let others = others.saturating_add(lapsed).saturating_add(paid);
+                paid + chargeable(beyond, others)
             }
             Operation::Peek | Operation::Renew | Operation::Ban => 0,
         };

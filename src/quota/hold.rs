@@ -34,6 +34,8 @@ struct Held {
     younger: u64,
     elder: u64,
     lapsed: u64,
+    /// The clock has stepped back so far that the stored start would hold units for longer.
+    is_ahead: bool,
 }
 
 impl HoldParams {
@@ -66,7 +68,9 @@ impl HoldParams {
             _ => (now_ms, 0, 0),
         };
         // After a step back of the clock, no unit is held for longer than a new one.
-        let start_ms = start_ms.min(now_ms + self.lifetime_ms);
+        let latest_ms = now_ms + self.lifetime_ms;
+        let is_ahead = start_ms > latest_ms;
+        let start_ms = start_ms.min(latest_ms);
         let age_ms = now_ms.saturating_sub(start_ms);
         if at.is_refund || age_ms < self.lifetime_ms {
             // A refund leaves what has lapsed to the next check.
@@ -75,6 +79,7 @@ impl HoldParams {
                 younger,
                 elder,
                 lapsed: 0,
+                is_ahead,
             }
         } else if age_ms < 2 * self.lifetime_ms {
             Held {
@@ -82,6 +87,7 @@ impl HoldParams {
                 younger: 0,
                 elder: younger,
                 lapsed: elder,
+                is_ahead,
             }
         } else {
             Held {
@@ -89,6 +95,7 @@ impl HoldParams {
                 younger: 0,
                 elder: 0,
                 lapsed: younger.saturating_add(elder),
+                is_ahead,
             }
         }
     }
@@ -141,7 +148,7 @@ impl Arithmetic for HoldParams {
             level: units,
             more: of_taken.map_or(0, |units| at.give.min(*units)),
             mark: held.start_ms,
-            unsaved: held.lapsed > 0,
+            unsaved: held.lapsed > 0 || held.is_ahead,
         }
     }
 

@@ -116,11 +116,11 @@ impl Charge<'_> {
 
 /// Decides on the cells that callers without a bucket of their own share.
 impl Charge<'_> {
-    /// Returns the charge for cells that several callers share. One caller's debit must not
+    /// Returns the charge for cells that several callers share. One caller's debt must not
     /// lock out the others.
     pub(super) fn of_newcomers(&self, operation: Operation) -> Self {
         let mut charge = self.clone();
-        if operation == Operation::Debit {
+        if matches!(operation, Operation::Debit | Operation::Settle) {
             charge.demand.to_mut().overdraft = 0;
         }
         if let Some(quota) = charge.demand.quota.of_newcomers() {

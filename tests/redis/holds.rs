@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::Barrier, task::JoinSet};
 use tower_throttle::{
-    FixedWindow, Limiter, ManualClock, OnStoreFailure, Policy, Quota, RedisStore, SlidingLog,
-    TokenBucket, metrics::Settlements,
+    Clock, FixedWindow, Limiter, ManualClock, OnStoreFailure, Policy, Quota, RedisStore,
+    SlidingLog, SlidingWindow, StoreError, TokenBucket, metrics::Settlements,
 };
 
-use crate::support::{DEADLINE, RedisServer, cluster::RedisCluster, eventually};
+use crate::support::{DEADLINE, RedisServer, cluster::RedisCluster, eventually, random::Random};
 
 const LIFETIME: Duration = Duration::from_secs(60);
 
@@ -245,4 +245,122 @@ async fn policies_of_several_slots_hold_and_are_settled() {
     assert_eq!(left().await, [60, 10]);
     reserved.settle(5).await.expect("a settlement");
     assert_eq!(left().await, [95, 45]);
+}
+
+/// Returns a store with a clock of its own, and the clock.
+fn store_with_clock(url: &str) -> (RedisStore, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new());
+    let builder = RedisStore::builder().timeout(DEADLINE).clock(clock.clone());
+    let builder = builder.denial_cache_ttl(Duration::ZERO);
+    (builder.connect(url).expect("a store"), clock)
+}
+
+/// Returns the key of what "ann" holds.
+async fn hold_key(server: &RedisServer, limiter: &Limiter) -> String {
+    let reserved = limiter.reserve("ann", 1).await.expect("a decision");
+    let buckets = limiter.storage_keys("ann");
+    let mut keys = server.keys();
+    keys.retain(|key| !buckets.contains(key));
+    drop(reserved);
+    assert_eq!(keys.len(), 1, "{keys:?}");
+    keys.remove(0)
+}
+
+#[tokio::test]
+async fn what_is_held_from_the_far_future_lapses() {
+    let server = RedisServer::start();
+    let (store, clock) = store_with_clock(&server.url());
+    let limiter = limiter(&store, hour(3));
+    let key = hold_key(&server, &limiter).await;
+    limiter.reset("ann").await.expect("forgotten");
+    for units in ["3", "9007199254740991", "3:9007199254740000"] {
+        server.command(&["SET", &key, &format!("9999999999999{units}")]);
+        let denied = limiter.check("ann").await.expect("a decision");
+        assert!(!denied.is_allowed(), "{units}");
+        clock.advance(3 * LIFETIME);
+        let denied = limiter.check("ann").await.expect("a decision");
+        assert!(!denied.is_allowed(), "it is charged: {units}");
+        clock.advance(Duration::from_secs(3_600));
+        let allowed = limiter.check("ann").await.expect("a decision");
+        assert!(allowed.is_allowed(), "{units}");
+        limiter.reset("ann").await.expect("forgotten");
+    }
+}
+
+/// Digits that resemble what is held make no script fail, and lock nobody else out.
+#[tokio::test]
+async fn crafted_digits_under_the_key_of_a_hold_affect_that_caller_only() {
+    let server = RedisServer::start();
+    let (store, clock) = store_with_clock(&server.url());
+    let minute = Duration::from_secs(60);
+    let quotas: [Quota; 6] = [
+        TokenBucket::new(3, minute).try_into().expect("a quota"),
+        TokenBucket::without_refill(3).try_into().expect("a quota"),
+        TokenBucket::new(3, minute)
+            .refill_at_once()
+            .try_into()
+            .expect("a quota"),
+        hour(3),
+        SlidingWindow::new(3, minute).try_into().expect("a quota"),
+        SlidingLog::new(3, minute).try_into().expect("a quota"),
+    ];
+    let mut random = Random::new();
+    let is_expected = |error: &StoreError| error.is_corrupt_state();
+    for quota in quotas {
+        server.command(&["FLUSHALL"]);
+        let limiter = limiter(&store, quota);
+        let key = hold_key(&server, &limiter).await;
+        let (mut corrupt, mut taken) = (0, 0);
+        for _ in 0..200 {
+            let mut pick = |of: &[&str]| of[random.below(of.len() as u64) as usize].to_owned();
+            let now_ms = clock.now_us() / 1_000;
+            let starts = [
+                0,
+                now_ms,
+                now_ms - 60_000,
+                now_ms - 130_000,
+                now_ms + 500_000,
+            ]
+            .map(|start| format!("{start:013}"));
+            let starts: Vec<&str> = starts.iter().map(String::as_str).collect();
+            let start = pick(&[&starts[..], &["9999999999999", "", "12", "x"]].concat());
+            let units = [
+                "",
+                "0",
+                "1",
+                "3",
+                "1000000",
+                "9007199254740992",
+                "99999999999999999999",
+            ];
+            let (younger, elder) = (pick(&units), pick(&units));
+            let colon = pick(&["", ":", "::", "-"]);
+            let text = format!("{start}{younger}{colon}{elder}");
+            server.command(&["SET", &key, &text]);
+            let mut answers = Vec::new();
+            if random.below(2) == 0 {
+                clock.advance(Duration::from_secs(random.below(200)));
+            }
+            let reserved = limiter.reserve("ann", 1).await;
+            answers.push(match reserved {
+                Ok(reserved) => reserved.settle(2).await.map(drop),
+                Err(error) => Err(error),
+            });
+            answers.push(limiter.check("ann").await.map(drop));
+            answers.push(limiter.peek("ann").await.map(drop));
+            answers.push(limiter.credit("ann", 1).await.map(drop));
+            answers.push(limiter.debit("ann", 2).await.map(drop));
+            answers.push(limiter.take_up_to("ann", 2).await.map(drop));
+            for answer in answers {
+                match answer {
+                    Ok(()) => taken += 1,
+                    Err(error) if is_expected(&error) => corrupt += 1,
+                    Err(error) => panic!("{quota:?}: {text}: {error:?}"),
+                }
+            }
+            let others = limiter.peek("bob").await;
+            assert!(others.is_ok(), "{quota:?}: {text}: {others:?}");
+        }
+        assert!(corrupt > 50 && taken > 50, "{corrupt} {taken}");
+    }
 }

@@ -109,7 +109,7 @@ pub(super) fn policy_decisions<'a>(
                 held: before.level,
                 lapsed: 0,
                 asked: demand.cost,
-                found: before.more,
+                found: before.more.min(demand.cost),
                 generation: before.mark,
             });
             return None;

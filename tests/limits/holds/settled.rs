@@ -8,8 +8,8 @@ use std::{
 };
 
 use tower_throttle::{
-    FixedWindow, LeakyBucket, Limiter, MemoryStore, OnStoreFailure, Policy, Quota, SlidingLog,
-    SlidingWindow, TokenBucket, metrics::Settlements, store::Operation,
+    Clock, FixedWindow, LeakyBucket, Limiter, ManualClock, MemoryStore, OnStoreFailure, Policy,
+    Quota, SlidingLog, SlidingWindow, TokenBucket, metrics::Settlements, store::Operation,
 };
 
 use super::{Watched, limiter, remaining};
@@ -297,4 +297,22 @@ async fn a_shadow_policy_holds_and_is_settled() {
     );
     reserved.settle(5).await.expect("a settlement");
     assert_eq!(left().await, Some(95));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_held_lapses_although_the_clock_has_stepped_back() {
+    let clock = Arc::new(ManualClock::new());
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    let quota = FixedWindow::per_hour(3);
+    let limiter = Limiter::new(store, Policy::new("login", quota).hold_for(super::LIFETIME));
+    let reserved = limiter.reserve("ann", 3).await.expect("a decision");
+    let hour = Duration::from_secs(3_600);
+    clock.set_us(clock.now_us() - 2 * 3_600_000_000);
+    assert!(!limiter.check_now("ann").expect("a decision").is_allowed());
+    clock.advance(3 * super::LIFETIME);
+    let charged = limiter.check_now("ann").expect("a decision");
+    assert!(charged.retry_after() > Some(hour / 2), "{charged:?}");
+    clock.advance(hour);
+    assert!(limiter.check_now("ann").expect("a decision").is_allowed());
+    drop(reserved);
 }

@@ -205,9 +205,11 @@ while key < #keys do
       local left = max(capacity + extra - (level > slack and level or 0) - (others - found) - paid, 0)
       cost = paid + min(max(cost - asked, 0), left - left % unit)
     end
+    -- Numbers that no quota has must not make a level that cannot be written.
+    owed = min(owed, largest - level)
     is_unsaved, is_struck = is_unsaved or unsaved, is_struck or on_denial > 0
     out = out + 1
-    reply[out] = owed > 0 and min(level + owed, largest) or level
+    reply[out] = level + owed
     if algorithm > 1 then
       out = out + 1
       reply[out] = mark

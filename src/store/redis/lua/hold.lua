@@ -31,6 +31,7 @@ elseif stored then
       start_ms, younger, elder = now_ms, 0, 0
     end
     -- After a step back of the clock, no unit is held for longer than a new one.
+    unsaved = start_ms > now_ms + a
     start_ms = min(start_ms, now_ms + a)
     if task ~= 3 and now_ms >= start_ms + a then
       if now_ms < start_ms + 2 * a then
@@ -51,7 +52,7 @@ if level then
       more = min(cost, elder)
     end
   end
-  unsaved = gone > 0 or task == 4 and more > 0 and extra < start_ms
+  unsaved = unsaved or gone > 0 or task == 4 and more > 0 and extra < start_ms
   found, burden, lapsed = more * c, (level + gone) * c, gone * c
   kept = { start_ms, younger, elder }
 end

@@ -6,7 +6,7 @@ use std::{borrow::Cow, time::Duration};
 
 use super::{CheckResult, decode};
 use crate::{
-    Concurrency, Decision, FixedWindow, Key, LeakyBucket, OnStoreFailure, Policy, Quota,
+    Concurrency, Decision, FixedWindow, Key, LeakyBucket, OnStoreFailure, Penalty, Policy, Quota,
     SlidingLog, SlidingWindow, TokenBucket,
     charge::{Charge, Check, Demand, Operation},
     policy::Compiled,
@@ -23,13 +23,15 @@ use crate::{
 };
 
 const NONCE: i64 = 7;
-const OPERATIONS: [Operation; 6] = [
+const OPERATIONS: [Operation; 8] = [
     Operation::Take,
     Operation::Peek,
     Operation::TakeUpTo,
     Operation::Refund,
     Operation::Debit,
     Operation::Renew,
+    Operation::Settle,
+    Operation::Ban,
 ];
 
 impl Random {
@@ -52,7 +54,7 @@ impl Random {
         let period = Duration::from_millis(1 + self.any().unsigned_abs() % (1 << 42));
         let bucket = TokenBucket::new(limit, period).burst(room);
         let window = FixedWindow::new(limit, period);
-        let quota: Result<Quota, _> = match self.below(13) {
+        let quota: Result<Quota, _> = match self.below(14) {
             0 => bucket.try_into(),
             1 => bucket.initial(room / 2).try_into(),
             2 => bucket.refill_at_once().try_into(),
@@ -65,6 +67,7 @@ impl Random {
             9 => FixedWindow::per_calendar_month(limit).spread().try_into(),
             10 => SlidingWindow::new(limit, period).try_into(),
             11 => SlidingLog::new(limit, period).try_into(),
+            12 => Penalty::after(limit).lasting(period).try_into(),
             _ => Concurrency::new(limit).lifetime(period).try_into(),
         };
         quota.unwrap_or_else(|_| self.any_quota())
@@ -77,20 +80,37 @@ impl Random {
 
 fn policies(random: &mut Random) -> Vec<Compiled> {
     let any = |number: u64| {
-        let policy = Policy::new(format!("policy {number}"), random.any_quota()).cost(0);
-        policy.compile(OnStoreFailure::Deny).expect("a policy")
+        let policy = Policy::new(format!("policy {number}"), random.any_quota());
+        let free = policy.clone().cost(0);
+        let holding = free.clone().hold_for(Duration::from_secs(60));
+        // Not all of them can hold, and a penalty has no cost.
+        let forms = [holding, free, policy].into_iter();
+        let mut forms = forms.skip(random.below(2) as usize);
+        forms
+            .find_map(|form| form.compile(OnStoreFailure::Deny).ok())
+            .expect("a policy")
     };
     (0..2).map(any).collect()
 }
 
-/// The charges of `policies`, for `units`, of which `extra` may be owed or waited for.
-fn charges<'p>(policies: &'p [Compiled], key: &'p Key, units: u64, extra: u64) -> Vec<Charge<'p>> {
-    let charge = |policy: &'p Compiled| {
+/// The charges of `policies`, for `units`, of which `held` are held, and `extra` may be owed or
+/// waited for.
+fn charges<'p>(
+    policies: &'p [Compiled],
+    key: &'p Key,
+    [units, held, extra]: [u64; 3],
+) -> Vec<Charge<'p>> {
+    let charges = policies.iter().flat_map(|policy| {
         let mut demand = Demand::new(policy.demand.quota.clone(), units);
         demand.overdraft = demand.quota.extra(extra) as i64;
-        policy.charge(Cow::Borrowed(key), Cow::Owned(demand))
-    };
-    policies.iter().map(charge).collect()
+        let bucket = policy.charge(Cow::Borrowed(key), Cow::Owned(demand));
+        let mut hold = policy.hold_before(&bucket, held);
+        if let Some(hold) = &mut hold {
+            hold.demand.to_mut().taken_at = extra;
+        }
+        hold.into_iter().chain([bucket])
+    });
+    charges.collect()
 }
 
 /// Everything that follows from a decision.
@@ -105,6 +125,7 @@ fn look_at(decision: &Decision) {
         assert!(policy.remaining() <= policy.capacity(), "{policy:?}");
         assert!(policy.charged() <= policy.cost(), "{policy:?}");
         let _ = (policy.reset_after(), policy.retry_after(), policy.delay());
+        let _ = (policy.held(), policy.generation());
         let _ = (
             policy.effective_window_us(),
             policy.full_at_ns(),
@@ -136,8 +157,8 @@ fn any_numbers_in_a_reply_are_an_answer_or_an_error() {
         for _ in 0..60 {
             let operation = random.any_operation();
             let count = 1 + random.below(2) as usize;
-            let (units, extra) = (random.any().unsigned_abs(), random.any().unsigned_abs());
-            let charges = charges(&policies[..count], &key, units, extra);
+            let units = [(); 3].map(|()| random.any().unsigned_abs());
+            let charges = charges(&policies[..count], &key, units);
             let request = &ScriptRequest::new(&Check::new(operation, &charges));
             let times = match operation {
                 Operation::Take => 1 + random.below(3),
@@ -184,10 +205,7 @@ fn any_words_in_a_store_are_decided_upon() {
     let (mut random, key) = (Random(31), Key::from("ann"));
     for _ in 0..3_000 {
         let policies = policies(&mut random);
-        let mut buckets = [
-            crate::store::BucketWords::default(),
-            crate::store::BucketWords::default(),
-        ];
+        let mut buckets = [(); 4].map(|()| crate::store::BucketWords::default());
         for step in 0..60 {
             if step % 6 == 0 {
                 for bucket in &mut buckets {
@@ -202,10 +220,10 @@ fn any_words_in_a_store_are_decided_upon() {
             }
             let operation = random.any_operation();
             let count = 1 + random.below(2) as usize;
-            let (units, extra) = (random.any().unsigned_abs(), random.any().unsigned_abs());
-            let charges = charges(&policies[..count], &key, units, extra);
+            let units = [(); 3].map(|()| random.any().unsigned_abs());
+            let charges = charges(&policies[..count], &key, units);
             let check = Check::new(operation, &charges);
-            look_at(&check.decide(random.any().unsigned_abs(), &mut buckets[..count]));
+            look_at(&check.decide(random.any().unsigned_abs(), &mut buckets[..charges.len()]));
         }
     }
 }
