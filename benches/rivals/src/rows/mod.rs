@@ -21,7 +21,7 @@ use crate::table::Table;
 /// The name for `--only`, and the function that measures it.
 type Section = (&'static str, fn(&mut Table));
 
-pub const SECTIONS: [Section; 13] = [
+pub const SECTIONS: [Section; 14] = [
     ("redis", redis::rows),
     ("lone", lone::rows),
     ("hot_key", hot_key::rows),
