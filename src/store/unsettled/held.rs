@@ -321,7 +321,7 @@ impl Held {
         left
     }
 
-    /// Ends a move of which nothing ran. It is tried again, unless the hold has lapsed.
+    /// Ends a move of which nothing ran. It is tried again.
     pub(super) fn not_moved(self: &Arc<Self>) {
         self.end_move(self.state(), |state| {
             self.register_after(state, 2 * self.slack());

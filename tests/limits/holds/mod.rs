@@ -2,6 +2,7 @@
 
 mod extended;
 mod failing;
+mod random;
 mod settled;
 
 use std::{
