@@ -5,7 +5,7 @@ mod file;
 mod list;
 mod segments;
 #[cfg(test)]
-#[allow(clippy::expect_used)]
+#[allow(clippy::expect_used, clippy::panic)]
 mod tests;
 
 use std::{fmt, fs, net::IpAddr, path::Path, sync::Arc};
