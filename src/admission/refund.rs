@@ -295,14 +295,14 @@ impl RefundGuard {
         let mut policy = policies.next();
         for charge in &mut held.charges {
             let Some(decided) = policy else { break };
-            let taken_at = match charge.is_hold() {
-                true => decided.generation(),
-                false => {
-                    policy = policies.next();
-                    decided.mark()
-                }
-            };
-            charge.demand.to_mut().taken_at = taken_at;
+            let demand = charge.demand.to_mut();
+            if demand.quota.is_hold() {
+                // A store may have charged what it could not hold.
+                demand.refund(decided.held(), decided.generation());
+            } else {
+                demand.taken_at = decided.mark();
+                policy = policies.next();
+            }
         }
         let reservation = held.reserving(decision).and_then(|(place, full_at_ns)| {
             let charge = held.charges.get(place)?;

@@ -8,6 +8,7 @@ use std::{
 use super::{Holds, Settlement, Terms};
 use crate::{
     Decision, FixedWindow, Key, MemoryStore, Policy, StoreError,
+    admission::refund::{HeldCharges, RefundGuard},
     charge::{Charge, Check, Demand, Operation},
     clock::ManualClock,
     policy::Compiled,
@@ -155,6 +156,30 @@ fn what_holds_nothing_is_charged_afterwards() {
     assert_eq!(charged(&store, &policy), 30);
     let settlements = store.unsettled().settlements();
     assert_eq!((settlements.released, settlements.charged), (1, 1));
+}
+
+/// In a cluster whose slot moves, a check is charged at once, although it asked to hold.
+#[test]
+fn what_was_charged_in_place_of_a_hold_is_refunded_to_a_caller_that_leaves() {
+    let policy = compile(&policy().hold_for(LIFETIME));
+    let store = StoreHandle::new(Arc::new(MemoryStore::new()));
+    let bucket = policy.charge(
+        Cow::Owned(Key::from("ann")),
+        Cow::Owned(Demand::new(policy.demand.quota.clone(), 100)),
+    );
+    let hold = policy.hold_before(&bucket, 100).expect("a hold");
+    for holds in [true, false] {
+        let pair = [hold.clone(), bucket.clone()];
+        let asked = if holds { &pair[..] } else { &pair[1..] };
+        let Answer::Now(Ok(decision)) = store.check(&Check::new(Operation::Take, asked)) else {
+            panic!("it decides at once");
+        };
+        assert_eq!(charged(&store, &policy), 100);
+        let taken = HeldCharges::new(&store, &pair);
+        let now = tokio::time::Instant::now();
+        drop(RefundGuard::new(taken, Default::default(), &decision, now, None));
+        assert_eq!(charged(&store, &policy), 0, "it holds: {holds}");
+    }
 }
 
 /// A store in memory that sends no extensions while its breaker is open.

@@ -82,12 +82,14 @@ impl SlotGroup {
 
     /// Whether its keys can be asked about one by one.
     fn is_divisible(&self) -> bool {
-        let ends_holds = matches!(
-            self.request.operation,
-            Operation::Refund | Operation::Renew | Operation::Settle
-        );
+        let is_bound = |charge: &Charge<'_>| match self.request.operation {
+            // What a key by key check took, it did not hold.
+            Operation::Refund => charge.is_hold() && charge.cost() > 0,
+            Operation::Renew | Operation::Settle => charge.is_hold(),
+            _ => false,
+        };
         let charges = &self.request.charges;
-        charges.len() > 1 && !(ends_holds && charges.iter().any(Charge::is_hold))
+        charges.len() > 1 && !charges.iter().any(is_bound)
     }
 
     fn demands(&self) -> impl Iterator<Item = &Demand> {
