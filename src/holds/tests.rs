@@ -177,7 +177,13 @@ fn what_was_charged_in_place_of_a_hold_is_refunded_to_a_caller_that_leaves() {
         assert_eq!(charged(&store, &policy), 100);
         let taken = HeldCharges::new(&store, &pair);
         let now = tokio::time::Instant::now();
-        drop(RefundGuard::new(taken, Default::default(), &decision, now, None));
+        drop(RefundGuard::new(
+            taken,
+            Default::default(),
+            &decision,
+            now,
+            None,
+        ));
         assert_eq!(charged(&store, &policy), 0, "it holds: {holds}");
     }
 }

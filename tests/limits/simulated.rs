@@ -177,3 +177,23 @@ async fn a_custom_timer_is_used_for_each_network_delay() {
     let expected = [2_000, 4_010].map(Duration::from_micros);
     assert_eq!(*waits.lock().expect("a list"), expected);
 }
+
+/// Also if this process knows of the denial.
+#[tokio::test(start_paused = true)]
+async fn a_caller_waits_for_tokens_of_a_policy_that_holds() {
+    for ttl in [Duration::ZERO, Duration::from_secs(1)] {
+        let redis = SimulatedRedis::new();
+        let builder = RedisStore::builder().denial_cache_ttl(ttl);
+        let store = builder.simulated(&redis).expect("a store");
+        let tokens = Policy::new("tokens", TokenBucket::per_second(10));
+        let tokens = tokens.hold_for(Duration::from_secs(60));
+        let limiter = Limiter::new(store, tokens.on_store_failure(OnStoreFailure::Deny));
+        let taken = limiter.check_n("ann", 10).await.expect("a decision");
+        assert!(taken.is_allowed());
+        let denied = limiter.check_n("ann", 9).await.expect("a decision");
+        assert!(!denied.is_allowed());
+        let minute = Duration::from_secs(60);
+        let permit = limiter.acquire_n("ann", 9, minute).await;
+        assert!(permit.expect("a decision").is_allowed(), "{ttl:?}");
+    }
+}

@@ -7,10 +7,10 @@ use smallvec::SmallVec;
 use super::Id;
 use crate::{
     Decision, PolicyDecision, Quota, Verdict,
-    charge::{Charge, Check, Demand},
+    charge::{Charge, Check, Demand, pairs},
     quota::{
         Params,
-        arithmetic::{Arithmetic, BucketState, ReadContext},
+        arithmetic::{Arithmetic, BucketState, HoldReading, ReadContext},
         each,
         penalty::PenaltyParams,
     },
@@ -98,14 +98,19 @@ impl Denial {
         let latest_us = self.decided_us + now_us.saturating_sub(self.sent_us);
         let mut states: SmallVec<[(ReadContext, BucketState); 2]> = SmallVec::new();
         let (mut has_room, mut starts_ban) = (true, false);
-        for (charge, known) in buckets(check).zip(&self.charges) {
+        for ((hold, charge), known) in pairs(check.charges()).zip(&self.charges) {
             let asked = &charge.demand;
+            // Nothing was held, or the denial would not be known.
+            let hold = hold.map(|_| HoldReading::default());
             if known.quota != asked.quota {
                 return Recheck::Unknown;
             }
             let offset_ms = asked.quota.offset_ms(charge.key_bytes());
             let standings = each!(asked.quota, rule => {
-                let at = |now_us| asked.at(rule, check.operation(), now_us, offset_ms);
+                let at = |now_us| {
+                    let at = asked.at(rule, check.operation(), now_us, offset_ms);
+                    at.beside(hold, rule.unit())
+                };
                 let most = rule.max_level_for(asked.quota.level_of(known.cost), 0).unwrap_or(0);
                 let from = ReadContext { most, ..at(self.decided_us) };
                 let later = |now_us| rule.later(known.standing, from, at(now_us));
