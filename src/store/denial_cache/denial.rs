@@ -33,11 +33,10 @@ pub(super) struct Denial {
 
 struct KnownBucket {
     quota: Interned<Quota>,
-    /// The cost of the denied check, in units.
-    cost: u64,
+    /// The cost of the denied check, in units. Under a penalty, which has no cost: how many denials
+    /// that are strikes were repeated here.
+    cost_or_strikes: u64,
     standing: BucketState,
-    /// Under a penalty: how many denials that are strikes were repeated here.
-    strikes: u64,
 }
 
 /// The strikes that each policy of a check has here, and the store does not know of.
@@ -65,9 +64,8 @@ impl Denial {
             let (quota, standing) = policy.standing();
             KnownBucket {
                 quota,
-                cost: policy.cost(),
+                cost_or_strikes: policy.cost(),
                 standing,
-                strikes: 0,
             }
         };
         Self {
@@ -111,7 +109,8 @@ impl Denial {
                     let at = asked.at(rule, check.operation(), now_us, offset_ms);
                     at.beside(hold, rule.unit())
                 };
-                let most = rule.max_level_for(asked.quota.level_of(known.cost), 0).unwrap_or(0);
+                let cost = asked.quota.level_of(known.cost_or_strikes);
+                let most = rule.max_level_for(cost, 0).unwrap_or(0);
                 let from = ReadContext { most, ..at(self.decided_us) };
                 let later = |now_us| rule.later(known.standing, from, at(now_us));
                 let latest = later(latest_us);
@@ -122,7 +121,7 @@ impl Denial {
                 return Recheck::Unknown;
             };
             if let Some(penalty) = struck(asked, &standing) {
-                standing.level = standing.level.saturating_add(known.strikes);
+                standing.level = standing.level.saturating_add(known.cost_or_strikes);
                 starts_ban |= standing.level + 1 >= penalty.after;
             }
             states.push((at, standing));
@@ -135,7 +134,7 @@ impl Denial {
             Verdict::Denied => {
                 let known = self.charges.iter_mut().zip(&states);
                 for (charge, (known, (_, standing))) in buckets(check).zip(known) {
-                    known.strikes += u64::from(struck(&charge.demand, standing).is_some());
+                    known.cost_or_strikes += u64::from(struck(&charge.demand, standing).is_some());
                 }
                 Recheck::Denied(decision.cached())
             }
@@ -146,7 +145,11 @@ impl Denial {
     /// Takes out the strikes that the store does not know of.
     pub(super) fn take_strikes(&mut self) -> Strikes {
         let known = self.charges.iter_mut();
-        known.map(|known| mem::take(&mut known.strikes)).collect()
+        let strikes = known.map(|known| match known.quota.penalty() {
+            Some(_) => mem::take(&mut known.cost_or_strikes),
+            None => 0,
+        });
+        strikes.collect()
     }
 }
 
