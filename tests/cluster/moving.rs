@@ -181,6 +181,38 @@ async fn several_keys_of_a_slot_that_keeps_moving_are_decided_one_by_one() {
     assert_eq!(cluster.owner(slot), to);
 }
 
+/// What is held of a bucket cannot be decided together with it then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_a_slot_moves_a_cost_is_charged_at_once_and_what_is_held_is_charged_in_full() {
+    let cluster = RedisCluster::start(3, 0);
+    let lifetime = Duration::from_secs(1);
+    let policy = Policy::new("window", FixedWindow::per_day(10)).hold_for(lifetime);
+    let policy = policy.on_store_failure(tower_throttle::OnStoreFailure::Deny);
+    let limiter = Limiter::new(patient(&cluster), policy);
+    let held = limiter.reserve("ann", 4).await.expect("a decision");
+    assert!(held.is_allowed());
+    let key = limiter.storage_keys("ann").remove(0);
+    let slot = cluster.slot(&key);
+    let from = cluster.owner(slot);
+    let to = (from + 1) % 3;
+    // Only the key of the hold is there.
+    cluster.begin_move(slot, from, to);
+    let charged = limiter.reserve("ann", 9).await.expect("a decision");
+    let policy = charged.decision().policies().next().expect("a policy");
+    assert_eq!((policy.held(), policy.remaining()), (0, 1));
+    assert!(held.settle(1).await.is_err());
+    charged.release().await.expect("nothing to settle");
+    assert_eq!(taken(&limiter, "ann").await, [9]);
+    cluster.move_keys(slot, from, to);
+    cluster.end_move(slot, from, to);
+    eventually_async("4 units of the hold are charged in addition", async || {
+        let denied = limiter.check_n("ann", 1).await.expect("a decision");
+        assert!(!denied.is_allowed());
+        cluster.nodes[to].command(&["GET", &key]).ends_with("13")
+    })
+    .await;
+}
+
 /// The command after ASKING is never another caller's, however many checks share a connection:
 /// Redis would redirect it back. And a script that the target does not know is sent to it once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
