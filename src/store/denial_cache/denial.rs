@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::Id;
 use crate::{
     Decision, PolicyDecision, Quota, Verdict,
-    charge::{Charge, Check, Demand, pairs},
+    charge::{Check, Demand, buckets, pairs},
     quota::{
         Params,
         arithmetic::{Arithmetic, BucketState, HoldReading, ReadContext},
@@ -133,7 +133,7 @@ impl Denial {
         match decision.verdict() {
             Verdict::Denied => {
                 let known = self.charges.iter_mut().zip(&states);
-                for (charge, (known, (_, standing))) in buckets(check).zip(known) {
+                for (charge, (known, (_, standing))) in buckets(check.charges()).zip(known) {
                     known.cost_or_strikes += u64::from(struck(&charge.demand, standing).is_some());
                 }
                 Recheck::Denied(decision.cached())
@@ -159,22 +159,16 @@ fn struck<'a>(asked: &'a Demand, standing: &BucketState) -> Option<&'a PenaltyPa
     penalty.filter(|penalty| !penalty.is_banned(standing))
 }
 
-/// Returns the charges of a check without those of holds: nothing was held.
-fn buckets<'a>(check: &Check<'a>) -> impl ExactSizeIterator<Item = &'a Charge<'a>> {
-    let charges = check.charges().iter().filter(|charge| !charge.is_hold());
-    charges.collect::<SmallVec<[&Charge<'_>; 2]>>().into_iter()
-}
-
 fn denied(check: &Check<'_>, now_us: u64, standings: &[(ReadContext, BucketState)]) -> Decision {
     let operation = check.operation();
-    let charges = buckets(check).zip(standings);
+    let charges = buckets(check.charges()).zip(standings);
     let mut policies = charges.map(|(charge, (at, standing))| {
         let (name, asked) = (charge.policy.clone(), &charge.demand);
         each!(asked.quota, rule => {
             PolicyDecision::new(rule, operation, name, asked, 0, *at, *standing)
         })
     });
-    match (policies.len(), policies.next()) {
+    match (standings.len(), policies.next()) {
         (1, Some(policy)) => Decision::of_one(operation, policy, 0, now_us),
         (_, first) => Decision::new(operation, first.into_iter().chain(policies), 0, now_us),
     }
