@@ -7,6 +7,7 @@
 mod algorithms;
 mod bench;
 mod held_bound;
+#[cfg(feature = "testing")]
 mod holds;
 mod permits;
 mod rates;
