@@ -194,9 +194,7 @@ impl Oracle {
                     _ => u64::from(is_denial && plan.strikes && !record.is_banned(now)),
                 };
                 let moved = record.strike(&plan.spec, strikes, now);
-                if let Op::Ban(ban_ms) = op {
-                    record.ban(ban_ms, now);
-                }
+                let is_ban = matches!(op, Op::Ban(ban_ms) if record.ban(ban_ms, now));
                 let shown = if op == Op::Strike(strikes) { moved } else { 0 };
                 lines.push(PolicyFields {
                     moved: shown,
@@ -204,7 +202,6 @@ impl Oracle {
                     // A denial may be the strike that starts a ban.
                     ..asks[policy].line(plan, &after, &after, allowed, now)
                 });
-                let is_ban = matches!(op, Op::Ban(_));
                 if op != Op::Peek && (moved > 0 || is_ban || *must_save) {
                     self.keep(policy, caller, plan, after);
                 }

@@ -133,12 +133,15 @@ impl Record {
         counted
     }
 
-    pub fn ban(&mut self, ban_ms: u64, now_us: i128) {
-        if !self.is_banned(now_us) {
-            (self.ends_ms, self.strikes) = (0, Vec::new());
-        }
+    /// Returns whether it is longer than a ban that the caller has.
+    pub fn ban(&mut self, ban_ms: u64, now_us: i128) -> bool {
         let until_ms = (now_us / 1_000 + i128::from(ban_ms)).min(LAST_MS);
-        self.until_ms = self.until_ms.max(until_ms);
+        let is_longer = !self.is_banned(now_us) || until_ms > self.until_ms;
+        if is_longer {
+            (self.ends_ms, self.strikes) = (0, Vec::new());
+            self.until_ms = until_ms;
+        }
+        is_longer
     }
 
     pub fn forgotten_at_us(&self, spec: &Spec) -> i128 {
