@@ -74,7 +74,7 @@ impl PolicyOutcome {
         operation: Operation,
         demand: &Demand,
         fitting: u64,
-        at: ReadContext,
+        at: &ReadContext,
         before: BucketState,
     ) -> Self {
         let mut change = demand.change(rule, operation, fitting, &before, at.hold.as_ref());
@@ -162,7 +162,7 @@ impl PolicyDecision {
         name: Name,
         demand: &Demand,
         fitting: u64,
-        at: ReadContext,
+        at: &ReadContext,
         before: BucketState,
     ) -> Self {
         let mut outcome = PolicyOutcome::new(rule, operation, demand, fitting, at, before);

@@ -186,7 +186,7 @@ pub(crate) trait Arithmetic {
     }
 
     /// Reads the stored words.
-    fn read(&self, stored: Option<&[u64]>, at: ReadContext) -> BucketState;
+    fn read(&self, stored: Option<&[u64]>, at: &ReadContext) -> BucketState;
 
     /// Returns the words to store after a change. `standing` was read from the words that
     /// `stored` takes out.
@@ -195,14 +195,14 @@ pub(crate) trait Arithmetic {
         stored: impl FnOnce() -> Option<State>,
         standing: &BucketState,
         change: Change,
-        at: ReadContext,
+        at: &ReadContext,
     ) -> State;
 
     /// Returns the instant from which the stored words mean the same as none.
     fn drained_at_us(&self, state: &[u64]) -> u64;
 
     /// Returns the bucket after a change.
-    fn after(&self, standing: BucketState, change: Change, _at: ReadContext) -> BucketState {
+    fn after(&self, standing: BucketState, change: Change, _at: &ReadContext) -> BucketState {
         BucketState {
             level: change.applied_to(standing.level),
             ..standing
@@ -226,8 +226,8 @@ pub(crate) trait Arithmetic {
     fn later(
         &self,
         standing: BucketState,
-        from: ReadContext,
-        at: ReadContext,
+        from: &ReadContext,
+        at: &ReadContext,
     ) -> Option<BucketState> {
         if standing.level == 0 {
             // An empty level is as good as unknown, unless unknown callers start with less.
@@ -240,7 +240,7 @@ pub(crate) trait Arithmetic {
 
     /// Keeps what was taken now for as long as if nothing had been taken before. If callers
     /// share a bucket, the window of each may end later.
-    fn outlast(&self, _state: &mut State, _at: ReadContext) {}
+    fn outlast(&self, _state: &mut State, _at: &ReadContext) {}
 
     /// Returns how much to take so that, at every later instant, this bucket's level is at
     /// least that of another.
@@ -254,7 +254,7 @@ pub(crate) trait Arithmetic {
         _stored: Option<&[u64]>,
         standing: &BucketState,
         cost: u64,
-        _at: ReadContext,
+        _at: &ReadContext,
     ) -> u64 {
         cost.min(standing.level)
     }

@@ -210,11 +210,11 @@ struct Found {
 }
 
 impl ConcurrencyParams {
-    fn latest_ms(&self, at: ReadContext) -> u64 {
+    fn latest_ms(&self, at: &ReadContext) -> u64 {
         at.now_ms() + self.lifetime_ms
     }
 
-    fn open(&self, stored: Option<&[u64]>, at: ReadContext) -> Found {
+    fn open(&self, stored: Option<&[u64]>, at: &ReadContext) -> Found {
         let (now_ms, latest_ms) = (at.now_ms(), self.latest_ms(at));
         let holder = at.statement.map_or(0, |statement| statement.holder);
         let mut found = Found {
@@ -259,7 +259,7 @@ impl ConcurrencyParams {
 
     /// Returns when enough entries have expired for the cost to fit, if their processes do not
     /// renew them. The sender is alive, so its own entry counts as the last to expire.
-    fn fits_at_ms(&self, found: &Found, level: u64, at: ReadContext) -> u64 {
+    fn fits_at_ms(&self, found: &Found, level: u64, at: &ReadContext) -> u64 {
         let mut over = level.saturating_sub(at.most);
         if over == 0 {
             return 0;
@@ -291,7 +291,7 @@ impl Arithmetic for ConcurrencyParams {
         self.limit
     }
 
-    fn read(&self, stored: Option<&[u64]>, at: ReadContext) -> BucketState {
+    fn read(&self, stored: Option<&[u64]>, at: &ReadContext) -> BucketState {
         let mut found = self.open(stored, at);
         let (mut level, mut mark) = (0_u64, 0);
         for entry in found.others.iter().chain([&found.own]) {
@@ -318,7 +318,7 @@ impl Arithmetic for ConcurrencyParams {
         stored: impl FnOnce() -> Option<State>,
         _: &BucketState,
         change: Change,
-        at: ReadContext,
+        at: &ReadContext,
     ) -> State {
         let mut found = self.open(stored().as_deref(), at);
         let mut state = State::new();
@@ -347,7 +347,7 @@ impl Arithmetic for ConcurrencyParams {
         ends.max().copied().unwrap_or(0).saturating_mul(1_000)
     }
 
-    fn after(&self, standing: BucketState, change: Change, at: ReadContext) -> BucketState {
+    fn after(&self, standing: BucketState, change: Change, at: &ReadContext) -> BucketState {
         BucketState {
             level: change.applied_to(standing.level),
             mark: match change {

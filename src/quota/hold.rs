@@ -106,11 +106,11 @@ impl HoldParams {
         stored: Option<&[u64]>,
         standing: &BucketState,
         asked: u64,
-        at: ReadContext,
+        at: &ReadContext,
     ) -> HoldReading {
         HoldReading {
             held: standing.level,
-            lapsed: self.read_held(stored, &at).lapsed,
+            lapsed: self.read_held(stored, at).lapsed,
             asked,
             found: standing.more,
             generation: standing.mark,
@@ -140,8 +140,8 @@ impl Arithmetic for HoldParams {
         self.highest()
     }
 
-    fn read(&self, stored: Option<&[u64]>, at: ReadContext) -> BucketState {
-        let mut held = self.read_held(stored, &at);
+    fn read(&self, stored: Option<&[u64]>, at: &ReadContext) -> BucketState {
+        let mut held = self.read_held(stored, at);
         let units = held.units();
         let of_taken = held.generation(at.taken_at, self.lifetime_ms);
         BucketState {
@@ -157,9 +157,9 @@ impl Arithmetic for HoldParams {
         stored: impl FnOnce() -> Option<State>,
         standing: &BucketState,
         change: Change,
-        at: ReadContext,
+        at: &ReadContext,
     ) -> State {
-        let mut held = self.read_held(stored().as_deref(), &at);
+        let mut held = self.read_held(stored().as_deref(), at);
         match change {
             Change::Take(units) => held.younger = held.younger.saturating_add(units),
             Change::Give(units) => {
@@ -198,7 +198,7 @@ impl Arithmetic for HoldParams {
         _stored: Option<&[u64]>,
         standing: &BucketState,
         cost: u64,
-        _at: ReadContext,
+        _at: &ReadContext,
     ) -> u64 {
         cost.min(standing.more)
     }

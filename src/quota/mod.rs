@@ -487,7 +487,7 @@ impl Quota {
             ..arithmetic::ReadContext::default()
         };
         let change = arithmetic::Change::Take(taken);
-        each!(self, rule => rule.after(standing, change, at))
+        each!(self, rule => rule.after(standing, change, &at))
     }
 
     /// Returns the microseconds until nothing is taken anymore.

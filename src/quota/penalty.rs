@@ -279,7 +279,7 @@ impl Arithmetic for PenaltyParams {
         self.after
     }
 
-    fn read(&self, stored: Option<&[u64]>, at: ReadContext) -> BucketState {
+    fn read(&self, stored: Option<&[u64]>, at: &ReadContext) -> BucketState {
         let now_ms = at.now_ms();
         let mut standing = self.stored(stored, now_ms);
         standing = self.struck(standing, at.offence.strikes, now_ms);
@@ -303,7 +303,7 @@ impl Arithmetic for PenaltyParams {
         stored: impl FnOnce() -> Option<State>,
         standing: &BucketState,
         change: Change,
-        at: ReadContext,
+        at: &ReadContext,
     ) -> State {
         let after = self.after(*standing, change, at);
         let words = if self.is_banned(&after) {
@@ -327,7 +327,7 @@ impl Arithmetic for PenaltyParams {
         forgiven_at_ms.max(ends_ms).saturating_mul(1_000)
     }
 
-    fn after(&self, standing: BucketState, change: Change, at: ReadContext) -> BucketState {
+    fn after(&self, standing: BucketState, change: Change, at: &ReadContext) -> BucketState {
         match change {
             Change::Take(strikes) => self.struck(standing, strikes, at.now_ms()),
             Change::Give(_) | Change::Renew => standing,
@@ -348,7 +348,12 @@ impl Arithmetic for PenaltyParams {
 
     /// When a ban or a window of strikes ends, no strike is left.
     #[cfg(feature = "redis")]
-    fn later(&self, standing: BucketState, _: ReadContext, at: ReadContext) -> Option<BucketState> {
+    fn later(
+        &self,
+        standing: BucketState,
+        _: &ReadContext,
+        at: &ReadContext,
+    ) -> Option<BucketState> {
         Some(if standing.mark > at.now_ms() {
             standing
         } else {
@@ -361,7 +366,7 @@ impl Arithmetic for PenaltyParams {
     }
 
     /// A penalty has no shared cells, and gives nothing back.
-    fn returnable(&self, _: Option<&[u64]>, _: &BucketState, _: u64, _: ReadContext) -> u64 {
+    fn returnable(&self, _: Option<&[u64]>, _: &BucketState, _: u64, _: &ReadContext) -> u64 {
         0
     }
 }

@@ -107,9 +107,9 @@ impl Charge<'_> {
         let demand = &*self.demand;
         each!(demand.quota, rule => {
             let at = self.at(rule, TAKE, now_us);
-            let (standing, fits) = read(rule, TAKE, demand, bucket, at);
-            write(rule, TAKE, demand, bucket, fits, &standing, at);
-            (PolicyOutcome::new(rule, TAKE, demand, fits, at, standing), fits)
+            let (standing, fits) = read(rule, TAKE, demand, bucket, &at);
+            write(rule, TAKE, demand, bucket, fits, &standing, &at);
+            (PolicyOutcome::new(rule, TAKE, demand, fits, &at, standing), fits)
         })
     }
 }
@@ -140,8 +140,8 @@ impl Charge<'_> {
         let now_us = now_us.clamp(1, EXACT);
         each!(self.demand.quota, rule => {
             let at = self.at(rule, operation, now_us);
-            let level = rule.read(bucket.state.as_deref(), at).level;
-            let unknown = rule.read(None, at).level;
+            let level = rule.read(bucket.state.as_deref(), &at).level;
+            let unknown = rule.read(None, &at).level;
             if level < unknown {
                 *bucket = BucketWords::default();
             }
@@ -156,7 +156,7 @@ impl Charge<'_> {
             return;
         };
         bucket.drained_at_us = each!(self.demand.quota, rule => {
-            rule.outlast(state, self.at(rule, operation, now_us));
+            rule.outlast(state, &self.at(rule, operation, now_us));
             Some(rule.drained_at_us(state))
         });
     }
@@ -172,10 +172,10 @@ impl Charge<'_> {
         let now_us = now_us.clamp(1, EXACT);
         each!(self.demand.quota, rule => {
             let at = self.at(rule, operation, now_us);
-            let standing = rule.read(bucket.state.as_deref(), at);
-            let least = rule.read(least.state.as_deref(), at);
+            let standing = rule.read(bucket.state.as_deref(), &at);
+            let least = rule.read(least.state.as_deref(), &at);
             let change = Change::Take(rule.missing(&standing, &least, now_us));
-            bucket.state = Some(rule.write(|| bucket.state.take(), &standing, change, at));
+            bucket.state = Some(rule.write(|| bucket.state.take(), &standing, change, &at));
         });
         self.outlast(operation, now_us, bucket);
     }
@@ -207,8 +207,8 @@ pub(crate) fn decide(check: &Check<'_>, now_us: u64, buckets: &mut [BucketWords]
     let mut readings = Readings::new();
     let fitting = change_all(operation, charges, buckets, now_us, &mut readings);
     let charges = check.charges().iter().zip(&*readings);
-    let policy = |(charge, &(at, standing)): (&Charge<'_>, &_)| {
-        policy_decision(charge, operation, fitting, at, standing)
+    let policy = |(charge, (at, standing)): (&Charge<'_>, &(ReadContext, BucketState))| {
+        policy_decision(charge, operation, fitting, at, *standing)
     };
     // Their number is known only if none of them holds units.
     match check.charges().iter().any(Charge::is_hold) {
@@ -227,7 +227,7 @@ pub(crate) fn policy_decision(
     charge: &Charge<'_>,
     operation: Operation,
     fitting: u64,
-    at: ReadContext,
+    at: &ReadContext,
     standing: BucketState,
 ) -> PolicyDecision {
     let (name, demand) = (charge.policy.clone(), &*charge.demand);
@@ -255,12 +255,12 @@ pub(crate) fn change_all<'a>(
     for ((demand, offset_ms), bucket) in charges.clone().zip(&*buckets) {
         let (at, standing, fits) = each!(demand.quota, rule => {
             let at = demand.at(rule, operation, now_us, offset_ms).beside(hold, rule.unit());
-            let (standing, fits) = read(rule, operation, demand, bucket, at);
+            let (standing, fits) = read(rule, operation, demand, bucket, &at);
             (at, standing, fits)
         });
         hold = match &demand.quota.0 {
             Params::Hold(rule) => {
-                Some(bucket.read(|stored| rule.reading(stored, &standing, demand.cost, at)))
+                Some(bucket.read(|stored| rule.reading(stored, &standing, demand.cost, &at)))
             }
             _ => None,
         };
@@ -269,7 +269,7 @@ pub(crate) fn change_all<'a>(
     }
     for (((demand, _), bucket), (at, standing)) in charges.zip(buckets).zip(readings) {
         each!(demand.quota, rule => {
-            write(rule, operation, demand, bucket, fitting, standing, *at);
+            write(rule, operation, demand, bucket, fitting, standing, at);
             if let Some(hold) = &mut at.hold {
                 // To all that follows, what has lapsed was charged before.
                 let lapsed = mem::take(&mut hold.lapsed).saturating_mul(rule.unit());
@@ -288,7 +288,7 @@ fn read(
     operation: Operation,
     demand: &Demand,
     bucket: &impl Bucket,
-    at: ReadContext,
+    at: &ReadContext,
 ) -> (BucketState, u64) {
     let standing = bucket.read(
         #[inline(always)]
@@ -329,7 +329,7 @@ fn write(
     bucket: &mut impl Bucket,
     fitting: u64,
     standing: &BucketState,
-    at: ReadContext,
+    at: &ReadContext,
 ) {
     let mut change = demand.change(rule, operation, fitting, standing, at.hold.as_ref());
     if let Change::Give(cost) = change {

@@ -112,7 +112,7 @@ impl Denial {
                 let cost = asked.quota.level_of(known.cost_or_strikes);
                 let most = rule.max_level_for(cost, 0).unwrap_or(0);
                 let from = ReadContext { most, ..at(self.decided_us) };
-                let later = |now_us| rule.later(known.standing, from, at(now_us));
+                let later = |now_us| rule.later(known.standing, &from, &at(now_us));
                 let latest = later(latest_us);
                 has_room &= latest.is_some_and(|latest| rule.fits(&latest, asked.level, asked.overdraft));
                 latest.and(later(earliest_us)).map(|standing| (at(earliest_us), standing))
@@ -165,7 +165,7 @@ fn denied(check: &Check<'_>, now_us: u64, standings: &[(ReadContext, BucketState
     let mut policies = charges.map(|(charge, (at, standing))| {
         let (name, asked) = (charge.policy.clone(), &charge.demand);
         each!(asked.quota, rule => {
-            PolicyDecision::new(rule, operation, name, asked, 0, *at, *standing)
+            PolicyDecision::new(rule, operation, name, asked, 0, at, *standing)
         })
     });
     match (standings.len(), policies.next()) {

@@ -292,7 +292,7 @@ impl Grant {
                 ..self.state
             };
             let at = charge.at(rule, operation, now_us);
-            let policy = PolicyDecision::new(rule, operation, name, &charge.demand, 1, at, before);
+            let policy = PolicyDecision::new(rule, operation, name, &charge.demand, 1, &at, before);
             Decision::of_one(operation, policy, 1, now_us).made_from_lease()
         })
     }

@@ -82,7 +82,7 @@ impl ScriptRequest {
         // Their number is known, so they are collected in place.
         let mut policies = charges.map(|(charge, before)| {
             let at = each!(charge.demand.quota, rule => charge.at(rule, operation, now_us));
-            policy_decision(charge, operation, fitting, at, *before)
+            policy_decision(charge, operation, fitting, &at, *before)
         });
         match (policies.len(), policies.next()) {
             (1, Some(policy)) => Decision::of_one(operation, policy, fitting, now_us),
@@ -117,7 +117,7 @@ pub(super) fn policy_decisions<'a>(
         let at = each!(demand.quota, rule => {
             charge.at(rule, operation, now_us).beside(hold_before, rule.unit())
         });
-        Some(policy_decision(charge, operation, fitting, at, *before))
+        Some(policy_decision(charge, operation, fitting, &at, *before))
     })
 }
 

@@ -246,7 +246,7 @@ impl Charge<'_> {
         use crate::quota::{Params, arithmetic::Arithmetic, each};
 
         let at = each!(self.demand.quota, rule => self.at(rule, Operation::Take, 1 << 50));
-        each!(self.demand.quota, rule => rule.read(None, at).level == 0)
+        each!(self.demand.quota, rule => rule.read(None, &at).level == 0)
     }
 }
 

@@ -32,12 +32,12 @@ impl Bucket {
     }
 
     fn units(&self) -> u64 {
-        RULE.read(self.0.as_deref(), Self::at(None, 0)).level
+        RULE.read(self.0.as_deref(), &Self::at(None, 0)).level
     }
 
     /// Executes a message. Returns whether the store granted its take.
     fn execute(&mut self, message: &Message) -> bool {
-        let at = Self::at(Some(message.statement), message.units);
+        let at = &Self::at(Some(message.statement), message.units);
         let standing = RULE.read(self.0.as_deref(), at);
         let is_granted = RULE.fits(&standing, message.units, 0);
         let change = match message.take {

@@ -141,7 +141,7 @@ fn look_later(charges: &[Charge<'_>], found: &CheckResult, operation: Operation,
             let at = |now_us| charge.at(rule, operation, now_us);
             let from = at(found.now_us);
             for most in [from.most, 0, EXACT] {
-                let _ = rule.later(*standing, ReadContext { most, ..from }, at(later_us));
+                let _ = rule.later(*standing, &ReadContext { most, ..from }, &at(later_us));
             }
         });
     }
