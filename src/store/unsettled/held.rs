@@ -51,7 +51,7 @@ struct State {
     /// What is held is about to be known, or its generation is about to change. So a settlement
     /// waits.
     is_moving: bool,
-    /// Who awaits the settlement that waits.
+    /// Gets the answer of the store, if a caller waits for it.
     reply: Option<Reply>,
     /// The store did not confirm that the hold was extended.
     is_lost: bool,

@@ -65,7 +65,8 @@ fn streamed(parts: impl IntoIterator<Item = Part>) -> Response<Frames> {
     Response::new(Frames::new(parts))
 }
 
-/// Polls so many frames of a body, and then drops it. Returns what the end was told.
+/// Polls so many frames of a body, and then drops it. Returns the outcome that the settler saw at
+/// the end.
 #[track_caller]
 fn end_after<B>(frames: usize, request: Request<Full<Bytes>>, response: &Response<B>) -> Saw
 where

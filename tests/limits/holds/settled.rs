@@ -152,7 +152,7 @@ async fn no_more_is_held_at_once_than_the_quota() {
         if reserved.is_allowed() {
             held.push(reserved);
         } else {
-            // Nobody knows when they are settled.
+            // It is not known when they will be settled.
             let wait = reserved.decision().retry_after();
             assert_eq!(wait, Some(Duration::from_secs(1)));
         }
