@@ -86,6 +86,21 @@ impl Recorder {
         })
     }
 
+    /// Returns the recorder of settings that replace those of this one: itself, if it counts the
+    /// same policies under the same name.
+    #[cfg(feature = "http")]
+    pub(crate) fn continued<'a>(
+        self: &Arc<Self>,
+        name: Arc<str>,
+        policies: impl IntoIterator<Item = &'a Name> + Clone,
+        observer: Option<Arc<dyn Observe>>,
+    ) -> Arc<Self> {
+        match self.name == name && self.policies.iter().eq(policies.clone()) {
+            true => Arc::clone(self),
+            false => Self::new(name, policies, observer),
+        }
+    }
+
     /// Returns a recorder of the same name and policies that has counted nothing.
     #[cfg(feature = "http")]
     pub(crate) fn restarted(&self) -> Arc<Self> {

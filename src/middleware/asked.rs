@@ -9,7 +9,7 @@ use std::{
 
 use tokio::runtime::Handle;
 
-use super::{config::Config, plan::Charges, settling::Settling};
+use super::{plan::Charges, settings::Settings, settling::Settling};
 use crate::{
     Decision, StoreError,
     admission::{Admission, refund::RefundGuard},
@@ -60,13 +60,13 @@ pub(super) struct Unanswered {
     is_polled: bool,
     enforced: Vec<Charge<'static>>,
     shadows: Vec<Charge<'static>>,
-    config: Arc<Config>,
+    settings: Arc<Settings>,
 }
 
 impl Unanswered {
     /// Wraps what a request waits for, if a policy of the layer settles.
-    pub(super) fn may_hold(asked: Asked, charges: &Charges<'_>, config: &Arc<Config>) -> Asked {
-        if !config.plan.settles {
+    pub(super) fn may_hold(asked: Asked, charges: &Charges<'_>, settings: &Arc<Settings>) -> Asked {
+        if !settings.plan.settles {
             return asked;
         }
         let owned = |charge: &Charge<'_>| charge.clone().into_owned();
@@ -75,7 +75,7 @@ impl Unanswered {
             is_polled: false,
             enforced: charges.enforced.iter().map(owned).collect(),
             shadows: charges.shadows.iter().map(owned).collect(),
-            config: Arc::clone(config),
+            settings: Arc::clone(settings),
         })
     }
 
@@ -88,7 +88,7 @@ impl Unanswered {
         Poll::Ready(answer.map(|answered| {
             Answered {
                 holds: self
-                    .config
+                    .settings
                     .holds(&self.enforced, &self.shadows, &answered.decision),
                 ..answered
             }
@@ -109,14 +109,14 @@ impl Drop for Unanswered {
             return;
         }
         let (enforced, shadows) = (mem::take(&mut self.enforced), mem::take(&mut self.shadows));
-        let config = Arc::clone(&self.config);
-        let store = config.store.clone();
+        let settings = Arc::clone(&self.settings);
+        let store = settings.store.clone();
         store.spawn(&runtime, async move {
             let Ok(decision) = answer.await else {
                 return;
             };
-            if let Some(holds) = config.holds(&enforced, &shadows, &decision) {
-                drop(Settling::without_request(&config, holds));
+            if let Some(holds) = settings.holds(&enforced, &shadows, &decision) {
+                drop(Settling::without_request(&settings, holds));
             }
         });
     }

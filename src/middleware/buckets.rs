@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use super::{config::Config, plan::Charges};
+use super::{plan::Charges, settings::Settings};
 use crate::{
     Decision, Key, Refund, StoreError,
     charge::{Charge, Demand, Operation},
@@ -25,9 +25,9 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    pub(super) fn new(config: &Config, charges: &Charges<'_>) -> Self {
+    pub(super) fn new(settings: &Settings, charges: &Charges<'_>) -> Self {
         let debt = |charge: &Charge<'_>| {
-            let mut rules = config.plan.rules.iter();
+            let mut rules = settings.plan.rules.iter();
             let rule = rules.find(|rule| rule.base.name == charge.policy);
             rule.map_or(0, |rule| rule.base.debt)
         };
@@ -36,8 +36,8 @@ impl Buckets {
             enforced, shadows, ..
         } = charges;
         Self {
-            store: config.store.clone(),
-            recorder: Arc::clone(&config.recorder),
+            store: settings.store.clone(),
+            recorder: Arc::clone(&settings.recorder),
             enforced: enforced.iter().map(owned).collect(),
             shadows: shadows.iter().map(owned).collect(),
             debts: enforced.iter().chain(shadows).map(debt).collect(),

@@ -16,11 +16,11 @@ use tower_service::Service;
 use super::{
     asked::{Answered, Asked},
     body::ResponseBody,
-    config::{Config, HeadersWhen},
     denied::Denial,
     headers::{Fields, SetBy},
     plan::{Caller, PartitionKeys},
     respond::respond,
+    settings::{HeadersWhen, Settings},
     settling::{Settling, Taken},
 };
 use crate::{
@@ -72,7 +72,7 @@ pub(super) struct Pending<S, ReqBody> {
     pub(super) request: Request<ReqBody>,
     /// Was polled ready.
     pub(super) service: S,
-    pub(super) awaited: Awaited<Arc<Config>>,
+    pub(super) awaited: Awaited<Arc<Settings>>,
 }
 
 /// What the response to an admitted request needs.
@@ -86,11 +86,11 @@ pub(super) struct Admitted {
 
 impl Admitted {
     #[inline(always)]
-    fn new(decision: Decision, extensions: Extensions, config: &Config) -> Self {
-        let headers_when = config.response.headers_when.as_ref();
+    fn new(decision: Decision, extensions: Extensions, settings: &Settings) -> Self {
+        let headers_when = settings.response.headers_when.as_ref();
         Self {
             decision,
-            fields: config.fields.clone(),
+            fields: settings.fields.clone(),
             headers_when: headers_when.map(|when| Arc::clone(&when.0)),
             extensions,
         }
@@ -133,13 +133,13 @@ where
         future: S::Future,
         decision: Decision,
         extensions: Extensions,
-        config: &Config,
+        settings: &Settings,
         taken: Option<Box<Taken>>,
     ) -> Self {
         Self {
             state: State::Calling {
                 future,
-                admitted: Admitted::new(decision, extensions, config),
+                admitted: Admitted::new(decision, extensions, settings),
                 taken,
             },
         }
@@ -151,46 +151,50 @@ where
     pub(super) fn without_key(
         policy: Option<&Name>,
         error: &KeyError,
-        config: &Config,
+        settings: &Settings,
         request: &Request<ReqBody>,
     ) -> Self {
-        config.log_key_error(error);
+        settings.log_key_error(error);
         let denial = Denial::from_key_error(policy.map(|policy| &*policy.text), error);
-        config
+        settings
             .recorder
             .denied_without_decision(denial.reason, policy);
-        config.record(denial, &[], &RequestHead::from(request));
-        Self::denied(denial, config, request)
+        settings.record(denial, &[], &RequestHead::from(request));
+        Self::denied(denial, settings, request)
     }
 
     /// Does not call the inner service. The denial is recorded already.
-    pub(super) fn denied(denial: Denial<'_>, config: &Config, request: &Request<ReqBody>) -> Self {
+    pub(super) fn denied(
+        denial: Denial<'_>,
+        settings: &Settings,
+        request: &Request<ReqBody>,
+    ) -> Self {
         Self {
-            state: State::denied(denial, config, request),
+            state: State::denied(denial, settings, request),
         }
     }
 
     /// Settles what shadow policies hold of a request that is denied.
     #[cold]
-    pub(super) fn settle_shadows(&self, holds: Holds, config: &Arc<Config>) {
-        self.state.settle_shadows(holds, config);
+    pub(super) fn settle_shadows(&self, holds: Holds, settings: &Arc<Settings>) {
+        self.state.settle_shadows(holds, settings);
     }
 }
 
 impl<S, F, ReqBody> State<S, F, ReqBody> {
-    fn denied(denial: Denial<'_>, config: &Config, request: &Request<ReqBody>) -> Self {
+    fn denied(denial: Denial<'_>, settings: &Settings, request: &Request<ReqBody>) -> Self {
         let head = RequestHead::from(request);
         Self::Denied {
-            response: Some(respond(denial, &config.response, &config.fields, &head)),
+            response: Some(respond(denial, &settings.response, &settings.fields, &head)),
         }
     }
 
-    fn settle_shadows(&self, holds: Holds, config: &Arc<Config>) {
+    fn settle_shadows(&self, holds: Holds, settings: &Arc<Settings>) {
         if let Self::Denied {
             response: Some(denial),
         } = self
         {
-            Settling::denied(config, holds, denial);
+            Settling::denied(settings, holds, denial);
         }
     }
 }
@@ -211,7 +215,7 @@ where
             Ok(answered) => Ok(&answered.decision),
             Err(error) => Err(error),
         });
-        let config = awaited.settings();
+        let settings = awaited.settings();
         let Ok(Answered {
             mut decision,
             permits,
@@ -219,8 +223,8 @@ where
         }) = answered
         else {
             let denial = DenialReason::StoreFailed.into();
-            config.record(denial, &[], &RequestHead::from(&request));
-            return State::denied(denial, config, &request);
+            settings.record(denial, &[], &RequestHead::from(&request));
+            return State::denied(denial, settings, &request);
         };
         if let Some(partition_keys) = self.partition_keys {
             decision.give_partitions(&partition_keys);
@@ -229,18 +233,18 @@ where
             let denial = Denial::from(&decision);
             let callers = self.callers.iter().map(|(policy, key)| (policy, key));
             let callers: SmallVec<[Caller<'_>; 4]> = callers.collect();
-            config.record(denial, &callers, &RequestHead::from(&request));
-            let denied = State::denied(denial, config, &request);
+            settings.record(denial, &callers, &RequestHead::from(&request));
+            let denied = State::denied(denial, settings, &request);
             if let Some(holds) = holds {
-                denied.settle_shadows(holds, config);
+                denied.settle_shadows(holds, settings);
             }
             return denied;
         }
-        let extensions = config.share(&decision, request.extensions_mut());
-        let settling = Settling::new(config, holds, &mut request);
+        let extensions = settings.share(&decision, request.extensions_mut());
+        let settling = Settling::new(settings, holds, &mut request);
         State::Calling {
             future: service.call(request),
-            admitted: Admitted::new(decision, extensions, config),
+            admitted: Admitted::new(decision, extensions, settings),
             taken: Taken::new(permits, settling),
         }
     }

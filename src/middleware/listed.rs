@@ -1,6 +1,6 @@
 //! Whether the caller of a request is on one of the lists.
 
-use super::{config::Config, denied::Denial, plan::Caller};
+use super::{denied::Denial, plan::Caller, settings::Settings};
 use crate::{
     Decision, Key, List, Lists, RequestHead, key::KeyError, lists::Entries, policy_name::Name,
 };
@@ -16,7 +16,7 @@ pub(super) enum Listed<'a> {
 /// A list, and the policy and the key that are on it. No key: the address is.
 type Found<'a> = (List, Option<(&'a Name, Key)>);
 
-impl Config {
+impl Settings {
     /// Decides a request by the lists, and records it. `None` if its caller is on neither.
     #[inline(never)]
     pub(super) fn listed(&self, lists: &Lists, head: &RequestHead<'_>) -> Option<Listed<'_>> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod body;
 pub(crate) mod buckets;
+pub(crate) mod builder;
 pub(crate) mod denied;
 pub(crate) mod future;
 pub(crate) mod grpc;
@@ -14,7 +15,8 @@ pub(crate) mod service;
 pub mod settle;
 
 mod asked;
-mod config;
+mod build;
+
 mod erased;
 mod inline_text;
 mod listed;
@@ -22,4 +24,5 @@ mod plan;
 mod record;
 mod request_policy;
 mod respond;
+mod settings;
 mod settling;

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use super::{config::Config, denied::Denial, key::known_method, plan::Caller};
+use super::{denied::Denial, key::known_method, plan::Caller, settings::Settings};
 use crate::{
     Decision, Fingerprint, Key, PolicyDecision, RequestHead,
     offenders::{Identity, NewDenial, Route},
 };
 
-impl Config {
+impl Settings {
     /// Records a denial. `callers`: whom each policy would have charged.
     #[inline]
     pub(super) fn record(

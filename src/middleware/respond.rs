@@ -9,11 +9,11 @@ use http::{
 };
 
 use super::{
-    config::ResponseConfig,
     denied::{Denial, Denied},
     grpc::{self, GRPC_STATUS},
     headers::{Fields, SetBy, insert_if_absent},
     inline_text::InlineText,
+    settings::ResponseSettings,
 };
 use crate::{
     Decision, DenialReason, RequestHead, Verdict,
@@ -25,13 +25,13 @@ use crate::{
 /// Makes the response to a request that is denied.
 pub(super) fn respond(
     denial: Denial<'_>,
-    config: &ResponseConfig,
+    settings: &ResponseSettings,
     fields: &Fields,
     head: &RequestHead<'_>,
 ) -> Response<Bytes> {
     let retry_after = denial
         .retry_after()
-        .map(|wait| wait.saturating_add(random_up_to(config.retry_after_jitter)));
+        .map(|wait| wait.saturating_add(random_up_to(settings.retry_after_jitter)));
     // A misconfiguration is logged once, with what to change.
     if denial.reason != DenialReason::Misconfigured {
         let missing = denial.missing_key();
@@ -44,10 +44,10 @@ pub(super) fn respond(
         denial,
         head: *head,
         retry_after,
-        grpc: config.grpc_denials.content_type(head),
+        grpc: settings.grpc_denials.content_type(head),
     };
     let retry_after = denied.retry_after();
-    let (mut response, is_grpc) = match &config.on_denied {
+    let (mut response, is_grpc) = match &settings.on_denied {
         None => {
             let is_grpc = denied.is_grpc();
             (denied.into_response(), is_grpc)
@@ -75,7 +75,7 @@ pub(super) fn respond(
         fields.write(decision, headers, SetBy::Hook);
     }
     response.extensions_mut().insert(denial.reason);
-    if config.decision_in_extensions {
+    if settings.decision_in_extensions {
         if let Some(decision) = denial.decision_with_outer(head) {
             response.extensions_mut().insert(decision);
         }

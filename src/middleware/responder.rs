@@ -4,10 +4,10 @@ use bytes::Bytes;
 use http::Response;
 
 use super::{
-    config::ResponseConfig,
     denied::Denial,
     headers::{Fields, SetBy},
     respond::respond,
+    settings::ResponseSettings,
 };
 use crate::{Decision, DenialReason, RequestHead};
 
@@ -63,11 +63,11 @@ use crate::{Decision, DenialReason, RequestHead};
 /// # });
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Responder(ResponseConfig);
+pub struct Responder(ResponseSettings);
 
 impl Responder {
-    pub(super) const fn new(config: ResponseConfig) -> Self {
-        Self(config)
+    pub(super) const fn new(settings: ResponseSettings) -> Self {
+        Self(settings)
     }
 
     /// Returns the decision if it is allowed, or else the response to send.

@@ -12,10 +12,10 @@ use tower_service::Service;
 use super::{
     asked::{Asked, Unanswered},
     body::ResponseBody,
-    config::Config,
     future::{Pending, ResponseFuture},
     listed::Listed,
     plan::{Caller, Charges, MissingKey, PartitionKeys},
+    settings::Settings,
     settling::{Settling, Taken},
 };
 use crate::{
@@ -24,6 +24,7 @@ use crate::{
     charge::Operation,
     metrics::Awaited,
     store::Answer,
+    util::current::Current,
 };
 
 /// The service made by [`RateLimitLayer`](crate::RateLimitLayer).
@@ -34,12 +35,12 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,
-    config: Arc<Config>,
+    settings: Current<Settings>,
 }
 
 impl<S> RateLimit<S> {
-    pub(super) const fn new(inner: S, config: Arc<Config>) -> Self {
-        Self { inner, config }
+    pub(super) const fn new(inner: S, settings: Current<Settings>) -> Self {
+        Self { inner, settings }
     }
 
     /// Returns the inner service.
@@ -71,41 +72,46 @@ where
     }
 
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
-        let Self { inner, config } = self;
+        let Self { inner, settings } = self;
+        let settings = settings.load();
+        let settings = &*settings;
         let mut holds = None;
-        let lists = config.lists.as_ref();
+        let lists = settings.lists.as_ref();
         let head = || RequestHead::from(&request);
-        let decision = if let Some(listed) = lists.and_then(|lists| config.listed(lists, &head())) {
+        let decision = if let Some(listed) = lists.and_then(|lists| settings.listed(lists, &head()))
+        {
             match listed {
                 Listed::Allowed(decision) => decision,
-                Listed::Denied(denial) => return ResponseFuture::denied(denial, config, &request),
+                Listed::Denied(denial) => {
+                    return ResponseFuture::denied(denial, settings, &request);
+                }
                 Listed::Unknown(error) => {
-                    return ResponseFuture::without_key(None, &error, config, &request);
+                    return ResponseFuture::without_key(None, &error, settings, &request);
                 }
             }
-        } else if let Some((rule, memory)) = config.direct() {
+        } else if let Some((rule, memory)) = settings.direct() {
             let head = head();
             let record = |decision: &Decision, caller: Option<Caller<'_>>| {
-                config.recorder.decided(decision);
+                settings.recorder.decided(decision);
                 if !decision.is_allowed() {
-                    config.record(decision.into(), caller.as_slice(), &head);
+                    settings.record(decision.into(), caller.as_slice(), &head);
                 }
             };
             match rule.decide(memory, &head, record) {
                 Ok(decision) => decision,
                 Err(MissingKey { policy, error }) => {
-                    return ResponseFuture::without_key(Some(policy), &error, config, &request);
+                    return ResponseFuture::without_key(Some(policy), &error, settings, &request);
                 }
             }
         } else {
             let mut charges = Charges::default();
             let head = head();
-            let plan = &config.plan;
+            let plan = &settings.plan;
             if let Err(MissingKey { policy, error }) = plan.evaluate(&head, &mut charges) {
-                return ResponseFuture::without_key(Some(policy), &error, config, &request);
+                return ResponseFuture::without_key(Some(policy), &error, settings, &request);
             }
             if !charges.unchecked.is_empty() {
-                config.record_unchecked(&charges.unchecked);
+                settings.record_unchecked(&charges.unchecked);
             }
             let Charges {
                 enforced, shadows, ..
@@ -113,67 +119,67 @@ where
             let partition_keys = plan.partition_keys(enforced);
             let outcome = if enforced.is_empty() && shadows.is_empty() {
                 Answer::Now(Ok(Decision::of_no_policy()))
-            } else if !enforced.is_empty() && config.may_wait(enforced) {
-                let held = refund::HeldCharges::new(&config.store, enforced);
-                let patience = config.wait.unwrap_or_default();
-                let shadows = Shadows::new(shadows, &config.recorder);
-                let (bound, most) = (WaitBound::AllButQueue, config.max_waiting);
-                let waits = config.recorder.waits();
+            } else if !enforced.is_empty() && settings.may_wait(enforced) {
+                let held = refund::HeldCharges::new(&settings.store, enforced);
+                let patience = settings.wait.unwrap_or_default();
+                let shadows = Shadows::new(shadows, &settings.recorder);
+                let (bound, most) = (WaitBound::AllButQueue, settings.max_waiting);
+                let waits = settings.recorder.waits();
                 let admission = Admission::new(held, shadows, patience, bound, most, waits);
-                let asked = Unanswered::may_hold(Asked::Admission(admission), &charges, config);
+                let asked = Unanswered::may_hold(Asked::Admission(admission), &charges, settings);
                 let callers = &charges.callers();
-                return wait(inner, config, asked, partition_keys, callers, request);
+                return wait(inner, settings, asked, partition_keys, callers, request);
             } else {
-                let (take, recorder) = (Operation::Take, &config.recorder);
-                let store = &config.store;
+                let (take, recorder) = (Operation::Take, &settings.recorder);
+                let store = &settings.store;
                 store.check_with_shadows(take, enforced, shadows, recorder)
             };
             let mut decision = match outcome {
                 Answer::Now(answer) => {
                     // Where it is: the copy of a decision takes longer than counting it.
-                    config.recorder.answered(&answer);
+                    settings.recorder.answered(&answer);
                     let Ok(decision) = answer else {
                         let denial = DenialReason::StoreFailed.into();
-                        config.record(denial, &[], &head);
-                        return ResponseFuture::denied(denial, config, &request);
+                        settings.record(denial, &[], &head);
+                        return ResponseFuture::denied(denial, settings, &request);
                     };
                     decision
                 }
                 Answer::Later(answer) => {
-                    let asked = Unanswered::may_hold(Asked::Answer(answer), &charges, config);
+                    let asked = Unanswered::may_hold(Asked::Answer(answer), &charges, settings);
                     let callers = &charges.callers();
-                    return wait(inner, config, asked, partition_keys, callers, request);
+                    return wait(inner, settings, asked, partition_keys, callers, request);
                 }
             };
             if let Some(partition_keys) = partition_keys {
                 decision.give_partitions(&partition_keys);
             }
             if plan.settles {
-                holds = config.holds(enforced, shadows, &decision);
+                holds = settings.holds(enforced, shadows, &decision);
             }
             if !decision.is_allowed() {
-                config.record((&decision).into(), &charges.callers(), &head);
+                settings.record((&decision).into(), &charges.callers(), &head);
             }
             decision
         };
         if !decision.is_allowed() {
-            let denied = ResponseFuture::denied((&decision).into(), config, &request);
+            let denied = ResponseFuture::denied((&decision).into(), settings, &request);
             if let Some(holds) = holds {
-                denied.settle_shadows(holds, config);
+                denied.settle_shadows(holds, settings);
             }
             return denied;
         }
-        let extensions = config.share(&decision, request.extensions_mut());
-        let settling = Settling::new(config, holds, &mut request);
+        let extensions = settings.share(&decision, request.extensions_mut());
+        let settling = Settling::new(settings, holds, &mut request);
         let future = inner.call(request);
         let taken = Taken::new(None, settling);
-        ResponseFuture::calling(future, decision, extensions, config, taken)
+        ResponseFuture::calling(future, decision, extensions, settings, taken)
     }
 }
 
 fn wait<S, ReqBody>(
     inner: &mut S,
-    config: &Arc<Config>,
+    settings: &Arc<Settings>,
     asked: Asked,
     partition_keys: PartitionKeys,
     callers: &[Caller<'_>],
@@ -194,6 +200,6 @@ where
         callers: callers.collect(),
         request,
         service: mem::replace(inner, clone),
-        awaited: Awaited::new(Arc::clone(config)),
+        awaited: Awaited::new(Arc::clone(settings)),
     })
 }

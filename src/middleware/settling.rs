@@ -16,7 +16,7 @@ use http_body::Frame;
 use smallvec::SmallVec;
 
 use super::{
-    config::Config,
+    settings::Settings,
     settle::outcome::{Outcome, Settle},
 };
 use crate::{
@@ -82,7 +82,7 @@ impl Taken {
 #[derive(Debug)]
 pub(super) struct Settling {
     holds: Holds,
-    config: Arc<Config>,
+    settings: Arc<Settings>,
     /// Which rules' settlers are asked next.
     open: SmallVec<[usize; 2]>,
     is_head_request: bool,
@@ -94,29 +94,29 @@ impl Settling {
     /// has one, too: its handler is the same. `None`: nothing is to be settled.
     #[inline]
     pub(super) fn new<B>(
-        config: &Arc<Config>,
+        settings: &Arc<Settings>,
         holds: Option<Holds>,
         request: &mut Request<B>,
     ) -> Option<Self> {
-        if !config.plan.settles {
+        if !settings.plan.settles {
             return None;
         }
         let hold = Hold::new(holds.clone(), request.extensions().get());
         request.extensions_mut().insert(hold);
-        let mut settling = Self::without_request(config, holds?);
+        let mut settling = Self::without_request(settings, holds?);
         settling.is_head_request = request.method() == Method::HEAD;
         Some(settling)
     }
 
     /// Settles what is held of a request that was dropped before it reached a handler.
-    pub(super) fn without_request(config: &Arc<Config>, holds: Holds) -> Self {
-        let rules = config.plan.rules.iter().enumerate();
+    pub(super) fn without_request(settings: &Arc<Settings>, holds: Holds) -> Self {
+        let rules = settings.plan.rules.iter().enumerate();
         let open = rules.filter(|(_, rule)| {
             rule.settle_by.is_some() && holds.units(&rule.base.name.text).is_some()
         });
         Self {
             open: open.map(|(index, _)| index).collect(),
-            config: Arc::clone(config),
+            settings: Arc::clone(settings),
             holds,
             is_head_request: false,
             seen: Seen::default(),
@@ -124,8 +124,8 @@ impl Settling {
     }
 
     /// Settles what shadow policies hold of a request that is denied.
-    pub(super) fn denied<B>(config: &Arc<Config>, holds: Holds, denial: &Response<B>) {
-        let mut settling = Self::without_request(config, holds);
+    pub(super) fn denied<B>(settings: &Arc<Settings>, holds: Holds, denial: &Response<B>) {
+        let mut settling = Self::without_request(settings, holds);
         settling.ask(|held| Outcome {
             is_end: true,
             ..Outcome::at_head(denial, held)
@@ -134,7 +134,7 @@ impl Settling {
 
     fn at_head<B>(&mut self, response: &Response<B>, decision: &mut Decision) {
         self.ask(|held| Outcome::at_head(response, held));
-        for rule in &*self.config.plan.rules {
+        for rule in &*self.settings.plan.rules {
             let policy = &*rule.base.name.text;
             let Some(settlement) = self.holds.settled(policy) else {
                 continue;
@@ -150,7 +150,7 @@ impl Settling {
     /// Asks the settlers that are open. Those stay open that ask to be asked at the end.
     fn ask<'a>(&mut self, outcome: impl Fn(u64) -> Outcome<'a>) {
         for index in mem::take(&mut self.open) {
-            let rule = self.config.plan.rules.get(index);
+            let rule = self.settings.plan.rules.get(index);
             let Some((rule, settler)) =
                 rule.and_then(|rule| Some((rule, rule.settle_by.as_ref()?)))
             else {

@@ -1,5 +1,6 @@
 //! Small tools that know nothing about rate limits.
 
+pub(crate) mod current;
 pub(crate) mod detach;
 pub(crate) mod hash;
 pub(crate) mod interned;

@@ -36,11 +36,11 @@ pub(super) type OnDenied = dyn Fn(Denied<'_>) -> Response<Bytes> + Send + Sync;
 
 /// The settings of a built layer.
 #[derive(Clone, Debug)]
-pub(super) struct Config {
+pub(super) struct Settings {
     pub(super) store: StoreHandle,
     pub(super) plan: Plan,
     pub(super) lists: Option<Lists>,
-    pub(super) response: ResponseConfig,
+    pub(super) response: ResponseSettings,
     pub(super) fields: Interned<Fields>,
     /// How long a request may wait to be admitted.
     pub(super) wait: Option<Duration>,
@@ -52,13 +52,24 @@ pub(super) struct Config {
     pub(super) name_offender: Option<Erased<NameOffender>>,
 }
 
-impl AsRef<Recorder> for Config {
+impl AsRef<Recorder> for Settings {
     fn as_ref(&self) -> &Recorder {
         &self.recorder
     }
 }
 
-impl Config {
+impl Settings {
+    /// Tells the store which policies use it. So a name that has two quotas is logged.
+    pub(super) fn shared(self) -> Arc<Self> {
+        let settings = Arc::new(self);
+        // Tiers have several quotas under one name.
+        let rules = settings.plan.rules.iter();
+        let constant = rules.filter(|rule| rule.is_constant());
+        let policies = constant.map(|rule| &rule.base);
+        settings.store.add_policies(&settings, policies);
+        settings
+    }
+
     /// Returns the only policy and the store, if the store is in memory and nothing is held.
     #[inline]
     pub(super) fn direct(&self) -> Option<(&Rule, &MemoryStore)> {
@@ -167,7 +178,7 @@ impl Config {
 
 /// How requests are answered.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ResponseConfig {
+pub(super) struct ResponseSettings {
     pub(super) format: HeaderFormat,
     pub(super) headers_when: Option<Erased<HeadersWhen>>,
     pub(super) decision_in_extensions: bool,

@@ -1,0 +1,201 @@
+//! From a builder to the settings of a layer.
+
+use std::sync::Arc;
+
+use super::{
+    builder::RateLimitLayerBuilder,
+    headers::{Fields, HeaderFormat},
+    layer::RateLimitLayer,
+    plan::{Plan, Rule},
+    settings::Settings,
+};
+use crate::{
+    ConfigError, MemoryStore,
+    admission::wait_queue::MAX_WAITING,
+    metrics::Recorder,
+    offenders::Offenders,
+    policy::{check_names, check_strikes},
+    policy_name::limiter_name,
+    store::handle::StoreHandle,
+    util::current::Current,
+};
+
+impl RateLimitLayerBuilder {
+    /// Checks the settings and builds the layer.
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`ConfigError`] that says what to change.
+    pub fn build(self) -> Result<RateLimitLayer, ConfigError> {
+        let settings = self.settings(None)?;
+        Ok(RateLimitLayer::new_with(Current::Fixed(settings)))
+    }
+
+    /// Checks the settings and builds a layer whose settings can be [replaced].
+    ///
+    /// [replaced]: RateLimitLayer::replacement
+    #[cfg_attr(not(test), expect(dead_code, reason = "no limits change yet"))]
+    pub(crate) fn build_replaceable(&self) -> Result<RateLimitLayer, ConfigError> {
+        let settings = self.settings(None)?;
+        Ok(RateLimitLayer::new_with(Current::replaceable(settings)))
+    }
+
+    /// Checks the settings. `former`: those that they replace, whose store, numbers and lists of
+    /// denials go on.
+    pub(super) fn settings(&self, former: Option<&Settings>) -> Result<Arc<Settings>, ConfigError> {
+        if let Some(error) = &self.error {
+            return Err(error.clone());
+        }
+        let format = self.response.format;
+        if self.partition_secret.is_some() && format != HeaderFormat::Draft10 {
+            return Err(ConfigError::PartitionKeyUnsupported);
+        }
+        if self.response.shadow_with_headers && format != HeaderFormat::Draft10 {
+            return Err(ConfigError::ShadowHeadersUnsupported);
+        }
+        if let Some(lists) = &self.lists {
+            lists.load().validate()?;
+        }
+        let name = limiter_name(self.name.as_deref())?;
+        let plan = self.plan()?;
+        let names = plan.rules.iter().map(|rule| &rule.base.name);
+        let recorder = match former {
+            Some(former) => former
+                .recorder
+                .continued(name, names, self.observer.clone()),
+            None => Recorder::new(name, names, self.observer.clone()),
+        };
+        let store = former.map_or_else(|| self.store_handle(), |former| former.store.clone());
+        let offenders = match former {
+            Some(former) => Arc::clone(&former.offenders),
+            None => Offenders::new(store.memory().map(MemoryStore::clock)),
+        };
+        let settings = Settings {
+            fields: self.fields(&plan).intern(),
+            plan,
+            lists: self.lists.clone(),
+            response: self.response.clone(),
+            wait: self.wait,
+            max_waiting: self.max_waiting.unwrap_or(MAX_WAITING),
+            logged: former.map_or_else(Arc::default, |former| Arc::clone(&former.logged)),
+            recorder,
+            offenders,
+            name_offender: self.name_offender.clone(),
+            store,
+        };
+        Ok(settings.shared())
+    }
+
+    fn store_handle(&self) -> StoreHandle {
+        let store = self.store.clone();
+        StoreHandle::new(store.unwrap_or_else(|| Arc::new(MemoryStore::new())))
+    }
+
+    /// Checks the policies.
+    fn plan(&self) -> Result<Plan, ConfigError> {
+        let rule = |policy| Rule::new(policy, self.on_store_failure, self.shadow_all);
+        let rules: Box<[Rule]> = self.policies.iter().map(rule).collect::<Result<_, _>>()?;
+        check_names(rules.iter().map(|rule| &rule.base.name))?;
+        check_strikes(&rules.iter().map(|rule| &rule.base), self.wait.is_some())?;
+        let leasing = rules.iter().find(|rule| rule.base.leases);
+        if let (Some(_), Some(rule)) = (self.wait, leasing) {
+            let conflict = "`wait_up_to(..)`";
+            let error = ConfigError::CannotLease { conflict };
+            return Err(error.in_policy(&rule.base.name.text));
+        }
+        Ok(Plan {
+            settles: rules.iter().any(|rule| rule.settle_by.is_some()),
+            rules,
+            when: self.when.clone(),
+            partition_secret: self.partition_secret.clone(),
+        })
+    }
+
+    /// Returns how the policies are announced to clients.
+    fn fields(&self, plan: &Plan) -> Fields {
+        let format = self.response.format;
+        let with_shadows = self.response.shadow_with_headers;
+        let announced = plan.rules.iter().filter(|rule| !rule.is_shadow());
+        let is_known = |rule: &Rule| rule.is_constant() && !rule.may_be_shadow();
+        let fields = if !with_shadows && announced.clone().all(is_known) {
+            let policies = announced.map(|rule| (&rule.base.name, *rule.base.demand.quota));
+            let policies: Vec<_> = policies.collect();
+            Fields::with_policies(format, &policies, self.partition_secret.is_some())
+        } else {
+            Fields::new(format, with_shadows)
+        };
+        let settlers = plan.rules.iter().filter_map(|rule| rule.settle_by.as_ref());
+        let hidden = settlers.filter_map(|settler| settler.0.hidden_field());
+        fields.hiding(hidden.cloned())
+    }
+}
+
+impl RateLimitLayer {
+    /// Checks other settings for this layer and its services. They take effect when the result is
+    /// called: a request has either the former settings or the new ones, for all of its way.
+    ///
+    /// The store, the numbers and the lists of denials go on; the builder's store does not matter.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no limits change yet"))]
+    pub(crate) fn replacement(
+        &self,
+        builder: &RateLimitLayerBuilder,
+    ) -> Result<impl FnOnce() + use<>, ConfigError> {
+        let current = self.settings.clone();
+        let settings = builder.settings(Some(&current.load()))?;
+        Ok(move || {
+            current.replace(settings);
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, StatusCode};
+
+    use crate::{Policy, RateLimitLayer, RequestHead, TokenBucket};
+
+    #[test]
+    fn buckets_and_numbers_go_on_under_new_settings() {
+        let builder = |limit| {
+            let policy = Policy::new("api", TokenBucket::per_minute(limit));
+            RateLimitLayer::builder().policy(policy.shared())
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.expect("a runtime").block_on(async {
+            let layer = builder(1).build_replaceable().expect("valid");
+            let service = tower::service_fn(async |_: Request<()>| {
+                Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
+            });
+            let service = tower::Layer::layer(&layer, service);
+            let ask = || tower::ServiceExt::oneshot(service.clone(), Request::new(()));
+            let statuses = async || {
+                [ask().await, ask().await].map(|answer| answer.expect("infallible").status())
+            };
+            assert_eq!(
+                statuses().await,
+                [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS]
+            );
+
+            let replace = layer.replacement(&builder(2)).expect("valid");
+            assert_eq!(
+                ask().await.expect("infallible").status(),
+                StatusCode::TOO_MANY_REQUESTS
+            );
+            replace();
+            // One unit was used before.
+            assert_eq!(
+                statuses().await,
+                [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS]
+            );
+            assert_eq!(layer.metrics().requests.total(), 5);
+            let head = Request::new(());
+            let buckets = layer
+                .buckets(&RequestHead::from(&head))
+                .expect("a shared bucket");
+            assert_eq!(
+                buckets.peek().await.expect("in memory").denied_by().count(),
+                1
+            );
+        });
+    }
+}

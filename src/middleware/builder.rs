@@ -1,0 +1,422 @@
+//! The builder of a [`RateLimitLayer`].
+
+use std::{any::type_name, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode};
+
+use super::{
+    denied::Denied,
+    erased::Erased,
+    grpc::GrpcDenials,
+    headers::HeaderFormat,
+    layer::RateLimitLayer,
+    plan::Secret,
+    readers::{NameOffender, When},
+    responder::Responder,
+    settings::ResponseSettings,
+};
+use crate::{
+    ConfigError, Lists, OnStoreFailure, Policy, RequestHead, metrics::Observe, store::Store,
+};
+
+impl RateLimitLayer {
+    /// Creates a layer of one policy or bare quota. The default key is the peer address,
+    /// and the default store is in memory.
+    ///
+    /// Set the key on the policy, not on the layer.
+    ///
+    /// ```
+    /// use tower_throttle::{Policy, RateLimitLayer, TokenBucket, key};
+    ///
+    /// let bare = RateLimitLayer::new(TokenBucket::per_minute(30));
+    /// let named = RateLimitLayer::new(
+    ///     Policy::new("search", TokenBucket::per_minute(30)).key(key::client_ip(["10.0.0.7"])),
+    /// );
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics if the policy has an error, with the [`ConfigError`] that says
+    /// what to change. [`builder`](Self::builder) returns it instead.
+    #[must_use]
+    #[track_caller]
+    #[allow(clippy::panic)]
+    pub fn new(policy: impl Into<Policy>) -> Self {
+        match Self::builder().policy(policy).build() {
+            Ok(layer) => layer,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Starts a layer with several policies or other settings.
+    pub fn builder() -> RateLimitLayerBuilder {
+        RateLimitLayerBuilder::default()
+    }
+}
+
+/// Builds a [`RateLimitLayer`].
+///
+/// ```
+/// use tower_throttle::{FixedWindow, HeaderFormat, OnStoreFailure, Policy, RateLimitLayer, TokenBucket, key};
+///
+/// #[derive(Clone)]
+/// struct User { id: u64 } // inserted by your authentication
+///
+/// let who = key::extension(|user: &User| user.id);
+/// let layer = RateLimitLayer::builder()
+///     .policy(Policy::new("burst", TokenBucket::per_second(10).burst(20)).key(who.clone()))
+///     .policy(Policy::new("day", FixedWindow::per_day(50_000)).key(who))
+///     .policy(Policy::new("everyone", TokenBucket::per_second(5_000)).shared())
+///     .headers(HeaderFormat::Draft7)
+///     .on_store_failure(OnStoreFailure::Deny)
+///     .build()?;
+/// # Ok::<(), tower_throttle::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct RateLimitLayerBuilder {
+    pub(super) store: Option<Arc<dyn Store>>,
+    pub(super) policies: Vec<Policy>,
+    pub(super) lists: Option<Lists>,
+    pub(super) when: Option<Erased<When>>,
+    pub(super) response: ResponseSettings,
+    pub(super) wait: Option<Duration>,
+    pub(super) max_waiting: Option<usize>,
+    pub(super) partition_secret: Option<Secret>,
+    pub(super) on_store_failure: OnStoreFailure,
+    pub(super) shadow_all: bool,
+    pub(super) name: Option<String>,
+    pub(super) observer: Option<Arc<dyn Observe>>,
+    pub(super) name_offender: Option<Erased<NameOffender>>,
+    pub(super) error: Option<ConfigError>,
+}
+
+impl RateLimitLayerBuilder {
+    /// Sets where buckets are kept. Default: a [`MemoryStore`] of its own.
+    pub fn store(mut self, store: impl Store) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// Adds a policy or a bare quota. A request needs room in all policies.
+    pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
+        self.policies.push(policy.into());
+        self
+    }
+
+    /// Sets which callers are not limited and which are denied, whatever the policies say.
+    /// Default: none.
+    ///
+    /// The layer keeps a clone: [`Lists::replace`] takes effect with the next request.
+    ///
+    /// The order is: the allow list, the deny list, the policies. [`shadow_all`](Self::shadow_all)
+    /// does not change that. Requests that [`when`](Self::when) leaves out are on no list.
+    pub fn lists(mut self, lists: Lists) -> Self {
+        self.lists = Some(lists);
+        self
+    }
+
+    /// Limits only requests for which `applies` returns `true`. Default: all requests.
+    ///
+    /// Others (health checks, say) are forwarded without rate-limit headers. To leave
+    /// requests out of one policy only, use [`Policy::when`].
+    ///
+    /// ```
+    /// # use tower_throttle::{RateLimitLayer, TokenBucket};
+    /// let layer = RateLimitLayer::builder()
+    ///     .policy(TokenBucket::per_second(10))
+    ///     .policy(TokenBucket::per_day(50_000))
+    ///     .when(|head| head.uri().path() != "/health")
+    ///     .build()?;
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    pub fn when<F>(mut self, applies: F) -> Self
+    where
+        F: Fn(&RequestHead<'_>) -> bool + Send + Sync + 'static,
+    {
+        self.when = Some(Erased(Arc::new(applies), type_name::<F>()));
+        self
+    }
+
+    /// Sets which header fields report the limits to clients. Default:
+    /// [`HeaderFormat::Draft10`].
+    pub const fn headers(mut self, headers: HeaderFormat) -> Self {
+        self.response.format = headers;
+        self
+    }
+
+    /// Adds the fields only to forwarded responses for which `wanted` returns `true`.
+    /// Default: all.
+    ///
+    /// Denials by a policy always have the fields. The layer adds none to its responses to a
+    /// missing key (403), a deny list (403), a store failure (503) and a misconfiguration (500).
+    ///
+    /// Leave out redirects, for example, or responses that a shared cache may store: it
+    /// would show one client's counters to another.
+    ///
+    /// ```
+    /// # use tower_throttle::{RateLimitLayer, TokenBucket};
+    /// let layer = RateLimitLayer::builder()
+    ///     .policy(TokenBucket::per_second(10))
+    ///     .headers_when(|status, _headers| !status.is_redirection())
+    ///     .build()?;
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    pub fn headers_when<F>(mut self, wanted: F) -> Self
+    where
+        F: Fn(StatusCode, &HeaderMap) -> bool + Send + Sync + 'static,
+    {
+        self.response.headers_when = Some(Erased(Arc::new(wanted), type_name::<F>()));
+        self
+    }
+
+    /// Adds the parameter `pk` to the fields: 96 bits of a hash of policy, key and
+    /// `secret`. Default: no parameter.
+    ///
+    /// Clients can tell their partitions apart by it, and cannot compute the key from it.
+    /// Processes with the same secret send the same parameter. An empty secret is an error
+    /// when the layer is built, and so is a format other than [`HeaderFormat::Draft10`], the
+    /// default.
+    pub fn partition_key_secret(mut self, secret: &[u8]) -> Self {
+        if secret.is_empty() {
+            let setting = "partition_key_secret";
+            self.error.get_or_insert(ConfigError::Zero { setting });
+        }
+        let context = "tower-throttle v1 secret of partition keys";
+        self.partition_secret = Some(Secret(blake3::derive_key(context, secret)));
+        self
+    }
+
+    /// Adds a random duration up to this one to `Retry-After`, so that clients that were
+    /// denied together do not return together. Default: none. Maximum: one day.
+    pub fn retry_after_jitter(mut self, max: Duration) -> Self {
+        self.response.retry_after_jitter = max.min(Duration::from_secs(86_400));
+        self
+    }
+
+    /// Puts the [`Decision`](crate::Decision) into the extensions of each forwarded request,
+    /// for handlers, and of its response, for outer layers. A denial has it, too, except for
+    /// a missing key (403), a misconfiguration (500) and a deny list (403). Default: neither,
+    /// which saves four allocations for each request.
+    ///
+    /// The [`DenialReason`](crate::DenialReason) is always in the extensions of a denial.
+    ///
+    /// If stacked layers all set this, one decision lists all their policies. A layer that
+    /// does not set this adds no policies. If such a layer denies, the response has the
+    /// decision of the outer layers, which allowed the request.
+    ///
+    /// ```
+    /// use axum::{Extension, Router, routing::get};
+    /// use tower_throttle::{Decision, RateLimitLayer, TokenBucket};
+    ///
+    /// let layer = RateLimitLayer::builder()
+    ///     .policy(TokenBucket::per_second(10))
+    ///     .decision_in_extensions()
+    ///     .build()?;
+    ///
+    /// async fn remaining(Extension(decision): Extension<Decision>) -> String {
+    ///     let remaining = decision.policies().map(|policy| policy.remaining()).min();
+    ///     format!("{remaining:?}")
+    /// }
+    /// let app: Router = Router::new().route("/", get(remaining)).layer(layer);
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    pub const fn decision_in_extensions(mut self) -> Self {
+        self.response.decision_in_extensions = true;
+        self
+    }
+
+    /// Lets a request without room wait up to this long before it is denied. Default: it
+    /// is denied at once.
+    ///
+    /// Requests wait as in [`Limiter::acquire`](crate::Limiter::acquire), which is fair
+    /// where a bucket reserves a turn. The wait for a turn in a
+    /// [queue](crate::LeakyBucket::queue) does not count; the queue bounds it.
+    ///
+    /// **The danger**: each waiting request holds its connection and the readiness of the
+    /// inner service. [`max_waiting`](Self::max_waiting) bounds how many requests wait.
+    pub const fn wait_up_to(mut self, max_wait: Duration) -> Self {
+        self.wait = Some(max_wait);
+        self
+    }
+
+    /// Sets how many requests of this process may wait for one bucket at a time, with
+    /// [`wait_up_to`](Self::wait_up_to). Default: 65,536.
+    ///
+    /// Beyond that, a request without room is denied at once. Requests whose checks are in
+    /// flight at the same time may exceed the number. A
+    /// [queue](crate::LeakyBucket::queue) has a bound of its own instead.
+    pub const fn max_waiting(mut self, requests: usize) -> Self {
+        self.max_waiting = Some(requests);
+        self
+    }
+
+    /// Sets what happens to requests while the store cannot decide. Default:
+    /// [`OnStoreFailure::local`].
+    ///
+    /// A policy's own [choice](Policy::on_store_failure) has precedence.
+    pub const fn on_store_failure(mut self, choice: OnStoreFailure) -> Self {
+        self.on_store_failure = choice;
+        self
+    }
+
+    /// Makes all policies [shadow policies](Policy::shadow): the layer checks and counts, and
+    /// no policy denies a request. For the first day in production. [`lists`](Self::lists) still
+    /// allow and deny.
+    ///
+    /// What the policies say about enforcement and store failures does not matter then. A
+    /// [`Concurrency`](crate::Concurrency) policy is an error when the layer is built.
+    ///
+    /// ```
+    /// use tower_throttle::{FixedWindow, OnStoreFailure, Policy, RateLimitLayer, TokenBucket};
+    ///
+    /// let layer = RateLimitLayer::builder()
+    ///     .policy(Policy::new("burst", TokenBucket::per_second(10).burst(20)))
+    ///     .policy(Policy::new("day", FixedWindow::per_day(5_000)).on_store_failure(OnStoreFailure::Deny))
+    ///     .shadow_all() // drop this line on the second day
+    ///     .build()?;
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    pub const fn shadow_all(mut self) -> Self {
+        self.shadow_all = true;
+        self
+    }
+
+    /// Announces [shadow policies](Policy::shadow) in the `RateLimit` fields of forwarded
+    /// responses, under their own names, without `pk`. Default: clients see no shadow policy.
+    ///
+    /// So clients can adapt before the policy is enforced: `r=0` in a response that is no denial.
+    /// A policy that the store has not answered by the time of the response is left out. A format
+    /// other than [`HeaderFormat::Draft10`], the default, does not name policies, and is an error
+    /// when the layer is built.
+    pub const fn shadow_with_headers(mut self) -> Self {
+        self.response.shadow_with_headers = true;
+        self
+    }
+
+    /// Chooses which requests are denied with a gRPC status instead of an HTTP status.
+    /// Default: [`GrpcDenials::Auto`], which is gRPC calls over HTTP/2 and HTTP/3.
+    ///
+    /// **Behind an authentication gate, set [`GrpcDenials::Never`].** A gate asks this
+    /// service about each request and lets the request in if the answer is 200: `auth_request`
+    /// in nginx, ForwardAuth in Traefik, `forward_auth` in Caddy, `ext_authz` in Envoy. A
+    /// gRPC denial is a 200, too.
+    ///
+    /// ```
+    /// # use tower_throttle::{GrpcDenials, RateLimitLayer, TokenBucket};
+    /// let gate = RateLimitLayer::builder()
+    ///     .policy(TokenBucket::per_second(10))
+    ///     .grpc_denials(GrpcDenials::Never)
+    ///     .build()?;
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    pub const fn grpc_denials(mut self, which: GrpcDenials) -> Self {
+        self.response.grpc_denials = which;
+        self
+    }
+
+    /// Sets a hook that makes the response to a denied request.
+    ///
+    /// The layer calls the hook for every denial, also of gRPC calls. [`Denied::reason`]
+    /// says why the request is denied, and [`Denied::into_response`] is what would be sent
+    /// without the hook. The layer then adds the `RateLimit` fields, `Retry-After` and
+    /// `Cache-Control: no-store`, unless the response has them. The body is anything that
+    /// becomes `Bytes`: `String`, `&'static str` or `Vec<u8>`, but not axum's `Body`.
+    ///
+    /// A gRPC client expects a gRPC status. If [`Denied::is_grpc`], start from
+    /// [`Denied::into_response`]. `Retry-After` is not added to a response that has a
+    /// `grpc-status`.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use http::Response;
+    /// use tower_throttle::{RateLimitLayer, TokenBucket};
+    ///
+    /// let layer = RateLimitLayer::builder()
+    ///     .policy(TokenBucket::per_second(10))
+    ///     .on_denied(|denied| {
+    ///         if denied.is_grpc() {
+    ///             return denied.into_response();
+    ///         }
+    ///         let id = denied.head().headers().get("x-request-id");
+    ///         let id = id.and_then(|id| id.to_str().ok()).unwrap_or("-");
+    ///         let text = format!("{:?}, request {id}\n", denied.reason());
+    ///         let mut response = Response::new(Bytes::from(text));
+    ///         *response.status_mut() = denied.status();
+    ///         response
+    ///     })
+    ///     .build()?;
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    pub fn on_denied<F, B>(mut self, respond: F) -> Self
+    where
+        F: Fn(Denied<'_>) -> Response<B> + Send + Sync + 'static,
+        B: Into<Bytes>,
+    {
+        let respond = move |denied: Denied<'_>| respond(denied).map(Into::into);
+        self.response.on_denied = Some(Erased(Arc::new(respond), type_name::<F>()));
+        self
+    }
+
+    /// Names the layer in its [metrics](RateLimitLayer::metrics). Default: `default`.
+    ///
+    /// The name has 1 to 64 printable ASCII characters. It need not be unique: the numbers of
+    /// layers and limiters of one name are added up where they are exported together.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Sets what sees each request after it was counted. Default: nothing. It runs in the path
+    /// of the request.
+    pub fn observe(mut self, observer: impl Observe) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// Names the callers in [`top_denied`](RateLimitLayer::top_denied), for people who read it.
+    /// Default: they have a [fingerprint](crate::Fingerprint) only.
+    ///
+    /// The layer calls the closure when a caller enters one of its lists, with the request that
+    /// was denied. It keeps up to 64 bytes of the name, without control characters, as long
+    /// as the caller is listed. A bucket that all callers share has no name. If some share a
+    /// key, such as a route, the name is that of the one who was denied first.
+    ///
+    /// **The danger**: a name that identifies a person is personal data. It is in the memory of
+    /// the process, and wherever the list is sent. Return a number of your own that you can look
+    /// up, and never the key: it may be a credential. A text that the client chooses,
+    /// such as a header, may be a lie.
+    ///
+    /// ```
+    /// # use tower_throttle::{Policy, RateLimitLayer, TokenBucket, key};
+    /// #[derive(Clone)]
+    /// struct User { id: u64 } // inserted by your authentication
+    ///
+    /// let layer = RateLimitLayer::builder()
+    ///     .policy(Policy::new("api", TokenBucket::per_second(10)).key(key::extension(|user: &User| user.id)))
+    ///     .name_offenders(|head| head.extensions().get().map(|user: &User| format!("user {}", user.id)))
+    ///     .build()?;
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    pub fn name_offenders<F>(mut self, name: F) -> Self
+    where
+        F: Fn(&RequestHead<'_>) -> Option<String> + Send + Sync + 'static,
+    {
+        self.name_offender = Some(Erased(Arc::new(name), type_name::<F>()));
+        self
+    }
+
+    /// Returns a [`Responder`] with these settings, for handlers that ask a
+    /// [`Limiter`](crate::Limiter). It needs no policy; policies, store and waits do not
+    /// matter.
+    ///
+    /// ```
+    /// # use tower_throttle::{HeaderFormat, RateLimitLayer};
+    /// let responder = RateLimitLayer::builder().headers(HeaderFormat::Draft7).responder();
+    /// ```
+    #[must_use]
+    pub fn responder(self) -> Responder {
+        Responder::new(self.response)
+    }
+}

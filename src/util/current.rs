@@ -1,0 +1,88 @@
+//! A pointer to settings that may be replaced as a whole.
+
+use std::{ops::Deref, sync::Arc};
+
+use arc_swap::{ArcSwap, Guard};
+
+/// The settings that a layer or limiter and its clones have now.
+#[derive(Debug)]
+pub(crate) enum Current<T> {
+    /// They never change: most are built in code. Reading them costs nothing.
+    Fixed(Arc<T>),
+    Replaceable(Arc<ArcSwap<T>>),
+}
+
+/// The settings at one moment. What is done with them sees no other version.
+pub(crate) enum Loaded<'a, T> {
+    Fixed(&'a Arc<T>),
+    Replaceable(Guard<Arc<T>>),
+}
+
+impl<T> Current<T> {
+    /// Holds settings that [`replace`](Self::replace) changes in all clones.
+    pub(crate) fn replaceable(settings: Arc<T>) -> Self {
+        Self::Replaceable(Arc::new(ArcSwap::new(settings)))
+    }
+
+    #[inline]
+    pub(crate) fn load(&self) -> Loaded<'_, T> {
+        match self {
+            Self::Fixed(settings) => Loaded::Fixed(settings),
+            Self::Replaceable(settings) => Loaded::Replaceable(settings.load()),
+        }
+    }
+
+    /// Replaces the settings in all clones. Returns whether they can be replaced.
+    pub(crate) fn replace(&self, settings: Arc<T>) -> bool {
+        match self {
+            Self::Fixed(_) => false,
+            Self::Replaceable(current) => {
+                current.store(settings);
+                true
+            }
+        }
+    }
+}
+
+impl<T> Clone for Current<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Fixed(settings) => Self::Fixed(Arc::clone(settings)),
+            Self::Replaceable(settings) => Self::Replaceable(Arc::clone(settings)),
+        }
+    }
+}
+
+impl<T> Deref for Loaded<'_, T> {
+    type Target = Arc<T>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<T> {
+        match self {
+            Self::Fixed(settings) => settings,
+            Self::Replaceable(settings) => settings,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::Current;
+
+    #[test]
+    fn all_clones_have_the_new_settings() {
+        let current = Current::replaceable(Arc::new(1));
+        let (clone, before) = (current.clone(), current.load());
+        assert!(current.replace(Arc::new(2)));
+        assert_eq!((**before, **clone.load()), (1, 2));
+    }
+
+    #[test]
+    fn fixed_settings_stay() {
+        let current = Current::Fixed(Arc::new(1));
+        assert!(!current.replace(Arc::new(2)));
+        assert_eq!(**current.load(), 1);
+    }
+}
