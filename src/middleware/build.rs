@@ -152,12 +152,12 @@ impl RateLimitLayer {
 mod tests {
     use http::{Request, StatusCode};
 
-    use crate::{Policy, RateLimitLayer, RequestHead, TokenBucket};
+    use crate::{FixedWindow, Policy, RateLimitLayer, RequestHead};
 
     #[test]
     fn buckets_and_numbers_go_on_under_new_settings() {
         let builder = |limit| {
-            let policy = Policy::new("api", TokenBucket::per_minute(limit));
+            let policy = Policy::new("api", FixedWindow::per_hour(limit));
             RateLimitLayer::builder().policy(policy.shared())
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build();

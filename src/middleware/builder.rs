@@ -93,7 +93,7 @@ pub struct RateLimitLayerBuilder {
 }
 
 impl RateLimitLayerBuilder {
-    /// Sets where buckets are kept. Default: a [`MemoryStore`] of its own.
+    /// Sets where buckets are kept. Default: a [`MemoryStore`](crate::MemoryStore) of its own.
     pub fn store(mut self, store: impl Store) -> Self {
         self.store = Some(Arc::new(store));
         self

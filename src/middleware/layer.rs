@@ -31,7 +31,7 @@ use crate::{
 /// If every policy of the layer admits a request, all policies are charged and the request
 /// is forwarded. Otherwise none is charged, and the layer denies the request: 429 with
 /// `Retry-After`, `RateLimit` fields and a `problem+json` body, or a gRPC status for a
-/// [gRPC call](GrpcDenials).
+/// [gRPC call](crate::GrpcDenials).
 ///
 /// It has no type parameters, so it can be named in a struct and returned. Clones share
 /// their store: one layer on several routes is one limit.
@@ -48,7 +48,7 @@ impl RateLimitLayer {
     /// Returns a layer with the same limits on another store. Its [metrics](Self::metrics)
     /// start at 0, and its [list of denied callers](Self::top_denied) is empty.
     ///
-    /// Policies of one name on one store share their buckets: see [`Policy`]. If two quotas
+    /// Policies of one name on one store share their buckets: see [`Policy`](crate::Policy). If two quotas
     /// have one name on one store, the layer logs a warning once.
     #[must_use]
     pub fn store(self, store: impl Store) -> Self {
@@ -74,8 +74,8 @@ impl RateLimitLayer {
     ///
     /// A caller appears as the [`Fingerprint`](crate::Fingerprint) of its key, which is also in
     /// the names of its buckets in Redis. The key itself is not kept. To read names instead, use
-    /// [`name_offenders`](RateLimitLayerBuilder::name_offenders). Under a policy that is
-    /// [shared](Policy::shared), all callers are one.
+    /// [`name_offenders`](crate::RateLimitLayerBuilder::name_offenders). Under a policy that is
+    /// [shared](crate::Policy::shared), all callers are one.
     ///
     /// Clones of the layer share the list; it is in this process only. To see a fleet, collect
     /// the lists of its processes and [merge](TopDenied::merge) them. Denials by a
@@ -175,7 +175,7 @@ impl RateLimitLayer {
     ///
     /// Returns an error if a policy's key is missing.
     ///
-    /// [`Lists`] do not matter: a caller on one of them has buckets, too.
+    /// [`Lists`](crate::Lists) do not matter: a caller on one of them has buckets, too.
     pub fn buckets(&self, head: &RequestHead<'_>) -> Result<Buckets, KeyError> {
         let settings = self.settings.load();
         let mut charges = Charges::default();
