@@ -9,6 +9,8 @@ pub(crate) mod network;
 pub(crate) mod random;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod split_mix;
+#[allow(dead_code, unused_imports)]
+pub(crate) mod text;
 #[cfg(feature = "http")]
 pub(crate) mod thread_number;
 pub(crate) mod time;

@@ -1,0 +1,248 @@
+//! A text as words, whole numbers and commas.
+
+use std::{fmt, ops::Range};
+
+use super::Mistake;
+
+/// The rest of a text. A copy looks ahead.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Words<'t> {
+    text: &'t str,
+    /// Where the rest starts.
+    at: usize,
+}
+
+/// A word, a number, or any other character. Empty at the end of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece<'t> {
+    pub(crate) text: &'t str,
+    start: usize,
+}
+
+impl<'t> Words<'t> {
+    pub(crate) const fn new(text: &'t str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    /// Returns the next piece, and leaves it there.
+    pub(crate) fn peek(&self) -> Piece<'t> {
+        let mut ahead = *self;
+        ahead.next_piece()
+    }
+
+    /// Takes the next piece.
+    pub(crate) fn next_piece(&mut self) -> Piece<'t> {
+        self.skip_space();
+        let (start, rest) = (self.at, self.rest());
+        let length = match rest.chars().next() {
+            None => 0,
+            Some('0'..='9') => number_length(rest),
+            Some(first) if first.is_alphabetic() => length_while(rest, char::is_alphabetic),
+            Some(other) => other.len_utf8(),
+        };
+        self.at += length;
+        Piece {
+            text: rest.get(..length).unwrap_or_default(),
+            start,
+        }
+    }
+
+    /// Takes these words, separated by spaces, if they come next.
+    pub(crate) fn take(&mut self, words: &str) -> bool {
+        let mut ahead = *self;
+        let are_next = words.split(' ').all(|word| ahead.next_piece().is(word));
+        if are_next {
+            *self = ahead;
+        }
+        are_next
+    }
+
+    /// Takes all words up to the next piece that is none, or is one of `ends`. Returns them in
+    /// lower case, each after one space, and where they are.
+    pub(crate) fn take_words(&mut self, ends: &[&str]) -> (String, Range<usize>) {
+        let (mut name, mut range) = (String::new(), self.peek().range());
+        loop {
+            let piece = self.peek();
+            if !piece.is_word() || ends.iter().any(|end| piece.is(end)) {
+                return (name, range);
+            }
+            if !name.is_empty() {
+                name.push(' ');
+            }
+            name.push_str(&piece.text.to_lowercase());
+            range.end = piece.range().end;
+            self.next_piece();
+        }
+    }
+
+    /// Takes a whole number.
+    pub(crate) fn number(&mut self) -> Result<u64, Mistake> {
+        let piece = self.next_piece();
+        let wrong = |reason: String| Mistake::new(piece.range(), reason);
+        let example = "write it in digits, as in \"10\" or \"1_000\"";
+        if piece.is_end() {
+            return Err(wrong(format!("a number is missing at the end; {example}")));
+        }
+        if !piece.is_number() || piece.text.contains('.') {
+            return Err(wrong(format!("{piece} is no whole number; {example}")));
+        }
+        let digits = piece.text.replace('_', "");
+        let too_large = |_| wrong(format!("{piece} is too large; use a number below 2^64"));
+        digits.parse().map_err(too_large)
+    }
+
+    /// Returns an error if anything is left.
+    pub(crate) fn end(&self) -> Result<(), Mistake> {
+        let piece = self.peek();
+        match piece.is_end() {
+            true => Ok(()),
+            false => Err(Mistake::new(
+                piece.range(),
+                format!("{piece} is too much; drop it"),
+            )),
+        }
+    }
+
+    fn rest(&self) -> &'t str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    /// Skips space, and the `_` or `-` between two letters: `refill_at_once` is three words.
+    fn skip_space(&mut self) {
+        while let Some(next) = self.rest().chars().next() {
+            let is_joint = matches!(next, '_' | '-') && {
+                let before = self.text.get(..self.at).and_then(|it| it.chars().last());
+                let after = self.rest().chars().nth(1);
+                before.is_some_and(char::is_alphabetic) && after.is_some_and(char::is_alphabetic)
+            };
+            if !next.is_whitespace() && !is_joint {
+                return;
+            }
+            self.at += next.len_utf8();
+        }
+    }
+}
+
+impl Piece<'_> {
+    /// Returns the bytes of the text where it is.
+    pub(crate) const fn range(&self) -> Range<usize> {
+        self.start..self.start + self.text.len()
+    }
+
+    /// Returns whether the text ended before it.
+    pub(crate) const fn is_end(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Returns whether it is this word, in upper or lower case.
+    pub(crate) fn is(&self, word: &str) -> bool {
+        self.text.eq_ignore_ascii_case(word)
+    }
+
+    pub(crate) fn is_word(&self) -> bool {
+        self.text.starts_with(char::is_alphabetic)
+    }
+
+    pub(crate) fn is_number(&self) -> bool {
+        self.text.starts_with(|first: char| first.is_ascii_digit())
+    }
+}
+
+/// In quotes, for a message. A long piece is cut.
+impl fmt::Display for Piece<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.text.char_indices().nth(40) {
+            Some((end, _)) => write!(
+                f,
+                "{:?}",
+                format!("{}..", &self.text.get(..end).unwrap_or_default())
+            ),
+            None => write!(f, "{:?}", self.text),
+        }
+    }
+}
+
+fn length_while(text: &str, is_part: impl Fn(char) -> bool) -> usize {
+    text.find(|next| !is_part(next)).unwrap_or(text.len())
+}
+
+/// Returns the length of a number, with a fraction if it has one: that is wrong as a whole.
+fn number_length(text: &str) -> usize {
+    let is_part = |next: char| next.is_ascii_digit() || next == '_';
+    let length = length_while(text, is_part);
+    match text.get(length..).and_then(|rest| rest.strip_prefix('.')) {
+        Some(fraction) if fraction.starts_with(|next: char| next.is_ascii_digit()) => {
+            length + 1 + length_while(fraction, is_part)
+        }
+        _ => length,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(text: &str) -> Vec<&str> {
+        let mut words = Words::new(text);
+        let next = std::iter::repeat_with(|| words.next_piece().text);
+        next.take_while(|piece| !piece.is_empty()).collect()
+    }
+
+    #[test]
+    fn a_text_has_words_numbers_and_other_characters() {
+        for (text, expected) in [
+            ("", &[] as &[&str]),
+            (" \t\n", &[]),
+            ("10 per second", &["10", "per", "second"]),
+            (
+                "10per\u{a0}second,burst\t1_000",
+                &["10", "per", "second", ",", "burst", "1_000"],
+            ),
+            ("refill_at-once", &["refill", "at", "once"]),
+            ("_a_ -b-", &["_", "a", "_", "-", "b", "-"]),
+            ("-5 5-a a-5", &["-", "5", "5", "-", "a", "a", "-", "5"]),
+            (
+                "1.5 1. .5 1.2.3",
+                &["1.5", "1", ".", ".", "5", "1.2", ".", "3"],
+            ),
+            ("50µs", &["50", "µs"]),
+            ("١٢ 🦀/", &["١", "٢", "🦀", "/"]),
+        ] {
+            assert_eq!(pieces(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_may_be_grouped() {
+        let number = |text| Words::new(text).number().map_err(|mistake| mistake.reason);
+        assert_eq!(number("1_000_000"), Ok(1_000_000));
+        assert_eq!(number("007"), Ok(7));
+        assert_eq!(number("18446744073709551615"), Ok(u64::MAX));
+        let too_large = "\"18446744073709551616\" is too large; use a number below 2^64";
+        assert_eq!(number("18446744073709551616"), Err(too_large.to_owned()));
+        let long = "9".repeat(1_000);
+        let cut = format!(
+            "\"{}..\" is too large; use a number below 2^64",
+            "9".repeat(40)
+        );
+        assert_eq!(number(&long), Err(cut));
+        for text in ["", "ten", "1.5", "-1", "+1", "_1"] {
+            assert!(number(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn words_are_taken_together_or_not_at_all() {
+        let mut words = Words::new("Doubling up_to 5");
+        assert!(!words.take("doubling up from"));
+        assert!(words.take("doubling up to"));
+        assert_eq!(words.peek().range(), 15..16);
+        assert_eq!(words.end().map_err(|mistake| mistake.at), Err(15..16));
+        let mut words = Words::new("Leaky  BUCKET of 5");
+        assert_eq!(
+            words.take_words(&["of"]),
+            ("leaky bucket".to_owned(), 0..13)
+        );
+        assert_eq!(words.take_words(&["of"]), (String::new(), 14..16));
+    }
+}
