@@ -152,6 +152,8 @@ pub mod compat;
 mod decision;
 mod enforcement;
 mod error;
+#[cfg(any(feature = "http", feature = "redis", feature = "control"))]
+mod fingerprint;
 #[cfg(all(fuzzing, feature = "redis"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -174,6 +176,12 @@ mod telemetry;
 pub mod testing;
 mod util;
 
+#[cfg(any(feature = "http", feature = "redis", feature = "control"))]
+#[cfg_attr(
+    docsrs,
+    doc(cfg(any(feature = "http", feature = "redis", feature = "control")))
+)]
+pub use self::fingerprint::Fingerprint;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use self::store::redis::{RedisStore, RedisStoreBuilder};
@@ -218,7 +226,7 @@ pub use self::{
             outcome::{Outcome, Settle},
         },
     },
-    offenders::{Fingerprint, Offender, RecentDenial, TopDenied},
+    offenders::{Offender, RecentDenial, TopDenied},
 };
 #[cfg(feature = "redis-client")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis-client")))]

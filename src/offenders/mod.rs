@@ -4,7 +4,6 @@
 //! that deny at the same time write to places of their own, which are merged when the
 //! application reads them: one lock for all threads would slow down each denial.
 
-mod fingerprint;
 mod place;
 mod recent;
 mod space_saving;
@@ -21,15 +20,14 @@ use std::{
 
 use smallvec::SmallVec;
 
+pub(crate) use self::{place::Identity, recent::Route};
+use self::{place::Place, recent::Kept};
 pub use self::{
-    fingerprint::Fingerprint,
     recent::RecentDenial,
     top::{Offender, TopDenied},
 };
-pub(crate) use self::{place::Identity, recent::Route};
-use self::{place::Place, recent::Kept};
 use crate::{
-    Clock, DenialReason, Key,
+    Clock, DenialReason, Fingerprint, Key,
     clock::{self, SystemClock},
     policy_name::Name,
     util::{

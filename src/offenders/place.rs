@@ -4,12 +4,11 @@ use std::sync::Mutex;
 
 use super::{
     DeniedCaller,
-    fingerprint::Fingerprint,
     recent::{Kept, Recent, time},
     space_saving::SpaceSaving,
     top::{Offender, TopDenied},
 };
-use crate::{Clock, DenialReason, clock, policy_name::Name};
+use crate::{Clock, DenialReason, Fingerprint, clock, policy_name::Name};
 
 /// How long until counts are halved. All processes halve at the same times.
 const PERIOD_US: u64 = 600_000_000;

@@ -4,8 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use smallvec::SmallVec;
 
-use super::fingerprint::Fingerprint;
-use crate::{DenialReason, policy_name::Name};
+use crate::{DenialReason, Fingerprint, policy_name::Name};
 
 /// The most denials that are kept.
 pub(super) const LENGTH: usize = 256;

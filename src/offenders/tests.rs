@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::{
-    Fingerprint, Offender, TopDenied,
+    Offender, TopDenied,
     recent::time,
     space_saving::{ENTRIES, SpaceSaving},
 };
-use crate::{Key, util::split_mix::SplitMix64};
+use crate::{Fingerprint, Key, util::split_mix::SplitMix64};
 
 /// A list of callers beside their exact counts.
 struct Counted {

@@ -6,7 +6,7 @@ use std::{
     time::SystemTime,
 };
 
-use super::fingerprint::Fingerprint;
+use crate::Fingerprint;
 
 /// A caller that a policy often denies, in a list of [`TopDenied`].
 ///

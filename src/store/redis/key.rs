@@ -1,9 +1,8 @@
 //! The keys under which buckets are stored in Redis.
 
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use smallvec::SmallVec;
 
-use crate::{ConfigError, charge::Charge};
+use crate::{ConfigError, charge::Charge, fingerprint::Secret};
 
 /// A key in Redis. It is ASCII, and most fit without an allocation.
 pub(crate) type RedisKey = SmallVec<[u8; 48]>;
@@ -18,7 +17,7 @@ pub(crate) type RedisKey = SmallVec<[u8; 48]>;
 #[derive(Clone)]
 pub(crate) struct KeyNames {
     prefix: String,
-    secret: Option<[u8; 32]>,
+    secret: Secret,
 }
 
 impl KeyNames {
@@ -27,23 +26,15 @@ impl KeyNames {
         if !(1..=64).contains(&prefix.len()) || !prefix.bytes().all(is_plain) {
             return Err(ConfigError::KeyPrefix { prefix });
         }
-        let secret = secret
-            .map(|secret| blake3::derive_key("tower-throttle v1 secret of key names", secret));
-        Ok(Self { prefix, secret })
+        Ok(Self {
+            prefix,
+            secret: Secret::new(secret),
+        })
     }
 
     /// Returns the key of a charge's bucket.
-    #[expect(clippy::expect_used, reason = "the lengths are those of the formats")]
     pub(crate) fn key(&self, charge: &Charge<'_>) -> RedisKey {
-        let hash = match &self.secret {
-            None => blake3::hash(charge.key_bytes()),
-            Some(secret) => blake3::keyed_hash(secret, charge.key_bytes()),
-        };
-        let half: &[u8; 16] = hash.as_bytes().first_chunk().expect("a hash has 32 bytes");
-        let mut text = [0; 22];
-        let encoded = URL_SAFE_NO_PAD.encode_slice(half, &mut text);
-        encoded.expect("22 characters of Base64 hold 16 bytes");
-
+        let text = self.secret.fingerprint(charge.key_bytes()).encode();
         let policy = charge.policy();
         let mut key = RedisKey::with_capacity(self.prefix.len() + policy.len() + text.len() + 3);
         key.extend_from_slice(self.prefix.as_bytes());
@@ -65,7 +56,7 @@ impl std::fmt::Debug for KeyNames {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("KeyNames")
             .field("prefix", &self.prefix)
-            .field("has_secret", &self.secret.is_some())
+            .field("secret", &self.secret)
             .finish()
     }
 }

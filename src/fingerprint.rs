@@ -44,7 +44,17 @@ impl Fingerprint {
         bytes.first_chunk().copied().map(Self)
     }
 
+    /// Returns the text in Base64.
+    #[expect(clippy::expect_used, reason = "the lengths are those of the formats")]
+    pub(crate) fn encode(self) -> [u8; CHARACTERS] {
+        let mut text = [0; CHARACTERS];
+        let encoded = URL_SAFE_NO_PAD.encode_slice(self.0, &mut text);
+        encoded.expect("22 characters of Base64 hold 16 bytes");
+        text
+    }
+
     /// Reads the fingerprint in the name of a bucket in Redis.
+    #[cfg(feature = "http")]
     pub(crate) fn in_storage_key(name: &str) -> Option<Self> {
         let (_, rest) = name.split_once('{')?;
         let (hash, _) = rest.split_once('}')?;
@@ -54,26 +64,50 @@ impl Fingerprint {
 
 /// Hashes a key as a store without a secret does.
 impl From<&Key> for Fingerprint {
-    #[expect(clippy::expect_used, reason = "a hash has 32 bytes")]
     fn from(key: &Key) -> Self {
-        let hash = blake3::hash(key.as_bytes());
-        Self(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
+        Secret::default().fingerprint(key.as_bytes())
     }
 }
 
 impl fmt::Display for Fingerprint {
-    #[expect(clippy::expect_used, reason = "the lengths are those of the formats")]
+    #[expect(clippy::expect_used, reason = "Base64 is ASCII")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = [0; CHARACTERS];
-        let encoded = URL_SAFE_NO_PAD.encode_slice(self.0, &mut text);
-        encoded.expect("22 characters of Base64 hold 16 bytes");
-        f.pad(std::str::from_utf8(&text).expect("Base64 is ASCII"))
+        f.pad(std::str::from_utf8(&self.encode()).expect("Base64 is ASCII"))
     }
 }
 
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Fingerprint({self})")
+    }
+}
+
+/// What a store hashes callers' keys with: a secret, or none.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Secret(Option<[u8; 32]>);
+
+impl Secret {
+    #[cfg(feature = "redis")]
+    pub(crate) fn new(secret: Option<&[u8]>) -> Self {
+        let derive = |secret| blake3::derive_key("tower-throttle v1 secret of key names", secret);
+        Self(secret.map(derive))
+    }
+
+    /// Returns the fingerprint of a key with these bytes.
+    #[expect(clippy::expect_used, reason = "a hash has 32 bytes")]
+    pub(crate) fn fingerprint(&self, key: &[u8]) -> Fingerprint {
+        let hash = match &self.0 {
+            None => blake3::hash(key),
+            Some(secret) => blake3::keyed_hash(secret, key),
+        };
+        Fingerprint(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
+    }
+}
+
+impl fmt::Debug for Secret {
+    /// Shows whether there is one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "a secret" } else { "none" })
     }
 }
 
