@@ -166,6 +166,7 @@ mod middleware;
 #[cfg(feature = "http")]
 mod offenders;
 mod on_store_failure;
+mod overlay;
 mod policy;
 mod policy_name;
 mod quota;

@@ -33,8 +33,14 @@ pub(crate) struct Entries {
     pub(super) reader: Option<Arc<dyn AddressReader>>,
 }
 
+impl Default for Entries {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Entries {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             networks: BTreeMap::new(),
             v4: Segments::new(iter::empty()),
@@ -47,7 +53,7 @@ impl Entries {
     }
 
     /// Adds addresses or CIDR ranges to a list.
-    pub(super) fn add_networks<T: AsRef<str>>(
+    pub(crate) fn add_networks<T: AsRef<str>>(
         &mut self,
         list: List,
         texts: impl IntoIterator<Item = T>,
@@ -126,7 +132,7 @@ impl Entries {
     }
 
     /// Returns how many networks and keys are listed.
-    pub(super) fn counts(&self) -> (usize, usize) {
+    pub(crate) fn counts(&self) -> (usize, usize) {
         (self.networks.len(), self.keys.len())
     }
 

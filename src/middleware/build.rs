@@ -14,6 +14,7 @@ use crate::{
     admission::wait_queue::MAX_WAITING,
     metrics::Recorder,
     offenders::Offenders,
+    overlay::Overlay,
     policy::{check_names, check_strikes},
     policy_name::limiter_name,
     store::handle::StoreHandle,
@@ -27,22 +28,30 @@ impl RateLimitLayerBuilder {
     ///
     /// Returns a [`ConfigError`] that says what to change.
     pub fn build(self) -> Result<RateLimitLayer, ConfigError> {
-        let settings = self.settings(None)?;
+        let settings = self.settings(None, &Overlay::default())?;
         Ok(RateLimitLayer::new_with(Current::Fixed(settings)))
     }
 
     /// Checks the settings and builds a layer whose settings can be [replaced].
     ///
     /// [replaced]: RateLimitLayer::replacement
+    #[cfg(any(test, feature = "control"))]
     #[cfg_attr(not(test), expect(dead_code, reason = "no limits change yet"))]
-    pub(crate) fn build_replaceable(&self) -> Result<RateLimitLayer, ConfigError> {
-        let settings = self.settings(None)?;
+    pub(crate) fn build_replaceable(
+        &self,
+        overlay: &Overlay,
+    ) -> Result<RateLimitLayer, ConfigError> {
+        let settings = self.settings(None, overlay)?;
         Ok(RateLimitLayer::new_with(Current::replaceable(settings)))
     }
 
     /// Checks the settings. `former`: those that they replace, whose store, numbers and lists of
     /// denials go on.
-    pub(super) fn settings(&self, former: Option<&Settings>) -> Result<Arc<Settings>, ConfigError> {
+    pub(super) fn settings(
+        &self,
+        former: Option<&Settings>,
+        _overlay: &Overlay,
+    ) -> Result<Arc<Settings>, ConfigError> {
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
@@ -135,13 +144,15 @@ impl RateLimitLayer {
     /// called: a request has either the former settings or the new ones, for all of its way.
     ///
     /// The store, the numbers and the lists of denials go on; the builder's store does not matter.
+    #[cfg(any(test, feature = "control"))]
     #[cfg_attr(not(test), expect(dead_code, reason = "no limits change yet"))]
     pub(crate) fn replacement(
         &self,
         builder: &RateLimitLayerBuilder,
+        overlay: &Overlay,
     ) -> Result<impl FnOnce() + use<>, ConfigError> {
         let current = self.settings.clone();
-        let settings = builder.settings(Some(&current.load()))?;
+        let settings = builder.settings(Some(&current.load()), overlay)?;
         Ok(move || {
             current.replace(settings);
         })
@@ -152,7 +163,7 @@ impl RateLimitLayer {
 mod tests {
     use http::{Request, StatusCode};
 
-    use crate::{FixedWindow, Policy, RateLimitLayer, RequestHead};
+    use crate::{FixedWindow, Policy, RateLimitLayer, RequestHead, overlay::Overlay};
 
     #[test]
     fn buckets_and_numbers_go_on_under_new_settings() {
@@ -162,7 +173,7 @@ mod tests {
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         runtime.expect("a runtime").block_on(async {
-            let layer = builder(1).build_replaceable().expect("valid");
+            let layer = builder(1).build_replaceable(&Overlay::default()).expect("valid");
             let service = tower::service_fn(async |_: Request<()>| {
                 Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
             });
@@ -176,7 +187,8 @@ mod tests {
                 [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS]
             );
 
-            let replace = layer.replacement(&builder(2)).expect("valid");
+            let replace = layer.replacement(&builder(2), &Overlay::default());
+            let replace = replace.expect("valid");
             assert_eq!(
                 ask().await.expect("infallible").status(),
                 StatusCode::TOO_MANY_REQUESTS

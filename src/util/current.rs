@@ -20,6 +20,7 @@ pub(crate) enum Loaded<'a, T> {
 
 impl<T> Current<T> {
     /// Holds settings that [`replace`](Self::replace) changes in all clones.
+    #[cfg(any(test, feature = "control"))]
     pub(crate) fn replaceable(settings: Arc<T>) -> Self {
         Self::Replaceable(Arc::new(ArcSwap::new(settings)))
     }
@@ -33,6 +34,7 @@ impl<T> Current<T> {
     }
 
     /// Replaces the settings in all clones. Returns whether they can be replaced.
+    #[cfg(any(test, feature = "control"))]
     pub(crate) fn replace(&self, settings: Arc<T>) -> bool {
         match self {
             Self::Fixed(_) => false,
