@@ -9,9 +9,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 #[cfg(feature = "control")]
-use crate::{
-    ConfigError, Fingerprint, List, Quota, lists::Entries, util::interned::Interned,
-};
+use crate::{ConfigError, Fingerprint, List, Quota, lists::Entries, util::interned::Interned};
 
 /// What a control document says on top of code and files. By default: nothing.
 #[derive(Clone, Debug, Default)]

@@ -173,7 +173,9 @@ mod tests {
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         runtime.expect("a runtime").block_on(async {
-            let layer = builder(1).build_replaceable(&Overlay::default()).expect("valid");
+            let layer = builder(1)
+                .build_replaceable(&Overlay::default())
+                .expect("valid");
             let service = tower::service_fn(async |_: Request<()>| {
                 Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
             });
