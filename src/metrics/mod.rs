@@ -130,6 +130,7 @@ pub(crate) mod settlements;
 mod snapshot;
 pub(crate) mod store;
 mod sums;
+mod versions;
 pub(crate) mod waits;
 
 #[cfg(feature = "metrics")]

@@ -1,9 +1,9 @@
 //! [`Recorder`]: counts the requests of one layer or limiter.
 
 use std::{
-    fmt,
+    fmt, mem,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -14,24 +14,29 @@ use super::{
     observe::{Observe, Observed, RequestResult},
     snapshot::{Checks, Decisions, Requests, Snapshot},
     store::StoreMetrics,
+    versions::{Former, Totals, Version},
     waits::Waits,
 };
 #[cfg(feature = "http")]
 use crate::DenialReason;
-use crate::{Decision, PolicyDecision, Source, StoreError, Verdict, policy_name::Name};
+use crate::{
+    Decision, PolicyDecision, Source, StoreError, Verdict, policy_name::Name, util::lock::lock,
+};
 
 /// Counts the requests of one layer or limiter: one addition for the request, and one for each
 /// policy that was asked.
 ///
 /// All numbers are fixed when it is built. No request adds a series.
 pub(crate) struct Recorder {
-    /// No other recorder of the process has or had this number.
+    /// The number of the layer or limiter, which no other one of the process has or had.
     id: usize,
     name: Arc<str>,
     policies: Box<[Name]>,
     counters: Counters,
     waits: Arc<Waits>,
     observer: Option<Arc<dyn Observe>>,
+    /// What was counted before the present settings.
+    former: Mutex<Former<Self>>,
 }
 
 /// The lines of the counters: a line for each verdict, and a line for each policy.
@@ -75,19 +80,35 @@ impl Recorder {
     ) -> Arc<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
 
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self::with(id, name, policies, observer, Waits::new(), Former::none())
+    }
+
+    fn with<'a>(
+        id: usize,
+        name: Arc<str>,
+        policies: impl IntoIterator<Item = &'a Name>,
+        observer: Option<Arc<dyn Observe>>,
+        waits: Arc<Waits>,
+        former: Former<Self>,
+    ) -> Arc<Self> {
         let policies: Box<[Name]> = policies.into_iter().cloned().collect();
         Arc::new(Self {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            id,
             name,
             counters: Counters::new(FIRST_POLICY + policies.len()),
             policies,
-            waits: Waits::new(),
+            waits,
             observer,
+            former: Mutex::new(former),
         })
     }
 
-    /// Returns the recorder of settings that replace those of this one: itself, if it counts the
-    /// same policies under the same name.
+    /// Returns the recorder of settings that replace those of this one. Counts go on: those of
+    /// the requests, and those of each policy whose name stays. Another name is another series, so
+    /// counts start at 0 then.
+    ///
+    /// If the replacement takes place, [`take_over`](Self::take_over) is to be called after it.
     #[cfg(feature = "http")]
     pub(crate) fn continued<'a>(
         self: &Arc<Self>,
@@ -95,10 +116,25 @@ impl Recorder {
         policies: impl IntoIterator<Item = &'a Name> + Clone,
         observer: Option<Arc<dyn Observe>>,
     ) -> Arc<Self> {
-        match self.name == name && self.policies.iter().eq(policies.clone()) {
-            true => Arc::clone(self),
-            false => Self::new(name, policies, observer),
+        if self.name != name {
+            return Self::new(name, policies, observer);
         }
+        let is_observed_as_before = match (&self.observer, &observer) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            (before, now) => before.is_none() && now.is_none(),
+        };
+        if is_observed_as_before && self.policies.iter().eq(policies.clone()) {
+            return Arc::clone(self);
+        }
+        let former = Former::of(Arc::clone(self));
+        let waits = Arc::clone(&self.waits);
+        Self::with(self.id, name, policies, observer, waits, former)
+    }
+
+    /// Takes all that former recorders know about those before them. So no chain of them grows.
+    #[cfg(feature = "http")]
+    pub(crate) fn take_over(&self) {
+        lock(&self.former).take_over(&self.policies);
     }
 
     /// Returns a recorder of the same name and policies that has counted nothing.
@@ -256,6 +292,33 @@ impl Recorder {
 
     /// Returns the numbers as they are now, with those of the store.
     pub(crate) fn snapshot(&self, store: StoreMetrics) -> Snapshot {
+        let totals = self.totals();
+        let policies = self.policies.iter();
+        let policies = policies.map(|name| (name.clone(), totals.checks(name)));
+        Snapshot::new(
+            self.id,
+            Arc::clone(&self.name),
+            totals.requests,
+            totals.decisions,
+            policies.collect(),
+            &self.waits,
+            store,
+        )
+    }
+}
+
+impl Version for Recorder {
+    fn take_former(&self) -> Former<Self> {
+        mem::replace(&mut *lock(&self.former), Former::none())
+    }
+
+    fn totals(&self) -> Totals {
+        let mut totals = lock(&self.former).totals(&self.policies);
+        totals.add(&self.own());
+        totals
+    }
+
+    fn own(&self) -> Totals {
         let lines = [ALLOWED, DENIED, IMPOSSIBLE].map(|line| self.counters.sum(line));
         let [allowed, denied, impossible] = lines;
         let [a0, a1, a2, a3, a4, not_limited, cancelled, misconfigured] = allowed;
@@ -283,15 +346,11 @@ impl Recorder {
         };
         let policies = (FIRST_POLICY..).zip(&self.policies);
         let policies = policies.map(|(line, name)| (name.clone(), checks(self.counters.sum(line))));
-        Snapshot::new(
-            self.id,
-            Arc::clone(&self.name),
+        Totals {
             requests,
             decisions,
-            policies.collect(),
-            &self.waits,
-            store,
-        )
+            policies: policies.collect(),
+        }
     }
 }
 
@@ -407,3 +466,7 @@ impl fmt::Debug for Recorder {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, feature = "http"))]
+#[allow(clippy::expect_used)]
+mod tests;

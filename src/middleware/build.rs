@@ -92,7 +92,11 @@ impl RateLimitLayerBuilder {
             name_offender: self.name_offender.clone(),
             store,
         };
-        Ok(settings.shared())
+        Ok(match former {
+            None => settings.shared(),
+            // A name with other numbers than before has one quota, and not two.
+            Some(_) => Arc::new(settings),
+        })
     }
 
     fn store_handle(&self) -> StoreHandle {
@@ -154,7 +158,9 @@ impl RateLimitLayer {
         let current = self.settings.clone();
         let settings = builder.settings(Some(&current.load()), overlay)?;
         Ok(move || {
+            let recorder = Arc::clone(&settings.recorder);
             current.replace(settings);
+            recorder.take_over();
         })
     }
 }

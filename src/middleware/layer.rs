@@ -147,8 +147,14 @@ impl RateLimitLayer {
     /// ```
     #[must_use]
     pub fn metrics(&self) -> Snapshot {
-        let settings = self.settings.load();
-        settings.recorder.snapshot(settings.store.metrics())
+        loop {
+            let settings = self.settings.load();
+            let snapshot = settings.recorder.snapshot(settings.store.metrics());
+            // Those that were replaced meanwhile lack what was counted since.
+            if self.settings.is(&settings) {
+                return snapshot;
+            }
+        }
     }
 
     /// Returns the buckets that a request is charged to, by the layer's policies and keys. Use

@@ -33,6 +33,11 @@ impl<T> Current<T> {
         }
     }
 
+    /// Returns whether these settings have not been replaced.
+    pub(crate) fn is(&self, settings: &Arc<T>) -> bool {
+        Arc::ptr_eq(&self.load(), settings)
+    }
+
     /// Replaces the settings in all clones. Returns whether they can be replaced.
     #[cfg(any(test, feature = "control"))]
     pub(crate) fn replace(&self, settings: Arc<T>) -> bool {
@@ -79,6 +84,7 @@ mod tests {
         let (clone, before) = (current.clone(), current.load());
         assert!(current.replace(Arc::new(2)));
         assert_eq!((**before, **clone.load()), (1, 2));
+        assert!(!current.is(&before) && current.is(&clone.load()));
     }
 
     #[test]

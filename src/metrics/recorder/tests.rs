@@ -1,0 +1,134 @@
+//! Counts under settings that are replaced.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::Recorder;
+use crate::{
+    metrics::{
+        Snapshot, StoreMetrics,
+        versions::{GONE_POLICIES, Version as _},
+    },
+    policy_name::Name,
+    util::split_mix::SplitMix64,
+};
+
+fn names(texts: impl IntoIterator<Item = String>) -> Vec<Name> {
+    let names = texts.into_iter().map(|text| Name::new(&text));
+    names.map(|name| name.expect("a name")).collect()
+}
+
+fn snapshot(recorder: &Recorder) -> Snapshot {
+    recorder.snapshot(StoreMetrics::new("memory"))
+}
+
+fn replaced(recorder: &Arc<Recorder>, policies: &[Name]) -> Arc<Recorder> {
+    let new = recorder.continued("api".into(), policies, None);
+    new.take_over();
+    new
+}
+
+/// Requests that begin under one version and end under another, in any order.
+#[test]
+fn counts_of_all_versions_add_up() {
+    for seed in 0..50 {
+        let mut random = SplitMix64(seed);
+        let mut below = move |end| random.below(end);
+        let some = |bits: u64| {
+            let texts = (0..4).filter(|policy| bits & (1 << policy) != 0);
+            names(texts.map(|policy| format!("policy-{policy}")))
+        };
+        let mut policies = some(below(16));
+        let mut current = Recorder::new("api".into(), &policies, None);
+        let mut in_flight: Vec<(Arc<Recorder>, Vec<Name>)> = Vec::new();
+        let (mut requests, mut checks) = (0, BTreeMap::<String, u64>::new());
+        for _ in 0..2_000 {
+            match below(10) {
+                0..4 => in_flight.push((Arc::clone(&current), policies.clone())),
+                4..8 if !in_flight.is_empty() => {
+                    let chosen = below(in_flight.len() as u64) as usize;
+                    let (recorder, policies) = in_flight.swap_remove(chosen);
+                    recorder.cancelled();
+                    requests += 1;
+                    for policy in &policies {
+                        recorder.shadow_unknown(policy);
+                        *checks.entry(policy.text.to_string()).or_default() += 1;
+                    }
+                }
+                8 => {
+                    let chosen = some(below(16));
+                    // One that is checked and does not take place changes nothing.
+                    drop(current.continued("api".into(), &some(below(16)), None));
+                    current = replaced(&current, &chosen);
+                    policies = chosen;
+                }
+                _ => {
+                    let found = snapshot(&current);
+                    assert_eq!(found.requests.total(), requests, "seed {seed}");
+                    assert_eq!(found.policies().len(), policies.len());
+                    for (policy, found) in found.policies() {
+                        let counted = checks.get(policy).copied().unwrap_or_default();
+                        assert_eq!(found.unknown, counted, "seed {seed}, {policy}");
+                    }
+                }
+            }
+        }
+        in_flight.clear();
+        snapshot(&current);
+        assert_eq!(current.take_former().sizes().0, 0);
+    }
+}
+
+#[test]
+fn many_versions_take_no_more_and_more_memory() {
+    let of = |version: usize| names([format!("v{version}"), "stays".to_owned()]);
+    let mut current = Recorder::new("api".into(), &of(0), None);
+    let longest = Arc::clone(&current);
+    for version in 1..2 * GONE_POLICIES {
+        let [policy, stays] = &of(version - 1)[..] else {
+            unreachable!("two names");
+        };
+        current.shadow_unknown(policy);
+        current.shadow_unknown(stays);
+        current = replaced(&current, &of(version));
+    }
+    longest.cancelled();
+    let found = snapshot(&current);
+    assert_eq!(found.requests.cancelled, 1);
+    let stays = found.policy("stays").map(|checks| checks.unknown);
+    assert_eq!(stays, Some(2 * GONE_POLICIES as u64 - 1));
+    let (in_use, policies) = current.take_former().sizes();
+    assert_eq!(in_use, 1);
+    assert!(policies <= GONE_POLICIES + 2);
+}
+
+#[test]
+fn a_policy_that_returns_goes_on_and_another_name_starts_at_0() {
+    let both = names(["a".to_owned(), "b".to_owned()]);
+    let one = Recorder::new("api".into(), &both, None);
+    for policy in &both {
+        one.shadow_unknown(policy);
+    }
+    let two = replaced(&one, &both[..1]);
+    drop(one);
+    assert_eq!(snapshot(&two).policy("b"), None);
+    let three = replaced(&two, &both);
+    let unknown = snapshot(&three).policy("b").map(|checks| checks.unknown);
+    assert_eq!(unknown, Some(1));
+    let renamed = three.continued("web".into(), &both, None);
+    assert_eq!(
+        snapshot(&renamed).policy("b").map(|checks| checks.unknown),
+        Some(0)
+    );
+}
+
+#[test]
+fn callers_that_wait_are_seen_under_all_versions() {
+    let one = Recorder::new("api".into(), &names(["a".to_owned()]), None);
+    let wait = one.waits().begin();
+    let two = replaced(&one, &names(["b".to_owned()]));
+    drop(one);
+    assert_eq!(snapshot(&two).waiting, 1);
+    drop(wait);
+    let found = snapshot(&two);
+    assert_eq!((found.waiting, found.wait_seconds.count()), (0, 1));
+}
