@@ -1,0 +1,206 @@
+//! Limits from a file: [`Config`].
+
+// A file becomes limits in these steps:
+//
+// 1. `from_toml` or `from_serde` makes a tree of the text (`tree::Node`), TOML with the place of
+//    each value.
+// 2. `check` compares the tree with the `descriptor`, the one home of what a file may say, and
+//    collects all mistakes as `problem::Problems`. A `Config` has passed it.
+// 3. The mapping makes builders of the tree. It reads the tree by `field::Field`, which starts at
+//    `Config::root`, and need not look for mistakes of form: a field that is there has the form of
+//    its descriptor. Whatever a builder says is a problem at its field:
+//
+//        let mut policy = Policy::new(name, quota);
+//        if let Some(lifetime) = field.get("hold_for").and_then(|field| field.duration()) { .. }
+//        for key in field.get("key")?.items() { match key.word() { Some(("header:", name)) => .. } }
+//        let url = problems.keep(store.get("redis")?.expanded());      // with `${NAME}`
+//        problems.keep(built.map_err(|error| field.error(&error)));    // a `ConfigError`
+//        problems.push(field.problem(Code::UnknownReader, message));   // one that only files have
+//        problems.finish(config.file_name().as_ref())?;                // all of them, if any
+//
+//    A new field is a line in `descriptor/`, and a new mistake that only files have is a line of
+//    `codes!` in `problem.rs` and a row in `docs/errors.md`.
+
+#![allow(dead_code)] // the mapping to builders reads what is not read yet
+
+mod check;
+mod descriptor;
+mod field;
+mod form;
+mod from_serde;
+mod from_toml;
+mod problem;
+#[cfg(test)]
+#[allow(clippy::expect_used)]
+mod tests;
+mod tree;
+mod variables;
+mod wording;
+
+use std::{fmt, fs, io::Read, path::Path, sync::Arc};
+
+use serde::de::{Deserialize, Deserializer, Error};
+
+pub use self::problem::{ConfigErrors, ConfigProblem};
+use self::{
+    field::Field,
+    problem::{Code, Problems},
+    tree::Node,
+};
+
+/// The size of the largest file.
+const MAX_BYTES: usize = 1 << 20;
+
+/// A configuration file: which limits there are.
+///
+/// The form of the file is checked when it is read, and all mistakes are reported at once.
+///
+/// ```
+/// use tower_throttle::config::Config;
+///
+/// let errors = Config::from_toml(r#"
+///     version = 1
+///
+///     [[policy]]
+///     name = "burst"
+///     quota = "10 per second, burst 20"
+///     keys = "client_ip"
+/// "#).unwrap_err();
+/// assert_eq!(
+///     errors.to_string(),
+///     r#"7:5: policy "burst": unknown field "keys"; did you mean "key"? (unknown-field)"#,
+/// );
+/// ```
+///
+/// Other formats are read by a crate for serde of your own, as `Config` is [`Deserialize`]. Their
+/// mistakes have a path, but no line.
+#[derive(Clone)]
+pub struct Config {
+    root: Arc<Node>,
+    file: Option<Arc<Path>>,
+}
+
+impl Config {
+    /// Reads a TOML file of at most 1 MiB. It waits for the file system, so call it at the start, or
+    /// where code may block.
+    ///
+    /// # Errors
+    ///
+    /// Returns all mistakes in the form of the file.
+    pub fn from_path(path: impl AsRef<Path>) -> Result<Self, ConfigErrors> {
+        let path = path.as_ref();
+        let mut bytes = Vec::new();
+        let file = fs::File::open(path);
+        let most = MAX_BYTES as u64 + 1;
+        let read = file.and_then(|file| file.take(most).read_to_end(&mut bytes));
+        match read {
+            Ok(_) => Self::from_bytes(path, &bytes),
+            Err(error) => {
+                let message = format!("cannot read the file ({error}); make it readable");
+                Err(alone(Some(path), Code::Unreadable, message))
+            }
+        }
+    }
+
+    /// Reads the content of a file that was at a path.
+    ///
+    /// # Errors
+    ///
+    /// Returns all mistakes in the form of the file.
+    pub(crate) fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Self, ConfigErrors> {
+        match std::str::from_utf8(bytes) {
+            _ if bytes.len() > MAX_BYTES => Self::read("", Some(path), bytes.len()),
+            Ok(text) => Self::read(text, Some(path), bytes.len()),
+            Err(error) => {
+                let line = bytes
+                    .iter()
+                    .take(error.valid_up_to())
+                    .filter(|byte| **byte == b'\n');
+                let message = format!(
+                    "line {} is not UTF-8; save the file as UTF-8",
+                    line.count() + 1
+                );
+                Err(alone(Some(path), Code::NotText, message))
+            }
+        }
+    }
+
+    /// Reads a text in TOML, of at most 1 MiB.
+    ///
+    /// # Errors
+    ///
+    /// Returns all mistakes in the form of the text.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigErrors> {
+        Self::read(text, None, text.len())
+    }
+
+    fn read(text: &str, path: Option<&Path>, length: usize) -> Result<Self, ConfigErrors> {
+        if length > MAX_BYTES {
+            let message = "more than 1 MiB; split the file, or name a file in `[lists]`".to_owned();
+            return Err(alone(path, Code::TooLarge, message));
+        }
+        let mut problems = Problems::default();
+        let root = match from_toml::read(text) {
+            Ok(root) => root,
+            Err(errors) => {
+                problems.extend(errors);
+                return Err(problems.into_errors(name(path).as_ref()));
+            }
+        };
+        Self::checked(root, path.map(Arc::from))
+    }
+
+    fn checked(root: Node, file: Option<Arc<Path>>) -> Result<Self, ConfigErrors> {
+        let mut problems = Problems::default();
+        check::check(&root, &mut problems);
+        problems.finish(name(file.as_deref()).as_ref())?;
+        Ok(Self {
+            root: Arc::new(root),
+            file,
+        })
+    }
+
+    /// Returns the path of the file as text, for problems.
+    pub(crate) fn file_name(&self) -> Option<Arc<str>> {
+        name(self.path())
+    }
+
+    /// Returns the file, to read its values.
+    pub(crate) fn root(&self) -> Field<'_> {
+        Field::root(&self.root)
+    }
+
+    /// Returns the path of the file, if the text is from one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+}
+
+fn name(path: Option<&Path>) -> Option<Arc<str>> {
+    path.map(|path| path.display().to_string().into())
+}
+
+/// Makes an error of one problem with a whole file.
+fn alone(path: Option<&Path>, code: Code, message: String) -> ConfigErrors {
+    let mut problems = Problems::default();
+    problems.push(ConfigProblem::new(None, String::new(), code, message));
+    problems.into_errors(name(path).as_ref())
+}
+
+impl<'de> Deserialize<'de> for Config {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let root = Node::deserialize(deserializer)?;
+        Self::checked(root, None).map_err(Error::custom)
+    }
+}
+
+impl fmt::Debug for Config {
+    /// Shows the names of fields, and no values.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("path", &self.path())
+            .field("root", &self.root)
+            .finish()
+    }
+}

@@ -1,0 +1,241 @@
+//! What is wrong in a file, and where.
+
+use std::{error::Error, fmt, sync::Arc};
+
+use super::{
+    tree::{MAX_DEPTH, Place},
+    wording,
+};
+use crate::ConfigError;
+
+/// One mistake in a configuration file.
+///
+/// It is printed as `limits.toml:22:1: policy "plan": unknown field "keys"; did you mean "key"?
+/// (unknown-field)`. [`code`](Self::code) returns the word at the end, which the
+/// [table of errors](https://github.com/tower-throttle/tower-throttle/blob/main/docs/errors.md)
+/// explains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigProblem {
+    file: Option<Arc<str>>,
+    place: Option<Place>,
+    path: String,
+    code: &'static str,
+    message: String,
+}
+
+impl ConfigProblem {
+    pub(super) fn new(place: Option<Place>, path: String, code: Code, message: String) -> Self {
+        Self {
+            file: None,
+            place,
+            path,
+            code: code.text(),
+            message,
+        }
+    }
+
+    /// Creates a problem from what a builder says.
+    pub(super) fn of_error(place: Option<Place>, path: String, error: &ConfigError) -> Self {
+        Self {
+            file: None,
+            place,
+            path,
+            code: error.code(),
+            message: wording::in_a_file(error),
+        }
+    }
+
+    pub(super) fn too_deep(place: Option<Place>) -> Self {
+        let message =
+            format!("lists and tables are more than {MAX_DEPTH} levels deep; write flatter ones");
+        Self::new(place, String::new(), Code::TooDeep, message)
+    }
+
+    /// Returns the file, if the text is from one.
+    #[must_use]
+    pub fn file(&self) -> Option<&str> {
+        self.file.as_deref()
+    }
+
+    /// Returns the line, from 1. `None` in what serde read from another format, and for mistakes
+    /// that are nowhere in the text.
+    #[must_use]
+    pub fn line(&self) -> Option<usize> {
+        self.place.map(|place| place.line)
+    }
+
+    /// Returns the column, from 1, in characters. There is one where there is a
+    /// [line](Self::line).
+    #[must_use]
+    pub fn column(&self) -> Option<usize> {
+        self.place.map(|place| place.column)
+    }
+
+    /// Returns where the mistake is in the tables of the file, such as `policy "burst".quota`. It
+    /// is empty for the file itself.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Returns the code of the mistake: one word of a fixed set that stays the same from release
+    /// to release. That of a [`ConfigError`] is the [same](ConfigError::code).
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        self.code
+    }
+
+    /// Returns what is wrong and what to change.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl fmt::Display for ConfigProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = &self.file {
+            write!(f, "{file}:")?;
+        }
+        if let Some(Place { line, column }) = self.place {
+            write!(f, "{line}:{column}:")?;
+        }
+        if self.file.is_some() || self.place.is_some() {
+            f.write_str(" ")?;
+        }
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        write!(f, "{} ({})", self.message, self.code)
+    }
+}
+
+/// All mistakes of a configuration file, in the order of the text: one at least.
+///
+/// Each is printed on a line of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigErrors(Vec<ConfigProblem>);
+
+impl ConfigErrors {
+    /// Returns the mistakes.
+    #[must_use]
+    pub fn problems(&self) -> &[ConfigProblem] {
+        &self.0
+    }
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.0.iter().enumerate() {
+            let end = if index == 0 { "" } else { "\n" };
+            write!(f, "{end}{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Error for ConfigErrors {}
+
+/// Collects mistakes, so that all of them are reported and not the first alone.
+#[derive(Debug, Default)]
+pub(super) struct Problems(Vec<ConfigProblem>);
+
+impl Problems {
+    pub(super) fn push(&mut self, problem: ConfigProblem) {
+        self.0.push(problem);
+    }
+
+    /// Returns the value, or keeps what is wrong.
+    pub(super) fn keep<T>(&mut self, result: Result<T, ConfigProblem>) -> Option<T> {
+        result.map_err(|problem| self.push(problem)).ok()
+    }
+
+    /// Returns an error if anything is wrong. `file`: where the text is from.
+    pub(super) fn finish(self, file: Option<&Arc<str>>) -> Result<(), ConfigErrors> {
+        match self.0.is_empty() {
+            true => Ok(()),
+            false => Err(self.into_errors(file)),
+        }
+    }
+
+    /// Makes an error of the mistakes, of which there is one at least.
+    pub(super) fn into_errors(self, file: Option<&Arc<str>>) -> ConfigErrors {
+        let mut problems = self.0;
+        for problem in &mut problems {
+            problem.file = file.cloned();
+        }
+        problems.sort_by_key(|problem| problem.place);
+        ConfigErrors(problems)
+    }
+}
+
+impl Extend<ConfigProblem> for Problems {
+    fn extend<I: IntoIterator<Item = ConfigProblem>>(&mut self, problems: I) {
+        self.0.extend(problems);
+    }
+}
+
+/// Gives each mistake that only files have its code: `docs/errors.md` explains all of them.
+macro_rules! codes {
+    ($($(#[$doc:meta])* $variant:ident => $code:literal,)+) => {
+        /// A mistake that only files have. Those of values are a [`ConfigError`].
+        #[derive(Clone, Copy, Debug)]
+        pub(super) enum Code {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl Code {
+            const fn text(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $code,)+
+                }
+            }
+        }
+
+        #[cfg(test)]
+        pub(super) const CODES: &[&str] = &[$($code),+];
+    };
+}
+
+codes! {
+    /// The file cannot be read.
+    Unreadable => "file-unreadable",
+    /// The file is larger than [`MAX_BYTES`](super::MAX_BYTES).
+    TooLarge => "file-too-large",
+    /// The file is not UTF-8.
+    NotText => "file-not-utf8",
+    /// The text is not TOML.
+    Syntax => "file-syntax",
+    /// Lists and tables are too deep inside each other.
+    TooDeep => "file-too-deep",
+    /// The file is written for another version of this crate.
+    Version => "file-version",
+    /// A field that is not known.
+    UnknownField => "unknown-field",
+    /// A field that has to be there.
+    MissingField => "missing-field",
+    /// A field that is there twice.
+    DuplicateField => "duplicate-field",
+    /// A field whose value is of another type.
+    WrongType => "wrong-type",
+    /// A text that is no duration.
+    Duration => "duration-text",
+    /// A word that is none of a fixed set.
+    UnknownWord => "unknown-word",
+    /// A number outside of its range.
+    OutOfRange => "out-of-range",
+    /// A list or a text without anything in it.
+    Empty => "empty-value",
+    /// None or several of some fields, of which there is one.
+    NotOne => "not-exactly-one",
+    /// A field without another one that it belongs to.
+    Unused => "unused-field",
+    /// The name of a policy that is not in the file.
+    UnknownPolicy => "unknown-policy",
+    /// The name of a reader that is not registered.
+    UnknownReader => "unknown-reader",
+    /// A variable of the environment that is not set.
+    UnsetVariable => "unset-variable",
+    /// A `${..}` that is not closed, or whose name is no name.
+    BadVariable => "bad-variable",
+}
