@@ -84,15 +84,15 @@ impl Check<'_> {
                     self.value(&item);
                 }
             }
-            (Form::Whole(least, most), Value::Whole(number)) => {
-                if !(i128::from(*least)..=i128::from(*most)).contains(number) {
-                    let range = match u32::try_from(*most) {
-                        Ok(most) => format!("{least} to {most}"),
-                        Err(_) => format!("{least} or more"),
-                    };
-                    let message = format!("{number} is out of range; use {range}");
-                    self.report(field, Code::OutOfRange, message);
-                }
+            (Form::Whole(least, most), Value::Whole(number))
+                if !(i128::from(*least)..=i128::from(*most)).contains(number) =>
+            {
+                let range = match u32::try_from(*most) {
+                    Ok(most) => format!("{least} to {most}"),
+                    Err(_) => format!("{least} or more"),
+                };
+                let message = format!("{number} is out of range; use {range}");
+                self.report(field, Code::OutOfRange, message);
             }
             (form, Value::Text(text)) => self.text(field, form, text),
             _ => {}
@@ -113,11 +113,8 @@ impl Check<'_> {
                     self.report(field, Code::Duration, message);
                 }
             }
-            Form::Words(words) => {
-                if !words.iter().any(|word| word.find(text).is_some()) {
-                    let message = unknown_word(words, text);
-                    self.report(field, Code::UnknownWord, message);
-                }
+            Form::Words(words) if !words.iter().any(|word| word.find(text).is_some()) => {
+                self.report(field, Code::UnknownWord, unknown_word(words, text));
             }
             Form::PolicyName if !self.policies.contains(&text) => {
                 let proposal = proposal(text, &self.policies, "the policies are");
@@ -210,16 +207,16 @@ impl Check<'_> {
                         self.problems.push(problem);
                     }
                 },
-                (Need::Beside(others), Some(found)) => {
-                    if !others.iter().any(|other| entry(other).is_some()) {
-                        let others = in_words(others.iter().map(|other| format!("{other:?}")));
-                        let message = format!(
-                            "{:?} is for {others}; add that, or leave it out",
-                            known.name
-                        );
-                        let problem = field.problem_at(found.place, Code::Unused, message);
-                        self.problems.push(problem);
-                    }
+                (Need::Beside(others), Some(found))
+                    if !others.iter().any(|other| entry(other).is_some()) =>
+                {
+                    let others = in_words(others.iter().map(|other| format!("{other:?}")));
+                    let message = format!(
+                        "{:?} is for {others}; add that, or leave it out",
+                        known.name
+                    );
+                    let problem = field.problem_at(found.place, Code::Unused, message);
+                    self.problems.push(problem);
                 }
                 _ => {}
             }

@@ -161,12 +161,12 @@ impl Config {
     }
 
     /// Returns the path of the file as text, for problems.
-    pub(crate) fn file_name(&self) -> Option<Arc<str>> {
+    fn file_name(&self) -> Option<Arc<str>> {
         name(self.path())
     }
 
     /// Returns the file, to read its values.
-    pub(crate) fn root(&self) -> Field<'_> {
+    fn root(&self) -> Field<'_> {
         Field::root(&self.root)
     }
 
