@@ -3,7 +3,7 @@
 use std::{borrow::Cow, time::Duration};
 
 #[cfg(feature = "http")]
-use crate::middleware::readers::Readers;
+use crate::middleware::readers::PolicyReaders;
 use crate::{
     ConfigError, Key, OnStoreFailure, Quota,
     charge::{Charge, Demand},
@@ -54,7 +54,7 @@ pub struct Policy {
     strikes_on_denial: bool,
     enforcement: Enforcement,
     #[cfg(feature = "http")]
-    pub(crate) readers: Readers,
+    pub(crate) readers: PolicyReaders,
 }
 
 impl Policy {
@@ -88,7 +88,7 @@ impl Policy {
             strikes_on_denial: false,
             enforcement: Enforcement::ForAll,
             #[cfg(feature = "http")]
-            readers: Readers::default(),
+            readers: PolicyReaders::default(),
         }
     }
 

@@ -14,7 +14,7 @@ pub(super) type NameOffender = dyn Fn(&RequestHead<'_>) -> Option<String> + Send
 
 /// What a policy reads from a request.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Readers {
+pub(crate) struct PolicyReaders {
     pub(super) key: Option<Erased<dyn KeyExtractor>>,
     pub(super) cost_by: Option<Erased<CostBy>>,
     pub(super) when: Option<Erased<When>>,
@@ -23,7 +23,7 @@ pub(crate) struct Readers {
     pub(super) settle_by: Option<Erased<dyn Settler>>,
 }
 
-impl Readers {
+impl PolicyReaders {
     /// Returns whether requests are settled by their responses.
     pub(crate) const fn settles(&self) -> bool {
         self.settle_by.is_some()
