@@ -168,6 +168,26 @@ pub(crate) fn extension_missing(type_name: &'static str) {
     warn_of_wiring(&line);
 }
 
+/// Logs that a condition on routes can never hold.
+#[cfg(all(feature = "config", feature = "axum"))]
+#[cold]
+pub(crate) fn no_matched_route() {
+    warn_of_wiring(
+        "no request has a matched route for `route` in the configuration; such policies do not apply: add the layer to the `Router` itself (`Router::layer` or `Router::route_layer`), or use `path`",
+    );
+}
+
+/// Logs that a reader chose a tier that the configuration lacks. The name may be a client's, so it
+/// is not shown.
+#[cfg(feature = "config")]
+#[cold]
+pub(crate) fn unknown_tier(policy: &str) {
+    let line = format!(
+        "the reader of policy {policy:?} returned the name of a tier that the configuration lacks; such requests have the tier `otherwise`"
+    );
+    warn_of_wiring(&line);
+}
+
 /// Logs a field that should have said what a request cost, once for each name.
 #[cfg(feature = "http")]
 #[cold]

@@ -42,6 +42,23 @@ impl<'a> Field<'a> {
         Some(self.inner(self.node.get(name)?, known?.form))
     }
 
+    /// Returns what an entry of a map of tables would be that is there and says nothing: the layer of
+    /// a file that has none.
+    pub(super) fn empty_entry(&self, map: &str, name: &str) -> Option<Self> {
+        static NOTHING: Node = Node {
+            value: Value::Table(Vec::new()),
+            place: None,
+        };
+        let Form::Map { of, form } = self.table()?.field(map)?.form else {
+            return None;
+        };
+        Some(Self {
+            node: &NOTHING,
+            form,
+            path: format!("{of} {name:?}"),
+        })
+    }
+
     /// Returns whether a field that is `true` or `false` is there and `true`.
     pub(super) fn is_set(&self, name: &str) -> bool {
         self.get(name)

@@ -29,7 +29,9 @@ mod field;
 mod form;
 mod from_serde;
 mod from_toml;
+mod matching;
 mod problem;
+mod readers;
 #[cfg(test)]
 #[allow(clippy::expect_used)]
 mod tests;
@@ -41,7 +43,10 @@ use std::{fmt, fs, io::Read, path::Path, sync::Arc};
 
 use serde::de::{Deserialize, Deserializer, Error};
 
-pub use self::problem::{ConfigErrors, ConfigProblem};
+pub use self::{
+    problem::{ConfigErrors, ConfigProblem},
+    readers::Readers,
+};
 use self::{
     field::Field,
     problem::{Code, Problems},
@@ -78,6 +83,7 @@ const MAX_BYTES: usize = 1 << 20;
 pub struct Config {
     root: Arc<Node>,
     file: Option<Arc<Path>>,
+    readers: Readers,
 }
 
 impl Config {
@@ -157,7 +163,17 @@ impl Config {
         Ok(Self {
             root: Arc::new(root),
             file,
+            readers: Readers::new(),
         })
+    }
+
+    /// Sets the closures that the file refers to by name. Default: none.
+    ///
+    /// A name in the file that is not registered is an error when it is built.
+    #[must_use]
+    pub fn readers(mut self, readers: Readers) -> Self {
+        self.readers = readers;
+        self
     }
 
     /// Returns the path of the file as text, for problems.

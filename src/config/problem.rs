@@ -145,6 +145,14 @@ impl Problems {
         self.0.push(problem);
     }
 
+    pub(super) fn contains(&self, problem: &ConfigProblem) -> bool {
+        self.0.contains(problem)
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Returns the value, or keeps what is wrong.
     pub(super) fn keep<T>(&mut self, result: Result<T, ConfigProblem>) -> Option<T> {
         result.map_err(|problem| self.push(problem)).ok()
@@ -234,6 +242,16 @@ codes! {
     UnknownPolicy => "unknown-policy",
     /// The name of a reader that is not registered.
     UnknownReader => "unknown-reader",
+    /// The name of a tier that is not in the table.
+    UnknownTier => "unknown-tier",
+    /// A pattern of a condition that no request could match.
+    BadPattern => "bad-pattern",
+    /// A field that needs a feature of this crate that is off.
+    #[cfg_attr(
+        all(feature = "axum", feature = "redis"),
+        expect(dead_code, reason = "no such feature is off")
+    )]
+    FeatureOff => "feature-off",
     /// A variable of the environment that is not set.
     UnsetVariable => "unset-variable",
     /// A `${..}` that is not closed, or whose name is no name.

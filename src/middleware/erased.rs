@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 /// A type-erased closure or extractor, with the name of its type for `Debug`.
-pub(super) struct Erased<T: ?Sized>(pub(super) Arc<T>, pub(super) &'static str);
+pub(crate) struct Erased<T: ?Sized>(pub(crate) Arc<T>, pub(crate) &'static str);
 
 impl<T: ?Sized> Clone for Erased<T> {
     fn clone(&self) -> Self {

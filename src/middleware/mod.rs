@@ -4,6 +4,7 @@ pub(crate) mod body;
 pub(crate) mod buckets;
 pub(crate) mod builder;
 pub(crate) mod denied;
+pub(crate) mod erased;
 pub(crate) mod future;
 pub(crate) mod grpc;
 pub(crate) mod headers;
@@ -16,8 +17,6 @@ pub mod settle;
 
 mod asked;
 mod build;
-
-mod erased;
 mod inline_text;
 mod listed;
 mod plan;

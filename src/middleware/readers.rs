@@ -7,10 +7,10 @@ use super::{
 };
 use crate::Quota;
 
-pub(super) type CostBy = dyn Fn(&RequestHead<'_>) -> u64 + Send + Sync;
-pub(super) type When = dyn Fn(&RequestHead<'_>) -> bool + Send + Sync;
+pub(crate) type CostBy = dyn Fn(&RequestHead<'_>) -> u64 + Send + Sync;
+pub(crate) type When = dyn Fn(&RequestHead<'_>) -> bool + Send + Sync;
 pub(super) type QuotaBy = dyn Fn(&RequestHead<'_>) -> Quota + Send + Sync;
-pub(super) type NameOffender = dyn Fn(&RequestHead<'_>) -> Option<String> + Send + Sync;
+pub(crate) type NameOffender = dyn Fn(&RequestHead<'_>) -> Option<String> + Send + Sync;
 
 /// What a policy reads from a request.
 #[derive(Clone, Debug, Default)]

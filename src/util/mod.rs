@@ -1,5 +1,7 @@
 //! Small tools that know nothing about rate limits.
 
+#[cfg(feature = "http")]
+pub(crate) mod absences;
 pub(crate) mod current;
 pub(crate) mod detach;
 pub(crate) mod hash;

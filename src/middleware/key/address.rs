@@ -28,6 +28,16 @@ pub trait AddressReader: Send + Sync + 'static {
     }
 }
 
+impl AddressReader for std::sync::Arc<dyn AddressReader> {
+    fn address(&self, head: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
+        (**self).address(head)
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        (**self).validate()
+    }
+}
+
 pub(super) const DEFAULT_IPV6_PREFIX: u8 = 64;
 
 /// `address` must not be IPv4-mapped: masked as IPv6, all of IPv4 would be one caller.

@@ -1,16 +1,9 @@
 //! Keys that clients do not choose: an extension, the method, the route, one for all.
 
-use std::{
-    any::type_name,
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-};
+use std::{any::type_name, fmt, sync::Arc};
 
 use super::{Key, KeyError, KeyExtractor, RequestHead, error::Source};
-use crate::telemetry;
+use crate::{telemetry, util::absences::Absences};
 
 /// Reads a key from a value that an earlier layer put into the request's extensions: an
 /// authenticated user, a tenant. The key is missing without the value.
@@ -42,14 +35,8 @@ where
 /// Made by [`extension`].
 pub struct Extension<T> {
     read: Arc<dyn Fn(&T) -> Key + Send + Sync>,
-    /// Counts requests without the value, until one has it or it is logged.
-    absences: Arc<AtomicU32>,
+    absences: Arc<Absences>,
 }
-
-/// After this many requests without the value, and none with it, the absence is logged as
-/// an error in the configuration. A single request may be anonymous.
-const SUSPICIOUS: u32 = 100;
-const SEEN: u32 = 1 << 31;
 
 impl<T> Clone for Extension<T> {
     fn clone(&self) -> Self {
@@ -68,19 +55,14 @@ impl<T> fmt::Debug for Extension<T> {
 
 impl<T: Send + Sync + 'static> KeyExtractor for Extension<T> {
     fn extract(&self, head: &RequestHead<'_>) -> Result<Key, KeyError> {
-        let absences = self.absences.load(Ordering::Relaxed);
         match head.extensions().get::<T>() {
             Some(value) => {
-                if absences != SEEN {
-                    self.absences.store(SEEN, Ordering::Relaxed);
-                }
+                self.absences.record_presence();
                 Ok((self.read)(value))
             }
             None => {
                 let name = type_name::<T>();
-                if absences < SUSPICIOUS
-                    && self.absences.fetch_add(1, Ordering::Relaxed) + 1 == SUSPICIOUS
-                {
+                if self.absences.record_absence() {
                     telemetry::extension_missing(name);
                 }
                 Err(KeyError::missing_from(Source::Extension, Some(name)))

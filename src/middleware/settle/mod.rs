@@ -77,6 +77,20 @@ pub trait Settler: Send + Sync + 'static {
     }
 }
 
+impl Settler for std::sync::Arc<dyn Settler> {
+    fn settle(&self, outcome: &Outcome<'_>) -> Settle {
+        (**self).settle(outcome)
+    }
+
+    fn hidden_field(&self) -> Option<&HeaderName> {
+        (**self).hidden_field()
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        (**self).validate()
+    }
+}
+
 impl<F> Settler for F
 where
     F: Fn(&Outcome<'_>) -> Settle + Send + Sync + 'static,
