@@ -172,9 +172,8 @@ pub(crate) fn extension_missing(type_name: &'static str) {
 #[cfg(all(feature = "config", feature = "axum"))]
 #[cold]
 pub(crate) fn no_matched_route() {
-    warn_of_wiring(
-        "no request has a matched route for `route` in the configuration; such policies do not apply: add the layer to the `Router` itself (`Router::layer` or `Router::route_layer`), or use `path`",
-    );
+    let line = "no request has a matched route for `route` of the configuration, so such policies do not apply: add the layer to the `Router` itself, or use `path`";
+    warn_of_wiring(line);
 }
 
 /// Logs that a reader chose a tier that the configuration lacks. The name may be a client's, so it
