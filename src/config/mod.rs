@@ -43,14 +43,14 @@ use std::{fmt, fs, io::Read, path::Path, sync::Arc};
 
 use serde::de::{Deserialize, Deserializer, Error};
 
-pub use self::{
-    problem::{ConfigErrors, ConfigProblem},
-    readers::Readers,
-};
 use self::{
     field::Field,
     problem::{Code, Problems},
     tree::Node,
+};
+pub use self::{
+    problem::{ConfigErrors, ConfigProblem},
+    readers::Readers,
 };
 
 /// The size of the largest file.

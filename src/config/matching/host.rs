@@ -42,9 +42,9 @@ impl HostPattern {
             Some((_, true)) => Err(format!(
                 "host {pattern:?} has a port, and ports are not compared; leave it out"
             )),
-            Some((Host::Name(name), _)) if is_below => {
-                Ok(Self::Below(format!(".{}", name.to_ascii_lowercase()).into()))
-            }
+            Some((Host::Name(name), _)) if is_below => Ok(Self::Below(
+                format!(".{}", name.to_ascii_lowercase()).into(),
+            )),
             Some((Host::Name(name), _)) => Ok(Self::Name(name.to_ascii_lowercase().into())),
             Some((Host::Address(address), _)) if !is_below => Ok(Self::Address(address)),
             _ => Err(format!(
@@ -73,10 +73,7 @@ impl HostPattern {
 /// Returns whether one of the patterns matches.
 pub(super) fn find(patterns: &[HostPattern], head: &RequestHead<'_>) -> Finding {
     match Host::of(head) {
-        Some(host) => patterns
-            .iter()
-            .any(|pattern| pattern.matches(&host))
-            .into(),
+        Some(host) => patterns.iter().any(|pattern| pattern.matches(&host)).into(),
         None => Finding::Unclear,
     }
 }

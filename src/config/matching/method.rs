@@ -21,6 +21,7 @@ pub(in crate::config) fn parse_method(name: &str) -> Result<Method, String> {
 /// Returns whether a request has one of the methods. `GET` includes `HEAD`, which servers answer
 /// with the handler of `GET`: a client could otherwise avoid the limit of a `GET`.
 pub(super) fn contain(methods: &[Method], method: &Method) -> bool {
-    let is_it = |known: &Method| known == method || (known == Method::GET && method == Method::HEAD);
+    let is_it =
+        |known: &Method| known == method || (known == Method::GET && method == Method::HEAD);
     methods.iter().any(is_it)
 }

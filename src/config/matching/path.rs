@@ -109,10 +109,7 @@ impl Segment {
 /// Returns whether one of the patterns matches.
 pub(super) fn find(patterns: &[PathPattern], path: &str) -> Finding {
     match Path::read(path) {
-        Some(path) => patterns
-            .iter()
-            .any(|pattern| pattern.matches(&path))
-            .into(),
+        Some(path) => patterns.iter().any(|pattern| pattern.matches(&path)).into(),
         None => Finding::Unclear,
     }
 }

@@ -4,8 +4,8 @@ use http::{Request, header::HOST};
 use proptest::prelude::*;
 
 use super::{
-    Condition, Finding, HeaderCondition, HeaderValueIs, HostPattern, Matcher, PathPattern,
-    method, parse_method, path,
+    Condition, Finding, HeaderCondition, HeaderValueIs, HostPattern, Matcher, PathPattern, method,
+    parse_method, path,
 };
 use crate::RequestHead;
 
@@ -92,7 +92,12 @@ fn a_trick_gets_past_no_limit() {
         assert_eq!(path_is(&["/other"], trick), Finding::Unclear, "{trick}");
     }
     // What `Uri` lets through reaches the matcher; a limit on all but one path holds, too.
-    for trick in ["/health/../login", "/health/%2e%2e/login", "/health;/../login", "/health%2f..%2flogin"] {
+    for trick in [
+        "/health/../login",
+        "/health/%2e%2e/login",
+        "/health;/../login",
+        "/health%2f..%2flogin",
+    ] {
         let request = Request::get(trick).body(()).expect("a request");
         let health = Matcher(vec![Condition::Path(vec![pattern("/health/**")])]);
         let others = Matcher(vec![Condition::Not(health.clone())]);
@@ -132,16 +137,16 @@ fn naive(pattern: &[&str], path: &[&str]) -> bool {
         [] => path.is_empty(),
         ["**", rest @ ..] => (0..=path.len()).any(|taken| naive(rest, &path[taken..])),
         [first, rest @ ..] => match path {
-            [segment, others @ ..] => {
-                (first == &"*" || first == segment) && naive(rest, others)
-            }
+            [segment, others @ ..] => (first == &"*" || first == segment) && naive(rest, others),
             [] => false,
         },
     }
 }
 
 fn segments(text: &str) -> Vec<&str> {
-    text.split('/').filter(|segment| !segment.is_empty()).collect()
+    text.split('/')
+        .filter(|segment| !segment.is_empty())
+        .collect()
 }
 
 proptest! {
@@ -214,10 +219,18 @@ fn hosts_are_compared_as_dns_does() {
         ("127.0.0.1", "[::ffff:127.0.0.1]", true),
         ("localhost", "127.0.0.1", false),
     ] {
-        assert_eq!(host_is(&[text], "/", &[field]), matches.into(), "{text} {field}");
+        assert_eq!(
+            host_is(&[text], "/", &[field]),
+            matches.into(),
+            "{text} {field}"
+        );
         let target = format!("http://user:word@{field}/");
         if target.parse::<http::Uri>().is_ok() {
-            assert_eq!(host_is(&[text], &target, &[]), matches.into(), "{text} {target}");
+            assert_eq!(
+                host_is(&[text], &target, &[]),
+                matches.into(),
+                "{text} {target}"
+            );
         }
     }
 }
