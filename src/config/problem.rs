@@ -149,7 +149,7 @@ impl Problems {
         self.0.contains(problem)
     }
 
-    pub(super) const fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
