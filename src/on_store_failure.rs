@@ -1,5 +1,12 @@
 //! The choice of what happens while a store fails.
 
+use std::{fmt, str::FromStr};
+
+use crate::{
+    ConfigError,
+    util::text::{Mistake, Words, choice},
+};
+
 /// Chooses how a policy decides while its store fails.
 ///
 /// [`Decision::source`](crate::Decision::source) reports who decided. An outage is logged when
@@ -14,6 +21,15 @@
 ///
 /// **Corrupt state** under a caller's key is not such a failure: that caller gets 503 until the
 /// key has expired.
+///
+/// **As text**: `local`, `share of 4`, `allow` or `deny`.
+///
+/// ```
+/// use tower_throttle::OnStoreFailure;
+///
+/// assert_eq!("share of 4".parse(), Ok(OnStoreFailure::share_of(4)));
+/// assert_eq!(OnStoreFailure::local().to_string(), "local");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnStoreFailure {
@@ -74,5 +90,116 @@ impl OnStoreFailure {
 impl Default for OnStoreFailure {
     fn default() -> Self {
         Self::local()
+    }
+}
+
+/// Writes its text.
+impl fmt::Display for OnStoreFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local { share_of: 1 } => f.write_str("local"),
+            Self::Local { share_of } => write!(f, "share of {share_of}"),
+            Self::Allow => f.write_str("allow"),
+            Self::Deny => f.write_str("deny"),
+        }
+    }
+}
+
+impl FromStr for OnStoreFailure {
+    type Err = ConfigError;
+
+    /// Reads `local`, `share of N`, `allow` or `deny`.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::OnStoreFailureText`] if it is none of these.
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        read(text).map_err(|Mistake { at, reason }| ConfigError::OnStoreFailureText {
+            text: text.to_owned(),
+            at,
+            reason,
+        })
+    }
+}
+
+fn read(text: &str) -> Result<OnStoreFailure, Mistake> {
+    let mut words = Words::new(text);
+    let first = words.peek();
+    let choice = if words.take("local") {
+        OnStoreFailure::local()
+    } else if words.take("allow") {
+        OnStoreFailure::Allow
+    } else if words.take("deny") {
+        OnStoreFailure::Deny
+    } else if words.take("share of") {
+        let number = words.peek();
+        let too_many = |_| {
+            let reason = format!("{number} is too large; use a number below 2^32");
+            Mistake::new(number.range(), reason)
+        };
+        OnStoreFailure::share_of(u32::try_from(words.number()?).map_err(too_many)?)
+    } else {
+        let (name, _) = words.take_words(&[]);
+        let known = ["local", "share of 4", "allow", "deny"];
+        let reason = format!("no such choice{}", choice(&name, &known));
+        return Err(Mistake::new(first.range(), reason));
+    };
+    words.end()?;
+    Ok(choice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_choice_has_a_text() {
+        for (choice, text) in [
+            (OnStoreFailure::local(), "local"),
+            (OnStoreFailure::share_of(0), "share of 0"),
+            (OnStoreFailure::share_of(4), "share of 4"),
+            (OnStoreFailure::share_of(u32::MAX), "share of 4294967295"),
+            (OnStoreFailure::Allow, "allow"),
+            (OnStoreFailure::Deny, "deny"),
+        ] {
+            assert_eq!(choice.to_string(), text);
+            assert_eq!(text.parse(), Ok(choice));
+            assert_eq!(text.to_uppercase().parse(), Ok(choice));
+        }
+        assert_eq!("share of 1".parse(), Ok(OnStoreFailure::local()));
+        assert_eq!("share_of 4".parse(), Ok(OnStoreFailure::share_of(4)));
+    }
+
+    #[test]
+    fn other_texts_are_errors_with_a_proposal() {
+        for (text, expected) in [
+            (
+                "",
+                r#"on_store_failure "": no such choice; use "local", "share of 4", "allow" or "deny""#,
+            ),
+            (
+                "lokal",
+                r#"on_store_failure "lokal": no such choice; did you mean "local"?"#,
+            ),
+            (
+                "share",
+                r#"on_store_failure "share": no such choice; did you mean "share of 4"?"#,
+            ),
+            (
+                "share of all",
+                r#"on_store_failure "share of all": "all" is no whole number; write it in digits, as in "10" or "1_000""#,
+            ),
+            (
+                "share of 4294967296",
+                r#"on_store_failure "share of 4294967296": "4294967296" is too large; use a number below 2^32"#,
+            ),
+            (
+                "deny, allow",
+                r#"on_store_failure "deny, allow": "," is too much; drop it"#,
+            ),
+        ] {
+            let error = text.parse::<OnStoreFailure>().map_err(|it| it.to_string());
+            assert_eq!(error, Err(expected.to_owned()));
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Errors in the configuration, found when something is built.
 
-use std::{error::Error, fmt, time::Duration};
+use std::{error::Error, fmt, ops::Range, time::Duration};
 
 /// An error in the configuration, found before the first request.
 ///
@@ -122,6 +122,34 @@ pub enum ConfigError {
     /// Bans that are forgiven, and all of which are equally long.
     #[non_exhaustive]
     NothingToForgive,
+    /// A [text](crate::Quota#as-text) that is no quota.
+    #[non_exhaustive]
+    QuotaText {
+        /// What was given.
+        text: String,
+        /// The bytes of the wrong word in it. Empty if a word is missing there.
+        at: Range<usize>,
+        /// What is wrong, and what to change.
+        reason: String,
+    },
+    /// A text that is no name of an [`Algorithm`](crate::Algorithm).
+    #[non_exhaustive]
+    AlgorithmText {
+        /// What was given.
+        text: String,
+        /// What is wrong, and what to change.
+        reason: String,
+    },
+    /// A text that is no [`OnStoreFailure`](crate::OnStoreFailure).
+    #[non_exhaustive]
+    OnStoreFailureText {
+        /// What was given.
+        text: String,
+        /// The bytes of the wrong word in it. Empty if a word is missing there.
+        at: Range<usize>,
+        /// What is wrong, and what to change.
+        reason: String,
+    },
     /// No policy at all.
     #[non_exhaustive]
     NoPolicies,
@@ -407,6 +435,11 @@ impl fmt::Display for ConfigError {
             Self::NothingToForgive => f.write_str(
                 "`forgiven_after(..)` without `doubling_up_to(..)`, where all bans are equally long; drop it, or double the bans",
             ),
+            Self::QuotaText { text, reason, .. } => write!(f, "quota {text:?}: {reason}"),
+            Self::AlgorithmText { text, reason } => write!(f, "algorithm {text:?}: {reason}"),
+            Self::OnStoreFailureText { text, reason, .. } => {
+                write!(f, "on_store_failure {text:?}: {reason}")
+            }
             Self::NoPolicies => f.write_str("no policy; add at least one with `policy(..)`"),
             Self::PolicyName { name } => write!(
                 f,
@@ -587,6 +620,9 @@ codes! {
     SpreadUnaligned => "spread-unaligned",
     LongestBanTooShort => "longest-ban-too-short",
     NothingToForgive => "nothing-to-forgive",
+    QuotaText => "quota-text",
+    AlgorithmText => "algorithm-text",
+    OnStoreFailureText => "on-store-failure-text",
     NoPolicies => "no-policies",
     PolicyName => "policy-name",
     LimiterName => "limiter-name",

@@ -78,6 +78,8 @@ pub struct Concurrency {
 /// The most permits of one key. Sums of them stay exact in Lua.
 const MOST: u64 = 1_000_000_000_000_000;
 
+pub(super) const DEFAULT_LIFETIME: Duration = Duration::from_secs(30);
+
 const SHORTEST_LIFETIME: Duration = Duration::from_millis(100);
 
 impl Concurrency {
@@ -85,7 +87,7 @@ impl Concurrency {
     pub const fn new(limit: u64) -> Self {
         Self {
             limit,
-            lifetime: Duration::from_secs(30),
+            lifetime: DEFAULT_LIFETIME,
         }
     }
 

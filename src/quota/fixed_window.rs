@@ -47,7 +47,7 @@ const WEEK: Duration = Duration::from_secs(7 * 86_400);
 /// The longest month, so that header fields never announce too high a rate.
 const MONTH: Duration = Duration::from_secs(31 * 86_400);
 /// The epoch was a Thursday.
-const FIRST_MONDAY_MS: u64 = 4 * 86_400_000;
+pub(super) const FIRST_MONDAY_MS: u64 = 4 * 86_400_000;
 
 impl FixedWindow {
     /// Creates windows that are `window` long and grant `limit` units each.

@@ -16,6 +16,7 @@ mod share;
 pub(crate) mod sliding_log;
 pub(crate) mod sliding_window;
 pub(crate) mod statement;
+mod text;
 pub(crate) mod token_bucket;
 pub(crate) mod window;
 
@@ -79,6 +80,55 @@ pub enum Algorithm {
 /// assert_eq!((free.capacity(), paid.capacity()), (10, 1_000));
 /// # Ok::<(), tower_throttle::ConfigError>(())
 /// ```
+///
+/// # As text
+///
+/// A quota is read from text and written as text, in the words of the algorithms' types:
+///
+/// ```
+/// use tower_throttle::{Policy, Quota, TokenBucket};
+///
+/// let quota: Quota = "10 per second, burst 20".parse()?;
+/// assert_eq!(quota, TokenBucket::per_second(10).burst(20).try_into()?);
+/// assert_eq!(quota.to_string(), "10 per second, burst 20");
+/// let policy = Policy::new("api", "10 per second, burst 20");
+///
+/// let error = "10 per secnd".parse::<Quota>().unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     r#"quota "10 per secnd": no unit "secnd"; did you mean "second"?"#
+/// );
+/// # Ok::<(), tower_throttle::ConfigError>(())
+/// ```
+///
+/// | text | is |
+/// |---|---|
+/// | `10 per second`, `10 per 5 minutes` | a [`TokenBucket`]; options: `burst 20`, `initial 5`, `refill at once` |
+/// | `5 without refill` | [`TokenBucket::without_refill`]; option: `initial 2` |
+/// | `leaky bucket of 10 per second` | a [`LeakyBucket`]; options: `capacity 20` or `queue 20` |
+/// | `fixed window of 100 per hour` | a [`FixedWindow`]; options: `aligned`, `spread` |
+/// | `fixed window of 100 per calendar day`, `week` or `month` | [`FixedWindow::per_calendar_day`] and its like; option: `spread` |
+/// | `sliding window of 100 per minute` | a [`SlidingWindow`] |
+/// | `sliding log of 10 per hour` | a [`SlidingLog`]; option: `max entries 50000` |
+/// | `20 at once` | a [`Concurrency`]; option: `lifetime 30 seconds` |
+/// | `penalty after 20 strikes` | a [`Penalty`]; options: `within 10 minutes`, `lasting 5 minutes`, `doubling up to 24 hours`, `forgiven after 7 days`, `prolonging` |
+///
+/// - Each option follows a comma, in any order, at most once. What is left out has the default of
+///   the type. `within` needs no comma.
+/// - Numbers are whole, and may be grouped: `1_000_000`.
+/// - Times are a number and a unit: `nanosecond`, `microsecond`, `millisecond`, `second`, `minute`,
+///   `hour`, `day` of 24 hours, `week` of 7 days, their plurals, or `ns`, `us`, `ms`, `s`, `sec`, `m`,
+///   `min`, `h`, `d`, `w`. After `per`, the number may be left out.
+/// - **A month is always one of the calendar**, and only a fixed window has a calendar. So
+///   `1000000 per month` is the fixed window of `1000000 per calendar month`, in which all units come
+///   back at its end. `1000000 per 30 days` is a token bucket.
+/// - Upper and lower case are equal, and so is any space. Between two words, `_` and `-` are spaces,
+///   so `refill_at_once` is an option, too.
+/// - `token bucket of` may stand before the first two forms, and `concurrency of` before `20 at once`.
+///
+/// [`Display`](fmt::Display) writes what is not the default, in the order of the table. Of what the
+/// types make, that text is read as an equal quota. Of a share of a quota
+/// ([`OnStoreFailure::share_of`](crate::OnStoreFailure::share_of)), it may round.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quota(pub(crate) Params);
 

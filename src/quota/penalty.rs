@@ -59,7 +59,7 @@ pub struct Penalty {
     prolongs: bool,
 }
 
-const TEN_MINUTES: Duration = Duration::from_secs(600);
+pub(super) const TEN_MINUTES: Duration = Duration::from_secs(600);
 
 impl Penalty {
     /// Bans a caller for ten minutes after so many strikes within ten minutes.

@@ -51,13 +51,15 @@ pub struct SlidingLog {
     max_entries: u64,
 }
 
+pub(super) const DEFAULT_MAX_ENTRIES: u64 = 10_000;
+
 impl SlidingLog {
     /// Allows `limit` units in any `window`.
     pub const fn new(limit: u64, window: Duration) -> Self {
         Self {
             limit,
             window,
-            max_entries: 10_000,
+            max_entries: DEFAULT_MAX_ENTRIES,
         }
     }
 

@@ -11,7 +11,6 @@ pub(crate) mod network;
 pub(crate) mod random;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod split_mix;
-#[allow(dead_code, unused_imports)]
 pub(crate) mod text;
 #[cfg(feature = "http")]
 pub(crate) mod thread_number;

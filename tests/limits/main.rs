@@ -18,6 +18,7 @@ mod migration;
 mod model;
 mod opentelemetry;
 mod penalties;
+mod quota_text;
 #[cfg(feature = "testing")]
 mod scaling;
 mod shadow;

@@ -6,10 +6,11 @@ mod words;
 
 use std::ops::Range;
 
+pub(crate) use self::{duration::DurationText, suggest::choice, words::Words};
+#[cfg(feature = "config")]
 pub(crate) use self::{
-    duration::{DurationText, duration},
+    duration::duration,
     suggest::{closest, proposal},
-    words::Words,
 };
 
 /// What is wrong with a text, and where.
@@ -27,5 +28,17 @@ impl Mistake {
             at,
             reason: reason.into(),
         }
+    }
+}
+
+/// Returns a word in quotes, for a message. A long one is cut.
+pub(crate) fn quoted(word: &str) -> String {
+    match word
+        .char_indices()
+        .nth(40)
+        .and_then(|(end, _)| word.get(..end))
+    {
+        Some(start) => format!("\"{}..\"", start.escape_debug()),
+        None => format!("{word:?}"),
     }
 }

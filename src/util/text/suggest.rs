@@ -27,19 +27,31 @@ pub(crate) fn closest<'w>(word: &str, among: impl IntoIterator<Item = &'w str>) 
 
 /// Returns the end of a message about an unknown word: the closest word if there is one, else all
 /// of them. `they_are` is "the units are", say.
+#[cfg(any(test, feature = "config"))]
 pub(crate) fn proposal(word: &str, among: &[&str], they_are: &str) -> String {
-    match (closest(word, among.iter().copied()), among) {
-        (Some(known), _) => format!("; did you mean {known:?}?"),
-        (None, []) => String::new(),
-        (None, [first, rest @ ..]) => {
-            let mut all = format!("; {they_are} {first:?}");
-            for (place, known) in rest.iter().enumerate() {
-                let is_last = place + 1 == rest.len();
-                all.push_str(if is_last { " and " } else { ", " });
-                all.push_str(&format!("{known:?}"));
-            }
-            all
+    match closest(word, among.iter().copied()) {
+        Some(known) => format!("; did you mean {known:?}?"),
+        None if among.is_empty() => String::new(),
+        None => format!("; {they_are} {}", listed(among, "and")),
+    }
+}
+
+/// Returns the end of a message about an unknown word where one of these is to be chosen.
+pub(crate) fn choice(word: &str, among: &[&str]) -> String {
+    match closest(word, among.iter().copied()) {
+        Some(known) => format!("; did you mean {known:?}?"),
+        None if among.is_empty() => "; drop it".to_owned(),
+        None => format!("; use {}", listed(among, "or")),
+    }
+}
+
+fn listed(words: &[&str], before_last: &str) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
+    match quoted.split_last() {
+        Some((last, others)) if !others.is_empty() => {
+            format!("{} {before_last} {last}", others.join(", "))
         }
+        _ => quoted.concat(),
     }
 }
 
@@ -128,13 +140,23 @@ mod tests {
 
     #[test]
     fn a_word_that_is_like_none_has_all_as_its_proposal() {
-        let proposal = |word, among: &[&str]| proposal(word, among, "the units are");
-        assert_eq!(
-            proposal("fortnight", &UNITS),
-            "; the units are \"ms\", \"second\", \"minute\" and \"hour\""
-        );
-        assert_eq!(proposal("hours", &UNITS), "; did you mean \"hour\"?");
-        assert_eq!(proposal("x", &["burst"]), "; the units are \"burst\"");
-        assert_eq!(proposal("x", &[]), "");
+        let units = |word, among: &[&str]| proposal(word, among, "the units are");
+        for (known, proposal, choice) in [
+            (
+                &UNITS[..],
+                "; the units are \"ms\", \"second\", \"minute\" and \"hour\"",
+                "; use \"ms\", \"second\", \"minute\" or \"hour\"",
+            ),
+            (&["ms"], "; the units are \"ms\"", "; use \"ms\""),
+            (&[], "", "; drop it"),
+            (
+                &["ms", "fort-night"],
+                "; did you mean \"fort-night\"?",
+                "; did you mean \"fort-night\"?",
+            ),
+        ] {
+            assert_eq!(units("fortnight", known), proposal);
+            assert_eq!(super::choice("fortnight", known), choice);
+        }
     }
 }

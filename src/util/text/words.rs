@@ -2,7 +2,7 @@
 
 use std::{fmt, ops::Range};
 
-use super::Mistake;
+use super::{Mistake, quoted};
 
 /// The rest of a text. A copy looks ahead.
 #[derive(Clone, Copy, Debug)]
@@ -79,11 +79,13 @@ impl<'t> Words<'t> {
     pub(crate) fn number(&mut self) -> Result<u64, Mistake> {
         let piece = self.next_piece();
         let wrong = |reason: String| Mistake::new(piece.range(), reason);
-        let example = "write it in digits, as in \"10\" or \"1_000\"";
         if piece.is_end() {
-            return Err(wrong(format!("a number is missing at the end; {example}")));
+            return Err(wrong(
+                "a number is missing at the end; write one".to_owned(),
+            ));
         }
         if !piece.is_number() || piece.text.contains('.') {
+            let example = "write it in digits, as in \"10\" or \"1_000\"";
             return Err(wrong(format!("{piece} is no whole number; {example}")));
         }
         let digits = piece.text.replace('_', "");
@@ -148,16 +150,12 @@ impl Piece<'_> {
     }
 }
 
-/// In quotes, for a message. A long piece is cut.
+/// In quotes, for a message; `nothing` at the end of the text.
 impl fmt::Display for Piece<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.text.char_indices().nth(40) {
-            Some((end, _)) => write!(
-                f,
-                "{:?}",
-                format!("{}..", &self.text.get(..end).unwrap_or_default())
-            ),
-            None => write!(f, "{:?}", self.text),
+        match self.is_end() {
+            true => f.write_str("nothing"),
+            false => f.write_str(&quoted(self.text)),
         }
     }
 }

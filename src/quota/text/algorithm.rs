@@ -1,0 +1,92 @@
+//! The names of algorithms.
+
+use std::{fmt, str::FromStr};
+
+use crate::{
+    Algorithm, ConfigError,
+    util::text::{Mistake, Words, choice, quoted},
+};
+
+/// Those that a quota may have, and at last the one that only a store meets.
+const ALGORITHMS: [Algorithm; 8] = [
+    Algorithm::TokenBucket,
+    Algorithm::LeakyBucket,
+    Algorithm::FixedWindow,
+    Algorithm::SlidingWindow,
+    Algorithm::SlidingLog,
+    Algorithm::Concurrency,
+    Algorithm::Penalty,
+    Algorithm::Hold,
+];
+
+impl Algorithm {
+    /// Returns its name in texts.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::TokenBucket => "token bucket",
+            Self::LeakyBucket => "leaky bucket",
+            Self::FixedWindow => "fixed window",
+            Self::SlidingWindow => "sliding window",
+            Self::SlidingLog => "sliding log",
+            Self::Concurrency => "concurrency",
+            Self::Penalty => "penalty",
+            Self::Hold => "hold",
+        }
+    }
+}
+
+/// Writes its name in lower case, as in `token bucket`.
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = ConfigError;
+
+    /// Reads the name of an algorithm, such as `token bucket` or `sliding_log`.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::AlgorithmText`] if no algorithm has the name.
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let mut words = Words::new(text);
+        let (name, _) = words.take_words(&[]);
+        let named = ALGORITHMS.iter().find(|it| it.name() == name);
+        match (named, words.end()) {
+            (Some(algorithm), Ok(())) => Ok(*algorithm),
+            (None, _) | (_, Err(_)) => Err(ConfigError::AlgorithmText {
+                text: text.to_owned(),
+                reason: format!("no such algorithm{}", choice(text, &NAMES)),
+            }),
+        }
+    }
+}
+
+/// The names of those that a quota may have.
+const NAMES: [&str; 7] = {
+    let [a, b, c, d, e, f, g, _] = ALGORITHMS;
+    [
+        a.name(),
+        b.name(),
+        c.name(),
+        d.name(),
+        e.name(),
+        f.name(),
+        g.name(),
+    ]
+};
+
+/// Takes the name of a quota's algorithm.
+pub(super) fn take(words: &mut Words<'_>) -> Result<Algorithm, Mistake> {
+    let first = words.peek();
+    let (name, at) = words.take_words(&["of", "after", "per", "at", "without"]);
+    let named = ALGORITHMS.into_iter().find(|it| it.name() == name);
+    named.ok_or_else(|| {
+        let wrong = if name.is_empty() { first.text } else { &name };
+        let (wrong, proposal) = (quoted(wrong), choice(&name, &NAMES));
+        let reason = format!("{wrong} is neither a number nor an algorithm{proposal}");
+        Mistake::new(at, reason)
+    })
+}
