@@ -6,8 +6,10 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
 use crate::Key;
 
-/// 128 bits in Base64.
-const CHARACTERS: usize = 22;
+/// The type of a key that was made of a fingerprint.
+const KEY_TAG: u8 = b'#';
+/// The length of the text: 128 bits in Base64.
+pub(crate) const CHARACTERS: usize = 22;
 
 /// The hash of a caller's key, as it is in the names of the caller's buckets in Redis.
 ///
@@ -16,6 +18,10 @@ const CHARACTERS: usize = 22;
 /// [`Limiter::storage_keys`](crate::Limiter::storage_keys) return. All processes make the same
 /// fingerprint of a key if their stores have the same
 /// [`secret`](crate::RedisStoreBuilder::secret), or none.
+///
+/// A [`Key`] that is made of a fingerprint is the caller with this fingerprint, in Redis and in
+/// control documents: `limiter.peek(fingerprint)` looks at a caller that
+/// [`top_denied`](crate::RateLimitLayer::top_denied) lists.
 ///
 /// **The danger**: without a secret, a fingerprint hides only a key that cannot be guessed.
 /// A reader who hashes all IPv4 addresses finds the address of a fingerprint.
@@ -53,8 +59,15 @@ impl Fingerprint {
         text
     }
 
+    /// Reads the fingerprint that a key was made of. What clients send is in keys of other types,
+    /// or is a part of several.
+    fn in_key(key: &[u8]) -> Option<Self> {
+        let hash = key.strip_prefix(&[KEY_TAG, 16, 0, 0, 0])?;
+        hash.try_into().map(Self).ok()
+    }
+
     /// Reads the fingerprint in the name of a bucket in Redis.
-    #[cfg(feature = "http")]
+    #[cfg(any(feature = "http", feature = "redis"))]
     pub(crate) fn in_storage_key(name: &str) -> Option<Self> {
         let (_, rest) = name.split_once('{')?;
         let (hash, _) = rest.split_once('}')?;
@@ -66,6 +79,18 @@ impl Fingerprint {
 impl From<&Key> for Fingerprint {
     fn from(key: &Key) -> Self {
         Secret::default().fingerprint(key.as_bytes())
+    }
+}
+
+impl From<Fingerprint> for Key {
+    /// The caller with this fingerprint, in Redis and in control documents: to look up, reset or
+    /// ban a caller of which only that is known.
+    ///
+    /// **The danger**: a [`MemoryStore`](crate::MemoryStore), [`Lists`](crate::Lists) in code and
+    /// [`enforce_for`](crate::Policy::enforce_for) know no fingerprints. For them, this is a caller
+    /// of its own. So is a tuple with a fingerprint in it.
+    fn from(fingerprint: Fingerprint) -> Self {
+        Self::part(KEY_TAG, &fingerprint.0)
     }
 }
 
@@ -93,9 +118,13 @@ impl Secret {
         Self(secret.map(derive))
     }
 
-    /// Returns the fingerprint of a key with these bytes.
+    /// Returns the fingerprint of a key with these bytes. That of a key which was made of a
+    /// fingerprint is this one, so it is the same caller.
     #[expect(clippy::expect_used, reason = "a hash has 32 bytes")]
     pub(crate) fn fingerprint(&self, key: &[u8]) -> Fingerprint {
+        if let Some(fingerprint) = Fingerprint::in_key(key) {
+            return fingerprint;
+        }
         let hash = match &self.0 {
             None => blake3::hash(key),
             Some(secret) => blake3::keyed_hash(secret, key),
@@ -114,8 +143,24 @@ impl fmt::Debug for Secret {
 #[cfg(test)]
 #[allow(clippy::indexing_slicing, clippy::unwrap_used)]
 mod tests {
-    use super::Fingerprint;
+    use super::{Fingerprint, Secret};
     use crate::Key;
+
+    #[test]
+    fn a_key_of_a_fingerprint_is_the_same_caller() {
+        for secret in [Secret::default(), Secret(Some([7; 32]))] {
+            for key in [Key::from("ann"), Key::from(("ann", 7)), Key::everyone()] {
+                let fingerprint = secret.fingerprint(key.as_bytes());
+                let hashed = Key::from(fingerprint);
+                assert_eq!(secret.fingerprint(hashed.as_bytes()), fingerprint);
+                // What a client sends is never taken for one.
+                let sent = Key::from(hashed.as_bytes());
+                assert_ne!(secret.fingerprint(sent.as_bytes()), fingerprint);
+                let several = Key::from((hashed, "b"));
+                assert_ne!(secret.fingerprint(several.as_bytes()), fingerprint);
+            }
+        }
+    }
 
     #[test]
     fn a_fingerprint_is_22_characters_of_canonical_base64() {

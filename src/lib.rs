@@ -189,7 +189,7 @@ mod util;
 pub use self::fingerprint::Fingerprint;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
-pub use self::store::redis::{RedisStore, RedisStoreBuilder};
+pub use self::store::redis::{KnownCallers, RedisStore, RedisStoreBuilder};
 pub use self::{
     admission::permit::Permit,
     caller_key::Key,

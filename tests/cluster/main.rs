@@ -1,6 +1,7 @@
 //! Redis clusters: real ones, whose slots move, and whose nodes die, freeze, come and go; and
 //! servers with wrong slot maps.
 
+mod callers;
 mod counting;
 mod failing;
 mod lying;

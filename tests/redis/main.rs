@@ -3,6 +3,7 @@
 #[cfg(feature = "testing")]
 mod acl;
 mod batching;
+mod callers;
 mod companions;
 #[cfg(feature = "redis-client")]
 mod deadlines;

@@ -205,6 +205,22 @@ impl Connection {
         })
     }
 
+    /// Asks for the names of some keys that match a pattern, and where to go on.
+    pub(super) async fn scan(
+        &self,
+        cursor: String,
+        pattern: &str,
+        count: usize,
+        deadline: Deadline,
+    ) -> Result<Reply, StoreError> {
+        let options = options(deadline).map_err(store_error)?;
+        let command = self.command(&options);
+        let count = count.to_string();
+        let words = [&*cursor, "MATCH", pattern, "COUNT", &count].map(Value::from);
+        let page = command.client.custom(custom("SCAN"), words.to_vec()).await;
+        command.record(page).map(Value::into).map_err(store_error)
+    }
+
     fn command(&self, options: &Options) -> Command<'_> {
         Command {
             connection: self,

@@ -2,7 +2,11 @@
 
 use smallvec::SmallVec;
 
-use crate::{ConfigError, charge::Charge, fingerprint::Secret};
+use crate::{
+    ConfigError,
+    charge::Charge,
+    fingerprint::{CHARACTERS, Secret},
+};
 
 /// A key in Redis. It is ASCII, and most fit without an allocation.
 pub(crate) type RedisKey = SmallVec<[u8; 48]>;
@@ -45,11 +49,30 @@ impl KeyNames {
         key
     }
 
+    /// Returns a pattern, as `SCAN` takes it, of the keys of all callers of a policy.
+    pub(super) fn pattern(&self, policy: &str) -> String {
+        // A `*` for the hash would also stand for the start of a name with a brace in it.
+        let hash = "?".repeat(CHARACTERS);
+        format!("{}?{{{hash}}}{}", escaped(&self.prefix), escaped(policy))
+    }
+
     /// Returns the same key as text.
     #[expect(clippy::expect_used, reason = "prefixes and names are checked")]
     pub(super) fn key_text(&self, charge: &Charge<'_>) -> String {
         String::from_utf8(self.key(charge).into_vec()).expect("all parts of a key are ASCII")
     }
+}
+
+/// Writes a backslash before each character that has a meaning in patterns.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '^' | '-' | '\\') {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
 }
 
 impl std::fmt::Debug for KeyNames {

@@ -3,6 +3,7 @@
 pub(crate) mod address;
 mod backoff;
 mod builder;
+mod callers;
 pub(crate) mod client_reply;
 pub(crate) mod cluster;
 mod companion;
@@ -31,7 +32,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::timeout;
 
-pub use self::builder::RedisStoreBuilder;
+pub use self::{builder::RedisStoreBuilder, callers::KnownCallers};
 use self::{task::InRuntime, unleased::Unleased};
 use super::{Answer, Charge, Check, Fallback, Store, lease::LeasingStore};
 use crate::{ConfigError, Decision, metrics::store::StoreMetrics};
@@ -127,7 +128,8 @@ use crate::{ConfigError, Decision, metrics::store::StoreMetrics};
 /// - in a cluster `+cluster|slots +asking`, on every node;
 /// - behind Sentinel `+role`; and at the sentinels, for a user of their own (those of
 ///   Redis 6.0 have no users), `+sentinel|get-master-addr-by-name +sentinel|sentinels`;
-/// - for a database other than 0 `+select`.
+/// - for a database other than 0 `+select`;
+/// - for [`callers`](Self::callers), which is for tools and admin pages, `+scan`.
 ///
 /// `+pttl` and `+pexpire` let unexpected data under a caller's key expire. Without them, that
 /// caller is answered with 503 until an operator deletes the key. `+incrby` and `+pexpireat`

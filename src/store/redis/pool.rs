@@ -185,6 +185,24 @@ impl Wire {
         }
     }
 
+    /// Asks for the names of some keys that match a pattern, and where to go on.
+    pub(super) async fn scan(
+        &self,
+        cursor: String,
+        pattern: &str,
+        count: usize,
+        deadline: Deadline,
+    ) -> Result<Reply, StoreError> {
+        match self {
+            Self::Redis(pooled) => {
+                let connection = pooled.connection(deadline).await?;
+                connection.scan(cursor, pattern, count, deadline).await
+            }
+            #[cfg(feature = "testing")]
+            Self::Double(_) => Err(StoreError::not_sent("a simulated server has no SCAN")),
+        }
+    }
+
     pub(super) fn is_connected(&self) -> bool {
         match self {
             Self::Redis(pooled) => {

@@ -198,6 +198,21 @@ impl Server {
         self.pool.next().slots(deadline).await
     }
 
+    /// Asks for the names of some keys that match a pattern, and where to go on.
+    pub(super) async fn scan(
+        &self,
+        cursor: String,
+        pattern: &str,
+        count: usize,
+        deadline: Deadline,
+    ) -> Result<Reply, StoreError> {
+        let wire = self.pool.next();
+        let permit = self.try_acquire(false)?;
+        let page = wire.scan(cursor, pattern, count, deadline).await;
+        let outcome = CallOutcome::of_server(&page, wire.is_connected());
+        self.finish(wire, permit, page, outcome)
+    }
+
     fn try_acquire(&self, is_refund: bool) -> Result<CallPermit, StoreError> {
         let permit = self.breaker.try_acquire(is_refund);
         permit.ok_or_else(StoreError::circuit_open)

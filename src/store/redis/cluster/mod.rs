@@ -180,6 +180,15 @@ impl Cluster {
         asked.await.map(drop)
     }
 
+    /// Returns the primaries. Waits for the first slot map.
+    pub(super) async fn primaries(
+        &self,
+        deadline: Deadline,
+    ) -> Result<Vec<Arc<Dispatcher>>, StoreError> {
+        self.owner(0, deadline).await?;
+        Ok(self.topology.primaries())
+    }
+
     pub(super) async fn reset(
         self: Arc<Self>,
         keys: Vec<String>,

@@ -153,6 +153,15 @@ impl Topology {
             .collect()
     }
 
+    /// Returns the dispatchers of the nodes that own slots.
+    pub(super) fn primaries(&self) -> Vec<Arc<Dispatcher>> {
+        let map = self.read();
+        let owners = map.owners.iter().flatten();
+        let by_address: HashMap<_, _> = owners.map(|owner| (&owner.address, owner)).collect();
+        let owners = by_address.into_values();
+        owners.map(|owner| Arc::clone(&owner.dispatcher)).collect()
+    }
+
     fn connect(&self, address: &Address, first_grace: Duration) -> Option<Arc<Member>> {
         let settings = self.settings.at(address);
         // The whole cluster reports what an operator must know of its nodes.

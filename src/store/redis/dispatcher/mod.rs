@@ -40,8 +40,8 @@ use tokio::{
 
 use self::worker::{MAX_REFUNDS, MIN_CHECKS, Worker};
 use super::{
-    SendMode, companion::Companions, deadline::Deadline, pool::Pool, reply::CheckResult,
-    request::ScriptRequest, server::Server, shared::Shared,
+    SendMode, client_reply::Reply, companion::Companions, deadline::Deadline, pool::Pool,
+    reply::CheckResult, request::ScriptRequest, server::Server, shared::Shared,
 };
 use crate::{
     StoreError,
@@ -204,6 +204,19 @@ impl Dispatcher {
         let server = &in_flight.dispatcher.server;
         let deleted = server.delete(keys, mode, deadline).await;
         deleted.map_err(|error| server.with_server(error))
+    }
+
+    /// Asks for the names of some keys that match a pattern, and where to go on.
+    pub(super) async fn scan(
+        self: &Arc<Self>,
+        cursor: String,
+        pattern: &str,
+        count: usize,
+        deadline: Deadline,
+    ) -> Result<Reply, StoreError> {
+        let _in_flight = self.admit(false, 0)?;
+        let page = self.server.scan(cursor, pattern, count, deadline).await;
+        page.map_err(|error| self.server.with_server(error))
     }
 
     /// Decides a check, and its companions in the same call.

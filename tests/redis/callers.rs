@@ -1,0 +1,134 @@
+//! Callers that are addressed by their fingerprint, and the search for them.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use tower_throttle::{
+    Fingerprint, FixedWindow, Key, Limiter, OnStoreFailure, Penalty, Policy, RedisStore,
+    RedisStoreBuilder, TokenBucket,
+};
+
+use crate::support::RedisServer;
+
+fn store(server: &RedisServer, builder: RedisStoreBuilder) -> RedisStore {
+    let patient = builder.timeout(Duration::from_secs(10));
+    patient.connect(&server.url()).expect("a store")
+}
+
+fn limiter(store: &RedisStore, name: &str) -> Limiter {
+    Limiter::builder()
+        .store(store.clone())
+        .on_store_failure(OnStoreFailure::Deny)
+        .policy(Policy::new(name, FixedWindow::per_day(10)))
+        .build()
+        .expect("a limiter")
+}
+
+fn fingerprint(limiter: &Limiter, key: &str) -> Fingerprint {
+    let names = limiter.storage_keys(key);
+    let (_, rest) = names[0].split_once('{').expect("a hash");
+    Fingerprint::parse(&rest[..22]).expect("a fingerprint")
+}
+
+#[tokio::test]
+async fn a_fingerprint_stands_for_its_caller_in_all_that_a_limiter_does() {
+    let server = RedisServer::start();
+    for builder in [RedisStore::builder(), RedisStore::builder().secret("s")] {
+        let store = store(&server, builder);
+        let limiter = limiter(&store, "day");
+        assert_eq!(
+            limiter
+                .check_n("ann", 4)
+                .await
+                .expect("a decision")
+                .charged(),
+            4
+        );
+        let ann = fingerprint(&limiter, "ann");
+        assert_eq!(limiter.storage_keys(ann), limiter.storage_keys("ann"));
+        let left = async |key: Key| {
+            let decision = limiter.peek(key).await.expect("a decision");
+            decision
+                .policies()
+                .map(|policy| policy.remaining())
+                .sum::<u64>()
+        };
+        assert_eq!(left(ann.into()).await, 6);
+        limiter.credit(ann, 1).await.expect("a refund");
+        assert_eq!(left("ann".into()).await, 7);
+        limiter.reset(ann).await.expect("a reset");
+        assert_eq!(left("ann".into()).await, 10);
+    }
+}
+
+#[tokio::test]
+async fn a_caller_is_banned_by_its_fingerprint() {
+    let server = RedisServer::start();
+    let store = store(&server, RedisStore::builder());
+    let limiter = Limiter::new(store, Policy::new("scanners", Penalty::after(9)));
+    let ann = fingerprint(&limiter, "ann");
+    limiter
+        .ban(ann, Duration::from_secs(3_600))
+        .await
+        .expect("a ban");
+    assert!(!limiter.check("ann").await.expect("a decision").is_allowed());
+    assert!(limiter.check("bob").await.expect("a decision").is_allowed());
+}
+
+#[tokio::test]
+async fn the_callers_of_a_policy_are_found_and_those_of_no_other() {
+    let server = RedisServer::start();
+    let names = ["a*", "ab", "a", "[a]", "a\\*", "x}a*"];
+    let store = store(&server, RedisStore::builder().prefix("t*"));
+    let other = self::store(&server, RedisStore::builder().prefix("tt"));
+    for (place, name) in (1..).zip(names) {
+        for number in 0..place * 10 {
+            let key = format!("caller {number} of {name}");
+            limiter(&store, name).check(key).await.expect("a decision");
+        }
+        limiter(&other, name)
+            .check("other")
+            .await
+            .expect("a decision");
+    }
+    server.command(&["SET", "t*b{no fingerprint}ab", "1"]);
+    for (place, name) in (1..).zip(names) {
+        let limiter = limiter(&store, name);
+        let callers = (0..place * 10).map(|number| format!("caller {number} of {name}"));
+        let expected: BTreeSet<_> = callers.map(|key| fingerprint(&limiter, &key)).collect();
+        let found = store.callers(name, 1_000_000).await.expect("callers");
+        assert!(found.is_complete, "{name}");
+        let found: BTreeSet<_> = found.fingerprints.into_iter().collect();
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_search_is_bounded_and_says_so() {
+    let server = RedisServer::start();
+    let fill = "for n = 1, 5000 do redis.call('SET', 'ttb{' .. n .. '}x', 1) end";
+    server.command(&["EVAL", fill, "0"]);
+    let store = store(&server, RedisStore::builder());
+    let limiter = Limiter::new(store.clone(), Policy::new("x", TokenBucket::per_day(5)));
+    limiter.check("ann").await.expect("a decision");
+    server.command(&["CONFIG", "RESETSTAT"]);
+    let bounded = store.callers("x", 2_000).await.expect("callers");
+    assert!(!bounded.is_complete);
+    let calls = server.command(&["INFO", "commandstats"]);
+    assert!(calls.contains("cmdstat_scan:calls=2,"), "{calls}");
+    assert!(!calls.contains("cmdstat_keys"), "{calls}");
+    let whole = store.callers("x", 100_000).await.expect("callers");
+    assert_eq!(whole.fingerprints, [fingerprint(&limiter, "ann")]);
+    assert!(whole.is_complete);
+}
+
+#[tokio::test]
+async fn a_search_without_the_right_or_a_server_is_an_error() {
+    let mut server = RedisServer::start();
+    let store = store(&server, RedisStore::builder());
+    server.command(&["ACL", "SETUSER", "default", "-scan"]);
+    let error = store.callers("x", 1_000).await.expect_err("no right");
+    assert!(error.to_string().contains("NOPERM"), "{error}");
+    server.kill();
+    let error = store.callers("x", 1_000).await.expect_err("no server");
+    assert!(error.is_unavailable(), "{error:?}");
+}
