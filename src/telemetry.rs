@@ -176,6 +176,17 @@ pub(crate) fn no_matched_route() {
     warn_of_wiring(line);
 }
 
+/// Logs that a reader chose a tier that the configuration lacks. The name may be a client's, so it
+/// is not shown.
+#[cfg(feature = "config")]
+#[cold]
+pub(crate) fn unknown_tier(policy: &str) {
+    let line = format!(
+        "the reader of policy {policy:?} returned the name of a tier that the configuration lacks; such requests have the tier `otherwise`"
+    );
+    warn_of_wiring(&line);
+}
+
 /// Logs a field that should have said what a request cost, once for each name.
 #[cfg(feature = "http")]
 #[cold]

@@ -6,7 +6,8 @@
 //    each value.
 // 2. `check` compares the tree with the `descriptor`, the one home of what a file may say, and
 //    collects all mistakes as `problem::Problems`. A `Config` has passed it.
-// 3. The mapping makes builders of the tree. It reads the tree by `field::Field`, which starts at
+// 3. `builders::Builders::read` makes builders of the tree, without a store and without connecting:
+//    whoever builds opens `Builders::store` once, and gives it to all of them. It reads the tree by `field::Field`, which starts at
 //    `Config::root`, and need not look for mistakes of form: a field that is there has the form of
 //    its descriptor. Whatever a builder says is a problem at its field:
 //
@@ -21,8 +22,9 @@
 //    A new field is a line in `descriptor/`, and a new mistake that only files have is a line of
 //    `codes!` in `problem.rs` and a row in `docs/errors.md`.
 
-#![allow(dead_code, unused_imports)] // the mapping to builders reads what is not read yet
+#![allow(dead_code)] // nothing builds what the builders are for yet
 
+mod builders;
 mod check;
 mod descriptor;
 mod field;

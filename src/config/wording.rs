@@ -4,6 +4,8 @@ use crate::ConfigError;
 
 /// Words of Rust in the messages of builders, and what says the same in a file.
 const WORDS: &[(&str, &str)] = &[
+    ("Limiter", "limiter"),
+    ("RateLimitLayer", "layer"),
     ("HeaderFormat::Draft10", "headers = \"draft10\""),
     ("key::peer()", "peer"),
     (

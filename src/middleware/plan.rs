@@ -140,6 +140,14 @@ pub(super) struct Rule {
     tiers: Tiers,
 }
 
+#[cfg(feature = "config")]
+impl Policy {
+    /// Checks the policy as a layer does that has no settings.
+    pub(crate) fn check_for_layer(&self) -> Result<(), ConfigError> {
+        Rule::new(self, OnStoreFailure::default(), false).map(drop)
+    }
+}
+
 impl Rule {
     /// Checks a policy and its readers. `shadow_all`: whether it is a shadow policy in any case.
     pub(super) fn new(

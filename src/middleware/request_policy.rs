@@ -11,7 +11,7 @@ use super::{
 use crate::{Policy, Quota};
 
 /// How long a policy that settles holds units, unless it says otherwise.
-const HOLD_FOR: Duration = Duration::from_secs(60);
+pub(crate) const HOLD_FOR: Duration = Duration::from_secs(60);
 
 /// What a policy reads from each request, for a
 /// [`RateLimitLayer`](crate::RateLimitLayer). A [`Limiter`](crate::Limiter) has no request

@@ -211,19 +211,33 @@ impl RedisStoreBuilder {
         })
     }
 
-    fn build(
-        self,
-        process: ProcessContext,
-        connect: impl FnOnce(&Arc<Shared>) -> Result<Servers, ConfigError>,
-    ) -> Result<RedisStore, ConfigError> {
+    /// Returns what is wrong with the settings, one of them at a time.
+    fn zero_setting(&self) -> Option<ConfigError> {
         let settings = [
             ("timeout", self.timeout.is_zero()),
             ("connections", self.connections == 0),
             ("max_in_flight", self.max_in_flight == 0),
             ("secret", self.secret.as_ref().is_some_and(Vec::is_empty)),
         ];
-        if let Some((setting, _)) = settings.into_iter().find(|(_, is_zero)| *is_zero) {
-            return Err(ConfigError::Zero { setting });
+        let mut zero = settings.into_iter().filter(|(_, is_zero)| *is_zero);
+        zero.next().map(|(setting, _)| ConfigError::Zero { setting })
+    }
+
+    /// Returns what [`connect`](Self::connect) would report, without connecting.
+    #[cfg(feature = "config")]
+    pub(crate) fn mistakes(&self, url: &str) -> impl Iterator<Item = ConfigError> {
+        let url = Target::of(url).err();
+        let names = KeyNames::new(self.prefix.clone(), None).err();
+        [url, names, self.zero_setting()].into_iter().flatten()
+    }
+
+    fn build(
+        self,
+        process: ProcessContext,
+        connect: impl FnOnce(&Arc<Shared>) -> Result<Servers, ConfigError>,
+    ) -> Result<RedisStore, ConfigError> {
+        if let Some(error) = self.zero_setting() {
+            return Err(error);
         }
         let fallback = Fallback::with_clock(Arc::new(Arc::clone(&process.clock)));
         let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;

@@ -1,0 +1,90 @@
+//! Tables `when`: conditions on requests.
+
+use http::HeaderName;
+
+use super::reading::Reading;
+use crate::{
+    ConfigError,
+    config::{
+        field::Field,
+        matching::{
+            Condition, HeaderCondition, HeaderValueIs, HostPattern, Matcher, PathPattern,
+            parse_method,
+        },
+        problem::Code,
+    },
+};
+
+/// Reads a table of conditions. Those that cost least come first, and closures last.
+pub(super) fn read(reading: &mut Reading<'_>, table: &Field<'_>) -> Matcher {
+    let mut conditions = Vec::new();
+    let methods = each(reading, table, "method", parse_method);
+    conditions.extend(methods.map(Condition::Method));
+    for (name, field) in table.get("header").iter().flat_map(Field::entries) {
+        conditions.extend(header(reading, name, &field).map(Condition::Header));
+    }
+    let hosts = each(reading, table, "host", HostPattern::parse);
+    conditions.extend(hosts.map(Condition::Host));
+    let paths = each(reading, table, "path", PathPattern::parse);
+    conditions.extend(paths.map(Condition::Path));
+    conditions.extend(routes(reading, table));
+    if let Some(inner) = table.get("not") {
+        conditions.push(Condition::Not(read(reading, &inner)));
+    }
+    let registered = &reading.readers.when;
+    let reader = reading.named(table.get("reader").as_ref(), registered, "when");
+    conditions.extend(reader.cloned().map(Condition::Reader));
+    Matcher(conditions)
+}
+
+/// Reads each text of a field, and reports those that are wrong.
+fn each<T>(
+    reading: &mut Reading<'_>,
+    table: &Field<'_>,
+    name: &str,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Option<Vec<T>> {
+    let mut values = Vec::new();
+    for item in table.get(name)?.items() {
+        match parse(item.text()?) {
+            Ok(value) => values.push(value),
+            Err(message) => reading.report(&item, Code::BadPattern, message),
+        }
+    }
+    Some(values)
+}
+
+fn header(
+    reading: &mut Reading<'_>,
+    name: &str,
+    field: &Field<'_>,
+) -> Option<HeaderCondition> {
+    let parsed = name.parse::<HeaderName>();
+    let parsed = parsed.map_err(|_| ConfigError::HeaderName {
+        name: name.to_owned(),
+    });
+    let items = field.items();
+    let texts = items.iter().filter_map(Field::text);
+    let texts: Vec<_> = texts.map(str::to_owned).collect();
+    Some(HeaderCondition {
+        name: reading.keep(field, parsed)?,
+        value: match texts.is_empty() {
+            true => HeaderValueIs::Present,
+            false => HeaderValueIs::OneOf(texts),
+        },
+    })
+}
+
+#[cfg(feature = "axum")]
+fn routes(reading: &mut Reading<'_>, table: &Field<'_>) -> Option<Condition> {
+    use crate::config::matching::{Routes, parse_route};
+
+    let routes = each(reading, table, "route", parse_route)?;
+    Some(Condition::Route(Routes::new(routes)))
+}
+
+#[cfg(not(feature = "axum"))]
+fn routes(reading: &mut Reading<'_>, table: &Field<'_>) -> Option<Condition> {
+    reading.report_feature(&table.get("route")?, "`route`", "axum");
+    None
+}

@@ -1,0 +1,59 @@
+//! From a checked file to the builders of layers and limiters.
+//!
+//! The [check](super::check) of the form has found all fields in their place. What is left are
+//! mistakes in values, which the constructors of the crate report, and names of readers. Each
+//! mistake is reported at its field, and all of them at once.
+
+mod addresses;
+mod blame;
+mod conditions;
+mod keys;
+mod layer;
+mod lists;
+mod policy;
+mod reading;
+mod settler;
+mod store;
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::indexing_slicing)]
+mod tests;
+mod tiers;
+
+use std::collections::BTreeMap;
+
+pub(super) use self::store::StoreChoice;
+use self::{addresses::Addresses, reading::Reading};
+use super::{Config, ConfigErrors};
+use crate::{LimiterBuilder, RateLimitLayerBuilder};
+
+/// What a file says, as the builders that say the same in code. They have no store yet: all of
+/// them get the one of the file.
+#[derive(Debug)]
+pub(super) struct Builders {
+    pub(super) store: StoreChoice,
+    pub(super) layers: BTreeMap<String, RateLimitLayerBuilder>,
+    pub(super) limiters: BTreeMap<String, LimiterBuilder>,
+}
+
+impl Builders {
+    /// Reads a file. Nothing is connected or started.
+    ///
+    /// # Errors
+    ///
+    /// Returns all mistakes.
+    pub(super) fn read(config: &Config) -> Result<Self, ConfigErrors> {
+        let file = config.root();
+        let mut reading = Reading::new(&config.readers);
+        let store = store::read(&mut reading, &file);
+        let addresses = Addresses::read(&mut reading, &file);
+        let lists = lists::read(&mut reading, &file, &addresses, config.path());
+        let policies = policy::read_all(&mut reading, &file, &addresses);
+        let (layers, limiters) = layer::read_all(&mut reading, &file, &policies, lists.as_ref());
+        reading.problems.finish(config.file_name().as_ref())?;
+        Ok(Self {
+            store,
+            layers,
+            limiters,
+        })
+    }
+}

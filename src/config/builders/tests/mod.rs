@@ -1,0 +1,17 @@
+//! A file does what the same words do in code.
+
+mod keys;
+mod mistakes;
+
+use super::Builders;
+use crate::config::Config;
+
+/// Reads a text without its version.
+fn read(text: &str) -> Config {
+    let config = Config::from_toml(&format!("version = 1\n{text}"));
+    config.unwrap_or_else(|errors| panic!("{text}\n{errors}"))
+}
+
+fn builders(config: &Config) -> Builders {
+    Builders::read(config).unwrap_or_else(|errors| panic!("{errors}"))
+}
