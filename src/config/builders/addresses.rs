@@ -32,9 +32,10 @@ pub(super) fn prefix(table: &Field<'_>) -> Option<u8> {
 
 fn client_ip_of(reading: &mut Reading<'_>, table: &Field<'_>) -> Option<ClientIp> {
     let mut is_right = true;
-    let mut check = |reading: &mut Reading<'_>, field: &Field<'_>, result: Result<(), ConfigError>| {
-        is_right &= reading.keep(field, result).is_some();
-    };
+    let mut check =
+        |reading: &mut Reading<'_>, field: &Field<'_>, result: Result<(), ConfigError>| {
+            is_right &= reading.keep(field, result).is_some();
+        };
     let trusted = table.get("trusted")?;
     let ranges: Vec<_> = trusted.items();
     for range in &ranges {
@@ -45,7 +46,9 @@ fn client_ip_of(reading: &mut Reading<'_>, table: &Field<'_>) -> Option<ClientIp
     let mut client_ip = key::client_ip(ranges.iter().filter_map(Field::text));
     if is_right {
         // All of them together may be every address.
-        is_right = reading.keep(&trusted, KeyExtractor::validate(&client_ip)).is_some();
+        is_right = reading
+            .keep(&trusted, KeyExtractor::validate(&client_ip))
+            .is_some();
     }
     if let Some(field) = table.get("header") {
         client_ip = match field.word()? {

@@ -63,7 +63,11 @@ pub(super) fn fields(error: &ConfigError) -> &'static [&'static str] {
 
 /// Returns the first of these fields that a table has.
 pub(super) fn first_of<'a>(table: &Field<'a>, names: &[&str]) -> Option<Field<'a>> {
-    let known = |name: &&&str| table.table().is_some_and(|table| table.field(name).is_some());
+    let known = |name: &&&str| {
+        table
+            .table()
+            .is_some_and(|table| table.field(name).is_some())
+    };
     let mut known = names.iter().filter(known);
     known.find_map(|name| table.get(name))
 }

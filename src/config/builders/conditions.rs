@@ -54,11 +54,7 @@ fn each<T>(
     Some(values)
 }
 
-fn header(
-    reading: &mut Reading<'_>,
-    name: &str,
-    field: &Field<'_>,
-) -> Option<HeaderCondition> {
+fn header(reading: &mut Reading<'_>, name: &str, field: &Field<'_>) -> Option<HeaderCondition> {
     let parsed = name.parse::<HeaderName>();
     let parsed = parsed.map_err(|_| ConfigError::HeaderName {
         name: name.to_owned(),

@@ -39,7 +39,9 @@ pub(super) fn read(
         return Some(Arc::new(All(parts)));
     }
     if let Some(table) = field.get("peer") {
-        return Some(Arc::new(key::peer().ipv6_prefix(addresses::prefix(&table)?)));
+        return Some(Arc::new(
+            key::peer().ipv6_prefix(addresses::prefix(&table)?),
+        ));
     }
     let table = field.get("client_ip")?;
     let client_ip = client_ip(reading, &table, addresses)?;
@@ -52,7 +54,10 @@ fn read_list(
     addresses: &Addresses,
 ) -> Option<Vec<AnyKey>> {
     let keys = field.items();
-    let keys: Vec<_> = keys.iter().map(|key| read(reading, key, addresses)).collect();
+    let keys: Vec<_> = keys
+        .iter()
+        .map(|key| read(reading, key, addresses))
+        .collect();
     keys.into_iter().collect()
 }
 

@@ -9,8 +9,7 @@ use super::{
 };
 use crate::{
     ConfigError, GrpcDenials, HeaderFormat, Limiter, LimiterBuilder, Lists, Policy, RateLimitLayer,
-    RateLimitLayerBuilder, TokenBucket,
-    config::field::Field,
+    RateLimitLayerBuilder, TokenBucket, config::field::Field,
 };
 
 /// The layer of a file that has no table for one.
@@ -29,10 +28,16 @@ pub(super) fn read_all(
     let (mut layers, mut limiters) = (Layers::new(), Limiters::new());
     let all = All { policies, lists };
     for (name, table) in file.get("layer").iter().flat_map(Field::entries) {
-        layers.extend(all.layer(reading, name, &table).map(|layer| (name.to_owned(), layer)));
+        layers.extend(
+            all.layer(reading, name, &table)
+                .map(|layer| (name.to_owned(), layer)),
+        );
     }
     for (name, table) in file.get("limiter").iter().flat_map(Field::entries) {
-        limiters.extend(all.limiter(reading, name, &table).map(|limiter| (name.to_owned(), limiter)));
+        limiters.extend(
+            all.limiter(reading, name, &table)
+                .map(|limiter| (name.to_owned(), limiter)),
+        );
     }
     if file.get("layer").is_none() && file.get("limiter").is_none() {
         let table = file.empty_entry("layer", DEFAULT);
@@ -69,7 +74,9 @@ macro_rules! with_common_settings {
             builder = builder.max_waiting(usize::try_from(most).unwrap_or(usize::MAX));
         }
         let registered = &$reading.readers.observe;
-        if let Some(observer) = $reading.named($table.get("observe").as_ref(), registered, "observe") {
+        if let Some(observer) =
+            $reading.named($table.get("observe").as_ref(), registered, "observe")
+        {
             builder = builder.observe(Arc::clone(&observer.0));
         }
         let name = $table.get("name").and_then(|field| field.text());
@@ -178,7 +185,9 @@ fn with_layer_settings(
         let when = conditions::read(reading, &field);
         builder = builder.when(move |head| when.applies(head));
     }
-    builder = builder.headers(headers(table)).grpc_denials(grpc_denials(table));
+    builder = builder
+        .headers(headers(table))
+        .grpc_denials(grpc_denials(table));
     let field = table.get("headers_when");
     if let Some(wanted) = reading.named(field.as_ref(), &readers.headers_when, "headers_when") {
         let wanted = Arc::clone(&wanted.0);
@@ -189,7 +198,10 @@ fn with_layer_settings(
             builder = builder.partition_key_secret(secret.as_bytes());
         }
     }
-    if let Some(most) = table.get("retry_after_jitter").and_then(|field| field.duration()) {
+    if let Some(most) = table
+        .get("retry_after_jitter")
+        .and_then(|field| field.duration())
+    {
         builder = builder.retry_after_jitter(most);
     }
     if table.is_set("decision_in_extensions") {
@@ -207,7 +219,8 @@ fn with_layer_settings(
         builder = builder.on_denied(move |denied| respond(denied));
     }
     let field = table.get("name_offenders");
-    if let Some(name_of) = reading.named(field.as_ref(), &readers.name_offenders, "name_offenders") {
+    if let Some(name_of) = reading.named(field.as_ref(), &readers.name_offenders, "name_offenders")
+    {
         let name_of = Arc::clone(&name_of.0);
         builder = builder.name_offenders(move |head| name_of(head));
     }

@@ -26,7 +26,9 @@ pub(super) fn read(
     let table = file.get("lists")?;
     let mut lists = Lists::new().client_address(client_address(reading, &table, addresses));
     if let Some(field) = table.get("allow_ips") {
-        lists = add_addresses(reading, lists, &field, |lists, texts| lists.allow_ips(texts));
+        lists = add_addresses(reading, lists, &field, |lists, texts| {
+            lists.allow_ips(texts)
+        });
     }
     if let Some(field) = table.get("deny_ips") {
         lists = add_addresses(reading, lists, &field, |lists, texts| lists.deny_ips(texts));

@@ -52,7 +52,9 @@ pub(super) fn read_all<'a>(
 
 fn read(reading: &mut Reading<'_>, table: &Field<'_>, addresses: &Addresses) -> Option<Policies> {
     let before = reading.problems.len();
-    let amount = table.get("quota").and_then(|field| tiers::read(reading, &field));
+    let amount = table
+        .get("quota")
+        .and_then(|field| tiers::read(reading, &field));
     let settings = Settings::read(reading, table, addresses);
     let (name, amount) = (table.get("name")?.text()?, amount?);
     for (field, quota) in amount.quotas() {

@@ -21,7 +21,9 @@ pub(super) fn read(reading: &mut Reading<'_>, field: &Field<'_>) -> Option<Arc<d
     let (value, settler): (_, Arc<dyn Settler>) = if let Some(list) = field.get("status") {
         let statuses = list.items();
         let statuses = statuses.iter().filter_map(Field::whole);
-        let statuses: Vec<_> = statuses.filter_map(|status| u16::try_from(status).ok()).collect();
+        let statuses: Vec<_> = statuses
+            .filter_map(|status| u16::try_from(status).ok())
+            .collect();
         (list, Arc::new(settle::status(statuses)))
     } else if let Some(name) = field.get("header") {
         let settler = settle::header(name.text()?);

@@ -6,9 +6,7 @@ use super::reading::Reading;
 #[cfg(feature = "redis")]
 use crate::RedisStoreBuilder;
 use crate::{
-    Clock, ConfigError, MemoryStore, MemoryStoreBuilder,
-    config::field::Field,
-    store::Store,
+    Clock, ConfigError, MemoryStore, MemoryStoreBuilder, config::field::Field, store::Store,
 };
 
 /// Where the file says to keep buckets.
@@ -136,7 +134,9 @@ fn redis(
     for error in builder.mistakes(&url_text) {
         let names = super::blame::fields(&error);
         let field = super::blame::first_of(table, names);
-        reading.problems.push(field.unwrap_or_else(|| url.clone()).error(&error));
+        reading
+            .problems
+            .push(field.unwrap_or_else(|| url.clone()).error(&error));
     }
     Some(StoreChoice::Redis(builder, url_text))
 }

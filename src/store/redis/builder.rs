@@ -220,7 +220,8 @@ impl RedisStoreBuilder {
             ("secret", self.secret.as_ref().is_some_and(Vec::is_empty)),
         ];
         let mut zero = settings.into_iter().filter(|(_, is_zero)| *is_zero);
-        zero.next().map(|(setting, _)| ConfigError::Zero { setting })
+        zero.next()
+            .map(|(setting, _)| ConfigError::Zero { setting })
     }
 
     /// Returns what [`connect`](Self::connect) would report, without connecting.

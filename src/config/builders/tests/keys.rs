@@ -34,7 +34,9 @@ key = {text}
     let readers = Readers::new()
         .key("tenant", tenant)
         .key("number", |head: &RequestHead<'_>| {
-            head.headers().get("x-number").map(|value| Key::from(u64::from(value.as_bytes()[0])))
+            head.headers()
+                .get("x-number")
+                .map(|value| Key::from(u64::from(value.as_bytes()[0])))
         });
     let file = config.root();
     let mut reading = Reading::new(&readers);
@@ -48,7 +50,9 @@ key = {text}
 }
 
 fn tenant(head: &RequestHead<'_>) -> Option<Key> {
-    head.headers().get("x-tenant").map(|value| Key::from(value.as_bytes()))
+    head.headers()
+        .get("x-tenant")
+        .map(|value| Key::from(value.as_bytes()))
 }
 
 fn requests() -> Vec<Request<()>> {
@@ -57,10 +61,23 @@ fn requests() -> Vec<Request<()>> {
         &[],
         &[("x-api-key", "k1")],
         &[("x-api-key", "k1"), ("x-tenant", "acme"), ("x-number", "7")],
-        &[("x-tenant", "k1"), ("authorization", "Bearer t0k"), ("cookie", "sid=s1; other=2")],
-        &[("cookie", "sid=%41"), ("x-forwarded-for", "1.1.1.1, 198.51.100.2")],
-        &[("x-forwarded-for", "2001:db8:1:2ff:3::4"), ("x-api-key", "|")],
-        &[("x-api-key", "203.0.113.7"), ("authorization", "bearer  k1")],
+        &[
+            ("x-tenant", "k1"),
+            ("authorization", "Bearer t0k"),
+            ("cookie", "sid=s1; other=2"),
+        ],
+        &[
+            ("cookie", "sid=%41"),
+            ("x-forwarded-for", "1.1.1.1, 198.51.100.2"),
+        ],
+        &[
+            ("x-forwarded-for", "2001:db8:1:2ff:3::4"),
+            ("x-api-key", "|"),
+        ],
+        &[
+            ("x-api-key", "203.0.113.7"),
+            ("authorization", "bearer  k1"),
+        ],
     ];
     let mut requests = Vec::new();
     for peer in peers {
@@ -70,7 +87,12 @@ fn requests() -> Vec<Request<()>> {
                 request = request.header(*name, *value);
             }
             let peer: SocketAddr = peer.parse().expect("an address");
-            requests.push(request.extension(PeerAddr(peer)).body(()).expect("a request"));
+            requests.push(
+                request
+                    .extension(PeerAddr(peer))
+                    .body(())
+                    .expect("a request"),
+            );
         }
     }
     requests
@@ -116,7 +138,10 @@ fn each_word_is_the_extractor_of_its_name() {
     #[cfg(feature = "axum")]
     same(r#""route""#, key::matched_route());
     same(r#"{ peer = { ipv6_prefix = 48 } }"#, peer().ipv6_prefix(48));
-    same(r#"{ client_ip = { ipv6_prefix = 48 } }"#, client_ip().ipv6_prefix(48));
+    same(
+        r#"{ client_ip = { ipv6_prefix = 48 } }"#,
+        client_ip().ipv6_prefix(48),
+    );
 }
 
 #[test]
@@ -126,7 +151,10 @@ fn a_list_is_the_first_key_that_is_there() {
     same(r#"["header:x-api-key", "peer"]"#, header().or(peer()));
     same(
         r#"["header:x-api-key", "bearer_token", "cookie:sid", "client_ip"]"#,
-        header().or(key::bearer_token()).or(key::cookie("sid")).or(client_ip()),
+        header()
+            .or(key::bearer_token())
+            .or(key::cookie("sid"))
+            .or(client_ip()),
     );
     // A list inside a list is an alternative that has alternatives.
     same(
@@ -154,7 +182,9 @@ fn all_keys_together_are_a_tuple() {
             (tenant, peer(), key::method(), key::global()),
             client_ip(),
             |head: &RequestHead<'_>| {
-                head.headers().get("x-number").map(|value| Key::from(u64::from(value.as_bytes()[0])))
+                head.headers()
+                    .get("x-number")
+                    .map(|value| Key::from(u64::from(value.as_bytes()[0])))
             },
         ),
     );
@@ -205,7 +235,8 @@ key = { all = ["peer", "method"] }
                 .key(key::header("x-api-key").or(key::peer())),
         )
         .policy(
-            Policy::new("two", crate::SlidingWindow::per_minute(5)).key((key::peer(), key::method())),
+            Policy::new("two", crate::SlidingWindow::per_minute(5))
+                .key((key::peer(), key::method())),
         )
         .build()
         .expect("a layer");

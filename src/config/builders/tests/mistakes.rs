@@ -5,7 +5,9 @@ use crate::config::{Config, Readers};
 
 fn problems(text: &str) -> String {
     let config = Config::from_toml(text).unwrap_or_else(|errors| panic!("{errors}"));
-    let readers = Readers::new().quota("plan", |_| None).key("tenant", crate::key::global());
+    let readers = Readers::new()
+        .quota("plan", |_| None)
+        .key("tenant", crate::key::global());
     let found = Builders::read(&config.readers(readers));
     found.expect_err("mistakes").to_string()
 }
