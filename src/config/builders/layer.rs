@@ -105,7 +105,7 @@ impl<'a> All<'a> {
         name: &str,
         table: &Field<'_>,
     ) -> Option<RateLimitLayerBuilder> {
-        let chosen = Chosen::new(self.chosen(table), |policies| &policies.of_layers);
+        let chosen = Chosen::new(&self.chosen(table), |policies| &policies.of_layers);
         let builder = RateLimitLayer::builder();
         let builder =
             with_common_settings!(builder, self, reading, table, name, chosen.policies.clone());
@@ -121,7 +121,7 @@ impl<'a> All<'a> {
         name: &str,
         table: &Field<'_>,
     ) -> Option<LimiterBuilder> {
-        let chosen = Chosen::new(self.chosen(table), |policies| &policies.of_limiters);
+        let chosen = Chosen::new(&self.chosen(table), |policies| &policies.of_limiters);
         let builder = Limiter::builder();
         let builder =
             with_common_settings!(builder, self, reading, table, name, chosen.policies.clone());
@@ -163,7 +163,7 @@ struct Chosen {
 impl Chosen {
     /// Without a policy that has mistakes, which are reported, the others could seem wrong. Then
     /// they give way to one that takes any setting, so that mistakes of the layer are found, too.
-    fn new(chosen: Vec<&FilePolicy<'_>>, policy: impl Fn(&Policies) -> &Policy) -> Self {
+    fn new(chosen: &[&FilePolicy<'_>], policy: impl Fn(&Policies) -> &Policy) -> Self {
         let policies = chosen.iter().map(|chosen| chosen.policies.as_ref());
         let policies = policies.map(|policies| policies.map(|policies| policy(policies).clone()));
         let all: Option<Vec<Policy>> = policies.collect();
