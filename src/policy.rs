@@ -60,6 +60,14 @@ pub struct Policy {
 impl Policy {
     /// Creates a policy from a name and a quota. The name has 1 to 64 printable ASCII
     /// characters and is unique among the policies of a limiter or layer.
+    ///
+    /// The quota may be a [text](Quota#as-text):
+    ///
+    /// ```
+    /// use tower_throttle::Policy;
+    ///
+    /// let policy = Policy::new("api", "10 per second, burst 20");
+    /// ```
     pub fn new<Q>(name: impl Into<String>, quota: Q) -> Self
     where
         Q: TryInto<Quota>,

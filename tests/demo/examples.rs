@@ -1,4 +1,5 @@
-//! The examples that settle what a request costs, each as a process, over HTTP.
+//! The examples that read a limit from the environment, or settle what a request costs, each as a
+//! process, over HTTP.
 
 use std::{
     io::{Read, Write},
@@ -36,6 +37,28 @@ fn ask(demo: &Demo, head: &str, body: &str) -> Answer {
     stream.read_to_string(&mut text).expect("it answers");
     let (head, body) = text.split_once("\r\n\r\n").expect("an end of the head");
     answer(head, body)
+}
+
+#[test]
+fn a_limit_is_read_from_the_environment() {
+    let mut command = Command::new(example_path("env"));
+    let demo = Demo::run(command.env("LIMITS", "2 per hour, BURST 3"));
+    let statuses = [0; 4].map(|_| ask(&demo, "GET / HTTP/1.1", "").status);
+    assert_eq!(statuses, [200, 200, 200, 429]);
+    let answer = ask(&demo, "GET / HTTP/1.1", "");
+    let policy = answer.header("ratelimit-policy").expect("it");
+    assert_eq!(policy, "\"api\";q=2;w=3600;tt-burst=3");
+}
+
+#[test]
+fn a_misspelled_limit_in_the_environment_ends_the_process() {
+    let mut command = Command::new(example_path("env"));
+    let output = command.env("LIMITS", "2 per minuet").output();
+    let output = output.expect("the example runs");
+    assert_eq!(output.status.code(), Some(1));
+    let message = String::from_utf8(output.stderr).expect("a text");
+    let expected = "LIMITS: quota \"2 per minuet\": no unit \"minuet\"; did you mean \"minute\"?";
+    assert_eq!(message.trim_end(), expected);
 }
 
 const LOGIN: &str = "POST /login HTTP/1.1";
