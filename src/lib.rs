@@ -57,6 +57,7 @@
 //! | To choose | use |
 //! |---|---|
 //! | how much | [`TokenBucket`], [`LeakyBucket`], [`FixedWindow`], [`SlidingWindow`], [`SlidingLog`], [`Concurrency`]; [`Penalty`] bans |
+//! | how much, in a variable or a file | the [text of a quota](Quota#as-text): `"10 per second, burst 20"` |
 //! | the name, a fixed cost | [`Policy`] |
 //! | who is asking | the functions of [`key`], or a closure |
 //! | the cost and the quota of each request | [`Policy::cost_by`], [`Policy::quota_by`] |

@@ -185,7 +185,9 @@ fn fixed_window() -> impl Strategy<Value = Form> {
 }
 
 fn calendar_window() -> impl Strategy<Value = Form> {
-    let periods: [(fn(u64) -> FixedWindow, &str); 5] = [
+    type Window = fn(u64) -> FixedWindow;
+
+    let periods: [(Window, &str); 5] = [
         (FixedWindow::per_calendar_day, "calendar day"),
         (FixedWindow::per_calendar_week, "calendar week"),
         (FixedWindow::per_calendar_month, "calendar month"),
