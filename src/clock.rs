@@ -54,6 +54,19 @@ impl Clock for SystemClock {
     }
 }
 
+/// The machine's wall clock, with all its corrections: for dates that people write.
+#[cfg(feature = "control")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WallClock;
+
+#[cfg(feature = "control")]
+impl Clock for WallClock {
+    fn now_us(&self) -> u64 {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        whole_us(since_epoch.unwrap_or_default())
+    }
+}
+
 /// A clock for tests, which moves only when the test moves it.
 ///
 /// ```

@@ -29,3 +29,8 @@ pages! {
     testing: "../docs/testing.md",
     waiting: "../docs/waiting.md",
 }
+
+#[cfg(feature = "control")]
+pages! {
+    control: "../docs/control.md",
+}

@@ -128,6 +128,7 @@
 //! | `tracing` | yes | events under `tower_throttle::{denied, store, wiring}`, and a span under `tower_throttle::check`. Without it, an outage of the store is silent |
 //! | `metrics` | no | [`metrics::Publisher`]: passes the numbers on to the facade `metrics` 0.24 |
 //! | `redis-rustls` | no | `rediss://` |
+//! | `control` | no | [`control`](mod@control): limits that an operator changes at run time, for a fleet |
 //! | `testing` | no | [`testing`](mod@testing): a test suite for a store of your own, and a simulated Redis |
 //! | `unstable-store` | no | [`store::BucketWords`] and `Check::decide`, for a store of your own; they may change in any release |
 //! | `config` | no | [`config`]: limits from a TOML file, or any format that has a crate for serde |
@@ -154,6 +155,9 @@ pub mod compat;
 #[cfg(feature = "config")]
 #[cfg_attr(docsrs, doc(cfg(feature = "config")))]
 pub mod config;
+#[cfg(feature = "control")]
+#[cfg_attr(docsrs, doc(cfg(feature = "control")))]
+pub mod control;
 mod decision;
 mod enforcement;
 mod error;

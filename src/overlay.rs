@@ -20,9 +20,10 @@ pub(crate) struct Overlay {
     lists: Option<Arc<ListsByHand>>,
 }
 
+#[cfg_attr(not(feature = "control"), allow(unreachable_pub))]
 /// Whether a policy denies, whatever code and files say about its enforcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Mode {
+pub enum Mode {
     /// For all callers.
     Enforce,
     /// As [`Policy::shadow`](crate::Policy::shadow).

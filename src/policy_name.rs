@@ -71,7 +71,8 @@ pub(crate) fn limiter_name(name: Option<&str>) -> Result<Arc<str>, ConfigError> 
     Ok(name.into())
 }
 
-fn is_name(name: &str) -> bool {
+/// Returns whether a policy, a layer or a limiter can have this name.
+pub(crate) fn is_name(name: &str) -> bool {
     let is_printable = name.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     is_printable && !name.is_empty() && name.len() <= LONGEST
 }

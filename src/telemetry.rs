@@ -1,17 +1,18 @@
 //! All log events of this crate.
 //!
 //! With the feature `tracing`, which is a default one, these are events under the
-//! targets `tower_throttle::denied`, `tower_throttle::store` and
+//! targets `tower_throttle::denied`, `tower_throttle::store`, `tower_throttle::control` and
 //! `tower_throttle::wiring`, and a span under `tower_throttle::check`. Without it, or without a
 //! subscriber, nothing is logged.
 //! No line holds a caller's key, a user or a password.
 
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
+#[cfg(any(feature = "http", feature = "control"))]
+use std::fmt;
 use std::time::Duration;
 #[cfg(feature = "http")]
 use std::{
-    fmt,
     net::IpAddr,
     sync::{
         Mutex,
@@ -258,6 +259,90 @@ fn warn_of_proxy(line: &str) {
     if LINES.load(order) < MOST && LINES.fetch_add(1, order) < MOST {
         warn_of_wiring(line);
     }
+}
+
+/// Logs a new version of the control document.
+#[cfg(feature = "control")]
+pub(crate) fn control_applied(version: u64, entries: usize) {
+    tell!(
+        info,
+        "control",
+        version,
+        entries,
+        "control document applied"
+    );
+}
+
+/// Logs that an older version replaced a newer one.
+#[cfg(feature = "control")]
+pub(crate) fn control_went_back(former: u64, version: u64) {
+    tell!(
+        warn,
+        "control",
+        "control document went back from version {former} to {version}: Redis has lost changes; make them again"
+    );
+}
+
+/// Logs a stored document that does not apply, once for each content.
+#[cfg(feature = "control")]
+pub(crate) fn control_rejected(why: &impl fmt::Display, version: u64) {
+    tell!(
+        warn,
+        "control",
+        "control document not applied ({why}); keeping version {version}"
+    );
+}
+
+#[cfg(feature = "control")]
+pub(crate) fn control_lost(version: u64) {
+    tell!(
+        warn,
+        "control",
+        "control document is gone from the store; keeping version {version}, which the next change stores again"
+    );
+}
+
+/// Logs an entry that does not apply, once for each version.
+#[cfg(feature = "control")]
+pub(crate) fn control_not_taken(why: &str, version: u64) {
+    tell!(
+        warn,
+        "control",
+        version,
+        "part of the control document not applied ({why}); the rest applies"
+    );
+}
+
+#[cfg(feature = "control")]
+pub(crate) fn control_unread(error: &StoreError, version: u64) {
+    tell!(
+        warn,
+        "control",
+        kind = error.kind_name(),
+        "control document cannot be read ({error}); keeping version {version}"
+    );
+}
+
+#[cfg(feature = "control")]
+pub(crate) fn control_read_again(version: u64) {
+    tell!(
+        info,
+        "control",
+        version,
+        "control document can be read again"
+    );
+}
+
+/// Logs policies that may be those of other processes, once for each version.
+#[cfg(feature = "control")]
+pub(crate) fn control_unknown_policies(version: u64, policies: &[String]) {
+    tell!(
+        info,
+        "control",
+        version,
+        ?policies,
+        "control document names policies that this process does not have"
+    );
 }
 
 fn warn_of_wiring(line: &str) {

@@ -39,6 +39,23 @@ impl Default for Entries {
     }
 }
 
+/// Reads an address or a CIDR range that can be on a list.
+pub(crate) fn range(text: &str) -> Result<Network, ConfigError> {
+    let written = || text.to_owned();
+    let network = Network::parse(text).ok_or_else(|| ConfigError::ListEntry { text: written() })?;
+    if network.prefix == 0 {
+        return Err(ConfigError::ListsEveryAddress { text: written() });
+    }
+    let range = network.without_host_bits();
+    match network == range {
+        true => Ok(range),
+        false => Err(ConfigError::ListHostBits {
+            text: written(),
+            range: range.to_string(),
+        }),
+    }
+}
+
 impl Entries {
     pub(crate) fn new() -> Self {
         Self {
@@ -67,24 +84,10 @@ impl Entries {
 
     /// Adds an address or a CIDR range to a list. It is found after [`index`](Self::index).
     pub(super) fn add_network(&mut self, list: List, text: &str) -> Result<(), ConfigError> {
-        let written = || text.to_owned();
-        let network =
-            Network::parse(text).ok_or_else(|| ConfigError::ListEntry { text: written() })?;
-        if network.prefix == 0 {
-            return Err(ConfigError::ListsEveryAddress { text: written() });
-        }
-        let range = network.without_host_bits();
-        if network != range {
-            let (address, prefix) = (range.address, range.prefix);
-            return Err(ConfigError::ListHostBits {
-                text: written(),
-                range: format!("{address}/{prefix}"),
-            });
-        }
-        match self.networks.insert(network, list) {
+        match self.networks.insert(range(text)?, list) {
             None => Ok(()),
             Some(other) => Err(ConfigError::ListedTwice {
-                text: Some(written()),
+                text: Some(text.to_owned()),
                 is_on_both: other != list,
             }),
         }

@@ -13,6 +13,8 @@ use std::{fmt, fs, net::IpAddr, path::Path, sync::Arc};
 use arc_swap::{ArcSwap, Guard};
 
 pub(crate) use self::entries::Entries;
+#[cfg(feature = "control")]
+pub(crate) use self::entries::range;
 pub use self::list::List;
 #[cfg(feature = "http")]
 use crate::key::AddressReader;

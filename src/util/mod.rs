@@ -11,6 +11,8 @@ pub(crate) mod network;
 pub(crate) mod random;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod split_mix;
+#[cfg(any(feature = "redis", feature = "control"))]
+pub(crate) mod task;
 pub(crate) mod text;
 #[cfg(feature = "http")]
 pub(crate) mod thread_number;

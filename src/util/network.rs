@@ -1,6 +1,9 @@
 //! Networks of addresses, as people write them.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
 
 /// An address, and how many of its leading bits the addresses of the network share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,6 +70,12 @@ impl Network {
         1_u128
             .checked_shl(count.into())
             .map_or(u128::MAX, |bit| bit - 1)
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
     }
 }
 

@@ -5,6 +5,8 @@ mod acl;
 mod batching;
 mod callers;
 mod companions;
+#[cfg(feature = "control")]
+mod control;
 #[cfg(feature = "redis-client")]
 mod deadlines;
 mod debit;

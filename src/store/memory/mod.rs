@@ -8,9 +8,13 @@ mod sketch;
 mod tests;
 
 use std::sync::Arc;
+#[cfg(feature = "control")]
+use std::sync::OnceLock;
 
 use self::buckets::Buckets;
 use super::{Answer, Charge, Check, Fallback, Store};
+#[cfg(feature = "control")]
+use crate::control::Control;
 use crate::{Clock, Decision, clock::SystemClock, metrics::store::StoreMetrics};
 
 /// Keeps buckets in this process: the default store. It needs no server and no task.
@@ -65,7 +69,12 @@ use crate::{Clock, Decision, clock::SystemClock, metrics::store::StoreMetrics};
 ///
 /// Cloning shares the buckets.
 #[derive(Clone, Debug)]
-pub struct MemoryStore(Arc<Buckets>, Fallback, Arc<str>);
+pub struct MemoryStore(
+    Arc<Buckets>,
+    Fallback,
+    Arc<str>,
+    #[cfg(feature = "control")] Arc<OnceLock<Control>>,
+);
 
 impl MemoryStore {
     /// Creates a store with the default settings.
@@ -90,8 +99,19 @@ impl MemoryStore {
         self.0.len()
     }
 
+    /// Returns a control document for this process, the same for all clones. The ends of its
+    /// entries follow the store's clock.
+    #[cfg(feature = "control")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "control")))]
+    #[must_use]
+    pub fn control(&self) -> Control {
+        self.3
+            .get_or_init(|| Control::in_memory_with(self.clock()))
+            .clone()
+    }
+
     /// Returns the clock of its decisions.
-    #[cfg(feature = "http")]
+    #[cfg(any(feature = "http", feature = "control"))]
     pub(crate) fn clock(&self) -> Arc<dyn Clock> {
         self.0.clock()
     }
@@ -160,6 +180,8 @@ impl MemoryStoreBuilder {
             Arc::new(Buckets::new(self.capacity, self.clock)),
             Fallback::new(),
             self.name,
+            #[cfg(feature = "control")]
+            Arc::default(),
         )
     }
 }

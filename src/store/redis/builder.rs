@@ -8,6 +8,8 @@ use std::{
 
 use tokio::runtime::Handle;
 
+#[cfg(feature = "control")]
+use super::document::OneControl;
 use super::{
     RedisStore,
     cluster::Cluster,
@@ -240,6 +242,8 @@ impl RedisStoreBuilder {
         if let Some(error) = self.zero_setting() {
             return Err(error);
         }
+        #[cfg(feature = "control")]
+        let control = OneControl::new(Arc::clone(&process.calendar));
         let fallback = Fallback::with_clock(Arc::new(Arc::clone(&process.clock)));
         let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
         let shared = Arc::new(Shared {
@@ -260,6 +264,8 @@ impl RedisStoreBuilder {
             fallback,
             shared: Arc::clone(&shared),
             name: self.name,
+            #[cfg(feature = "control")]
+            control,
         });
         let leases = Leases::new(process, runtime);
         let tasks = shared.tasks.clone();

@@ -29,6 +29,8 @@ use super::{
     reply::Integers,
     request::ScriptCall,
 };
+#[cfg(feature = "control")]
+use crate::control::HEAD_BYTES;
 use crate::{StoreError, error::StoreErrorKind};
 
 /// After this many ticks of a second without a reply, one call without a reply is enough
@@ -178,16 +180,74 @@ impl Connection {
         mode: SendMode,
         deadline: Deadline,
     ) -> Result<(), StoreError> {
+        let keys = keys.into_iter().map(Value::from).collect();
+        self.send("DEL", keys, mode, deadline).await.map(drop)
+    }
+
+    /// Reads the first bytes of a string. It is empty if there is no such key.
+    #[cfg(feature = "control")]
+    pub(super) async fn read_text(
+        &self,
+        key: &str,
+        bytes: usize,
+        mode: SendMode,
+        deadline: Deadline,
+    ) -> Result<Vec<u8>, StoreError> {
+        let last = Value::Integer(i64::try_from(bytes).unwrap_or(i64::MAX) - 1);
+        let range = vec![Value::from(key), Value::Integer(0), last];
+        match self.send("GETRANGE", range, mode, deadline).await? {
+            Value::Bytes(text) => Ok(text.to_vec()),
+            // The client takes some rows of bytes for text.
+            Value::String(text) => Ok(text.as_bytes().to_vec()),
+            Value::Null => Ok(Vec::new()),
+            _ => Err(StoreError::new(StoreErrorKind::ForeignReply)),
+        }
+    }
+
+    /// Replaces a string that starts with `head`, by this script.
+    #[cfg(feature = "control")]
+    pub(super) async fn replace_text(
+        &self,
+        script: &'static str,
+        key: &str,
+        [head, text]: [&[u8]; 2],
+        mode: SendMode,
+        deadline: Deadline,
+    ) -> Result<bool, StoreError> {
+        let bytes = |bytes: &[u8]| Value::Bytes(Bytes::copy_from_slice(bytes));
+        let (script, one) = (Value::from_static_str(script), Value::Integer(1));
+        let head_bytes = Value::Integer(HEAD_BYTES as i64);
+        let words = vec![
+            script,
+            one,
+            Value::from(key),
+            head_bytes,
+            bytes(head),
+            bytes(text),
+        ];
+        match self.send("EVAL", words, mode, deadline).await? {
+            Value::Integer(replaced) => Ok(replaced == 1),
+            _ => Err(StoreError::new(StoreErrorKind::ForeignReply)),
+        }
+    }
+
+    /// Sends a command that decides nothing.
+    async fn send(
+        &self,
+        name: &'static str,
+        arguments: Vec<Value>,
+        mode: SendMode,
+        deadline: Deadline,
+    ) -> Result<Value, StoreError> {
         let options = options(deadline).map_err(store_error)?;
         let command = self.command(&options);
-        let keys: Vec<_> = keys.into_iter().map(Value::from).collect();
-        let deleted = match mode {
-            SendMode::Asking => Box::pin(command.ask("DEL", keys)).await,
+        let reply = match mode {
+            SendMode::Asking => Box::pin(command.ask(name, arguments)).await,
             SendMode::Batched | SendMode::Alone => {
-                Box::pin(command.client.custom(custom("DEL"), keys)).await
+                Box::pin(command.client.custom(custom(name), arguments)).await
             }
         };
-        command.record(deleted).map(drop).map_err(store_error)
+        command.record(reply).map_err(store_error)
     }
 
     /// Asks for the slot map of a cluster.

@@ -19,9 +19,11 @@ use super::{
     either::{Either, either},
     pool::{Pool, PooledConnection, Wire},
     supervisor::ConnectState,
-    task::AbortOnDrop,
 };
-use crate::{ConfigError, RedisStore, RedisStoreBuilder, store::process::ProcessContext};
+use crate::{
+    ConfigError, RedisStore, RedisStoreBuilder, store::process::ProcessContext,
+    util::task::AbortOnDrop,
+};
 
 #[cfg_attr(docsrs, doc(cfg(feature = "redis-client")))]
 impl RedisStoreBuilder {

@@ -56,6 +56,19 @@ impl KeyNames {
         format!("{}?{{{hash}}}{}", escaped(&self.prefix), escaped(policy))
     }
 
+    /// Returns the key of the control document. It has the form of a bucket's key, so that the
+    /// same right covers it, and a letter that no algorithm has.
+    #[cfg(feature = "control")]
+    pub(super) fn control_key(&self) -> String {
+        format!("{}C{{control}}", self.prefix)
+    }
+
+    /// Returns what it hashes callers' keys with.
+    #[cfg(feature = "control")]
+    pub(super) const fn secret(&self) -> Secret {
+        self.secret
+    }
+
     /// Returns the same key as text.
     #[expect(clippy::expect_used, reason = "prefixes and names are checked")]
     pub(super) fn key_text(&self, charge: &Charge<'_>) -> String {

@@ -9,8 +9,12 @@ pub(crate) mod cluster;
 mod companion;
 pub(crate) mod connect;
 mod connection;
+#[cfg(feature = "control")]
+mod control;
 pub(crate) mod deadline;
 mod dispatcher;
+#[cfg(feature = "control")]
+pub(crate) mod document;
 mod either;
 #[cfg(feature = "redis-client")]
 mod handed_in;

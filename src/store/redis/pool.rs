@@ -12,6 +12,8 @@ use std::{
 
 use tokio::sync::watch;
 
+#[cfg(feature = "control")]
+use super::document::{TextCommand, TextReply};
 use super::{
     SendMode,
     client_reply::Reply,
@@ -22,11 +24,10 @@ use super::{
     request::ScriptCall,
     shared::Shared,
     supervisor::{ConnectState, Report, Supervisor, not_yet},
-    task::AbortOnDrop,
 };
 #[cfg(feature = "testing")]
 use crate::store::StoreFuture;
-use crate::{ConfigError, StoreError};
+use crate::{ConfigError, StoreError, util::task::AbortOnDrop};
 
 /// The connections to one server. There is at least one.
 #[derive(Debug)]
@@ -54,6 +55,10 @@ pub(crate) trait ServerDouble: fmt::Debug + Send + Sync {
 
     /// Deletes those keys that exist.
     fn delete(&self, keys: Vec<String>, deadline: Deadline) -> StoreFuture<()>;
+
+    /// Reads or replaces the text of a control document.
+    #[cfg(feature = "control")]
+    fn text(&self, key: &str, command: TextCommand, deadline: Deadline) -> StoreFuture<TextReply>;
 }
 
 /// A connection that is made again when it is lost.
@@ -170,6 +175,25 @@ impl Wire {
             }
             #[cfg(feature = "testing")]
             Self::Double(server) => server.delete(keys, deadline).await,
+        }
+    }
+
+    /// Reads or replaces the text of a control document.
+    #[cfg(feature = "control")]
+    pub(super) async fn text(
+        &self,
+        key: &str,
+        command: TextCommand,
+        mode: SendMode,
+        deadline: Deadline,
+    ) -> Result<TextReply, StoreError> {
+        match self {
+            Self::Redis(pooled) => {
+                let connection = pooled.connection(deadline).await?;
+                command.run(&connection, key, mode, deadline).await
+            }
+            #[cfg(feature = "testing")]
+            Self::Double(server) => server.text(key, command, deadline).await,
         }
     }
 

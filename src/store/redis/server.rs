@@ -13,6 +13,8 @@ use std::{
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+#[cfg(feature = "control")]
+use super::document::{TextCommand, TextReply};
 use super::{
     SendMode,
     client_reply::{RedisError, Reply},
@@ -190,6 +192,25 @@ impl Server {
         let deleted = wire.delete(keys, mode, deadline).await;
         let outcome = CallOutcome::of_server(&deleted, wire.is_connected());
         self.finish(wire, permit, deleted, outcome)
+    }
+
+    /// Reads or replaces the text of a control document. No check waits for it, so the breaker
+    /// has no part in this.
+    #[cfg(feature = "control")]
+    pub(super) async fn text(
+        &self,
+        key: &str,
+        command: TextCommand,
+        mode: SendMode,
+        deadline: Deadline,
+    ) -> Result<TextReply, StoreError> {
+        let wire = self.pool.next();
+        let reply = wire.text(key, command, mode, deadline).await;
+        if reply.as_ref().is_err_and(StoreError::is_foreign_reply) {
+            // A connection whose replies are out of step stays so.
+            wire.replace();
+        }
+        reply.map_err(|error| self.with_server(error))
     }
 
     /// Asks for the slot map of the cluster. A node may know it and serve no keys, so the

@@ -7,6 +7,8 @@ use std::{
 
 use smallvec::SmallVec;
 
+#[cfg(feature = "control")]
+use super::document::OneControl;
 use super::{
     SendMode,
     cluster::Cluster,
@@ -37,6 +39,8 @@ pub(super) struct Unleased {
     pub(super) fallback: Fallback,
     /// The label of its metrics.
     pub(super) name: String,
+    #[cfg(feature = "control")]
+    pub(super) control: OneControl,
 }
 
 #[derive(Clone, Debug)]

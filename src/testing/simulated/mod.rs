@@ -16,6 +16,8 @@ use tokio::{
 };
 
 use self::server::Server;
+#[cfg(feature = "control")]
+use crate::store::redis::document::{TextCommand, TextReply};
 use crate::{
     Clock, ConfigError, RedisStore, RedisStoreBuilder, StoreError,
     error::StoreErrorKind,
@@ -164,9 +166,13 @@ impl SimulatedRedis {
     /// Returns the clock and the random numbers of the next store. `clock`: the store's own.
     fn process(&self, clock: Option<Arc<dyn Clock>>) -> ProcessContext {
         let hash = self.hash();
+        let is_the_stores_clock = clock.is_some();
+        let clock = clock.unwrap_or_else(|| Arc::new(self.server().clock));
         ProcessContext {
-            is_the_stores_clock: clock.is_some(),
-            clock: clock.unwrap_or_else(|| Arc::new(self.server().clock)),
+            #[cfg(feature = "control")]
+            calendar: Arc::clone(&clock),
+            is_the_stores_clock,
+            clock,
             hash,
         }
     }
@@ -242,6 +248,12 @@ impl ServerDouble for SimulatedRedis {
         self.travel(deadline, move |server| {
             server.delete(keys.iter().map(String::as_bytes));
         })
+    }
+
+    #[cfg(feature = "control")]
+    fn text(&self, key: &str, command: TextCommand, deadline: Deadline) -> StoreFuture<TextReply> {
+        let key = key.to_owned();
+        self.travel(deadline, move |server| server.text(key, command))
     }
 }
 

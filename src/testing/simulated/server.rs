@@ -5,6 +5,10 @@ use std::{collections::HashMap, time::Duration};
 use tokio::time::Instant;
 
 use super::Served;
+#[cfg(feature = "control")]
+use crate::store::redis::document::TextCommand;
+#[cfg(feature = "control")]
+use crate::store::redis::document::TextReply;
 use crate::{
     Clock, ManualClock,
     quota::arithmetic::State,
@@ -32,6 +36,9 @@ pub(super) struct Server {
     pub(super) free_at: Instant,
     pub(super) served: Served,
     stores: u64,
+    /// Control documents.
+    #[cfg(feature = "control")]
+    texts: HashMap<String, Vec<u8>>,
 }
 
 struct Bucket {
@@ -51,6 +58,8 @@ impl Server {
             free_at: started,
             served: Served::default(),
             stores: 0,
+            #[cfg(feature = "control")]
+            texts: HashMap::new(),
         }
     }
 
@@ -65,6 +74,13 @@ impl Server {
             self.buckets.remove(key);
         }
         self.begin(0);
+    }
+
+    /// Reads or replaces the text of a control document.
+    #[cfg(feature = "control")]
+    pub(super) fn text(&mut self, key: String, command: TextCommand) -> TextReply {
+        self.begin(0);
+        command.run_on(self.texts.entry(key).or_default())
     }
 
     /// Serves a call as soon as the calls before it are served. Returns when that is.

@@ -23,6 +23,8 @@ use self::{
     redirect::{Failed, unsplittable},
     topology::Topology,
 };
+#[cfg(feature = "control")]
+use super::document::{TextCommand, TextReply};
 use super::{
     SendMode,
     address::Address,
@@ -34,13 +36,13 @@ use super::{
     reply::CheckResult,
     request::ScriptRequest,
     shared::Shared,
-    task::AbortOnDrop,
 };
 use crate::{
     Decision, StoreError,
     charge::{Charge, Check, Operation},
     error::StoreErrorKind,
     store::denial_cache::{PendingCheck, record_decision},
+    util::task::AbortOnDrop,
 };
 
 #[derive(Debug)]
@@ -213,6 +215,22 @@ impl Cluster {
             deleted.push(joined.unwrap_or_else(|error| Err(StoreError::unavailable(error))));
         }
         all_deleted(deleted)
+    }
+
+    /// Reads or replaces the text of a control document.
+    #[cfg(feature = "control")]
+    pub(super) async fn text(
+        &self,
+        key: &str,
+        command: &TextCommand,
+        deadline: Deadline,
+    ) -> Result<TextReply, StoreError> {
+        let send = |node: Arc<Dispatcher>, mode: SendMode| {
+            let command = command.clone();
+            async move { node.server().text(key, command, mode, deadline).await }
+        };
+        let reply = self.follow(slot(key.as_bytes()), deadline, send).await;
+        reply.map_err(unsplittable)
     }
 
     /// Deletes keys of one slot. If one fails, the others are deleted nevertheless.

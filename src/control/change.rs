@@ -1,0 +1,144 @@
+//! A change on its way into the document.
+
+use std::{
+    fmt,
+    future::IntoFuture,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use super::{
+    edit::Edit,
+    entry::{Action, Entry, milliseconds, time},
+    error::ControlError,
+    held::Held,
+    wire::check_text,
+};
+
+/// A new entry of a document. It is made when it is awaited.
+///
+/// It replaces an earlier entry about the same: of the same policy and caller, for example.
+#[must_use = "an entry is made when it is awaited"]
+pub struct Change {
+    held: Arc<Held>,
+    action: Result<Action, ControlError>,
+    until: Option<End>,
+    author: Option<String>,
+    reason: Option<String>,
+    label: Option<String>,
+}
+
+impl Change {
+    pub(super) fn new(held: &Arc<Held>, action: Result<Action, ControlError>) -> Self {
+        Self {
+            held: Arc::clone(held),
+            action,
+            until: None,
+            author: None,
+            reason: None,
+            label: None,
+        }
+    }
+
+    /// Sets when the entry ends: at a [`SystemTime`], or a [`Duration`] after it is made. Default:
+    /// it stays until it is removed.
+    ///
+    /// Processes leave it out within about a second.
+    pub fn until(mut self, end: impl Into<End>) -> Self {
+        self.until = Some(end.into());
+        self
+    }
+
+    /// Names who makes the entry.
+    pub fn author(mut self, author: impl Into<String>) -> Self {
+        self.author = Some(author.into());
+        self
+    }
+
+    /// Says why: a ticket, for example.
+    pub fn because(mut self, reason: impl Into<String>) -> Self {
+        self.reason = Some(reason.into());
+        self
+    }
+
+    /// Names the caller for people. The document has only a hash of the key, which cannot be read
+    /// back.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    async fn make(self) -> Result<(), ControlError> {
+        let now = self.held.now();
+        let until = match self.until {
+            None => None,
+            Some(End(EndKind::At(at))) => Some(at),
+            // An end that no clock can express is none.
+            Some(End(EndKind::After(wait))) => now.checked_add(wait),
+        };
+        if until.is_some_and(|until| until <= now) {
+            return Err(ControlError::invalid(
+                "the end has passed already; set a later one",
+            ));
+        }
+        for text in [&self.author, &self.reason, &self.label]
+            .into_iter()
+            .flatten()
+        {
+            check_text(text).map_err(ControlError::invalid)?;
+        }
+        let whole = |at: SystemTime| time(milliseconds(at)).unwrap_or(at);
+        let entry = Entry {
+            action: self.action?,
+            until: until.map(whole),
+            created: whole(now),
+            author: self.author,
+            reason: self.reason,
+            label: self.label,
+        };
+        let edit = Edit::Put(Box::new(entry));
+        self.held.follow();
+        self.held.change(&edit).await.map(drop)
+    }
+}
+
+impl IntoFuture for Change {
+    type Output = Result<(), ControlError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.make())
+    }
+}
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Change")
+            .field("action", &self.action)
+            .field("until", &self.until)
+            .finish_non_exhaustive()
+    }
+}
+
+/// When an entry ends: at a [`SystemTime`], or a [`Duration`] after it was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End(EndKind);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EndKind {
+    At(SystemTime),
+    After(Duration),
+}
+
+impl From<SystemTime> for End {
+    fn from(at: SystemTime) -> Self {
+        Self(EndKind::At(at))
+    }
+}
+
+impl From<Duration> for End {
+    fn from(wait: Duration) -> Self {
+        Self(EndKind::After(wait))
+    }
+}

@@ -1,0 +1,130 @@
+//! What a control document says, entry by entry.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::{Fingerprint, List, Quota, overlay::Mode};
+
+/// An entry of a control document: what it changes, until when, and who changed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Entry {
+    /// What it changes.
+    pub action: Action,
+    /// When it ends. `None`: when it is removed.
+    pub until: Option<SystemTime>,
+    /// When it was made.
+    pub created: SystemTime,
+    /// Who made it.
+    pub author: Option<String>,
+    /// Why it was made.
+    pub reason: Option<String>,
+    /// The caller's name for people: of the key, only a hash is kept.
+    pub label: Option<String>,
+}
+
+/// What an [`Entry`] changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// A caller has another quota: [`Control::override_quota`](super::Control::override_quota).
+    #[non_exhaustive]
+    Override {
+        /// The policy.
+        policy: String,
+        /// The caller's key.
+        caller: Fingerprint,
+        /// Its quota.
+        quota: Quota,
+    },
+    /// A caller is denied: [`Control::ban`](super::Control::ban).
+    #[non_exhaustive]
+    Ban {
+        /// The policy.
+        policy: String,
+        /// The caller's key.
+        caller: Fingerprint,
+    },
+    /// A policy has another mode: [`Control::set_mode`](super::Control::set_mode).
+    #[non_exhaustive]
+    Mode {
+        /// The policy.
+        policy: String,
+        /// Its mode.
+        mode: Mode,
+    },
+    /// Addresses are on a list: [`Control::allow_ip`](super::Control::allow_ip) and
+    /// [`Control::deny_ip`](super::Control::deny_ip).
+    #[non_exhaustive]
+    ListIp {
+        /// The list.
+        list: List,
+        /// The addresses, as `192.0.2.0/24`.
+        range: String,
+    },
+    /// A key is on a list: [`Control::allow_key`](super::Control::allow_key) and
+    /// [`Control::deny_key`](super::Control::deny_key).
+    #[non_exhaustive]
+    ListKey {
+        /// The list.
+        list: List,
+        /// The key.
+        key: Fingerprint,
+    },
+}
+
+/// What an entry is about. A document has at most one entry for each.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Subject {
+    Override(String, Fingerprint),
+    Ban(String, Fingerprint),
+    Mode(String),
+    Ip(String),
+    Key(Fingerprint),
+}
+
+impl Action {
+    pub(super) fn subject(&self) -> Subject {
+        match self {
+            Self::Override { policy, caller, .. } => Subject::Override(policy.clone(), *caller),
+            Self::Ban { policy, caller } => Subject::Ban(policy.clone(), *caller),
+            Self::Mode { policy, .. } => Subject::Mode(policy.clone()),
+            Self::ListIp { range, .. } => Subject::Ip(range.clone()),
+            Self::ListKey { key, .. } => Subject::Key(*key),
+        }
+    }
+
+    /// Returns the policy that it is about, if it is about one.
+    pub(super) fn policy(&self) -> Option<&str> {
+        match self {
+            Self::Override { policy, .. }
+            | Self::Ban { policy, .. }
+            | Self::Mode { policy, .. } => Some(policy),
+            Self::ListIp { .. } | Self::ListKey { .. } => None,
+        }
+    }
+}
+
+impl Entry {
+    /// Returns whether it has not ended.
+    pub(super) fn is_live(&self, now: SystemTime) -> bool {
+        self.until.is_none_or(|until| until > now)
+    }
+}
+
+/// Documents have times of whole milliseconds, up to the year 2255.
+const LAST_MS: u64 = (1 << 53) / 1_000;
+
+/// Reads a time of a document. `None` if it is too far away.
+pub(super) fn time(ms: u64) -> Option<SystemTime> {
+    let is_near = (1..=LAST_MS).contains(&ms);
+    UNIX_EPOCH
+        .checked_add(Duration::from_millis(ms))
+        .filter(|_| is_near)
+}
+
+/// Returns the milliseconds of a time, limited to what a document can have.
+pub(super) fn milliseconds(time: SystemTime) -> u64 {
+    let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let ms = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX);
+    ms.clamp(1, LAST_MS)
+}

@@ -1,0 +1,103 @@
+//! Why a change was not made, or may not have been made.
+
+use std::{error::Error, fmt};
+
+use super::document::Unreadable;
+use crate::{ConfigError, StoreError};
+
+/// A change of a [`Control`](super::Control) that was not made, or whose outcome is unknown.
+///
+/// It displays what is wrong. No requests are affected: all processes keep what they know.
+#[derive(Clone, Debug)]
+pub struct ControlError(ErrorKind);
+
+#[derive(Clone, Debug)]
+pub(super) enum ErrorKind {
+    Config(ConfigError),
+    Invalid(String),
+    Unwritable(Unreadable),
+    Unreadable(Unreadable),
+    NotApplied(String),
+    Contended,
+    Store(StoreError),
+}
+
+impl ControlError {
+    /// Returns whether the change may have been made, or may yet be made: it was sent, no
+    /// answer came, and the document does not have it. Look again with
+    /// [`refresh`](super::Control::refresh), or make the change again: making it twice does no
+    /// harm.
+    #[must_use]
+    pub fn may_have_happened(&self) -> bool {
+        matches!(&self.0, ErrorKind::Store(error) if error.may_have_run())
+    }
+
+    /// Returns the error of the store, if the document could not be reached.
+    #[must_use]
+    pub fn store_error(&self) -> Option<&StoreError> {
+        match &self.0 {
+            ErrorKind::Store(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    pub(super) fn invalid(what: impl Into<String>) -> Self {
+        Self(ErrorKind::Invalid(what.into()))
+    }
+}
+
+impl From<ErrorKind> for ControlError {
+    fn from(kind: ErrorKind) -> Self {
+        Self(kind)
+    }
+}
+
+impl From<ConfigError> for ControlError {
+    fn from(error: ConfigError) -> Self {
+        Self(ErrorKind::Config(error))
+    }
+}
+
+impl From<StoreError> for ControlError {
+    fn from(error: StoreError) -> Self {
+        Self(ErrorKind::Store(error))
+    }
+}
+
+impl fmt::Display for ControlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            ErrorKind::Config(error) => error.fmt(f),
+            ErrorKind::Invalid(what) => f.write_str(what),
+            ErrorKind::Unwritable(why) => {
+                write!(f, "the control document cannot take this change: {why}; remove entries")
+            }
+            ErrorKind::Unreadable(why) => {
+                write!(f, "the control document was not changed, because it cannot be read: {why}")
+            }
+            ErrorKind::NotApplied(why) => {
+                write!(f, "the stored control document does not apply here: {why}")
+            }
+            ErrorKind::Contended => f.write_str(
+                "the control document was not changed, because others changed it each time; try again",
+            ),
+            ErrorKind::Store(error) if error.may_have_run() => write!(
+                f,
+                "the control document may have been changed, because no answer came: {error}"
+            ),
+            ErrorKind::Store(error) => {
+                write!(f, "the control document was not changed: {error}")
+            }
+        }
+    }
+}
+
+impl Error for ControlError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.0 {
+            ErrorKind::Config(error) => Some(error),
+            ErrorKind::Store(error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The document as a process holds it: reading, changing and publishing it.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, Weak},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use tokio::{runtime::Handle, time::sleep};
+
+use super::{
+    document::{Document, Unreadable, head, head_version},
+    edit::Edit,
+    error::{ControlError, ErrorKind},
+    source::Source,
+    state::State,
+    status::Status,
+};
+use crate::{
+    Clock, clock,
+    fingerprint::Secret,
+    overlay::Overlay,
+    util::{lock::lock, random::random_between, task::AbortOnDrop},
+};
+
+/// The seconds between two looks at the document.
+const INTERVAL: (f64, f64) = (0.75, 1.25);
+/// More writers at a time than a fleet has operators.
+const MAX_ATTEMPTS: u32 = 64;
+
+/// A layer or limiter that follows a document.
+pub(crate) trait Subscriber: Send + Sync {
+    /// Takes what the document says now. Returns what cannot be taken, and why.
+    fn apply(&self, overlay: &Arc<Overlay>) -> Vec<String>;
+
+    /// Returns whether it has a policy of this name.
+    fn has_policy(&self, name: &str) -> bool;
+}
+
+/// A document, and what follows it in this process.
+pub(crate) struct Held {
+    source: Box<dyn Source>,
+    clock: Arc<dyn Clock>,
+    pub(super) secret: Secret,
+    /// Held while the document is read or changed: no older version is applied after a newer one.
+    turn: tokio::sync::Mutex<()>,
+    state: Mutex<State>,
+    /// Held while they are told: each is told of one version after the other.
+    subscribers: Mutex<Vec<Weak<dyn Subscriber>>>,
+    task: Mutex<Option<AbortOnDrop<()>>>,
+}
+
+impl Held {
+    pub(crate) fn new(source: Box<dyn Source>, clock: Arc<dyn Clock>, secret: Secret) -> Arc<Self> {
+        Arc::new(Self {
+            source,
+            clock,
+            secret,
+            turn: tokio::sync::Mutex::default(),
+            state: Mutex::new(State::new()),
+            subscribers: Mutex::default(),
+            task: Mutex::default(),
+        })
+    }
+
+    /// Follows the document in a runtime, unless that is under way. It ends with the last user.
+    pub(crate) fn follow_in(self: &Arc<Self>, runtime: &Handle) {
+        let mut task = lock(&self.task);
+        if task.as_ref().is_none_or(AbortOnDrop::has_ended) {
+            let held = Arc::downgrade(self);
+            *task = Some(AbortOnDrop::keep(runtime, move || {
+                follow(Weak::clone(&held))
+            }));
+        }
+    }
+
+    /// Follows the document in the runtime of the caller, if there is one.
+    pub(super) fn follow(self: &Arc<Self>) {
+        if let Ok(runtime) = Handle::try_current() {
+            self.follow_in(&runtime);
+        }
+    }
+
+    pub(super) fn now(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_micros(clock::read(&*self.clock))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    pub(super) fn document(&self) -> Arc<Document> {
+        Arc::clone(&self.state().document)
+    }
+
+    pub(super) fn status(&self) -> Status {
+        let is_known = self.known_policies();
+        self.state().status(self.now(), is_known)
+    }
+
+    /// Looks at what is stored, and applies it if it is new.
+    pub(super) async fn refresh(&self) -> Result<(), ControlError> {
+        let _turn = self.turn.lock().await;
+        let read = self.read().await;
+        if self.state().expire(self.now()) {
+            self.publish();
+        }
+        read?;
+        let state = self.state();
+        match state.rejected() {
+            None => Ok(()),
+            Some(why) => {
+                let reason = why.to_owned();
+                Err(ErrorKind::NotApplied(reason).into())
+            }
+        }
+    }
+
+    async fn read(&self) -> Result<(), ControlError> {
+        let stored = match self.source.head().await {
+            Ok(stored) => stored,
+            Err(error) => {
+                self.state().fail(&error);
+                return Err(error.into());
+            }
+        };
+        if self.state().is_seen(&stored) {
+            let is_known = self.known_policies();
+            let has_subscribers = !lock(&self.subscribers).is_empty();
+            let mut state = self.state();
+            state.find_same();
+            if has_subscribers {
+                state.check_policies(is_known);
+            }
+            return Ok(());
+        }
+        if let Err(why) = check_head(&stored) {
+            self.state().reject(&why, stored);
+            return Ok(());
+        }
+        match self.source.text().await {
+            Ok(text) => {
+                self.take(&text);
+                Ok(())
+            }
+            Err(error) => {
+                self.state().fail(&error);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Takes what is stored.
+    fn take(&self, text: &[u8]) {
+        let head = head(text);
+        if self.state().is_seen(head) {
+            return self.state().find_same();
+        }
+        if text.is_empty() {
+            return self.state().find_nothing();
+        }
+        match Document::parse(text) {
+            Ok(document) => {
+                self.state().accept(document, head.to_vec(), self.now());
+                self.publish();
+            }
+            Err(why) => self.state().reject(&why, head.to_vec()),
+        }
+    }
+
+    /// Changes what is stored. Returns `false` if it says so already.
+    pub(super) async fn change(&self, edit: &Edit) -> Result<bool, ControlError> {
+        for attempt in 0..MAX_ATTEMPTS {
+            // Another process was faster. Outside of a runtime nothing can wait.
+            if attempt > 0 && Handle::try_current().is_ok() {
+                let most = 0.002 * f64::from(attempt.min(25));
+                sleep(Duration::from_secs_f64(random_between(0.0, most))).await;
+            }
+            let _turn = self.turn.lock().await;
+            if let Some(is_changed) = self.try_change(edit).await? {
+                return Ok(is_changed);
+            }
+        }
+        Err(ErrorKind::Contended.into())
+    }
+
+    /// Returns `None` if another process changed the document meanwhile.
+    async fn try_change(&self, edit: &Edit) -> Result<Option<bool>, ControlError> {
+        let stored = self.source.text().await?;
+        let known = self.document();
+        let is_lost = stored.is_empty() && known.version > 0;
+        let document = match is_lost {
+            true => known,
+            false => Arc::new(Document::parse(&stored).map_err(ErrorKind::Unreadable)?),
+        };
+        let Some(next) = edit.apply(&document, is_lost, self.now())? else {
+            self.take(&stored);
+            return Ok(Some(false));
+        };
+        let text = next.text().map_err(ErrorKind::Unwritable)?;
+        let replaced = self.source.replace(head(&stored).to_vec(), text.clone());
+        match replaced.await {
+            Ok(true) => {
+                self.take(&text);
+                Ok(Some(true))
+            }
+            Ok(false) => Ok(None),
+            Err(error) => {
+                if error.may_have_run() && self.has(edit).await {
+                    return Ok(Some(true));
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Returns whether what is stored has a change whose answer was lost.
+    async fn has(&self, edit: &Edit) -> bool {
+        let Ok(text) = self.source.text().await else {
+            return false;
+        };
+        self.take(&text);
+        Document::parse(&text).is_ok_and(|stored| edit.is_done(&stored))
+    }
+
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "layers and limiters follow it next")
+    )]
+    /// Tells a layer or limiter what the document says, now and after each change.
+    pub(crate) fn subscribe(&self, subscriber: &Arc<impl Subscriber + 'static>) {
+        let mut subscribers = lock(&self.subscribers);
+        let overlay = self.overlay();
+        let new = Arc::downgrade(subscriber);
+        subscribers.push(new);
+        let problems = subscriber.apply(&overlay);
+        self.report(problems);
+    }
+
+    /// Returns what the document says now.
+    pub(crate) fn overlay(&self) -> Arc<Overlay> {
+        Arc::clone(&self.state().overlay)
+    }
+
+    fn publish(&self) {
+        let mut subscribers = lock(&self.subscribers);
+        let overlay = self.overlay();
+        subscribers.retain(|subscriber| {
+            let subscriber = subscriber.upgrade();
+            let problems = subscriber.as_ref().map(|one| one.apply(&overlay));
+            self.report(problems.unwrap_or_default());
+            subscriber.is_some()
+        });
+    }
+
+    fn report(&self, problems: Vec<String>) {
+        if !problems.is_empty() {
+            self.state().record_not_taken(problems);
+        }
+    }
+
+    /// Returns whether a policy is one of this process.
+    fn known_policies(&self) -> impl Fn(&str) -> bool + use<> {
+        let subscribers = lock(&self.subscribers);
+        let subscribers: Vec<_> = subscribers.iter().filter_map(Weak::upgrade).collect();
+        move |name| subscribers.iter().any(|one| one.has_policy(name))
+    }
+}
+
+fn check_head(stored: &[u8]) -> Result<(), Unreadable> {
+    match stored.is_empty() {
+        true => Ok(()),
+        false => head_version(stored).map(drop),
+    }
+}
+
+async fn follow(held: Weak<Held>) {
+    while let Some(held) = held.upgrade() {
+        // Its status and the log say what went wrong.
+        let _ = held.refresh().await;
+        drop(held);
+        let (least, most) = INTERVAL;
+        sleep(Duration::from_secs_f64(random_between(least, most))).await;
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control")
+            .field("source", &self.source)
+            .field("version", &self.document().version)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,338 @@
+//! Limits that an operator changes at run time, for a fleet and without a deployment.
+//!
+//! A [`Control`] is a small document: other quotas for single callers, bans, modes of policies,
+//! and list entries, each with an end, an author and a reason. With a
+//! [`RedisStore`](crate::RedisStore), the document is one key in Redis. Each process looks at it
+//! about once a second and holds it in memory: no request asks Redis for it, and it survives an
+//! outage.
+//!
+//! The document has precedence over files and code. The [guide] has the rights that it needs,
+//! its limits, and what happens when Redis is down.
+//!
+//! [guide]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/control.md
+
+mod change;
+mod compile;
+mod document;
+mod edit;
+mod entry;
+mod error;
+mod held;
+mod source;
+mod state;
+mod status;
+#[cfg(test)]
+#[allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+mod tests;
+mod wire;
+
+use std::{fmt, sync::Arc};
+
+pub(crate) use self::held::Held;
+#[allow(unused_imports, reason = "layers and limiters follow it next")]
+pub(crate) use self::held::Subscriber;
+pub use self::{
+    change::{Change, End},
+    entry::{Action, Entry},
+    error::ControlError,
+    status::Status,
+};
+#[cfg(feature = "redis")]
+pub(crate) use self::{
+    document::{HEAD_BYTES, MAX_BYTES},
+    source::Source,
+};
+use self::{edit::Edit, entry::Subject, source::Memory};
+pub use crate::overlay::Mode;
+use crate::{
+    Clock, ConfigError, Fingerprint, Key, List, Quota, clock::WallClock, fingerprint::Secret,
+    lists, policy_name::is_name,
+};
+
+/// Changes limits at run time: quotas of single callers, bans, modes of policies, and lists.
+///
+/// [`RedisStore::control`](crate::RedisStore::control) returns that of a fleet,
+/// [`MemoryStore::control`](crate::MemoryStore::control) and [`in_memory`](Self::in_memory) one
+/// of a single process. Layers and limiters that are built with it, by
+/// `builder().control(control)`, follow it.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_throttle::control::{Control, Mode};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+/// # runtime.block_on(async {
+/// let control = Control::in_memory(); // or `redis.control()`
+///
+/// // one customer gets more, until the migration is over
+/// control
+///     .override_quota("plan", "customer-17", "5000000 per month".parse()?)
+///     .until(Duration::from_secs(7 * 86_400))
+///     .author("ann")
+///     .because("migration, ticket 4711")
+///     .await?;
+/// // one caller is denied for an hour
+/// control.ban("plan", "customer-18", Duration::from_secs(3_600)).because("scraping").await?;
+/// // one policy denies nothing, until this is removed
+/// control.set_mode("burst", Mode::Shadow).because("it denied too much").await?;
+///
+/// assert_eq!(control.entries().len(), 3);
+/// assert!(control.clear_override("plan", "customer-17").await?);
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+///
+/// **A change** is in effect in this process when its future returns, and in all others that share
+/// the document within two seconds. Changes that several processes make at the same time are all
+/// made. A future that is dropped before it returns may have made its change.
+///
+/// **Keys** are kept as [`Fingerprint`]s, and may be given as such: hashes with the store's
+/// [secret](crate::RedisStoreBuilder::secret). So a document works for stores with the same secret,
+/// and nobody can read keys in it. A [label](Change::label) names a caller for people.
+///
+/// **A document that cannot be read** changes nothing: too large, of a newer version of this crate,
+/// not a document, or gone. The process keeps what it knows, logs a warning under
+/// `tower_throttle::control`, and says so in [`status`](Self::status).
+///
+/// **Bounded**: 10,000 entries and 1 MiB. A change that would exceed that is an error.
+///
+/// Cloning is cheap and shares the document.
+#[derive(Clone)]
+pub struct Control(Arc<Held>);
+
+impl Control {
+    /// Creates a document in this process alone, for services without Redis and for tests.
+    ///
+    /// Its entries end while a Tokio runtime is running in which one of its methods was called.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self::in_memory_with(Arc::new(WallClock))
+    }
+
+    pub(crate) fn in_memory_with(clock: Arc<dyn Clock>) -> Self {
+        let source = Box::new(Memory::default());
+        Self::new(Held::new(source, clock, Secret::default()))
+    }
+
+    /// Returns the document that is held here.
+    pub(crate) fn new(held: Arc<Held>) -> Self {
+        held.follow();
+        Self(held)
+    }
+
+    /// Gives a caller of a policy another quota, in place of what the policy or its
+    /// [`quota_by`](crate::Policy::quota_by) says. Its bucket goes on: what it has used stays used.
+    ///
+    /// The policy need not exist here, and not yet.
+    pub fn override_quota(&self, policy: &str, key: impl Into<Key>, quota: Quota) -> Change {
+        let caller = self.fingerprint(key);
+        self.change(policy_name(policy).map(|policy| Action::Override {
+            policy,
+            caller,
+            quota,
+        }))
+    }
+
+    /// Removes the quota of a caller. Returns whether it had one of its own.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the document cannot be changed.
+    pub async fn clear_override(
+        &self,
+        policy: &str,
+        key: impl Into<Key>,
+    ) -> Result<bool, ControlError> {
+        let caller = self.fingerprint(key);
+        self.remove(Subject::Override(policy.to_owned(), caller))
+            .await
+    }
+
+    /// Denies all requests of a caller to which a policy applies, until an end: a
+    /// [`SystemTime`](std::time::SystemTime), or a [`Duration`](std::time::Duration) from now.
+    ///
+    /// The policy may have any quota. To let a policy ban by itself, use a
+    /// [`Penalty`](crate::Penalty).
+    pub fn ban(&self, policy: &str, key: impl Into<Key>, until: impl Into<End>) -> Change {
+        let caller = self.fingerprint(key);
+        let action = policy_name(policy).map(|policy| Action::Ban { policy, caller });
+        self.change(action).until(until)
+    }
+
+    /// Removes the ban of a caller. Returns whether it had one. Bans by a
+    /// [`Penalty`](crate::Penalty) stay.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the document cannot be changed.
+    pub async fn unban(&self, policy: &str, key: impl Into<Key>) -> Result<bool, ControlError> {
+        let caller = self.fingerprint(key);
+        self.remove(Subject::Ban(policy.to_owned(), caller)).await
+    }
+
+    /// Sets whether a policy denies.
+    pub fn set_mode(&self, policy: &str, mode: Mode) -> Change {
+        self.change(policy_name(policy).map(|policy| Action::Mode { policy, mode }))
+    }
+
+    /// Lets a policy deny again as code or file say. Returns whether it had another mode.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the document cannot be changed.
+    pub async fn clear_mode(&self, policy: &str) -> Result<bool, ControlError> {
+        self.remove(Subject::Mode(policy.to_owned())).await
+    }
+
+    /// Adds an address or a CIDR range to the allow list of all layers, beside their
+    /// [`Lists`](crate::Lists). A range that was on the deny list is not on it anymore.
+    pub fn allow_ip(&self, range: &str) -> Change {
+        self.list_ip(List::Allow, range)
+    }
+
+    /// Adds an address or a CIDR range to the deny list of all layers, beside their
+    /// [`Lists`](crate::Lists). A range that was on the allow list is not on it anymore.
+    pub fn deny_ip(&self, range: &str) -> Change {
+        self.list_ip(List::Deny, range)
+    }
+
+    /// Adds a key to the allow list of all layers, beside their [`Lists`](crate::Lists).
+    pub fn allow_key(&self, key: impl Into<Key>) -> Change {
+        self.list_key(List::Allow, key.into())
+    }
+
+    /// Adds a key to the deny list of all layers, beside their [`Lists`](crate::Lists).
+    pub fn deny_key(&self, key: impl Into<Key>) -> Change {
+        self.list_key(List::Deny, key.into())
+    }
+
+    /// Removes an address or a CIDR range from the lists of the document. Returns whether it was
+    /// on one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it is neither, or if the document cannot be changed.
+    pub async fn unlist_ip(&self, range: &str) -> Result<bool, ControlError> {
+        let range = lists::range(range)?.to_string();
+        self.remove(Subject::Ip(range)).await
+    }
+
+    /// Removes a key from the lists of the document. Returns whether it was on one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the document cannot be changed.
+    pub async fn unlist_key(&self, key: impl Into<Key>) -> Result<bool, ControlError> {
+        let key = self.fingerprint(key);
+        self.remove(Subject::Key(key)).await
+    }
+
+    /// Removes all entries. Returns whether there were any.
+    ///
+    /// Deleting the key in Redis does not do that: processes keep what they know.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the document cannot be changed.
+    pub async fn remove_all(&self) -> Result<bool, ControlError> {
+        self.edit(Edit::RemoveAll).await
+    }
+
+    /// Stores again what this process knows, if Redis has lost the document. Returns whether it
+    /// had. Any change does that, too.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the document cannot be changed.
+    pub async fn restore(&self) -> Result<bool, ControlError> {
+        self.edit(Edit::Restore).await
+    }
+
+    /// Looks at the document now, and applies it if it is new: before the first request, or to
+    /// see what another process changed a moment ago.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the document cannot be reached, or if what is stored does not apply.
+    pub async fn refresh(&self) -> Result<(), ControlError> {
+        self.0.follow();
+        self.0.refresh().await
+    }
+
+    /// Returns the entries that apply in this process, the oldest first.
+    #[must_use]
+    pub fn entries(&self) -> Vec<Entry> {
+        let (document, now) = (self.0.document(), self.0.now());
+        let live = document.entries.iter().filter(|entry| entry.is_live(now));
+        live.cloned().collect()
+    }
+
+    /// Returns the version that applies in this process, since when, and what is wrong.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.0.status()
+    }
+
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "layers and limiters follow it next")
+    )]
+    /// Returns the document, for layers and limiters that follow it.
+    pub(crate) const fn held(&self) -> &Arc<Held> {
+        &self.0
+    }
+
+    /// Returns what entries call a key.
+    #[must_use]
+    pub fn fingerprint(&self, key: impl Into<Key>) -> Fingerprint {
+        self.0.secret.fingerprint(key.into().as_bytes())
+    }
+
+    fn list_ip(&self, list: List, range: &str) -> Change {
+        let range = lists::range(range).map_err(ControlError::from);
+        self.change(range.map(|range| Action::ListIp {
+            list,
+            range: range.to_string(),
+        }))
+    }
+
+    fn list_key(&self, list: List, key: Key) -> Change {
+        let key = self.fingerprint(key);
+        let everyone = self.fingerprint(Key::everyone());
+        self.change(match key == everyone {
+            true => Err(ConfigError::ListsEveryCaller.into()),
+            false => Ok(Action::ListKey { list, key }),
+        })
+    }
+
+    fn change(&self, action: Result<Action, ControlError>) -> Change {
+        Change::new(&self.0, action)
+    }
+
+    async fn remove(&self, subject: Subject) -> Result<bool, ControlError> {
+        self.edit(Edit::Remove(subject)).await
+    }
+
+    async fn edit(&self, edit: Edit) -> Result<bool, ControlError> {
+        self.0.follow();
+        self.0.change(&edit).await
+    }
+}
+
+fn policy_name(name: &str) -> Result<String, ControlError> {
+    let name = name.to_owned();
+    match is_name(&name) {
+        true => Ok(name),
+        false => Err(ConfigError::PolicyName { name }.into()),
+    }
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,202 @@
+//! What this process knows of a document, and how that changes.
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use tokio::time::Instant;
+
+use super::{
+    compile::compile,
+    document::{Document, Unreadable},
+    status::Status,
+};
+use crate::{StoreError, overlay::Overlay, telemetry};
+
+/// A document that cannot be reached for this long is reported. Outages of the store have log
+/// lines of their own.
+const REPORT_AFTER: Duration = Duration::from_secs(10);
+
+pub(super) struct State {
+    /// What applies here.
+    pub(super) document: Arc<Document>,
+    pub(super) overlay: Arc<Overlay>,
+    /// When the first of the entries that apply ends.
+    next_end: Option<SystemTime>,
+    applied_at: Option<SystemTime>,
+    /// The head of what is stored, whether it applies or not.
+    seen: Vec<u8>,
+    /// Why what is stored does not apply.
+    rejected: Option<String>,
+    /// Why it could not be read the last time.
+    unread: Option<String>,
+    /// What was logged about that.
+    logged: Option<String>,
+    /// What the layers and limiters of this process could not take.
+    not_taken: Vec<String>,
+    /// When the document was last read, or when this was made.
+    read_at: Instant,
+    has_been_read: bool,
+    /// Whether it is known which policies of this version are unknown.
+    is_checked: bool,
+}
+
+impl State {
+    pub(super) fn new() -> Self {
+        Self {
+            document: Arc::default(),
+            overlay: Arc::default(),
+            next_end: None,
+            applied_at: None,
+            seen: Vec::new(),
+            rejected: None,
+            unread: None,
+            logged: None,
+            not_taken: Vec::new(),
+            read_at: Instant::now(),
+            has_been_read: false,
+            is_checked: true,
+        }
+    }
+
+    /// Returns whether this head is that of what was read last.
+    pub(super) fn is_seen(&self, head: &[u8]) -> bool {
+        self.seen == head
+    }
+
+    /// Applies a document with this head.
+    pub(super) fn accept(&mut self, document: Document, head: Vec<u8>, now: SystemTime) {
+        let former = self.document.version;
+        if document.version < former {
+            telemetry::control_went_back(former, document.version);
+        }
+        self.document = Arc::new(document);
+        self.applied_at = Some(now);
+        self.is_checked = false;
+        self.rejected = None;
+        self.seen = head;
+        self.record_read();
+        self.not_taken.clear();
+        telemetry::control_applied(self.document.version, self.document.entries.len());
+        let problems = self.compile(now);
+        self.record_not_taken(problems);
+    }
+
+    /// Records what of this version does not apply here.
+    pub(super) fn record_not_taken(&mut self, problems: Vec<String>) {
+        for problem in problems {
+            if !self.not_taken.contains(&problem) {
+                telemetry::control_not_taken(&problem, self.document.version);
+                self.not_taken.push(problem);
+            }
+        }
+    }
+
+    /// Keeps what applies, because what is stored cannot be read.
+    pub(super) fn reject(&mut self, why: &Unreadable, head: Vec<u8>) {
+        telemetry::control_rejected(why, self.document.version);
+        self.rejected = Some(why.to_string());
+        self.seen = head;
+        self.record_read();
+    }
+
+    /// Records that nothing is stored. What applies stays: a store that lost its data must not
+    /// lift a ban.
+    pub(super) fn find_nothing(&mut self) {
+        self.record_read();
+        if self.seen.is_empty() {
+            return;
+        }
+        self.seen = Vec::new();
+        self.rejected = None;
+        if self.document.version > 0 {
+            telemetry::control_lost(self.document.version);
+            let why = "it is gone; the next change stores it again";
+            self.rejected = Some(why.to_owned());
+        }
+    }
+
+    /// Records that nothing has changed.
+    pub(super) fn find_same(&mut self) {
+        self.record_read();
+    }
+
+    /// Records that the document could not be reached.
+    pub(super) fn fail(&mut self, error: &StoreError) {
+        let error_text = error.to_string();
+        let is_to_log = error.is_refused() || self.read_at.elapsed() >= REPORT_AFTER;
+        if is_to_log && self.logged.as_ref() != Some(&error_text) {
+            telemetry::control_unread(error, self.document.version);
+            self.logged = Some(error_text.clone());
+        }
+        self.unread = Some(error_text);
+    }
+
+    fn record_read(&mut self) {
+        self.unread = None;
+        self.has_been_read = true;
+        self.read_at = Instant::now();
+        if self.logged.take().is_some() {
+            telemetry::control_read_again(self.document.version);
+        }
+    }
+
+    /// Leaves out what has ended. Returns whether anything has.
+    pub(super) fn expire(&mut self, now: SystemTime) -> bool {
+        let has_ended = self.next_end.is_some_and(|end| end <= now);
+        if has_ended {
+            self.compile(now);
+        }
+        has_ended
+    }
+
+    fn compile(&mut self, now: SystemTime) -> Vec<String> {
+        let (overlay, problems) = compile(&self.document, now);
+        self.overlay = Arc::new(overlay);
+        let ends = self.document.entries.iter().filter_map(|entry| entry.until);
+        self.next_end = ends.filter(|end| *end > now).min();
+        problems
+    }
+
+    /// Returns the unknown policies of this version, once.
+    pub(super) fn check_policies(&mut self, is_known: impl Fn(&str) -> bool) {
+        if !self.is_checked {
+            self.is_checked = true;
+            let unknown = self.unknown_policies(is_known);
+            if !unknown.is_empty() {
+                telemetry::control_unknown_policies(self.document.version, &unknown);
+            }
+        }
+    }
+
+    fn unknown_policies(&self, is_known: impl Fn(&str) -> bool) -> Vec<String> {
+        let entries = self.document.entries.iter();
+        let named = entries.filter_map(|entry| entry.action.policy());
+        let unknown: BTreeSet<_> = named.filter(|name| !is_known(name)).collect();
+        unknown.into_iter().map(str::to_owned).collect()
+    }
+
+    pub(super) fn status(&self, now: SystemTime, is_known: impl Fn(&str) -> bool) -> Status {
+        let entries = self.document.entries.iter();
+        let problem = self
+            .unread
+            .iter()
+            .chain(&self.rejected)
+            .chain(&self.not_taken);
+        Status {
+            version: self.document.version,
+            applied_at: self.applied_at,
+            entries: entries.filter(|entry| entry.is_live(now)).count(),
+            age: self.has_been_read.then(|| self.read_at.elapsed()),
+            problem: problem.map(String::as_str).next().map(str::to_owned),
+            unknown_policies: self.unknown_policies(is_known),
+        }
+    }
+
+    /// Returns whether what is stored applies.
+    pub(super) fn rejected(&self) -> Option<&str> {
+        self.rejected.as_deref()
+    }
+}

@@ -1,0 +1,139 @@
+mod documents;
+mod following;
+#[cfg(all(feature = "redis", feature = "testing"))]
+mod processes;
+
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, SystemTime},
+};
+
+use super::{Control, held::Held, source::Source};
+use crate::{
+    Clock, Fingerprint, Key, ManualClock, Quota, StoreError, TokenBucket, fingerprint::Secret,
+    overlay::Overlay, store::StoreFuture, util::lock::lock,
+};
+
+fn quota(per_second: u64) -> Quota {
+    let quota = TokenBucket::per_second(per_second).try_into();
+    quota.expect("a valid quota")
+}
+
+fn fingerprint(key: &str) -> Fingerprint {
+    Fingerprint::from(&Key::from(key))
+}
+
+/// A store whose every answer a test chooses.
+#[derive(Clone, Debug, Default)]
+struct Shelf(Arc<Mutex<Shelved>>);
+
+#[derive(Debug, Default)]
+struct Shelved {
+    text: Vec<u8>,
+    /// What all commands fail with.
+    error: Option<StoreError>,
+    /// What the next changes fail with, and whether they are made nevertheless.
+    lost_answers: Vec<(StoreError, bool)>,
+    /// Changes of others, each just before the next change.
+    rivals: Vec<Vec<u8>>,
+    heads: usize,
+    texts: usize,
+}
+
+impl Shelf {
+    fn put(&self, text: impl Into<Vec<u8>>) {
+        lock(&self.0).text = text.into();
+    }
+
+    fn text(&self) -> Vec<u8> {
+        lock(&self.0).text.clone()
+    }
+
+    fn fail(&self, error: Option<StoreError>) {
+        lock(&self.0).error = error;
+    }
+
+    /// Returns how many heads and texts were read since the last call.
+    fn reads(&self) -> (usize, usize) {
+        let mut shelved = lock(&self.0);
+        (
+            std::mem::take(&mut shelved.heads),
+            std::mem::take(&mut shelved.texts),
+        )
+    }
+
+    fn held(&self, clock: &Arc<ManualClock>) -> Control {
+        let clock: Arc<dyn Clock> = Arc::clone(clock) as _;
+        // Followed by no task: a test looks when it wants to.
+        Control(Held::new(Box::new(self.clone()), clock, Secret::default()))
+    }
+}
+
+impl Source for Shelf {
+    fn head(&self) -> StoreFuture<Vec<u8>> {
+        let mut shelved = lock(&self.0);
+        shelved.heads += 1;
+        let head = super::document::head(&shelved.text).to_vec();
+        let answer = shelved.error.clone().map_or(Ok(head), Err);
+        Box::pin(async { answer })
+    }
+
+    fn text(&self) -> StoreFuture<Vec<u8>> {
+        let mut shelved = lock(&self.0);
+        shelved.texts += 1;
+        let text = shelved.text.clone();
+        let answer = shelved.error.clone().map_or(Ok(text), Err);
+        Box::pin(async { answer })
+    }
+
+    fn replace(&self, head: Vec<u8>, text: Vec<u8>) -> StoreFuture<bool> {
+        let mut shelved = lock(&self.0);
+        if let Some(rival) = shelved.rivals.pop() {
+            shelved.text = rival;
+        }
+        let is_expected = super::document::head(&shelved.text) == head;
+        let lost = shelved.lost_answers.pop();
+        let is_made = is_expected && lost.as_ref().is_none_or(|(_, is_made)| *is_made);
+        if is_made {
+            shelved.text = text;
+        }
+        let answer = match lost {
+            Some((error, _)) => Err(error),
+            None => Ok(is_expected),
+        };
+        Box::pin(async { answer })
+    }
+}
+
+/// A layer that writes down what it is told.
+#[derive(Default)]
+struct Layer {
+    told: Mutex<Vec<Arc<Overlay>>>,
+    policies: Vec<&'static str>,
+    cannot_take: Option<&'static str>,
+}
+
+impl super::Subscriber for Layer {
+    fn apply(&self, overlay: &Arc<Overlay>) -> Vec<String> {
+        lock(&self.told).push(Arc::clone(overlay));
+        self.cannot_take.map(str::to_owned).into_iter().collect()
+    }
+
+    fn has_policy(&self, name: &str) -> bool {
+        self.policies.contains(&name)
+    }
+}
+
+impl Layer {
+    fn last(&self) -> Arc<Overlay> {
+        Arc::clone(lock(&self.told).last().expect("it was told"))
+    }
+
+    fn times(&self) -> usize {
+        lock(&self.told).len()
+    }
+}
+
+fn start() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_micros(ManualClock::new().now_us())
+}

@@ -1,0 +1,148 @@
+//! Several processes on one simulated Redis.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{task::JoinSet, time::sleep};
+
+use super::{Layer, quota};
+use crate::{
+    RedisStore,
+    control::{Control, Mode},
+    testing::SimulatedRedis,
+};
+
+fn process(redis: &SimulatedRedis) -> (RedisStore, Control, Arc<Layer>) {
+    let store = RedisStore::builder()
+        .secret("s")
+        .simulated(redis)
+        .expect("a store");
+    let (control, layer) = (store.control(), Arc::new(Layer::default()));
+    control.held().subscribe(&layer);
+    (store, control, layer)
+}
+
+/// Longer than any process waits between two looks.
+const SOON: Duration = Duration::from_millis(1_300);
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_one_process_reaches_the_others_within_two_seconds() {
+    let redis = SimulatedRedis::new();
+    let (_one, one, told) = process(&redis);
+    let others = [process(&redis), process(&redis)];
+    one.override_quota("plan", "ann", quota(5))
+        .await
+        .expect("it is made");
+    let ann = one.fingerprint("ann");
+    assert_ne!(ann, super::fingerprint("ann"), "it is made with the secret");
+    assert!(
+        told.last()
+            .callers("plan")
+            .expect("at once")
+            .contains_key(&ann)
+    );
+    sleep(SOON).await;
+    for (_, control, told) in &others {
+        assert!(
+            told.last()
+                .callers("plan")
+                .expect("soon")
+                .contains_key(&ann)
+        );
+        assert_eq!(control.status().version, 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_changes_of_many_writers_are_made() {
+    let redis = SimulatedRedis::new();
+    redis.set_delay(Duration::from_millis(3));
+    let mut writers = JoinSet::new();
+    for number in 0..40 {
+        let redis = redis.clone();
+        writers.spawn(async move {
+            let (_store, control, _) = process(&redis);
+            let policy = format!("policy-{number}");
+            control.set_mode(&policy, Mode::Shadow).await
+        });
+    }
+    while let Some(written) = writers.join_next().await {
+        written.expect("no panic").expect("it is made");
+    }
+    let (_store, control, _) = process(&redis);
+    control.refresh().await.expect("it is read");
+    assert_eq!(
+        (control.entries().len(), control.status().version),
+        (40, 40)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_without_redis_keeps_what_it_knows_and_catches_up() {
+    let redis = SimulatedRedis::new();
+    let (_one, one, _) = process(&redis);
+    let far = redis.over_another_network();
+    let (_other, other, told) = process(&far);
+    one.set_mode("a", Mode::Off).await.expect("it is made");
+    sleep(SOON).await;
+    far.set_connected(false);
+    one.set_mode("a", Mode::Shadow).await.expect("it is made");
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(told.last().mode("a"), Some(Mode::Off));
+    let status = other.status();
+    assert!(
+        status.age > Some(Duration::from_secs(58)) && status.problem.is_some(),
+        "{status:?}"
+    );
+    let error = other.clear_mode("a").await.expect_err("no connection");
+    assert!(error.store_error().is_some(), "{error}");
+    far.set_connected(true);
+    sleep(SOON).await;
+    assert_eq!(
+        (told.last().mode("a"), other.status().problem),
+        (Some(Mode::Shadow), None)
+    );
+}
+
+/// It starts without Redis, and learns of the document as soon as Redis is there.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_starts_before_redis_catches_up() {
+    let redis = SimulatedRedis::new();
+    let (_one, one, _) = process(&redis);
+    one.set_mode("a", Mode::Off).await.expect("it is made");
+    let far = redis.over_another_network();
+    far.set_connected(false);
+    let (_other, other, told) = process(&far);
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!((told.last().mode("a"), other.status().age), (None, None));
+    far.set_connected(true);
+    sleep(SOON).await;
+    assert_eq!(told.last().mode("a"), Some(Mode::Off));
+}
+
+/// A layer holds the control, and the control the store.
+#[tokio::test(start_paused = true)]
+async fn clones_of_a_store_have_one_control_which_ends_with_its_last_user() {
+    let redis = SimulatedRedis::new();
+    let store = RedisStore::builder().simulated(&redis).expect("a store");
+    let (one, other) = (store.control(), store.clone().control());
+    one.set_mode("a", Mode::Off).await.expect("it is made");
+    assert_eq!(other.entries().len(), 1);
+    let held = Arc::downgrade(one.held());
+    drop(store);
+    other
+        .set_mode("b", Mode::Off)
+        .await
+        .expect("the connections stay");
+    drop((one, other));
+    sleep(SOON).await;
+    assert!(held.upgrade().is_none());
+}
+
+/// What it costs a server: one small command a second for each process.
+#[tokio::test(start_paused = true)]
+async fn a_look_is_no_script_call() {
+    let redis = SimulatedRedis::new();
+    let (_store, _control, _) = process(&redis);
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(redis.served().calls, 0);
+}

@@ -1,0 +1,288 @@
+//! The control document on real Redis servers.
+
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tower_throttle::{
+    Quota, RedisStore, TokenBucket,
+    control::{Action, Control, Mode},
+};
+
+use crate::support::{DEADLINE, RedisServer, eventually};
+
+const KEY: &str = "ttC{control}";
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn quota(per_second: u64) -> Quota {
+    TokenBucket::per_second(per_second)
+        .try_into()
+        .expect("a quota")
+}
+
+/// A process of its own, as far as Redis can see.
+fn process(url: &str) -> Control {
+    let store = RedisStore::builder().secret("s").timeout(DEADLINE);
+    store.connect(url).expect("a store").control()
+}
+
+fn versions(controls: &[Control]) -> Vec<u64> {
+    let versions = controls.iter().map(|control| control.status().version);
+    versions.collect()
+}
+
+fn problem(control: &Control) -> String {
+    control.status().problem.unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_reaches_all_processes_within_two_seconds_and_redis_dead_keeps_it() {
+    let mut server = RedisServer::start();
+    let processes = [0, 1, 2].map(|_| process(&server.url()));
+    for control in &processes {
+        control.refresh().await.expect("it is read");
+    }
+    let change = processes[0]
+        .override_quota("plan", "ann", quota(5))
+        .until(HOUR);
+    change
+        .author("eve")
+        .because("ticket 4711")
+        .label("customer 17")
+        .await
+        .expect("it is made");
+    let made = Instant::now();
+    eventually("all have it", || versions(&processes) == [1, 1, 1]);
+    assert!(
+        made.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        made.elapsed()
+    );
+
+    // No key, and nothing that it could be guessed from without the secret.
+    let stored = server.command(&["GET", KEY]);
+    assert!(
+        stored.contains("customer 17") && !stored.contains("ann\""),
+        "{stored}"
+    );
+    assert!(!stored.contains(&tower_throttle::Fingerprint::from(&"ann".into()).to_string()));
+
+    server.kill();
+    eventually("all have noticed", || {
+        processes.iter().all(|one| !problem(one).is_empty())
+    });
+    for control in &processes {
+        assert!(
+            matches!(&control.entries()[..], [entry] if entry.author.as_deref() == Some("eve"))
+        );
+    }
+    let error = processes[1]
+        .set_mode("plan", Mode::Off)
+        .await
+        .expect_err("no server");
+    assert!(!error.may_have_happened(), "{error}");
+
+    // It has lost its data, and any process that knew it stores it again.
+    server.run();
+    eventually("all have noticed", || {
+        processes
+            .iter()
+            .all(|one| problem(one).contains("it is gone"))
+    });
+    assert_eq!(versions(&processes), [1, 1, 1]);
+    assert!(processes[2].restore().await.expect("it is stored"));
+    eventually("all have it", || versions(&processes) == [2, 2, 2]);
+    assert_eq!(processes[0].entries(), processes[2].entries());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_changes_of_many_writers_are_made() {
+    let server = RedisServer::start();
+    let mut writers = JoinSet::new();
+    for writer in 0..8 {
+        let control = process(&server.url());
+        for number in 0..5 {
+            let (control, policy) = (control.clone(), format!("policy-{writer}-{number}"));
+            writers.spawn(async move { control.set_mode(&policy, Mode::Shadow).await });
+        }
+    }
+    while let Some(written) = writers.join_next().await {
+        written.expect("no panic").expect("it is made");
+    }
+    let control = process(&server.url());
+    control.refresh().await.expect("it is read");
+    assert_eq!(
+        (control.entries().len(), control.status().version),
+        (40, 40)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_document_keeps_the_old_one_and_is_not_overwritten() {
+    let server = RedisServer::start();
+    let control = process(&server.url());
+    control
+        .set_mode("plan", Mode::Off)
+        .await
+        .expect("it is made");
+    let start = r#"{"format":1,"version":9,"write":"0123456789abcdef","#;
+    let large = start.to_owned() + &"x".repeat(2 << 20);
+    for (words, expected) in [
+        (["SET", KEY, "garbage"], "it is no control document"),
+        (["SET", KEY, &large], "it is larger than 1048576 bytes"),
+        (
+            ["SET", KEY, r#"{"format":7,"version":9}"#],
+            "it has format 7",
+        ),
+        (["LPUSH", KEY, "x"], "WRONGTYPE"),
+    ] {
+        server.command(&["DEL", KEY]);
+        server.command(&words);
+        let error = control
+            .refresh()
+            .await
+            .expect_err("it cannot be read")
+            .to_string();
+        assert!(error.contains(expected), "{error}");
+        assert!(
+            problem(&control).contains(expected),
+            "{}",
+            problem(&control)
+        );
+        let error = control
+            .clear_mode("plan")
+            .await
+            .expect_err("it cannot be read");
+        assert!(
+            !error.may_have_happened() && error.to_string().contains(expected),
+            "{error}"
+        );
+        assert_eq!((control.entries().len(), control.status().version), (1, 1));
+    }
+    server.command(&["DEL", KEY]);
+    control
+        .set_mode("burst", Mode::Off)
+        .await
+        .expect("it is made");
+    assert_eq!(
+        (control.entries().len(), problem(&control)),
+        (2, String::new())
+    );
+}
+
+/// As long as a document may be: it arrives whole.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_document_of_a_megabyte_is_read_and_written() {
+    let server = RedisServer::start();
+    let mut entries = Vec::new();
+    for number in 0..9_000 {
+        entries.push(format!(
+            r#"{{"kind":"mode","policy":"p{number}","mode":"off","created_ms":1,"reason":"{}"}}"#,
+            "\u{e4}".repeat(20)
+        ));
+    }
+    let entries = entries.join(",");
+    let text =
+        format!(r#"{{"format":1,"version":6,"write":"0123456789abcdef","entries":[{entries}]}}"#);
+    assert!((900_000..1 << 20).contains(&text.len()), "{}", text.len());
+    server.command(&["SET", KEY, &text]);
+    let (one, other) = (process(&server.url()), process(&server.url()));
+    assert!(one.clear_mode("p17").await.expect("it is made"));
+    other.refresh().await.expect("it is read");
+    assert_eq!((other.entries().len(), other.status().version), (8_999, 7));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_reads_with_one_right_and_writes_with_two_more() {
+    let server = RedisServer::start();
+    let url = |user: &str, rights: &[&str]| {
+        let user_rights = ["ACL", "SETUSER", user, "reset", "on", ">pw", "~tt?{*"];
+        server.command(&[&user_rights, rights].concat());
+        format!("redis://{user}:pw@127.0.0.1:{}/", server.port())
+    };
+    let operator = process(&url("operator", &["+getrange", "+eval", "+set"]));
+    operator.ban("plan", "ann", HOUR).await.expect("it is made");
+    let application = process(&url("app", &["+getrange"]));
+    application.refresh().await.expect("it is read");
+    assert!(matches!(
+        application.entries()[0].action,
+        Action::Ban { .. }
+    ));
+
+    for (rights, can_read) in [
+        (&["+eval", "+set"][..], false),
+        (&["+getrange", "+set"], true),
+        (&["+getrange", "+eval"], true),
+    ] {
+        let control = process(&url("other", rights));
+        assert_eq!(control.refresh().await.is_ok(), can_read, "{rights:?}");
+        let error = control
+            .set_mode("plan", Mode::Off)
+            .await
+            .expect_err("a right is missing");
+        assert!(!error.may_have_happened(), "{error}");
+        assert!(
+            error.store_error().is_some_and(|error| error.is_refused()),
+            "{error:?}"
+        );
+    }
+    operator.refresh().await.expect("it is read");
+    assert_eq!(operator.status().version, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stores_with_different_prefixes_have_different_documents() {
+    let server = RedisServer::start();
+    let control = |prefix: &str| {
+        let store = RedisStore::builder().prefix(prefix).timeout(DEADLINE);
+        store.connect(&server.url()).expect("a store").control()
+    };
+    let (one, other) = (control("one"), control("other"));
+    one.set_mode("plan", Mode::Off).await.expect("it is made");
+    other
+        .set_mode("plan", Mode::Shadow)
+        .await
+        .expect("it is made");
+    let mut keys = server.keys();
+    keys.sort();
+    assert_eq!(keys, ["oneC{control}", "otherC{control}"]);
+}
+
+/// The bytes of a look, with and without a change.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_at_an_unchanged_document_costs_two_hundred_bytes() {
+    let server = RedisServer::start();
+    let control = process(&server.url());
+    for number in 0..100 {
+        let policy = format!("policy-{number}");
+        control
+            .set_mode(&policy, Mode::Off)
+            .await
+            .expect("it is made");
+    }
+    let traffic = || {
+        let stats = server.command(&["INFO", "stats"]);
+        let number = |name: &str| {
+            let line = stats.lines().find_map(|line| line.strip_prefix(name));
+            line.expect("a number")
+                .trim()
+                .parse::<i64>()
+                .expect("a number")
+        };
+        // INFO itself: what it is asked, and what it has answered by then.
+        [
+            number("total_net_input_bytes:"),
+            number("total_net_output_bytes:"),
+        ]
+    };
+    let looks = 50;
+    let before = traffic();
+    let info = traffic().iter().sum::<i64>() - before.iter().sum::<i64>();
+    let before: i64 = traffic().iter().sum();
+    for _ in 0..looks {
+        control.refresh().await.expect("nothing is new");
+    }
+    let after: i64 = traffic().iter().sum();
+    let each = (after - before - info) / looks;
+    println!("{each} bytes for each look");
+    assert!((100..200).contains(&each), "{each}");
+}
