@@ -132,6 +132,7 @@
 //! | `testing` | no | [`testing`](mod@testing): a test suite for a store of your own, and a simulated Redis |
 //! | `unstable-store` | no | [`store::BucketWords`] and `Check::decide`, for a store of your own; they may change in any release |
 //! | `config` | no | [`config`]: limits from a TOML file, or any format that has a crate for serde |
+//! | `schema` | no | `config`, and `Config::json_schema`: the JSON Schema of the file, for editors |
 //! | `compat` | no | [`compat`]: answers in the form of redis-cell |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -3,13 +3,13 @@
 use super::{
     descriptor::VERSION,
     field::Field,
-    form::{Form, Known, Need, Table, Word, in_words},
+    form::{Argument, Form, Known, Need, Table, Word, in_words},
     problem::{Code, ConfigProblem, Problems},
     tree::{Entry, Node, Value},
     variables,
 };
 use crate::{
-    ConfigError,
+    ConfigError, Quota,
     util::text::{closest, duration, proposal},
 };
 
@@ -87,9 +87,10 @@ impl Check<'_> {
             (Form::Whole(least, most), Value::Whole(number))
                 if !(i128::from(*least)..=i128::from(*most)).contains(number) =>
             {
+                let is_below = *number < i128::from(*least);
                 let range = match u32::try_from(*most) {
-                    Ok(most) => format!("{least} to {most}"),
-                    Err(_) => format!("{least} or more"),
+                    Err(_) if is_below => format!("{least} or more"),
+                    _ => format!("{least} to {most}"),
                 };
                 let message = format!("{number} is out of range; use {range}");
                 self.report(field, Code::OutOfRange, message);
@@ -105,6 +106,11 @@ impl Check<'_> {
             Form::WithVariables => {
                 if let Err((code, message)) = variables::expand(text, |_| Some(String::new())) {
                     self.report(field, code, message);
+                }
+            }
+            Form::Quota => {
+                if let Err(error) = text.parse::<Quota>() {
+                    self.problems.push(field.error(&error));
                 }
             }
             Form::Duration => {
@@ -155,7 +161,7 @@ impl Check<'_> {
 
     fn table(&mut self, field: &Field<'_>, table: &'static Table, entries: &[Entry]) {
         self.duplicates(field, entries);
-        if !table.may_be_empty {
+        if !table.may_be_empty && !table.fields.iter().any(Known::is_needed) {
             self.not_empty(field, entries.is_empty(), "table");
         }
         for entry in entries {
@@ -222,7 +228,7 @@ impl Check<'_> {
             }
         }
         let choices = table.fields.iter().filter(|known| known.need == Need::One);
-        if one.is_none() && choices.clone().next().is_some() && !entries.is_empty() {
+        if one.is_none() && choices.clone().next().is_some() {
             let choices = in_words(choices.map(|known| format!("{:?}", known.name)));
             let message = format!("one of {choices} is missing; add it");
             self.report(field, Code::NotOne, message);
@@ -237,10 +243,17 @@ fn unknown_field(table: &'static Table, name: &str) -> String {
 }
 
 fn unknown_word(words: &'static [Word], text: &str) -> String {
-    for word in words {
-        if word.argument.is_some() && text.trim_end() == word.text.trim_end_matches([':', ' ']) {
-            return format!("{text:?} alone is no value; write {:?}", word.to_string());
-        }
+    let lacks_argument = |word: &&Word| {
+        let separator = [':', ' '];
+        word.argument.is_some()
+            && (text.starts_with(word.text) || text == word.text.trim_end_matches(separator))
+    };
+    if let Some(word) = words.iter().find(lacks_argument) {
+        let argument = word.argument.map_or("", Argument::about);
+        return format!(
+            "{text:?} is no {:?}; write {argument} there",
+            word.to_string()
+        );
     }
     let (start, rest) = match text.rfind([':', ' ']) {
         Some(end) => text.split_at(end + 1),

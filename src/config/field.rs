@@ -1,6 +1,6 @@
 //! A value of a checked file, with its form and its path: what the mapping to builders reads.
 
-use std::{borrow::Cow, env, time::Duration};
+use std::{borrow::Cow, env, fmt, time::Duration};
 
 use super::{
     descriptor::FILE,
@@ -16,7 +16,7 @@ use crate::{ConfigError, util::text};
 /// All that it returns is of the right form, as the file was checked: `text` of a field that the
 /// descriptor says to be a text is `None` for no value but one of another form, where the
 /// descriptor has an [`Either`](Form::Either).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Field<'a> {
     pub(super) node: &'a Node,
     pub(super) form: &'static Form,
@@ -195,5 +195,12 @@ impl<'a> Field<'a> {
             form: form.of(&entry.node.value).unwrap_or(form),
             path,
         }
+    }
+}
+
+impl fmt::Debug for Field<'_> {
+    /// Shows names of fields, and no values.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {:?}", self.path, self.node)
     }
 }

@@ -5,7 +5,8 @@ use std::fmt;
 use super::tree::Value;
 
 /// How a value looks.
-#[derive(Debug)]
+///
+/// A form may contain itself, so it has no `Debug`.
 pub(super) enum Form {
     /// A text of one character or more.
     Text,
@@ -45,7 +46,6 @@ pub(super) enum Form {
 }
 
 /// A table with known fields.
-#[derive(Debug)]
 pub(super) struct Table {
     /// What it is, for paths: `policy`.
     pub(super) name: &'static str,
@@ -57,7 +57,6 @@ pub(super) struct Table {
 }
 
 /// A known field.
-#[derive(Debug)]
 pub(super) struct Known {
     pub(super) name: &'static str,
     /// What it says, in a sentence.
@@ -82,14 +81,50 @@ pub(super) enum Need {
 }
 
 /// A word that a text may be, or may start with.
-#[derive(Debug)]
 pub(super) struct Word {
     /// With what separates it from its argument: `header:`.
     pub(super) text: &'static str,
-    /// What follows, as people call it: `NAME`.
-    pub(super) argument: Option<&'static str>,
+    pub(super) argument: Option<Argument>,
     /// What it means, in a sentence.
     pub(super) about: &'static str,
+}
+
+/// What follows a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Argument {
+    /// A text of one character or more.
+    Name,
+    /// A whole number from 1 to 999,999,999.
+    Number,
+}
+
+impl Argument {
+    fn takes(self, text: &str) -> bool {
+        match self {
+            Self::Name => !text.is_empty(),
+            Self::Number => {
+                let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+                is_number && (1..=9).contains(&text.len()) && !text.starts_with('0')
+            }
+        }
+    }
+
+    /// Says what it is, for people.
+    pub(super) const fn about(self) -> &'static str {
+        match self {
+            Self::Name => "a name",
+            Self::Number => "a whole number from 1",
+        }
+    }
+
+    /// Returns a regular expression for what it takes.
+    #[cfg(feature = "schema")]
+    pub(super) const fn pattern(self) -> &'static str {
+        match self {
+            Self::Name => ".+$",
+            Self::Number => "[1-9][0-9]{0,8}$",
+        }
+    }
 }
 
 impl Known {
@@ -128,6 +163,11 @@ impl Known {
         self.code = paths;
         self
     }
+
+    /// Returns whether a table without this field, or one like it, is reported.
+    pub(super) fn is_needed(&self) -> bool {
+        matches!(self.need, Need::Required | Need::One)
+    }
 }
 
 impl Word {
@@ -139,11 +179,7 @@ impl Word {
         }
     }
 
-    pub(super) const fn with(
-        text: &'static str,
-        argument: &'static str,
-        about: &'static str,
-    ) -> Self {
+    pub(super) const fn with(text: &'static str, argument: Argument, about: &'static str) -> Self {
         Self {
             text,
             argument: Some(argument),
@@ -156,7 +192,7 @@ impl Word {
     pub(super) fn find<'a>(&self, text: &'a str) -> Option<&'a str> {
         let rest = text.strip_prefix(self.text)?;
         let is_it = match self.argument {
-            Some(_) => !rest.is_empty(),
+            Some(argument) => argument.takes(rest),
             None => rest.is_empty(),
         };
         is_it.then_some(rest)
@@ -165,7 +201,12 @@ impl Word {
 
 impl fmt::Display for Word {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.text, self.argument.unwrap_or_default())
+        f.write_str(self.text)?;
+        f.write_str(match self.argument {
+            Some(Argument::Name) => "NAME",
+            Some(Argument::Number) => "N",
+            None => "",
+        })
     }
 }
 
@@ -237,12 +278,14 @@ impl Form {
                 let words = words.iter().map(|word| format!("{:?}", word.to_string()));
                 in_words(words)
             }
+            Self::Whole(least, most) if least == most => least.to_string(),
             Self::Whole(..) => "a whole number".to_owned(),
             Self::Flag => "`true` or `false`".to_owned(),
             Self::True => "`true`".to_owned(),
-            Self::List(_) => "a list".to_owned(),
-            Self::Tables(_) => "a list of tables".to_owned(),
-            Self::Table(_) | Self::Map { .. } => "a table".to_owned(),
+            Self::Tables(Self::Table(table)) => format!("a list of tables, `[[{}]]`", table.name),
+            Self::List(_) | Self::Tables(_) => "a list".to_owned(),
+            Self::Map { of, .. } => format!("a table with a name for each {of}"),
+            Self::Table(_) => "a table".to_owned(),
             Self::Either(forms) => in_words(forms.iter().map(Self::kind)),
         }
     }

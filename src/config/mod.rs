@@ -34,6 +34,8 @@ mod from_toml;
 mod matching;
 mod problem;
 mod readers;
+#[cfg(feature = "schema")]
+mod schema;
 #[cfg(test)]
 #[allow(clippy::expect_used)]
 mod tests;
@@ -48,7 +50,7 @@ use serde::de::{Deserialize, Deserializer, Error};
 use self::{
     field::Field,
     problem::{Code, Problems},
-    tree::Node,
+    tree::{Node, Place},
 };
 pub use self::{
     problem::{ConfigErrors, ConfigProblem},
@@ -119,17 +121,7 @@ impl Config {
         match std::str::from_utf8(bytes) {
             _ if bytes.len() > MAX_BYTES => Self::read("", Some(path), bytes.len()),
             Ok(text) => Self::read(text, Some(path), bytes.len()),
-            Err(error) => {
-                let line = bytes
-                    .iter()
-                    .take(error.valid_up_to())
-                    .filter(|byte| **byte == b'\n');
-                let message = format!(
-                    "line {} is not UTF-8; save the file as UTF-8",
-                    line.count() + 1
-                );
-                Err(alone(Some(path), Code::NotText, message))
-            }
+            Err(error) => Err(not_text(path, bytes, error.valid_up_to())),
         }
     }
 
@@ -201,9 +193,31 @@ fn name(path: Option<&Path>) -> Option<Arc<str>> {
 
 /// Makes an error of one problem with a whole file.
 fn alone(path: Option<&Path>, code: Code, message: String) -> ConfigErrors {
+    alone_at(None, path, code, message)
+}
+
+fn alone_at(
+    place: Option<Place>,
+    path: Option<&Path>,
+    code: Code,
+    message: String,
+) -> ConfigErrors {
     let mut problems = Problems::default();
-    problems.push(ConfigProblem::new(None, String::new(), code, message));
+    problems.push(ConfigProblem::new(place, String::new(), code, message));
     problems.into_errors(name(path).as_ref())
+}
+
+/// Makes an error of bytes of which so many are UTF-8.
+fn not_text(path: &Path, bytes: &[u8], valid: usize) -> ConfigErrors {
+    let before = bytes.get(..valid).unwrap_or_default();
+    let before = String::from_utf8_lossy(before);
+    let last = before.rsplit('\n').next().unwrap_or_default();
+    let place = Place {
+        line: before.matches('\n').count() + 1,
+        column: last.chars().count() + 1,
+    };
+    let message = "this is not UTF-8; save the file as UTF-8".to_owned();
+    alone_at(Some(place), Some(path), Code::NotText, message)
 }
 
 impl<'de> Deserialize<'de> for Config {

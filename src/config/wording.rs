@@ -12,6 +12,7 @@ const WORDS: &[(&str, &str)] = &[
         "Lists::client_address(key::client_ip(..))",
         "client_address",
     ),
+    ("policy(..)", "[[policy]]"),
     ("shadow()", "mode = \"shadow\""),
     ("enforce_for(..)", "mode = { enforce_for = .. }"),
 ];
@@ -23,6 +24,9 @@ pub(super) fn in_a_file(error: &ConfigError) -> String {
         ConfigError::InPolicy { error, .. } => error,
         error => error,
     };
+    if let ConfigError::QuotaText { text, reason, .. } = error {
+        return format!("{text:?}: {reason}");
+    }
     let message = error.to_string();
     let parts = message.split('`').enumerate();
     let parts = parts.map(|(index, part)| match index % 2 {
@@ -34,10 +38,12 @@ pub(super) fn in_a_file(error: &ConfigError) -> String {
 
 /// Returns what says the same in a file as a piece of code.
 fn word(code: &str) -> &str {
-    let known = WORDS.iter().find(|(known, _)| *known == code);
-    match (known, code.split_once('(')) {
-        (Some((_, file)), _) => file,
-        (None, Some((name, _))) => name.rsplit("::").next().unwrap_or(name),
-        (None, None) => code,
+    if let Some((_, file)) = WORDS.iter().find(|(known, _)| *known == code) {
+        return file;
+    }
+    match code.split_once('(') {
+        Some(("Percent::of_keys", _)) => "enforce_for",
+        Some((name, _)) => name.rsplit("::").next().unwrap_or(name),
+        None => code,
     }
 }

@@ -426,7 +426,7 @@ impl fmt::Display for ConfigError {
                 "a permit lifetime of {lifetime:?} is too short to renew; use `lifetime(..)` of 100 ms or more",
             ),
             Self::SpreadUnaligned => f.write_str(
-                "`spread()` on windows that start with each caller's first request; call `aligned()` first, or drop `spread()`",
+                "`spread()` on windows that start with each caller's first request; add `aligned()`, or drop `spread()`",
             ),
             Self::LongestBanTooShort { lasting, longest } => write!(
                 f,

@@ -1,6 +1,6 @@
 //! The table `[lists]`.
 
-use crate::config::form::{Form, Known, Table, Word};
+use crate::config::form::{Argument, Form, Known, Table, Word};
 
 const ADDRESSES: Form = Form::List(&Form::Text);
 const KEYS: Form = Form::List(&Form::Either(&[Form::Text, Form::Whole(0, u64::MAX)]));
@@ -29,7 +29,7 @@ pub(super) static LISTS: Table = Table::new(
             &Form::Words(&[
                 Word::new("client_ip", "The client's address behind the proxies of `[client_ip]`."),
                 Word::new("peer", "The address of the connection."),
-                Word::with("reader:", "NAME", "What a reader of the application returns."),
+                Word::with("reader:", Argument::Name, "What a reader of the application returns."),
             ]),
             "What reads the client's address.",
         )

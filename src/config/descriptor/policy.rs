@@ -1,7 +1,7 @@
 //! A table `[[policy]]`.
 
 use super::read::{KEY, WHEN};
-use crate::config::form::{Form, Known, Table, Word};
+use crate::config::form::{Argument, Form, Known, Table, Word};
 
 pub(super) static POLICY: Table = Table::new(
     "policy",
@@ -109,7 +109,7 @@ pub(super) const ON_STORE_FAILURE: &[Word] = &[
     Word::new("local", "Each process decides by the whole quota."),
     Word::with(
         "share of ",
-        "PROCESSES",
+        Argument::Number,
         "Each process decides by its share of the quota.",
     ),
     Word::new("allow", "The policy is left out."),
@@ -136,7 +136,7 @@ static SHARE: Table = Table::new(
         "The share of callers, in percent.",
     )
     .required()
-    .code(&["Policy::enforce_for"])],
+    .code(&["Policy::enforce_for", "Percent::of_keys"])],
 );
 
 static TIERS: Table = Table::new(

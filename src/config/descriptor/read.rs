@@ -1,6 +1,6 @@
 //! What is read from a request: addresses, keys, conditions.
 
-use crate::config::form::{Form, Known, Table, Word};
+use crate::config::form::{Argument, Form, Known, Table, Word};
 
 const PREFIX: Form = Form::Whole(1, 128);
 const PREFIX_ABOUT: &str = "How many bits of an IPv6 address make one caller.";
@@ -22,7 +22,7 @@ pub(super) static CLIENT_IP: Table = Table::new(
                 Word::new("x_forwarded_for", "The header `X-Forwarded-For`."),
                 Word::new("forwarded", "The header `Forwarded`."),
                 Word::new("x_real_ip", "The header `X-Real-IP`."),
-                Word::with("header:", "NAME", "Another header with addresses."),
+                Word::with("header:", Argument::Name, "Another header with addresses."),
             ]),
             "The header that your proxies write.",
         )
@@ -63,15 +63,15 @@ pub(super) static KEY: Form = Form::Either(&[
             "client_ip",
             "The client's address behind the proxies of `[client_ip]`.",
         ),
-        Word::with("header:", "NAME", "The value of a header."),
+        Word::with("header:", Argument::Name, "The value of a header."),
         Word::new("bearer_token", "The token of the header `Authorization`."),
-        Word::with("cookie:", "NAME", "The value of a cookie."),
+        Word::with("cookie:", Argument::Name, "The value of a cookie."),
         Word::new("route", "The route that axum matched."),
         Word::new("method", "The method of the request."),
         Word::new("global", "One key for all requests."),
         Word::with(
             "reader:",
-            "NAME",
+            Argument::Name,
             "What a reader of the application returns.",
         ),
     ]),
@@ -80,7 +80,7 @@ pub(super) static KEY: Form = Form::Either(&[
 ]);
 
 static KEY_TABLE: Table = Table::new(
-    "key",
+    "key_of_parts",
     "A key of several parts, or an address with settings of its own.",
     &[
         Known::new(

@@ -118,7 +118,7 @@ fn the_error_of_a_builder_stays_what_it_is() {
         (
             "fixed window of 5 per hour, spread",
             "spread-unaligned",
-            "`spread()` on windows that start with each caller's first request; call `aligned()` first, or drop `spread()`",
+            "`spread()` on windows that start with each caller's first request; add `aligned()`, or drop `spread()`",
         ),
         (
             "10 per second, burst 0",

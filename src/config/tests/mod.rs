@@ -1,0 +1,144 @@
+mod reach;
+mod reference;
+
+use super::{Config, variables::expand, wording};
+use crate::ConfigError;
+
+fn problems(text: &str) -> String {
+    let errors = Config::from_toml(text).expect_err("mistakes");
+    errors.to_string()
+}
+
+#[test]
+fn all_mistakes_are_reported_in_the_order_of_the_text() {
+    let found = problems(
+        r#"version = 1
+[[policy]]
+name = "burst"
+quota = "10 per second"
+cost = "2"
+keys = "peer"
+[[policy]]
+quota = "10 per second"
+mode = "shadows"
+key = ["heeder:x-api-key", "peer"]
+[store]
+timeout = "50ms"
+"#,
+    );
+    assert_eq!(
+        found,
+        r#"5:8: policy "burst".cost: expected a whole number or a table, found a text (wrong-type)
+6:1: policy "burst": unknown field "keys"; did you mean "key"? (unknown-field)
+7:1: policy 2: the field "name" is missing; add it: a text (missing-field)
+9:8: policy 2.mode: unknown word "shadows"; did you mean "shadow"? (unknown-word)
+10:8: policy 2.key[0]: unknown word "heeder:x-api-key"; did you mean "header:x-api-key"? (unknown-word)
+11:1: store: one of "redis", "memory" or "reader" is missing; add it (not-exactly-one)
+12:1: store: "timeout" is for "redis"; add that, or leave it out (unused-field)"#
+    );
+}
+
+#[test]
+fn the_file_of_the_design_is_of_the_right_form() {
+    let text = include_str!("../../../tests/config/good/example.toml");
+    let config = Config::from_toml(text).expect("no mistake");
+    let root = config.root();
+    let policies = root.get("policy").expect("policies").items();
+    assert_eq!(policies.len(), 3);
+    let key = policies[0].get("key").expect("a key").items();
+    let words: Vec<_> = key.iter().filter_map(|key| key.word()).collect();
+    assert_eq!(words, [("header:", "x-api-key"), ("client_ip", "")]);
+    let store = root.get("store").expect("a store");
+    let timeout = store.get("timeout").and_then(|field| field.duration());
+    assert_eq!(timeout, Some(std::time::Duration::from_millis(50)));
+    let layers = root.get("layer").expect("layers");
+    let names: Vec<_> = layers
+        .entries()
+        .map(|(name, field)| (name, field.path))
+        .collect();
+    assert_eq!(names, [("api", r#"layer "api""#.to_owned())]);
+}
+
+#[test]
+fn variables_of_the_environment_are_put_into_a_text() {
+    let find = |name: &str| match name {
+        "HOST" => Some("10.0.0.7".to_owned()),
+        "EMPTY" => Some(String::new()),
+        "NESTED" => Some("${HOST}".to_owned()),
+        _ => None,
+    };
+    for (text, expanded) in [
+        ("", ""),
+        ("redis://127.0.0.1/", "redis://127.0.0.1/"),
+        ("${HOST}", "10.0.0.7"),
+        ("redis://${HOST}:6379/${EMPTY}", "redis://10.0.0.7:6379/"),
+        ("${HOST}${HOST}", "10.0.0.710.0.0.7"),
+        ("$HOST $ { }", "$HOST $ { }"),
+        ("$${HOST}", "$10.0.0.7"),
+        // A value is not looked into.
+        ("${NESTED}", "${HOST}"),
+    ] {
+        let found = expand(text, find).expect(text);
+        assert_eq!(found, expanded, "{text}");
+    }
+    for (text, message) in [
+        ("${HOST", "`${` without a `}`; write `${NAME}`"),
+        (
+            "${}",
+            "`${..}` does not name a variable; write `${NAME}`, with letters, digits and `_`",
+        ),
+        (
+            "${HOST}${MISSING}",
+            "the variable MISSING of the environment is not set; set it",
+        ),
+    ] {
+        let (_, found) = expand(text, find).expect_err(text);
+        assert_eq!(found, message, "{text}");
+    }
+}
+
+#[test]
+fn no_value_of_the_file_is_in_the_debug_form() {
+    let text = "version = 1\n[store]\nredis = \"redis://:hunter2@10.0.0.7/\"\nsecret = \"hunter2\"\n\
+                [[policy]]\nname = \"burst\"\nquota = \"10 per second\"\n[layer.api]\n\
+                partition_key_secret = \"hunter2\"\n";
+    let config = Config::from_toml(text).expect("limits");
+    let shown = format!("{config:?} {:?}", config.root());
+    assert!(
+        shown.contains("redis") && !shown.contains("hunter2"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn what_builders_say_of_code_is_in_the_words_of_a_file() {
+    let zero = ConfigError::Zero { setting: "timeout" };
+    for (error, message) in [
+        (
+            ConfigError::CostAboveCapacity {
+                cost: 30,
+                capacity: 20,
+            }
+            .in_policy("burst"),
+            "`cost` exceeds the 20 units that the quota can grant at once; lower the cost, or raise the quota",
+        ),
+        (
+            ConfigError::PercentOutOfRange { percent: 0 },
+            "`enforce_for` is outside 1 to 100; use `mode = \"shadow\"` to enforce the policy for no caller",
+        ),
+        (
+            ConfigError::PartitionKeyUnsupported,
+            "`partition_key_secret` with header fields that have no place for it; use `headers = \"draft10\"`, or drop `partition_key_secret`",
+        ),
+        (
+            ConfigError::NoAddressReader,
+            "addresses are listed, and nothing reads the client's; name a reader with `client_address`",
+        ),
+        (
+            zero,
+            "`timeout` is zero or empty; set a value, or leave it out for the default",
+        ),
+    ] {
+        assert_eq!(wording::in_a_file(&error), message);
+    }
+}
