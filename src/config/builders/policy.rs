@@ -110,7 +110,12 @@ enum Mode {
 
 impl Settings {
     fn read(reading: &mut Reading<'_>, table: &Field<'_>, addresses: &Addresses) -> Self {
-        let key = table.get("key");
+        let shared = table.is_set("shared");
+        let key = match table.get("key") {
+            Some(field) => keys::read(reading, &field, addresses),
+            // It is the default, with the prefix that the file sets.
+            None => (!shared).then(|| Arc::new(addresses.peer) as AnyKey),
+        };
         let when = table.get("when");
         let cost = table.get("cost");
         let cost_by = cost.as_ref().filter(|cost| cost.table().is_some());
@@ -119,13 +124,13 @@ impl Settings {
         let settle_by = table.get("settle_by");
         Self {
             cost_by: reading.named(cost_by.as_ref(), registered, "cost").cloned(),
-            key: key.and_then(|field| keys::read(reading, &field, addresses)),
+            key,
             on_missing_key: word(table, "on_missing_key").map(|word| match word {
                 "skip" => OnMissingKey::Skip,
                 "share" => OnMissingKey::Share,
                 _ => OnMissingKey::Deny,
             }),
-            shared: table.is_set("shared"),
+            shared,
             when: when.map(|field| conditions::read(reading, &field)),
             cost: cost.and_then(|field| field.whole()),
             max_debt: table.get("max_debt").and_then(|field| field.whole()),

@@ -1,7 +1,9 @@
 //! A file does what the same words do in code.
 
+mod fields;
 mod keys;
 mod mistakes;
+mod world;
 
 use super::Builders;
 use crate::config::Config;
