@@ -15,7 +15,12 @@ mod reading;
 mod settler;
 mod store;
 #[cfg(test)]
-#[allow(clippy::expect_used, clippy::indexing_slicing)]
+#[allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::needless_pass_by_value,
+    clippy::panic
+)]
 mod tests;
 mod tiers;
 
