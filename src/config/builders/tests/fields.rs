@@ -30,11 +30,20 @@ fn variants(file: &str) -> (String, String) {
     let (start, rest) = file.split_once(START).expect("brackets");
     let (choice, end) = rest.split_once(END).expect("brackets");
     let (with, without) = choice.split_once(BAR).expect("a bar");
-    (format!("{start}{with}{end}"), format!("{start}{without}{end}"))
+    (
+        format!("{start}{with}{end}"),
+        format!("{start}{without}{end}"),
+    )
 }
 
 fn check(cases: &[Case]) {
-    for Case { field, file, code, requests } in cases {
+    for Case {
+        field,
+        file,
+        code,
+        requests,
+    } in cases
+    {
         let (with, without) = variants(file);
         let world = World::new();
         let said = world.talk(&world.layer_of_file(&with), requests);
@@ -115,7 +124,11 @@ fn no_field_is_without_a_case() {
     let cases = [of_policies::CASES, of_requests::CASES, of_layers::CASES];
     let cases = cases.into_iter().flatten().map(|case| case.field);
     let others = of_stores::CASES.iter().map(|(field, ..)| *field);
-    let covered: BTreeSet<_> = cases.chain(others).chain(WITHOUT_A_CASE).map(str::to_owned).collect();
+    let covered: BTreeSet<_> = cases
+        .chain(others)
+        .chain(WITHOUT_A_CASE)
+        .map(str::to_owned)
+        .collect();
     let missing: Vec<_> = fields.difference(&covered).collect();
     assert!(missing.is_empty(), "no case for {missing:?}");
     let unknown: Vec<_> = covered.difference(&fields).collect();

@@ -72,7 +72,9 @@ pub(super) fn paying(head: &RequestHead<'_>) -> bool {
 }
 
 pub(super) fn size(head: &RequestHead<'_>) -> u64 {
-    text(head, "x-size").and_then(|size| size.parse().ok()).unwrap_or(1)
+    text(head, "x-size")
+        .and_then(|size| size.parse().ok())
+        .unwrap_or(1)
 }
 
 pub(super) fn half(outcome: &Outcome<'_>) -> Settle {
@@ -114,7 +116,13 @@ impl World {
             .headers_when("not_found", not_found)
             .client_address("proxied", key::client_ip(["10.0.0.0/8"]))
             .store("broken", Broken)
-            .store("small", MemoryStore::builder().clock(Arc::clone(&self.clock)).capacity(1).build())
+            .store(
+                "small",
+                MemoryStore::builder()
+                    .clock(Arc::clone(&self.clock))
+                    .capacity(1)
+                    .build(),
+            )
             .clock("manual", Arc::clone(&self.clock))
     }
 
@@ -201,7 +209,10 @@ fn request_of(words: &[&str]) -> Request {
         };
     }
     let peer = PeerAddr(SocketAddr::new(peer, 4711));
-    request.extension(peer).body(Body::empty()).expect("a request")
+    request
+        .extension(peer)
+        .body(Body::empty())
+        .expect("a request")
 }
 
 /// Answers with the status of the field `respond`, and what it was asked to say.
@@ -222,7 +233,11 @@ async fn handle(request: Request) -> Response {
 
 async fn shown(response: Response) -> String {
     let (head, body) = response.into_parts();
-    let mut fields: Vec<_> = head.headers.iter().map(|(name, value)| format!("{name}: {value:?}")).collect();
+    let mut fields: Vec<_> = head
+        .headers
+        .iter()
+        .map(|(name, value)| format!("{name}: {value:?}"))
+        .collect();
     fields.sort();
     let body = to_bytes(body, 65_536).await.expect("a body");
     format!("{}\n{}\n{:?}", head.status, fields.join("\n"), body)

@@ -103,7 +103,8 @@ pub(super) const CASES: &[Case] = &[
         field: "mode.enforce_for",
         file: r#"policy = [{ name = "api", quota = "1 per minute", key = "header:x-api-key", mode = { enforce_for = ⟦40¦100⟧ } }]"#,
         code: |_| {
-            let policy = Policy::new("api", TokenBucket::per_minute(1)).key(key::header("x-api-key"));
+            let policy =
+                Policy::new("api", TokenBucket::per_minute(1)).key(key::header("x-api-key"));
             one(policy.enforce_for(Percent::of_keys(40)))
         },
         requests: "GET / x-api-key=a; GET / x-api-key=a; GET / x-api-key=b; GET / x-api-key=b;
@@ -133,7 +134,9 @@ pub(super) const CASES: &[Case] = &[
     Case {
         field: "settle_by.header",
         file: r#"policy = [{ name = "api", quota = "9 per minute", settle_by = { header = "x-⟦cost¦price⟧" } }]"#,
-        code: |_| one(Policy::new("api", TokenBucket::per_minute(9)).settle_by(settle::header("x-cost"))),
+        code: |_| {
+            one(Policy::new("api", TokenBucket::per_minute(9)).settle_by(settle::header("x-cost")))
+        },
         requests: "GET / x-cost=5; GET / x-cost=5; GET /",
     },
     Case {
@@ -148,13 +151,19 @@ pub(super) const CASES: &[Case] = &[
     Case {
         field: "settle_by.body_bytes",
         file: r#"policy = [{ name = "api", quota = "9 per minute", settle_by = { body_bytes = ⟦2¦5⟧ } }]"#,
-        code: |_| one(Policy::new("api", TokenBucket::per_minute(9)).settle_by(settle::body_bytes(2))),
+        code: |_| {
+            one(Policy::new("api", TokenBucket::per_minute(9)).settle_by(settle::body_bytes(2)))
+        },
         requests: "GET /; GET /; GET /; GET /",
     },
     Case {
         field: "settle_by.reader",
         file: r#"policy = [{ name = "api", quota = "9 per minute", cost = 4, settle_by = ⟦{ reader = "half" }¦"failures"⟧ }]"#,
-        code: |_| one(Policy::new("api", TokenBucket::per_minute(9)).cost(4).settle_by(half)),
+        code: |_| {
+            one(Policy::new("api", TokenBucket::per_minute(9))
+                .cost(4)
+                .settle_by(half))
+        },
         requests: "GET /; GET /; GET /; GET /",
     },
     Case {

@@ -15,12 +15,16 @@ fn keyed(key: impl KeyExtractor) -> RateLimitLayerBuilder {
     RateLimitLayer::builder().policy(api().key(key))
 }
 
-fn when(applies: impl Fn(&RequestHead<'_>) -> bool + Send + Sync + 'static) -> RateLimitLayerBuilder {
+fn when(
+    applies: impl Fn(&RequestHead<'_>) -> bool + Send + Sync + 'static,
+) -> RateLimitLayerBuilder {
     RateLimitLayer::builder().policy(api().when(applies))
 }
 
 fn listed(lists: Lists) -> RateLimitLayerBuilder {
-    RateLimitLayer::builder().policy(api()).lists(lists.client_address(key::peer()))
+    RateLimitLayer::builder()
+        .policy(api())
+        .lists(lists.client_address(key::peer()))
 }
 
 fn client_ip() -> ClientIp {
@@ -113,7 +117,9 @@ pub(super) const CASES: &[Case] = &[
     Case {
         field: "when.path",
         file: r#"policy = [{ name = "api", quota = "2 per minute", when = { path = ["/login"⟦, "/api/*/x"¦⟧] } }]"#,
-        code: |_| when(|head| ["/login", "/login/", "//login", "/api/1/x"].contains(&head.uri().path())),
+        code: |_| {
+            when(|head| ["/login", "/login/", "//login", "/api/1/x"].contains(&head.uri().path()))
+        },
         requests: "GET /login; GET /login/; GET //login; GET /api/1/x; GET /api/1/y; GET /",
     },
     Case {
@@ -125,7 +131,13 @@ pub(super) const CASES: &[Case] = &[
     Case {
         field: "when.host",
         file: r#"policy = [{ name = "api", quota = "2 per minute", when = { host = "⟦*.example.com¦example.com⟧" } }]"#,
-        code: |_| when(|head| !head.headers()["host"].as_bytes().starts_with(b"example.com")),
+        code: |_| {
+            when(|head| {
+                !head.headers()["host"]
+                    .as_bytes()
+                    .starts_with(b"example.com")
+            })
+        },
         requests: "GET / host=example.com; GET / host=a.example.com; GET / host=A.EXAMPLE.com:80",
     },
     Case {
@@ -156,7 +168,13 @@ pub(super) const CASES: &[Case] = &[
         file: r#"
             policy = [{ name = "api", quota = "2 per minute" }]
             lists = { allow_ips = ["192.0.2.0/24"⟦, "203.0.113.7"¦⟧] }"#,
-        code: |_| listed(Lists::new().allow_ips([ALLOW, "203.0.113.7"]).expect("lists")),
+        code: |_| {
+            listed(
+                Lists::new()
+                    .allow_ips([ALLOW, "203.0.113.7"])
+                    .expect("lists"),
+            )
+        },
         requests: "GET / 192.0.2.1; GET / 203.0.113.7; GET / 203.0.113.8",
     },
     Case {
@@ -177,7 +195,9 @@ pub(super) const CASES: &[Case] = &[
             lists = { allow_ips = ["192.0.2.0/24"]⟦, allow_keys = ["a", 7]¦⟧ }"#,
         code: |_| {
             let lists = Lists::new().allow_ips([ALLOW]).expect("lists");
-            let lists = lists.allow_keys([Key::from("a"), Key::from(7)]).expect("lists");
+            let lists = lists
+                .allow_keys([Key::from("a"), Key::from(7)])
+                .expect("lists");
             keyed(key::header("x-api-key")).lists(lists.client_address(key::peer()))
         },
         requests: "GET / x-api-key=a; GET / x-api-key=b; GET / x-api-key=7",
@@ -210,7 +230,9 @@ pub(super) const CASES: &[Case] = &[
             lists = { deny_ips = ["10.0.0.0/8"]⟦, client_address = "reader:proxied"¦⟧ }"#,
         code: |_| {
             let lists = Lists::new().deny_ips(["10.0.0.0/8"]).expect("lists");
-            RateLimitLayer::builder().policy(api()).lists(lists.client_address(client_ip()))
+            RateLimitLayer::builder()
+                .policy(api())
+                .lists(lists.client_address(client_ip()))
         },
         requests: "GET / 10.0.0.1 x-forwarded-for=192.0.2.1; GET / 192.0.2.1",
     },

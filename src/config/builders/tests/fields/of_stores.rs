@@ -10,7 +10,12 @@ use crate::{
 };
 
 /// A field, a file with it and without it, what to look at, and what only the first shows.
-type Shown = (&'static str, &'static str, fn(&Builders) -> String, &'static str);
+type Shown = (
+    &'static str,
+    &'static str,
+    fn(&Builders) -> String,
+    &'static str,
+);
 
 const STORE: fn(&Builders) -> String = |builders| format!("{:?}", builders.store);
 const JOBS: fn(&Builders) -> String = |builders| format!("{:?}", builders.limiters["jobs"]);
@@ -77,7 +82,10 @@ fn each_field_of_a_store_or_limiter_reaches_the_builder() {
     let world = World::new();
     for (field, file, show, shown) in CASES {
         let (with, without) = variants(file);
-        let (with, without) = (show(&world.builders(&with)), show(&world.builders(&without)));
+        let (with, without) = (
+            show(&world.builders(&with)),
+            show(&world.builders(&without)),
+        );
         assert!(with.contains(shown), "{field}: {with}");
         assert!(!without.contains(shown), "{field}: {without}");
     }
@@ -99,10 +107,14 @@ fn a_file_of_lists_is_beside_the_configuration_and_has_lines() {
         Builders::read(&Config::from_path(&path).expect("the form"))
     };
 
-    let built = read("# of the office\ndeny 198.51.100.0/24\nallow number 7\n").expect("no mistake");
+    let built =
+        read("# of the office\ndeny 198.51.100.0/24\nallow number 7\n").expect("no mistake");
     let layer = built.layers["default"].clone().build().expect("a layer");
     let shown = format!("{layer:?}");
-    assert!(shown.contains("Lists { networks: 2, keys: 2, .. }"), "{shown}");
+    assert!(
+        shown.contains("Lists { networks: 2, keys: 2, .. }"),
+        "{shown}"
+    );
 
     let errors = read("deny 198.51.100.0/24\nallow key k1\n").expect_err("a mistake");
     let more = folder.join("more.txt");
@@ -110,14 +122,20 @@ fn a_file_of_lists_is_beside_the_configuration_and_has_lines() {
     let start = format!("{}:3:", path.display());
     assert!(shown.starts_with(&start), "{shown}");
     let place = format!("{}:2: ", more.display());
-    assert!(shown.contains(&place) && shown.ends_with("(listed-twice)"), "{shown}");
+    assert!(
+        shown.contains(&place) && shown.ends_with("(listed-twice)"),
+        "{shown}"
+    );
     fs::remove_dir_all(&folder).expect("it is there");
 }
 
 #[test]
 fn lists_of_a_file_are_those_of_the_same_text_in_code() {
     let world = World::new();
-    let file = format!("{}lists = {{ allow_keys = [\"a\"], deny_keys = [7], deny_ips = [\"192.0.2.7\"] }}", &ONE_POLICY[12..]);
+    let file = format!(
+        "{}lists = {{ allow_keys = [\"a\"], deny_keys = [7], deny_ips = [\"192.0.2.7\"] }}",
+        &ONE_POLICY[12..]
+    );
     let config = super::super::read(&file).readers(world.readers());
     let root = config.root();
     let mut reading = crate::config::builders::reading::Reading::new(&config.readers);
