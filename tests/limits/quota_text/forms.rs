@@ -10,8 +10,8 @@ use tower_throttle::{
 
 /// What a builder makes of the numbers in a text, and the text without its commas.
 #[derive(Clone, Debug)]
-struct Form {
-    built: Result<Quota, ConfigError>,
+pub(super) struct Form {
+    pub(super) built: Result<Quota, ConfigError>,
     start: String,
     options: Vec<String>,
 }
@@ -30,7 +30,7 @@ impl Form {
 }
 
 /// A value and one of its texts.
-type Written<T> = (T, String);
+pub(super) type Written<T> = (T, String);
 
 /// Sizes that quotas often have, and any.
 fn size() -> impl Strategy<Value = u64> {
@@ -281,7 +281,7 @@ fn penalty() -> impl Strategy<Value = Form> {
 }
 
 /// Writes a form as a person may: options in any order, any space, any case.
-fn loosely(form: Form) -> impl Strategy<Value = Written<Result<Quota, ConfigError>>> {
+pub(super) fn loosely(form: Form) -> impl Strategy<Value = Written<Result<Quota, ConfigError>>> {
     let options = Just(form.options).prop_shuffle();
     let style = vec((any::<bool>(), 0..12_usize), 64);
     (options, style).prop_map(move |(options, style)| {
@@ -304,7 +304,7 @@ fn loosely(form: Form) -> impl Strategy<Value = Written<Result<Quota, ConfigErro
     })
 }
 
-fn any_form() -> impl Strategy<Value = Form> {
+pub(super) fn any_form() -> impl Strategy<Value = Form> {
     prop_oneof![
         token_bucket(),
         without_refill(),
@@ -315,93 +315,4 @@ fn any_form() -> impl Strategy<Value = Form> {
         concurrency(),
         penalty(),
     ]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4_000))]
-
-    /// The text gives the builder's quota, or the builder's error.
-    #[test]
-    fn a_text_gives_what_the_builder_gives((built, text) in any_form().prop_flat_map(loosely)) {
-        let read: Result<Quota, _> = text.parse();
-        prop_assert_eq!(&read, &built, "{:?}", text);
-        prop_assert_eq!(format!("{read:?}"), format!("{built:?}"));
-        prop_assert_eq!(Quota::try_from(text.as_str()), built);
-    }
-
-    /// What a quota writes is read as that quota, and written as the same text.
-    #[test]
-    fn every_quota_is_read_from_the_text_that_it_writes(form in any_form()) {
-        let Ok(quota) = form.built else {
-            return Ok(());
-        };
-        let text = quota.to_string();
-        let read: Quota = text.parse().expect("a text that a quota wrote");
-        prop_assert_eq!(read, quota, "{}", text);
-        prop_assert_eq!(read.to_string(), text);
-    }
-
-    #[test]
-    fn no_text_panics_and_each_mistake_is_at_a_word(text in any_text()) {
-        match text.parse::<Quota>() {
-            Ok(quota) => {
-                let again: Quota = quota.to_string().parse().expect("a text that a quota wrote");
-                prop_assert_eq!(again, quota);
-            }
-            Err(ConfigError::QuotaText { text: given, at, reason, .. }) => {
-                prop_assert_eq!(&given, &text);
-                prop_assert!(text.get(at).is_some());
-                prop_assert!(reason.contains("; "), "{}", reason);
-            }
-            Err(_) => {}
-        }
-    }
-}
-
-/// Any characters, and words of the grammar in any order.
-fn any_text() -> impl Strategy<Value = String> {
-    let words = "token leaky bucket fixed sliding window log of per at once without refill second \
-        calendar month week burst initial capacity queue aligned spread max entries lifetime penalty \
-        after strikes within lasting doubling up to forgiven prolonging minutes ms 1 10 1_000 1.5 , , , \
-        - _ / é 🦀 18446744073709551616";
-    let words: Vec<&str> = words.split(' ').filter(|word| !word.is_empty()).collect();
-    prop_oneof![
-        any::<String>(),
-        vec(any::<u8>(), 0..60).prop_map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
-        vec((select(words), any::<bool>()), 0..16).prop_map(|words| {
-            let spaced = words.into_iter().map(|(word, is_apart)| match is_apart {
-                true => format!("{word} "),
-                false => word.to_owned(),
-            });
-            spaced.collect()
-        }),
-    ]
-}
-
-/// The properties are about all forms: each of them makes quotas.
-#[test]
-fn every_form_makes_quotas() {
-    use proptest::{strategy::ValueTree, test_runner::TestRunner};
-
-    let mut runner = TestRunner::deterministic();
-    let mut made = std::collections::BTreeMap::new();
-    for _ in 0..4_000 {
-        let form = any_form().new_tree(&mut runner).expect("a form").current();
-        if let Ok(quota) = form.built {
-            let name = quota.algorithm().to_string();
-            *made.entry(name).or_insert(0) += 1;
-        }
-    }
-    let names: Vec<_> = made.keys().map(String::as_str).collect();
-    let all = [
-        "concurrency",
-        "fixed window",
-        "leaky bucket",
-        "penalty",
-        "sliding log",
-        "sliding window",
-        "token bucket",
-    ];
-    assert_eq!(names, all);
-    assert!(made.values().all(|count| *count >= 40), "{made:?}");
 }

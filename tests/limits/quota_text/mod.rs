@@ -3,3 +3,4 @@
 mod canonical;
 mod forms;
 mod mistakes;
+mod properties;

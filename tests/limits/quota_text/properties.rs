@@ -1,0 +1,97 @@
+//! What holds for any text, and for the text of any quota.
+
+use std::collections::BTreeMap;
+
+use proptest::{
+    collection::vec, prelude::*, sample::select, strategy::ValueTree, test_runner::TestRunner,
+};
+use tower_throttle::{ConfigError, Quota};
+
+use super::forms::{any_form, loosely};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    /// The text gives the builder's quota, or the builder's error.
+    #[test]
+    fn a_text_gives_what_the_builder_gives((built, text) in any_form().prop_flat_map(loosely)) {
+        let read: Result<Quota, _> = text.parse();
+        prop_assert_eq!(&read, &built, "{:?}", text);
+        prop_assert_eq!(format!("{read:?}"), format!("{built:?}"));
+        prop_assert_eq!(Quota::try_from(text.as_str()), built);
+    }
+
+    /// What a quota writes is read as that quota, and written as the same text.
+    #[test]
+    fn every_quota_is_read_from_the_text_that_it_writes(form in any_form()) {
+        let Ok(quota) = form.built else {
+            return Ok(());
+        };
+        let text = quota.to_string();
+        let read: Quota = text.parse().expect("a text that a quota wrote");
+        prop_assert_eq!(read, quota, "{}", text);
+        prop_assert_eq!(read.to_string(), text);
+    }
+
+    #[test]
+    fn no_text_panics_and_each_mistake_is_at_a_word(text in any_text()) {
+        match text.parse::<Quota>() {
+            Ok(quota) => {
+                let again: Quota = quota.to_string().parse().expect("a text that a quota wrote");
+                prop_assert_eq!(again, quota);
+            }
+            Err(ConfigError::QuotaText { text: given, at, reason, .. }) => {
+                prop_assert_eq!(&given, &text);
+                prop_assert!(text.get(at).is_some());
+                prop_assert!(reason.contains("; "), "{}", reason);
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Any characters, and words of the grammar in any order.
+fn any_text() -> impl Strategy<Value = String> {
+    let words = "token leaky bucket fixed sliding window log of per at once without refill second \
+        calendar month week burst initial capacity queue aligned spread max entries lifetime penalty \
+        after strikes within lasting doubling up to forgiven prolonging minutes ms 1 10 1_000 1.5 , , , \
+        - _ / é 🦀 18446744073709551616";
+    let words: Vec<&str> = words.split(' ').filter(|word| !word.is_empty()).collect();
+    prop_oneof![
+        any::<String>(),
+        vec(any::<u8>(), 0..60).prop_map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
+        vec((select(words), any::<bool>()), 0..16).prop_map(|words| {
+            let spaced = words.into_iter().map(|(word, is_apart)| match is_apart {
+                true => format!("{word} "),
+                false => word.to_owned(),
+            });
+            spaced.collect()
+        }),
+    ]
+}
+
+/// The properties are about all forms: each of them makes quotas.
+#[test]
+fn every_form_makes_quotas() {
+    let mut runner = TestRunner::deterministic();
+    let mut made = BTreeMap::new();
+    for _ in 0..4_000 {
+        let form = any_form().new_tree(&mut runner).expect("a form").current();
+        if let Ok(quota) = form.built {
+            let name = quota.algorithm().to_string();
+            *made.entry(name).or_insert(0) += 1;
+        }
+    }
+    let names: Vec<_> = made.keys().map(String::as_str).collect();
+    let all = [
+        "concurrency",
+        "fixed window",
+        "leaky bucket",
+        "penalty",
+        "sliding log",
+        "sliding window",
+        "token bucket",
+    ];
+    assert_eq!(names, all);
+    assert!(made.values().all(|count| *count >= 40), "{made:?}");
+}
