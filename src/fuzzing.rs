@@ -97,3 +97,9 @@ pub fn redirect(message: &str, slot: u16) -> Option<(&'static str, Option<String
         Redirect::TryAgain => ("TRYAGAIN", None),
     })
 }
+
+/// Reads the text of a control document, and writes it again.
+#[cfg(feature = "control")]
+pub fn control_document(text: &[u8]) -> Result<Vec<u8>, String> {
+    crate::control::write_again(text)
+}

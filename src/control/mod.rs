@@ -323,6 +323,14 @@ impl Control {
     }
 }
 
+/// Reads the text of a document, and writes it again.
+#[cfg(fuzzing)]
+pub(crate) fn write_again(text: &[u8]) -> Result<Vec<u8>, String> {
+    let document = document::Document::parse(text);
+    let text = document.and_then(|document| document.text());
+    text.map_err(|why| why.to_string())
+}
+
 fn policy_name(name: &str) -> Result<String, ControlError> {
     let name = name.to_owned();
     match is_name(&name) {

@@ -2,6 +2,8 @@
 //! servers with wrong slot maps.
 
 mod callers;
+#[cfg(feature = "control")]
+mod control;
 mod counting;
 mod failing;
 mod lying;

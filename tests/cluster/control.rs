@@ -1,0 +1,74 @@
+//! The control document on a cluster: on the primary of its slot, wherever that is.
+
+use std::time::{Duration, Instant};
+
+use tower_throttle::control::{Control, Mode};
+
+use super::patient;
+use crate::support::{cluster::RedisCluster, eventually, eventually_async};
+
+const KEY: &str = "ttC{control}";
+
+fn modes(control: &Control) -> usize {
+    control.entries().len()
+}
+
+async fn add(control: &Control, policy: &str) {
+    let change = control.set_mode(policy, Mode::Shadow);
+    change.await.expect("it is made");
+}
+
+/// Looked at and changed before the move, in the middle of it, and after it. Processes learn of
+/// the move by redirections.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_document_moves_with_its_slot() {
+    let cluster = RedisCluster::start(3, 0);
+    let processes = [0, 1].map(|_| patient(&cluster).control());
+    let [one, other] = &processes;
+    add(one, "before").await;
+    eventually("it is seen", || modes(other) == 1);
+
+    let slot = cluster.slot(KEY);
+    let from = cluster.owner(slot);
+    let to = (from + 1) % 3;
+    cluster.begin_move(slot, from, to);
+    add(one, "still there").await;
+    cluster.move_keys(slot, from, to);
+    other.refresh().await.expect("asked at the new owner");
+    add(other, "there already").await;
+    cluster.end_move(slot, from, to);
+    add(one, "after").await;
+    let made = Instant::now();
+    eventually("all is seen", || {
+        processes.iter().all(|process| modes(process) == 4)
+    });
+    assert!(
+        made.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        made.elapsed()
+    );
+    assert_eq!(cluster.nodes[to].command(&["EXISTS", KEY]), "1");
+}
+
+/// The primary of the document dies, and its replica takes over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failover_is_an_outage_that_ends() {
+    let mut cluster = RedisCluster::start(3, 3);
+    let processes = [0, 1].map(|_| patient(&cluster).control());
+    let [one, other] = &processes;
+    add(one, "before").await;
+    eventually("it is seen", || modes(other) == 1);
+    eventually("it is replicated", || cluster.are_in_sync(3));
+    let slot = cluster.slot(KEY);
+    let primary = cluster.owner(slot);
+    cluster.nodes[primary].kill();
+    eventually("it is missed", || other.status().problem.is_some());
+    assert_eq!(modes(other), 1);
+    eventually("the replica takes over", || {
+        cluster.is_served_elsewhere(slot, primary)
+    });
+    let change = || async { one.set_mode("after", Mode::Off).await.is_ok() };
+    eventually_async("it is made", change).await;
+    eventually("it is seen", || modes(other) == 2);
+    eventually("nothing is wrong", || other.status().problem.is_none());
+}
