@@ -19,6 +19,7 @@ use super::{
 use crate::{
     Clock, clock,
     fingerprint::Secret,
+    metrics::store::StoreMetrics,
     overlay::Overlay,
     util::{lock::lock, random::random_between, task::AbortOnDrop},
 };
@@ -96,6 +97,11 @@ impl Held {
     pub(super) fn status(&self) -> Status {
         let is_known = self.known_policies();
         self.state().status(self.now(), is_known)
+    }
+
+    /// Adds what is counted of the document.
+    pub(crate) fn add_to(&self, metrics: &mut StoreMetrics) {
+        self.state().add_to(metrics);
     }
 
     /// Looks at what is stored, and applies it if it is new.

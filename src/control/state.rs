@@ -13,7 +13,7 @@ use super::{
     document::{Document, Unreadable},
     status::Status,
 };
-use crate::{StoreError, overlay::Overlay, telemetry};
+use crate::{StoreError, metrics::store::StoreMetrics, overlay::Overlay, telemetry};
 
 /// A document that cannot be reached for this long is reported. Outages of the store have log
 /// lines of their own.
@@ -195,7 +195,15 @@ impl State {
         }
     }
 
-    /// Returns whether what is stored applies.
+    /// Adds the version, and whether something is wrong that was logged.
+    pub(super) fn add_to(&self, metrics: &mut StoreMetrics) {
+        let is_wrong =
+            self.rejected.is_some() || self.logged.is_some() || !self.not_taken.is_empty();
+        metrics.control_version = Some(self.document.version);
+        metrics.control_problems = Some(is_wrong.into());
+    }
+
+    /// Returns why what is stored does not apply.
     pub(super) fn rejected(&self) -> Option<&str> {
         self.rejected.as_deref()
     }

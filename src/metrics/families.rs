@@ -131,7 +131,7 @@ const STORE_HISTOGRAMS: [(&str, HistogramOf, &str); 2] = [
     ),
 ];
 
-const STORE_GAUGES: [(&str, NumberOf, &str); 9] = [
+const STORE_GAUGES: [(&str, NumberOf, &str); 11] = [
     (
         "tower_throttle_store_up",
         |store| Some(store.is_up.into()),
@@ -176,6 +176,16 @@ const STORE_GAUGES: [(&str, NumberOf, &str); 9] = [
         "tower_throttle_leased_units",
         |store| store.leased_units,
         "Units that this process has leased and not used.",
+    ),
+    (
+        "tower_throttle_control_version",
+        |store| store.control_version,
+        "The version of the control document that applies.",
+    ),
+    (
+        "tower_throttle_control_problems",
+        |store| store.control_problems,
+        "Control documents that do not apply as they are stored.",
     ),
 ];
 

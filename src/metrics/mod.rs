@@ -52,6 +52,8 @@
 //! | `tower_throttle_local_buckets` | gauge | `store` | Buckets that this process keeps to decide while the store fails. At most 100,000, and cells. |
 //! | `tower_throttle_cached_denials` | gauge | `store` | Denials in the cache. At most 16,384. |
 //! | `tower_throttle_leased_units` | gauge | `store` | Units that this process has [leased](crate::Policy::lease) and not used. |
+//! | `tower_throttle_control_version` | gauge | `store` | The version of the [control document](https://github.com/tower-throttle/tower-throttle/blob/main/docs/control.md) that applies in this process. |
+//! | `tower_throttle_control_problems` | gauge | `store` | 1 while what is stored of it does not apply as a whole. **Alarm** on it: what an operator changed has no effect. |
 //!
 //! `limiter` is the [name](crate::RateLimitLayerBuilder::name) of the layer or limiter,
 //! `policy` that of the policy, and `store` that of the store: `redis`, `memory`, or `custom` for

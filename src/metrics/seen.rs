@@ -110,6 +110,8 @@ impl End for StoreMetrics {
             &mut self.memory_buckets,
             &mut self.cached_denials,
             &mut self.leased_units,
+            &mut self.control_version,
+            &mut self.control_problems,
         ];
         for gauge in gauges.into_iter().flatten() {
             *gauge = 0;

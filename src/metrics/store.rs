@@ -51,6 +51,12 @@ pub struct StoreMetrics {
     pub cached_denials: Option<u64>,
     /// How many units this process has leased and not used.
     pub leased_units: Option<u64>,
+    /// The version of the [control document](https://github.com/tower-throttle/tower-throttle/blob/main/docs/control.md)
+    /// that applies, if the store's control is in use. 0: none.
+    pub control_version: Option<u64>,
+    /// 1 while what is stored of the control document does not apply as a whole, as it was logged:
+    /// it cannot be read, is gone, or has a part that cannot apply. 0 if it does.
+    pub control_problems: Option<u64>,
     /// The number of the store, which no other store of the process has.
     pub(crate) id: Option<usize>,
 }
@@ -75,6 +81,8 @@ impl Default for StoreMetrics {
             local_buckets: 0,
             cached_denials: None,
             leased_units: None,
+            control_version: None,
+            control_problems: None,
             id: None,
         }
     }
@@ -113,6 +121,8 @@ impl Numbers for StoreMetrics {
         fill(&mut self.memory_buckets, other.memory_buckets.as_ref());
         fill(&mut self.cached_denials, other.cached_denials.as_ref());
         fill(&mut self.leased_units, other.leased_units.as_ref());
+        fill(&mut self.control_version, other.control_version.as_ref());
+        fill(&mut self.control_problems, other.control_problems.as_ref());
     }
 
     fn add(&mut self, other: &Self) {
@@ -129,6 +139,9 @@ impl Numbers for StoreMetrics {
         self.local_buckets = self.local_buckets.saturating_add(other.local_buckets);
         add(&mut self.cached_denials, other.cached_denials);
         add(&mut self.leased_units, other.leased_units);
+        // Stores of one name usually follow one document.
+        self.control_version = self.control_version.max(other.control_version);
+        add(&mut self.control_problems, other.control_problems);
         self.id = None;
     }
 }

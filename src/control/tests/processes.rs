@@ -8,6 +8,7 @@ use super::{Layer, quota};
 use crate::{
     RedisStore,
     control::{Control, Mode},
+    store::Store,
     testing::SimulatedRedis,
 };
 
@@ -145,4 +146,36 @@ async fn a_look_is_no_script_call() {
     let (_store, _control, _) = process(&redis);
     sleep(Duration::from_secs(10)).await;
     assert_eq!(redis.served().calls, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_metrics_of_a_store_have_the_version_and_whether_something_is_wrong() {
+    let redis = SimulatedRedis::new();
+    let far = redis.over_another_network();
+    let store = RedisStore::builder().simulated(&far).expect("a store");
+    let numbers = || {
+        let metrics = store.metrics();
+        (metrics.control_version, metrics.control_problems)
+    };
+    assert_eq!(numbers(), (None, None));
+    let control = store.control();
+    assert_eq!(numbers(), (Some(0), Some(0)));
+    control.set_mode("a", Mode::Off).await.expect("it is made");
+    assert_eq!(numbers(), (Some(1), Some(0)));
+    far.set_connected(false);
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(numbers(), (Some(1), Some(0)), "a short outage");
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(numbers(), (Some(1), Some(1)));
+    far.set_connected(true);
+    sleep(SOON).await;
+    assert_eq!(numbers(), (Some(1), Some(0)));
+    drop(control);
+    assert_eq!(numbers(), (None, None));
+
+    let memory = crate::MemoryStore::new();
+    assert_eq!(memory.metrics().control_version, None);
+    let change = memory.control().set_mode("a", Mode::Off);
+    change.await.expect("it is made");
+    assert_eq!(memory.clone().metrics().control_version, Some(1));
 }

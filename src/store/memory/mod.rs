@@ -202,10 +202,16 @@ impl Store for MemoryStore {
     }
 
     fn metrics(&self) -> StoreMetrics {
-        StoreMetrics {
+        #[cfg_attr(not(feature = "control"), allow(unused_mut))]
+        let mut metrics = StoreMetrics {
             name: (*self.2).to_owned(),
             ..self.0.metrics()
+        };
+        #[cfg(feature = "control")]
+        if let Some(control) = self.3.get() {
+            control.held().add_to(&mut metrics);
         }
+        metrics
     }
 
     fn as_memory(&self) -> Option<&MemoryStore> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 use super::{SendMode, connection::Connection, deadline::Deadline};
 #[cfg(feature = "testing")]
 use crate::control::HEAD_BYTES;
-use crate::{Clock, StoreError, control::Held};
+use crate::{Clock, StoreError, control::Held, util::lock::lock};
 
 const REPLACE: &str = include_str!("lua/control.lua");
 
@@ -73,5 +73,10 @@ impl OneControl {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         let held = Mutex::new(Weak::new());
         Self { held, clock }
+    }
+
+    /// Returns the document, if it is in use.
+    pub(super) fn held(&self) -> Option<Arc<Held>> {
+        lock(&self.held).upgrade()
     }
 }

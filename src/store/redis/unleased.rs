@@ -261,14 +261,20 @@ impl Store for Unleased {
         let open = dispatchers.iter();
         let open = open.filter(|dispatcher| dispatcher.server().is_breaker_open());
         let cached = self.denials.as_ref().map_or(0, |denials| denials.len());
-        StoreMetrics {
+        #[cfg_attr(not(feature = "control"), allow(unused_mut))]
+        let mut metrics = StoreMetrics {
             call_seconds: Some(self.shared.calls.seconds()),
             checks_per_call: Some(self.shared.calls.checks()),
             breakers_open: Some(open.count() as u64),
             in_flight: Some(in_flight.sum::<usize>() as u64),
             cached_denials: Some(cached as u64),
             ..StoreMetrics::new(&*self.name)
+        };
+        #[cfg(feature = "control")]
+        if let Some(held) = self.control.held() {
+            held.add_to(&mut metrics);
         }
+        metrics
     }
 }
 
