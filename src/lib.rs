@@ -133,6 +133,7 @@
 //! | `unstable-store` | no | [`store::BucketWords`] and `Check::decide`, for a store of your own; they may change in any release |
 //! | `config` | no | [`config`]: limits from a TOML file, or any format that has a crate for serde |
 //! | `schema` | no | `config`, and `Config::json_schema`: the JSON Schema of the file, for editors |
+//! | `cli` | no | the binary `tower-throttle`, which checks files and looks at running limits: [how](https://github.com/tower-throttle/tower-throttle/blob/main/docs/cli.md) |
 //! | `compat` | no | [`compat`]: answers in the form of redis-cell |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -100,6 +100,36 @@ impl Policy {
         }
     }
 
+    /// Replaces the quota, and keeps all else: of a policy that was read from a file, for example.
+    pub fn with_quota<Q>(mut self, quota: Q) -> Self
+    where
+        Q: TryInto<Quota>,
+        ConfigError: From<Q::Error>,
+    {
+        self.quota = quota.try_into().map_err(ConfigError::from);
+        self
+    }
+
+    /// Makes it a policy of a limiter that looks at single callers: it reads nothing from requests,
+    /// and does nothing that depends on other policies or callers.
+    #[cfg(feature = "config")]
+    pub(crate) fn for_lookup(mut self) -> Self {
+        let is_penalty = self
+            .quota
+            .as_ref()
+            .is_ok_and(|quota| quota.penalty().is_some());
+        if is_penalty {
+            // It was there for a settler.
+            self.hold_for = None;
+        }
+        self.readers = PolicyReaders::default();
+        self.strikes_on_denial = false;
+        self.leases = false;
+        self.enforcement = Enforcement::ForAll;
+        self.on_store_failure = None;
+        self
+    }
+
     /// Sets how many units each check takes. Default: 1. A cost of 0 asks without taking. On a
     /// [`Penalty`](crate::Penalty), which takes none, it is a [`ConfigError`].
     pub const fn cost(mut self, units: u64) -> Self {

@@ -27,11 +27,13 @@
 mod builders;
 mod check;
 mod descriptor;
+mod explanation;
 mod field;
 mod form;
 mod from_serde;
 mod from_toml;
 mod matching;
+mod names;
 mod problem;
 mod readers;
 #[cfg(feature = "schema")]
@@ -39,6 +41,7 @@ mod schema;
 #[cfg(test)]
 #[allow(clippy::expect_used)]
 mod tests;
+mod text;
 mod tree;
 mod variables;
 mod wording;
@@ -47,14 +50,16 @@ use std::{fmt, fs, io::Read, path::Path, sync::Arc};
 
 use serde::de::{Deserialize, Deserializer, Error};
 
+pub use self::{
+    explanation::{ExplainedPolicy, Explanation, FoundCondition},
+    names::{Names, ReaderName},
+    problem::{ConfigErrors, ConfigProblem},
+    readers::Readers,
+};
 use self::{
     field::Field,
     problem::{Code, Problems},
     tree::{Node, Place},
-};
-pub use self::{
-    problem::{ConfigErrors, ConfigProblem},
-    readers::Readers,
 };
 
 /// The size of the largest file.

@@ -38,7 +38,6 @@ struct Rare {
 struct Held {
     /// What the check itself holds; for a settlement or a renewal, what was still held.
     own: u64,
-    #[cfg_attr(not(feature = "redis"), allow(dead_code))]
     all: u64,
     generation: u64,
 }
@@ -279,6 +278,13 @@ impl PolicyDecision {
     #[must_use]
     pub fn held(&self) -> u64 {
         self.hold().map_or(0, |hold| hold.own)
+    }
+
+    /// Returns how many units of the bucket all requests hold together: those of
+    /// [`held`](Self::held), and those of others.
+    #[must_use]
+    pub fn held_by_all(&self) -> u64 {
+        self.hold().map_or(0, |hold| hold.all)
     }
 
     fn hold(&self) -> Option<&Held> {

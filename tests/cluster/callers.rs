@@ -13,7 +13,13 @@ async fn callers_of_all_primaries_are_found() {
     let store = patient(&cluster);
     let limiter = Limiter::new(store.clone(), Policy::new("day", FixedWindow::per_day(9)));
     for number in 0..60_u64 {
-        limiter.check(number).await.expect("a decision");
+        assert!(
+            limiter
+                .check(number)
+                .await
+                .expect("a decision")
+                .is_allowed()
+        );
     }
     let expected: BTreeSet<_> = (0..60_u64)
         .flat_map(|number| limiter.storage_keys(number))

@@ -7,9 +7,11 @@
 mod addresses;
 mod blame;
 mod conditions;
+mod explain;
 mod keys;
 mod layer;
 mod lists;
+mod lookup;
 mod policy;
 mod reading;
 mod settler;
@@ -49,7 +51,7 @@ impl Builders {
     pub(super) fn read(config: &Config) -> Result<Self, ConfigErrors> {
         let file = config.root();
         let mut reading = Reading::new(&config.readers);
-        let store = store::read(&mut reading, &file);
+        let store = store::read(&mut reading, &file, None);
         let addresses = Addresses::read(&mut reading, &file);
         let lists = lists::read(&mut reading, &file, &addresses, config.path());
         let policies = policy::read_all(&mut reading, &file, &addresses);

@@ -46,7 +46,8 @@ impl fmt::Debug for StoreChoice {
 }
 
 /// Reads the table. It is in memory if there is none, and after a mistake.
-pub(super) fn read(reading: &mut Reading<'_>, file: &Field<'_>) -> StoreChoice {
+/// `url`: in place of that in the file.
+pub(super) fn read(reading: &mut Reading<'_>, file: &Field<'_>, url: Option<&str>) -> StoreChoice {
     let in_memory = || StoreChoice::Memory(MemoryStore::builder());
     let Some(table) = file.get("store") else {
         return in_memory();
@@ -62,7 +63,7 @@ pub(super) fn read(reading: &mut Reading<'_>, file: &Field<'_>) -> StoreChoice {
     let clock = reading.named(table.get("clock").as_ref(), registered, "clock");
     let clock = clock.map(|clock| Arc::new(Arc::clone(&clock.0)));
     match table.get("redis") {
-        Some(url) => redis(reading, &table, &url, clock).unwrap_or_else(in_memory),
+        Some(field) => redis(reading, &table, &field, url, clock).unwrap_or_else(in_memory),
         None => StoreChoice::Memory(memory(reading, &table, clock)),
     }
 }
@@ -98,6 +99,7 @@ fn redis(
     reading: &mut Reading<'_>,
     table: &Field<'_>,
     url: &Field<'_>,
+    other: Option<&str>,
     clock: Option<SharedClock>,
 ) -> Option<StoreChoice> {
     let count = |name: &str| {
@@ -130,7 +132,10 @@ fn redis(
     if let Some(clock) = clock {
         builder = builder.clock(clock);
     }
-    let url_text = reading.problems.keep(url.expanded())?.into_owned();
+    let url_text = match other {
+        Some(other) => other.to_owned(),
+        None => reading.problems.keep(url.expanded())?.into_owned(),
+    };
     for error in builder.mistakes(&url_text) {
         let names = super::blame::fields(&error);
         let field = super::blame::first_of(table, names);
@@ -146,6 +151,7 @@ fn redis(
     reading: &mut Reading<'_>,
     _: &Field<'_>,
     url: &Field<'_>,
+    _: Option<&str>,
     _: Option<SharedClock>,
 ) -> Option<StoreChoice> {
     reading.report_feature(url, "`redis`", "redis");

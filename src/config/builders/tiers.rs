@@ -61,6 +61,22 @@ pub(super) fn read<'a>(reading: &mut Reading<'_>, field: &Field<'a>) -> Option<A
     }))
 }
 
+/// Returns the quota of a tier of a policy, which has no mistakes.
+pub(super) fn find(reading: &mut Reading<'_>, policy: &Field<'_>, tier: &str) -> Option<Quota> {
+    let field = policy.get("quota")?;
+    let tiers = field.table().and_then(|_| field.get("tiers"));
+    let mut tiers = tiers.iter().flat_map(Field::entries);
+    let Some((_, found)) = tiers.find(|(name, _)| *name == tier) else {
+        reading.report(
+            &field,
+            Code::UnknownTier,
+            format!("no tier {tier:?}; name another"),
+        );
+        return None;
+    };
+    quota(reading, &found)
+}
+
 fn quota(reading: &mut Reading<'_>, field: &Field<'_>) -> Option<Quota> {
     let quota = field.text()?.parse();
     reading.keep(field, quota)
@@ -83,6 +99,16 @@ impl<'a> Amount<'a> {
         match self {
             Self::One(_, quota) => *quota,
             Self::Tiers(tiers) => tiers.otherwise,
+        }
+    }
+}
+
+impl Amount<'_> {
+    /// Returns the quota of a request under a policy of this name.
+    pub(super) fn quota_of(self, policy: &str, head: &RequestHead<'_>) -> Quota {
+        match self {
+            Self::One(_, quota) => quota,
+            Self::Tiers(tiers) => tiers.into_choice(policy)(head),
         }
     }
 }

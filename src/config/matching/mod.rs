@@ -64,6 +64,15 @@ impl Matcher {
         self.find(head) != Finding::Fails
     }
 
+    /// Returns whether all conditions hold. `None`: two servers could disagree.
+    pub(super) fn holds(&self, head: &RequestHead<'_>) -> Option<bool> {
+        match self.find(head) {
+            Finding::Holds => Some(true),
+            Finding::Fails => Some(false),
+            Finding::Unclear => None,
+        }
+    }
+
     fn find(&self, head: &RequestHead<'_>) -> Finding {
         let mut all = Finding::Holds;
         for condition in &self.0 {

@@ -1,0 +1,97 @@
+//! `check` and `schema`.
+
+use serde_json::{Value, json};
+use tower_throttle::config::{Config, ConfigErrors, ReaderName};
+
+use crate::{
+    answer::{Answer, Failure, problems},
+    arguments::Check,
+    readers,
+};
+
+pub(crate) fn run(arguments: &Check) -> Result<Answer, Failure> {
+    let config = match Config::from_path(&arguments.file) {
+        Ok(config) => config,
+        Err(errors) if is_unreadable(&errors) => return Err(errors.into()),
+        Err(errors) => return Ok(wrong(&errors)),
+    };
+    let named = config.reader_names();
+    let registered = match &arguments.readers {
+        None => named.clone(),
+        Some(texts) => texts
+            .iter()
+            .map(|text| reader(text))
+            .collect::<Result<_, _>>()?,
+    };
+    let config = config.readers(readers::stand_ins(&registered));
+    match config.check() {
+        Ok(()) => Ok(right(arguments, &config, &named)),
+        Err(errors) => Ok(wrong(&errors)),
+    }
+}
+
+pub(crate) fn schema() -> Answer {
+    let schema = Config::json_schema();
+    let json = serde_json::from_str(&schema).unwrap_or(Value::Null);
+    Answer::fine(schema, json)
+}
+
+/// Reads `key:tenant`.
+fn reader(text: &str) -> Result<ReaderName, Failure> {
+    let reader = text
+        .split_once(':')
+        .and_then(|(kind, name)| ReaderName::new(kind, name));
+    reader.ok_or_else(|| {
+        let kinds = ReaderName::KINDS.join(", ");
+        Failure::new(format!(
+            "--readers: {text:?} is no reader; write KIND:NAME with one of {kinds}"
+        ))
+    })
+}
+
+fn is_unreadable(errors: &ConfigErrors) -> bool {
+    let mut problems = errors.problems().iter();
+    problems.any(|problem| problem.code() == "file-unreadable")
+}
+
+fn wrong(errors: &ConfigErrors) -> Answer {
+    Answer {
+        text: String::new(),
+        problems: errors.to_string(),
+        json: json!({ "ok": false, "problems": problems(errors) }),
+        is_fine: false,
+    }
+}
+
+fn right(arguments: &Check, config: &Config, named: &[ReaderName]) -> Answer {
+    let file = arguments.file.display();
+    let names = config.names();
+    let (policies, layers, limiters) = (&names.policies, &names.layers, &names.limiters);
+    let mut text = format!(
+        "{file}: ok, {}, {}, {}",
+        count(policies, "policy", "policies"),
+        count(layers, "layer", "layers"),
+        count(limiters, "limiter", "limiters"),
+    );
+    for ReaderName { kind, name, .. } in named {
+        text.push_str(&format!("\nneeds: {kind} reader `{name}`"));
+    }
+    let named = named.iter();
+    let needs = named.map(|ReaderName { kind, name, .. }| json!({ "kind": kind, "name": name }));
+    let json = json!({
+        "ok": true,
+        "problems": [],
+        "policies": policies,
+        "layers": layers,
+        "limiters": limiters,
+        "needs": needs.collect::<Vec<_>>(),
+    });
+    Answer::fine(text, json)
+}
+
+fn count(names: &[String], one: &str, several: &str) -> String {
+    match names.len() {
+        1 => format!("1 {one}"),
+        count => format!("{count} {several}"),
+    }
+}

@@ -1,0 +1,208 @@
+//! Times as operators write and read them.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tower_throttle::control::End;
+
+/// When an entry of the control document ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Until {
+    After(Duration),
+    At(SystemTime),
+}
+
+impl From<Until> for End {
+    fn from(until: Until) -> Self {
+        match until {
+            Until::After(time) => time.into(),
+            Until::At(at) => at.into(),
+        }
+    }
+}
+
+/// Reads a time such as `90s`, `15m`, `1h`, `7d` or `250ms`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let ms = match unit.trim() {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        "w" => 7 * 86_400_000,
+        _ => return Err("write a number and one of ms, s, m, h, d and w, such as 1h".to_owned()),
+    };
+    let number = number.parse::<u64>().ok();
+    let time = number.and_then(|number| number.checked_mul(ms));
+    match time {
+        Some(0) => Err("0 is no time; write a longer one".to_owned()),
+        Some(ms) => Ok(Duration::from_millis(ms)),
+        None => Err("the number is missing or too large; write one such as 1h".to_owned()),
+    }
+}
+
+/// Reads a time from now, or a date in UTC.
+pub(crate) fn until(text: &str) -> Result<Until, String> {
+    if !text.contains('-') {
+        return duration(text).map(Until::After);
+    }
+    let at = date(text).ok_or("write a date such as 2026-12-24 or 2026-12-24T08:00:00Z")?;
+    Ok(Until::At(at))
+}
+
+fn date(text: &str) -> Option<SystemTime> {
+    let (date, time) = text.split_once('T').unwrap_or((text, "00:00:00Z"));
+    let number = |text: &str| {
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<u64>().ok().filter(|_| is_number)
+    };
+    let [year, month, day] = parts(date, '-')?;
+    let [hour, minute, second] = parts(time.strip_suffix('Z')?, ':')?;
+    let is_of_length = year.len() == 4
+        && [month, day, hour, minute, second]
+            .iter()
+            .all(|part| part.len() == 2);
+    let (year, month, day) = (number(year)?, number(month)?, number(day)?);
+    let (hour, minute, second) = (number(hour)?, number(minute)?, number(second)?);
+    let is_time = hour < 24 && minute < 60 && second < 60;
+    let days = days_since_epoch(year, month, day)?;
+    if !is_of_length || !is_time || civil(days) != (year, month, day) {
+        return None;
+    }
+    let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second;
+    UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
+}
+
+fn parts(text: &str, separator: char) -> Option<[&str; 3]> {
+    let parts: Vec<_> = text.split(separator).collect();
+    parts.try_into().ok()
+}
+
+/// Returns the days from 1970-01-01 to a date of the Gregorian calendar.
+fn days_since_epoch(year: u64, month: u64, day: u64) -> Option<u64> {
+    let is_date = year >= 1_970 && (1..=12).contains(&month) && (1..=31).contains(&day);
+    // March is the first month, so that the day of a leap year is the last one.
+    let (year, month) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year.checked_sub(1)?, month + 9)
+    };
+    let day_of_year = (153 * month + 2) / 5 + day - 1;
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + day_of_year;
+    is_date.then_some(days)?.checked_sub(EPOCH)
+}
+
+/// The days from 0000-03-01 to 1970-01-01.
+const EPOCH: u64 = 719_468;
+
+/// Returns year, month and day of a number of days since 1970-01-01.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let days = days + EPOCH;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let year = era * 400 + year_of_era;
+    match month {
+        0..10 => (year, month + 3, day),
+        _ => (year + 1, month - 9, day),
+    }
+}
+
+/// Writes a moment in UTC, such as `2026-12-24T08:00:00Z`.
+pub(crate) fn moment(at: SystemTime) -> String {
+    let seconds = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (year, month, day) = civil(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Writes a time for people, in its two largest units.
+pub(crate) fn span(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (1.., ..) => format!("{days} d {hours} h"),
+        (_, 1.., _) => format!("{hours} h {minutes} min"),
+        (.., 1..) => format!("{minutes} min {} s", seconds % 60),
+        _ => format!("{:.3} s", time.as_secs_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_a_number_and_a_unit() {
+        for (text, ms) in [
+            ("250ms", 250),
+            ("90s", 90_000),
+            ("15m", 900_000),
+            ("1h", 3_600_000),
+        ] {
+            assert_eq!(duration(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        assert_eq!(duration("7d"), Ok(Duration::from_secs(7 * 86_400)));
+        assert_eq!(duration("2w"), Ok(Duration::from_secs(14 * 86_400)));
+        for text in [
+            "",
+            "1",
+            "h",
+            "0s",
+            "-1h",
+            "1.5h",
+            "1h30m",
+            "99999999999999999999s",
+            "1 year",
+        ] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn dates_are_read_as_they_are_written() {
+        for text in [
+            "1970-01-01T00:00:00Z",
+            "2000-02-29T23:59:59Z",
+            "2024-03-01T00:00:00Z",
+            "2026-12-24T08:00:00Z",
+            "2100-02-28T00:00:01Z",
+            "9999-12-31T23:59:59Z",
+        ] {
+            let Ok(Until::At(at)) = until(text) else {
+                panic!("{text}");
+            };
+            assert_eq!(moment(at), text);
+        }
+        assert_eq!(until("2026-12-24"), until("2026-12-24T00:00:00Z"));
+        let christmas = UNIX_EPOCH + Duration::from_secs(1_798_070_400);
+        assert_eq!(until("2026-12-24"), Ok(Until::At(christmas)));
+        for text in [
+            "2026-13-01",
+            "2026-02-29",
+            "2100-02-29",
+            "2026-00-10",
+            "2026-1-1",
+            "1969-12-31",
+            "2026-12-24T24:00:00Z",
+            "2026-12-24T08:00:00",
+            "2026-12-24 08:00:00Z",
+            "2026-12",
+            "-",
+        ] {
+            assert!(until(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn spans_are_short() {
+        assert_eq!(span(Duration::from_millis(1_234)), "1.234 s");
+        assert_eq!(span(Duration::from_secs(61)), "1 min 1 s");
+        assert_eq!(span(Duration::from_secs(3_660)), "1 h 1 min");
+        assert_eq!(span(Duration::from_secs(90_000)), "1 d 1 h");
+    }
+}

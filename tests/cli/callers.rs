@@ -1,0 +1,272 @@
+//! `peek`, `reset` and `top` of a running Redis.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tower_throttle::{FixedWindow, Key, Limiter, Penalty, Policy, RedisStore, TokenBucket};
+
+use crate::{
+    run::{File, run, run_with},
+    support::{RedisServer, cluster::RedisCluster},
+};
+
+/// A file for a server, and a limiter as the application has it.
+fn fleet(url: &str) -> (File, RedisStore) {
+    let text = format!(
+        r#"version = 1
+[store]
+redis = "{url}"
+prefix = "shop"
+secret = "s3"
+[[policy]]
+name = "day"
+quota = "fixed window of 10 per 24 hours"
+key = "header:x-api-key"
+[[policy]]
+name = "bans"
+quota = "penalty after 3 strikes within 1 hour, lasting 1 hour"
+key = "client_ip"
+[[policy]]
+name = "tiers"
+quota = {{ by = "plan", tiers = {{ free = "5 per hour", paid = "50 per hour" }}, otherwise = "free" }}
+key = ["header:x-api-key", "peer"]
+[client_ip]
+trusted = ["10.0.0.0/8"]
+ipv6_prefix = 56
+[layer.api]
+"#
+    );
+    let store = RedisStore::builder()
+        .prefix("shop")
+        .secret("s3")
+        .timeout(Duration::from_secs(10))
+        .connect(url)
+        .expect("a store");
+    (File::new(&text), store)
+}
+
+fn day(store: &RedisStore) -> Limiter {
+    let quota = FixedWindow::new(10, Duration::from_secs(86_400));
+    Limiter::new(store.clone(), Policy::new("day", quota))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn peek_shows_what_is_left_and_reset_gives_it_back() {
+    let server = RedisServer::start();
+    let (file, store) = fleet(&server.url());
+    let limiter = day(&store);
+    assert!(
+        limiter
+            .check_n("k1", 4)
+            .await
+            .expect("a decision")
+            .is_allowed()
+    );
+    let fresh = run(&["peek", "--json", file.path(), "day", "k2"])
+        .with_code(0)
+        .json();
+    assert_eq!(
+        (&fresh["remaining"], &fresh["reset_after_ms"]),
+        (&json!(10), &json!(0))
+    );
+    let peek = run(&["peek", "--json", file.path(), "day", "k1"])
+        .with_code(0)
+        .json();
+    assert_eq!(
+        (&peek["remaining"], &peek["limit"]),
+        (&json!(6), &json!(10))
+    );
+    assert_eq!(
+        (&peek["allowed"], &peek["banned"]),
+        (&json!(true), &json!(false))
+    );
+    assert!(peek["reset_after_ms"].as_u64() > Some(0));
+    assert_eq!(peek["key"], limiter.storage_keys("k1")[0].as_str());
+    let fingerprint = peek["fingerprint"].as_str().expect("a fingerprint");
+    let same = run(&["peek", "--json", file.path(), "day", fingerprint])
+        .with_code(0)
+        .json();
+    assert_eq!(
+        (&same["remaining"], &same["fingerprint"]),
+        (&json!(6), &peek["fingerprint"])
+    );
+    let text = run(&["peek", file.path(), "day", "text:k1"])
+        .with_code(0)
+        .out;
+    assert!(
+        text.starts_with(&format!("policy \"day\", caller {fingerprint}\n")),
+        "{text}"
+    );
+    assert!(
+        text.contains("remaining  6 of 10\n") && text.contains("wait       none\n"),
+        "{text}"
+    );
+
+    assert!(
+        limiter
+            .check_n("k1", 6)
+            .await
+            .expect("a decision")
+            .is_allowed()
+    );
+    let denied = run(&["peek", "--json", file.path(), "day", "k1"])
+        .with_code(1)
+        .json();
+    assert!(denied["retry_after_ms"].as_u64() > Some(0), "{denied}");
+    run(&["reset", file.path(), "day", fingerprint]).with_code(0);
+    let after = run(&["peek", "--json", file.path(), "day", "k1"])
+        .with_code(0)
+        .json();
+    assert_eq!(after["remaining"], 10);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn addresses_and_tiers_are_those_of_the_policy() {
+    let server = RedisServer::start();
+    let (file, store) = fleet(&server.url());
+    let bans = Penalty::after(3)
+        .within(Duration::from_secs(3_600))
+        .lasting(Duration::from_secs(3_600));
+    let bans = Limiter::new(store.clone(), Policy::new("bans", bans));
+    let network: std::net::IpAddr = "2001:db8:0:100::".parse().expect("an address");
+    bans.ban(network, Duration::from_secs(1_800))
+        .await
+        .expect("a ban");
+    let caller = "ip:2001:db8:0:1ff:2::3";
+    let banned = run(&["peek", "--json", file.path(), "bans", caller])
+        .with_code(1)
+        .json();
+    assert_eq!(
+        (&banned["banned"], &banned["allowed"]),
+        (&json!(true), &json!(false))
+    );
+    let text = run(&["peek", file.path(), "bans", caller]).with_code(1).out;
+    assert!(
+        text.contains("banned     by the policy, for 29 min"),
+        "{text}"
+    );
+    run(&["reset", file.path(), "bans", caller]).with_code(0);
+    run(&["peek", file.path(), "bans", caller]).with_code(0);
+
+    let tier = |more: &[&str]| {
+        let arguments = ["peek", "--json", file.path(), "tiers", "k1"];
+        run(&[&arguments[..], more].concat())
+    };
+    assert_eq!(tier(&[]).with_code(0).json()["limit"], 5);
+    assert_eq!(tier(&["--tier", "paid"]).with_code(0).json()["limit"], 50);
+    assert!(tier(&["--tier", "gold"]).with_code(2).json()["error"].is_string());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_in_code_need_no_file() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let store = RedisStore::builder()
+        .timeout(Duration::from_secs(10))
+        .connect(&url);
+    let api = Policy::new("api", TokenBucket::per_hour(100));
+    let limiter = Limiter::new(store.expect("a store"), api);
+    assert!(
+        limiter
+            .check_n(("ann", 7), 40)
+            .await
+            .expect("a decision")
+            .is_allowed()
+    );
+    let caller = ["text:ann", "number:7", "--quota", "100 per hour"];
+    let arguments = [&["peek", "--json", "-", "api"][..], &caller].concat();
+    let variables = [("TOWER_THROTTLE_REDIS", &*url)];
+    assert_eq!(
+        run_with(&arguments, &variables).with_code(0).json()["remaining"],
+        60
+    );
+    let no_quota = run(&["peek", "-", "api", "ann", "--redis", &url]).with_code(2);
+    assert!(no_quota.err.contains("--quota"), "{no_quota:?}");
+    let no_redis = run(&arguments).with_code(2).json();
+    assert!(
+        no_redis["error"]
+            .as_str()
+            .expect("a text")
+            .contains("--redis"),
+        "{no_redis}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn top_lists_the_fullest_buckets_first() {
+    let server = RedisServer::start();
+    let (file, store) = fleet(&server.url());
+    let limiter = day(&store);
+    for (caller, units) in [("a", 3), ("b", 9), ("c", 5), ("d", 1)] {
+        assert!(
+            limiter
+                .check_n(caller, units)
+                .await
+                .expect("a decision")
+                .is_allowed()
+        );
+    }
+    let top = run(&["top", "--json", file.path(), "day", "--limit", "3"])
+        .with_code(0)
+        .json();
+    let policy = &top["policies"][0];
+    let used: Vec<_> = policy["callers"]
+        .as_array()
+        .expect("callers")
+        .iter()
+        .collect();
+    let used: Vec<_> = used
+        .iter()
+        .map(|caller| caller["used"].as_u64().expect("units"))
+        .collect();
+    assert_eq!(used, [9, 5, 3]);
+    assert_eq!(
+        (&policy["found"], &policy["complete"]),
+        (&json!(4), &json!(true))
+    );
+    let second = policy["callers"][1]["fingerprint"]
+        .as_str()
+        .expect("a fingerprint");
+    assert!(limiter.storage_keys("c")[0].contains(second), "{second}");
+    let text = run(&["top", file.path()]).with_code(0).out;
+    assert!(
+        text.contains("policy \"day\": 4 callers with a bucket\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("policy \"tiers\": 0 callers with a bucket\n"),
+        "{text}"
+    );
+    assert!(text.contains("  9 of 10  reset in "), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn top_asks_all_primaries_of_a_cluster() {
+    let cluster = RedisCluster::start(3, 0);
+    let (file, store) = fleet(&cluster.url());
+    let limiter = day(&store);
+    for caller in 0..30_u64 {
+        assert!(
+            limiter
+                .check(caller)
+                .await
+                .expect("a decision")
+                .is_allowed()
+        );
+    }
+    let top = run(&["top", "--json", file.path(), "day"])
+        .with_code(0)
+        .json();
+    let policy = &top["policies"][0];
+    assert_eq!(
+        (&policy["found"], &policy["complete"]),
+        (&json!(30), &json!(true))
+    );
+    assert_eq!(policy["callers"].as_array().map(Vec::len), Some(20));
+    let everyone = Key::from(7_u64);
+    let peek = run(&["peek", "--json", file.path(), "day", "number:7"])
+        .with_code(0)
+        .json();
+    assert_eq!(peek["key"], limiter.storage_keys(everyone)[0].as_str());
+    assert_eq!(peek["remaining"], 9);
+}

@@ -1,0 +1,129 @@
+//! `check` and `schema`.
+
+use serde_json::json;
+
+use crate::run::{File, run, run_with};
+
+const GOOD: &str = r#"
+version = 1
+
+[[policy]]
+name = "burst"
+quota = "10 per second, burst 20"
+key = ["reader:tenant", "header:x-api-key"]
+
+[[policy]]
+name = "plan"
+quota = { by = "plan", tiers = { free = "5 per day", paid = "50 per day" }, otherwise = "free" }
+key = "header:x-api-key"
+when = { reader = "internal" }
+
+[layer.api]
+[limiter.jobs]
+policies = ["burst"]
+"#;
+
+const BAD: &str = r#"version = 1
+[[policy]]
+name = "burst"
+quota = 10
+keys = "peer"
+"#;
+
+#[test]
+fn a_right_file_is_counted_and_its_readers_are_listed() {
+    let file = File::new(GOOD);
+    let run = run(&["check", file.path()]).with_code(0);
+    let expected = format!(
+        "{}: ok, 2 policies, 1 layer, 1 limiter\n\
+         needs: key reader `tenant`\n\
+         needs: quota reader `plan`\n\
+         needs: when reader `internal`\n",
+        file.path()
+    );
+    assert_eq!((run.out.as_str(), run.err.as_str()), (&*expected, ""));
+
+    let json = crate::run::run(&["check", "--json", file.path()])
+        .with_code(0)
+        .json();
+    assert_eq!(json["ok"], true);
+    assert_eq!(json["policies"], json!(["burst", "plan"]));
+    assert_eq!(json["layers"], json!(["api"]));
+    assert_eq!(json["limiters"], json!(["jobs"]));
+    assert_eq!(json["needs"][0], json!({ "kind": "key", "name": "tenant" }));
+}
+
+#[test]
+fn all_mistakes_are_reported_at_once_with_their_places() {
+    let file = File::new(BAD);
+    let run = run(&["check", file.path()]).with_code(1);
+    let lines: Vec<_> = run.err.lines().collect();
+    let at = |line: &str, place: &str| line.starts_with(&format!("{}:{place}: ", file.path()));
+    assert!(
+        at(lines[0], "4:9") && lines[0].contains("wrong-type"),
+        "{run:?}"
+    );
+    assert!(
+        at(lines[1], "5:1") && lines[1].contains(r#"did you mean "key"?"#),
+        "{run:?}"
+    );
+    assert_eq!((lines.len(), run.out.as_str()), (2, ""));
+
+    let quotas = File::new(
+        &GOOD
+            .replace("per second", "per secnd")
+            .replace("5 per day", "5 per dya"),
+    );
+    let quotas = crate::run::run(&["check", quotas.path()]).with_code(1);
+    assert!(
+        quotas.err.contains(r#"did you mean "second"?"#),
+        "{quotas:?}"
+    );
+    assert_eq!(quotas.err.lines().count(), 2, "{quotas:?}");
+
+    let json = crate::run::run(&["--json", "check", file.path()])
+        .with_code(1)
+        .json();
+    assert_eq!(json["ok"], false);
+    let problem = &json["problems"][1];
+    assert_eq!(
+        (&problem["line"], &problem["column"]),
+        (&json!(5), &json!(1))
+    );
+    assert_eq!(
+        (&problem["code"], &problem["file"]),
+        (&json!("unknown-field"), &json!(file.path()))
+    );
+}
+
+#[test]
+fn readers_are_compared_with_those_that_are_registered() {
+    let file = File::new(GOOD);
+    let all = "key:tenant,quota:plan,when:internal";
+    run(&["check", file.path(), "--readers", all]).with_code(0);
+    let missing = run(&["check", file.path(), "--readers", "key:tennant,quota:plan"]).with_code(1);
+    assert!(missing.err.contains("unknown-reader"), "{missing:?}");
+    assert_eq!(missing.err.lines().count(), 2, "{missing:?}");
+    let wrong = run(&["check", file.path(), "--readers", "plan"]).with_code(2);
+    assert!(wrong.err.contains("write KIND:NAME"), "{wrong:?}");
+}
+
+#[test]
+fn a_variable_that_is_not_set_is_a_mistake() {
+    let text = "version = 1\n[store]\nredis = \"${LIMITS_REDIS}\"\n\
+                [[policy]]\nname = \"a\"\nquota = \"1 per day\"\n";
+    let file = File::new(text);
+    let unset = run(&["check", file.path()]).with_code(1);
+    assert!(unset.err.contains("LIMITS_REDIS"), "{unset:?}");
+    let variables = [("LIMITS_REDIS", "redis://:hunter2@127.0.0.1/")];
+    let set = run_with(&["check", file.path()], &variables).with_code(0);
+    assert!(!format!("{set:?}").contains("hunter2"));
+}
+
+#[test]
+fn the_schema_is_json() {
+    let schema = run(&["schema"]).with_code(0).json();
+    assert!(schema["$schema"].is_string(), "{schema}");
+    let same = run(&["schema", "--json"]).with_code(0).json();
+    assert_eq!(schema, same);
+}

@@ -1,0 +1,10 @@
+//! Runs the binary `tower-throttle` as a process: what it prints, and its exit codes.
+
+mod callers;
+mod changes;
+mod checks;
+mod explains;
+mod failures;
+mod run;
+#[path = "../support/mod.rs"]
+mod support;
