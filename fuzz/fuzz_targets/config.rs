@@ -1,0 +1,26 @@
+//! Configuration files: each is read, or all its mistakes are in it, one on each line.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tower_throttle::config::Config;
+
+fuzz_target!(|text: &str| {
+    if let Err(errors) = Config::from_toml(text) {
+        let printed = errors.to_string();
+        assert_eq!(printed.lines().count(), errors.problems().len(), "{printed}");
+        let lines = text.split('\n').count();
+        for problem in errors.problems() {
+            assert!(problem.line().is_none_or(|line| (1..=lines).contains(&line)));
+            assert!(problem.column().is_none_or(|column| column > 0));
+            assert!(!problem.code().is_empty() && problem.file().is_none());
+        }
+        // The same text has the same mistakes.
+        assert_eq!(Config::from_toml(text).expect_err("mistakes"), errors);
+    }
+    // Serde reads the same from a text and from a value, in which each name is there once.
+    if serde_json::from_str::<Config>(text).is_ok() {
+        let value: serde_json::Value = serde_json::from_str(text).expect("JSON");
+        serde_json::from_value::<Config>(value).expect("the same file");
+    }
+});
