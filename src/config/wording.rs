@@ -2,19 +2,22 @@
 
 use crate::ConfigError;
 
-/// Words of Rust in the messages of builders, and what says the same in a file.
-const WORDS: &[(&str, &str)] = &[
-    ("Limiter", "limiter"),
-    ("RateLimitLayer", "layer"),
+/// Names of Rust in the messages of builders that a file says in another way.
+const NAMES: &[(&str, &str)] = &[
     ("HeaderFormat::Draft10", "headers = \"draft10\""),
-    ("key::peer()", "peer"),
-    (
-        "Lists::client_address(key::client_ip(..))",
-        "client_address",
-    ),
-    ("policy(..)", "[[policy]]"),
-    ("shadow()", "mode = \"shadow\""),
-    ("enforce_for(..)", "mode = { enforce_for = .. }"),
+    ("Limiter", "limiter"),
+    ("Percent::of_keys", "enforce_for"),
+    ("RateLimitLayer", "layer"),
+    ("TokenBucket::without_refill", "without refill"),
+    ("cost_by", "cost"),
+    ("doubling_up_to", "doubling up to"),
+    ("enforce_for", "mode = { enforce_for = .. }"),
+    ("forgiven_after", "forgiven after"),
+    ("max_entries", "max entries"),
+    ("policy", "[[policy]]"),
+    ("quota_by", "quota"),
+    ("shadow", "mode = \"shadow\""),
+    ("share_of", "share of"),
 ];
 
 /// Returns the message of an error, as a file would say it: `` `cost` `` for `` `cost(30)` ``. The
@@ -36,14 +39,11 @@ pub(super) fn in_a_file(error: &ConfigError) -> String {
     parts.collect::<Vec<_>>().join("`")
 }
 
-/// Returns what says the same in a file as a piece of code.
-fn word(code: &str) -> &str {
-    if let Some((_, file)) = WORDS.iter().find(|(known, _)| *known == code) {
-        return file;
-    }
-    match code.split_once('(') {
-        Some(("Percent::of_keys", _)) => "enforce_for",
-        Some((name, _)) => name.rsplit("::").next().unwrap_or(name),
-        None => code,
+/// Returns what says the same in a file as a piece of code, without its arguments.
+pub(super) fn word(code: &str) -> &str {
+    let name = code.split('(').next().unwrap_or(code);
+    match NAMES.iter().find(|(known, _)| *known == name) {
+        Some((_, file)) => file,
+        None => name.rsplit("::").next().unwrap_or(name),
     }
 }

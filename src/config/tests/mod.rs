@@ -142,3 +142,24 @@ fn what_builders_say_of_code_is_in_the_words_of_a_file() {
         assert_eq!(wording::in_a_file(&error), message);
     }
 }
+
+/// Whatever stands between backquotes in the messages of builders.
+#[test]
+fn no_message_of_a_builder_has_code_in_a_file() {
+    let source = include_str!("../../error/config.rs");
+    let (_, source) = source.split_once("impl fmt::Display").expect("messages");
+    let (source, _) = source.split_once("macro_rules!").expect("their end");
+    let codes: Vec<_> = source
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .flat_map(|line| line.split('`').skip(1).step_by(2))
+        .collect();
+    assert!(codes.len() > 40, "{codes:?}");
+    for code in codes {
+        let word = wording::word(code);
+        let is_code = ["(", ")", "::"]
+            .iter()
+            .any(|part| word.contains(part));
+        assert!(!is_code, "{code}: {word}");
+    }
+}
