@@ -157,9 +157,7 @@ fn no_message_of_a_builder_has_code_in_a_file() {
     assert!(codes.len() > 40, "{codes:?}");
     for code in codes {
         let word = wording::word(code);
-        let is_code = ["(", ")", "::"]
-            .iter()
-            .any(|part| word.contains(part));
+        let is_code = ["(", ")", "::"].iter().any(|part| word.contains(part));
         assert!(!is_code, "{code}: {word}");
     }
 }
