@@ -109,7 +109,6 @@ impl Recorder {
     /// counts start at 0 then.
     ///
     /// If the replacement takes place, [`take_over`](Self::take_over) is to be called after it.
-    #[cfg(feature = "http")]
     pub(crate) fn continued<'a>(
         self: &Arc<Self>,
         name: Arc<str>,
@@ -132,7 +131,7 @@ impl Recorder {
     }
 
     /// Takes all that former recorders know about those before them. So no chain of them grows.
-    #[cfg(feature = "http")]
+    #[cfg(any(test, feature = "control"))]
     pub(crate) fn take_over(&self) {
         lock(&self.former).take_over(&self.policies);
     }

@@ -69,7 +69,6 @@ impl<R: Version> Former<R> {
         }
     }
 
-    #[cfg(feature = "http")]
     pub(super) fn of(recorder: Arc<R>) -> Self {
         Self {
             counted: Totals::default(),
@@ -79,7 +78,7 @@ impl<R: Version> Former<R> {
 
     /// Takes from each recorder what it knows about those before it. `policies`: those of the
     /// present version.
-    #[cfg(feature = "http")]
+    #[cfg(any(test, feature = "control"))]
     pub(super) fn take_over(&mut self, policies: &[Name]) {
         let mut before = Vec::new();
         for recorder in &self.in_use {

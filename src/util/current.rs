@@ -18,6 +18,12 @@ pub(crate) enum Loaded<'a, T> {
     Replaceable(Guard<Arc<T>>),
 }
 
+/// Settings that are kept for longer, as while a caller waits.
+pub(crate) enum Kept<'a, T> {
+    Fixed(&'a T),
+    Replaceable(Arc<T>),
+}
+
 impl<T> Current<T> {
     /// Holds settings that [`replace`](Self::replace) changes in all clones.
     #[cfg(any(test, feature = "control"))]
@@ -56,6 +62,28 @@ impl<T> Clone for Current<T> {
         match self {
             Self::Fixed(settings) => Self::Fixed(Arc::clone(settings)),
             Self::Replaceable(settings) => Self::Replaceable(Arc::clone(settings)),
+        }
+    }
+}
+
+impl<'a, T> Loaded<'a, T> {
+    /// Returns what may be kept across an `.await`, which keeps no other thread from replacing the
+    /// settings at its usual speed.
+    pub(crate) fn keep(self) -> Kept<'a, T> {
+        match self {
+            Self::Fixed(settings) => Kept::Fixed(settings),
+            Self::Replaceable(settings) => Kept::Replaceable(Guard::into_inner(settings)),
+        }
+    }
+}
+
+impl<T> Deref for Kept<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match self {
+            Self::Fixed(settings) => settings,
+            Self::Replaceable(settings) => settings,
         }
     }
 }

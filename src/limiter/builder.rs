@@ -1,0 +1,103 @@
+//! [`LimiterBuilder`].
+
+use std::sync::Arc;
+
+use crate::{Lists, OnStoreFailure, Policy, metrics::Observe, store::Store};
+
+/// Builds a [`Limiter`](crate::Limiter).
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct LimiterBuilder {
+    pub(super) store: Option<Arc<dyn Store>>,
+    pub(super) policies: Vec<Policy>,
+    pub(super) lists: Option<Lists>,
+    pub(super) on_store_failure: OnStoreFailure,
+    pub(super) shadow_all: bool,
+    pub(super) max_waiting: Option<usize>,
+    pub(super) name: Option<String>,
+    pub(super) observer: Option<Arc<dyn Observe>>,
+}
+
+impl LimiterBuilder {
+    /// Sets where buckets are kept. Default: a [`MemoryStore`](crate::MemoryStore) of its own.
+    pub fn store(mut self, store: impl Store) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// Adds a policy, or a bare quota. A check needs room in all policies.
+    pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
+        self.policies.push(policy.into());
+        self
+    }
+
+    /// Sets which keys are not limited and which are denied, whatever the policies say. Default:
+    /// none.
+    ///
+    /// The limiter keeps a clone: [`Lists::replace`] takes effect with the next check. Listed
+    /// addresses do not matter here, as there is no request: see [`Lists::find_ip`].
+    ///
+    /// A listed key is decided without a store: [`Decision::source`] is
+    /// [`Source::List`](crate::Source::List). A key on the allow list gets the units that it asks
+    /// for, and is not charged, also not by [`debit`](crate::Limiter::debit). A key on the deny list is
+    /// denied by each check. What it used before can still be debited and credited.
+    ///
+    /// ```
+    /// use tower_throttle::{Limiter, Lists, Source, TokenBucket};
+    ///
+    /// let limiter = Limiter::builder()
+    ///     .policy(TokenBucket::per_minute(5))
+    ///     .lists(Lists::new().deny_keys(["mallory"])?)
+    ///     .build()?;
+    /// let decision = limiter.check_now("mallory")?;
+    /// assert_eq!((decision.is_allowed(), decision.source()), (false, Source::List));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn lists(mut self, lists: Lists) -> Self {
+        self.lists = Some(lists);
+        self
+    }
+
+    /// Sets what happens while the store cannot decide, for policies
+    /// [without a setting of their own](Policy::on_store_failure). Default:
+    /// [`OnStoreFailure::local`].
+    pub const fn on_store_failure(mut self, choice: OnStoreFailure) -> Self {
+        self.on_store_failure = choice;
+        self
+    }
+
+    /// Makes all policies [shadow policies](Policy::shadow): the limiter checks and counts, and
+    /// denies nothing. What the policies say about enforcement and store failures does not
+    /// matter then. A [`Concurrency`](crate::Concurrency) policy is an error when the limiter is
+    /// built.
+    pub const fn shadow_all(mut self) -> Self {
+        self.shadow_all = true;
+        self
+    }
+
+    /// Sets how many callers of this process may wait for one bucket at a time
+    /// ([`Limiter::acquire`]). Default: 65,536. While that many wait, a further caller is denied
+    /// at once, unless there is room for it now.
+    ///
+    /// Callers whose checks are in flight at the same time may exceed it.
+    pub const fn max_waiting(mut self, callers: usize) -> Self {
+        self.max_waiting = Some(callers);
+        self
+    }
+
+    /// Names the limiter in its [metrics](crate::Limiter::metrics). Default: `default`.
+    ///
+    /// The name has 1 to 64 printable ASCII characters. It need not be unique: the numbers of
+    /// limiters and layers of one name are added up where they are exported together.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Sets what sees each check after it was counted. Default: nothing. It runs in the path of
+    /// the check.
+    pub fn observe(mut self, observer: impl Observe) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+}

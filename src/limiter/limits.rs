@@ -1,0 +1,158 @@
+//! What a limiter and its clones share, until it is replaced.
+
+use std::{future::poll_fn, ops::Deref, pin::Pin, sync::Arc};
+
+use super::charges::{Charges, charge};
+use crate::{
+    Decision, Key, List, Lists, MemoryStore, StoreError,
+    charge::{Charge, Operation},
+    error::StoreErrorKind,
+    metrics::{Awaited, Recorder},
+    policy::Compiled,
+    store::{Answer, handle::StoreHandle},
+};
+
+/// The settings of a built limiter.
+#[derive(Debug)]
+pub(super) struct Limits {
+    pub(super) store: StoreHandle,
+    pub(super) policies: Arc<[Compiled]>,
+    pub(super) lists: Option<Lists>,
+    /// The most callers of this process that wait for one bucket.
+    pub(super) max_waiting: usize,
+    pub(super) recorder: Arc<Recorder>,
+}
+
+impl AsRef<Recorder> for Limits {
+    fn as_ref(&self) -> &Recorder {
+        &self.recorder
+    }
+}
+
+impl Limits {
+    pub(super) fn check_now(&self, key: &Key) -> Result<Decision, StoreError> {
+        if let Some((policy, memory)) = self.direct() {
+            let decision = memory.take(&charge(policy, key));
+            self.recorder.decided(&decision);
+            return Ok(decision);
+        }
+        match self.ask(Operation::Take, key, None) {
+            Answer::Now(answer) => self.counted(answer),
+            // Nothing was asked, so there is nothing to count.
+            Answer::Later(_) => Err(StoreError::new(StoreErrorKind::WouldWait)),
+        }
+    }
+
+    /// Returns the only policy and the store, if the store is in memory, nothing is held, the
+    /// policy is enforced, and there are no lists.
+    #[inline]
+    pub(super) fn direct(&self) -> Option<(&Compiled, &MemoryStore)> {
+        if self.lists.is_some() {
+            return None;
+        }
+        match (&*self.policies, self.store.memory()) {
+            ([policy], Some(memory))
+                if !policy.demand.quota.is_concurrency()
+                    && !policy.enforcement.may_be_shadow()
+                    && policy.hold.is_none() =>
+            {
+                Some((policy, memory))
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn ask(
+        &self,
+        operation: Operation,
+        key: &Key,
+        units: Option<u64>,
+    ) -> Answer<Decision> {
+        if let Some(decision) = self.listed(operation, key, units) {
+            return Answer::Now(Ok(decision));
+        }
+        let mut charges = self.charges(key, units);
+        if operation == Operation::Refund {
+            // Units that were charged are refunded, whatever is held.
+            charges.enforced.retain(|charge| !charge.is_hold());
+            charges.shadows.retain(|charge| !charge.is_hold());
+            charges.leave_out_penalties();
+        }
+        match charges.check(operation) {
+            Ok(()) => self.send(operation, &charges),
+            Err(error) => Answer::Now(Err(error)),
+        }
+    }
+
+    pub(super) fn peek(&self, key: &Key) -> Answer<Decision> {
+        if let Some(decision) = self.listed(Operation::Peek, key, None) {
+            return Answer::Now(Ok(decision));
+        }
+        self.send(Operation::Peek, &self.charges(key, None))
+    }
+
+    #[inline]
+    pub(super) fn send(&self, operation: Operation, charges: &Charges<'_>) -> Answer<Decision> {
+        let Self {
+            store, recorder, ..
+        } = self;
+        store.check_with_shadows(operation, &charges.enforced, &charges.shadows, recorder)
+    }
+
+    /// Returns the decision for a key on a list. A denied caller still pays for what it has used,
+    /// and gets back what it has not.
+    pub(super) fn listed(
+        &self,
+        operation: Operation,
+        key: &Key,
+        units: Option<u64>,
+    ) -> Option<Decision> {
+        let list = self.lists.as_ref()?.find_key(key)?;
+        let is_settled = matches!(operation, Operation::Debit | Operation::Refund);
+        if is_settled && list == List::Deny {
+            return None;
+        }
+        let own_cost = || self.policies.first().map_or(0, |policy| policy.demand.cost);
+        let units = match operation {
+            // Nothing was taken.
+            Operation::Refund => 0,
+            _ => units.unwrap_or_else(own_cost),
+        };
+        Some(Decision::by_list(list, units))
+    }
+
+    /// Counts an answer that is known.
+    pub(super) fn counted(
+        &self,
+        answer: Result<Decision, StoreError>,
+    ) -> Result<Decision, StoreError> {
+        self.recorder.answered(&answer);
+        answer
+    }
+
+    /// Returns how many units the bucket of a charge may owe.
+    pub(super) fn debt(&self, charge: &Charge<'_>) -> u64 {
+        let mut policies = self.policies.iter();
+        let policy = policies.find(|policy| policy.name == charge.policy);
+        policy.map_or(0, |policy| policy.debt)
+    }
+
+    pub(super) fn storage_keys(&self, key: &Key) -> Vec<String> {
+        let charges = self.policies.iter();
+        let charges = charges.map(|policy| self.charge(policy, key, None));
+        let keys = charges.filter_map(|charge| self.store.storage_key(&charge));
+        keys.collect()
+    }
+}
+
+/// Waits for an answer, and counts it. `decision` returns what is counted.
+pub(super) async fn awaited<F: Future + Unpin>(
+    limits: impl Deref<Target = Limits>,
+    mut later: F,
+    decision: impl Fn(&F::Output) -> Result<&Decision, &StoreError>,
+) -> F::Output {
+    let mut awaited = Awaited::new(limits);
+    let answer = poll_fn(|cx| awaited.poll(|| Pin::new(&mut later).poll(cx))).await;
+    awaited.ended(decision(&answer));
+    answer
+}

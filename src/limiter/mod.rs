@@ -1,0 +1,228 @@
+//! Policies and a store, without HTTP.
+
+mod build;
+mod builder;
+mod charges;
+mod limits;
+mod penalties;
+mod settle;
+mod wait;
+
+pub use self::builder::LimiterBuilder;
+use self::{charges::charge, limits::Limits};
+use crate::{
+    Decision, Key, Policy, StoreError,
+    charge::Operation,
+    metrics::Snapshot,
+    store::{Answer, Store},
+    util::current::{Current, Kept},
+};
+
+/// Checks policies outside HTTP: jobs, sockets, outbound calls.
+///
+/// It shares its buckets with every layer and limiter that uses the same
+/// policy names, keys and store. Cloning is cheap and shares everything.
+///
+/// ```
+/// use tower_throttle::{FixedWindow, Limiter, MemoryStore, Policy, TokenBucket};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+/// # runtime.block_on(async {
+/// let limiter = Limiter::builder()
+///     .store(MemoryStore::new())
+///     .policy(Policy::new("per-user", TokenBucket::per_minute(5)))
+///     .policy(Policy::new("everyone", FixedWindow::per_day(1_000)).shared())
+///     .build()?;
+///
+/// let decision = limiter.check("user-42").await?;
+/// assert!(decision.is_allowed());
+/// assert_eq!(decision.policies().map(|policy| policy.remaining()).collect::<Vec<_>>(), [4, 999]);
+///
+/// let decision = limiter.check_n("user-42", 5).await?;
+/// assert_eq!(decision.denied_by().map(|policy| policy.name()).collect::<Vec<_>>(), ["per-user"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+///
+/// While the store cannot decide, [`OnStoreFailure`] chooses what happens, as in a layer. By
+/// default, this process decides. With [`OnStoreFailure::Deny`] the check is an error.
+#[derive(Clone, Debug)]
+pub struct Limiter {
+    limits: Current<Limits>,
+}
+
+/// An answer, and the limits that made it.
+type Asked<'a> = (Kept<'a, Limits>, Answer<Decision>);
+
+impl Limiter {
+    /// Creates a limiter of one policy, or of a bare quota, on a store.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the policy has a configuration error. The message is that of the
+    /// [`ConfigError`], which [`builder`](Self::builder) returns instead.
+    #[must_use]
+    #[track_caller]
+    #[allow(clippy::panic)]
+    pub fn new(store: impl Store, policy: impl Into<Policy>) -> Self {
+        match Self::builder().store(store).policy(policy).build() {
+            Ok(limiter) => limiter,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Starts a limiter with several policies or other settings.
+    pub fn builder() -> LimiterBuilder {
+        LimiterBuilder::default()
+    }
+
+    /// Checks one request of this caller. It charges each policy's own
+    /// [cost](Policy::cost), by default 1.
+    ///
+    /// It does not wait. Under a [`LeakyBucket`](crate::LeakyBucket) with a queue,
+    /// [`Decision::delay`] returns how long the caller has to wait.
+    /// [`acquire`](Self::acquire) waits.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store could not decide. It is [`StoreError::is_unsupported`] for
+    /// a [`Concurrency`](crate::Concurrency) policy, whose units are held, not used up: use
+    /// [`acquire`](Self::acquire).
+    pub async fn check(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
+        // The key is dropped before the future waits, so that the future stays small.
+        let (limits, later) = {
+            let key = key.into();
+            let limits = self.limits.load();
+            if let Some((policy, memory)) = limits.direct() {
+                let decision = memory.take(&charge(policy, &key));
+                limits.recorder.decided(&decision);
+                return Ok(decision);
+            }
+            match limits.ask(Operation::Take, &key, None) {
+                Answer::Now(answer) => return limits.counted(answer),
+                Answer::Later(later) => (limits.keep(), later),
+            }
+        };
+        limits::awaited(limits, later, Result::as_ref).await
+    }
+
+    /// Decides as [`check`](Self::check) does, without `.await`: for code that is not
+    /// async, or that asks a [`MemoryStore`](crate::MemoryStore) very often.
+    ///
+    /// ```
+    /// use tower_throttle::{Limiter, MemoryStore, TokenBucket};
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_minute(2));
+    /// assert_eq!(limiter.check_now("ann")?.policies().next().unwrap().remaining(), 1);
+    /// assert!(limiter.check_now("ann")?.is_allowed());
+    /// assert!(!limiter.check_now("ann")?.is_allowed());
+    /// # Ok::<(), tower_throttle::StoreError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`check`](Self::check), and one with
+    /// [`StoreError::is_unsupported`] if the store cannot answer at once. A memory store always
+    /// can. A Redis store can only if a denial is cached or units are leased. Nothing is taken
+    /// if it cannot.
+    pub fn check_now(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
+        self.limits.load().check_now(&key.into())
+    }
+
+    /// Checks for `units` at once, from every policy, whatever their own costs.
+    /// 0 checks without taking.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`check`](Self::check).
+    pub async fn check_n(&self, key: impl Into<Key>, units: u64) -> Result<Decision, StoreError> {
+        let asked = self.ask(Operation::Take, &key.into(), Some(units));
+        Self::decide(asked).await
+    }
+
+    /// Takes as many units as every policy has room for, at most `units`.
+    /// [`Decision::charged`] returns how many. The check is denied if there is none.
+    ///
+    /// ```
+    /// use tower_throttle::{Limiter, MemoryStore, TokenBucket};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_minute(5));
+    /// assert_eq!(limiter.take_up_to("ann", 3).await?.charged(), 3);
+    /// assert_eq!(limiter.take_up_to("ann", 3).await?.charged(), 2);
+    /// assert!(!limiter.take_up_to("ann", 3).await?.is_allowed());
+    /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`check`](Self::check).
+    pub async fn take_up_to(
+        &self,
+        key: impl Into<Key>,
+        units: u64,
+    ) -> Result<Decision, StoreError> {
+        let asked = self.ask(Operation::TakeUpTo, &key.into(), Some(units));
+        Self::decide(asked).await
+    }
+
+    /// Returns what [`check`](Self::check) would decide now. Takes and writes nothing;
+    /// `remaining` is what is left before the request.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store could not decide.
+    pub async fn peek(&self, key: impl Into<Key>) -> Result<Decision, StoreError> {
+        let answer = self.limits.load().peek(&key.into());
+        answer.wait().await
+    }
+
+    /// Returns the Redis keys of this caller's buckets, one for each policy, to inspect them
+    /// with `redis-cli`. The list is empty for stores without such keys.
+    #[must_use]
+    pub fn storage_keys(&self, key: impl Into<Key>) -> Vec<String> {
+        self.limits.load().storage_keys(&key.into())
+    }
+
+    /// Returns how many checks this limiter and its clones have allowed and denied, and where
+    /// the decisions came from: see [`metrics`](crate::metrics).
+    ///
+    /// ```
+    /// use tower_throttle::{Limiter, MemoryStore, Policy, TokenBucket};
+    ///
+    /// let logins = Policy::new("logins", TokenBucket::per_minute(1));
+    /// let limiter = Limiter::new(MemoryStore::new(), logins);
+    /// assert!(limiter.check_now("ann")?.is_allowed());
+    /// assert!(!limiter.check_now("ann")?.is_allowed());
+    ///
+    /// let seen = limiter.metrics();
+    /// assert_eq!((seen.requests.allowed, seen.requests.denied), (1, 1));
+    /// assert_eq!(seen.policy("logins").map(|checks| checks.denied), Some(1));
+    /// # Ok::<(), tower_throttle::StoreError>(())
+    /// ```
+    #[must_use]
+    pub fn metrics(&self) -> Snapshot {
+        loop {
+            let limits = self.limits.load();
+            let snapshot = limits.recorder.snapshot(limits.store.metrics());
+            // Those that were replaced meanwhile lack what was counted since.
+            if self.limits.is(&limits) {
+                return snapshot;
+            }
+        }
+    }
+
+    fn ask(&self, operation: Operation, key: &Key, units: Option<u64>) -> Asked<'_> {
+        let limits = self.limits.load();
+        let answer = limits.ask(operation, key, units);
+        (limits.keep(), answer)
+    }
+
+    /// Waits for an answer, if it is not known yet, and counts it.
+    async fn decide((limits, answer): Asked<'_>) -> Result<Decision, StoreError> {
+        match answer {
+            Answer::Now(answer) => limits.counted(answer),
+            Answer::Later(later) => limits::awaited(limits, later, Result::as_ref).await,
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Checks that wait for room, and those that hold units.
+
+use std::time::Duration;
+
+use super::{
+    Limiter,
+    charges::Charges,
+    limits::{Limits, awaited},
+};
+use crate::{
+    Decision, Key, Permit, StoreError,
+    admission::{
+        Admission, Shadows, WaitBound,
+        refund::{HeldCharges, RefundGuard},
+    },
+    charge::{Charge, Operation},
+    error::StoreErrorKind,
+    holds::{Holds, Reserved, Terms},
+};
+
+impl Limiter {
+    /// Waits until the caller is admitted, for at most `max_wait`.
+    ///
+    /// [`TokenBucket`](crate::TokenBucket) and [`LeakyBucket`](crate::LeakyBucket)
+    /// reserve a place at once. So waiting is fair across all processes, to the millisecond in
+    /// which timers tick. A caller that would have to wait too long is denied at once.
+    ///
+    /// Under windows and logs, the callers of one process form a queue. When units come back,
+    /// the first caller asks again, and then the others, at most 64 units in a millisecond. A
+    /// caller is denied at once if the callers ahead of it need all units that the windows grant
+    /// within its `max_wait`. Processes compete for each window.
+    ///
+    /// Waiters for permits of a [`Concurrency`](crate::Concurrency) policy are admitted in
+    /// the order in which they came to this process. A release in this process admits the
+    /// next one at once; a release in another process is noticed within about a second.
+    ///
+    /// At most 65,536 callers of a process wait for one bucket;
+    /// [`max_waiting`](LimiterBuilder::max_waiting) changes that.
+    ///
+    /// A full bucket admits its whole burst at once. To space requests from the first one on,
+    /// use `burst(1)`, `capacity(1)`, or a queue.
+    ///
+    /// Dropping the future while it waits refunds everything. The waiters right behind it
+    /// move up if they are in this process, on clones of this limiter. No waiter moves up
+    /// past a waiter of another process: then the units stay taken. They also stay taken
+    /// if the future is dropped after its turn has come.
+    ///
+    /// Call it inside a Tokio runtime with timers. A `max_wait` of zero never waits. Waits use
+    /// Tokio's time, whatever [clock](crate::Clock) the store has. So a test with a
+    /// [`ManualClock`](crate::ManualClock) uses `check`, and advances the clock.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store could not decide.
+    pub async fn acquire(
+        &self,
+        key: impl Into<Key>,
+        max_wait: Duration,
+    ) -> Result<Permit, StoreError> {
+        self.admit(&key.into(), None, max_wait).await
+    }
+
+    /// Waits as [`acquire`](Self::acquire) does, until every policy grants `units` at once. The
+    /// policies' own costs do not apply.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store could not decide.
+    pub async fn acquire_n(
+        &self,
+        key: impl Into<Key>,
+        units: u64,
+        max_wait: Duration,
+    ) -> Result<Permit, StoreError> {
+        self.admit(&key.into(), Some(units), max_wait).await
+    }
+
+    async fn admit(
+        &self,
+        key: &Key,
+        units: Option<u64>,
+        max_wait: Duration,
+    ) -> Result<Permit, StoreError> {
+        let limits = self.limits.load().keep();
+        if let Some(decision) = limits.listed(Operation::Take, key, units) {
+            limits.recorder.decided(&decision);
+            return Ok(Permit::new(decision, None));
+        }
+        let charges = limits.charges(key, units);
+        let (decision, taken) = limits.admitted(&charges, max_wait).await?;
+        Ok(Permit::new(decision, taken))
+    }
+
+    /// Holds `units` of each policy that [holds](Policy::hold_for), until it is known how many are
+    /// used. From the other policies, `units` are taken at once. All or none, as by
+    /// [`check_n`](Self::check_n).
+    ///
+    /// What is held counts as used, and is charged when [`Reserved`] is settled. A process that
+    /// dies before charges it in full, after one to two [lifetimes](Policy::hold_for). Work may
+    /// last longer than that: this process then renews the hold, if `reserve` was called inside a
+    /// Tokio runtime with timers.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_throttle::{Limiter, MemoryStore, Policy, TokenBucket};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let tokens = Policy::new("tokens", TokenBucket::per_minute(10_000))
+    ///     .hold_for(Duration::from_secs(60));
+    /// let limiter = Limiter::new(MemoryStore::new(), tokens);
+    ///
+    /// let reserved = limiter.reserve("ann", 4_000).await?;
+    /// assert!(reserved.is_allowed());
+    /// // The model used less than that.
+    /// let settled = reserved.settle(1_234).await?;
+    /// assert_eq!(settled.charged(), 1_234);
+    /// assert_eq!(limiter.peek("ann").await?.policies().next().unwrap().remaining(), 8_766);
+    /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
+    /// ```
+    ///
+    /// A [list](LimiterBuilder::lists) decides before the policies, and holds nothing. Nor does a
+    /// future that is dropped. While the store fails, a
+    /// [local](OnStoreFailure::Local) policy holds units of this process's buckets, which are
+    /// settled there. One that [allows](OnStoreFailure::Allow) holds nothing.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`acquire`](Self::acquire), and one with
+    /// [`StoreError::is_unsupported`] if no policy of this limiter holds units.
+    pub async fn reserve(&self, key: impl Into<Key>, units: u64) -> Result<Reserved, StoreError> {
+        let limits = self.limits.load().keep();
+        if limits.policies.iter().all(|policy| policy.hold.is_none()) {
+            return Err(StoreError::new(StoreErrorKind::HoldsNothing));
+        }
+        let key = key.into();
+        if let Some(decision) = limits.listed(Operation::Take, &key, Some(units)) {
+            limits.recorder.decided(&decision);
+            return Ok(Reserved::new(decision, None, None));
+        }
+        let charges = limits.charges_holding(&key, Some(units), true);
+        let (decision, taken) = limits.admitted(&charges, Duration::ZERO).await?;
+        let Charges { enforced, shadows } = &charges;
+        let terms = |charge: &Charge<'_>| Terms {
+            debt: limits.debt(charge),
+            is_debited: false,
+        };
+        let holds = Holds::new(&limits.store, enforced, shadows, &decision, terms);
+        Ok(Reserved::new(decision, holds, taken))
+    }
+}
+
+impl Limits {
+    /// Waits until these charges are admitted.
+    async fn admitted(
+        &self,
+        charges: &Charges<'_>,
+        max_wait: Duration,
+    ) -> Result<(Decision, Option<RefundGuard>), StoreError> {
+        let Self {
+            store,
+            max_waiting,
+            recorder,
+            ..
+        } = self;
+        let held = HeldCharges::new(store, &charges.enforced);
+        let shadows = Shadows::new(&charges.shadows, recorder);
+        let (bound, waits) = (WaitBound::All, recorder.waits());
+        let admission = Admission::new(held, shadows, max_wait, bound, *max_waiting, waits);
+        awaited(self, admission, |admitted| Ok(&admitted.as_ref()?.0)).await
+    }
+}
