@@ -35,3 +35,8 @@ pages! {
 pages! {
     control: "../docs/control.md",
 }
+
+#[cfg(feature = "config")]
+pages! {
+    reload: "../docs/reload.md",
+}

@@ -1,9 +1,9 @@
 //! All log events of this crate.
 //!
 //! With the feature `tracing`, which is a default one, these are events under the
-//! targets `tower_throttle::denied`, `tower_throttle::store`, `tower_throttle::control` and
-//! `tower_throttle::wiring`, and a span under `tower_throttle::check`. Without it, or without a
-//! subscriber, nothing is logged.
+//! targets `tower_throttle::denied`, `tower_throttle::store`, `tower_throttle::control`,
+//! `tower_throttle::config` and `tower_throttle::wiring`, and a span under
+//! `tower_throttle::check`. Without it, or without a subscriber, nothing is logged.
 //! No line holds a caller's key, a user or a password.
 
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
@@ -30,6 +30,40 @@ macro_rules! tell {
         #[cfg(feature = "tracing")]
         tracing::$level!(target: concat!("tower_throttle::", $target), $($event)+);
     };
+}
+
+/// Logs that another version of a configuration is in force.
+#[cfg(feature = "config")]
+pub(crate) fn config_applied(version: u64, changes: &str) {
+    tell!(
+        info,
+        "config",
+        version,
+        "configuration version {version} applied ({changes})"
+    );
+}
+
+/// Logs that the files are again those of the version in force.
+#[cfg(feature = "config")]
+pub(crate) fn config_restored(version: u64) {
+    tell!(
+        info,
+        "config",
+        version,
+        "configuration file is that of version {version} again"
+    );
+}
+
+/// Logs a configuration that cannot be applied, with all mistakes in one line.
+#[cfg(feature = "config")]
+pub(crate) fn config_rejected(version: u64, errors: &impl fmt::Display) {
+    let errors = errors.to_string().replace('\n', "; ");
+    tell!(
+        warn,
+        "config",
+        version,
+        "configuration rejected ({errors}); version {version} stays in force, and the process cannot start again with this file"
+    );
 }
 
 #[cfg(feature = "http")]

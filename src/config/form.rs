@@ -1,5 +1,7 @@
 //! How the values of a file look: the types of the [descriptor](super::descriptor).
 
+#![allow(dead_code, reason = "what is for people is read by schemas and tests")]
+
 use std::fmt;
 
 use super::tree::Value;

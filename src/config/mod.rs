@@ -22,22 +22,28 @@
 //    A new field is a line in `descriptor/`, and a new mistake that only files have is a line of
 //    `codes!` in `problem.rs` and a row in `docs/errors.md`.
 
-#![allow(dead_code)] // nothing builds what the builders are for yet
-
 mod builders;
+mod changes;
 mod check;
+mod content;
 mod descriptor;
 mod explanation;
 mod field;
 mod form;
 mod from_serde;
 mod from_toml;
+mod limits;
 mod matching;
+mod named;
 mod names;
+mod poll;
 mod problem;
 mod readers;
+mod reload_error;
 #[cfg(feature = "schema")]
 mod schema;
+mod shared;
+mod status;
 #[cfg(test)]
 #[allow(clippy::expect_used)]
 mod tests;
@@ -46,15 +52,24 @@ mod tree;
 mod variables;
 mod wording;
 
-use std::{fmt, fs, io::Read, path::Path, sync::Arc};
+use std::{
+    fmt, fs,
+    io::Read,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use serde::de::{Deserialize, Deserializer, Error};
 
 pub use self::{
+    changes::{Change, Changes, Effect, FieldChange},
     explanation::{ExplainedPolicy, Explanation, FoundCondition},
+    limits::{Limits, UnknownName},
     names::{Names, ReaderName},
     problem::{ConfigErrors, ConfigProblem},
     readers::Readers,
+    reload_error::ReloadError,
+    status::{Rejected, Status},
 };
 use self::{
     field::Field,
@@ -173,6 +188,13 @@ impl Config {
     pub fn readers(mut self, readers: Readers) -> Self {
         self.readers = readers;
         self
+    }
+
+    /// Returns the path of the file of lists that this file names.
+    fn file_of_lists(&self) -> Option<PathBuf> {
+        let file = self.root().get("lists")?.get("file")?;
+        let folder = self.path().and_then(Path::parent).unwrap_or(Path::new(""));
+        Some(folder.join(file.text()?))
     }
 
     /// Returns the path of the file as text, for problems.

@@ -252,6 +252,8 @@ codes! {
         expect(dead_code, reason = "no such feature is off")
     )]
     FeatureOff => "feature-off",
+    /// A setting that cannot change while the process runs.
+    NotReloadable => "not-reloadable",
     /// A variable of the environment that is not set.
     UnsetVariable => "unset-variable",
     /// A `${..}` that is not closed, or whose name is no name.

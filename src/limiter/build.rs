@@ -29,7 +29,6 @@ impl LimiterBuilder {
 
     /// Builds a limiter whose limits can be [replaced](Limiter::replacement).
     #[cfg(any(test, feature = "control"))]
-    #[cfg_attr(not(test), expect(dead_code, reason = "no limits change yet"))]
     pub(crate) fn build_replaceable(&self, overlay: &Overlay) -> Result<Limiter, ConfigError> {
         let limits = self.limits(None, overlay)?;
         Ok(Limiter {
@@ -84,7 +83,6 @@ impl Limiter {
     ///
     /// The store and the numbers go on; the builder's store does not matter.
     #[cfg(any(test, feature = "control"))]
-    #[cfg_attr(not(test), expect(dead_code, reason = "no limits change yet"))]
     pub(crate) fn replacement(
         &self,
         builder: &LimiterBuilder,
@@ -97,5 +95,13 @@ impl Limiter {
             current.replace(Arc::new(limits));
             recorder.take_over();
         })
+    }
+}
+
+#[cfg(feature = "config")]
+impl Limiter {
+    /// Returns whether there is a clone of this limiter.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.limits.is_shared()
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+#[cfg(doc)]
+use crate::{Decision, Limiter};
 use crate::{Lists, OnStoreFailure, Policy, metrics::Observe, store::Store};
 
 /// Builds a [`Limiter`](crate::Limiter).

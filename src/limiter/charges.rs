@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use super::limits::Limits;
+use super::Limits;
 use crate::{
     Key, StoreError,
     charge::{Charge, Demand, Operation},

@@ -10,6 +10,8 @@ mod wait;
 
 pub use self::builder::LimiterBuilder;
 use self::{charges::charge, limits::Limits};
+#[cfg(doc)]
+use crate::{ConfigError, OnStoreFailure};
 use crate::{
     Decision, Key, Policy, StoreError,
     charge::Operation,

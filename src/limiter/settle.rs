@@ -8,6 +8,8 @@ use crate::{
     charge::{Charge, Operation},
     store::Answer,
 };
+#[cfg(doc)]
+use crate::{MemoryStore, OnStoreFailure, Policy};
 
 impl Limiter {
     /// Refunds `units` to every policy, but no more than were taken from it: no caller ever

@@ -17,6 +17,8 @@ use crate::{
     error::StoreErrorKind,
     holds::{Holds, Reserved, Terms},
 };
+#[cfg(doc)]
+use crate::{LimiterBuilder, OnStoreFailure, Policy};
 
 impl Limiter {
     /// Waits until the caller is admitted, for at most `max_wait`.

@@ -54,11 +54,14 @@
 //! | `tower_throttle_leased_units` | gauge | `store` | Units that this process has [leased](crate::Policy::lease) and not used. |
 //! | `tower_throttle_control_version` | gauge | `store` | The version of the [control document](https://github.com/tower-throttle/tower-throttle/blob/main/docs/control.md) that applies in this process. |
 //! | `tower_throttle_control_problems` | gauge | `store` | 1 while what is stored of it does not apply as a whole. **Alarm** on it: what an operator changed has no effect. |
+//! | `tower_throttle_config_version` | gauge | `file` | The number of the version of a configuration that is in force. 1 is that of the start. |
+//! | `tower_throttle_config_rejected` | gauge | `file` | 1 if the file has been rejected. **Alarm** on it: the process cannot start again. |
+//! | `tower_throttle_config_applied_timestamp_seconds` | gauge | `file` | When that version was applied, in seconds since the UNIX epoch. |
 //!
 //! `limiter` is the [name](crate::RateLimitLayerBuilder::name) of the layer or limiter,
 //! `policy` that of the policy, and `store` that of the store: `redis`, `memory`, or `custom` for
-//! a store of your own. All are fixed when it is built, and so are all other values. No request
-//! can add a series, whatever its caller sends.
+//! a store of your own. `file` is the name of a configuration file. All are fixed when it is built,
+//! and so are all other values. No request can add a series, whatever its caller sends.
 //!
 //! A layer or limiter is exported once, also if several of its clones are listed, and so is a store
 //! that several of them use. Those of one name are added up,
@@ -116,6 +119,8 @@
 mod awaited;
 #[cfg(feature = "redis")]
 pub(crate) mod calls;
+#[cfg(feature = "config")]
+mod config;
 mod counter;
 mod counts;
 mod exposition;
@@ -139,6 +144,11 @@ pub(crate) mod waits;
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub use self::publisher::Publisher;
 pub(crate) use self::{awaited::Awaited, recorder::Recorder};
+#[cfg(feature = "config")]
+pub(crate) use self::{
+    config::ConfigNumbers,
+    prometheus::{to_openmetrics_with, to_prometheus_with},
+};
 pub use self::{
     histogram::Histogram,
     observe::{Observe, Observed, RequestResult},

@@ -36,7 +36,6 @@ impl RateLimitLayerBuilder {
     ///
     /// [replaced]: RateLimitLayer::replacement
     #[cfg(any(test, feature = "control"))]
-    #[cfg_attr(not(test), expect(dead_code, reason = "no limits change yet"))]
     pub(crate) fn build_replaceable(
         &self,
         overlay: &Overlay,
@@ -149,7 +148,6 @@ impl RateLimitLayer {
     ///
     /// The store, the numbers and the lists of denials go on; the builder's store does not matter.
     #[cfg(any(test, feature = "control"))]
-    #[cfg_attr(not(test), expect(dead_code, reason = "no limits change yet"))]
     pub(crate) fn replacement(
         &self,
         builder: &RateLimitLayerBuilder,
@@ -162,6 +160,14 @@ impl RateLimitLayer {
             current.replace(settings);
             recorder.take_over();
         })
+    }
+}
+
+#[cfg(feature = "config")]
+impl RateLimitLayer {
+    /// Returns whether there is a clone of this layer, or a service of it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.settings.is_shared()
     }
 }
 

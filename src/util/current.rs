@@ -44,6 +44,15 @@ impl<T> Current<T> {
         Arc::ptr_eq(&self.load(), settings)
     }
 
+    /// Returns whether anything else has these settings, so that it follows their replacements.
+    #[cfg(feature = "config")]
+    pub(crate) fn is_shared(&self) -> bool {
+        match self {
+            Self::Fixed(_) => false,
+            Self::Replaceable(settings) => Arc::strong_count(settings) > 1,
+        }
+    }
+
     /// Replaces the settings in all clones. Returns whether they can be replaced.
     #[cfg(any(test, feature = "control"))]
     pub(crate) fn replace(&self, settings: Arc<T>) -> bool {

@@ -8,6 +8,8 @@ mod metrics;
 mod middleware;
 mod offenders;
 mod penalties;
+#[cfg(feature = "config")]
+mod reload;
 mod settle;
 mod shadow;
 mod standards;

@@ -4,6 +4,8 @@
 mod callers;
 mod lease;
 mod offenders;
+#[cfg(feature = "config")]
+mod reload;
 #[path = "../support/mod.rs"]
 mod support;
 

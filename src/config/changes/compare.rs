@@ -1,0 +1,209 @@
+//! Compares two versions of a file, part by part.
+
+use std::collections::BTreeSet;
+
+use super::{
+    Change, Effect, FieldChange,
+    text::{is_same, write},
+};
+use crate::{
+    Quota,
+    config::{
+        Config,
+        tree::{Entry, Node, Value},
+    },
+};
+
+/// A part of a file: a policy, a layer, a limiter, or another table.
+struct Part<'a> {
+    kind: &'static str,
+    /// Empty for a table of which there is one.
+    name: &'a str,
+    /// `None` for the layer of a file that has no table for one.
+    node: Option<&'a Node>,
+}
+
+/// Tables of which there is one.
+const TABLES: [&str; 4] = ["store", "client_ip", "peer", "lists"];
+
+pub(super) fn files(old: &Config, new: &Config) -> Vec<Change> {
+    let (old, new) = (parts(&old.root), parts(&new.root));
+    let mut changes = Vec::new();
+    for before in &old {
+        let after = new.iter().find(|after| after.is(before));
+        changes.push(match after {
+            Some(after) => before.compare(Some(after)),
+            None => before.compare(None),
+        });
+    }
+    let added = new
+        .iter()
+        .filter(|after| !old.iter().any(|before| before.is(after)));
+    changes.extend(added.map(Part::added));
+    changes.sort_by_key(|change| change.0);
+    changes.into_iter().map(|(_, change)| change).collect()
+}
+
+/// Returns the parts of a file.
+fn parts(file: &Node) -> Vec<Part<'_>> {
+    let mut parts = Vec::new();
+    let node = |name| file.get(name).map(|entry: &Entry| &entry.node);
+    if let Some(Value::List(policies)) = node("policy").map(|node| &node.value) {
+        parts.extend(policies.iter().map(|policy| Part {
+            kind: "policy",
+            name: text(policy, "name").unwrap_or_default(),
+            node: Some(policy),
+        }));
+    }
+    for kind in ["layer", "limiter"] {
+        let entries = node(kind).map_or(&[][..], Node::entries);
+        parts.extend(entries.iter().map(|entry| Part {
+            kind,
+            name: &entry.name,
+            node: Some(&entry.node),
+        }));
+    }
+    if node("layer").is_none() && node("limiter").is_none() {
+        parts.push(Part {
+            kind: "layer",
+            name: "default",
+            node: None,
+        });
+    }
+    parts.extend(TABLES.into_iter().filter_map(|kind| {
+        Some(Part {
+            kind,
+            name: "",
+            node: Some(node(kind)?),
+        })
+    }));
+    parts
+}
+
+fn text<'a>(table: &'a Node, name: &str) -> Option<&'a str> {
+    match &table.get(name)?.node.value {
+        Value::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// Where a part is in the list of changes.
+type Order = usize;
+
+impl Part<'_> {
+    fn is(&self, other: &Part<'_>) -> bool {
+        (self.kind, self.name) == (other.kind, other.name)
+    }
+
+    fn path(&self) -> String {
+        match self.name.is_empty() && TABLES.contains(&self.kind) {
+            true => self.kind.to_owned(),
+            false => format!("{} {:?}", self.kind, self.name),
+        }
+    }
+
+    fn entries(&self) -> &[Entry] {
+        self.node.map_or(&[], Node::entries)
+    }
+
+    fn order(&self) -> Order {
+        let kinds = ["policy", "layer", "limiter"].into_iter().chain(TABLES);
+        kinds.take_while(|kind| *kind != self.kind).count()
+    }
+
+    fn compare(&self, after: Option<&Self>) -> (Order, Change) {
+        let Some(after) = after else {
+            return self.change(match self.kind {
+                "store" => Effect::NeedsRestart,
+                _ => Effect::Gone,
+            });
+        };
+        let (order, mut change) = self.change(Effect::Kept);
+        for entry in self.entries() {
+            let found = after.node.and_then(|node| node.get(&entry.name));
+            if !found.is_some_and(|found| is_same(&entry.node, &found.node)) {
+                change.fields.push(self.field(Some(entry), found));
+            }
+        }
+        let added = after.entries().iter();
+        let added =
+            added.filter(|entry| self.node.is_none_or(|node| node.get(&entry.name).is_none()));
+        change
+            .fields
+            .extend(added.map(|entry| self.field(None, Some(entry))));
+        if !change.fields.is_empty() {
+            change.effect = self.effect(after, &change);
+        }
+        (order, change)
+    }
+
+    fn added(&self) -> (Order, Change) {
+        self.change(match self.kind {
+            "store" => Effect::NeedsRestart,
+            _ => Effect::New,
+        })
+    }
+
+    fn change(&self, effect: Effect) -> (Order, Change) {
+        let (path, fields) = (self.path(), Vec::new());
+        let change = Change {
+            path,
+            effect,
+            fields,
+        };
+        (self.order(), change)
+    }
+
+    /// Returns what changed fields do to the whole.
+    fn effect(&self, after: &Self, change: &Change) -> Effect {
+        let has_changed = |name: &str| change.fields.iter().any(|field| field.name == name);
+        let is_afresh = match self.kind {
+            "store" => return Effect::NeedsRestart,
+            "policy" => {
+                has_changed("key")
+                    || has_changed("shared")
+                    || (has_changed("quota") && self.algorithms() != after.algorithms())
+            }
+            _ => false,
+        };
+        match is_afresh {
+            true => Effect::StartsAfresh,
+            false => Effect::Kept,
+        }
+    }
+
+    /// Returns the algorithm of a policy, or those of its tiers, as they are in the names of
+    /// buckets.
+    fn algorithms(&self) -> BTreeSet<u8> {
+        let quota = self.node.and_then(|node| node.get("quota"));
+        let quotas: Vec<&Node> = match quota.map(|entry| &entry.node) {
+            Some(table) if !table.entries().is_empty() => {
+                let tiers = table.get("tiers").map(|entry| entry.node.entries());
+                let tiers = tiers.unwrap_or_default().iter();
+                tiers.map(|entry| &entry.node).collect()
+            }
+            quota => quota.into_iter().collect(),
+        };
+        let quotas = quotas.into_iter().filter_map(|node| match &node.value {
+            Value::Text(text) => text.parse::<Quota>().ok(),
+            _ => None,
+        });
+        quotas.map(|quota| quota.letter()).collect()
+    }
+
+    fn field(&self, before: Option<&Entry>, after: Option<&Entry>) -> FieldChange {
+        let name = before.or(after).map(|entry| entry.name.clone());
+        let name = name.unwrap_or_default();
+        // Stores have passwords, and lists have the keys of callers.
+        let is_shown = !["store", "lists"].contains(&self.kind) && name != "partition_key_secret";
+        let text = |entry: &Entry| match is_shown {
+            true => write(&entry.node),
+            false => "..".to_owned(),
+        };
+        FieldChange {
+            before: before.map(text),
+            after: after.map(text),
+            name,
+        }
+    }
+}

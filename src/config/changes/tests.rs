@@ -1,0 +1,126 @@
+use super::{Config, Effect};
+
+/// Returns the changes between two files that begin in the same way.
+fn changes(old: &str, new: &str) -> String {
+    let config = |text| Config::from_toml(&format!("version = 1\n{text}")).expect("no mistake");
+    Config::diff(&config(old), &config(new)).to_string()
+}
+
+fn policy(fields: &str) -> String {
+    format!("[[policy]]\nname = \"api\"\n{fields}\n")
+}
+
+#[test]
+fn the_place_of_a_policy_and_of_its_fields_does_not_matter() {
+    let one = "[[policy]]\nname = \"a\"\nquota = \"1 per day\"\nshared = true\n";
+    let other = "[[policy]]\nname = \"b\"\nquota = \"2 per day\"\n";
+    let turned = "[[policy]]\nshared = true\nquota = \"1 per day\"\nname = \"a\"\n";
+    assert_eq!(
+        changes(&format!("{one}{other}"), &format!("{other}\n# b\n{turned}")),
+        ""
+    );
+}
+
+#[test]
+fn a_bucket_is_kept_where_its_name_in_the_store_is() {
+    let plain = policy("quota = \"10 per day\"");
+    for (fields, effect) in [
+        ("quota = \"10 per day, burst 20\"", "kept"),
+        ("quota = \"10 per day\"\nmode = \"shadow\"", "kept"),
+        ("quota = \"10 per day\"\nwhen = { path = \"/api\" }", "kept"),
+        ("quota = \"fixed window of 10 per day\"", "starts afresh"),
+        (
+            "quota = \"10 per day\"\nkey = \"header:x-api-key\"",
+            "starts afresh",
+        ),
+        ("quota = \"10 per day\"\nshared = true", "starts afresh"),
+    ] {
+        let found = changes(&plain, &policy(fields));
+        assert!(
+            found.starts_with(&format!("policy \"api\": {effect}; ")),
+            "{found}"
+        );
+    }
+}
+
+#[test]
+fn tiers_keep_buckets_while_they_keep_their_algorithms() {
+    let tiers = |free, paid| {
+        let tiers = format!("free = {free:?}, paid = {paid:?}");
+        policy(&format!(
+            "quota = {{ by = \"plan\", tiers = {{ {tiers} }}, otherwise = \"free\" }}"
+        ))
+    };
+    let old = tiers("10 per day", "20 per day");
+    let found = changes(&old, &tiers("10 per day", "30 per day"));
+    assert_eq!(
+        found,
+        "policy \"api\": kept; quota: \
+         { by = \"plan\", tiers = { free = \"10 per day\", paid = \"20 per day\" }, otherwise = \"free\" } -> \
+         { by = \"plan\", tiers = { free = \"10 per day\", paid = \"30 per day\" }, otherwise = \"free\" }"
+    );
+    let found = changes(&old, &tiers("10 per day", "sliding log of 20 per day"));
+    assert!(
+        found.starts_with("policy \"api\": starts afresh; "),
+        "{found}"
+    );
+    let found = changes(&old, &policy("quota = \"10 per day\""));
+    assert!(found.starts_with("policy \"api\": kept; "), "{found}");
+}
+
+#[test]
+fn layers_that_are_not_in_the_file_are_compared_too() {
+    let api = policy("quota = \"10 per day\"");
+    assert_eq!(changes(&api, &format!("{api}[layer.default]\n")), "");
+    assert_eq!(
+        changes(&api, &format!("{api}[limiter.jobs]\n")),
+        "layer \"default\": gone\nlimiter \"jobs\": new"
+    );
+    assert_eq!(
+        changes(&api, &format!("{api}[layer.default]\nheaders = \"none\"\n")),
+        "layer \"default\": kept; headers: none -> \"none\""
+    );
+}
+
+#[test]
+fn no_secret_is_shown() {
+    let api = policy("quota = \"10 per day\"");
+    let with = |secret| {
+        format!(
+            "{api}[store]\nredis = \"redis://{secret}@a\"\n[lists]\ndeny_keys = [\"{secret}\"]\n\
+             [layer.default]\npartition_key_secret = \"{secret}\"\n"
+        )
+    };
+    assert_eq!(
+        changes(&with("sesame"), &with("barley")),
+        "layer \"default\": kept; partition_key_secret: .. -> ..\n\
+         store: needs a restart; redis: .. -> ..\n\
+         lists: kept; deny_keys: .. -> .."
+    );
+    assert_eq!(
+        changes(&api, &with("sesame")),
+        "layer \"default\": kept; partition_key_secret: none -> ..\n\
+         store: needs a restart\nlists: new"
+    );
+}
+
+#[test]
+fn what_stays_is_listed_and_no_change() {
+    let text = format!("version = 1\n{}", policy("quota = \"10 per day\""));
+    let config = Config::from_toml(&text).expect("no mistake");
+    let changes = Config::diff(&config, &config);
+    let all: Vec<_> = changes
+        .all()
+        .iter()
+        .map(|change| (&*change.path, change.effect))
+        .collect();
+    assert_eq!(
+        all,
+        [
+            ("policy \"api\"", Effect::Kept),
+            ("layer \"default\"", Effect::Kept)
+        ]
+    );
+    assert!(changes.is_empty() && changes.all().iter().all(|change| change.is_unchanged()));
+    assert_eq!(changes.summary(), "nothing changed");
+}

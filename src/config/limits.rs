@@ -1,0 +1,259 @@
+//! [`Limits`]: the layers and limiters of a file.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::{runtime::Handle, task::spawn_blocking, time::sleep};
+
+use super::{
+    Changes, Config, ConfigErrors, ReloadError, Status,
+    shared::{Reloaded, Shared},
+};
+use crate::{
+    Limiter, RateLimitLayer,
+    metrics::{self, Snapshot},
+    store::Store,
+    util::text::proposal,
+};
+
+/// The layers and limiters of a [`Config`], which can be changed while requests are served.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use axum::{Router, routing::get};
+/// use tower_throttle::config::Config;
+///
+/// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+/// let limits = Config::from_path("limits.toml")?.build()?;
+/// let app: Router = Router::new()
+///     .route("/", get(|| async { "hello" }))
+///     .layer(limits.layer("default")?);
+/// limits.watch(Duration::from_secs(2))?;
+/// # Ok(()) }
+/// ```
+///
+/// **A new version of the file** is read, checked and built in full before it has any effect. Then
+/// each layer and limiter takes its new settings at once: a request has either the former ones or
+/// the new ones, for all of its way. Layers and limiters change one right after the other. Waits,
+/// permits and holds end under the version that they began with. A [`Responder`](crate::Responder)
+/// keeps the settings that its layer had when it was made.
+///
+/// **Buckets go on** if a policy keeps its name and its algorithm: callers keep what they have used,
+/// under the new numbers. [`Config::diff`] says what becomes of each policy. Counts in
+/// [metrics](crate::metrics) go on, too.
+///
+/// **A wrong version** has no effect. It is logged once, with all mistakes, and shown by
+/// [`status`](Self::status) and by the metrics until the file is right again.
+///
+/// **What cannot change** without a restart: the table `[store]`. A layer that is new has no effect
+/// until code asks for it. One that is gone keeps the limits that it had last, as requests pass
+/// through it. Both are in the [`Changes`].
+///
+/// Clones share everything.
+#[derive(Clone)]
+pub struct Limits {
+    shared: Arc<Shared>,
+    /// Is counted, to know when nothing uses the limits any more.
+    _in_use: Arc<()>,
+}
+
+impl Config {
+    /// Builds all layers and limiters of the file, and its store.
+    ///
+    /// It may wait for the file system. A store in Redis needs a Tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// Returns all mistakes.
+    pub fn build(self) -> Result<Limits, ConfigErrors> {
+        let shared = Arc::new(Shared::new(self)?);
+        Ok(Limits {
+            _in_use: shared.in_use(),
+            shared,
+        })
+    }
+}
+
+impl Limits {
+    /// Returns a layer by its name. A file without `[layer.NAME]` and `[limiter.NAME]` has one of
+    /// the name `default`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such layer.
+    pub fn layer(&self, name: &str) -> Result<RateLimitLayer, UnknownName> {
+        let layers = self.shared.layers();
+        let known = layers.keys().cloned().collect();
+        let layer = layers.get(name).cloned();
+        layer.ok_or_else(|| UnknownName::new("layer", name, known))
+    }
+
+    /// Returns a limiter by its name.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such limiter.
+    pub fn limiter(&self, name: &str) -> Result<Limiter, UnknownName> {
+        let limiters = self.shared.limiters();
+        let known = limiters.keys().cloned().collect();
+        let limiter = limiters.get(name).cloned();
+        limiter.ok_or_else(|| UnknownName::new("limiter", name, known))
+    }
+
+    /// Returns the store of the file.
+    #[must_use]
+    pub fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(self.shared.store())
+    }
+
+    /// Reads the file again, and applies it if it has changed: on `SIGHUP`, or from a page for
+    /// operators.
+    ///
+    /// It takes the file when two readings in a row agree, 50 ms apart. Call it inside a Tokio runtime
+    /// with timers.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file is not applied. The limits stay as they are then.
+    pub async fn reload(&self) -> Result<Changes, ReloadError> {
+        const PAUSE: Duration = Duration::from_millis(50);
+        const MOST_READINGS: usize = 40;
+
+        Handle::try_current().map_err(|_| ReloadError::NoRuntime)?;
+        let mut before = None;
+        for reading in 0..MOST_READINGS {
+            if reading > 0 {
+                sleep(PAUSE).await;
+            }
+            let shared = Arc::clone(&self.shared);
+            let reloaded = spawn_blocking(move || shared.reload(before)).await;
+            match reloaded.map_err(|_| ReloadError::NoRuntime)?? {
+                Reloaded::Taken(changes) => return Ok(changes),
+                Reloaded::Read(content) => before = Some(content),
+            }
+        }
+        Err(ReloadError::Unsettled)
+    }
+
+    /// Watches the file: reads it at this interval, at least 10 ms, and applies it when it has
+    /// changed and two readings in a row agree.
+    ///
+    /// It reads the whole content, so it sees a file that is moved into place, a link that
+    /// points elsewhere, as of a Kubernetes ConfigMap, a file that is written in place, and one on a
+    /// network file system. A file that is gone or wrong changes nothing: see
+    /// [`status`](Self::status).
+    ///
+    /// It goes on until all of these limits, their layers and limiters are dropped, or the runtime ends.
+    /// Call it again to change the interval.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error outside of a Tokio runtime, and if the limits are not from a file.
+    pub fn watch(&self, interval: Duration) -> Result<(), ReloadError> {
+        const SHORTEST: Duration = Duration::from_millis(10);
+
+        if !self.shared.has_file() {
+            return Err(ReloadError::NoFile);
+        }
+        let runtime = Handle::try_current().map_err(|_| ReloadError::NoRuntime)?;
+        let shared = Arc::clone(&self.shared);
+        let interval = interval.max(SHORTEST);
+        let task = runtime.spawn(async move {
+            while shared.is_used() {
+                let polling = Arc::clone(&shared);
+                // It fails only when the runtime ends.
+                let _ = spawn_blocking(move || polling.poll()).await;
+                sleep(interval).await;
+            }
+        });
+        self.shared.keep_watcher(task.abort_handle());
+        Ok(())
+    }
+
+    /// Replaces the limits by those of another configuration: of one that is not in a file, or not in
+    /// TOML. The [readers](Config::readers) are those of the first one. It may wait for the file system.
+    ///
+    /// While a file is watched, its next change replaces this one.
+    ///
+    /// # Errors
+    ///
+    /// Returns all mistakes. The limits stay as they are then.
+    pub fn replace(&self, config: Config) -> Result<Changes, ConfigErrors> {
+        self.shared.replace(config)
+    }
+
+    /// Returns which version is in force, and whether a newer one was rejected.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.shared.status()
+    }
+
+    /// Returns the numbers of all layers and limiters: see [`metrics`](crate::metrics).
+    #[must_use]
+    pub fn snapshots(&self) -> Vec<Snapshot> {
+        let layers = self.shared.layers();
+        let limiters = self.shared.limiters();
+        let layers = layers.values().map(RateLimitLayer::metrics);
+        layers
+            .chain(limiters.values().map(Limiter::metrics))
+            .collect()
+    }
+
+    /// Writes all numbers as a text for Prometheus, and those of the configuration:
+    /// [`PROMETHEUS_CONTENT_TYPE`](crate::metrics::PROMETHEUS_CONTENT_TYPE) is its type.
+    #[must_use]
+    pub fn to_prometheus(&self) -> String {
+        metrics::to_prometheus_with(&self.snapshots(), &self.shared.numbers())
+    }
+
+    /// Does the same as [`to_prometheus`](Self::to_prometheus) in the format of OpenMetrics 1.0.
+    #[must_use]
+    pub fn to_openmetrics(&self) -> String {
+        metrics::to_openmetrics_with(&self.snapshots(), &self.shared.numbers())
+    }
+}
+
+impl fmt::Debug for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let layers = self.shared.layers();
+        let limiters = self.shared.limiters();
+        f.debug_struct("Limits")
+            .field("layers", &layers.keys())
+            .field("limiters", &limiters.keys())
+            .field("status", &self.status())
+            .finish()
+    }
+}
+
+/// There is no layer or limiter of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownName {
+    kind: &'static str,
+    name: String,
+    known: Vec<String>,
+}
+
+impl UnknownName {
+    fn new(kind: &'static str, name: &str, known: Vec<String>) -> Self {
+        Self {
+            kind,
+            name: name.to_owned(),
+            known,
+        }
+    }
+}
+
+impl fmt::Display for UnknownName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, name, known } = self;
+        let known: Vec<_> = known.iter().map(String::as_str).collect();
+        let they_are = format!("it has the {kind}s");
+        let proposal = proposal(name, &known, &they_are);
+        write!(f, "the file has no {kind} {name:?}{proposal}")
+    }
+}
+
+impl std::error::Error for UnknownName {}
+
+#[cfg(all(test, unix))]
+#[allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
+mod tests;

@@ -1,0 +1,166 @@
+//! [`Named`]: the layers or the limiters of a file.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::ConfigProblem;
+use crate::{
+    ConfigError, Limiter, LimiterBuilder, RateLimitLayer, RateLimitLayerBuilder, overlay::Overlay,
+    store::Store,
+};
+
+/// A layer or limiter whose settings can be replaced.
+pub(super) trait Replaceable: Clone {
+    type Builder;
+
+    const KIND: &'static str;
+
+    fn build(
+        builder: &Self::Builder,
+        store: &Arc<dyn Store>,
+        overlay: &Overlay,
+    ) -> Result<Self, ConfigError>;
+
+    /// Checks other settings. They take effect when the result is called.
+    fn replacement(&self, builder: &Self::Builder, overlay: &Overlay) -> Result<Swap, ConfigError>;
+
+    /// Returns whether anything else has it.
+    fn is_shared(&self) -> bool;
+}
+
+/// Lets settings that were checked take effect.
+pub(super) type Swap = Box<dyn FnOnce()>;
+
+/// All layers, or all limiters, by name. Each has the builder of its present settings.
+pub(super) struct Named<L: Replaceable>(BTreeMap<String, (L, L::Builder)>);
+
+/// What takes the place of layers or limiters.
+pub(super) struct Replacement<L: Replaceable> {
+    swaps: Vec<Swap>,
+    new: Vec<(String, L)>,
+    builders: BTreeMap<String, L::Builder>,
+}
+
+impl<L: Replaceable> Named<L> {
+    pub(super) const fn none() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// Returns each by its name.
+    pub(super) fn all(&self) -> BTreeMap<String, L> {
+        let all = self.0.iter();
+        all.map(|(name, (one, _))| (name.clone(), one.clone()))
+            .collect()
+    }
+
+    /// Returns whether anything has one of them.
+    pub(super) fn are_shared(&self) -> bool {
+        self.0.values().any(|(one, _)| one.is_shared())
+    }
+
+    /// Checks the settings of another version.
+    pub(super) fn replacement(
+        &self,
+        builders: BTreeMap<String, L::Builder>,
+        store: &Arc<dyn Store>,
+        overlay: &Overlay,
+        problems: &mut Vec<ConfigProblem>,
+    ) -> Replacement<L> {
+        let (mut swaps, mut new) = (Vec::new(), Vec::new());
+        for (name, builder) in &builders {
+            let checked = match self.0.get(name) {
+                Some((one, _)) => one
+                    .replacement(builder, overlay)
+                    .map(|swap| swaps.push(swap)),
+                None => L::build(builder, store, overlay).map(|one| new.push((name.clone(), one))),
+            };
+            if let Err(error) = checked {
+                let path = format!("{} {name:?}", L::KIND);
+                problems.push(ConfigProblem::of_error(None, path, &error));
+            }
+        }
+        Replacement {
+            swaps,
+            new,
+            builders,
+        }
+    }
+
+    /// Lets another version take effect. Those that it does not have stay while anything has them.
+    pub(super) fn replace(&mut self, replacement: Replacement<L>) {
+        let Replacement {
+            swaps,
+            new,
+            mut builders,
+        } = replacement;
+        for swap in swaps {
+            swap();
+        }
+        self.0
+            .retain(|name, (one, builder)| match builders.remove(name) {
+                Some(new) => {
+                    *builder = new;
+                    true
+                }
+                None => one.is_shared(),
+            });
+        for (name, one) in new {
+            if let Some(builder) = builders.remove(&name) {
+                self.0.insert(name, (one, builder));
+            }
+        }
+    }
+}
+
+impl Replaceable for RateLimitLayer {
+    type Builder = RateLimitLayerBuilder;
+
+    const KIND: &'static str = "layer";
+
+    fn build(
+        builder: &RateLimitLayerBuilder,
+        store: &Arc<dyn Store>,
+        overlay: &Overlay,
+    ) -> Result<Self, ConfigError> {
+        let builder = builder.clone().store(Arc::clone(store));
+        builder.build_replaceable(overlay)
+    }
+
+    fn replacement(
+        &self,
+        builder: &RateLimitLayerBuilder,
+        overlay: &Overlay,
+    ) -> Result<Swap, ConfigError> {
+        Ok(Box::new(Self::replacement(self, builder, overlay)?))
+    }
+
+    fn is_shared(&self) -> bool {
+        Self::is_shared(self)
+    }
+}
+
+impl Replaceable for Limiter {
+    type Builder = LimiterBuilder;
+
+    const KIND: &'static str = "limiter";
+
+    fn build(
+        builder: &LimiterBuilder,
+        store: &Arc<dyn Store>,
+        overlay: &Overlay,
+    ) -> Result<Self, ConfigError> {
+        let builder = builder.clone().store(Arc::clone(store));
+        builder.build_replaceable(overlay)
+    }
+
+    fn replacement(
+        &self,
+        builder: &LimiterBuilder,
+        overlay: &Overlay,
+    ) -> Result<Swap, ConfigError> {
+        Ok(Box::new(Self::replacement(self, builder, overlay)?))
+    }
+
+    fn is_shared(&self) -> bool {
+        Self::is_shared(self)
+    }
+}
