@@ -7,6 +7,8 @@
 mod allocations;
 #[cfg(feature = "tracing")]
 mod client_log;
+#[cfg(feature = "control")]
+mod control;
 #[cfg(target_os = "linux")]
 mod fallback_memory;
 mod killed;
@@ -68,6 +70,11 @@ const TESTS: &[(&str, fn())] = &[
         "client_log::each_reason_why_reconnecting_fails_is_said_once",
         || on_threads(client_log::each_reason_why_reconnecting_fails_is_said_once()),
     ),
+    #[cfg(feature = "control")]
+    (
+        "control::an_override_of_one_process_is_felt_in_all",
+        control::an_override_of_one_process_is_felt_in_all,
+    ),
     #[cfg(target_os = "linux")]
     (
         "fallback_memory::a_million_callers_take_100_000_buckets_and_free_no_denied_caller",
@@ -106,6 +113,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--run", name] => run(name),
+        #[cfg(feature = "control")]
+        ["--other-process", "control", url] => control::other_process(url),
         ["--other-process", "killed", url] => killed::other_process(url),
         ["--other-process", "permit_storm", url, seed] => permit_storm::other_process(url, seed),
         ["--other-process", "two_processes", url, window_s] => {

@@ -286,3 +286,36 @@ async fn a_look_at_an_unchanged_document_costs_two_hundred_bytes() {
     println!("{each} bytes for each look");
     assert!((100..200).contains(&each), "{each}");
 }
+
+/// A frozen server takes commands and answers none: whether a change is made is unknown, and no
+/// look takes long.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_at_a_frozen_server_has_an_unknown_outcome() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(&server.url()).expect("a store");
+    let control = store.control();
+    control
+        .set_mode("plan", Mode::Off)
+        .await
+        .expect("it is made");
+    // It freezes between the text that it sends and the change: clients wait, but readers do not.
+    server.command(&["CLIENT", "PAUSE", "4000", "WRITE"]);
+    let asked = Instant::now();
+    let error = control
+        .set_mode("burst", Mode::Off)
+        .await
+        .expect_err("no answer");
+    assert!(error.may_have_happened(), "{error:?}");
+    assert!(
+        asked.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        asked.elapsed()
+    );
+    assert!(
+        error.to_string().contains("may have been changed"),
+        "{error}"
+    );
+    // It is made when the server goes on.
+    server.command(&["CLIENT", "UNPAUSE"]);
+    eventually("it is made", || control.entries().len() == 2);
+}

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::sleep;
 
-use super::{Layer, Shelf, fingerprint, quota, start};
+use super::{Layer, Shelf, fingerprint, modes, quota, start};
 use crate::{
     Clock, Key, List, ManualClock, StoreError,
     control::{Action, Control, ControlError, Mode, document::Document},
@@ -22,16 +22,6 @@ fn policies(control: &Control) -> Vec<String> {
     let entries = control.entries().into_iter();
     let policies = entries.filter_map(|entry| entry.action.policy().map(str::to_owned));
     policies.collect()
-}
-
-fn modes(version: u64, policies: &[&str]) -> Vec<u8> {
-    let entries = policies.iter().map(|policy| {
-        format!(r#"{{"kind":"mode","policy":"{policy}","mode":"off","created_ms":1}}"#)
-    });
-    let entries: Vec<_> = entries.collect();
-    let write = format!("{:016x}", crate::util::random::random());
-    let entries = entries.join(",");
-    format!(r#"{{"format":1,"version":{version},"write":"{write}","entries":[{entries}]}}"#).into()
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 mod documents;
 mod following;
+#[cfg(feature = "tracing")]
+mod log;
 #[cfg(all(feature = "redis", feature = "testing"))]
 mod processes;
 
@@ -136,4 +138,15 @@ impl Layer {
 
 fn start() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_micros(ManualClock::new().now_us())
+}
+
+/// A document that switches these policies off.
+fn modes(version: u64, policies: &[&str]) -> Vec<u8> {
+    let entries = policies.iter().map(|policy| {
+        format!(r#"{{"kind":"mode","policy":"{policy}","mode":"off","created_ms":1}}"#)
+    });
+    let entries: Vec<_> = entries.collect();
+    let write = format!("{:016x}", crate::util::random::random());
+    let entries = entries.join(",");
+    format!(r#"{{"format":1,"version":{version},"write":"{write}","entries":[{entries}]}}"#).into()
 }

@@ -1,0 +1,140 @@
+//! What is logged: each content and each reason once.
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tokio::time::sleep;
+
+use super::{Layer, Shelf, modes};
+use crate::{ManualClock, StoreError, error::StoreErrorKind, util::lock::lock};
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        lock(&self.0).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    /// Returns the lines since the last call.
+    fn take(&self) -> Vec<String> {
+        let text = std::mem::take(&mut *lock(&self.0));
+        let text = String::from_utf8(text).expect("a text");
+        let target = "tower_throttle::control: ";
+        let line = |line: &str| line.trim_start().replacen(target, "", 1);
+        text.lines().map(line).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_content_and_each_reason_is_logged_once() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .without_time()
+        .with_writer(move || writer.clone())
+        .finish();
+    let _logging = tracing::subscriber::set_default(subscriber);
+
+    let shelf = Shelf::default();
+    let control = shelf.held(&Arc::new(ManualClock::new()));
+    let layer = Arc::new(Layer {
+        policies: vec!["a"],
+        ..Layer::default()
+    });
+    control.held().subscribe(&layer);
+    // Each is looked at three times.
+    let look = async || {
+        for _ in 0..3 {
+            // The log says what is wrong.
+            let _ = control.refresh().await;
+        }
+        log.take()
+    };
+    assert_eq!(look().await, [""; 0]);
+    shelf.put(modes(3, &["a"]));
+    assert_eq!(
+        look().await,
+        ["INFO control document applied version=3 entries=1"]
+    );
+    shelf.put(modes(4, &["a", "b"]));
+    assert_eq!(
+        look().await,
+        [
+            "INFO control document applied version=4 entries=2",
+            "INFO control document names policies that this process does not have version=4 policies=[\"b\"]",
+        ]
+    );
+    shelf.put("garbage");
+    assert_eq!(
+        look().await,
+        [
+            "WARN control document not applied (it is no control document: it does not start with {\"format\":1,\"version\":); keeping version 4"
+        ]
+    );
+    shelf.put("");
+    assert_eq!(
+        look().await,
+        [
+            "WARN control document is gone from the store; keeping version 4, which the next change stores again"
+        ]
+    );
+    shelf.put(modes(2, &["a"]));
+    assert_eq!(
+        look().await,
+        [
+            "WARN control document went back from version 4 to 2: Redis has lost changes; make them again",
+            "INFO control document applied version=2 entries=1",
+        ]
+    );
+
+    // A right that is missing does not come by itself. An outage may be short.
+    shelf.fail(Some(StoreError::new(StoreErrorKind::Refused)));
+    assert_eq!(
+        look().await,
+        [
+            "WARN control document cannot be read (the store refused the check); keeping version 2 kind=\"refused\""
+        ]
+    );
+    shelf.fail(None);
+    assert_eq!(
+        look().await,
+        ["INFO control document can be read again version=2"]
+    );
+    shelf.fail(Some(StoreError::new(StoreErrorKind::Timeout)));
+    sleep(Duration::from_secs(9)).await;
+    assert_eq!(look().await, [""; 0]);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(
+        look().await,
+        [
+            "WARN control document cannot be read (the store did not answer before the deadline); keeping version 2 kind=\"timeout\""
+        ]
+    );
+    shelf.fail(None);
+    look().await;
+
+    let choosy = Arc::new(Layer {
+        cannot_take: Some("policy \"a\" cannot be off"),
+        ..Layer::default()
+    });
+    control.held().subscribe(&choosy);
+    control.held().subscribe(&choosy);
+    assert_eq!(
+        look().await,
+        [
+            "WARN part of the control document not applied (policy \"a\" cannot be off); the rest applies version=2"
+        ]
+    );
+}

@@ -1,0 +1,129 @@
+//! A fleet of three processes that follow one control document.
+
+use std::{
+    io::{BufRead, BufReader, Lines, Write, stdin},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use tokio::runtime::Runtime;
+use tower_throttle::{RedisStore, control::Action};
+
+use crate::support::{DEADLINE, RedisServer, eventually};
+
+/// Does what it reads, line by line, and answers with a line.
+pub(crate) fn other_process(url: &str) {
+    let runtime = Runtime::new().expect("a runtime");
+    let _entered = runtime.enter();
+    let redis = RedisStore::builder().timeout(Duration::from_millis(500));
+    let redis = redis.connect(url).expect("a store");
+    let control = redis.control();
+    for line in stdin().lines() {
+        let answer = match &*line.expect("a line") {
+            "override" => {
+                let quota = "5 per day".parse().expect("a quota");
+                let change = control.override_quota("plan", "ann", quota);
+                let made = runtime.block_on(async { change.because("ticket 4711").await });
+                made.is_ok().to_string()
+            }
+            "restore" => runtime.block_on(control.restore()).is_ok().to_string(),
+            caller => {
+                let fingerprint = control.fingerprint(caller);
+                let entries = control.entries().into_iter();
+                let quotas = entries.filter_map(|entry| match entry.action {
+                    Action::Override { caller, quota, .. } if caller == fingerprint => Some(quota),
+                    _ => None,
+                });
+                quotas
+                    .map(|quota| quota.capacity())
+                    .next()
+                    .unwrap_or(2)
+                    .to_string()
+            }
+        };
+        println!("{answer}");
+    }
+}
+
+struct Process {
+    child: Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    fn start(url: &str) -> Self {
+        let program = std::env::current_exe().expect("this program");
+        let mut child = Command::new(program)
+            .args(["--other-process", "control", url])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("another process");
+        let input = child.stdin.take().expect("its input");
+        let output = BufReader::new(child.stdout.take().expect("its output")).lines();
+        Self {
+            child,
+            input,
+            output,
+        }
+    }
+
+    /// Returns what it answers: to the name of a caller, the capacity of its quota, or 2.
+    fn ask(&mut self, line: &str) -> String {
+        writeln!(self.input, "{line}").expect("it reads");
+        self.output.next().expect("an answer").expect("a line")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An override by one process is in effect in all within two seconds. It survives the death of
+/// Redis, and of its data.
+pub(crate) fn an_override_of_one_process_is_felt_in_all() {
+    let mut server = RedisServer::start();
+    let url = server.url();
+    let mut fleet = [0, 1, 2].map(|_| Process::start(&url));
+    for process in &mut fleet {
+        assert_eq!(process.ask("ann"), "2");
+    }
+
+    assert_eq!(fleet[0].ask("override"), "true");
+    let made = Instant::now();
+    assert_eq!(fleet[0].ask("ann"), "5", "at once");
+    for process in &mut fleet {
+        eventually("it is felt", || process.ask("ann") == "5");
+        assert_eq!(process.ask("bob"), "2");
+    }
+    assert!(
+        made.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        made.elapsed()
+    );
+
+    server.kill();
+    let killed = Instant::now();
+    while killed.elapsed() < Duration::from_secs(3) {
+        for process in &mut fleet {
+            assert_eq!((&*process.ask("ann"), &*process.ask("bob")), ("5", "2"));
+        }
+    }
+
+    // It starts empty, and a process that knew the document stores it again.
+    server.run();
+    let started = Instant::now();
+    while fleet[1].ask("restore") != "true" {
+        assert!(started.elapsed() < DEADLINE, "it never answers");
+    }
+    let mut new = Process::start(&url);
+    eventually("a new process learns of it", || new.ask("ann") == "5");
+    for process in &mut fleet {
+        assert_eq!(process.ask("ann"), "5");
+    }
+}
