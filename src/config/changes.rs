@@ -4,7 +4,6 @@ mod compare;
 #[cfg(test)]
 #[allow(clippy::expect_used)]
 mod tests;
-mod text;
 
 use std::fmt;
 

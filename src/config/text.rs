@@ -23,3 +23,23 @@ pub(super) fn write(node: &Node) -> String {
         }
     }
 }
+
+/// Returns whether two values are the same, wherever they are. The order of a table does not
+/// matter.
+pub(super) fn is_same(one: &Node, other: &Node) -> bool {
+    match (&one.value, &other.value) {
+        (Value::List(ones), Value::List(others)) => {
+            let mut pairs = ones.iter().zip(others);
+            ones.len() == others.len() && pairs.all(|(one, other)| is_same(one, other))
+        }
+        (Value::Table(ones), Value::Table(others)) => {
+            let mut ones = ones.iter();
+            ones.len() == others.len()
+                && ones.all(|entry| {
+                    let found = other.get(&entry.name);
+                    found.is_some_and(|found| is_same(&entry.node, &found.node))
+                })
+        }
+        (one, other) => one == other,
+    }
+}

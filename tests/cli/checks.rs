@@ -1,4 +1,4 @@
-//! `check` and `schema`.
+//! `check`, `diff` and `schema`.
 
 use serde_json::json;
 
@@ -118,6 +118,52 @@ fn a_variable_that_is_not_set_is_a_mistake() {
     let variables = [("LIMITS_REDIS", "redis://:hunter2@127.0.0.1/")];
     let set = run_with(&["check", file.path()], &variables).with_code(0);
     assert!(!format!("{set:?}").contains("hunter2"));
+}
+
+#[test]
+fn a_diff_says_which_buckets_go_on() {
+    let old = File::new(
+        "version = 1\n[[policy]]\nname = \"a\"\nquota = \"10 per second\"\n\
+         [[policy]]\nname = \"b\"\nquota = \"10 per second\"\n",
+    );
+    let raised = File::new(
+        "version = 1\n[[policy]]\nname = \"a\"\nquota = \"20 per second\"\n\
+         [[policy]]\nname = \"b\"\nquota = \"10 per second\"\n\
+         [[policy]]\nname = \"c\"\nquota = \"10 per second\"\n",
+    );
+    let grown = run(&["diff", old.path(), raised.path()]).with_code(0);
+    let lines: Vec<_> = grown.out.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            r#"policy "a": kept; quota: "10 per second" -> "20 per second""#,
+            r#"policy "b": kept"#,
+            r#"policy "c": new"#,
+            r#"layer "default": kept"#,
+        ]
+    );
+    let shrunk = run(&["diff", "--json", raised.path(), old.path()])
+        .with_code(1)
+        .json();
+    let effects = shrunk["changes"].as_array().expect("a list");
+    let effects: Vec<_> = effects
+        .iter()
+        .map(|change| change["effect"].clone())
+        .collect();
+    assert_eq!(effects, ["kept", "kept", "gone", "kept"]);
+    let field = &shrunk["changes"][0]["fields"][0];
+    assert_eq!(field["before"], r#""20 per second""#);
+
+    let other = File::new(
+        "version = 1\n[[policy]]\nname = \"a\"\nquota = \"fixed window of 10 per second\"\n\
+         [[policy]]\nname = \"b\"\nquota = \"10 per second\"\n",
+    );
+    let other = run(&["diff", old.path(), other.path()]).with_code(1);
+    assert!(
+        other.out.starts_with(r#"policy "a": starts afresh"#),
+        "{other:?}"
+    );
+    run(&["diff", old.path(), File::new(BAD).path()]).with_code(2);
 }
 
 #[test]

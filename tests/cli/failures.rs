@@ -76,6 +76,7 @@ fn help_is_0_and_names_all_commands_and_exit_codes() {
     let help = run(&["--help"]).with_code(0).out;
     for word in [
         "check",
+        "diff",
         "explain",
         "schema",
         "peek",
@@ -103,9 +104,11 @@ fn help_is_0_and_names_all_commands_and_exit_codes() {
 fn a_file_that_is_missing_or_no_file_is_2() {
     let folder = std::env::temp_dir();
     let folder = folder.to_str().expect("UTF-8");
+    let file = file("redis://127.0.0.1/");
     for path in ["/nowhere/limits.toml", folder] {
         let check = assert_fails_soon(&["check", path]);
         assert!(check.err.contains("file-unreadable"), "{check:?}");
+        assert_fails_soon(&["diff", file.path(), path]);
         assert_fails_soon(&["explain", path]);
         for mut arguments in live(path) {
             assert_fails_soon(&arguments);

@@ -30,6 +30,10 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Report all mistakes of a file.
     Check(Check),
+    /// Say what a new version of a file changes: which buckets go on, and which do not.
+    ///
+    /// The exit code is 1 if a bucket does not go on, or if the change needs a restart.
+    Diff(Diff),
     /// Say which policies of a file apply to a request, whom they charge and how much.
     ///
     /// It asks no Redis, and knows no routes. The exit code is 1 if nothing limits the request.
@@ -72,6 +76,14 @@ pub(crate) struct Check {
     /// is a mistake. Without this, all are accepted and listed.
     #[arg(long, value_name = "KIND:NAME", value_delimiter = ',')]
     pub(crate) readers: Option<Vec<String>>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Diff {
+    /// The file as it is.
+    pub(crate) old: PathBuf,
+    /// The file as it will be.
+    pub(crate) new: PathBuf,
 }
 
 #[derive(Args, Debug)]

@@ -6,6 +6,7 @@ mod arguments;
 mod caller;
 mod check;
 mod control;
+mod diff;
 mod entries;
 mod explain;
 mod file;
@@ -38,6 +39,7 @@ fn run(command: Command) -> Result<Answer, Failure> {
     runtime.block_on(async {
         match command {
             Command::Check(arguments) => check::run(&arguments),
+            Command::Diff(arguments) => diff::run(&arguments),
             Command::Explain(arguments) => explain::run(&arguments),
             Command::Schema => Ok(check::schema()),
             Command::Peek(arguments) => peek::run(&arguments).await,

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    Change, Effect, FieldChange,
-    text::{is_same, write},
-};
+use super::{Change, Effect, FieldChange};
 use crate::{
     Quota,
     config::{
         Config,
+        text::{is_same, write},
         tree::{Entry, Node, Value},
     },
 };
