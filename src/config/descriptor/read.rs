@@ -86,7 +86,7 @@ static KEY_TABLE: Table = Table::new(
         Known::new(
             "all",
             &Form::List(&KEY),
-            "Keys that make one key together: two to four.",
+            "Keys that make one key together.",
         )
         .one(),
         Known::new(
@@ -113,7 +113,7 @@ static WHEN_TABLE: Table = Table::new(
     "when",
     "Conditions on a request. All of them have to be met, and of a list one of its values.",
     &[
-        Known::new("method", &TEXTS, "Methods, as `GET`."),
+        Known::new("method", &TEXTS, "Methods, as `GET`, which includes `HEAD`."),
         Known::new(
             "path",
             &TEXTS,
@@ -125,9 +125,9 @@ static WHEN_TABLE: Table = Table::new(
             "header",
             &Form::Map {
                 of: "header",
-                form: &Form::Either(&[Form::True, Form::Text]),
+                form: &Form::Either(&[Form::True, Form::Text, Form::List(&Form::Text)]),
             },
-            "Headers with a value, or with `true` for any value.",
+            "Headers with one of these values, or with `true` for any value.",
         ),
         Known::new("not", &WHEN, "Conditions that are not to be met together."),
         Known::new(

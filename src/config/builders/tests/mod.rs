@@ -1,8 +1,10 @@
 //! A file does what the same words do in code.
 
+mod examples;
 mod fields;
 mod keys;
 mod mistakes;
+mod parity;
 mod world;
 
 use super::Builders;

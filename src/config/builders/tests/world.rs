@@ -21,7 +21,7 @@ use tower::ServiceExt;
 
 use super::{builders, read};
 use crate::{
-    Decision, Denied, Key, ManualClock, MemoryStore, Outcome, RateLimitLayer,
+    Decision, Denied, Key, Limiter, LimiterBuilder, ManualClock, MemoryStore, Outcome, RateLimitLayer,
     RateLimitLayerBuilder, RequestHead, Settle, StoreError,
     config::{Readers, builders::Builders},
     error::StoreErrorKind,
@@ -152,32 +152,61 @@ impl World {
         builder.store(Broken).build().expect("a layer")
     }
 
-    /// Sends requests, and returns all that comes back.
-    ///
-    /// They are separated by `;`. Each is a method, a target, and then header fields (`a=b`), `h2`,
-    /// or the address of the peer. `wait 5` moves the clock.
-    pub(super) fn talk(&self, layer: &RateLimitLayer, requests: &str) -> String {
+    pub(super) fn limiter_of_file(&self, file: &str) -> Limiter {
+        let file = format!("store = {{ memory = true, clock = \"manual\" }}\n{file}");
+        let builders = self.builders(&file);
+        let store = builders.store.open().expect("a store");
+        let (_, builder) = builders.limiters.into_iter().next().expect("a limiter");
+        builder.store(store).build().expect("a limiter")
+    }
+
+    pub(super) fn limiter_of_code(&self, builder: LimiterBuilder) -> Limiter {
+        let store = MemoryStore::builder().clock(Arc::clone(&self.clock));
+        builder.store(store.build()).build().expect("a limiter")
+    }
+
+    pub(super) fn advance(&self, time: Duration) {
+        self.clock.advance(time);
+    }
+
+    /// Waits for a future, in time that does not pass by itself.
+    pub(super) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .start_paused(true)
-            .build()
-            .expect("a runtime");
+            .build();
+        runtime.expect("a runtime").block_on(future)
+    }
+
+    /// Sends requests, and returns all that comes back.
+    ///
+    /// They are separated by `;`. Each is a method, a target, and then header fields (`a=b`), `h2`,
+    /// or the address of the peer. A number before them repeats it. `wait 5` moves the clock.
+    pub(super) fn talk(&self, layer: &RateLimitLayer, requests: &str) -> String {
         let app = Router::new()
             .route("/users/{id}", any(handle))
             .fallback(handle)
             .layer(layer.clone());
-        runtime.block_on(async {
+        self.block_on(async {
             let started = tokio::time::Instant::now();
             let mut lines = Vec::new();
             for request in requests.split(';') {
                 let words: Vec<_> = request.split_whitespace().collect();
                 if let ["wait", seconds] = words[..] {
                     let seconds = seconds.parse().expect("a number");
-                    self.clock.advance(Duration::from_secs(seconds));
+                    self.advance(Duration::from_secs(seconds));
                     continue;
                 }
-                let response = app.clone().oneshot(request_of(&words)).await;
-                lines.push(shown(response.expect("a response")).await);
+                let (times, words) = match words.split_first() {
+                    Some((first, rest)) if first.parse::<usize>().is_ok() => {
+                        (first.parse().expect("a number"), rest)
+                    }
+                    _ => (1, &words[..]),
+                };
+                for _ in 0..times {
+                    let response = app.clone().oneshot(request_of(words)).await;
+                    lines.push(shown(response.expect("a response")).await);
+                }
             }
             let top = layer.top_denied(9).offenders.into_iter();
             let names: Vec<_> = top.map(|offender| offender.name).collect();

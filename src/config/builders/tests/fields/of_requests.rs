@@ -35,19 +35,19 @@ const ALLOW: &str = "192.0.2.0/24";
 
 pub(super) const CASES: &[Case] = &[
     Case {
-        field: "key.all",
+        field: "key_of_parts.all",
         file: r#"policy = [{ name = "api", quota = "2 per minute", key = ⟦{ all = ["peer", "method"] }¦"peer"⟧ }]"#,
         code: |_| keyed((key::peer(), key::method())),
         requests: "GET /; POST /; GET /; POST /; GET /; PUT /",
     },
     Case {
-        field: "key.peer",
+        field: "key_of_parts.peer",
         file: r#"policy = [{ name = "api", quota = "2 per minute", key = ⟦{ peer = { ipv6_prefix = 48 } }¦"peer"⟧ }]"#,
         code: |_| keyed(key::peer().ipv6_prefix(48)),
         requests: "GET / 2001:db8:1:1::1; GET / 2001:db8:1:2::1; GET / 2001:db8:1:3::1; GET / 2001:db8:2::",
     },
     Case {
-        field: "key.client_ip",
+        field: "key_of_parts.client_ip",
         file: r#"
             policy = [{ name = "api", quota = "2 per minute", key = ⟦{ client_ip = { ipv6_prefix = 48 } }¦"client_ip"⟧ }]
             client_ip = { trusted = ["10.0.0.0/8"] }"#,
@@ -150,6 +150,17 @@ pub(super) const CASES: &[Case] = &[
             })
         },
         requests: "GET / x-a=0; GET / x-a=0 x-b=1; GET / x-b=1; GET / x-a=0 x-b=2",
+    },
+    Case {
+        field: "when.header",
+        file: r#"policy = [{ name = "api", quota = "2 per minute", when = { header = { x-b = ["1"⟦, "2"¦⟧] } } }]"#,
+        code: |_| {
+            when(|head| {
+                let values = head.headers().get_all("x-b").iter();
+                values.into_iter().any(|value| value == "1" || value == "2")
+            })
+        },
+        requests: "GET /; GET / x-b=1; GET / x-b=2; GET / x-b=3",
     },
     Case {
         field: "when.not",
