@@ -83,12 +83,7 @@ static KEY_TABLE: Table = Table::new(
     "key_of_parts",
     "A key of several parts, or an address with settings of its own.",
     &[
-        Known::new(
-            "all",
-            &Form::List(&KEY),
-            "Keys that make one key together.",
-        )
-        .one(),
+        Known::new("all", &Form::List(&KEY), "Keys that make one key together.").one(),
         Known::new(
             "client_ip",
             &Form::Table(&OTHER_PREFIX),
@@ -113,7 +108,11 @@ static WHEN_TABLE: Table = Table::new(
     "when",
     "Conditions on a request. All of them have to be met, and of a list one of its values.",
     &[
-        Known::new("method", &TEXTS, "Methods, as `GET`, which includes `HEAD`."),
+        Known::new(
+            "method",
+            &TEXTS,
+            "Methods, as `GET`, which includes `HEAD`.",
+        ),
         Known::new(
             "path",
             &TEXTS,

@@ -9,7 +9,11 @@ use crate::{
 };
 
 /// A page, the policies of its example in a file, and in code.
-type Example = (&'static str, &'static str, fn(RateLimitLayerBuilder) -> RateLimitLayerBuilder);
+type Example = (
+    &'static str,
+    &'static str,
+    fn(RateLimitLayerBuilder) -> RateLimitLayerBuilder,
+);
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -166,7 +170,8 @@ const EXAMPLES: &[Example] = &[
     ),
 ];
 
-const REQUESTS: &str = "GET / x-tenant=a 10.0.0.7 x-forwarded-for=2001:db8::1; GET / x-tenant=a respond=401;
+const REQUESTS: &str =
+    "GET / x-tenant=a 10.0.0.7 x-forwarded-for=2001:db8::1; GET / x-tenant=a respond=401;
     GET / x-tenant=b x-cost=7; GET / authorization=Bearer~t0k x-tenant=a; GET / x-tenant=a;
     GET / cookie=session=1 x-tenant=a; wait 1; GET / x-tenant=a; GET / x-tenant=a; GET /";
 
@@ -186,7 +191,9 @@ fn an_example_as_a_file_has_the_fields_of_the_example_in_code() {
 #[test]
 fn the_file_of_the_readme_sends_the_fields_of_the_readme() {
     let page = include_str!("../../../../README.md");
-    let shown = page.lines().find_map(|line| line.strip_prefix("ratelimit-policy: "));
+    let shown = page
+        .lines()
+        .find_map(|line| line.strip_prefix("ratelimit-policy: "));
     let shown = format!("ratelimit-policy: {:?}", shown.expect("the field"));
     let (_, file, _) = EXAMPLES[0];
     let world = World::new();

@@ -216,10 +216,17 @@ fn each_system_as_a_file_answers_as_from_code() {
         let policy = (row.code)((row.quota)());
         let builder = RateLimitLayer::builder().name("web").policy(policy);
         let of_code = world.layer_of_code((row.layer)(builder));
-        assert_eq!(of_file, world.talk(&of_code, row.requests), "{}", row.system);
+        assert_eq!(
+            of_file,
+            world.talk(&of_code, row.requests),
+            "{}",
+            row.system
+        );
         // Of requests in turn, each returns its permit before the next.
         let denies = row.operations != "hold*10";
-        let is_denied = ["429 ", "403 ", "\"no\""].iter().any(|sign| of_file.contains(sign));
+        let is_denied = ["429 ", "403 ", "\"no\""]
+            .iter()
+            .any(|sign| of_file.contains(sign));
         assert_eq!(is_denied, denies, "{}: {of_file}", row.system);
     }
 }
@@ -240,7 +247,12 @@ fn a_limiter_of_a_file_decides_as_from_code() {
         let of_code = Limiter::builder().name("jobs").policy(policy);
         let of_code = operate(&world, &world.limiter_of_code(of_code), row.operations);
         assert_eq!(of_file, of_code, "{}", row.system);
-        assert_eq!(of_file.admitted, row.admitted.replace(' ', ""), "{}", row.system);
+        assert_eq!(
+            of_file.admitted,
+            row.admitted.replace(' ', ""),
+            "{}",
+            row.system
+        );
     }
 }
 
@@ -260,7 +272,10 @@ fn operate(world: &World, limiter: &Limiter, operations: &str) -> Operated {
         for operation in operations.split(';') {
             let (operation, times) = operation.split_once('*').unwrap_or((operation, "1"));
             let words: Vec<_> = operation.split_whitespace().collect();
-            let number = words.get(1).and_then(|number| number.parse().ok()).unwrap_or(0);
+            let number = words
+                .get(1)
+                .and_then(|number| number.parse().ok())
+                .unwrap_or(0);
             for _ in 0..times.parse().expect("a number") {
                 let is_admitted = match words[0] {
                     "wait" => {
@@ -278,7 +293,10 @@ fn operate(world: &World, limiter: &Limiter, operations: &str) -> Operated {
                     }
                     "acquire" | "hold" => {
                         let most = if words[0] == "hold" { 0 } else { 5 };
-                        let permit = limiter.acquire("ann", seconds(most)).await.expect("a permit");
+                        let permit = limiter
+                            .acquire("ann", seconds(most))
+                            .await
+                            .expect("a permit");
                         writeln!(log, "{:?}", permit.decision()).expect("a text");
                         let is_allowed = permit.is_allowed();
                         held.push(permit);
@@ -292,7 +310,8 @@ fn operate(world: &World, limiter: &Limiter, operations: &str) -> Operated {
                         let decision = decision.expect("a decision");
                         writeln!(log, "{decision:?}").expect("a text");
                         #[cfg(feature = "compat")]
-                        writeln!(log, "{:?}", crate::compat::cl_throttle(&decision)).expect("a text");
+                        writeln!(log, "{:?}", crate::compat::cl_throttle(&decision))
+                            .expect("a text");
                         decision.is_allowed()
                     }
                 };

@@ -21,8 +21,8 @@ use tower::ServiceExt;
 
 use super::{builders, read};
 use crate::{
-    Decision, Denied, Key, Limiter, LimiterBuilder, ManualClock, MemoryStore, Outcome, RateLimitLayer,
-    RateLimitLayerBuilder, RequestHead, Settle, StoreError,
+    Decision, Denied, Key, Limiter, LimiterBuilder, ManualClock, MemoryStore, Outcome,
+    RateLimitLayer, RateLimitLayerBuilder, RequestHead, Settle, StoreError,
     config::{Readers, builders::Builders},
     error::StoreErrorKind,
     key::{self, PeerAddr},
