@@ -9,6 +9,7 @@ const NAMES: &[(&str, &str)] = &[
     ("Percent::of_keys", "enforce_for"),
     ("RateLimitLayer", "layer"),
     ("TokenBucket::without_refill", "without refill"),
+    ("cost(0)", "cost = 0"),
     ("cost_by", "cost"),
     ("doubling_up_to", "doubling up to"),
     ("enforce_for", "mode = { enforce_for = .. }"),
@@ -42,7 +43,8 @@ pub(super) fn in_a_file(error: &ConfigError) -> String {
 /// Returns what says the same in a file as a piece of code, without its arguments.
 pub(super) fn word(code: &str) -> &str {
     let name = code.split('(').next().unwrap_or(code);
-    match NAMES.iter().find(|(known, _)| *known == name) {
+    let is_known = |(known, _): &&(&str, &str)| *known == code || *known == name;
+    match NAMES.iter().find(is_known) {
         Some((_, file)) => file,
         None => name.rsplit("::").next().unwrap_or(name),
     }

@@ -3,5 +3,6 @@
 mod bad;
 mod files;
 mod formats;
+mod good;
 mod parser;
 mod schema;
