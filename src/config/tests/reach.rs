@@ -46,6 +46,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("Lists::find_key", "while the application runs"),
     ("MemoryStoreBuilder::build", "after the file was read"),
     ("RateLimitLayerBuilder::build", "after the file was read"),
+    ("Policy::with_quota", "a policy of a file has its quota"),
     ("RateLimitLayerBuilder::responder", "a layer has it, too"),
     (
         "RedisStoreBuilder::client",
