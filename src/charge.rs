@@ -119,6 +119,16 @@ impl Demand {
         }
     }
 
+    /// Creates the demand of a check that has another quota or another cost than the policy, whose
+    /// demand this is.
+    pub(crate) fn chosen(&self, quota: Option<&Interned<Quota>>, cost: Option<u64>) -> Self {
+        let quota = quota.unwrap_or(&self.quota).clone();
+        Self {
+            strikes: self.strikes,
+            ..Self::of_request(quota, cost.unwrap_or(self.cost))
+        }
+    }
+
     /// Creates what a request asks of a quota: a penalty takes no units.
     #[inline]
     pub(crate) fn of_request(quota: Interned<Quota>, cost: u64) -> Self {

@@ -3,13 +3,17 @@
 //! It comes on top of what code and files say. Whatever reads the document makes one of these for
 //! each version, and one without each entry that has ended: a request looks up what is here, and
 //! compares no times, except those of bans.
-#![allow(dead_code, reason = "no document is read yet")]
+#![cfg_attr(
+    not(feature = "control"),
+    allow(dead_code, reason = "without the feature, no document says anything")
+)]
 
 #[cfg(feature = "control")]
 use std::{collections::HashMap, sync::Arc};
 
 #[cfg(feature = "control")]
-use crate::{ConfigError, Fingerprint, List, Quota, lists::Entries, util::interned::Interned};
+use crate::{ConfigError, Fingerprint, List, lists::ListsByHand};
+use crate::{Lists, PolicyDecision, Quota, lists::AllLists, util::interned::Interned};
 
 /// What a control document says on top of code and files. By default: nothing.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +45,7 @@ struct PolicyOverlay {
 
 /// The callers of one policy that the document names, by what their store calls them.
 #[cfg(feature = "control")]
-pub(crate) type Callers = HashMap<Fingerprint, CallerOverride>;
+pub(crate) type Callers = HashMap<Fingerprint, Override>;
 
 /// What an operator gives one caller of a policy.
 #[cfg(feature = "control")]
@@ -53,12 +57,21 @@ pub(crate) enum CallerOverride {
     Banned { until_ms: u64 },
 }
 
-/// Lists by hand, beside those of a layer or limiter.
+/// What all operators give one caller of a policy. A caller that is banned still has its quota, in
+/// which it pays for what it has used.
 #[cfg(feature = "control")]
-#[derive(Clone, Default)]
-pub(crate) struct ListsByHand {
-    pub(crate) addresses: Entries,
-    pub(crate) keys: HashMap<Fingerprint, List>,
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Override {
+    pub(crate) quota: Option<Interned<Quota>>,
+    pub(crate) banned_until_ms: Option<u64>,
+}
+
+/// What one check finds for its caller.
+#[derive(Default)]
+pub(crate) struct Found<'a> {
+    pub(crate) quota: Option<&'a Interned<Quota>>,
+    /// What a banned caller is told.
+    pub(crate) ban: Option<PolicyDecision>,
 }
 
 #[cfg(feature = "control")]
@@ -67,11 +80,14 @@ impl Overlay {
         self.policy_mut(policy).mode = Some(mode);
     }
 
-    /// Sets what a caller of a policy gets. A caller that is banned is given its quota by the
-    /// overlay that is made when the ban has ended.
+    /// Sets what a caller of a policy gets. It may have a quota and be banned.
     pub(crate) fn set_caller(&mut self, policy: &str, caller: Fingerprint, gets: CallerOverride) {
         let callers = self.policy_mut(policy).callers.get_or_insert_default();
-        Arc::make_mut(callers).insert(caller, gets);
+        let given = Arc::make_mut(callers).entry(caller).or_default();
+        match gets {
+            CallerOverride::Quota(quota) => given.quota = Some(quota),
+            CallerOverride::Banned { until_ms } => given.banned_until_ms = Some(until_ms),
+        }
     }
 
     /// Adds address ranges to a list. They are the same texts as for [`Lists`](crate::Lists).
@@ -95,27 +111,12 @@ impl Overlay {
         }
     }
 
-    pub(crate) fn lists(&self) -> Option<&Arc<ListsByHand>> {
-        self.lists.as_ref()
-    }
-
     fn policy_mut(&mut self, policy: &str) -> &mut PolicyOverlay {
         self.policies.entry(policy.into()).or_default()
     }
 
     fn lists_mut(&mut self) -> &mut ListsByHand {
         Arc::make_mut(self.lists.get_or_insert_default())
-    }
-}
-
-#[cfg(feature = "control")]
-impl std::fmt::Debug for ListsByHand {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (networks, _) = self.addresses.counts();
-        f.debug_struct("ListsByHand")
-            .field("networks", &networks)
-            .field("keys", &self.keys.len())
-            .finish()
     }
 }
 
@@ -136,5 +137,19 @@ impl Overlay {
     #[cfg(feature = "control")]
     pub(crate) fn callers(&self, policy: &str) -> Option<&Arc<Callers>> {
         self.policies.get(policy)?.callers.as_ref()
+    }
+
+    /// Returns the lists of a layer or limiter together with those of the document; `None` if
+    /// neither has any.
+    pub(crate) fn lists_beside(&self, own: Option<&Lists>) -> Option<AllLists> {
+        let own = own.cloned();
+        #[cfg(feature = "control")]
+        {
+            let by_hand = self.lists.clone();
+            let is_any = own.is_some() || by_hand.is_some();
+            is_any.then_some(AllLists { own, by_hand })
+        }
+        #[cfg(not(feature = "control"))]
+        own.map(|own| AllLists { own: Some(own) })
     }
 }

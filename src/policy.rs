@@ -1,13 +1,18 @@
 //! A named quota.
 
 use std::{borrow::Cow, time::Duration};
+#[cfg(feature = "control")]
+use std::{collections::BTreeSet, sync::Arc};
 
 #[cfg(feature = "http")]
 use crate::middleware::readers::PolicyReaders;
+#[cfg(feature = "control")]
+use crate::overlay::Callers;
 use crate::{
     ConfigError, Key, OnStoreFailure, Quota,
     charge::{Charge, Demand},
     enforcement::{Enforcement, Percent},
+    overlay::{Mode, Overlay},
     policy_name::Name,
     quota::hold::HoldParams,
     util::interned::Interned,
@@ -525,6 +530,8 @@ impl Policy {
             leases: self.leases,
             hold,
             enforcement,
+            #[cfg(feature = "control")]
+            overrides: None,
         })
     }
 
@@ -587,6 +594,9 @@ pub(crate) struct Compiled {
     /// The quota of the hold beside each bucket; `None` if units are charged when they are taken.
     pub(crate) hold: Option<Interned<Quota>>,
     pub(crate) enforcement: Enforcement,
+    /// What a control document gives some of the callers, if it names any.
+    #[cfg(feature = "control")]
+    pub(crate) overrides: Option<Arc<Callers>>,
 }
 
 impl Compiled {
@@ -609,6 +619,63 @@ impl Compiled {
         })
     }
 
+    /// Applies what a control document says of the policy, but not whether it is off. What the
+    /// policy cannot take is left out, and is returned.
+    pub(crate) fn with_overlay(self, overlay: &Overlay) -> (Self, Vec<ConfigError>) {
+        let mut not_taken = Vec::new();
+        let policy = match overlay.mode(&self.name.text) {
+            Some(Mode::Enforce) => Self {
+                enforcement: Enforcement::ForAll,
+                ..self
+            },
+            Some(Mode::Shadow) => self.clone().into_shadow().unwrap_or_else(|error| {
+                not_taken.push(error);
+                self
+            }),
+            Some(Mode::Off) | None => self,
+        };
+        #[cfg(feature = "control")]
+        let policy = policy.with_callers(overlay, &mut not_taken);
+        (policy, not_taken)
+    }
+
+    #[cfg(feature = "control")]
+    fn with_callers(mut self, overlay: &Overlay, not_taken: &mut Vec<ConfigError>) -> Self {
+        let Some(callers) = overlay.callers(&self.name.text) else {
+            return self;
+        };
+        let mut callers = Arc::clone(callers);
+        let conflict = |quota: &Option<Interned<Quota>>| {
+            let quota = quota.as_deref()?;
+            cannot_override(&self.demand.quota, quota)
+        };
+        let conflicts = callers.values().filter_map(|given| conflict(&given.quota));
+        // The same for each caller, mostly.
+        let conflicts: BTreeSet<&str> = conflicts.collect();
+        if !conflicts.is_empty() {
+            let callers = Arc::make_mut(&mut callers).values_mut();
+            for given in callers.filter(|given| conflict(&given.quota).is_some()) {
+                given.quota = None;
+            }
+        }
+        not_taken.extend(
+            conflicts.into_iter().map(|conflict| {
+                ConfigError::CannotOverride { conflict }.in_policy(&self.name.text)
+            }),
+        );
+        self.overrides = Some(callers);
+        self
+    }
+
+    /// Returns whether a control document gives callers something else.
+    #[inline]
+    pub(crate) fn has_overrides(&self) -> bool {
+        #[cfg(feature = "control")]
+        return self.overrides.is_some();
+        #[cfg(not(feature = "control"))]
+        false
+    }
+
     /// Returns whether the policy is enforced for a caller. If not, it is a shadow policy.
     #[inline]
     pub(crate) fn is_enforced_for(&self, key: &Key) -> bool {
@@ -619,7 +686,11 @@ impl Compiled {
     /// `units` are held, and the rest is charged.
     #[inline]
     pub(crate) fn hold_before<'a>(&self, bucket: &Charge<'a>, units: u64) -> Option<Charge<'a>> {
-        let hold = self.hold.as_ref()?;
+        // A tier may hold permits or places in a queue, although the policy's own does not.
+        let hold = self
+            .hold
+            .as_ref()
+            .filter(|_| bucket.demand.quota.may_hold())?;
         Some(Charge {
             policy: self.name.clone(),
             key: bucket.key.clone(),
@@ -639,6 +710,20 @@ impl Compiled {
             on_store_failure: self.on_store_failure,
             leases: self.leases,
         }
+    }
+}
+
+/// Returns why a caller of a policy with one quota cannot be given the other.
+#[cfg(feature = "control")]
+fn cannot_override(own: &Quota, other: &Quota) -> Option<&'static str> {
+    if own.penalty().is_some() != other.penalty().is_some() {
+        Some("a Penalty and a quota that grants units, because one counts strikes and not requests")
+    } else if own.is_concurrency() != other.is_concurrency() {
+        Some("a Concurrency quota and another, because its units are held and not used up")
+    } else if other.paces() && !own.paces() {
+        Some("a LeakyBucket with a queue on a policy without one, because its requests wait")
+    } else {
+        None
     }
 }
 

@@ -84,6 +84,27 @@ pub(crate) fn denied<'a, P: Iterator<Item = &'a str>>(
     );
 }
 
+/// Logs that a layer or limiter limits nothing, because operators have switched its policies off.
+pub(crate) fn all_policies_off(limiter: &str) {
+    tell!(
+        warn,
+        "control",
+        limiter,
+        "control document switches all policies off; requests are not limited",
+    );
+}
+
+/// Logs that listed addresses do not matter in a layer.
+#[cfg(all(feature = "http", feature = "control"))]
+pub(crate) fn listed_addresses_unread(limiter: &str) {
+    tell!(
+        warn,
+        "control",
+        limiter,
+        "control document lists addresses that this layer does not read; they do not matter here",
+    );
+}
+
 /// Logs that a shadow policy would have denied a request. `reason`: as of a denial.
 pub(crate) fn shadow_denied(policy: &str, reason: &'static str, retry_after: Option<Duration>) {
     tell!(

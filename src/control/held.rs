@@ -229,10 +229,6 @@ impl Held {
         Document::parse(&text).is_ok_and(|stored| edit.is_done(&stored))
     }
 
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "layers and limiters follow it next")
-    )]
     /// Tells a layer or limiter what the document says, now and after each change.
     pub(crate) fn subscribe(&self, subscriber: &Arc<impl Subscriber + 'static>) {
         let mut subscribers = lock(&self.subscribers);

@@ -163,7 +163,8 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Source {
-    /// The caller is on one of the [`Lists`](crate::Lists), and no policy was asked.
+    /// The caller is on one of the [`Lists`](crate::Lists), or operators have banned it in a
+    /// [control document](crate::control). No store was asked.
     List,
     /// The store decided. Also used if no policy applied; [`Decision::policies`] is then
     /// empty.
@@ -255,6 +256,21 @@ impl Decision {
             policies: Policies::None(units),
             ..Self::without_policies(verdict, Source::List)
         }
+    }
+
+    /// Creates the decision for a caller that operators banned under these policies.
+    #[cfg(feature = "control")]
+    pub(crate) fn by_bans(bans: Vec<PolicyDecision>) -> Self {
+        let now_us = bans.first().map_or(0, PolicyDecision::decided_at_us);
+        Self {
+            source: Source::List,
+            ..Self::new(Operation::Take, bans.into_iter(), 0, now_us)
+        }
+    }
+
+    /// Creates the decision for a check of these units whose policies are all off.
+    pub(crate) fn of_no_policies(units: u64) -> Self {
+        Self::of_shadow_policies(units)
     }
 
     /// Creates the decision for a check of these units to which only shadow policies applied.

@@ -2,6 +2,8 @@
 
 use std::{fmt, time::Duration};
 
+#[cfg(feature = "control")]
+use crate::quota::penalty::BAN;
 use crate::{
     Quota,
     charge::{Demand, Operation},
@@ -210,6 +212,24 @@ impl PolicyDecision {
         }
     }
 
+    /// Creates the decision for a caller that operators banned until then, whatever the quota of
+    /// the policy is.
+    #[cfg(feature = "control")]
+    pub(crate) fn banned(name: Name, until_ms: u64, now_us: u64) -> Self {
+        let standing = BucketState::banned_until(until_ms);
+        let retry_us = BAN.reset_us(&standing, now_us);
+        Self {
+            name,
+            quota: Interned::Static(&BAN),
+            cost: 0,
+            moved: 0,
+            standing,
+            now_us,
+            outcome: Outcome::Later { retry_us },
+            rare: None,
+        }
+    }
+
     /// Returns the policy's name.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -376,6 +396,11 @@ impl PolicyDecision {
     #[inline]
     pub(crate) fn is_near_limit(&self) -> bool {
         self.quota.is_nearly_used(self.standing.level)
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn has_quota(&self, quota: &Interned<Quota>) -> bool {
+        self.quota == *quota
     }
 
     #[cfg(feature = "http")]

@@ -224,6 +224,15 @@ pub enum ConfigError {
         /// The quota or the setting, and why.
         conflict: &'static str,
     },
+    /// A control document that calls keys by other names than the store does.
+    #[non_exhaustive]
+    ControlSecret,
+    /// A quota in a control document that a caller of the policy cannot have.
+    #[non_exhaustive]
+    CannotOverride {
+        /// The two quotas, and why.
+        conflict: &'static str,
+    },
     /// A share of callers outside 1 to 100 percent.
     #[non_exhaustive]
     PercentOutOfRange {
@@ -488,6 +497,13 @@ impl fmt::Display for ConfigError {
                 f,
                 "a shadow policy cannot have {conflict}; drop that, or enforce the policy",
             ),
+            Self::ControlSecret => f.write_str(
+                "the control document names callers with another secret than the store, so it would find none; use `RedisStore::control()` of a store with the same `secret(..)`",
+            ),
+            Self::CannotOverride { conflict } => write!(
+                f,
+                "a caller's quota cannot replace that of the policy: {conflict}; give a quota of the policy's algorithm",
+            ),
             Self::PercentOutOfRange { percent } => write!(
                 f,
                 "`Percent::of_keys({percent})` is outside 1 to 100; use `shadow()` to enforce the policy for no caller",
@@ -636,6 +652,8 @@ codes! {
     CannotHold => "cannot-hold",
     HoldOutOfRange => "hold-out-of-range",
     CannotShadow => "cannot-shadow",
+    ControlSecret => "control-secret",
+    CannotOverride => "cannot-override",
     PercentOutOfRange => "percent-out-of-range",
     SharedPercent => "shared-percent",
     ShadowHeadersUnsupported => "shadow-headers-unsupported",

@@ -7,10 +7,11 @@ use crate::{
     ConfigError, MemoryStore,
     admission::wait_queue::MAX_WAITING,
     metrics::Recorder,
-    overlay::Overlay,
+    overlay::{Mode, Overlay},
     policy::{Compiled, check_names, check_strikes},
-    policy_name::limiter_name,
+    policy_name::{Name, limiter_name},
     store::handle::StoreHandle,
+    telemetry,
     util::current::Current,
 };
 
@@ -21,6 +22,10 @@ impl LimiterBuilder {
     ///
     /// Returns a [`ConfigError`] that says what to change.
     pub fn build(self) -> Result<Limiter, ConfigError> {
+        #[cfg(feature = "control")]
+        if let Some(control) = self.control.clone() {
+            return self.build_controlled(&control);
+        }
         let limits = self.limits(None, &Overlay::default())?;
         Ok(Limiter {
             limits: Current::Fixed(Arc::new(limits)),
@@ -37,7 +42,7 @@ impl LimiterBuilder {
     }
 
     /// Checks the settings. `former`: the limits that they replace, whose store and numbers go on.
-    fn limits(&self, former: Option<&Limits>, _overlay: &Overlay) -> Result<Limits, ConfigError> {
+    fn limits(&self, former: Option<&Limits>, overlay: &Overlay) -> Result<Limits, ConfigError> {
         let policies = self.policies.iter();
         let policies = policies.map(|policy| {
             let policy = policy.compile_without_requests(self.on_store_failure)?;
@@ -46,15 +51,24 @@ impl LimiterBuilder {
                 false => Ok(policy),
             }
         });
-        let policies: Arc<[Compiled]> = policies.collect::<Result<_, _>>()?;
+        let policies: Vec<Compiled> = policies.collect::<Result<_, _>>()?;
         check_names(policies.iter().map(|policy| &policy.name))?;
         check_strikes(&policies.iter(), false)?;
         let name = limiter_name(self.name.as_deref())?;
-        let names = policies.iter().map(|policy| &policy.name);
+        let names: Vec<Name> = policies.iter().map(|policy| policy.name.clone()).collect();
+        let policies = policies.into_iter();
+        let policies = policies.map(|policy| policy.with_overlay(overlay));
+        let (policies, not_taken): (Vec<Compiled>, Vec<Vec<ConfigError>>) = policies.unzip();
+        let is_on = |policy: &Compiled| overlay.mode(&policy.name.text) != Some(Mode::Off);
+        let (on, off): (Vec<_>, Vec<_>) = policies.into_iter().partition(is_on);
+        if on.is_empty() {
+            telemetry::all_policies_off(&name);
+        }
+        let policies: Arc<[Compiled]> = on.into();
         let observer = self.observer.clone();
         let recorder = match former {
-            Some(former) => former.recorder.continued(name, names, observer),
-            None => Recorder::new(name, names, observer),
+            Some(former) => former.recorder.continued(name, &names, observer),
+            None => Recorder::new(name, &names, observer),
         };
         let store = match former {
             Some(former) => former.store.clone(),
@@ -70,7 +84,9 @@ impl LimiterBuilder {
         Ok(Limits {
             store,
             policies,
-            lists: self.lists.clone(),
+            off: off.into(),
+            not_taken: not_taken.concat(),
+            lists: overlay.lists_beside(self.lists.as_ref()),
             max_waiting: self.max_waiting.unwrap_or(MAX_WAITING),
             recorder,
         })

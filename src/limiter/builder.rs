@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+#[cfg(feature = "control")]
+use crate::control::Control;
 #[cfg(doc)]
 use crate::{Decision, Limiter};
 use crate::{Lists, OnStoreFailure, Policy, metrics::Observe, store::Store};
@@ -18,6 +20,8 @@ pub struct LimiterBuilder {
     pub(super) max_waiting: Option<usize>,
     pub(super) name: Option<String>,
     pub(super) observer: Option<Arc<dyn Observe>>,
+    #[cfg(feature = "control")]
+    pub(super) control: Option<Control>,
 }
 
 impl LimiterBuilder {
@@ -39,7 +43,7 @@ impl LimiterBuilder {
     /// The limiter keeps a clone: [`Lists::replace`] takes effect with the next check. Listed
     /// addresses do not matter here, as there is no request: see [`Lists::find_ip`].
     ///
-    /// A listed key is decided without a store: [`Decision::source`] is
+    /// A listed key is decided without a store: [`Decision::source`](crate::Decision::source) is
     /// [`Source::List`](crate::Source::List). A key on the allow list gets the units that it asks
     /// for, and is not charged, also not by [`debit`](crate::Limiter::debit). A key on the deny list is
     /// denied by each check. What it used before can still be debited and credited.
@@ -57,6 +61,41 @@ impl LimiterBuilder {
     /// ```
     pub fn lists(mut self, lists: Lists) -> Self {
         self.lists = Some(lists);
+        self
+    }
+
+    /// Lets the limiter follow a control document: other quotas and bans of single callers, modes of
+    /// policies, and lists. Default: none.
+    ///
+    /// What the document says has precedence over this builder and over
+    /// [`quota_by`](crate::Policy::quota_by), and takes effect with the next request. If this
+    /// limiter cannot take it, it keeps what it has, and the log reports the problem. The [guide]
+    /// tells what each entry does.
+    ///
+    /// ```
+    /// use tower_throttle::{Limiter, Policy, TokenBucket, control::Control};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let control = Control::in_memory(); // or that of a `RedisStore`
+    /// let limiter = Limiter::builder()
+    ///     .policy(Policy::new("plan", TokenBucket::per_minute(1)))
+    ///     .control(control.clone())
+    ///     .build()?;
+    /// control.override_quota("plan", "ann", "3 per minute".parse()?).await?;
+    ///
+    /// assert!(limiter.check("ann").await?.is_allowed());
+    /// assert!(limiter.check("ann").await?.is_allowed());
+    /// assert!(limiter.check("bob").await?.is_allowed());
+    /// assert!(!limiter.check("bob").await?.is_allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// [guide]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/control.md
+    #[cfg(feature = "control")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "control")))]
+    pub fn control(mut self, control: Control) -> Self {
+        self.control = Some(control);
         self
     }
 
@@ -78,7 +117,7 @@ impl LimiterBuilder {
     }
 
     /// Sets how many callers of this process may wait for one bucket at a time
-    /// ([`Limiter::acquire`]). Default: 65,536. While that many wait, a further caller is denied
+    /// ([`Limiter::acquire`](crate::Limiter::acquire)). Default: 65,536. While that many wait, a further caller is denied
     /// at once, unless there is room for it now.
     ///
     /// Callers whose checks are in flight at the same time may exceed it.

@@ -1,13 +1,14 @@
 //! What a caller is charged.
 
 use std::borrow::Cow;
+#[cfg(feature = "control")]
+use std::mem;
 
 use smallvec::SmallVec;
 
-use super::Limits;
 use crate::{
-    Key, StoreError,
-    charge::{Charge, Demand, Operation},
+    Decision, Key, PolicyDecision, StoreError,
+    charge::{Charge, Operation},
     error::StoreErrorKind,
     policy::Compiled,
 };
@@ -19,6 +20,8 @@ pub(super) struct Charges<'a> {
     pub(super) enforced: SmallVec<[Charge<'a>; 2]>,
     /// Each is a check of its own.
     pub(super) shadows: Vec<Charge<'a>>,
+    /// The bans of the caller by operators.
+    pub(super) bans: Vec<PolicyDecision>,
 }
 
 /// Returns the charge of a policy on a caller's bucket, with the policy's own quota and cost.
@@ -32,57 +35,32 @@ pub(super) fn charge<'a>(policy: &'a Compiled, key: &'a Key) -> Charge<'a> {
 
 /// Returns the key of the caller's bucket.
 #[inline]
-fn own_key<'a>(policy: &Compiled, key: &'a Key) -> &'a Key {
+pub(super) fn own_key<'a>(policy: &Compiled, key: &'a Key) -> &'a Key {
     static EVERYONE: Key = Key::everyone();
 
     if policy.shared { &EVERYONE } else { key }
 }
 
-impl Limits {
-    /// Returns the charge of a policy on a caller's bucket: `units`, or the policy's own cost.
-    pub(super) fn charge<'a>(
-        &self,
-        policy: &'a Compiled,
-        key: &'a Key,
-        units: Option<u64>,
-    ) -> Charge<'a> {
-        let Some(units) = units else {
-            return charge(policy, key);
-        };
-        let demand = Demand {
-            strikes: policy.demand.strikes,
-            ..Demand::of_request(policy.demand.quota.clone(), units)
-        };
-        policy.charge(Cow::Borrowed(own_key(policy, key)), Cow::Owned(demand))
-    }
-
-    pub(super) fn charges<'a>(&'a self, key: &'a Key, units: Option<u64>) -> Charges<'a> {
-        self.charges_holding(key, units, false)
-    }
-
-    /// Returns the charges of a check. `holds`: the costs are held, by the policies that can.
-    pub(super) fn charges_holding<'a>(
-        &'a self,
-        key: &'a Key,
-        units: Option<u64>,
-        holds: bool,
-    ) -> Charges<'a> {
-        let mut charges = Charges::default();
-        for policy in &*self.policies {
-            let charge = self.charge(policy, key, units);
-            // Also if nothing of it is held: what others hold counts.
-            let held = if holds { charge.cost() } else { 0 };
-            let hold = policy.hold_before(&charge, held);
-            match policy.is_enforced_for(&charge.key) {
-                true => charges.enforced.extend(hold.into_iter().chain([charge])),
-                false => charges.shadows.extend(hold.into_iter().chain([charge])),
-            }
-        }
-        charges
-    }
-}
-
 impl Charges<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.enforced.is_empty() && self.shadows.is_empty()
+    }
+
+    /// Returns the decision of an operation, if operators have banned the caller. It still pays for
+    /// what it has used, and gets back what it has not.
+    pub(super) fn decide_by_bans(&mut self, operation: Operation) -> Option<Decision> {
+        let asks = matches!(
+            operation,
+            Operation::Take | Operation::TakeUpTo | Operation::Peek
+        );
+        #[cfg(feature = "control")]
+        if asks && !self.bans.is_empty() {
+            return Some(Decision::by_bans(mem::take(&mut self.bans)));
+        }
+        let _ = asks;
+        None
+    }
+
     pub(super) fn leave_out_penalties(&mut self) {
         let is_of_units = |charge: &Charge<'_>| charge.demand.quota.penalty().is_none();
         self.enforced.retain(|charge| is_of_units(charge));

@@ -4,9 +4,10 @@ use std::{future::poll_fn, ops::Deref, pin::Pin, sync::Arc};
 
 use super::charges::{Charges, charge};
 use crate::{
-    Decision, Key, List, Lists, MemoryStore, StoreError,
+    ConfigError, Decision, Key, List, MemoryStore, StoreError,
     charge::{Charge, Operation},
     error::StoreErrorKind,
+    lists::AllLists,
     metrics::{Awaited, Recorder},
     policy::Compiled,
     store::{Answer, handle::StoreHandle},
@@ -17,7 +18,15 @@ use crate::{
 pub(super) struct Limits {
     pub(super) store: StoreHandle,
     pub(super) policies: Arc<[Compiled]>,
-    pub(super) lists: Option<Lists>,
+    /// Policies that a control document has switched off.
+    pub(super) off: Box<[Compiled]>,
+    /// What of the control document the policies cannot take, and why.
+    #[cfg_attr(
+        not(feature = "control"),
+        expect(dead_code, reason = "nothing reports it")
+    )]
+    pub(super) not_taken: Vec<ConfigError>,
+    pub(super) lists: Option<AllLists>,
     /// The most callers of this process that wait for one bucket.
     pub(super) max_waiting: usize,
     pub(super) recorder: Arc<Recorder>,
@@ -44,7 +53,7 @@ impl Limits {
     }
 
     /// Returns the only policy and the store, if the store is in memory, nothing is held, the
-    /// policy is enforced, and there are no lists.
+    /// policy is enforced for all alike, and there are no lists.
     #[inline]
     pub(super) fn direct(&self) -> Option<(&Compiled, &MemoryStore)> {
         if self.lists.is_some() {
@@ -52,7 +61,8 @@ impl Limits {
         }
         match (&*self.policies, self.store.memory()) {
             ([policy], Some(memory))
-                if !policy.demand.quota.is_concurrency()
+                if !policy.has_overrides()
+                    && !policy.demand.quota.is_concurrency()
                     && !policy.enforcement.may_be_shadow()
                     && policy.hold.is_none() =>
             {
@@ -78,17 +88,61 @@ impl Limits {
             charges.shadows.retain(|charge| !charge.is_hold());
             charges.leave_out_penalties();
         }
-        match charges.check(operation) {
-            Ok(()) => self.send(operation, &charges),
-            Err(error) => Answer::Now(Err(error)),
-        }
+        self.decide(operation, charges, units)
     }
 
     pub(super) fn peek(&self, key: &Key) -> Answer<Decision> {
         if let Some(decision) = self.listed(Operation::Peek, key, None) {
             return Answer::Now(Ok(decision));
         }
-        self.send(Operation::Peek, &self.charges(key, None))
+        let charges = self.charges(key, None);
+        self.decide(Operation::Peek, charges, None)
+    }
+
+    /// Decides what no list decides: by bans, by the store, or without it if all policies are off.
+    fn decide(
+        &self,
+        operation: Operation,
+        mut charges: Charges<'_>,
+        units: Option<u64>,
+    ) -> Answer<Decision> {
+        if let Some(decision) = charges.decide_by_bans(operation) {
+            return Answer::Now(Ok(decision));
+        }
+        if let Some(decision) = self.unlimited(operation, &charges, units) {
+            return Answer::Now(Ok(decision));
+        }
+        if operation != Operation::Peek {
+            if let Err(error) = charges.check(operation) {
+                return Answer::Now(Err(error));
+            }
+        }
+        self.send(operation, &charges)
+    }
+
+    /// Returns the decision of a check that no policy limits, because a control document has
+    /// switched them off.
+    pub(super) fn unlimited(
+        &self,
+        operation: Operation,
+        charges: &Charges<'_>,
+        units: Option<u64>,
+    ) -> Option<Decision> {
+        let is_off = charges.is_empty() && !self.off.is_empty();
+        is_off.then(|| Decision::of_no_policies(self.units(operation, units)))
+    }
+
+    /// Returns how many units pass where no policy limits them.
+    fn units(&self, operation: Operation, units: Option<u64>) -> u64 {
+        let own_cost = || {
+            let mut policies = self.policies.iter().chain(&self.off);
+            policies.next().map_or(0, |policy| policy.demand.cost)
+        };
+        match operation {
+            // Nothing was taken.
+            Operation::Refund => 0,
+            _ => units.unwrap_or_else(own_cost),
+        }
     }
 
     #[inline]
@@ -107,17 +161,13 @@ impl Limits {
         key: &Key,
         units: Option<u64>,
     ) -> Option<Decision> {
-        let list = self.lists.as_ref()?.find_key(key)?;
+        let lists = self.lists.as_ref()?;
+        let list = self.store.find_listed(&lists.load(), key)?;
         let is_settled = matches!(operation, Operation::Debit | Operation::Refund);
         if is_settled && list == List::Deny {
             return None;
         }
-        let own_cost = || self.policies.first().map_or(0, |policy| policy.demand.cost);
-        let units = match operation {
-            // Nothing was taken.
-            Operation::Refund => 0,
-            _ => units.unwrap_or_else(own_cost),
-        };
+        let units = self.units(operation, units);
         Some(Decision::by_list(list, units))
     }
 

@@ -3,6 +3,9 @@
 mod build;
 mod builder;
 mod charges;
+mod charging;
+#[cfg(feature = "control")]
+mod controlled;
 mod limits;
 mod penalties;
 mod settle;
@@ -45,8 +48,8 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
 ///
-/// While the store cannot decide, [`OnStoreFailure`] chooses what happens, as in a layer. By
-/// default, this process decides. With [`OnStoreFailure::Deny`] the check is an error.
+/// While the store cannot decide, [`OnStoreFailure`](crate::OnStoreFailure) chooses what happens, as in a layer. By
+/// default, this process decides. With [`OnStoreFailure::Deny`](crate::OnStoreFailure::Deny) the check is an error.
 #[derive(Clone, Debug)]
 pub struct Limiter {
     limits: Current<Limits>,
@@ -61,7 +64,7 @@ impl Limiter {
     /// # Panics
     ///
     /// Panics if the policy has a configuration error. The message is that of the
-    /// [`ConfigError`], which [`builder`](Self::builder) returns instead.
+    /// [`ConfigError`](crate::ConfigError), which [`builder`](Self::builder) returns instead.
     #[must_use]
     #[track_caller]
     #[allow(clippy::panic)]

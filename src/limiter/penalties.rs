@@ -7,6 +7,7 @@ use crate::{
     Decision, Key, StoreError,
     charge::{Demand, Operation},
     error::StoreErrorKind,
+    policy::Compiled,
     quota::penalty::whole_ms,
     store::Answer,
 };
@@ -86,7 +87,8 @@ impl Limiter {
         let limits = self.limits.load();
         let mut charges = Charges::default();
         let policies = limits.policies.iter();
-        for policy in policies.filter(|policy| policy.demand.quota.penalty().is_some()) {
+        let is_penalty = |policy: &Compiled| policy.demand.quota.penalty().is_some();
+        for policy in policies.filter(|policy| is_penalty(policy)) {
             let asked = limits.charge(policy, key, None);
             let demand = Cow::Owned(Demand::new(asked.demand.quota.clone(), cost));
             let asked = policy.charge(asked.key, demand);
@@ -95,7 +97,10 @@ impl Limiter {
                 false => charges.shadows.push(asked),
             }
         }
-        if charges.enforced.is_empty() && charges.shadows.is_empty() {
+        if charges.is_empty() && limits.off.iter().any(is_penalty) {
+            return Answer::Now(Ok(Decision::of_no_policies(0)));
+        }
+        if charges.is_empty() {
             return Answer::Now(Err(StoreError::new(StoreErrorKind::NoPenalty)));
         }
         limits.send(operation, &charges)

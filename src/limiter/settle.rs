@@ -20,7 +20,7 @@ impl Limiter {
     ///
     /// **Refund what was used, and no more**: the store knows only how much is taken, not by
     /// whom. A larger credit also refunds units that [waiters](Self::acquire) reserved or
-    /// that a process [leased](Policy::lease). Those units are then granted twice.
+    /// that a process [leased](crate::Policy::lease). Those units are then granted twice.
     ///
     /// ```
     /// #![deny(unused_must_use)]
@@ -48,7 +48,7 @@ impl Limiter {
 
     /// Charges `units` whether there is room or not, for a cost that is known
     /// only afterwards. Each policy is charged by itself, as far as its
-    /// [`max_debt`](Policy::max_debt) allows.
+    /// [`max_debt`](crate::Policy::max_debt) allows.
     ///
     /// A debit is always allowed, since what it charges has been used.
     /// [`Decision::charged`] returns how many units were charged, and
@@ -73,9 +73,9 @@ impl Limiter {
     /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
     /// ```
     ///
-    /// If a [`MemoryStore`] is full, new callers share cells, and their debits charge what is
-    /// left in them. While the store fails, a [local](OnStoreFailure::Local) policy charges
-    /// this process's buckets, and one that [allows](OnStoreFailure::Allow) charges nothing.
+    /// If a [`MemoryStore`](crate::MemoryStore) is full, new callers share cells, and their debits charge what is
+    /// left in them. While the store fails, a [local](crate::OnStoreFailure::Local) policy charges
+    /// this process's buckets, and one that [allows](crate::OnStoreFailure::Allow) charges nothing.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Limiter {
         answer.wait().await
     }
 
-    /// Resets this caller's buckets, as if it had never taken a unit, and lifts its bans. [Shared](Policy::shared)
+    /// Resets this caller's buckets, as if it had never taken a unit, and lifts its bans. [Shared](crate::Policy::shared)
     /// buckets are not reset; [`reset_shared`](Self::reset_shared) resets those.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Limiter {
         answer.wait().await
     }
 
-    /// Resets the buckets of the [shared](Policy::shared) policies, for all callers.
+    /// Resets the buckets of the [shared](crate::Policy::shared) policies, for all callers.
     ///
     /// # Errors
     ///
@@ -114,10 +114,15 @@ impl Limits {
         }
         let mut charges = self.charges(key, Some(units));
         charges.leave_out_penalties();
+        if let Some(decision) = self.unlimited(Operation::Debit, &charges, Some(units)) {
+            return Answer::Now(Ok(decision));
+        }
         if let Err(error) = charges.check(Operation::Debit) {
             return Answer::Now(Err(error));
         }
-        let Charges { enforced, shadows } = &mut charges;
+        let Charges {
+            enforced, shadows, ..
+        } = &mut charges;
         let charges_of_buckets = enforced.iter_mut().chain(shadows);
         for charge in charges_of_buckets.filter(|charge| !charge.is_hold()) {
             let debt = self.debt(charge);

@@ -37,7 +37,7 @@ impl Limiter {
     /// next one at once; a release in another process is noticed within about a second.
     ///
     /// At most 65,536 callers of a process wait for one bucket;
-    /// [`max_waiting`](LimiterBuilder::max_waiting) changes that.
+    /// [`max_waiting`](crate::LimiterBuilder::max_waiting) changes that.
     ///
     /// A full bucket admits its whole burst at once. To space requests from the first one on,
     /// use `burst(1)`, `capacity(1)`, or a queue.
@@ -88,17 +88,20 @@ impl Limiter {
             limits.recorder.decided(&decision);
             return Ok(Permit::new(decision, None));
         }
-        let charges = limits.charges(key, units);
+        let mut charges = limits.charges(key, units);
+        if let Some(decision) = limits.decide_at_once(&mut charges, units) {
+            return Ok(Permit::new(decision, None));
+        }
         let (decision, taken) = limits.admitted(&charges, max_wait).await?;
         Ok(Permit::new(decision, taken))
     }
 
-    /// Holds `units` of each policy that [holds](Policy::hold_for), until it is known how many are
+    /// Holds `units` of each policy that [holds](crate::Policy::hold_for), until it is known how many are
     /// used. From the other policies, `units` are taken at once. All or none, as by
     /// [`check_n`](Self::check_n).
     ///
     /// What is held counts as used, and is charged when [`Reserved`] is settled. A process that
-    /// dies before charges it in full, after one to two [lifetimes](Policy::hold_for). Work may
+    /// dies before charges it in full, after one to two [lifetimes](crate::Policy::hold_for). Work may
     /// last longer than that: this process then renews the hold, if `reserve` was called inside a
     /// Tokio runtime with timers.
     ///
@@ -121,10 +124,10 @@ impl Limiter {
     /// # Ok::<(), tower_throttle::StoreError>(()) }).unwrap();
     /// ```
     ///
-    /// A [list](LimiterBuilder::lists) decides before the policies, and holds nothing. Nor does a
+    /// A [list](crate::LimiterBuilder::lists) decides before the policies, and holds nothing. Nor does a
     /// future that is dropped. While the store fails, a
-    /// [local](OnStoreFailure::Local) policy holds units of this process's buckets, which are
-    /// settled there. One that [allows](OnStoreFailure::Allow) holds nothing.
+    /// [local](crate::OnStoreFailure::Local) policy holds units of this process's buckets, which are
+    /// settled there. One that [allows](crate::OnStoreFailure::Allow) holds nothing.
     ///
     /// # Errors
     ///
@@ -132,7 +135,8 @@ impl Limiter {
     /// [`StoreError::is_unsupported`] if no policy of this limiter holds units.
     pub async fn reserve(&self, key: impl Into<Key>, units: u64) -> Result<Reserved, StoreError> {
         let limits = self.limits.load().keep();
-        if limits.policies.iter().all(|policy| policy.hold.is_none()) {
+        let mut policies = limits.policies.iter().chain(&limits.off);
+        if policies.all(|policy| policy.hold.is_none()) {
             return Err(StoreError::new(StoreErrorKind::HoldsNothing));
         }
         let key = key.into();
@@ -140,9 +144,14 @@ impl Limiter {
             limits.recorder.decided(&decision);
             return Ok(Reserved::new(decision, None, None));
         }
-        let charges = limits.charges_holding(&key, Some(units), true);
+        let mut charges = limits.charges_holding(&key, Some(units), true);
+        if let Some(decision) = limits.decide_at_once(&mut charges, Some(units)) {
+            return Ok(Reserved::new(decision, None, None));
+        }
         let (decision, taken) = limits.admitted(&charges, Duration::ZERO).await?;
-        let Charges { enforced, shadows } = &charges;
+        let Charges {
+            enforced, shadows, ..
+        } = &charges;
         let terms = |charge: &Charge<'_>| Terms {
             debt: limits.debt(charge),
             is_debited: false,
@@ -153,6 +162,14 @@ impl Limiter {
 }
 
 impl Limits {
+    /// Decides by bans, or without policies if all are off, and counts the check.
+    fn decide_at_once(&self, charges: &mut Charges<'_>, units: Option<u64>) -> Option<Decision> {
+        let banned = charges.decide_by_bans(Operation::Take);
+        let decision = banned.or_else(|| self.unlimited(Operation::Take, charges, units))?;
+        self.recorder.decided(&decision);
+        Some(decision)
+    }
+
     /// Waits until these charges are admitted.
     async fn admitted(
         &self,

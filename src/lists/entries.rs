@@ -140,7 +140,7 @@ impl Entries {
     }
 
     #[cfg(feature = "http")]
-    fn has_networks(&self) -> bool {
+    pub(super) fn has_networks(&self) -> bool {
         !self.networks.is_empty()
     }
 
@@ -175,7 +175,7 @@ impl Entries {
     }
 
     /// Returns the reader of addresses, if some are listed.
-    #[cfg(feature = "http")]
+    #[cfg(feature = "config")]
     pub(crate) fn address_reader(&self) -> Option<&dyn AddressReader> {
         self.reader.as_deref().filter(|_| self.has_networks())
     }

@@ -1,5 +1,6 @@
 //! Allow and deny lists: callers that are not limited, and callers that are denied.
 
+mod by_hand;
 mod entries;
 mod file;
 mod list;
@@ -12,10 +13,13 @@ use std::{fmt, fs, net::IpAddr, path::Path, sync::Arc};
 
 use arc_swap::{ArcSwap, Guard};
 
-pub(crate) use self::entries::Entries;
-#[cfg(feature = "control")]
-pub(crate) use self::entries::range;
 pub use self::list::List;
+#[cfg(feature = "control")]
+pub(crate) use self::{by_hand::ListsByHand, entries::range};
+pub(crate) use self::{
+    by_hand::{AllLists, LoadedLists},
+    entries::Entries,
+};
 #[cfg(feature = "http")]
 use crate::key::AddressReader;
 use crate::{ConfigError, Key};

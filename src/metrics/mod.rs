@@ -75,7 +75,8 @@
 //!   `acquire` and `acquire_n`. It does not count `peek`, `debit`, `credit` and `reset`. A
 //!   handler that answers with a [`Responder`](crate::Responder) is counted by its limiter.
 //! * A caller on one of the [`Lists`](crate::Lists) is `exempt` or `listed`, and its source is
-//!   `list`. No policy counts it.
+//!   `list`. No policy counts it. One that operators have banned in a
+//!   control document has the same source, is `denied`, and its policy counts it.
 //! * `check_now` counts nothing if the store cannot answer at once, as nothing was asked then.
 //! * A request that waits is counted once, when the wait ends.
 //! * `decisions_total` has the requests that were decided, and those of `store_failed`.

@@ -59,6 +59,7 @@ const KEY_MISSING: (usize, usize) = (DENIED, SOURCES);
 const STORE_FAILED: (usize, usize) = (DENIED, SOURCES + 1);
 const LISTED: (usize, usize) = (DENIED, SOURCES + 2);
 const EXEMPT: (usize, usize) = (IMPOSSIBLE, SOURCES);
+const BANNED_BY_HAND: (usize, usize) = (IMPOSSIBLE, SOURCES + 1);
 
 /// The places in the line of a policy.
 #[derive(Clone, Copy)]
@@ -322,10 +323,10 @@ impl Version for Recorder {
         let [allowed, denied, impossible] = lines;
         let [a0, a1, a2, a3, a4, not_limited, cancelled, misconfigured] = allowed;
         let [d0, d1, d2, d3, d4, key_missing, store_failed, listed] = denied;
-        let [i0, i1, i2, i3, i4, exempt, ..] = impossible;
+        let [i0, i1, i2, i3, i4, exempt, banned, _] = impossible;
         let requests = Requests {
             allowed: a0 + a1 + a2 + a3 + a4,
-            denied: d0 + d1 + d2 + d3 + d4,
+            denied: d0 + d1 + d2 + d3 + d4 + banned,
             impossible: i0 + i1 + i2 + i3 + i4,
             key_missing,
             listed,
@@ -336,7 +337,7 @@ impl Version for Recorder {
             cancelled,
         };
         let decisions = Decisions {
-            list: exempt + listed,
+            list: exempt + listed + banned,
             store: a0 + d0 + i0,
             cache: a1 + d1 + i1,
             lease: a2 + d2 + i2,
@@ -410,6 +411,7 @@ pub(super) fn source_of(decision: &Decision) -> &'static str {
 fn place_of(decision: &Decision) -> (usize, usize) {
     let line = match result_of(decision) {
         RequestResult::Allowed => ALLOWED,
+        RequestResult::Denied if decision.source() == Source::List => return BANNED_BY_HAND,
         RequestResult::Denied => DENIED,
         RequestResult::Impossible => IMPOSSIBLE,
         RequestResult::NotLimited => return NOT_LIMITED,

@@ -22,10 +22,15 @@ pub struct Buckets {
     shadows: Vec<Charge<'static>>,
     /// How many units each charge may owe, first of the enforced ones.
     debts: Vec<u64>,
+    /// What operators decided for the caller.
+    banned: Option<Decision>,
+    /// Whether a control document has switched a penalty off.
+    is_penalty_off: bool,
 }
 
 impl Buckets {
-    pub(super) fn new(settings: &Settings, charges: &Charges<'_>) -> Self {
+    pub(super) fn new(settings: &Settings, charges: &mut Charges<'_>) -> Self {
+        let banned = settings.decide_by_bans(charges);
         let debt = |charge: &Charge<'_>| {
             let mut rules = settings.plan.rules.iter();
             let rule = rules.find(|rule| rule.base.name == charge.policy);
@@ -35,12 +40,15 @@ impl Buckets {
         let Charges {
             enforced, shadows, ..
         } = charges;
+        let mut off = settings.plan.off.iter();
         Self {
             store: settings.store.clone(),
             recorder: Arc::clone(&settings.recorder),
             enforced: enforced.iter().map(owned).collect(),
             shadows: shadows.iter().map(owned).collect(),
-            debts: enforced.iter().chain(shadows).map(debt).collect(),
+            debts: enforced.iter().chain(&*shadows).map(debt).collect(),
+            banned,
+            is_penalty_off: off.any(|rule| rule.base.demand.quota.penalty().is_some()),
         }
     }
 
@@ -59,6 +67,9 @@ impl Buckets {
     ///
     /// Returns an error if the store could not decide.
     pub async fn peek(&self) -> Result<Decision, StoreError> {
+        if let Some(banned) = &self.banned {
+            return Ok(banned.clone());
+        }
         self.send(Operation::Peek, &self.enforced, &self.shadows)
             .wait()
             .await
@@ -193,7 +204,7 @@ impl Buckets {
             charges.collect::<Vec<Charge<'_>>>()
         });
         let [enforced, shadows] = &asked;
-        if enforced.is_empty() && shadows.is_empty() {
+        if enforced.is_empty() && shadows.is_empty() && !self.is_penalty_off {
             return Err(StoreError::new(StoreErrorKind::NoPenalty));
         }
         let answer = self.send(operation, enforced, shadows);

@@ -14,10 +14,11 @@ use crate::{
     admission::wait_queue::MAX_WAITING,
     metrics::Recorder,
     offenders::Offenders,
-    overlay::Overlay,
+    overlay::{Mode, Overlay},
     policy::{check_names, check_strikes},
-    policy_name::limiter_name,
+    policy_name::{Name, limiter_name},
     store::handle::StoreHandle,
+    telemetry,
     util::current::Current,
 };
 
@@ -28,6 +29,10 @@ impl RateLimitLayerBuilder {
     ///
     /// Returns a [`ConfigError`] that says what to change.
     pub fn build(self) -> Result<RateLimitLayer, ConfigError> {
+        #[cfg(feature = "control")]
+        if let Some(control) = self.control.clone() {
+            return self.build_controlled(&control);
+        }
         let settings = self.settings(None, &Overlay::default())?;
         Ok(RateLimitLayer::new_with(Current::Fixed(settings)))
     }
@@ -49,7 +54,7 @@ impl RateLimitLayerBuilder {
     pub(super) fn settings(
         &self,
         former: Option<&Settings>,
-        _overlay: &Overlay,
+        overlay: &Overlay,
     ) -> Result<Arc<Settings>, ConfigError> {
         if let Some(error) = &self.error {
             return Err(error.clone());
@@ -65,13 +70,23 @@ impl RateLimitLayerBuilder {
             lists.load().validate()?;
         }
         let name = limiter_name(self.name.as_deref())?;
-        let plan = self.plan()?;
-        let names = plan.rules.iter().map(|rule| &rule.base.name);
+        let (plan, names) = self.plan(overlay)?;
+        if plan.rules.is_empty() {
+            telemetry::all_policies_off(&name);
+        }
+        let lists = overlay.lists_beside(self.lists.as_ref());
+        #[cfg(feature = "control")]
+        if lists
+            .as_ref()
+            .is_some_and(|lists| lists.ignores_addresses())
+        {
+            telemetry::listed_addresses_unread(&name);
+        }
         let recorder = match former {
             Some(former) => former
                 .recorder
-                .continued(name, names, self.observer.clone()),
-            None => Recorder::new(name, names, self.observer.clone()),
+                .continued(name, &names, self.observer.clone()),
+            None => Recorder::new(name, &names, self.observer.clone()),
         };
         let store = former.map_or_else(|| self.store_handle(), |former| former.store.clone());
         let offenders = match former {
@@ -81,7 +96,7 @@ impl RateLimitLayerBuilder {
         let settings = Settings {
             fields: self.fields(&plan).intern(),
             plan,
-            lists: self.lists.clone(),
+            lists,
             response: self.response.clone(),
             wait: self.wait,
             max_waiting: self.max_waiting.unwrap_or(MAX_WAITING),
@@ -103,10 +118,10 @@ impl RateLimitLayerBuilder {
         StoreHandle::new(store.unwrap_or_else(|| Arc::new(MemoryStore::new())))
     }
 
-    /// Checks the policies.
-    fn plan(&self) -> Result<Plan, ConfigError> {
+    /// Checks the policies. Returns their names, too, also of those that are off.
+    fn plan(&self, overlay: &Overlay) -> Result<(Plan, Vec<Name>), ConfigError> {
         let rule = |policy| Rule::new(policy, self.on_store_failure, self.shadow_all);
-        let rules: Box<[Rule]> = self.policies.iter().map(rule).collect::<Result<_, _>>()?;
+        let rules: Vec<Rule> = self.policies.iter().map(rule).collect::<Result<_, _>>()?;
         check_names(rules.iter().map(|rule| &rule.base.name))?;
         check_strikes(&rules.iter().map(|rule| &rule.base), self.wait.is_some())?;
         let leasing = rules.iter().find(|rule| rule.base.leases);
@@ -115,12 +130,20 @@ impl RateLimitLayerBuilder {
             let error = ConfigError::CannotLease { conflict };
             return Err(error.in_policy(&rule.base.name.text));
         }
-        Ok(Plan {
-            settles: rules.iter().any(|rule| rule.settle_by.is_some()),
-            rules,
+        let names = rules.iter().map(|rule| rule.base.name.clone()).collect();
+        let rules = rules.into_iter().map(|rule| rule.with_overlay(overlay));
+        let (rules, not_taken): (Vec<Rule>, Vec<Vec<ConfigError>>) = rules.unzip();
+        let is_on = |rule: &Rule| overlay.mode(&rule.base.name.text) != Some(Mode::Off);
+        let (on, off): (Vec<_>, Vec<_>) = rules.into_iter().partition(is_on);
+        let plan = Plan {
+            settles: on.iter().any(|rule| rule.settle_by.is_some()),
+            rules: on.into(),
+            off: off.into(),
+            not_taken: not_taken.concat(),
             when: self.when.clone(),
             partition_secret: self.partition_secret.clone(),
-        })
+        };
+        Ok((plan, names))
     }
 
     /// Returns how the policies are announced to clients.
@@ -130,9 +153,16 @@ impl RateLimitLayerBuilder {
         let announced = plan.rules.iter().filter(|rule| !rule.is_shadow());
         let is_known = |rule: &Rule| rule.is_constant() && !rule.may_be_shadow();
         let fields = if !with_shadows && announced.clone().all(is_known) {
-            let policies = announced.map(|rule| (&rule.base.name, *rule.base.demand.quota));
+            let policies = announced
+                .clone()
+                .map(|rule| (&rule.base.name, *rule.base.demand.quota));
             let policies: Vec<_> = policies.collect();
-            Fields::with_policies(format, &policies, self.partition_secret.is_some())
+            let has_overrides = plan.rules.iter().any(|rule| rule.base.has_overrides());
+            let fields = Fields::with_policies(format, &policies, self.partition_secret.is_some());
+            match has_overrides {
+                true => fields.only_for(announced.map(|rule| rule.base.demand.quota.clone())),
+                false => fields,
+            }
         } else {
             Fields::new(format, with_shadows)
         };

@@ -16,6 +16,8 @@ use super::{
     responder::Responder,
     settings::ResponseSettings,
 };
+#[cfg(feature = "control")]
+use crate::control::Control;
 use crate::{
     ConfigError, Lists, OnStoreFailure, Policy, RequestHead, metrics::Observe, store::Store,
 };
@@ -90,6 +92,8 @@ pub struct RateLimitLayerBuilder {
     pub(super) observer: Option<Arc<dyn Observe>>,
     pub(super) name_offender: Option<Erased<NameOffender>>,
     pub(super) error: Option<ConfigError>,
+    #[cfg(feature = "control")]
+    pub(super) control: Option<Control>,
 }
 
 impl RateLimitLayerBuilder {
@@ -249,6 +253,33 @@ impl RateLimitLayerBuilder {
     /// [queue](crate::LeakyBucket::queue) has a bound of its own instead.
     pub const fn max_waiting(mut self, requests: usize) -> Self {
         self.max_waiting = Some(requests);
+        self
+    }
+
+    /// Lets the layer follow a control document: other quotas and bans of single callers, modes of
+    /// policies, and lists. Default: none.
+    ///
+    /// What the document says has precedence over this builder and over
+    /// [`quota_by`](crate::Policy::quota_by), and takes effect with the next request. If this
+    /// layer cannot take it, it keeps what it has, and the log reports the problem. The [guide]
+    /// tells what each entry does.
+    ///
+    /// ```
+    /// use tower_throttle::{Policy, RateLimitLayer, TokenBucket, control::Control, key};
+    ///
+    /// let control = Control::in_memory(); // or that of a `RedisStore`
+    /// let layer = RateLimitLayer::builder()
+    ///     .policy(Policy::new("plan", TokenBucket::per_minute(1)).key(key::header("x-api-key")))
+    ///     .control(control.clone())
+    ///     .build()?;
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    ///
+    /// [guide]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/control.md
+    #[cfg(feature = "control")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "control")))]
+    pub fn control(mut self, control: Control) -> Self {
+        self.control = Some(control);
         self
     }
 

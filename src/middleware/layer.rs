@@ -185,8 +185,8 @@ impl RateLimitLayer {
     pub fn buckets(&self, head: &RequestHead<'_>) -> Result<Buckets, KeyError> {
         let settings = self.settings.load();
         let mut charges = Charges::default();
-        match settings.plan.evaluate(head, &mut charges) {
-            Ok(()) => Ok(Buckets::new(&settings, &charges)),
+        match settings.plan.evaluate(head, &settings.store, &mut charges) {
+            Ok(()) => Ok(Buckets::new(&settings, &mut charges)),
             Err(missing) => {
                 settings.log_key_error(&missing.error);
                 Err(missing.error)

@@ -2,7 +2,10 @@
 
 use super::{denied::Denial, plan::Caller, settings::Settings};
 use crate::{
-    Decision, Key, List, Lists, RequestHead, key::KeyError, lists::Entries, policy_name::Name,
+    Decision, Key, List, RequestHead,
+    key::KeyError,
+    lists::{AllLists, LoadedLists},
+    policy_name::Name,
 };
 
 /// What the lists decide.
@@ -19,7 +22,7 @@ type Found<'a> = (List, Option<(&'a Name, Key)>);
 impl Settings {
     /// Decides a request by the lists, and records it. `None` if its caller is on neither.
     #[inline(never)]
-    pub(super) fn listed(&self, lists: &Lists, head: &RequestHead<'_>) -> Option<Listed<'_>> {
+    pub(super) fn listed(&self, lists: &AllLists, head: &RequestHead<'_>) -> Option<Listed<'_>> {
         if self.plan.when.as_ref().is_some_and(|when| !(when.0)(head)) {
             return None;
         }
@@ -45,25 +48,25 @@ impl Settings {
     /// are denied.
     fn find_listed(
         &self,
-        entries: &Entries,
+        lists: &LoadedLists<'_>,
         head: &RequestHead<'_>,
     ) -> Result<Option<Found<'_>>, KeyError> {
         let mut denied = None;
-        if let Some(reader) = entries.address_reader() {
-            match entries.find_address(reader.address(head)?) {
+        if let Some(reader) = lists.address_reader() {
+            match lists.find_address(reader.address(head)?) {
                 Some(List::Allow) => return Ok(Some((List::Allow, None))),
                 Some(List::Deny) => denied = Some((List::Deny, None)),
                 None => {}
             }
         }
-        if !entries.has_keys() {
+        if !lists.has_keys() {
             return Ok(denied);
         }
         for rule in &*self.plan.rules {
             let Some(key) = rule.own_key(head) else {
                 continue;
             };
-            match entries.find_key(&key) {
+            match self.store.find_listed(lists, &key) {
                 Some(List::Allow) => return Ok(Some((List::Allow, None))),
                 Some(List::Deny) if denied.is_none() => {
                     denied = Some((List::Deny, Some((&rule.base.name, key))));

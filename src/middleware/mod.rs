@@ -18,6 +18,8 @@ pub mod settle;
 
 mod asked;
 mod build;
+#[cfg(feature = "control")]
+mod controlled;
 mod inline_text;
 mod listed;
 mod plan;

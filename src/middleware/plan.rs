@@ -15,12 +15,15 @@ use super::{
     settle::Settler,
 };
 use crate::{
-    ConfigError, Decision, Key, MemoryStore, OnStoreFailure, Policy, Quota, RequestHead,
+    ConfigError, Decision, Key, MemoryStore, OnStoreFailure, Policy, PolicyDecision, Quota,
+    RequestHead,
     charge::{Charge, Demand, buckets},
     enforcement::Enforcement,
     key::{KeyError, KeyExtractor},
+    overlay::{Found, Overlay},
     policy::Compiled,
     policy_name::Name,
+    store::handle::StoreHandle,
     util::interned::Interned,
 };
 
@@ -28,6 +31,14 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) rules: Box<[Rule]>,
+    /// The policies that a control document has switched off.
+    pub(super) off: Box<[Rule]>,
+    /// What of the control document the policies cannot take, and why.
+    #[cfg_attr(
+        not(feature = "control"),
+        expect(dead_code, reason = "nothing reports it")
+    )]
+    pub(super) not_taken: Vec<ConfigError>,
     /// Which requests are limited at all.
     pub(super) when: Option<Erased<When>>,
     pub(super) partition_secret: Option<Secret>,
@@ -55,6 +66,8 @@ pub(super) struct Charges<'a> {
     pub(super) shadows: Vec<Charge<'a>>,
     /// Shadow policies that apply and cannot be checked.
     pub(super) unchecked: Vec<Unchecked<'a>>,
+    /// The bans of the caller by operators, under enforced policies.
+    pub(super) bans: Vec<PolicyDecision>,
 }
 
 /// A shadow policy that applies to a request and cannot be checked.
@@ -93,13 +106,14 @@ impl Plan {
     pub(super) fn evaluate<'a>(
         &'a self,
         head: &RequestHead<'_>,
+        store: &StoreHandle,
         charges: &mut Charges<'a>,
     ) -> Result<(), MissingKey<'a>> {
         if self.when.as_ref().is_some_and(|when| !(when.0)(head)) {
             return Ok(());
         }
         for rule in &*self.rules {
-            rule.add_charge(head, charges)?;
+            rule.add_charge(head, store, charges)?;
         }
         Ok(())
     }
@@ -191,11 +205,19 @@ impl Rule {
         })
     }
 
+    /// Applies what a control document says of the policy.
+    /// Returns what of it the policy cannot take, too.
+    pub(super) fn with_overlay(self, overlay: &Overlay) -> (Self, Vec<ConfigError>) {
+        let (base, not_taken) = self.base.with_overlay(overlay);
+        (Self { base, ..self }, not_taken)
+    }
+
     /// Adds what the policy charges for a request, if it applies to it.
     #[inline(always)]
     fn add_charge<'a>(
         &'a self,
         head: &RequestHead<'_>,
+        store: &StoreHandle,
         charges: &mut Charges<'a>,
     ) -> Result<(), MissingKey<'a>> {
         if !self.applies(head) {
@@ -209,11 +231,13 @@ impl Rule {
                 Err(missing) => return self.add_unchecked(missing, charges),
             },
         };
-        let demand = self.chosen_demand(head);
+        let Found { quota, ban } = store.find_override(&self.base, &key);
+        let demand = self.chosen_demand(head, quota);
         let demand = demand.map_or(Cow::Borrowed(&self.base.demand), Cow::Owned);
         let is_enforced = self.base.is_enforced_for(&key);
         let charge = self.base.charge(Cow::Owned(key), demand);
         if is_enforced {
+            charges.bans.extend(ban);
             charges.enforced.extend(self.hold_before(&charge));
             charges.enforced.push(charge);
         } else {
@@ -225,10 +249,6 @@ impl Rule {
     /// Returns the charge of what the request holds, if the policy holds.
     #[inline]
     fn hold_before<'a>(&self, charge: &Charge<'a>) -> Option<Charge<'a>> {
-        // A tier may hold permits or places in a queue, although the policy's own does not.
-        if self.base.hold.is_none() || !charge.demand.quota.may_hold() {
-            return None;
-        }
         let units = match self.settle_by {
             Some(_) => charge.cost(),
             None => 0,
@@ -297,7 +317,7 @@ impl Rule {
                 None => return without_policy(),
             },
         };
-        let demand = self.chosen_demand(head);
+        let demand = self.chosen_demand(head, None);
         let demand = demand.as_ref().unwrap_or(&self.base.demand);
         let charge = self.base.charge(Cow::Borrowed(key), Cow::Borrowed(demand));
         let decision = memory.take(&charge);
@@ -329,32 +349,34 @@ impl Rule {
         }
     }
 
-    /// Returns the demand, if the request chooses the quota or the cost.
+    /// Returns the demand, if the request chooses the quota or the cost, or if an operator chose a
+    /// quota for its caller.
     #[inline]
-    fn chosen_demand(&self, head: &RequestHead<'_>) -> Option<Demand> {
-        let demand = &self.base.demand;
-        if self.quota_by.is_none() && self.cost_by.is_none() {
+    fn chosen_demand(
+        &self,
+        head: &RequestHead<'_>,
+        quota: Option<&Interned<Quota>>,
+    ) -> Option<Demand> {
+        let quota_by = self.quota_by.as_ref().filter(|_| quota.is_none());
+        if quota.is_none() && quota_by.is_none() && self.cost_by.is_none() {
             return None;
         }
-        let quota = match &self.quota_by {
-            Some(quota) => self.tiers.intern((quota.0)(head)),
-            None => demand.quota.clone(),
-        };
-        let cost_by = self.cost_by.as_ref();
-        let cost = cost_by.map_or(demand.cost, |cost| (cost.0)(head));
-        Some(Demand {
-            strikes: demand.strikes,
-            ..Demand::of_request(quota, cost)
-        })
+        let tier = quota_by.map(|quota| self.tiers.intern((quota.0)(head)));
+        let cost = self.cost_by.as_ref().map(|cost| (cost.0)(head));
+        Some(self.base.demand.chosen(quota.or(tier.as_ref()), cost))
     }
 
     /// Returns whether a request may have to wait for more than the store's answer, or what
-    /// it takes must be refunded.
+    /// it takes must be refunded, or whether callers have other quotas.
     #[inline]
-    pub(super) fn may_hold(&self) -> bool {
+    pub(super) fn is_special(&self) -> bool {
         let quota = &self.base.demand.quota;
         let is_settled = self.base.hold.is_some() || self.settle_by.is_some();
-        !self.is_constant() || quota.is_concurrency() || quota.paces() || is_settled
+        !self.is_constant()
+            || self.base.has_overrides()
+            || quota.is_concurrency()
+            || quota.paces()
+            || is_settled
     }
 
     /// Returns whether it is a shadow policy for all callers.

@@ -107,11 +107,20 @@ where
             let mut charges = Charges::default();
             let head = head();
             let plan = &settings.plan;
-            if let Err(MissingKey { policy, error }) = plan.evaluate(&head, &mut charges) {
+            if let Err(MissingKey { policy, error }) =
+                plan.evaluate(&head, &settings.store, &mut charges)
+            {
                 return ResponseFuture::without_key(Some(policy), &error, settings, &request);
             }
             if !charges.unchecked.is_empty() {
                 settings.record_unchecked(&charges.unchecked);
+            }
+            if !charges.bans.is_empty() {
+                if let Some(decision) = settings.decide_by_bans(&mut charges) {
+                    settings.recorder.decided(&decision);
+                    settings.record((&decision).into(), &charges.callers(), &head);
+                    return ResponseFuture::denied((&decision).into(), settings, &request);
+                }
             }
             let Charges {
                 enforced, shadows, ..

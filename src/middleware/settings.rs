@@ -1,5 +1,7 @@
 //! The settings of a built layer.
 
+#[cfg(feature = "control")]
+use std::mem;
 use std::{
     sync::{
         Arc,
@@ -16,14 +18,15 @@ use super::{
     erased::Erased,
     grpc::GrpcDenials,
     headers::{Fields, HeaderFormat},
-    plan::{Plan, Rule, Unchecked},
+    plan::{Charges, Plan, Rule, Unchecked},
     readers::NameOffender,
 };
 use crate::{
-    Decision, Lists, MemoryStore,
+    Decision, MemoryStore,
     charge::Charge,
     holds::{Holds, Terms},
     key::{KeyError, Reason},
+    lists::AllLists,
     metrics::Recorder,
     offenders::Offenders,
     store::handle::StoreHandle,
@@ -39,7 +42,7 @@ pub(super) type OnDenied = dyn Fn(Denied<'_>) -> Response<Bytes> + Send + Sync;
 pub(super) struct Settings {
     pub(super) store: StoreHandle,
     pub(super) plan: Plan,
-    pub(super) lists: Option<Lists>,
+    pub(super) lists: Option<AllLists>,
     pub(super) response: ResponseSettings,
     pub(super) fields: Interned<Fields>,
     /// How long a request may wait to be admitted.
@@ -77,7 +80,7 @@ impl Settings {
         let is_plain =
             self.wait.is_none() && plan.when.is_none() && plan.partition_secret.is_none();
         match (&*plan.rules, self.store.memory()) {
-            ([rule], Some(memory)) if is_plain && !rule.may_hold() && !rule.may_be_shadow() => {
+            ([rule], Some(memory)) if is_plain && !rule.is_special() && !rule.may_be_shadow() => {
                 Some((rule, memory))
             }
             _ => None,
@@ -128,6 +131,27 @@ impl Settings {
             }
         };
         Holds::new(&self.store, charges, shadows, decision, terms)
+    }
+
+    /// Returns the decision for a caller that operators have banned.
+    #[cold]
+    pub(super) fn decide_by_bans(&self, charges: &mut Charges<'_>) -> Option<Decision> {
+        #[cfg(feature = "control")]
+        if !charges.bans.is_empty() {
+            let mut decision = Decision::by_bans(mem::take(&mut charges.bans));
+            let is_of_ban = |charge: &&Charge<'_>| {
+                let mut policies = decision.policies();
+                policies.any(|policy| policy.name() == charge.policy() && !charge.is_hold())
+            };
+            let banned: Vec<Charge<'_>> =
+                charges.enforced.iter().filter(is_of_ban).cloned().collect();
+            if let Some(keys) = self.plan.partition_keys(&banned) {
+                decision.give_partitions(&keys);
+            }
+            return Some(decision);
+        }
+        let _ = charges;
+        None
     }
 
     /// Counts and logs shadow policies that could not be checked. The request goes on.

@@ -282,7 +282,6 @@ impl Quota {
     }
 
     /// Returns whether requests may hold units of a bucket with this quota.
-    #[cfg(feature = "http")]
     pub(crate) const fn may_hold(&self) -> bool {
         !self.is_concurrency() && !self.is_hold() && !self.paces() && self.penalty().is_none()
     }

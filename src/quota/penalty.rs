@@ -173,6 +173,20 @@ pub(crate) struct PenaltyParams {
     pub(crate) prolongs: bool,
 }
 
+/// The quota of a ban in a control document, of which nobody counts strikes.
+#[cfg(feature = "control")]
+pub(crate) static BAN: Quota = Quota(Params::Penalty(BAN_PARAMS));
+
+#[cfg(feature = "control")]
+const BAN_PARAMS: PenaltyParams = PenaltyParams {
+    after: 1,
+    window_ms: 1,
+    first_ms: 1,
+    longest_ms: 1,
+    forgiven_ms: 0,
+    prolongs: false,
+};
+
 /// Returns a time in milliseconds, rounded up, and at least one.
 pub(crate) fn whole_ms(time: Duration) -> u64 {
     let ms = time.as_nanos().div_ceil(1_000_000).max(1);
@@ -184,6 +198,12 @@ const MOST_BANS: u64 = 63;
 
 /// `mark` is the end of the ban; without a ban, that of the window of strikes, or 0.
 impl BucketState {
+    /// Returns the state under [`BAN`].
+    #[cfg(feature = "control")]
+    pub(crate) fn banned_until(until_ms: u64) -> Self {
+        BAN_PARAMS.ban(until_ms, 0)
+    }
+
     /// Returns how many bans count for the length of the next one.
     const fn bans(&self) -> u64 {
         self.more

@@ -14,6 +14,8 @@ use crate::{
     metrics::store::StoreMetrics,
     util::{detach::run_to_completion, hash::SecretHasher},
 };
+#[cfg(any(feature = "http", feature = "redis", feature = "control"))]
+use crate::{Fingerprint, Key};
 
 /// Puts a timeout and a circuit breaker around your own store:
 /// [`RedisStore`](crate::RedisStore) has both built in.
@@ -165,6 +167,11 @@ impl<S: Store> Store for Guarded<S> {
 
     fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
         self.store.storage_key(charge)
+    }
+
+    #[cfg(any(feature = "http", feature = "redis", feature = "control"))]
+    fn fingerprint(&self, key: &Key) -> Fingerprint {
+        self.store.fingerprint(key)
     }
 
     fn fallback(&self) -> Option<Fallback> {

@@ -14,10 +14,18 @@ use super::{
     unsettled::Unsettled,
 };
 use crate::{
-    Decision, Verdict,
+    Decision, Key, List, Verdict,
     charge::{Operation, buckets, by_policy},
+    lists::LoadedLists,
     metrics::{Recorder, store::StoreMetrics},
+    overlay::Found,
     policy::Compiled,
+};
+#[cfg(feature = "control")]
+use crate::{
+    Fingerprint, PolicyDecision,
+    clock::{self, SystemClock},
+    overlay::Callers,
 };
 
 /// A store, its fallback, and its background tasks.
@@ -193,6 +201,57 @@ impl StoreHandle {
             let known = self.fallback.policies();
             known.add(&policy.name, *policy.demand.quota, is_alive);
         }
+    }
+
+    /// Returns what a control document gives a caller of a policy.
+    #[inline]
+    pub(crate) fn find_override<'a>(&self, policy: &'a Compiled, key: &Key) -> Found<'a> {
+        #[cfg(feature = "control")]
+        if let Some(callers) = &policy.overrides {
+            return self.find_in(callers, policy, key);
+        }
+        let _ = (policy, key);
+        Found::default()
+    }
+
+    #[cfg(feature = "control")]
+    #[inline(never)]
+    fn find_in<'a>(&self, callers: &'a Callers, policy: &Compiled, key: &Key) -> Found<'a> {
+        let Some(given) = callers.get(&self.fingerprint(key)) else {
+            return Found::default();
+        };
+        let ban = given
+            .banned_until_ms
+            .map(|until_ms| PolicyDecision::banned(policy.name.clone(), until_ms, self.now_us()));
+        Found {
+            quota: given.quota.as_ref(),
+            // One that has ended denies nothing.
+            ban: ban.filter(PolicyDecision::is_denied),
+        }
+    }
+
+    /// Returns the time, by the clock of a memory store or else that of the machine.
+    #[cfg(feature = "control")]
+    fn now_us(&self) -> u64 {
+        match &self.memory {
+            Some(memory) => clock::read(&*memory.clock()),
+            None => clock::read(&SystemClock::new()),
+        }
+    }
+
+    /// Returns what the store calls a key.
+    #[cfg(feature = "control")]
+    pub(crate) fn fingerprint(&self, key: &Key) -> Fingerprint {
+        self.store.store.fingerprint(key)
+    }
+
+    /// Returns the list that a key is on.
+    pub(crate) fn find_listed(&self, lists: &LoadedLists<'_>, key: &Key) -> Option<List> {
+        lists.find_key(
+            key,
+            #[cfg(feature = "control")]
+            |key| self.fingerprint(key),
+        )
     }
 
     pub(crate) fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {

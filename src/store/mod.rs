@@ -42,6 +42,8 @@ pub use self::{
 };
 pub use crate::charge::{Charge, Check, Operation};
 use crate::{Decision, metrics::store::StoreMetrics};
+#[cfg(any(feature = "http", feature = "redis", feature = "control"))]
+use crate::{Fingerprint, Key};
 
 /// Keeps buckets and decides.
 ///
@@ -52,7 +54,8 @@ use crate::{Decision, metrics::store::StoreMetrics};
 /// suite that tests the result.
 ///
 /// A store that wraps another passes on its [`storage_key`](Self::storage_key), its
-/// [`fallback`](Self::fallback) and its [`metrics`](Self::metrics).
+/// [`fingerprint`](Self::fingerprint), its [`fallback`](Self::fallback) and its
+/// [`metrics`](Self::metrics).
 ///
 /// A check names one or more charges. The store reads all of them at one instant,
 /// and charges all or none.
@@ -80,6 +83,17 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
         let _ = charge;
         None
+    }
+
+    /// Returns what this store calls a key: in the names of buckets, in lists of denied callers,
+    /// and in a [control document](crate::control). Default: the hash without a secret.
+    #[cfg(any(feature = "http", feature = "redis", feature = "control"))]
+    #[cfg_attr(
+        docsrs,
+        doc(cfg(any(feature = "http", feature = "redis", feature = "control")))
+    )]
+    fn fingerprint(&self, key: &Key) -> Fingerprint {
+        Fingerprint::from(key)
     }
 
     /// Returns what decides while this store fails. Default: `None`, with which each limiter
@@ -120,6 +134,11 @@ impl<T: Store + ?Sized> Store for Arc<T> {
 
     fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
         (**self).storage_key(charge)
+    }
+
+    #[cfg(any(feature = "http", feature = "redis", feature = "control"))]
+    fn fingerprint(&self, key: &Key) -> Fingerprint {
+        (**self).fingerprint(key)
     }
 
     fn fallback(&self) -> Option<Fallback> {

@@ -1,5 +1,10 @@
 //! A pointer to settings that may be replaced as a whole.
 
+#[cfg(feature = "control")]
+use std::{
+    any::Any,
+    sync::{OnceLock, Weak},
+};
 use std::{ops::Deref, sync::Arc};
 
 use arc_swap::{ArcSwap, Guard};
@@ -9,7 +14,16 @@ use arc_swap::{ArcSwap, Guard};
 pub(crate) enum Current<T> {
     /// They never change: most are built in code. Reading them costs nothing.
     Fixed(Arc<T>),
-    Replaceable(Arc<ArcSwap<T>>),
+    Replaceable(Arc<Replaceable<T>>),
+}
+
+/// Settings that are replaced as a whole, for all that share them.
+#[derive(Debug)]
+pub(crate) struct Replaceable<T> {
+    settings: ArcSwap<T>,
+    /// What replaces them, if it lives as long as they do.
+    #[cfg(feature = "control")]
+    kept: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 /// The settings at one moment. What is done with them sees no other version.
@@ -28,14 +42,35 @@ impl<T> Current<T> {
     /// Holds settings that [`replace`](Self::replace) changes in all clones.
     #[cfg(any(test, feature = "control"))]
     pub(crate) fn replaceable(settings: Arc<T>) -> Self {
-        Self::Replaceable(Arc::new(ArcSwap::new(settings)))
+        Self::Replaceable(Arc::new(Replaceable {
+            settings: ArcSwap::new(settings),
+            #[cfg(feature = "control")]
+            kept: OnceLock::new(),
+        }))
+    }
+
+    /// Returns what leads to the settings while something has them. `None`: they never change.
+    #[cfg(feature = "control")]
+    pub(crate) fn downgrade(&self) -> Option<Weak<Replaceable<T>>> {
+        match self {
+            Self::Fixed(_) => None,
+            Self::Replaceable(shared) => Some(Arc::downgrade(shared)),
+        }
+    }
+
+    /// Keeps something for as long as something has the settings. Once.
+    #[cfg(feature = "control")]
+    pub(crate) fn keep(&self, kept: Arc<dyn Any + Send + Sync>) {
+        if let Self::Replaceable(shared) = self {
+            shared.kept.get_or_init(|| kept);
+        }
     }
 
     #[inline]
     pub(crate) fn load(&self) -> Loaded<'_, T> {
         match self {
             Self::Fixed(settings) => Loaded::Fixed(settings),
-            Self::Replaceable(settings) => Loaded::Replaceable(settings.load()),
+            Self::Replaceable(shared) => Loaded::Replaceable(shared.settings.load()),
         }
     }
 
@@ -58,8 +93,8 @@ impl<T> Current<T> {
     pub(crate) fn replace(&self, settings: Arc<T>) -> bool {
         match self {
             Self::Fixed(_) => false,
-            Self::Replaceable(current) => {
-                current.store(settings);
+            Self::Replaceable(shared) => {
+                shared.settings.store(settings);
                 true
             }
         }

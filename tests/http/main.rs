@@ -7,6 +7,8 @@ mod lists;
 mod metrics;
 mod middleware;
 mod offenders;
+#[cfg(feature = "control")]
+mod overrides;
 mod penalties;
 #[cfg(feature = "config")]
 mod reload;

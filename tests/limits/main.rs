@@ -17,6 +17,8 @@ mod memory;
 mod migration;
 mod model;
 mod opentelemetry;
+#[cfg(feature = "control")]
+mod overrides;
 mod penalties;
 mod quota_text;
 #[cfg(feature = "testing")]

@@ -6,6 +6,8 @@
 pub mod cluster;
 pub mod fake;
 pub mod oracle;
+#[cfg(feature = "control")]
+pub mod overlaid;
 pub mod plans;
 pub mod port;
 pub mod random;

@@ -25,6 +25,8 @@ pub(super) struct Fields {
     policy: Option<HeaderValue>,
     /// How many policies there are.
     policies: usize,
+    /// Their quotas, if some callers have others.
+    quotas: Vec<Interned<Quota>>,
     /// Partition keys are written into the fields, so no value is always the same.
     has_partition_keys: bool,
     /// Whether shadow policies are announced, too.
@@ -50,6 +52,7 @@ impl Fields {
             format,
             policy: None,
             policies: 0,
+            quotas: Vec::new(),
             has_partition_keys: false,
             with_shadows,
             hidden: Vec::new(),
@@ -81,9 +84,18 @@ impl Fields {
             format,
             policy: policy.map(constant),
             policies: policies.len(),
+            quotas: Vec::new(),
             has_partition_keys,
             with_shadows: false,
             hidden: Vec::new(),
+        }
+    }
+
+    /// Writes the known policies only for decisions with these quotas: some callers have others.
+    pub(super) fn only_for(self, quotas: impl Iterator<Item = Interned<Quota>>) -> Self {
+        Self {
+            quotas: quotas.collect(),
+            ..self
         }
     }
 
@@ -133,8 +145,16 @@ impl Fields {
     fn constant_policy(&self, decision: &Decision) -> Option<&HeaderValue> {
         // While the store fails no policy is listed, but all of them still apply.
         let is_constant = decision.source() == Source::StoreFailure
-            || (decision.policies().len() == self.policies && !self.has_partition_keys);
+            || (decision.policies().len() == self.policies
+                && !self.has_partition_keys
+                && self.has_quotas_of(decision));
         self.policy.as_ref().filter(|_| is_constant)
+    }
+
+    #[inline]
+    fn has_quotas_of(&self, decision: &Decision) -> bool {
+        let mut both = decision.policies().zip(&self.quotas);
+        both.all(|(policy, quota)| policy.has_quota(quota))
     }
 }
 

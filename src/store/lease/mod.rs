@@ -26,7 +26,7 @@ pub(crate) use self::table::Leases;
 use self::{entry::RoundTrip, reset::reset, table::Id};
 use super::{Answer, Fallback, Store, tasks::Tasks};
 use crate::{
-    Decision,
+    Decision, Fingerprint, Key,
     charge::{Charge, Check, Operation},
     metrics::store::StoreMetrics,
 };
@@ -190,6 +190,10 @@ impl Store for LeasingStore {
 
     fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
         self.store.storage_key(charge)
+    }
+
+    fn fingerprint(&self, key: &Key) -> Fingerprint {
+        self.store.fingerprint(key)
     }
 
     fn fallback(&self) -> Option<Fallback> {

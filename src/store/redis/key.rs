@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::{
-    ConfigError,
+    ConfigError, Fingerprint, Key,
     charge::Charge,
     fingerprint::{CHARACTERS, Secret},
 };
@@ -34,6 +34,11 @@ impl KeyNames {
             prefix,
             secret: Secret::new(secret),
         })
+    }
+
+    /// Returns what is between the braces of a caller's keys.
+    pub(crate) fn fingerprint(&self, key: &Key) -> Fingerprint {
+        self.secret.fingerprint(key.as_bytes())
     }
 
     /// Returns the key of a charge's bucket.

@@ -39,7 +39,7 @@ use tokio::time::timeout;
 pub use self::{builder::RedisStoreBuilder, callers::KnownCallers};
 use self::{task::InRuntime, unleased::Unleased};
 use super::{Answer, Charge, Check, Fallback, Store, lease::LeasingStore};
-use crate::{ConfigError, Decision, metrics::store::StoreMetrics};
+use crate::{ConfigError, Decision, Fingerprint, Key, metrics::store::StoreMetrics};
 
 /// Keeps buckets in Redis or Valkey, so that a fleet of processes shares them.
 ///
@@ -270,6 +270,10 @@ impl Store for RedisStore {
 
     fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
         self.leasing.storage_key(charge)
+    }
+
+    fn fingerprint(&self, key: &Key) -> Fingerprint {
+        self.leasing.fingerprint(key)
     }
 
     fn fallback(&self) -> Option<Fallback> {

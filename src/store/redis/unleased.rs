@@ -21,7 +21,7 @@ use super::{
     task::InRuntime,
 };
 use crate::{
-    Decision, StoreError,
+    Decision, Fingerprint, Key, StoreError,
     metrics::store::StoreMetrics,
     store::{
         Answer, Charge, Check, Fallback, Store,
@@ -249,6 +249,10 @@ impl Store for Unleased {
 
     fn storage_key(&self, charge: &Charge<'_>) -> Option<String> {
         Some(self.shared.names.key_text(charge))
+    }
+
+    fn fingerprint(&self, key: &Key) -> Fingerprint {
+        self.shared.names.fingerprint(key)
     }
 
     fn fallback(&self) -> Option<Fallback> {
