@@ -52,7 +52,10 @@ async fn a_file_has_one_pool_and_shares_its_buckets_with_code() {
         server.url(),
         DEADLINE.as_secs(),
     );
-    let limits = Config::from_toml(&file).expect("a file").build().expect("limits");
+    let limits = Config::from_toml(&file)
+        .expect("a file")
+        .build()
+        .expect("limits");
     let (jobs, mails) = (limits.limiter("jobs"), limits.limiter("mails"));
     let (jobs, mails) = (jobs.expect("it is there"), mails.expect("it is there"));
     for name in ["api", "web"] {
