@@ -23,6 +23,9 @@ pub(super) trait Replaceable: Clone {
     /// Checks other settings. They take effect when the result is called.
     fn replacement(&self, builder: &Self::Builder, overlay: &Overlay) -> Result<Swap, ConfigError>;
 
+    /// Returns what of a control document cannot apply.
+    fn not_taken(&self) -> Vec<ConfigError>;
+
     /// Returns whether anything else has it.
     fn is_shared(&self) -> bool;
 }
@@ -55,6 +58,17 @@ impl<L: Replaceable> Named<L> {
     /// Returns whether anything has one of them.
     pub(super) fn are_shared(&self) -> bool {
         self.0.values().any(|(one, _)| one.is_shared())
+    }
+
+    /// Lets a control document take effect on the present settings. Returns what does not.
+    pub(super) fn apply(&self, overlay: &Overlay) -> Vec<String> {
+        let mut not_taken = Vec::new();
+        for (name, (one, builder)) in &self.0 {
+            let replaced = one.replacement(builder, overlay).map(|swap| swap());
+            let errors = replaced.err().into_iter().chain(one.not_taken());
+            not_taken.extend(errors.map(|error| format!("{} {name}: {error}", L::KIND)));
+        }
+        not_taken
     }
 
     /// Checks the settings of another version.
@@ -133,6 +147,10 @@ impl Replaceable for RateLimitLayer {
         Ok(Box::new(Self::replacement(self, builder, overlay)?))
     }
 
+    fn not_taken(&self) -> Vec<ConfigError> {
+        Self::not_taken(self)
+    }
+
     fn is_shared(&self) -> bool {
         Self::is_shared(self)
     }
@@ -158,6 +176,10 @@ impl Replaceable for Limiter {
         overlay: &Overlay,
     ) -> Result<Swap, ConfigError> {
         Ok(Box::new(Self::replacement(self, builder, overlay)?))
+    }
+
+    fn not_taken(&self) -> Vec<ConfigError> {
+        Self::not_taken(self)
     }
 
     fn is_shared(&self) -> bool {

@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, OnceLock},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 
 use super::{
     Changes, Config, ConfigErrors, ConfigProblem, Rejected, ReloadError, Status,
-    builders::Builders,
+    builders::{Builders, OpenControl, Opened},
     changes::{Change, Effect},
     content::{Content, Files},
     named::Named,
@@ -21,8 +21,13 @@ use super::{
     problem::{Code, Problems},
 };
 use crate::{
-    ConfigError, Limiter, RateLimitLayer, metrics::ConfigNumbers, overlay::Overlay, store::Store,
-    telemetry, util::lock::lock,
+    ConfigError, Limiter, RateLimitLayer,
+    control::{Control, Subscriber},
+    metrics::ConfigNumbers,
+    overlay::Overlay,
+    store::Store,
+    telemetry,
+    util::lock::lock,
 };
 
 pub(super) struct Shared {
@@ -34,6 +39,8 @@ pub(super) struct Shared {
     /// Held while files are read and applied, so that none is applied after a newer one.
     files: Option<Mutex<Watched>>,
     state: Mutex<State>,
+    open_control: Option<OpenControl>,
+    control: OnceLock<Control>,
 }
 
 struct Watched {
@@ -46,7 +53,8 @@ struct State {
     config: Config,
     layers: Named<RateLimitLayer>,
     limiters: Named<Limiter>,
-    overlay: Overlay,
+    /// What the control document says.
+    overlay: Arc<Overlay>,
     version: u64,
     /// Of the files. `None`: the version is not from there.
     hash: Option<Hash>,
@@ -55,6 +63,8 @@ struct State {
     rejected: Option<(Hash, Rejected)>,
     read_at: Option<SystemTime>,
     watcher: Option<AbortHandle>,
+    /// Keeps what follows the control document while it is used.
+    follower: Option<AbortHandle>,
 }
 
 /// What a reload found.
@@ -73,9 +83,9 @@ impl Shared {
         let hash = content.filter(is_of).map(|content| content.hash);
         let builders = Builders::read(&config)?;
         let whole = |error: &ConfigError| problems(&config, [config.root().error(error)]);
-        let store = builders.store.open().map_err(|error| whole(&error))?;
+        let Opened { store, control } = builders.store.open().map_err(|error| whole(&error))?;
         let (mut layers, mut limiters) = (Named::none(), Named::none());
-        let (mut wrong, overlay) = (Vec::new(), Overlay::default());
+        let (mut wrong, overlay) = (Vec::new(), Arc::<Overlay>::default());
         let new_layers = layers.replacement(builders.layers, &store, &overlay, &mut wrong);
         let new_limiters = limiters.replacement(builders.limiters, &store, &overlay, &mut wrong);
         if !wrong.is_empty() {
@@ -106,7 +116,10 @@ impl Shared {
                 rejected: None,
                 read_at: None,
                 watcher: None,
+                follower: None,
             }),
+            open_control: control,
+            control: OnceLock::new(),
         })
     }
 
@@ -138,6 +151,17 @@ impl Shared {
             || state.limiters.are_shared()
     }
 
+    /// Returns the control document of the store, which the limits follow from then on.
+    pub(super) fn control(self: &Arc<Self>) -> Option<Control> {
+        let open = self.open_control.as_ref()?;
+        let control = self.control.get_or_init(|| {
+            let control = open();
+            control.held().subscribe(self);
+            control
+        });
+        Some(control.clone())
+    }
+
     pub(super) fn has_file(&self) -> bool {
         self.files.is_some()
     }
@@ -145,6 +169,14 @@ impl Shared {
     pub(super) fn keep_watcher(&self, task: AbortHandle) {
         if let Some(former) = self.state().watcher.replace(task) {
             former.abort();
+        }
+    }
+
+    /// Starts the task that keeps these limits while something uses them, unless it runs.
+    pub(super) fn keep_follower(&self, start: impl FnOnce() -> AbortHandle) {
+        let mut state = self.state();
+        if state.follower.as_ref().is_none_or(AbortHandle::is_finished) {
+            state.follower = Some(start());
         }
     }
 
@@ -232,6 +264,26 @@ impl Shared {
             is_rejected: state.rejected.is_some(),
             applied_at: applied.unwrap_or_default(),
         }
+    }
+}
+
+impl Subscriber for Shared {
+    fn apply(&self, overlay: &Arc<Overlay>) -> Vec<String> {
+        let mut state = self.state();
+        state.overlay = Arc::clone(overlay);
+        let mut not_taken = state.layers.apply(overlay);
+        not_taken.extend(state.limiters.apply(overlay));
+        not_taken
+    }
+
+    fn has_policy(&self, name: &str) -> bool {
+        let state = self.state();
+        let policies = state.config.root().get("policy");
+        let policies = policies
+            .map(|policies| policies.items())
+            .unwrap_or_default();
+        let mut names = policies.iter().filter_map(|policy| policy.get("name"));
+        names.any(|field| field.text() == Some(name))
     }
 }
 

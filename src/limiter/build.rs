@@ -116,6 +116,11 @@ impl Limiter {
 
 #[cfg(feature = "config")]
 impl Limiter {
+    /// Returns what of a control document cannot apply.
+    pub(crate) fn not_taken(&self) -> Vec<ConfigError> {
+        self.limits.load().not_taken.clone()
+    }
+
     /// Returns whether there is a clone of this limiter.
     pub(crate) fn is_shared(&self) -> bool {
         self.limits.is_shared()

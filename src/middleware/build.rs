@@ -195,6 +195,11 @@ impl RateLimitLayer {
 
 #[cfg(feature = "config")]
 impl RateLimitLayer {
+    /// Returns what of a control document cannot apply.
+    pub(crate) fn not_taken(&self) -> Vec<ConfigError> {
+        self.settings.load().plan.not_taken.clone()
+    }
+
     /// Returns whether there is a clone of this layer, or a service of it.
     pub(crate) fn is_shared(&self) -> bool {
         self.settings.is_shared()

@@ -28,7 +28,7 @@ mod tiers;
 
 use std::collections::BTreeMap;
 
-pub(super) use self::store::StoreChoice;
+pub(super) use self::store::{OpenControl, Opened, StoreChoice};
 use self::{addresses::Addresses, reading::Reading};
 use super::{Config, ConfigErrors};
 use crate::{LimiterBuilder, RateLimitLayerBuilder};

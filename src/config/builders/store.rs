@@ -6,7 +6,8 @@ use super::reading::Reading;
 #[cfg(feature = "redis")]
 use crate::RedisStoreBuilder;
 use crate::{
-    Clock, ConfigError, MemoryStore, MemoryStoreBuilder, config::field::Field, store::Store,
+    Clock, ConfigError, MemoryStore, MemoryStoreBuilder, config::field::Field, control::Control,
+    store::Store,
 };
 
 /// Where the file says to keep buckets.
@@ -23,15 +24,39 @@ impl StoreChoice {
     /// # Errors
     ///
     /// Returns an error if there is no Tokio runtime for a store that needs one.
-    pub(in crate::config) fn open(self) -> Result<Arc<dyn Store>, ConfigError> {
+    pub(in crate::config) fn open(self) -> Result<Opened, ConfigError> {
         Ok(match self {
-            Self::Memory(builder) => Arc::new(builder.build()),
+            Self::Memory(builder) => {
+                let store = builder.build();
+                Opened {
+                    store: Arc::new(store.clone()),
+                    control: Some(Box::new(move || store.control())),
+                }
+            }
             #[cfg(feature = "redis")]
-            Self::Redis(builder, url) => Arc::new(builder.connect(&url)?),
-            Self::Registered(store) => store,
+            Self::Redis(builder, url) => {
+                let store = builder.connect(&url)?;
+                Opened {
+                    store: Arc::new(store.clone()),
+                    control: Some(Box::new(move || store.control())),
+                }
+            }
+            Self::Registered(store) => Opened {
+                store,
+                control: None,
+            },
         })
     }
 }
+
+/// A store that was started.
+pub(in crate::config) struct Opened {
+    pub(in crate::config) store: Arc<dyn Store>,
+    /// Returns its control document, if the type of the store has one.
+    pub(in crate::config) control: Option<OpenControl>,
+}
+
+pub(in crate::config) type OpenControl = Box<dyn Fn() -> Control + Send + Sync>;
 
 impl fmt::Debug for StoreChoice {
     /// Does not show the URL, which may hold a password.

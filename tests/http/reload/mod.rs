@@ -1,6 +1,7 @@
 //! Limits from a file that change while requests are served.
 
 mod buckets;
+mod control;
 mod numbers;
 mod storm;
 mod watching;

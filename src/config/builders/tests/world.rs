@@ -134,7 +134,7 @@ impl World {
         };
         let config = read(&format!("{store}{file}")).readers(self.readers());
         let builders = builders(&config);
-        let store = builders.store.open().expect("a store");
+        let store = builders.store.open().expect("a store").store;
         let (_, builder) = builders.layers.into_iter().next().expect("a layer");
         builder.store(store).build().expect("a layer")
     }
