@@ -20,7 +20,7 @@ pub(super) static POLICY: Table = Table::new(
             "How much: a quota, or one for each tier of callers.",
         )
         .required()
-        .code(&["Policy::new", "Policy::quota_by"]),
+        .code(&["Policy::new", "Policy::with_quota", "Policy::quota_by"]),
         Known::new(
             "key",
             &KEY,
