@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
+use http::Request;
 use serde_json::json;
-use tower_throttle::{FixedWindow, Key, Limiter, Penalty, Policy, RedisStore, TokenBucket};
+use tower_throttle::{
+    FixedWindow, Key, Limiter, Penalty, Policy, RedisStore, RequestHead, TokenBucket,
+    key::{self, KeyExtractor, PeerAddr},
+};
 
 use crate::{
     run::{File, run, run_with},
@@ -148,8 +152,54 @@ async fn addresses_and_tiers_are_those_of_the_policy() {
     run(&["reset", file.path(), "bans", caller]).with_code(0);
     run(&["peek", file.path(), "bans", caller]).with_code(0);
 
+    let tiers = Policy::new("tiers", TokenBucket::per_hour(5));
+    let request = Request::get("/")
+        .header("x-api-key", "k1")
+        .body(())
+        .expect("a request");
+    let read = key::header("x-api-key").or(key::peer());
+    let read = read.extract(&RequestHead::from(&request)).expect("a key");
+    let limiter = Limiter::new(store.clone(), tiers);
+    assert!(
+        limiter
+            .check_n(read, 2)
+            .await
+            .expect("a decision")
+            .is_allowed()
+    );
+    let typed = [
+        "peek",
+        "--json",
+        file.path(),
+        "tiers",
+        "header:x-api-key=k1",
+    ];
+    let typed = run(&typed).with_code(0).json();
+    assert_eq!(typed["remaining"], 3);
+    let mut request = Request::new(());
+    let peer = PeerAddr("203.0.113.9:1".parse().expect("an address"));
+    request.extensions_mut().insert(peer);
+    let read = key::header("x-api-key").or(key::peer());
+    let read = read.extract(&RequestHead::from(&request)).expect("a key");
+    assert!(
+        limiter
+            .check_n(read, 4)
+            .await
+            .expect("a decision")
+            .is_allowed()
+    );
+    let typed = ["peek", "--json", file.path(), "tiers", "ip:203.0.113.9"];
+    assert_eq!(run(&typed).with_code(0).json()["remaining"], 1);
+    let wrong = ["peek", file.path(), "tiers", "header:x-api-key"];
+    assert!(
+        run(&wrong)
+            .with_code(2)
+            .err
+            .contains("write header:NAME=VALUE")
+    );
+
     let tier = |more: &[&str]| {
-        let arguments = ["peek", "--json", file.path(), "tiers", "k1"];
+        let arguments = ["peek", "--json", file.path(), "tiers", "k9"];
         run(&[&arguments[..], more].concat())
     };
     assert_eq!(tier(&[]).with_code(0).json()["limit"], 5);

@@ -1,5 +1,6 @@
 //! Runs the binary `tower-throttle` as a process: what it prints, and its exit codes.
 
+mod agreement;
 mod callers;
 mod changes;
 mod checks;

@@ -13,7 +13,9 @@ the command is wrong, or cannot be done.";
 const CALLERS: &str = "A caller is the value of a key: `text:VALUE`, `number:42`, \
 `ip:203.0.113.9`, `fingerprint:..`, or `everyone:` for a bucket that all callers share. Without such \
 a word, 22 characters that are a fingerprint are one, and anything else is a text. Give several to \
-name a key of several parts. An address gets the IPv6 prefix of the policy's key.";
+name a key of several parts. An address gets the IPv6 prefix of the policy's key. \
+A policy with several keys reads them from `header:NAME=VALUE`, `cookie:NAME=VALUE`, `bearer:TOKEN`, \
+`method:GET` and `ip:ADDRESS`, as from a request.";
 
 /// Checks files of limits, explains them, and looks at and changes the limits of a running fleet.
 #[derive(Debug, Parser)]

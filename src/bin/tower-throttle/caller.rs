@@ -1,8 +1,9 @@
 //! Callers as operators name them.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use tower_throttle::{Fingerprint, Key};
+use http::{HeaderName, HeaderValue, Method, Request, header};
+use tower_throttle::{Fingerprint, Key, key::PeerAddr};
 
 use crate::answer::Failure;
 
@@ -14,6 +15,55 @@ pub(crate) fn read(parts: &[String], address: impl Fn(IpAddr) -> Key) -> Result<
     }
     let key = keys.into_iter().reduce(|all, part| Key::from((all, part)));
     key.ok_or_else(|| Failure::new("no caller is named"))
+}
+
+/// Makes a request of parts of which one at least says where a value is, as
+/// `header:x-api-key=k1`: the policy reads its key from it. `None` if no part does.
+pub(crate) fn request(parts: &[String]) -> Result<Option<Request<()>>, Failure> {
+    const PLACES: [&str; 4] = ["header:", "cookie:", "bearer:", "method:"];
+
+    let says_where = |part: &String| PLACES.iter().any(|place| part.starts_with(place));
+    if !parts.iter().any(says_where) {
+        return Ok(None);
+    }
+    let mut request = Request::new(());
+    for part in parts {
+        if add(&mut request, part).is_none() {
+            return Err(Failure::new(format!(
+                "{part:?} is no part of a request; write header:NAME=VALUE, cookie:NAME=VALUE, \
+                 bearer:TOKEN, method:GET or ip:ADDRESS"
+            )));
+        }
+    }
+    Ok(Some(request))
+}
+
+fn add(request: &mut Request<()>, part: &str) -> Option<()> {
+    let (place, value) = part.split_once(':')?;
+    let (name, value) = match place {
+        "ip" => return set_address(request, value.parse().ok()?),
+        "method" => {
+            *request.method_mut() = Method::from_bytes(value.as_bytes()).ok()?;
+            return Some(());
+        }
+        "header" => {
+            let (name, value) = value.split_once('=')?;
+            (name.parse::<HeaderName>().ok()?, value.to_owned())
+        }
+        "cookie" => (header::COOKIE, value.to_owned()),
+        "bearer" => (header::AUTHORIZATION, format!("Bearer {value}")),
+        _ => return None,
+    };
+    let value = HeaderValue::from_str(&value).ok()?;
+    request.headers_mut().append(name, value);
+    Some(())
+}
+
+/// Lets a request come from an address.
+pub(crate) fn set_address(request: &mut Request<()>, ip: IpAddr) -> Option<()> {
+    let peer = PeerAddr(SocketAddr::new(ip, 0));
+    request.extensions_mut().insert(peer);
+    Some(())
 }
 
 fn part_of(text: &str, is_alone: bool, address: &impl Fn(IpAddr) -> Key) -> Result<Key, String> {

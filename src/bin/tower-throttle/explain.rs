@@ -1,13 +1,12 @@
 //! `explain`: what a file does with one request.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header::HOST};
 use serde_json::{Value, json};
 use tower_throttle::{
     Fingerprint, Key, Limiter, List, Policy, RedisStore, RequestHead,
     config::{Config, ExplainedPolicy, Explanation, FoundCondition},
-    key::PeerAddr,
 };
 
 use crate::{
@@ -60,8 +59,7 @@ fn request(arguments: &Explain) -> Result<Request<()>, Failure> {
         request.headers_mut().append(name, value);
     }
     if let Some(peer) = arguments.peer {
-        let peer = PeerAddr(SocketAddr::new(peer, 0));
-        request.extensions_mut().insert(peer);
+        caller::set_address(&mut request, peer);
     }
     Ok(request)
 }
@@ -187,7 +185,13 @@ fn one(policy: &ExplainedPolicy, limits: bool, names: &Naming) -> (String, Value
         conditions(&policy.conditions)
     );
     for (key, found) in policy.keys.iter().filter(|_| limits && policy.applies()) {
-        let found_or_not = found.as_ref().map_or_else(|error| &**error, |_| "found");
+        let found_or_not = match found {
+            Ok(_) => "found",
+            Err(_) if key.starts_with("\"reader:") => {
+                "unknown here; say what it returns with `--reader`"
+            }
+            Err(error) => error,
+        };
         text.push_str(&format!("  key      {key}: {found_or_not}\n"));
         // The others are not asked.
         if found.is_ok() {
@@ -196,7 +200,12 @@ fn one(policy: &ExplainedPolicy, limits: bool, names: &Naming) -> (String, Value
     }
     let bucket = caller.and_then(|key| names.bucket(policy, key));
     let fingerprint = caller.map(|key| names.fingerprint(bucket.as_deref(), key).to_string());
-    let key = caller.and_then(|key| names.key(key));
+    // The key of a list has more in it than the value.
+    let found = policy
+        .keys
+        .iter()
+        .find_map(|(_, found)| found.as_ref().ok());
+    let key = caller.and_then(|key| names.key(found.unwrap_or(key)));
     let mode = if policy.is_enforced {
         "enforce"
     } else {

@@ -1,16 +1,12 @@
 //! The limits of a running fleet: a file, and the Redis that it names.
 
-use std::{
-    env,
-    net::{IpAddr, SocketAddr},
-};
+use std::env;
 
 use http::Request;
 use tower_throttle::{
     Fingerprint, Key, Limiter, OnStoreFailure, Policy, Quota, RedisStore, RequestHead,
     config::Config,
     control::{Action, Control, Entry},
-    key::PeerAddr,
 };
 
 use crate::{
@@ -52,11 +48,20 @@ impl Live {
 
     /// Reads the caller of a policy.
     pub(crate) fn caller(&self, policy: &str, parts: &[String]) -> Result<Key, Failure> {
-        caller::read(parts, |ip| {
+        if let Some(request) = caller::request(parts)? {
             let key = self
                 .config
                 .as_ref()
-                .and_then(|config| key_of(config, policy, ip));
+                .map(|config| key_of(config, policy, &request));
+            let needs_file = || Failure::new("only a file says how a key is read; name one");
+            return key.ok_or_else(needs_file)?;
+        }
+        caller::read(parts, |ip| {
+            let mut request = Request::new(());
+            caller::set_address(&mut request, ip);
+            // A part of a key is no key of the policy.
+            let config = self.config.as_ref().filter(|_| parts.len() == 1);
+            let key = config.and_then(|config| key_of(config, policy, &request).ok());
             key.unwrap_or_else(|| caller::by_default(ip))
         })
     }
@@ -165,10 +170,9 @@ fn connect(place: &Place, config: Option<&Config>) -> Result<RedisStore, Failure
     Ok(builder.timeout(place.timeout).connect(&url)?)
 }
 
-/// Returns the key that a policy reads from a request of this address.
-fn key_of(config: &Config, policy: &str, ip: IpAddr) -> Option<Key> {
-    let mut request = Request::new(());
-    let peer = PeerAddr(SocketAddr::new(ip, 0));
-    request.extensions_mut().insert(peer);
-    config.key_of(policy, &RequestHead::from(&request))?.ok()
+/// Returns the key that a policy reads from a request.
+fn key_of(config: &Config, policy: &str, request: &Request<()>) -> Result<Key, Failure> {
+    let key = config.key_of(policy, &RequestHead::from(request));
+    let key = key.ok_or_else(|| Failure::new(format!("the file has no policy {policy:?}")))?;
+    key.map_err(|error| Failure::new(format!("policy {policy:?}: {error}")))
 }

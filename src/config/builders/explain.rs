@@ -111,17 +111,14 @@ fn explain(
     let quota = amount.quota_of(policy.name, head);
     let compiled = of_layers.compile(OnStoreFailure::default()).ok()?;
     let keys = keys_of(reading, table, addresses, head);
-    let key = match table.is_set("shared") {
-        true => Ok(Key::everyone()),
-        false => first_key(&keys),
-    };
+    let key = whole_key(reading, table, addresses, head)?;
     let applies = conditions
         .iter()
         .all(|condition| condition.holds != Some(false));
     let (caller, denies_missing_key) = match key {
         _ if !applies => (None, false),
         Ok(key) => (Some(key), false),
-        Err(error) => in_place_of(error, table),
+        Err(error) => in_place_of(&error, table),
     };
     Some(ExplainedPolicy {
         name: policy.name.to_owned(),
@@ -159,9 +156,25 @@ fn cost_of(reading: &Reading<'_>, table: &Field<'_>, head: &RequestHead<'_>, cos
     reader.map_or(cost, |reader| (reader.0)(head))
 }
 
+/// Returns the key that a policy reads. `None` after a mistake.
+pub(super) fn whole_key(
+    reading: &mut Reading<'_>,
+    table: &Field<'_>,
+    addresses: &Addresses,
+    head: &RequestHead<'_>,
+) -> Option<Result<Key, KeyError>> {
+    if table.is_set("shared") {
+        return Some(Ok(Key::everyone()));
+    }
+    Some(match table.get("key") {
+        Some(key) => keys::read(reading, &key, addresses)?.extract(head),
+        None => addresses.peer.extract(head),
+    })
+}
+
 type FoundKey = (String, Result<Key, KeyError>);
 
-/// Asks each key of a policy by itself.
+/// Asks each key of a policy by itself, to say which one counts.
 fn keys_of(
     reading: &mut Reading<'_>,
     table: &Field<'_>,
@@ -180,21 +193,6 @@ fn keys_of(
         Some((text::write(item.node), extractor.extract(head)))
     });
     found.collect()
-}
-
-/// Returns the key that counts: the first, unless the request lacks it.
-fn first_key(keys: &[FoundKey]) -> Result<Key, &KeyError> {
-    let mut last = None;
-    for (_, key) in keys {
-        match key {
-            Ok(key) => return Ok(key.clone()),
-            Err(error) => last = Some(error),
-        }
-        if last.is_some_and(|error| !error.is_missing()) {
-            break;
-        }
-    }
-    last.map_or_else(|| Ok(Key::everyone()), Err)
 }
 
 /// Asks each condition of a table by itself.

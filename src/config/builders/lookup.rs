@@ -1,10 +1,10 @@
 //! What tools ask of a file: one policy, its key, and the store.
 
-use super::{Builders, addresses::Addresses, keys, policy, reading::Reading, tiers};
+use super::{Builders, addresses::Addresses, explain, policy, reading::Reading, tiers};
 use crate::{
     Key, Policy, RequestHead,
     config::{Config, ConfigErrors},
-    key::{KeyError, KeyExtractor},
+    key::KeyError,
 };
 
 impl Config {
@@ -67,13 +67,7 @@ impl Config {
             name.and_then(|name| name.text()) == Some(policy)
         };
         let table = policies.iter().find(is_meant)?;
-        if table.is_set("shared") {
-            return Some(Ok(Key::everyone()));
-        }
-        let Some(key) = table.get("key") else {
-            return Some(addresses.peer.extract(head));
-        };
-        Some(keys::read(&mut reading, &key, &addresses)?.extract(head))
+        explain::whole_key(&mut reading, table, &addresses, head)
     }
 
     /// Returns the settings of the store in Redis, with its URL. `url`: in place of that in the file.

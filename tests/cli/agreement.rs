@@ -1,0 +1,170 @@
+//! `explain` says of each request what the layer of the same file does.
+
+use std::net::SocketAddr;
+
+use http::Request;
+use tower_throttle::{
+    Limiter, Policy, RedisStore, RequestHead,
+    config::{Config, Explanation, Readers},
+    key::{self, PeerAddr},
+};
+
+/// Naming a key needs no server.
+const FILE: &str = r#"
+version = 1
+
+[store]
+redis = "redis://127.0.0.1:1/"
+
+[client_ip]
+trusted = ["10.0.0.0/8"]
+ipv6_prefix = 56
+
+[[policy]]
+name = "first"
+quota = "10 per second"
+key = ["header:x-api-key", "cookie:session", "client_ip"]
+
+[[policy]]
+name = "pair"
+quota = "10 per second"
+key = { all = ["client_ip", "method"] }
+when = { path = ["/a/**", "/b"], not = { header = { x-internal = true } } }
+mode = "shadow"
+
+[[policy]]
+name = "all"
+quota = "10 per second"
+shared = true
+when = { method = ["GET", "PUT"] }
+
+[[policy]]
+name = "skip"
+quota = { by = "plan", tiers = { free = "5 per day", paid = "50 per day" }, otherwise = "free" }
+key = "bearer_token"
+on_missing_key = "skip"
+
+[[policy]]
+name = "share"
+quota = "10 per second"
+key = "header:x-tenant"
+on_missing_key = "share"
+cost = { by = "size" }
+
+[[policy]]
+name = "some"
+quota = "10 per second"
+key = "client_ip"
+mode = { enforce_for = 50 }
+
+[[policy]]
+name = "must"
+quota = "10 per second"
+key = "reader:tenant"
+when = { reader = "internal" }
+
+[layer.api]
+when = { not = { path = "/health" } }
+[layer.few]
+policies = ["share", "first"]
+"#;
+
+fn config() -> Config {
+    let readers = Readers::new()
+        .quota("plan", |head| head.headers().get("x-plan")?.to_str().ok())
+        .cost("size", |head: &RequestHead<'_>| head.headers().len() as u64)
+        .key("tenant", key::header("x-tenant"))
+        .when("internal", |head: &RequestHead<'_>| {
+            head.headers().contains_key("x-internal")
+        });
+    let config = Config::from_toml(FILE).expect("a file without mistakes");
+    config.readers(readers)
+}
+
+/// All requests of some methods, paths, addresses and headers.
+fn requests() -> Vec<Request<()>> {
+    let headers = [
+        ("x-api-key", "k1"),
+        ("cookie", "a=b; session=s1"),
+        ("x-tenant", "t1"),
+        ("x-internal", "1"),
+        ("authorization", "Bearer b1"),
+        ("x-plan", "paid"),
+        ("x-forwarded-for", "198.51.100.7"),
+    ];
+    let peers = ["203.0.113.9:1", "10.1.2.3:4", "[2001:db8:0:1ff::7]:5"];
+    let mut requests = Vec::new();
+    for (method, path) in [
+        ("GET", "/a/x"),
+        ("POST", "/b"),
+        ("PUT", "//b"),
+        ("GET", "/health"),
+    ] {
+        for peer in peers {
+            for chosen in 0..1_u32 << headers.len() {
+                let mut request = Request::builder().method(method).uri(path);
+                for (place, (name, value)) in headers.iter().enumerate() {
+                    if chosen & (1 << place) != 0 {
+                        request = request.header(*name, *value);
+                    }
+                }
+                let peer = PeerAddr(peer.parse::<SocketAddr>().expect("an address"));
+                requests.push(request.extension(peer).body(()).expect("a request"));
+            }
+        }
+    }
+    requests
+}
+
+/// The names of the buckets that an explanation says to be charged.
+fn buckets(explained: &Explanation, store: &RedisStore) -> Vec<String> {
+    let mut buckets = Vec::new();
+    // Enforced policies come first, as they are one check.
+    for is_enforced in [true, false] {
+        let policies = explained.policies.iter();
+        for policy in policies.filter(|policy| policy.is_enforced == is_enforced) {
+            if let Some(caller) = &policy.caller {
+                let limiter = Limiter::new(store.clone(), Policy::new(&policy.name, policy.quota));
+                buckets.extend(limiter.storage_keys(caller.clone()));
+            }
+        }
+    }
+    buckets
+}
+
+#[tokio::test]
+async fn an_explanation_names_the_buckets_that_the_layer_charges() {
+    let config = config();
+    let store = RedisStore::connect("redis://127.0.0.1:1/").expect("a store");
+    let limits = config.clone().build().expect("limits");
+    let (mut charged, mut denied) = (0, 0);
+    for layer in ["api", "few"] {
+        let built = limits.layer(layer).expect("a layer");
+        for request in requests() {
+            let head = RequestHead::from(&request);
+            let explained = config
+                .explain(layer, &head)
+                .expect("no mistakes")
+                .expect("a layer");
+            let lacks_key = explained.policies.iter().any(|policy| {
+                policy.denies_missing_key && policy.is_enforced && explained.applies()
+            });
+            match built.buckets(&head) {
+                Err(_) => {
+                    denied += 1;
+                    assert!(lacks_key, "{layer}: {request:?}: {explained:?}");
+                }
+                Ok(actual) => {
+                    assert!(!lacks_key, "{layer}: {request:?}: {explained:?}");
+                    let expected = match explained.applies() {
+                        true => buckets(&explained, &store),
+                        false => Vec::new(),
+                    };
+                    charged += expected.len();
+                    assert_eq!(actual.storage_keys(), expected, "{layer}: {request:?}");
+                }
+            }
+        }
+    }
+    assert!(charged > 1_000 && denied > 100, "{charged} {denied}");
+}
