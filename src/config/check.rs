@@ -3,10 +3,11 @@
 use super::{
     descriptor::VERSION,
     field::Field,
-    form::{Argument, Form, Known, Need, Table, Word, in_words},
+    form::{Form, Known, Need, Table, in_words},
     problem::{Code, ConfigProblem, Problems},
     tree::{Entry, Node, Value},
     variables,
+    word::{Argument, Word},
 };
 use crate::{
     ConfigError, Quota,

@@ -20,11 +20,12 @@
 //        problems.finish(config.file_name().as_ref())?;                // all of them, if any
 //
 //    A new field is a line in `descriptor/`, and a new mistake that only files have is a line of
-//    `codes!` in `problem.rs` and a row in `docs/errors.md`.
+//    `codes!` in `code.rs` and a row in `docs/errors.md`.
 
 mod builders;
 mod changes;
 mod check;
+mod code;
 mod content;
 mod descriptor;
 mod explanation;
@@ -50,6 +51,7 @@ mod tests;
 mod text;
 mod tree;
 mod variables;
+mod word;
 mod wording;
 
 use std::{

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use super::{
     Config,
     descriptor::FILE,
-    form::{Form, Need, Table, Word},
+    form::{Form, Need, Table},
+    word::Word,
 };
 
 impl Config {

@@ -1,7 +1,10 @@
 //! The tables `[layer.NAME]` and `[limiter.NAME]`.
 
 use super::{policy::ON_STORE_FAILURE, read::WHEN};
-use crate::config::form::{Form, Known, Table, Word};
+use crate::config::{
+    form::{Form, Known, Table},
+    word::Word,
+};
 
 macro_rules! both {
     ($builder:literal, [$($more:expr),* $(,)?]) => {

@@ -1,6 +1,9 @@
 //! The table `[lists]`.
 
-use crate::config::form::{Argument, Form, Known, Table, Word};
+use crate::config::{
+    form::{Form, Known, Table},
+    word::{Argument, Word},
+};
 
 const ADDRESSES: Form = Form::List(&Form::Text);
 const KEYS: Form = Form::List(&Form::Either(&[Form::Text, Form::Whole(0, u64::MAX)]));

@@ -1,7 +1,10 @@
 //! A table `[[policy]]`.
 
 use super::read::{KEY, WHEN};
-use crate::config::form::{Argument, Form, Known, Table, Word};
+use crate::config::{
+    form::{Form, Known, Table},
+    word::{Argument, Word},
+};
 
 pub(super) static POLICY: Table = Table::new(
     "policy",

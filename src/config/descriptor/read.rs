@@ -1,6 +1,9 @@
 //! What is read from a request: addresses, keys, conditions.
 
-use crate::config::form::{Argument, Form, Known, Table, Word};
+use crate::config::{
+    form::{Form, Known, Table},
+    word::{Argument, Word},
+};
 
 const PREFIX: Form = Form::Whole(1, 128);
 const PREFIX_ABOUT: &str = "How many bits of an IPv6 address make one caller.";

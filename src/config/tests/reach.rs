@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::config::{
     descriptor::FILE,
-    form::{Form, Table, Word},
+    form::{Form, Table},
+    word::Word,
 };
 
 /// The types and modules whose functions a file has to reach.

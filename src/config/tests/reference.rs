@@ -125,7 +125,7 @@ fn in_code(known: &Known) -> String {
     code.join(", ")
 }
 
-fn words(form: &'static Form) -> Vec<&'static crate::config::form::Word> {
+fn words(form: &'static Form) -> Vec<&'static crate::config::word::Word> {
     match form {
         Form::Words(words) => words.iter().collect(),
         Form::Either(forms) => forms.iter().flat_map(words).collect(),
