@@ -49,6 +49,7 @@ impl Key {
         self
     }
 
+    #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }

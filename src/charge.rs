@@ -7,7 +7,7 @@ use crate::{
     policy_name::Name,
     quota::{
         EXACT, Params,
-        arithmetic::{Arithmetic, BucketState, Change, HoldReading, Offence, ReadContext},
+        arithmetic::{Arithmetic, BucketState, Change, HoldReading, Offence, ReadContext, Reading},
         each,
         statement::Statement,
     },
@@ -251,13 +251,13 @@ impl Charge<'_> {
     }
 
     /// Returns the context in which its bucket is read.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn at(
         &self,
         rule: &impl Arithmetic,
         operation: Operation,
         now_us: u64,
-    ) -> ReadContext {
+    ) -> ReadContext<'_> {
         let offset_ms = self.demand.quota.offset_ms(self.key_bytes());
         self.demand.at(rule, operation, now_us, offset_ms)
     }
@@ -320,16 +320,16 @@ impl Demand {
     }
 
     /// Returns what changes in its bucket. `fitting` is 0, 1, or the units taken.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn change(
         &self,
         rule: &impl Arithmetic,
         operation: Operation,
         fitting: u64,
-        before: &BucketState,
-        hold: Option<&HoldReading>,
+        reading: &Reading,
     ) -> Change {
-        if let Some(hold) = hold {
+        let before = &reading.standing;
+        if let Some(hold) = &reading.hold {
             return self.change_beside(hold, rule, operation, fitting, before);
         }
         match operation {
@@ -405,20 +405,20 @@ impl Demand {
         each!(self.quota, rule => rule.max_level_for(least, overdraft)).is_none()
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn at(
         &self,
         rule: &impl Arithmetic,
         operation: Operation,
         now_us: u64,
         offset_ms: u64,
-    ) -> ReadContext {
+    ) -> ReadContext<'_> {
         let (cost, overdraft) = self.least(operation);
         ReadContext {
             now_us,
             most: rule.max_level_for(cost, overdraft).unwrap_or(0),
             offset_ms,
-            statement: self.statement.as_deref().copied(),
+            statement: self.statement.as_deref(),
             taken_at: self.taken_at,
             give: match operation {
                 Operation::Refund => self.level,
@@ -426,7 +426,6 @@ impl Demand {
                 _ => 0,
             },
             is_refund: matches!(operation, Operation::Refund),
-            hold: None,
             offence: Offence {
                 strikes: match operation {
                     Operation::Take => self.strikes.unwrap_or(0),

@@ -6,9 +6,9 @@ use std::{fmt, time::Duration};
 use crate::quota::penalty::BAN;
 use crate::{
     Quota,
-    charge::{Demand, Operation},
+    charge::{Charge, Demand, Operation},
     policy_name::Name,
-    quota::arithmetic::{Arithmetic, BucketState, Change, ReadContext},
+    quota::arithmetic::{Arithmetic, BucketState, Change, HoldReading, ReadContext, Reading},
     util::interned::Interned,
 };
 
@@ -75,16 +75,17 @@ impl PolicyOutcome {
         operation: Operation,
         demand: &Demand,
         fitting: u64,
-        at: &ReadContext,
-        before: BucketState,
+        at: &ReadContext<'_>,
+        reading: &Reading,
     ) -> Self {
-        let mut change = demand.change(rule, operation, fitting, &before, at.hold.as_ref());
+        let (before, hold) = (reading.standing, reading.hold.as_ref());
+        let mut change = demand.change(rule, operation, fitting, reading);
         if let Change::Give(cost) = change {
             change = Change::Give(rule.returnable(None, &before, cost, at));
         }
         let (moved, delay_us) = match change {
             // Taken, but not charged yet.
-            Change::Take(0) if at.hold.is_some() && operation == Operation::Take => {
+            Change::Take(0) if hold.is_some() && operation == Operation::Take => {
                 (demand.cost * fitting, 0)
             }
             Change::Take(0) | Change::Renew => (0, 0),
@@ -104,7 +105,7 @@ impl PolicyOutcome {
             operation == Operation::TakeUpTo && demand.cost == 0 && !demand.grants_nothing();
         if fitting == 0 && !is_for_nothing {
             let (least, overdraft) = demand.least(operation);
-            let held = at.taken_beside(rule.unit());
+            let held = hold.map_or(0, |hold| hold.level(rule.unit()));
             // A denial may be the strike that starts a ban.
             let before = if demand.strikes.is_some() {
                 standing
@@ -157,44 +158,46 @@ fn retry_us(
 impl PolicyDecision {
     /// Computes the decision from the state before the check. `rule` belongs to the demand's
     /// quota.
+    ///
+    /// `inline(never)`: each algorithm has its own function, which writes the fields in place.
+    #[inline(never)]
     pub(crate) fn new(
         rule: &impl Arithmetic,
         operation: Operation,
-        name: Name,
-        demand: &Demand,
+        charge: &Charge<'_>,
         fitting: u64,
-        at: &ReadContext,
-        before: BucketState,
+        now_us: u64,
+        reading: &Reading,
     ) -> Self {
-        let mut outcome = PolicyOutcome::new(rule, operation, demand, fitting, at, before);
-        let rare = at.hold.map(|hold| {
-            let (own, all) = match operation {
-                Operation::Take if fitting > 0 => {
-                    (hold.asked, hold.held.saturating_add(hold.asked))
-                }
-                Operation::Settle | Operation::Refund => {
-                    (hold.found, hold.held.saturating_sub(hold.found))
-                }
-                Operation::Renew => (hold.found, hold.held),
-                _ => (0, hold.held),
-            };
-            let level = &mut outcome.standing.level;
-            *level = level.saturating_add(all.saturating_mul(rule.unit()));
-            let hold = Some(Held {
-                own,
-                all,
-                generation: hold.generation,
-            });
-            Box::new(Rare {
-                hold,
-                #[cfg(feature = "http")]
-                partition: None,
-            })
-        });
-        Self {
-            rare,
-            ..Self::from_outcome(name, demand, outcome)
+        let demand = &*charge.demand;
+        let at = charge.at(rule, operation, now_us);
+        let at = at.beside(reading.hold.as_ref(), rule.unit());
+        let outcome = PolicyOutcome::new(rule, operation, demand, fitting, &at, reading);
+        let mut decision = Self::from_outcome(charge.policy.clone(), demand, outcome);
+        if let Some(hold) = &reading.hold {
+            decision.add_hold(hold, operation, fitting, rule.unit());
         }
+        decision
+    }
+
+    /// Adds what is held of the bucket, in units of this level.
+    #[cold]
+    fn add_hold(&mut self, hold: &HoldReading, operation: Operation, fitting: u64, unit: u64) {
+        let (own, all) = match operation {
+            Operation::Take if fitting > 0 => (hold.asked, hold.held.saturating_add(hold.asked)),
+            Operation::Settle | Operation::Refund => {
+                (hold.found, hold.held.saturating_sub(hold.found))
+            }
+            Operation::Renew => (hold.found, hold.held),
+            _ => (0, hold.held),
+        };
+        let level = &mut self.standing.level;
+        *level = level.saturating_add(all.saturating_mul(unit));
+        self.rare.get_or_insert_default().hold = Some(Held {
+            own,
+            all,
+            generation: hold.generation,
+        });
     }
 
     /// Creates the decision from an outcome.

@@ -161,7 +161,11 @@ impl Recorder {
     pub(crate) fn decided(&self, decision: &Decision) {
         let policies = decision.policies();
         self.counters.count(|adder| {
-            let (line, place) = place_of(decision);
+            let (line, place) = match decision.verdict() {
+                // Nearly all requests.
+                Verdict::Allowed if policies.len() > 0 => (ALLOWED, place_of_source(decision)),
+                _ => place_of(decision),
+            };
             adder.add(line, place);
             // A decision lists its policies in the order of configuration.
             let has_all = policies.len() == self.policies.len();
@@ -355,7 +359,7 @@ impl Version for Recorder {
 }
 
 impl Checked {
-    #[inline]
+    #[inline(always)]
     fn by(policy: &PolicyDecision) -> Self {
         if !policy.is_denied() {
             if policy.is_near_limit() {
@@ -419,15 +423,14 @@ fn place_of(decision: &Decision) -> (usize, usize) {
         RequestResult::Listed => return LISTED,
         _ => return STORE_FAILED,
     };
-    let source = match decision.source() {
-        // It has a result of its own.
-        Source::List | Source::Store => 0,
-        Source::Cache => 1,
-        Source::Lease => 2,
-        Source::Local => 3,
-        Source::StoreFailure => 4,
-    };
-    (line, source)
+    (line, place_of_source(decision))
+}
+
+/// Returns the place of a source in the line of a verdict.
+#[inline]
+fn place_of_source(decision: &Decision) -> usize {
+    // In the order of declaration. What a list decides has a result of its own.
+    (decision.source() as usize).saturating_sub(Source::Store as usize)
 }
 
 /// Returns what a decision makes of a request. A denial agrees with the reason that its

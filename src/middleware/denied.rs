@@ -136,19 +136,17 @@ impl From<DenialReason> for Denial<'_> {
 
 impl<'a> From<&'a Decision> for Denial<'a> {
     fn from(decision: &'a Decision) -> Self {
-        // It has no policies then.
-        if decision.denied_by().next().is_none() {
+        let mut penalties = decision.denied_by().map(PolicyDecision::is_of_penalty);
+        let Some(is_penalty) = penalties.next() else {
             return match decision.source() {
                 Source::List => DenialReason::Listed.into(),
                 _ => DenialReason::StoreFailed.into(),
             };
-        }
+        };
         Self {
             reason: match decision.verdict() {
                 Verdict::Impossible => DenialReason::CostImpossible,
-                _ if decision.denied_by().any(PolicyDecision::is_of_penalty) => {
-                    DenialReason::Banned
-                }
+                _ if is_penalty || penalties.any(|is_penalty| is_penalty) => DenialReason::Banned,
                 _ => DenialReason::QuotaExceeded,
             },
             decision: Some(decision),

@@ -10,7 +10,6 @@ use std::{
 use bytes::Bytes;
 use http::{Extensions, Request, Response};
 use pin_project_lite::pin_project;
-use smallvec::SmallVec;
 use tower_service::Service;
 
 use super::{
@@ -18,14 +17,14 @@ use super::{
     body::ResponseBody,
     denied::Denial,
     headers::{Fields, SetBy},
-    plan::{Caller, PartitionKeys},
+    plan::{Callers, PartitionKeys},
     respond::respond,
     settings::{HeadersWhen, Settings},
     settling::{Settling, Taken},
 };
 use crate::{
-    Decision, DenialReason, Key, RequestHead, StoreError, holds::Holds, key::KeyError,
-    metrics::Awaited, policy_name::Name, util::interned::Interned,
+    Decision, DenialReason, RequestHead, StoreError, holds::Holds, key::KeyError, metrics::Awaited,
+    policy_name::Name, util::interned::Interned,
 };
 
 pin_project! {
@@ -68,7 +67,7 @@ pub(super) struct Pending<S, ReqBody> {
     pub(super) asked: Asked,
     pub(super) partition_keys: PartitionKeys,
     /// The caller whom each policy charges, for a denial.
-    pub(super) callers: SmallVec<[(Name, Key); 1]>,
+    pub(super) callers: Callers,
     pub(super) request: Request<ReqBody>,
     /// Was polled ready.
     pub(super) service: S,
@@ -159,7 +158,7 @@ where
         settings
             .recorder
             .denied_without_decision(denial.reason, policy);
-        settings.record(denial, &[], &RequestHead::from(request));
+        settings.record(denial, |_| None, &RequestHead::from(request));
         Self::denied(denial, settings, request)
     }
 
@@ -223,7 +222,7 @@ where
         }) = answered
         else {
             let denial = DenialReason::StoreFailed.into();
-            settings.record(denial, &[], &RequestHead::from(&request));
+            settings.record(denial, |_| None, &RequestHead::from(&request));
             return State::denied(denial, settings, &request);
         };
         if let Some(partition_keys) = self.partition_keys {
@@ -231,9 +230,12 @@ where
         }
         if !decision.is_allowed() {
             let denial = Denial::from(&decision);
-            let callers = self.callers.iter().map(|(policy, key)| (policy, key));
-            let callers: SmallVec<[Caller<'_>; 4]> = callers.collect();
-            settings.record(denial, &callers, &RequestHead::from(&request));
+            let key_of = |policy: &Name| {
+                let mut callers = self.callers.iter();
+                let caller = callers.find(|(charged_by, _)| charged_by == policy);
+                caller.map(|(_, key)| key)
+            };
+            settings.record(denial, key_of, &RequestHead::from(&request));
             let denied = State::denied(denial, settings, &request);
             if let Some(holds) = holds {
                 denied.settle_shadows(holds, settings);

@@ -1,6 +1,6 @@
 //! Whether the caller of a request is on one of the lists.
 
-use super::{denied::Denial, plan::Caller, settings::Settings};
+use super::{denied::Denial, settings::Settings};
 use crate::{
     Decision, Key, List, RequestHead,
     key::KeyError,
@@ -36,9 +36,8 @@ impl Settings {
             List::Allow => Listed::Allowed(decision),
             List::Deny => {
                 let denial = Denial::by_list(caller.as_ref().map(|(policy, _)| &*policy.text));
-                let caller: Option<Caller<'_>> =
-                    caller.as_ref().map(|(policy, key)| (*policy, key));
-                self.record(denial, caller.as_slice(), head);
+                let key = caller.as_ref().map(|(_, key)| key);
+                self.record(denial, |_| key, head);
                 Listed::Denied(denial)
             }
         })

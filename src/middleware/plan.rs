@@ -78,17 +78,24 @@ pub(super) struct Unchecked<'a> {
 }
 
 impl Charges<'_> {
+    /// Returns the key that an enforced policy charges.
+    pub(super) fn key_of(&self, policy: &Name) -> Option<&Key> {
+        let mut charges = self.enforced.iter();
+        let charge = charges.find(|charge| charge.policy == *policy && !charge.is_hold());
+        charge.map(|charge| &*charge.key)
+    }
+
     /// Returns the caller whom each enforced policy charges.
-    pub(super) fn callers(&self) -> SmallVec<[Caller<'_>; 4]> {
-        let charges = self.enforced.iter().filter(|charge| !charge.is_hold());
-        charges
-            .map(|charge| (&charge.policy, &*charge.key))
-            .collect()
+    pub(super) fn into_callers(self) -> Callers {
+        let charges = self.enforced.into_iter();
+        let charges = charges.filter(|charge| !charge.is_hold());
+        let callers = charges.map(|charge| (charge.policy, charge.key.into_owned()));
+        callers.collect()
     }
 }
 
-/// The caller whom a policy charges.
-pub(super) type Caller<'a> = (&'a Name, &'a Key);
+/// The caller whom each policy charges.
+pub(super) type Callers = SmallVec<[(Name, Key); 1]>;
 
 /// The partition key of each charge, if the layer sends them.
 pub(super) type PartitionKeys = Option<Box<[[u8; 12]]>>;
@@ -234,20 +241,29 @@ impl Rule {
         let Found { quota, ban } = store.find_override(&self.base, &key);
         let demand = self.chosen_demand(head, quota);
         let demand = demand.map_or(Cow::Borrowed(&self.base.demand), Cow::Owned);
-        let is_enforced = self.base.is_enforced_for(&key);
-        let charge = self.base.charge(Cow::Owned(key), demand);
-        if is_enforced {
-            charges.bans.extend(ban);
+        if !self.base.is_enforced_for(&key) {
+            self.add_shadow(self.base.charge(Cow::Owned(key), demand), charges);
+            return Ok(());
+        }
+        // `extend` would copy the place of what is absent.
+        if let Some(ban) = ban {
+            charges.bans.push(ban);
+        }
+        if self.base.hold.is_some() {
+            let charge = self.base.charge(Cow::Owned(key), demand);
             charges.enforced.extend(self.hold_before(&charge));
             charges.enforced.push(charge);
         } else {
-            self.add_shadow(charge, charges);
+            // Made in its place: what a request charges is large.
+            charges
+                .enforced
+                .push(self.base.charge(Cow::Owned(key), demand));
         }
         Ok(())
     }
 
     /// Returns the charge of what the request holds, if the policy holds.
-    #[inline]
+    #[inline(never)]
     fn hold_before<'a>(&self, charge: &Charge<'a>) -> Option<Charge<'a>> {
         let units = match self.settle_by {
             Some(_) => charge.cost(),
@@ -289,13 +305,13 @@ impl Rule {
 
     /// Decides a request from one bucket in memory. Nothing that it reads is copied: the copies
     /// would take longer than the decision. `record` gets the decision before it is copied, and
-    /// the caller if the policy applies.
+    /// the key if the policy applies.
     #[inline(always)]
     pub(super) fn decide(
         &self,
         memory: &MemoryStore,
         head: &RequestHead<'_>,
-        record: impl Fn(&Decision, Option<Caller<'_>>),
+        record: impl Fn(&Decision, Option<&Key>),
     ) -> Result<Decision, MissingKey<'_>> {
         let without_policy = || {
             let decision = Decision::of_no_policy();
@@ -321,7 +337,7 @@ impl Rule {
         let demand = demand.as_ref().unwrap_or(&self.base.demand);
         let charge = self.base.charge(Cow::Borrowed(key), Cow::Borrowed(demand));
         let decision = memory.take(&charge);
-        record(&decision, Some((&self.base.name, key)));
+        record(&decision, Some(key));
         Ok(decision)
     }
 

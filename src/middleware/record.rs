@@ -2,52 +2,53 @@
 
 use std::borrow::Cow;
 
-use super::{denied::Denial, key::known_method, plan::Caller, settings::Settings};
+use super::{denied::Denial, key::known_method, settings::Settings};
 use crate::{
     Decision, Fingerprint, Key, PolicyDecision, RequestHead,
     offenders::{Identity, NewDenial, Route},
+    policy_name::Name,
 };
 
 impl Settings {
-    /// Records a denial. `callers`: whom each policy would have charged.
+    /// Records a denial. `key_of`: returns the key that a policy would have charged.
     #[inline]
-    pub(super) fn record(
+    pub(super) fn record<'a>(
         &self,
         denial: Denial<'_>,
-        callers: &[Caller<'_>],
+        key_of: impl Fn(&Name) -> Option<&'a Key>,
         head: &RequestHead<'_>,
     ) {
-        if !self.is_repeated(denial, callers) {
-            self.record_new(denial, callers, head);
+        if !self.is_repeated(denial, &key_of) {
+            self.record_new(denial, &key_of, head);
         }
     }
 
-    /// Counts a denial like the last one, by one policy.
+    /// Counts a denial like the last one.
     #[inline]
-    fn is_repeated(&self, denial: Denial<'_>, callers: &[Caller<'_>]) -> bool {
-        let Some(decision) = denial.decision else {
-            return false;
-        };
-        let mut policies = decision.denied_by().map(PolicyDecision::interned_name);
-        let (Some(policy), None) = (policies.next(), policies.next()) else {
-            return false;
-        };
-        let mut callers = callers.iter();
-        let caller = callers.find(|(charged_by, _)| *charged_by == policy);
-        caller.is_some_and(|(_, key)| {
+    fn is_repeated<'a>(
+        &self,
+        denial: Denial<'_>,
+        key_of: impl Fn(&Name) -> Option<&'a Key>,
+    ) -> bool {
+        denial.decision.is_some_and(|decision| {
+            let denied_by = decision.denied_by().map(PolicyDecision::interned_name);
+            let denied = denied_by.map(|policy| (policy, key_of(policy)));
             let decided_at_us = decision.decided_at_us();
             self.offenders
-                .count_again(policy, key, denial.reason, decided_at_us)
+                .count_again(denied, denial.reason, decided_at_us)
         })
     }
 
     #[inline(never)]
-    fn record_new(&self, denial: Denial<'_>, callers: &[Caller<'_>], head: &RequestHead<'_>) {
+    fn record_new<'a>(
+        &self,
+        denial: Denial<'_>,
+        key_of: &dyn Fn(&Name) -> Option<&'a Key>,
+        head: &RequestHead<'_>,
+    ) {
         let callers = denial.policy_names().filter_map(|policy| {
             let name = &self.plan.rule(policy)?.base.name;
-            let caller = callers.iter().find(|(charged_by, _)| *charged_by == name);
-            let key = caller.map(|(_, key)| *key);
-            Some(self.offenders.caller(name.clone(), key))
+            Some(self.offenders.caller(name.clone(), key_of(name)))
         });
         let denial = NewDenial {
             reason: denial.reason,

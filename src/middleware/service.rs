@@ -12,14 +12,15 @@ use tower_service::Service;
 use super::{
     asked::{Asked, Unanswered},
     body::ResponseBody,
+    denied::Denial,
     future::{Pending, ResponseFuture},
     listed::Listed,
-    plan::{Caller, Charges, MissingKey, PartitionKeys},
+    plan::{Callers, Charges, MissingKey, PartitionKeys},
     settings::Settings,
     settling::{Settling, Taken},
 };
 use crate::{
-    Decision, DenialReason, RequestHead,
+    Decision, DenialReason, Key, RequestHead,
     admission::{Admission, Shadows, WaitBound, refund},
     charge::Operation,
     metrics::Awaited,
@@ -91,10 +92,10 @@ where
             }
         } else if let Some((rule, memory)) = settings.direct() {
             let head = head();
-            let record = |decision: &Decision, caller: Option<Caller<'_>>| {
+            let record = |decision: &Decision, key: Option<&Key>| {
                 settings.recorder.decided(decision);
                 if !decision.is_allowed() {
-                    settings.record(decision.into(), caller.as_slice(), &head);
+                    settings.record(decision.into(), |_| key, &head);
                 }
             };
             match rule.decide(memory, &head, record) {
@@ -118,8 +119,9 @@ where
             if !charges.bans.is_empty() {
                 if let Some(decision) = settings.decide_by_bans(&mut charges) {
                     settings.recorder.decided(&decision);
-                    settings.record((&decision).into(), &charges.callers(), &head);
-                    return ResponseFuture::denied((&decision).into(), settings, &request);
+                    let denial = Denial::from(&decision);
+                    settings.record(denial, |policy| charges.key_of(policy), &head);
+                    return ResponseFuture::denied(denial, settings, &request);
                 }
             }
             let Charges {
@@ -136,7 +138,7 @@ where
                 let waits = settings.recorder.waits();
                 let admission = Admission::new(held, shadows, patience, bound, most, waits);
                 let asked = Unanswered::may_hold(Asked::Admission(admission), &charges, settings);
-                let callers = &charges.callers();
+                let callers = charges.into_callers();
                 return wait(inner, settings, asked, partition_keys, callers, request);
             } else {
                 let (take, recorder) = (Operation::Take, &settings.recorder);
@@ -149,14 +151,14 @@ where
                     settings.recorder.answered(&answer);
                     let Ok(decision) = answer else {
                         let denial = DenialReason::StoreFailed.into();
-                        settings.record(denial, &[], &head);
+                        settings.record(denial, |_| None, &head);
                         return ResponseFuture::denied(denial, settings, &request);
                     };
                     decision
                 }
                 Answer::Later(answer) => {
                     let asked = Unanswered::may_hold(Asked::Answer(answer), &charges, settings);
-                    let callers = &charges.callers();
+                    let callers = charges.into_callers();
                     return wait(inner, settings, asked, partition_keys, callers, request);
                 }
             };
@@ -167,21 +169,23 @@ where
                 holds = settings.holds(enforced, shadows, &decision);
             }
             if !decision.is_allowed() {
-                settings.record((&decision).into(), &charges.callers(), &head);
+                let denial = Denial::from(&decision);
+                settings.record(denial, |policy| charges.key_of(policy), &head);
+                let denied = ResponseFuture::denied(denial, settings, &request);
+                if let Some(holds) = holds {
+                    denied.settle_shadows(holds, settings);
+                }
+                return denied;
             }
             decision
         };
         if !decision.is_allowed() {
-            let denied = ResponseFuture::denied((&decision).into(), settings, &request);
-            if let Some(holds) = holds {
-                denied.settle_shadows(holds, settings);
-            }
-            return denied;
+            return ResponseFuture::denied((&decision).into(), settings, &request);
         }
         let extensions = settings.share(&decision, request.extensions_mut());
         let settling = Settling::new(settings, holds, &mut request);
         let future = inner.call(request);
-        let taken = Taken::new(None, settling);
+        let taken = Taken::without_permits(settling);
         ResponseFuture::calling(future, decision, extensions, settings, taken)
     }
 }
@@ -191,7 +195,7 @@ fn wait<S, ReqBody>(
     settings: &Arc<Settings>,
     asked: Asked,
     partition_keys: PartitionKeys,
-    callers: &[Caller<'_>],
+    callers: Callers,
     request: Request<ReqBody>,
 ) -> ResponseFuture<S, ReqBody>
 where
@@ -200,13 +204,10 @@ where
     // The service that was polled ready is the one to call; the clone that
     // takes its place may not be ready.
     let clone = inner.clone();
-    let callers = callers
-        .iter()
-        .map(|&(policy, key)| (policy.clone(), key.clone()));
     ResponseFuture::deciding(Pending {
         asked,
         partition_keys,
-        callers: callers.collect(),
+        callers,
         request,
         service: mem::replace(inner, clone),
         awaited: Awaited::new(Arc::clone(settings)),

@@ -31,15 +31,25 @@ use crate::{
 pub(super) struct Taken {
     /// Releases permits when it is dropped.
     permits: Option<RefundGuard>,
-    settling: Option<Settling>,
+    /// Boxed, because few requests have one, and all others would copy its place.
+    settling: Option<Box<Settling>>,
 }
 
 impl Taken {
     /// Returns `None` if nothing is left to do when the response has ended.
     #[inline]
+    pub(super) fn without_permits(settling: Option<Box<Settling>>) -> Option<Box<Self>> {
+        let settling = Some(settling?);
+        Some(Box::new(Self {
+            permits: None,
+            settling,
+        }))
+    }
+
+    /// Returns `None` if nothing is left to do when the response has ended.
     pub(super) fn new(
         permits: Option<RefundGuard>,
-        settling: Option<Settling>,
+        settling: Option<Box<Settling>>,
     ) -> Option<Box<Self>> {
         (permits.is_some() || settling.is_some()).then(|| Box::new(Self { permits, settling }))
     }
@@ -97,7 +107,7 @@ impl Settling {
         settings: &Arc<Settings>,
         holds: Option<Holds>,
         request: &mut Request<B>,
-    ) -> Option<Self> {
+    ) -> Option<Box<Self>> {
         if !settings.plan.settles {
             return None;
         }
@@ -105,7 +115,7 @@ impl Settling {
         request.extensions_mut().insert(hold);
         let mut settling = Self::without_request(settings, holds?);
         settling.is_head_request = request.method() == Method::HEAD;
-        Some(settling)
+        Some(Box::new(settling))
     }
 
     /// Settles what is held of a request that was dropped before it reached a handler.

@@ -83,24 +83,29 @@ impl Offenders {
         self.hash.hash_64(policy.hash, 0, key)
     }
 
-    /// Counts a denial, if it repeats the last one within a millisecond: the same policy denied
-    /// the same caller for the same reason. Returns `false` if it is another, which is to be
+    /// Counts a denial, if it repeats the last one within a millisecond: the same policies denied
+    /// the same callers for the same reason. Returns `false` if it is another, which is to be
     /// recorded.
     ///
     /// A client that does not slow down would fill the ring with itself. And most denials of a
     /// flood cost less in this way.
     #[inline]
-    pub(crate) fn count_again(
+    pub(crate) fn count_again<'a>(
         &self,
-        policy: &Name,
-        key: &Key,
+        denied: impl Iterator<Item = (&'a Name, Option<&'a Key>)>,
         reason: DenialReason,
         decided_at_us: u64,
     ) -> bool {
-        let id = self.id(policy, key.as_bytes());
+        let mut ids: SmallVec<[u64; 4]> = SmallVec::new();
+        for (policy, key) in denied {
+            let Some(key) = key else {
+                return false;
+            };
+            ids.push(self.id(policy, key.as_bytes()));
+        }
         let mut place = self.place();
         let now_us = place.begin(decided_at_us, &*self.clock);
-        place.count_again(id, reason, now_us)
+        place.count_again(&ids, reason, now_us)
     }
 
     /// Returns a caller whom a policy denied.

@@ -29,7 +29,7 @@ pub(super) struct Place {
     /// When a store decided, by its clock (0: none did), and what this process's clock was then.
     decided_us: u64,
     then_us: u64,
-    /// The last denial in the ring, if one policy made it: caller, reason and time.
+    /// The last denial in the ring, if all its callers have keys: callers, reason and time.
     last: Option<(u64, DenialReason, u64)>,
 }
 
@@ -149,22 +149,33 @@ impl Place {
         }
     }
 
-    /// Counts a caller that is denied again and again. Returns whether the denial is one of
+    /// Counts callers that are denied again and again. Returns whether the denial is one of
     /// those that the last in the ring stands for.
     #[inline]
-    pub(super) fn count_again(&mut self, id: u64, reason: DenialReason, now_us: u64) -> bool {
+    pub(super) fn count_again(&mut self, ids: &[u64], reason: DenialReason, now_us: u64) -> bool {
         let is_repeated = self.last.is_some_and(|(last, why, at_us)| {
-            last == id && why == reason && now_us.abs_diff(at_us) < LONGEST_REPEAT_US
+            last == id_of_all(ids.iter().copied())
+                && why == reason
+                && now_us.abs_diff(at_us) < LONGEST_REPEAT_US
         });
-        is_repeated && self.callers.count_listed(id, now_us).is_some()
+        let Some((last, others)) = ids.split_last().filter(|_| is_repeated) else {
+            return false;
+        };
+        // All are counted, or none.
+        let is_counted = others.iter().all(|id| self.callers.is_listed(*id))
+            && self.callers.count_listed(*last, now_us).is_some();
+        for id in others.iter().filter(|_| is_counted) {
+            self.callers.count_listed(*id, now_us);
+        }
+        is_counted
     }
 
     #[inline]
     pub(super) fn push(&mut self, callers: &[DeniedCaller<'_>], denial: Kept) {
-        self.last = match callers {
-            [caller] => Some((caller.id, denial.reason, denial.at_us)),
-            _ => None,
-        };
+        let have_keys = callers.iter().all(|caller| caller.key.is_some());
+        let all = id_of_all(callers.iter().map(|caller| caller.id));
+        let last = have_keys.then_some((all, denial.reason, denial.at_us));
+        self.last = last.filter(|_| !callers.is_empty());
         self.recent.push(denial);
     }
 
@@ -189,6 +200,12 @@ impl Place {
     pub(super) fn recent(&self) -> impl Iterator<Item = &Kept> {
         self.recent.latest()
     }
+}
+
+/// Returns an id of several callers in this order: that of the caller, if it is one.
+#[inline]
+fn id_of_all(ids: impl Iterator<Item = u64>) -> u64 {
+    ids.fold(0, |all, id| all.rotate_left(1) ^ id)
 }
 
 #[cfg(test)]

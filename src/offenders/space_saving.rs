@@ -65,25 +65,26 @@ impl<T> SpaceSaving<T> {
         self.places.allocation_size()
     }
 
+    /// Returns whether a caller is listed.
+    pub(super) fn is_listed(&self, id: u64) -> bool {
+        self.place_of(id).is_some()
+    }
+
+    #[inline]
+    fn place_of(&self, id: u64) -> Option<usize> {
+        let entry = |place: &u8| self.entries.get(usize::from(*place));
+        let is_its_place = |place: &u8| entry(place).is_some_and(|entry| entry.id == id);
+        self.places.find(id, is_its_place).copied().map(usize::from)
+    }
+
     /// Counts a caller, if it is listed, and returns it.
     #[inline]
     pub(super) fn count_listed(&mut self, id: u64, now_us: u64) -> Option<&T> {
-        let Self {
-            entries,
-            places,
-            total,
-            ..
-        } = self;
-        let is_its_place = |place: &u8| {
-            entries
-                .get(usize::from(*place))
-                .is_some_and(|entry| entry.id == id)
-        };
-        let place = usize::from(*places.find(id, is_its_place)?);
-        let entry = entries.get_mut(place)?;
+        let place = self.place_of(id)?;
+        let entry = self.entries.get_mut(place)?;
         entry.count += 1;
         entry.last_us = entry.last_us.max(now_us);
-        *total += 1;
+        self.total += 1;
         Some(&entry.caller)
     }
 

@@ -25,23 +25,39 @@ pub(crate) struct BucketState {
     pub(crate) unsaved: bool,
 }
 
+/// A bucket as it was read, and what requests hold of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    pub(crate) standing: BucketState,
+    /// `None` if the bucket's policy does not hold.
+    pub(crate) hold: Option<HoldReading>,
+}
+
+impl Reading {
+    #[inline]
+    pub(crate) const fn of_no_hold(standing: BucketState) -> Self {
+        Self {
+            standing,
+            hold: None,
+        }
+    }
+}
+
 /// The context in which a bucket is read.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ReadContext {
+pub(crate) struct ReadContext<'a> {
     pub(crate) now_us: u64,
     /// The highest level at which the demand fits.
     pub(crate) most: u64,
     /// How much later this caller's windows start.
     pub(crate) offset_ms: u64,
     /// For [`Concurrency`](crate::Concurrency): the permits that the sender states it holds.
-    pub(crate) statement: Option<Statement>,
+    pub(crate) statement: Option<&'a Statement>,
     /// Refunds only units that were taken at this mark; 0 for any.
     pub(crate) taken_at: u64,
     /// How much to refund.
     pub(crate) give: u64,
     pub(crate) is_refund: bool,
-    /// What requests hold of the bucket; `None` if its policy does not hold.
-    pub(crate) hold: Option<HoldReading>,
     /// For [`Penalty`](crate::Penalty): what the check does to it by being made.
     pub(crate) offence: Offence,
 }
@@ -57,25 +73,18 @@ pub(crate) struct Offence {
     pub(crate) prolongs: bool,
 }
 
-impl ReadContext {
+impl ReadContext<'_> {
     /// Returns the context of a bucket of which `hold` is held, in units of this level.
-    #[inline]
-    pub(crate) fn beside(mut self, hold: Option<HoldReading>, unit: u64) -> Self {
-        self.hold = hold;
-        self.most = self.most.saturating_sub(self.taken_beside(unit));
-        // What was held was not charged, so it is not refunded.
-        if let Some(hold) = hold.filter(|_| self.is_refund) {
-            self.give = self.give.saturating_sub(hold.asked.saturating_mul(unit));
+    #[inline(always)]
+    pub(crate) fn beside(mut self, hold: Option<&HoldReading>, unit: u64) -> Self {
+        if let Some(hold) = hold {
+            self.most = self.most.saturating_sub(hold.level(unit));
+            // What was held was not charged, so it is not refunded.
+            if self.is_refund {
+                self.give = self.give.saturating_sub(hold.asked.saturating_mul(unit));
+            }
         }
         self
-    }
-
-    /// Returns the level of what is held of the bucket, and of what has lapsed.
-    #[inline]
-    pub(crate) fn taken_beside(&self, unit: u64) -> u64 {
-        self.hold.map_or(0, |hold| {
-            hold.held.saturating_add(hold.lapsed).saturating_mul(unit)
-        })
     }
 
     pub(crate) const fn now_ms(&self) -> u64 {
@@ -96,6 +105,14 @@ pub(crate) struct HoldReading {
     pub(crate) found: u64,
     /// The generation of units that are held now.
     pub(crate) generation: u64,
+}
+
+impl HoldReading {
+    /// Returns the level of what is held, and of what has lapsed, in units of this level.
+    #[inline]
+    pub(crate) fn level(&self, unit: u64) -> u64 {
+        self.held.saturating_add(self.lapsed).saturating_mul(unit)
+    }
 }
 
 /// How a bucket changes.
@@ -186,7 +203,7 @@ pub(crate) trait Arithmetic {
     }
 
     /// Reads the stored words.
-    fn read(&self, stored: Option<&[u64]>, at: &ReadContext) -> BucketState;
+    fn read(&self, stored: Option<&[u64]>, at: &ReadContext<'_>) -> BucketState;
 
     /// Returns the words to store after a change. `standing` was read from the words that
     /// `stored` takes out.
@@ -195,14 +212,14 @@ pub(crate) trait Arithmetic {
         stored: impl FnOnce() -> Option<State>,
         standing: &BucketState,
         change: Change,
-        at: &ReadContext,
+        at: &ReadContext<'_>,
     ) -> State;
 
     /// Returns the instant from which the stored words mean the same as none.
     fn drained_at_us(&self, state: &[u64]) -> u64;
 
     /// Returns the bucket after a change.
-    fn after(&self, standing: BucketState, change: Change, _at: &ReadContext) -> BucketState {
+    fn after(&self, standing: BucketState, change: Change, _at: &ReadContext<'_>) -> BucketState {
         BucketState {
             level: change.applied_to(standing.level),
             ..standing
@@ -226,8 +243,8 @@ pub(crate) trait Arithmetic {
     fn later(
         &self,
         standing: BucketState,
-        from: &ReadContext,
-        at: &ReadContext,
+        from: &ReadContext<'_>,
+        at: &ReadContext<'_>,
     ) -> Option<BucketState> {
         if standing.level == 0 {
             // An empty level is as good as unknown, unless unknown callers start with less.
@@ -240,7 +257,7 @@ pub(crate) trait Arithmetic {
 
     /// Keeps what was taken now for as long as if nothing had been taken before. If callers
     /// share a bucket, the window of each may end later.
-    fn outlast(&self, _state: &mut State, _at: &ReadContext) {}
+    fn outlast(&self, _state: &mut State, _at: &ReadContext<'_>) {}
 
     /// Returns how much to take so that, at every later instant, this bucket's level is at
     /// least that of another.
@@ -254,7 +271,7 @@ pub(crate) trait Arithmetic {
         _stored: Option<&[u64]>,
         standing: &BucketState,
         cost: u64,
-        _at: &ReadContext,
+        _at: &ReadContext<'_>,
     ) -> u64 {
         cost.min(standing.level)
     }

@@ -212,11 +212,11 @@ struct Found {
 }
 
 impl ConcurrencyParams {
-    fn latest_ms(&self, at: &ReadContext) -> u64 {
+    fn latest_ms(&self, at: &ReadContext<'_>) -> u64 {
         at.now_ms() + self.lifetime_ms
     }
 
-    fn open(&self, stored: Option<&[u64]>, at: &ReadContext) -> Found {
+    fn open(&self, stored: Option<&[u64]>, at: &ReadContext<'_>) -> Found {
         let (now_ms, latest_ms) = (at.now_ms(), self.latest_ms(at));
         let holder = at.statement.map_or(0, |statement| statement.holder);
         let mut found = Found {
@@ -243,7 +243,7 @@ impl ConcurrencyParams {
                 found.others.push(entry);
             }
         }
-        if let Some(statement) = &at.statement {
+        if let Some(statement) = at.statement {
             let before = found.own.units();
             let own = &mut found.own;
             own.holder = statement.holder;
@@ -261,7 +261,7 @@ impl ConcurrencyParams {
 
     /// Returns when enough entries have expired for the cost to fit, if their processes do not
     /// renew them. The sender is alive, so its own entry counts as the last to expire.
-    fn fits_at_ms(&self, found: &Found, level: u64, at: &ReadContext) -> u64 {
+    fn fits_at_ms(&self, found: &Found, level: u64, at: &ReadContext<'_>) -> u64 {
         let mut over = level.saturating_sub(at.most);
         if over == 0 {
             return 0;
@@ -293,7 +293,7 @@ impl Arithmetic for ConcurrencyParams {
         self.limit
     }
 
-    fn read(&self, stored: Option<&[u64]>, at: &ReadContext) -> BucketState {
+    fn read(&self, stored: Option<&[u64]>, at: &ReadContext<'_>) -> BucketState {
         let mut found = self.open(stored, at);
         let (mut level, mut mark) = (0_u64, 0);
         for entry in found.others.iter().chain([&found.own]) {
@@ -304,7 +304,7 @@ impl Arithmetic for ConcurrencyParams {
         }
         let fits_at_ms = self.fits_at_ms(&found, level, at);
         let takes = at.statement.filter(|statement| statement.group > 0);
-        if takes.is_some_and(|statement| found.own.group(&statement).is_none()) {
+        if takes.is_some_and(|statement| found.own.group(statement).is_none()) {
             level = EXACT;
         }
         BucketState {
@@ -320,7 +320,7 @@ impl Arithmetic for ConcurrencyParams {
         stored: impl FnOnce() -> Option<State>,
         _: &BucketState,
         change: Change,
-        at: &ReadContext,
+        at: &ReadContext<'_>,
     ) -> State {
         let mut found = self.open(stored().as_deref(), at);
         let mut state = State::new();
@@ -331,7 +331,7 @@ impl Arithmetic for ConcurrencyParams {
             return state;
         };
         if let Change::Take(units @ 1..) = change {
-            if let Some(taken) = found.own.group(&statement) {
+            if let Some(taken) = found.own.group(statement) {
                 *taken = taken.saturating_add(units);
             }
         }
@@ -349,7 +349,7 @@ impl Arithmetic for ConcurrencyParams {
         ends.max().copied().unwrap_or(0).saturating_mul(1_000)
     }
 
-    fn after(&self, standing: BucketState, change: Change, at: &ReadContext) -> BucketState {
+    fn after(&self, standing: BucketState, change: Change, at: &ReadContext<'_>) -> BucketState {
         BucketState {
             level: change.applied_to(standing.level),
             mark: match change {

@@ -59,7 +59,7 @@ impl HoldParams {
         }
     }
 
-    fn read_held(&self, stored: Option<&[u64]>, at: &ReadContext) -> Held {
+    fn read_held(&self, stored: Option<&[u64]>, at: &ReadContext<'_>) -> Held {
         let now_ms = at.now_ms();
         let (start_ms, younger, elder) = match stored {
             Some(words @ &[start_ms, younger, elder]) if now_ms < self.drained_at_ms(words) => {
@@ -106,7 +106,7 @@ impl HoldParams {
         stored: Option<&[u64]>,
         standing: &BucketState,
         asked: u64,
-        at: &ReadContext,
+        at: &ReadContext<'_>,
     ) -> HoldReading {
         HoldReading {
             held: standing.level,
@@ -140,7 +140,7 @@ impl Arithmetic for HoldParams {
         self.highest()
     }
 
-    fn read(&self, stored: Option<&[u64]>, at: &ReadContext) -> BucketState {
+    fn read(&self, stored: Option<&[u64]>, at: &ReadContext<'_>) -> BucketState {
         let mut held = self.read_held(stored, at);
         let units = held.units();
         let of_taken = held.generation(at.taken_at, self.lifetime_ms);
@@ -157,7 +157,7 @@ impl Arithmetic for HoldParams {
         stored: impl FnOnce() -> Option<State>,
         standing: &BucketState,
         change: Change,
-        at: &ReadContext,
+        at: &ReadContext<'_>,
     ) -> State {
         let mut held = self.read_held(stored().as_deref(), at);
         match change {
@@ -198,7 +198,7 @@ impl Arithmetic for HoldParams {
         _stored: Option<&[u64]>,
         standing: &BucketState,
         cost: u64,
-        _at: &ReadContext,
+        _at: &ReadContext<'_>,
     ) -> u64 {
         cost.min(standing.more)
     }

@@ -299,7 +299,7 @@ impl Arithmetic for PenaltyParams {
         self.after
     }
 
-    fn read(&self, stored: Option<&[u64]>, at: &ReadContext) -> BucketState {
+    fn read(&self, stored: Option<&[u64]>, at: &ReadContext<'_>) -> BucketState {
         let now_ms = at.now_ms();
         let mut standing = self.stored(stored, now_ms);
         standing = self.struck(standing, at.offence.strikes, now_ms);
@@ -323,7 +323,7 @@ impl Arithmetic for PenaltyParams {
         stored: impl FnOnce() -> Option<State>,
         standing: &BucketState,
         change: Change,
-        at: &ReadContext,
+        at: &ReadContext<'_>,
     ) -> State {
         let after = self.after(*standing, change, at);
         let words = if self.is_banned(&after) {
@@ -347,7 +347,7 @@ impl Arithmetic for PenaltyParams {
         forgiven_at_ms.max(ends_ms).saturating_mul(1_000)
     }
 
-    fn after(&self, standing: BucketState, change: Change, at: &ReadContext) -> BucketState {
+    fn after(&self, standing: BucketState, change: Change, at: &ReadContext<'_>) -> BucketState {
         match change {
             Change::Take(strikes) => self.struck(standing, strikes, at.now_ms()),
             Change::Give(_) | Change::Renew => standing,
@@ -371,8 +371,8 @@ impl Arithmetic for PenaltyParams {
     fn later(
         &self,
         standing: BucketState,
-        _: &ReadContext,
-        at: &ReadContext,
+        _: &ReadContext<'_>,
+        at: &ReadContext<'_>,
     ) -> Option<BucketState> {
         Some(if standing.mark > at.now_ms() {
             standing
@@ -386,7 +386,7 @@ impl Arithmetic for PenaltyParams {
     }
 
     /// A penalty has no shared cells, and gives nothing back.
-    fn returnable(&self, _: Option<&[u64]>, _: &BucketState, _: u64, _: &ReadContext) -> u64 {
+    fn returnable(&self, _: Option<&[u64]>, _: &BucketState, _: u64, _: &ReadContext<'_>) -> u64 {
         0
     }
 }

@@ -232,7 +232,7 @@ impl Arithmetic for SlidingLogParams {
         ROUND - 1
     }
 
-    fn read(&self, stored: Option<&[u64]>, at: &ReadContext) -> BucketState {
+    fn read(&self, stored: Option<&[u64]>, at: &ReadContext<'_>) -> BucketState {
         let live = self.live(stored, at.now_us);
         let level = live.units();
         let newest_us = live.times_us.last().copied().unwrap_or(0);
@@ -253,7 +253,7 @@ impl Arithmetic for SlidingLogParams {
         stored: impl FnOnce() -> Option<State>,
         _: &BucketState,
         change: Change,
-        at: &ReadContext,
+        at: &ReadContext<'_>,
     ) -> State {
         let mut state = stored().unwrap_or_default();
         self.trim(&mut state, at.now_us);
@@ -303,7 +303,7 @@ impl Arithmetic for SlidingLogParams {
         newest.map_or(0, |time_us| time_us.saturating_add(self.window_us))
     }
 
-    fn after(&self, standing: BucketState, change: Change, at: &ReadContext) -> BucketState {
+    fn after(&self, standing: BucketState, change: Change, at: &ReadContext<'_>) -> BucketState {
         BucketState {
             level: change.applied_to(standing.level),
             mark: match change {
@@ -320,7 +320,7 @@ impl Arithmetic for SlidingLogParams {
         stored: Option<&[u64]>,
         standing: &BucketState,
         cost: u64,
-        at: &ReadContext,
+        at: &ReadContext<'_>,
     ) -> u64 {
         match at.taken_at {
             0 => cost.min(standing.level),
@@ -335,8 +335,8 @@ impl Arithmetic for SlidingLogParams {
     fn later(
         &self,
         standing: BucketState,
-        from: &ReadContext,
-        at: &ReadContext,
+        from: &ReadContext<'_>,
+        at: &ReadContext<'_>,
     ) -> Option<BucketState> {
         let over = standing.level.saturating_sub(at.most);
         match standing.level {

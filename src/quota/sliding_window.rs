@@ -132,7 +132,7 @@ impl Arithmetic for SlidingWindowParams {
         (EXACT - 1) / (2 * self.window_ms)
     }
 
-    fn read(&self, stored: Option<&[u64]>, at: &ReadContext) -> BucketState {
+    fn read(&self, stored: Option<&[u64]>, at: &ReadContext<'_>) -> BucketState {
         let window_ms = self.window_ms;
         let ends_ms = (at.now_ms() / window_ms + 1) * window_ms;
         let (current, previous, is_ahead) = match stored {
@@ -162,7 +162,7 @@ impl Arithmetic for SlidingWindowParams {
         _: impl FnOnce() -> Option<State>,
         standing: &BucketState,
         change: Change,
-        at: &ReadContext,
+        at: &ReadContext<'_>,
     ) -> State {
         let current = change.applied_to(self.current(standing, at.now_us));
         State::from_buf([standing.mark, current, standing.previous()])
@@ -213,7 +213,7 @@ impl Arithmetic for SlidingWindowParams {
         _: Option<&[u64]>,
         standing: &BucketState,
         cost: u64,
-        at: &ReadContext,
+        at: &ReadContext<'_>,
     ) -> u64 {
         if at.taken_at == 0 || at.taken_at == standing.mark {
             cost.min(self.current(standing, at.now_us))

@@ -267,7 +267,7 @@ impl Arithmetic for TokenBucketParams {
     }
 
     #[inline]
-    fn read(&self, stored: Option<&[u64]>, at: &ReadContext) -> BucketState {
+    fn read(&self, stored: Option<&[u64]>, at: &ReadContext<'_>) -> BucketState {
         let (full_at_ns, empty_at) = match stored {
             Some(&[full_at_ns]) => (full_at_ns, None),
             Some(&[full_at_ns, empty_at_us, written_at_us]) => {
@@ -305,7 +305,7 @@ impl Arithmetic for TokenBucketParams {
         _: impl FnOnce() -> Option<State>,
         standing: &BucketState,
         change: Change,
-        at: &ReadContext,
+        at: &ReadContext<'_>,
     ) -> State {
         let level = change.applied_to(standing.level);
         // Under other numbers more may be taken: that stays taken.
@@ -331,7 +331,7 @@ impl Arithmetic for TokenBucketParams {
     /// `mark` is the microsecond at which the bucket is full again. It shows whether a
     /// reservation is still the last one.
     #[inline]
-    fn after(&self, standing: BucketState, change: Change, at: &ReadContext) -> BucketState {
+    fn after(&self, standing: BucketState, change: Change, at: &ReadContext<'_>) -> BucketState {
         let level = change.applied_to(standing.level);
         BucketState {
             level,
@@ -353,7 +353,7 @@ impl Arithmetic for TokenBucketParams {
         _: Option<&[u64]>,
         standing: &BucketState,
         cost: u64,
-        at: &ReadContext,
+        at: &ReadContext<'_>,
     ) -> u64 {
         let last_us = at.now_us + standing.ahead_ns().max(standing.level) / 1_000;
         if at.taken_at == 0 || at.taken_at == last_us {

@@ -117,7 +117,7 @@ impl WindowParams {
     }
 
     /// Returns the end of the window that starts now, or that runs now by the clock.
-    fn end_ms(&self, at: &ReadContext) -> u64 {
+    fn end_ms(&self, at: &ReadContext<'_>) -> u64 {
         let window_ms = self.window_ms;
         match self.start {
             Start::FirstUse => (at.now_ms() + window_ms).min(LAST_END_MS),
@@ -146,7 +146,7 @@ impl Arithmetic for WindowParams {
         most.min(EXACT - 1_000)
     }
 
-    fn read(&self, stored: Option<&[u64]>, at: &ReadContext) -> BucketState {
+    fn read(&self, stored: Option<&[u64]>, at: &ReadContext<'_>) -> BucketState {
         let (now_ms, latest_ms) = (at.now_ms(), self.end_ms(at));
         let anew = |level: u64, unsaved: bool| BucketState {
             level,
@@ -202,7 +202,7 @@ impl Arithmetic for WindowParams {
         _: impl FnOnce() -> Option<State>,
         standing: &BucketState,
         change: Change,
-        _: &ReadContext,
+        _: &ReadContext<'_>,
     ) -> State {
         let used = change.applied_to(standing.level);
         // Of a bucket in debt, how much it holds: the rest is owed.
@@ -242,7 +242,7 @@ impl Arithmetic for WindowParams {
         _: Option<&[u64]>,
         standing: &BucketState,
         cost: u64,
-        at: &ReadContext,
+        at: &ReadContext<'_>,
     ) -> u64 {
         if at.taken_at == 0 || at.taken_at == standing.mark {
             cost.min(standing.level)
@@ -255,7 +255,7 @@ impl Arithmetic for WindowParams {
         until_ms(standing.mark, now_us)
     }
 
-    fn outlast(&self, state: &mut State, at: &ReadContext) {
+    fn outlast(&self, state: &mut State, at: &ReadContext<'_>) {
         if let [_, ends_ms] = &mut state[..] {
             *ends_ms = self.end_ms(at).max(*ends_ms);
         }

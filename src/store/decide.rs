@@ -10,7 +10,7 @@ use crate::{
     decision::PolicyOutcome,
     quota::{
         EXACT, Params,
-        arithmetic::{Arithmetic, BucketState, Change, ReadContext, State},
+        arithmetic::{Arithmetic, BucketState, Change, HoldReading, ReadContext, Reading, State},
         each,
     },
     util::interned::Interned,
@@ -107,9 +107,10 @@ impl Charge<'_> {
         let demand = &*self.demand;
         each!(demand.quota, rule => {
             let at = self.at(rule, TAKE, now_us);
-            let (standing, fits) = read(rule, TAKE, demand, bucket, &at);
-            write(rule, TAKE, demand, bucket, fits, &standing, &at);
-            (PolicyOutcome::new(rule, TAKE, demand, fits, &at, standing), fits)
+            let (standing, fits) = read(rule, TAKE, demand, bucket, &at, None);
+            let reading = Reading::of_no_hold(standing);
+            write(rule, TAKE, demand, bucket, fits, &reading, &at);
+            (PolicyOutcome::new(rule, TAKE, demand, fits, &at, &reading), fits)
         })
     }
 }
@@ -207,8 +208,8 @@ pub(crate) fn decide(check: &Check<'_>, now_us: u64, buckets: &mut [BucketWords]
     let mut readings = Readings::new();
     let fitting = change_all(operation, charges, buckets, now_us, &mut readings);
     let charges = check.charges().iter().zip(&*readings);
-    let policy = |(charge, (at, standing)): (&Charge<'_>, &(ReadContext, BucketState))| {
-        policy_decision(charge, operation, fitting, at, *standing)
+    let policy = |(charge, reading): (&Charge<'_>, &Reading)| {
+        policy_decision(charge, operation, fitting, now_us, reading)
     };
     // Their number is known only if none of them holds units.
     match check.charges().iter().any(Charge::is_hold) {
@@ -227,17 +228,17 @@ pub(crate) fn policy_decision(
     charge: &Charge<'_>,
     operation: Operation,
     fitting: u64,
-    at: &ReadContext,
-    standing: BucketState,
+    now_us: u64,
+    reading: &Reading,
 ) -> PolicyDecision {
-    let (name, demand) = (charge.policy.clone(), &*charge.demand);
-    each!(demand.quota, rule => {
-        PolicyDecision::new(rule, operation, name, demand, fitting, at, standing)
+    each!(charge.demand.quota, rule => {
+        PolicyDecision::new(rule, operation, charge, fitting, now_us, reading)
     })
 }
 
-/// The context in which each bucket was read, and its state.
-pub(crate) type Readings = SmallVec<[(ReadContext, BucketState); 4]>;
+/// The buckets of a check. The contexts in which they were read are not kept: to make one again
+/// takes less time than to copy it.
+pub(crate) type Readings = SmallVec<[Reading; 4]>;
 
 /// Reads all buckets, and changes all or none. `charges` are the demands, and by how much the
 /// windows of each start later. Adds the states before to `readings`, which is the caller's, as
@@ -251,29 +252,33 @@ pub(crate) fn change_all<'a>(
     readings: &mut Readings,
 ) -> u64 {
     let mut fitting = u64::MAX;
-    let mut hold = None;
+    let mut hold: Option<HoldReading> = None;
     for ((demand, offset_ms), bucket) in charges.clone().zip(&*buckets) {
-        let (at, standing, fits) = each!(demand.quota, rule => {
+        let (standing, fits) = each!(demand.quota, rule => {
+            let hold = hold.as_ref();
             let at = demand.at(rule, operation, now_us, offset_ms).beside(hold, rule.unit());
-            let (standing, fits) = read(rule, operation, demand, bucket, &at);
-            (at, standing, fits)
+            read(rule, operation, demand, bucket, &at, hold)
         });
+        fitting = fitting.min(fits).min(most_fitting(operation, demand));
+        readings.push(Reading { standing, hold });
         hold = match &demand.quota.0 {
             Params::Hold(rule) => {
+                let at = demand.at(rule, operation, now_us, offset_ms);
                 Some(bucket.read(|stored| rule.reading(stored, &standing, demand.cost, &at)))
             }
             _ => None,
         };
-        fitting = fitting.min(fits).min(most_fitting(operation, demand));
-        readings.push((at, standing));
     }
-    for (((demand, _), bucket), (at, standing)) in charges.zip(buckets).zip(readings) {
+    for (((demand, offset_ms), bucket), reading) in charges.zip(buckets).zip(readings) {
         each!(demand.quota, rule => {
-            write(rule, operation, demand, bucket, fitting, standing, at);
-            if let Some(hold) = &mut at.hold {
+            let at = demand.at(rule, operation, now_us, offset_ms);
+            let at = at.beside(reading.hold.as_ref(), rule.unit());
+            write(rule, operation, demand, bucket, fitting, reading, &at);
+            if let Some(hold) = &mut reading.hold {
                 // To all that follows, what has lapsed was charged before.
                 let lapsed = mem::take(&mut hold.lapsed).saturating_mul(rule.unit());
-                standing.level = standing.level.saturating_add(lapsed).min(EXACT);
+                let level = &mut reading.standing.level;
+                *level = level.saturating_add(lapsed).min(EXACT);
             }
         });
     }
@@ -288,15 +293,17 @@ fn read(
     operation: Operation,
     demand: &Demand,
     bucket: &impl Bucket,
-    at: &ReadContext,
+    at: &ReadContext<'_>,
+    hold: Option<&HoldReading>,
 ) -> (BucketState, u64) {
+    let taken_beside = hold.map_or(0, |hold| hold.level(rule.unit()));
     let standing = bucket.read(
         #[inline(always)]
         |stored| rule.read(stored, at),
     );
     let fits = match operation {
         Operation::Take | Operation::Peek => {
-            let wanted = demand.level.saturating_add(at.taken_beside(rule.unit()));
+            let wanted = demand.level.saturating_add(taken_beside);
             u64::from(rule.fits(&standing, wanted, demand.overdraft))
         }
         Operation::TakeUpTo if demand.quota.penalty().is_some() => {
@@ -305,7 +312,7 @@ fn read(
                 false => 0,
             }
         }
-        Operation::TakeUpTo => match at.taken_beside(rule.unit()) {
+        Operation::TakeUpTo => match taken_beside {
             0 => rule.units_that_fit(standing.level),
             others => {
                 let left = rule.capacity().saturating_sub(rule.counted(standing.level));
@@ -328,10 +335,11 @@ fn write(
     demand: &Demand,
     bucket: &mut impl Bucket,
     fitting: u64,
-    standing: &BucketState,
-    at: &ReadContext,
+    reading: &Reading,
+    at: &ReadContext<'_>,
 ) {
-    let mut change = demand.change(rule, operation, fitting, standing, at.hold.as_ref());
+    let standing = &reading.standing;
+    let mut change = demand.change(rule, operation, fitting, reading);
     if let Change::Give(cost) = change {
         change = Change::Give(bucket.read(|stored| rule.returnable(stored, standing, cost, at)));
     }

@@ -25,17 +25,20 @@ pub(super) fn write(
     if existing == SetBy::InnerService && headers.iter().any(is_no_list) {
         return;
     }
-    let shadows = || {
-        let shadows = decision.shadow_policies().filter(|_| with_shadows);
-        shadows.filter(|policy| !policy.is_of_penalty())
+    let granting = |write: fn(&PolicyDecision, &mut InlineText)| match with_shadows {
+        true => {
+            let policies = decision.policies().chain(decision.shadow_policies());
+            list(policies.filter(grants), write)
+        }
+        false => list(decision.policies().filter(grants), write),
     };
     let policy = match policy {
         Some(known) => Some(known.clone()),
-        None => list(granting(decision).chain(shadows()), write_policy),
+        None => granting(write_policy),
     };
     add(headers, RATELIMIT_POLICY, policy, existing);
     let limits = if decision.is_allowed() {
-        list(granting(decision).chain(shadows()), write_limit)
+        granting(write_limit)
     } else {
         list(decision.denied_by(), |policy, text| {
             write_denied_limit(policy, decision.verdict(), text);
@@ -44,11 +47,11 @@ pub(super) fn write(
     add(headers, RATELIMIT, limits, existing);
 }
 
-/// Returns the policies that grant units. A penalty grants none, so its numbers would tell a client
+/// Returns whether a policy grants units. A penalty grants none, so its numbers would tell a client
 /// that it may send so many requests. It is listed only while it denies.
-fn granting(decision: &Decision) -> impl Iterator<Item = &PolicyDecision> {
-    let policies = decision.policies();
-    policies.filter(|policy| !policy.is_of_penalty())
+#[inline]
+fn grants(policy: &&PolicyDecision) -> bool {
+    !policy.is_of_penalty()
 }
 
 /// Whether a line of one of these fields is not a list, which makes the whole field

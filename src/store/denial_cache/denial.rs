@@ -10,10 +10,11 @@ use crate::{
     charge::{Check, Demand, buckets, pairs},
     quota::{
         Params,
-        arithmetic::{Arithmetic, BucketState, HoldReading, ReadContext},
+        arithmetic::{Arithmetic, BucketState, HoldReading, ReadContext, Reading},
         each,
         penalty::PenaltyParams,
     },
+    store::decide::policy_decision,
     util::interned::Interned,
 };
 
@@ -94,7 +95,7 @@ impl Denial {
     pub(super) fn still(&mut self, check: &Check<'_>, now_us: u64) -> Recheck {
         let earliest_us = self.decided_us + now_us.saturating_sub(self.answered_us);
         let latest_us = self.decided_us + now_us.saturating_sub(self.sent_us);
-        let mut states: SmallVec<[(ReadContext, BucketState); 2]> = SmallVec::new();
+        let mut states: SmallVec<[Reading; 2]> = SmallVec::new();
         let (mut has_room, mut starts_ban) = (true, false);
         for ((hold, charge), known) in pairs(check.charges()).zip(&self.charges) {
             let asked = &charge.demand;
@@ -107,7 +108,7 @@ impl Denial {
             let standings = each!(asked.quota, rule => {
                 let at = |now_us| {
                     let at = asked.at(rule, check.operation(), now_us, offset_ms);
-                    at.beside(hold, rule.unit())
+                    at.beside(hold.as_ref(), rule.unit())
                 };
                 let cost = asked.quota.level_of(known.cost_or_strikes);
                 let most = rule.max_level_for(cost, 0).unwrap_or(0);
@@ -115,16 +116,16 @@ impl Denial {
                 let later = |now_us| rule.later(known.standing, &from, &at(now_us));
                 let latest = later(latest_us);
                 has_room &= latest.is_some_and(|latest| rule.fits(&latest, asked.level, asked.overdraft));
-                latest.and(later(earliest_us)).map(|standing| (at(earliest_us), standing))
+                latest.and(later(earliest_us))
             });
-            let Some((at, mut standing)) = standings else {
+            let Some(mut standing) = standings else {
                 return Recheck::Unknown;
             };
             if let Some(penalty) = struck(asked, &standing) {
                 standing.level = standing.level.saturating_add(known.cost_or_strikes);
                 starts_ban |= standing.level + 1 >= penalty.after;
             }
-            states.push((at, standing));
+            states.push(Reading { standing, hold });
         }
         if has_room || starts_ban {
             return Recheck::Unknown;
@@ -133,7 +134,9 @@ impl Denial {
         match decision.verdict() {
             Verdict::Denied => {
                 let known = self.charges.iter_mut().zip(&states);
-                for (charge, (known, (_, standing))) in buckets(check.charges()).zip(known) {
+                for (charge, (known, Reading { standing, .. })) in
+                    buckets(check.charges()).zip(known)
+                {
                     known.cost_or_strikes += u64::from(struck(&charge.demand, standing).is_some());
                 }
                 Recheck::Denied(decision.cached())
@@ -159,16 +162,12 @@ fn struck<'a>(asked: &'a Demand, standing: &BucketState) -> Option<&'a PenaltyPa
     penalty.filter(|penalty| !penalty.is_banned(standing))
 }
 
-fn denied(check: &Check<'_>, now_us: u64, standings: &[(ReadContext, BucketState)]) -> Decision {
+fn denied(check: &Check<'_>, now_us: u64, readings: &[Reading]) -> Decision {
     let operation = check.operation();
-    let charges = buckets(check.charges()).zip(standings);
-    let mut policies = charges.map(|(charge, (at, standing))| {
-        let (name, asked) = (charge.policy.clone(), &charge.demand);
-        each!(asked.quota, rule => {
-            PolicyDecision::new(rule, operation, name, asked, 0, at, *standing)
-        })
-    });
-    match (standings.len(), policies.next()) {
+    let charges = buckets(check.charges()).zip(readings);
+    let mut policies =
+        charges.map(|(charge, reading)| policy_decision(charge, operation, 0, now_us, reading));
+    match (readings.len(), policies.next()) {
         (1, Some(policy)) => Decision::of_one(operation, policy, 0, now_us),
         (_, first) => Decision::new(operation, first.into_iter().chain(policies), 0, now_us),
     }

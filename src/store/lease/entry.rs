@@ -9,7 +9,7 @@ use crate::{
     charge::{Charge, Demand, Operation},
     quota::{
         Params,
-        arithmetic::{Arithmetic, BucketState},
+        arithmetic::{Arithmetic, BucketState, Reading},
         each,
     },
     util::interned::Interned,
@@ -283,16 +283,14 @@ impl Grant {
     /// if only the used units of the leases had been taken.
     pub(super) fn decision(self, charge: &Charge<'_>) -> Decision {
         let (operation, now_us) = (Operation::Take, self.answered_at_us);
-        let name = charge.policy.clone();
         each!(charge.demand.quota, rule => {
             // Levels beyond the capacity are reserved by other callers.
             let level = self.state.level.min(rule.capacity());
-            let before = BucketState {
+            let before = Reading::of_no_hold(BucketState {
                 level: level.saturating_sub(self.left.saturating_mul(rule.unit())),
                 ..self.state
-            };
-            let at = charge.at(rule, operation, now_us);
-            let policy = PolicyDecision::new(rule, operation, name, &charge.demand, 1, &at, before);
+            });
+            let policy = PolicyDecision::new(rule, operation, charge, 1, now_us, &before);
             Decision::of_one(operation, policy, 1, now_us).made_from_lease()
         })
     }

@@ -96,8 +96,10 @@ impl Buckets {
     /// Decides any check: of several policies, of one that meets a full shard, or a refund.
     #[expect(clippy::expect_used, reason = "each charge has a place")]
     fn check_all(&self, check: &Check<'_>) -> Decision {
-        let ids = check.charges().iter().map(|charge| self.bucket_id(charge));
-        let mut places: Places = ids.map(|id| self.place(id)).collect();
+        let mut places = Places::with_capacity(check.charges().len());
+        for charge in check.charges() {
+            places.push(self.place(self.bucket_id(charge)));
+        }
         let mut shards = self.lock(&mut places);
         let now_us = clock::read(&*self.clock);
         let mut buckets: SmallVec<[BucketWords; INLINE_CHARGES]> =
@@ -155,25 +157,41 @@ impl Buckets {
         now_us: u64,
         shard: &mut Shard,
     ) -> BucketWords {
-        // Permits and units that are held must be found again; there are no more than requests in
-        // flight.
-        let is_penalty = charge.demand.quota.penalty().is_some();
-        let is_found_again =
-            charge.demand.quota.is_concurrency() || charge.is_hold() || operation == Operation::Ban;
-        if is_full && !is_found_again && shard.find_mut(place.id).is_none() {
-            if operation == Operation::Refund || is_penalty {
-                // What it took, if anything, it shares with others. And no caller is banned for the
-                // strikes of others.
-                place.storage = Storage::Nowhere;
-                return BucketWords::default();
+        if is_full && shard.find_mut(place.id).is_none() {
+            if let Some(bucket) = self.open_without_room(operation, charge, place, now_us, shard) {
+                return bucket;
             }
-            let charge = charge.of_newcomers(operation);
-            let (cells, bucket) =
-                Cells::open(&self.hash, operation, &charge, place.id, now_us, shard);
-            place.storage = Storage::Shared(Box::new(cells));
-            return bucket;
         }
         shard.take(place.id)
+    }
+
+    /// The same for a caller that has no bucket in a full shard. `None`: it gets one.
+    #[cold]
+    fn open_without_room(
+        &self,
+        operation: Operation,
+        charge: &Charge<'_>,
+        place: &mut Place,
+        now_us: u64,
+        shard: &mut Shard,
+    ) -> Option<BucketWords> {
+        // Permits and units that are held must be found again; there are no more than requests in
+        // flight.
+        let is_found_again =
+            charge.demand.quota.is_concurrency() || charge.is_hold() || operation == Operation::Ban;
+        if is_found_again {
+            return None;
+        }
+        if operation == Operation::Refund || charge.demand.quota.penalty().is_some() {
+            // What it took, if anything, it shares with others. And no caller is banned for the
+            // strikes of others.
+            place.storage = Storage::Nowhere;
+            return Some(BucketWords::default());
+        }
+        let charge = charge.of_newcomers(operation);
+        let (cells, bucket) = Cells::open(&self.hash, operation, &charge, place.id, now_us, shard);
+        place.storage = Storage::Shared(Box::new(cells));
+        Some(bucket)
     }
 
     #[inline]

@@ -10,9 +10,8 @@ use crate::{
     charge::{Charge, Operation},
     error::StoreErrorKind,
     quota::{
-        EXACT, Params,
-        arithmetic::{Arithmetic, BucketState, HoldReading},
-        each,
+        EXACT,
+        arithmetic::{BucketState, HoldReading, Reading},
     },
     store::decide::policy_decision,
 };
@@ -81,8 +80,8 @@ impl ScriptRequest {
         }
         // Their number is known, so they are collected in place.
         let mut policies = charges.map(|(charge, before)| {
-            let at = each!(charge.demand.quota, rule => charge.at(rule, operation, now_us));
-            policy_decision(charge, operation, fitting, &at, *before)
+            let reading = Reading::of_no_hold(*before);
+            policy_decision(charge, operation, fitting, now_us, &reading)
         });
         match (policies.len(), policies.next()) {
             (1, Some(policy)) => Decision::of_one(operation, policy, fitting, now_us),
@@ -114,10 +113,13 @@ pub(super) fn policy_decisions<'a>(
             });
             return None;
         }
-        let at = each!(demand.quota, rule => {
-            charge.at(rule, operation, now_us).beside(hold_before, rule.unit())
-        });
-        Some(policy_decision(charge, operation, fitting, &at, *before))
+        let reading = Reading {
+            standing: *before,
+            hold: hold_before,
+        };
+        Some(policy_decision(
+            charge, operation, fitting, now_us, &reading,
+        ))
     })
 }
 

@@ -11,7 +11,7 @@ use crate::store::redis::document::TextCommand;
 use crate::store::redis::document::TextReply;
 use crate::{
     Clock, ManualClock,
-    quota::arithmetic::State,
+    quota::arithmetic::{Reading, State},
     store::{
         BucketWords,
         decide::{Readings, change_all},
@@ -148,7 +148,7 @@ impl Server {
             &mut readings,
         );
         reply.push(fitting as i64);
-        for (charge, (_, standing)) in request.charges.iter().zip(&readings) {
+        for (charge, Reading { standing, .. }) in request.charges.iter().zip(&readings) {
             let numbers = [standing.level, standing.mark, standing.more];
             let numbers = numbers.iter().take(algorithm(charge).min(3).into());
             reply.extend(numbers.map(|number| *number as i64));

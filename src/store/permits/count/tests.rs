@@ -22,7 +22,7 @@ const NOW_US: u64 = 1_767_225_600_000_000;
 struct Bucket(Option<State>);
 
 impl Bucket {
-    fn at(statement: Option<Statement>, units: u64) -> ReadContext {
+    fn at(statement: Option<&Statement>, units: u64) -> ReadContext<'_> {
         ReadContext {
             now_us: NOW_US,
             most: LIMIT.saturating_sub(units),
@@ -37,7 +37,7 @@ impl Bucket {
 
     /// Executes a message. Returns whether the store granted its take.
     fn execute(&mut self, message: &Message) -> bool {
-        let at = &Self::at(Some(message.statement), message.units);
+        let at = &Self::at(Some(&message.statement), message.units);
         let standing = RULE.read(self.0.as_deref(), at);
         let is_granted = RULE.fits(&standing, message.units, 0);
         let change = match message.take {
