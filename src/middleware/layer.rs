@@ -113,7 +113,7 @@ impl RateLimitLayer {
 
     /// Returns the last 256 denials of this layer, for whatever reason. The latest comes first.
     ///
-    /// A denial stands for those of the same caller, policy and reason in the next millisecond,
+    /// A denial stands for those of the same callers, policies and reason in the next millisecond,
     /// so that a client that does not slow down leaves room for others.
     ///
     /// ```
