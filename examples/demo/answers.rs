@@ -1,6 +1,6 @@
 //! Response bodies, and the header that names who decided.
 
-use std::sync::{Arc, LazyLock};
+use std::{error::Error, sync::LazyLock};
 
 use axum::{
     Extension, Json,
@@ -13,12 +13,10 @@ use axum::{
 };
 use serde_json::{Value, json};
 use tower_throttle::{
-    Decision, Limiter, PolicyDecision, RateLimitLayer, RequestHead, Source,
-    key::KeyExtractor,
-    metrics::{PROMETHEUS_CONTENT_TYPE, to_prometheus},
+    Decision, PolicyDecision, RequestHead, Source, metrics::PROMETHEUS_CONTENT_TYPE,
 };
 
-use crate::routes::caller;
+use crate::limits::Limits;
 
 /// Returns the decision that allowed the request. Nearly every limited route does.
 pub(crate) async fn admitted(
@@ -53,39 +51,36 @@ pub(crate) async fn add_decided_by(mut response: Response) -> Response {
     response
 }
 
-#[derive(Clone)]
-pub(crate) struct View {
-    pub(crate) limiter: Limiter,
-    /// The layers of all routes. `limiter` is not among them: it only peeks, which is not counted.
-    pub(crate) layers: Arc<[RateLimitLayer]>,
-    pub(crate) store_name: &'static str,
-}
-
-impl View {
-    /// Reads what the caller has left in every bucket. Charges nothing.
-    async fn remaining(&self, request: Request) -> Result<Value, (StatusCode, String)> {
-        let key = caller()
-            .extract(&RequestHead::from(&request))
-            .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-        let decision = self.limiter.peek(key).await;
-        let decision =
-            decision.map_err(|error| (StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
-        Ok(json!({ "store": self.store_name, "policies": policies(&decision) }))
+/// Reads what the caller has left in every bucket. Charges nothing.
+async fn peek(limits: &Limits, request: Request) -> Result<Value, (StatusCode, String)> {
+    let buckets = limits.buckets(&RequestHead::from(&request));
+    let buckets =
+        buckets.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    let peeks = buckets
+        .into_iter()
+        .map(async |buckets| buckets.peek().await);
+    let peeks: Vec<_> = peeks.map(tokio::spawn).collect();
+    let unavailable = |error: &dyn Error| (StatusCode::SERVICE_UNAVAILABLE, error.to_string());
+    let mut left = Vec::new();
+    for peek in peeks {
+        let decision = peek.await.map_err(|error| unavailable(&error))?;
+        let decision = decision.map_err(|error| unavailable(&error))?;
+        left.extend(policies(&decision));
     }
+    Ok(json!({ "store": limits.store_name, "policies": left }))
 }
 
-pub(crate) async fn remaining(State(view): State<View>, request: Request) -> Response {
-    match view.remaining(request).await {
+pub(crate) async fn remaining(State(limits): State<Limits>, request: Request) -> Response {
+    match peek(&limits, request).await {
         Ok(remaining) => Json(remaining).into_response(),
         Err((status, error)) => (status, Json(json!({ "error": error }))).into_response(),
     }
 }
 
 /// Returns the numbers of all layers as one text for Prometheus.
-pub(crate) async fn metrics(State(view): State<View>) -> impl IntoResponse {
-    let snapshots: Vec<_> = view.layers.iter().map(RateLimitLayer::metrics).collect();
+pub(crate) async fn metrics(State(limits): State<Limits>) -> impl IntoResponse {
     let content_type = [(CONTENT_TYPE, PROMETHEUS_CONTENT_TYPE)];
-    (content_type, to_prometheus(&snapshots))
+    (content_type, limits.to_prometheus())
 }
 
 /// One file for the browser.
@@ -97,8 +92,8 @@ static PAGE: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// Returns the page with what the caller has left, so that the first paint shows it.
-pub(crate) async fn page(State(view): State<View>, request: Request) -> Response {
-    let remaining = view.remaining(request).await.unwrap_or_default();
+pub(crate) async fn page(State(limits): State<Limits>, request: Request) -> Response {
+    let remaining = peek(&limits, request).await.unwrap_or_default();
     let page = PAGE.replace("/* start */", &remaining.to_string());
     ([(CACHE_CONTROL, "no-store")], Html(page)).into_response()
 }

@@ -22,6 +22,9 @@
 //! twice, with two `--listen` addresses, and both processes share them. Stop that
 //! Redis, and each process decides by itself (`x-decided-by` says so) until it is back.
 //!
+//! With `-- --config examples/demo/limits.toml` the limits are those of a file. Change it, and
+//! the demo applies the change within a few seconds.
+//!
 //! Ctrl-C lets answers end that are under way; a second one does not.
 //!
 //! With `RUST_LOG=tower_throttle=debug` it logs each denial.
@@ -29,6 +32,8 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod answers;
+mod in_code;
+mod limits;
 mod options;
 mod routes;
 mod settled;
@@ -36,6 +41,7 @@ mod slow;
 
 use std::{error::Error, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
+use limits::Limits;
 use options::Options;
 use tokio::{net::TcpListener, sync::oneshot, time::timeout};
 use tower_throttle::{MemoryStore, RedisStore, store::Store};
@@ -80,9 +86,16 @@ const PATIENCE: Duration = Duration::from_secs(slow::MOST_SECONDS + 5);
 async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let connect = |url| RedisStore::builder().timeout(DEADLINE).connect(url);
     let redis = options.redis_url.as_deref().map(connect).transpose()?;
-    let (store, store_name): (Arc<dyn Store>, _) = match &redis {
-        Some(redis) => (Arc::new(redis.clone()), "Redis"),
-        None => (Arc::new(MemoryStore::new()), "memory"),
+    let limits = match (&options.config, &redis) {
+        (Some(file), _) => Limits::from_file(file)?,
+        (None, Some(redis)) => {
+            let store: Arc<dyn Store> = Arc::new(redis.clone());
+            Limits::in_code(&store, "Redis")?
+        }
+        (None, None) => {
+            let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+            Limits::in_code(&store, "memory")?
+        }
     };
     // Before the first answer: until then, a signal ends the process at once.
     let mut stop_signal = stop_signal()?;
@@ -90,9 +103,9 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         .await
         .map_err(|error| format!("cannot listen on {}: {error}", options.listen))?;
     println!("listening on http://{}", listener.local_addr()?);
-    println!("buckets are in {store_name}; stop with Ctrl-C");
+    println!("buckets are in {}; stop with Ctrl-C", limits.store_name);
 
-    let app = routes::app(&store, store_name)?;
+    let app = routes::app(limits)?;
     let (stop, stopped) = oneshot::channel::<()>();
     let server = axum::serve(
         listener,

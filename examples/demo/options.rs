@@ -10,11 +10,14 @@ Usage: cargo run --example demo [-- OPTIONS]
                   redis-cluster://host,host/ or
                   redis-sentinel://host,host/?sentinelServiceName=mymaster
                   (default: in the memory of this process)
+  --config FILE   read limits and store from FILE, as in examples/demo/limits.toml,
+                  and follow its changes (default: the limits of in_code.rs)
   --help          print this";
 
 pub(crate) struct Options {
     pub(crate) listen: String,
     pub(crate) redis_url: Option<String>,
+    pub(crate) config: Option<String>,
 }
 
 impl Options {
@@ -38,6 +41,7 @@ impl Options {
         let mut options = Self {
             listen: "127.0.0.1:3000".to_owned(),
             redis_url: None,
+            config: None,
         };
         while let Some(word) = words.next() {
             let mut value = |what| {
@@ -47,9 +51,13 @@ impl Options {
             match word.as_str() {
                 "--listen" => options.listen = value("an address, as in 127.0.0.1:3000")?,
                 "--redis" => options.redis_url = Some(value("a URL, as in redis://127.0.0.1/")?),
+                "--config" => options.config = Some(value("a file, as in limits.toml")?),
                 "--help" | "-h" => return Ok(None),
                 _ => return Err(format!("there is no option {word:?}")),
             }
+        }
+        if options.redis_url.is_some() && options.config.is_some() {
+            return Err("--redis beside --config, which has a table [store]".to_owned());
         }
         Ok(Some(options))
     }

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::config::FILE;
 use crate::process::{Answer, Demo};
 use crate::support::{DEADLINE, RedisServer};
 
@@ -32,9 +33,10 @@ pub(crate) fn statuses(answers: &[Answer]) -> Vec<u16> {
 
 pub(crate) const ONE_UNIT: Duration = Duration::from_millis(950);
 
-/// Runs the same test with the buckets in memory and in Redis.
+/// Runs the same test with the buckets in memory and in Redis, and with the limits of the file.
 pub(crate) fn on_each_store(test: impl Fn(&Demo)) {
     test(&Demo::start(&[]));
+    test(&Demo::start(&["--config", FILE]));
     let redis = RedisServer::start();
     test(&Demo::start(&["--redis", &redis.url()]));
     redis.assert_all_keys_expire();

@@ -4,6 +4,7 @@ mod algorithms;
 mod asking;
 mod board;
 mod chromium;
+mod config;
 mod examples;
 mod in_flight;
 #[cfg(feature = "tracing")]

@@ -1,0 +1,91 @@
+//! The limits of the routes, in code or from a file.
+
+use std::{error::Error, sync::Arc, time::Duration};
+
+use tower_throttle::{
+    Buckets, Outcome, RateLimitLayer, RequestHead, Settle,
+    config::{self, Config, Readers},
+    key::KeyError,
+    metrics::to_prometheus,
+    store::Store,
+};
+
+use crate::in_code;
+
+const ROUTES: [&str; 11] = [
+    "token-bucket",
+    "fixed-window",
+    "stacked",
+    "weighted",
+    "leaky-bucket",
+    "paced",
+    "sliding-window",
+    "sliding-log",
+    "concurrency",
+    "login",
+    "tokens",
+];
+
+/// How often the file is read.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// The layers of the routes.
+#[derive(Clone)]
+pub(crate) struct Limits {
+    layers: Arc<in_code::Layers>,
+    pub(crate) store_name: &'static str,
+    file: Option<config::Limits>,
+}
+
+impl Limits {
+    pub(crate) fn in_code(
+        store: &Arc<dyn Store>,
+        store_name: &'static str,
+    ) -> Result<Self, Box<dyn Error>> {
+        Ok(Self {
+            layers: Arc::new(in_code::layers(store)?),
+            store_name,
+            file: None,
+        })
+    }
+
+    /// Reads the file, and goes on to follow its changes.
+    pub(crate) fn from_file(path: &str) -> Result<Self, Box<dyn Error>> {
+        let readers = Readers::new()
+            .cost("query", in_code::cost)
+            .settle("at the end", |_: &Outcome<'_>| Settle::AtEnd);
+        let limits = Config::from_path(path)?.readers(readers).build()?;
+        limits.watch(INTERVAL)?;
+        let layer = |&route| Ok((route, limits.layer(route)?));
+        let layers: Result<_, config::UnknownName> = ROUTES.iter().map(layer).collect();
+        Ok(Self {
+            layers: Arc::new(layers?),
+            store_name: "the store of the file",
+            file: Some(limits),
+        })
+    }
+
+    pub(crate) fn layer(&self, route: &str) -> Result<RateLimitLayer, Box<dyn Error>> {
+        let layer = self.layers.get(route).cloned();
+        layer.ok_or_else(|| format!("the route {route} has no limit").into())
+    }
+
+    /// Returns the buckets of a request's caller, on all routes.
+    pub(crate) fn buckets(&self, head: &RequestHead<'_>) -> Result<Vec<Buckets>, KeyError> {
+        self.layers
+            .values()
+            .map(|layer| layer.buckets(head))
+            .collect()
+    }
+
+    /// Returns the numbers of all layers as one text for Prometheus.
+    pub(crate) fn to_prometheus(&self) -> String {
+        match &self.file {
+            Some(file) => file.to_prometheus(),
+            None => {
+                let snapshots: Vec<_> = self.layers.values().map(RateLimitLayer::metrics).collect();
+                to_prometheus(&snapshots)
+            }
+        }
+    }
+}
