@@ -43,7 +43,7 @@ fn a_thousand_more_versions_take_no_more_memory() {
         limits.limiter("jobs"),
     );
     let limiter = limiter.expect("a limiter");
-    let mut replace = |numbers: std::ops::Range<u64>| {
+    let replace = |numbers: std::ops::Range<u64>| {
         for number in numbers {
             limits.replace(version(number)).expect("right");
             let service = layer.layer(service_fn(async |_: Request<()>| {

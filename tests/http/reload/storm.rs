@@ -60,7 +60,7 @@ fn seen(answer: &Answer) -> (String, u64, String) {
         .expect("the policy");
     let mut parts = policy.trim().split(';');
     let name = parts.next().expect("a name").trim_matches('"').to_owned();
-    let mut value = |name: &str| {
+    let value = |name: &str| {
         let part = parts.clone().find_map(|part| part.strip_prefix(name));
         part.unwrap_or_else(|| panic!("no {name} in {field}"))
             .to_owned()
