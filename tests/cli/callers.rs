@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Request;
 use serde_json::json;
 use tower_throttle::{
-    FixedWindow, Key, Limiter, Penalty, Policy, RedisStore, RequestHead, TokenBucket,
+    Concurrency, FixedWindow, Key, Limiter, Penalty, Policy, RedisStore, RequestHead, TokenBucket,
     key::{self, KeyExtractor, PeerAddr},
 };
 
@@ -319,4 +319,75 @@ async fn top_asks_all_primaries_of_a_cluster() {
         .json();
     assert_eq!(peek["key"], limiter.storage_keys(everyone)[0].as_str());
     assert_eq!(peek["remaining"], 9);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn held_units_and_shared_buckets_are_shown() {
+    let server = RedisServer::start();
+    let text = format!(
+        r#"version = 1
+[store]
+redis = {:?}
+[[policy]]
+name = "held"
+quota = "10 per hour"
+key = "header:x-api-key"
+hold_for = "60s"
+[[policy]]
+name = "permits"
+quota = "5 at once"
+key = "header:x-api-key"
+[[policy]]
+name = "all"
+quota = "100 per day"
+shared = true
+"#,
+        server.url()
+    );
+    let file = File::new(&text);
+    let store = RedisStore::builder().timeout(Duration::from_secs(10));
+    let store = store.connect(&server.url()).expect("a store");
+    let held = Policy::new("held", TokenBucket::per_hour(10)).hold_for(Duration::from_secs(60));
+    let limiter = Limiter::new(store.clone(), held);
+    let reserved = limiter.reserve("k1", 4).await.expect("a decision");
+    assert!(reserved.is_allowed());
+    let peek = run(&["peek", "--json", file.path(), "held", "k1"])
+        .with_code(0)
+        .json();
+    assert_eq!((&peek["held"], &peek["remaining"]), (&json!(4), &json!(6)));
+    let text = run(&["peek", file.path(), "held", "k1"]).with_code(0).out;
+    assert!(text.contains("held       4\n"), "{text}");
+
+    let permits = Limiter::new(store.clone(), Policy::new("permits", Concurrency::new(5)));
+    let permit = permits
+        .acquire("k1", Duration::ZERO)
+        .await
+        .expect("a permit");
+    let peek = run(&["peek", "--json", file.path(), "permits", "k1"])
+        .with_code(0)
+        .json();
+    assert_eq!((&peek["limit"], &peek["remaining"]), (&json!(5), &json!(4)));
+    drop(permit);
+
+    let all = Limiter::new(
+        store,
+        Policy::new("all", TokenBucket::per_day(100)).shared(),
+    );
+    assert!(
+        all.check_n("anyone", 30)
+            .await
+            .expect("a decision")
+            .is_allowed()
+    );
+    let peek = run(&["peek", "--json", file.path(), "all", "everyone:"])
+        .with_code(0)
+        .json();
+    assert_eq!(peek["remaining"], 70);
+    let one = run(&["ban", file.path(), "all", "k1", "--for", "1h"]).with_code(2);
+    assert!(one.err.contains("everyone:"), "{one:?}");
+    run(&["reset", file.path(), "all", "everyone:"]).with_code(0);
+    let peek = run(&["peek", "--json", file.path(), "all", "everyone:"])
+        .with_code(0)
+        .json();
+    assert_eq!(peek["remaining"], 100);
 }

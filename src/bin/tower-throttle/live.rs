@@ -48,6 +48,23 @@ impl Live {
 
     /// Reads the caller of a policy.
     pub(crate) fn caller(&self, policy: &str, parts: &[String]) -> Result<Key, Failure> {
+        let caller = self.read_caller(policy, parts)?;
+        match self.has_one_bucket(policy) && caller != Key::everyone() {
+            true => Err(Failure::new(format!(
+                "policy {policy:?} has one bucket for all callers; name it as `everyone:`"
+            ))),
+            false => Ok(caller),
+        }
+    }
+
+    /// Returns whether a policy reads the same key from all requests.
+    fn has_one_bucket(&self, policy: &str) -> bool {
+        let key = |config| key_of(config, policy, &Request::new(()));
+        let key = self.config.as_ref().map(key);
+        key.is_some_and(|key| key.is_ok_and(|key| key == Key::everyone()))
+    }
+
+    fn read_caller(&self, policy: &str, parts: &[String]) -> Result<Key, Failure> {
         if let Some(request) = caller::request(parts)? {
             let key = self
                 .config
