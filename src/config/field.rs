@@ -167,7 +167,12 @@ impl<'a> Field<'a> {
 
     /// Makes a problem at this value from what a builder says.
     pub(super) fn error(&self, error: &ConfigError) -> ConfigProblem {
-        ConfigProblem::of_error(self.node.place, self.path.clone(), error)
+        let problem = ConfigProblem::of_error(self.node.place, self.path.clone(), error);
+        let is_expanded = self.text().is_some_and(|text| text.contains("${"));
+        match self.form {
+            Form::WithVariables if is_expanded => problem.without_quoted_values(),
+            _ => problem,
+        }
     }
 
     /// Makes a problem at a name in this table.

@@ -46,6 +46,14 @@ impl ConfigProblem {
         }
     }
 
+    /// Leaves out what the message quotes, as it may be the value of a variable.
+    pub(super) fn without_quoted_values(mut self) -> Self {
+        if let (Some(first), Some(last)) = (self.message.find('"'), self.message.rfind('"')) {
+            self.message.replace_range(first..=last, "\"..\"");
+        }
+        self
+    }
+
     pub(super) fn too_deep(place: Option<Place>) -> Self {
         let message =
             format!("lists and tables are more than {MAX_DEPTH} levels deep; write flatter ones");

@@ -8,6 +8,7 @@ const NAMES: &[(&str, &str)] = &[
     ("Limiter", "limiter"),
     ("Percent::of_keys", "enforce_for"),
     ("RateLimitLayer", "layer"),
+    ("RedisStore::builder", "[store]"),
     ("TokenBucket::without_refill", "without refill"),
     ("cost(0)", "cost = 0"),
     ("cost_by", "cost"),
