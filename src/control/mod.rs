@@ -33,9 +33,7 @@ mod wire;
 
 use std::{fmt, sync::Arc};
 
-pub(crate) use self::held::Held;
-#[allow(unused_imports, reason = "layers and limiters follow it next")]
-pub(crate) use self::held::Subscriber;
+pub(crate) use self::held::{Held, Subscriber};
 pub use self::{
     change::{Change, End},
     entry::{Action, Entry},
@@ -59,7 +57,8 @@ use crate::{
 /// [`RedisStore::control`](crate::RedisStore::control) returns that of a fleet,
 /// [`MemoryStore::control`](crate::MemoryStore::control) and [`in_memory`](Self::in_memory) one
 /// of a single process. Layers and limiters that are built with it, by
-/// `builder().control(control)`, follow it.
+/// [`LimiterBuilder::control`](crate::LimiterBuilder::control) or the same method of a layer's
+/// builder, follow it for as long as they live.
 ///
 /// ```
 /// use std::time::Duration;
@@ -277,10 +276,6 @@ impl Control {
         self.0.status()
     }
 
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "layers and limiters follow it next")
-    )]
     /// Returns the document, for layers and limiters that follow it.
     pub(crate) const fn held(&self) -> &Arc<Held> {
         &self.0

@@ -24,7 +24,8 @@ impl LimiterBuilder {
             let builder = self;
             let following = Arc::new(Following { builder, limits });
             control.held().subscribe(&following);
-            limiter.limits.keep(following);
+            // The document is followed for as long as the limiter lives.
+            limiter.limits.keep(Arc::new((following, control.clone())));
         }
         Ok(limiter)
     }

@@ -27,7 +27,8 @@ impl RateLimitLayerBuilder {
             let builder = self;
             let following = Arc::new(Following { builder, settings });
             control.held().subscribe(&following);
-            layer.settings.keep(following);
+            // The document is followed for as long as the layer lives.
+            layer.settings.keep(Arc::new((following, control.clone())));
         }
         Ok(layer)
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::runtime::Runtime;
-use tower_throttle::{RedisStore, control::Action};
+use tower_throttle::{FixedWindow, Limiter, Policy, RedisStore};
 
 use crate::support::{DEADLINE, RedisServer, eventually};
 
@@ -18,6 +18,12 @@ pub(crate) fn other_process(url: &str) {
     let redis = RedisStore::builder().timeout(Duration::from_millis(500));
     let redis = redis.connect(url).expect("a store");
     let control = redis.control();
+    let limiter = Limiter::builder()
+        .store(redis)
+        .policy(Policy::new("plan", FixedWindow::per_day(2)))
+        .control(control.clone())
+        .build()
+        .expect("a limiter");
     for line in stdin().lines() {
         let answer = match &*line.expect("a line") {
             "override" => {
@@ -28,17 +34,9 @@ pub(crate) fn other_process(url: &str) {
             }
             "restore" => runtime.block_on(control.restore()).is_ok().to_string(),
             caller => {
-                let fingerprint = control.fingerprint(caller);
-                let entries = control.entries().into_iter();
-                let quotas = entries.filter_map(|entry| match entry.action {
-                    Action::Override { caller, quota, .. } if caller == fingerprint => Some(quota),
-                    _ => None,
-                });
-                quotas
-                    .map(|quota| quota.capacity())
-                    .next()
-                    .unwrap_or(2)
-                    .to_string()
+                let decision = runtime.block_on(limiter.check(caller)).expect("a decision");
+                let policy = decision.policies().next().expect("a policy");
+                policy.capacity().to_string()
             }
         };
         println!("{answer}");
@@ -69,7 +67,7 @@ impl Process {
         }
     }
 
-    /// Returns what it answers: to the name of a caller, the capacity of its quota, or 2.
+    /// Returns what it answers: to the name of a caller, the capacity of the caller's bucket.
     fn ask(&mut self, line: &str) -> String {
         writeln!(self.input, "{line}").expect("it reads");
         self.output.next().expect("an answer").expect("a line")

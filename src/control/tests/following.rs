@@ -9,14 +9,22 @@ use tokio::time::sleep;
 
 use super::{Layer, Shelf, fingerprint, modes, quota, start};
 use crate::{
-    Clock, Key, List, ManualClock, StoreError,
+    Clock, Key, List, ManualClock, Quota, StoreError,
     control::{Action, Control, ControlError, Mode, document::Document},
     error::StoreErrorKind,
-    overlay::CallerOverride,
-    util::{interned::Interned, lock::lock},
+    overlay::Override,
+    util::lock::lock,
 };
 
 const HOUR: Duration = Duration::from_secs(3_600);
+
+/// The quota of a caller, and the end of its ban.
+fn gets(given: &Override) -> (Option<Quota>, Option<u64>) {
+    (
+        given.quota.as_ref().map(|quota| **quota),
+        given.banned_until_ms,
+    )
+}
 
 fn policies(control: &Control) -> Vec<String> {
     let entries = control.entries().into_iter();
@@ -64,22 +72,18 @@ async fn every_kind_of_change_is_made_and_taken_back() {
 
     let overlay = layer.last();
     let callers = overlay.callers("plan").expect("two callers");
-    assert_eq!(callers[&ann], CallerOverride::Quota(quota(5).intern()));
+    assert_eq!(gets(&callers[&ann]), (Some(quota(5)), None));
     let until_ms = u64::try_from(
         (start() + HOUR)
             .duration_since(UNIX_EPOCH)
             .unwrap()
             .as_millis(),
     );
-    assert_eq!(
-        callers[&bob],
-        CallerOverride::Banned {
-            until_ms: until_ms.unwrap()
-        }
-    );
+    assert_eq!(gets(&callers[&bob]), (None, until_ms.ok()));
     assert_eq!(overlay.mode("burst"), Some(Mode::Shadow));
     assert_eq!(overlay.mode("plan"), None);
-    let lists = overlay.lists().expect("lists");
+    let lists = overlay.lists_beside(None).expect("lists");
+    let lists = lists.by_hand.expect("those of the document");
     assert_eq!(
         lists.addresses.find_address("192.0.2.1".parse().unwrap()),
         Some(List::Allow)
@@ -446,7 +450,7 @@ async fn entries_end_by_themselves_and_leave_the_text_with_the_next_change() {
         let overlay = layer.last();
         overlay
             .callers("plan")
-            .and_then(|callers| callers.get(&ann).cloned())
+            .and_then(|callers| callers.get(&ann).map(gets))
     };
     control
         .override_quota("plan", "ann", quota(5))
@@ -454,14 +458,11 @@ async fn entries_end_by_themselves_and_leave_the_text_with_the_next_change() {
         .await
         .expect("it is made");
     control.ban("plan", "ann", HOUR).await.expect("it is made");
-    assert!(matches!(found(), Some(CallerOverride::Banned { .. })));
+    assert!(matches!(found(), Some((Some(_), Some(_)))));
     // The task of the control sees it, and no request.
     clock.advance(HOUR);
     sleep(Duration::from_millis(1_300)).await;
-    assert_eq!(
-        found(),
-        Some(CallerOverride::Quota(Interned::clone(&quota(5).intern())))
-    );
+    assert_eq!(found(), Some((Some(quota(5)), None)));
     clock.advance(HOUR);
     sleep(Duration::from_millis(1_300)).await;
     assert_eq!((found(), control.entries()), (None, Vec::new()));

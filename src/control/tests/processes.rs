@@ -6,7 +6,7 @@ use tokio::{task::JoinSet, time::sleep};
 
 use super::{Layer, quota};
 use crate::{
-    RedisStore,
+    Limiter, Policy, RedisStore, TokenBucket,
     control::{Control, Mode},
     store::Store,
     testing::SimulatedRedis,
@@ -178,4 +178,47 @@ async fn the_metrics_of_a_store_have_the_version_and_whether_something_is_wrong(
     let change = memory.control().set_mode("a", Mode::Off);
     change.await.expect("it is made");
     assert_eq!(memory.clone().metrics().control_version, Some(1));
+}
+
+/// A builder may be all that ever had it.
+#[tokio::test(start_paused = true)]
+async fn a_limiter_follows_the_document_when_nothing_else_has_it() {
+    let redis = SimulatedRedis::new();
+    let (_one, one, _) = process(&redis);
+    let store = RedisStore::builder().secret("s").simulated(&redis);
+    let store = store.expect("a store");
+    let limiter = Limiter::builder()
+        .store(store.clone())
+        .policy(Policy::new("plan", TokenBucket::per_second(2)))
+        .control(store.control())
+        .build()
+        .expect("a limiter");
+    one.override_quota("plan", "ann", quota(5))
+        .await
+        .expect("it is made");
+    sleep(SOON).await;
+    let decision = limiter.check("ann").await.expect("a decision");
+    let capacities: Vec<_> = decision
+        .policies()
+        .map(|policy| policy.capacity())
+        .collect();
+    assert_eq!(capacities, [5]);
+    drop(limiter);
+    assert_eq!(store.metrics().control_version, None, "nothing follows it");
+}
+
+#[cfg(feature = "http")]
+#[tokio::test(start_paused = true)]
+async fn a_layer_follows_the_document_when_nothing_else_has_it() {
+    let store = RedisStore::builder().simulated(&SimulatedRedis::new());
+    let store = store.expect("a store");
+    let layer = crate::RateLimitLayer::builder()
+        .store(store.clone())
+        .policy(Policy::new("plan", TokenBucket::per_second(2)).shared())
+        .control(store.control())
+        .build()
+        .expect("a layer");
+    assert_eq!(store.metrics().control_version, Some(0));
+    drop(layer);
+    assert_eq!(store.metrics().control_version, None, "nothing follows it");
 }
