@@ -22,6 +22,8 @@ mod lease;
 #[cfg(feature = "redis-client")]
 mod lifecycle;
 mod metrics;
+#[cfg(feature = "control")]
+mod overrides;
 mod penalties;
 #[cfg(feature = "testing")]
 mod permits;
