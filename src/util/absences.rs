@@ -23,3 +23,27 @@ impl Absences {
             && self.0.fetch_add(1, Ordering::Relaxed) + 1 == SUSPICIOUS
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Absences;
+
+    fn reports(absences: &Absences, requests: usize) -> usize {
+        let reports = (0..requests).filter(|_| absences.record_absence());
+        reports.count()
+    }
+
+    #[test]
+    fn what_all_requests_lack_is_reported_once() {
+        let absences = Absences::default();
+        assert_eq!((reports(&absences, 99), reports(&absences, 9_999)), (0, 1));
+    }
+
+    #[test]
+    fn what_some_request_has_is_not_reported() {
+        let absences = Absences::default();
+        assert_eq!(reports(&absences, 99), 0);
+        absences.record_presence();
+        assert_eq!(reports(&absences, 9_999), 0);
+    }
+}

@@ -163,6 +163,7 @@ strike_on_denial = true
     );
 }
 
+#[cfg(all(feature = "axum", feature = "redis"))]
 #[test]
 fn the_file_of_the_design_builds() {
     let text = include_str!("../../../../tests/config/good/example.toml");

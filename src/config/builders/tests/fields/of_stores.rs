@@ -59,21 +59,13 @@ pub(super) const CASES: &[Shown] = &[
     ("policy.hold_for", "policy = [{ name = \"api\", quota = \"2 per minute\", settle_by = \"failures\"⟦, hold_for = \"30s\"¦⟧ }]", LAYER, "hold_for: Some(30s)"),
     // The effect of a file of lists is tested below.
     ("lists.file", "policy = [{ name = \"api\", quota = \"2 per minute\" }]⟦\nlists = { file = \"/dev/null\" }¦⟧", LAYER, "lists: Some("),
-    #[cfg(feature = "redis")]
     ("store.redis", store!("⟦redis = \"redis://127.0.0.1\"¦memory = true⟧"), STORE, "RedisStoreBuilder"),
-    #[cfg(feature = "redis")]
     ("store.name", store!("redis = \"redis://127.0.0.1\"\n⟦name = \"mine\"¦⟧"), STORE, "name: \"mine\""),
-    #[cfg(feature = "redis")]
     ("store.prefix", store!("redis = \"redis://127.0.0.1\"\n⟦prefix = \"mine\"¦⟧"), STORE, "prefix: \"mine\""),
-    #[cfg(feature = "redis")]
     ("store.secret", store!("redis = \"redis://127.0.0.1\"\n⟦secret = \"s3cret\"¦⟧"), STORE, "has_secret: true"),
-    #[cfg(feature = "redis")]
     ("store.timeout", store!("redis = \"redis://127.0.0.1\"\n⟦timeout = \"70ms\"¦⟧"), STORE, "timeout: 70ms"),
-    #[cfg(feature = "redis")]
     ("store.connections", store!("redis = \"redis://127.0.0.1\"\n⟦connections = 3¦⟧"), STORE, "connections: 3"),
-    #[cfg(feature = "redis")]
     ("store.max_in_flight", store!("redis = \"redis://127.0.0.1\"\n⟦max_in_flight = 5¦⟧"), STORE, "max_in_flight: 5,"),
-    #[cfg(feature = "redis")]
     ("store.denial_cache_ttl", store!("redis = \"redis://127.0.0.1\"\n⟦denial_cache_ttl = \"7s\"¦⟧"), STORE, "denial_cache_ttl: 7s"),
 ];
 
