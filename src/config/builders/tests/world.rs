@@ -155,7 +155,7 @@ impl World {
     pub(super) fn limiter_of_file(&self, file: &str) -> Limiter {
         let file = format!("store = {{ memory = true, clock = \"manual\" }}\n{file}");
         let builders = self.builders(&file);
-        let store = builders.store.open().expect("a store");
+        let store = builders.store.open().expect("a store").store;
         let (_, builder) = builders.limiters.into_iter().next().expect("a limiter");
         builder.store(store.store).build().expect("a limiter")
     }
