@@ -37,6 +37,14 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "reads a type of the application: a reader",
     ),
     ("LimiterBuilder::build", "after the file was read"),
+    (
+        "LimiterBuilder::control",
+        "the limits of a file follow the document of their store",
+    ),
+    (
+        "RateLimitLayerBuilder::control",
+        "the limits of a file follow the document of their store",
+    ),
     ("Lists::new", "every table `[lists]` is new"),
     (
         "Lists::from_text",
