@@ -1,5 +1,7 @@
 //! Words: texts of a fixed set, some with an argument.
 
+#![allow(dead_code, reason = "what is for people is read by schemas and tests")]
+
 use std::fmt;
 
 /// A word that a text may be, or may start with.
