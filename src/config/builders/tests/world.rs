@@ -157,7 +157,7 @@ impl World {
         let builders = self.builders(&file);
         let store = builders.store.open().expect("a store").store;
         let (_, builder) = builders.limiters.into_iter().next().expect("a limiter");
-        builder.store(store.store).build().expect("a limiter")
+        builder.store(store).build().expect("a limiter")
     }
 
     pub(super) fn limiter_of_code(&self, builder: LimiterBuilder) -> Limiter {
