@@ -46,7 +46,7 @@ mod schema;
 mod shared;
 mod status;
 #[cfg(test)]
-#[allow(clippy::expect_used)]
+#[allow(clippy::expect_used, clippy::indexing_slicing)]
 mod tests;
 mod text;
 mod tree;

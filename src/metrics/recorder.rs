@@ -472,5 +472,5 @@ impl fmt::Debug for Recorder {
 }
 
 #[cfg(all(test, feature = "http"))]
-#[allow(clippy::expect_used)]
+#[allow(clippy::expect_used, clippy::indexing_slicing)]
 mod tests;

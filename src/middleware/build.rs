@@ -207,6 +207,7 @@ impl RateLimitLayer {
 }
 
 #[cfg(test)]
+#[allow(clippy::expect_used)]
 mod tests {
     use http::{Request, StatusCode};
 

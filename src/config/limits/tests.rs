@@ -192,7 +192,7 @@ fn a_file_that_is_gone_changes_nothing_and_is_loud() {
 fn a_file_that_must_not_be_read_changes_nothing() {
     let (folder, limits) = deployed();
     let path = folder.path("limits.toml");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0)).expect("set");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o0)).expect("set");
     // The superuser reads it all the same.
     let is_unreadable = fs::read(&path).is_err();
     poll_twice(&limits);
