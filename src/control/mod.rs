@@ -97,7 +97,8 @@ use crate::{
 /// not a document, or gone. The process keeps what it knows, logs a warning under
 /// `tower_throttle::control`, and says so in [`status`](Self::status).
 ///
-/// **Bounded**: 10,000 entries and 1 MiB. A change that would exceed that is an error.
+/// **Bounded**: 10,000 entries and 1 MiB, which may come first: an entry with an author and a
+/// reason takes about 150 bytes. A change that would exceed that is an error.
 ///
 /// Cloning is cheap and shares the document.
 #[derive(Clone)]

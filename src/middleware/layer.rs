@@ -50,6 +50,8 @@ impl RateLimitLayer {
     ///
     /// Policies of one name on one store share their buckets: see [`Policy`](crate::Policy). If two quotas
     /// have one name on one store, the layer logs a warning once.
+    ///
+    /// The result has the limits as they are now: it follows no file and no control document.
     #[must_use]
     pub fn store(self, store: impl Store) -> Self {
         let store = StoreHandle::new(Arc::new(store));
