@@ -1,13 +1,19 @@
 //! Which buckets go on.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
 use tower::{Layer, ServiceExt};
-use tower_throttle::config::Effect;
+use tower_throttle::{RequestHead, config::Effect};
 
 use super::{ask_plainly, limits_of, parameter, policy, replace};
-use crate::support::web::{hello, plain};
+use crate::support::{
+    eventually_async,
+    web::{hello, plain},
+};
 
 /// Two quotas of each algorithm. Those that refill bit by bit keep their rate, as their buckets keep
 /// the time until they are full.
@@ -125,6 +131,48 @@ fn a_permit_is_held_from_one_version_to_the_next() {
     assert_eq!(ask_plainly(&layer).status, 429);
     drop(running);
     assert_eq!(ask_plainly(&layer).status, 200);
+}
+
+#[tokio::test]
+async fn what_a_request_holds_is_settled_by_the_version_that_it_began_with() {
+    let settled = |quota, status: u16| {
+        let settler = format!("settle_by = {{ status = [{status}] }}\n");
+        policy("api", quota) + &settler
+    };
+    let limits = limits_of(&settled("fixed window of 2 per day", 401));
+    let layer = limits.layer("default").expect("a layer");
+    let left = async || {
+        let buckets = layer
+            .buckets(&RequestHead::from(&plain()))
+            .expect("a bucket");
+        let decision = buckets.peek().await.expect("in memory");
+        decision.policies().map(|policy| policy.remaining()).min()
+    };
+    let (respond, handler) = {
+        let respond = Arc::new(Notify::new());
+        let told = Arc::clone(&respond);
+        let handler = tower::service_fn(move |request| {
+            let told = Arc::clone(&told);
+            async move {
+                told.notified().await;
+                hello(request).await
+            }
+        });
+        (respond, handler)
+    };
+    let running = tokio::spawn(layer.layer(handler).oneshot(plain()));
+    eventually_async("a held unit", async || left().await == Some(1)).await;
+
+    // A response with 200 is free by the former version, and charged by the new one.
+    replace(&limits, &settled("fixed window of 3 per day", 200));
+    assert_eq!(left().await, Some(2));
+    respond.notify_one();
+    let answer = running.await.expect("a task").expect("a response");
+    assert_eq!(answer.status(), 200);
+    eventually_async("the settlement", async || left().await == Some(3)).await;
+
+    assert_eq!(ask_plainly(&layer).status, 200);
+    eventually_async("the charge", async || left().await == Some(2)).await;
 }
 
 /// Polls a future once each time, and returns whether it goes on.
