@@ -127,10 +127,10 @@ impl<'a> Host<'a> {
             Some((name, port)) => (name, is_port(port).then_some(true)?),
             None => (text, false),
         };
+        let name = name.strip_suffix('.').unwrap_or(name);
         if let Ok(address) = name.parse::<Ipv4Addr>() {
             return Some((Self::Address(address.into()), has_port));
         }
-        let name = name.strip_suffix('.').unwrap_or(name);
         let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         let mut labels = name.split('.');
         let is_name = labels.all(|label| !label.is_empty() && label.bytes().all(is_letter));

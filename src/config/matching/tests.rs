@@ -212,6 +212,8 @@ fn hosts_are_compared_as_dns_does() {
         ("*.example.com", "example.com", false),
         ("*.example.com", "notexample.com", false),
         ("127.0.0.1", "127.0.0.1:80", true),
+        ("127.0.0.1", "127.0.0.1.", true),
+        ("127.0.0.1", "127.0.0.1.:80", true),
         ("127.0.0.1", "127.0.0.2", false),
         ("[::1]", "[::1]:80", true),
         ("::1", "[0:0::1]", true),
