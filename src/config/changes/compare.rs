@@ -1,6 +1,6 @@
 //! Compares two versions of a file, part by part.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Change, Effect, FieldChange};
 use crate::{
@@ -160,7 +160,7 @@ impl Part<'_> {
             "policy" => {
                 has_changed("key")
                     || has_changed("shared")
-                    || (has_changed("quota") && self.algorithms() != after.algorithms())
+                    || (has_changed("quota") && self.has_other_algorithms(after))
             }
             _ => false,
         };
@@ -170,23 +170,35 @@ impl Part<'_> {
         }
     }
 
-    /// Returns the algorithm of a policy, or those of its tiers, as they are in the names of
-    /// buckets.
-    fn algorithms(&self) -> BTreeSet<u8> {
-        let quota = self.node.and_then(|node| node.get("quota"));
-        let quotas: Vec<&Node> = match quota.map(|entry| &entry.node) {
-            Some(table) if !table.entries().is_empty() => {
-                let tiers = table.get("tiers").map(|entry| entry.node.entries());
-                let tiers = tiers.unwrap_or_default().iter();
-                tiers.map(|entry| &entry.node).collect()
-            }
-            quota => quota.into_iter().collect(),
-        };
-        let quotas = quotas.into_iter().filter_map(|node| match &node.value {
-            Value::Text(text) => text.parse::<Quota>().ok(),
+    /// Returns whether a caller may have another algorithm, which is in the names of buckets.
+    fn has_other_algorithms(&self, after: &Self) -> bool {
+        let (before, after) = (self.algorithms(), after.algorithms());
+        let all = |tiers: &BTreeMap<&str, u8>| tiers.values().copied().collect::<BTreeSet<_>>();
+        let of_tier = |(name, letter)| after.get(name).is_some_and(|other| other != letter);
+        all(&before) != all(&after) || before.iter().any(of_tier)
+    }
+
+    /// Returns the algorithm of each tier of a policy. That without a name is of the policy, or of
+    /// its other callers.
+    fn algorithms(&self) -> BTreeMap<&str, u8> {
+        let letter = |node: &Node| match &node.value {
+            Value::Text(text) => text.parse::<Quota>().ok().map(|quota| quota.letter()),
             _ => None,
-        });
-        quotas.map(|quota| quota.letter()).collect()
+        };
+        let Some(Entry { node: quota, .. }) = self.node.and_then(|node| node.get("quota")) else {
+            return BTreeMap::new();
+        };
+        let tiers = quota.get("tiers").map(|entry| entry.node.entries());
+        let tiers = tiers.unwrap_or_default().iter();
+        let tiers = tiers.filter_map(|tier| Some((&*tier.name, letter(&tier.node)?)));
+        let mut algorithms: BTreeMap<_, _> = tiers.collect();
+        let otherwise = text(quota, "otherwise").and_then(|name| algorithms.get(name).copied());
+        algorithms.extend(
+            otherwise
+                .or_else(|| letter(quota))
+                .map(|of_all| ("", of_all)),
+        );
+        algorithms
     }
 
     fn field(&self, before: Option<&Entry>, after: Option<&Entry>) -> FieldChange {

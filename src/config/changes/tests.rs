@@ -64,6 +64,19 @@ fn tiers_keep_buckets_while_they_keep_their_algorithms() {
         found.starts_with("policy \"api\": starts afresh; "),
         "{found}"
     );
+    let old = tiers("10 per day", "sliding log of 20 per day");
+    let found = changes(&old, &tiers("sliding log of 10 per day", "20 per day"));
+    assert!(
+        found.starts_with("policy \"api\": starts afresh; "),
+        "{found}"
+    );
+    let paid = old.replace("otherwise = \"free\"", "otherwise = \"paid\"");
+    let found = changes(&old, &paid);
+    assert!(
+        found.starts_with("policy \"api\": starts afresh; "),
+        "{found}"
+    );
+    let old = tiers("10 per day", "20 per day");
     let found = changes(&old, &policy("quota = \"10 per day\""));
     assert!(found.starts_with("policy \"api\": kept; "), "{found}");
 }
