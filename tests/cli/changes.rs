@@ -132,6 +132,15 @@ async fn an_override_is_felt_by_peek_and_top() {
     assert_eq!(peek["limit"], 10);
     let wrong = run(&["override", file.path(), "plan", "k1", "100 per fortnigt"]).with_code(2);
     assert!(wrong.err.contains("fortnigt"), "{wrong:?}");
+    // A quota that no process could follow.
+    let costly = File::new(&format!(
+        "version = 1\n[store]\nredis = {:?}\n[[policy]]\nname = \"plan\"\n\
+         quota = \"10 per hour\"\nkey = \"header:x-api-key\"\ncost = 10\n",
+        server.url()
+    ));
+    let wrong = run(&["override", costly.path(), "plan", "k1", "5 per hour"]).with_code(2);
+    assert!(wrong.err.contains("exceeds the 5 units"), "{wrong:?}");
+    run(&["clear", costly.path(), "plan", "k1"]).with_code(1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -44,6 +44,7 @@ pub(crate) async fn set_quota(arguments: &Override) -> Result<Answer, Failure> {
     let quota: Quota = quota.parse()?;
     let live = Live::open(&arguments.place).await?;
     let (policy, caller) = of(&live, &arguments.policy, caller)?;
+    live.check_quota(policy, quota)?;
     let change = live.control.override_quota(policy, caller, quota);
     let change = labelled(change, arguments.label.as_ref());
     make(&live, change, &arguments.signature, arguments.until).await

@@ -100,6 +100,18 @@ impl Live {
         }
     }
 
+    /// Returns an error if a policy of the file cannot have a quota, which processes would not
+    /// follow.
+    pub(crate) fn check_quota(&self, policy: &str, quota: Quota) -> Result<(), Failure> {
+        let Some(config) = &self.config else {
+            return Ok(());
+        };
+        match config.policy(policy, None)? {
+            Some(policy) => self.limiter(policy.with_quota(quota)).map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// Returns a policy with the quota that it has for most callers.
     pub(crate) fn policy(&self, name: &str, which: &WhichQuota) -> Result<Policy, Failure> {
         self.check_policy(name)?;
