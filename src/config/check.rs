@@ -1,5 +1,7 @@
 //! The check of a file against its [descriptor](super::descriptor), which finds all mistakes.
 
+use std::collections::HashSet;
+
 use super::{
     descriptor::VERSION,
     field::Field,
@@ -143,20 +145,20 @@ impl Check<'_> {
         if is_empty {
             self.problems.push(field.error(&ConfigError::NoPolicies));
         }
-        let mut names = Vec::new();
+        let mut names = HashSet::new();
         for item in field.items() {
             self.value(&item);
             let Some(Entry { node, .. }) = item.node.get("name") else {
                 continue;
             };
-            if names.contains(&&node.value) {
-                if let Value::Text(name) = &node.value {
-                    let error = ConfigError::DuplicatePolicy { name: name.clone() };
-                    let name = ConfigProblem::of_error(node.place, item.path, &error);
-                    self.problems.push(name);
-                }
+            let Value::Text(name) = &node.value else {
+                continue;
+            };
+            if !names.insert(&**name) {
+                let error = ConfigError::DuplicatePolicy { name: name.clone() };
+                let name = ConfigProblem::of_error(node.place, item.path, &error);
+                self.problems.push(name);
             }
-            names.push(&node.value);
         }
     }
 
@@ -179,9 +181,9 @@ impl Check<'_> {
     }
 
     fn duplicates(&mut self, field: &Field<'_>, entries: &[Entry]) {
-        for (index, entry) in entries.iter().enumerate() {
-            let mut before = entries.iter().take(index);
-            if before.any(|other| other.name == entry.name) {
+        let mut names = HashSet::new();
+        for entry in entries {
+            if !names.insert(&*entry.name) {
                 let message = format!("{:?} is there twice; keep one", entry.name);
                 let problem = field.problem_at(entry.place, Code::DuplicateField, message);
                 self.problems.push(problem);

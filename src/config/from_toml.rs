@@ -1,6 +1,6 @@
 //! Reads TOML, with the place of each value.
 
-use std::ops::Range;
+use std::{cell::Cell, ops::Range};
 
 use toml::{
     Spanned,
@@ -76,6 +76,9 @@ fn entries(table: DeTable<'_>, lines: &Lines<'_>, depth: usize) -> Result<Value,
 struct Lines<'a> {
     text: &'a str,
     starts: Vec<usize>,
+    /// The byte that was asked for last, and its column. In a long line, the next one is counted
+    /// from there.
+    last: Cell<(usize, usize)>,
 }
 
 impl<'a> Lines<'a> {
@@ -84,16 +87,22 @@ impl<'a> Lines<'a> {
         Self {
             text,
             starts: std::iter::once(0).chain(ends).collect(),
+            last: Cell::new((0, 1)),
         }
     }
 
     fn place(&self, span: &Range<usize>) -> Place {
         let line = self.starts.partition_point(|start| *start <= span.start);
         let start = line.checked_sub(1).and_then(|index| self.starts.get(index));
-        let before = self.text.get(start.copied().unwrap_or(0)..span.start);
-        Place {
-            line,
-            column: before.map_or(0, |before| before.chars().count()) + 1,
-        }
+        let start = start.copied().unwrap_or(0);
+        let (last, column) = self.last.get();
+        let (from, column) = match (start..=span.start).contains(&last) {
+            true => (last, column),
+            false => (start, 1),
+        };
+        let between = self.text.get(from..span.start);
+        let column = column + between.map_or(0, |between| between.chars().count());
+        self.last.set((span.start, column));
+        Place { line, column }
     }
 }

@@ -240,6 +240,7 @@ fn alone_at(
 fn not_text(path: &Path, bytes: &[u8], valid: usize) -> ConfigErrors {
     let before = bytes.get(..valid).unwrap_or_default();
     let before = String::from_utf8_lossy(before);
+    let before = before.strip_prefix('\u{feff}').unwrap_or(&before);
     let last = before.rsplit('\n').next().unwrap_or_default();
     let place = Place {
         line: before.matches('\n').count() + 1,

@@ -1,6 +1,10 @@
 //! Texts that are no file, and texts that look odd and are one.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use proptest::prelude::*;
 use tower_throttle::config::Config;
@@ -90,6 +94,41 @@ fn bytes_that_are_no_text_are_an_error_with_their_line() {
     assert_eq!(file.errors(), message);
     let file = Temporary::new("utf16", &[0xff, 0xfe, b'v', 0]);
     assert_eq!(file.errors(), message.replace("2:6", "1:1"));
+    let file = Temporary::new("marked", b"\xef\xbb\xbf# caf\xe9\n");
+    assert_eq!(file.errors(), message.replace("2:6", "1:6"));
+}
+
+#[test]
+fn large_files_take_time_in_proportion_to_their_length() {
+    let many = |one: fn(usize) -> String, count| (0..count).map(one).collect::<String>();
+    let fields = many(|number| format!("k{number:x} = 1\n"), 80_000);
+    let fields = format!("{SMALL}{fields}");
+    let policies = many(
+        |number| format!("[[policy]]\nname = \"{number:x}\"\nquota = \"1 per day\"\n"),
+        20_000,
+    );
+    let policies = format!("version = 1\n{policies}");
+    let line = many(|number| format!("{number},"), 130_000);
+    let line = format!("{SMALL}[lists]\nallow_keys = [{line}]\n");
+    let names = many(|_| "\"unknown\",".to_owned(), 5_000);
+    let names = format!(
+        "{}[layer.api]\npolicies = [{names}]\n",
+        &policies[..60_000].rsplit_once("[[").expect("a policy").0
+    );
+    for (text, mistakes) in [(fields, 80_000), (policies, 0), (line, 0), (names, 5_000)] {
+        let start = Instant::now();
+        let found = Config::from_toml(&text);
+        assert_eq!(
+            found
+                .as_ref()
+                .map_or_else(|errors| errors.problems().len(), |_| 0),
+            mistakes
+        );
+        let length = found.map_or_else(|errors| errors.to_string().len(), |_| 0);
+        assert!(length < 1_000 * mistakes.max(1), "{length} bytes");
+        let time = start.elapsed();
+        assert!(time < Duration::from_secs(20), "{time:?}");
+    }
 }
 
 #[test]

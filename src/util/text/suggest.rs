@@ -3,6 +3,9 @@
 /// Words beyond this length are not compared, so that no text takes long.
 const LONGEST: usize = 64;
 
+/// Beyond so many, the words are counted and not listed.
+const MOST_LISTED: usize = 32;
+
 /// Returns the word that was probably meant, if one is close. Case does not count.
 pub(crate) fn closest<'w>(word: &str, among: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
     let word: Vec<char> = word.to_lowercase().chars().take(LONGEST + 1).collect();
@@ -46,6 +49,12 @@ pub(crate) fn choice(word: &str, among: &[&str]) -> String {
 }
 
 fn listed(words: &[&str], before_last: &str) -> String {
+    if let Some((first, others)) = words.split_at_checked(MOST_LISTED) {
+        if !others.is_empty() {
+            let quoted: Vec<String> = first.iter().map(|word| format!("{word:?}")).collect();
+            return format!("{} and {} more", quoted.join(", "), others.len());
+        }
+    }
     let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
     match quoted.split_last() {
         Some((last, others)) if !others.is_empty() => {
@@ -141,6 +150,14 @@ mod tests {
     #[test]
     fn a_word_that_is_like_none_has_all_as_its_proposal() {
         let units = |word, among: &[&str]| proposal(word, among, "the units are");
+        let many: Vec<_> = (0..1_000).map(|number| format!("p{number}")).collect();
+        let many: Vec<_> = many.iter().map(String::as_str).collect();
+        let listed = units("fortnight", &many);
+        assert!(
+            listed.starts_with("; the units are \"p0\", ")
+                && listed.ends_with("\"p31\" and 968 more"),
+            "{listed}"
+        );
         for (known, proposal, choice) in [
             (
                 &UNITS[..],
