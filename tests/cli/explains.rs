@@ -175,6 +175,19 @@ fn nothing_that_limits_is_a_no() {
 }
 
 #[test]
+fn a_layer_in_shadow_enforces_nothing() {
+    let file = File::new(
+        "version = 1\n[[policy]]\nname = \"a\"\nquota = \"1 per day\"\nkey = \"header:x-api-key\"\n\
+         [layer.default]\nshadow_all = true\n",
+    );
+    let explain = ["explain", file.path(), "--header", "x-api-key:k1"];
+    let found = run(&explain).with_code(0);
+    assert!(found.out.contains("mode     shadow"), "{found:?}");
+    let lacks = run(&["explain", file.path()]).with_code(0);
+    assert!(lacks.out.contains("would deny the request"), "{lacks:?}");
+}
+
+#[test]
 fn a_key_that_was_not_typed_is_not_shown() {
     let text =
         "version = 1\n[[policy]]\nname = \"a\"\nquota = \"1 per day\"\nkey = \"cookie:session\"\n";

@@ -66,6 +66,14 @@ impl Config {
         for policy in chosen {
             explained.extend(explain(&mut reading, policy, &addresses, head));
         }
+        if table
+            .as_ref()
+            .is_some_and(|table| table.is_set("shadow_all"))
+        {
+            for policy in &mut explained {
+                policy.is_enforced = false;
+            }
+        }
         let conditions = found(&mut reading, table.as_ref(), head);
         reading.problems.finish(self.file_name().as_ref())?;
         let uses_lists = table
