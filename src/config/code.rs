@@ -57,6 +57,8 @@ codes! {
     Unused => "unused-field",
     /// The name of a policy that is not in the file.
     UnknownPolicy => "unknown-policy",
+    /// A policy that no layer and no limiter has.
+    UnusedPolicy => "unused-policy",
     /// The name of a reader that is not registered.
     UnknownReader => "unknown-reader",
     /// The name of a tier that is not in the table.

@@ -16,6 +16,7 @@ const MEANING: &[&str] = &[
     "feature-off",
     "file-too-deep",
     "unknown-policy",
+    "unused-policy",
     "unknown-reader",
     "unknown-tier",
     "unset-variable",

@@ -1,6 +1,9 @@
 //! Tables `[layer.NAME]` and `[limiter.NAME]`.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use super::{
     blame, conditions,
@@ -9,7 +12,8 @@ use super::{
 };
 use crate::{
     ConfigError, GrpcDenials, HeaderFormat, Limiter, LimiterBuilder, Lists, Policy, RateLimitLayer,
-    RateLimitLayerBuilder, TokenBucket, config::field::Field,
+    RateLimitLayerBuilder, TokenBucket,
+    config::{code::Code, field::Field},
 };
 
 /// The layer of a file that has no table for one.
@@ -43,8 +47,32 @@ pub(super) fn read_all(
         let table = file.empty_entry("layer", DEFAULT);
         let layer = table.and_then(|table| all.layer(reading, DEFAULT, &table));
         layers.extend(layer.map(|layer| (DEFAULT.to_owned(), layer)));
+    } else {
+        report_unused(reading, file, policies);
     }
     (layers, limiters)
+}
+
+/// Reports each policy that no layer and no limiter names: it would limit nothing.
+fn report_unused(reading: &mut Reading<'_>, file: &Field<'_>, policies: &[FilePolicy<'_>]) {
+    let mut named = HashSet::new();
+    for kind in ["layer", "limiter"] {
+        for (_, table) in file.get(kind).iter().flat_map(Field::entries) {
+            let Some(names) = table.get("policies") else {
+                return;
+            };
+            named.extend(names.items().iter().filter_map(Field::text));
+        }
+    }
+    for policy in policies {
+        if !named.contains(policy.name) {
+            let message = "no layer and no limiter has this policy; name it in their `policies`, or remove it";
+            let field = policy.field.get("name");
+            let field = field.as_ref().unwrap_or(&policy.field);
+            let problem = field.problem(Code::UnusedPolicy, message.to_owned());
+            reading.problems.push(problem);
+        }
+    }
 }
 
 /// What layers and limiters choose from.
