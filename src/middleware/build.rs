@@ -134,9 +134,11 @@ impl RateLimitLayerBuilder {
         let rules = rules.into_iter().map(|rule| rule.with_overlay(overlay));
         let (rules, not_taken): (Vec<Rule>, Vec<Vec<ConfigError>>) = rules.unzip();
         let is_on = |rule: &Rule| overlay.mode(&rule.base.name.text) != Some(Mode::Off);
+        // A handler reads its handle whether the policy is on or off.
+        let settles = rules.iter().any(|rule| rule.settle_by.is_some());
         let (on, off): (Vec<_>, Vec<_>) = rules.into_iter().partition(is_on);
         let plan = Plan {
-            settles: on.iter().any(|rule| rule.settle_by.is_some()),
+            settles,
             rules: on.into(),
             off: off.into(),
             not_taken: not_taken.concat(),
@@ -166,7 +168,9 @@ impl RateLimitLayerBuilder {
         } else {
             Fields::new(format, with_shadows)
         };
-        let settlers = plan.rules.iter().filter_map(|rule| rule.settle_by.as_ref());
+        // What clients do not see, they do not see while a policy is off, either.
+        let settlers = plan.rules.iter().chain(&plan.off);
+        let settlers = settlers.filter_map(|rule| rule.settle_by.as_ref());
         let hidden = settlers.filter_map(|settler| settler.0.hidden_field());
         fields.hiding(hidden.cloned())
     }

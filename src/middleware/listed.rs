@@ -61,7 +61,8 @@ impl Settings {
         if !lists.has_keys() {
             return Ok(denied);
         }
-        for rule in &*self.plan.rules {
+        // A policy that is off has keys that are listed, too.
+        for rule in self.plan.rules.iter().chain(&self.plan.off) {
             let Some(key) = rule.own_key(head) else {
                 continue;
             };

@@ -42,7 +42,7 @@ pub(super) struct Plan {
     /// Which requests are limited at all.
     pub(super) when: Option<Erased<When>>,
     pub(super) partition_secret: Option<Secret>,
-    /// Whether a policy settles what its requests hold.
+    /// Whether a policy settles what its requests hold, also one that is off.
     pub(super) settles: bool,
 }
 

@@ -7,11 +7,12 @@ use http::Request;
 use http_body_util::Full;
 use serde_json::json;
 use tower_throttle::{
-    DenialReason, Fingerprint, FixedWindow, HeaderFormat, Key, Lists, ManualClock, MemoryStore,
-    Outcome, Policy, Quota, RateLimitLayer, RateLimitLayerBuilder, RequestHead, Settle,
-    TokenBucket,
+    DenialReason, Fingerprint, FixedWindow, HeaderFormat, Hold, Key, Lists, ManualClock,
+    MemoryStore, Outcome, Policy, Quota, RateLimitLayer, RateLimitLayerBuilder, RequestHead,
+    Settle, TokenBucket,
     control::{Control, Mode},
     key::{self, PeerAddr},
+    settle,
 };
 
 use crate::support::{
@@ -370,4 +371,63 @@ async fn a_dropped_layer_is_forgotten_and_its_services_follow_on() {
     drop(service);
     control.set_mode("plan", Mode::Off).await.expect("a mode");
     assert_eq!(unknown().await, ["plan"]);
+}
+
+#[tokio::test]
+async fn keys_stay_listed_while_their_policy_is_off() {
+    let everyone = Policy::new("everyone", FixedWindow::per_hour(2)).shared();
+    let lists = Lists::new().deny_keys(["stolen"]).expect("a key");
+    let lists = lists.allow_keys(["status"]).expect("a key");
+    let (layer, control, _) = layer([plan(5), everyone], |builder| builder.lists(lists));
+    control.deny_key("by hand").await.expect("it is made");
+    let seen = || ["stolen", "by hand", "status"].map(|key| asked(&layer, key).status.as_u16());
+    assert_eq!(seen(), [403, 403, 200]);
+    control
+        .set_mode("plan", Mode::Off)
+        .await
+        .expect("it is made");
+    for _ in 0..3 {
+        assert_eq!(seen(), [403, 403, 200]);
+    }
+}
+
+/// Its handler is the same, whether the policy is on or off.
+#[tokio::test]
+async fn a_handler_has_its_handle_while_the_policy_is_off() {
+    let tokens = plan(9).settle_by(|_: &Outcome<'_>| Settle::Full);
+    let (layer, control, _) = layer([tokens], |builder| builder);
+    let handler = tower::service_fn(async |request: Request<Full<Bytes>>| {
+        let hold = request.extensions().get::<Hold>();
+        let held = hold.map(|hold| hold.units("plan"));
+        Ok::<_, std::convert::Infallible>(http::Response::new(format!("{held:?}")))
+    });
+    let service = tower::Layer::layer(&layer, handler);
+    let held = async || {
+        let answer = tower::ServiceExt::oneshot(service.clone(), of("ann")).await;
+        let body = answer.expect("infallible").into_body();
+        let body = http_body_util::BodyExt::collect(body).await;
+        body.expect("a body").to_bytes()
+    };
+    assert_eq!(held().await, "Some(Some(1))");
+    control.set_mode("plan", Mode::Off).await.expect("a mode");
+    assert_eq!(held().await, "Some(None)");
+}
+
+#[tokio::test]
+async fn a_field_of_a_settler_stays_hidden_while_its_policy_is_off() {
+    let tokens = plan(9).settle_by(settle::header("x-tokens-used"));
+    let (layer, control, _) = layer([tokens], |builder| builder);
+    let handler = tower::service_fn(async |_: Request<Full<Bytes>>| {
+        let answer = http::Response::builder().header("x-tokens-used", "1");
+        Ok::<_, std::convert::Infallible>(answer.body(String::new()).expect("valid"))
+    });
+    let service = tower::Layer::layer(&layer, handler);
+    let is_seen = async || {
+        let answer = tower::ServiceExt::oneshot(service.clone(), of("ann")).await;
+        let headers = answer.expect("infallible").headers().clone();
+        headers.contains_key("x-tokens-used")
+    };
+    assert!(!is_seen().await);
+    control.set_mode("plan", Mode::Off).await.expect("a mode");
+    assert!(!is_seen().await);
 }
