@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     edit::Edit,
-    entry::{Action, Entry, milliseconds, time},
+    entry::{Action, Entry, last_time, milliseconds, time},
     error::ControlError,
     held::Held,
     wire::check_text,
@@ -74,8 +74,8 @@ impl Change {
         let until = match self.until {
             None => None,
             Some(End(EndKind::At(at))) => Some(at),
-            // An end that no clock can express is none.
-            Some(End(EndKind::After(wait))) => now.checked_add(wait),
+            // An end that no clock can express is the last one: without any, a ban is no entry.
+            Some(End(EndKind::After(wait))) => Some(now.checked_add(wait).unwrap_or(last_time())),
         };
         if until.is_some_and(|until| until <= now) {
             return Err(ControlError::invalid(

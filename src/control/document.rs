@@ -125,9 +125,10 @@ impl Document {
             entries: self.entries.iter().map(WireEntry::from).collect(),
         };
         let text = serde_json::to_vec(&writing).expect("texts and numbers become JSON");
-        match text.len() > MAX_BYTES {
-            true => Err(Unreadable::TooLarge),
-            false => Ok(text),
+        // What no process can read would end all changes, so it is never written.
+        match Self::parse(&text)? == *self {
+            true => Ok(text),
+            false => Err(Unreadable::new("it would be read as another one")),
         }
     }
 

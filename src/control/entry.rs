@@ -114,6 +114,11 @@ impl Entry {
 /// Documents have times of whole milliseconds, up to the year 2255.
 const LAST_MS: u64 = (1 << 53) / 1_000;
 
+/// Returns the last time that a document can have.
+pub(super) fn last_time() -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(LAST_MS)
+}
+
 /// Reads a time of a document. `None` if it is too far away.
 pub(super) fn time(ms: u64) -> Option<SystemTime> {
     let is_near = (1..=LAST_MS).contains(&ms);

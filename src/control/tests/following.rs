@@ -552,3 +552,17 @@ fn another_runtime_goes_on() {
         });
     }
 }
+
+#[tokio::test]
+async fn a_ban_whose_end_no_clock_can_express_can_be_read_again() {
+    let control = Shelf::default().held(&Arc::new(ManualClock::new()));
+    control
+        .ban("plan", "ann", Duration::MAX)
+        .await
+        .expect("it is made");
+    assert_eq!(control.status().problem, None);
+    let entries = control.entries();
+    assert!(entries[0].until > Some(start() + 365 * 24 * HOUR));
+    control.deny_key("bob").await.expect("the next one, too");
+    assert_eq!(control.entries().len(), 2);
+}
