@@ -107,10 +107,10 @@ impl Held {
     /// Looks at what is stored, and applies it if it is new.
     pub(super) async fn refresh(&self) -> Result<(), ControlError> {
         let _turn = self.turn.lock().await;
+        // What ends does not wait for a store that does not answer.
+        self.expire();
         let read = self.read().await;
-        if self.state().expire(self.now()) {
-            self.publish();
-        }
+        self.expire();
         read?;
         let state = self.state();
         match state.rejected() {
@@ -119,6 +119,15 @@ impl Held {
                 let reason = why.to_owned();
                 Err(ErrorKind::NotApplied(reason).into())
             }
+        }
+    }
+
+    /// Leaves out what has ended.
+    fn expire(&self) {
+        let now = self.now();
+        let has_changed = self.state().expire(now);
+        if has_changed {
+            self.publish();
         }
     }
 
@@ -225,8 +234,10 @@ impl Held {
         let Ok(text) = self.source.text().await else {
             return false;
         };
+        // Of what was lost nothing is stored, and it still applies here.
+        let is_lost = text.is_empty() && self.document().version > 0;
         self.take(&text);
-        Document::parse(&text).is_ok_and(|stored| edit.is_done(&stored))
+        !is_lost && Document::parse(&text).is_ok_and(|stored| edit.is_done(&stored))
     }
 
     /// Tells a layer or limiter what the document says, now and after each change.

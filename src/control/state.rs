@@ -25,6 +25,8 @@ pub(super) struct State {
     pub(super) overlay: Arc<Overlay>,
     /// When the first of the entries that apply ends.
     next_end: Option<SystemTime>,
+    /// When the last of the entries that are left out ended.
+    last_end: Option<SystemTime>,
     applied_at: Option<SystemTime>,
     /// The head of what is stored, whether it applies or not.
     seen: Vec<u8>,
@@ -49,6 +51,7 @@ impl State {
             document: Arc::default(),
             overlay: Arc::default(),
             next_end: None,
+            last_end: None,
             applied_at: None,
             seen: Vec::new(),
             rejected: None,
@@ -143,20 +146,23 @@ impl State {
         }
     }
 
-    /// Leaves out what has ended. Returns whether anything has.
+    /// Leaves out what has ended, and takes back what has not, if the clock was ahead. Returns
+    /// whether anything changes.
     pub(super) fn expire(&mut self, now: SystemTime) -> bool {
         let has_ended = self.next_end.is_some_and(|end| end <= now);
-        if has_ended {
+        let is_back = self.last_end.is_some_and(|end| end > now);
+        if has_ended || is_back {
             self.compile(now);
         }
-        has_ended
+        has_ended || is_back
     }
 
     fn compile(&mut self, now: SystemTime) -> Vec<String> {
         let (overlay, problems) = compile(&self.document, now);
         self.overlay = Arc::new(overlay);
         let ends = self.document.entries.iter().filter_map(|entry| entry.until);
-        self.next_end = ends.filter(|end| *end > now).min();
+        self.next_end = ends.clone().filter(|end| *end > now).min();
+        self.last_end = ends.filter(|end| *end <= now).max();
         problems
     }
 

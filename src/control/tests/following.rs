@@ -566,3 +566,48 @@ async fn a_ban_whose_end_no_clock_can_express_can_be_read_again() {
     control.deny_key("bob").await.expect("the next one, too");
     assert_eq!(control.entries().len(), 2);
 }
+
+#[tokio::test]
+async fn what_was_not_stored_after_a_loss_is_an_error() {
+    let shelf = Shelf::default();
+    let control = shelf.held(&Arc::new(ManualClock::new()));
+    control.ban("plan", "ann", HOUR).await.expect("it is made");
+    shelf.put("");
+    let lose_answer = || {
+        let error = StoreError::new(StoreErrorKind::Timeout);
+        lock(&shelf.0).lost_answers = vec![(error, false)];
+    };
+    lose_answer();
+    control.restore().await.expect_err("nothing is stored");
+    lose_answer();
+    control
+        .unban("plan", "ann")
+        .await
+        .expect_err("the ban is on");
+    lose_answer();
+    control.remove_all().await.expect_err("the ban is on");
+    assert_eq!(control.entries().len(), 1);
+    assert!(control.restore().await.expect("it is stored"));
+}
+
+#[tokio::test]
+async fn an_entry_is_back_when_the_clock_was_ahead() {
+    let clock = Arc::new(ManualClock::new());
+    let began = clock.now_us();
+    let control = Shelf::default().held(&clock);
+    let layer = Arc::new(Layer::default());
+    control.held().subscribe(&layer);
+    control.ban("plan", "ann", HOUR).await.expect("it is made");
+    let is_banned = || layer.last().callers("plan").is_some();
+    assert!(is_banned());
+
+    clock.advance(2 * HOUR);
+    control.refresh().await.expect("readable");
+    assert!(!is_banned());
+    clock.set_us(began);
+    control.refresh().await.expect("readable");
+    assert!(is_banned());
+    let times = layer.times();
+    control.refresh().await.expect("readable");
+    assert_eq!(layer.times(), times);
+}
