@@ -290,14 +290,21 @@ fn any_entry() -> impl Strategy<Value = Entry> {
     )
 }
 
+/// Entries of different subjects, as a document has them.
+fn any_entries(most: usize) -> impl Strategy<Value = Vec<Entry>> {
+    prop::collection::vec(any_entry(), 0..most).prop_map(|mut entries| {
+        let mut subjects = std::collections::HashSet::new();
+        entries.retain(|entry| subjects.insert(entry.action.subject()));
+        entries
+    })
+}
+
 proptest! {
     #[test]
     fn every_document_is_read_as_it_was_written(
         version in 1_u64..,
-        mut entries in prop::collection::vec(any_entry(), 0..20),
+        entries in any_entries(20),
     ) {
-        let mut subjects = std::collections::HashSet::new();
-        entries.retain(|entry| subjects.insert(entry.action.subject()));
         let document = Document { version, entries };
         let text = document.text().expect("a small document");
         prop_assert_eq!(head_version(head(&text)), Ok(version));
@@ -307,7 +314,7 @@ proptest! {
     #[test]
     fn any_bytes_are_read_without_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..400),
-        entries in prop::collection::vec(any_entry(), 0..4),
+        entries in any_entries(4),
         cut: prop::sample::Index,
         byte: u8,
     ) {

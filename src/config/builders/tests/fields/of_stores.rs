@@ -34,7 +34,7 @@ macro_rules! jobs {
     ($fields:literal) => {
         concat!(
             "policy = [{ name = \"api\", quota = \"2 per minute\" }, { name = \"day\", quota = \"3 per day\" }]\n",
-            "lists = { allow_keys = [\"a\"] }\n[limiter.jobs]\n",
+            "lists = { allow_keys = [\"a\"] }\nlayer = { all = {} }\n[limiter.jobs]\n",
             $fields
         )
     };
