@@ -46,8 +46,8 @@ use crate::{
 /// [`status`](Self::status) and by the metrics until the file is right again.
 ///
 /// **What cannot change** without a restart: the table `[store]`. A layer that is new has no effect
-/// until code asks for it. One that is gone keeps the limits that it had last, as requests pass
-/// through it. Both are in the [`Changes`].
+/// until code asks for it: it is in the [`Changes`]. A version without a layer or limiter that the
+/// process uses is rejected, as the next start with it would fail.
 ///
 /// Clones share everything.
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::ConfigProblem;
+use super::{ConfigProblem, problem::Code};
 use crate::{
     ConfigError, Limiter, LimiterBuilder, RateLimitLayer, RateLimitLayerBuilder, overlay::Overlay,
     store::Store,
@@ -92,6 +92,14 @@ impl<L: Replaceable> Named<L> {
                 problems.push(ConfigProblem::of_error(None, path, &error));
             }
         }
+        // It would keep its last limits for good, and the next start would fail.
+        let is_lost = |name: &String, one: &L| !builders.contains_key(name) && one.is_shared();
+        let lost = self.0.iter().filter(|(name, (one, _))| is_lost(name, one));
+        problems.extend(lost.map(|(name, _)| {
+            let path = format!("{} {name:?}", L::KIND);
+            let message = "the process uses it, and the file has it no longer; keep it, or restart the process without it";
+            ConfigProblem::new(None, path, Code::NotReloadable, message.to_owned())
+        }));
         Replacement {
             swaps,
             new,
@@ -99,7 +107,7 @@ impl<L: Replaceable> Named<L> {
         }
     }
 
-    /// Lets another version take effect. Those that it does not have stay while anything has them.
+    /// Lets another version take effect.
     pub(super) fn replace(&mut self, replacement: Replacement<L>) {
         let Replacement {
             swaps,
@@ -110,12 +118,12 @@ impl<L: Replaceable> Named<L> {
             swap();
         }
         self.0
-            .retain(|name, (one, builder)| match builders.remove(name) {
+            .retain(|name, (_, builder)| match builders.remove(name) {
                 Some(new) => {
                     *builder = new;
                     true
                 }
-                None => one.is_shared(),
+                None => false,
             });
         for (name, one) in new {
             if let Some(builder) = builders.remove(&name) {

@@ -59,11 +59,17 @@ fn header(reading: &mut Reading<'_>, name: &str, field: &Field<'_>) -> Option<He
     let parsed = parsed.map_err(|_| ConfigError::HeaderName {
         name: name.to_owned(),
     });
+    let name = reading.keep(field, parsed)?;
+    if name == http::header::HOST {
+        let message = "a request over HTTP/2 has no field `host`; use the condition `host`";
+        reading.report(field, Code::BadPattern, message.to_owned());
+        return None;
+    }
     let items = field.items();
     let texts = items.iter().filter_map(Field::text);
     let texts: Vec<_> = texts.map(str::to_owned).collect();
     Some(HeaderCondition {
-        name: reading.keep(field, parsed)?,
+        name,
         value: match texts.is_empty() {
             true => HeaderValueIs::Present,
             false => HeaderValueIs::OneOf(texts),
