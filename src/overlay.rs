@@ -70,7 +70,7 @@ pub(crate) struct Override {
 #[derive(Default)]
 pub(crate) struct Found<'a> {
     pub(crate) quota: Option<&'a Interned<Quota>>,
-    /// What a banned caller is told.
+    /// The decision for a banned caller.
     pub(crate) ban: Option<PolicyDecision>,
 }
 

@@ -38,7 +38,7 @@ pub struct ExplainedPolicy {
     /// Its keys as in the file, such as `"header:x-api-key"`, each with what it finds: its key, or
     /// why there is none. The first that finds one counts. Empty for a shared policy.
     pub keys: Vec<(String, Result<Key, String>)>,
-    /// Whom it charges. `None` if the policy does not apply to the request.
+    /// The caller that it charges. `None` if the policy does not apply to the request.
     pub caller: Option<Key>,
     /// Whether the request lacks a key and is denied for that.
     pub denies_missing_key: bool,

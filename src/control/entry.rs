@@ -14,7 +14,7 @@ pub struct Entry {
     pub until: Option<SystemTime>,
     /// When it was made.
     pub created: SystemTime,
-    /// Who made it.
+    /// The author of the entry.
     pub author: Option<String>,
     /// Why it was made.
     pub reason: Option<String>,

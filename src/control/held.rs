@@ -46,7 +46,7 @@ pub(crate) struct Held {
     /// Held while the document is read or changed: no older version is applied after a newer one.
     turn: tokio::sync::Mutex<()>,
     state: Mutex<State>,
-    /// Held while they are told: each is told of one version after the other.
+    /// Held while subscribers are notified, so that each gets one version after the other.
     subscribers: Mutex<Vec<Weak<dyn Subscriber>>>,
     task: Mutex<Option<AbortOnDrop<()>>>,
 }

@@ -68,9 +68,9 @@ impl LimiterBuilder {
     /// policies, and lists. Default: none.
     ///
     /// What the document says has precedence over this builder and over
-    /// [`quota_by`](crate::Policy::quota_by), and takes effect with the next request. If this
-    /// limiter cannot take it, it keeps what it has, and the log reports the problem. The [guide]
-    /// tells what each entry does.
+    /// [`quota_by`](crate::Policy::quota_by), and takes effect with the next request. An entry
+    /// that this limiter cannot take is left out and reported in the log; the others apply. The [guide]
+    /// explains each entry.
     ///
     /// ```
     /// use tower_throttle::{Limiter, Policy, TokenBucket, control::Control};

@@ -120,7 +120,7 @@ async fn a_caller_with_another_quota_keeps_its_bucket_and_others_keep_theirs() {
         (admitted(&limiter, "ann"), admitted(&limiter, "bob")),
         (3, 0)
     );
-    // Nobody is locked out by less, and nothing is lost by the end of an override.
+    // A lower quota locks no caller out, and the end of an override loses nothing.
     assert!(
         control
             .clear_override("plan", "ann")

@@ -180,7 +180,7 @@ pub(crate) struct Top {
     pub(crate) most_scanned: usize,
 }
 
-/// Who changes what, and why.
+/// The author of a change, and the reason.
 #[derive(Args, Debug)]
 pub(crate) struct Signature {
     /// Who makes the change.

@@ -27,7 +27,7 @@ pub(super) struct FilePolicy<'a> {
 /// What a policy of the file is in code.
 pub(super) struct Policies {
     pub(super) of_layers: Policy,
-    /// Without what a limiter is told by its callers: the key, and what is charged in the end.
+    /// Without the key and the settler: callers of a limiter pass the key and settle by themselves.
     pub(super) of_limiters: Policy,
 }
 

@@ -107,7 +107,7 @@ impl Source for Shelf {
     }
 }
 
-/// A layer that writes down what it is told.
+/// A layer that records each overlay that it gets.
 #[derive(Default)]
 struct Layer {
     told: Mutex<Vec<Arc<Overlay>>>,
