@@ -129,6 +129,7 @@
 //! | `metrics` | no | [`metrics::Publisher`]: passes the numbers on to the facade `metrics` 0.24 |
 //! | `redis-rustls` | no | `rediss://` |
 //! | `control` | no | [`control`](mod@control): limits that an operator changes at run time, for a fleet |
+//! | `admin` | no | [`admin`](mod@admin): a page and an API for operators, for axum |
 //! | `testing` | no | [`testing`](mod@testing): a test suite for a store of your own, and a simulated Redis |
 //! | `unstable-store` | no | [`store::BucketWords`] and `Check::decide`, for a store of your own; they may change in any release |
 //! | `config` | no | [`config`]: limits from a TOML file, or any format that has a crate for serde |
@@ -147,6 +148,9 @@
     clippy::unwrap_used
 )]
 
+#[cfg(feature = "admin")]
+#[cfg_attr(docsrs, doc(cfg(feature = "admin")))]
+pub mod admin;
 mod admission;
 mod caller_key;
 mod charge;

@@ -1,0 +1,10 @@
+//! The API: JSON below `/api/v1/`.
+
+use axum::Router;
+
+use super::router::Handle;
+
+/// Returns all routes below `/api/v1/`.
+pub(super) fn routes() -> Router<Handle> {
+    Router::new()
+}

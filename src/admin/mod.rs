@@ -1,0 +1,131 @@
+//! A page and an API for operators: which limits are in force, why a caller is denied, and what can
+//! be done for it.
+//!
+//! ```
+//! use std::net::SocketAddr;
+//! use axum::{Router, routing::get};
+//! use tower_throttle::{RateLimitLayer, TokenBucket, admin::{Access, Admin}};
+//!
+//! let limits = RateLimitLayer::new(TokenBucket::per_second(10).burst(20));
+//! // Only for programs and browsers on this machine, and without a way to change anything.
+//! let admin = Admin::new(&limits).access(Access::loopback());
+//! let app: Router = Router::new()
+//!     .route("/", get(|| async { "hello" }))
+//!     .layer(limits)
+//!     .nest_service("/admin", admin.into_router());
+//! # drop(app.into_make_service_with_connect_info::<SocketAddr>());
+//! ```
+//!
+//! **Where.** [`into_router`](Admin::into_router) returns an [`axum::Router`]: nest it, or serve it
+//! on a listener of its own, which is the safest place. With `nest_service("/admin", ..)`, both
+//! `/admin` and `/admin/` are the page; with `nest("/admin", ..)`, the first one is. Add it after
+//! the application's own layers, so that these do not limit the operator.
+//!
+//! **Who.** An [`Access`] says who may look: there is no default, and without one there is no
+//! router. Changes are possible only after [`allow_changes`](Admin::allow_changes).
+
+#![allow(dead_code, reason = "the API and the page are built on it")]
+
+mod access;
+mod api;
+mod page;
+mod problem;
+mod router;
+mod shared;
+mod target;
+
+use std::fmt;
+
+pub use self::{
+    access::{Access, Who},
+    target::Target,
+};
+use self::{shared::Shared, target::Targets};
+use crate::control::Control;
+
+/// Builds the admin page and its API: see the [module](self).
+///
+/// `A` is `()` until [`access`](Self::access) was called, and there is no router before:
+///
+/// ```compile_fail
+/// use tower_throttle::{Limiter, MemoryStore, TokenBucket, admin::Admin};
+///
+/// let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_second(10));
+/// let _router = Admin::new(&limiter).into_router();
+/// ```
+#[must_use = "it is served once `into_router` made a router of it"]
+pub struct Admin<A = ()> {
+    targets: Targets,
+    control: Option<Control>,
+    allows_changes: bool,
+    access: A,
+}
+
+impl Admin {
+    /// Starts with one layer, one limiter, or all of a configuration file.
+    pub fn new(target: impl Into<Target>) -> Self {
+        Self {
+            targets: Targets::default(),
+            control: None,
+            allows_changes: false,
+            access: (),
+        }
+        .target(target)
+    }
+}
+
+impl<A> Admin<A> {
+    /// Adds another layer or limiter, or all of another configuration file.
+    pub fn target(mut self, target: impl Into<Target>) -> Self {
+        self.targets.push(target.into());
+        self
+    }
+
+    /// Sets the control document in which bans, overrides and modes are made. Default: that of the
+    /// configuration file, if one was given and its store has one. Without a document, a caller can
+    /// be looked up and reset, and nothing else can be changed.
+    pub fn control(mut self, control: &Control) -> Self {
+        self.control = Some(control.clone());
+        self
+    }
+
+    /// Chooses who may look, and who may change things if [`allow_changes`](Self::allow_changes) is
+    /// set.
+    pub fn access(self, access: Access) -> Admin<Access> {
+        Admin {
+            targets: self.targets,
+            control: self.control,
+            allows_changes: self.allows_changes,
+            access,
+        }
+    }
+
+    /// Lets everybody with access change things: reset and ban callers, override quotas, and switch
+    /// modes of policies. Default: they can look only.
+    pub const fn allow_changes(mut self) -> Self {
+        self.allows_changes = true;
+        self
+    }
+}
+
+impl Admin<Access> {
+    /// Returns the page and its API as a router.
+    #[must_use]
+    pub fn into_router(self) -> axum::Router {
+        let control = self.control.or_else(|| self.targets.control());
+        router::build(Shared {
+            targets: self.targets,
+            control,
+            changes: self.allows_changes,
+            access: self.access,
+        })
+    }
+}
+
+impl<A> fmt::Debug for Admin<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admin")
+            .field("allows_changes", &self.allows_changes)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,10 @@
+//! The page and its assets.
+
+use axum::Router;
+
+use super::router::Handle;
+
+/// Returns `GET /`, `GET /admin.css` and `GET /admin.js`.
+pub(super) fn routes() -> Router<Handle> {
+    Router::new()
+}

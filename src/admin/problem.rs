@@ -1,0 +1,158 @@
+//! Errors as the API answers them: problem documents (RFC 9457) with a code.
+
+use std::{borrow::Cow, time::Duration};
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use http::{
+    HeaderName, HeaderValue, StatusCode,
+    header::{CONTENT_TYPE, RETRY_AFTER},
+};
+use serde::Serialize;
+
+/// An error. `Result<T, Problem>` is what handlers return.
+#[derive(Debug)]
+pub(super) struct Problem {
+    code: Code,
+    detail: Cow<'static, str>,
+    retry_after: Option<Duration>,
+    field: Option<(HeaderName, HeaderValue)>,
+}
+
+impl Problem {
+    /// Creates an error whose `detail` is the one of its code.
+    pub(super) fn new(code: Code) -> Self {
+        Self {
+            code,
+            detail: code.detail().into(),
+            retry_after: None,
+            field: None,
+        }
+    }
+
+    /// Replaces `detail`: what is wrong with this request. It must not hold a key.
+    pub(super) fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
+        self.detail = detail.into();
+        self
+    }
+
+    /// Adds `Retry-After`, in whole seconds, rounded up.
+    pub(super) fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
+        self
+    }
+
+    /// Adds a header field.
+    pub(super) fn field(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.field = Some((name, value));
+        self
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    r#type: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: &'a str,
+    code: &'static str,
+}
+
+const TYPE: &str =
+    "https://github.com/tower-throttle/tower-throttle/blob/main/docs/errors.md#the-admin-api";
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = self.code.status();
+        let document = Document {
+            r#type: TYPE,
+            title: status.canonical_reason().unwrap_or_default(),
+            status: status.as_u16(),
+            detail: &self.detail,
+            code: self.code.name(),
+        };
+        // A document of texts and a number is always JSON.
+        let body = serde_json::to_vec(&document).unwrap_or_default();
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        let json = HeaderValue::from_static("application/problem+json");
+        headers.insert(CONTENT_TYPE, json);
+        if let Some(wait) = self.retry_after {
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            headers.insert(RETRY_AFTER, seconds.max(1).into());
+        }
+        if let Some((name, value)) = self.field {
+            headers.insert(name, value);
+        }
+        response
+    }
+}
+
+/// Gives each error its status, its code and its usual detail: `docs/errors.md` explains all.
+macro_rules! codes {
+    ($($variant:ident => $status:ident $name:literal $detail:literal,)+) => {
+        /// What an error is. Each has a row in `docs/errors.md`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Code {
+            $($variant),+
+        }
+
+        impl Code {
+            const fn status(self) -> StatusCode {
+                match self {
+                    $(Self::$variant => StatusCode::$status,)+
+                }
+            }
+
+            pub(super) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+
+            const fn detail(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $detail,)+
+                }
+            }
+        }
+
+        #[cfg(test)]
+        const CODES: &[(&str, StatusCode)] = &[$(($name, StatusCode::$status)),+];
+    };
+}
+
+codes! {
+    NotFound => NOT_FOUND "not-found" "there is nothing at this path",
+    MethodNotAllowed => METHOD_NOT_ALLOWED "method-not-allowed" "this path has other methods: see the field Allow",
+    NoAccess => FORBIDDEN "no-access" "the application gives this request no access",
+    NotLoopback => FORBIDDEN "not-loopback" "only programs on the machine of the server have access",
+    NoPeer => INTERNAL_SERVER_ERROR "no-peer" "the request carries no peer address; serve the router with `into_make_service_with_connect_info::<SocketAddr>()`",
+    ReadOnly => FORBIDDEN "read-only" "nothing can be changed here; the application would have to call `allow_changes()`",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CODES;
+
+    /// One row of the page for each code, and no others.
+    #[test]
+    #[allow(clippy::expect_used)]
+    fn the_page_of_errors_lists_every_code_of_the_api_once() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/errors.md");
+        let page = std::fs::read_to_string(page).expect("the page of errors");
+        let table = page
+            .split("## ")
+            .find(|part| part.starts_with("The admin API"));
+        let rows = table.expect("its table").lines();
+        let listed = rows.filter_map(|row| {
+            let (code, rest) = row.strip_prefix("| `")?.split_once("` | ")?;
+            Some((code, rest.split(' ').next()?))
+        });
+        let codes = CODES.iter().map(|(name, status)| (*name, status.as_str()));
+        assert_eq!(listed.collect::<Vec<_>>(), codes.collect::<Vec<_>>());
+    }
+}
