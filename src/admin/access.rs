@@ -29,9 +29,7 @@ impl Access {
 
     /// Gives access to those requests for which `check` returns who sends them.
     #[must_use]
-    pub fn check(
-        check: impl Fn(&RequestHead<'_>) -> Option<Who> + Send + Sync + 'static,
-    ) -> Self {
+    pub fn check(check: impl Fn(&RequestHead<'_>) -> Option<Who> + Send + Sync + 'static) -> Self {
         Self(Kind::Check(Arc::new(check)))
     }
 
