@@ -110,7 +110,6 @@ impl<A> Admin<A> {
 
 impl Admin<Access> {
     /// Returns the page and its API as a router.
-    #[must_use]
     pub fn into_router(self) -> axum::Router {
         let control = self.control.or_else(|| self.targets.control());
         router::build(Shared {
