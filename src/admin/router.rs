@@ -3,7 +3,7 @@
 //! 1. [`guard`] is around all routes, also around 404 and 405. It checks what [`admit`] lists, in
 //!    that order, and adds the header fields of [`secure`] to all responses.
 //! 2. A handler of `api::routes()` or `page::routes()` runs. It finds in the request:
-//!    - `State<Arc<Shared>>`;
+//!    - `State<Handle>`;
 //!    - `Extension<Who>`: who has access. It is always there in handlers below `/api/`. Elsewhere it
 //!      may be absent (`Option<Extension<Who>>`): then the page is the form of the login;
 //!    - `Extension<Base>`: the start of all relative URLs of the page;
@@ -33,12 +33,9 @@ use http::{
 use super::{
     api, page,
     problem::{Code, Problem},
-    shared::Shared,
+    shared::{Base, Handle, Shared},
 };
 use crate::RequestHead;
-
-/// What a router has as its state.
-pub(super) type Handle = Arc<Shared>;
 
 /// The paths whose `POST` changes nothing.
 const READS: [&str; 1] = ["/api/v1/lookup"];
@@ -83,16 +80,6 @@ async fn admit(shared: &Shared, mut request: Request) -> Result<Request, Problem
 fn is_change(request: &Request) -> bool {
     let path = request.uri().path();
     !request.method().is_safe() && path.starts_with("/api/") && !READS.contains(&path)
-}
-
-/// The start of all relative URLs of the page: `./`, or `./admin/` if the page is at `/admin`.
-#[derive(Clone, Debug)]
-pub(super) struct Base(pub(super) String);
-
-impl Default for Base {
-    fn default() -> Self {
-        Self("./".to_owned())
-    }
 }
 
 const HEADERS: [(HeaderName, HeaderValue); 7] = [

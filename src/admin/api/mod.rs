@@ -2,7 +2,7 @@
 
 use axum::Router;
 
-use super::router::Handle;
+use super::shared::Handle;
 
 /// Returns all routes below `/api/v1/`.
 pub(super) fn routes() -> Router<Handle> {

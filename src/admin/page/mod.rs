@@ -2,7 +2,7 @@
 
 use axum::Router;
 
-use super::router::Handle;
+use super::shared::Handle;
 
 /// Returns `GET /`, `GET /admin.css` and `GET /admin.js`.
 pub(super) fn routes() -> Router<Handle> {
