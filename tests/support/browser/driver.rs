@@ -1,0 +1,89 @@
+//! The process of chromedriver, which the tests of one binary share.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+/// Ends the driver when its standard input ends, so that it also ends with a process that is
+/// killed.
+const SCRIPT: &str = "\"$@\" </dev/null & cat >/dev/null; kill $!; wait $!";
+const READY: &str = "ChromeDriver was started successfully on port ";
+
+static SHARED: Mutex<Weak<Driver>> = Mutex::new(Weak::new());
+
+/// A running chromedriver on a free port of the loopback. It ends when its last user drops it.
+#[derive(Debug)]
+pub(super) struct Driver {
+    child: Child,
+    pub(super) url: String,
+    pub(super) browser: PathBuf,
+}
+
+impl Driver {
+    /// Returns the driver that another test uses at the moment, or starts one. `None` without a
+    /// browser and its driver.
+    ///
+    /// # Panics
+    ///
+    /// If one of them is missing and `TT_REQUIRE_CHROMIUM` is set, as CI sets it.
+    pub(super) fn shared() -> Option<Arc<Self>> {
+        let browser = find(&BROWSERS);
+        let (Some(browser), Some(program)) = (browser, find(&["chromedriver"])) else {
+            assert!(
+                std::env::var_os("TT_REQUIRE_CHROMIUM").is_none(),
+                "TT_REQUIRE_CHROMIUM is set and the PATH lacks `chromedriver` or all of \
+                 {BROWSERS:?}; install `chromium` and `chromium-driver`"
+            );
+            return None;
+        };
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let driver = shared.upgrade().unwrap_or_else(|| {
+            let driver = Arc::new(Self::start(program, browser));
+            *shared = Arc::downgrade(&driver);
+            driver
+        });
+        Some(driver)
+    }
+
+    fn start(program: PathBuf, browser: PathBuf) -> Self {
+        let mut child = Command::new("sh")
+            .args(["-c", SCRIPT, "sh"])
+            .arg(program)
+            .args(["--port=0", "--log-level=SEVERE"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a shell");
+        let output = child.stdout.take().expect("its standard output");
+        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+        let port = lines.find_map(|line| {
+            let port = line.strip_prefix(READY)?.trim_end_matches('.').to_owned();
+            Some(port)
+        });
+        let port = port.expect("chromedriver names its port");
+        Self {
+            child,
+            url: format!("http://127.0.0.1:{port}"),
+            browser,
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+fn find(names: &[&str]) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .flat_map(|folder| names.iter().map(move |name| folder.join(name)))
+        .find(|program| program.is_file())
+}

@@ -1,0 +1,288 @@
+//! A tab of a headless Chromium, driven through WebDriver. The calls block.
+
+mod command;
+mod driver;
+mod focus;
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Instant,
+};
+
+use fantoccini::{
+    Client, ClientBuilder,
+    actions::{InputSource, KeyAction, KeyActions},
+    elements::Element,
+    error::CmdError,
+};
+use hyper_util::client::legacy::connect::HttpConnector;
+use serde_json::{Value, json};
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::timeout,
+};
+
+use self::{command::Command, driver::Driver};
+use crate::support::DEADLINE;
+
+const OPTIONS: &str = "--headless=new --no-sandbox --disable-gpu --disable-quic --disable-sync \
+    --disable-dev-shm-usage --disable-background-networking --disable-component-update \
+    --hide-scrollbars --no-first-run --remote-debugging-pipe";
+/// Collects what each page violates of its content security policy.
+const COLLECTOR: &str = "globalThis.cspViolations = [];
+    addEventListener('securitypolicyviolation', (event) => globalThis.cspViolations.push(
+      `${event.effectiveDirective} blocked ${event.blockedURI || 'inline'} ${event.sample}`));";
+
+/// A browser process with one tab and a profile of its own. It ends when dropped.
+pub(crate) struct Tab {
+    runtime: Runtime,
+    client: Client,
+    problems: Vec<String>,
+    folder: PathBuf,
+    _driver: Arc<Driver>,
+}
+
+impl Tab {
+    /// Opens an empty tab. `None` without a browser; see [`Driver::shared`].
+    pub(crate) fn open(width: u32, height: u32) -> Option<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let driver = Driver::shared()?;
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tower-throttle-browser-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).expect("a temporary folder");
+        let mut options: Vec<_> = OPTIONS.split_whitespace().map(str::to_owned).collect();
+        options.push(format!("--user-data-dir={}", folder.display()));
+        let capabilities = json!({
+            "goog:chromeOptions": { "binary": driver.browser, "args": options },
+            "goog:loggingPrefs": { "browser": "ALL" },
+        });
+        let Value::Object(capabilities) = capabilities else {
+            unreachable!("it is written as an object");
+        };
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let client = runtime.block_on(async {
+            let mut builder = ClientBuilder::new(HttpConnector::new());
+            let connecting = builder.capabilities(capabilities).connect(&driver.url);
+            // A browser that starts while others are compiled is slow.
+            timeout(3 * DEADLINE, connecting).await
+        });
+        let tab = Self {
+            runtime,
+            client: client.expect("a session in time").expect("a session"),
+            problems: Vec::new(),
+            folder,
+            _driver: driver,
+        };
+        tab.resize(width, height);
+        tab.call(
+            "Page.addScriptToEvaluateOnNewDocument",
+            &json!({ "source": COLLECTOR }),
+        );
+        Some(tab)
+    }
+
+    #[track_caller]
+    fn run<T>(&self, what: &str, future: impl Future<Output = Result<T, CmdError>>) -> T {
+        let result = self
+            .runtime
+            .block_on(async { timeout(DEADLINE, future).await });
+        match result {
+            Ok(Ok(value)) => value,
+            Ok(Err(error)) => panic!("{what}: {error}"),
+            Err(_) => panic!("{what}: the browser did not answer in time"),
+        }
+    }
+
+    #[track_caller]
+    fn post(&self, path: &'static str, body: Value) -> Value {
+        let what = format!("{path} {body}");
+        self.run(&what, self.client.issue_cmd(Command { path, body }))
+    }
+
+    /// Calls a method of the DevTools protocol and returns its result.
+    #[track_caller]
+    pub(crate) fn call(&self, method: &str, params: &Value) -> Value {
+        self.post(
+            "goog/cdp/execute",
+            json!({ "cmd": method, "params": params }),
+        )
+    }
+
+    /// Gives the page this size, in CSS pixels.
+    pub(crate) fn resize(&self, width: u32, height: u32) {
+        let size = json!({
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false,
+        });
+        self.call("Emulation.setDeviceMetricsOverride", &size);
+    }
+
+    /// Prefers a color scheme, `light` or `dark`, as the user's system does.
+    pub(crate) fn prefer(&self, scheme: &str) {
+        let feature = json!({ "name": "prefers-color-scheme", "value": scheme });
+        self.call(
+            "Emulation.setEmulatedMedia",
+            &json!({ "features": [feature] }),
+        );
+    }
+
+    /// Runs no scripts of the pages from now on.
+    pub(crate) fn disable_scripts(&self) {
+        self.call(
+            "Emulation.setScriptExecutionDisabled",
+            &json!({ "value": true }),
+        );
+    }
+
+    /// Loads a page and waits until it is complete.
+    #[track_caller]
+    pub(crate) fn navigate(&mut self, url: &str) {
+        self.collect_problems();
+        self.run(url, self.client.goto(url));
+    }
+
+    /// Loads the page anew.
+    #[track_caller]
+    pub(crate) fn reload(&mut self) {
+        self.collect_problems();
+        self.run("reload", self.client.refresh());
+    }
+
+    /// Evaluates an expression in the page. Waits for a promise.
+    #[track_caller]
+    pub(crate) fn evaluate(&self, expression: &str) -> Value {
+        let params = json!({
+            "expression": expression, "returnByValue": true, "awaitPromise": true,
+        });
+        let evaluated = self.call("Runtime.evaluate", &params);
+        let error = &evaluated["exceptionDetails"];
+        assert_eq!(error, &Value::Null, "{expression}");
+        evaluated["result"]["value"].clone()
+    }
+
+    /// Evaluates an expression that is a text.
+    #[track_caller]
+    pub(crate) fn text(&self, expression: &str) -> String {
+        let value = self.evaluate(expression);
+        value
+            .as_str()
+            .map(str::to_owned)
+            .unwrap_or_else(|| panic!("{expression} is {value}"))
+    }
+
+    /// Evaluates an expression until it is true, for at most [`DEADLINE`].
+    #[track_caller]
+    pub(crate) fn wait_until(&self, expression: &str) {
+        let started = Instant::now();
+        while self.evaluate(expression) != true {
+            if started.elapsed() > DEADLINE {
+                let page = self.evaluate("document.body.innerText");
+                let page = page.as_str().unwrap_or_default();
+                panic!("never true: {expression}\non this page:\n{page}");
+            }
+        }
+    }
+
+    #[track_caller]
+    fn find(&self, expression: &str) -> Element {
+        let found = self.run(
+            expression,
+            self.client.execute(&format!("return {expression}"), vec![]),
+        );
+        let id = found
+            .as_object()
+            .and_then(|found| found.values().next()?.as_str());
+        let id = id.unwrap_or_else(|| panic!("{expression} is {found}, not an element"));
+        Element::from_element_id(self.client.clone(), id.to_owned().into())
+    }
+
+    /// Clicks the middle of the element that `expression` returns, which must be visible there.
+    /// Scrolls to it if need be, and waits for the page that this loads.
+    #[track_caller]
+    pub(crate) fn click(&self, expression: &str) {
+        self.run(expression, self.find(expression).click());
+    }
+
+    /// Selects all of a field and inserts this text.
+    #[track_caller]
+    pub(crate) fn fill(&self, expression: &str, text: &str) {
+        self.evaluate(&format!(
+            "(({expression}).focus(), ({expression}).select())"
+        ));
+        self.call("Input.insertText", &json!({ "text": text }));
+        assert_eq!(
+            self.evaluate(&format!("({expression}).value")),
+            text,
+            "{expression}"
+        );
+    }
+
+    /// Presses and releases a key, as WebDriver names it.
+    #[track_caller]
+    pub(crate) fn press(&self, key: char) {
+        let keys = KeyActions::new("keyboard".to_owned())
+            .then(KeyAction::Down { value: key })
+            .then(KeyAction::Up { value: key });
+        self.run("a key", self.client.perform_actions(keys));
+    }
+
+    /// Returns the picture of the visible part of the page, a PNG.
+    pub(crate) fn screenshot(&self) -> Vec<u8> {
+        self.run("a screenshot", self.client.screenshot())
+    }
+
+    /// Returns how many pixels the page is wider than the window.
+    pub(crate) fn overflow(&self) -> i64 {
+        let overflow = self.evaluate("document.documentElement.scrollWidth - innerWidth");
+        overflow.as_i64().expect("a number")
+    }
+
+    /// Returns what no page should cause: exceptions that no script caught, errors and warnings
+    /// on the console, violations of a content security policy, and requests that failed.
+    pub(crate) fn problems(&mut self) -> &[String] {
+        self.collect_problems();
+        &self.problems
+    }
+
+    /// Forgets the problems so far that contain this text.
+    pub(crate) fn expect_problem(&mut self, text: &str) {
+        self.collect_problems();
+        let count = self.problems.len();
+        self.problems.retain(|problem| !problem.contains(text));
+        assert!(
+            self.problems.len() < count,
+            "no {text:?} in {:?}",
+            self.problems
+        );
+    }
+
+    fn collect_problems(&mut self) {
+        let lines = self.post("se/log", json!({ "type": "browser" }));
+        for line in lines.as_array().expect("lines") {
+            if line["level"] != "INFO" && line["level"] != "DEBUG" {
+                self.problems
+                    .push(format!("{}: {}", line["source"], line["message"]));
+            }
+        }
+        let violations = self.evaluate("globalThis.cspViolations?.splice(0) ?? []");
+        for violation in violations.as_array().expect("violations") {
+            self.problems.push(format!("csp: {violation}"));
+        }
+    }
+}
+
+impl Drop for Tab {
+    fn drop(&mut self) {
+        let closing = self.client.clone().close();
+        let _ = self
+            .runtime
+            .block_on(async { timeout(DEADLINE, closing).await });
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
