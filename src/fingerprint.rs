@@ -66,6 +66,12 @@ impl Fingerprint {
         hash.try_into().map(Self).ok()
     }
 
+    /// Returns whether a key was made of a fingerprint.
+    #[cfg(feature = "admin")]
+    pub(crate) fn is_of_key(key: &Key) -> bool {
+        Self::in_key(key.as_bytes()).is_some()
+    }
+
     /// Reads the fingerprint in the name of a bucket in Redis.
     #[cfg(any(feature = "http", feature = "redis"))]
     pub(crate) fn in_storage_key(name: &str) -> Option<Self> {

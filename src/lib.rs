@@ -175,6 +175,8 @@ pub mod fuzzing;
 mod holds;
 mod limiter;
 mod lists;
+#[cfg(feature = "admin")]
+mod look_up;
 pub mod metrics;
 #[cfg(feature = "http")]
 mod middleware;

@@ -33,6 +33,7 @@ mod problem;
 mod router;
 mod shared;
 mod target;
+mod watched;
 
 use std::fmt;
 

@@ -1,5 +1,6 @@
 //! What an admin page is about.
 
+use super::watched::Watched;
 #[cfg(feature = "config")]
 use crate::config::Limits;
 use crate::{Limiter, RateLimitLayer, control::Control};
@@ -53,5 +54,43 @@ impl Targets {
             Kind::Limits(limits) => limits.control(),
             Kind::Layer(_) | Kind::Limiter(_) => None,
         })
+    }
+
+    /// Returns the layers and limiters as they are now. One that is in several targets is there
+    /// once. They keep their settings: ask for them anew for each request.
+    pub(super) fn all(&self) -> Vec<Watched> {
+        let mut all: Vec<Watched> = Vec::new();
+        for found in self.0.iter().flat_map(Target::all) {
+            if !all.iter().any(|known| known.is_same(&found)) {
+                all.push(found);
+            }
+        }
+        all
+    }
+
+    /// Returns the files.
+    #[cfg(feature = "config")]
+    pub(super) fn files(&self) -> impl Iterator<Item = &Limits> {
+        self.0.iter().filter_map(|target| match &target.0 {
+            Kind::Limits(limits) => Some(limits),
+            Kind::Layer(_) | Kind::Limiter(_) => None,
+        })
+    }
+}
+
+impl Target {
+    fn all(&self) -> Vec<Watched> {
+        match &self.0 {
+            Kind::Layer(layer) => vec![Watched::layer(layer)],
+            Kind::Limiter(limiter) => vec![Watched::limiter(limiter)],
+            #[cfg(feature = "config")]
+            Kind::Limits(limits) => {
+                let (layers, limiters) = limits.all();
+                let layers = layers.values().map(Watched::layer);
+                layers
+                    .chain(limiters.values().map(Watched::limiter))
+                    .collect()
+            }
+        }
     }
 }

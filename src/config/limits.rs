@@ -1,5 +1,7 @@
 //! [`Limits`]: the layers and limiters of a file.
 
+#[cfg(feature = "admin")]
+use std::collections::BTreeMap;
 use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::{runtime::Handle, task::spawn_blocking, time::sleep};
@@ -98,6 +100,12 @@ impl Limits {
         let known = limiters.keys().cloned().collect();
         let limiter = limiters.get(name).cloned();
         limiter.ok_or_else(|| UnknownName::new("limiter", name, known))
+    }
+
+    /// Returns all layers of the version in force, and all limiters.
+    #[cfg(feature = "admin")]
+    pub(crate) fn all(&self) -> (BTreeMap<String, RateLimitLayer>, BTreeMap<String, Limiter>) {
+        (self.shared.layers(), self.shared.limiters())
     }
 
     /// Returns the store of the file.

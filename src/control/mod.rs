@@ -11,6 +11,8 @@
 //!
 //! [guide]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/control.md
 
+#[cfg(feature = "http")]
+mod caller;
 mod change;
 mod compile;
 mod document;
@@ -33,6 +35,9 @@ mod wire;
 
 use std::{fmt, sync::Arc};
 
+#[cfg(feature = "http")]
+#[cfg_attr(docsrs, doc(cfg(feature = "http")))]
+pub use self::caller::Caller;
 pub(crate) use self::held::{Held, Subscriber};
 pub use self::{
     change::{Change, End},

@@ -132,6 +132,12 @@ pub enum ConfigError {
         /// What is wrong, and what to change.
         reason: String,
     },
+    /// A text that names no caller: see `control::Caller`.
+    #[non_exhaustive]
+    CallerText {
+        /// What is wrong, and what to change. It repeats nothing of the text.
+        reason: &'static str,
+    },
     /// A text that is no name of an [`Algorithm`](crate::Algorithm).
     #[non_exhaustive]
     AlgorithmText {
@@ -445,6 +451,7 @@ impl fmt::Display for ConfigError {
                 "`forgiven_after(..)` without `doubling_up_to(..)`, where all bans are equally long; drop it, or double the bans",
             ),
             Self::QuotaText { text, reason, .. } => write!(f, "quota {text:?}: {reason}"),
+            Self::CallerText { reason } => write!(f, "caller: {reason}"),
             Self::AlgorithmText { text, reason } => write!(f, "algorithm {text:?}: {reason}"),
             Self::OnStoreFailureText { text, reason, .. } => {
                 write!(f, "on_store_failure {text:?}: {reason}")
@@ -637,6 +644,7 @@ codes! {
     LongestBanTooShort => "longest-ban-too-short",
     NothingToForgive => "nothing-to-forgive",
     QuotaText => "quota-text",
+    CallerText => "caller-text",
     AlgorithmText => "algorithm-text",
     OnStoreFailureText => "on-store-failure-text",
     NoPolicies => "no-policies",

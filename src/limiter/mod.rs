@@ -7,6 +7,8 @@ mod charging;
 #[cfg(feature = "control")]
 mod controlled;
 mod limits;
+#[cfg(feature = "admin")]
+mod look_up;
 mod penalties;
 mod settle;
 mod wait;

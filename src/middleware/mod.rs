@@ -22,6 +22,8 @@ mod build;
 mod controlled;
 mod inline_text;
 mod listed;
+#[cfg(feature = "admin")]
+mod look_up;
 mod plan;
 mod record;
 mod respond;

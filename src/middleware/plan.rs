@@ -152,7 +152,7 @@ impl Plan {
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     pub(super) base: Compiled,
-    key: Erased<dyn KeyExtractor>,
+    pub(super) key: Erased<dyn KeyExtractor>,
     cost_by: Option<Erased<CostBy>>,
     when: Option<Erased<When>>,
     quota_by: Option<Erased<QuotaBy>>,
@@ -264,7 +264,7 @@ impl Rule {
 
     /// Returns the charge of what the request holds, if the policy holds.
     #[inline(never)]
-    fn hold_before<'a>(&self, charge: &Charge<'a>) -> Option<Charge<'a>> {
+    pub(super) fn hold_before<'a>(&self, charge: &Charge<'a>) -> Option<Charge<'a>> {
         let units = match self.settle_by {
             Some(_) => charge.cost(),
             None => 0,
@@ -368,7 +368,7 @@ impl Rule {
     /// Returns the demand, if the request chooses the quota or the cost, or if an operator chose a
     /// quota for its caller.
     #[inline]
-    fn chosen_demand(
+    pub(super) fn chosen_demand(
         &self,
         head: &RequestHead<'_>,
         quota: Option<&Interned<Quota>>,
@@ -404,6 +404,13 @@ impl Rule {
     #[inline]
     pub(super) fn may_be_shadow(&self) -> bool {
         self.base.enforcement.may_be_shadow()
+    }
+
+    /// Returns the quotas that requests chose, as far as they are kept.
+    #[cfg(feature = "admin")]
+    pub(super) fn known_tiers(&self) -> Vec<Interned<Quota>> {
+        let tiers = self.tiers.0.iter();
+        tiers.filter_map(|tier| tier.get().cloned()).collect()
     }
 
     /// Whether every request is held to the same quota.

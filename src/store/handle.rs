@@ -142,6 +142,22 @@ impl StoreHandle {
         checks.beside(answer)
     }
 
+    /// Peeks at the buckets of each policy by itself, in one round trip if the store can. The
+    /// fallback decides in place of a store that fails, but not for a shadow policy.
+    #[cfg(feature = "admin")]
+    pub(crate) fn peek_each(&self, policies: &[(&[Charge<'_>], bool)]) -> Vec<Answer<Decision>> {
+        let checks = policies.iter();
+        let checks = checks.map(|(charges, _)| Check::new(Operation::Peek, charges));
+        let checks: Vec<Check<'_>> = checks.collect();
+        let answers = self.store.store.check_all(&checks).into_iter();
+        let answers = answers.zip(&checks).zip(policies);
+        let answers = answers.map(|((answer, check), (_, is_enforced))| match is_enforced {
+            true => self.with_fallback(answer, check),
+            false => answer,
+        });
+        answers.collect()
+    }
+
     /// Applies the fallback to an answer of the store, if it needs that.
     #[inline(always)]
     fn with_fallback(&self, mut answer: Answer<Decision>, check: &Check<'_>) -> Answer<Decision> {
@@ -232,7 +248,7 @@ impl StoreHandle {
 
     /// Returns the time, by the clock of a memory store or else that of the machine.
     #[cfg(feature = "control")]
-    fn now_us(&self) -> u64 {
+    pub(crate) fn now_us(&self) -> u64 {
         match &self.memory {
             Some(memory) => clock::read(&*memory.clock()),
             None => clock::read(&SystemClock::new()),

@@ -51,6 +51,13 @@ impl Network {
         Self { address, ..self }
     }
 
+    /// Returns whether an address, which must not be IPv4-mapped, is of this network.
+    #[cfg(feature = "admin")]
+    pub(crate) fn contains(self, address: IpAddr) -> bool {
+        let other = Self { address, ..self };
+        width(address) == width(self.address) && self.range() == other.range()
+    }
+
     /// Returns the first and the last address of the network, as numbers.
     pub(crate) fn range(self) -> (u128, u128) {
         let first = self.bits() & !self.host_bits();

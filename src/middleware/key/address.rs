@@ -40,6 +40,12 @@ impl AddressReader for std::sync::Arc<dyn AddressReader> {
 
 pub(super) const DEFAULT_IPV6_PREFIX: u8 = 64;
 
+/// Returns the key of a peer with this address, as [`peer`](super::peer) reads it by default.
+#[cfg(feature = "control")]
+pub(crate) fn key_of_address(address: IpAddr) -> Key {
+    address_key(address.to_canonical(), DEFAULT_IPV6_PREFIX)
+}
+
 /// `address` must not be IPv4-mapped: masked as IPv6, all of IPv4 would be one caller.
 pub(super) fn address_key(address: IpAddr, ipv6_prefix: u8) -> Key {
     match address {

@@ -1,0 +1,123 @@
+//! A layer or limiter that a page shows.
+
+use crate::{
+    Limiter, RateLimitLayer, RecentDenial, StoreError, TopDenied,
+    control::{Action, Caller, Control, Entry},
+    look_up::{CallerState, PolicyState, ResetBucket},
+    metrics::Snapshot,
+};
+
+/// A layer or limiter with its settings at one moment.
+#[derive(Clone, Debug)]
+pub(super) enum Watched {
+    Layer(RateLimitLayer),
+    Limiter(Limiter),
+}
+
+impl Watched {
+    pub(super) fn layer(layer: &RateLimitLayer) -> Self {
+        Self::Layer(layer.pinned())
+    }
+
+    pub(super) fn limiter(limiter: &Limiter) -> Self {
+        Self::Limiter(limiter.pinned())
+    }
+
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Layer(one), Self::Layer(other)) => one.is_same(other),
+            (Self::Limiter(one), Self::Limiter(other)) => one.is_same(other),
+            _ => false,
+        }
+    }
+
+    /// Returns its name, which others may have, too.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Layer(layer) => layer.name(),
+            Self::Limiter(limiter) => limiter.name(),
+        }
+    }
+
+    pub(super) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Layer(_) => "layer",
+            Self::Limiter(_) => "limiter",
+        }
+    }
+
+    /// Returns all policies, also those that a control document has switched off.
+    pub(super) fn policies(&self) -> Vec<PolicyState> {
+        match self {
+            Self::Layer(layer) => layer.policy_states(),
+            Self::Limiter(limiter) => limiter.policy_states(),
+        }
+    }
+
+    pub(super) fn metrics(&self) -> Snapshot {
+        match self {
+            Self::Layer(layer) => layer.metrics(),
+            Self::Limiter(limiter) => limiter.metrics(),
+        }
+    }
+
+    /// Returns the callers that are denied most. A limiter has no list of them.
+    pub(super) fn top_denied(&self, most: usize) -> TopDenied {
+        match self {
+            Self::Layer(layer) => layer.top_denied(most),
+            Self::Limiter(_) => TopDenied::default(),
+        }
+    }
+
+    /// Returns the last denials. A limiter has no list of them.
+    pub(super) fn recent_denials(&self) -> Vec<RecentDenial> {
+        match self {
+            Self::Layer(layer) => layer.recent_denials(),
+            Self::Limiter(_) => Vec::new(),
+        }
+    }
+
+    /// Looks a caller up, under one policy or under all: one state for each, in their order. Empty if
+    /// there is no such policy.
+    ///
+    /// `control`: where to find the entries about it.
+    pub(super) async fn look_up(
+        &self,
+        caller: &Caller,
+        policy: Option<&str>,
+        control: Option<&Control>,
+    ) -> Vec<CallerState> {
+        let mut states = match self {
+            Self::Layer(layer) => layer.look_up(caller, policy).await,
+            Self::Limiter(limiter) => limiter.look_up(caller, policy).await,
+        };
+        for state in &mut states {
+            if let Some(control) = control {
+                state.add_entries(control, caller.address());
+            }
+        }
+        states
+    }
+
+    /// Resets a caller's buckets, also those of shadow policies and of policies that are off, and
+    /// lifts the bans of penalties. Returns what was reset: a policy is left out if its key is not
+    /// known, and one whose bucket all callers share unless it is named. A policy whose quota
+    /// depends on the request loses the buckets of all quotas that this process knows.
+    pub(super) async fn reset(
+        &self,
+        caller: &Caller,
+        policy: Option<&str>,
+    ) -> Result<Vec<ResetBucket>, StoreError> {
+        match self {
+            Self::Layer(layer) => layer.reset_caller(caller, policy).await,
+            Self::Limiter(limiter) => limiter.reset_caller(caller, policy).await,
+        }
+    }
+}
+
+/// Returns the entry that sets the mode of a policy.
+pub(super) fn mode_entry(control: &Control, policy: &str) -> Option<Entry> {
+    let is_meant =
+        |entry: &Entry| matches!(&entry.action, Action::Mode { policy: of, .. } if of == policy);
+    control.entries().into_iter().find(is_meant)
+}

@@ -1,0 +1,99 @@
+//! What operators ask a limiter.
+
+use std::sync::Arc;
+
+use super::{Limiter, limits::Limits};
+use crate::{
+    Key, StoreError,
+    control::Caller,
+    look_up::{self, Asked, CallerState, PolicyState, ResetBucket, Terms},
+    policy::Compiled,
+    util::current::Current,
+};
+
+impl Limiter {
+    /// Returns a limiter that keeps the present settings of this one. It does not count as a use of
+    /// this one.
+    pub(crate) fn pinned(&self) -> Self {
+        Self {
+            limits: Current::Fixed(Arc::clone(&self.limits.load())),
+        }
+    }
+
+    /// Returns whether the other limiter has the same settings at present.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.limits.is(&other.limits.load())
+    }
+
+    /// Returns the name of this limiter, which others may have, too.
+    pub(crate) fn name(&self) -> String {
+        self.limits.load().recorder.name().to_owned()
+    }
+
+    /// Returns all policies, also those that a control document has switched off.
+    pub(crate) fn policy_states(&self) -> Vec<PolicyState> {
+        let limits = self.limits.load();
+        let policies = limits.all();
+        let state = |(policy, is_off): (&Compiled, bool)| {
+            PolicyState::new(&terms(policy, is_off), true, &limits.store)
+        };
+        policies.map(state).collect()
+    }
+
+    /// Looks a caller up, under one policy or under all.
+    pub(crate) async fn look_up(&self, caller: &Caller, policy: Option<&str>) -> Vec<CallerState> {
+        let limits = self.limits.load().keep();
+        let asked = limits.asked(caller, policy);
+        look_up::look_up(limits.recorder.name(), &limits.store, asked).await
+    }
+
+    /// Resets a caller's buckets, under one policy or under all whose buckets are not shared.
+    pub(crate) async fn reset_caller(
+        &self,
+        caller: &Caller,
+        policy: Option<&str>,
+    ) -> Result<Vec<ResetBucket>, StoreError> {
+        let limits = self.limits.load().keep();
+        let asked = limits.asked(caller, policy);
+        look_up::reset(&limits.store, &asked, policy.is_some()).await
+    }
+}
+
+fn terms(policy: &Compiled, is_off: bool) -> Terms<'_> {
+    Terms {
+        policy,
+        is_off,
+        is_shared: policy.shared,
+        tiers: Vec::new(),
+    }
+}
+
+impl Limits {
+    /// Returns all policies, and whether each is off.
+    fn all(&self) -> impl Iterator<Item = (&Compiled, bool)> {
+        let on = self.policies.iter().map(|policy| (policy, false));
+        on.chain(self.off.iter().map(|policy| (policy, true)))
+    }
+
+    fn asked(&self, caller: &Caller, policy: Option<&str>) -> Vec<Asked<'_>> {
+        let policies = self.all();
+        let policies =
+            policies.filter(|(own, _)| policy.is_none_or(|policy| policy == &*own.name.text));
+        let asked = policies.map(|(policy, is_off)| {
+            let key = match policy.shared {
+                true => Some(Key::everyone()),
+                false => caller.key(),
+            };
+            Asked::new(
+                terms(policy, is_off),
+                &self.store,
+                key.ok_or_else(|| {
+                    "a limiter reads no requests; name the caller by its key".to_owned()
+                }),
+                |quota| Ok(policy.demand.chosen(quota, None)),
+                |charge| policy.hold_before(charge, 0),
+            )
+        });
+        asked.collect()
+    }
+}
