@@ -328,13 +328,34 @@ pub(crate) fn control_applied(version: u64, entries: usize) {
     );
 }
 
-/// Logs that an older version replaced a newer one.
+/// Logs that this process stored what Redis had lost.
 #[cfg(feature = "control")]
-pub(crate) fn control_went_back(former: u64, version: u64) {
+pub(crate) fn control_restored(former: u64, version: u64, entries: usize) {
     tell!(
         warn,
         "control",
-        "control document went back from version {former} to {version}: Redis has lost changes; make them again"
+        entries,
+        "control document had lost changes of version {former}; stored again as version {version}"
+    );
+}
+
+/// Logs that lost changes cannot be stored again.
+#[cfg(feature = "control")]
+pub(crate) fn control_lacks_changes(why: &impl fmt::Display, former: u64, version: u64) {
+    tell!(
+        warn,
+        "control",
+        "control document lacks changes of version {former}, which cannot be stored again ({why}); version {version} applies"
+    );
+}
+
+/// Logs that a lost document cannot be stored again, once for each reason.
+#[cfg(feature = "control")]
+pub(crate) fn control_not_stored(why: &str, version: u64) {
+    tell!(
+        warn,
+        "control",
+        "control document cannot be stored again ({why}); keeping version {version}"
     );
 }
 
@@ -353,7 +374,7 @@ pub(crate) fn control_lost(version: u64) {
     tell!(
         warn,
         "control",
-        "control document is gone from the store; keeping version {version}, which the next change stores again"
+        "control document is gone from the store; keeping version {version}, and storing it again"
     );
 }
 

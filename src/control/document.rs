@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     entry::{Entry, Subject},
+    lineage::Lineages,
     wire::WireEntry,
 };
 use crate::util::random::random;
@@ -25,6 +26,9 @@ const FORMAT: u64 = 1;
 pub(super) struct Document {
     /// Rises by 1 with each change. 0: no change has been made.
     pub(super) version: u64,
+    /// When the last change was made.
+    pub(super) changed_ms: u64,
+    pub(super) lineages: Lineages,
     /// The entries, the oldest first.
     pub(super) entries: Vec<Entry>,
 }
@@ -66,6 +70,8 @@ struct Writing {
     format: u64,
     version: u64,
     write: String,
+    changed_ms: u64,
+    lineages: Vec<String>,
     entries: Vec<WireEntry>,
 }
 
@@ -76,6 +82,8 @@ struct Reading {
     version: u64,
     #[serde(rename = "write")]
     _write: String,
+    changed_ms: u64,
+    lineages: Vec<String>,
     entries: Vec<WireEntry>,
 }
 
@@ -94,6 +102,7 @@ impl Document {
         if (read.format, read.version) != (FORMAT, version) {
             return Err(Unreadable::new("it has two versions"));
         }
+        let lineages = Lineages::read(&read.lineages).map_err(Unreadable::new)?;
         let count = read.entries.len();
         if count > MAX_ENTRIES {
             return Err(Unreadable::TooManyEntries { count });
@@ -108,7 +117,12 @@ impl Document {
             }
             entries.push(entry);
         }
-        Ok(Self { version, entries })
+        Ok(Self {
+            version,
+            changed_ms: read.changed_ms,
+            lineages,
+            entries,
+        })
     }
 
     /// Returns the text, with a mark of its own: two texts of one version differ in their heads.
@@ -122,6 +136,8 @@ impl Document {
             format: FORMAT,
             version: self.version,
             write: format!("{:016x}", random()),
+            changed_ms: self.changed_ms,
+            lineages: self.lineages.texts(),
             entries: self.entries.iter().map(WireEntry::from).collect(),
         };
         let text = serde_json::to_vec(&writing).expect("texts and numbers become JSON");

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use super::{
     document::{Document, Unreadable},
-    entry::{Entry, Subject},
+    entry::{Entry, Subject, milliseconds},
     error::ErrorKind,
 };
 
@@ -21,6 +21,8 @@ pub(super) enum Edit {
 
 impl Edit {
     /// Returns the next document, without what has ended. `None`: there is nothing to write.
+    ///
+    /// `is_lost`: this document is not what is stored.
     pub(super) fn apply(
         &self,
         document: &Document,
@@ -45,7 +47,13 @@ impl Edit {
             let reason = "no version is higher than its own".to_owned();
             ErrorKind::Unwritable(Unreadable::NoDocument { reason })
         })?;
-        Ok(Some(Document { version, entries }))
+        Ok(Some(Document {
+            version,
+            // Clocks differ: this never goes back.
+            changed_ms: document.changed_ms.max(milliseconds(now)),
+            lineages: document.lineages.or_new(),
+            entries,
+        }))
     }
 
     /// Returns whether a document has this change.

@@ -41,6 +41,15 @@ impl ControlError {
         }
     }
 
+    /// Returns what is wrong, without what it means for a change.
+    pub(super) fn cause(&self) -> String {
+        match &self.0 {
+            ErrorKind::Store(error) => error.to_string(),
+            ErrorKind::Unwritable(why) => why.to_string(),
+            _ => self.to_string(),
+        }
+    }
+
     pub(super) fn invalid(what: impl Into<String>) -> Self {
         Self(ErrorKind::Invalid(what.into()))
     }

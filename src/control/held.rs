@@ -1,4 +1,5 @@
-//! The document as a process holds it: reading, changing and publishing it.
+//! The document as a process holds it, and who follows it. `sync.rs` has how it is read and
+//! changed.
 
 use std::{
     fmt,
@@ -9,8 +10,7 @@ use std::{
 use tokio::{runtime::Handle, time::sleep};
 
 use super::{
-    document::{Document, Unreadable, head, head_version},
-    edit::Edit,
+    document::Document,
     error::{ControlError, ErrorKind},
     source::Source,
     state::State,
@@ -26,8 +26,6 @@ use crate::{
 
 /// The seconds between two looks at the document.
 const INTERVAL: (f64, f64) = (0.75, 1.25);
-/// More writers at a time than a fleet has operators.
-const MAX_ATTEMPTS: u32 = 64;
 
 /// A layer or limiter that follows a document.
 pub(crate) trait Subscriber: Send + Sync {
@@ -40,14 +38,14 @@ pub(crate) trait Subscriber: Send + Sync {
 
 /// A document, and what follows it in this process.
 pub(crate) struct Held {
-    source: Box<dyn Source>,
+    pub(super) source: Box<dyn Source>,
     clock: Arc<dyn Clock>,
     pub(super) secret: Secret,
     /// Held while the document is read or changed: no older version is applied after a newer one.
-    turn: tokio::sync::Mutex<()>,
+    pub(super) turn: tokio::sync::Mutex<()>,
     state: Mutex<State>,
     /// Held while subscribers are notified, so that each gets one version after the other.
-    subscribers: Mutex<Vec<Weak<dyn Subscriber>>>,
+    pub(super) subscribers: Mutex<Vec<Weak<dyn Subscriber>>>,
     task: Mutex<Option<AbortOnDrop<()>>>,
 }
 
@@ -86,7 +84,7 @@ impl Held {
         UNIX_EPOCH + Duration::from_micros(clock::read(&*self.clock))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 
@@ -131,115 +129,6 @@ impl Held {
         }
     }
 
-    async fn read(&self) -> Result<(), ControlError> {
-        let stored = match self.source.head().await {
-            Ok(stored) => stored,
-            Err(error) => {
-                self.state().fail(&error);
-                return Err(error.into());
-            }
-        };
-        if self.state().is_seen(&stored) {
-            let is_known = self.known_policies();
-            let has_subscribers = !lock(&self.subscribers).is_empty();
-            let mut state = self.state();
-            state.find_same();
-            if has_subscribers {
-                state.check_policies(is_known);
-            }
-            return Ok(());
-        }
-        if let Err(why) = check_head(&stored) {
-            self.state().reject(&why, stored);
-            return Ok(());
-        }
-        match self.source.text().await {
-            Ok(text) => {
-                self.take(&text);
-                Ok(())
-            }
-            Err(error) => {
-                self.state().fail(&error);
-                Err(error.into())
-            }
-        }
-    }
-
-    /// Takes what is stored.
-    fn take(&self, text: &[u8]) {
-        let head = head(text);
-        if self.state().is_seen(head) {
-            return self.state().find_same();
-        }
-        if text.is_empty() {
-            return self.state().find_nothing();
-        }
-        match Document::parse(text) {
-            Ok(document) => {
-                self.state().accept(document, head.to_vec(), self.now());
-                self.publish();
-            }
-            Err(why) => self.state().reject(&why, head.to_vec()),
-        }
-    }
-
-    /// Changes what is stored. Returns `false` if it says so already.
-    pub(super) async fn change(&self, edit: &Edit) -> Result<bool, ControlError> {
-        for attempt in 0..MAX_ATTEMPTS {
-            // Another process was faster. Outside of a runtime nothing can wait.
-            if attempt > 0 && Handle::try_current().is_ok() {
-                let most = 0.002 * f64::from(attempt.min(25));
-                sleep(Duration::from_secs_f64(random_between(0.0, most))).await;
-            }
-            let _turn = self.turn.lock().await;
-            if let Some(is_changed) = self.try_change(edit).await? {
-                return Ok(is_changed);
-            }
-        }
-        Err(ErrorKind::Contended.into())
-    }
-
-    /// Returns `None` if another process changed the document meanwhile.
-    async fn try_change(&self, edit: &Edit) -> Result<Option<bool>, ControlError> {
-        let stored = self.source.text().await?;
-        let known = self.document();
-        let is_lost = stored.is_empty() && known.version > 0;
-        let document = match is_lost {
-            true => known,
-            false => Arc::new(Document::parse(&stored).map_err(ErrorKind::Unreadable)?),
-        };
-        let Some(next) = edit.apply(&document, is_lost, self.now())? else {
-            self.take(&stored);
-            return Ok(Some(false));
-        };
-        let text = next.text().map_err(ErrorKind::Unwritable)?;
-        let replaced = self.source.replace(head(&stored).to_vec(), text.clone());
-        match replaced.await {
-            Ok(true) => {
-                self.take(&text);
-                Ok(Some(true))
-            }
-            Ok(false) => Ok(None),
-            Err(error) => {
-                if error.may_have_run() && self.has(edit).await {
-                    return Ok(Some(true));
-                }
-                Err(error.into())
-            }
-        }
-    }
-
-    /// Returns whether what is stored has a change whose answer was lost.
-    async fn has(&self, edit: &Edit) -> bool {
-        let Ok(text) = self.source.text().await else {
-            return false;
-        };
-        // Of what was lost nothing is stored, and it still applies here.
-        let is_lost = text.is_empty() && self.document().version > 0;
-        self.take(&text);
-        !is_lost && Document::parse(&text).is_ok_and(|stored| edit.is_done(&stored))
-    }
-
     /// Tells a layer or limiter what the document says, now and after each change.
     pub(crate) fn subscribe(&self, subscriber: &Arc<impl Subscriber + 'static>) {
         let mut subscribers = lock(&self.subscribers);
@@ -255,7 +144,7 @@ impl Held {
         Arc::clone(&self.state().overlay)
     }
 
-    fn publish(&self) {
+    pub(super) fn publish(&self) {
         let mut subscribers = lock(&self.subscribers);
         let overlay = self.overlay();
         subscribers.retain(|subscriber| {
@@ -273,17 +162,10 @@ impl Held {
     }
 
     /// Returns whether a policy is one of this process.
-    fn known_policies(&self) -> impl Fn(&str) -> bool + use<> {
+    pub(super) fn known_policies(&self) -> impl Fn(&str) -> bool + use<> {
         let subscribers = lock(&self.subscribers);
         let subscribers: Vec<_> = subscribers.iter().filter_map(Weak::upgrade).collect();
         move |name| subscribers.iter().any(|one| one.has_policy(name))
-    }
-}
-
-fn check_head(stored: &[u8]) -> Result<(), Unreadable> {
-    match stored.is_empty() {
-        true => Ok(()),
-        false => head_version(stored).map(drop),
     }
 }
 

@@ -20,9 +20,12 @@ mod edit;
 mod entry;
 mod error;
 mod held;
+mod lineage;
+mod reconcile;
 mod source;
 mod state;
 mod status;
+mod sync;
 #[cfg(test)]
 #[allow(
     clippy::expect_used,
@@ -101,6 +104,9 @@ use crate::{
 /// **A document that cannot be read** changes nothing: too large, of a newer version of this crate,
 /// not a document, or gone. The process keeps what it knows, logs a warning under
 /// `tower_throttle::control`, and says so in [`status`](Self::status).
+///
+/// **After a loss** of the data of Redis, a process that knows the document stores it again by itself,
+/// if its user has the rights `+eval` and `+set`.
 ///
 /// **Bounded**: 10,000 entries and 1 MiB, which may come first: an entry with an author and a
 /// reason takes about 150 bytes. A change that would exceed that is an error.
@@ -247,8 +253,11 @@ impl Control {
         self.edit(Edit::RemoveAll).await
     }
 
-    /// Stores again what this process knows, if Redis has lost the document. Returns whether it
-    /// had. Any change does that, too.
+    /// Stores again what this process knows, if Redis has lost the document or changes of it.
+    /// Returns whether it had.
+    ///
+    /// Each process that may write does that by itself within about two seconds, and any change
+    /// does it at once.
     ///
     /// # Errors
     ///
@@ -258,7 +267,8 @@ impl Control {
     }
 
     /// Looks at the document now, and applies it if it is new: before the first request, or to
-    /// see what another process changed a moment ago.
+    /// see what another process changed a moment ago. A second look after a loss stores the
+    /// document again.
     ///
     /// # Errors
     ///

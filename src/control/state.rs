@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::{
     compile::compile,
     document::{Document, Unreadable},
+    error::ControlError,
     status::Status,
 };
 use crate::{StoreError, metrics::store::StoreMetrics, overlay::Overlay, telemetry};
@@ -18,6 +19,8 @@ use crate::{StoreError, metrics::store::StoreMetrics, overlay::Overlay, telemetr
 /// A document that cannot be reached for this long is reported. Outages of the store have log
 /// lines of their own.
 const REPORT_AFTER: Duration = Duration::from_secs(10);
+/// A process that may not write tries so rarely to store a lost document again.
+const STORE_AFTER: Duration = Duration::from_secs(60);
 
 pub(super) struct State {
     /// What applies here.
@@ -36,6 +39,8 @@ pub(super) struct State {
     unread: Option<String>,
     /// What was logged about that.
     logged: Option<String>,
+    /// Why a document that was lost could not be stored again, and when that is tried again.
+    not_stored: Option<(String, Instant)>,
     /// What the layers and limiters of this process could not take.
     not_taken: Vec<String>,
     /// When the document was last read, or when this was made.
@@ -57,6 +62,7 @@ impl State {
             rejected: None,
             unread: None,
             logged: None,
+            not_stored: None,
             not_taken: Vec::new(),
             read_at: Instant::now(),
             has_been_read: false,
@@ -71,14 +77,11 @@ impl State {
 
     /// Applies a document with this head.
     pub(super) fn accept(&mut self, document: Document, head: Vec<u8>, now: SystemTime) {
-        let former = self.document.version;
-        if document.version < former {
-            telemetry::control_went_back(former, document.version);
-        }
         self.document = Arc::new(document);
         self.applied_at = Some(now);
         self.is_checked = false;
         self.rejected = None;
+        self.not_stored = None;
         self.seen = head;
         self.record_read();
         self.not_taken.clear();
@@ -116,9 +119,37 @@ impl State {
         self.rejected = None;
         if self.document.version > 0 {
             telemetry::control_lost(self.document.version);
-            let why = "it is gone; the next change stores it again";
+            let why = "it is gone; the next look stores it again";
             self.rejected = Some(why.to_owned());
         }
+    }
+
+    /// Returns what is to be stored, if nothing is stored any more.
+    pub(super) fn lost(&self) -> Option<Arc<Document>> {
+        let again = self.not_stored.as_ref().map(|(_, again)| *again);
+        let is_time = again.is_none_or(|again| again <= Instant::now());
+        let is_lost = self.seen.is_empty() && self.document.version > 0;
+        (is_lost && is_time).then(|| Arc::clone(&self.document))
+    }
+
+    /// Records that what was lost could not be stored again.
+    pub(super) fn cannot_store(&mut self, error: &ControlError) {
+        let why = error.cause();
+        let is_new = self
+            .not_stored
+            .as_ref()
+            .is_none_or(|(former, _)| *former != why);
+        if is_new {
+            telemetry::control_not_stored(&why, self.document.version);
+        }
+        let is_refused = error.store_error().is_none_or(StoreError::is_refused);
+        let wait = if is_refused {
+            STORE_AFTER
+        } else {
+            Duration::ZERO
+        };
+        self.rejected = Some(format!("it lacks changes, and was not stored again: {why}"));
+        self.not_stored = Some((why, Instant::now() + wait));
     }
 
     /// Records that nothing has changed.

@@ -9,7 +9,7 @@ use std::{
 use tokio::runtime::Runtime;
 use tower_throttle::{FixedWindow, Limiter, Policy, RedisStore};
 
-use crate::support::{DEADLINE, RedisServer, eventually};
+use crate::support::{RedisServer, eventually};
 
 /// Does what it reads, line by line, and answers with a line.
 pub(crate) fn other_process(url: &str) {
@@ -32,7 +32,6 @@ pub(crate) fn other_process(url: &str) {
                 let made = runtime.block_on(async { change.because("ticket 4711").await });
                 made.is_ok().to_string()
             }
-            "restore" => runtime.block_on(control.restore()).is_ok().to_string(),
             caller => {
                 let decision = runtime.block_on(limiter.check(caller)).expect("a decision");
                 let policy = decision.policies().next().expect("a policy");
@@ -115,10 +114,6 @@ pub(crate) fn an_override_of_one_process_is_felt_in_all() {
 
     // It starts empty, and a process that knew the document stores it again.
     server.run();
-    let started = Instant::now();
-    while fleet[1].ask("restore") != "true" {
-        assert!(started.elapsed() < DEADLINE, "it never answers");
-    }
     let mut new = Process::start(&url);
     eventually("a new process learns of it", || new.ask("ann") == "5");
     for process in &mut fleet {

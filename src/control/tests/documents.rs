@@ -10,6 +10,7 @@ use crate::{
     control::{
         Action, Entry, Mode,
         document::{Document, HEAD_BYTES, MAX_BYTES, MAX_ENTRIES, Unreadable, head, head_version},
+        lineage::Lineages,
     },
 };
 
@@ -65,8 +66,14 @@ fn one_of_each() -> Document {
             key: ann,
         }),
     ];
+    document(42, entries)
+}
+
+fn document(version: u64, entries: Vec<Entry>) -> Document {
     Document {
-        version: 42,
+        version,
+        changed_ms: 1_767_225_600_000,
+        lineages: Lineages::read(&[MARK.to_owned()]).expect("a lineage"),
         entries,
     }
 }
@@ -85,7 +92,7 @@ fn the_text_of_format_1_stays() {
     assert_eq!(
         &entries[16..],
         concat!(
-            r#"","entries":["#,
+            r#"","changed_ms":1767225600000,"lineages":["0123456789abcdef"],"entries":["#,
             r#"{"kind":"override","policy":"plan","key":"w2numTtQHsvhgOhwcNYq4Q","#,
             r#""quota":"5 per second","until_ms":1767225601500,"created_ms":1767225600000,"#,
             r#""author":"ann","reason":"ticket 4711, \"really\"","label":"customer 17"},"#,
@@ -101,10 +108,7 @@ fn the_text_of_format_1_stays() {
 
 #[test]
 fn a_head_tells_every_write_from_every_other() {
-    let document = Document {
-        version: u64::MAX,
-        entries: Vec::new(),
-    };
+    let document = document(u64::MAX, Vec::new());
     let (one, other) = (text(&document), text(&document));
     assert_ne!(head(one.as_bytes()), head(other.as_bytes()));
     assert_eq!(head(one.as_bytes()).len(), HEAD_BYTES);
@@ -114,7 +118,9 @@ fn a_head_tells_every_write_from_every_other() {
 #[test]
 fn what_is_no_document_of_this_format_is_named() {
     let with = |entries: &str| {
-        format!(r#"{{"format":1,"version":1,"write":"{MARK}","entries":[{entries}]}}"#)
+        format!(
+            r#"{{"format":1,"version":1,"write":"{MARK}","changed_ms":1,"lineages":["{MARK}"],"entries":[{entries}]}}"#
+        )
     };
     let no_start = r#"it is no control document: it does not start with {"format":1,"version":"#;
     let ban =
@@ -191,6 +197,14 @@ fn what_is_no_document_of_this_format_is_named() {
             with(ban).replace(":1}", r#":1,"author":"a\nb"}"#),
             "has control characters",
         ),
+        (
+            with(ban).replace(r#"["0123456789abcdef"]"#, "[]"),
+            "it has 0 lineages; a document has 1 to 8",
+        ),
+        (
+            with(ban).replace(r#"["0123456789abcdef"]"#, r#"["+123456789abcdef"]"#),
+            "is no lineage of 16 hexadecimal digits",
+        ),
         (with(&"[".repeat(100_000)), "it is no control document"),
     ] {
         let shown = text.get(..200).unwrap_or(&text);
@@ -217,11 +231,7 @@ fn a_document_is_bounded() {
                 mode: Mode::Off,
             })
         };
-        let entries = (0..count).map(entry).collect();
-        Document {
-            version: 1,
-            entries,
-        }
+        document(1, (0..count).map(entry).collect())
     };
     let full = entries(MAX_ENTRIES, None);
     let text = full.text().expect("it fits");
@@ -305,7 +315,7 @@ proptest! {
         version in 1_u64..,
         entries in any_entries(20),
     ) {
-        let document = Document { version, entries };
+        let document = document(version, entries);
         let text = document.text().expect("a small document");
         prop_assert_eq!(head_version(head(&text)), Ok(version));
         prop_assert_eq!(Document::parse(&text), Ok(document));
@@ -320,7 +330,7 @@ proptest! {
     ) {
         let _ = Document::parse(&bytes);
         let _ = head_version(&bytes);
-        let document = Document { version: 7, entries };
+        let document = document(7, entries);
         let mut text = document.text().expect("a small document");
         let place = cut.index(text.len());
         let _ = Document::parse(&text[..place]);

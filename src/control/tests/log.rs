@@ -87,14 +87,32 @@ async fn each_content_and_each_reason_is_logged_once() {
     assert_eq!(
         look().await,
         [
-            "WARN control document is gone from the store; keeping version 4, which the next change stores again"
+            "WARN control document is gone from the store; keeping version 4, and storing it again",
+            "INFO control document applied version=5 entries=2",
+            "WARN control document had lost changes of version 4; stored again as version 5 entries=2",
+            "INFO control document names policies that this process does not have version=5 policies=[\"b\"]",
         ]
     );
+    // Reading is allowed, and writing is not.
+    let refuse = || {
+        let error = StoreError::new(StoreErrorKind::Refused);
+        lock(&shelf.0).lost_answers = vec![(error, false)];
+    };
+    refuse();
+    shelf.put("");
+    assert_eq!(
+        look().await,
+        [
+            "WARN control document is gone from the store; keeping version 5, and storing it again",
+            "WARN control document cannot be stored again (the store refused the check); keeping version 5",
+        ]
+    );
+    refuse();
     shelf.put(modes(2, &["a"]));
     assert_eq!(
         look().await,
         [
-            "WARN control document went back from version 4 to 2: Redis has lost changes; make them again",
+            "WARN control document lacks changes of version 5, which cannot be stored again (the store refused the check); version 2 applies",
             "INFO control document applied version=2 entries=1",
         ]
     );

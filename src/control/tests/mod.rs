@@ -2,6 +2,7 @@ mod documents;
 mod following;
 #[cfg(feature = "tracing")]
 mod log;
+mod losses;
 #[cfg(all(feature = "redis", feature = "testing"))]
 mod processes;
 
@@ -140,6 +141,8 @@ fn start() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_micros(ManualClock::new().now_us())
 }
 
+const LINEAGE: &str = "0123456789abcdef";
+
 /// A document that switches these policies off.
 fn modes(version: u64, policies: &[&str]) -> Vec<u8> {
     let entries = policies.iter().map(|policy| {
@@ -148,5 +151,8 @@ fn modes(version: u64, policies: &[&str]) -> Vec<u8> {
     let entries: Vec<_> = entries.collect();
     let write = format!("{:016x}", crate::util::random::random());
     let entries = entries.join(",");
-    format!(r#"{{"format":1,"version":{version},"write":"{write}","entries":[{entries}]}}"#).into()
+    format!(
+        r#"{{"format":1,"version":{version},"write":"{write}","changed_ms":1,"lineages":["{LINEAGE}"],"entries":[{entries}]}}"#
+    )
+    .into()
 }

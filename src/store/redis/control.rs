@@ -87,8 +87,8 @@ impl RedisStore {
     ///
     /// From then on this process looks at it about once a second, while the [`Control`] or a
     /// layer or limiter with it is in use: by one command of about 150 bytes, and one more if it
-    /// has changed. The user needs the right `+getrange`, and to make changes `+set`. Its key is
-    /// `ttC{control}`.
+    /// has changed. The user needs the right `+getrange`, and to make changes, or to store the
+    /// document again after a loss, `+eval` and `+set`. Its key is `ttC{control}`.
     #[must_use]
     pub fn control(&self) -> Control {
         let OneControl { held, clock } = &self.store.control;
