@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use http::Request;
-
 use super::{
     layer::RateLimitLayer,
     plan::{Plan, Rule},
@@ -11,6 +9,7 @@ use super::{
 use crate::{
     Key, RequestHead, StoreError,
     control::Caller,
+    key::{KeyError, request_head::made_up},
     look_up::{self, Asked, CallerState, PolicyState, ResetBucket, Terms},
     store::handle::StoreHandle,
     util::current::Current,
@@ -98,7 +97,7 @@ impl Rule {
 
     /// Returns whether all requests have one key.
     fn has_one_bucket(&self) -> bool {
-        let key = || self.key.0.extract(&RequestHead::from(&Request::new(())));
+        let key = || self.key.0.extract(&RequestHead::from(&made_up()));
         self.base.shared || key().is_ok_and(|key| key == Key::everyone())
     }
 
@@ -112,7 +111,7 @@ impl Rule {
         Asked::new(
             terms,
             store,
-            key.map_err(|error| error.to_string()),
+            key.map_err(|error| missing_key(&error, caller)),
             |quota| match request {
                 Some(request) => {
                     let demand = self.chosen_demand(&RequestHead::from(request), quota);
@@ -125,5 +124,16 @@ impl Rule {
             },
             |charge| self.hold_before(charge),
         )
+    }
+}
+
+/// Says why a policy finds no key in what an operator typed.
+fn missing_key(error: &KeyError, caller: &Caller) -> String {
+    match error.is_missing() || caller.address().is_some() {
+        true => error.to_string(),
+        false => {
+            "its key is read from more than these parts; add ip:ADDRESS, or name the key itself"
+                .to_owned()
+        }
     }
 }

@@ -1,18 +1,19 @@
 //! `explain`: what a file does with one request.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header::HOST};
 use serde_json::{Value, json};
 use tower_throttle::{
     Fingerprint, Key, Limiter, List, Policy, RedisStore, RequestHead,
     config::{Config, ExplainedPolicy, Explanation, FoundCondition},
+    control::Caller,
+    key::PeerAddr,
 };
 
 use crate::{
     answer::{Answer, Failure},
     arguments::Explain,
-    caller,
     entries::list_word,
     readers,
 };
@@ -59,7 +60,8 @@ fn request(arguments: &Explain) -> Result<Request<()>, Failure> {
         request.headers_mut().append(name, value);
     }
     if let Some(peer) = arguments.peer {
-        caller::set_address(&mut request, peer);
+        let peer = PeerAddr(SocketAddr::new(peer, 0));
+        request.extensions_mut().insert(peer);
     }
     Ok(request)
 }
@@ -79,7 +81,9 @@ fn typed(arguments: &Explain) -> Vec<(Key, String)> {
             typed.push((Key::from(part), part.to_owned()));
             if let Ok(ip) = part.parse::<IpAddr>() {
                 typed.push((Key::from(ip), ip.to_string()));
-                typed.push((caller::by_default(ip), ip.to_string()));
+                let network = Caller::parse(&[format!("ip:{ip}")]).ok();
+                let network = network.and_then(|caller| caller.key());
+                typed.extend(network.map(|key| (key, ip.to_string())));
             }
         }
     };

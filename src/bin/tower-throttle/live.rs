@@ -6,13 +6,14 @@ use http::Request;
 use tower_throttle::{
     Fingerprint, Key, Limiter, OnStoreFailure, Policy, Quota, RedisStore, RequestHead,
     config::Config,
-    control::{Action, Control, Entry},
+    control::{Action, Caller, Control, Entry},
+    key::KeyError,
 };
 
 use crate::{
     answer::Failure,
     arguments::{Place, WhichQuota},
-    caller, file,
+    file,
 };
 
 pub(crate) struct Live {
@@ -59,28 +60,25 @@ impl Live {
 
     /// Returns whether a policy reads the same key from all requests.
     fn has_one_bucket(&self, policy: &str) -> bool {
-        let key = |config| key_of(config, policy, &Request::new(()));
-        let key = self.config.as_ref().map(key);
-        key.is_some_and(|key| key.is_ok_and(|key| key == Key::everyone()))
+        let request = Request::new(());
+        let config = self.config.as_ref();
+        let key = config.and_then(|config| config.key_of(policy, &RequestHead::from(&request)));
+        key == Some(Ok(Key::everyone()))
     }
 
     fn read_caller(&self, policy: &str, parts: &[String]) -> Result<Key, Failure> {
-        if let Some(request) = caller::request(parts)? {
-            let key = self
-                .config
-                .as_ref()
-                .map(|config| key_of(config, policy, &request));
+        let caller = Caller::parse(parts)?;
+        let Some(config) = &self.config else {
             let needs_file = || Failure::new("only a file says how a key is read; name one");
-            return key.ok_or_else(needs_file)?;
-        }
-        caller::read(parts, |ip| {
-            let mut request = Request::new(());
-            caller::set_address(&mut request, ip);
-            // A part of a key is no key of the policy.
-            let config = self.config.as_ref().filter(|_| parts.len() == 1);
-            let key = config.and_then(|config| key_of(config, policy, &request).ok());
-            key.unwrap_or_else(|| caller::by_default(ip))
-        })
+            return caller.key().ok_or_else(needs_file);
+        };
+        self.check_policy(policy)?;
+        let read = |head: &RequestHead<'_>| {
+            let key = config.key_of(policy, head);
+            key.unwrap_or_else(|| Err(KeyError::missing()))
+        };
+        let key = caller.key_by(read);
+        key.map_err(|error| Failure::new(format!("policy {policy:?}: {error}")))
     }
 
     /// Returns what the store calls a caller.
@@ -197,11 +195,4 @@ fn connect(place: &Place, config: Option<&Config>) -> Result<RedisStore, Failure
         builder = builder.secret(secret.map_err(unset)?);
     }
     Ok(builder.timeout(place.timeout).connect(&url)?)
-}
-
-/// Returns the key that a policy reads from a request.
-fn key_of(config: &Config, policy: &str, request: &Request<()>) -> Result<Key, Failure> {
-    let key = config.key_of(policy, &RequestHead::from(request));
-    let key = key.ok_or_else(|| Failure::new(format!("the file has no policy {policy:?}")))?;
-    key.map_err(|error| Failure::new(format!("policy {policy:?}: {error}")))
 }

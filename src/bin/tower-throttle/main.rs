@@ -3,7 +3,6 @@
 
 mod answer;
 mod arguments;
-mod caller;
 mod check;
 mod control;
 mod diff;

@@ -280,7 +280,8 @@ impl ClientIp {
     /// Logs a proxy that is not trusted, since all its clients share one key.
     #[cold]
     fn look_for_a_proxy(&self, head: &RequestHead<'_>, peer: IpAddr) {
-        if head.headers().contains_key(&self.header)
+        if head.is_sent()
+            && head.headers().contains_key(&self.header)
             && !self.logged.untrusted_peer.swap(true, Ordering::Relaxed)
         {
             telemetry::untrusted_proxy(peer, &self.header);
@@ -293,7 +294,7 @@ impl ClientIp {
         let is_there = |name: &&HeaderName| head.headers().contains_key(*name);
         let known = [X_FORWARDED_FOR, FORWARDED, X_REAL_IP];
         let other = known.iter().find(is_there);
-        if let Some(other) = other.filter(|_| !is_there(&&self.header)) {
+        if let Some(other) = other.filter(|_| head.is_sent() && !is_there(&&self.header)) {
             if !self.logged.other_header.swap(true, Ordering::Relaxed) {
                 telemetry::other_forwarding_header(peer, &self.header, other);
             }

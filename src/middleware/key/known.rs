@@ -62,7 +62,7 @@ impl<T: Send + Sync + 'static> KeyExtractor for Extension<T> {
             }
             None => {
                 let name = type_name::<T>();
-                if self.absences.record_absence() {
+                if head.is_sent() && self.absences.record_absence() {
                     telemetry::extension_missing(name);
                 }
                 Err(KeyError::missing_from(Source::Extension, Some(name)))
