@@ -691,10 +691,14 @@ impl Compiled {
             .hold
             .as_ref()
             .filter(|_| bucket.demand.quota.may_hold())?;
+        let hold = match bucket.demand.quota == self.demand.quota {
+            true => hold.clone(),
+            false => HoldParams::beside(hold, &bucket.demand.quota),
+        };
         Some(Charge {
             policy: self.name.clone(),
             key: bucket.key.clone(),
-            demand: Cow::Owned(Demand::new(hold.clone(), units)),
+            demand: Cow::Owned(Demand::new(hold, units)),
             on_store_failure: self.on_store_failure,
             leases: false,
         })

@@ -10,12 +10,13 @@
 //! A generation that started at `s` takes units until `s + lifetime`, and lapses at `s + 2 *
 //! lifetime`. The first check after that which may write charges what has lapsed to the bucket.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     EXACT, Params, Quota,
     arithmetic::{Arithmetic, BucketState, Change, HoldReading, ReadContext, State},
 };
+use crate::util::interned::Interned;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct HoldParams {
@@ -46,6 +47,22 @@ impl HoldParams {
             lifetime_ms: millis(lifetime),
             remembered_ms: quota.drained_after_ms(),
         }))
+    }
+
+    /// Returns the quota of the holds of a bucket that has another quota than its policy: what has
+    /// lapsed must be remembered until that bucket would have been drained.
+    pub(crate) fn beside(hold: &Interned<Quota>, quota: &Quota) -> Interned<Quota> {
+        let remembered_ms = quota.drained_after_ms();
+        match &hold.0 {
+            Params::Hold(own) if own.remembered_ms != remembered_ms => {
+                let own = Self {
+                    remembered_ms,
+                    ..*own
+                };
+                Interned::Shared(Arc::new(Quota(Params::Hold(own))))
+            }
+            _ => hold.clone(),
+        }
     }
 
     /// Returns when words mean the same as none.

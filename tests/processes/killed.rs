@@ -2,32 +2,48 @@
 
 use std::{
     io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::Arc,
     time::Duration,
 };
 
 use tokio::runtime::Runtime;
 use tower_throttle::{
-    Limiter, ManualClock, OnStoreFailure, Policy, RedisStore, TokenBucket, metrics::Settlements,
+    Limiter, ManualClock, OnStoreFailure, Policy, Quota, RedisStore, TokenBucket,
+    metrics::Settlements,
 };
 
 use crate::support::{DEADLINE, RedisServer, eventually};
 
 const LIFETIME: Duration = Duration::from_secs(60);
 
-fn limiter(url: &str, clock: Arc<ManualClock>) -> Limiter {
-    let builder = RedisStore::builder().timeout(DEADLINE).clock(clock);
-    let policy = Policy::new("tokens", TokenBucket::without_refill(100))
+/// Without refill, what is charged stays.
+fn for_good() -> Quota {
+    let quota = TokenBucket::without_refill(100).try_into();
+    quota.expect("a quota")
+}
+
+async fn limiter(url: &str, clock: Arc<ManualClock>, quota: Quota) -> Limiter {
+    let store = RedisStore::builder().timeout(DEADLINE).clock(clock);
+    let store = store.connect(url).expect("a store");
+    let policy = Policy::new("tokens", quota)
         .hold_for(LIFETIME)
         .on_store_failure(OnStoreFailure::Deny);
-    Limiter::new(builder.connect(url).expect("a store"), policy)
+    let builder = Limiter::builder().policy(policy);
+    #[cfg(feature = "control")]
+    let builder = {
+        let control = store.control();
+        control.refresh().await.expect("the overrides");
+        builder.control(control)
+    };
+    builder.store(store).build().expect("a limiter")
 }
 
 /// Holds 40 units until it is killed.
-pub(crate) fn other_process(url: &str) {
+pub(crate) fn other_process(url: &str, quota: &str) {
     Runtime::new().expect("a runtime").block_on(async {
-        let limiter = limiter(url, Arc::default());
+        let quota = quota.parse().expect("a quota");
+        let limiter = limiter(url, Arc::default(), quota).await;
         let reserved = limiter.reserve("ann", 40).await.expect("a decision");
         assert!(reserved.is_allowed());
         println!("held");
@@ -35,10 +51,10 @@ pub(crate) fn other_process(url: &str) {
     });
 }
 
-fn start(url: &str) -> Child {
+fn kill_one_that_holds(url: &str, quota: Quota) {
     let program = std::env::current_exe().expect("this program");
     let mut other = Command::new(program)
-        .args(["--other-process", "killed", url])
+        .args(["--other-process", "killed", url, &quota.to_string()])
         .stdout(Stdio::piped())
         .spawn()
         .expect("another process");
@@ -46,18 +62,17 @@ fn start(url: &str) -> Child {
     let output = other.stdout.take().expect("its output");
     BufReader::new(output).read_line(&mut line).expect("a line");
     assert_eq!(line.trim_end(), "held");
-    other
+    other.kill().expect("a killed process");
+    other.wait().expect("its end");
 }
 
 /// What a killed process held is charged in full once its lifetime is over, and once only.
 pub(crate) fn what_a_killed_process_held_is_charged_once() {
     let server = RedisServer::start();
-    let mut other = start(&server.url());
-    other.kill().expect("a killed process");
-    other.wait().expect("its end");
+    kill_one_that_holds(&server.url(), for_good());
     Runtime::new().expect("a runtime").block_on(async {
         let clock = Arc::new(ManualClock::new());
-        let limiter = limiter(&server.url(), Arc::clone(&clock));
+        let limiter = limiter(&server.url(), Arc::clone(&clock), for_good()).await;
         let left = async || {
             // A check that may write, so that what has lapsed is charged.
             let decision = limiter.check_n("ann", 0).await.expect("a decision");
@@ -76,5 +91,27 @@ pub(crate) fn what_a_killed_process_held_is_charged_once() {
         let reserved = limiter.reserve("ann", 60).await.expect("a decision");
         assert!(reserved.is_allowed());
         reserved.release().await.expect("a settlement");
+    });
+}
+
+/// The quota of its policy would be drained a second after the hold has lapsed. That of its caller
+/// is not.
+#[cfg(feature = "control")]
+pub(crate) fn what_a_killed_process_held_under_an_override_is_charged() {
+    let server = RedisServer::start();
+    let per_second: Quota = "100 per second".parse().expect("a quota");
+    Runtime::new().expect("a runtime").block_on(async {
+        let store = RedisStore::builder().timeout(DEADLINE);
+        let control = store.connect(&server.url()).expect("a store").control();
+        let given = control.override_quota("tokens", "ann", for_good());
+        given.await.expect("it is made");
+        kill_one_that_holds(&server.url(), per_second);
+
+        let clock = Arc::new(ManualClock::new());
+        let limiter = limiter(&server.url(), Arc::clone(&clock), per_second).await;
+        clock.advance(LIFETIME * 5);
+        let decision = limiter.check_n("ann", 0).await.expect("a decision");
+        let policy = decision.policies().next().expect("a policy");
+        assert_eq!((policy.capacity(), policy.remaining()), (100, 60));
     });
 }

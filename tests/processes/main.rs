@@ -84,6 +84,11 @@ const TESTS: &[(&str, fn())] = &[
         "killed::what_a_killed_process_held_is_charged_once",
         killed::what_a_killed_process_held_is_charged_once,
     ),
+    #[cfg(feature = "control")]
+    (
+        "killed::what_a_killed_process_held_under_an_override_is_charged",
+        killed::what_a_killed_process_held_under_an_override_is_charged,
+    ),
     ("permit_storm", permit_storm::permit_storm),
     #[cfg(feature = "tracing")]
     (
@@ -115,7 +120,7 @@ fn main() -> ExitCode {
         ["--run", name] => run(name),
         #[cfg(feature = "control")]
         ["--other-process", "control", url] => control::other_process(url),
-        ["--other-process", "killed", url] => killed::other_process(url),
+        ["--other-process", "killed", url, quota] => killed::other_process(url, quota),
         ["--other-process", "permit_storm", url, seed] => permit_storm::other_process(url, seed),
         ["--other-process", "two_processes", url, window_s] => {
             two_processes::other_process(url, window_s);
