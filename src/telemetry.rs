@@ -2,7 +2,7 @@
 //!
 //! With the feature `tracing`, which is a default one, these are events under the
 //! targets `tower_throttle::denied`, `tower_throttle::store`, `tower_throttle::control`,
-//! `tower_throttle::config` and `tower_throttle::wiring`, and a span under
+//! `tower_throttle::config`, `tower_throttle::admin` and `tower_throttle::wiring`, and a span under
 //! `tower_throttle::check`. Without it, or without a subscriber, nothing is logged.
 //! No line holds a caller's key, a user or a password.
 
@@ -63,6 +63,28 @@ pub(crate) fn config_rejected(version: u64, errors: &impl fmt::Display) {
         "config",
         version,
         "configuration rejected ({errors}); version {version} stays in force, and the process cannot start again with this file"
+    );
+}
+
+/// Logs that somebody logged in to the admin page.
+#[cfg(feature = "admin")]
+pub(crate) fn admin_session_began(peer: Option<IpAddr>) {
+    tell!(
+        info,
+        "admin",
+        peer = peer.map(tracing::field::display),
+        "admin session began"
+    );
+}
+
+/// Logs that too many wrong tokens came from one address.
+#[cfg(feature = "admin")]
+pub(crate) fn admin_attempts_denied(peer: Option<IpAddr>) {
+    tell!(
+        warn,
+        "admin",
+        peer = peer.map(tracing::field::display),
+        "too many wrong tokens for the admin page; logins from this address are denied for a minute"
     );
 }
 

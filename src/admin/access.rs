@@ -1,53 +1,176 @@
 //! Who may look.
 
-use std::{fmt, sync::Arc};
+use std::{env, fmt, sync::Arc};
 
-use super::problem::{Code, Problem};
-use crate::{
-    RequestHead,
-    key::{self, AddressReader},
+use super::{
+    attempts::{Attempts, Budget, peer},
+    bearer::{Bearer, presented},
+    loopback,
+    problem::{Code, Problem},
+    who::Who,
 };
+use crate::{ConfigError, Key, RequestHead};
 
 /// Says who may look at the admin page, and who may change things if that is allowed at all.
+///
+/// | access | for | who it is |
+/// |---|---|---|
+/// | [`loopback`](Self::loopback) | a listener that only this machine can reach | `loopback` |
+/// | [`bearer`](Self::bearer) | operators and scripts that have a secret | `operator` |
+/// | [`check`](Self::check) | applications with users of their own | what the check returns |
+///
+/// `docs/admin-security.md` lists the attacks that were thought of, with what stops each.
 #[derive(Clone)]
 pub struct Access(Kind);
 
 #[derive(Clone)]
 enum Kind {
     Loopback,
+    Bearer(Arc<Bearer>),
     Check(Arc<Check>),
 }
 
 type Check = dyn Fn(&RequestHead<'_>) -> Option<Who> + Send + Sync;
 
+/// Whose request it is.
+pub(super) struct Visitor {
+    /// `None`: somebody who may log in.
+    pub(super) who: Option<Who>,
+    pub(super) budget: Budget,
+}
+
 impl Access {
     /// Gives access to programs and browsers on the machine of the server.
+    ///
+    /// All of these must hold: the socket's peer has a loopback address; the request names its host
+    /// `localhost`, `127.0.0.1` or `[::1]`, which a page of another site cannot achieve by its own
+    /// DNS; and no header field tells of a proxy, such as `Forwarded`, `X-Forwarded-For` or `Via`.
+    /// Requests of HTTP/1.0 are denied, too: nginx sends those, and no field, unless it is
+    /// configured otherwise.
+    ///
+    /// **The danger** is a proxy or tunnel on the same machine that adds no such field: HAProxy
+    /// without `option forwardfor`, `ssh -R`, `socat`. Whoever reaches it has access. Serve the
+    /// page on a listener of its own that no proxy forwards to. All users of the machine have
+    /// access, too.
+    ///
+    /// The server must pass the peer's address
+    /// (`into_make_service_with_connect_info::<SocketAddr>()`). Without it, the response is 500.
     #[must_use]
     pub fn loopback() -> Self {
         Self(Kind::Loopback)
     }
 
-    /// Gives access to those requests for which `check` returns who sends them.
+    /// Gives access to those who know a secret of at least 16 characters:
+    /// `openssl rand -hex 32` makes one.
+    ///
+    /// Programs send it as `Authorization: Bearer ..`. People type it into the page, once in 12
+    /// hours: it is exchanged for a cookie that scripts cannot read, and that each process with
+    /// the same secret accepts. To end all sessions, change the secret.
+    ///
+    /// Five wrong secrets from one peer within a minute deny more from it for a minute. Sessions
+    /// go on meanwhile. Behind a proxy, all clients have one peer address: there,
+    /// somebody who guesses keeps others from logging in.
+    ///
+    /// **The danger** is plain HTTP: the secret and the cookie can be read on the way. Browsers
+    /// keep the cookie only from HTTPS and from `localhost`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the secret has fewer than 16 characters, or one that no header field
+    /// can carry: only printable ASCII without spaces can be used.
+    pub fn bearer(secret: impl AsRef<str>) -> Result<Self, ConfigError> {
+        let bearer = Bearer::new(secret.as_ref())?;
+        Ok(Self(Kind::Bearer(Arc::new(bearer))))
+    }
+
+    /// Does the same as [`bearer`](Self::bearer), with the secret in an environment variable.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the variable is not set, and those of [`bearer`](Self::bearer).
+    pub fn bearer_env(name: &str) -> Result<Self, ConfigError> {
+        let secret = env::var(name).map_err(|_| ConfigError::AccessVariable {
+            name: name.to_owned(),
+        })?;
+        Self::bearer(secret)
+    }
+
+    /// Gives access to those requests for which `check` returns who sends them. It runs for each
+    /// request, after the application's own layers: it reads what they found out.
+    ///
+    /// ```
+    /// use tower_throttle::{RequestHead, admin::{Access, Who}};
+    ///
+    /// #[derive(Clone)]
+    /// struct User { name: String, is_operator: bool } // your authentication inserts it
+    ///
+    /// let access = Access::check(|head: &RequestHead<'_>| {
+    ///     let user = head.extensions().get::<User>()?;
+    ///     user.is_operator.then(|| Who::new(&user.name))
+    /// });
+    /// ```
+    ///
+    /// Cookies of the application may be used: changes are safe from other sites whatever their
+    /// `SameSite` is.
     #[must_use]
     pub fn check(check: impl Fn(&RequestHead<'_>) -> Option<Who> + Send + Sync + 'static) -> Self {
         Self(Kind::Check(Arc::new(check)))
     }
 
-    /// Returns who sends a request. `None`: the page may ask who it is.
-    pub(super) fn admit(&self, head: &RequestHead<'_>) -> Result<Option<Who>, Problem> {
+    /// Checks what a request says of its way here.
+    pub(super) fn check_way(
+        &self,
+        head: &RequestHead<'_>,
+        host: Option<&str>,
+    ) -> Result<(), Problem> {
+        match self.0 {
+            Kind::Loopback => loopback::check(head, host),
+            Kind::Bearer(_) | Kind::Check(_) => Ok(()),
+        }
+    }
+
+    /// Returns whose request it is.
+    pub(super) async fn visitor(
+        &self,
+        head: &RequestHead<'_>,
+        attempts: &Attempts,
+        now_ms: u64,
+    ) -> Result<Visitor, Problem> {
+        let known = |who, key| Visitor {
+            who: Some(who),
+            budget: Budget::Known(key),
+        };
         match &self.0 {
-            Kind::Loopback => {
-                let peer = key::peer().address(head);
-                let peer = peer.map_err(|_| Problem::new(Code::NoPeer))?;
-                match peer.is_loopback() {
-                    true => Ok(Some(Who::new("loopback"))),
-                    false => Err(Problem::new(Code::NotLoopback)),
-                }
-            }
+            Kind::Loopback => Ok(known(Who::new("loopback"), Key::everyone())),
             Kind::Check(check) => match check(head) {
-                Some(who) => Ok(Some(who)),
+                Some(who) => {
+                    let key = Key::from(who.name());
+                    Ok(known(who, key))
+                }
                 None => Err(Problem::new(Code::NoAccess)),
             },
+            Kind::Bearer(bearer) => {
+                let operator = Who::new("operator");
+                if let Some(session) = bearer.sessions.find(head.headers(), now_ms) {
+                    return Ok(known(operator, Key::from(session)));
+                }
+                let Some(token) = presented(head.headers()) else {
+                    return Ok(Visitor {
+                        who: None,
+                        budget: Budget::Stranger(peer(head)),
+                    });
+                };
+                attempts.check_token(bearer, token, head).await?;
+                Ok(known(operator, peer(head)))
+            }
+        }
+    }
+
+    /// Returns the secret, if there is one.
+    pub(super) fn secret(&self) -> Option<&Bearer> {
+        match &self.0 {
+            Kind::Bearer(bearer) => Some(bearer),
+            Kind::Loopback | Kind::Check(_) => None,
         }
     }
 }
@@ -57,25 +180,8 @@ impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
             Kind::Loopback => "Access::loopback()",
+            Kind::Bearer(_) => "Access::bearer(..)",
             Kind::Check(_) => "Access::check(..)",
         })
-    }
-}
-
-/// The name of somebody with access: the author of the changes that they make.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Who(Arc<str>);
-
-impl Who {
-    /// Names somebody: a user of the application, for example.
-    #[must_use]
-    pub fn new(name: impl Into<String>) -> Self {
-        Self(name.into().into())
-    }
-
-    /// Returns the name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.0
     }
 }

@@ -28,21 +28,28 @@
 
 mod access;
 mod api;
+mod attempts;
+mod base;
+mod bearer;
+mod body;
+mod form;
+mod login;
+mod loopback;
+mod origin;
 mod page;
 mod problem;
 mod router;
+mod session;
 mod shared;
 mod target;
 mod watched;
+mod who;
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-pub use self::{
-    access::{Access, Who},
-    target::Target,
-};
-use self::{shared::Shared, target::Targets};
-use crate::control::Control;
+pub use self::{access::Access, target::Target, who::Who};
+use self::{attempts::Attempts, shared::Shared, target::Targets};
+use crate::{Clock, clock::WallClock, control::Control};
 
 /// Builds the admin page and its API: see the [module](self).
 ///
@@ -59,6 +66,7 @@ pub struct Admin<A = ()> {
     targets: Targets,
     control: Option<Control>,
     allows_changes: bool,
+    clock: Option<Arc<dyn Clock>>,
     access: A,
 }
 
@@ -69,6 +77,7 @@ impl Admin {
             targets: Targets::default(),
             control: None,
             allows_changes: false,
+            clock: None,
             access: (),
         }
         .target(target)
@@ -97,6 +106,7 @@ impl<A> Admin<A> {
             targets: self.targets,
             control: self.control,
             allows_changes: self.allows_changes,
+            clock: self.clock,
             access,
         }
     }
@@ -105,6 +115,13 @@ impl<A> Admin<A> {
     /// modes of policies. Default: they can look only.
     pub const fn allow_changes(mut self) -> Self {
         self.allows_changes = true;
+        self
+    }
+
+    /// Reads the time from `clock`, in tests for example: for the end of sessions and for the limits
+    /// of the page itself. Default: the machine's clock.
+    pub fn clock(mut self, clock: Arc<impl Clock>) -> Self {
+        self.clock = Some(clock);
         self
     }
 }
@@ -118,6 +135,8 @@ impl Admin<Access> {
             control,
             changes: self.allows_changes,
             access: self.access,
+            attempts: Attempts::new(self.clock.as_ref()),
+            clock: self.clock.unwrap_or_else(|| Arc::new(WallClock)),
         })
     }
 }

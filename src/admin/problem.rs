@@ -7,8 +7,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{
-    HeaderName, HeaderValue, StatusCode,
-    header::{CONTENT_TYPE, RETRY_AFTER},
+    HeaderValue, StatusCode,
+    header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use serde::Serialize;
 
@@ -18,7 +18,6 @@ pub(super) struct Problem {
     code: Code,
     detail: Cow<'static, str>,
     retry_after: Option<Duration>,
-    field: Option<(HeaderName, HeaderValue)>,
 }
 
 impl Problem {
@@ -28,7 +27,6 @@ impl Problem {
             code,
             detail: code.detail().into(),
             retry_after: None,
-            field: None,
         }
     }
 
@@ -44,10 +42,9 @@ impl Problem {
         self
     }
 
-    /// Adds a header field.
-    pub(super) fn field(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.field = Some((name, value));
-        self
+    /// Returns what is wrong, for people.
+    pub(super) fn message(&self) -> &str {
+        &self.detail
     }
 }
 
@@ -84,8 +81,8 @@ impl IntoResponse for Problem {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             headers.insert(RETRY_AFTER, seconds.max(1).into());
         }
-        if let Some((name, value)) = self.field {
-            headers.insert(name, value);
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
     }
@@ -128,10 +125,23 @@ macro_rules! codes {
 codes! {
     NotFound => NOT_FOUND "not-found" "there is nothing at this path",
     MethodNotAllowed => METHOD_NOT_ALLOWED "method-not-allowed" "this path has other methods: see the field Allow",
-    NoAccess => FORBIDDEN "no-access" "the application gives this request no access",
-    NotLoopback => FORBIDDEN "not-loopback" "only programs on the machine of the server have access",
+    Host => BAD_REQUEST "host" "the request names several hosts, or one that cannot be read",
     NoPeer => INTERNAL_SERVER_ERROR "no-peer" "the request carries no peer address; serve the router with `into_make_service_with_connect_info::<SocketAddr>()`",
+    NotLoopback => FORBIDDEN "not-loopback" "only programs on the machine of the server have access",
+    HostNotLocal => FORBIDDEN "host-not-local" "open the page as localhost, 127.0.0.1 or [::1]",
+    Forwarded => FORBIDDEN "forwarded" "the request came through a proxy, and only programs on the machine of the server have access",
+    CrossOrigin => FORBIDDEN "cross-origin" "another site sent the request, or a proxy replaced the field Host",
+    NoAccess => FORBIDDEN "no-access" "the application gives this request no access",
+    NoToken => UNAUTHORIZED "no-token" "log in on the page, or send the token as `Authorization: Bearer ..`",
+    WrongToken => UNAUTHORIZED "wrong-token" "the token is wrong",
+    TooManyWrongTokens => TOO_MANY_REQUESTS "too-many-wrong-tokens" "too many wrong tokens came from this address; wait a minute",
+    TooManyCalls => TOO_MANY_REQUESTS "too-many-calls" "more than 10 calls a second",
+    ContentType => UNSUPPORTED_MEDIA_TYPE "content-type" "the body must be `application/json`",
+    NoCustomHeader => FORBIDDEN "no-custom-header" "the request must have the field `x-tower-throttle: 1`",
     ReadOnly => FORBIDDEN "read-only" "nothing can be changed here; the application would have to call `allow_changes()`",
+    TooLarge => PAYLOAD_TOO_LARGE "too-large" "the body has more than 16 KiB",
+    TooSlow => REQUEST_TIMEOUT "too-slow" "the body took more than 10 seconds",
+    Malformed => BAD_REQUEST "malformed" "the body is not what this path takes",
 }
 
 #[cfg(test)]

@@ -1,29 +1,32 @@
 //! The routes, and the way of a request:
 //!
-//! 1. [`guard`] is around all routes, also around 404 and 405. It checks what [`admit`] lists, in
-//!    that order, and adds the header fields of [`secure`] to all responses.
-//! 2. A handler of `api::routes()` or `page::routes()` runs. It finds in the request:
+//! 1. [`guard`] is around all routes, also around 404 and 405. [`admit`] makes the checks, in the
+//!    order in which they are written there. [`secure`] adds header fields to all responses.
+//! 2. A handler of `api::routes()`, `page::routes()` or `login::routes()` runs. It finds in the
+//!    request:
 //!    - `State<Handle>`;
-//!    - `Extension<Who>`: who has access. It is always there in handlers below `/api/`. Elsewhere it
-//!      may be absent (`Option<Extension<Who>>`): then the page is the form of the login;
+//!    - `Extension<Who>`: who has access. It is there in all handlers but those of [`OPEN`], where
+//!      it may be absent (`Option<Extension<Who>>`): then the page is `login::form`;
 //!    - `Extension<Base>`: the start of all relative URLs of the page;
-//!    - a body of at most [`MOST_BYTES`] that has arrived in full (`axum::body::Bytes`). Below
-//!      `/api/` its content type is `application/json`.
-//! 3. An error is a [`Problem`](super::problem::Problem).
+//!    - if it is a `POST`, a body that has arrived in full (`axum::body::Bytes`). Below `/api/` it
+//!      is `application/json`. Elsewhere it may be a form, too (`body::is_form`, `form::field`).
+//! 3. An error is a [`Problem`].
 //!
-//! Paths are those below the place where the router is nested. A `POST` below `/api/`, except the
-//! ones in [`READS`], is a change: the guards deny it without `allow_changes()`.
+//! Paths are those below the place where the router is nested. A `POST` below `/api/`, except those
+//! in [`READS`], is a change: the guards deny it without `allow_changes()`. No path has other methods
+//! than `GET` and `POST`.
 
 use std::sync::Arc;
 
 use axum::{
     Router,
+    body::Body,
     extract::{Request, State},
     middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
 };
 use http::{
-    HeaderName, HeaderValue,
+    HeaderName, HeaderValue, Method,
     header::{
         CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
         X_FRAME_OPTIONS,
@@ -31,22 +34,31 @@ use http::{
 };
 
 use super::{
-    api, page,
+    api,
+    base::Base,
+    body, login, origin, page,
     problem::{Code, Problem},
-    shared::{Base, Handle, Shared},
+    shared::{Handle, Shared},
 };
 use crate::RequestHead;
 
 /// The paths whose `POST` changes nothing.
 const READS: [&str; 1] = ["/api/v1/lookup"];
-/// The largest body.
-pub(super) const MOST_BYTES: usize = 16 * 1024;
+/// What somebody who is not known can ask for, to log in.
+const OPEN: [(Method, &str); 5] = [
+    (Method::GET, "/"),
+    (Method::GET, "/admin.css"),
+    (Method::GET, "/admin.js"),
+    (Method::POST, "/session"),
+    (Method::POST, "/session-end"),
+];
 
 pub(super) fn build(shared: Shared) -> Router {
     let shared = Arc::new(shared);
     Router::new()
         .merge(page::routes())
         .merge(api::routes())
+        .merge(login::routes())
         .fallback(|| async { Problem::new(Code::NotFound) })
         .method_not_allowed_fallback(|| async { Problem::new(Code::MethodNotAllowed) })
         .layer(from_fn_with_state(Arc::clone(&shared), guard))
@@ -62,24 +74,48 @@ async fn guard(State(shared): State<Handle>, request: Request, next: Next) -> Re
 }
 
 /// Checks a request, in the order in which the checks are written here.
-async fn admit(shared: &Shared, mut request: Request) -> Result<Request, Problem> {
-    let who = shared.access.admit(&RequestHead::from(&request))?;
-    if request.uri().path().starts_with("/api/") && who.is_none() {
-        return Err(Problem::new(Code::NoAccess));
+async fn admit(shared: &Shared, request: Request) -> Result<Request, Problem> {
+    let (mut parts, mut body) = request.into_parts();
+    let head = RequestHead::from(&parts);
+    let host = origin::host(&head)?;
+    shared.access.check_way(&head, host)?;
+    origin::check(&head, host)?;
+    let visitor = shared
+        .access
+        .visitor(&head, &shared.attempts, shared.now_ms());
+    let visitor = visitor.await?;
+    shared.attempts.count_call(&visitor.budget)?;
+    if visitor.who.is_none() && !is_open(&head) {
+        return Err(Problem::new(Code::NoToken));
     }
-    if !shared.changes && is_change(&request) {
-        return Err(Problem::new(Code::ReadOnly));
+    if head.method() == Method::POST {
+        body::check(&head)?;
+        if !shared.changes && is_change(&head) {
+            return Err(Problem::new(Code::ReadOnly));
+        }
+        body = Body::from(body::read(&head, body).await?);
     }
-    if let Some(who) = who {
-        request.extensions_mut().insert(who);
+    let base = Base::of(&parts);
+    parts.extensions.insert(base);
+    if let Some(who) = visitor.who {
+        parts.extensions.insert(who);
     }
-    request.extensions_mut().insert(Base::default());
-    Ok(request)
+    Ok(Request::from_parts(parts, body))
 }
 
-fn is_change(request: &Request) -> bool {
-    let path = request.uri().path();
-    !request.method().is_safe() && path.starts_with("/api/") && !READS.contains(&path)
+fn is_open(head: &RequestHead<'_>) -> bool {
+    let method = match *head.method() {
+        Method::HEAD => &Method::GET,
+        ref other => other,
+    };
+    OPEN.iter()
+        .any(|open| (&open.0, open.1) == (method, head.uri().path()))
+}
+
+/// Returns whether a `POST` changes something.
+fn is_change(head: &RequestHead<'_>) -> bool {
+    let path = head.uri().path();
+    path.starts_with("/api/") && !READS.contains(&path)
 }
 
 const HEADERS: [(HeaderName, HeaderValue); 7] = [

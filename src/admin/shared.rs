@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{access::Access, target::Targets};
-use crate::control::Control;
+use super::{access::Access, attempts::Attempts, target::Targets};
+use crate::{Clock, clock, control::Control};
 
 /// The state of the router: handlers take `State<Handle>`.
 pub(super) type Handle = Arc<Shared>;
@@ -17,14 +17,13 @@ pub(super) struct Shared {
     /// buttons out by it.
     pub(super) changes: bool,
     pub(super) access: Access,
+    pub(super) attempts: Attempts,
+    pub(super) clock: Arc<dyn Clock>,
 }
 
-/// The start of all relative URLs of the page: `./`, or `./admin/` if the page is at `/admin`.
-#[derive(Clone, Debug)]
-pub(super) struct Base(pub(super) String);
-
-impl Default for Base {
-    fn default() -> Self {
-        Self("./".to_owned())
+impl Shared {
+    /// Returns the time, in milliseconds since the epoch.
+    pub(super) fn now_ms(&self) -> u64 {
+        clock::read(&*self.clock) / 1_000
     }
 }

@@ -372,6 +372,21 @@ pub enum ConfigError {
         /// What was given.
         code: u16,
     },
+    /// A secret of the admin page that can be guessed.
+    #[non_exhaustive]
+    AccessSecretTooShort {
+        /// How many characters it has.
+        characters: usize,
+    },
+    /// A secret of the admin page that no header field can carry.
+    #[non_exhaustive]
+    AccessSecretText,
+    /// No secret of the admin page in an environment variable.
+    #[non_exhaustive]
+    AccessVariable {
+        /// The name of the variable.
+        name: String,
+    },
     /// A setting of zero, an empty list or an empty secret.
     #[non_exhaustive]
     Zero {
@@ -594,6 +609,17 @@ impl fmt::Display for ConfigError {
                 f,
                 "{code} is not an HTTP status; use 100 to 999",
             ),
+            Self::AccessSecretTooShort { characters } => write!(
+                f,
+                "a secret of {characters} characters for `Access::bearer(..)` can be guessed; use 16 or more, such as those of `openssl rand -hex 32`",
+            ),
+            Self::AccessSecretText => f.write_str(
+                "the secret for `Access::bearer(..)` has a space, a line break or a character beyond ASCII; use printable ASCII without spaces",
+            ),
+            Self::AccessVariable { name } => write!(
+                f,
+                "the environment variable {name:?} for `Access::bearer_env(..)` is not set, or is no text; set it to a secret of 16 characters or more",
+            ),
             Self::Zero { setting } => write!(
                 f,
                 "`{setting}` is zero or empty; set a value, or leave it out for the default",
@@ -684,6 +710,9 @@ codes! {
     PartitionKeyUnsupported => "partition-key-unsupported",
     SettlesNothing => "settles-nothing",
     StatusOutOfRange => "status-out-of-range",
+    AccessSecretTooShort => "access-secret-too-short",
+    AccessSecretText => "access-secret-text",
+    AccessVariable => "access-variable",
     Zero => "zero",
     NoRuntime => "no-runtime",
 }

@@ -1,0 +1,112 @@
+//! Logging in with the secret, and out again.
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::State,
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{CONTENT_TYPE, LOCATION, SET_COOKIE},
+    request::Parts,
+};
+use serde::Deserialize;
+
+use super::{
+    attempts::address,
+    base::{self, Base},
+    body::is_form,
+    form,
+    problem::{Code, Problem},
+    session::Sessions,
+    shared::Handle,
+};
+use crate::{RequestHead, telemetry};
+
+/// Returns `POST /session` and `POST /session-end`. Both are right below the page, so that their
+/// cookie is for the page: see [`Sessions`].
+pub(super) fn routes() -> Router<Handle> {
+    Router::new()
+        .route("/session", post(begin))
+        .route("/session-end", post(end))
+}
+
+/// Returns the page that asks for the token. Its status is 200: there is nothing wrong with the
+/// request, and browsers report a page of another status as an error in their consoles.
+pub(super) fn form(base: &Base) -> Response {
+    page(base, "").into_response()
+}
+
+/// Returns the page that asks for the token again, with the status of what went wrong.
+fn form_again(base: &Base, problem: Problem) -> Response {
+    let page = page(base, problem.message());
+    let mut response = problem.into_response();
+    let html = HeaderValue::from_static(HTML);
+    response.headers_mut().insert(CONTENT_TYPE, html);
+    *response.body_mut() = Body::from(page.1);
+    response
+}
+
+const HTML: &str = "text/html; charset=utf-8";
+
+/// `message` is text of this crate.
+fn page(base: &Base, message: &str) -> ([(http::HeaderName, &'static str); 1], String) {
+    let page = include_str!("login.html").replace("{base}", &base.0);
+    ([(CONTENT_TYPE, HTML)], page.replace("{message}", message))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Login {
+    token: String,
+}
+
+/// Exchanges the token for the cookie of a session.
+async fn begin(State(shared): State<Handle>, parts: Parts, body: Bytes) -> Response {
+    let is_form = is_form(&parts.headers);
+    match cookie(&shared, &parts, &body).await {
+        Ok(cookie) => done(&parts, cookie),
+        Err(problem) if is_form => form_again(&Base("./".to_owned()), problem),
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn cookie(shared: &Handle, parts: &Parts, body: &[u8]) -> Result<HeaderValue, Problem> {
+    let secret = shared.access.secret();
+    let secret = secret.ok_or_else(|| Problem::new(Code::NotFound))?;
+    let token = match is_form(&parts.headers) {
+        true => form::field(body, "token"),
+        // What is wrong with it is not reported, as that could hold a part of the token.
+        false => serde_json::from_slice(body)
+            .ok()
+            .map(|login: Login| login.token),
+    };
+    let token = token.ok_or_else(|| Problem::new(Code::Malformed))?;
+    let head = RequestHead::from(parts);
+    let attempts = &shared.attempts;
+    attempts
+        .check_token(secret, token.as_bytes(), &head)
+        .await?;
+    telemetry::admin_session_began(address(&head));
+    Ok(secret.sessions.begin(shared.now_ms()))
+}
+
+/// Removes the cookie of a session. A copy of the cookie stays valid until it ends.
+async fn end(parts: Parts) -> Response {
+    done(&parts, Sessions::end())
+}
+
+/// Shows the page after a form, and nothing otherwise.
+#[expect(clippy::expect_used, reason = "it is a part of a URL")]
+fn done(parts: &Parts, cookie: HeaderValue) -> Response {
+    let mut headers = HeaderMap::new();
+    headers.insert(SET_COOKIE, cookie);
+    if !is_form(&parts.headers) {
+        return (StatusCode::NO_CONTENT, headers).into_response();
+    }
+    let page = HeaderValue::try_from(base::page(parts)).expect("it is a part of a URL");
+    headers.insert(LOCATION, page);
+    (StatusCode::SEE_OTHER, headers).into_response()
+}

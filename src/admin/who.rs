@@ -1,0 +1,63 @@
+//! The names of those with access.
+
+use std::sync::Arc;
+
+/// The name of somebody with access: the author of the changes that they make.
+///
+/// It is at most 256 bytes of plain text. The rest is cut off, and control characters are replaced:
+/// the name is written to logs and into control documents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Who(Arc<str>);
+
+/// The longest author of a control document, in bytes.
+const LONGEST: usize = 256;
+
+impl Who {
+    /// Names somebody: a user of the application, for example.
+    #[must_use]
+    pub fn new(name: impl AsRef<str>) -> Self {
+        let mut plain = String::new();
+        for character in name.as_ref().chars() {
+            let character = match is_plain(character) {
+                true => character,
+                false => char::REPLACEMENT_CHARACTER,
+            };
+            if plain.len() + character.len_utf8() > LONGEST {
+                break;
+            }
+            plain.push(character);
+        }
+        Self(plain.into())
+    }
+
+    /// Returns the name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Returns whether a character neither ends a line nor changes the direction of a text.
+fn is_plain(character: char) -> bool {
+    !character.is_control()
+        && !matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Who;
+
+    #[test]
+    fn a_name_is_a_short_plain_text() {
+        assert_eq!(Who::new("Ann Müller").name(), "Ann Müller");
+        let hostile = "ann\nERROR \u{1b}[31m\u{202e}gnp\u{2028}x\0";
+        let plain = Who::new(hostile);
+        assert!(!plain.name().chars().any(char::is_control));
+        assert_eq!(
+            plain.name(),
+            "ann\u{fffd}ERROR \u{fffd}[31m\u{fffd}gnp\u{fffd}x\u{fffd}"
+        );
+        assert_eq!(Who::new("é".repeat(1_000)).name(), "é".repeat(128));
+        assert_eq!(Who::new("\n".repeat(1_000)).name().len(), 255);
+    }
+}
