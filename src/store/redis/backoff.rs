@@ -51,7 +51,7 @@ mod tests {
         for tenth in 5..15 {
             let from = LONGEST * tenth / 10;
             let range = from..from + LONGEST / 10;
-            let pauses = at_the_bound.iter().filter(|pause| range.contains(pause));
+            let pauses = at_the_bound.iter().filter(|pause| range.contains(*pause));
             let count = pauses.count();
             assert!((50..200).contains(&count), "{count} of 1,000 in {range:?}");
         }
