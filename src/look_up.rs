@@ -353,3 +353,7 @@ pub(crate) async fn reset(
     }
     Ok(reset)
 }
+
+#[cfg(all(test, feature = "redis", feature = "testing"))]
+#[allow(clippy::expect_used, clippy::indexing_slicing)]
+mod tests;

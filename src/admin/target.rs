@@ -94,3 +94,108 @@ impl Target {
         }
     }
 }
+
+#[cfg(all(test, feature = "config"))]
+#[allow(clippy::expect_used)]
+mod tests {
+    use super::{Target, Targets};
+    use crate::{
+        FixedWindow, Limiter, MemoryStore, Policy, RateLimitLayer,
+        config::{Config, Limits},
+    };
+
+    fn config(text: &str) -> Config {
+        Config::from_toml(&format!("version = 1\n{text}")).expect("a file")
+    }
+
+    fn limits(text: &str) -> Limits {
+        config(text).build().expect("limits")
+    }
+
+    fn targets<const N: usize>(all: [Target; N]) -> Targets {
+        let mut targets = Targets::default();
+        all.into_iter().for_each(|target| targets.push(target));
+        targets
+    }
+
+    /// Returns the kind and the name of each, and its quotas.
+    fn shown(targets: &Targets) -> Vec<String> {
+        let all = targets.all().into_iter().map(|watched| {
+            let quotas = watched.policies().into_iter().map(|policy| policy.quota);
+            let quotas: Vec<_> = quotas.flatten().map(|quota| quota.to_string()).collect();
+            format!(
+                "{} {}: {}",
+                watched.kind(),
+                watched.name(),
+                quotas.join("; ")
+            )
+        });
+        all.collect()
+    }
+
+    const ONE: &str = r#"
+        [[policy]]
+        name = "burst"
+        quota = "10 per second"
+        [layer.api]
+        [layer.pages]
+        [limiter.jobs]
+    "#;
+
+    const OTHER: &str = r#"
+        [[policy]]
+        name = "burst"
+        quota = "20 per second"
+        [layer.api]
+        [limiter.jobs]
+        [limiter.mails]
+    "#;
+
+    #[test]
+    fn the_present_version_of_a_file_is_shown() {
+        let limits = limits(ONE);
+        let targets = targets([Target::from(&limits)]);
+        let expected = ["layer api", "layer pages", "limiter jobs"];
+        assert_eq!(
+            shown(&targets),
+            expected.map(|one| format!("{one}: 10 per second"))
+        );
+        // While somebody looks, a file may drop what no application uses.
+        let looked_at = targets.all();
+        limits.replace(config(OTHER)).expect("it is no use");
+        let expected = ["layer api", "limiter jobs", "limiter mails"];
+        assert_eq!(
+            shown(&targets),
+            expected.map(|one| format!("{one}: 20 per second"))
+        );
+        drop(looked_at);
+    }
+
+    #[test]
+    fn what_is_given_twice_is_shown_once() {
+        let limits = limits(ONE);
+        let layer = limits.layer("api").expect("a layer");
+        let other = RateLimitLayer::new(Policy::new("other", FixedWindow::per_hour(1)));
+        let jobs = Limiter::new(MemoryStore::new(), FixedWindow::per_hour(2));
+        let targets = targets([
+            Target::from(&other),
+            Target::from(&layer),
+            Target::from(&limits),
+            Target::from(&jobs),
+            Target::from(&jobs),
+        ]);
+        let names: Vec<_> = targets
+            .all()
+            .iter()
+            .map(|watched| (watched.kind(), watched.name()))
+            .collect();
+        let expected = [
+            ("layer", "default"),
+            ("layer", "api"),
+            ("layer", "pages"),
+            ("limiter", "jobs"),
+            ("limiter", "default"),
+        ];
+        assert_eq!(names, expected.map(|(kind, name)| (kind, name.to_owned())));
+    }
+}
