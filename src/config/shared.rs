@@ -208,6 +208,19 @@ impl Shared {
 
     fn take(&self, watched: &mut Watched, content: &Content) -> Result<Changes, ConfigErrors> {
         watched.poller.take(content.hash);
+        let changes = self.apply_content(content)?;
+        self.tell_control(&changes);
+        Ok(changes)
+    }
+
+    /// Lets the control document find out which of its entries fit the new version.
+    fn tell_control(&self, changes: &Changes) {
+        if let Some(control) = self.control.get().filter(|_| !changes.is_empty()) {
+            control.held().publish();
+        }
+    }
+
+    fn apply_content(&self, content: &Content) -> Result<Changes, ConfigErrors> {
         let mut state = self.state();
         if state.hash == Some(content.hash) {
             // The files are as they were before they were rejected.
@@ -233,6 +246,8 @@ impl Shared {
         let mut state = self.state();
         let changes = state.apply(&self.store, config)?;
         telemetry::config_applied(state.version, &changes.summary());
+        drop(state);
+        self.tell_control(&changes);
         Ok(changes)
     }
 

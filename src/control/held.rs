@@ -136,7 +136,7 @@ impl Held {
         let new = Arc::downgrade(subscriber);
         subscribers.push(new);
         let problems = subscriber.apply(&overlay);
-        self.report(problems);
+        self.state().add_not_taken(problems);
     }
 
     /// Returns what the document says now.
@@ -144,21 +144,20 @@ impl Held {
         Arc::clone(&self.state().overlay)
     }
 
-    pub(super) fn publish(&self) {
+    /// Tells all layers and limiters what the document says now, and records what they do not take.
+    ///
+    /// One whose policies were replaced calls this again, and without a lock of its own: this calls
+    /// it back.
+    pub(crate) fn publish(&self) {
         let mut subscribers = lock(&self.subscribers);
         let overlay = self.overlay();
+        let mut problems = Vec::new();
         subscribers.retain(|subscriber| {
             let subscriber = subscriber.upgrade();
-            let problems = subscriber.as_ref().map(|one| one.apply(&overlay));
-            self.report(problems.unwrap_or_default());
+            problems.extend(subscriber.iter().flat_map(|one| one.apply(&overlay)));
             subscriber.is_some()
         });
-    }
-
-    fn report(&self, problems: Vec<String>) {
-        if !problems.is_empty() {
-            self.state().record_not_taken(problems);
-        }
+        self.state().set_not_taken(problems);
     }
 
     /// Returns whether a policy is one of this process.

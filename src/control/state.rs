@@ -1,7 +1,7 @@
 //! What this process knows of a document, and how that changes.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashSet},
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -41,6 +41,8 @@ pub(super) struct State {
     logged: Option<String>,
     /// Why a document that was lost could not be stored again, and when that is tried again.
     not_stored: Option<(String, Instant)>,
+    /// What of this version could not be made an overlay.
+    not_compiled: Vec<String>,
     /// What the layers and limiters of this process could not take.
     not_taken: Vec<String>,
     /// When the document was last read, or when this was made.
@@ -63,6 +65,7 @@ impl State {
             unread: None,
             logged: None,
             not_stored: None,
+            not_compiled: Vec::new(),
             not_taken: Vec::new(),
             read_at: Instant::now(),
             has_been_read: false,
@@ -84,19 +87,31 @@ impl State {
         self.not_stored = None;
         self.seen = head;
         self.record_read();
+        // Each version has its own.
+        self.not_compiled.clear();
         self.not_taken.clear();
         telemetry::control_applied(self.document.version, self.document.entries.len());
-        let problems = self.compile(now);
-        self.record_not_taken(problems);
+        self.compile(now);
     }
 
-    /// Records what of this version does not apply here.
-    pub(super) fn record_not_taken(&mut self, problems: Vec<String>) {
-        for problem in problems {
-            if !self.not_taken.contains(&problem) {
-                telemetry::control_not_taken(&problem, self.document.version);
-                self.not_taken.push(problem);
-            }
+    /// Records what the layers and limiters of this process do not take of this version.
+    pub(super) fn set_not_taken(&mut self, mut problems: Vec<String>) {
+        let mut seen = HashSet::new();
+        problems.retain(|problem| seen.insert(problem.clone()));
+        self.log_new(&self.not_taken, &problems);
+        self.not_taken = problems;
+    }
+
+    /// Records what a new layer or limiter does not take of this version.
+    pub(super) fn add_not_taken(&mut self, problems: Vec<String>) {
+        let all = self.not_taken.iter().cloned().chain(problems);
+        self.set_not_taken(all.collect());
+    }
+
+    fn log_new(&self, known: &[String], problems: &[String]) {
+        let known: HashSet<_> = known.iter().collect();
+        for problem in problems.iter().filter(|problem| !known.contains(problem)) {
+            telemetry::control_not_taken(problem, self.document.version);
         }
     }
 
@@ -188,13 +203,18 @@ impl State {
         has_ended || is_back
     }
 
-    fn compile(&mut self, now: SystemTime) -> Vec<String> {
+    fn compile(&mut self, now: SystemTime) {
         let (overlay, problems) = compile(&self.document, now);
+        self.log_new(&self.not_compiled, &problems);
+        self.not_compiled = problems;
         self.overlay = Arc::new(overlay);
         let ends = self.document.entries.iter().filter_map(|entry| entry.until);
         self.next_end = ends.clone().filter(|end| *end > now).min();
         self.last_end = ends.filter(|end| *end <= now).max();
-        problems
+    }
+
+    fn not_applied(&self) -> impl Iterator<Item = &String> {
+        self.not_compiled.iter().chain(&self.not_taken)
     }
 
     /// Returns the unknown policies of this version, once.
@@ -221,7 +241,7 @@ impl State {
             .unread
             .iter()
             .chain(&self.rejected)
-            .chain(&self.not_taken);
+            .chain(self.not_applied());
         Status {
             version: self.document.version,
             applied_at: self.applied_at,
@@ -235,7 +255,7 @@ impl State {
     /// Adds the version, and whether something is wrong that was logged.
     pub(super) fn add_to(&self, metrics: &mut StoreMetrics) {
         let is_wrong =
-            self.rejected.is_some() || self.logged.is_some() || !self.not_taken.is_empty();
+            self.rejected.is_some() || self.logged.is_some() || self.not_applied().next().is_some();
         metrics.control_version = Some(self.document.version);
         metrics.control_problems = Some(is_wrong.into());
     }

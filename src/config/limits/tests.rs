@@ -11,7 +11,10 @@ use std::{
 use tower::{Layer, ServiceExt};
 
 use super::super::{Config, Limits, MAX_BYTES, ReloadError};
-use crate::util::{lock::lock, random::random_between};
+use crate::{
+    control::Mode,
+    util::{lock::lock, random::random_between},
+};
 
 /// A folder that is removed with the test.
 struct Folder(PathBuf);
@@ -405,4 +408,29 @@ fn a_reload_needs_a_file_and_a_runtime() {
     let changes = limits.replace(Config::from_toml(&of(20)).expect("a text"));
     assert!(!changes.expect("right").is_empty());
     assert_eq!(standing(&limits), (2, false, 20));
+}
+
+#[test]
+fn an_entry_that_no_longer_fits_after_a_reload_is_reported() {
+    let (folder, limits) = deployed();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    runtime.expect("a runtime").block_on(async {
+        let control = limits.control().expect("that of the memory store");
+        let shadow = control.set_mode("burst", Mode::Shadow);
+        shadow.await.expect("it is made");
+        assert_eq!(control.status().problem, None);
+        folder.write("limits.toml", &of(10).replace("10 per day", "10 at once"));
+        poll_twice(&limits);
+        let problem = control.status().problem.expect("permits have no shadow");
+        assert!(problem.starts_with("layer default: "), "{problem}");
+        folder.write("limits.toml", &of(10));
+        poll_twice(&limits);
+        assert_eq!(control.status().problem, None);
+        let permits = of(10).replace("10 per day", "10 at once");
+        let changes = limits.replace(Config::from_toml(&permits).expect("a text"));
+        assert!(!changes.expect("right").is_empty());
+        assert!(control.status().problem.is_some());
+    });
 }
