@@ -3,8 +3,6 @@
 //! A look-up peeks at each policy by itself, so that each shows its own state whatever the others
 //! decide. It takes and writes nothing, and is not counted as a request.
 
-#![allow(dead_code, reason = "the API of the admin page is built on it")]
-
 use std::{
     borrow::Cow,
     collections::BTreeSet,
@@ -13,12 +11,13 @@ use std::{
 };
 
 use crate::{
-    Decision, Fingerprint, Key, OnStoreFailure, PolicyDecision, Quota, Source, StoreError,
+    ConfigError, Decision, Fingerprint, Key, OnStoreFailure, PolicyDecision, Quota, Source,
+    StoreError,
     charge::{Charge, Demand},
     control::{Action, Control, Entry},
     enforcement::{Enforcement, Percent},
     overlay::{Found, Mode},
-    policy::Compiled,
+    policy::{Compiled, cannot_override},
     store::handle::StoreHandle,
     util::{interned::Interned, network::Network},
 };
@@ -260,6 +259,15 @@ impl CallerState {
 }
 
 impl PolicyState {
+    /// Returns an error if no caller of the policy can be given this quota.
+    pub(crate) fn check_override(&self, quota: &Quota) -> Result<(), ConfigError> {
+        let own = self.quota.as_ref();
+        match own.and_then(|own| cannot_override(own, quota)) {
+            Some(conflict) => Err(ConfigError::CannotOverride { conflict }),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn new(terms: &Terms<'_>, is_constant: bool, store: &StoreHandle) -> Self {
         let policy = terms.policy;
         let (mode, enforced_percent) = match policy.enforcement {

@@ -719,7 +719,7 @@ impl Compiled {
 
 /// Returns why a caller of a policy with one quota cannot be given the other.
 #[cfg(feature = "control")]
-fn cannot_override(own: &Quota, other: &Quota) -> Option<&'static str> {
+pub(crate) fn cannot_override(own: &Quota, other: &Quota) -> Option<&'static str> {
     if own.penalty().is_some() != other.penalty().is_some() {
         Some("a Penalty and a quota that grants units, because one counts strikes and not requests")
     } else if own.is_concurrency() != other.is_concurrency() {

@@ -443,6 +443,30 @@ pub(crate) fn control_unknown_policies(version: u64, policies: &[String]) {
     );
 }
 
+/// Logs what an operator changed, or may have changed. `before` and `after` describe the policy, and
+/// what it does with the caller.
+#[cfg(feature = "admin")]
+pub(crate) fn admin_change(
+    who: &str,
+    action: &str,
+    policy: &str,
+    fingerprint: &str,
+    before: &str,
+    after: &str,
+) {
+    tell!(
+        info,
+        "admin",
+        who,
+        action,
+        policy,
+        fingerprint,
+        before,
+        after,
+        "an operator made a change"
+    );
+}
+
 fn warn_of_wiring(line: &str) {
     tell!(warn, "wiring", "{line}");
 }

@@ -48,7 +48,7 @@ mod who;
 use std::{fmt, sync::Arc};
 
 pub use self::{access::Access, target::Target, who::Who};
-use self::{attempts::Attempts, shared::Shared, target::Targets};
+use self::{api::sampler::Sampler, attempts::Attempts, shared::Shared, target::Targets};
 use crate::{Clock, clock::WallClock, control::Control};
 
 /// Builds the admin page and its API: see the [module](self).
@@ -131,6 +131,7 @@ impl Admin<Access> {
     pub fn into_router(self) -> axum::Router {
         let control = self.control.or_else(|| self.targets.control());
         router::build(Shared {
+            sampler: Sampler::new(self.targets.clone(), control.clone()),
             targets: self.targets,
             control,
             changes: self.allows_changes,

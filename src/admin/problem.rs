@@ -142,6 +142,16 @@ codes! {
     TooLarge => PAYLOAD_TOO_LARGE "too-large" "the body has more than 16 KiB",
     TooSlow => REQUEST_TIMEOUT "too-slow" "the body took more than 10 seconds",
     Malformed => BAD_REQUEST "malformed" "the body is not what this path takes",
+    UnknownPolicy => NOT_FOUND "unknown-policy" "no layer and no limiter has this policy",
+    UnknownLimiter => NOT_FOUND "unknown-limiter" "there is no layer and no limiter of this name",
+    KeyTooLong => PAYLOAD_TOO_LARGE "key-too-long" "the caller has more than 4096 bytes; name it by its fingerprint",
+    SharedPolicy => CONFLICT "shared-policy" "the policy has one bucket for all callers; name it as `everyone:`",
+    CannotOverride => CONFLICT "cannot-override" "the policy does not take this quota",
+    NoControl => CONFLICT "no-control" "there is no control document; the application would have to call `control(..)`",
+    NotFollowed => CONFLICT "not-followed" "no layer and no limiter follows the control document under this policy; build them with `.control(..)`",
+    NotChanged => CONFLICT "not-changed" "the control document was not changed",
+    StoreUnavailable => SERVICE_UNAVAILABLE "store-unavailable" "the store does not answer",
+    TooManyStreams => SERVICE_UNAVAILABLE "too-many-streams" "32 streams are open, which are the most; close one",
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{access::Access, attempts::Attempts, target::Targets};
+use super::{access::Access, api::sampler::Sampler, attempts::Attempts, target::Targets};
 use crate::{Clock, clock, control::Control};
 
 /// The state of the router: handlers take `State<Handle>`.
@@ -19,6 +19,9 @@ pub(super) struct Shared {
     pub(super) access: Access,
     pub(super) attempts: Attempts,
     pub(super) clock: Arc<dyn Clock>,
+    /// Looks at the numbers once a second, while somebody looks at the page: the page calls
+    /// [`look`](Sampler::look).
+    pub(super) sampler: Sampler,
 }
 
 impl Shared {

@@ -2,7 +2,7 @@
 
 use super::watched::Watched;
 #[cfg(feature = "config")]
-use crate::config::Limits;
+use crate::config::{self, Limits};
 use crate::{Limiter, RateLimitLayer, control::Control};
 
 /// A layer, a limiter, or all of a configuration file: what [`Admin`](super::Admin) is made with.
@@ -39,7 +39,7 @@ impl From<&Limits> for Target {
 }
 
 /// All targets of a page.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Targets(Vec<Target>);
 
 impl Targets {
@@ -66,6 +66,12 @@ impl Targets {
             }
         }
         all
+    }
+
+    /// Returns which version of the first file is in force.
+    #[cfg(feature = "config")]
+    pub(super) fn config_status(&self) -> Option<config::Status> {
+        self.files().next().map(Limits::status)
     }
 
     /// Returns the files.

@@ -5,6 +5,7 @@ use crate::{
     control::{Action, Caller, Control, Entry},
     look_up::{CallerState, PolicyState, ResetBucket},
     metrics::Snapshot,
+    offenders::Mark,
 };
 
 /// A layer or limiter with its settings at one moment.
@@ -73,6 +74,14 @@ impl Watched {
     pub(super) fn recent_denials(&self) -> Vec<RecentDenial> {
         match self {
             Self::Layer(layer) => layer.recent_denials(),
+            Self::Limiter(_) => Vec::new(),
+        }
+    }
+
+    /// Returns the denials since the last call with this mark, the latest first.
+    pub(super) fn denials_since(&self, mark: &mut Mark, most: usize) -> Vec<RecentDenial> {
+        match self {
+            Self::Layer(layer) => layer.denials_since(mark, most),
             Self::Limiter(_) => Vec::new(),
         }
     }

@@ -50,6 +50,12 @@ impl ControlError {
         }
     }
 
+    /// Returns whether the change can never be made, whatever the document says.
+    #[cfg(feature = "admin")]
+    pub(crate) const fn is_mistake(&self) -> bool {
+        matches!(&self.0, ErrorKind::Config(_) | ErrorKind::Invalid(_))
+    }
+
     pub(super) fn invalid(what: impl Into<String>) -> Self {
         Self(ErrorKind::Invalid(what.into()))
     }

@@ -292,6 +292,12 @@ impl Control {
         self.0.status()
     }
 
+    /// Returns whether a layer or limiter of this process follows it under a policy of this name.
+    #[cfg(feature = "admin")]
+    pub(crate) fn has_policy(&self, name: &str) -> bool {
+        self.0.known_policies()(name)
+    }
+
     /// Returns the document, for layers and limiters that follow it.
     pub(crate) const fn held(&self) -> &Arc<Held> {
         &self.0

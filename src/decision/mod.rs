@@ -183,6 +183,20 @@ pub enum Source {
     StoreFailure,
 }
 
+impl Source {
+    /// Returns the value of the label `source` of metrics.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::List => "list",
+            Self::Store => "store",
+            Self::Cache => "cache",
+            Self::Lease => "lease",
+            Self::Local => "local",
+            Self::StoreFailure => "store_failure",
+        }
+    }
+}
+
 impl Decision {
     /// Creates the decision of a check. `fitting`: 0, 1, or the units taken.
     pub(crate) fn new(

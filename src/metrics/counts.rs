@@ -24,6 +24,14 @@ macro_rules! counts {
             pub(super) fn add(&mut self, other: &Self) {
                 $(self.$field = self.$field.wrapping_add(other.$field);)+
             }
+
+            /// Returns what was counted after a former look.
+            #[cfg(feature = "admin")]
+            pub(super) fn since(&self, former: &Self) -> Self {
+                Self {
+                    $($field: self.$field.saturating_sub(former.$field),)+
+                }
+            }
         }
     };
 }

@@ -34,6 +34,36 @@ impl Histogram {
         }
         self.sum += other.sum;
     }
+
+    /// Returns what was recorded after a former look.
+    #[cfg(feature = "admin")]
+    pub(super) fn since(&self, former: &Self) -> Self {
+        let counts = self.counts.iter().zip(&former.counts);
+        Self {
+            bounds: self.bounds.clone(),
+            counts: counts
+                .map(|(now, former)| now.saturating_sub(*former))
+                .collect(),
+            sum: (self.sum - former.sum).max(0.0),
+        }
+    }
+
+    /// Returns the value that a share of all values is below, as if the values of a range were
+    /// spread over it evenly. `None` without values. Values above all bounds count as the last one.
+    #[cfg(feature = "admin")]
+    pub(crate) fn quantile(&self, share: f64) -> Option<f64> {
+        let rank = share * self.count() as f64;
+        let (mut below, mut lower) = (0.0, 0.0);
+        for (upper, count) in self.bounds.iter().zip(&self.counts) {
+            let count = *count as f64;
+            if count > 0.0 && below + count >= rank {
+                return Some(lower + (upper - lower) * (rank - below) / count);
+            }
+            below += count;
+            lower = *upper;
+        }
+        (self.count() > 0).then_some(lower)
+    }
 }
 
 /// The ranges of a histogram, in the whole numbers that are recorded.
@@ -168,6 +198,29 @@ mod tests {
         );
         assert_eq!(found.count(), 6);
         assert!((found.sum - 120.009).abs() < 1e-9, "{found:?}");
+    }
+
+    #[cfg(feature = "admin")]
+    #[test]
+    fn quantiles_are_of_what_was_recorded_since_a_former_look() {
+        let recording = Recording::new(&WAIT_SECONDS);
+        assert_eq!(recording.snapshot().quantile(0.5), None);
+        recording.record_duration(Duration::from_secs(30));
+        let former = recording.snapshot();
+        for value_ms in [2, 2, 3, 3, 8] {
+            recording.record_duration(Duration::from_millis(value_ms));
+        }
+        let since = recording.snapshot().since(&former);
+        assert_eq!(since.count(), 5);
+        assert!((since.sum - 0.018).abs() < 1e-9, "{since:?}");
+        // Four values are above 1 ms and up to 5 ms, and one is up to 10 ms.
+        for (share, expected) in [(0.4, 0.003), (0.8, 0.005), (0.9, 0.0075), (1.0, 0.01)] {
+            let found = since.quantile(share).expect("there are values");
+            assert!((found - expected).abs() < 1e-9, "{share}: {found}");
+        }
+        recording.record_duration(Duration::from_secs(600));
+        assert_eq!(recording.snapshot().quantile(1.0), Some(60.0));
+        assert_eq!(former.since(&former).quantile(0.99), None);
     }
 
     #[test]

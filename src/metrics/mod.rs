@@ -135,6 +135,8 @@ mod recorder;
 #[cfg(feature = "metrics")]
 mod seen;
 pub(crate) mod settlements;
+#[cfg(feature = "admin")]
+mod since;
 mod snapshot;
 pub(crate) mod store;
 mod sums;
@@ -144,6 +146,8 @@ pub(crate) mod waits;
 #[cfg(feature = "metrics")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub use self::publisher::Publisher;
+#[cfg(feature = "admin")]
+pub(crate) use self::since::Looks;
 pub(crate) use self::{awaited::Awaited, recorder::Recorder};
 #[cfg(feature = "config")]
 pub(crate) use self::{

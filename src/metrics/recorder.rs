@@ -400,14 +400,7 @@ const fn checks(line: [u64; 8]) -> Checks {
 
 /// Returns the value of the label `source`.
 pub(super) fn source_of(decision: &Decision) -> &'static str {
-    match decision.source() {
-        Source::List => "list",
-        Source::Store => "store",
-        Source::Cache => "cache",
-        Source::Lease => "lease",
-        Source::Local => "local",
-        Source::StoreFailure => "store_failure",
-    }
+    decision.source().name()
 }
 
 /// Returns where a decision is counted.

@@ -155,6 +155,33 @@ impl Snapshot {
         let mut policies = self.policies();
         policies.find_map(|(policy, checks)| (policy == name).then_some(checks))
     }
+
+    /// Returns the number of the layer or limiter, which no other one of the process has.
+    #[cfg(feature = "admin")]
+    pub(crate) const fn id(&self) -> usize {
+        self.id
+    }
+
+    /// Returns what was counted after a former look at the same layer or limiter. What is there now
+    /// stays, and so does the store.
+    #[cfg(feature = "admin")]
+    pub(super) fn since(&self, former: &Self) -> Self {
+        let checks_before = |name: &Name| {
+            let mut policies = former.policies.iter();
+            let found = policies.find(|(known, _)| known == name);
+            found.map(|(_, checks)| *checks).unwrap_or_default()
+        };
+        let policies = self.policies.iter();
+        Self {
+            requests: self.requests.since(&former.requests),
+            decisions: self.decisions.since(&former.decisions),
+            policies: policies
+                .map(|(name, checks)| (name.clone(), checks.since(&checks_before(name))))
+                .collect(),
+            wait_seconds: self.wait_seconds.since(&former.wait_seconds),
+            ..self.clone()
+        }
+    }
 }
 
 impl Numbers for Snapshot {

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+#[cfg(feature = "admin")]
+use super::sums::by_name;
 use super::{counts::counts, histogram::Histogram, settlements::Settlements, sums::Numbers};
 
 /// What a store counts, as plain numbers.
@@ -95,6 +97,28 @@ impl StoreMetrics {
         Self {
             name: name.into(),
             ..Self::default()
+        }
+    }
+
+    /// Returns an entry for each name, of stores that may be listed more than once.
+    #[cfg(feature = "admin")]
+    pub(crate) fn by_name<'a>(listed: impl IntoIterator<Item = &'a Self>) -> Vec<Self> {
+        by_name(listed)
+    }
+
+    /// Returns what was counted after a former look at the same store. What is there now stays.
+    #[cfg(feature = "admin")]
+    pub(super) fn since(&self, former: &Self) -> Self {
+        let histogram = |now: &Option<Histogram>, former: &Option<Histogram>| match (now, former) {
+            (Some(now), Some(former)) => Some(now.since(former)),
+            (now, _) => now.clone(),
+        };
+        Self {
+            call_seconds: histogram(&self.call_seconds, &former.call_seconds),
+            checks_per_call: histogram(&self.checks_per_call, &former.checks_per_call),
+            failures: self.failures.since(&former.failures),
+            settlements: self.settlements.since(&former.settlements),
+            ..self.clone()
         }
     }
 }

@@ -7,6 +7,8 @@ use tower_layer::Layer;
 use super::{
     buckets::Buckets, plan::Charges, responder::Responder, service::RateLimit, settings::Settings,
 };
+#[cfg(feature = "admin")]
+use crate::offenders::Mark;
 use crate::{
     MemoryStore, RequestHead,
     key::KeyError,
@@ -128,6 +130,12 @@ impl RateLimitLayer {
     #[must_use]
     pub fn recent_denials(&self) -> Vec<RecentDenial> {
         self.settings.load().offenders.recent()
+    }
+
+    /// Returns the denials since the last call with this mark, the latest first.
+    #[cfg(feature = "admin")]
+    pub(crate) fn denials_since(&self, mark: &mut Mark, most: usize) -> Vec<RecentDenial> {
+        self.settings.load().offenders.recent_since(mark, most)
     }
 
     /// Returns a [`Responder`] with this layer's settings, for a handler that asks a

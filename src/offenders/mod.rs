@@ -48,6 +48,11 @@ pub(crate) struct Offenders {
     clock: Arc<dyn Clock>,
 }
 
+/// How many denials each place had when a reader last looked: it sees each denial once.
+#[cfg(feature = "admin")]
+#[derive(Debug, Default)]
+pub(crate) struct Mark([u64; PLACES]);
+
 /// A denial that is to be recorded.
 pub(crate) struct NewDenial<'a> {
     pub(crate) reason: DenialReason,
@@ -175,6 +180,26 @@ impl Offenders {
         let now_us = clock::read(&*self.clock);
         let places = self.places.iter().filter_map(OnceLock::get);
         TopDenied::merge(places.map(|place| lock(place).top(now_us)), most)
+    }
+
+    /// Returns the denials since the last call with this mark, the latest first: at most this many,
+    /// and those that the rings still have.
+    #[cfg(feature = "admin")]
+    pub(crate) fn recent_since(&self, mark: &mut Mark, most: usize) -> Vec<RecentDenial> {
+        let mut all = Vec::new();
+        for (place, known) in self.places.iter().zip(&mut mark.0) {
+            let Some(place) = place.get() else {
+                continue;
+            };
+            let place = lock(place);
+            let count = place.recent_count();
+            let new = usize::try_from(count.saturating_sub(*known)).unwrap_or(usize::MAX);
+            *known = count;
+            all.extend(place.recent().take(new.min(most)).cloned());
+        }
+        let mut merged = recent::merge(all);
+        merged.truncate(most);
+        merged
     }
 
     /// Returns the last denials, the latest first.

@@ -200,6 +200,12 @@ impl Place {
     pub(super) fn recent(&self) -> impl Iterator<Item = &Kept> {
         self.recent.latest()
     }
+
+    /// Returns how many denials there were, with those that are not kept any longer.
+    #[cfg(feature = "admin")]
+    pub(super) const fn recent_count(&self) -> u64 {
+        self.recent.count()
+    }
 }
 
 /// Returns an id of several callers in this order: that of the caller, if it is one.

@@ -91,6 +91,8 @@ pub(super) struct Recent {
     kept: Vec<Kept>,
     /// The place of the next: of the oldest, once the ring is full.
     next: usize,
+    /// How many there were, with those that are not kept any longer.
+    count: u64,
 }
 
 impl Recent {
@@ -98,6 +100,7 @@ impl Recent {
         Self {
             kept: Vec::with_capacity(LENGTH),
             next: 0,
+            count: 0,
         }
     }
 
@@ -108,6 +111,12 @@ impl Recent {
             None => self.kept.push(denial),
         }
         self.next = (self.next + 1) % LENGTH;
+        self.count += 1;
+    }
+
+    #[cfg(feature = "admin")]
+    pub(super) const fn count(&self) -> u64 {
+        self.count
     }
 
     /// Returns the denials, the latest first.

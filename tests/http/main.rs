@@ -1,5 +1,7 @@
 //! The layer over HTTP: standards, middleware, configuration errors, gRPC, metrics.
 
+#[cfg(feature = "admin")]
+mod admin;
 mod config;
 mod direct;
 mod grpc;

@@ -5,6 +5,8 @@
 
 pub mod cluster;
 pub mod fake;
+#[cfg(feature = "admin")]
+pub mod operator;
 pub mod oracle;
 #[cfg(feature = "control")]
 pub mod overlaid;

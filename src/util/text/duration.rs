@@ -40,7 +40,7 @@ impl Unit {
 }
 
 /// Reads a text that is a time and nothing else: a whole number and a unit.
-#[cfg(any(test, feature = "config"))]
+#[cfg(any(test, feature = "admin", feature = "config"))]
 pub(crate) fn duration(text: &str) -> Result<Duration, Mistake> {
     let mut words = Words::new(text);
     let time = words.duration()?;

@@ -6,12 +6,11 @@ mod words;
 
 use std::ops::Range;
 
-pub(crate) use self::{duration::DurationText, suggest::choice, words::Words};
+#[cfg(any(feature = "admin", feature = "config"))]
+pub(crate) use self::duration::duration;
 #[cfg(feature = "config")]
-pub(crate) use self::{
-    duration::duration,
-    suggest::{closest, proposal},
-};
+pub(crate) use self::suggest::{closest, proposal};
+pub(crate) use self::{duration::DurationText, suggest::choice, words::Words};
 
 /// What is wrong with a text, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]

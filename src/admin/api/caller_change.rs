@@ -1,0 +1,304 @@
+//! Changes for one caller: reset, ban, unban, another quota.
+
+use std::fmt::Write;
+
+use super::{
+    body::Fields,
+    changed::{Changed, Event, Failed, Signature, control_for},
+    look_up::{CallerPolicy, LookUp, Question, states},
+};
+use crate::{
+    Fingerprint, Key, Quota,
+    admin::{
+        Who,
+        problem::{Code, Problem},
+        shared::{Handle, Shared},
+        watched::Watched,
+    },
+    control::{Control, End},
+    look_up::CallerState,
+};
+
+/// A change for one caller.
+pub(super) struct CallerChange {
+    question: Question,
+    action: Action,
+    reason: Option<String>,
+    label: Option<String>,
+}
+
+#[derive(Clone, Copy)]
+enum Action {
+    Reset,
+    Ban(End),
+    Unban,
+    Override(Quota, End),
+    ClearOverride,
+}
+
+impl CallerChange {
+    pub(super) fn reset(body: &[u8]) -> Result<Self, Problem> {
+        Ok(Self::of(Question::read(body)?, Action::Reset))
+    }
+
+    pub(super) fn ban(body: &[u8]) -> Result<Self, Problem> {
+        let mut fields = Fields::read(body)?;
+        let question = question(&mut fields)?;
+        let action = Action::Ban(fields.required_until()?);
+        let mut change = Self::of(question, action);
+        change.read_notes(&mut fields)?;
+        fields.end(&["caller", "policy", "for", "until_ms", "reason", "label"])?;
+        Ok(change)
+    }
+
+    pub(super) fn unban(body: &[u8]) -> Result<Self, Problem> {
+        Self::of_caller_and_policy(body, Action::Unban)
+    }
+
+    pub(super) fn set_quota(body: &[u8]) -> Result<Self, Problem> {
+        let mut fields = Fields::read(body)?;
+        let question = question(&mut fields)?;
+        let action = Action::Override(fields.quota()?, fields.required_until()?);
+        let mut change = Self::of(question, action);
+        change.read_notes(&mut fields)?;
+        let known = [
+            "caller", "policy", "quota", "for", "until_ms", "reason", "label",
+        ];
+        fields.end(&known)?;
+        Ok(change)
+    }
+
+    pub(super) fn clear_quota(body: &[u8]) -> Result<Self, Problem> {
+        Self::of_caller_and_policy(body, Action::ClearOverride)
+    }
+
+    fn of_caller_and_policy(body: &[u8], action: Action) -> Result<Self, Problem> {
+        let mut fields = Fields::read(body)?;
+        let question = question(&mut fields)?;
+        fields.end(&["caller", "policy"])?;
+        Ok(Self::of(question, action))
+    }
+
+    const fn of(question: Question, action: Action) -> Self {
+        Self {
+            question,
+            action,
+            reason: None,
+            label: None,
+        }
+    }
+
+    fn read_notes(&mut self, fields: &mut Fields) -> Result<(), Problem> {
+        self.reason = fields.note("reason")?;
+        self.label = fields.note("label")?;
+        Ok(())
+    }
+
+    /// Makes the change, and logs it.
+    pub(super) async fn make(self, shared: Handle, who: Who) -> Result<Changed<LookUp>, Problem> {
+        let watched = self.question.among(shared.targets.all())?;
+        let before = self.states(&watched, &shared).await;
+        self.check(&before, &watched, &shared)?;
+        let outcome = self.apply(&before, &watched, &shared, &who).await;
+        // A change of the document has replaced their settings.
+        let watched = self.question.among(shared.targets.all());
+        let after = self.states(&watched.unwrap_or_default(), &shared).await;
+        let (before, after) = (LookUp::from(&before[..]), LookUp::from(&after[..]));
+        let event = Event {
+            who: &who,
+            action: self.action.name(),
+            policy: self.question.policy.as_deref(),
+            fingerprint: before.fingerprint.as_deref(),
+        };
+        let changed = event.log(outcome, &summary(&before), &summary(&after))?;
+        Ok(Changed::new(&shared, changed, before, after))
+    }
+
+    async fn states(&self, watched: &[Watched], shared: &Shared) -> Vec<CallerState> {
+        let Question { caller, policy, .. } = &self.question;
+        states(watched, caller, policy.as_deref(), shared.control.as_ref()).await
+    }
+
+    /// Returns a problem if the change can have no effect, or one that was not meant.
+    fn check(
+        &self,
+        before: &[CallerState],
+        watched: &[Watched],
+        shared: &Shared,
+    ) -> Result<(), Problem> {
+        let is_one = self.question.caller.key() != Some(Key::everyone());
+        let is_shared = before.iter().any(|state| state.is_shared);
+        if self.question.policy.is_some() && is_shared && is_one {
+            return Err(Problem::new(Code::SharedPolicy));
+        }
+        if before.iter().all(|state| state.fingerprint.is_none()) {
+            let why = before.iter().find_map(|state| state.bucket.as_ref().err());
+            let why = why.map_or("no policy has its key", |why| why);
+            return Err(Problem::new(Code::Malformed).detail(format!("`caller`: {why}")));
+        }
+        let Some(policy) = &self.question.policy else {
+            return Ok(());
+        };
+        match self.action {
+            Action::Override(quota, _) => {
+                control_for(shared.control.as_ref(), policy)?;
+                check_quota(watched, policy, &quota)
+            }
+            Action::Ban(_) | Action::ClearOverride => {
+                control_for(shared.control.as_ref(), policy).map(drop)
+            }
+            Action::Unban if !has_ban_by_policy(before) => {
+                control_for(shared.control.as_ref(), policy).map(drop)
+            }
+            Action::Unban | Action::Reset => Ok(()),
+        }
+    }
+
+    /// Returns whether anything has changed.
+    async fn apply(
+        &self,
+        before: &[CallerState],
+        watched: &[Watched],
+        shared: &Shared,
+        author: &Who,
+    ) -> Result<bool, Failed> {
+        let control = shared.control.as_ref();
+        let (Some(policy), false) = (&self.question.policy, matches!(self.action, Action::Reset))
+        else {
+            let is_reset = self.reset_all(watched).await?;
+            return Ok(is_reset && before.iter().any(has_used));
+        };
+        let signature = Signature {
+            author,
+            reason: self.reason.as_deref(),
+            label: self.label.as_deref(),
+        };
+        let mut is_changed = false;
+        for caller in fingerprints(before) {
+            let Some(control) = control else {
+                break;
+            };
+            is_changed |= self.change(control, policy, caller, &signature).await?;
+        }
+        // The document goes first: if it cannot be changed, nothing is.
+        if matches!(self.action, Action::Unban) && has_ban_by_policy(before) {
+            is_changed |= self.reset_all(watched).await?;
+        }
+        Ok(is_changed)
+    }
+
+    async fn change(
+        &self,
+        control: &Control,
+        policy: &str,
+        caller: Fingerprint,
+        signature: &Signature<'_>,
+    ) -> Result<bool, Failed> {
+        let entry = match self.action {
+            Action::Unban => return Ok(control.unban(policy, caller).await?),
+            Action::ClearOverride => return Ok(control.clear_override(policy, caller).await?),
+            Action::Reset => return Ok(false),
+            Action::Ban(until) => control.ban(policy, caller, until),
+            Action::Override(quota, until) => {
+                control.override_quota(policy, caller, quota).until(until)
+            }
+        };
+        signature.sign(entry).await?;
+        Ok(true)
+    }
+
+    /// Resets the caller in all of these. Returns whether it has a bucket that can be reset.
+    async fn reset_all(&self, watched: &[Watched]) -> Result<bool, Failed> {
+        let Question { caller, policy, .. } = &self.question;
+        let mut is_any = false;
+        for (done, one) in watched.iter().enumerate() {
+            let reset = one.reset(caller, policy.as_deref()).await;
+            let reset = reset.map_err(|error| Failed::of_reset(&error, done))?;
+            is_any |= !reset.is_empty();
+        }
+        Ok(is_any)
+    }
+}
+
+impl Action {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Reset => "reset",
+            Self::Ban(_) => "ban",
+            Self::Unban => "unban",
+            Self::Override(..) => "override",
+            Self::ClearOverride => "clear-override",
+        }
+    }
+}
+
+fn question(fields: &mut Fields) -> Result<Question, Problem> {
+    Ok(Question {
+        caller: fields.caller()?,
+        policy: Some(fields.required_policy()?),
+        limiter: None,
+    })
+}
+
+/// Returns what stores call the caller: mostly one.
+fn fingerprints(states: &[CallerState]) -> Vec<Fingerprint> {
+    let mut all: Vec<_> = states
+        .iter()
+        .filter_map(|state| state.fingerprint)
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn has_ban_by_policy(states: &[CallerState]) -> bool {
+    let mut states = states.iter();
+    states.any(|state| state.banned_by_policy_until().is_some())
+}
+
+/// Returns whether a caller has used anything. An unknown bucket may be a used one.
+fn has_used(state: &CallerState) -> bool {
+    match &state.bucket {
+        Ok(bucket) => !bucket.decision.reset_after().is_zero() || bucket.decision.is_denied(),
+        Err(_) => state.fingerprint.is_some(),
+    }
+}
+
+/// Returns a problem if a policy does not take this quota.
+fn check_quota(watched: &[Watched], policy: &str, quota: &Quota) -> Result<(), Problem> {
+    let states = watched.iter().flat_map(Watched::policies);
+    let mut own = states.filter(|state| state.name == policy);
+    match own.find_map(|state| state.check_override(quota).err()) {
+        Some(error) => Err(Problem::new(Code::CannotOverride).detail(error.to_string())),
+        None => Ok(()),
+    }
+}
+
+/// Describes a caller's state for the log.
+fn summary(found: &LookUp) -> String {
+    let mut text = String::new();
+    for policy in &found.policies {
+        if !text.is_empty() {
+            text.push_str("; ");
+        }
+        // A text takes all that is written to it.
+        let _ = describe(policy, &mut text);
+    }
+    text
+}
+
+fn describe(found: &CallerPolicy, text: &mut String) -> std::fmt::Result {
+    write!(text, "{}/{}: ", found.limiter, found.policy)?;
+    if let Some(quota) = &found.quota {
+        write!(text, "{quota}, ")?;
+    }
+    match (found.remaining, found.limit, &found.error) {
+        (Some(remaining), Some(limit), _) => write!(text, "{remaining} of {limit} left")?,
+        (.., Some(error)) => write!(text, "unknown, because {error}")?,
+        _ => text.push_str("unknown"),
+    }
+    if let (Some(by), Some(until_ms)) = (found.banned_by, found.banned_until_ms) {
+        write!(text, ", banned by {by} until {until_ms}")?;
+    }
+    Ok(())
+}

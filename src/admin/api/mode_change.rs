@@ -1,0 +1,102 @@
+//! Changes of a policy's mode.
+
+use super::{
+    body::Fields,
+    changed::{Changed, Event, Failed, Signature, control_for},
+    look_up::with_policy,
+    policies::{Policy, policies},
+};
+use crate::{
+    admin::{Who, problem::Problem, shared::Handle, watched::Watched},
+    control::{Control, End, Mode},
+};
+
+/// A change of a policy's mode.
+pub(super) struct ModeChange {
+    policy: String,
+    /// `None`: as code or file say.
+    mode: Option<Mode>,
+    until: Option<End>,
+    reason: Option<String>,
+}
+
+impl ModeChange {
+    pub(super) fn set(body: &[u8]) -> Result<Self, Problem> {
+        let mut fields = Fields::read(body)?;
+        let change = Self {
+            policy: fields.required_policy()?,
+            mode: Some(fields.mode()?),
+            until: fields.until()?,
+            reason: fields.note("reason")?,
+        };
+        fields.end(&["policy", "mode", "for", "until_ms", "reason"])?;
+        Ok(change)
+    }
+
+    pub(super) fn clear(body: &[u8]) -> Result<Self, Problem> {
+        let mut fields = Fields::read(body)?;
+        let policy = fields.required_policy()?;
+        fields.end(&["policy"])?;
+        Ok(Self {
+            policy,
+            mode: None,
+            until: None,
+            reason: None,
+        })
+    }
+
+    /// Makes the change, and logs it.
+    pub(super) async fn make(
+        self,
+        shared: Handle,
+        who: Who,
+    ) -> Result<Changed<Vec<Policy>>, Problem> {
+        let watched = with_policy(shared.targets.all(), &self.policy)?;
+        let control = control_for(shared.control.as_ref(), &self.policy)?;
+        let before = self.policies(&watched, control);
+        let outcome = self.apply(control, &who).await;
+        // The change has replaced their settings.
+        let watched = with_policy(shared.targets.all(), &self.policy);
+        let after = self.policies(&watched.unwrap_or_default(), control);
+        let event = Event {
+            who: &who,
+            action: if self.mode.is_some() {
+                "mode"
+            } else {
+                "clear-mode"
+            },
+            policy: Some(&self.policy),
+            fingerprint: None,
+        };
+        let changed = event.log(outcome, &summary(&before), &summary(&after))?;
+        Ok(Changed::new(&shared, changed, before, after))
+    }
+
+    fn policies(&self, watched: &[Watched], control: &Control) -> Vec<Policy> {
+        policies(watched, Some(control), Some(&self.policy))
+    }
+
+    async fn apply(&self, control: &Control, author: &Who) -> Result<bool, Failed> {
+        let Some(mode) = self.mode else {
+            return Ok(control.clear_mode(&self.policy).await?);
+        };
+        let mut entry = control.set_mode(&self.policy, mode);
+        if let Some(until) = self.until {
+            entry = entry.until(until);
+        }
+        let signature = Signature {
+            author,
+            reason: self.reason.as_deref(),
+            label: None,
+        };
+        signature.sign(entry).await?;
+        Ok(true)
+    }
+}
+
+/// Describes the modes of a policy for the log.
+fn summary(policies: &[Policy]) -> String {
+    let each = policies.iter();
+    let each = each.map(|policy| format!("{}/{}: {}", policy.limiter, policy.name, policy.mode));
+    each.collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,216 @@
+//! Metrics, the callers that are denied most, and the denials of a moment ago.
+
+use serde::Serialize;
+
+use super::{epoch_ms, ms, named};
+use crate::{
+    DenialReason, Offender, RecentDenial,
+    admin::watched::Watched,
+    metrics::{Histogram, Snapshot, StoreMetrics},
+};
+
+type Counts = Vec<(&'static str, u64)>;
+
+/// All numbers of a layer or limiter, since it was built.
+#[derive(Debug, Serialize)]
+pub(in crate::admin) struct Metrics {
+    pub(in crate::admin) limiter: String,
+    #[serde(serialize_with = "named")]
+    pub(in crate::admin) requests: Counts,
+    #[serde(serialize_with = "named")]
+    pub(in crate::admin) decisions: Counts,
+    pub(in crate::admin) policies: Vec<PolicyMetrics>,
+    pub(in crate::admin) waiting: u64,
+    pub(in crate::admin) wait_seconds: Values,
+    pub(in crate::admin) store: Store,
+}
+
+#[derive(Debug, Serialize)]
+pub(in crate::admin) struct PolicyMetrics {
+    pub(in crate::admin) name: String,
+    #[serde(serialize_with = "named")]
+    pub(in crate::admin) checks: Counts,
+}
+
+/// The numbers of a store.
+#[derive(Debug, Serialize)]
+pub(in crate::admin) struct Store {
+    pub(in crate::admin) name: String,
+    pub(in crate::admin) up: bool,
+    pub(in crate::admin) breakers_open: Option<u64>,
+    pub(in crate::admin) in_flight: Option<u64>,
+    pub(in crate::admin) buckets: Option<u64>,
+    pub(in crate::admin) local_buckets: u64,
+    pub(in crate::admin) cached_denials: Option<u64>,
+    pub(in crate::admin) leased_units: Option<u64>,
+    pub(in crate::admin) held_units: u64,
+    pub(in crate::admin) unsettled_units: u64,
+    #[serde(serialize_with = "named")]
+    pub(in crate::admin) failures: Counts,
+    #[serde(serialize_with = "named")]
+    pub(in crate::admin) settlements: Counts,
+    pub(in crate::admin) call_seconds: Option<Values>,
+    pub(in crate::admin) checks_per_call: Option<Values>,
+}
+
+/// How many values were up to each bound, and above the last one.
+#[derive(Debug, Serialize)]
+pub(in crate::admin) struct Values {
+    pub(in crate::admin) bounds: Vec<f64>,
+    pub(in crate::admin) counts: Vec<u64>,
+    pub(in crate::admin) sum: f64,
+}
+
+/// A caller that a policy often denies.
+#[derive(Debug, Serialize)]
+pub(in crate::admin) struct Top {
+    pub(in crate::admin) limiter: String,
+    pub(in crate::admin) policy: String,
+    pub(in crate::admin) fingerprint: String,
+    pub(in crate::admin) name: Option<String>,
+    pub(in crate::admin) count: u64,
+    pub(in crate::admin) error: u64,
+    pub(in crate::admin) last_seen_ms: u64,
+}
+
+/// A request that a layer denied a moment ago.
+#[derive(Debug, Serialize)]
+pub(in crate::admin) struct Denial {
+    pub(in crate::admin) limiter: String,
+    pub(in crate::admin) at_ms: u64,
+    pub(in crate::admin) reason: &'static str,
+    pub(in crate::admin) retry_after_ms: Option<u64>,
+    pub(in crate::admin) method: Option<&'static str>,
+    pub(in crate::admin) route: Option<String>,
+    pub(in crate::admin) callers: Vec<DeniedCaller>,
+}
+
+#[derive(Debug, Serialize)]
+pub(in crate::admin) struct DeniedCaller {
+    pub(in crate::admin) policy: String,
+    pub(in crate::admin) fingerprint: Option<String>,
+}
+
+/// Returns the numbers of all layers and limiters.
+pub(in crate::admin) fn metrics(watched: &[Watched]) -> Vec<Metrics> {
+    watched.iter().map(|one| of(one.metrics())).collect()
+}
+
+/// Returns the callers that are denied most, the highest count first.
+pub(in crate::admin) fn top(watched: &[Watched], most: usize) -> Vec<Top> {
+    let mut all: Vec<Top> = Vec::new();
+    for one in watched {
+        let limiter = one.name();
+        let found = one.top_denied(most).offenders.into_iter();
+        all.extend(found.map(|offender| of_offender(limiter.clone(), offender)));
+    }
+    all.sort_by_key(|one| std::cmp::Reverse((one.count, one.last_seen_ms)));
+    all.truncate(most);
+    all
+}
+
+/// Returns the denials after a time, the latest first.
+pub(in crate::admin) fn denials(watched: &[Watched], since_ms: u64) -> Vec<Denial> {
+    let mut all: Vec<Denial> = Vec::new();
+    for one in watched {
+        let limiter = one.name();
+        let recent = one.recent_denials().into_iter();
+        let recent = recent.map(|found| denial(&limiter, found));
+        all.extend(recent.filter(|found| found.at_ms > since_ms));
+    }
+    all.sort_by_key(|found| std::cmp::Reverse(found.at_ms));
+    all
+}
+
+fn of(snapshot: Snapshot) -> Metrics {
+    let policies = snapshot.policies();
+    Metrics {
+        limiter: snapshot.limiter().to_owned(),
+        requests: snapshot.requests.by_result().collect(),
+        decisions: snapshot.decisions.by_source().collect(),
+        policies: policies
+            .map(|(name, checks)| PolicyMetrics {
+                name: name.to_owned(),
+                checks: checks.by_result().collect(),
+            })
+            .collect(),
+        waiting: snapshot.waiting,
+        wait_seconds: snapshot.wait_seconds.into(),
+        store: snapshot.store.into(),
+    }
+}
+
+impl From<StoreMetrics> for Store {
+    fn from(store: StoreMetrics) -> Self {
+        Self {
+            name: store.name,
+            up: store.is_up,
+            breakers_open: store.breakers_open,
+            in_flight: store.in_flight,
+            buckets: store.memory_buckets,
+            local_buckets: store.local_buckets,
+            cached_denials: store.cached_denials,
+            leased_units: store.leased_units,
+            held_units: store.held_units,
+            unsettled_units: store.unsettled_units,
+            failures: store.failures.by_kind().collect(),
+            settlements: store.settlements.by_result().collect(),
+            call_seconds: store.call_seconds.map(Values::from),
+            checks_per_call: store.checks_per_call.map(Values::from),
+        }
+    }
+}
+
+impl From<Histogram> for Values {
+    fn from(values: Histogram) -> Self {
+        Self {
+            bounds: values.bounds,
+            counts: values.counts,
+            sum: values.sum,
+        }
+    }
+}
+
+fn of_offender(limiter: String, offender: Offender) -> Top {
+    Top {
+        limiter,
+        policy: offender.policy,
+        fingerprint: offender.fingerprint.to_string(),
+        name: offender.name,
+        count: offender.count,
+        error: offender.error,
+        last_seen_ms: epoch_ms(offender.last_seen),
+    }
+}
+
+pub(super) fn denial(limiter: &str, denial: RecentDenial) -> Denial {
+    // A denial has a fingerprint for each policy, or none.
+    let mut fingerprints = denial.fingerprints.iter();
+    let policies = denial.policies.into_iter();
+    Denial {
+        limiter: limiter.into(),
+        at_ms: epoch_ms(denial.at),
+        reason: reason(denial.reason),
+        retry_after_ms: denial.retry_after.map(ms),
+        method: denial.method,
+        route: denial.route,
+        callers: policies
+            .map(|policy| DeniedCaller {
+                policy,
+                fingerprint: fingerprints.next().map(ToString::to_string),
+            })
+            .collect(),
+    }
+}
+
+const fn reason(reason: DenialReason) -> &'static str {
+    match reason {
+        DenialReason::QuotaExceeded => "quota_exceeded",
+        DenialReason::Banned => "banned",
+        DenialReason::CostImpossible => "cost_impossible",
+        DenialReason::KeyMissing => "key_missing",
+        DenialReason::Listed => "listed",
+        DenialReason::StoreFailed => "store_failed",
+        DenialReason::Misconfigured => "misconfigured",
+    }
+}

@@ -1,0 +1,147 @@
+//! The policies as they are now, and the entries of the control document.
+
+use serde::Serialize;
+
+use super::epoch_ms;
+use crate::{
+    List,
+    admin::watched::{Watched, mode_entry},
+    control::{Action, Control, Entry, Mode},
+    look_up::PolicyState,
+};
+
+/// A policy as it is now.
+#[derive(Clone, Debug, Serialize)]
+pub(in crate::admin) struct Policy {
+    pub(in crate::admin) limiter: String,
+    pub(in crate::admin) kind: &'static str,
+    pub(in crate::admin) name: String,
+    pub(in crate::admin) quota: Option<String>,
+    pub(in crate::admin) mode: &'static str,
+    pub(in crate::admin) enforced_percent: u8,
+    /// The mode that an operator has set.
+    pub(in crate::admin) by_hand: Option<ControlEntry>,
+    pub(in crate::admin) shared: bool,
+    pub(in crate::admin) overrides: usize,
+    pub(in crate::admin) bans: usize,
+    pub(in crate::admin) on_store_failure: String,
+}
+
+/// An entry of the control document.
+#[derive(Clone, Debug, Serialize)]
+pub(in crate::admin) struct ControlEntry {
+    pub(in crate::admin) kind: &'static str,
+    pub(in crate::admin) policy: Option<String>,
+    pub(in crate::admin) fingerprint: Option<String>,
+    pub(in crate::admin) quota: Option<String>,
+    pub(in crate::admin) mode: Option<&'static str>,
+    pub(in crate::admin) list: Option<&'static str>,
+    pub(in crate::admin) range: Option<String>,
+    pub(in crate::admin) until_ms: Option<u64>,
+    pub(in crate::admin) created_ms: u64,
+    pub(in crate::admin) author: Option<String>,
+    pub(in crate::admin) reason: Option<String>,
+    pub(in crate::admin) label: Option<String>,
+}
+
+/// Returns all policies. `name`: those of this name only.
+pub(in crate::admin) fn policies(
+    watched: &[Watched],
+    control: Option<&Control>,
+    name: Option<&str>,
+) -> Vec<Policy> {
+    let each = watched.iter().flat_map(|one| {
+        let states = one.policies().into_iter();
+        let states = states.filter(|state| name.is_none_or(|name| name == state.name));
+        states.map(|state| policy(one, state, control))
+    });
+    each.collect()
+}
+
+fn policy(of: &Watched, state: PolicyState, control: Option<&Control>) -> Policy {
+    let by_hand = control.and_then(|control| mode_entry(control, &state.name));
+    Policy {
+        limiter: of.name(),
+        kind: of.kind(),
+        by_hand: by_hand.as_ref().map(ControlEntry::from),
+        quota: state.quota.map(|quota| quota.to_string()),
+        mode: mode(state.mode),
+        enforced_percent: state.enforced_percent,
+        shared: state.is_shared,
+        overrides: state.overrides,
+        bans: state.bans,
+        on_store_failure: state.on_store_failure.to_string(),
+        name: state.name,
+    }
+}
+
+/// Returns the entries in force, the oldest first.
+pub(in crate::admin) fn entries(control: Option<&Control>) -> Vec<ControlEntry> {
+    let entries = control.map(Control::entries).unwrap_or_default();
+    entries.iter().map(ControlEntry::from).collect()
+}
+
+impl From<&Entry> for ControlEntry {
+    fn from(entry: &Entry) -> Self {
+        let mut found = Self {
+            kind: "list",
+            policy: None,
+            fingerprint: None,
+            quota: None,
+            mode: None,
+            list: None,
+            range: None,
+            until_ms: entry.until.map(epoch_ms),
+            created_ms: epoch_ms(entry.created),
+            author: entry.author.clone(),
+            reason: entry.reason.clone(),
+            label: entry.label.clone(),
+        };
+        match &entry.action {
+            Action::Override {
+                policy,
+                caller,
+                quota,
+            } => {
+                found.kind = "override";
+                found.policy = Some(policy.clone());
+                found.fingerprint = Some(caller.to_string());
+                found.quota = Some(quota.to_string());
+            }
+            Action::Ban { policy, caller } => {
+                found.kind = "ban";
+                found.policy = Some(policy.clone());
+                found.fingerprint = Some(caller.to_string());
+            }
+            Action::Mode { policy, mode: set } => {
+                found.kind = "mode";
+                found.policy = Some(policy.clone());
+                found.mode = Some(mode(*set));
+            }
+            Action::ListIp { list, range } => {
+                found.list = Some(list_word(*list));
+                found.range = Some(range.clone());
+            }
+            Action::ListKey { list, key } => {
+                found.list = Some(list_word(*list));
+                found.fingerprint = Some(key.to_string());
+            }
+        }
+        found
+    }
+}
+
+pub(super) const fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Enforce => "enforce",
+        Mode::Shadow => "shadow",
+        Mode::Off => "off",
+    }
+}
+
+const fn list_word(list: List) -> &'static str {
+    match list {
+        List::Allow => "allow",
+        List::Deny => "deny",
+    }
+}

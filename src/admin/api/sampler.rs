@@ -1,0 +1,221 @@
+//! [`Sampler`]: looks at the numbers once a second, while an operator looks at the page.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, Mutex, Weak},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::{
+    runtime::Handle,
+    sync::mpsc,
+    time::{Instant, MissedTickBehavior, interval},
+};
+
+use super::sample::{LastLook, Sample};
+use crate::{
+    admin::{target::Targets, watched::Watched},
+    control::Control,
+    util::{lock::lock, task::AbortOnDrop},
+};
+
+/// How long samples are kept.
+const HISTORY: Duration = Duration::from_secs(300);
+/// The most samples that are kept, and the most bytes of all of them. A sample takes about 400 bytes,
+/// and 80 for each policy.
+const MOST_SAMPLES: usize = 300;
+const MOST_BYTES: usize = 8 << 20;
+/// How long sampling goes on after the last look.
+const LINGER: Duration = Duration::from_secs(15 * 60);
+/// The most viewers at a time.
+pub(super) const MOST_VIEWERS: usize = 32;
+/// How many events a viewer may be late before its stream ends.
+const MOST_LATE: usize = 16;
+/// How long a stream lasts. A browser opens another one, and its access is checked again.
+const LONGEST_STREAM: Duration = Duration::from_secs(15 * 60);
+
+/// Takes a sample a second for all viewers, from the first look to 15 minutes after the last one.
+/// There is no task before and after.
+pub(in crate::admin) struct Sampler(Arc<Inner>);
+
+struct Inner {
+    targets: Targets,
+    control: Option<Control>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    task: Option<AbortOnDrop<()>>,
+    last_look: Option<Instant>,
+    /// The texts of samples, the oldest first.
+    history: VecDeque<(Instant, Bytes)>,
+    history_bytes: usize,
+    viewers: Vec<Viewer>,
+}
+
+struct Viewer {
+    events: mpsc::Sender<Bytes>,
+    since: Instant,
+}
+
+impl Sampler {
+    pub(in crate::admin) fn new(targets: Targets, control: Option<Control>) -> Self {
+        Self(Arc::new(Inner {
+            targets,
+            control,
+            state: Mutex::default(),
+        }))
+    }
+
+    /// Records that an operator looks, and begins to sample unless that is under way. Outside of a
+    /// Tokio runtime nothing is sampled.
+    pub(in crate::admin) fn look(&self) {
+        self.begin(&mut lock(&self.0.state));
+    }
+
+    /// Returns the events for another viewer, of which the first one is the history. `None` if there
+    /// are too many viewers.
+    pub(super) fn view(&self) -> Option<mpsc::Receiver<Bytes>> {
+        let mut state = lock(&self.0.state);
+        state.viewers.retain(|viewer| !viewer.events.is_closed());
+        if state.viewers.len() >= MOST_VIEWERS {
+            return None;
+        }
+        self.begin(&mut state);
+        let (events, received) = mpsc::channel(MOST_LATE);
+        // The queue is empty.
+        let _ = events.try_send(state.history_event());
+        let since = Instant::now();
+        state.viewers.push(Viewer { events, since });
+        Some(received)
+    }
+
+    fn begin(&self, state: &mut State) {
+        state.last_look = Some(Instant::now());
+        let is_under_way = state.task.as_ref().is_some_and(|task| !task.has_ended());
+        if let (false, Ok(runtime)) = (is_under_way, Handle::try_current()) {
+            state.forget();
+            let work = run(Arc::downgrade(&self.0));
+            state.task = Some(AbortOnDrop(runtime.spawn(work)));
+        }
+    }
+}
+
+/// Samples until nobody has looked for a while, or the page is gone.
+async fn run(page: Weak<Inner>) {
+    let mut second = interval(Duration::from_secs(1));
+    second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    second.tick().await;
+    let Some(first) = page.upgrade().map(|page| page.watched()) else {
+        return;
+    };
+    let mut last = LastLook::new(&first);
+    drop(first);
+    loop {
+        second.tick().await;
+        let Some(page) = page.upgrade() else {
+            return;
+        };
+        let sample = last.sample(&page.watched(), page.control.as_ref());
+        if !lock(&page.state).add(sample) {
+            return;
+        }
+    }
+}
+
+impl Inner {
+    fn watched(&self) -> Vec<Watched> {
+        self.targets.all()
+    }
+}
+
+impl State {
+    /// Keeps a sample and sends it to all viewers. Returns `false` if nobody has looked for a while:
+    /// then nothing is kept, and sampling is to end.
+    fn add(&mut self, mut sample: Sample) -> bool {
+        let now = Instant::now();
+        let text = text(&sample);
+        let event = event("sample", [&text[..]]);
+        self.viewers.retain(|viewer| {
+            now.duration_since(viewer.since) < LONGEST_STREAM
+                && viewer.events.try_send(event.clone()).is_ok()
+        });
+        if !self.viewers.is_empty() {
+            self.last_look = Some(now);
+        }
+        if self
+            .last_look
+            .is_none_or(|last| now.duration_since(last) >= LINGER)
+        {
+            self.forget();
+            // It ends by itself.
+            self.task = None;
+            return false;
+        }
+        let text = match sample.denials.is_empty() {
+            true => text,
+            false => {
+                sample.denials.clear();
+                self::text(&sample)
+            }
+        };
+        self.keep(now, text);
+        true
+    }
+
+    fn keep(&mut self, now: Instant, text: Bytes) {
+        self.history_bytes += text.len();
+        self.history.push_back((now, text));
+        while let Some((at, oldest)) = self.history.front() {
+            let is_kept = now.duration_since(*at) < HISTORY
+                && self.history.len() <= MOST_SAMPLES
+                && self.history_bytes <= MOST_BYTES;
+            if is_kept {
+                break;
+            }
+            self.history_bytes -= oldest.len();
+            self.history.pop_front();
+        }
+    }
+
+    fn forget(&mut self) {
+        self.history = VecDeque::new();
+        self.history_bytes = 0;
+    }
+
+    fn history_event(&self) -> Bytes {
+        let mut parts: Vec<&[u8]> = vec![b"["];
+        for (_, text) in &self.history {
+            if parts.len() > 1 {
+                parts.push(b",");
+            }
+            parts.push(text);
+        }
+        parts.push(b"]");
+        event("history", parts)
+    }
+}
+
+/// Returns the text of a sample. JSON has no line breaks unless they are asked for.
+fn text(sample: &Sample) -> Bytes {
+    // Its parts are texts and numbers, which all have a form in JSON.
+    serde_json::to_vec(sample).unwrap_or_default().into()
+}
+
+/// Returns a server-sent event.
+fn event<'a>(name: &str, data: impl IntoIterator<Item = &'a [u8]>) -> Bytes {
+    let mut event = format!("event: {name}\ndata: ").into_bytes();
+    data.into_iter()
+        .for_each(|part| event.extend_from_slice(part));
+    event.extend_from_slice(b"\n\n");
+    event.into()
+}
+
+impl fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sampler").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,163 @@
+//! The state of all in one answer: which limits there are, and whether their stores decide.
+
+use std::time::SystemTime;
+
+use serde::Serialize;
+
+use super::{epoch_ms, named};
+#[cfg(feature = "config")]
+use crate::config;
+use crate::{
+    admin::{Who, shared::Shared, watched::Watched},
+    control,
+    metrics::StoreMetrics,
+};
+
+/// The state of all.
+#[derive(Debug, Serialize)]
+pub(in crate::admin) struct Status {
+    pub(in crate::admin) api: u32,
+    pub(in crate::admin) version: &'static str,
+    pub(in crate::admin) now_ms: u64,
+    /// Whether anything may be changed.
+    pub(in crate::admin) changes: bool,
+    pub(in crate::admin) who: String,
+    pub(in crate::admin) limiters: Vec<LimiterStatus>,
+    pub(in crate::admin) stores: Vec<StoreStatus>,
+    pub(in crate::admin) control: Option<ControlStatus>,
+    pub(in crate::admin) config: Option<ConfigStatus>,
+}
+
+/// A layer or a limiter.
+#[derive(Debug, Serialize)]
+pub(in crate::admin) struct LimiterStatus {
+    pub(in crate::admin) name: String,
+    pub(in crate::admin) kind: &'static str,
+    pub(in crate::admin) policies: Vec<String>,
+    pub(in crate::admin) store: String,
+}
+
+/// A store, or all of one name.
+#[derive(Debug, Serialize)]
+pub(in crate::admin) struct StoreStatus {
+    pub(in crate::admin) name: String,
+    pub(in crate::admin) up: bool,
+    pub(in crate::admin) breakers_open: Option<u64>,
+    pub(in crate::admin) in_flight: Option<u64>,
+    pub(in crate::admin) buckets: Option<u64>,
+    pub(in crate::admin) local_buckets: u64,
+    pub(in crate::admin) cached_denials: Option<u64>,
+    #[serde(serialize_with = "named")]
+    pub(in crate::admin) failures: Vec<(&'static str, u64)>,
+}
+
+/// The control document.
+#[derive(Debug, Serialize)]
+pub(in crate::admin) struct ControlStatus {
+    pub(in crate::admin) version: u64,
+    pub(in crate::admin) since_ms: Option<u64>,
+    pub(in crate::admin) entries: usize,
+    pub(in crate::admin) problem: Option<String>,
+    pub(in crate::admin) unknown_policies: Vec<String>,
+}
+
+/// The configuration file.
+#[derive(Debug, Serialize)]
+pub(in crate::admin) struct ConfigStatus {
+    pub(in crate::admin) version: u64,
+    pub(in crate::admin) hash: Option<String>,
+    pub(in crate::admin) applied_ms: u64,
+    pub(in crate::admin) rejected: Option<Rejected>,
+}
+
+/// A version of the file that is not in force.
+#[derive(Debug, Serialize)]
+pub(in crate::admin) struct Rejected {
+    pub(in crate::admin) since_ms: u64,
+    pub(in crate::admin) problems: Vec<String>,
+}
+
+/// Returns the state of all, for one with access.
+pub(in crate::admin) fn status(shared: &Shared, watched: &[Watched], who: &Who) -> Status {
+    let snapshots: Vec<_> = watched.iter().map(Watched::metrics).collect();
+    let limiters = watched.iter().zip(&snapshots);
+    Status {
+        api: 1,
+        version: env!("CARGO_PKG_VERSION"),
+        now_ms: epoch_ms(SystemTime::now()),
+        changes: shared.changes,
+        who: who.name().to_owned(),
+        limiters: limiters
+            .map(|(one, snapshot)| LimiterStatus {
+                name: one.name(),
+                kind: one.kind(),
+                policies: one
+                    .policies()
+                    .into_iter()
+                    .map(|policy| policy.name)
+                    .collect(),
+                store: snapshot.store.name.clone(),
+            })
+            .collect(),
+        stores: StoreMetrics::by_name(snapshots.iter().map(|snapshot| &snapshot.store))
+            .into_iter()
+            .map(StoreStatus::from)
+            .collect(),
+        control: shared
+            .control
+            .as_ref()
+            .map(|control| control.status().into()),
+        #[cfg(feature = "config")]
+        config: shared.targets.config_status().map(ConfigStatus::from),
+        #[cfg(not(feature = "config"))]
+        config: None,
+    }
+}
+
+impl From<StoreMetrics> for StoreStatus {
+    fn from(store: StoreMetrics) -> Self {
+        Self {
+            name: store.name,
+            up: store.is_up,
+            breakers_open: store.breakers_open,
+            in_flight: store.in_flight,
+            buckets: store.memory_buckets,
+            local_buckets: store.local_buckets,
+            cached_denials: store.cached_denials,
+            failures: store.failures.by_kind().collect(),
+        }
+    }
+}
+
+impl From<control::Status> for ControlStatus {
+    fn from(status: control::Status) -> Self {
+        Self {
+            version: status.version,
+            since_ms: status.applied_at.map(epoch_ms),
+            entries: status.entries,
+            problem: status.problem,
+            unknown_policies: status.unknown_policies,
+        }
+    }
+}
+
+#[cfg(feature = "config")]
+impl From<config::Status> for ConfigStatus {
+    fn from(status: config::Status) -> Self {
+        let rejected = status.rejected.map(|rejected| Rejected {
+            since_ms: epoch_ms(rejected.since),
+            problems: rejected
+                .errors
+                .problems()
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+        });
+        Self {
+            version: status.version,
+            hash: status.hash,
+            applied_ms: epoch_ms(status.applied_at),
+            rejected,
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The stream of samples, as server-sent events.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, header::CONTENT_TYPE};
+use http_body::Frame;
+use tokio::sync::mpsc;
+
+use super::sampler::Sampler;
+use crate::admin::problem::{Code, Problem};
+
+const HEADERS: [(HeaderName, HeaderValue); 2] = [
+    (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+    // NGINX would keep the events back.
+    (
+        HeaderName::from_static("x-accel-buffering"),
+        HeaderValue::from_static("no"),
+    ),
+];
+
+/// Returns the events of a viewer until it leaves.
+pub(super) fn stream(sampler: &Sampler) -> Result<Response, Problem> {
+    let events = sampler.view().ok_or(Problem::new(Code::TooManyStreams))?;
+    Ok((HEADERS, Body::new(Events(events))).into_response())
+}
+
+/// A body of events. It ends when the sampler drops the viewer.
+struct Events(mpsc::Receiver<Bytes>);
+
+impl http_body::Body for Events {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = self.0.poll_recv(cx);
+        next.map(|event| event.map(|event| Ok(Frame::data(event))))
+    }
+}

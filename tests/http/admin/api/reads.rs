@@ -1,0 +1,266 @@
+//! What the API shows of layers and limiters.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tower_throttle::{
+    Fingerprint, FixedWindow, Key, Limiter, Policy, RateLimitLayer, TokenBucket,
+    control::{Control, Mode},
+    key,
+};
+
+use crate::support::{
+    operator::Operator,
+    web::{Down, NOW_S, ask, get, layer_on, standing_store},
+};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn plan() -> Policy {
+    Policy::new("plan", FixedWindow::per_hour(2)).key(key::header("x-api-key"))
+}
+
+/// A layer `api` and a limiter `mail` on one store, and their document.
+fn both() -> (RateLimitLayer, Limiter, Control) {
+    let (store, _) = standing_store();
+    let control = store.control();
+    let everyone = Policy::new("all", TokenBucket::per_second(5))
+        .shared()
+        .shadow();
+    let layer = RateLimitLayer::builder()
+        .name("api")
+        .store(store.clone())
+        .policy(plan())
+        .policy(everyone)
+        .control(control.clone());
+    let limiter = Limiter::builder()
+        .name("mail")
+        .store(store)
+        .policy(Policy::new("mails", FixedWindow::per_day(100)))
+        .control(control.clone());
+    (
+        layer.build().expect("a layer"),
+        limiter.build().expect("a limiter"),
+        control,
+    )
+}
+
+fn fingerprint(key: &str) -> String {
+    Fingerprint::from(&Key::from(key)).to_string()
+}
+
+#[tokio::test]
+async fn the_status_names_all_layers_limiters_and_stores() {
+    let (layer, limiter, control) = both();
+    let ann = Operator::new(&layer).also(&limiter).also(&layer);
+    let status = ann.get("/api/v1/status").await;
+    assert_eq!(
+        (&status["api"], &status["changes"], &status["who"]),
+        (&json!(1), &json!(true), &json!("ann"))
+    );
+    assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(
+        status["limiters"],
+        json!([
+            { "name": "api", "kind": "layer", "policies": ["plan", "all"], "store": "memory" },
+            { "name": "mail", "kind": "limiter", "policies": ["mails"], "store": "memory" },
+        ])
+    );
+    let [store] = &status["stores"].as_array().expect("a list")[..] else {
+        panic!("one store: {status}");
+    };
+    assert_eq!(
+        (&store["name"], &store["up"]),
+        (&json!("memory"), &json!(true))
+    );
+    assert_eq!(store["failures"]["timeout"], 0);
+    assert_eq!(
+        (&status["control"], &status["config"]),
+        (&Value::Null, &Value::Null)
+    );
+
+    let ann = ann.with(&control).who_only_looks();
+    control.set_mode("plan", Mode::Shadow).await.expect("made");
+    let status = ann.get("/api/v1/status").await;
+    assert_eq!(status["changes"], false);
+    let document = &status["control"];
+    assert_eq!(
+        (&document["version"], &document["entries"]),
+        (&json!(1), &json!(1))
+    );
+    assert_eq!(document["problem"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_store_that_fails_is_down() {
+    let layer = layer_on(Down, plan());
+    ask(&layer, get([("x-api-key", "k1")]));
+    let ann = Operator::new(&layer);
+    let status = ann.get("/api/v1/status").await;
+    let store = &status["stores"][0];
+    assert_eq!(
+        (&store["name"], &store["up"]),
+        (&json!("custom"), &json!(false))
+    );
+    assert_eq!(store["failures"]["unavailable"], 1);
+    let metrics = ann.get("/api/v1/metrics").await;
+    assert_eq!(metrics[0]["decisions"]["local"], 1);
+    assert_eq!(metrics[0]["store"]["local_buckets"], 1);
+}
+
+#[tokio::test]
+async fn policies_are_listed_as_they_are_and_as_operators_made_them() {
+    let (layer, limiter, control) = both();
+    let ann = Operator::new(&layer).also(&limiter).with(&control);
+    control.ban("plan", "k1", HOUR).await.expect("made");
+    let quota = FixedWindow::per_hour(9).try_into().expect("a quota");
+    let given = control.override_quota("plan", "k2", quota);
+    given.author("bob").await.expect("made");
+    control
+        .set_mode("mails", Mode::Off)
+        .because("outage")
+        .await
+        .expect("made");
+    let policies = ann.get("/api/v1/policies").await;
+    let policies = policies.as_array().expect("a list");
+    let of = |name: &str| {
+        let mut found = policies.iter().filter(|policy| policy["name"] == name);
+        found.next().expect("a policy").clone()
+    };
+    assert_eq!(
+        of("plan"),
+        json!({
+            "limiter": "api", "kind": "layer", "name": "plan", "quota": "fixed window of 2 per hour",
+            "mode": "enforce", "enforced_percent": 100, "by_hand": null, "shared": false,
+            "overrides": 1, "bans": 1, "on_store_failure": "local",
+        })
+    );
+    assert_eq!(
+        (&of("all")["mode"], &of("all")["shared"]),
+        (&json!("shadow"), &json!(true))
+    );
+    let mails = of("mails");
+    assert_eq!(
+        (&mails["mode"], &mails["kind"]),
+        (&json!("off"), &json!("limiter"))
+    );
+    assert_eq!(mails["by_hand"]["reason"], "outage");
+
+    let entries = ann.get("/api/v1/entries").await;
+    let entries = entries.as_array().expect("a list");
+    let kinds: Vec<_> = entries.iter().map(|entry| &entry["kind"]).collect();
+    assert_eq!(kinds, ["ban", "override", "mode"]);
+    let [ban, given, _] = &entries[..] else {
+        panic!("{entries:?}");
+    };
+    assert_eq!(
+        (&ban["policy"], &ban["fingerprint"]),
+        (&json!("plan"), &json!(fingerprint("k1")))
+    );
+    assert_eq!(ban["until_ms"], (NOW_S + 3_600) * 1_000);
+    assert_eq!(
+        (&given["quota"], &given["author"]),
+        (&json!("fixed window of 9 per hour"), &json!("bob"))
+    );
+}
+
+#[tokio::test]
+async fn lists_of_the_document_are_entries() {
+    let (layer, _, control) = both();
+    control.deny_ip("203.0.113.0/24").await.expect("made");
+    control.allow_key("k1").await.expect("made");
+    let ann = Operator::new(&layer).with(&control);
+    let entries = ann.get("/api/v1/entries").await;
+    let seen = |entry: &Value| {
+        (
+            entry["kind"].clone(),
+            entry["list"].clone(),
+            entry["range"].clone(),
+        )
+    };
+    let expected = [
+        (json!("list"), json!("deny"), json!("203.0.113.0/24")),
+        (json!("list"), json!("allow"), Value::Null),
+    ];
+    let entries = entries.as_array().expect("a list");
+    assert_eq!(entries.iter().map(seen).collect::<Vec<_>>(), expected);
+    assert_eq!(entries[1]["fingerprint"], fingerprint("k1"));
+}
+
+#[tokio::test]
+async fn metrics_top_and_denials_say_who_was_denied() {
+    let (layer, limiter, control) = both();
+    let ann = Operator::new(&layer).also(&limiter).with(&control);
+    for (key, times) in [("k1", 5), ("k2", 3)] {
+        (0..times).for_each(|_| drop(ask(&layer, get([("x-api-key", key)]))));
+    }
+    let metrics = ann.get("/api/v1/metrics").await;
+    assert_eq!(metrics[0]["limiter"], "api");
+    assert_eq!(metrics[0]["requests"]["allowed"], 4);
+    assert_eq!(metrics[0]["requests"]["denied"], 4);
+    assert_eq!(metrics[0]["decisions"]["store"], 8);
+    assert_eq!(metrics[0]["policies"][0]["name"], "plan");
+    assert_eq!(metrics[0]["policies"][0]["checks"]["denied"], 4);
+    assert_eq!(metrics[1]["requests"]["denied"], 0);
+
+    let top = ann.get("/api/v1/top").await;
+    let counts = top.as_array().expect("a list").iter();
+    let counts: Vec<_> = counts
+        .map(|one| (one["fingerprint"].clone(), one["count"].clone()))
+        .collect();
+    assert_eq!(
+        counts,
+        [
+            (json!(fingerprint("k1")), json!(3)),
+            (json!(fingerprint("k2")), json!(1))
+        ]
+    );
+    let one = ann.get("/api/v1/top?limit=1").await;
+    assert_eq!(one.as_array().map(Vec::len), Some(1));
+
+    let denials = ann.get("/api/v1/denials").await;
+    let latest = &denials[0];
+    assert_eq!(
+        (&latest["limiter"], &latest["reason"], &latest["method"]),
+        (&json!("api"), &json!("quota_exceeded"), &json!("GET"))
+    );
+    assert_eq!(
+        latest["callers"],
+        json!([{ "policy": "plan", "fingerprint": fingerprint("k2") }])
+    );
+    assert!(
+        latest["retry_after_ms"]
+            .as_u64()
+            .is_some_and(|wait| wait <= 3_600_000)
+    );
+    let at_ms = latest["at_ms"].as_u64().expect("a time");
+    let later = ann.get(&format!("/api/v1/denials?since={at_ms}")).await;
+    assert_eq!(later, json!([]));
+    let also = ann
+        .get(&format!("/api/v1/denials?since={}", at_ms - 1))
+        .await;
+    assert_ne!(also, json!([]));
+}
+
+#[tokio::test]
+async fn a_query_that_is_not_understood_is_a_problem() {
+    let (layer, ..) = both();
+    let ann = Operator::new(&layer);
+    for path in [
+        "/api/v1/top?limit=0",
+        "/api/v1/top?limit=1001",
+        "/api/v1/top?limit=-1",
+        "/api/v1/top?limit=%31",
+        "/api/v1/top?limit=1&limit=2",
+        "/api/v1/top?since=1",
+        "/api/v1/denials?since=",
+        "/api/v1/denials?since=99999999999999999999",
+    ] {
+        let said = ann.send(http::Method::GET, path, "").await;
+        assert_eq!(
+            (said.status.as_u16(), &said.json()["code"]),
+            (400, &json!("malformed")),
+            "{path}"
+        );
+    }
+}

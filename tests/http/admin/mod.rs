@@ -1,0 +1,3 @@
+//! The admin page over HTTP.
+
+mod api;
