@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, error::Error, sync::Arc, time::Duration};
 
 use tower_throttle::{
-    Concurrency, FixedWindow, LeakyBucket, Outcome, Policy, RateLimitLayer, RequestHead, Settle,
-    SlidingLog, SlidingWindow, TokenBucket,
+    Concurrency, FixedWindow, LeakyBucket, Outcome, Penalty, Policy, RateLimitLayer, RequestHead,
+    Settle, SlidingLog, SlidingWindow, TokenBucket,
+    control::Control,
     key::{self, KeyExtractor},
     settle,
     store::Store,
@@ -18,7 +19,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// A layer for each route.
 pub(crate) type Layers = BTreeMap<&'static str, RateLimitLayer>;
 
-pub(crate) fn layers(store: &Arc<dyn Store>) -> Result<Layers, Box<dyn Error>> {
+pub(crate) fn layers(store: &Arc<dyn Store>, control: &Control) -> Result<Layers, Box<dyn Error>> {
     let bucket = Policy::new("bucket", TokenBucket::per_second(1).burst(10));
     // Tried beside the one above: it is counted, and denies nothing.
     let bucket_v2 = Policy::new("bucket-v2", TokenBucket::per_minute(30).burst(5)).shadow();
@@ -37,6 +38,8 @@ pub(crate) fn layers(store: &Arc<dyn Store>) -> Result<Layers, Box<dyn Error>> {
         .hold_for(MINUTE)
         .cost(settled::ESTIMATE)
         .max_debt(100);
+    let penalty = Penalty::after(3).within(TEN_SECONDS).lasting(TEN_SECONDS);
+    let strikes = Policy::new("strikes", penalty);
 
     let routes = [
         (
@@ -60,6 +63,10 @@ pub(crate) fn layers(store: &Arc<dyn Store>) -> Result<Layers, Box<dyn Error>> {
             // The stream settles.
             vec![by_caller(used).settle_by(|_: &Outcome<'_>| Settle::AtEnd)],
         ),
+        (
+            "penalty",
+            vec![by_caller(strikes).settle_by(settle::status([404]))],
+        ),
     ];
     let mut layers = Layers::new();
     for (name, policies) in routes {
@@ -67,7 +74,9 @@ pub(crate) fn layers(store: &Arc<dyn Store>) -> Result<Layers, Box<dyn Error>> {
             RateLimitLayer::builder()
                 .name(name)
                 .decision_in_extensions()
-                .store(Arc::clone(store)),
+                .store(Arc::clone(store))
+                // What an operator changes on the admin page.
+                .control(control.clone()),
             |layer, policy| layer.policy(policy),
         );
         layers.insert(name, layer.build()?);

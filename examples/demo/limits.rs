@@ -4,7 +4,9 @@ use std::{error::Error, sync::Arc, time::Duration};
 
 use tower_throttle::{
     Buckets, Outcome, RateLimitLayer, RequestHead, Settle,
+    admin::Admin,
     config::{self, Config, Readers},
+    control::Control,
     key::KeyError,
     metrics::to_prometheus,
     store::Store,
@@ -12,7 +14,7 @@ use tower_throttle::{
 
 use crate::in_code;
 
-const ROUTES: [&str; 11] = [
+const ROUTES: [&str; 12] = [
     "token-bucket",
     "fixed-window",
     "stacked",
@@ -24,6 +26,7 @@ const ROUTES: [&str; 11] = [
     "concurrency",
     "login",
     "tokens",
+    "penalty",
 ];
 
 /// How often the file is read.
@@ -35,17 +38,21 @@ pub(crate) struct Limits {
     layers: Arc<in_code::Layers>,
     pub(crate) store_name: &'static str,
     file: Option<config::Limits>,
+    /// What an operator changes. `None` with a file, whose store has it.
+    control: Option<Control>,
 }
 
 impl Limits {
     pub(crate) fn in_code(
         store: &Arc<dyn Store>,
+        control: Control,
         store_name: &'static str,
     ) -> Result<Self, Box<dyn Error>> {
         Ok(Self {
-            layers: Arc::new(in_code::layers(store)?),
+            layers: Arc::new(in_code::layers(store, &control)?),
             store_name,
             file: None,
+            control: Some(control),
         })
     }
 
@@ -61,6 +68,7 @@ impl Limits {
         Ok(Self {
             layers: Arc::new(layers?),
             store_name: "the store of the file",
+            control: None,
             file: Some(limits),
         })
     }
@@ -68,6 +76,20 @@ impl Limits {
     pub(crate) fn layer(&self, route: &str) -> Result<RateLimitLayer, Box<dyn Error>> {
         let layer = self.layers.get(route).cloned();
         layer.ok_or_else(|| format!("the route {route} has no limit").into())
+    }
+
+    /// Returns the admin page, of which the application chooses who may see it.
+    pub(crate) fn admin(&self) -> Result<Admin, Box<dyn Error>> {
+        if let Some(file) = &self.file {
+            return Ok(Admin::new(file));
+        }
+        let mut layers = self.layers.values();
+        let first = layers.next().ok_or("there are no limits")?;
+        let admin = layers.fold(Admin::new(first), |admin, layer| admin.target(layer));
+        Ok(match &self.control {
+            Some(control) => admin.control(control),
+            None => admin,
+        })
     }
 
     /// Returns the buckets of a request's caller, on all routes.

@@ -19,8 +19,11 @@
 //! ```
 //!
 //! With `-- --redis redis://127.0.0.1/` the buckets are in Redis: start it
-//! twice, with two `--listen` addresses, and both processes share them. Stop that
-//! Redis, and each process decides by itself (`x-decided-by` says so) until it is back.
+//! twice, with two `--listen` addresses, and both processes share them. The page can cut the
+//! link to that Redis: the process then decides by itself (`x-decided-by` says so) until it is up.
+//!
+//! With `-- --traffic steady`, or `burst`, or `attack`, it sends requests to itself, as the
+//! switch on the page does. The admin page at `/admin` answers to this machine only.
 //!
 //! With `-- --config examples/demo/limits.toml` the limits are those of a file. Change it, and
 //! the demo applies the change within a few seconds.
@@ -31,19 +34,32 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod admin;
 mod answers;
+mod app;
+mod guard;
+mod history;
 mod in_code;
 mod limits;
+mod look;
 mod options;
+mod outage;
+mod page;
 mod routes;
 mod settled;
 mod slow;
+mod switches;
+mod traffic;
 
 use std::{error::Error, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
+use admin::Stopping;
+use app::App;
+use history::History;
 use limits::Limits;
 use options::Options;
-use tokio::{net::TcpListener, sync::oneshot, time::timeout};
+use outage::Outage;
+use tokio::{net::TcpListener, sync::watch, time::timeout};
 use tower_throttle::{MemoryStore, RedisStore, store::Store};
 use tracing_subscriber::{
     Layer,
@@ -51,6 +67,7 @@ use tracing_subscriber::{
     layer::SubscriberExt,
     util::SubscriberInitExt,
 };
+use traffic::Traffic;
 
 #[tokio::main]
 async fn main() {
@@ -84,17 +101,18 @@ const DEADLINE: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(slow::MOST_SECONDS + 5);
 
 async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
-    let connect = |url| RedisStore::builder().timeout(DEADLINE).connect(url);
-    let redis = options.redis_url.as_deref().map(connect).transpose()?;
+    let (outage, redis) = connect(options).await?;
     let limits = match (&options.config, &redis) {
         (Some(file), _) => Limits::from_file(file)?,
         (None, Some(redis)) => {
             let store: Arc<dyn Store> = Arc::new(redis.clone());
-            Limits::in_code(&store, "Redis")?
+            Limits::in_code(&store, redis.control(), "Redis")?
         }
         (None, None) => {
-            let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-            Limits::in_code(&store, "memory")?
+            let memory = MemoryStore::new();
+            let control = memory.control();
+            let store: Arc<dyn Store> = Arc::new(memory);
+            Limits::in_code(&store, control, "memory")?
         }
     };
     // Before the first answer: until then, a signal ends the process at once.
@@ -102,21 +120,30 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(&options.listen)
         .await
         .map_err(|error| format!("cannot listen on {}: {error}", options.listen))?;
-    println!("listening on http://{}", listener.local_addr()?);
+    let address = listener.local_addr()?;
+    println!("listening on http://{address}");
     println!("buckets are in {}; stop with Ctrl-C", limits.store_name);
 
-    let app = routes::app(limits)?;
-    let (stop, stopped) = oneshot::channel::<()>();
+    let traffic = Traffic::start(address, options.traffic);
+    let (stop, stopping) = watch::channel(false);
+    let app = routes::router(App {
+        limits,
+        history: Arc::new(History::default()),
+        traffic: traffic.clone(),
+        outage,
+        stopping: stopping.clone(),
+    })?;
     let server = axum::serve(
         listener,
         app.into_make_service_with_connect_info::<SocketAddr>(),
     )
-    .with_graceful_shutdown(async move { drop(stopped.await) });
+    .with_graceful_shutdown(stopped(stopping));
     let mut server = pin!(server.into_future());
     tokio::select! {
         served = &mut server => return Ok(served?),
-        () = stop_signal() => drop(stop),
+        () = stop_signal() => drop(stop.send_replace(true)),
     }
+    traffic.stop();
     println!("stopping when all is answered; at once with another Ctrl-C");
 
     let end = async {
@@ -132,6 +159,28 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         ended = end => ended,
         () = stop_signal() => Err("stopped twice: some requests were not answered".into()),
     }
+}
+
+async fn stopped(mut stopping: Stopping) {
+    drop(stopping.wait_for(|stops| *stops).await);
+}
+
+/// Connects to Redis, if that is wanted, through the proxy of the outage switch.
+async fn connect(options: &Options) -> Result<(Outage, Option<RedisStore>), Box<dyn Error>> {
+    let Some(url) = &options.redis_url else {
+        let why = match options.config {
+            Some(_) => {
+                "The store is that of the file. Start the demo with --redis URL to get this switch."
+            }
+            None => {
+                "The buckets are in memory, which has no outages. Start the demo with --redis redis://127.0.0.1/ to get this switch."
+            }
+        };
+        return Ok((Outage::None(why), None));
+    };
+    let (url, outage) = Outage::start(url).await?;
+    let redis = RedisStore::builder().timeout(DEADLINE).connect(&url)?;
+    Ok((outage, Some(redis)))
 }
 
 /// Waits for Ctrl-C, or SIGTERM from a supervisor. No signal from now on is missed.

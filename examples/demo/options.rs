@@ -2,6 +2,8 @@
 
 use std::process::exit;
 
+use crate::traffic::Mode;
+
 const USAGE: &str = "\
 Usage: cargo run --example demo [-- OPTIONS]
 
@@ -12,12 +14,15 @@ Usage: cargo run --example demo [-- OPTIONS]
                   (default: in the memory of this process)
   --config FILE   read limits and store from FILE, as in examples/demo/limits.toml,
                   and follow its changes (default: the limits of in_code.rs)
+  --traffic KIND  send requests to the demo itself: steady, burst or attack, until
+                  it is switched off on the page (default: off)
   --help          print this";
 
 pub(crate) struct Options {
     pub(crate) listen: String,
     pub(crate) redis_url: Option<String>,
     pub(crate) config: Option<String>,
+    pub(crate) traffic: Mode,
 }
 
 impl Options {
@@ -42,6 +47,7 @@ impl Options {
             listen: "127.0.0.1:3000".to_owned(),
             redis_url: None,
             config: None,
+            traffic: Mode::Off,
         };
         while let Some(word) = words.next() {
             let mut value = |what| {
@@ -52,6 +58,7 @@ impl Options {
                 "--listen" => options.listen = value("an address, as in 127.0.0.1:3000")?,
                 "--redis" => options.redis_url = Some(value("a URL, as in redis://127.0.0.1/")?),
                 "--config" => options.config = Some(value("a file, as in limits.toml")?),
+                "--traffic" => options.traffic = value("steady, burst or attack")?.parse()?,
                 "--help" | "-h" => return Ok(None),
                 _ => return Err(format!("there is no option {word:?}")),
             }

@@ -1,4 +1,5 @@
-//! Routes whose cost is known from their response: a login, and tokens of a stream.
+//! Routes whose cost is known from their response: a login, pages that may not exist, and tokens of
+//! a stream.
 
 use std::{
     collections::HashMap,
@@ -30,6 +31,20 @@ pub(crate) async fn login(Query(query): Parameters) -> (StatusCode, Json<Value>)
             let detail = json!({ "detail": "Wrong password." });
             (StatusCode::UNAUTHORIZED, Json(detail))
         }
+    }
+}
+
+/// Has all pages but `?page=missing`.
+pub(crate) async fn any_page(Query(query): Parameters) -> (StatusCode, Json<Value>) {
+    match query.get("page").map(String::as_str) {
+        Some("missing") => {
+            let detail = json!({ "detail": "There is no such page: a strike." });
+            (StatusCode::NOT_FOUND, Json(detail))
+        }
+        _ => (
+            StatusCode::OK,
+            Json(json!({ "detail": "Here is the page." })),
+        ),
     }
 }
 

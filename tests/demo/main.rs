@@ -10,13 +10,16 @@ mod in_flight;
 #[cfg(feature = "tracing")]
 mod logs;
 mod metrics;
+mod outage;
 mod page;
+mod pictures;
 mod process;
 mod settled;
 mod sharing;
 mod stopping;
 #[path = "../support/mod.rs"]
 mod support;
+mod switches;
 
 use std::{process::Command, time::Duration};
 
@@ -179,14 +182,17 @@ fn health_is_not_limited_and_the_page_names_each_route() {
     assert!(kind.starts_with("text/html"), "{kind}");
     let routes = "/health /api/token-bucket /api/fixed-window /api/stacked /api/weighted \
                   /api/leaky-bucket /api/paced /api/sliding-window /api/sliding-log \
-                  /api/concurrency /api/login /api/tokens /api/remaining";
+                  /api/concurrency /api/login /api/tokens /api/penalty /api/remaining";
     for route in routes.split(' ') {
         assert!(page.body.contains(route), "{route}");
     }
     // Self-contained: the page loads nothing from elsewhere.
     assert!(!page.body.contains("http://") && !page.body.contains("https://"));
-    let parts = ["/* page.", "/* responses.js */", "/* start */"];
-    assert_eq!(parts.map(|part| page.body.contains(part)), [false; 3]);
+    assert!(!page.body.contains("/* start */"));
+    for file in ["page.css", "page.js"] {
+        assert!(page.body.contains(file), "{file}");
+        assert_eq!(demo.get(&format!("/{file}"), "caller").status, 200);
+    }
     assert_eq!(demo.get("/api/nothing", "caller").status, 404);
 }
 
@@ -200,8 +206,8 @@ fn the_bars_page_takes_nothing() {
         assert_eq!(left, [10, 5, 5, 20, 20]);
         let left = ["leaky", "paced", "sliding", "log", "in-flight"].map(|name| view.left(name));
         assert_eq!(left, [5, 11, 10, 5, 2]);
-        let left = ["wrong-passwords", "tokens"].map(|name| view.left(name));
-        assert_eq!(left, [5, 100]);
+        let left = ["wrong-passwords", "tokens", "strikes"].map(|name| view.left(name));
+        assert_eq!(left, [5, 100, 3]);
     }
 }
 
@@ -212,12 +218,14 @@ fn a_wrong_command_line_is_explained() {
         &["--redis"],
         &["--listen", "--redis"],
         &["x"],
+        &["--traffic"],
+        &["--traffic", "flood"],
     ] {
         let output = run_to_its_end(options);
         assert_eq!(output.status.code(), Some(2), "{options:?}");
         let shown = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(
-            shown.contains("--listen ADDR") && shown.contains("--redis URL"),
+            shown.contains("--listen ADDR") && shown.contains("--traffic KIND"),
             "{shown}"
         );
     }

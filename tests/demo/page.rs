@@ -8,7 +8,7 @@ use crate::{
     process::{Demo, ask},
 };
 
-const ROUTES: [(&str, &str); 12] = [
+const ROUTES: [(&str, &str); 13] = [
     ("GET", "/api/token-bucket"),
     ("GET", "/api/fixed-window"),
     ("GET", "/api/stacked"),
@@ -20,15 +20,15 @@ const ROUTES: [(&str, &str); 12] = [
     ("GET", "/api/concurrency"),
     ("POST", "/api/login"),
     ("POST", "/api/tokens"),
+    ("GET", "/api/penalty"),
     ("GET", "/health"),
 ];
 
 /// Finds a card by its heading, and a text of it that the user sees without scrolling.
 const HELPERS: &str = r#"
 const card = (route) => [...document.querySelectorAll(".routes > li")]
-  .find((item) => item.querySelector("h3").textContent === route);
-const sendButton = (route) => [...card(route).querySelectorAll("button")]
-  .find((button) => button.textContent === "Send");
+  .find((item) => item.querySelector(".head code").textContent === route);
+const sendButton = (route) => card(route).querySelector("button.send");
 const isOnScreen = (route, text) => {
   const walker = document.createTreeWalker(card(route), NodeFilter.SHOW_TEXT);
   const range = document.createRange();
@@ -43,16 +43,16 @@ const isOnScreen = (route, text) => {
 const setInput = (id, value) => {
   const input = document.getElementById(id);
   input.value = value;
-  input.dispatchEvent(new Event("input"));
+  input.dispatchEvent(new Event("input", { bubbles: true }));
 };
 "#;
 
-fn open(demo: &Demo, tab: &mut Tab) {
+pub(crate) fn open(demo: &Demo, tab: &mut Tab) {
     tab.navigate(&format!("http://{}/", demo.address));
     tab.evaluate(HELPERS);
 }
 
-fn press_send(tab: &mut Tab, route: &str) {
+pub(crate) fn press_send(tab: &mut Tab, route: &str) {
     let button = format!("sendButton({})", json!(route));
     // As a user who scrolls just far enough to press it.
     tab.evaluate(&format!("{button}.scrollIntoView({{ block: 'nearest' }})"));
@@ -73,7 +73,8 @@ fn each_card_shows_its_response(width: u32, height: u32) {
         let route = format!("{method} {path}");
         press_send(&mut tab, &route);
         wait_until_on_screen(&mut tab, &route, "200 OK");
-        if path != "/health" {
+        // A penalty grants nothing that a field could show.
+        if !["/health", "/api/penalty"].contains(&path) {
             wait_until_on_screen(&mut tab, &route, "ratelimit-policy");
             wait_until_on_screen(&mut tab, &route, "x-decided-by");
         }
@@ -173,14 +174,14 @@ fn bars_show_what_is_left_before_the_first_poll() {
     }
     tab.call(
         "Network.setBlockedURLs",
-        &json!({ "urls": ["*/api/remaining"] }),
+        &json!({ "urls": ["*/api/remaining*"] }),
     );
     open(&demo, &mut tab);
     let bars = tab.evaluate(
         "Object.fromEntries([...document.querySelectorAll('.meter')].map((meter) => [
            meter.querySelector('code').textContent,
-           [meter.querySelector('.trough i').getBoundingClientRect().width
-              / meter.querySelector('.trough').getBoundingClientRect().width,
+           [Math.round(1000 * meter.querySelector('.trough i').getBoundingClientRect().width
+              / meter.querySelector('.trough').getBoundingClientRect().width) / 1000,
             meter.querySelector('b').textContent],
          ]))",
     );

@@ -135,8 +135,12 @@ impl Answer {
 }
 
 pub(crate) fn ask(address: SocketAddr, method: &str, path: &str, api_key: Option<&str>) -> Answer {
+    read(send(address, method, path, api_key))
+}
+
+/// Reads the answer to a request.
+pub(crate) fn read(mut stream: TcpStream) -> Answer {
     let mut text = String::new();
-    let mut stream = send(address, method, path, api_key);
     stream.read_to_string(&mut text).expect("it answers");
     let (head, body) = text.split_once("\r\n\r\n").expect("an end of the head");
     answer(head, body)
@@ -148,10 +152,30 @@ pub(crate) fn send(
     path: &str,
     api_key: Option<&str>,
 ) -> TcpStream {
-    let api_key = api_key.map_or_else(String::new, |key| format!("x-api-key: {key}\r\n"));
+    let fields: Vec<_> = api_key.map(|key| ("x-api-key", key)).into_iter().collect();
+    send_with(address, method, path, &fields, "")
+}
+
+/// Sends a request with these header fields and this body.
+pub(crate) fn send_with(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    fields: &[(&str, &str)],
+    body: &str,
+) -> TcpStream {
+    let host = match fields.iter().any(|(name, _)| *name == "host") {
+        true => String::new(),
+        false => format!("host: {address}\r\n"),
+    };
+    let fields: String = fields
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
+    let length = body.len();
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {address}\r\n{api_key}\
-         content-length: 0\r\nconnection: close\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\n{host}{fields}\
+         content-length: {length}\r\nconnection: close\r\n\r\n{body}"
     );
     let mut stream = TcpStream::connect_timeout(&address, DEADLINE).expect("a connection");
     stream

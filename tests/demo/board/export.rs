@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The routes with a layer.
-pub(crate) const ROUTES: [&str; 11] = [
+pub(crate) const ROUTES: [&str; 12] = [
     "token-bucket",
     "fixed-window",
     "stacked",
@@ -21,6 +21,7 @@ pub(crate) const ROUTES: [&str; 11] = [
     "concurrency",
     "login",
     "tokens",
+    "penalty",
 ];
 
 /// The series of an export: the values of each label of each metric.

@@ -1,0 +1,221 @@
+//! The live pictures of the demo's page, in a browser, if one is installed.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::{
+    asking::new_caller,
+    chromium::Tab,
+    page::{open, press_send},
+    process::Demo,
+};
+
+const ROUTES: [&str; 12] = [
+    "GET /api/token-bucket",
+    "GET /api/leaky-bucket",
+    "GET /api/paced",
+    "GET /api/fixed-window",
+    "GET /api/sliding-window",
+    "GET /api/sliding-log",
+    "GET /api/concurrency",
+    "GET /api/stacked",
+    "POST /api/weighted",
+    "POST /api/login",
+    "POST /api/tokens",
+    "GET /api/penalty",
+];
+
+/// Counts frames and polls, and keeps all that a picture was between two polls. The requests that
+/// fall in are left out.
+const HELPERS: &str = r#"
+const picture = (route) => card(route).querySelector("svg.picture");
+const still = (route) => {
+  const copy = picture(route).cloneNode(true);
+  copy.removeAttribute("aria-label");
+  for (const drop of copy.querySelectorAll(".drop")) drop.remove();
+  return copy.outerHTML;
+};
+let polls = 0;
+let frames = 0;
+const [fetched, framed] = [fetch, requestAnimationFrame];
+window.fetch = async (path, ...others) => {
+  const response = await fetched(path, ...others);
+  if (path.startsWith("/api/remaining")) polls += 1;
+  return response;
+};
+window.requestAnimationFrame = (draw) => { frames += 1; return framed(draw); };
+let seen = new Map();
+const watch = (route) => {
+  const mine = seen = new Map();
+  const look = () => {
+    if (mine !== seen) return;
+    const pictures = seen.get(polls) ?? new Set();
+    seen.set(polls, pictures.add(still(route)));
+    framed(look);
+  };
+  look();
+};
+const mostBetweenPolls = () => Math.max(...[...seen.values()].map((pictures) => pictures.size));
+const remarks = [];
+new MutationObserver((changes) => {
+  for (const { addedNodes } of changes) {
+    for (const node of addedNodes) if (node.matches?.(".drop")) remarks.push(node.textContent);
+  }
+}).observe(document.getElementById("routes"), { childList: true, subtree: true });
+"#;
+
+fn open_with_helpers(demo: &Demo, tab: &mut Tab) {
+    open(demo, tab);
+    tab.evaluate(HELPERS);
+    tab.evaluate(&format!("setInput('api-key', {})", json!(new_caller())));
+    // Wrong passwords and missing pages are what is charged.
+    tab.evaluate("setInput('password', 'guess'); setInput('page', 'missing')");
+}
+
+#[test]
+fn each_picture_changes_with_a_request_and_moves_by_itself() {
+    let demo = Demo::start(&[]);
+    let Some(mut tab) = Tab::open(1280, 900) else {
+        return;
+    };
+    open_with_helpers(&demo, &mut tab);
+    for route in ROUTES {
+        let quoted = json!(route);
+        tab.evaluate(&format!(
+            "picture({quoted}).scrollIntoView({{ block: 'center' }})"
+        ));
+        let before = tab.evaluate(&format!("picture({quoted}).getAttribute('aria-label')"));
+        let before = before.as_str().expect("a text alternative").to_owned();
+        tab.evaluate(&format!("watch({quoted})"));
+        press_send(&mut tab, route);
+        // A queue of one is never seen to wait.
+        if route != "GET /api/paced" {
+            tab.wait_until(&format!(
+                "picture({quoted}).getAttribute('aria-label') !== {}",
+                json!(before)
+            ));
+        }
+        tab.wait_until("mostBetweenPolls() > 4");
+    }
+    assert_eq!(tab.script_errors(), [Value::Null; 0]);
+}
+
+#[test]
+fn a_denied_request_shows_its_wait_in_the_picture() {
+    let demo = Demo::start(&[]);
+    let Some(mut tab) = Tab::open(1280, 900) else {
+        return;
+    };
+    open_with_helpers(&demo, &mut tab);
+    tab.evaluate("setInput('requests', 6)");
+    press_send(&mut tab, "GET /api/sliding-log");
+    tab.wait_until("remarks.filter((text) => text === '').length === 5");
+    tab.wait_until("remarks.some((text) => /^wait \\d+ s$/.test(text))");
+    tab.wait_until(
+        "picture('GET /api/sliding-log').getAttribute('aria-label')
+           === 'Sliding log: 5 of 5 requests in the last 10 s.'",
+    );
+    tab.wait_until("picture('GET /api/sliding-log').querySelectorAll('.unit').length === 5");
+    tab.wait_until("picture('GET /api/sliding-log').querySelector('.gate.shut') !== null");
+    assert_eq!(tab.script_errors(), [Value::Null; 0]);
+}
+
+#[test]
+fn pictures_at_rest_ask_for_no_frames() {
+    let demo = Demo::start(&[]);
+    let Some(mut tab) = Tab::open(1280, 900) else {
+        return;
+    };
+    open_with_helpers(&demo, &mut tab);
+    tab.wait_until("polls > 1");
+    tab.evaluate("polls = frames = 0");
+    tab.wait_until("polls > 3");
+    // One for each poll, and one that was under way.
+    tab.wait_until("frames <= polls + 1");
+    press_send(&mut tab, "GET /api/token-bucket");
+    tab.wait_until("frames > polls + 20");
+}
+
+#[test]
+fn pictures_jump_where_the_user_wants_no_motion() {
+    let demo = Demo::start(&[]);
+    let Some(mut tab) = Tab::open(1280, 900) else {
+        return;
+    };
+    let media = json!({ "name": "prefers-reduced-motion", "value": "reduce" });
+    tab.call(
+        "Emulation.setEmulatedMedia",
+        &json!({ "features": [media] }),
+    );
+    open_with_helpers(&demo, &mut tab);
+    tab.evaluate("watch('GET /api/token-bucket'); setInput('requests', 8)");
+    press_send(&mut tab, "GET /api/token-bucket");
+    tab.wait_until("polls > 5 && new Set([...seen.values()].flatMap((one) => [...one])).size > 3");
+    // The one before the poll, and the one after it.
+    let most = tab.evaluate("mostBetweenPolls()");
+    assert!(most.as_u64() <= Some(2), "{most}");
+    assert_eq!(tab.script_errors(), [Value::Null; 0]);
+}
+
+#[test]
+fn a_card_has_the_command_that_sends_the_same_request() {
+    let demo = Demo::start(&[]);
+    let Some(mut tab) = Tab::open(1280, 900) else {
+        return;
+    };
+    open_with_helpers(&demo, &mut tab);
+    tab.evaluate("setInput('api-key', \"it's me\"); setInput('cost', 3)");
+    let mut command = |route: &str| {
+        let expression = format!(
+            "card({}).querySelector('.command pre').textContent",
+            json!(route)
+        );
+        tab.evaluate(&expression).as_str().expect("it").to_owned()
+    };
+    let weighted = command("POST /api/weighted");
+    let address = demo.address;
+    assert_eq!(
+        weighted,
+        format!(
+            "curl -i -X POST -H 'x-api-key: it'\\''s me' 'http://{address}/api/weighted?cost=3'"
+        )
+    );
+    // As a shell reads it.
+    let words = format!("printf '%s|' {weighted}");
+    let words = Command::new("sh").args(["-c", &words]).output();
+    let words = String::from_utf8(words.expect("a shell").stdout).expect("text");
+    let expected =
+        format!("curl|-i|-X|POST|-H|x-api-key: it's me|http://{address}/api/weighted?cost=3|");
+    assert_eq!(words, expected);
+    let get = command("GET /api/paced");
+    assert!(
+        get.ends_with(&format!("'http://{address}/api/paced'")),
+        "{get}"
+    );
+    assert!(!get.contains("-X"), "{get}");
+}
+
+#[test]
+fn the_switch_of_the_page_starts_and_stops_traffic_on_the_pictures() {
+    let demo = Demo::start(&[]);
+    let Some(mut tab) = Tab::open(1280, 900) else {
+        return;
+    };
+    open_with_helpers(&demo, &mut tab);
+    tab.evaluate("document.getElementById('as-me').click()");
+    tab.click("document.querySelector('label[for=traffic-attack]')");
+    tab.wait_until(
+        "document.getElementById('traffic-note').textContent.startsWith('One caller floods')",
+    );
+    tab.wait_until("remarks.some((text) => text.startsWith('wait '))");
+    tab.click("document.querySelector('label[for=traffic-off]')");
+    tab.wait_until(
+        "document.getElementById('traffic-note').textContent.startsWith('No requests but yours')",
+    );
+    assert_eq!(
+        tab.evaluate("document.getElementById('outage').hidden"),
+        true
+    );
+    assert_eq!(tab.script_errors(), [Value::Null; 0]);
+}
