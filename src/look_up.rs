@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    ConfigError, Decision, Fingerprint, Key, OnStoreFailure, PolicyDecision, Quota, Source,
+    ConfigError, Decision, Fingerprint, Key, List, OnStoreFailure, PolicyDecision, Quota, Source,
     StoreError,
     charge::{Charge, Demand},
     control::{Action, Control, Entry},
@@ -56,6 +56,9 @@ pub(crate) struct CallerState {
     pub(crate) quota: Option<Quota>,
     /// Until when an operator has banned the caller. A shadow policy does not deny it.
     pub(crate) banned_until: Option<SystemTime>,
+    /// The list that the caller is on, by its address or by the key of any policy. It decides before
+    /// all policies do.
+    pub(crate) list: Option<List>,
     /// The bucket, or why it is not known.
     pub(crate) bucket: Result<Bucket, String>,
     /// The name of the bucket in Redis.
@@ -86,6 +89,7 @@ pub(crate) struct Asked<'a> {
     is_shared: bool,
     key: Option<Key>,
     ban: Option<PolicyDecision>,
+    list: Option<List>,
     /// The charge of the bucket, and before it that of what is held. Or why it is not known.
     charges: Result<Vec<Charge<'a>>, String>,
     /// Other quotas with which the caller may have a bucket.
@@ -125,6 +129,7 @@ impl<'a> Asked<'a> {
             is_shared,
             key: None,
             ban: None,
+            list: None,
             charges: Ok(Vec::new()),
             tiers,
         };
@@ -143,6 +148,11 @@ impl<'a> Asked<'a> {
         });
         asked.key = Some(key);
         asked
+    }
+
+    /// Adds the list that the caller is on.
+    pub(crate) fn on(self, list: Option<List>) -> Self {
+        Self { list, ..self }
     }
 
     fn mode(&self) -> Mode {
@@ -214,6 +224,7 @@ impl<'a> Asked<'a> {
             is_shared: self.is_shared,
             mode: self.mode(),
             quota: own.map(Charge::quota),
+            list: self.list,
             banned_until: self.ban.as_ref().map(end_of_ban),
             storage_key: own.and_then(|charge| store.storage_key(charge)),
             bucket,

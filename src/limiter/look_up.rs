@@ -6,6 +6,7 @@ use super::{Limiter, limits::Limits};
 use crate::{
     Key, StoreError,
     control::Caller,
+    lists::AllLists,
     look_up::{self, Asked, CallerState, PolicyState, ResetBucket, Terms},
     policy::Compiled,
     util::current::Current,
@@ -79,12 +80,16 @@ impl Limits {
         let policies = self.all();
         let policies =
             policies.filter(|(own, _)| policy.is_none_or(|policy| policy == &*own.name.text));
+        // A limiter's lists have the key that it is asked about, also for a shared policy.
+        let lists = self.lists.as_ref().map(AllLists::load);
+        let listed = lists.as_ref().zip(caller.key());
+        let list = listed.and_then(|(lists, key)| self.store.find_listed(lists, &key));
         let asked = policies.map(|(policy, is_off)| {
             let key = match policy.shared {
                 true => Some(Key::everyone()),
                 false => caller.key(),
             };
-            Asked::new(
+            let asked = Asked::new(
                 terms(policy, is_off),
                 &self.store,
                 key.ok_or_else(|| {
@@ -92,7 +97,8 @@ impl Limits {
                 }),
                 |quota| Ok(policy.demand.chosen(quota, None)),
                 |charge| policy.hold_before(charge, 0),
-            )
+            );
+            asked.on(list)
         });
         asked.collect()
     }

@@ -13,6 +13,8 @@ use std::{fmt, fs, net::IpAddr, path::Path, sync::Arc};
 
 use arc_swap::{ArcSwap, Guard};
 
+#[cfg(feature = "admin")]
+pub(crate) use self::by_hand::stronger;
 pub use self::list::List;
 #[cfg(feature = "control")]
 pub(crate) use self::{by_hand::ListsByHand, entries::range};

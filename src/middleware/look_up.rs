@@ -5,11 +5,13 @@ use std::sync::Arc;
 use super::{
     layer::RateLimitLayer,
     plan::{Plan, Rule},
+    settings::Settings,
 };
 use crate::{
-    Key, RequestHead, StoreError,
+    Key, List, RequestHead, StoreError,
     control::Caller,
     key::{KeyError, request_head::made_up},
+    lists::{LoadedLists, stronger},
     look_up::{self, Asked, CallerState, PolicyState, ResetBucket, Terms},
     store::handle::StoreHandle,
     util::current::Current,
@@ -45,7 +47,7 @@ impl RateLimitLayer {
     /// Looks a caller up, under one policy or under all.
     pub(crate) async fn look_up(&self, caller: &Caller, policy: Option<&str>) -> Vec<CallerState> {
         let settings = self.settings.load().keep();
-        let asked = settings.plan.asked(&settings.store, caller, policy);
+        let asked = settings.asked(caller, policy);
         look_up::look_up(settings.recorder.name(), &settings.store, asked).await
     }
 
@@ -56,7 +58,7 @@ impl RateLimitLayer {
         policy: Option<&str>,
     ) -> Result<Vec<ResetBucket>, StoreError> {
         let settings = self.settings.load().keep();
-        let asked = settings.plan.asked(&settings.store, caller, policy);
+        let asked = settings.asked(caller, policy);
         look_up::reset(&settings.store, &asked, policy.is_some()).await
     }
 }
@@ -67,22 +69,42 @@ impl Plan {
         let on = self.rules.iter().map(|rule| (rule, false));
         on.chain(self.off.iter().map(|rule| (rule, true)))
     }
+}
 
-    fn asked<'a>(
-        &'a self,
-        store: &StoreHandle,
-        caller: &Caller,
-        policy: Option<&str>,
-    ) -> Vec<Asked<'a>> {
-        let rules = self.all();
+impl Settings {
+    fn asked(&self, caller: &Caller, policy: Option<&str>) -> Vec<Asked<'_>> {
+        let list = self.list_of(caller);
+        let rules = self.plan.all();
         let rules = rules.filter(|(rule, _)| {
             let name = &*rule.base.name.text;
             policy.is_none_or(|policy| policy == name)
         });
-        rules
-            .map(|(rule, is_off)| rule.asked(is_off, store, caller))
-            .collect()
+        let asked = rules.map(|(rule, is_off)| rule.asked(is_off, &self.store, caller).on(list));
+        asked.collect()
     }
+
+    /// Returns the list that the caller is on, by its address or by a key of any policy.
+    fn list_of(&self, caller: &Caller) -> Option<List> {
+        let lists = self.lists.as_ref()?.load();
+        let rules = self.plan.all();
+        let of_keys = rules.filter_map(|(rule, _)| {
+            let key = rule.key_of(caller).ok()?;
+            self.store.find_listed(&lists, &key)
+        });
+        of_keys.fold(address_list(&lists, caller), |all, list| {
+            stronger(all, Some(list))
+        })
+    }
+}
+
+/// Returns the list that the caller's address is on, as the layer reads it.
+fn address_list(lists: &LoadedLists<'_>, caller: &Caller) -> Option<List> {
+    let reader = lists.address_reader()?;
+    let address = match caller.request() {
+        Some(request) => reader.address(&RequestHead::from(request)).ok()?,
+        None => caller.address()?,
+    };
+    lists.find_address(address)
 }
 
 impl Rule {
@@ -101,17 +123,21 @@ impl Rule {
         self.base.shared || key().is_ok_and(|key| key == Key::everyone())
     }
 
+    /// Returns the key of a caller, or why it has none.
+    fn key_of(&self, caller: &Caller) -> Result<Key, String> {
+        if self.has_one_bucket() {
+            return Ok(Key::everyone());
+        }
+        let key = caller.key_by(|head| self.key.0.extract(head));
+        key.map_err(|error| missing_key(&error, caller))
+    }
+
     fn asked<'a>(&'a self, is_off: bool, store: &StoreHandle, caller: &Caller) -> Asked<'a> {
-        let terms = self.terms(is_off);
-        let key = match terms.is_shared {
-            true => Ok(Key::everyone()),
-            false => caller.key_by(|head| self.key.0.extract(head)),
-        };
         let request = caller.request();
         Asked::new(
-            terms,
+            self.terms(is_off),
             store,
-            key.map_err(|error| missing_key(&error, caller)),
+            self.key_of(caller),
             |quota| match request {
                 Some(request) => {
                     let demand = self.chosen_demand(&RequestHead::from(request), quota);

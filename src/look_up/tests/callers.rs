@@ -1,10 +1,13 @@
 //! Whom an operator asks about: keys, addresses, fingerprints and parts of requests.
 
+use std::sync::Arc;
+
 use http::Request;
 
 use super::{World, buckets, caller, debit, only, plan, remaining};
 use crate::{
-    FixedWindow, Key, OnMissingKey, Policy, Quota, RequestHead, TokenBucket,
+    FixedWindow, Key, Limiter, List, Lists, OnMissingKey, Policy, Quota, RateLimitLayer,
+    RequestHead, TokenBucket,
     control::Mode,
     key::{self, KeyExtractor, PeerAddr},
 };
@@ -227,4 +230,47 @@ async fn a_key_that_the_application_adds_is_named_as_itself() {
             .bucket
             .is_err()
     );
+}
+
+/// A list decides before the policies, so it is why a caller is denied.
+#[tokio::test(start_paused = true)]
+async fn lists_of_code_and_documents_are_seen() {
+    let world = World::in_memory();
+    let lists = Lists::new()
+        .client_address(key::peer())
+        .deny_ips(["2001:db8::/32"])
+        .and_then(|lists| lists.deny_keys(["k1"]))
+        .expect("lists");
+    let builder = RateLimitLayer::builder()
+        .store(Arc::clone(&world.store))
+        .control(world.control.clone())
+        .lists(lists.clone())
+        .policy(plan())
+        .policy(hourly("peer"));
+    let layer = builder.build().expect("valid");
+    let listed = async |typed: &[&str]| {
+        let states = layer.look_up(&caller(typed), None).await;
+        let listed: Vec<_> = states.iter().map(|state| state.list).collect();
+        assert!(states.iter().any(|state| state.bucket.is_ok()));
+        (listed[0], listed[1])
+    };
+    let (allowed, denied) = (Some(List::Allow), Some(List::Deny));
+    assert_eq!(listed(&["k1"]).await, (denied, denied));
+    assert_eq!(listed(&["header:x-api-key=k1"]).await, (denied, denied));
+    assert_eq!(listed(&["header:x-api-key=k2"]).await, (None, None));
+    assert_eq!(listed(&["ip:2001:db8::1"]).await, (denied, denied));
+    assert_eq!(
+        listed(&["header:x-api-key=k2", "ip:2001:db8::1"]).await,
+        (denied, denied)
+    );
+    world.control.allow_key("k1").await.expect("it is made");
+    assert_eq!(
+        listed(&["header:x-api-key=k1", "ip:2001:db8::1"]).await,
+        (allowed, allowed)
+    );
+
+    let limiter = Limiter::builder().policy(hourly("plan")).lists(lists);
+    let limiter = limiter.build().expect("valid");
+    let state = only(limiter.look_up(&caller(&["k1"]), None).await);
+    assert_eq!(state.list, denied);
 }
