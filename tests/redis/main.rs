@@ -21,6 +21,8 @@ mod holds;
 mod lease;
 #[cfg(feature = "redis-client")]
 mod lifecycle;
+#[cfg(feature = "admin")]
+mod look_ups;
 mod metrics;
 #[cfg(feature = "control")]
 mod overrides;

@@ -5,9 +5,10 @@ use serde::Serialize;
 use super::{
     body::Fields,
     epoch_ms, ms,
-    policies::{ControlEntry, mode},
+    policies::{ControlEntry, list_word, mode},
 };
 use crate::{
+    List,
     admin::{
         problem::{Code, Problem},
         shared::Shared,
@@ -36,11 +37,14 @@ pub(in crate::admin) struct CallerPolicy {
     pub(in crate::admin) remaining: Option<u64>,
     pub(in crate::admin) reset_after_ms: Option<u64>,
     pub(in crate::admin) retry_after_ms: Option<u64>,
-    /// Whether the policy would let a request pass now. `mode` says whether that matters.
+    /// Whether the policy, or a list before it, would let a request pass now. `mode` says whether the
+    /// policy matters.
     pub(in crate::admin) allowed: Option<bool>,
     pub(in crate::admin) held: Option<u64>,
     pub(in crate::admin) shared: bool,
     pub(in crate::admin) mode: &'static str,
+    /// The list that the caller is on, which decides before all policies.
+    pub(in crate::admin) list: Option<&'static str>,
     pub(in crate::admin) banned: bool,
     pub(in crate::admin) banned_until_ms: Option<u64>,
     pub(in crate::admin) banned_by: Option<&'static str>,
@@ -180,13 +184,15 @@ impl From<&CallerState> for CallerPolicy {
             remaining: decision.map(|found| found.remaining()),
             reset_after_ms: decision.map(|found| ms(found.reset_after())),
             retry_after_ms: decision.and_then(|found| found.retry_after()).map(ms),
-            allowed: match by_hand {
-                Some(_) => Some(false),
-                None => decision.map(|found| !found.is_denied()),
+            allowed: match (state.list, by_hand) {
+                (Some(List::Allow), _) => Some(true),
+                (Some(List::Deny), _) | (None, Some(_)) => Some(false),
+                (None, None) => decision.map(|found| !found.is_denied()),
             },
             held: decision.map(|found| found.held_by_all()),
             shared: state.is_shared,
             mode: mode(state.mode),
+            list: state.list.map(list_word),
             banned: by_hand.is_some() || by_policy.is_some(),
             banned_until_ms: by_hand.max(by_policy).map(epoch_ms),
             banned_by: match (by_hand, by_policy) {

@@ -139,7 +139,7 @@ pub(super) const fn mode(mode: Mode) -> &'static str {
     }
 }
 
-const fn list_word(list: List) -> &'static str {
+pub(super) const fn list_word(list: List) -> &'static str {
     match list {
         List::Allow => "allow",
         List::Deny => "deny",

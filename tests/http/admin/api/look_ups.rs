@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tower_throttle::{
-    Fingerprint, FixedWindow, Key, Limiter, Penalty, Policy, RateLimitLayer, RequestHead,
+    Fingerprint, FixedWindow, Key, Limiter, Lists, Penalty, Policy, RateLimitLayer, RequestHead,
     TokenBucket, key,
 };
 
@@ -190,4 +190,36 @@ async fn bans_say_whose_they_are() {
         .expect("made");
     let by_hand = (json!(true), json!("operator"), json!(now_ms + 5_000));
     assert_eq!(found().await, [by_hand, by_policy]);
+}
+
+/// A list decides before the policies, wherever it is from.
+#[tokio::test]
+async fn lists_are_named() {
+    let (store, _) = standing_store();
+    let control = store.control();
+    let lists = Lists::new().deny_keys(["k1", "k2"]).expect("a list");
+    let layer = RateLimitLayer::builder()
+        .store(store)
+        .policy(plan())
+        .lists(lists)
+        .control(control.clone())
+        .build()
+        .expect("a layer");
+    control.allow_key("k2").await.expect("made");
+    let ann = Operator::new(&layer).with(&control);
+    for (caller, list, allowed) in [
+        ("k1", json!("deny"), false),
+        ("k2", json!("allow"), true),
+        ("k3", Value::Null, true),
+    ] {
+        let found = ann
+            .post("/api/v1/lookup", json!({ "caller": caller }))
+            .await;
+        let found = &found["policies"][0];
+        assert_eq!(
+            (&found["list"], &found["allowed"]),
+            (&list, &json!(allowed))
+        );
+        assert_eq!(found["remaining"], 2);
+    }
 }
