@@ -88,6 +88,16 @@ pub(crate) fn admin_attempts_denied(peer: Option<IpAddr>) {
     );
 }
 
+/// Logs that a file of lists keeps others from being taken, once until it settles.
+#[cfg(feature = "config")]
+pub(crate) fn config_restless() {
+    tell!(
+        warn,
+        "config",
+        "the file of lists changes each time it is read; taking the configuration with the lists as they are"
+    );
+}
+
 #[cfg(feature = "http")]
 pub(crate) fn denied<'a, P: Iterator<Item = &'a str>>(
     reason: DenialReason,

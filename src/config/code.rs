@@ -73,6 +73,8 @@ codes! {
     FeatureOff => "feature-off",
     /// A setting that cannot change while the process runs.
     NotReloadable => "not-reloadable",
+    /// A panic while a file was checked.
+    Panicked => "check-panicked",
     /// A variable of the environment that is not set.
     UnsetVariable => "unset-variable",
     /// A `${..}` that is not closed, or whose name is no name.

@@ -1,8 +1,8 @@
 //! The files of a configuration, as they are at one time.
 
 use std::{
-    fs,
-    io::{self, Read},
+    any::Any,
+    io::Read,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -10,6 +10,7 @@ use std::{
 use blake3::{Hash, Hasher};
 
 use super::{Config, ConfigErrors, MAX_BYTES, problem::Code};
+use crate::{lists, util::file};
 
 /// Reads a configuration file, and the file of lists that it names.
 ///
@@ -28,6 +29,8 @@ pub(super) struct Files {
 pub(super) struct Content {
     path: Arc<Path>,
     main: Result<Vec<u8>, String>,
+    /// Of the file itself, without the file of lists.
+    pub(super) main_hash: Hash,
     /// Other content, or another failure, has another hash.
     pub(super) hash: Hash,
 }
@@ -39,25 +42,26 @@ impl Files {
 
     /// Reads the files as they are now.
     pub(super) fn read(&mut self) -> Content {
-        let main = read(&self.path).map_err(|error| error.to_string());
+        // One byte more shows that it is too large.
+        let main = file::read(&self.path, MAX_BYTES as u64 + 1);
+        let main = main.map_err(|error| error.to_string());
+        let main_hash = match &main {
+            Ok(bytes) => blake3::hash(bytes),
+            Err(error) => blake3::hash(error.as_bytes()),
+        };
         let mut hasher = Hasher::new();
-        match &main {
-            Ok(bytes) => {
-                hasher.update(blake3::hash(bytes).as_bytes());
-                if let Some(lists) = self.lists_of(bytes) {
-                    let hashed = regular(&lists).map(|file| hasher.update_reader(file));
-                    if let Ok(Err(error)) | Err(error) = hashed.map(|hashed| hashed.map(drop)) {
-                        hasher.update(error.to_string().as_bytes());
-                    }
-                }
-            }
-            Err(error) => {
-                hasher.update(error.as_bytes());
+        hasher.update(main_hash.as_bytes());
+        if let Some(lists) = main.as_ref().ok().and_then(|bytes| self.lists_of(bytes)) {
+            let opened = file::open(&lists).map(|file| file.take(lists::MAX_FILE_BYTES + 1));
+            let hashed = opened.map(|file| hasher.update_reader(file));
+            if let Ok(Err(error)) | Err(error) = hashed.map(|hashed| hashed.map(drop)) {
+                hasher.update(error.to_string().as_bytes());
             }
         }
         Content {
             path: Arc::clone(&self.path),
             main,
+            main_hash,
             hash: hasher.finalize(),
         }
     }
@@ -92,20 +96,13 @@ impl Content {
             }
         }
     }
-}
 
-/// Reads a file, and no more of it than shows that it is too large.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let most = MAX_BYTES as u64 + 1;
-    regular(path)?.take(most).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// Opens a file that has content. A pipe may never end.
-fn regular(path: &Path) -> io::Result<fs::File> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("not a regular file"));
+    /// Makes an error of a panic while this content was checked.
+    pub(super) fn panicked(&self, panic: &(dyn Any + Send)) -> ConfigErrors {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        let text = text.unwrap_or("without a message");
+        let message = format!("code of the application panicked while this was checked: {text}");
+        super::alone(Some(&self.path), Code::Panicked, message)
     }
-    fs::File::open(path)
 }

@@ -169,7 +169,7 @@ impl Limits {
         let task = runtime.spawn(async move {
             while shared.is_used() {
                 let polling = Arc::clone(&shared);
-                // It fails only when the runtime ends.
+                // It fails only when the runtime ends: a panic of a check is a rejection.
                 let _ = spawn_blocking(move || polling.poll()).await;
                 sleep(interval).await;
             }

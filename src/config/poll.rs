@@ -2,6 +2,9 @@
 
 use blake3::Hash;
 
+/// So many readings in a row that differ in the file of lists alone are not waited for.
+const MOST_RESTLESS: u32 = 5;
+
 /// Decides when content that is read again and again is to be taken: when it is new, and two
 /// readings in a row agree. So a file that is being written is not taken, and a moment without a
 /// file is no failure.
@@ -9,7 +12,27 @@ use blake3::Hash;
 pub(super) struct Poller {
     /// What was taken last, whether it was good or bad.
     taken: Option<Hash>,
-    before: Option<Hash>,
+    before: Option<Reading>,
+    /// The readings in a row in which the file was the same, and the file of lists was not.
+    restless: u32,
+}
+
+/// One look at the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reading {
+    /// Of the configuration file alone.
+    pub(super) main: Hash,
+    /// Of the file of lists, too.
+    pub(super) all: Hash,
+}
+
+/// Whether content is to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    No,
+    Yes,
+    /// The file of lists changes each time it is read, and would keep all else from being taken.
+    Restless,
 }
 
 impl Poller {
@@ -18,13 +41,29 @@ impl Poller {
         Self {
             taken,
             before: None,
+            restless: 0,
         }
     }
 
     /// Returns whether this content is to be taken.
-    pub(super) fn is_due(&mut self, content: Hash) -> bool {
-        let is_settled = self.before.replace(content) == Some(content);
-        is_settled && self.taken != Some(content)
+    pub(super) fn is_due(&mut self, reading: Reading) -> Due {
+        let before = self.before.replace(reading);
+        let is_settled = before == Some(reading);
+        let is_same_file = before.is_some_and(|before| before.main == reading.main);
+        self.restless = match is_same_file && !is_settled {
+            true => self.restless + 1,
+            false => 0,
+        };
+        if self.taken == Some(reading.all) {
+            Due::No
+        } else if is_settled {
+            Due::Yes
+        } else if self.restless >= MOST_RESTLESS {
+            self.restless = 0;
+            Due::Restless
+        } else {
+            Due::No
+        }
     }
 
     /// Notes that content was taken.
@@ -35,30 +74,56 @@ impl Poller {
 
 #[cfg(test)]
 mod tests {
-    use super::Poller;
+    use super::{Due, Poller, Reading};
+
+    fn poll(poller: &mut Poller, main: &str, all: &str) -> Due {
+        let hash = |text: &str| blake3::hash(text.as_bytes());
+        let reading = Reading {
+            main: hash(main),
+            all: hash(all),
+        };
+        let due = poller.is_due(reading);
+        if due != Due::No {
+            poller.take(reading.all);
+        }
+        due
+    }
 
     #[test]
     fn content_is_taken_once_when_two_readings_agree() {
-        let [old, half, new] = [&b"old"[..], b"half", b"new"].map(blake3::hash);
-        let mut poller = Poller::new(Some(old));
+        let mut poller = Poller::new(Some(blake3::hash(b"old")));
         let readings = [
-            (old, false),
-            (half, false),
-            (new, false),
-            (new, true),
-            (new, false),
+            ("old", Due::No),
+            ("half", Due::No),
+            ("new", Due::No),
+            ("new", Due::Yes),
+            ("new", Due::No),
             // Away for a moment.
-            (half, false),
-            (new, false),
-            (new, false),
-            (old, false),
-            (old, true),
+            ("half", Due::No),
+            ("new", Due::No),
+            ("new", Due::No),
+            ("old", Due::No),
+            ("old", Due::Yes),
         ];
-        for (index, (content, is_due)) in readings.into_iter().enumerate() {
-            assert_eq!(poller.is_due(content), is_due, "reading {index}");
-            if is_due {
-                poller.take(content);
-            }
+        for (index, (content, due)) in readings.into_iter().enumerate() {
+            let found = poll(&mut poller, content, content);
+            assert_eq!(found, due, "reading {index}");
         }
+    }
+
+    #[test]
+    fn lists_that_change_at_each_reading_are_waited_for_a_few_times() {
+        let mut poller = Poller::new(None);
+        let mut due = Vec::new();
+        for (index, main) in ["a", "b", "b", "b", "b", "b", "b", "b"].iter().enumerate() {
+            due.push(poll(&mut poller, main, &index.to_string()));
+        }
+        // Five readings after the file itself changed.
+        let expected = [
+            [Due::No; 6],
+            [Due::Restless, Due::No, Due::No, Due::No, Due::No, Due::No],
+        ];
+        assert_eq!(due, expected.concat()[..8]);
+        assert_eq!(poll(&mut poller, "b", "7"), Due::Yes);
     }
 }

@@ -121,7 +121,7 @@ impl fmt::Display for ConfigProblem {
 
 /// All mistakes of a configuration file, in the order of the text: one at least.
 ///
-/// Each is printed on a line of its own.
+/// Each is printed on a line of its own, the first 100 of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors(Vec<ConfigProblem>);
 
@@ -135,11 +135,16 @@ impl ConfigErrors {
 
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.0.iter().enumerate() {
+        const MOST: usize = 100;
+
+        for (index, problem) in self.0.iter().take(MOST).enumerate() {
             let end = if index == 0 { "" } else { "\n" };
             write!(f, "{end}{problem}")?;
         }
-        Ok(())
+        match self.0.len().saturating_sub(MOST) {
+            0 => Ok(()),
+            more => write!(f, "\nand {more} more"),
+        }
     }
 }
 

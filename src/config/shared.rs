@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::{Arc, Mutex, MutexGuard, OnceLock},
     time::{SystemTime, UNIX_EPOCH},
@@ -17,7 +18,7 @@ use super::{
     changes::{Change, Effect},
     content::{Content, Files},
     named::Named,
-    poll::Poller,
+    poll::{Due, Poller, Reading},
     problem::{Code, Problems},
 };
 use crate::{
@@ -38,6 +39,9 @@ pub(super) struct Shared {
     in_use: Arc<()>,
     /// Held while files are read and applied, so that none is applied after a newer one.
     files: Option<Mutex<Watched>>,
+    /// Held while a version is checked and applied: that may wait for the file system.
+    turn: Mutex<()>,
+    /// Not held for long: [`status`](Self::status) and others wait for it.
     state: Mutex<State>,
     open_control: Option<OpenControl>,
     control: OnceLock<Control>,
@@ -46,6 +50,8 @@ pub(super) struct Shared {
 struct Watched {
     files: Files,
     poller: Poller,
+    /// Whether it is reported that the file of lists changes at each reading.
+    is_restless: bool,
 }
 
 /// The version in force.
@@ -95,7 +101,11 @@ impl Shared {
         limiters.replace(new_limiters);
         let files = files.map(|files| {
             let poller = Poller::new(hash);
-            Mutex::new(Watched { files, poller })
+            Mutex::new(Watched {
+                files,
+                poller,
+                is_restless: false,
+            })
         });
         let name = config.path().and_then(Path::file_name);
         let name = name.map(|name| name.to_string_lossy());
@@ -104,6 +114,7 @@ impl Shared {
             store,
             in_use: Arc::default(),
             files,
+            turn: Mutex::default(),
             state: Mutex::new(State {
                 config,
                 layers,
@@ -188,10 +199,21 @@ impl Shared {
         let mut watched = lock(files);
         let content = watched.files.read();
         self.state().read_at = Some(SystemTime::now());
-        if watched.poller.is_due(content.hash) {
-            // The status and the log say what was wrong.
-            let _ = self.take(&mut watched, &content);
+        let due = watched.poller.is_due(Reading {
+            main: content.main_hash,
+            all: content.hash,
+        });
+        let was_restless = watched.is_restless;
+        match due {
+            Due::No => return,
+            Due::Yes => watched.is_restless = false,
+            Due::Restless => watched.is_restless = true,
         }
+        if watched.is_restless && !was_restless {
+            telemetry::config_restless();
+        }
+        // The status and the log say what was wrong.
+        let _ = self.take(&mut watched, &content);
     }
 
     /// Reads the files, and applies them if they are as they were `before`.
@@ -221,17 +243,22 @@ impl Shared {
     }
 
     fn apply_content(&self, content: &Content) -> Result<Changes, ConfigErrors> {
-        let mut state = self.state();
-        if state.hash == Some(content.hash) {
-            // The files are as they were before they were rejected.
-            if state.rejected.take().is_some() {
-                telemetry::config_restored(state.version);
+        let _turn = lock(&self.turn);
+        {
+            let mut state = self.state();
+            if state.hash == Some(content.hash) {
+                // The files are as they were before they were rejected.
+                if state.rejected.take().is_some() {
+                    telemetry::config_restored(state.version);
+                }
+                return Ok(Changes::default());
             }
-            return Ok(Changes::default());
         }
-        let applied = content
-            .config()
-            .and_then(|config| state.apply(&self.store, config));
+        let check = || content.config().and_then(|config| self.apply(config));
+        // A panic in a task of its own would be seen by nobody.
+        let applied = catch_unwind(AssertUnwindSafe(check));
+        let applied = applied.unwrap_or_else(|panic| Err(content.panicked(&*panic)));
+        let mut state = self.state();
         match &applied {
             Ok(changes) => {
                 state.hash = Some(content.hash);
@@ -243,12 +270,21 @@ impl Shared {
     }
 
     pub(super) fn replace(&self, config: Config) -> Result<Changes, ConfigErrors> {
-        let mut state = self.state();
-        let changes = state.apply(&self.store, config)?;
-        telemetry::config_applied(state.version, &changes.summary());
-        drop(state);
+        let turn = lock(&self.turn);
+        let changes = self.apply(config)?;
+        telemetry::config_applied(self.state().version, &changes.summary());
+        drop(turn);
         self.tell_control(&changes);
         Ok(changes)
+    }
+
+    /// Replaces the version in force. It stays if there is any mistake. Its caller has the turn.
+    fn apply(&self, config: Config) -> Result<Changes, ConfigErrors> {
+        let former = self.state().config.clone();
+        let config = config.readers(former.readers.clone());
+        let builders = Builders::read(&config)?;
+        let changes = Config::diff(&former, &config);
+        self.state().apply(&self.store, config, builders, changes)
     }
 
     pub(super) fn status(&self) -> Status {
@@ -303,11 +339,13 @@ impl Subscriber for Shared {
 }
 
 impl State {
-    /// Replaces the version in force. It stays if there is any mistake.
-    fn apply(&mut self, store: &Arc<dyn Store>, config: Config) -> Result<Changes, ConfigErrors> {
-        let config = config.readers(self.config.readers.clone());
-        let builders = Builders::read(&config)?;
-        let changes = Config::diff(&self.config, &config);
+    fn apply(
+        &mut self,
+        store: &Arc<dyn Store>,
+        config: Config,
+        builders: Builders,
+        changes: Changes,
+    ) -> Result<Changes, ConfigErrors> {
         let mut wrong: Vec<_> = changes
             .iter()
             .filter_map(|change| not_reloadable(&config, change))

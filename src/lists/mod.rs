@@ -9,7 +9,7 @@ mod segments;
 #[allow(clippy::expect_used, clippy::panic)]
 mod tests;
 
-use std::{fmt, fs, net::IpAddr, path::Path, sync::Arc};
+use std::{fmt, net::IpAddr, path::Path, sync::Arc};
 
 use arc_swap::{ArcSwap, Guard};
 
@@ -24,7 +24,10 @@ pub(crate) use self::{
 };
 #[cfg(feature = "http")]
 use crate::key::AddressReader;
-use crate::{ConfigError, Key};
+use crate::{ConfigError, Key, util};
+
+/// The size of the largest file.
+pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// Callers that are not limited, and callers that are denied: by address and by key.
 ///
@@ -201,19 +204,25 @@ impl Lists {
         self.with(|entries| file::read(entries, text.as_bytes(), None))
     }
 
-    /// Adds the entries of a file, in the form of [`from_text`](Self::from_text). It waits for the
-    /// file system, so call it at the start, or where code may block.
+    /// Adds the entries of a file of at most 64 MiB, in the form of [`from_text`](Self::from_text).
+    /// It waits for the file system, so call it at the start, or where code may block.
     ///
     /// # Errors
     ///
-    /// Returns an error if the file cannot be read, or with the number of the line.
+    /// Returns an error if the file cannot be read, is larger, or is a pipe or a device. Or with the
+    /// number of a wrong line.
     pub fn from_file(self, path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        let file = path.as_ref().display().to_string();
-        let text = fs::read(path).map_err(|error| ConfigError::ListFile {
-            file: file.clone(),
-            reason: error.to_string(),
-        })?;
-        self.with(|entries| file::read(entries, &text, Some(&file)))
+        let path = path.as_ref();
+        let file = path.display().to_string();
+        let text = util::file::read(path, MAX_FILE_BYTES + 1);
+        let reason = match text {
+            Ok(text) if text.len() as u64 <= MAX_FILE_BYTES => {
+                return self.with(|entries| file::read(entries, &text, Some(&file)));
+            }
+            Ok(_) => "it has more than 64 MiB".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        Err(ConfigError::ListFile { file, reason })
     }
 
     /// Replaces all entries by those of `new`, at once, in all clones and in the layers that have

@@ -4,6 +4,7 @@
 pub(crate) mod absences;
 pub(crate) mod current;
 pub(crate) mod detach;
+pub(crate) mod file;
 pub(crate) mod hash;
 pub(crate) mod interned;
 pub(crate) mod lock;

@@ -226,6 +226,10 @@ fn a_file_is_named_in_its_errors() {
     let absent = file.0.with_extension("absent");
     let start = format!("cannot read {} (", absent.display());
     assert_config_error(Lists::new().from_file(&absent), "list-file", &start);
+
+    // It may have no end.
+    let start = "cannot read /dev/null (not a regular file)";
+    assert_config_error(Lists::new().from_file("/dev/null"), "list-file", start);
 }
 
 #[test]

@@ -5,14 +5,22 @@ use std::{
     fs, io,
     os::unix::fs::{PermissionsExt, symlink},
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    time::Duration,
 };
 
 use tower::{Layer, ServiceExt};
 
 use super::super::{Config, Limits, MAX_BYTES, ReloadError};
 use crate::{
+    ConfigError, Key, RequestHead,
+    config::Readers,
     control::Mode,
+    key::{KeyError, KeyExtractor},
     util::{lock::lock, random::random_between},
 };
 
@@ -394,16 +402,13 @@ fn a_reload_needs_a_file_and_a_runtime() {
     let limits = config.build().expect("limits");
     let no_runtime = Err(ReloadError::NoRuntime);
     let (_folder, of_file) = deployed();
-    assert_eq!(of_file.watch(std::time::Duration::ZERO), no_runtime);
+    assert_eq!(of_file.watch(Duration::ZERO), no_runtime);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build();
     runtime.expect("a runtime").block_on(async {
         assert_eq!(limits.reload().await, Err(ReloadError::NoFile));
-        assert_eq!(
-            limits.watch(std::time::Duration::ZERO),
-            Err(ReloadError::NoFile)
-        );
+        assert_eq!(limits.watch(Duration::ZERO), Err(ReloadError::NoFile));
     });
     let changes = limits.replace(Config::from_toml(&of(20)).expect("a text"));
     assert!(!changes.expect("right").is_empty());
@@ -433,4 +438,151 @@ fn an_entry_that_no_longer_fits_after_a_reload_is_reported() {
         assert!(!changes.expect("right").is_empty());
         assert!(control.status().problem.is_some());
     });
+}
+
+fn with_lists(limit: u64) -> String {
+    format!("{}[lists]\nfile = \"lists.txt\"\n", of(limit))
+}
+
+#[cfg(feature = "tracing")]
+#[test]
+fn lists_that_change_at_each_reading_keep_no_change_of_the_file_away() {
+    let folder = Folder::new();
+    folder.write("lists.txt", "");
+    folder.write("limits.toml", &with_lists(10));
+    let limits = folder.limits();
+    poll_twice(&limits);
+    folder.write("limits.toml", &with_lists(20));
+    let poll = |times: usize| {
+        logged(|| {
+            for _ in 0..times {
+                let key = random_between(0.0, 1e9);
+                folder.write("lists.txt", &format!("deny key {key}\n"));
+                limits.shared.poll();
+            }
+        })
+    };
+    assert_eq!(poll(5), [""; 0]);
+    assert_eq!(standing(&limits), (1, false, 10));
+    let log = poll(20);
+    assert_eq!(standing(&limits).2, 20);
+    let warnings = log.iter().filter(|line| line.contains("WARN"));
+    let warnings: Vec<_> = warnings.collect();
+    let [warning] = &warnings[..] else {
+        panic!("{log:?}");
+    };
+    assert!(
+        warning.contains("the file of lists changes each time it is read"),
+        "{warning}"
+    );
+    // They have settled, and begin again.
+    poll_twice(&limits);
+    let log = poll(20);
+    assert!(log.iter().any(|line| line.contains("WARN")), "{log:?}");
+}
+
+#[test]
+fn lists_that_are_no_file_or_too_large_are_rejected() {
+    let folder = Folder::new();
+    folder.write("lists.txt", "");
+    folder.write("limits.toml", &with_lists(10));
+    let limits = folder.limits();
+    let lists = folder.path("lists.txt");
+    fs::remove_file(&lists).expect("removed");
+    symlink("/dev/null", &lists).expect("a link");
+    poll_twice(&limits);
+    let expected = "not a regular file); make it readable, or name another file (list-file)";
+    assert!(
+        rejected(&limits).ends_with(expected),
+        "{}",
+        rejected(&limits)
+    );
+
+    fs::remove_file(&lists).expect("removed");
+    let large = fs::File::create(&lists).expect("a file");
+    large.set_len((64 << 20) + 1).expect("a length");
+    poll_twice(&limits);
+    assert!(
+        rejected(&limits).contains("it has more than 64 MiB"),
+        "{}",
+        rejected(&limits)
+    );
+}
+
+/// A reader of addresses that does something when a version is checked.
+struct Checked(Box<dyn Fn() + Send + Sync>);
+
+impl KeyExtractor for Checked {
+    fn extract(&self, _: &RequestHead<'_>) -> Result<Key, KeyError> {
+        Ok(Key::from("ann"))
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        (self.0)();
+        Ok(())
+    }
+}
+
+fn checked(folder: &Folder, check: impl Fn() + Send + Sync + 'static) -> Limits {
+    folder.write("limits.toml", &read_by(10));
+    let readers = Readers::new().key("checked", Checked(Box::new(check)));
+    let config = Config::from_path(folder.path("limits.toml")).expect("a file");
+    config.readers(readers).build().expect("limits")
+}
+
+fn read_by(limit: u64) -> String {
+    of(limit).replace("shared = true", "key = \"reader:checked\"")
+}
+
+#[test]
+fn a_panic_while_a_version_is_checked_rejects_it() {
+    let folder = Folder::new();
+    let panics = Arc::new(AtomicBool::new(false));
+    let check = Arc::clone(&panics);
+    let limits = checked(&folder, move || {
+        assert!(!check.load(Ordering::Relaxed), "no plan");
+    });
+    panics.store(true, Ordering::Relaxed);
+    folder.write("limits.toml", &read_by(20));
+    poll_twice(&limits);
+    let expected =
+        "code of the application panicked while this was checked: no plan (check-panicked)";
+    assert!(
+        rejected(&limits).ends_with(expected),
+        "{}",
+        rejected(&limits)
+    );
+    panics.store(false, Ordering::Relaxed);
+    folder.write("limits.toml", &read_by(30));
+    poll_twice(&limits);
+    assert_eq!(standing(&limits), (2, false, 30));
+}
+
+#[test]
+fn the_status_does_not_wait_for_a_version_that_is_checked() {
+    let folder = Folder::new();
+    let (begins, begun) = mpsc::channel();
+    let (end, ends) = mpsc::channel::<()>();
+    let (ends, waits) = (Mutex::new(ends), Arc::new(AtomicBool::new(false)));
+    let check = Arc::clone(&waits);
+    let limits = checked(&folder, move || {
+        if check.load(Ordering::Relaxed) {
+            begins.send(()).expect("a test");
+            // It goes on when the other end is dropped.
+            let _ = lock(&ends).recv();
+        }
+    });
+    waits.store(true, Ordering::Relaxed);
+    folder.write("limits.toml", &read_by(20));
+    let polling = limits.clone();
+    let polled = std::thread::spawn(move || poll_twice(&polling));
+    begun.recv().expect("it is checked");
+    let asking = limits.clone();
+    let (answer, answered) = mpsc::channel();
+    let asked = std::thread::spawn(move || answer.send(asking.status().version));
+    let version = answered.recv_timeout(Duration::from_secs(60));
+    drop(end);
+    polled.join().expect("no panic");
+    asked.join().expect("no panic").expect("an answer");
+    assert_eq!((version, standing(&limits)), (Ok(1), (2, false, 20)));
 }

@@ -10,6 +10,14 @@ fn problems(text: &str) -> String {
 }
 
 #[test]
+fn the_text_of_very_many_mistakes_is_bounded() {
+    let policies = "[[policy]]\n".repeat(300);
+    let text = problems(&format!("version = 1\n{policies}"));
+    assert_eq!(text.lines().count(), 101);
+    assert_eq!(text.lines().last(), Some("and 500 more"));
+}
+
+#[test]
 fn all_mistakes_are_reported_in_the_order_of_the_text() {
     let found = problems(
         r#"version = 1
