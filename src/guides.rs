@@ -40,3 +40,8 @@ pages! {
 pages! {
     reload: "../docs/reload.md",
 }
+
+#[cfg(feature = "admin")]
+pages! {
+    admin_security: "../docs/admin-security.md",
+}

@@ -122,3 +122,40 @@ pub(super) fn peer(head: &RequestHead<'_>) -> Key {
         .extract(head)
         .unwrap_or_else(|_| Key::everyone())
 }
+
+#[cfg(test)]
+#[allow(clippy::expect_used)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use http::Request;
+
+    use super::{Attempts, Bearer, Budget, STRANGERS};
+    use crate::{RequestHead, key::PeerAddr};
+
+    /// Of most addresses only a count that they share is kept.
+    #[tokio::test]
+    async fn many_addresses_do_not_grow_the_memory() {
+        let attempts = Attempts::new(None);
+        let bearer = Bearer::new("sixteen-or-more-letters").expect("a secret");
+        for number in 0..4 * u32::try_from(STRANGERS).expect("a number") {
+            let peer = SocketAddr::from((Ipv4Addr::from_bits(number), 1));
+            let request = Request::get("/").extension(PeerAddr(peer)).body(());
+            let request = request.expect("a request");
+            let head = RequestHead::from(&request);
+            for _ in 0..2 {
+                let _ = attempts.check_token(&bearer, b"guess", &head).await;
+            }
+            let _ = attempts.count_call(&Budget::Stranger(super::peer(&head)));
+        }
+        // At most as many as are remembered, and half as many cells.
+        for limiter in [&attempts.wrong_tokens, &attempts.strangers] {
+            let kept = limiter.metrics().store.memory_buckets.expect("a memory store");
+            let most = u64::try_from(STRANGERS * 2).expect("a number");
+            assert!(kept > 1_000 && kept <= most, "{kept}");
+        }
+        // Those with access are kept apart.
+        let known = attempts.known.metrics().store;
+        assert_eq!(known.memory_buckets, Some(0));
+    }
+}

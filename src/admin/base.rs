@@ -39,18 +39,14 @@ fn original_path(parts: &Parts) -> &str {
     original.map_or(parts.uri.path(), |original| original.path())
 }
 
-/// Replaces what has a meaning in HTML. A path rarely has it, and then it may be a hostile one.
+/// Encodes what has a meaning in HTML, or cannot be in a header field. A path rarely has it, and
+/// then it may be a hostile one.
 fn escaped(segment: &str) -> String {
     let mut escaped = String::new();
-    for character in segment.chars() {
-        match character {
-            '"' => escaped.push_str("%22"),
-            '&' => escaped.push_str("%26"),
-            '\'' => escaped.push_str("%27"),
-            '<' => escaped.push_str("%3C"),
-            '>' => escaped.push_str("%3E"),
-            '\\' => escaped.push_str("%5C"),
-            _ => escaped.push(character),
+    for byte in segment.bytes() {
+        match byte.is_ascii_graphic() && !b"\"&'<>\\".contains(&byte) {
+            true => escaped.push(char::from(byte)),
+            false => escaped.push_str(&format!("%{byte:02X}")),
         }
     }
     escaped
@@ -81,6 +77,7 @@ mod tests {
             ("/a/b/admin?c=d/e", "/", "./admin/"),
             ("/admin/look-up", "/look-up", "./"),
             ("/x%22%3Ey&'\"", "/", "./x%22%3Ey%26%27%22/"),
+            ("/\u{e9}", "/", "./%C3%A9/"),
         ] {
             assert_eq!(Base::of(&parts(original, path)).0, base, "{original}");
         }
@@ -89,6 +86,7 @@ mod tests {
             ("/admin/session", "../admin"),
             ("/a/b/admin/session", "../admin"),
             ("//evil.example/session", "../evil.example"),
+            ("/a/\u{e9}/session", "../%C3%A9"),
             ("/elsewhere", "./"),
         ] {
             assert_eq!(page(&parts(original, "/session")), home, "{original}");
