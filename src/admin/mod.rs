@@ -55,7 +55,7 @@ use crate::{Clock, clock::WallClock, control::Control};
 ///
 /// `A` is `()` until [`access`](Self::access) was called, and there is no router before:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0599
 /// use tower_throttle::{Limiter, MemoryStore, TokenBucket, admin::Admin};
 ///
 /// let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_second(10));
