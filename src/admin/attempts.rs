@@ -150,7 +150,11 @@ mod tests {
         }
         // At most as many as are remembered, and half as many cells.
         for limiter in [&attempts.wrong_tokens, &attempts.strangers] {
-            let kept = limiter.metrics().store.memory_buckets.expect("a memory store");
+            let kept = limiter
+                .metrics()
+                .store
+                .memory_buckets
+                .expect("a memory store");
             let most = u64::try_from(STRANGERS * 2).expect("a number");
             assert!(kept > 1_000 && kept <= most, "{kept}");
         }
