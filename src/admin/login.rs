@@ -8,7 +8,7 @@ use axum::{
     routing::post,
 };
 use http::{
-    HeaderMap, HeaderValue, StatusCode,
+    HeaderMap, HeaderName, HeaderValue, StatusCode,
     header::{CONTENT_TYPE, LOCATION, SET_COOKIE},
     request::Parts,
 };
@@ -18,7 +18,7 @@ use super::{
     attempts::address,
     base::{self, Base},
     body::is_form,
-    form,
+    form, page,
     problem::{Code, Problem},
     session::Sessions,
     shared::Handle,
@@ -36,26 +36,22 @@ pub(super) fn routes() -> Router<Handle> {
 /// Returns the page that asks for the token. Its status is 200: there is nothing wrong with the
 /// request, and browsers report a page of another status as an error in their consoles.
 pub(super) fn form(base: &Base) -> Response {
-    page(base, "").into_response()
+    (HTML, page::login_page(base, "")).into_response()
 }
 
 /// Returns the page that asks for the token again, with the status of what went wrong.
 fn form_again(base: &Base, problem: Problem) -> Response {
-    let page = page(base, problem.message());
+    let page = page::login_page(base, problem.message());
     let mut response = problem.into_response();
-    let html = HeaderValue::from_static(HTML);
-    response.headers_mut().insert(CONTENT_TYPE, html);
-    *response.body_mut() = Body::from(page.1);
+    response.headers_mut().extend(HTML);
+    *response.body_mut() = Body::from(page);
     response
 }
 
-const HTML: &str = "text/html; charset=utf-8";
-
-/// `message` is text of this crate.
-fn page(base: &Base, message: &str) -> ([(http::HeaderName, &'static str); 1], String) {
-    let page = include_str!("login.html").replace("{base}", &base.0);
-    ([(CONTENT_TYPE, HTML)], page.replace("{message}", message))
-}
+const HTML: [(HeaderName, HeaderValue); 1] = [(
+    CONTENT_TYPE,
+    HeaderValue::from_static("text/html; charset=utf-8"),
+)];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

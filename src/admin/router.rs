@@ -45,10 +45,11 @@ use crate::RequestHead;
 /// The paths whose `POST` changes nothing.
 const READS: [&str; 1] = ["/api/v1/lookup"];
 /// What somebody who is not known can ask for, to log in.
-const OPEN: [(Method, &str); 5] = [
+const OPEN: [(Method, &str); 6] = [
     (Method::GET, "/"),
     (Method::GET, "/admin.css"),
     (Method::GET, "/admin.js"),
+    (Method::GET, "/admin.svg"),
     (Method::POST, "/session"),
     (Method::POST, "/session-end"),
 ];

@@ -1,0 +1,104 @@
+//! [`View`]: what the page shows, and its markup.
+
+use super::{
+    answer, assets,
+    html::{Html, fill},
+    tables, tiles,
+};
+use crate::admin::{
+    api::{
+        look_up::LookUp,
+        numbers::{Denial, Metrics, Top},
+        policies::{ControlEntry, Policy},
+        status::Status,
+    },
+    base::Base,
+};
+
+/// What the page shows.
+pub(super) struct View {
+    pub(super) status: Status,
+    pub(super) policies: Vec<Policy>,
+    pub(super) entries: Vec<ControlEntry>,
+    pub(super) metrics: Vec<Metrics>,
+    pub(super) top: Vec<Top>,
+    pub(super) denials: Vec<Denial>,
+    /// Whether there is a session that can be ended.
+    pub(super) has_session: bool,
+    /// The look-up of a browser without scripts.
+    pub(super) asked: Option<Asked>,
+}
+
+pub(super) struct Asked {
+    /// As it was typed.
+    pub(super) caller: String,
+    pub(super) answer: Result<LookUp, String>,
+}
+
+impl View {
+    pub(super) fn render(&self, base: &Base) -> String {
+        fill(&assets::PAGE, |slot| self.slot(slot, base))
+    }
+
+    fn slot(&self, slot: &str, base: &Base) -> Html {
+        let html = Html::new();
+        let (status, now_ms) = (&self.status, self.status.now_ms);
+        match slot {
+            "base" => html.text(&base.0),
+            "changes" => html.text(if status.changes { "true" } else { "false" }),
+            "version" => html.text(status.version),
+            "badges" => self.badges(),
+            "sign_out" if self.has_session => html
+                .markup("<form method=\"post\" action=\"")
+                .text(&base.0)
+                .markup(
+                    "session-end\"><button class=\"small\" type=\"submit\">Log out</button></form>",
+                ),
+            "store_tile" => tiles::store(status, &self.metrics),
+            "traffic_tile" => tiles::traffic(&self.metrics),
+            "file_tile" => tiles::file(status),
+            "document_tile" => tiles::document(status),
+            "policy_options" => tables::policy_options(&self.policies),
+            "policies" => tables::policies(&self.policies, &self.metrics, now_ms),
+            "sources" => tables::sources(&self.metrics),
+            "stores" => tables::stores(&status.stores),
+            "denials" => tables::denials(&self.denials, now_ms),
+            "top" => tables::top(&self.top, now_ms),
+            "entries" => tables::entries(&self.entries, now_ms),
+            // The script adds a button to each row.
+            "entries_action" if status.changes => {
+                html.markup("<th scope=\"col\"><span class=\"hidden\">Remove</span></th>")
+            }
+            "look_up_problem" => {
+                let problem = self
+                    .asked
+                    .as_ref()
+                    .and_then(|asked| asked.answer.as_ref().err());
+                html.maybe(problem, |html, problem| html.text(problem))
+            }
+            "look_up" => html.maybe(self.asked.as_ref(), |html, asked| {
+                html.maybe(asked.answer.as_ref().ok(), |_, found| {
+                    answer::answer(&asked.caller, found, now_ms)
+                })
+            }),
+            _ => html,
+        }
+    }
+
+    fn badges(&self) -> Html {
+        let html = Html::new().markup("as ").foreign(&self.status.who);
+        match self.status.changes {
+            true => html.markup(" <span class=\"badge warn\">changes allowed</span>"),
+            false => html.markup(" <span class=\"badge\">read-only</span>"),
+        }
+    }
+}
+
+/// Returns the page that asks for the token. `message`: why it asks again.
+pub(in crate::admin) fn login_page(base: &Base, message: &str) -> String {
+    fill(&assets::LOGIN, |slot| match slot {
+        "base" => Html::new().text(&base.0),
+        "message" => Html::new().text(message),
+        _ => Html::new(),
+    })
+}

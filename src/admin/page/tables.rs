@@ -1,0 +1,314 @@
+//! The tables.
+
+use super::{
+    html::Html,
+    words::{ago, ahead, duration, plural, share},
+};
+use crate::admin::api::{
+    numbers::{Denial, Metrics, Top},
+    policies::{ControlEntry, Policy},
+    status::StoreStatus,
+};
+
+/// Returns the only row of a table that is empty.
+fn none(columns: u64, why: &'static str) -> Html {
+    let html = Html::new()
+        .markup("<tr class=\"none\"><td colspan=\"")
+        .number(columns);
+    html.markup("\">").markup(why).markup("</td></tr>")
+}
+
+fn number(html: Html, number: u64) -> Html {
+    html.markup("<td class=\"number\">")
+        .number(number)
+        .markup("</td>")
+}
+
+pub(super) fn policy_options(policies: &[Policy]) -> Html {
+    let mut names: Vec<&str> = policies.iter().map(|policy| &*policy.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    Html::new().each(names, |html, name| {
+        html.markup("<option value=\"")
+            .text(name)
+            .markup("\">")
+            .text(name)
+            .markup("</option>")
+    })
+}
+
+pub(super) fn policies(policies: &[Policy], metrics: &[Metrics], now_ms: u64) -> Html {
+    if policies.is_empty() {
+        return none(7, "No layer or limiter is shown.");
+    }
+    Html::new().each(policies, |html, policy| {
+        let (allowed, denied, would_deny) = checks(policy, metrics);
+        let html = html.markup("<tr><th scope=\"row\">").foreign(&policy.name);
+        let html = html
+            .markup("<small>")
+            .foreign(&policy.limiter)
+            .markup("</small></th><td>");
+        let html = match &policy.quota {
+            Some(quota) => html.foreign(quota),
+            None => html.markup("chosen for each request"),
+        };
+        let html = html
+            .markup("<small>store fails: ")
+            .foreign(&policy.on_store_failure);
+        let html = html.maybe(policy.shared.then_some(()), |html, ()| {
+            html.markup(" · one bucket for all")
+        });
+        let more = [(policy.overrides, "override"), (policy.bans, "ban")];
+        let html = html.each(
+            more.into_iter().filter(|(number, _)| *number > 0),
+            |html, more| {
+                let (number, what) = more;
+                html.markup(" · ")
+                    .text(&plural(number as u64, what, &format!("{what}s")))
+            },
+        );
+        let html = mode(html.markup("</small></td><td>"), policy, now_ms);
+        let html = html.markup("</td>");
+        let html = [allowed, denied, would_deny].into_iter().fold(html, number);
+        html.markup("<td class=\"number scripted\"></td></tr>")
+    })
+}
+
+fn mode(html: Html, policy: &Policy, now_ms: u64) -> Html {
+    let html = match policy.mode {
+        "shadow" => html.markup("<span class=\"badge warn\">"),
+        _ => html.markup("<span class=\"badge\">"),
+    };
+    let html = match policy.enforced_percent {
+        percent @ 1..=99 => html.text(&format!("enforce for {percent} %")),
+        _ => html.text(policy.mode),
+    };
+    html.markup("</span>")
+        .maybe(policy.by_hand.as_ref(), |html, entry| {
+            let html = html.markup("<small>by ");
+            let html = author(html, entry);
+            let html = html.maybe(entry.until_ms, |html, until_ms| {
+                html.markup(", ends ").text(&ahead(until_ms, now_ms))
+            });
+            html.markup("</small>")
+        })
+}
+
+fn author(html: Html, entry: &ControlEntry) -> Html {
+    match &entry.author {
+        Some(author) => html.foreign(author),
+        None => html.markup("an operator"),
+    }
+}
+
+/// Returns how many checks of a policy were allowed, denied, and would have been denied.
+fn checks(policy: &Policy, metrics: &[Metrics]) -> (u64, u64, u64) {
+    let mut of_limiter = metrics.iter().filter(|one| one.limiter == policy.limiter);
+    let found = of_limiter.find_map(|one| {
+        let mut policies = one.policies.iter();
+        policies.find(|found| found.name == policy.name)
+    });
+    let sum = |results: &[&str]| {
+        let checks = found.into_iter().flat_map(|found| &found.checks);
+        let counted = checks.filter(|(result, _)| results.contains(result));
+        counted.map(|(_, number)| number).sum()
+    };
+    (
+        sum(&["allowed", "near"]),
+        sum(&["denied", "impossible", "key_missing"]),
+        sum(&["shadow_denied"]),
+    )
+}
+
+/// The sources of decisions, as the script names them.
+const SOURCES: [(&str, &str); 6] = [
+    ("store", "Redis or memory"),
+    ("cache", "Cached denials"),
+    ("lease", "Leased units"),
+    ("list", "Lists and bans"),
+    ("local", "Local: store failed"),
+    ("store_failure", "None: store failed"),
+];
+
+pub(super) fn source_name(source: &'static str) -> &'static str {
+    let mut sources = SOURCES.iter();
+    let found = sources.find(|(name, _)| *name == source);
+    found.map_or(source, |(_, name)| name)
+}
+
+pub(super) fn sources(metrics: &[Metrics]) -> Html {
+    let of = |source: &str| {
+        let all = metrics.iter().flat_map(|one| &one.decisions);
+        let own = all.filter(|(name, _)| *name == source);
+        own.map(|(_, number)| number).sum::<u64>()
+    };
+    let whole: u64 = SOURCES.iter().map(|(source, _)| of(source)).sum();
+    Html::new().each(SOURCES, |html, (source, name)| {
+        let html = html.markup("<tr><th scope=\"row\">").markup(name);
+        let html = html.markup("</th><td></td><td class=\"number\">");
+        let html = html.text(&share(of(source), whole)).markup("</td>");
+        number(html, of(source)).markup("</tr>")
+    })
+}
+
+pub(super) fn stores(stores: &[StoreStatus]) -> Html {
+    if stores.is_empty() {
+        return none(5, "No store is shown.");
+    }
+    Html::new().each(stores, |html, store| {
+        let html = html.markup("<tr><th scope=\"row\">").foreign(&store.name);
+        let cached = store.cached_denials.filter(|cached| *cached > 0);
+        let html = html.maybe(cached, |html, cached| {
+            let denials = plural(cached, "cached denial", "cached denials");
+            html.markup("<small>").text(&denials).markup("</small>")
+        });
+        let html = html.markup(match store.up {
+            true => "</th><td><span class=\"good\"><span class=\"sign\" aria-hidden=\"true\">✓</span>up</span>",
+            false => "</th><td><span class=\"bad\"><span class=\"sign\" aria-hidden=\"true\">✕</span>down</span>",
+        });
+        let open = store.breakers_open.filter(|open| *open > 0);
+        let html = html.maybe(open, |html, open| {
+            let breakers = plural(open, "open breaker", "open breakers");
+            html.markup("<small>").text(&breakers).markup("</small>")
+        });
+        let html = html.markup("</td>");
+        let html = match store.in_flight {
+            Some(in_flight) => number(html, in_flight),
+            None => html.markup("<td class=\"number\">-</td>"),
+        };
+        let failures = store.failures.iter().map(|(_, number)| number).sum();
+        let html = number(html, failures).markup("<td class=\"number\">");
+        let html = html.number(store.buckets.unwrap_or(0).saturating_add(store.local_buckets));
+        html.markup("</td></tr>")
+    })
+}
+
+pub(super) fn denials(denials: &[Denial], now_ms: u64) -> Html {
+    if denials.is_empty() {
+        return none(4, "No denial yet.");
+    }
+    Html::new().each(denials, |html, denial| {
+        let mut known: Vec<_> = denial
+            .callers
+            .iter()
+            .flat_map(|one| &one.fingerprint)
+            .collect();
+        known.dedup();
+        let html = html.markup("<tr><th scope=\"row\">");
+        let html = match known.is_empty() {
+            true => html.markup("unknown"),
+            false => html.each(known, |html, one| {
+                html.markup("<code>").text(one).markup("</code> ")
+            }),
+        };
+        let html = html
+            .markup("</th><td><span class=\"bad\">")
+            .text(reason(denial.reason));
+        let html = html.markup("</span><small>");
+        let html = html.each(denial.callers.iter().enumerate(), |html, (index, one)| {
+            html.markup(if index > 0 { ", " } else { "" })
+                .foreign(&one.policy)
+        });
+        let html = html.markup("</small></td><td>");
+        let html = html.maybe(denial.method, |html, method| html.text(method).markup(" "));
+        let html = html.maybe(denial.route.as_ref(), |html, route| html.foreign(route));
+        let html = html.markup("<small>");
+        let html = match denial.retry_after_ms {
+            Some(wait_ms) => html.markup("wait ").text(&duration(wait_ms)),
+            None => html.markup("waiting does not help"),
+        };
+        let html = html.markup("</small></td><td class=\"number\">");
+        html.text(&ago(denial.at_ms, now_ms)).markup("</td></tr>")
+    })
+}
+
+/// Returns why a request was denied, in words.
+fn reason(reason: &'static str) -> &'static str {
+    match reason {
+        "quota_exceeded" => "no room",
+        "cost_impossible" => "can never fit",
+        "key_missing" => "no key",
+        "listed" => "on the deny list",
+        "store_failed" => "store failed",
+        other => other,
+    }
+}
+
+pub(super) fn top(top: &[Top], now_ms: u64) -> Html {
+    if top.is_empty() {
+        return none(4, "No caller has been denied.");
+    }
+    Html::new().each(top, |html, one| {
+        let html = html.markup("<tr><th scope=\"row\">");
+        let html = html.maybe(one.name.as_ref(), |html, name| {
+            html.foreign(name).markup(" ")
+        });
+        let html = html
+            .markup("<code>")
+            .text(&one.fingerprint)
+            .markup("</code></th><td>");
+        let html = html.foreign(&one.policy).markup(" <span class=\"note\">");
+        let html = html
+            .foreign(&one.limiter)
+            .markup("</span></td><td class=\"number\">");
+        let html = html.number(one.count);
+        let html = html.maybe((one.error > 0).then_some(one.error), |html, error| {
+            html.markup("<small>up to ")
+                .number(error)
+                .markup(" too many</small>")
+        });
+        let html = html.markup("</td><td class=\"number\">");
+        html.text(&ago(one.last_seen_ms, now_ms))
+            .markup("</td></tr>")
+    })
+}
+
+pub(super) fn entries(entries: &[ControlEntry], now_ms: u64) -> Html {
+    if entries.is_empty() {
+        return none(4, "Nothing is changed by hand.");
+    }
+    Html::new().each(entries, |html, entry| {
+        let html = html.markup("<tr><th scope=\"row\">");
+        let html = what(html, entry).markup("<small>");
+        let html = html.maybe(
+            entry.label.as_ref().or(entry.range.as_ref()),
+            |html, name| html.foreign(name).markup(" "),
+        );
+        let html = html.maybe(entry.fingerprint.as_ref(), |html, one| {
+            html.markup("<code>").text(one).markup("</code> ")
+        });
+        let html = html.maybe(entry.policy.as_ref(), |html, policy| {
+            html.markup("policy ").foreign(policy)
+        });
+        let html = author(html.markup("</small></th><td>"), entry).markup(", ");
+        let html = html.text(&ago(entry.created_ms, now_ms));
+        let html = html.maybe(entry.reason.as_ref(), |html, reason| {
+            html.markup("<small>").foreign(reason).markup("</small>")
+        });
+        let html = html.markup("</td><td>");
+        let html = match entry.until_ms {
+            Some(until_ms) => html.text(&ahead(until_ms, now_ms)),
+            None => html.markup("when removed"),
+        };
+        html.markup("</td></tr>")
+    })
+}
+
+/// Adds what an entry changes.
+pub(super) fn what(html: Html, entry: &ControlEntry) -> Html {
+    let html = match entry.kind {
+        "ban" => html.markup("<span class=\"badge bad\">ban</span> "),
+        kind => html
+            .markup("<span class=\"badge\">")
+            .text(kind)
+            .markup("</span> "),
+    };
+    if entry.kind == "ban" {
+        return html.markup("denies all requests");
+    }
+    let html = html.maybe(entry.quota.as_ref(), |html, quota| html.foreign(quota));
+    let html = html.maybe(entry.mode, |html, mode| html.text(mode));
+    html.maybe(entry.list, |html, list| {
+        html.markup("on the ").text(list).markup(" list")
+    })
+}
