@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Key, List, RequestHead, StoreError,
     control::Caller,
-    key::{KeyError, request_head::made_up},
+    key::KeyError,
     lists::{LoadedLists, stronger},
     look_up::{self, Asked, CallerState, PolicyState, ResetBucket, Terms},
     store::handle::StoreHandle,
@@ -117,10 +117,10 @@ impl Rule {
         }
     }
 
-    /// Returns whether all requests have one key.
+    /// Returns whether all requests have one key. No request is made up to see: an extractor may rely
+    /// on what the application adds to each.
     fn has_one_bucket(&self) -> bool {
-        let key = || self.key.0.extract(&RequestHead::from(&made_up()));
-        self.base.shared || key().is_ok_and(|key| key == Key::everyone())
+        self.base.shared || self.key.0.is_global()
     }
 
     /// Returns the key of a caller, or why it has none.

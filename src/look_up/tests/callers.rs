@@ -274,3 +274,21 @@ async fn lists_of_code_and_documents_are_seen() {
     let state = only(limiter.look_up(&caller(&["k1"]), None).await);
     assert_eq!(state.list, denied);
 }
+
+/// An extractor may rely on what the application adds to all requests.
+#[tokio::test(start_paused = true)]
+async fn a_key_is_asked_of_a_made_up_request_only_if_one_is_named() {
+    let world = World::in_memory();
+    let by_user = |head: &RequestHead<'_>| {
+        let user = head.extensions().get::<u64>();
+        Key::from(*user.expect("authentication adds it"))
+    };
+    let layer = world.layer([hourly("user").key(by_user)]);
+    assert!(!layer.policy_states()[0].is_shared);
+    assert_eq!(
+        remaining(layer.look_up(&caller(&["number:7"]), None).await),
+        10
+    );
+    let reset = layer.reset_caller(&caller(&["number:7"]), None).await;
+    assert_eq!(reset.expect("it is reset").len(), 1);
+}

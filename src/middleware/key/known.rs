@@ -114,6 +114,10 @@ impl KeyExtractor for Global {
     fn extract(&self, _: &RequestHead<'_>) -> Result<Key, KeyError> {
         Ok(Key::everyone())
     }
+
+    fn is_global(&self) -> bool {
+        true
+    }
 }
 
 /// Reads the route that axum matched, as it was declared (`/users/{id}`): parameters of

@@ -135,6 +135,12 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Whether all requests have the key [`Key::everyone`]: pages for operators say so.
+    #[doc(hidden)]
+    fn is_global(&self) -> bool {
+        false
+    }
+
     /// Uses `other` if this key is missing. The types of this module have the same method
     /// without an import.
     fn or<K: KeyExtractor>(self, other: K) -> Or<Self, K>
@@ -152,6 +158,10 @@ impl KeyExtractor for std::sync::Arc<dyn KeyExtractor> {
 
     fn validate(&self) -> Result<(), ConfigError> {
         (**self).validate()
+    }
+
+    fn is_global(&self) -> bool {
+        (**self).is_global()
     }
 }
 
