@@ -1,5 +1,6 @@
 //! Runs the built demo as a process and drives it over real HTTP.
 
+mod admin;
 mod algorithms;
 mod asking;
 mod board;

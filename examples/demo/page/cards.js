@@ -72,8 +72,8 @@ const INPUTS = {
   cost: () => [
     element("label", { htmlFor: "cost" }, "Cost"),
     element("input", { id: "cost", type: "number", min: "0", value: "5" })],
-  password: () => [select("password", "Password", { sesame: "right password", guess: "wrong password" })],
-  page: () => [select("page", "Page", { home: "a page", missing: "a missing page" })],
+  password: () => [select("password", "Password", { sesame: "right one", guess: "wrong one" })],
+  page: () => [select("page", "Page", { home: "a page", missing: "a 404" })],
 };
 
 /** The command that sends the same request. */

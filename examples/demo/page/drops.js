@@ -11,7 +11,6 @@ const DENIED_MS = 1_500;
 const APART_MS = 80;
 /** In a flood, the others are only counted. */
 const MOST = 14;
-const WAITS_SHOWN = 1;
 
 const eased = (part) => part * part * (3 - 2 * part);
 
@@ -69,10 +68,11 @@ export function road(gates, denyAt = () => gates[0]) {
     set(drop.node, { class: `drop ${!isThere ? "" : allowed ? good : "no"}`, opacity: Math.max(0, opacity) });
     set(drop.cross, { visibility: isThere && !allowed ? "visible" : "hidden" });
     set(drop.dot, { transform: `translate(${x.toFixed(1)} ${ROAD_Y})` });
-    const first = live.filter((one) => !one.request.allowed === !allowed).at(-WAITS_SHOWN);
+    // Only the latest one, because they would be above each other.
+    const latestThere = live.findLast((one) => one.request.allowed === allowed && (isStill() || now - one.at >= ARRIVE_MS));
     set(drop.text, {
       x: allowed ? gate + 12 : gate - 6, y: ROAD_Y - 15, "text-anchor": allowed ? "start" : "end",
-      visibility: isThere && drop === first ? "visible" : "hidden",
+      visibility: drop === latestThere ? "visible" : "hidden",
     });
     return age < ends;
   }

@@ -47,7 +47,7 @@ export function concurrency(name) {
 }
 
 /** Cells of a counter: charged, held or free. */
-function cells(x, y, columns, size) {
+function cells(x, y, columns, size, taken) {
   const node = group();
   return {
     node,
@@ -59,7 +59,7 @@ function cells(x, y, columns, size) {
         }));
       }
       [...node.children].forEach((cell, at) => set(cell, {
-        class: at < charged ? "cell taken" : at < charged + held ? "cell held" : "cell",
+        class: at < charged ? `cell ${taken}` : at < charged + held ? "cell held" : "cell",
       }));
     },
   };
@@ -80,7 +80,7 @@ export function both(first, second) {
   const denyAt = (request) => request.denied_by.includes(first) ? gates[0] : gates[1];
   const way = road(gates, denyAt);
   const held = tokens(gates[0], 72, 5, 20);
-  const counter = cells(gates[1] - 49, 38, 10, 10);
+  const counter = cells(gates[1] - 49, 38, 10, 10, "taken");
   const time = timeBar(gates[1] - 49, 72, 97);
   const captions = [label(gates[0], 94, "caption"), label(gates[1], 94, "caption")];
   const shown = glide();
@@ -116,7 +116,7 @@ export function both(first, second) {
 export function heldCounter(name) {
   const way = road([GATE]);
   const count = big("wrong");
-  const counter = cells(104, 36, 5, 24);
+  const counter = cells(104, 36, 5, 24, "failed");
   const time = timeBar(104, 74, 117);
   const captions = [label(162, 98, "caption")];
   return {

@@ -15,7 +15,7 @@ export function axis() {
   const moving = svg("g", { "clip-path": `url(#${id})` });
   const now = group(
     svg("path", { d: `M${NOW} ${TOP - 8}V${BOTTOM + 6}`, class: "now" }),
-    label(NOW, TOP - 12, "caption", "now"));
+    label(NOW + 16, BOTTOM + 14, "caption", "now"));
   return {
     moving,
     node: group(
@@ -72,7 +72,7 @@ export function fixedWindow(name) {
       const counted = isOpen ? used(policy) : 0;
       if (isOpen) {
         const end = now + left;
-        if (latest && Math.abs(latest.end - end) > 500 && latest.end < end) former = latest;
+        if (latest && Math.abs(latest.end - end) > 500 && latest.end < end) former = latest.end <= end - policy.period_ms + 100 ? latest : undefined;
         latest = { end, counted };
       } else if (latest) {
         former = latest;
@@ -95,7 +95,7 @@ export function fixedWindow(name) {
         }));
       });
       dots(all);
-      set(ends, { x: NOW + PERIOD * left / policy.period_ms, visibility: isOpen && left < policy.period_ms * .72 && left > policy.period_ms * .42 ? "visible" : "hidden" });
+      set(ends, { x: Math.min(278, NOW + PERIOD * left / policy.period_ms), visibility: isOpen ? "visible" : "hidden" });
       ends.textContent = "window ends";
       count.textContent = isOpen
         ? `${counted} of ${policy.limit} · ends in ${duration(left)}`

@@ -1,0 +1,99 @@
+//! The admin page of the demo.
+
+use std::io::Read;
+
+use serde_json::{Value, json};
+
+use crate::{
+    asking::{new_caller, on_each_store},
+    config::FILE,
+    process::{Answer, Demo, read, send_with},
+    support::{RedisServer, eventually},
+};
+
+fn get(demo: &Demo, path: &str, fields: &[(&str, &str)]) -> Answer {
+    read(send_with(demo.address, "GET", path, fields, ""))
+}
+
+fn change(demo: &Demo, action: &str, order: &Value) -> Answer {
+    let fields = [
+        ("content-type", "application/json"),
+        ("x-tower-throttle", "1"),
+    ];
+    let path = format!("/admin/api/v1/{action}");
+    let answer = read(send_with(
+        demo.address,
+        "POST",
+        &path,
+        &fields,
+        &order.to_string(),
+    ));
+    assert_eq!(answer.status, 200, "{action}: {answer:?}");
+    answer
+}
+
+#[test]
+fn the_admin_page_shows_all_limits_to_this_machine() {
+    on_each_store(|demo| {
+        let status = get(demo, "/admin/api/v1/status", &[]);
+        assert_eq!(status.status, 200, "{status:?}");
+        let status = status.json();
+        assert_eq!(status["changes"], true);
+        assert_eq!(status["limiters"].as_array().map(Vec::len), Some(12));
+        assert!(status["control"].is_object(), "{status}");
+        for field in [
+            ("host", "attacker.example"),
+            ("x-forwarded-for", "203.0.113.1"),
+        ] {
+            let answer = get(demo, "/admin/api/v1/status", &[field]);
+            assert_eq!(answer.status, 403, "{field:?}");
+        }
+    });
+}
+
+#[test]
+fn an_operator_resets_and_bans_a_visitor() {
+    let redis = RedisServer::start();
+    for options in [&[][..], &["--config", FILE], &["--redis", &redis.url()]] {
+        let demo = &Demo::start(options);
+        let visitor = new_caller();
+        let ask = || demo.get("/api/sliding-log", &visitor).status;
+        eventually("a denial", || ask() == 429);
+        let caller = json!({ "caller": visitor, "policy": "log" });
+        change(demo, "reset", &caller);
+        assert_eq!(ask(), 200);
+
+        let mut ban = caller.clone();
+        ban["for"] = json!("1h");
+        change(demo, "ban", &ban);
+        let banned = demo.get("/api/sliding-log", &visitor);
+        assert_eq!(banned.status, 429);
+        let wait_s = banned.header("retry-after").expect("a wait");
+        assert!(wait_s.parse::<u64>().expect("a number") > 3_500);
+        // The picture shows it.
+        let look = demo.get("/api/remaining", &visitor).json();
+        let policies = look["policies"].as_array().expect("policies");
+        let is_banned = |name: &str| {
+            let mut policies = policies.iter();
+            let found = policies.find(|policy| policy["name"] == name);
+            found.expect("it")["banned"] == true
+        };
+        assert!(is_banned("log") && !is_banned("bucket"));
+        change(demo, "unban", &caller);
+        assert_ne!(demo.get("/api/remaining", &visitor).left("log"), 0);
+    }
+}
+
+/// A stream of events has no end of its own.
+#[test]
+fn a_demo_that_is_stopped_ends_the_streams_of_its_admin_page() {
+    let demo = Demo::start(&[]);
+    let mut stream = send_with(demo.address, "GET", "/admin/api/v1/stream", &[], "");
+    let mut begun = [0; 15];
+    stream.read_exact(&mut begun).expect("a head");
+    assert_eq!(&begun, b"HTTP/1.1 200 OK");
+    assert_eq!(demo.terminate().code(), Some(0));
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).expect("an end");
+    assert!(rest.contains("event: history"), "{rest}");
+}
