@@ -39,7 +39,7 @@ async fn texts_of_others_stay_texts() {
         .store(MemoryStore::new())
         .name(HOSTILE)
         .policy(policy)
-        .control(&control)
+        .control(control.clone())
         .build()
         .expect("a limiter");
     control
