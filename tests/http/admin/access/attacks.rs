@@ -12,8 +12,14 @@ fn tests_in(folder: &Path, found: &mut BTreeSet<String>) {
         }
         let text = fs::read_to_string(&path).unwrap_or_default();
         // Between the attribute and the function are other attributes only.
-        for rest in text.split("test]\n").chain(text.split("test(start_paused = true)]\n")).skip(1) {
-            let line = rest.lines().find(|line| !line.trim_start().starts_with("#["));
+        for rest in text
+            .split("test]\n")
+            .chain(text.split("test(start_paused = true)]\n"))
+            .skip(1)
+        {
+            let line = rest
+                .lines()
+                .find(|line| !line.trim_start().starts_with("#["));
             let name = line.and_then(|line| line.split_once("fn ")?.1.split('(').next());
             found.extend(name.map(str::to_owned));
         }
@@ -27,8 +33,13 @@ fn each_attack_names_a_test_that_exists() {
     let mut tests = BTreeSet::new();
     tests_in(&root.join("tests"), &mut tests);
     tests_in(&root.join("src/admin"), &mut tests);
-    let (_, table) = page.split_once("| attack | what stops it | test |\n|---|---|---|\n").expect("the table");
-    let rows: Vec<&str> = table.lines().take_while(|line| line.starts_with('|')).collect();
+    let (_, table) = page
+        .split_once("| attack | what stops it | test |\n|---|---|---|\n")
+        .expect("the table");
+    let rows: Vec<&str> = table
+        .lines()
+        .take_while(|line| line.starts_with('|'))
+        .collect();
     assert!(rows.len() >= 20, "{rows:#?}");
     for row in rows {
         let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();

@@ -20,7 +20,12 @@ fn login_form(token: &str) -> Asked {
 #[tokio::test]
 async fn the_token_gives_access() {
     let app = App::bearer();
-    for asked in [get(STATUS), post(RESET, ANN), get("/admin/api/v1/unknown"), get("/admin/unknown")] {
+    for asked in [
+        get(STATUS),
+        post(RESET, ANN),
+        get("/admin/api/v1/unknown"),
+        get("/admin/unknown"),
+    ] {
         let answer = app.ask(&asked).await;
         answer.assert_is(401, "no-token");
         assert_eq!(answer.field("www-authenticate"), "Bearer");
@@ -33,7 +38,9 @@ async fn the_token_gives_access() {
     app.ask(&get(STATUS).bearer(SECRET)).await.assert_done();
     let lower = get(STATUS).with("authorization", &format!("bearer  {SECRET} "));
     app.ask(&lower).await.assert_done();
-    app.ask(&post(RESET, ANN).bearer(SECRET)).await.assert_done();
+    app.ask(&post(RESET, ANN).bearer(SECRET))
+        .await
+        .assert_done();
     assert!(app.was_reset());
 }
 
@@ -43,7 +50,15 @@ async fn a_token_is_compared_as_a_whole() {
     let longer = format!("{SECRET}x");
     let upper = SECRET.to_uppercase();
     let spaced = SECRET.replace('-', " ");
-    for wrong in ["", "x", &SECRET[1..], &SECRET[..27], &longer, &upper, &spaced] {
+    for wrong in [
+        "",
+        "x",
+        &SECRET[1..],
+        &SECRET[..27],
+        &longer,
+        &upper,
+        &spaced,
+    ] {
         let app = App::bearer();
         let asked = get(STATUS).bearer(wrong);
         app.ask(&asked).await.assert_is(401, "wrong-token");
@@ -70,7 +85,10 @@ async fn a_session_gives_access_for_twelve_hours_in_every_process() {
     let cookie = answer.field("set-cookie");
     let (session, attributes) = cookie.split_once("; ").unwrap();
     // Without `Path`, it is for the folder of the request: /admin.
-    assert_eq!(attributes, "Max-Age=43200; HttpOnly; Secure; SameSite=Strict");
+    assert_eq!(
+        attributes,
+        "Max-Age=43200; HttpOnly; Secure; SameSite=Strict"
+    );
     let with = |asked: Asked| asked.with("cookie", session);
     app.ask(&with(post(RESET, ANN))).await.assert_done();
     assert!(app.was_reset());
@@ -126,7 +144,9 @@ async fn a_cookie_of_another_path_neither_opens_nor_shuts_the_page() {
         app.ask(&asked).await.assert_done();
     }
     // HTTP/2 sends each in a field of its own.
-    let fields = get(STATUS).with("cookie", foreign).and("cookie", session.as_bytes());
+    let fields = get(STATUS)
+        .with("cookie", foreign)
+        .and("cookie", session.as_bytes());
     app.ask(&fields).await.assert_done();
 }
 
@@ -134,11 +154,15 @@ async fn a_cookie_of_another_path_neither_opens_nor_shuts_the_page() {
 async fn logging_out_removes_the_cookie() {
     let app = App::bearer();
     let session = app.log_in().await;
-    let answer = app.ask(&post("/admin/session-end", "").with("cookie", &session)).await;
+    let answer = app
+        .ask(&post("/admin/session-end", "").with("cookie", &session))
+        .await;
     assert_eq!(answer.status, StatusCode::NO_CONTENT);
     let removed = "tower_throttle=; Max-Age=0; HttpOnly; Secure; SameSite=Strict";
     assert_eq!(answer.field("set-cookie"), removed);
-    let answer = app.ask(&form("/admin/session-end", "").with("cookie", &session)).await;
+    let answer = app
+        .ask(&form("/admin/session-end", "").with("cookie", &session))
+        .await;
     assert_is_the_page(&answer, removed);
 }
 
@@ -156,8 +180,14 @@ async fn a_form_logs_in_without_scripts() {
     let page = app.ask(&get("/admin")).await;
     assert_eq!(page.status, StatusCode::OK);
     assert_eq!(page.field("content-type"), "text/html; charset=utf-8");
-    assert!(page.body.contains(r#"action="./admin/session""#), "{page:?}");
-    assert!(page.body.contains(r#"name="token" type="password""#), "{page:?}");
+    assert!(
+        page.body.contains(r#"action="./admin/session""#),
+        "{page:?}"
+    );
+    assert!(
+        page.body.contains(r#"name="token" type="password""#),
+        "{page:?}"
+    );
 
     let wrong = app.ask(&login_form("%3Cscript%3E")).await;
     assert_eq!(wrong.status, StatusCode::UNAUTHORIZED);
@@ -191,7 +221,10 @@ async fn a_login_that_is_none_is_malformed() {
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     // Without a secret there is nothing to log in with.
     let loopback = App::loopback();
-    loopback.ask(&login(SECRET)).await.assert_is(404, "not-found");
+    loopback
+        .ask(&login(SECRET))
+        .await
+        .assert_is(404, "not-found");
 }
 
 #[tokio::test]
@@ -204,14 +237,25 @@ async fn wrong_tokens_are_denied_after_five_a_minute() {
             0 => login(&format!("guess-{guess}")),
             _ => get(STATUS).bearer(&format!("guess-{guess}")),
         };
-        app.ask(&of(asked, attacker)).await.assert_is(401, "wrong-token");
+        app.ask(&of(asked, attacker))
+            .await
+            .assert_is(401, "wrong-token");
     }
     // From now on even the right one says nothing, wherever it is presented.
-    for asked in [login(SECRET), login_form(SECRET), get(STATUS).bearer(SECRET), login("guess")] {
+    for asked in [
+        login(SECRET),
+        login_form(SECRET),
+        get(STATUS).bearer(SECRET),
+        login("guess"),
+    ] {
         let answer = app.ask(&of(asked, "203.0.113.9:2")).await;
         assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS, "{answer:?}");
         assert_eq!(answer.field("retry-after"), "60");
-        assert!(!answer.fields.contains_key(HeaderName::from_static("set-cookie")));
+        assert!(
+            !answer
+                .fields
+                .contains_key(HeaderName::from_static("set-cookie"))
+        );
     }
     let other = app.ask(&of(login(SECRET), "203.0.113.10:1")).await;
     other.assert_done();
@@ -246,7 +290,9 @@ async fn wrong_tokens_leave_sessions_alone() {
     for _ in 0..20 {
         app.ask(&login("guess")).await;
     }
-    app.ask(&login(SECRET)).await.assert_is(429, "too-many-wrong-tokens");
+    app.ask(&login(SECRET))
+        .await
+        .assert_is(429, "too-many-wrong-tokens");
     let with_session = post(RESET, ANN).with("cookie", &session);
     app.ask(&with_session).await.assert_done();
     assert!(app.was_reset());
@@ -266,7 +312,9 @@ async fn guesses_without_a_peer_address_are_denied_too() {
     }
     let mut asked = login(SECRET);
     asked.peer = None;
-    app.ask(&asked).await.assert_is(429, "too-many-wrong-tokens");
+    app.ask(&asked)
+        .await
+        .assert_is(429, "too-many-wrong-tokens");
 }
 
 #[test]
@@ -276,17 +324,39 @@ fn a_secret_that_cannot_be_used_is_an_error() {
         Err(error) => error.code(),
     };
     assert_eq!(code(Access::bearer("")), "access-secret-too-short");
-    assert_eq!(code(Access::bearer("a".repeat(15))), "access-secret-too-short");
+    assert_eq!(
+        code(Access::bearer("a".repeat(15))),
+        "access-secret-too-short"
+    );
     assert_eq!(code(Access::bearer("a".repeat(16))), "none");
-    for secret in ["sixteen letters in it", "sixteen-letters-in-it\n", "sechzehn-Zeichen-für-uns", "sixteen-letters\0-in-it"] {
-        assert_eq!(code(Access::bearer(secret)), "access-secret-text", "{secret:?}");
+    for secret in [
+        "sixteen letters in it",
+        "sixteen-letters-in-it\n",
+        "sechzehn-Zeichen-für-uns",
+        "sixteen-letters\0-in-it",
+    ] {
+        assert_eq!(
+            code(Access::bearer(secret)),
+            "access-secret-text",
+            "{secret:?}"
+        );
     }
     // Cargo sets these for each test.
     assert_eq!(code(Access::bearer_env("CARGO_PKG_REPOSITORY")), "none");
-    assert_eq!(code(Access::bearer_env("CARGO_PKG_NAME")), "access-secret-too-short");
-    assert_eq!(code(Access::bearer_env("CARGO_PKG_DESCRIPTION")), "access-secret-text");
+    assert_eq!(
+        code(Access::bearer_env("CARGO_PKG_NAME")),
+        "access-secret-too-short"
+    );
+    assert_eq!(
+        code(Access::bearer_env("CARGO_PKG_DESCRIPTION")),
+        "access-secret-text"
+    );
     let unset = Access::bearer_env("TOWER_THROTTLE_NO_SUCH_VARIABLE");
     let error = unset.expect_err("it is not set");
     assert_eq!(error.code(), "access-variable");
-    assert!(error.to_string().contains("TOWER_THROTTLE_NO_SUCH_VARIABLE"));
+    assert!(
+        error
+            .to_string()
+            .contains("TOWER_THROTTLE_NO_SUCH_VARIABLE")
+    );
 }

@@ -69,7 +69,10 @@ async fn a_body_above_16_kib_is_denied() {
 
     let app = App::bearer();
     let large = "x".repeat(MOST + 1);
-    for asked in [post("/admin/session", &large), form("/admin/session", &large)] {
+    for asked in [
+        post("/admin/session", &large),
+        form("/admin/session", &large),
+    ] {
         app.ask(&asked).await.assert_is(413, "too-large");
     }
 }
@@ -78,7 +81,10 @@ async fn a_body_above_16_kib_is_denied() {
 async fn a_body_above_16_kib_is_denied_in_chunks_too() {
     let app = App::loopback();
     let frame = b"                ";
-    let spaces = |left| Frames { left: Some(left), frame };
+    let spaces = |left| Frames {
+        left: Some(left),
+        frame,
+    };
     let answer = ask_in_frames(&app, RESET, spaces(MOST / 16 + 1)).await;
     answer.assert_is(413, "too-large");
     // It is not read to its end.
@@ -94,7 +100,10 @@ async fn a_body_above_16_kib_is_denied_in_chunks_too() {
 async fn a_body_that_never_ends_is_given_up() {
     let app = App::loopback();
     let started = tokio::time::Instant::now();
-    let never = Frames { left: None, frame: b"" };
+    let never = Frames {
+        left: None,
+        frame: b"",
+    };
     let answer = ask_in_frames(&app, RESET, never).await;
     answer.assert_is(408, "too-slow");
     assert_eq!(started.elapsed().as_secs(), 10);
@@ -126,7 +135,10 @@ async fn a_body_that_breaks_off_is_malformed() {
 #[tokio::test]
 async fn a_stranger_sends_no_body() {
     let app = App::bearer();
-    let never = Frames { left: None, frame: b"" };
+    let never = Frames {
+        left: None,
+        frame: b"",
+    };
     let answer = ask_in_frames(&app, RESET, never).await;
     answer.assert_is(401, "no-token");
 }

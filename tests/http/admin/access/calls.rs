@@ -22,7 +22,9 @@ async fn use_up(app: &App, asked: &Asked) -> usize {
 async fn ten_calls_a_second_after_a_burst() {
     let app = App::loopback();
     assert_eq!(use_up(&app, &get(STATUS)).await, 60);
-    app.ask(&get("/admin")).await.assert_is(429, "too-many-calls");
+    app.ask(&get("/admin"))
+        .await
+        .assert_is(429, "too-many-calls");
     app.clock.advance(Duration::from_secs(1));
     assert_eq!(use_up(&app, &get(STATUS)).await, 10);
 }

@@ -21,7 +21,13 @@ fn by_field(head: &RequestHead<'_>) -> Option<Who> {
 #[tokio::test]
 async fn the_check_decides_for_every_path() {
     let app = App::new(Access::check(by_field));
-    for target in ["/admin", STATUS, "/admin/admin.css", "/admin/unknown", "/admin/session"] {
+    for target in [
+        "/admin",
+        STATUS,
+        "/admin/admin.css",
+        "/admin/unknown",
+        "/admin/session",
+    ] {
         let denied = app.ask(&get(target)).await;
         denied.assert_is(403, "no-access");
         let mallory = app.ask(&get(target).with("x-user", "mallory")).await;

@@ -8,7 +8,12 @@ use super::{ANN, App, RESET, STATUS, get, post};
 #[tokio::test]
 async fn programs_on_this_machine_have_access() {
     let app = App::loopback();
-    for peer in ["127.0.0.1:1", "127.9.8.7:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
+    for peer in [
+        "127.0.0.1:1",
+        "127.9.8.7:1",
+        "[::1]:1",
+        "[::ffff:127.0.0.1]:1",
+    ] {
         for host in ["localhost", "localhost:3000", "127.0.0.1:80", "[::1]:3000"] {
             let asked = get(STATUS).peer(peer).with("host", host);
             app.ask(&asked).await.assert_done();

@@ -18,17 +18,25 @@ fn from_other_sites(asked: &Asked) -> Vec<Asked> {
         cross_site().with("origin", "https://evil.example"),
         // Another port of this machine.
         asked().with("sec-fetch-site", "same-site"),
-        asked().with("sec-fetch-site", "same-site").with("origin", "http://localhost:3001"),
+        asked()
+            .with("sec-fetch-site", "same-site")
+            .with("origin", "http://localhost:3001"),
         // What is the one, and not the other.
         cross_site().with("origin", "http://localhost:3000"),
-        asked().with("sec-fetch-site", "same-origin").with("origin", "https://evil.example"),
+        asked()
+            .with("sec-fetch-site", "same-origin")
+            .with("origin", "https://evil.example"),
     ]
 }
 
 #[tokio::test]
 async fn a_form_of_another_site_changes_nothing() {
     let app = App::loopback();
-    for (target, body) in [(RESET, "caller=ann"), (RESET, ANN), ("/admin", "caller=ann")] {
+    for (target, body) in [
+        (RESET, "caller=ann"),
+        (RESET, ANN),
+        ("/admin", "caller=ann"),
+    ] {
         let asked = form(target, body);
         for asked in from_other_sites(&asked) {
             app.ask(&asked).await.assert_is(403, "cross-origin");
@@ -116,7 +124,15 @@ async fn only_json_with_a_field_of_its_own_changes_anything() {
 #[tokio::test]
 async fn a_link_changes_nothing() {
     let app = App::loopback();
-    for action in ["reset", "ban", "unban", "override", "clear-override", "mode", "clear-mode"] {
+    for action in [
+        "reset",
+        "ban",
+        "unban",
+        "override",
+        "clear-override",
+        "mode",
+        "clear-mode",
+    ] {
         for method in [Method::GET, Method::HEAD] {
             let target = format!("/admin/api/v1/{action}?caller=ann&policy=once");
             let answer = app.ask(&ask(method, &target)).await;
@@ -131,7 +147,10 @@ async fn a_link_changes_nothing() {
 async fn another_site_can_open_the_page_in_a_tab_and_read_nothing() {
     let app = App::loopback();
     let link = get("/admin").with("sec-fetch-site", "cross-site");
-    let tab = link.clone().with("sec-fetch-mode", "navigate").with("sec-fetch-dest", "document");
+    let tab = link
+        .clone()
+        .with("sec-fetch-mode", "navigate")
+        .with("sec-fetch-dest", "document");
     app.ask(&tab).await.assert_done();
     for (mode, dest) in [
         ("navigate", "iframe"),
@@ -140,13 +159,18 @@ async fn another_site_can_open_the_page_in_a_tab_and_read_nothing() {
         ("no-cors", "document"),
         ("cors", "empty"),
     ] {
-        let asked = link.clone().with("sec-fetch-mode", mode).with("sec-fetch-dest", dest);
+        let asked = link
+            .clone()
+            .with("sec-fetch-mode", mode)
+            .with("sec-fetch-dest", dest);
         app.ask(&asked).await.assert_is(403, "cross-origin");
     }
     for target in [STATUS, "/admin/api/v1/stream"] {
         for asked in from_other_sites(&get(target)) {
             app.ask(&asked).await.assert_is(403, "cross-origin");
-            let tab = asked.with("sec-fetch-mode", "navigate").with("sec-fetch-dest", "document");
+            let tab = asked
+                .with("sec-fetch-mode", "navigate")
+                .with("sec-fetch-dest", "document");
             app.ask(&tab).await.assert_is(403, "cross-origin");
         }
     }
@@ -162,7 +186,10 @@ async fn a_preflight_allows_nothing() {
             let asked = ask(Method::OPTIONS, target)
                 .with("origin", "https://evil.example")
                 .with("access-control-request-method", "POST")
-                .with("access-control-request-headers", "content-type,x-tower-throttle");
+                .with(
+                    "access-control-request-headers",
+                    "content-type,x-tower-throttle",
+                );
             let answer = app.ask(&asked).await;
             assert!(answer.status.is_client_error(), "{answer:?}");
             let of_cors = |name: &http::HeaderName| name.as_str().starts_with("access-control");
@@ -190,7 +217,9 @@ async fn another_site_cannot_log_anybody_in_or_out() {
         app.ask(&asked).await.field("set-cookie");
     }
     // A form that does not say where it is from.
-    let unstated = form("/admin/session", &token).without("origin").without("sec-fetch-site");
+    let unstated = form("/admin/session", &token)
+        .without("origin")
+        .without("sec-fetch-site");
     app.ask(&unstated).await.assert_is(403, "cross-origin");
 }
 
@@ -202,16 +231,40 @@ async fn fields_that_are_there_twice_are_denied() {
     for (asked, status, code) in [
         (post(RESET, ANN).and("host", b"localhost:3000"), 400, "host"),
         (post(RESET, ANN).and("host", b"evil.example"), 400, "host"),
-        (post(RESET, ANN).with("host", "").and("host", b"localhost"), 400, "host"),
-        (post(RESET, ANN).without("host").and("host", b"localhost\xff"), 400, "host"),
-        (post(RESET, ANN).and("origin", own).and("origin", own), 403, "cross-origin"),
-        (post(RESET, ANN).and("origin", b"null").and("origin", own), 403, "cross-origin"),
         (
-            post(RESET, ANN).and("sec-fetch-site", b"same-origin").and("sec-fetch-site", b"none"),
+            post(RESET, ANN).with("host", "").and("host", b"localhost"),
+            400,
+            "host",
+        ),
+        (
+            post(RESET, ANN)
+                .without("host")
+                .and("host", b"localhost\xff"),
+            400,
+            "host",
+        ),
+        (
+            post(RESET, ANN).and("origin", own).and("origin", own),
             403,
             "cross-origin",
         ),
-        (post(RESET, ANN).and("x-tower-throttle", b"1"), 403, "no-custom-header"),
+        (
+            post(RESET, ANN).and("origin", b"null").and("origin", own),
+            403,
+            "cross-origin",
+        ),
+        (
+            post(RESET, ANN)
+                .and("sec-fetch-site", b"same-origin")
+                .and("sec-fetch-site", b"none"),
+            403,
+            "cross-origin",
+        ),
+        (
+            post(RESET, ANN).and("x-tower-throttle", b"1"),
+            403,
+            "no-custom-header",
+        ),
     ] {
         app.ask(&asked).await.assert_is(status, code);
     }

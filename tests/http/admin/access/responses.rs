@@ -101,7 +101,11 @@ async fn other_methods_are_not_allowed() {
     let app = App::loopback();
     for method in ["PUT", "PATCH", "DELETE", "TRACE", "OPTIONS", "PROPFIND"] {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
-        for (target, allowed) in [("/admin", "GET,HEAD"), (STATUS, "GET,HEAD"), (RESET, "POST")] {
+        for (target, allowed) in [
+            ("/admin", "GET,HEAD"),
+            (STATUS, "GET,HEAD"),
+            (RESET, "POST"),
+        ] {
             let answer = app.ask(&ask(method.clone(), target)).await;
             answer.assert_is(405, "method-not-allowed");
             assert_eq!(answer.field("allow"), allowed, "{method} {target}");
@@ -117,8 +121,19 @@ async fn other_methods_are_not_allowed() {
 #[tokio::test]
 async fn nothing_changes_unless_changes_are_allowed() {
     let app = App::with(Access::loopback(), |admin| admin);
-    for action in ["reset", "ban", "unban", "override", "clear-override", "mode", "clear-mode", "x"] {
-        let answer = app.ask(&post(&format!("/admin/api/v1/{action}"), ANN)).await;
+    for action in [
+        "reset",
+        "ban",
+        "unban",
+        "override",
+        "clear-override",
+        "mode",
+        "clear-mode",
+        "x",
+    ] {
+        let answer = app
+            .ask(&post(&format!("/admin/api/v1/{action}"), ANN))
+            .await;
         answer.assert_is(403, "read-only");
     }
     assert!(!app.was_reset());
@@ -177,10 +192,20 @@ async fn no_spelling_of_a_path_gets_around_the_guards() {
     }
     // Read-only, the same.
     let app = App::with(Access::loopback(), |admin| admin);
-    for target in ["/admin/api/v1/lookup/../reset", "/admin/api/v1/reset?/api/v1/lookup", "/admin/api/v1/lookup;/reset"] {
-        app.ask(&post(target, ANN)).await.assert_is(403, "read-only");
+    for target in [
+        "/admin/api/v1/lookup/../reset",
+        "/admin/api/v1/reset?/api/v1/lookup",
+        "/admin/api/v1/lookup;/reset",
+    ] {
+        app.ask(&post(target, ANN))
+            .await
+            .assert_is(403, "read-only");
     }
-    for target in ["/admin/api//v1/reset", "/admin//api/v1/reset", "/admin/%61pi/v1/reset"] {
+    for target in [
+        "/admin/api//v1/reset",
+        "/admin//api/v1/reset",
+        "/admin/%61pi/v1/reset",
+    ] {
         let answer = app.ask(&post(target, ANN)).await;
         assert!(answer.status.is_client_error(), "{answer:?}");
     }

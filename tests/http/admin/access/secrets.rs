@@ -18,7 +18,10 @@ fn no_debug_output_holds_the_secret() {
     let limiter = Limiter::new(MemoryStore::new(), TokenBucket::per_second(1));
     let access = Access::bearer(SECRET).unwrap();
     let admin = Admin::new(&limiter).access(access.clone());
-    for text in [format!("{access:?} {access:#?}"), format!("{admin:?} {admin:#?}")] {
+    for text in [
+        format!("{access:?} {access:#?}"),
+        format!("{admin:?} {admin:#?}"),
+    ] {
         assert!(!text.contains("horse"), "{text}");
         // Nor the bytes of a hash of it.
         assert!(text.len() < 100, "{text}");
@@ -72,7 +75,11 @@ async fn no_log_and_no_error_holds_the_secret_or_a_guess() {
         answers.push(app.ask(&post("/admin/session", &body)).await);
         answers.push(app.ask(&get(STATUS).bearer(guess)).await);
     }
-    for body in [r#"{"token":"guess-3""#, r#"{"guess-4":1}"#, r#"{"token":["guess-5"]}"#] {
+    for body in [
+        r#"{"token":"guess-3""#,
+        r#"{"guess-4":1}"#,
+        r#"{"token":["guess-5"]}"#,
+    ] {
         answers.push(app.ask(&post("/admin/session", body)).await);
     }
     let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();

@@ -30,7 +30,9 @@ impl Server {
 
     /// Sends bytes, and returns the first line and the code of the answer.
     async fn send(&self, bytes: &[u8]) -> (String, String) {
-        let mut stream = TcpStream::connect(self.address).await.expect("a connection");
+        let mut stream = TcpStream::connect(self.address)
+            .await
+            .expect("a connection");
         stream.write_all(bytes).await.expect("it is sent");
         let mut answer = Vec::new();
         // It may end with a reset, as not all that was sent is read.
@@ -45,7 +47,10 @@ impl Server {
     #[track_caller]
     fn assert_is(answer: &(String, String), status: u16, code: &str) {
         let wanted = format!("HTTP/1.1 {status} ");
-        assert!(answer.0.starts_with(&wanted) && answer.1 == code, "{answer:?}");
+        assert!(
+            answer.0.starts_with(&wanted) && answer.1 == code,
+            "{answer:?}"
+        );
     }
 }
 
@@ -85,9 +90,17 @@ async fn hostile_bytes_on_a_loopback_listener() {
         (&["host: evil.example"][..], 403, "host-not-local"),
         (&["host: localhost", "host: localhost"], 400, "host"),
         (&[], 403, "host-not-local"),
-        (&["host: localhost", "X-Forwarded-For: 127.0.0.1"], 403, "forwarded"),
+        (
+            &["host: localhost", "X-Forwarded-For: 127.0.0.1"],
+            403,
+            "forwarded",
+        ),
         (&["host: localhost", "VIA: 1.1 proxy"], 403, "forwarded"),
-        (&["host: localhost", "origin: http://evil.example"], 403, "cross-origin"),
+        (
+            &["host: localhost", "origin: http://evil.example"],
+            403,
+            "cross-origin",
+        ),
     ] {
         let answer = server.send(&head(&status, fields)).await;
         Server::assert_is(&answer, status_code, code);
@@ -101,9 +114,16 @@ async fn hostile_bytes_on_a_loopback_listener() {
     // nginx by default.
     let old = "GET /admin/api/v1/status HTTP/1.0";
     let (line, code) = server.send(&head(old, &["host: 127.0.0.1"])).await;
-    assert!(line.starts_with("HTTP/1.0 403 ") && code == "forwarded", "{line}");
+    assert!(
+        line.starts_with("HTTP/1.0 403 ") && code == "forwarded",
+        "{line}"
+    );
 
-    for target in ["/admin/api/v1/reset\0", "/admin/../admin/api/v1/reset\r\nhost: x", "\\admin"] {
+    for target in [
+        "/admin/api/v1/reset\0",
+        "/admin/../admin/api/v1/reset\r\nhost: x",
+        "\\admin",
+    ] {
         let (line, _) = server.send(&head(&get(target), &["host: localhost"])).await;
         assert!(line.starts_with("HTTP/1.1 4"), "{target:?}: {line}");
     }
@@ -131,7 +151,11 @@ async fn bodies_on_a_real_connection() {
     let smuggled = head("POST /admin/api/v1/reset HTTP/1.1", &JSON);
     let mut both = head(
         POST,
-        &[&JSON[..], &["content-length: 4", "transfer-encoding: chunked"]].concat(),
+        &[
+            &JSON[..],
+            &["content-length: 4", "transfer-encoding: chunked"],
+        ]
+        .concat(),
     );
     both.extend(b"0\r\n\r\n");
     both.extend(smuggled);
@@ -165,7 +189,10 @@ async fn a_session_on_a_real_connection() {
     login.extend(body.as_bytes());
     let answer = server.send(&login).await;
     Server::assert_is(&answer, 303, "");
-    let guess = head("GET /admin/api/v1/status HTTP/1.1", &["host: x", "authorization: Bearer x"]);
+    let guess = head(
+        "GET /admin/api/v1/status HTTP/1.1",
+        &["host: x", "authorization: Bearer x"],
+    );
     let answer = server.send(&guess).await;
     Server::assert_is(&answer, 401, "wrong-token");
 }

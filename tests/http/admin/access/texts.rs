@@ -16,7 +16,8 @@ use super::{Answer, Asked, form, get, post};
 /// Ends an attribute, an element, and a script.
 const HOSTILE: &str = "\"'></td></script><img src=x onerror=alert(1)>";
 /// What a key, a label or a reason can hold besides.
-const WORSE: &str = "\u{202e}\u{2028}<svg/onload=alert(2)>\"'></textarea></title><script>alert(3)</script>";
+const WORSE: &str =
+    "\u{202e}\u{2028}<svg/onload=alert(2)>\"'></textarea></title><script>alert(3)</script>";
 
 async fn ask(router: &Router, asked: &Asked) -> Answer {
     Answer::read(router.clone().oneshot(asked.request()).await).await
