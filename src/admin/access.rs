@@ -45,13 +45,13 @@ impl Access {
     /// All of these must hold: the socket's peer has a loopback address; the request names its host
     /// `localhost`, `127.0.0.1` or `[::1]`, which a page of another site cannot achieve by its own
     /// DNS; and no header field tells of a proxy, such as `Forwarded`, `X-Forwarded-For` or `Via`.
-    /// Requests of HTTP/1.0 are denied, too: nginx sends those, and no field, unless it is
-    /// configured otherwise.
+    /// Requests of HTTP/1.0 are denied, too: nginx before 1.29.7 sends those, and no field, unless
+    /// it is configured otherwise.
     ///
     /// **The danger** is a proxy or tunnel on the same machine that adds no such field: HAProxy
-    /// without `option forwardfor`, `ssh -R`, `socat`. Whoever reaches it has access. Serve the
-    /// page on a listener of its own that no proxy forwards to. All users of the machine have
-    /// access, too.
+    /// without `option forwardfor`, newer versions of nginx, `ssh -R`, `socat`. Everybody who
+    /// reaches it has access. Serve the page on a listener of its own that no proxy forwards to.
+    /// All users of the machine have access, too.
     ///
     /// The server must pass the peer's address
     /// (`into_make_service_with_connect_info::<SocketAddr>()`). Without it, the response is 500.

@@ -39,6 +39,7 @@ use super::{
     body, login, origin, page,
     problem::{Code, Problem},
     shared::{Handle, Shared},
+    who::Who,
 };
 use crate::RequestHead;
 
@@ -98,6 +99,8 @@ async fn admit(shared: &Shared, request: Request) -> Result<Request, Problem> {
     }
     let base = Base::of(&parts);
     parts.extensions.insert(base);
+    // The application may have put one there for its own check.
+    parts.extensions.remove::<Who>();
     if let Some(who) = visitor.who {
         parts.extensions.insert(who);
     }

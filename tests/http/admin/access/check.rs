@@ -64,3 +64,22 @@ async fn the_check_reads_what_earlier_layers_found_out() {
     answer.assert_done();
     assert!(answer.body.contains(r#""who":"ann""#), "{answer:?}");
 }
+
+/// An application may put a `Who` into its requests, for its own check.
+#[tokio::test]
+async fn a_name_that_the_application_knows_is_no_access_with_a_secret() {
+    let authenticate = middleware::map_request(async |mut request: Request| {
+        request.extensions_mut().insert(Who::new("ann"));
+        request
+    });
+    let app = App::bearer();
+    let with_name: Router = app.router.clone().layer(authenticate);
+    for target in ["/admin", STATUS, "/admin/session"] {
+        let ask = async |router: &Router| {
+            let asked = get(target).request();
+            Answer::read(router.clone().oneshot(asked).await).await
+        };
+        let (with, without) = (ask(&with_name).await, ask(&app.router).await);
+        assert_eq!((with.status, with.body), (without.status, without.body));
+    }
+}

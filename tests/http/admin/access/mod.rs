@@ -8,6 +8,7 @@ mod calls;
 mod check;
 mod loopback;
 mod origins;
+mod random;
 mod responses;
 mod secrets;
 mod server;
