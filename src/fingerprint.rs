@@ -67,7 +67,7 @@ impl Fingerprint {
     }
 
     /// Returns whether a key was made of a fingerprint.
-    #[cfg(feature = "admin")]
+    #[cfg(any(feature = "admin", feature = "redis"))]
     pub(crate) fn is_of_key(key: &Key) -> bool {
         Self::in_key(key.as_bytes()).is_some()
     }

@@ -426,6 +426,21 @@ async fn a_denial_before_a_reset_is_not_cached_after_it() {
     }
 }
 
+#[cfg(feature = "control")]
+#[tokio::test]
+async fn a_reset_by_fingerprint_voids_the_denial_of_its_caller() {
+    let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
+    let store = patient().clock(clock).connect(&server.url());
+    let store = store.expect("a store");
+    let limiter = limiter(&store, [Policy::new("day", TokenBucket::per_day(1))]);
+    assert!(check(&limiter).await.is_allowed());
+    assert_eq!(check(&limiter).await.source(), Source::Store);
+    assert_eq!(check(&limiter).await.source(), Source::Cache);
+    let fingerprint = store.control().fingerprint("ann");
+    limiter.reset(fingerprint).await.expect("forgotten");
+    assert!(check(&limiter).await.is_allowed());
+}
+
 #[tokio::test]
 async fn a_refund_elsewhere_is_known_a_second_later() {
     let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
@@ -561,8 +576,9 @@ async fn a_denial_holds_while_redis_is_away_and_no_longer() {
 
 #[tokio::test]
 async fn a_store_that_was_shut_down_repeats_no_denial() {
-    let server = RedisServer::start();
-    let store = patient().connect(&server.url()).expect("a store");
+    let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
+    let store = patient().clock(clock).connect(&server.url());
+    let store = store.expect("a store");
     let limiter = limiter(&store, [Policy::new("day", TokenBucket::per_day(1))]);
     assert!(check(&limiter).await.is_allowed());
     for _ in 0..2 {
@@ -632,8 +648,9 @@ async fn a_denial_applies_to_its_own_caller_only() {
 /// The first poll returns the answer.
 #[tokio::test]
 async fn a_cached_denial_is_returned_at_once() {
-    let server = RedisServer::start();
-    let store = patient().connect(&server.url()).expect("a store");
+    let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
+    let store = patient().clock(clock).connect(&server.url());
+    let store = store.expect("a store");
     let limiter = limiter(&store, [Policy::new("day", TokenBucket::per_day(1))]);
     assert!(check(&limiter).await.is_allowed());
     assert!(!check(&limiter).await.is_allowed());

@@ -31,8 +31,11 @@ use self::{
     table::Table,
 };
 use super::process::ProcessContext;
-use crate::charge::{Charge, Check, Operation};
-use crate::{Decision, PolicyDecision, Verdict, clock};
+use crate::{
+    Decision, Fingerprint, PolicyDecision, Verdict,
+    charge::{Charge, Check, Operation},
+    clock,
+};
 
 /// All stores keep an unused bucket for this long. A bucket that does not start full must not be
 /// forgotten while a denial of it is cached.
@@ -128,7 +131,14 @@ impl DenialCache {
     /// Begins a reset of these charges. When the result is dropped, the denials from before
     /// that are void.
     pub(crate) fn resetting(self: &Arc<Self>, charges: &[Charge<'_>]) -> PendingCheck {
-        let (id, stripes) = self.place(charges);
+        let (id, mut stripes) = self.place(charges);
+        if charges
+            .iter()
+            .any(|charge| Fingerprint::is_of_key(&charge.key))
+        {
+            // The place of its caller is known by the key only.
+            stripes = refund_epochs::all_stripes();
+        }
         PendingCheck {
             denials: Arc::clone(self),
             id,

@@ -16,6 +16,11 @@ pub(super) const fn stripe(hash: u64) -> u16 {
     (hash >> (u64::BITS - STRIPES.ilog2())) as u16
 }
 
+/// Returns the stripes of all buckets.
+pub(super) fn all_stripes() -> Stripes {
+    (0..STRIPES as u16).collect()
+}
+
 fn is_later(last: &AtomicU64, seen: u64) -> bool {
     last.load(Ordering::Acquire) > seen
 }
