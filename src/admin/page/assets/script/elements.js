@@ -34,7 +34,7 @@ const HIDDEN = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu;
 
 function short(text, most = 40) {
   const letters = [...text.replace(HIDDEN, "\ufffd")];
-  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
+  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : letters.join("");
 }
 
 // Shows a text that an operator or a client chose: on its own, whatever its direction.
