@@ -1,38 +1,13 @@
 //! The harness finds what it looks for: each kind of fault is on a page of its own.
 
-use std::{
-    io::{Read, Write},
-    net::{SocketAddr, TcpListener},
-    thread,
-};
+use crate::{browser::Tab, site};
 
-use crate::browser::Tab;
-
-const POLICY: &str =
-    "default-src 'none'; script-src 'self' 'nonce-n'; style-src 'nonce-n'; connect-src 'self'";
-
-/// Answers each request with this page, until the process ends.
-fn serve(body: &'static str) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("its address");
-    thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let _ = stream.read(&mut [0; 4096]);
-            let _ = write!(
-                stream,
-                "HTTP/1.1 200 OK\r\ncontent-type: text/html; charset=utf-8\r\n\
-                 content-security-policy: {POLICY}\r\ncontent-length: {}\r\n\
-                 connection: close\r\n\r\n{body}",
-                body.len()
-            );
-        }
-    });
-    address
-}
+const POLICY: &str = "content-security-policy: default-src 'none'; script-src 'self' 'nonce-n'; \
+    style-src 'nonce-n'; connect-src 'self'\r\n";
 
 fn open(body: &'static str) -> Option<Tab> {
     let mut tab = Tab::open(1440, 900)?;
-    tab.navigate(&format!("http://{}/", serve(body)));
+    tab.navigate(&format!("http://{}/", site::serve_with(POLICY, body)));
     Some(tab)
 }
 

@@ -1,7 +1,17 @@
 //! Drives pages in Chromium: the admin page, and the front page of the demo.
 
+mod app;
 #[path = "../support/browser/mod.rs"]
 mod browser;
+mod changing;
 mod harness;
+mod hostile;
+mod layout;
+mod origins;
+mod page;
+mod plain;
+mod signing_in;
+mod site;
 #[path = "../support/mod.rs"]
 mod support;
+mod watching;

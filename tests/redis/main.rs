@@ -2,8 +2,6 @@
 
 #[cfg(feature = "testing")]
 mod acl;
-#[cfg(feature = "admin")]
-mod admin;
 mod batching;
 mod callers;
 mod companions;

@@ -195,8 +195,7 @@ impl State {
             parts.push(text);
         }
         parts.push(b"]");
-        // A browser connects again after a second.
-        event("history\nretry: 1000", parts)
+        event("history", parts)
     }
 }
 

@@ -1,4 +1,3 @@
 //! The admin page over HTTP.
 
-mod access;
 mod api;

@@ -28,7 +28,7 @@ const FAULTS: &str = "(() => {
     const name = element.ariaLabel || element.textContent.trim() || element.name || element.id;
     return `${element.localName} \"${name.slice(0, 40)}\"`;
   };
-  const controls = [...document.querySelectorAll(
+  const controls = [...(document.querySelector('dialog:modal') ?? document).querySelectorAll(
     'a[href], button, input, select, textarea, summary, [tabindex]')];
   const reachable = (element) => !element.disabled && element.type !== 'hidden'
     && element.getAttribute('tabindex') !== '-1' && !element.closest('[inert]')
@@ -42,7 +42,7 @@ const FAULTS: &str = "(() => {
   const first = way.findIndex((element) => way.every((other) =>
     other === element || element.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING));
   const ordered = [...way.slice(first), ...way.slice(0, first)];
-  const group = (element) => element.closest('form, tr, section, header, footer, nav, li, main, body');
+  const group = (element) => element.closest('form, tr, article, section, header, footer, nav, li, main, body');
   ordered.slice(1).forEach((element, index) => {
     const before = ordered[index];
     if (group(element) !== group(before)) return;

@@ -1,0 +1,194 @@
+//! Each state of the page is in order: in both themes, on a wide and a narrow screen, and by
+//! keyboard. With `TT_PICTURES`, these tests write the pictures of the documentation.
+
+use std::{
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+
+use crate::{
+    app::{App, Options, ask},
+    browser::Tab,
+    page::{self, NARROW, WIDE, css, look_up},
+    signing_in::with_secret,
+};
+
+fn pictures() -> Option<PathBuf> {
+    std::env::var_os("TT_PICTURES").map(PathBuf::from)
+}
+
+/// Writes the whole page, or the upper part of this height, if pictures are wanted.
+fn picture(tab: &mut Tab, name: &str, width: u32, most: u64) {
+    let Some(folder) = pictures() else { return };
+    let height = tab
+        .evaluate("document.documentElement.scrollHeight")
+        .as_u64();
+    tab.resize(width, height.expect("a height").min(most) as u32);
+    let path = folder.join(format!("{name}.png"));
+    std::fs::write(path, tab.screenshot()).expect("a folder");
+}
+
+/// Sends requests of many callers, of which some ask too often: a few, or for five minutes if
+/// pictures are wanted.
+fn send_traffic(app: &App) {
+    const TOO_OFTEN: [(&str, &str); 4] = [
+        ("k-4711", "Example Inc."),
+        ("k-1042", "batch import"),
+        ("k-0815", "price watcher"),
+        ("k-2718", "status page"),
+    ];
+    let started = Instant::now();
+    let length = Duration::from_secs(if pictures().is_some() { 300 } else { 0 });
+    let mut number = 0;
+    while number < 40 || started.elapsed() < length {
+        number += 1;
+        // Each of them asks as often as its place in the list, in a wave of a minute.
+        let busy = (started.elapsed().as_secs_f64() / 10.0).sin();
+        let often = TOO_OFTEN.get(number % 13).filter(|_| busy > -0.5);
+        let new = format!("k-{number}");
+        let (key, name) = often.copied().unwrap_or((&new, "new"));
+        let fields = [("x-api-key", key), ("x-name", name)];
+        ask(app.address, "GET", "/items/1", &fields, "");
+        if !length.is_zero() {
+            thread::sleep(Duration::from_secs_f64(0.03 - 0.015 * busy));
+        }
+    }
+}
+
+/// Asserts what holds of each state.
+#[track_caller]
+fn assert_in_order(tab: &mut Tab, state: &str) {
+    for (width, height) in [NARROW, WIDE] {
+        tab.resize(width, height);
+        for scheme in ["dark", "light"] {
+            tab.prefer(scheme);
+            assert_eq!(tab.overflow(), 0, "{state}, {width} px, {scheme}");
+            assert_eq!(unreadable(tab), json!([]), "{state}, {width} px, {scheme}");
+        }
+        let (count, faults) = tab.walk_focus();
+        assert_eq!(faults, [""; 0], "{state}, {width} px");
+        assert!(count > 1, "{state}, {width} px");
+    }
+    assert_eq!(tab.problems(), [""; 0], "{state}");
+}
+
+/// Returns texts whose contrast to their background is below 4.5, as WCAG 2.2 AA demands.
+fn unreadable(tab: &Tab) -> serde_json::Value {
+    tab.evaluate(
+        "(() => {
+          const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+          const rgba = (color) => {
+            canvas.clearRect(0, 0, 1, 1);
+            canvas.fillStyle = color;
+            canvas.fillRect(0, 0, 1, 1);
+            const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
+            return [r, g, b, a / 255];
+          };
+          const over = ([r, g, b, a], [x, y, z]) => [r * a + x * (1 - a), g * a + y * (1 - a), b * a + z * (1 - a), 1];
+          const light = (color) => {
+            const [r, g, b] = color.map((value) => {
+              const part = value / 255;
+              return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+            });
+            return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+          };
+          const behind = (element) => {
+            if (!element) return rgba(getComputedStyle(document.documentElement).colorScheme.includes('dark')
+              && matchMedia('(prefers-color-scheme: dark)').matches ? 'rgb(18, 18, 18)' : 'white');
+            const own = rgba(getComputedStyle(element).backgroundColor);
+            return own[3] === 1 ? own : over(own, behind(element.parentElement));
+          };
+          const found = new Set();
+          const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+          while (walker.nextNode()) {
+            const element = walker.currentNode.parentElement;
+            if (!walker.currentNode.data.trim() || !element.checkVisibility({ visibilityProperty: true, opacityProperty: true })) continue;
+            const style = getComputedStyle(element);
+            if (element.closest('svg, option, [aria-hidden=true]')) continue;
+            const back = behind(element);
+            const text = over(rgba(style.color), back);
+            const [high, low] = [light(text), light(back)].sort((one, other) => other - one);
+            const contrast = (high + 0.05) / (low + 0.05);
+            if (contrast < 4.5) found.add(`${element.localName}.${element.className} ${contrast.toFixed(1)}`);
+          }
+          return [...found];
+        })()",
+    )
+}
+
+#[test]
+fn the_page_is_in_order_with_traffic_a_look_up_and_a_dialog() {
+    let redis = Options {
+        redis: true,
+        timeout: Duration::from_millis(200),
+        ..Options::default()
+    };
+    let Some((mut app, mut tab)) = page::open(redis) else {
+        return;
+    };
+    assert_in_order(&mut tab, "without traffic");
+    app.exhaust("ann");
+    send_traffic(&app);
+    tab.wait_until("document.querySelector('#denials tbody button') !== null");
+    tab.wait_until("document.querySelector('#top tbody button') !== null");
+    assert_in_order(&mut tab, "with traffic");
+    picture(&mut tab, "admin-wide", 1440, 2_000);
+    tab.prefer("dark");
+    picture(&mut tab, "admin-dark", 1440, 2_000);
+    look_up(&tab, "header:x-api-key=ann");
+    assert_in_order(&mut tab, "with a look-up");
+    picture(&mut tab, "admin-look-up", 1440, 900);
+    tab.resize(NARROW.0, NARROW.1);
+    picture(&mut tab, "admin-narrow", 390, 2_000);
+    tab.resize(WIDE.0, WIDE.1);
+
+    tab.click(&page::button(&page::card("burst"), "Ban… burst"));
+    tab.wait_until("document.querySelector('dialog[open]') !== null");
+    assert_in_order(&mut tab, "with a dialog");
+    tab.press(fantoccini::key::Key::Escape.into());
+    tab.wait_until("document.querySelector('dialog') === null");
+
+    app.redis.as_mut().expect("its server").kill();
+    app.ask("ann");
+    tab.wait_until("document.getElementById('tile-store').innerText.includes('No: it fails')");
+    assert_in_order(&mut tab, "in an outage");
+    picture(&mut tab, "admin-outage", 1440, 2_000);
+}
+
+#[test]
+fn a_page_for_looking_only_has_no_buttons_of_change() {
+    let only = Options {
+        changes: false,
+        ..Options::default()
+    };
+    let Some((app, mut tab)) = page::open(only) else {
+        return;
+    };
+    app.exhaust("ann");
+    look_up(&tab, "ann");
+    tab.wait_until("document.querySelector('#denials tbody button') !== null");
+    let names = "[...document.querySelectorAll('button, input[type=submit]')]
+        .map((button) => (button.ariaLabel ?? button.textContent ?? button.value).trim())
+        .filter((name) => !/^Look up/.test(name) && !['In all policies', 'Close'].includes(name))";
+    assert_eq!(tab.evaluate(names), json!([]));
+    assert!(
+        page::text(&tab, "header")
+            .to_lowercase()
+            .contains("read-only")
+    );
+    assert_in_order(&mut tab, "read-only");
+}
+
+#[test]
+fn the_form_for_the_token_is_in_order() {
+    let Some(mut tab) = Tab::open(WIDE.0, WIDE.1) else {
+        return;
+    };
+    let app = App::start(with_secret());
+    tab.navigate(&app.admin());
+    tab.wait_until(&format!("{} !== null", css("#token")));
+    assert_in_order(&mut tab, "signing in");
+}

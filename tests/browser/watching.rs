@@ -1,0 +1,117 @@
+//! The page shows what happens while it happens.
+
+use std::time::{Duration, Instant};
+
+use crate::{
+    app::{App, Options},
+    page,
+    support::eventually,
+};
+
+#[test]
+fn a_denial_of_another_client_shows_within_two_seconds() {
+    let Some((app, mut tab)) = page::open(Options::default()) else {
+        return;
+    };
+    assert!(page::text(&tab, "#denials").contains("No denial yet"));
+    let mut took = Vec::new();
+    // A machine that builds something else may be late once.
+    for caller in ["ann", "bob", "eve"] {
+        let times = "[...document.querySelectorAll('#denials tbody code')].length";
+        let before = tab.evaluate(times).as_u64().expect("a number");
+        app.exhaust(caller);
+        let denied = Instant::now();
+        tab.wait_until(&format!("{times} > {before}"));
+        took.push(denied.elapsed());
+        if denied.elapsed() < Duration::from_secs(2) {
+            break;
+        }
+    }
+    let last = took.last().expect("one");
+    assert!(*last < Duration::from_secs(2), "{took:?}");
+    let denials = page::text(&tab, "#denials tbody");
+    for part in ["no room", "burst", "GET /items/{id}", "wait"] {
+        assert!(denials.contains(part), "{part:?} in {denials}");
+    }
+    assert_eq!(tab.problems(), [""; 0]);
+}
+
+#[test]
+fn charts_and_counts_move_while_requests_arrive() {
+    let redis = Options {
+        redis: true,
+        ..Options::default()
+    };
+    let Some((app, mut tab)) = page::open(redis) else {
+        return;
+    };
+    let line = "document.querySelector('#traffic-chart .plot path.line.allowed').getAttribute('d')";
+    let mut lines = Vec::new();
+    for number in 0..3 {
+        app.ask("ann");
+        app.exhaust(&format!("caller {number}"));
+        let before = tab.text(line);
+        tab.wait_until(&format!("{line} !== {}", serde_json::json!(before)));
+        lines.push(before);
+    }
+    tab.wait_until(
+        "Math.max(...document.querySelector('#traffic-chart .plot path.line.denied').getAttribute('d')
+           .match(/[\\d.]+ [\\d.]+/g).map((place) => -place.split(' ')[1]))
+         > Math.min(...document.querySelector('#traffic-chart .plot path.line.denied').getAttribute('d')
+           .match(/[\\d.]+ [\\d.]+/g).map((place) => -place.split(' ')[1]))",
+    );
+    // Redis decided, and its calls are timed.
+    tab.wait_until("document.querySelector('#sources tbody tr').innerText.includes('%')");
+    tab.wait_until(
+        "document.querySelector('#calls-chart .plot path.line.p99')?.getAttribute('d').length > 0",
+    );
+    tab.wait_until("document.getElementById('tile-store').innerText.includes('Yes')");
+    // What the table counts is what was asked.
+    tab.wait_until("document.querySelector('#policies tbody tr').cells[4].innerText === '3'");
+    assert_eq!(tab.problems(), [""; 0]);
+}
+
+#[test]
+fn an_outage_of_redis_shows_and_ends() {
+    let redis = Options {
+        redis: true,
+        timeout: Duration::from_millis(200),
+        ..Options::default()
+    };
+    let Some((mut app, mut tab)) = page::open(redis) else {
+        return;
+    };
+    app.ask("ann");
+    let store = "document.getElementById('tile-store').innerText";
+    tab.wait_until(&format!("{store}.includes('Yes')"));
+    app.redis.as_mut().expect("its server").kill();
+    app.ask("ann");
+    tab.wait_until(&format!("{store}.includes('No: it fails')"));
+    app.redis.as_mut().expect("its server").run();
+    eventually("Redis decides again", || {
+        app.ask("bob");
+        tab.evaluate(&format!("{store}.includes('Yes')")) == true
+    });
+    assert_eq!(tab.problems(), [""; 0]);
+}
+
+#[test]
+fn a_page_says_that_it_is_not_live_and_connects_again() {
+    let Some((app, mut tab)) = page::open(Options::default()) else {
+        return;
+    };
+    app.exhaust("ann");
+    let port = app.address.port();
+    drop(app);
+    tab.wait_until("document.getElementById('live').textContent.startsWith('not live')");
+    let again = App::start(Options {
+        port,
+        ..Options::default()
+    });
+    page::wait_until_live(&tab);
+    again.exhaust("bob");
+    tab.wait_until("document.querySelector('#denials tbody code') !== null");
+    // The calls in between failed, and nothing else did.
+    tab.expect_problem("net::ERR_");
+    assert_eq!(tab.problems(), [""; 0]);
+}
