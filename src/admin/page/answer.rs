@@ -9,9 +9,7 @@ use crate::admin::api::look_up::{CallerPolicy, LookUp};
 
 /// Returns what each policy does with a caller. `caller`: as it was typed.
 pub(super) fn answer(caller: &str, found: &LookUp, now_ms: u64) -> Html {
-    let denies =
-        |one: &&CallerPolicy| one.mode == "enforce" && (one.banned || one.allowed == Some(false));
-    let denying: Vec<_> = found.policies.iter().filter(denies).collect();
+    let denying: Vec<_> = found.policies.iter().filter(|one| denies(one)).collect();
     let html = Html::new().markup("<div class=\"answer\"><div class=\"heading\"><h3>");
     let html = html.foreign(caller);
     let html = match denying.is_empty() {
@@ -27,6 +25,13 @@ pub(super) fn answer(caller: &str, found: &LookUp, now_ms: u64) -> Html {
     let html = html.markup("</h3></div><div class=\"policies\">");
     let html = html.each(&found.policies, |html, one| policy(html, one, now_ms));
     html.markup("</div></div>")
+}
+
+fn denies(one: &CallerPolicy) -> bool {
+    match one.list {
+        Some(list) => list == "deny",
+        None => one.mode == "enforce" && (one.banned || one.allowed == Some(false)),
+    }
 }
 
 fn policy(html: Html, one: &CallerPolicy, now_ms: u64) -> Html {
@@ -74,6 +79,12 @@ fn policy(html: Html, one: &CallerPolicy, now_ms: u64) -> Html {
 }
 
 fn verdict(one: &CallerPolicy) -> &'static str {
+    if let Some(list) = one.list {
+        return match list {
+            "deny" => "<span class=\"badge bad\">✕ On the deny list</span>",
+            _ => "<span class=\"badge good\">✓ On the allow list</span>",
+        };
+    }
     match (one.mode, one.banned, one.allowed) {
         ("off", ..) => "<span class=\"badge\">Off</span>",
         (_, false, None) => "<span class=\"badge warn\">! Unknown</span>",

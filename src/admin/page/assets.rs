@@ -2,10 +2,10 @@
 
 use std::sync::LazyLock;
 
-/// The markup of the page, with slots.
+/// The markup of the page, with placeholders.
 pub(super) static PAGE: LazyLock<String> =
     LazyLock::new(|| lean(include_str!("assets/admin.html")));
-/// The markup of the page that asks for the token, with slots.
+/// The markup of the page that asks for the token, with placeholders.
 pub(super) static LOGIN: LazyLock<String> =
     LazyLock::new(|| lean(include_str!("assets/login.html")));
 

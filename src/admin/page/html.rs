@@ -99,14 +99,14 @@ fn is_hidden(character: char) -> bool {
         || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Fills the slots of a template, which are written as `{{name}}`.
-pub(super) fn fill(template: &str, slot: impl Fn(&str) -> Html) -> String {
+/// Fills the placeholders of a template, which are written as `{{name}}`.
+pub(super) fn fill(template: &str, content: impl Fn(&str) -> Html) -> String {
     let mut filled = String::with_capacity(template.len() * 2);
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("{{") {
         let (name, behind) = after.split_once("}}").unwrap_or((after, ""));
         filled.push_str(before);
-        filled.push_str(&slot(name).0);
+        filled.push_str(&content(name).0);
         rest = behind;
     }
     filled.push_str(rest);

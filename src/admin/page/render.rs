@@ -37,13 +37,13 @@ pub(super) struct Asked {
 
 impl View {
     pub(super) fn render(&self, base: &Base) -> String {
-        fill(&assets::PAGE, |slot| self.slot(slot, base))
+        fill(&assets::PAGE, |name| self.content(name, base))
     }
 
-    fn slot(&self, slot: &str, base: &Base) -> Html {
+    fn content(&self, placeholder: &str, base: &Base) -> Html {
         let html = Html::new();
         let (status, now_ms) = (&self.status, self.status.now_ms);
-        match slot {
+        match placeholder {
             "base" => html.text(&base.0),
             "changes" => html.text(if status.changes { "true" } else { "false" }),
             "version" => html.text(status.version),
@@ -96,7 +96,7 @@ impl View {
 
 /// Returns the page that asks for the token. `message`: why it asks again.
 pub(in crate::admin) fn login_page(base: &Base, message: &str) -> String {
-    fill(&assets::LOGIN, |slot| match slot {
+    fill(&assets::LOGIN, |name| match name {
         "base" => Html::new().text(&base.0),
         "message" => Html::new().text(message),
         _ => Html::new(),

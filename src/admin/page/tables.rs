@@ -49,29 +49,33 @@ pub(super) fn policies(policies: &[Policy], metrics: &[Metrics], now_ms: u64) ->
             .foreign(&policy.limiter)
             .markup("</small></th><td>");
         let html = match &policy.quota {
-            Some(quota) => html.foreign(quota),
+            Some(quota) => html.text(quota),
             None => html.markup("chosen for each request"),
         };
-        let html = html
-            .markup("<small>store fails: ")
-            .foreign(&policy.on_store_failure);
-        let html = html.maybe(policy.shared.then_some(()), |html, ()| {
-            html.markup(" · one bucket for all")
-        });
-        let more = [(policy.overrides, "override"), (policy.bans, "ban")];
-        let html = html.each(
-            more.into_iter().filter(|(number, _)| *number > 0),
-            |html, more| {
-                let (number, what) = more;
-                html.markup(" · ")
-                    .text(&plural(number as u64, what, &format!("{what}s")))
-            },
-        );
+        let html = html.markup("<small>").text(&remarks(policy));
         let html = mode(html.markup("</small></td><td>"), policy, now_ms);
         let html = html.markup("</td>");
         let html = [allowed, denied, would_deny].into_iter().fold(html, number);
         html.markup("<td class=\"number scripted\"></td></tr>")
     })
+}
+
+/// Returns what is special about a policy.
+fn remarks(policy: &Policy) -> String {
+    let fails = format!("if the store fails: {}", policy.on_store_failure);
+    let number = |number: usize, one, many| plural(number as u64, one, many);
+    let remarks = [
+        (policy.on_store_failure != "local", fails),
+        (policy.shared, "one bucket for all callers".to_owned()),
+        (
+            policy.overrides > 0,
+            number(policy.overrides, "override", "overrides"),
+        ),
+        (policy.bans > 0, number(policy.bans, "ban", "bans")),
+    ];
+    let remarks = remarks.into_iter().filter(|(is_so, _)| *is_so);
+    let remarks: Vec<String> = remarks.map(|(_, remark)| remark).collect();
+    remarks.join(" · ")
 }
 
 fn mode(html: Html, policy: &Policy, now_ms: u64) -> Html {
@@ -306,7 +310,7 @@ pub(super) fn what(html: Html, entry: &ControlEntry) -> Html {
     if entry.kind == "ban" {
         return html.markup("denies all requests");
     }
-    let html = html.maybe(entry.quota.as_ref(), |html, quota| html.foreign(quota));
+    let html = html.maybe(entry.quota.as_ref(), |html, quota| html.text(quota));
     let html = html.maybe(entry.mode, |html, mode| html.text(mode));
     html.maybe(entry.list, |html, list| {
         html.markup("on the ").text(list).markup(" list")

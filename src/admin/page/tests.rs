@@ -104,10 +104,10 @@ fn the_login_says_why_it_asks_again() {
 }
 
 #[test]
-fn slots_are_filled_once() {
-    let slot = |name: &str| Html::new().text(name).text("{{b}}");
-    assert_eq!(fill("1{{a}}2{{b}}3", slot), "1a{{b}}2b{{b}}3");
-    assert_eq!(fill("no slot", slot), "no slot");
+fn placeholders_are_filled_once() {
+    let content = |name: &str| Html::new().text(name).text("{{b}}");
+    assert_eq!(fill("1{{a}}2{{b}}3", content), "1a{{b}}2b{{b}}3");
+    assert_eq!(fill("none", content), "none");
 }
 
 #[test]

@@ -1,3 +1,4 @@
 //! The admin page over HTTP.
 
 mod api;
+mod page;

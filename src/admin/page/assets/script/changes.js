@@ -54,7 +54,7 @@ function ask({ title, subject, before, about, fields = [], submit, change, done 
   const sender = el("button", { type: "submit" }, submit);
   const dialog = el("dialog", { "aria-labelledby": "change-title", close: () => dialog.remove() });
   const form = el("form", el("h2", { id: "change-title" }, title), el("p.subject", subject), el("p", about),
-    before && el("p.note", "Now: ", foreign(before)), fields.map(field), problem,
+    before && el("p.note", "Now: ", before), fields.map(field), problem,
     el("p.actions.end", button("Cancel", () => dialog.close()), sender));
   let busy = false;
   form.addEventListener("submit", async (event) => {
@@ -81,7 +81,7 @@ function ask({ title, subject, before, about, fields = [], submit, change, done 
 // Shows what a change did, and leads there. The rest of the page follows.
 function showOutcome(host, submit, { changed, before, after, problem }) {
   const note = el("p.outcome", { tabindex: -1 }, el("b", `${submit}: ${changed ? "done" : "nothing was to be changed"}. `),
-    changed && ["Before: ", foreign(describe(before)), ". After: ", foreign(describe(after)), ". "],
+    changed && `Before: ${describe(before)}. After: ${describe(after)}. `,
     problem && el("span.problem", "The control document does not apply as a whole: ", foreign(problem)));
   host.replaceChildren(note);
   note.focus();

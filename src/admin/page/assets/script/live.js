@@ -120,8 +120,8 @@ async function refresh() {
     const [status, policies, entries, metrics, top] = await Promise.all(names.map((name) => call(name)));
     Object.assign(seen, { status, policies, entries, metrics, top });
     if (!hasDenials) {
-      hasDenials = true;
       seen.denials = await call("denials");
+      hasDenials = true;
     }
     clockOffset = status.now_ms - Date.now();
     showChoices(status.limiters);

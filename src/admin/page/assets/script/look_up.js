@@ -5,11 +5,13 @@ const LOOK_AGAIN_MS = 2_000;
 let asked = null;
 let cards = new Map();
 
-const isDenied = ({ allowed, banned, mode }) => mode === "enforce" && (banned || allowed === false);
+const isDenied = ({ list, allowed, banned, mode }) => list ? list === "deny" : mode === "enforce" && (banned || allowed === false);
 
 // Returns a kind, a word and a sentence for what a policy does with a caller.
 function verdict(state) {
-  const { allowed, banned, banned_by, error, mode, retry_after_ms } = state;
+  const { list, allowed, banned, banned_by, error, mode, retry_after_ms } = state;
+  if (list === "deny") return ["bad", "On the deny list", "The list decides before all policies."];
+  if (list === "allow") return ["good", "On the allow list", "The list decides before all policies: none is asked."];
   if (mode === "off") return ["quiet", "Off", "The policy is switched off: it denies nothing."];
   let why = "";
   if (banned) why = banned_by === "operator" ? "An operator banned this caller." : "The policy banned this caller for what it did before.";
@@ -42,7 +44,7 @@ function factsOf(state, at) {
 function entryLine(entry) {
   const { kind, label, author, created_ms, until_ms, reason } = entry;
   const what = { ban: "Banned", override: `Has ${entry.quota}`, mode: `Mode ${entry.mode}`, list: `On the ${entry.list} list` }[kind];
-  return el("li", foreign(what ?? kind), label && [" as ", foreign(label)], " by ", foreign(author ?? "an operator"), ", ", when(created_ms, "ago"),
+  return el("li", what ?? kind, label && [" as ", foreign(label)], " by ", foreign(author ?? "an operator"), ", ", when(created_ms, "ago"),
     until_ms ? [", ends ", when(until_ms, "in")] : ", until it is removed", reason && [": ", foreign(reason, 256)]);
 }
 
@@ -82,7 +84,7 @@ function makeCard(first) {
         trough.setAttribute("aria-valuetext", left(state));
       }
       sync(facts, factsOf(state, at), ([name]) => name, ([name, value, time]) =>
-        el("div", el("dt", name), el("dd", time ? when(time, "in") : foreign(value))));
+        el("div", el("dt", name), el("dd", time ? when(time, "in") : value)));
       sync(entries, state.entries, ({ kind: entry, range }) => `${entry} ${range}`, entryLine);
       sync(actions, actionsOf(state), (name) => name, (name) =>
         button(CHANGES[name].text, () => askOfCaller(name, card), name, `${CHANGES[name].text} ${state.policy}`));
@@ -123,7 +125,8 @@ function showAnswer({ policies }, at) {
     if (!cards.has(key)) cards.set(key, makeCard(state));
     cards.get(key).show(state, at);
   }
-  sync(byId("answers"), states.map(keyOfState), (key) => key, (key) => cards.get(key).node);
+  // Their order stays, so that no button moves away.
+  sync(byId("answers"), [...cards.keys()], (key) => key, (key) => cards.get(key).node);
   return text;
 }
 

@@ -97,9 +97,9 @@ function showPolicies() {
     const word = percent > 0 && percent < 100 ? `enforce for ${count(percent)} %` : mode;
     return el("tr",
       head(foreign(policy.name), !one && small(foreign(policy.limiter))),
-      cell(policy.quota === null ? "chosen for each request" : foreign(policy.quota),
-        small("store fails: ", foreign(policy.on_store_failure), policy.shared && " · one bucket for all",
-          policy.overrides > 0 && ` · ${plural(policy.overrides, "override")}`, policy.bans > 0 && ` · ${plural(policy.bans, "ban")}`)),
+      cell(policy.quota ?? "chosen for each request", small([
+        policy.on_store_failure !== "local" && `if the store fails: ${policy.on_store_failure}`, policy.shared && "one bucket for all callers",
+        policy.overrides > 0 && plural(policy.overrides, "override"), policy.bans > 0 && plural(policy.bans, "ban")].filter(Boolean).join(" · "))),
       el("td.mode", badge(mode === "shadow" ? "warn" : "quiet", word),
         policy.change && button("Change…", () => askMode(policy), "mode", `Change the mode of ${policy.name}`),
         entry && small("by ", foreign(entry.author ?? "an operator", 30), entry.until_ms && [", ends ", when(entry.until_ms, "in")])),
@@ -163,7 +163,7 @@ function showEntries() {
     const { kind, policy, fingerprint: print, range, author, reason, created_ms, until_ms } = entry;
     const label = entry.label ?? range;
     return el("tr",
-      head(badge(kind === "ban" ? "bad" : "quiet", kind), " ", foreign(WHAT[kind]?.(entry) ?? ""),
+      head(badge(kind === "ban" ? "bad" : "quiet", kind), " ", WHAT[kind]?.(entry),
         small(policy && print ? [caller(null, policy, print, label), " in "] : label && [foreign(label), " "], policy && foreign(policy))),
       cell(foreign(author ?? "an operator", 30), ", ", when(created_ms, "ago"), reason && small(foreign(reason))),
       cell(until_ms ? when(until_ms, "in") : "when removed"),
