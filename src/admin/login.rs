@@ -8,7 +8,7 @@ use axum::{
     routing::post,
 };
 use http::{
-    HeaderMap, HeaderName, HeaderValue, StatusCode,
+    HeaderMap, HeaderValue, StatusCode,
     header::{CONTENT_TYPE, LOCATION, SET_COOKIE},
     request::Parts,
 };
@@ -33,25 +33,15 @@ pub(super) fn routes() -> Router<Handle> {
         .route("/session-end", post(end))
 }
 
-/// Returns the page that asks for the token. Its status is 200: there is nothing wrong with the
-/// request, and browsers report a page of another status as an error in their consoles.
-pub(super) fn form(base: &Base) -> Response {
-    (HTML, page::login_page(base, "")).into_response()
-}
-
 /// Returns the page that asks for the token again, with the status of what went wrong.
 fn form_again(base: &Base, problem: Problem) -> Response {
     let page = page::login_page(base, problem.message());
     let mut response = problem.into_response();
-    response.headers_mut().extend(HTML);
+    let html = HeaderValue::from_static("text/html; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, html);
     *response.body_mut() = Body::from(page);
     response
 }
-
-const HTML: [(HeaderName, HeaderValue); 1] = [(
-    CONTENT_TYPE,
-    HeaderValue::from_static("text/html; charset=utf-8"),
-)];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,7 +6,7 @@
 //!    request:
 //!    - `State<Handle>`;
 //!    - `Extension<Who>`: who has access. It is there in all handlers but those of [`OPEN`], where
-//!      it may be absent (`Option<Extension<Who>>`): then the page is `login::form`;
+//!      it may be absent (`Option<Extension<Who>>`): then the page asks for the token;
 //!    - `Extension<Base>`: the start of all relative URLs of the page;
 //!    - if it is a `POST`, a body that has arrived in full (`axum::body::Bytes`). Below `/api/` it
 //!      is `application/json`. Elsewhere it may be a form, too (`body::is_form`, `form::field`).

@@ -50,6 +50,7 @@ pub enum Effect {
     /// It goes on. Buckets of a policy keep what callers have used, under the new numbers.
     Kept,
     /// A policy whose callers all start with full buckets: its algorithm or its key is another one.
+    /// Or those with IPv6 addresses do, as these are grouped by another prefix.
     StartsAfresh,
     /// It was not there before. A layer or limiter has no effect until code asks for it.
     New,
@@ -64,7 +65,7 @@ pub enum Effect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FieldChange {
-    /// The name of the field.
+    /// The name of the field. That of a policy may be in another table: `peer.ipv6_prefix`.
     pub name: String,
     /// What it said, as TOML. `None` if it was not there.
     pub before: Option<String>,

@@ -241,3 +241,39 @@ fn the_table_of_places_never_grows() {
     }
     assert_eq!(list.table_size(), size);
 }
+
+#[cfg(feature = "admin")]
+#[test]
+fn a_reader_gets_each_denial_once() {
+    use smallvec::smallvec;
+
+    use super::{Identity, Mark, NewDenial, Offenders};
+    use crate::{DenialReason, policy_name::Name};
+
+    let (offenders, policy) = (Offenders::new(None), Name::new("api").unwrap());
+    let deny = |caller: u64| {
+        let key = Key::from(caller);
+        let denial = NewDenial {
+            reason: DenialReason::QuotaExceeded,
+            decided_at_us: 0,
+            retry_after: None,
+            method: None,
+            route: None,
+            callers: smallvec![offenders.caller(policy.clone(), Some(&key))],
+        };
+        offenders.record(denial, |_, key| Identity::new(Fingerprint::from(key), None));
+    };
+    let mut mark = Mark::default();
+    let mut new = |most| offenders.recent_since(&mut mark, most).len();
+    (0..5).for_each(deny);
+    assert_eq!((new(3), new(3)), (3, 0));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..50).for_each(deny));
+        }
+    });
+    assert_eq!((new(1_000), new(1_000)), (200, 0));
+    // Of more than the ring has, the latest.
+    (0..1_000).for_each(deny);
+    assert_eq!((new(1_000), new(1_000)), (256, 0));
+}

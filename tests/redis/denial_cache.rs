@@ -576,9 +576,8 @@ async fn a_denial_holds_while_redis_is_away_and_no_longer() {
 
 #[tokio::test]
 async fn a_store_that_was_shut_down_repeats_no_denial() {
-    let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
-    let store = patient().clock(clock).connect(&server.url());
-    let store = store.expect("a store");
+    let server = RedisServer::start();
+    let store = patient().connect(&server.url()).expect("a store");
     let limiter = limiter(&store, [Policy::new("day", TokenBucket::per_day(1))]);
     assert!(check(&limiter).await.is_allowed());
     for _ in 0..2 {
@@ -648,9 +647,8 @@ async fn a_denial_applies_to_its_own_caller_only() {
 /// The first poll returns the answer.
 #[tokio::test]
 async fn a_cached_denial_is_returned_at_once() {
-    let (server, clock) = (RedisServer::start(), Arc::new(ManualClock::new()));
-    let store = patient().clock(clock).connect(&server.url());
-    let store = store.expect("a store");
+    let server = RedisServer::start();
+    let store = patient().connect(&server.url()).expect("a store");
     let limiter = limiter(&store, [Policy::new("day", TokenBucket::per_day(1))]);
     assert!(check(&limiter).await.is_allowed());
     assert!(!check(&limiter).await.is_allowed());

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "testing")]
 mod acl;
+#[cfg(feature = "admin")]
+mod admin;
 mod batching;
 mod callers;
 mod companions;

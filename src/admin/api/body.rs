@@ -3,7 +3,7 @@
 //! Problems name a field and what is wrong with it. They repeat nothing that was sent: it may be a
 //! key.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, ops::Range, time::Duration};
 
 use serde::{
     Deserialize, Deserializer,
@@ -12,7 +12,7 @@ use serde::{
 use serde_json::Value;
 
 use crate::{
-    Quota,
+    ConfigError, Quota,
     admin::problem::{Code, Problem},
     control::{Caller, End, Mode},
     util::text,
@@ -124,8 +124,14 @@ impl Fields {
     pub(super) fn quota(&mut self) -> Result<Quota, Problem> {
         let text = self.text("quota", LONGEST_QUOTA)?;
         let text = text.ok_or_else(|| missing("quota"))?;
-        let quota = text.parse();
-        quota.map_err(|error| mistake(format!("`quota`: {error}")))
+        text.parse().map_err(|error| {
+            let what = match error {
+                // It repeats the text.
+                ConfigError::QuotaText { at, .. } => not_read(&at, "10 per second, burst 20"),
+                error => error.to_string(),
+            };
+            mistake(format!("`quota`: {what}"))
+        })
     }
 
     /// Takes the mode of a policy.
@@ -183,11 +189,20 @@ impl Fields {
 
 fn duration(text: &str) -> Result<Duration, Problem> {
     let time = text::duration(text);
-    let time = time.map_err(|found| mistake(format!("`for`: {}", found.reason)))?;
+    let time = time.map_err(|found| {
+        let what = not_read(&found.at, "15 minutes");
+        mistake(format!("`for`: {what}"))
+    })?;
     match time.is_zero() {
         true => Err(mistake("`for` is no time; write a longer one".to_owned())),
         false => Ok(time),
     }
+}
+
+/// Says where a text stops making sense.
+fn not_read(at: &Range<usize>, such_as: &str) -> String {
+    let start = at.start;
+    format!("the text is not understood from byte {start} on; write one such as \"{such_as}\"")
 }
 
 /// Returns the problem of a body that has a mistake.
@@ -224,3 +239,7 @@ impl<'de> Visitor<'de> for Object {
         Ok(Fields(fields))
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::indexing_slicing)]
+mod tests;

@@ -195,7 +195,8 @@ impl State {
             parts.push(text);
         }
         parts.push(b"]");
-        event("history", parts)
+        // A browser connects again after a second.
+        event("history\nretry: 1000", parts)
     }
 }
 

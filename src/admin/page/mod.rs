@@ -31,7 +31,7 @@ use super::{
         numbers, policies, status,
     },
     base::Base,
-    form, login,
+    form,
     problem::{Code, Problem},
     shared::{Handle, Shared},
     who::Who,
@@ -67,7 +67,9 @@ async fn show(
 ) -> Response {
     match who {
         Some(Extension(who)) => page(&shared, &base, &who, None),
-        None => login::form(&base),
+        // There is nothing wrong with the request, and browsers report a page of another status than
+        // 200 as an error in their consoles.
+        None => (HTML, login_page(&base, "")).into_response(),
     }
 }
 

@@ -155,7 +155,9 @@ fn answer(layer: &str, explained: &Explanation, names: &Naming) -> Answer {
         "address_problem": explained.address_error,
         "policies": policies,
     });
-    Answer::fine(text, json).fine_if(applying > 0)
+    let is_denied = explained.list == Some(List::Deny) || explained.address_error.is_some();
+    let is_limited = applying > 0 || (explained.applies() && is_denied);
+    Answer::fine(text, json).fine_if(is_limited)
 }
 
 fn state(explained: &Explanation) -> String {

@@ -20,9 +20,19 @@ pub(super) fn read(reading: &mut Reading<'_>, table: &Field<'_>) -> Matcher {
     let mut conditions = Vec::new();
     let methods = each(reading, table, "method", parse_method);
     conditions.extend(methods.map(Condition::Method));
+    let mut headers: Vec<HeaderCondition> = Vec::new();
     for (name, field) in table.get("header").iter().flat_map(Field::entries) {
-        conditions.extend(header(reading, name, &field).map(Condition::Header));
+        let Some(new) = header(reading, name, &field) else {
+            continue;
+        };
+        if headers.iter().any(|other| other.name == new.name) {
+            let message =
+                format!("{name:?} is there twice, as the case of a name does not matter; keep one");
+            reading.report(&field, Code::DuplicateField, message);
+        }
+        headers.push(new);
     }
+    conditions.extend(headers.into_iter().map(Condition::Header));
     let hosts = each(reading, table, "host", HostPattern::parse);
     conditions.extend(hosts.map(Condition::Host));
     let paths = each(reading, table, "path", PathPattern::parse);

@@ -10,6 +10,7 @@ use crate::{
         text::{is_same, write},
         tree::{Entry, Node, Value},
     },
+    key::DEFAULT_IPV6_PREFIX,
 };
 
 /// A part of a file: a policy, a layer, a limiter, or another table.
@@ -19,6 +20,8 @@ struct Part<'a> {
     name: &'a str,
     /// `None` for the layer of a file that has no table for one.
     node: Option<&'a Node>,
+    /// The settings of other tables that decide which bucket a caller has.
+    beside: BTreeMap<&'static str, String>,
 }
 
 /// Tables of which there is one.
@@ -51,6 +54,7 @@ fn parts(file: &Node) -> Vec<Part<'_>> {
             kind: "policy",
             name: text(policy, "name").unwrap_or_default(),
             node: Some(policy),
+            beside: prefixes(file, policy),
         }));
     }
     for kind in ["layer", "limiter"] {
@@ -59,6 +63,7 @@ fn parts(file: &Node) -> Vec<Part<'_>> {
             kind,
             name: &entry.name,
             node: Some(&entry.node),
+            beside: BTreeMap::new(),
         }));
     }
     if node("layer").is_none() && node("limiter").is_none() {
@@ -66,6 +71,7 @@ fn parts(file: &Node) -> Vec<Part<'_>> {
             kind: "layer",
             name: "default",
             node: None,
+            beside: BTreeMap::new(),
         });
     }
     parts.extend(TABLES.into_iter().filter_map(|kind| {
@@ -73,9 +79,46 @@ fn parts(file: &Node) -> Vec<Part<'_>> {
             kind,
             name: "",
             node: Some(node(kind)?),
+            beside: BTreeMap::new(),
         })
     }));
     parts
+}
+
+/// Returns how the addresses in the key of a policy are grouped, by the setting that says so.
+fn prefixes(file: &Node, policy: &Node) -> BTreeMap<&'static str, String> {
+    const SETTINGS: [(&str, &str); 2] = [
+        ("client_ip", "client_ip.ipv6_prefix"),
+        ("peer", "peer.ipv6_prefix"),
+    ];
+    let is_shared = policy
+        .get("shared")
+        .is_some_and(|entry| entry.node.value == Value::Flag(true));
+    let key = policy.get("key").map(|entry| &entry.node);
+    let reads = |word: &str| match key {
+        Some(key) => has_word(key, word),
+        None => word == "peer" && !is_shared,
+    };
+    let read = SETTINGS.into_iter().filter(|(word, _)| reads(word));
+    let prefix = |word| Some(write(&file.get(word)?.node.get("ipv6_prefix")?.node));
+    read.map(|(word, setting)| (setting, prefix(word).unwrap_or_else(default_prefix)))
+        .collect()
+}
+
+fn default_prefix() -> String {
+    DEFAULT_IPV6_PREFIX.to_string()
+}
+
+/// Returns whether a key is this word, or has it as a part. A part with a prefix of its own is a
+/// table.
+fn has_word(key: &Node, word: &str) -> bool {
+    match &key.value {
+        Value::Text(text) => text == word,
+        Value::List(parts) => parts.iter().any(|part| has_word(part, word)),
+        _ => key
+            .get("all")
+            .is_some_and(|parts| has_word(&parts.node, word)),
+    }
 }
 
 fn text<'a>(table: &'a Node, name: &str) -> Option<&'a str> {
@@ -129,6 +172,15 @@ impl Part<'_> {
         change
             .fields
             .extend(added.map(|entry| self.field(None, Some(entry))));
+        let beside = self.beside.iter().filter_map(|(name, before)| {
+            let after = after.beside.get(name)?;
+            (before != after).then(|| FieldChange {
+                name: (*name).to_owned(),
+                before: Some(before.clone()),
+                after: Some(after.clone()),
+            })
+        });
+        change.fields.extend(beside);
         if !change.fields.is_empty() {
             change.effect = self.effect(after, &change);
         }
@@ -158,7 +210,8 @@ impl Part<'_> {
         let is_afresh = match self.kind {
             "store" => return Effect::NeedsRestart,
             "policy" => {
-                has_changed("key")
+                self.beside.keys().any(|name| has_changed(name))
+                    || has_changed("key")
                     || has_changed("shared")
                     || (has_changed("quota") && self.has_other_algorithms(after))
             }

@@ -44,6 +44,48 @@ fn a_bucket_is_kept_where_its_name_in_the_store_is() {
 }
 
 #[test]
+fn another_prefix_starts_the_buckets_of_addresses_afresh() {
+    let file = |key: &str, tables: &str| {
+        format!(
+            "{tables}\n{}",
+            policy(&format!("quota = \"1 per day\"{key}"))
+        )
+    };
+    let afresh = |key: &str, before: &str, after: &str| {
+        let found = changes(&file(key, before), &file(key, after));
+        let policy = found.lines().find(|line| line.starts_with("policy"));
+        policy.map(str::to_owned)
+    };
+    let client_ip = "[client_ip]\ntrusted = [\"10.0.0.7\"]";
+    let narrow = format!("{client_ip}\nipv6_prefix = 56");
+    let peer = "[peer]\nipv6_prefix = 56";
+    let line = |table: &str| {
+        Some(format!(
+            "policy \"api\": starts afresh; {table}.ipv6_prefix: 64 -> 56"
+        ))
+    };
+    let in_parts = "\nkey = { all = [\"method\", [\"header:x-user\", \"client_ip\"]] }";
+    for (key, before, after, expected) in [
+        // The default key, and the default prefix.
+        ("", "", peer, line("peer")),
+        (
+            "\nkey = \"client_ip\"",
+            client_ip,
+            &narrow,
+            line("client_ip"),
+        ),
+        (in_parts, client_ip, &narrow, line("client_ip")),
+        ("\nkey = { peer = { ipv6_prefix = 48 } }", "", peer, None),
+        ("\nkey = \"method\"", client_ip, &narrow, None),
+        ("\nshared = true", "", peer, None),
+        ("", peer, "[peer]\nipv6_prefix = 56 # the same", None),
+        ("", "", "[peer]\nipv6_prefix = 64", None),
+    ] {
+        assert_eq!(afresh(key, before, after), expected, "{key} {after}");
+    }
+}
+
+#[test]
 fn tiers_keep_buckets_while_they_keep_their_algorithms() {
     let tiers = |free, paid| {
         let tiers = format!("free = {free:?}, paid = {paid:?}");

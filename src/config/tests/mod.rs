@@ -151,6 +151,16 @@ fn what_builders_say_of_code_is_in_the_words_of_a_file() {
     }
 }
 
+#[test]
+fn what_the_user_wrote_stays_as_it_is() {
+    for name in ["a`cost(0)`b", "`cost(0)`", "\"`cost(0)`\\", "`", "\""] {
+        let error = ConfigError::HeaderName {
+            name: name.to_owned(),
+        };
+        assert_eq!(wording::in_a_file(&error), error.to_string());
+    }
+}
+
 /// Whatever stands between backquotes in the messages of builders.
 #[test]
 fn no_message_of_a_builder_has_code_in_a_file() {

@@ -38,7 +38,7 @@ impl AddressReader for std::sync::Arc<dyn AddressReader> {
     }
 }
 
-pub(super) const DEFAULT_IPV6_PREFIX: u8 = 64;
+pub(crate) const DEFAULT_IPV6_PREFIX: u8 = 64;
 
 /// Returns the key of a peer with this address, as [`peer`](super::peer) reads it by default.
 #[cfg(feature = "control")]

@@ -8,7 +8,7 @@ use std::{iter, sync::Arc};
 
 use http::{
     HeaderName, HeaderValue,
-    header::{AUTHORIZATION, COOKIE, GetAll},
+    header::{AUTHORIZATION, COOKIE, GetAll, HOST},
 };
 use smallvec::SmallVec;
 
@@ -21,7 +21,7 @@ use crate::{ConfigError, caller_key::INLINE_KEY_BYTES};
 /// Reads the value of the header of this name, without blanks around it.
 ///
 /// The key is missing if the header is absent, empty, or occurs several times with
-/// different values. `host` is missing under HTTP/2, where the URI has it.
+/// different values. `host` is that of the URI if there is no such header, as under HTTP/2.
 ///
 /// **The client chooses it.** A client that invents a value for each request has a bucket
 /// for each. Use [`extension`](super::extension) with what authentication found. For
@@ -51,6 +51,10 @@ impl KeyExtractor for Header {
             Some(value.trim_ascii())
         });
         match value {
+            None if *name == HOST => {
+                let host = authority(head).ok_or(missing(Source::Header))?;
+                Ok(Key::from(host))
+            }
             Some(Some([])) | None => Err(missing(Source::Header)),
             Some(Some(value)) => Ok(Key::from(value)),
             Some(None) => Err(missing(Source::Headers)),
@@ -65,6 +69,12 @@ impl KeyExtractor for Header {
             }),
         }
     }
+}
+
+/// Returns the host and the port of the URI, without the user as in `http://user@host/`.
+fn authority<'a>(head: &RequestHead<'a>) -> Option<&'a str> {
+    let text = head.uri().authority()?.as_str();
+    Some(text.rsplit_once('@').map_or(text, |(_, host)| host))
 }
 
 /// Returns what `read` returns for all lines of a header. `None` without a line;

@@ -87,6 +87,8 @@ mod known;
 mod proxies;
 pub(crate) mod request_head;
 
+#[cfg(feature = "config")]
+pub(crate) use self::address::DEFAULT_IPV6_PREFIX;
 #[cfg(feature = "control")]
 pub(crate) use self::address::key_of_address;
 pub(crate) use self::error::{Missing, Reason};

@@ -1,4 +1,5 @@
 //! The admin page over HTTP.
 
+mod access;
 mod api;
 mod page;

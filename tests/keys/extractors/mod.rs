@@ -398,6 +398,20 @@ fn closures() {
     );
 }
 
+/// HTTP/2 has it in the URI.
+#[test]
+fn the_host_is_found_where_the_protocol_has_it() {
+    let by_host = key::header("host");
+    let mut request = request::<&str>(&[]);
+    assert!(extract(&by_host, &request).is_err());
+    *request.uri_mut() = "https://ann@a.example:8443/b".parse().unwrap();
+    assert_eq!(extract(&by_host, &request), Ok(Key::from("a.example:8443")));
+    assert!(extract(&key::header("x-api-key"), &request).is_err());
+    let field = HeaderValue::from_static("b.example");
+    request.headers_mut().insert("host", field);
+    assert_eq!(extract(&by_host, &request), Ok(Key::from("b.example")));
+}
+
 #[test]
 fn a_closure_sees_the_whole_head() {
     let mut request = request(&[("host", "a.example")]);

@@ -1,5 +1,9 @@
 //! The API: JSON below `/api/v1/`.
 
+#[cfg(feature = "tracing")]
+mod audit;
 mod changes;
 mod look_ups;
+mod page;
 mod reads;
+mod stream;
