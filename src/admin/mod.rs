@@ -24,8 +24,6 @@
 //! **Who.** An [`Access`] says who may look: there is no default, and without one there is no
 //! router. Changes are possible only after [`allow_changes`](Admin::allow_changes).
 
-#![allow(dead_code, reason = "the API and the page are built on it")]
-
 mod access;
 mod api;
 mod attempts;

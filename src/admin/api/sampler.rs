@@ -70,12 +70,6 @@ impl Sampler {
         }))
     }
 
-    /// Records that an operator looks, and begins to sample unless that is under way. Outside of a
-    /// Tokio runtime nothing is sampled.
-    pub(in crate::admin) fn look(&self) {
-        self.begin(&mut lock(&self.0.state));
-    }
-
     /// Returns the events for another viewer, of which the first one is the history. `None` if there
     /// are too many viewers.
     pub(super) fn view(&self) -> Option<mpsc::Receiver<Bytes>> {
@@ -93,6 +87,7 @@ impl Sampler {
         Some(received)
     }
 
+    /// Begins to sample, unless that is under way. Outside of a Tokio runtime nothing is sampled.
     fn begin(&self, state: &mut State) {
         state.last_look = Some(Instant::now());
         let is_under_way = state.task.as_ref().is_some_and(|task| !task.has_ended());

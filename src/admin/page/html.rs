@@ -49,12 +49,6 @@ impl Html {
             .markup("</bdi>")
     }
 
-    /// Adds markup that was made before.
-    pub(super) fn html(mut self, other: &Self) -> Self {
-        self.0.push_str(&other.0);
-        self
-    }
-
     /// Adds markup for each item.
     pub(super) fn each<T>(
         self,
@@ -106,7 +100,7 @@ pub(super) fn fill(template: &str, content: impl Fn(&str) -> Html) -> String {
     while let Some((before, after)) = rest.split_once("{{") {
         let (name, behind) = after.split_once("}}").unwrap_or((after, ""));
         filled.push_str(before);
-        filled.push_str(&content(name).0);
+        filled.push_str(&content(name).into_string());
         rest = behind;
     }
     filled.push_str(rest);
