@@ -58,7 +58,7 @@ fn policy(html: Html, one: &CallerPolicy, now_ms: u64) -> Html {
     let html = html
         .markup("<ul class=\"entries\">")
         .each(&one.entries, |html, entry| {
-            let html = what(html.markup("<li>"), entry).markup(" by ");
+            let html = what(html.markup("<li>"), entry).markup(", set by ");
             let html = html.foreign(entry.author.as_deref().unwrap_or("an operator"));
             let html = html.maybe(entry.until_ms, |html, until_ms| {
                 html.markup(", ends ").text(&ahead(until_ms, now_ms))

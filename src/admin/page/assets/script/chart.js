@@ -54,21 +54,18 @@ function chart(host, { name, unit, series }) {
     const text = ago <= 0 ? "now" : `${duration(ago * 1000)} ago`;
     setText(at, text);
     series.forEach(({ key }, index) => setText(values[index], show(chosen?.[key])));
-    reader.setAttribute("aria-valuenow", -Math.min(300, Math.max(0, ago)));
-    reader.setAttribute("aria-valuetext", `${text}: ${series.map(({ key, label }) => `${label} ${show(chosen?.[key])}`).join(", ")}`);
+    // Otherwise a screen reader would read each second.
+    if (reading !== null || document.activeElement !== reader) {
+      const all = series.map(({ key, label }) => `${label} ${show(chosen?.[key])}`).join(", ");
+      set(reader, { "aria-valuenow": -Math.min(300, ago), "aria-valuetext": `${text}: ${all}` });
+    }
     const isMarked = reading !== null && chosen && scale;
-    cursor.setAttribute("visibility", isMarked ? "visible" : "hidden");
+    set(cursor, { visibility: isMarked ? "visible" : "hidden" });
     if (!isMarked) return;
     const x = scale.x(chosen.at);
-    const line = cursor.firstChild;
-    line.setAttribute("x1", x);
-    line.setAttribute("x2", x);
-    line.setAttribute("y2", scale.bottom);
+    set(cursor.firstChild, { x1: x, x2: x, y2: scale.bottom });
     series.forEach(({ key }, index) => {
-      const { dot } = paths[index];
-      dot.setAttribute("visibility", chosen[key] == null ? "hidden" : "inherit");
-      dot.setAttribute("cx", x);
-      dot.setAttribute("cy", scale.y(chosen[key] ?? 0));
+      set(paths[index].dot, { visibility: chosen[key] == null ? "hidden" : "inherit", cx: x, cy: scale.y(chosen[key] ?? 0) });
     });
   }
 
@@ -122,7 +119,7 @@ function chart(host, { name, unit, series }) {
   function draw() {
     const [width, height] = [reader.clientWidth, reader.clientHeight];
     if (!width || !height) return;
-    plot.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    set(plot, { viewBox: `0 0 ${width} ${height}` });
     const most = Math.max(0, ...series.flatMap(({ key }) => points.map((point) => point[key] ?? 0)));
     const steps = ticks(most);
     const [right, bottom] = [width - EDGES.right, height - EDGES.bottom];

@@ -15,6 +15,8 @@ function fill(node, classes, parts) {
   return node;
 }
 
+const set = (node, attributes) => fill(node, [], [attributes]);
+
 const makeIn = (namespace) => (selector, ...parts) => {
   const [name, ...classes] = selector.split(".");
   return fill(document.createElementNS(namespace, name), classes, parts);

@@ -42,9 +42,8 @@ function factsOf(state, at) {
 }
 
 function entryLine(entry) {
-  const { kind, label, author, created_ms, until_ms, reason } = entry;
-  const what = { ban: "Banned", override: `Has ${entry.quota}`, mode: `Mode ${entry.mode}`, list: `On the ${entry.list} list` }[kind];
-  return el("li", what ?? kind, label && [" as ", foreign(label)], " by ", foreign(author ?? "an operator"), ", ", when(created_ms, "ago"),
+  const { label, author, created_ms, until_ms, reason } = entry;
+  return el("li", what(entry), label && [" as ", foreign(label)], ", set by ", foreign(author ?? "an operator"), ", ", when(created_ms, "ago"),
     until_ms ? [", ends ", when(until_ms, "in")] : ", until it is removed", reason && [": ", foreign(reason, 256)]);
 }
 
@@ -79,9 +78,7 @@ function makeCard(first) {
         setText(remaining, left(state));
         bar.style.width = `${Math.min(100, 100 * state.remaining / Math.max(1, state.limit))}%`;
         trough.className = `trough ${kind === "good" && state.remaining <= state.limit / 5 ? "warn" : kind}`;
-        trough.setAttribute("aria-valuemax", state.limit);
-        trough.setAttribute("aria-valuenow", state.remaining);
-        trough.setAttribute("aria-valuetext", left(state));
+        set(trough, { "aria-valuemax": state.limit, "aria-valuenow": state.remaining, "aria-valuetext": left(state) });
       }
       sync(facts, factsOf(state, at), ([name]) => name, ([name, value, time]) =>
         el("div", el("dt", name), el("dd", time ? when(time, "in") : value)));
@@ -100,7 +97,9 @@ const keyOfState = ({ limiter, policy }) => JSON.stringify([limiter, policy]);
 function headline(states) {
   const denied = states.filter(isDenied);
   const unknown = states.filter((state) => verdict(state)[1] === "Unknown");
-  if (denied.length) return ["bad", `Denied by ${denied.map(({ policy }) => `“${short(policy)}”`).join(", ")}.`];
+  const names = denied.slice(0, 3).map(({ policy }) => `“${short(policy)}”`).join(", ");
+  const more = denied.length > 3 ? ` and ${plural(denied.length - 3, "other")}` : "";
+  if (denied.length) return ["bad", `Denied by ${names}${more}.`];
   if (unknown.length) return ["warn", `Unknown for ${plural(unknown.length, "policy", "policies")}; no other denies it.`];
   return ["good", states.length === 1 ? "The policy lets it in." : `Let in by all ${plural(states.length, "policy", "policies")}.`];
 }

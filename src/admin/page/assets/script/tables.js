@@ -157,13 +157,15 @@ const WHAT = {
   list: ({ list, range }) => `on the ${list} list${range ? "" : " by key"}`,
 };
 
+const what = (entry) => [badge(entry.kind === "ban" ? "bad" : "quiet", entry.kind), " ", WHAT[entry.kind]?.(entry)];
+
 function showEntries() {
   const keyOf = ({ kind, policy, fingerprint: print, range }) => JSON.stringify([kind, policy, print, range]);
   showRows(byId("entries"), seen.entries, keyOf, (entry) => {
     const { kind, policy, fingerprint: print, range, author, reason, created_ms, until_ms } = entry;
     const label = entry.label ?? range;
     return el("tr",
-      head(badge(kind === "ban" ? "bad" : "quiet", kind), " ", WHAT[kind]?.(entry),
+      head(what(entry),
         small(policy && print ? [caller(null, policy, print, label), " in "] : label && [foreign(label), " "], policy && foreign(policy))),
       cell(foreign(author ?? "an operator", 30), ", ", when(created_ms, "ago"), reason && small(foreign(reason))),
       cell(until_ms ? when(until_ms, "in") : "when removed"),
