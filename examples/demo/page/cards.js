@@ -24,7 +24,7 @@ function meter(policy) {
       bar.style.width = `${100 * remaining / Math.max(1, limit)}%`;
       left.textContent = `${remaining} of ${limit} left`;
       // A permit expires at the latest then, and comes back sooner when its response ends.
-      const when = name === "in-flight" ? "at the latest in" : "in";
+      const when = name === "in-flight" ? "within" : "in";
       reset.textContent = reset_after_ms > 0 ? `full again ${when} ${duration(reset_after_ms)}` : "full";
       trough.classList.toggle("low", remaining <= limit / 4);
       set(trough, { "aria-valuemax": limit, "aria-valuenow": remaining, "aria-valuetext": left.textContent });
@@ -36,8 +36,8 @@ function meter(policy) {
 function pictureOf(route) {
   const made = route.picture(...route.policies);
   const banned = svg("g", { class: "banned", visibility: "hidden" },
-    svg("rect", { x: 0, y: 0, width: 320, height: 148 }), label(160, 70, "number none", "banned"), label(160, 92, "caption"));
-  const node = svg("svg", { viewBox: "0 0 320 148", role: "img", class: "picture", "aria-label": route.text }, made.node, banned);
+    svg("rect", { x: 0, y: 0, width: 320, height: 155 }), label(160, 70, "number none", "banned"), label(160, 92, "caption"));
+  const node = svg("svg", { viewBox: "0 0 320 155", role: "img", class: "picture", "aria-label": route.text }, made.node, banned);
   let policies;
   let requests = [];
   let ban;
@@ -70,8 +70,8 @@ const select = (id, name, options) => element("select", { id, "aria-label": name
   ...Object.entries(options).map(([value, text]) => element("option", { value }, text)));
 const INPUTS = {
   cost: () => [
-    element("label", { htmlFor: "cost" }, "Cost"),
-    element("input", { id: "cost", type: "number", min: "0", value: "5" })],
+    element("span", {}, element("label", { htmlFor: "cost" }, "Cost"),
+      element("input", { id: "cost", type: "number", min: "0", value: "5" }))],
   password: () => [select("password", "Password", { sesame: "right one", guess: "wrong one" })],
   page: () => [select("page", "Page", { home: "a page", missing: "a 404" })],
 };

@@ -71,7 +71,7 @@ export function road(gates, denyAt = () => gates[0]) {
     // Only the latest one, because they would be above each other.
     const latestThere = live.findLast((one) => one.request.allowed === allowed && (isStill() || now - one.at >= ARRIVE_MS));
     set(drop.text, {
-      x: allowed ? gate + 12 : gate - 6, y: ROAD_Y - 15, "text-anchor": allowed ? "start" : "end",
+      x: allowed ? gate + 12 : gate - 6, y: ROAD_Y + 20, "text-anchor": allowed ? "start" : "end",
       visibility: drop === latestThere ? "visible" : "hidden",
     });
     return age < ends;

@@ -81,7 +81,7 @@ export function slidingLog(name) {
   const line = axis();
   const count = label(12, 18, "count");
   const frame = svg("rect", { x: NOW - PERIOD, y: TOP, width: PERIOD, height: BOTTOM - TOP, rx: 4, class: "window" });
-  const last = label(NOW - PERIOD / 2, BOTTOM + 14, "caption");
+  const last = label(NOW - PERIOD, BOTTOM + 14, "caption");
   line.moving.append(frame);
   const dots = marks(line.moving);
   return {
@@ -106,7 +106,7 @@ export function slidingLog(name) {
       dots([...new Set(past)].map(shown("unit past")).concat(counted.map((time, at) => ({ ...shown("unit")(time), y: stacked(at) }))));
       const next = counted.length > 0 ? counted[0] + period - now : 0;
       count.textContent = `${counted.length} of ${policy.limit}${counted.length > 0 ? ` · next leaves in ${duration(next)}` : ""}`;
-      last.textContent = `the last ${duration(period)}`;
+      last.textContent = `${duration(period)} ago`;
       way.open(counted.length < policy.limit);
       return counted.length + past.length > 0;
     },
