@@ -2,7 +2,8 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    net::SocketAddr,
+    fmt,
+    net::{IpAddr, SocketAddr},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -30,9 +31,28 @@ pub(crate) struct History(Mutex<Pages>);
 
 #[derive(Default)]
 struct Pages {
-    callers: HashMap<String, Page>,
+    callers: HashMap<Caller, Page>,
     /// The number of the latest request.
     latest: u64,
+}
+
+/// A caller, as the limits of the demo see it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Caller {
+    Key(String),
+    Address(IpAddr),
+    Unknown,
+}
+
+/// Writes it as the admin page reads it.
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(key) => write!(f, "text:{key}"),
+            Self::Address(ip) => write!(f, "ip:{ip}"),
+            Self::Unknown => f.write_str("unknown"),
+        }
+    }
 }
 
 struct Page {
@@ -53,7 +73,7 @@ impl History {
 
     /// Returns the number of the latest request, and the caller's requests after that number,
     /// the oldest first. From now on, those of this caller are kept.
-    pub(crate) fn look(&self, caller: &str, after: u64) -> (u64, Vec<Value>) {
+    pub(crate) fn look(&self, caller: &Caller, after: u64) -> (u64, Vec<Value>) {
         let mut pages = self.pages();
         let latest = pages.latest;
         let now = Instant::now();
@@ -66,7 +86,7 @@ impl History {
                 pages.callers.remove(&stalest);
             }
         }
-        let page = pages.callers.entry(caller.to_owned()).or_insert(Page {
+        let page = pages.callers.entry(caller.clone()).or_insert(Page {
             looked: now,
             requests: VecDeque::new(),
         });
@@ -81,7 +101,7 @@ impl History {
         (latest, shown.collect())
     }
 
-    fn record(&self, caller: &str, shown: Value) {
+    fn record(&self, caller: &Caller, shown: Value) {
         let mut pages = self.pages();
         pages.latest += 1;
         let number = pages.latest;
@@ -98,12 +118,11 @@ impl History {
     }
 }
 
-/// Returns who is asking, as the limits of the demo see it.
-pub(crate) fn caller_of(headers: &HeaderMap, extensions: &Extensions) -> String {
+pub(crate) fn caller_of(headers: &HeaderMap, extensions: &Extensions) -> Caller {
     match (headers.get("x-api-key"), peer(extensions)) {
-        (Some(key), _) => format!("key {}", String::from_utf8_lossy(key.as_bytes())),
-        (None, Some(peer)) => format!("address {}", peer.ip().to_canonical()),
-        (None, None) => "unknown".to_owned(),
+        (Some(key), _) => Caller::Key(String::from_utf8_lossy(key.as_bytes()).into_owned()),
+        (None, Some(peer)) => Caller::Address(peer.ip().to_canonical()),
+        (None, None) => Caller::Unknown,
     }
 }
 

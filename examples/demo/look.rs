@@ -56,6 +56,7 @@ pub(crate) async fn look(app: &App, request: Request) -> Result<Value, (StatusCo
     }
     let (latest, requests) = app.history.look(&caller, after.unwrap_or_default());
     Ok(json!({
+        "caller": caller.to_string(),
         "store": app.limits.store_name,
         "decided_by": by,
         "policies": policies,

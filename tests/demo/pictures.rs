@@ -8,7 +8,7 @@ use crate::{
     asking::new_caller,
     chromium::Tab,
     page::{open, press_send},
-    process::Demo,
+    process::{Demo, ask},
 };
 
 const ROUTES: [&str; 12] = [
@@ -216,6 +216,35 @@ fn the_switch_of_the_page_starts_and_stops_traffic_on_the_pictures() {
     assert_eq!(
         tab.evaluate("document.getElementById('outage').hidden"),
         true
+    );
+    assert_eq!(tab.script_errors(), [Value::Null; 0]);
+}
+
+#[test]
+fn a_card_links_to_the_visitor_on_the_admin_page() {
+    let demo = Demo::start(&[]);
+    let Some(mut tab) = Tab::open(1280, 900) else {
+        return;
+    };
+    open_with_helpers(&demo, &mut tab);
+    let visitor = tab.evaluate("document.getElementById('api-key').value");
+    let visitor = visitor.as_str().expect("a key").to_owned();
+    assert_eq!(demo.get("/api/sliding-log", &visitor).status, 200);
+    let link = "card('GET /api/sliding-log').querySelector('.more a')";
+    tab.wait_until(&format!("{link}.hash.includes({})", json!(visitor)));
+    let link = tab.evaluate(&format!("{link}.href"));
+    let link = link.as_str().expect("a link").to_owned();
+    tab.navigate(&link);
+    tab.wait_until("document.getElementById('result').textContent.includes('4 of 5')");
+    // Without a key, the address is the caller.
+    assert_eq!(
+        ask(demo.address, "GET", "/api/fixed-window", None).status,
+        200
+    );
+    tab.evaluate("location.hash = '#caller=ip:127.0.0.1&policy=window'");
+    tab.wait_until(
+        "document.getElementById('result').textContent.includes('4 of 5')
+        && document.getElementById('result').textContent.includes('window')",
     );
     assert_eq!(tab.script_errors(), [Value::Null; 0]);
 }

@@ -151,6 +151,7 @@ export function makeCard(route, look) {
   const meters = Object.fromEntries(route.policies.map((policy) => [policy, meter(policy)]));
   const picture = route.picture && pictureOf(route);
   const command = element("pre");
+  const lookUp = element("a", { target: "admin", hidden: true, "aria-label": `Look yourself up in the admin page: ${route.name}` }, "look yourself up");
   const node = element("li", { className: "card" },
     element("div", { className: "head" }, element("h3", {}, route.name), element("code", {}, name)),
     element("div", {}, ...(picture ? [picture.node] : []), element("p", {}, route.text)),
@@ -158,11 +159,13 @@ export function makeCard(route, look) {
     element("div", { className: "buttons" },
       button("Send", "send", inTurn, false), button(`${AT_ONCE} at once`, "at-once", atOnce, true), ...(INPUTS[route.input]?.() ?? [])),
     element("div", {}, responses.panel,
-      element("details", { className: "command" }, element("summary", {}, "curl"), command)));
+      element("div", { className: "more" }, element("details", { className: "command" }, element("summary", {}, "curl"), command), lookUp)));
   setInterval(responses.countDown, 100);
   return {
     node,
-    show(known, all, news) {
+    show(known, all, news, caller) {
+      lookUp.hidden = !caller || route.policies.length === 0;
+      if (!lookUp.hidden) lookUp.href = `/admin/#${new URLSearchParams({ caller, ...(route.policies.length === 1 && { policy: route.policies[0] }) })}`;
       const policies = route.policies.map((policy) => known[policy]);
       if (policies.some((policy) => !policy)) return;
       policies.forEach((policy) => meters[policy.name].show(policy));

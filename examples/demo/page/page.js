@@ -30,7 +30,7 @@ function show(body, asked) {
   requests = [...requests, ...news].filter(({ at }) => seen - at < KEPT_MS);
   for (const card of cards) {
     const here = ({ route }) => `/api/${route}` === card.route.path;
-    card.show(known, requests.filter(here), news.filter(here));
+    card.show(known, requests.filter(here), news.filter(here), body.why_no_switches ? null : body.caller);
   }
 }
 

@@ -139,6 +139,14 @@ async function refresh() {
   }
 }
 
+// Looks up the caller that a link names: `#caller=ip:192.0.2.1&policy=api`. No server sees this part.
+function lookUpLinked() {
+  const link = new URLSearchParams(location.hash.slice(1));
+  if (!link.get("caller")) return;
+  for (const id of ["caller", "policy"]) byId(id).value = link.get(id) ?? "";
+  byId("ask").requestSubmit();
+}
+
 function startPage() {
   drawTraffic = chart(byId("traffic-chart"), { name: "Requests per second", unit: "", series: [
     { key: "allowed", label: "allowed", area: true }, { key: "denied", label: "denied" }, { key: "shadow", label: "would deny" }] });
@@ -149,6 +157,8 @@ function startPage() {
     const [text, policy] = [byId("caller").value, byId("policy").value];
     lookUp({ caller: callerOf(text), ...(policy && { policy }) }, text, true);
   });
+  lookUpLinked();
+  addEventListener("hashchange", lookUpLinked);
   byId("traffic-of").addEventListener("change", showSamples);
   document.addEventListener("visibilitychange", () => { refresh(); showSamples(); });
   connect();
