@@ -244,6 +244,16 @@ impl Limits {
     pub fn to_openmetrics(&self) -> String {
         metrics::to_openmetrics_with(&self.snapshots(), &self.shared.numbers())
     }
+
+    /// Returns a publisher of all numbers through the facade `metrics`, with those of the
+    /// configuration. It keeps these limits.
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    #[must_use]
+    pub fn publisher(&self) -> metrics::Publisher {
+        let (limits, numbered) = (self.clone(), Arc::clone(&self.shared));
+        metrics::Publisher::with_config(move || limits.snapshots(), move || numbered.numbers())
+    }
 }
 
 impl fmt::Debug for Limits {

@@ -11,6 +11,8 @@ use std::{
 use ::metrics::{Key, KeyName, Label, Level, Metadata, Recorder, with_recorder};
 use tokio::time::sleep;
 
+#[cfg(feature = "config")]
+use super::config::{self, ConfigNumbers};
 use super::{
     families::{Family, Kind, Sink, Value, write_sums},
     seen::Seen,
@@ -66,6 +68,9 @@ use crate::util::lock::lock;
 /// gauges are set to 0. They may return, unless 1,000 that were built later are gone, too. Each of
 /// these takes a few kilobytes.
 ///
+/// **Limits of a file** make a publisher that has the numbers of the configuration, too:
+/// `config::Limits::publisher`.
+///
 /// One publisher should publish a snapshot. Two of them would count everything twice. Clones are
 /// one publisher.
 #[derive(Clone)]
@@ -73,6 +78,8 @@ pub struct Publisher(Arc<Inner>);
 
 struct Inner {
     snapshots: Box<dyn Fn() -> Vec<Snapshot> + Send + Sync>,
+    #[cfg(feature = "config")]
+    config: Option<Box<dyn Fn() -> ConfigNumbers + Send + Sync>>,
     published: Mutex<Published>,
 }
 
@@ -105,6 +112,21 @@ impl Publisher {
     {
         Self(Arc::new(Inner {
             snapshots: Box::new(move || snapshots().into_iter().collect()),
+            #[cfg(feature = "config")]
+            config: None,
+            published: Mutex::default(),
+        }))
+    }
+
+    /// Creates a publisher of the numbers of a configuration, too.
+    #[cfg(feature = "config")]
+    pub(crate) fn with_config(
+        snapshots: impl Fn() -> Vec<Snapshot> + Send + Sync + 'static,
+        config: impl Fn() -> ConfigNumbers + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            snapshots: Box::new(snapshots),
+            config: Some(Box::new(config)),
             published: Mutex::default(),
         }))
     }
@@ -119,6 +141,8 @@ impl Publisher {
         let mut published = lock(&self.0.published);
         let snapshots = (self.0.snapshots)();
         let (limiters, stores) = published.seen.update(&snapshots);
+        #[cfg(feature = "config")]
+        let config = self.0.config.as_ref().map(|numbers| numbers());
         with_recorder(|recorder| {
             let address = ptr::from_ref(recorder).cast::<()>().addr();
             let got = published.begin(address);
@@ -129,6 +153,10 @@ impl Publisher {
                 family: Family::default(),
             };
             write_sums(&mut pass, &limiters, &stores);
+            #[cfg(feature = "config")]
+            if let Some(config) = &config {
+                config::write(&mut pass, config);
+            }
         });
     }
 

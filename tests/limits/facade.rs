@@ -76,6 +76,30 @@ fn kept(recorder: DebuggingRecorder) -> &'static dyn Recorder {
     Box::leak(Box::new(recorder))
 }
 
+#[cfg(feature = "config")]
+#[test]
+fn the_publisher_of_limits_has_the_numbers_of_their_file() {
+    use tower_throttle::config::Config;
+
+    let file = |limit: u64| {
+        let text = format!("version = 1\n[[policy]]\nname = \"a\"\nquota = \"{limit} per day\"\n");
+        Config::from_toml(&text).expect("a file")
+    };
+    let limits = file(1).build().expect("limits");
+    let publisher = limits.publisher();
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let (recorder, mut got) = (kept(recorder), Got::default());
+    for version in [1.0, 2.0] {
+        with_local_recorder(recorder, || publisher.publish());
+        got.more(&snapshotter);
+        got.assert_is(&limits.to_prometheus());
+        let in_force = r#"tower_throttle_config_version{file="none"}"#;
+        assert_eq!(got.gauges[in_force], version);
+        limits.replace(file(2)).expect("another version");
+    }
+}
+
 /// The only test of this binary that installs a recorder for the process.
 #[tokio::test]
 async fn a_recorder_that_is_installed_late_gets_all() {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     asking::new_caller,
+    config::FILE,
     process::{Answer, Demo},
     support::{RedisServer, eventually},
 };
@@ -43,11 +44,15 @@ impl Export {
         }
     }
 
-    /// Returns the export of a demo on each store after each route was asked.
+    /// Returns the export of a demo on each store, and of one with a file, after each route was asked.
     pub(super) fn of_each_store() -> Self {
         let mut export = Self::default();
         let redis = RedisServer::start();
-        for options in [vec![], vec!["--redis", &redis.url()]] {
+        for options in [
+            vec![],
+            vec!["--redis", &redis.url()],
+            vec!["--config", FILE],
+        ] {
             let demo = Demo::start(&options);
             drive(&demo);
             export.read(&demo.get("/metrics", "prometheus").body);

@@ -11,6 +11,7 @@ use super::{
     prometheus::{Prometheus, TempFolder, promtool},
 };
 use crate::{
+    config::FILE,
     process::Demo,
     support::{RedisServer, eventually},
 };
@@ -65,11 +66,15 @@ fn the_tests_of_the_rules_find_a_wrong_rule() {
     }
 }
 
-/// Prometheus scrapes a demo on each store, accepts the rules, and answers what the board asks.
+/// Prometheus scrapes a demo on each store, and one with a file, accepts the rules, and answers what the board asks.
 #[test]
 fn prometheus_answers_each_query_of_the_board() {
     let redis = RedisServer::start();
-    let demos = [Demo::start(&[]), Demo::start(&["--redis", &redis.url()])];
+    let demos = [
+        Demo::start(&[]),
+        Demo::start(&["--redis", &redis.url()]),
+        Demo::start(&["--config", FILE]),
+    ];
     let prometheus = Prometheus::start(
         &demos.each_ref().map(|demo| demo.address),
         &path("alerts.yml"),
@@ -96,8 +101,8 @@ fn prometheus_answers_each_query_of_the_board() {
     }
     let limiters = prometheus.query("count by (limiter) (tower_throttle_requests_total)");
     assert_eq!(limiters.expect("an answer").len(), ROUTES.len());
-    let denied = "sum(tower_throttle_requests_total{result=\"denied\"}) >= 2";
-    eventually("the denials of both demos", || {
+    let denied = "sum(tower_throttle_requests_total{result=\"denied\"}) >= 3";
+    eventually("the denials of all demos", || {
         !prometheus.query(denied).expect("an answer").is_empty()
     });
     prometheus.query("sum by (").expect_err("no expression");
