@@ -108,7 +108,7 @@ async fn each_policy_is_seen_as_a_peek_sees_it() {
             .collect();
         let mut kept = Vec::new();
         let mut seen = [0; 3];
-        for _ in 0..1_500 {
+        for _ in 0..800 {
             let key = ["a", "b"][random.below(2) as usize];
             let policy = random.below(alone.len() as u64) as usize;
             kept.push(do_something(&alone[policy], key, &mut random).await);

@@ -2,13 +2,17 @@
 
 use serde_json::{Value, json};
 use tower_throttle::{
-    Fingerprint, FixedWindow, Key, Limiter, Lists, Penalty, Policy, RateLimitLayer, RequestHead,
-    TokenBucket, key,
+    Fingerprint, FixedWindow, Key, Limiter, Lists, OnMissingKey, Penalty, Policy, RateLimitLayer,
+    RequestHead, TokenBucket,
+    key::{self, PeerAddr},
 };
 
-use crate::support::{
-    operator::Operator,
-    web::{ask, at_once, get, layer_of, standing_store},
+use crate::{
+    standards::logs::logged,
+    support::{
+        operator::Operator,
+        web::{ask, at_once, get, layer_of, standing_store},
+    },
 };
 
 fn plan() -> Policy {
@@ -222,4 +226,56 @@ async fn lists_are_named() {
         );
         assert_eq!(found["remaining"], 2);
     }
+}
+
+/// What an operator makes up lacks what the application adds, which is no mistake in it.
+#[test]
+fn look_ups_are_no_sign_of_a_mistake_in_the_application() {
+    #[derive(Clone)]
+    struct User(u64);
+
+    let hourly = |name: &str| Policy::new(name, FixedWindow::per_hour(500));
+    let by_user = key::extension(|user: &User| user.0);
+    let (layer, _) = layer_of([
+        hourly("user")
+            .key(by_user)
+            .on_missing_key(OnMissingKey::Skip),
+        hourly("proxied").key(key::client_ip(["10.0.0.1"])),
+    ]);
+    let ann = Operator::new(&layer);
+    let wiring = |run: &dyn Fn()| {
+        let log = logged(run).into_iter();
+        log.filter(|line| line.contains("tower_throttle::wiring"))
+            .count()
+    };
+    let of = |peer: &str| {
+        json!([
+            "header:x-forwarded-for=192.0.2.1",
+            "header:forwarded=for=192.0.2.1",
+            peer
+        ])
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    let runtime = runtime.expect("a runtime");
+    let look_ups = || {
+        for caller in [of("ip:10.0.0.1"), of("ip:10.0.0.2"), json!("ip:10.0.0.3")] {
+            for _ in 0..120 {
+                let body = json!({ "caller": caller });
+                runtime.block_on(ann.post("/api/v1/lookup", body));
+            }
+        }
+    };
+    assert_eq!(wiring(&look_ups), 0);
+    // Requests of clients are such a sign.
+    let requests = || {
+        for _ in 0..120 {
+            let mut request = get([("x-forwarded-for", "192.0.2.1")]);
+            let peer = PeerAddr("10.0.0.2:1".parse().expect("an address"));
+            request.extensions_mut().insert(peer);
+            ask(&layer, request);
+        }
+    };
+    assert_eq!(wiring(&requests), 2);
 }
