@@ -12,14 +12,11 @@ fn tests_in(folder: &Path, found: &mut BTreeSet<String>) {
         }
         let text = fs::read_to_string(&path).unwrap_or_default();
         // Between the attribute and the function are other attributes only.
-        for rest in text
-            .split("test]\n")
-            .chain(text.split("test(start_paused = true)]\n"))
-            .skip(1)
-        {
-            let line = rest
-                .lines()
-                .find(|line| !line.trim_start().starts_with("#["));
+        let marks = ["test]\n", "test(start_paused = true)]\n"];
+        let marked = marks.iter().flat_map(|mark| text.split(mark).skip(1));
+        for rest in marked {
+            let mut lines = rest.lines();
+            let line = lines.find(|line| !line.trim_start().starts_with("#["));
             let name = line.and_then(|line| line.split_once("fn ")?.1.split('(').next());
             found.extend(name.map(str::to_owned));
         }
