@@ -32,6 +32,8 @@ pub(crate) struct PolicyState {
     pub(crate) mode: Mode,
     /// For how many of its callers it is enforced. 0 for a shadow policy.
     pub(crate) enforced_percent: u8,
+    /// Why it cannot be a shadow policy, if it cannot.
+    pub(crate) not_shadow: Option<ConfigError>,
     /// Whether all callers have one bucket.
     pub(crate) is_shared: bool,
     /// How many callers have a quota by the control document.
@@ -294,6 +296,7 @@ impl PolicyState {
             quota: is_constant.then_some(*policy.demand.quota),
             mode: if terms.is_off { Mode::Off } else { mode },
             enforced_percent: if terms.is_off { 0 } else { enforced_percent },
+            not_shadow: policy.clone().into_shadow().err(),
             is_shared: terms.is_shared,
             overrides: given().filter(|given| given.quota.is_some()).count(),
             bans: given()

@@ -147,6 +147,7 @@ codes! {
     KeyTooLong => PAYLOAD_TOO_LARGE "key-too-long" "the caller has more than 4096 bytes; name it by its fingerprint",
     SharedPolicy => CONFLICT "shared-policy" "the policy has one bucket for all callers; name it as `everyone:`",
     CannotOverride => CONFLICT "cannot-override" "the policy does not take this quota",
+    CannotShadow => CONFLICT "cannot-shadow" "the policy cannot be a shadow policy",
     NoControl => CONFLICT "no-control" "there is no control document; the application would have to call `control(..)`",
     NotFollowed => CONFLICT "not-followed" "no layer and no limiter follows the control document under this policy; build them with `.control(..)`",
     NotChanged => CONFLICT "not-changed" "the control document was not changed",

@@ -7,7 +7,12 @@ use super::{
     policies::{Policy, policies},
 };
 use crate::{
-    admin::{Who, problem::Problem, shared::Handle, watched::Watched},
+    admin::{
+        Who,
+        problem::{Code, Problem},
+        shared::Handle,
+        watched::Watched,
+    },
     control::{Control, End, Mode},
 };
 
@@ -53,6 +58,7 @@ impl ModeChange {
     ) -> Result<Changed<Vec<Policy>>, Problem> {
         let watched = with_policy(shared.targets.all(), &self.policy)?;
         let control = control_for(shared.control.as_ref(), &self.policy)?;
+        self.check(&watched)?;
         let before = self.policies(&watched, control);
         let outcome = self.apply(control, &who).await;
         // The change has replaced their settings.
@@ -74,6 +80,20 @@ impl ModeChange {
 
     fn policies(&self, watched: &[Watched], control: &Control) -> Vec<Policy> {
         policies(watched, Some(control), Some(&self.policy))
+    }
+
+    /// Returns a problem if a policy cannot have the mode.
+    fn check(&self, watched: &[Watched]) -> Result<(), Problem> {
+        let states = watched.iter().flat_map(Watched::policies);
+        let mut own = states.filter(|state| state.name == self.policy);
+        let conflict = match self.mode {
+            Some(Mode::Shadow) => own.find_map(|state| state.not_shadow),
+            _ => None,
+        };
+        match conflict {
+            Some(error) => Err(Problem::new(Code::CannotShadow).detail(error.to_string())),
+            None => Ok(()),
+        }
     }
 
     async fn apply(&self, control: &Control, author: &Who) -> Result<bool, Failed> {

@@ -126,6 +126,7 @@ fn parts_of(caller: &str) -> Vec<&str> {
 }
 
 fn page(shared: &Shared, base: &Base, who: &Who, asked: Option<Asked>) -> Response {
+    shared.sampler.look();
     let watched = shared.targets.all();
     let mut denials = numbers::denials(&watched, 0);
     denials.truncate(MOST_DENIALS);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tower_throttle::{
-    Fingerprint, FixedWindow, Key, Penalty, Policy, RateLimitLayer, TokenBucket, control::Control,
-    key,
+    Concurrency, Fingerprint, FixedWindow, Key, Penalty, Policy, RateLimitLayer, TokenBucket,
+    control::Control, key,
 };
 
 use crate::support::{
@@ -250,6 +250,22 @@ async fn a_mode_is_switched_and_cleared() {
         .post("/api/v1/clear-mode", json!({ "policy": "plan" }))
         .await;
     assert_eq!(cleared["changed"], false);
+}
+
+#[tokio::test]
+async fn a_policy_that_cannot_be_a_shadow_policy_keeps_its_mode() {
+    let (_, control, ann) = page([Policy::new("slots", Concurrency::new(2)).shared()]);
+    let body = json!({ "policy": "slots", "mode": "shadow" });
+    let (status, code, _) = ann.fails("/api/v1/mode", body).await;
+    assert_eq!((status, &*code), (409, "cannot-shadow"));
+    assert_eq!(control.status().version, 0);
+    let made = ann
+        .post("/api/v1/mode", json!({ "policy": "slots", "mode": "off" }))
+        .await;
+    assert_eq!(
+        (&made["after"][0]["mode"], &made["problem"]),
+        (&json!("off"), &Value::Null)
+    );
 }
 
 #[tokio::test]

@@ -3,6 +3,8 @@
 #[cfg(feature = "tracing")]
 mod audit;
 mod changes;
+#[cfg(feature = "config")]
+mod files;
 mod look_ups;
 mod page;
 mod reads;

@@ -243,6 +243,17 @@ async fn rates_are_over_the_true_time_after_the_machine_was_suspended() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_history_begins_when_the_page_is_opened() {
+    let (_, router) = layer();
+    let page = request(Method::GET, "/", "");
+    let page = router.clone().oneshot(page).await.expect("a response");
+    assert_eq!((page.status().as_u16(), tasks()), (200, 1));
+    sleep(Duration::from_millis(10_500)).await;
+    let (_, history) = viewer(&router).await;
+    assert_eq!(history.len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_history_is_that_of_five_minutes() {
     let (_, router) = layer();
     let (mut body, _) = viewer(&router).await;
