@@ -19,8 +19,7 @@ pub(super) struct Shared {
     pub(super) access: Access,
     pub(super) attempts: Attempts,
     pub(super) clock: Arc<dyn Clock>,
-    /// Looks at the numbers once a second, while somebody looks at the page: the page calls
-    /// [`look`](Sampler::look).
+    /// Looks at the numbers once a second, while an operator looks at the page.
     pub(super) sampler: Sampler,
 }
 

@@ -70,6 +70,11 @@ impl Sampler {
         }))
     }
 
+    /// Records that an operator looks, and begins to sample unless that is under way.
+    pub(in crate::admin) fn look(&self) {
+        self.begin(&mut lock(&self.0.state));
+    }
+
     /// Returns the events for another viewer, of which the first one is the history. `None` if there
     /// are too many viewers.
     pub(super) fn view(&self) -> Option<mpsc::Receiver<Bytes>> {

@@ -10,9 +10,7 @@ use crate::support::{
 
 fn config(policies: &[(&str, &str)]) -> Config {
     let tables = policies.iter().map(|(name, quota)| {
-        format!(
-            "[[policy]]\nname = {name:?}\nquota = {quota:?}\nkey = {{ header = \"x-api-key\" }}\n"
-        )
+        format!("[[policy]]\nname = {name:?}\nquota = {quota:?}\nkey = \"header:x-api-key\"\n")
     });
     let text = format!("version = 1\n{}", tables.collect::<String>());
     Config::from_toml(&text).unwrap_or_else(|errors| panic!("{errors}"))
