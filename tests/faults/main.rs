@@ -39,6 +39,8 @@ mod reshard;
 mod roles;
 mod rolling_deploy;
 mod script_flush;
+#[cfg(feature = "control")]
+mod sentinel_control;
 mod sentinel_cut_off;
 mod sentinel_failover;
 mod sentinels_down;
