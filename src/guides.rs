@@ -43,5 +43,6 @@ pages! {
 
 #[cfg(feature = "admin")]
 pages! {
+    admin: "../docs/admin.md",
     admin_security: "../docs/admin-security.md",
 }
