@@ -22,7 +22,13 @@
 //! the application's own layers, so that these do not limit the operator.
 //!
 //! **Who.** An [`Access`] says who may look: there is no default, and without one there is no
-//! router. Changes are possible only after [`allow_changes`](Admin::allow_changes).
+//! router. Changes are possible only after [`allow_changes`](Admin::allow_changes). [Attacks] lists
+//! what the page is safe against, and what is left to you.
+//!
+//! **Programs** use the same [API] as the page.
+//!
+//! [Attacks]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/admin-security.md
+//! [API]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/admin-api.md
 
 mod access;
 mod api;

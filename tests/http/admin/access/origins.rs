@@ -1,8 +1,10 @@
 //! Other sites in the operator's browser.
 
 use http::{Method, StatusCode};
+use tower::ServiceExt;
+use tower_http::cors::CorsLayer;
 
-use super::{ANN, App, Asked, RESET, SECRET, STATUS, ask, form, get, post};
+use super::{ANN, Answer, App, Asked, RESET, SECRET, STATUS, ask, form, get, post};
 
 /// What browsers say of a request that another site sends.
 fn from_other_sites(asked: &Asked) -> Vec<Asked> {
@@ -196,6 +198,29 @@ async fn a_preflight_allows_nothing() {
             assert!(!answer.fields.keys().any(of_cors), "{answer:?}");
         }
     }
+}
+
+/// An application may allow every site to ask, for all of its paths.
+#[tokio::test]
+async fn cors_of_the_application_opens_nothing() {
+    let app = App::loopback();
+    let open = app.router.clone().layer(CorsLayer::very_permissive());
+    let ask = async |asked: &Asked| Answer::read(open.clone().oneshot(asked.request()).await).await;
+    for asked in [post(RESET, ANN), get(STATUS), get("/admin")] {
+        let asked = asked.with("origin", "https://evil.example");
+        let old_browser = ask(&asked).await;
+        old_browser.assert_is(403, "cross-origin");
+        assert_eq!(
+            old_browser.field("access-control-allow-origin"),
+            "https://evil.example"
+        );
+        let new_browser = asked
+            .with("sec-fetch-site", "cross-site")
+            .with("sec-fetch-mode", "cors")
+            .with("sec-fetch-dest", "empty");
+        ask(&new_browser).await.assert_is(403, "cross-origin");
+    }
+    assert!(!app.was_reset());
 }
 
 #[tokio::test]
