@@ -4,7 +4,9 @@ mod admin;
 mod algorithms;
 mod asking;
 mod board;
-mod chromium;
+#[path = "../support/browser/mod.rs"]
+#[allow(dead_code, reason = "each binary uses a part")]
+mod browser;
 mod config;
 mod examples;
 mod in_flight;

@@ -1,11 +1,12 @@
 //! The demo's page in a browser, if one is installed.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     asking::new_caller,
-    chromium::Tab,
+    browser::Tab,
     process::{Demo, ask},
+    support::RedisServer,
 };
 
 const ROUTES: [(&str, &str); 13] = [
@@ -52,14 +53,26 @@ pub(crate) fn open(demo: &Demo, tab: &mut Tab) {
     tab.evaluate(HELPERS);
 }
 
-pub(crate) fn press_send(tab: &mut Tab, route: &str) {
+/// Asserts that nothing went wrong but the requests that were denied.
+#[track_caller]
+pub(crate) fn assert_no_problems(tab: &mut Tab) {
+    let problems = tab.problems().iter();
+    let others = problems.filter(|problem| {
+        !["401", "403", "404", "429"]
+            .iter()
+            .any(|status| problem.contains(&format!("responded with a status of {status} ")))
+    });
+    assert_eq!(others.collect::<Vec<_>>(), [""; 0]);
+}
+
+pub(crate) fn press_send(tab: &Tab, route: &str) {
     let button = format!("sendButton({})", json!(route));
     // As a user who scrolls just far enough to press it.
     tab.evaluate(&format!("{button}.scrollIntoView({{ block: 'nearest' }})"));
     tab.click(&button);
 }
 
-fn wait_until_on_screen(tab: &mut Tab, route: &str, text: &str) {
+fn wait_until_on_screen(tab: &Tab, route: &str, text: &str) {
     tab.wait_until(&format!("isOnScreen({}, {})", json!(route), json!(text)));
 }
 
@@ -71,17 +84,16 @@ fn each_card_shows_its_response(width: u32, height: u32) {
     open(&demo, &mut tab);
     for (method, path) in ROUTES {
         let route = format!("{method} {path}");
-        press_send(&mut tab, &route);
-        wait_until_on_screen(&mut tab, &route, "200 OK");
+        press_send(&tab, &route);
+        wait_until_on_screen(&tab, &route, "200 OK");
         // A penalty grants nothing that a field could show.
         if !["/health", "/api/penalty"].contains(&path) {
-            wait_until_on_screen(&mut tab, &route, "ratelimit-policy");
-            wait_until_on_screen(&mut tab, &route, "x-decided-by");
+            wait_until_on_screen(&tab, &route, "ratelimit-policy");
+            wait_until_on_screen(&tab, &route, "x-decided-by");
         }
     }
-    let overflow = tab.evaluate("document.documentElement.scrollWidth - innerWidth");
-    assert!(overflow.as_f64() <= Some(0.0), "wider by {overflow}");
-    assert_eq!(tab.script_errors(), [Value::Null; 0]);
+    assert!(tab.overflow() <= 0, "wider by {}", tab.overflow());
+    assert_no_problems(&mut tab);
 }
 
 #[test]
@@ -105,7 +117,7 @@ fn a_denial_shows_its_wait_and_headers_in_the_card() {
     tab.evaluate(&format!("setInput('api-key', {})", json!(new_caller())));
     // More than a minute allows, whatever the burst policy has refilled.
     tab.evaluate("setInput('requests', 60)");
-    press_send(&mut tab, ROUTE);
+    press_send(&tab, ROUTE);
     tab.wait_until("sendButton('GET /api/stacked').getAttribute('aria-disabled') === null");
     for text in [
         "429 Too Many Requests",
@@ -113,7 +125,7 @@ fn a_denial_shows_its_wait_and_headers_in_the_card() {
         "ratelimit-policy",
         "Wait ",
     ] {
-        wait_until_on_screen(&mut tab, ROUTE, text);
+        wait_until_on_screen(&tab, ROUTE, text);
     }
     let seconds = tab.evaluate(
         "[...card('GET /api/stacked').querySelectorAll('dl div')]
@@ -121,7 +133,7 @@ fn a_denial_shows_its_wait_and_headers_in_the_card() {
     );
     let seconds: u64 = seconds.as_str().and_then(|s| s.parse().ok()).expect("it");
     assert!((1..=60).contains(&seconds), "{seconds}");
-    wait_until_on_screen(&mut tab, ROUTE, &format!("Wait {seconds} s"));
+    wait_until_on_screen(&tab, ROUTE, &format!("Wait {seconds} s"));
     // The limit headers come first, and the rest is a click away.
     assert_eq!(
         tab.evaluate("isOnScreen('GET /api/stacked', 'content-length')"),
@@ -135,7 +147,7 @@ fn a_denial_shows_its_wait_and_headers_in_the_card() {
         tab.evaluate("card('GET /api/stacked').querySelector('.marks').children.length"),
         24
     );
-    assert_eq!(tab.script_errors(), [Value::Null; 0]);
+    assert_no_problems(&mut tab);
 }
 
 #[test]
@@ -147,19 +159,19 @@ fn a_mark_shows_an_earlier_response() {
     };
     open(&demo, &mut tab);
     tab.evaluate(&format!("setInput('api-key', {})", json!(new_caller())));
-    press_send(&mut tab, ROUTE);
-    wait_until_on_screen(&mut tab, ROUTE, "200 OK");
+    press_send(&tab, ROUTE);
+    wait_until_on_screen(&tab, ROUTE, "200 OK");
     tab.evaluate("setInput('cost', 21)");
-    press_send(&mut tab, ROUTE);
-    wait_until_on_screen(&mut tab, ROUTE, "403 Forbidden");
-    wait_until_on_screen(&mut tab, ROUTE, "Cost 21 exceeds policy");
+    press_send(&tab, ROUTE);
+    wait_until_on_screen(&tab, ROUTE, "403 Forbidden");
+    wait_until_on_screen(&tab, ROUTE, "Cost 21 exceeds policy");
     tab.click("card('POST /api/weighted').querySelector('.marks button')");
-    wait_until_on_screen(&mut tab, ROUTE, "200 OK");
+    wait_until_on_screen(&tab, ROUTE, "200 OK");
     assert_eq!(
         tab.evaluate("isOnScreen('POST /api/weighted', '403 Forbidden')"),
         false
     );
-    assert_eq!(tab.script_errors(), [Value::Null; 0]);
+    assert_no_problems(&mut tab);
 }
 
 #[test]
@@ -172,6 +184,7 @@ fn bars_show_what_is_left_before_the_first_poll() {
     for _ in 0..5 {
         ask(demo.address, "GET", "/api/stacked", None);
     }
+    tab.call("Network.enable", &json!({}));
     tab.call(
         "Network.setBlockedURLs",
         &json!({ "urls": ["*/api/remaining*"] }),
@@ -194,5 +207,25 @@ fn bars_show_what_is_left_before_the_first_poll() {
         tab.evaluate("document.getElementById('store').textContent"),
         "memory"
     );
-    assert_eq!(tab.script_errors(), [Value::Null; 0]);
+    assert_no_problems(&mut tab);
+}
+
+#[test]
+fn each_control_is_reached_by_tab_and_shows_its_focus() {
+    let redis = RedisServer::start();
+    let demo = Demo::start(&["--redis", &redis.url()]);
+    let Some(mut tab) = Tab::open(1280, 800) else {
+        return;
+    };
+    for scheme in ["light", "dark"] {
+        tab.prefer(scheme);
+        open(&demo, &mut tab);
+        // The first look shows the links of the cards.
+        tab.wait_until("document.querySelectorAll('.more a:not([hidden])').length === 12");
+        let (count, faults) = tab.walk_focus();
+        assert_eq!(faults, [""; 0]);
+        // Two buttons and a command for each card, and the settings.
+        assert!(count > 3 * ROUTES.len() + 12, "{count}");
+        assert_no_problems(&mut tab);
+    }
 }
