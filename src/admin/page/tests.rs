@@ -94,6 +94,26 @@ fn urls_of_files_are_relative() {
     }
 }
 
+/// What the guide names is on the page, and the other way round.
+#[test]
+fn the_guide_has_all_parts_of_the_page() {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/admin.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let parts = guide
+        .split("\n| **")
+        .skip(1)
+        .map(|row| row.split("**").next().unwrap());
+    let mut parts: Vec<&str> = parts.collect();
+    let titles = PAGE
+        .split("</h2>")
+        .map(|before| before.rsplit('>').next().unwrap());
+    let mut titles: Vec<&str> = titles.filter(|title| !title.trim().is_empty()).collect();
+    titles.retain(|title| *title != "Look up a caller");
+    parts.sort_unstable();
+    titles.sort_unstable();
+    assert_eq!(parts, titles);
+}
+
 #[test]
 fn the_login_says_why_it_asks_again() {
     let base = Base("./admin/".to_owned());
