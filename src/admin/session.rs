@@ -138,7 +138,7 @@ mod tests {
             format!("{end}.{cut}"),
             format!("{end}.{mac}0"),
             format!("{end}.{zeros}"),
-            format!("{end}"),
+            end.to_string(),
             format!(".{mac}"),
             format!("{end}.{mac}.{mac}"),
             format!("\"{end}.{mac}\""),

@@ -73,6 +73,7 @@ impl Poller {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing)]
 mod tests {
     use super::{Due, Poller, Reading};
 

@@ -80,7 +80,7 @@ async fn what_one_process_changes_another_one_does() {
     assert_eq!(banned["after"]["policies"][0]["banned_by"], "operator");
     one.change("reset", json!({})).await;
     let is_known = async || other.ann.get("/api/v1/entries").await[0]["kind"] == "ban";
-    eventually_async("the ban arrives", || is_known()).await;
+    eventually_async("the ban arrives", is_known).await;
     assert_eq!(other.ask().await, 429);
     let found = other.change("lookup", json!({})).await;
     let state = &found["policies"][0];
@@ -104,7 +104,7 @@ async fn what_one_process_changes_another_one_does() {
     let more = json!({ "quota": "fixed window of 5 per day", "for": "1h" });
     one.change("override", more).await;
     let limit = async || other.change("lookup", json!({})).await["policies"][0]["limit"] == 5;
-    eventually_async("the quota arrives", || limit()).await;
+    eventually_async("the quota arrives", limit).await;
     assert_eq!(
         one.change("clear-override", json!({})).await["changed"],
         true
