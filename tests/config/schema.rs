@@ -12,6 +12,7 @@ use crate::files::{name, toml_files};
 const MEANING: &[&str] = &[
     "bad-pattern",
     "bad-variable",
+    "duplicate-field",
     "duration-text",
     "feature-off",
     "file-too-deep",
