@@ -1,8 +1,9 @@
 //! The answer to a look-up, for browsers without scripts.
 
 use super::{
+    callers::what,
     html::Html,
-    tables::{source_name, what},
+    tables::source_name,
     words::{ahead, count, duration},
 };
 use crate::admin::api::look_up::{CallerPolicy, LookUp};

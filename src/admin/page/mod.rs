@@ -9,6 +9,7 @@
 
 mod answer;
 mod assets;
+mod callers;
 mod html;
 mod render;
 mod tables;

@@ -1,7 +1,7 @@
 //! [`View`]: what the page shows, and its markup.
 
 use super::{
-    answer, assets,
+    answer, assets, callers,
     html::{Html, fill},
     tables, tiles,
 };
@@ -62,9 +62,9 @@ impl View {
             "policies" => tables::policies(&self.policies, &self.metrics, now_ms),
             "sources" => tables::sources(&self.metrics),
             "stores" => tables::stores(&status.stores),
-            "denials" => tables::denials(&self.denials, now_ms),
-            "top" => tables::top(&self.top, now_ms),
-            "entries" => tables::entries(&self.entries, now_ms),
+            "denials" => callers::denials(&self.denials, now_ms),
+            "top" => callers::top(&self.top, now_ms),
+            "entries" => callers::entries(&self.entries, now_ms),
             // The script adds a button to each row.
             "entries_action" if status.changes => {
                 html.markup("<th scope=\"col\"><span class=\"hidden\">Remove</span></th>")

@@ -43,7 +43,7 @@ function factsOf(state, at) {
 
 function entryLine(entry) {
   const { label, author, created_ms, until_ms, reason } = entry;
-  return el("li", what(entry), label && [" as ", foreign(label)], ", set by ", foreign(author ?? "an operator"), ", ", when(created_ms, "ago"),
+  return el("li", what(entry), label && [" (", foreign(label), ")"], ", set by ", foreign(author ?? "an operator"), ", ", when(created_ms, "ago"),
     until_ms ? [", ends ", when(until_ms, "in")] : ", until it is removed", reason && [": ", foreign(reason, 256)]);
 }
 
