@@ -15,7 +15,7 @@ fn get(demo: &Demo, path: &str, fields: &[(&str, &str)]) -> Answer {
     read(send_with(demo.address, "GET", path, fields, ""))
 }
 
-fn change(demo: &Demo, action: &str, order: &Value) -> Answer {
+pub(crate) fn change(demo: &Demo, action: &str, order: &Value) -> Answer {
     let fields = [
         ("content-type", "application/json"),
         ("x-tower-throttle", "1"),

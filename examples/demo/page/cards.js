@@ -35,12 +35,12 @@ function meter(policy) {
 /** The live picture of a route's buckets. */
 function pictureOf(route) {
   const made = route.picture(...route.policies);
-  const banned = svg("g", { class: "banned", visibility: "hidden" },
-    svg("rect", { x: 0, y: 0, width: 320, height: 155 }), label(160, 70, "number none", "banned"), label(160, 92, "caption"));
-  const node = svg("svg", { viewBox: "0 0 320 155", role: "img", class: "picture", "aria-label": route.text }, made.node, banned);
+  const [verdict, why] = [label(160, 70, "number none"), label(160, 92, "caption")];
+  const decided = svg("g", { class: "decided", visibility: "hidden" },
+    svg("rect", { x: 0, y: 0, width: 320, height: 155 }), verdict, why);
+  const node = svg("svg", { viewBox: "0 0 320 155", role: "img", class: "picture", "aria-label": route.text }, made.node, decided);
   let policies;
   let requests = [];
-  let ban;
   perform(node, (now) => {
     const moves = made.way.draw(now);
     return policies ? made.draw(policies, now, requests) || moves : moves;
@@ -48,12 +48,15 @@ function pictureOf(route) {
   return {
     node,
     show(known, all, news) {
-      ban = route.policies.map((name) => known[name]).find((policy) => policy.banned && route.name !== "Penalty");
-      set(banned, { visibility: ban ? "visible" : "hidden" });
+      const own = route.policies.map((name) => known[name]);
+      const ban = own.find((policy) => policy.banned && route.name !== "Penalty");
+      const off = own.some((policy) => policy.isMissing);
+      set(decided, { visibility: ban || off ? "visible" : "hidden" });
       let state;
-      if (ban) {
-        state = `banned by an operator for ${duration(ban.reset_after_ms)}`;
-        setText(banned.lastChild, `by an operator, for ${duration(ban.reset_after_ms)}`);
+      if (ban || off) {
+        setText(verdict, ban ? "banned" : "not enforced");
+        setText(why, ban ? `by an operator, for ${duration(ban.reset_after_ms)}` : "an operator changed the mode");
+        state = `${verdict.textContent}: ${why.textContent}`;
       } else {
         [policies, requests] = [known, all];
         state = made.view(policies, requests);

@@ -25,6 +25,8 @@ function show(body, asked) {
   byId("decided").className = body.decided_by.startsWith("store") ? "allowed" : "failed";
   showSwitches(body, asked);
   for (const policy of body.policies) known[policy.name] = { at_ms: Date.now(), ...policy, seen };
+  // Those that an operator switched off, or to shadow, are not there.
+  for (const policy of Object.values(known)) policy.isMissing = policy.seen !== seen;
   const news = body.requests.map((one) => ({ ...one, at: seen - one.age_ms }));
   latest = body.latest;
   requests = [...requests, ...news].filter(({ at }) => seen - at < KEPT_MS);
