@@ -47,8 +47,9 @@ struct Held {
 /// Whether a policy had room, in microseconds.
 #[derive(Clone, Copy)]
 enum Outcome {
-    /// It had room. The request is held for `delay_us`.
-    Room { delay_us: u64 },
+    /// It had room. The request is held for `delay_us`. `is_near`: less than a fifth of the
+    /// capacity is left.
+    Room { delay_us: u64, is_near: bool },
     /// It has room after `retry_us`.
     Later { retry_us: u64 },
     /// Waiting does not help.
@@ -100,7 +101,7 @@ impl PolicyOutcome {
             Change::Give(less) => (less / rule.unit(), 0),
         };
         let standing = rule.after(before, change, at);
-        let mut outcome = Outcome::Room { delay_us };
+        let mut without_room = None;
         let is_for_nothing =
             operation == Operation::TakeUpTo && demand.cost == 0 && !demand.grants_nothing();
         if fitting == 0 && !is_for_nothing {
@@ -114,13 +115,19 @@ impl PolicyOutcome {
             };
             if !rule.fits(&before, least.saturating_add(held), overdraft) {
                 let most = rule.max_level_for(least, overdraft);
-                outcome = match most.map(|most| retry_us(rule, &before, most, held, at.now_us)) {
+                let retry_us = most.map(|most| retry_us(rule, &before, most, held, at.now_us));
+                without_room = Some(match retry_us {
                     None => Outcome::Impossible,
                     Some(None) => Outcome::NotByItself,
                     Some(Some(retry_us)) => Outcome::Later { retry_us },
-                };
+                });
             }
         }
+        let outcome = without_room.unwrap_or_else(|| Outcome::Room {
+            delay_us,
+            // Here, where the algorithm is known already: it is counted for each request.
+            is_near: rule.is_nearly_used(standing.level),
+        });
         Self {
             moved,
             standing,
@@ -193,6 +200,9 @@ impl PolicyDecision {
         };
         let level = &mut self.standing.level;
         *level = level.saturating_add(all.saturating_mul(unit));
+        if let Outcome::Room { is_near, .. } = &mut self.outcome {
+            *is_near = self.quota.is_nearly_used(*level);
+        }
         self.rare.get_or_insert_default().hold = Some(Held {
             own,
             all,
@@ -376,7 +386,7 @@ impl PolicyDecision {
     #[must_use]
     pub const fn delay(&self) -> Duration {
         match self.outcome {
-            Outcome::Room { delay_us } => Duration::from_micros(delay_us),
+            Outcome::Room { delay_us, .. } => Duration::from_micros(delay_us),
             _ => Duration::ZERO,
         }
     }
@@ -395,10 +405,10 @@ impl PolicyDecision {
         self.quota.penalty().is_some()
     }
 
-    /// Returns whether less than a fifth of the capacity is left.
+    /// Returns whether it had room, and a fifth of the capacity or more is left.
     #[inline]
-    pub(crate) fn is_near_limit(&self) -> bool {
-        self.quota.is_nearly_used(self.standing.level)
+    pub(crate) const fn has_ample_room(&self) -> bool {
+        matches!(self.outcome, Outcome::Room { is_near: false, .. })
     }
 
     #[cfg(feature = "http")]

@@ -1,35 +1,30 @@
 //! Counters that many threads add to, and none waits for.
 
-use std::{
-    cell::Cell,
-    sync::{
-        OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU64, Ordering},
 };
+
+use crate::util::thread_number::{NUMBERS, known_number, own_number};
 
 /// The counters of a cache line.
 pub(super) const LINE: usize = 8;
-
-/// How many threads have a shard of their own at a time. Further threads share one.
-const OWN_SHARDS: usize = 128;
 
 /// A fixed number of counters, in lines of [`LINE`].
 ///
 /// Each thread adds to a shard of its own, which no other thread writes: it reads a counter and
 /// writes the next number, without an atomic addition. Readers add up all shards.
 ///
-/// **No addition is lost.** A thread writes to the shard of its [number](ThreadNumber). While it
-/// has that number, no other thread has it. A thread gives its number back when it ends, with
-/// `Release`, and the next owner takes it with `Acquire`. So all that the former owner wrote
-/// happened before, and the new owner continues from the last value. Threads without a number
-/// add atomically to a shard that no thread owns.
+/// **No addition is lost.** A thread writes to the shard of its [number](own_number). While it has
+/// that number, no other thread has it. All that the former owner wrote happened before, and the
+/// new owner continues from the last value. Threads without a number add atomically to a shard
+/// that no thread owns.
 ///
 /// **A counter never goes back**: a reader that reads one twice sees the order in which it was
 /// written. Different counters are read one after the other, so a request may be in one of them
 /// and not yet in the next.
 pub(super) struct Counters {
-    own: [OnceLock<Shard>; OWN_SHARDS],
+    own: [OnceLock<Shard>; NUMBERS],
     shared: Shard,
 }
 
@@ -43,29 +38,43 @@ struct Line([AtomicU64; LINE]);
 impl Counters {
     pub(super) fn new(lines: usize) -> Self {
         Self {
-            own: [const { OnceLock::new() }; OWN_SHARDS],
+            own: [const { OnceLock::new() }; NUMBERS],
             shared: new_shard(lines),
         }
     }
 
-    /// Lets `count` add in the shard of this thread.
+    /// Adds 1 to a counter: the way of nearly all requests.
     #[inline]
-    pub(super) fn count(&self, count: impl FnOnce(&Adder<'_>)) {
-        let own = ThreadNumber::read().and_then(|number| self.own.get(number)?.get());
-        count(&match own {
-            Some(own) => Adder {
-                shard: own,
-                is_own: true,
-            },
-            None => self.find_shard(),
-        });
+    pub(super) fn add(&self, line: usize, place: usize) {
+        match self.own_adder() {
+            Some(own) => own.add(line, place),
+            None => self.add_first(line, place),
+        }
+    }
+
+    #[cold]
+    fn add_first(&self, line: usize, place: usize) {
+        self.find_shard().add(line, place);
+    }
+
+    /// Returns what adds in the shard of this thread.
+    #[inline]
+    pub(super) fn adder(&self) -> Adder<'_> {
+        self.own_adder().unwrap_or_else(|| self.find_shard())
+    }
+
+    #[inline]
+    fn own_adder(&self) -> Option<Adder<'_>> {
+        let shard = self.own.get(known_number())?.get()?;
+        let is_own = true;
+        Some(Adder { shard, is_own })
     }
 
     /// Finds the shard of a thread that counts here for the first time, or of one without a
     /// number.
     #[cold]
     fn find_shard(&self) -> Adder<'_> {
-        let own = ThreadNumber::take().and_then(|number| self.own.get(number));
+        let own = self.own.get(own_number());
         match own {
             Some(own) => Adder {
                 shard: own.get_or_init(|| new_shard(self.shared.len())),
@@ -122,65 +131,11 @@ impl Adder<'_> {
     }
 }
 
-/// The number of a thread, below [`OWN_SHARDS`]: the lowest that is free when the thread counts
-/// for the first time. Other values say that it has none.
-struct ThreadNumber(Cell<usize>);
-
-/// The thread has not counted yet.
-const UNKNOWN: usize = usize::MAX;
-/// All numbers were taken.
-const WITHOUT: usize = usize::MAX - 1;
-
-/// A bit for each number that a thread has.
-static TAKEN: [AtomicU64; OWN_SHARDS / 64] = [const { AtomicU64::new(0) }; OWN_SHARDS / 64];
-
-thread_local! {
-    static NUMBER: ThreadNumber = const { ThreadNumber(Cell::new(UNKNOWN)) };
-}
-
-impl ThreadNumber {
-    /// Returns the number of this thread, which is [`OWN_SHARDS`] or higher if it has none.
-    /// `None` while the thread ends: then it may have given its number back already.
-    #[inline]
-    fn read() -> Option<usize> {
-        NUMBER.try_with(|number| number.0.get()).ok()
-    }
-
-    /// Returns the number of this thread. Takes one if it has not tried yet.
-    fn take() -> Option<usize> {
-        let number = NUMBER.try_with(|number| {
-            if number.0.get() == UNKNOWN {
-                number.0.set(take_lowest().unwrap_or(WITHOUT));
-            }
-            number.0.get()
-        });
-        number.ok()
-    }
-}
-
-fn take_lowest() -> Option<usize> {
-    // Sets the lowest bit that is 0.
-    let free = |bits: u64| (bits != u64::MAX).then(|| bits | (bits + 1));
-    TAKEN.iter().enumerate().find_map(|(word, taken)| {
-        let before = taken.fetch_update(Ordering::Acquire, Ordering::Relaxed, free);
-        let bit = usize::try_from(before.ok()?.trailing_ones()).ok()?;
-        Some(word * 64 + bit)
-    })
-}
-
-impl Drop for ThreadNumber {
-    fn drop(&mut self) {
-        let number = self.0.get();
-        if let Some(taken) = TAKEN.get(number / 64) {
-            taken.fetch_and(!(1 << (number % 64)), Ordering::Release);
-        }
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::expect_used)]
 mod tests {
     use std::{
+        cell::Cell,
         sync::{Barrier, atomic::AtomicUsize},
         thread,
     };
@@ -216,7 +171,7 @@ mod tests {
     #[test]
     fn threads_without_a_number_lose_nothing() {
         const ADDITIONS: u64 = 500;
-        const THREADS: usize = 2 * OWN_SHARDS;
+        const THREADS: usize = 2 * NUMBERS;
 
         let counters = Counters::new(2);
         let (together, without) = (Barrier::new(THREADS), AtomicUsize::new(0));
@@ -224,7 +179,7 @@ mod tests {
             for _ in 0..THREADS {
                 scope.spawn(|| {
                     add(&counters, ADDITIONS);
-                    let is_without = ThreadNumber::read() == Some(WITHOUT);
+                    let is_without = known_number() >= NUMBERS;
                     without.fetch_add(usize::from(is_without), Ordering::Relaxed);
                     together.wait();
                 });
@@ -232,7 +187,7 @@ mod tests {
         });
         let expected = THREADS as u64 * ADDITIONS;
         assert_eq!(counters.sum(1), [expected, 0, 0, 0, 0, 0, 0, 0]);
-        assert!(without.into_inner() >= THREADS - OWN_SHARDS);
+        assert!(without.into_inner() >= THREADS - NUMBERS);
     }
 
     /// A thread-local value of the application may count while its thread ends, before and after
@@ -264,13 +219,12 @@ mod tests {
 
     fn add(counters: &Counters, times: u64) {
         for _ in 0..times {
-            counters.count(|adder| {
-                adder.add(0, 3);
-                adder.add(1, 0);
-                // There is no such counter.
-                adder.add(2, 0);
-                adder.add(0, LINE);
-            });
+            let adder = counters.adder();
+            adder.add(0, 3);
+            counters.add(1, 0);
+            // There is no such counter.
+            counters.add(2, 0);
+            adder.add(0, LINE);
         }
     }
 }

@@ -23,8 +23,8 @@ use crate::{
     Decision, PolicyDecision, Source, StoreError, Verdict, policy_name::Name, util::lock::lock,
 };
 
-/// Counts the requests of one layer or limiter: one addition for the request, and one for each
-/// policy that was asked.
+/// Counts the requests of one layer or limiter: one addition for a request with ample room under
+/// all policies. For others, one for the request, and one for each policy that was asked.
 ///
 /// All numbers are fixed when it is built. No request adds a series.
 pub(crate) struct Recorder {
@@ -39,14 +39,18 @@ pub(crate) struct Recorder {
     former: Mutex<Former<Self>>,
 }
 
-/// The lines of the counters: a line for each verdict, and a line for each policy.
+/// The lines of the counters: a line for each verdict, one for requests with ample room, and a
+/// line for each policy.
 ///
 /// A request that was decided is counted under its verdict and its source. So the requests by
 /// result and the decisions by source are two sums of the same numbers.
 const ALLOWED: usize = 0;
 const DENIED: usize = 1;
 const IMPOSSIBLE: usize = 2;
-const FIRST_POLICY: usize = 3;
+/// Requests that all policies allowed, and none is near its limit. One counter stands for the
+/// request and for the check of each policy.
+const AMPLE: usize = 3;
+const FIRST_POLICY: usize = 4;
 
 /// The sources of stores and their failures are the first places of the lines of verdicts.
 const SOURCES: usize = 5;
@@ -159,28 +163,51 @@ impl Recorder {
     /// Counts a request that was decided.
     #[inline]
     pub(crate) fn decided(&self, decision: &Decision) {
-        let policies = decision.policies();
-        self.counters.count(|adder| {
-            let (line, place) = match decision.verdict() {
-                // Nearly all requests.
-                Verdict::Allowed if policies.len() > 0 => (ALLOWED, place_of_source(decision)),
-                _ => place_of(decision),
-            };
-            adder.add(line, place);
-            // A decision lists its policies in the order of configuration.
-            let has_all = policies.len() == self.policies.len();
-            for (number, policy) in policies.enumerate() {
-                let checked = Checked::by(policy);
-                if has_all {
-                    adder.add(FIRST_POLICY + number, checked as usize);
-                } else {
-                    self.add_check(adder, policy.interned_name(), checked);
-                }
-            }
-        });
-        if let Some(observer) = &self.observer {
-            self.observe(&**observer, result_of(decision), Some(decision), None);
+        // Nearly all requests.
+        if decision.is_allowed() && self.is_ample(decision) {
+            self.counters.add(AMPLE, place_of_source(decision));
+        } else {
+            self.count_each(decision);
         }
+        if self.observer.is_some() {
+            self.observe(result_of(decision), Some(decision), None);
+        }
+    }
+
+    /// Returns whether each policy was asked, and has ample room.
+    #[inline]
+    fn is_ample(&self, decision: &Decision) -> bool {
+        let mut policies = decision.policies();
+        policies.len() == self.policies.len()
+            && !self.policies.is_empty()
+            && policies.all(PolicyDecision::has_ample_room)
+    }
+
+    /// Counts a request, and the check of each policy.
+    #[inline(never)]
+    fn count_each(&self, decision: &Decision) {
+        let adder = self.counters.adder();
+        let policies = decision.policies();
+        // A decision lists its policies in the order of configuration.
+        let has_all = policies.len() == self.policies.len();
+        let mut is_denied = false;
+        for (number, policy) in policies.enumerate() {
+            let checked = Checked::by(policy);
+            is_denied |= matches!(checked, Checked::Denied);
+            if has_all {
+                adder.add(FIRST_POLICY + number, checked as usize);
+            } else {
+                self.add_check(&adder, policy.interned_name(), checked);
+            }
+        }
+        let (line, place) = match decision.verdict() {
+            // Nearly all denials.
+            Verdict::Denied if is_denied && decision.source() != Source::List => {
+                (DENIED, place_of_source(decision))
+            }
+            _ => place_of(decision),
+        };
+        adder.add(line, place);
     }
 
     /// Counts a request whose store answered at once.
@@ -223,26 +250,21 @@ impl Recorder {
 
     /// `policy`: the one that found no key.
     fn undecided(&self, result: RequestResult, policy: Option<&Name>) {
-        self.counters.count(|adder| {
-            let (line, place) = match result {
-                RequestResult::KeyMissing => KEY_MISSING,
-                RequestResult::Misconfigured => MISCONFIGURED,
-                RequestResult::Cancelled => CANCELLED,
-                RequestResult::Listed => LISTED,
-                _ => STORE_FAILED,
-            };
-            adder.add(line, place);
-            if let Some(policy) = policy {
-                self.add_check(adder, policy, Checked::KeyMissing);
-            }
-        });
-        if let Some(observer) = &self.observer {
-            // A cancelled request is counted in a destructor, in which a second panic would end the
-            // process.
-            if result == RequestResult::Cancelled && thread::panicking() {
-                return;
-            }
-            self.observe(&**observer, result, None, policy);
+        let (line, place) = match result {
+            RequestResult::KeyMissing => KEY_MISSING,
+            RequestResult::Misconfigured => MISCONFIGURED,
+            RequestResult::Cancelled => CANCELLED,
+            RequestResult::Listed => LISTED,
+            _ => STORE_FAILED,
+        };
+        self.counters.add(line, place);
+        if let Some(policy) = policy {
+            self.add_check(&self.counters.adder(), policy, Checked::KeyMissing);
+        }
+        // A cancelled request is counted in a destructor, in which a second panic would end the
+        // process.
+        if result != RequestResult::Cancelled || !thread::panicking() {
+            self.observe(result, None, policy);
         }
     }
 
@@ -267,8 +289,7 @@ impl Recorder {
     }
 
     fn shadow(&self, policy: &Name, checked: Checked) {
-        self.counters
-            .count(|adder| self.add_check(adder, policy, checked));
+        self.add_check(&self.counters.adder(), policy, checked);
     }
 
     /// Counts a check of a policy.
@@ -281,11 +302,13 @@ impl Recorder {
     #[cold]
     fn observe(
         &self,
-        observer: &dyn Observe,
         result: RequestResult,
         decision: Option<&Decision>,
         policy_without_key: Option<&Name>,
     ) {
+        let Some(observer) = &self.observer else {
+            return;
+        };
         observer.decided(&Observed {
             limiter: &self.name,
             result,
@@ -328,8 +351,10 @@ impl Version for Recorder {
         let [a0, a1, a2, a3, a4, not_limited, cancelled, misconfigured] = allowed;
         let [d0, d1, d2, d3, d4, key_missing, store_failed, listed] = denied;
         let [i0, i1, i2, i3, i4, exempt, banned, _] = impossible;
+        let [m0, m1, m2, m3, m4, ..] = self.counters.sum(AMPLE);
+        let ample = m0 + m1 + m2 + m3 + m4;
         let requests = Requests {
-            allowed: a0 + a1 + a2 + a3 + a4,
+            allowed: a0 + a1 + a2 + a3 + a4 + ample,
             denied: d0 + d1 + d2 + d3 + d4 + banned,
             impossible: i0 + i1 + i2 + i3 + i4,
             key_missing,
@@ -342,14 +367,18 @@ impl Version for Recorder {
         };
         let decisions = Decisions {
             list: exempt + listed + banned,
-            store: a0 + d0 + i0,
-            cache: a1 + d1 + i1,
-            lease: a2 + d2 + i2,
-            local: a3 + d3 + i3,
-            store_failure: a4 + d4 + i4 + store_failed,
+            store: a0 + d0 + i0 + m0,
+            cache: a1 + d1 + i1 + m1,
+            lease: a2 + d2 + i2 + m2,
+            local: a3 + d3 + i3 + m3,
+            store_failure: a4 + d4 + i4 + m4 + store_failed,
         };
         let policies = (FIRST_POLICY..).zip(&self.policies);
-        let policies = policies.map(|(line, name)| (name.clone(), checks(self.counters.sum(line))));
+        let policies = policies.map(|(line, name)| {
+            let mut checks = checks(self.counters.sum(line));
+            checks.allowed += ample;
+            (name.clone(), checks)
+        });
         Totals {
             requests,
             decisions,
@@ -362,10 +391,10 @@ impl Checked {
     #[inline(always)]
     fn by(policy: &PolicyDecision) -> Self {
         if !policy.is_denied() {
-            if policy.is_near_limit() {
-                Self::Near
-            } else {
+            if policy.has_ample_room() {
                 Self::Allowed
+            } else {
+                Self::Near
             }
         } else if policy.is_impossible() {
             Self::Impossible

@@ -74,7 +74,7 @@ impl Unanswered {
             asked: Some(Box::new(asked)),
             is_polled: false,
             enforced: charges.enforced.iter().map(owned).collect(),
-            shadows: charges.shadows.iter().map(owned).collect(),
+            shadows: charges.shadows().iter().map(owned).collect(),
             settings: Arc::clone(settings),
         })
     }

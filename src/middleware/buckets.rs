@@ -37,16 +37,14 @@ impl Buckets {
             rule.map_or(0, |rule| rule.base.debt)
         };
         let owned = |charge: &Charge<'_>| charge.clone().into_owned();
-        let Charges {
-            enforced, shadows, ..
-        } = charges;
+        let (enforced, shadows) = (&charges.enforced, charges.shadows());
         let mut off = settings.plan.off.iter();
         Self {
             store: settings.store.clone(),
             recorder: Arc::clone(&settings.recorder),
             enforced: enforced.iter().map(owned).collect(),
             shadows: shadows.iter().map(owned).collect(),
-            debts: enforced.iter().chain(&*shadows).map(debt).collect(),
+            debts: enforced.iter().chain(shadows).map(debt).collect(),
             banned,
             is_penalty_off: off.any(|rule| rule.base.demand.quota.penalty().is_some()),
         }

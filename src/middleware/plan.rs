@@ -20,6 +20,7 @@ use crate::{
     charge::{Charge, Demand, buckets},
     enforcement::Enforcement,
     key::{KeyError, KeyExtractor},
+    metrics::Recorder,
     overlay::{Found, Overlay},
     policy::Compiled,
     policy_name::Name,
@@ -62,8 +63,15 @@ pub(super) struct Charges<'a> {
     /// The charges of the check that decides. A layer rarely has more policies than fit in
     /// place.
     pub(super) enforced: SmallVec<[Charge<'a>; 4]>,
+    /// `None`: there is nothing of it, as for most requests.
+    pub(super) rare: Option<Box<Rare<'a>>>,
+}
+
+/// What few requests have beside their charges.
+#[derive(Default)]
+pub(super) struct Rare<'a> {
     /// Each is a check of its own.
-    pub(super) shadows: Vec<Charge<'a>>,
+    shadows: Vec<Charge<'a>>,
     /// Shadow policies that apply and cannot be checked.
     pub(super) unchecked: Vec<Unchecked<'a>>,
     /// The bans of the caller by operators, under enforced policies.
@@ -77,8 +85,19 @@ pub(super) struct Unchecked<'a> {
     pub(super) error: Option<KeyError>,
 }
 
-impl Charges<'_> {
+impl<'a> Charges<'a> {
+    /// Returns the charges of shadow policies.
+    #[inline]
+    pub(super) fn shadows(&self) -> &[Charge<'a>] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.shadows)
+    }
+
+    fn rare(&mut self) -> &mut Rare<'a> {
+        self.rare.get_or_insert_default()
+    }
+
     /// Returns the key that an enforced policy charges.
+    #[inline]
     pub(super) fn key_of(&self, policy: &Name) -> Option<&Key> {
         let mut charges = self.enforced.iter();
         let charge = charges.find(|charge| charge.policy == *policy && !charge.is_hold());
@@ -247,7 +266,7 @@ impl Rule {
         }
         // `extend` would copy the place of what is absent.
         if let Some(ban) = ban {
-            charges.bans.push(ban);
+            charges.rare().bans.push(ban);
         }
         if self.base.hold.is_some() {
             let charge = self.base.charge(Cow::Owned(key), demand);
@@ -276,13 +295,15 @@ impl Rule {
     fn add_shadow<'a>(&'a self, charge: Charge<'a>, charges: &mut Charges<'a>) {
         // A tier may hold permits, although the policy's own quota does not.
         if charge.demand.quota.is_concurrency() {
-            charges.unchecked.push(Unchecked {
+            charges.rare().unchecked.push(Unchecked {
                 policy: &self.base.name,
                 error: None,
             });
         } else {
-            charges.shadows.extend(self.hold_before(&charge));
-            charges.shadows.push(charge);
+            let hold = self.hold_before(&charge);
+            let shadows = &mut charges.rare().shadows;
+            shadows.extend(hold);
+            shadows.push(charge);
         }
     }
 
@@ -296,7 +317,7 @@ impl Rule {
         if self.base.is_enforced_for(&Key::missing()) {
             return Err(missing);
         }
-        charges.unchecked.push(Unchecked {
+        charges.rare().unchecked.push(Unchecked {
             policy: missing.policy,
             error: Some(missing.error),
         });
@@ -304,18 +325,19 @@ impl Rule {
     }
 
     /// Decides a request from one bucket in memory. Nothing that it reads is copied: the copies
-    /// would take longer than the decision. `record` gets the decision before it is copied, and
-    /// the key if the policy applies.
+    /// would take longer than the decision. Counts it. `record_denial` gets the decision before it is
+    /// copied, and the key.
     #[inline(always)]
     pub(super) fn decide(
         &self,
         memory: &MemoryStore,
+        recorder: &Recorder,
         head: &RequestHead<'_>,
-        record: impl Fn(&Decision, Option<&Key>),
+        record_denial: impl Fn(&Decision, &Key),
     ) -> Result<Decision, MissingKey<'_>> {
         let without_policy = || {
             let decision = Decision::of_no_policy();
-            record(&decision, None);
+            recorder.decided(&decision);
             Ok(decision)
         };
         if !self.applies(head) {
@@ -337,7 +359,10 @@ impl Rule {
         let demand = demand.as_ref().unwrap_or(&self.base.demand);
         let charge = self.base.charge(Cow::Borrowed(key), Cow::Borrowed(demand));
         let decision = memory.take(&charge);
-        record(&decision, Some(key));
+        recorder.decided(&decision);
+        if !decision.is_allowed() {
+            record_denial(&decision, key);
+        }
         Ok(decision)
     }
 

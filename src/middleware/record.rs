@@ -31,8 +31,8 @@ impl Settings {
         key_of: impl Fn(&Name) -> Option<&'a Key>,
     ) -> bool {
         denial.decision.is_some_and(|decision| {
-            let denied_by = decision.denied_by().map(PolicyDecision::interned_name);
-            let denied = denied_by.map(|policy| (policy, key_of(policy)));
+            let denied_by = || decision.denied_by().map(PolicyDecision::interned_name);
+            let denied = || denied_by().map(|policy| (policy, key_of(policy)));
             let decided_at_us = decision.decided_at_us();
             self.offenders
                 .count_again(denied, denial.reason, decided_at_us)

@@ -92,13 +92,10 @@ where
             }
         } else if let Some((rule, memory)) = settings.direct() {
             let head = head();
-            let record = |decision: &Decision, key: Option<&Key>| {
-                settings.recorder.decided(decision);
-                if !decision.is_allowed() {
-                    settings.record(decision.into(), |_| key, &head);
-                }
+            let record_denial = |decision: &Decision, key: &Key| {
+                settings.record(decision.into(), |_| Some(key), &head);
             };
-            match rule.decide(memory, &head, record) {
+            match rule.decide(memory, &settings.recorder, &head, record_denial) {
                 Ok(decision) => decision,
                 Err(MissingKey { policy, error }) => {
                     return ResponseFuture::without_key(Some(policy), &error, settings, &request);
@@ -113,10 +110,8 @@ where
             {
                 return ResponseFuture::without_key(Some(policy), &error, settings, &request);
             }
-            if !charges.unchecked.is_empty() {
-                settings.record_unchecked(&charges.unchecked);
-            }
-            if !charges.bans.is_empty() {
+            if let Some(rare) = &charges.rare {
+                settings.record_unchecked(&rare.unchecked);
                 if let Some(decision) = settings.decide_by_bans(&mut charges) {
                     settings.recorder.decided(&decision);
                     let denial = Denial::from(&decision);
@@ -124,9 +119,7 @@ where
                     return ResponseFuture::denied(denial, settings, &request);
                 }
             }
-            let Charges {
-                enforced, shadows, ..
-            } = &charges;
+            let (enforced, shadows) = (&*charges.enforced, charges.shadows());
             let partition_keys = plan.partition_keys(enforced);
             let outcome = if enforced.is_empty() && shadows.is_empty() {
                 Answer::Now(Ok(Decision::of_no_policy()))

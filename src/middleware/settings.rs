@@ -137,8 +137,10 @@ impl Settings {
     #[cold]
     pub(super) fn decide_by_bans(&self, charges: &mut Charges<'_>) -> Option<Decision> {
         #[cfg(feature = "control")]
-        if !charges.bans.is_empty() {
-            let mut decision = Decision::by_bans(mem::take(&mut charges.bans));
+        let bans = charges.rare.as_mut().map(|rare| mem::take(&mut rare.bans));
+        #[cfg(feature = "control")]
+        if let Some(bans) = bans.filter(|bans| !bans.is_empty()) {
+            let mut decision = Decision::by_bans(bans);
             let is_of_ban = |charge: &&Charge<'_>| {
                 let mut policies = decision.policies();
                 policies.any(|policy| policy.name() == charge.policy() && !charge.is_hold())

@@ -4,8 +4,10 @@
 //! that deny at the same time write to places of their own, which are merged when the
 //! application reads them: one lock for all threads would slow down each denial.
 
+mod known;
 mod place;
 mod recent;
+mod repeats;
 mod space_saving;
 #[cfg(test)]
 #[allow(clippy::indexing_slicing, clippy::unwrap_used)]
@@ -14,14 +16,17 @@ mod top;
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, OnceLock},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use smallvec::SmallVec;
 
-pub(crate) use self::{place::Identity, recent::Route};
-use self::{place::Place, recent::Kept};
+pub(crate) use self::{known::Identity, recent::Route};
+use self::{place::Place, recent::Kept, repeats::Compared};
 pub use self::{
     recent::RecentDenial,
     top::{Offender, TopDenied},
@@ -33,7 +38,7 @@ use crate::{
     util::{
         hash::SecretHasher,
         lock::{lock, try_lock},
-        thread_number::thread_number,
+        thread_number::own_number,
     },
 };
 
@@ -42,6 +47,8 @@ const PLACES: usize = 8;
 
 /// The denials of one layer.
 pub(crate) struct Offenders {
+    /// The number of this list, which no other one of the process has or had.
+    number: usize,
     /// Each is made when a thread first denies there: 40 KB.
     places: [OnceLock<Box<Mutex<Place>>>; PLACES],
     hash: SecretHasher,
@@ -76,7 +83,10 @@ pub(crate) struct DeniedCaller<'a> {
 impl Offenders {
     /// Creates an empty list. Its times are those of the clock; default: the machine's.
     pub(crate) fn new(clock: Option<Arc<dyn Clock>>) -> Arc<Self> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+
         Arc::new(Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             places: [const { OnceLock::new() }; PLACES],
             hash: SecretHasher::new(),
             clock: clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
@@ -95,22 +105,45 @@ impl Offenders {
     /// A client that does not slow down would fill the ring with itself. And most denials of a
     /// flood cost less in this way.
     #[inline]
-    pub(crate) fn count_again<'a>(
+    pub(crate) fn count_again<'a, I>(
         &self,
-        denied: impl Iterator<Item = (&'a Name, Option<&'a Key>)>,
+        denied: impl Fn() -> I,
         reason: DenialReason,
         decided_at_us: u64,
-    ) -> bool {
+    ) -> bool
+    where
+        I: Iterator<Item = (&'a Name, Option<&'a Key>)>,
+    {
+        let denial = Compared {
+            list: self.number,
+            denied,
+            reason,
+            decided_us: decided_at_us,
+        };
+        denial.count() || self.count_again_in_place(denial)
+    }
+
+    /// The same for a denial that this thread does not remember yet.
+    #[inline(never)]
+    fn count_again_in_place<'a, I>(&self, denial: Compared<impl Fn() -> I>) -> bool
+    where
+        I: Iterator<Item = (&'a Name, Option<&'a Key>)>,
+    {
         let mut ids: SmallVec<[u64; 4]> = SmallVec::new();
-        for (policy, key) in denied {
+        for (policy, key) in (denial.denied)() {
             let Some(key) = key else {
                 return false;
             };
             ids.push(self.id(policy, key.as_bytes()));
         }
         let mut place = self.place();
-        let now_us = place.begin(decided_at_us, &*self.clock);
-        place.count_again(&ids, reason, now_us)
+        let now_us = place.begin(denial.decided_us, &*self.clock);
+        let Some((left_us, repeats)) = place.count_again(&ids, denial.reason, now_us) else {
+            return false;
+        };
+        drop(place);
+        denial.remember(now_us, left_us, repeats);
+        true
     }
 
     /// Returns a caller whom a policy denied.
@@ -130,6 +163,7 @@ impl Offenders {
         denial: NewDenial<'_>,
         identify: impl Fn(&DeniedCaller<'_>, &Key) -> Identity,
     ) {
+        repeats::forget(self.number);
         let callers = denial.callers;
         let without_fingerprint = |caller: &DeniedCaller<'_>| (caller.policy.clone(), None);
         let mut kept = Kept {
@@ -164,7 +198,7 @@ impl Offenders {
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "a remainder is below the length")]
     fn place(&self) -> MutexGuard<'_, Place> {
-        let own = self.places[thread_number() % PLACES].get_or_init(Place::new);
+        let own = self.places[own_number() % PLACES].get_or_init(Place::new);
         try_lock(own).unwrap_or_else(|| self.other_place(own))
     }
 

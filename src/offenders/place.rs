@@ -1,14 +1,21 @@
 //! Where some of the threads record denials.
 
-use std::sync::Mutex;
+use std::{
+    mem,
+    sync::{Arc, Mutex},
+};
+
+use smallvec::SmallVec;
 
 use super::{
     DeniedCaller,
+    known::{Identity, Known},
     recent::{Kept, Recent, time},
+    repeats::Repeats,
     space_saving::SpaceSaving,
     top::{Offender, TopDenied},
 };
-use crate::{Clock, DenialReason, Fingerprint, clock, policy_name::Name};
+use crate::{Clock, DenialReason, clock};
 
 /// How long until counts are halved. All processes halve at the same times.
 const PERIOD_US: u64 = 600_000_000;
@@ -24,6 +31,8 @@ const LONGEST_REPEAT_US: u64 = 1_000;
 pub(super) struct Place {
     callers: SpaceSaving<Known>,
     recent: Recent,
+    /// What threads repeat, and how much of it the callers' counts have already.
+    repeats: Vec<(Arc<Repeats>, u64)>,
     /// The number of the period that the counts are of.
     period: u64,
     /// When a store decided, by its clock (0: none did), and what this process's clock was then.
@@ -33,47 +42,12 @@ pub(super) struct Place {
     last: Option<(u64, DenialReason, u64)>,
 }
 
-/// What is known of a listed caller.
-#[derive(Debug)]
-pub(super) struct Known {
-    pub(super) policy: Name,
-    pub(super) identity: Identity,
-}
-
-/// The identity of a caller: the hash of its key, and the application's name for it.
-#[derive(Clone, Debug)]
-pub(crate) struct Identity {
-    fingerprint: Fingerprint,
-    name: Option<Box<str>>,
-}
-
-impl Identity {
-    pub(crate) fn new(fingerprint: Fingerprint, name: Option<String>) -> Self {
-        const MOST_BYTES: usize = 64;
-
-        let bounded = |name: String| {
-            let mut bounded = String::new();
-            // A line break would make two lines of one in a log.
-            for char in name.chars().filter(|char| !char.is_control()) {
-                if bounded.len() + char.len_utf8() > MOST_BYTES {
-                    break;
-                }
-                bounded.push(char);
-            }
-            bounded.into_boxed_str()
-        };
-        Self {
-            fingerprint,
-            name: name.map(bounded),
-        }
-    }
-}
-
 impl Place {
     pub(super) fn new() -> Box<Mutex<Self>> {
         Box::new(Mutex::new(Self {
             callers: SpaceSaving::new(),
             recent: Recent::new(),
+            repeats: Vec::new(),
             period: 0,
             decided_us: 0,
             then_us: 0,
@@ -99,8 +73,30 @@ impl Place {
         } else {
             self.then_us.saturating_sub(apart_us)
         };
+        self.take_repeats();
         self.advance(now_us);
         now_us
+    }
+
+    /// Adds to the counts what threads have repeated since. Before counts are halved, and before
+    /// a caller may lose its entry.
+    #[inline]
+    fn take_repeats(&mut self) {
+        if !self.repeats.is_empty() {
+            let callers = &mut self.callers;
+            self.repeats.retain_mut(|(repeats, taken)| {
+                // Asked before the count is read. No thread adds any more.
+                let has_ended = Arc::get_mut(repeats).is_some();
+                let (count, last_us) = repeats.read();
+                let times = count - mem::replace(taken, count);
+                for (id, known) in repeats.callers.iter().filter(|_| times > 0) {
+                    if callers.count_listed(*id, times, last_us).is_none() {
+                        callers.count(*id, times, last_us, known.clone());
+                    }
+                }
+                !has_ended
+            });
+        }
     }
 
     /// Halves the counts once for each period that has passed.
@@ -123,7 +119,7 @@ impl Place {
         let mut are_listed = true;
         for (caller, (_, fingerprint)) in callers.iter().zip(&mut denial.policies) {
             if caller.key.is_some() {
-                let known = self.callers.count_listed(caller.id, denial.at_us);
+                let known = self.callers.count_listed(caller.id, 1, denial.at_us);
                 *fingerprint = known.map(|known| known.identity.fingerprint);
                 are_listed &= fingerprint.is_some();
             }
@@ -144,30 +140,36 @@ impl Place {
                 *fingerprint = Some(identity.fingerprint);
                 let policy = policy.clone();
                 let known = Known { policy, identity };
-                self.callers.count(caller.id, denial.at_us, known);
+                self.callers.count(caller.id, 1, denial.at_us, known);
             }
         }
     }
 
-    /// Counts callers that are denied again and again. Returns whether the denial is one of
-    /// those that the last in the ring stands for.
-    #[inline]
-    pub(super) fn count_again(&mut self, ids: &[u64], reason: DenialReason, now_us: u64) -> bool {
-        let is_repeated = self.last.is_some_and(|(last, why, at_us)| {
-            last == id_of_all(ids.iter().copied())
-                && why == reason
-                && now_us.abs_diff(at_us) < LONGEST_REPEAT_US
-        });
-        let Some((last, others)) = ids.split_last().filter(|_| is_repeated) else {
-            return false;
-        };
-        // All are counted, or none.
-        let is_counted = others.iter().all(|id| self.callers.is_listed(*id))
-            && self.callers.count_listed(*last, now_us).is_some();
-        for id in others.iter().filter(|_| is_counted) {
-            self.callers.count_listed(*id, now_us);
+    /// Counts callers that are denied again and again, if the last denial in the ring stands for
+    /// this one. Returns for how long it does, from now on, and what counts those that follow.
+    pub(super) fn count_again(
+        &mut self,
+        ids: &[u64],
+        reason: DenialReason,
+        now_us: u64,
+    ) -> Option<(u64, Arc<Repeats>)> {
+        let (last, why, at_us) = self.last?;
+        if last != id_of_all(ids.iter().copied())
+            || why != reason
+            || now_us.abs_diff(at_us) >= LONGEST_REPEAT_US
+        {
+            return None;
         }
-        is_counted
+        let known = |id: &u64| Some((*id, self.callers.listed(*id)?.clone()));
+        // All are counted, or none.
+        let callers: Option<SmallVec<_>> = ids.iter().map(known).collect();
+        let repeats = Repeats::new(callers?, now_us);
+        for id in ids {
+            self.callers.count_listed(*id, 1, now_us);
+        }
+        self.repeats.push((Arc::clone(&repeats), 0));
+        let left_us = (at_us + LONGEST_REPEAT_US).saturating_sub(now_us);
+        Some((left_us.min(LONGEST_REPEAT_US), repeats))
     }
 
     #[inline]
@@ -181,6 +183,7 @@ impl Place {
 
     /// Returns the callers, with all their counts halved that are due.
     pub(super) fn top(&mut self, now_us: u64) -> TopDenied {
+        self.take_repeats();
         self.advance(now_us);
         let offenders = self.callers.entries().iter().map(|entry| Offender {
             policy: entry.caller.policy.text.to_string(),
@@ -270,9 +273,9 @@ mod tests {
             policy: Name::new("api").unwrap(),
             identity: Identity::new(Fingerprint::from(&Key::from("ann")), None),
         };
-        place.callers.count(1, 0, known);
+        place.callers.count(1, 1, 0, known);
         for _ in 1..8 {
-            place.callers.count_listed(1, 0);
+            place.callers.count_listed(1, 1, 0);
         }
         for us in [PERIOD_US, PERIOD_US - 1, PERIOD_US] {
             place.begin(0, at(us));

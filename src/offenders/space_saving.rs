@@ -65,9 +65,10 @@ impl<T> SpaceSaving<T> {
         self.places.allocation_size()
     }
 
-    /// Returns whether a caller is listed.
-    pub(super) fn is_listed(&self, id: u64) -> bool {
-        self.place_of(id).is_some()
+    /// Returns a caller, if it is listed.
+    pub(super) fn listed(&self, id: u64) -> Option<&T> {
+        let entry = self.entries.get(self.place_of(id)?)?;
+        Some(&entry.caller)
     }
 
     #[inline]
@@ -77,25 +78,25 @@ impl<T> SpaceSaving<T> {
         self.places.find(id, is_its_place).copied().map(usize::from)
     }
 
-    /// Counts a caller, if it is listed, and returns it.
+    /// Counts a caller this many times, if it is listed, and returns it.
     #[inline]
-    pub(super) fn count_listed(&mut self, id: u64, now_us: u64) -> Option<&T> {
+    pub(super) fn count_listed(&mut self, id: u64, times: u64, now_us: u64) -> Option<&T> {
         let place = self.place_of(id)?;
         let entry = self.entries.get_mut(place)?;
-        entry.count += 1;
+        entry.count += times;
         entry.last_us = entry.last_us.max(now_us);
-        self.total += 1;
+        self.total += times;
         Some(&entry.caller)
     }
 
-    /// Counts a caller, and lists it.
-    pub(super) fn count(&mut self, id: u64, now_us: u64, caller: T) {
-        if self.count_listed(id, now_us).is_some() {
+    /// Counts a caller this many times, and lists it.
+    pub(super) fn count(&mut self, id: u64, times: u64, now_us: u64, caller: T) {
+        if self.count_listed(id, times, now_us).is_some() {
             return;
         }
         let entry = |error| Entry {
             id,
-            count: error + 1,
+            count: error + times,
             error,
             last_us: now_us,
             caller,
@@ -119,7 +120,7 @@ impl<T> SpaceSaving<T> {
             place
         };
         self.add_place(id, place);
-        self.total += 1;
+        self.total += times;
     }
 
     /// Returns the place of an entry with the lowest count. No count is below `floor`, so the

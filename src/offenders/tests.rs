@@ -1,15 +1,17 @@
 //! Counts and errors against exact counts.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, iter, sync::Arc, thread};
 
 use proptest::prelude::*;
 
 use super::{
-    Offender, TopDenied,
+    Identity, NewDenial, Offender, Offenders, TopDenied,
     recent::time,
     space_saving::{ENTRIES, SpaceSaving},
 };
-use crate::{Fingerprint, Key, util::split_mix::SplitMix64};
+use crate::{
+    DenialReason, Fingerprint, Key, ManualClock, policy_name::Name, util::split_mix::SplitMix64,
+};
 
 /// A list of callers beside their exact counts.
 struct Counted {
@@ -29,7 +31,7 @@ impl Counted {
 
     fn count(&mut self, caller: u64) {
         // Ids are hashes, so they are even.
-        self.list.count(SplitMix64(caller).next(), 0, caller);
+        self.list.count(SplitMix64(caller).next(), 1, 0, caller);
         *self.exact.entry(caller).or_default() += 1;
         self.total += 1;
     }
@@ -234,7 +236,7 @@ fn the_table_of_places_never_grows() {
     let mut list = SpaceSaving::new();
     let size = list.table_size();
     for id in 0..100_000 {
-        list.count(SplitMix64(id).next(), 0, ());
+        list.count(SplitMix64(id).next(), 1, 0, ());
         if id % 1_000 == 0 {
             list.halve(1);
         }
@@ -247,8 +249,7 @@ fn the_table_of_places_never_grows() {
 fn a_reader_gets_each_denial_once() {
     use smallvec::smallvec;
 
-    use super::{Identity, Mark, NewDenial, Offenders};
-    use crate::{DenialReason, policy_name::Name};
+    use super::Mark;
 
     let (offenders, policy) = (Offenders::new(None), Name::new("api").unwrap());
     let deny = |caller: u64| {
@@ -276,4 +277,69 @@ fn a_reader_gets_each_denial_once() {
     // Of more than the ring has, the latest.
     (0..1_000).for_each(deny);
     assert_eq!((new(1_000), new(1_000)), (256, 0));
+}
+
+/// Threads count by themselves what they repeat. Nothing of it is lost: neither what threads
+/// counted that have ended, nor the counts of a caller whose entry others take.
+#[test]
+fn what_threads_repeat_is_counted_exactly() {
+    const TIMES: u64 = 1_000;
+    const OTHERS: u64 = 2 * ENTRIES as u64;
+
+    let offenders = Offenders::new(Some(Arc::new(ManualClock::new())));
+    let name = Name::new("api").unwrap();
+    let deny = |caller: u64, times: u64, decided_at_us: u64| {
+        let key = Key::from(caller);
+        let reason = DenialReason::QuotaExceeded;
+        for _ in 0..times {
+            let denied = || iter::once((&name, Some(&key)));
+            if !offenders.count_again(denied, reason, decided_at_us) {
+                let caller = offenders.caller(name.clone(), Some(&key));
+                let denial = NewDenial {
+                    reason,
+                    decided_at_us,
+                    retry_after: None,
+                    method: None,
+                    route: None,
+                    callers: [caller].into(),
+                };
+                offenders.record(denial, |_, key| Identity::new(Fingerprint::from(key), None));
+            }
+        }
+    };
+    let count_of = |caller: u64| {
+        let fingerprint = Fingerprint::from(&Key::from(caller));
+        let mut listed = offenders.top(usize::MAX).offenders.into_iter();
+        let listed = listed.find(|offender| offender.fingerprint == fingerprint);
+        listed.map(|offender| (offender.count, offender.error))
+    };
+    thread::scope(|scope| {
+        for own in 1..=6 {
+            let deny = &deny;
+            scope.spawn(move || {
+                for turn in 1..=3 {
+                    deny(own, TIMES, turn * 10_000);
+                    // Some stores do not decide.
+                    deny(0, 10, if own == 1 { 0 } else { turn * 10_000 });
+                }
+            });
+        }
+    });
+    deny(7, TIMES, 50_000);
+    assert_eq!(count_of(7), Some((TIMES, 0)));
+    deny(7, TIMES, 50_500);
+    for own in 1..=6 {
+        assert_eq!(count_of(own), Some((3 * TIMES, 0)));
+    }
+    assert_eq!(
+        (count_of(0), count_of(7)),
+        (Some((180, 0)), Some((2 * TIMES, 0)))
+    );
+    // Those that come once take entries with few counts.
+    deny(8, 3, 60_000);
+    for other in 1..=OTHERS {
+        deny(100 + other, 1, 60_000);
+    }
+    let total = 6 * (3 * TIMES + 30) + 2 * TIMES + 3 + OTHERS;
+    assert_eq!(offenders.top(1).total, total);
 }

@@ -177,6 +177,13 @@ pub(crate) trait Arithmetic {
         self.capacity().div_ceil(5)
     }
 
+    /// Returns whether `units_that_fit(level)` is less than a fifth of the capacity. It asks in
+    /// levels, as it is asked for each request, and then needs no division.
+    #[inline]
+    fn is_nearly_used(&self, level: u64) -> bool {
+        self.capacity().saturating_sub(self.counted(level)) < self.fifth()
+    }
+
     /// Returns the part of `cost` that a debit charges: as many whole units as fit within
     /// the capacity and `extra`.
     fn chargeable(&self, standing: &BucketState, cost: u64, extra: i64) -> u64 {

@@ -518,14 +518,9 @@ impl Quota {
         each!(self, rule => rule.units_that_fit(level))
     }
 
-    /// Returns whether `remaining(level)` is less than a fifth of the capacity. It asks in
-    /// levels, as it is asked for each request, and then needs no division.
-    #[inline]
+    /// Returns whether less than a fifth of the capacity is left at this level.
     pub(crate) fn is_nearly_used(&self, level: u64) -> bool {
-        each!(self, rule => {
-            let left = rule.capacity().saturating_sub(rule.counted(level));
-            left < rule.fifth()
-        })
+        each!(self, rule => rule.is_nearly_used(level))
     }
 
     /// Returns the bucket after this level was taken.

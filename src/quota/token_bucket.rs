@@ -171,6 +171,8 @@ pub(crate) struct TokenBucketParams {
     pub(crate) interval_ns: u64,
     /// The time from empty to full: `burst` intervals.
     pub(crate) capacity_ns: u64,
+    /// A fifth of the tokens, rounded up.
+    fifth_ns: u64,
     /// The level at which an unknown caller starts.
     pub(crate) initial_ns: u64,
 }
@@ -222,6 +224,7 @@ impl TokenBucketParams {
             burst,
             interval_ns,
             capacity_ns,
+            fifth_ns: burst.div_ceil(5) * interval_ns,
             initial_ns: 0,
         })
     }
@@ -263,7 +266,7 @@ impl Arithmetic for TokenBucketParams {
 
     #[inline]
     fn fifth(&self) -> u64 {
-        self.burst.div_ceil(5).saturating_mul(self.interval_ns)
+        self.fifth_ns
     }
 
     #[inline]

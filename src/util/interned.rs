@@ -59,7 +59,19 @@ impl<T> Clone for Interned<T> {
 impl<T: PartialEq> PartialEq for Interned<T> {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
-        ptr::eq::<T>(&**self, &**other) || **self == **other
+        match (self, other) {
+            // A table has each value once. So the values of two policies are not compared.
+            (Self::Static(one), Self::Static(other)) => ptr::eq::<T>(*one, *other),
+            _ => ptr::eq::<T>(&**self, &**other) || self.is_equal(other),
+        }
+    }
+}
+
+impl<T: PartialEq> Interned<T> {
+    /// Compares the values.
+    #[cold]
+    fn is_equal(&self, other: &Self) -> bool {
+        **self == **other
     }
 }
 

@@ -15,6 +15,5 @@ pub(crate) mod split_mix;
 #[cfg(any(feature = "redis", feature = "control"))]
 pub(crate) mod task;
 pub(crate) mod text;
-#[cfg(feature = "http")]
 pub(crate) mod thread_number;
 pub(crate) mod time;
