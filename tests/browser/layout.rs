@@ -2,17 +2,23 @@
 //! keyboard. With `TT_PICTURES`, these tests write the pictures of the documentation.
 
 use std::{
+    net::SocketAddr,
     path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
 
+use fantoccini::key::Key;
 use serde_json::json;
 
 use crate::{
     app::{App, Options, ask},
     browser::Tab,
-    page::{self, NARROW, WIDE, css, look_up},
+    page::{self, NARROW, WIDE, button, change, css, look_up},
     signing_in::with_secret,
 };
 
@@ -20,42 +26,73 @@ fn pictures() -> Option<PathBuf> {
     std::env::var_os("TT_PICTURES").map(PathBuf::from)
 }
 
-/// Writes the whole page, or the upper part of this height, if pictures are wanted.
-fn picture(tab: &mut Tab, name: &str, width: u32, most: u64) {
+/// Writes the page down to this height, if pictures are wanted.
+fn picture(tab: &mut Tab, name: &str, (width, most): (u32, u32)) {
     let Some(folder) = pictures() else { return };
-    let height = tab
-        .evaluate("document.documentElement.scrollHeight")
-        .as_u64();
-    tab.resize(width, height.expect("a height").min(most) as u32);
+    tab.resize(width, most);
+    tab.evaluate("(document.activeElement.blur(), scrollTo(0, 0))");
+    // The next sample draws the charts in their new size.
+    thread::sleep(Duration::from_secs(2));
     let path = folder.join(format!("{name}.png"));
     std::fs::write(path, tab.screenshot()).expect("a folder");
+    tab.resize(WIDE.0, WIDE.1);
 }
 
-/// Sends requests of many callers, of which some ask too often: a few, or for five minutes if
-/// pictures are wanted.
-fn send_traffic(app: &App) {
+/// Requests of many callers, of which some ask too often: a few, or if pictures are wanted, for
+/// five minutes and then on until this is dropped.
+struct Traffic {
+    ends: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Traffic {
+    fn start(address: SocketAddr) -> Self {
+        let ends = Arc::new(AtomicBool::new(false));
+        if pictures().is_none() {
+            (0..40).for_each(|number| send_one(address, number, 0.0));
+            return Self { ends, thread: None };
+        }
+        let is_over = Arc::clone(&ends);
+        let started = Instant::now();
+        let thread = thread::spawn(move || {
+            let mut number = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                number += 1;
+                // A wave of a minute.
+                let busy = (started.elapsed().as_secs_f64() / 10.0).sin();
+                send_one(address, number, busy);
+                thread::sleep(Duration::from_secs_f64(0.03 - 0.015 * busy));
+            }
+        });
+        thread::sleep(Duration::from_secs(290));
+        Self {
+            ends,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn send_one(address: SocketAddr, number: usize, busy: f64) {
     const TOO_OFTEN: [(&str, &str); 4] = [
         ("k-4711", "Example Inc."),
         ("k-1042", "batch import"),
         ("k-0815", "price watcher"),
         ("k-2718", "status page"),
     ];
-    let started = Instant::now();
-    let length = Duration::from_secs(if pictures().is_some() { 300 } else { 0 });
-    let mut number = 0;
-    while number < 40 || started.elapsed() < length {
-        number += 1;
-        // Each of them asks as often as its place in the list, in a wave of a minute.
-        let busy = (started.elapsed().as_secs_f64() / 10.0).sin();
-        let often = TOO_OFTEN.get(number % 13).filter(|_| busy > -0.5);
-        let new = format!("k-{number}");
-        let (key, name) = often.copied().unwrap_or((&new, "new"));
-        let fields = [("x-api-key", key), ("x-name", name)];
-        ask(app.address, "GET", "/items/1", &fields, "");
-        if !length.is_zero() {
-            thread::sleep(Duration::from_secs_f64(0.03 - 0.015 * busy));
-        }
-    }
+    let often = TOO_OFTEN.get(number % 13).filter(|_| busy > -0.5);
+    let new = format!("k-{number}");
+    let (key, name) = often.copied().unwrap_or((&new, "new"));
+    let fields = [("x-api-key", key), ("x-name", name)];
+    ask(address, "GET", "/items/1", &fields, "");
 }
 
 /// Asserts what holds of each state.
@@ -130,32 +167,56 @@ fn the_page_is_in_order_with_traffic_a_look_up_and_a_dialog() {
         return;
     };
     assert_in_order(&mut tab, "without traffic");
-    app.exhaust("ann");
-    send_traffic(&app);
+    app.exhaust("k-4711");
+    let traffic = Traffic::start(app.address);
     tab.wait_until("document.querySelector('#denials tbody button') !== null");
     tab.wait_until("document.querySelector('#top tbody button') !== null");
-    assert_in_order(&mut tab, "with traffic");
-    picture(&mut tab, "admin-wide", 1440, 2_000);
-    tab.prefer("dark");
-    picture(&mut tab, "admin-dark", 1440, 2_000);
-    look_up(&tab, "header:x-api-key=ann");
+    look_up(&tab, "k-0815");
+    let fields = [
+        ("for", "7d"),
+        ("reason", "scraping, ticket 4712"),
+        ("label", "price watcher"),
+    ];
+    change(&tab, "burst", "Ban", &fields);
+    look_up(&tab, "header:x-api-key=k-4711");
+    let quota = ("quota", "2 per minute, burst 10");
+    let fields = [
+        quota,
+        ("for", "1d"),
+        ("reason", "migration, ticket 4711"),
+        ("label", "Example Inc."),
+    ];
+    change(&tab, "burst", "Override", &fields);
+    app.exhaust("k-4711");
+    tab.wait_until("document.querySelectorAll('#entries tbody button').length === 4");
+    tab.wait_until("document.getElementById('result').innerText.includes('No room')");
     assert_in_order(&mut tab, "with a look-up");
-    picture(&mut tab, "admin-look-up", 1440, 900);
-    tab.resize(NARROW.0, NARROW.1);
-    picture(&mut tab, "admin-narrow", 390, 2_000);
-    tab.resize(WIDE.0, WIDE.1);
+    picture(&mut tab, "admin-look-up", (1440, 960));
+    tab.click(&button("document.getElementById('result')", "Close"));
+    assert_in_order(&mut tab, "with traffic");
+    picture(&mut tab, "admin-wide", (1440, 1_230));
+    tab.prefer("dark");
+    picture(&mut tab, "admin-dark", (1440, 960));
+    tab.prefer("light");
+    picture(&mut tab, "admin-narrow", (390, 1_600));
 
-    tab.click(&page::button(&page::card("burst"), "Ban… burst"));
+    look_up(&tab, "k-4711");
+    tab.click(&button(&page::card("burst"), "Ban… burst"));
     tab.wait_until("document.querySelector('dialog[open]') !== null");
     assert_in_order(&mut tab, "with a dialog");
-    tab.press(fantoccini::key::Key::Escape.into());
+    tab.press(Key::Escape.into());
     tab.wait_until("document.querySelector('dialog') === null");
+    tab.click(&button("document.getElementById('result')", "Close"));
 
     app.redis.as_mut().expect("its server").kill();
     app.ask("ann");
     tab.wait_until("document.getElementById('tile-store').innerText.includes('No: it fails')");
     assert_in_order(&mut tab, "in an outage");
-    picture(&mut tab, "admin-outage", 1440, 2_000);
+    if pictures().is_some() {
+        thread::sleep(Duration::from_secs(20));
+    }
+    picture(&mut tab, "admin-outage", (1440, 1_230));
+    drop(traffic);
 }
 
 #[test]

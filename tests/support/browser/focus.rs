@@ -34,20 +34,24 @@ const FAULTS: &str = "(() => {
     && element.getAttribute('tabindex') !== '-1' && !element.closest('[inert]')
     && element.checkVisibility({ visibilityProperty: true }) && element.getClientRects().length > 0
     && !(element.type === 'radio' && way.some((other) => other.type === 'radio' && other.name === element.name));
-  const faults = controls.filter((element) => reachable(element) && !way.includes(element))
+  // A list that changes has another element of the same name.
+  const names = new Set(way.map(show));
+  const faults = controls.filter((element) => reachable(element) && !names.has(show(element)))
     .map((element) => `Tab misses ${show(element)}`);
   faults.push(...way.filter((element) => element.tabIndex > 0)
     .map((element) => `${show(element)} comes before all without a tabindex`));
   // The walk may begin anywhere.
-  const first = way.findIndex((element) => way.every((other) =>
+  const present = way.filter((element) => element.isConnected);
+  const first = present.findIndex((element) => present.every((other) =>
     other === element || element.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING));
-  const ordered = [...way.slice(first), ...way.slice(0, first)];
+  const ordered = [...present.slice(first), ...present.slice(0, first)];
   const group = (element) => element.closest('form, tr, article, section, header, footer, nav, li, main, body');
   ordered.slice(1).forEach((element, index) => {
     const before = ordered[index];
     if (group(element) !== group(before)) return;
     const [one, other] = [before, element].map((each) => each.getBoundingClientRect());
-    const isAbove = other.bottom <= one.top;
+    // To the right is another column.
+    const isAbove = other.bottom <= one.top && other.left < one.right;
     const isLeft = other.right <= one.left && other.top < one.bottom && other.bottom > one.top;
     if (isAbove || isLeft) faults.push(`Tab goes back from ${show(before)} to ${show(element)}`);
   });
