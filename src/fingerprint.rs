@@ -66,10 +66,10 @@ impl Fingerprint {
         hash.try_into().map(Self).ok()
     }
 
-    /// Returns whether a key was made of a fingerprint.
+    /// Returns the fingerprint that a key was made of.
     #[cfg(any(feature = "admin", feature = "redis"))]
-    pub(crate) fn is_of_key(key: &Key) -> bool {
-        Self::in_key(key.as_bytes()).is_some()
+    pub(crate) fn of_key(key: &Key) -> Option<Self> {
+        Self::in_key(key.as_bytes())
     }
 
     /// Reads the fingerprint in the name of a bucket in Redis.

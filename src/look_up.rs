@@ -179,11 +179,12 @@ impl<'a> Asked<'a> {
 
     /// Returns an error if the store cannot find the bucket of a fingerprint.
     fn check_fingerprint(&self, store: &StoreHandle, charges: &[Charge<'_>]) -> Result<(), String> {
-        let is_fingerprint = self.key.as_ref().is_some_and(Fingerprint::is_of_key);
+        let is_fingerprint = self.key.as_ref().and_then(Fingerprint::of_key).is_some();
         let has_name = |charge: &Charge<'_>| store.storage_key(charge).is_some();
         match is_fingerprint && !charges.last().is_some_and(has_name) {
             true => Err(
-                "the store knows no fingerprints, as its buckets are in memory; name the key"
+                "the store is in memory and finds no bucket by a fingerprint, but for callers that \
+                 the layer lists as denied; name the key"
                     .to_owned(),
             ),
             false => Ok(()),

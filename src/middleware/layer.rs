@@ -77,8 +77,9 @@ impl RateLimitLayer {
     /// ten minutes.
     ///
     /// A caller appears as the [`Fingerprint`](crate::Fingerprint) of its key, which is also in
-    /// the names of its buckets in Redis. The key itself is not kept. To read names instead, use
-    /// [`name_offenders`](crate::RateLimitLayerBuilder::name_offenders). Under a policy that is
+    /// the names of its buckets in Redis. The key itself is not kept, except with the feature
+    /// `admin` for a store in memory, which finds a bucket by its key only; nothing shows it. To read
+    /// names instead, use [`name_offenders`](crate::RateLimitLayerBuilder::name_offenders). Under a policy that is
     /// [shared](crate::Policy::shared), all callers are one.
     ///
     /// Clones of the layer share the list; it is in this process only. To see a fleet, collect

@@ -8,7 +8,7 @@ use super::{
     settings::Settings,
 };
 use crate::{
-    Key, List, RequestHead, StoreError,
+    Fingerprint, Key, List, RequestHead, StoreError,
     control::Caller,
     key::KeyError,
     lists::{LoadedLists, stronger},
@@ -79,8 +79,18 @@ impl Settings {
             let name = &*rule.base.name.text;
             policy.is_none_or(|policy| policy == name)
         });
-        let asked = rules.map(|(rule, is_off)| rule.asked(is_off, &self.store, caller).on(list));
+        let asked = rules.map(|(rule, is_off)| {
+            let key = rule.key_of(caller).map(|key| self.known_key(key));
+            rule.asked(is_off, &self.store, caller, key).on(list)
+        });
         asked.collect()
+    }
+
+    /// Returns the key of a denied caller, if this is its fingerprint and the store needs the key.
+    fn known_key(&self, key: Key) -> Key {
+        let fingerprint = Fingerprint::of_key(&key);
+        let known = fingerprint.and_then(|caller| self.offenders.key_of(caller));
+        known.unwrap_or(key)
     }
 
     /// Returns the list that the caller is on, by its address or by a key of any policy.
@@ -132,12 +142,18 @@ impl Rule {
         key.map_err(|error| missing_key(&error, caller))
     }
 
-    fn asked<'a>(&'a self, is_off: bool, store: &StoreHandle, caller: &Caller) -> Asked<'a> {
+    fn asked<'a>(
+        &'a self,
+        is_off: bool,
+        store: &StoreHandle,
+        caller: &Caller,
+        key: Result<Key, String>,
+    ) -> Asked<'a> {
         let request = caller.request();
         Asked::new(
             self.terms(is_off),
             store,
-            self.key_of(caller),
+            key,
             |quota| match request {
                 Some(request) => {
                     let demand = self.chosen_demand(&RequestHead::from(request), quota);

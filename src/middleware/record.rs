@@ -73,10 +73,15 @@ impl Settings {
         // The request is of one of the callers who share these.
         let is_shared = [Key::everyone(), Key::missing()].contains(key);
         let name = self.name_offender.as_ref().filter(|_| !is_shared);
-        Identity::new(
-            stored.unwrap_or_else(|| Fingerprint::from(key)),
-            name.and_then(|name| (name.0)(head)),
-        )
+        let name = name.and_then(|name| (name.0)(head));
+        let identity = |fingerprint| Identity::new(fingerprint, name);
+        match stored {
+            Some(fingerprint) => identity(fingerprint),
+            #[cfg(feature = "admin")]
+            None => identity(Fingerprint::from(key)).with_key(key),
+            #[cfg(not(feature = "admin"))]
+            None => identity(Fingerprint::from(key)),
+        }
     }
 }
 

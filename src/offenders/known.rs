@@ -1,5 +1,7 @@
 //! What is known of a caller that is listed.
 
+#[cfg(feature = "admin")]
+use crate::Key;
 use crate::{Fingerprint, policy_name::Name};
 
 /// What is known of a listed caller.
@@ -14,6 +16,9 @@ pub(super) struct Known {
 pub(crate) struct Identity {
     pub(super) fingerprint: Fingerprint,
     pub(super) name: Option<Box<str>>,
+    /// The key, if the store finds no bucket by a fingerprint.
+    #[cfg(feature = "admin")]
+    pub(super) key: Option<Key>,
 }
 
 impl Identity {
@@ -34,6 +39,20 @@ impl Identity {
         Self {
             fingerprint,
             name: name.map(bounded),
+            #[cfg(feature = "admin")]
+            key: None,
+        }
+    }
+
+    /// Keeps the key of a caller, unless it is long: a list of long ones would take much memory.
+    #[cfg(feature = "admin")]
+    pub(crate) fn with_key(self, key: &Key) -> Self {
+        const MOST_BYTES: usize = 256;
+
+        let is_short = key.as_bytes().len() <= MOST_BYTES;
+        Self {
+            key: is_short.then(|| key.clone()),
+            ..self
         }
     }
 }

@@ -236,6 +236,14 @@ impl Offenders {
         merged
     }
 
+    /// Returns the key of a caller that was denied, if it is kept: if the store finds no bucket by a
+    /// fingerprint, and the caller is still listed.
+    #[cfg(feature = "admin")]
+    pub(crate) fn key_of(&self, fingerprint: Fingerprint) -> Option<Key> {
+        let mut places = self.places.iter().filter_map(OnceLock::get);
+        places.find_map(|place| lock(place).key_of(fingerprint).cloned())
+    }
+
     /// Returns the last denials, the latest first.
     pub(crate) fn recent(&self) -> Vec<RecentDenial> {
         let mut all = Vec::new();

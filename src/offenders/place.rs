@@ -16,6 +16,8 @@ use super::{
     top::{Offender, TopDenied},
 };
 use crate::{Clock, DenialReason, clock};
+#[cfg(feature = "admin")]
+use crate::{Fingerprint, Key};
 
 /// How long until counts are halved. All processes halve at the same times.
 const PERIOD_US: u64 = 600_000_000;
@@ -198,6 +200,17 @@ impl Place {
             unlisted: self.callers.floor(),
             total: self.callers.total(),
         }
+    }
+
+    /// Returns the key of a listed caller, if it is kept.
+    #[cfg(feature = "admin")]
+    pub(super) fn key_of(&self, fingerprint: Fingerprint) -> Option<&Key> {
+        let mut callers = self.callers.entries().iter();
+        callers.find_map(|entry| {
+            let identity = &entry.caller.identity;
+            let key = identity.key.as_ref();
+            key.filter(|_| identity.fingerprint == fingerprint)
+        })
     }
 
     pub(super) fn recent(&self) -> impl Iterator<Item = &Kept> {

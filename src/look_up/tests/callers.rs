@@ -1,12 +1,13 @@
 //! Whom an operator asks about: keys, addresses, fingerprints and parts of requests.
 
-use std::sync::Arc;
+use std::{convert::Infallible, sync::Arc};
 
-use http::Request;
+use http::{Request, Response, StatusCode};
+use tower::{Layer, ServiceExt, service_fn};
 
-use super::{World, buckets, caller, debit, only, plan, remaining};
+use super::{HOUR, World, buckets, caller, debit, only, plan, remaining};
 use crate::{
-    FixedWindow, Key, Limiter, List, Lists, OnMissingKey, Policy, Quota, RateLimitLayer,
+    Fingerprint, FixedWindow, Key, Limiter, List, Lists, OnMissingKey, Policy, Quota, RateLimitLayer,
     RequestHead, TokenBucket,
     control::Mode,
     key::{self, KeyExtractor, PeerAddr},
@@ -73,7 +74,7 @@ async fn an_address_is_grouped_as_each_policy_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fingerprint_is_known_to_redis_only() {
+async fn a_fingerprint_of_any_caller_is_known_to_redis_only() {
     let redis = World::in_redis();
     let (layer, limiter) = (redis.layer([plan()]), redis.limiter([plan_of_limiter()]));
     debit(&buckets(&layer, &[("x-api-key", "k1")]), 4).await;
@@ -93,12 +94,54 @@ async fn a_fingerprint_is_known_to_redis_only() {
     let layer = memory.layer([plan()]);
     let state = only(layer.look_up(&caller(&[&fingerprint]), None).await);
     let why = state.bucket.expect_err("unknown");
-    assert!(why.contains("knows no fingerprints"), "{why}");
+    assert!(why.contains("by a fingerprint"), "{why}");
     assert_eq!(
         state.fingerprint.map(|known| known.to_string()),
         Some(fingerprint)
     );
     assert_eq!(state.storage_key, None);
+}
+
+/// A memory store finds no bucket by a fingerprint, and a fingerprint is all that a list of denials
+/// shows.
+#[tokio::test(start_paused = true)]
+async fn a_denied_caller_is_found_in_memory_by_its_fingerprint() {
+    let memory = World::in_memory();
+    let layer = memory.layer([
+        plan(),
+        hourly("held").key(key::header("x-api-key")).hold_for(HOUR),
+    ]);
+    let service = layer.layer(service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(()))
+    }));
+    let ask = async |user: &str| {
+        let request = Request::get("/").header("x-api-key", user).body(());
+        let response = service.clone().oneshot(request.expect("a request")).await;
+        response.expect("an answer").status()
+    };
+    let long = "k".repeat(1_000);
+    for user in ["k1", &long] {
+        for _ in 0..10 {
+            assert_eq!(ask(user).await, StatusCode::OK);
+        }
+        assert_eq!(ask(user).await, StatusCode::TOO_MANY_REQUESTS);
+    }
+    for denial in layer.recent_denials() {
+        for fingerprint in denial.fingerprints {
+            let is_short = fingerprint == Fingerprint::from(&Key::from("k1"));
+            let denied = caller(&[&fingerprint.to_string()]);
+            let states = layer.look_up(&denied, Some("plan")).await;
+            match is_short {
+                true => assert_eq!(remaining(states), 0),
+                false => assert!(only(states).bucket.is_err()),
+            }
+        }
+    }
+    let by_fingerprint = Fingerprint::from(&Key::from("k1")).to_string();
+    let denied = caller(&[&by_fingerprint]);
+    drop(layer.reset_caller(&denied, None).await.expect("a reset"));
+    assert_eq!(ask("k1").await, StatusCode::OK);
+    assert_eq!(remaining(layer.look_up(&denied, Some("plan")).await), 9);
 }
 
 fn plan_of_limiter() -> Policy {

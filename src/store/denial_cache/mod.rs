@@ -134,7 +134,7 @@ impl DenialCache {
         let (id, mut stripes) = self.place(charges);
         if charges
             .iter()
-            .any(|charge| Fingerprint::is_of_key(&charge.key))
+            .any(|charge| Fingerprint::of_key(&charge.key).is_some())
         {
             // The place of its caller is known by the key only.
             stripes = refund_epochs::all_stripes();
