@@ -7,8 +7,8 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use super::{HOUR, World, buckets, caller, debit, only, plan, remaining};
 use crate::{
-    Fingerprint, FixedWindow, Key, Limiter, List, Lists, OnMissingKey, Policy, Quota, RateLimitLayer,
-    RequestHead, TokenBucket,
+    Fingerprint, FixedWindow, Key, Limiter, List, Lists, OnMissingKey, Policy, Quota,
+    RateLimitLayer, RequestHead, TokenBucket,
     control::Mode,
     key::{self, KeyExtractor, PeerAddr},
 };
