@@ -118,7 +118,7 @@ pub(super) fn document(status: &Status) -> Html {
         );
     };
     let html = match &control.problem {
-        Some(text) => problem(answer("warn", "Does not apply"), "", text),
+        Some(text) => problem(answer("warn", "Not up to date"), "", text),
         None => answer("", &plural(control.entries as u64, "entry", "entries")),
     };
     let html = match control.since_ms {

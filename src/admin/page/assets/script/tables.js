@@ -68,7 +68,7 @@ function showStatus({ control, config }) {
   }
   if (control === null) showTile("tile-document", "quiet", "Not in use", ["Bans, overrides and modes need one"]);
   else {
-    showTile("tile-document", control.problem ? "warn" : "quiet", control.problem ? "Does not apply" : plural(control.entries, "entry", "entries"),
+    showTile("tile-document", control.problem ? "warn" : "quiet", control.problem ? "Not up to date" : plural(control.entries, "entry", "entries"),
       control.problem && ["bad", "", control.problem],
       control.since_ms ? [`Version ${count(control.version)}, applied `, control.since_ms] : ["Nothing was changed yet"],
       ...(control.unknown_policies ?? []).slice(0, 1).map((name) => ["note", "No such policy here: ", name]));
