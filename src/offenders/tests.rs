@@ -268,7 +268,7 @@ fn a_reader_gets_each_denial_once() {
     let mut new = |most| offenders.recent_since(&mut mark, most).len();
     (0..5).for_each(deny);
     assert_eq!((new(3), new(3)), (3, 0));
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| (0..50).for_each(deny));
         }
