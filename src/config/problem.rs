@@ -121,8 +121,9 @@ impl fmt::Display for ConfigProblem {
 
 /// All mistakes of a configuration file, in the order of the text: one at least.
 ///
-/// Each is printed on a line of its own, the first 100 of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Each is printed on a line of its own, the first 100 of them. `Debug` shows the same, because a
+/// `main` that returns the error prints it so.
+#[derive(Clone, PartialEq, Eq)]
 pub struct ConfigErrors(Vec<ConfigProblem>);
 
 impl ConfigErrors {
@@ -145,6 +146,12 @@ impl fmt::Display for ConfigErrors {
             0 => Ok(()),
             more => write!(f, "\nand {more} more"),
         }
+    }
+}
+
+impl fmt::Debug for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\n{self}")
     }
 }
 

@@ -7,6 +7,7 @@ use std::{error::Error, fmt, ops::Range, time::Duration};
 /// The message says what is wrong and what to change. [`code`](Self::code) returns a word for
 /// programs, which is also in the
 /// [table of errors](https://github.com/tower-throttle/tower-throttle/blob/main/docs/errors.md).
+/// `Debug` shows the message and the code, because a `main` that returns the error prints it so.
 /// Variants may gain fields in any release, so match them with `..`.
 ///
 /// ```
@@ -15,7 +16,7 @@ use std::{error::Error, fmt, ops::Range, time::Duration};
 /// let error = Quota::try_from(TokenBucket::per_second(2_000_000)).unwrap_err();
 /// assert_eq!(error.code(), "rate-too-high");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// A period or window of zero.
@@ -723,6 +724,12 @@ impl Error for ConfigError {
             Self::InPolicy { error, .. } | Self::InList { error, .. } => Some(error),
             _ => None,
         }
+    }
+}
+
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self} ({})", self.code())
     }
 }
 

@@ -105,6 +105,15 @@ fn every_code_of_a_file_has_a_bad_file() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
+/// `main` prints the error that it returns by `Debug`.
+#[test]
+fn errors_returned_from_main_are_the_messages() {
+    for path in toml_files("bad") {
+        let errors = errors(&path);
+        assert_eq!(format!("{errors:?}"), format!("\n{errors}"));
+    }
+}
+
 #[test]
 fn all_messages_of_a_file_name_it() {
     for path in toml_files("bad") {

@@ -109,6 +109,16 @@ fn the_short_constructor_panics_with_the_same_words() {
     let _ = RateLimitLayer::new(TokenBucket::new(1, Duration::ZERO));
 }
 
+/// `main` prints the error that it returns by `Debug`.
+#[test]
+fn an_error_returned_from_main_says_what_to_change() {
+    let error = build([Policy::new("api", TokenBucket::new(1, Duration::ZERO))]);
+    assert_eq!(
+        format!("{:?}", error.map(drop)),
+        r#"Err(policy "api": a period of zero; use a longer one (zero-period))"#,
+    );
+}
+
 /// A limit of 0 is no such error: it denies everything on purpose.
 #[test]
 fn a_limit_of_zero_builds_and_denies_without_a_wait() {
