@@ -155,7 +155,7 @@ export function penalty(name) {
       while (strikes.children.length > limit) strikes.lastChild.remove();
       for (let at = strikes.children.length; at < limit; at++) {
         const x = 160 + (at - (limit - 1) / 2) * Math.min(52, 280 / limit);
-        strikes.append(svg("g", { transform: `translate(${x} 56)` },
+        strikes.append(svg("g", { class: "strike", transform: `translate(${x} 56)` },
           svg("circle", { r: 19 }), svg("path", { d: "M-8 -8L8 8M8 -8L-8 8" })));
       }
       return remaining === 0 ? `banned for ${duration(reset_after_ms)}` : `${limit - remaining} of ${limit} strikes`;
