@@ -137,6 +137,7 @@ impl Control {
 
     /// Gives a caller of a policy another quota, in place of what the policy or its
     /// [`quota_by`](crate::Policy::quota_by) says. Its bucket goes on: what it has used stays used.
+    /// A quota of another algorithm has a bucket of its own, which starts full.
     ///
     /// The policy need not exist here, and not yet.
     pub fn override_quota(&self, policy: &str, key: impl Into<Key>, quota: Quota) -> Change {

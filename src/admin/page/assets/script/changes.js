@@ -20,11 +20,11 @@ const CHANGES = {
   override: {
     text: "Override…", title: "Give the caller another quota", submit: "Override",
     fields: [{ name: "quota", label: "Quota", required: true, note: "As 100 per second, burst 200" }, { ...FOR, value: "1d" }, REASON, LABEL],
-    about: "It counts in place of the policy's quota. What the caller has used stays used.",
+    about: "It counts in place of the policy's quota. What the caller has used stays used, unless the algorithm is another one.",
   },
   "clear-override": {
     text: "Remove override…", title: "Remove the override", submit: "Remove",
-    about: "The caller has the quota of the policy again. What it has used stays used.",
+    about: "The caller has the quota of the policy again. What it has used stays used, unless the algorithm was another one.",
   },
 };
 
