@@ -118,7 +118,10 @@ impl Fields {
                 "`caller` has more than {MOST_PARTS} parts"
             )));
         }
-        Caller::parse(&parts).map_err(|error| mistake(format!("`caller`: {error}")))
+        Caller::parse(&parts).map_err(|error| match error {
+            ConfigError::CallerText { reason, .. } => mistake(format!("`caller`: {reason}")),
+            other => mistake(format!("`caller`: {other}")),
+        })
     }
 
     pub(super) fn quota(&mut self) -> Result<Quota, Problem> {

@@ -117,6 +117,10 @@ fn a_problem_names_the_field_and_what_is_wrong_with_it() {
         ),
         (r#"{"caller":[]}"#, "`caller`: "),
         (r#"{"caller":"ip:nowhere"}"#, "`caller`: "),
+        (
+            r#"{"caller":"header:x"}"#,
+            "`caller`: one of them is no part of a request",
+        ),
         (r#"{"caller":"k1"}"#, "`policy` is missing"),
         (r#"{"caller":"k1","policy":null}"#, "`policy` is missing"),
         (r#"{"caller":"k1","policy":7}"#, "`policy` has to be a text"),
