@@ -186,9 +186,10 @@ async fn the_stream_shows_how_long_calls_to_redis_take() {
         let frame = body.frame().await.expect("an event").expect("a frame");
         let bytes = frame.into_data().expect("data");
         let text = std::str::from_utf8(&bytes).expect("text");
-        let Some(sample) = text.strip_prefix("event: sample\ndata: ") else {
+        let Some(sample) = text.strip_prefix("event: sample\n") else {
             continue;
         };
+        let (_, sample) = sample.split_once("\ndata: ").expect("data");
         let sample: Value = serde_json::from_str(sample).expect("JSON");
         let store = &sample["stores"][0];
         assert_eq!(

@@ -24,7 +24,7 @@ use axum::{
     routing::{get, post},
 };
 use bytes::Bytes;
-use http::{HeaderValue, header::CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
 use serde::{Serialize, Serializer};
 
 use self::{caller_change::CallerChange, look_up::Question, mode_change::ModeChange};
@@ -99,8 +99,8 @@ async fn get_denials(State(shared): State<Handle>, RawQuery(query): RawQuery) ->
     Ok(json(&numbers::denials(&shared.targets.all(), since_ms)))
 }
 
-async fn get_stream(State(shared): State<Handle>) -> Answered {
-    stream::stream(&shared.sampler)
+async fn get_stream(State(shared): State<Handle>, headers: HeaderMap) -> Answered {
+    stream::stream(&shared.sampler, &headers)
 }
 
 async fn look_up(State(shared): State<Handle>, body: Bytes) -> Answered {

@@ -18,7 +18,7 @@ use super::sample::{LastLook, Sample};
 use crate::{
     admin::{target::Targets, watched::Watched},
     control::Control,
-    util::{lock::lock, task::AbortOnDrop},
+    util::{lock::lock, random::random, task::AbortOnDrop},
 };
 
 /// How long samples are kept.
@@ -31,16 +31,19 @@ const MOST_BYTES: usize = 8 << 20;
 const LINGER: Duration = Duration::from_secs(15 * 60);
 /// The most viewers at a time.
 pub(super) const MOST_VIEWERS: usize = 32;
-/// How many events a viewer may be late before its stream ends.
+/// How many events wait for a viewer: all of a stream.
 const MOST_LATE: usize = 16;
-/// How long a stream lasts. A browser opens another one, and its access is checked again.
-const LONGEST_STREAM: Duration = Duration::from_secs(15 * 60);
+/// How long a stream lasts: a server that shuts down gracefully waits for it. A browser opens another
+/// one, which goes on where this one ended, and its access is checked again.
+const LONGEST_STREAM: Duration = Duration::from_secs(8);
 
 /// Takes a sample a second for all viewers, from the first look to 15 minutes after the last one.
 /// There is no task before and after.
 pub(in crate::admin) struct Sampler(Arc<Inner>);
 
 struct Inner {
+    /// Tells the samples from those of other processes, and of other pages.
+    id: u64,
     targets: Targets,
     control: Option<Control>,
     state: Mutex<State>,
@@ -52,6 +55,8 @@ struct State {
     last_look: Option<Instant>,
     /// The texts of samples, the oldest first.
     history: VecDeque<(Instant, Bytes)>,
+    /// How many samples were taken: the number of the latest one.
+    taken: u64,
     history_bytes: usize,
     viewers: Vec<Viewer>,
 }
@@ -64,6 +69,7 @@ struct Viewer {
 impl Sampler {
     pub(in crate::admin) fn new(targets: Targets, control: Option<Control>) -> Self {
         Self(Arc::new(Inner {
+            id: random(),
             targets,
             control,
             state: Mutex::default(),
@@ -75,9 +81,9 @@ impl Sampler {
         self.begin(&mut lock(&self.0.state));
     }
 
-    /// Returns the events for another viewer, of which the first one is the history. `None` if there
-    /// are too many viewers.
-    pub(super) fn view(&self) -> Option<mpsc::Receiver<Bytes>> {
+    /// Returns the events for another viewer: at first those after the one with the ID `last`, or the
+    /// history if that is not known. `None` if there are too many viewers.
+    pub(super) fn view(&self, last: Option<&str>) -> Option<mpsc::Receiver<Bytes>> {
         let mut state = lock(&self.0.state);
         state.viewers.retain(|viewer| !viewer.events.is_closed());
         if state.viewers.len() >= MOST_VIEWERS {
@@ -85,8 +91,10 @@ impl Sampler {
         }
         self.begin(&mut state);
         let (events, received) = mpsc::channel(MOST_LATE);
+        let page = self.0.id;
+        let missed = last.and_then(|last| state.events_after(page, last));
         // The queue is empty.
-        let _ = events.try_send(state.history_event());
+        let _ = events.try_send(missed.unwrap_or_else(|| state.history_event(page)));
         let since = Instant::now();
         state.viewers.push(Viewer { events, since });
         Some(received)
@@ -120,7 +128,7 @@ async fn run(page: Weak<Inner>) {
             return;
         };
         let sample = last.sample(&page.watched(), page.control.as_ref());
-        if !lock(&page.state).add(sample) {
+        if !lock(&page.state).add(page.id, sample) {
             return;
         }
     }
@@ -135,13 +143,14 @@ impl Inner {
 impl State {
     /// Keeps a sample and sends it to all viewers. Returns `false` if nobody has looked for a while:
     /// then nothing is kept, and sampling is to end.
-    fn add(&mut self, mut sample: Sample) -> bool {
+    fn add(&mut self, page: u64, mut sample: Sample) -> bool {
         let now = Instant::now();
         let text = text(&sample);
-        let event = event("sample", [&text[..]]);
+        self.taken += 1;
+        let event: Bytes = event("sample", &id(page, self.taken), [&text[..]]).into();
         self.viewers.retain(|viewer| {
-            now.duration_since(viewer.since) < LONGEST_STREAM
-                && viewer.events.try_send(event.clone()).is_ok()
+            viewer.events.try_send(event.clone()).is_ok()
+                && now.duration_since(viewer.since) < LONGEST_STREAM
         });
         if !self.viewers.is_empty() {
             self.last_look = Some(now);
@@ -186,7 +195,30 @@ impl State {
         self.history_bytes = 0;
     }
 
-    fn history_event(&self) -> Bytes {
+    /// Returns the events after the one with this ID, none if that is the latest. `None` if the ID is
+    /// of another page, or some of them are not kept.
+    fn events_after(&self, page: u64, last: &str) -> Option<Bytes> {
+        let (_, number) = last.split_once('-')?;
+        let number = number
+            .parse()
+            .ok()
+            .filter(|number| id(page, *number) == last)?;
+        let missed = usize::try_from(self.taken.checked_sub(number)?).ok()?;
+        let known = self.history.len().checked_sub(missed)?;
+        let texts = self.history.iter().skip(known);
+        let events = (number + 1..).zip(texts);
+        let events =
+            events.flat_map(|(number, (_, text))| event("sample", &id(page, number), [&text[..]]));
+        Some(
+            format!("{RETRY}\n\n")
+                .into_bytes()
+                .into_iter()
+                .chain(events)
+                .collect(),
+        )
+    }
+
+    fn history_event(&self, page: u64) -> Bytes {
         let mut parts: Vec<&[u8]> = vec![b"["];
         for (_, text) in &self.history {
             if parts.len() > 1 {
@@ -195,9 +227,17 @@ impl State {
             parts.push(text);
         }
         parts.push(b"]");
-        // A browser connects again after a second.
-        event("history\nretry: 1000", parts)
+        let name = format!("history\n{RETRY}");
+        event(&name, &id(page, self.taken), parts).into()
     }
+}
+
+/// Tells browsers to connect again before the next sample.
+const RETRY: &str = "retry: 250";
+
+/// Returns the ID of an event.
+fn id(page: u64, number: u64) -> String {
+    format!("{page:016x}-{number}")
 }
 
 /// Returns the text of a sample. JSON has no line breaks unless they are asked for.
@@ -207,12 +247,12 @@ fn text(sample: &Sample) -> Bytes {
 }
 
 /// Returns a server-sent event.
-fn event<'a>(name: &str, data: impl IntoIterator<Item = &'a [u8]>) -> Bytes {
-    let mut event = format!("event: {name}\ndata: ").into_bytes();
+fn event<'a>(name: &str, id: &str, data: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut event = format!("event: {name}\nid: {id}\ndata: ").into_bytes();
     data.into_iter()
         .for_each(|part| event.extend_from_slice(part));
     event.extend_from_slice(b"\n\n");
-    event.into()
+    event
 }
 
 impl fmt::Debug for Sampler {

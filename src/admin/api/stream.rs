@@ -11,7 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, header::CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE};
 use http_body::Frame;
 use tokio::sync::mpsc;
 
@@ -27,9 +27,14 @@ const HEADERS: [(HeaderName, HeaderValue); 2] = [
     ),
 ];
 
-/// Returns the events of a viewer until it leaves.
-pub(super) fn stream(sampler: &Sampler) -> Result<Response, Problem> {
-    let events = sampler.view().ok_or(Problem::new(Code::TooManyStreams))?;
+/// Returns the events of a viewer until it leaves, or the stream is as long as one may be.
+pub(super) fn stream(sampler: &Sampler, headers: &HeaderMap) -> Result<Response, Problem> {
+    // A browser sends it when it connects again.
+    let last = headers.get("last-event-id");
+    let last = last.and_then(|last| last.to_str().ok());
+    let events = sampler
+        .view(last)
+        .ok_or(Problem::new(Code::TooManyStreams))?;
     Ok((HEADERS, Body::new(Events(events))).into_response())
 }
 

@@ -160,9 +160,8 @@ async fn sample(ann: &Operator) -> Value {
     let frame = body.frame().await.expect("a sample").expect("a frame");
     let bytes = frame.into_data().expect("data");
     let text = std::str::from_utf8(&bytes).expect("text");
-    let data = text
-        .strip_prefix("event: sample\ndata: ")
-        .expect("a sample");
+    let (event, data) = text.split_once("\ndata: ").expect("an event with data");
+    assert!(event.starts_with("event: sample\nid: "), "{event}");
     serde_json::from_str(data).expect("JSON")
 }
 

@@ -13,8 +13,11 @@ use http::{Method, Response};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
     runtime::Handle,
-    time::{advance, sleep},
+    sync::oneshot,
+    time::{Instant, advance, sleep, timeout},
 };
 use tower::ServiceExt;
 use tower_throttle::{
@@ -80,6 +83,39 @@ async fn open(router: &Router) -> Response<Body> {
     router.clone().oneshot(asked).await.expect("a response")
 }
 
+/// The events of a stream that a browser opens after another one ended, up to the first sample of
+/// its own, and their IDs.
+async fn open_again(router: &Router, last: &str) -> Vec<(String, String)> {
+    let mut asked = request(Method::GET, "/api/v1/stream", "");
+    let last = last.parse().expect("a value");
+    asked.headers_mut().insert("last-event-id", last);
+    let response = router.clone().oneshot(asked).await.expect("a response");
+    let mut body = response.into_body();
+    let mut text = String::new();
+    for _ in 0..2 {
+        let frame = body.frame().await.expect("a frame").expect("a frame");
+        text += std::str::from_utf8(&frame.into_data().expect("data")).expect("text");
+    }
+    let events = text.split("\n\n").filter(|event| event.contains("data: "));
+    let field = |event: &str, name| {
+        let mut lines = event.lines();
+        let value = lines.find_map(|line| line.strip_prefix(name));
+        value.expect("a field").to_owned()
+    };
+    events
+        .map(|event| (field(event, "event: "), field(event, "id: ")))
+        .collect()
+}
+
+/// The IDs of all events of a stream to its end.
+async fn ids(router: &Router) -> Vec<String> {
+    let body = open(router).await.into_body();
+    let all = body.collect().await.expect("a body").to_bytes();
+    let text = String::from_utf8(all.to_vec()).expect("text");
+    let ids = text.lines().filter_map(|line| line.strip_prefix("id: "));
+    ids.map(str::to_owned).collect()
+}
+
 /// A stream after its first event, and the samples in that.
 async fn viewer(router: &Router) -> (Body, Vec<Value>) {
     let response = open(router).await;
@@ -103,7 +139,7 @@ async fn next(body: &mut Body) -> Option<(String, Value)> {
         let mut values = lines.iter().filter_map(|line| line.strip_prefix(name));
         values.next().expect("a field").to_owned()
     };
-    assert_eq!(lines.len(), 2 + usize::from(text.contains("retry: ")));
+    assert_eq!(lines.len(), 3 + usize::from(text.contains("retry: ")));
     let data = serde_json::from_str(&field("data: ")).expect("JSON");
     Some((field("event: "), data))
 }
@@ -140,21 +176,22 @@ async fn numbers_are_read_once_a_second_for_all_viewers_and_never_when_nobody_lo
     assert_eq!((store.looks(), tasks()), (11, 1));
     for (mut body, history) in viewers {
         assert!(history.is_empty(), "{history:?}");
-        for _ in 0..10 {
+        for _ in 0..8 {
             sample(&mut body).await;
         }
+        assert!(next(&mut body).await.is_none());
     }
     // It goes on for fifteen minutes after the last viewer.
     sleep(15 * MINUTE).await;
-    assert_eq!((store.looks(), tasks()), (11 + 900, 0));
+    assert_eq!((store.looks(), tasks()), (1 + 7 + 900, 0));
     sleep(60 * MINUTE).await;
-    assert_eq!((store.looks(), tasks()), (11 + 900, 0));
+    assert_eq!((store.looks(), tasks()), (1 + 7 + 900, 0));
 
     // The next one starts anew.
     let (mut body, history) = viewer(&router).await;
     assert!(history.is_empty(), "{history:?}");
     sample(&mut body).await;
-    assert_eq!((store.looks(), tasks()), (11 + 900 + 2, 1));
+    assert_eq!((store.looks(), tasks()), (1 + 7 + 900 + 2, 1));
     drop(router);
     assert!(next(&mut body).await.is_none());
     sleep(MINUTE).await;
@@ -239,6 +276,7 @@ async fn rates_are_over_the_true_time_after_the_machine_was_suspended() {
         .to_vec();
     assert_eq!(rates, [Some(0.067), Some(1.933)]);
     // The seconds that were missed are not made up for.
+    let (mut body, _) = viewer(&router).await;
     assert_eq!(sample(&mut body).await["over_ms"], 1_000);
 }
 
@@ -256,10 +294,8 @@ async fn the_history_begins_when_the_page_is_opened() {
 #[tokio::test(start_paused = true)]
 async fn the_history_is_that_of_five_minutes() {
     let (_, router) = layer();
-    let (mut body, _) = viewer(&router).await;
-    for _ in 0..400 {
-        sample(&mut body).await;
-    }
+    drop(viewer(&router).await);
+    sleep(Duration::from_secs(400)).await;
     let (_, history) = viewer(&router).await;
     assert_eq!(history.len(), 300);
 }
@@ -304,31 +340,84 @@ async fn at_most_32_streams_are_open() {
 async fn a_viewer_that_reads_nothing_is_left() {
     let (_, router) = layer();
     let (mut late, _) = viewer(&router).await;
-    let (mut other, _) = viewer(&router).await;
-    for _ in 0..60 {
-        sample(&mut other).await;
-    }
+    sleep(MINUTE).await;
     let mut events = 0;
     while next(&mut late).await.is_some() {
         events += 1;
     }
-    assert_eq!(events, 16);
+    assert_eq!(events, 8);
     // A browser that is suspended does not keep the sampling going.
-    drop(other);
     let (_unread, _) = viewer(&router).await;
     sleep(16 * MINUTE).await;
     assert_eq!(tasks(), 0);
 }
 
+/// Access is checked again for the next one, and a server that shuts down is not kept.
 #[tokio::test(start_paused = true)]
-async fn a_stream_ends_after_fifteen_minutes_so_that_its_access_is_checked_again() {
-    let (_, router) = layer();
-    let (mut body, _) = viewer(&router).await;
-    let mut samples = 0;
-    while next(&mut body).await.is_some() {
-        samples += 1;
+async fn a_stream_ends_after_seconds_and_the_next_one_goes_on_there() {
+    let (layer, router) = layer();
+    let began = Instant::now();
+    let ids = ids(&router).await;
+    assert_eq!(began.elapsed().as_secs(), 8);
+    assert_eq!(ids.len(), 1 + 8);
+    let last = ids.last().expect("an ID");
+
+    // A browser that is there before the next sample gets only that.
+    let goes_on = open_again(&router, last).await;
+    let [(name, next)] = &goes_on[..] else {
+        panic!("{goes_on:?}");
+    };
+    assert_eq!((name.as_str(), ids.contains(next)), ("sample", false));
+    // One that is late gets what it has missed.
+    let late = open_again(&router, &ids[5]).await;
+    let names: Vec<_> = late.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["sample"; 5]);
+    assert_eq!((&late[0].1, &late[3].1), (&ids[6], next));
+
+    // The history comes for IDs of another page, and for those that do not make sense.
+    let other = self::ids(&Operator::new(&layer).router()).await.remove(3);
+    let page = last.split('-').next().expect("a page");
+    let ahead = format!("{page}-99");
+    let zeros = format!("{page}-01");
+    let most = format!("{page}-{}", u64::MAX);
+    for unknown in [&other, &ahead, &zeros, &most, page, "-", "5", ""] {
+        let anew = open_again(&router, unknown).await;
+        assert_eq!(
+            (anew.len(), anew[0].0.as_str()),
+            (2, "history"),
+            "{unknown}"
+        );
     }
-    assert!((898..=900).contains(&samples), "{samples}");
+    // It comes, too, if it does not reach as far back.
+    sleep(6 * MINUTE).await;
+    assert_eq!(open_again(&router, last).await[0].0, "history");
+}
+
+#[tokio::test]
+async fn an_open_stream_does_not_keep_a_server_from_shutting_down() {
+    let (_, router) = layer();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    let (stop, stopped) = oneshot::channel::<()>();
+    let served = axum::serve(listener, router).with_graceful_shutdown(async {
+        let _ = stopped.await;
+    });
+    let server = tokio::spawn(served.into_future());
+    let mut client = TcpStream::connect(address).await.expect("a connection");
+    let asked = b"GET /api/v1/stream HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    client.write_all(asked).await.expect("it is sent");
+    let mut first = [0; 15];
+    client.read_exact(&mut first).await.expect("a response");
+    assert_eq!(&first, b"HTTP/1.1 200 OK");
+    stop.send(()).expect("a server");
+    let mut rest = Vec::new();
+    let ended = timeout(Duration::from_secs(30), async {
+        client.read_to_end(&mut rest).await.expect("the stream");
+        server.await.expect("no panic").expect("a server");
+    });
+    ended.await.expect("it ends");
+    // The last chunk: a browser sees an end, not an error.
+    assert!(rest.ends_with(b"\r\n0\r\n\r\n"));
 }
 
 #[tokio::test(start_paused = true)]

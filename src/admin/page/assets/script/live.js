@@ -75,9 +75,11 @@ function take(more) {
 
 function connect() {
   const source = new EventSource(new URL("api/v1/stream", base));
+  // A stream ends after seconds, and the next one goes on there. Samples between have no denials.
+  source.addEventListener("open", () => { hasDenials = false; });
   source.addEventListener("history", ({ data }) => {
     const history = JSON.parse(data);
-    [samples, hasDenials] = [[], false];
+    samples = [];
     heardAt = performance.now();
     if (history.length) take(history);
     refresh();
