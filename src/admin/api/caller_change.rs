@@ -126,9 +126,13 @@ impl CallerChange {
         watched: &[Watched],
         shared: &Shared,
     ) -> Result<(), Problem> {
-        let is_one = self.question.caller.key() != Some(Key::everyone());
-        let is_shared = before.iter().any(|state| state.is_shared);
-        if self.question.policy.is_some() && is_shared && is_one {
+        let key = self.question.caller.key();
+        let is_all = |state: &CallerState| {
+            let named = key.as_ref().and_then(Fingerprint::of_key);
+            key == Some(Key::everyone()) || (named.is_some() && named == state.fingerprint)
+        };
+        let is_one = |state: &CallerState| state.is_shared && !is_all(state);
+        if self.question.policy.is_some() && before.iter().any(is_one) {
             return Err(Problem::new(Code::SharedPolicy));
         }
         if before.iter().all(|state| state.fingerprint.is_none()) {

@@ -94,6 +94,29 @@ async fn a_reset_of_all_policies_leaves_shared_buckets() {
     assert_eq!(remaining(&done["after"]), 10);
 }
 
+/// The list of entries and that of offenders name a bucket by its fingerprint only.
+#[tokio::test]
+async fn a_shared_bucket_can_be_named_by_its_fingerprint() {
+    let all = Policy::new("all", TokenBucket::per_day(10)).shared();
+    let (layer, control, ann) = page([all]);
+    let ban = json!({ "caller": "everyone:", "policy": "all", "for": "1h" });
+    ann.post("/api/v1/ban", ban).await;
+    assert_eq!(status(&layer, "k1"), 429);
+    let entries = ann.get("/api/v1/entries").await;
+    let caller = format!(
+        "fingerprint:{}",
+        entries[0]["fingerprint"].as_str().expect("one")
+    );
+    let unban = json!({ "caller": caller, "policy": "all" });
+    assert_eq!(ann.post("/api/v1/unban", unban).await["changed"], true);
+    assert!(control.entries().is_empty());
+    assert_eq!(status(&layer, "k1"), 200);
+    // Others are no name of it.
+    let other = control.fingerprint("k1").to_string();
+    let ban = json!({ "caller": other, "policy": "all", "for": "1h" });
+    assert_eq!(ann.fails("/api/v1/ban", ban).await.1, "shared-policy");
+}
+
 #[tokio::test]
 async fn a_ban_denies_until_it_is_lifted() {
     let (layer, control, ann) = page([plan()]);
