@@ -107,8 +107,9 @@ pub(super) fn entries(entries: &[ControlEntry], now_ms: u64) -> Html {
         let html = html.maybe(entry.policy.as_ref(), |html, policy| {
             html.markup("policy ").foreign(policy)
         });
-        let html = author(html.markup("</small></th><td>"), entry).markup(", ");
-        let html = html.text(&ago(entry.created_ms, now_ms));
+        let html = author(html.markup("</small></th><td>"), entry);
+        let html = html.markup("<small>").text(&ago(entry.created_ms, now_ms));
+        let html = html.markup("</small>");
         let html = html.maybe(entry.reason.as_ref(), |html, reason| {
             html.markup("<small>").foreign(reason).markup("</small>")
         });

@@ -167,7 +167,7 @@ function showEntries() {
     return el("tr",
       head(what(entry),
         small(policy && print ? [caller(null, policy, print, label), " in "] : label && [foreign(label), " "], policy && foreign(policy))),
-      cell(foreign(author ?? "an operator", 30), ", ", when(created_ms, "ago"), reason && small(foreign(reason))),
+      cell(foreign(author ?? "an operator", 30), small(when(created_ms, "ago")), reason && small(foreign(reason))),
       cell(until_ms ? when(until_ms, "in") : "when removed"),
       canChange && numberCell(kind !== "list" && button("Remove…", () => askRemove(entry),
         "remove", `Remove: ${kind} of ${short(label ?? print ?? policy)}`)));
