@@ -145,7 +145,7 @@ export function penalty(name) {
   const way = road([GATE]);
   const strikes = group();
   const ban = dial(160, 56, 34, "ban");
-  const seconds = label(160, 62, "number none");
+  const seconds = label(160, 62, "number inside none");
   const caption = label(160, 106, "caption");
   return {
     way,
