@@ -14,7 +14,7 @@ use crate::{
     ConfigError, Decision, Fingerprint, Key, List, OnStoreFailure, PolicyDecision, Quota, Source,
     StoreError,
     charge::{Charge, Demand},
-    control::{Action, Control, Entry},
+    control::{Action, Entry},
     enforcement::{Enforcement, Percent},
     overlay::{Found, Mode},
     policy::{Compiled, cannot_override},
@@ -244,7 +244,7 @@ fn end_of_ban(ban: &PolicyDecision) -> SystemTime {
 
 impl CallerState {
     /// Adds the entries of a document: of the policy, the caller, and lists that the caller is on.
-    pub(crate) fn add_entries(&mut self, control: &Control, address: Option<IpAddr>) {
+    pub(crate) fn add_entries(&mut self, entries: &[Entry], address: Option<IpAddr>) {
         let is_caller = |caller| self.fingerprint == Some(caller);
         let is_in = |range: &str| {
             let network = Network::parse(range);
@@ -260,8 +260,8 @@ impl CallerState {
             Action::ListKey { key, .. } => is_caller(*key),
             Action::ListIp { range, .. } => is_in(range),
         };
-        let entries = control.entries().into_iter();
-        self.entries = entries.filter(is_meant).collect();
+        let meant = entries.iter().filter(|entry| is_meant(entry));
+        self.entries = meant.cloned().collect();
     }
 
     /// Returns until when a penalty has banned the caller.

@@ -2,7 +2,7 @@
 
 use crate::{
     Limiter, RateLimitLayer, RecentDenial, StoreError, TopDenied,
-    control::{Action, Caller, Control, Entry},
+    control::{Action, Caller, Entry},
     look_up::{CallerState, PolicyState, ResetBucket},
     metrics::Snapshot,
     offenders::Mark,
@@ -89,21 +89,19 @@ impl Watched {
     /// Looks a caller up, under one policy or under all: one state for each, in their order. Empty if
     /// there is no such policy.
     ///
-    /// `control`: where to find the entries about it.
+    /// `entries`: those of the control document, to find the ones about it.
     pub(super) async fn look_up(
         &self,
         caller: &Caller,
         policy: Option<&str>,
-        control: Option<&Control>,
+        entries: &[Entry],
     ) -> Vec<CallerState> {
         let mut states = match self {
             Self::Layer(layer) => layer.look_up(caller, policy).await,
             Self::Limiter(limiter) => limiter.look_up(caller, policy).await,
         };
         for state in &mut states {
-            if let Some(control) = control {
-                state.add_entries(control, caller.address());
-            }
+            state.add_entries(entries, caller.address());
         }
         states
     }
@@ -125,8 +123,8 @@ impl Watched {
 }
 
 /// Returns the entry that sets the mode of a policy.
-pub(super) fn mode_entry(control: &Control, policy: &str) -> Option<Entry> {
+pub(super) fn mode_entry<'a>(entries: &'a [Entry], policy: &str) -> Option<&'a Entry> {
     let is_meant =
-        |entry: &Entry| matches!(&entry.action, Action::Mode { policy: of, .. } if of == policy);
-    control.entries().into_iter().find(is_meant)
+        |entry: &&Entry| matches!(&entry.action, Action::Mode { policy: of, .. } if of == policy);
+    entries.iter().find(is_meant)
 }

@@ -149,9 +149,10 @@ pub(super) async fn states(
     policy: Option<&str>,
     control: Option<&Control>,
 ) -> Vec<CallerState> {
+    let entries = control.map(Control::entries).unwrap_or_default();
     let mut all = Vec::new();
     for one in watched {
-        all.extend(one.look_up(caller, policy, control).await);
+        all.extend(one.look_up(caller, policy, &entries).await);
     }
     all
 }

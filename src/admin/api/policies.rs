@@ -50,20 +50,21 @@ pub(in crate::admin) fn policies(
     control: Option<&Control>,
     name: Option<&str>,
 ) -> Vec<Policy> {
+    let entries = control.map(Control::entries).unwrap_or_default();
     let each = watched.iter().flat_map(|one| {
         let states = one.policies().into_iter();
         let states = states.filter(|state| name.is_none_or(|name| name == state.name));
-        states.map(|state| policy(one, state, control))
+        states.map(|state| policy(one, state, &entries))
     });
     each.collect()
 }
 
-fn policy(of: &Watched, state: PolicyState, control: Option<&Control>) -> Policy {
-    let by_hand = control.and_then(|control| mode_entry(control, &state.name));
+fn policy(of: &Watched, state: PolicyState, entries: &[Entry]) -> Policy {
+    let by_hand = mode_entry(entries, &state.name);
     Policy {
         limiter: of.name(),
         kind: of.kind(),
-        by_hand: by_hand.as_ref().map(ControlEntry::from),
+        by_hand: by_hand.map(ControlEntry::from),
         quota: state.quota.map(|quota| quota.to_string()),
         mode: mode(state.mode),
         enforced_percent: state.enforced_percent,

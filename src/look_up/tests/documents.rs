@@ -41,7 +41,7 @@ async fn an_override_and_a_ban_are_shown_with_the_bucket_below() {
         let decision = &state.bucket.as_ref().expect("a bucket").decision;
         assert_eq!((decision.remaining(), decision.is_denied()), (30, false));
         assert_eq!(state.banned_by_policy_until(), None);
-        state.add_entries(control, None);
+        state.add_entries(&control.entries(), None);
         let kinds: Vec<_> = state
             .entries
             .iter()
@@ -54,14 +54,14 @@ async fn an_override_and_a_ban_are_shown_with_the_bucket_below() {
 
         let mut other = only(layer.look_up(&caller(&["k2"]), None).await);
         assert_eq!((other.banned_until, other.quota), (None, Some(quota(10))));
-        other.add_entries(control, "203.0.113.7".parse().ok());
+        other.add_entries(&control.entries(), "203.0.113.7".parse().ok());
         let kinds: Vec<_> = other
             .entries
             .iter()
             .map(|entry| kind(&entry.action))
             .collect();
         assert_eq!(kinds, ["range"]);
-        other.add_entries(control, "203.0.114.7".parse().ok());
+        other.add_entries(&control.entries(), "203.0.114.7".parse().ok());
         assert_eq!(other.entries, []);
 
         if world.clock.is_some() {
@@ -173,7 +173,7 @@ async fn a_policy_that_is_off_has_no_state() {
         assert_eq!((state.mode, state.quota), (Mode::Off, Some(quota(10))));
         let why = state.bucket.as_ref().expect_err("no state");
         assert!(why.contains("switched the policy off"), "{why}");
-        state.add_entries(&world.control, None);
+        state.add_entries(&world.control.entries(), None);
         assert_eq!(state.entries.len(), 1);
 
         // Its bucket stays, and can be reset.
