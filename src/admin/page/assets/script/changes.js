@@ -20,11 +20,11 @@ const CHANGES = {
   override: {
     text: "Override…", title: "Give the caller another quota", submit: "Override",
     fields: [{ name: "quota", label: "Quota", required: true, note: "As 100 per second, burst 200" }, { ...FOR, value: "1d" }, REASON, LABEL],
-    about: "It counts in place of the policy's quota. What the caller has used stays used, unless the algorithm is another one.",
+    about: "It counts in place of the policy's quota. What is used stays used, but another algorithm starts full.",
   },
   "clear-override": {
     text: "Remove override…", title: "Remove the override", submit: "Remove",
-    about: "The caller has the quota of the policy again. What it has used stays used, unless the algorithm was another one.",
+    about: "The policy's quota counts again. What is used stays used, if the algorithm was the same.",
   },
 };
 
