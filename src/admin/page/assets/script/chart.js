@@ -2,7 +2,7 @@
 
 const SPAN_MS = 300_000;
 const GAP_MS = 3_500;
-const EDGES = { left: 52, right: 10, top: 10, bottom: 22 };
+const EDGES = { left: 64, right: 10, top: 10, bottom: 22 };
 
 // Returns steps of an axis from 0 to at least `most`: three or four round numbers.
 function ticks(most) {
