@@ -54,6 +54,12 @@ impl Key {
         &self.0
     }
 
+    /// Returns the key that has these bytes.
+    #[cfg(feature = "admin")]
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
+        Self(SmallVec::from_slice(bytes))
+    }
+
     #[cfg(feature = "http")]
     pub(crate) fn missing() -> Self {
         Self::part(b'?', &[])

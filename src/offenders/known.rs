@@ -16,9 +16,9 @@ pub(super) struct Known {
 pub(crate) struct Identity {
     pub(super) fingerprint: Fingerprint,
     pub(super) name: Option<Box<str>>,
-    /// The key, if the store finds no bucket by a fingerprint.
+    /// The bytes of the key, if the store finds no bucket by a fingerprint.
     #[cfg(feature = "admin")]
-    pub(super) key: Option<Key>,
+    pub(super) key: Option<Box<[u8]>>,
 }
 
 impl Identity {
@@ -49,9 +49,9 @@ impl Identity {
     pub(crate) fn with_key(self, key: &Key) -> Self {
         const MOST_BYTES: usize = 256;
 
-        let is_short = key.as_bytes().len() <= MOST_BYTES;
+        let bytes = Some(key.as_bytes()).filter(|bytes| bytes.len() <= MOST_BYTES);
         Self {
-            key: is_short.then(|| key.clone()),
+            key: bytes.map(Box::from),
             ..self
         }
     }

@@ -241,7 +241,7 @@ impl Offenders {
     #[cfg(feature = "admin")]
     pub(crate) fn key_of(&self, fingerprint: Fingerprint) -> Option<Key> {
         let mut places = self.places.iter().filter_map(OnceLock::get);
-        places.find_map(|place| lock(place).key_of(fingerprint).cloned())
+        places.find_map(|place| lock(place).key_of(fingerprint))
     }
 
     /// Returns the last denials, the latest first.

@@ -204,12 +204,13 @@ impl Place {
 
     /// Returns the key of a listed caller, if it is kept.
     #[cfg(feature = "admin")]
-    pub(super) fn key_of(&self, fingerprint: Fingerprint) -> Option<&Key> {
+    pub(super) fn key_of(&self, fingerprint: Fingerprint) -> Option<Key> {
         let mut callers = self.callers.entries().iter();
         callers.find_map(|entry| {
             let identity = &entry.caller.identity;
-            let key = identity.key.as_ref();
-            key.filter(|_| identity.fingerprint == fingerprint)
+            let key = identity.key.as_deref();
+            let key = key.filter(|_| identity.fingerprint == fingerprint);
+            key.map(Key::of_bytes)
         })
     }
 

@@ -130,7 +130,7 @@ async fn the_page_shows_what_the_api_says() {
     let entry = &rows(&page, "entries")[0];
     assert!(entry[0].starts_with("ban denies all requests"), "{entry:?}");
     assert!(
-        entry[1].starts_with("ann, ") && entry[1].ends_with("scraping"),
+        entry[1].starts_with("ann") && entry[1].ends_with("scraping"),
         "{entry:?}"
     );
     assert!(entry[2].starts_with("in "), "{entry:?}");
