@@ -1,4 +1,4 @@
-//! Who may use the switches of the page: a browser on this machine, from the demo's own page.
+//! The senders that may use the switches of the page: a browser on this machine, from the demo's own page.
 
 use axum::{
     Json,

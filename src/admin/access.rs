@@ -1,4 +1,4 @@
-//! Who may look.
+//! The access to the page.
 
 use std::{env, fmt, sync::Arc};
 
@@ -32,7 +32,7 @@ enum Kind {
 
 type Check = dyn Fn(&RequestHead<'_>) -> Option<Who> + Send + Sync;
 
-/// Whose request it is.
+/// The sender of a request, as far as it is known.
 pub(super) struct Visitor {
     /// `None`: somebody who may log in.
     pub(super) who: Option<Who>,

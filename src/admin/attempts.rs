@@ -26,7 +26,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const STRANGERS: usize = 10_000;
 const KNOWN: usize = 1_000;
 
-/// Whose calls are counted together.
+/// The visitors whose calls are counted together.
 pub(super) enum Budget {
     /// A session, a user, or those with the secret at one peer.
     Known(Key),

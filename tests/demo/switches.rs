@@ -161,7 +161,7 @@ fn only_the_own_page_on_this_machine_has_switches() {
         post(&demo, "/switches/traffic", &fields, steady).status,
         200
     );
-    // A page elsewhere is told why it has none.
+    // A page elsewhere says why it has none.
     let fields = [("host", foreign.as_str())];
     let elsewhere = read(send_with(
         demo.address,

@@ -18,7 +18,7 @@ use tokio::{sync::watch, task::JoinHandle};
 pub(crate) use plan::Mode;
 use sender::Sender;
 
-/// Whose requests they are.
+/// The sender of the requests.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Callers {
     /// Callers of the generator's own, with keys that start with `traffic-`.

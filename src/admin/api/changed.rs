@@ -114,7 +114,7 @@ impl Event<'_> {
     }
 }
 
-/// Who makes a change in a control document, and why.
+/// The author of a change in a control document, and the reason.
 pub(super) struct Signature<'a> {
     pub(super) author: &'a Who,
     pub(super) reason: Option<&'a str>,

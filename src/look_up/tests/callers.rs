@@ -1,4 +1,4 @@
-//! Whom an operator asks about: keys, addresses, fingerprints and parts of requests.
+//! The callers that an operator asks about: keys, addresses, fingerprints and parts of requests.
 
 use std::{convert::Infallible, sync::Arc};
 

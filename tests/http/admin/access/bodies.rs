@@ -131,7 +131,7 @@ async fn a_body_that_breaks_off_is_malformed() {
     assert!(!answer.body.contains("hung up"));
 }
 
-/// Nobody without access makes the server read a body, except that of a login.
+/// Without access, no request makes the server read a body, except a login.
 #[tokio::test]
 async fn a_stranger_sends_no_body() {
     let app = App::bearer();

@@ -29,7 +29,7 @@ async fn ten_calls_a_second_after_a_burst() {
     assert_eq!(use_up(&app, &get(STATUS)).await, 10);
 }
 
-/// Whoever has no token, or a wrong one, uses up the calls of their own address only.
+/// A visitor without the right token uses up the calls of its own address only.
 #[tokio::test]
 async fn strangers_do_not_use_up_the_calls_of_those_with_access() {
     let app = App::bearer();
