@@ -1,4 +1,4 @@
-//! Configuration files: each is read, or all its mistakes are in it, one on each line.
+//! Configuration files: each is read, or its mistakes are in it, one on each line.
 
 #![no_main]
 
@@ -8,7 +8,10 @@ use tower_throttle::config::Config;
 fuzz_target!(|text: &str| {
     if let Err(errors) = Config::from_toml(text) {
         let printed = errors.to_string();
-        assert_eq!(printed.lines().count(), errors.problems().len(), "{printed}");
+        // Of more than a hundred, the last line says how many more there are.
+        let problems = errors.problems().len();
+        let expected = problems.min(100) + usize::from(problems > 100);
+        assert_eq!(printed.lines().count(), expected, "{printed}");
         let lines = text.split('\n').count();
         for problem in errors.problems() {
             assert!(problem.line().is_none_or(|line| (1..=lines).contains(&line)));
