@@ -133,64 +133,44 @@ impl<L: Replaceable> Named<L> {
     }
 }
 
-impl Replaceable for RateLimitLayer {
-    type Builder = RateLimitLayerBuilder;
+/// Implements the trait by the methods of the same names, which both types have.
+macro_rules! replaceable {
+    ($($type:ident, $builder:ident, $kind:literal;)+) => {
+        $(
+            impl Replaceable for $type {
+                type Builder = $builder;
 
-    const KIND: &'static str = "layer";
+                const KIND: &'static str = $kind;
 
-    fn build(
-        builder: &RateLimitLayerBuilder,
-        store: &Arc<dyn Store>,
-        overlay: &Overlay,
-    ) -> Result<Self, ConfigError> {
-        let builder = builder.clone().store(Arc::clone(store));
-        builder.build_replaceable(overlay)
-    }
+                fn build(
+                    builder: &$builder,
+                    store: &Arc<dyn Store>,
+                    overlay: &Overlay,
+                ) -> Result<Self, ConfigError> {
+                    let builder = builder.clone().store(Arc::clone(store));
+                    builder.build_replaceable(overlay)
+                }
 
-    fn replacement(
-        &self,
-        builder: &RateLimitLayerBuilder,
-        overlay: &Overlay,
-    ) -> Result<Swap, ConfigError> {
-        Ok(Box::new(Self::replacement(self, builder, overlay)?))
-    }
+                fn replacement(
+                    &self,
+                    builder: &$builder,
+                    overlay: &Overlay,
+                ) -> Result<Swap, ConfigError> {
+                    Ok(Box::new(Self::replacement(self, builder, overlay)?))
+                }
 
-    fn not_taken(&self) -> Vec<ConfigError> {
-        Self::not_taken(self)
-    }
+                fn not_taken(&self) -> Vec<ConfigError> {
+                    Self::not_taken(self)
+                }
 
-    fn is_shared(&self) -> bool {
-        Self::is_shared(self)
-    }
+                fn is_shared(&self) -> bool {
+                    Self::is_shared(self)
+                }
+            }
+        )+
+    };
 }
-
-impl Replaceable for Limiter {
-    type Builder = LimiterBuilder;
-
-    const KIND: &'static str = "limiter";
-
-    fn build(
-        builder: &LimiterBuilder,
-        store: &Arc<dyn Store>,
-        overlay: &Overlay,
-    ) -> Result<Self, ConfigError> {
-        let builder = builder.clone().store(Arc::clone(store));
-        builder.build_replaceable(overlay)
-    }
-
-    fn replacement(
-        &self,
-        builder: &LimiterBuilder,
-        overlay: &Overlay,
-    ) -> Result<Swap, ConfigError> {
-        Ok(Box::new(Self::replacement(self, builder, overlay)?))
-    }
-
-    fn not_taken(&self) -> Vec<ConfigError> {
-        Self::not_taken(self)
-    }
-
-    fn is_shared(&self) -> bool {
-        Self::is_shared(self)
-    }
+replaceable! {
+    RateLimitLayer, RateLimitLayerBuilder, "layer";
+    Limiter, LimiterBuilder, "limiter";
 }
