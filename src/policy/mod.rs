@@ -1,21 +1,22 @@
-//! A named quota.
+//! A named quota and its options.
 
-use std::{borrow::Cow, time::Duration};
+mod check;
+mod compiled;
+mod overlaid;
+
+use std::time::Duration;
+
 #[cfg(feature = "control")]
-use std::{collections::BTreeSet, sync::Arc};
-
+pub(crate) use self::overlaid::cannot_override;
+pub(crate) use self::{
+    check::{check_names, check_strikes},
+    compiled::Compiled,
+};
 #[cfg(feature = "http")]
 use crate::middleware::readers::PolicyReaders;
-#[cfg(feature = "control")]
-use crate::overlay::Callers;
 use crate::{
-    ConfigError, Key, OnStoreFailure, Quota,
-    charge::{Charge, Demand},
+    ConfigError, OnStoreFailure, Quota,
     enforcement::{Enforcement, Percent},
-    overlay::{Mode, Overlay},
-    policy_name::Name,
-    quota::hold::HoldParams,
-    util::interned::Interned,
 };
 
 /// A named quota: what a [`Limiter`](crate::Limiter) or a
@@ -268,34 +269,6 @@ impl Policy {
         self
     }
 
-    /// Returns how long units are held, or why they cannot be.
-    fn checked_hold(&self, quota: &Quota) -> Result<Option<Interned<Quota>>, ConfigError> {
-        const LONGEST: Duration = Duration::from_secs(86_400);
-
-        let Some(lifetime) = self.hold_for else {
-            return Ok(None);
-        };
-        #[cfg(feature = "http")]
-        if quota.penalty().is_some() && self.readers.settles() {
-            // What it is settled as are strikes, of which none are held.
-            return Ok(None);
-        }
-        let conflict = if self.leases {
-            "`lease()`, because leased units are charged already"
-        } else if quota.penalty().is_some() {
-            "a Penalty, because it takes no units"
-        } else if quota.paces() {
-            "a LeakyBucket with a queue, because its units are places in time"
-        } else if quota.is_concurrency() {
-            "a Concurrency quota, because its units are held until the response has ended"
-        } else if !(Duration::from_secs(1)..=LONGEST).contains(&lifetime) {
-            return Err(ConfigError::HoldOutOfRange { lifetime });
-        } else {
-            return Ok(Some(HoldParams::of(lifetime, quota).intern()));
-        };
-        Err(ConfigError::CannotHold { conflict })
-    }
-
     /// Makes each request that another policy of the layer or limiter denies a strike, in the same
     /// script call. Only for a [`Penalty`](crate::Penalty). Default: denials are no strikes.
     ///
@@ -338,20 +311,6 @@ impl Policy {
     pub const fn strike_on_denial(mut self) -> Self {
         self.strikes_on_denial = true;
         self
-    }
-
-    /// Returns an error if denials cannot be strikes.
-    fn check_own_strikes(&self, quota: &Quota) -> Result<(), ConfigError> {
-        let conflict = if !self.strikes_on_denial {
-            return Ok(());
-        } else if quota.penalty().is_none() {
-            "a quota that is no Penalty"
-        } else if self.enforcement == Enforcement::ForNone {
-            SHADOW_STRIKES
-        } else {
-            return Ok(());
-        };
-        Err(ConfigError::CannotStrike { conflict })
     }
 
     /// Uses one bucket for all callers together. Default: a bucket for each caller.
@@ -443,111 +402,6 @@ impl Policy {
         self.enforcement = Enforcement::For(share);
         self
     }
-
-    /// Returns for which callers it is enforced, or why it cannot be so.
-    fn checked_enforcement(&self, quota: &Quota) -> Result<Enforcement, ConfigError> {
-        if let Enforcement::For(Percent(percent)) = self.enforcement {
-            if !(1..=100).contains(&percent) {
-                return Err(ConfigError::PercentOutOfRange { percent });
-            }
-            if self.shared {
-                return Err(ConfigError::SharedPercent);
-            }
-        }
-        let is_allowed = matches!(self.on_store_failure, None | Some(OnStoreFailure::Allow));
-        if self.enforcement == Enforcement::ForNone && !is_allowed {
-            let conflict =
-                "`on_store_failure(..)`, because it lets requests pass while the store fails";
-            return Err(ConfigError::CannotShadow { conflict });
-        }
-        let enforcement = match self.enforcement {
-            Enforcement::For(Percent(100)) => Enforcement::ForAll,
-            enforcement => enforcement,
-        };
-        match enforcement.may_be_shadow() && quota.is_concurrency() {
-            true => Err(cannot_shadow_permits()),
-            false => Ok(enforcement),
-        }
-    }
-
-    /// Reports every configuration error that can be known before the first request.
-    /// `on_store_failure` applies if the policy has no setting of its own.
-    pub(crate) fn compile(
-        &self,
-        on_store_failure: OnStoreFailure,
-    ) -> Result<Compiled, ConfigError> {
-        let quota = self.quota.clone();
-        let quota = quota.map_err(|error| match &self.name {
-            Some(name) => error.in_policy(name),
-            None => error,
-        })?;
-        let name = self.name.clone().unwrap_or_else(|| quota.to_name());
-        let name = Name::new(&name).ok_or(ConfigError::PolicyName { name })?;
-        if quota.penalty().is_some() && self.cost.is_some() {
-            return Err(ConfigError::CostOfPenalty { method: "cost" }.in_policy(&name.text));
-        }
-        let strikes = self.check_own_strikes(&quota);
-        strikes.map_err(|error| error.in_policy(&name.text))?;
-        let (cost, capacity) = (self.cost.unwrap_or(1), quota.capacity());
-        // A capacity of 0 is deliberate: it denies everything.
-        if cost > capacity && capacity > 0 {
-            return Err(ConfigError::CostAboveCapacity { cost, capacity }.in_policy(&name.text));
-        }
-        let max = quota.most_debt();
-        let debt = self.debt.unwrap_or(max);
-        if debt > max {
-            return Err(ConfigError::DebtTooLarge { debt, max }.in_policy(&name.text));
-        }
-        if self.leases {
-            let conflict = match (quota.leases(), self.debt) {
-                (false, _) => Some("a quota that is no TokenBucket"),
-                (true, Some(1..)) => Some("`max_debt(..)`"),
-                (true, _) => None,
-            };
-            if let Some(conflict) = conflict {
-                return Err(ConfigError::CannotLease { conflict }.in_policy(&name.text));
-            }
-        }
-        let hold = self.checked_hold(&quota);
-        let hold = hold.map_err(|error| error.in_policy(&name.text))?;
-        let enforcement = self.checked_enforcement(&quota);
-        let enforcement = enforcement.map_err(|error| error.in_policy(&name.text))?;
-        let on_store_failure = self.on_store_failure.unwrap_or(on_store_failure);
-        if on_store_failure == OnStoreFailure::share_of(0) {
-            let setting = "share_of";
-            return Err(ConfigError::Zero { setting }.in_policy(&name.text));
-        }
-        Ok(Compiled {
-            name,
-            demand: Demand {
-                strikes: self.strikes_on_denial.then_some(0),
-                ..Demand::of_request(quota.intern(), cost)
-            },
-            // A lease would let a debtor skip the wait.
-            debt: if self.leases { 0 } else { debt },
-            shared: self.shared,
-            on_store_failure,
-            leases: self.leases,
-            hold,
-            enforcement,
-            #[cfg(feature = "control")]
-            overrides: None,
-        })
-    }
-
-    /// Checks a policy of a [`Limiter`](crate::Limiter), which has no requests to read.
-    pub(crate) fn compile_without_requests(
-        &self,
-        on_store_failure: OnStoreFailure,
-    ) -> Result<Compiled, ConfigError> {
-        let compiled = self.compile(on_store_failure)?;
-        #[cfg(feature = "http")]
-        if let Some(method) = self.readers.method() {
-            let error = ConfigError::NoRequestToRead { method };
-            return Err(error.in_policy(&compiled.name.text));
-        }
-        Ok(compiled)
-    }
 }
 
 macro_rules! bare_quotas {
@@ -572,203 +426,3 @@ bare_quotas!(
     crate::Concurrency,
     crate::Penalty
 );
-
-fn cannot_shadow_permits() -> ConfigError {
-    let conflict = "a Concurrency quota, because its units are held by requests that were let in";
-    ConfigError::CannotShadow { conflict }
-}
-
-const SHADOW_STRIKES: &str = "a shadow policy, which does not know what other policies decide";
-
-/// A checked policy.
-#[derive(Clone, Debug)]
-pub(crate) struct Compiled {
-    pub(crate) name: Name,
-    /// The demand, unless the request chooses another.
-    pub(crate) demand: Demand,
-    /// The most units that may be owed.
-    pub(crate) debt: u64,
-    pub(crate) shared: bool,
-    pub(crate) on_store_failure: OnStoreFailure,
-    pub(crate) leases: bool,
-    /// The quota of the hold beside each bucket; `None` if units are charged when they are taken.
-    pub(crate) hold: Option<Interned<Quota>>,
-    pub(crate) enforcement: Enforcement,
-    /// What a control document gives some of the callers, if it names any.
-    #[cfg(feature = "control")]
-    pub(crate) overrides: Option<Arc<Callers>>,
-}
-
-impl Compiled {
-    /// Makes it a shadow policy, whatever it was.
-    ///
-    /// # Errors
-    ///
-    /// Its quota cannot be shadowed.
-    pub(crate) fn into_shadow(self) -> Result<Self, ConfigError> {
-        if self.demand.quota.is_concurrency() {
-            return Err(cannot_shadow_permits().in_policy(&self.name.text));
-        }
-        if self.demand.strikes.is_some() {
-            let conflict = SHADOW_STRIKES;
-            return Err(ConfigError::CannotStrike { conflict }.in_policy(&self.name.text));
-        }
-        Ok(Self {
-            enforcement: Enforcement::ForNone,
-            ..self
-        })
-    }
-
-    /// Applies what a control document says of the policy, but not whether it is off. What the
-    /// policy cannot take is left out, and is returned.
-    pub(crate) fn with_overlay(self, overlay: &Overlay) -> (Self, Vec<ConfigError>) {
-        let mut not_taken = Vec::new();
-        let policy = match overlay.mode(&self.name.text) {
-            Some(Mode::Enforce) => Self {
-                enforcement: Enforcement::ForAll,
-                ..self
-            },
-            Some(Mode::Shadow) => self.clone().into_shadow().unwrap_or_else(|error| {
-                not_taken.push(error);
-                self
-            }),
-            Some(Mode::Off) | None => self,
-        };
-        #[cfg(feature = "control")]
-        let policy = policy.with_callers(overlay, &mut not_taken);
-        (policy, not_taken)
-    }
-
-    #[cfg(feature = "control")]
-    fn with_callers(mut self, overlay: &Overlay, not_taken: &mut Vec<ConfigError>) -> Self {
-        let Some(callers) = overlay.callers(&self.name.text) else {
-            return self;
-        };
-        let mut callers = Arc::clone(callers);
-        let conflict = |quota: &Option<Interned<Quota>>| {
-            let quota = quota.as_deref()?;
-            cannot_override(&self.demand.quota, quota)
-        };
-        let conflicts = callers.values().filter_map(|given| conflict(&given.quota));
-        // The same for each caller, mostly.
-        let conflicts: BTreeSet<&str> = conflicts.collect();
-        if !conflicts.is_empty() {
-            let callers = Arc::make_mut(&mut callers).values_mut();
-            for given in callers.filter(|given| conflict(&given.quota).is_some()) {
-                given.quota = None;
-            }
-        }
-        not_taken.extend(
-            conflicts.into_iter().map(|conflict| {
-                ConfigError::CannotOverride { conflict }.in_policy(&self.name.text)
-            }),
-        );
-        self.overrides = Some(callers);
-        self
-    }
-
-    /// Returns whether a control document gives callers something else.
-    #[inline]
-    pub(crate) fn has_overrides(&self) -> bool {
-        #[cfg(feature = "control")]
-        return self.overrides.is_some();
-        #[cfg(not(feature = "control"))]
-        false
-    }
-
-    /// Returns whether the policy is enforced for a caller. If not, it is a shadow policy.
-    #[inline]
-    pub(crate) fn is_enforced_for(&self, key: &Key) -> bool {
-        self.enforcement.includes(self.name.hash, key.as_bytes())
-    }
-
-    /// Creates the charge that comes before a caller's bucket, if the policy holds: of the cost,
-    /// `units` are held, and the rest is charged.
-    #[inline]
-    pub(crate) fn hold_before<'a>(&self, bucket: &Charge<'a>, units: u64) -> Option<Charge<'a>> {
-        // A tier may hold permits or places in a queue, although the policy's own does not.
-        let hold = self
-            .hold
-            .as_ref()
-            .filter(|_| bucket.demand.quota.may_hold())?;
-        let hold = match bucket.demand.quota == self.demand.quota {
-            true => hold.clone(),
-            false => HoldParams::beside(hold, &bucket.demand.quota),
-        };
-        Some(Charge {
-            policy: self.name.clone(),
-            key: bucket.key.clone(),
-            demand: Cow::Owned(Demand::new(hold, units)),
-            on_store_failure: self.on_store_failure,
-            leases: false,
-        })
-    }
-
-    /// Creates a charge to a caller's bucket.
-    #[inline]
-    pub(crate) fn charge<'a>(&self, key: Cow<'a, Key>, demand: Cow<'a, Demand>) -> Charge<'a> {
-        Charge {
-            policy: self.name.clone(),
-            key,
-            demand,
-            on_store_failure: self.on_store_failure,
-            leases: self.leases,
-        }
-    }
-}
-
-/// Returns why a caller of a policy with one quota cannot be given the other.
-#[cfg(feature = "control")]
-pub(crate) fn cannot_override(own: &Quota, other: &Quota) -> Option<&'static str> {
-    if own.penalty().is_some() != other.penalty().is_some() {
-        Some("a Penalty and a quota that grants units, because one counts strikes and not requests")
-    } else if own.is_concurrency() != other.is_concurrency() {
-        Some("a Concurrency quota and another, because its units are held and not used up")
-    } else if other.paces() && !own.paces() {
-        Some("a LeakyBucket with a queue on a policy without one, because its requests wait")
-    } else {
-        None
-    }
-}
-
-/// Returns an error if denials are to be strikes, and there can be none. `waits`: whether denied
-/// callers wait.
-pub(crate) fn check_strikes<'a>(
-    policies: &(impl Iterator<Item = &'a Compiled> + Clone),
-    waits: bool,
-) -> Result<(), ConfigError> {
-    let striking = policies
-        .clone()
-        .find(|policy| policy.demand.strikes.is_some());
-    let Some(striking) = striking else {
-        return Ok(());
-    };
-    let can_deny =
-        |other: &Compiled| other.name != striking.name && other.enforcement != Enforcement::ForNone;
-    let conflict = if waits {
-        "`wait_up_to(..)`, because a caller that waits is not denied yet"
-    } else if !policies.clone().any(can_deny) {
-        "being the only policy, because the denials of others are the strikes"
-    } else {
-        return Ok(());
-    };
-    Err(ConfigError::CannotStrike { conflict }.in_policy(&striking.name.text))
-}
-
-/// Returns an error if there is no policy, or if two have one name.
-pub(crate) fn check_names<'a>(
-    names: impl IntoIterator<Item = &'a Name>,
-) -> Result<(), ConfigError> {
-    let mut seen = std::collections::HashSet::new();
-    for name in names {
-        if !seen.insert(&*name.text) {
-            return Err(ConfigError::DuplicatePolicy {
-                name: name.text.to_string(),
-            });
-        }
-    }
-    if seen.is_empty() {
-        return Err(ConfigError::NoPolicies);
-    }
-    Ok(())
-}

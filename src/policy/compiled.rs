@@ -1,0 +1,86 @@
+//! A policy that has passed its check, and the charges that it makes.
+
+use std::borrow::Cow;
+#[cfg(feature = "control")]
+use std::sync::Arc;
+
+#[cfg(feature = "control")]
+use crate::overlay::Callers;
+use crate::{
+    Key, OnStoreFailure, Quota,
+    charge::{Charge, Demand},
+    enforcement::Enforcement,
+    policy_name::Name,
+    quota::hold::HoldParams,
+    util::interned::Interned,
+};
+
+/// A checked policy.
+#[derive(Clone, Debug)]
+pub(crate) struct Compiled {
+    pub(crate) name: Name,
+    /// The demand, unless the request chooses another.
+    pub(crate) demand: Demand,
+    /// The most units that may be owed.
+    pub(crate) debt: u64,
+    pub(crate) shared: bool,
+    pub(crate) on_store_failure: OnStoreFailure,
+    pub(crate) leases: bool,
+    /// The quota of the hold beside each bucket; `None` if units are charged when they are taken.
+    pub(crate) hold: Option<Interned<Quota>>,
+    pub(crate) enforcement: Enforcement,
+    /// What a control document gives some of the callers, if it names any.
+    #[cfg(feature = "control")]
+    pub(crate) overrides: Option<Arc<Callers>>,
+}
+
+impl Compiled {
+    /// Returns whether a control document gives callers something else.
+    #[inline]
+    pub(crate) fn has_overrides(&self) -> bool {
+        #[cfg(feature = "control")]
+        return self.overrides.is_some();
+        #[cfg(not(feature = "control"))]
+        false
+    }
+
+    /// Returns whether the policy is enforced for a caller. If not, it is a shadow policy.
+    #[inline]
+    pub(crate) fn is_enforced_for(&self, key: &Key) -> bool {
+        self.enforcement.includes(self.name.hash, key.as_bytes())
+    }
+
+    /// Creates the charge that comes before a caller's bucket, if the policy holds: of the cost,
+    /// `units` are held, and the rest is charged.
+    #[inline]
+    pub(crate) fn hold_before<'a>(&self, bucket: &Charge<'a>, units: u64) -> Option<Charge<'a>> {
+        // A tier may hold permits or places in a queue, although the policy's own does not.
+        let hold = self
+            .hold
+            .as_ref()
+            .filter(|_| bucket.demand.quota.may_hold())?;
+        let hold = match bucket.demand.quota == self.demand.quota {
+            true => hold.clone(),
+            false => HoldParams::beside(hold, &bucket.demand.quota),
+        };
+        Some(Charge {
+            policy: self.name.clone(),
+            key: bucket.key.clone(),
+            demand: Cow::Owned(Demand::new(hold, units)),
+            on_store_failure: self.on_store_failure,
+            leases: false,
+        })
+    }
+
+    /// Creates a charge to a caller's bucket.
+    #[inline]
+    pub(crate) fn charge<'a>(&self, key: Cow<'a, Key>, demand: Cow<'a, Demand>) -> Charge<'a> {
+        Charge {
+            policy: self.name.clone(),
+            key,
+            demand,
+            on_store_failure: self.on_store_failure,
+            leases: self.leases,
+        }
+    }
+}
