@@ -110,18 +110,8 @@ impl Fields {
             }
             _ => return Err(not_texts()),
         };
-        if parts.iter().map(String::len).sum::<usize>() > LONGEST_KEY {
-            return Err(Problem::new(Code::KeyTooLong));
-        }
-        if parts.len() > MOST_PARTS {
-            return Err(mistake(format!(
-                "`caller` has more than {MOST_PARTS} parts"
-            )));
-        }
-        Caller::parse(&parts).map_err(|error| match error {
-            ConfigError::CallerText { reason, .. } => mistake(format!("`caller`: {reason}")),
-            other => mistake(format!("`caller`: {other}")),
-        })
+        let parts: Vec<_> = parts.iter().map(String::as_str).collect();
+        caller(&parts)
     }
 
     pub(super) fn quota(&mut self) -> Result<Quota, Problem> {
@@ -188,6 +178,28 @@ impl Fields {
             false => Ok(text),
         }
     }
+}
+
+/// Reads the parts of a caller.
+pub(in crate::admin) fn caller(parts: &[&str]) -> Result<Caller, Problem> {
+    if parts.iter().map(|part| part.len()).sum::<usize>() > LONGEST_KEY {
+        return Err(Problem::new(Code::KeyTooLong));
+    }
+    if parts.len() > MOST_PARTS {
+        return Err(mistake(format!(
+            "`caller` has more than {MOST_PARTS} parts"
+        )));
+    }
+    // An empty text is mostly a value that a script did not find.
+    if parts.iter().all(|part| part.is_empty()) {
+        return Err(mistake(
+            "`caller` is empty; write \"text:\" if you mean the empty key".to_owned(),
+        ));
+    }
+    Caller::parse(parts).map_err(|error| match error {
+        ConfigError::CallerText { reason, .. } => mistake(format!("`caller`: {reason}")),
+        other => mistake(format!("`caller`: {other}")),
+    })
 }
 
 fn duration(text: &str) -> Result<Duration, Problem> {

@@ -15,7 +15,7 @@ use crate::{
         shared::{Handle, Shared},
         watched::Watched,
     },
-    control::{Control, End},
+    control::{self, Control, End, Entry},
     look_up::CallerState,
 };
 
@@ -96,13 +96,15 @@ impl CallerChange {
 
     /// Makes the change, and logs it.
     pub(super) async fn make(self, shared: Handle, who: Who) -> Result<Changed<LookUp>, Problem> {
-        let watched = self.question.among(shared.targets.all())?;
-        let before = self.states(&watched, &shared).await;
-        self.check(&before, &watched, &shared)?;
-        let outcome = self.apply(&before, &watched, &shared, &who).await;
+        let (watched, before) = match self.concerned(&shared).await {
+            Ok(concerned) => concerned,
+            Err(problem) => return self.remove_entry(problem, &shared, &who).await,
+        };
+        let callers = fingerprints(&before);
+        let outcome = self.apply(&callers, &before, &watched, &shared, &who).await;
         // A change of the document has replaced their settings.
-        let watched = self.question.among(shared.targets.all());
-        let after = self.states(&watched.unwrap_or_default(), &shared).await;
+        let watched = self.among(&shared).unwrap_or_default();
+        let after = self.states(&watched, &shared).await;
         let (before, after) = (LookUp::from(&before[..]), LookUp::from(&after[..]));
         let event = Event {
             who: &who,
@@ -112,6 +114,70 @@ impl CallerChange {
         };
         let changed = event.log(outcome, &summary(&before), &summary(&after))?;
         Ok(Changed::new(&shared, changed, before, after))
+    }
+
+    /// Returns the layers and limiters that the change concerns, and what they do with the caller.
+    async fn concerned(
+        &self,
+        shared: &Shared,
+    ) -> Result<(Vec<Watched>, Vec<CallerState>), Problem> {
+        let watched = self.among(shared)?;
+        let states = self.states(&watched, shared).await;
+        self.check(&states, &watched, shared)?;
+        Ok((watched, states))
+    }
+
+    fn among(&self, shared: &Shared) -> Result<Vec<Watched>, Problem> {
+        self.question.among(shared.targets.all())
+    }
+
+    /// Removes an entry of the document whose policy is gone, or does not follow the document any
+    /// more. Returns the problem if there is no such entry.
+    async fn remove_entry(
+        &self,
+        problem: Problem,
+        shared: &Shared,
+        who: &Who,
+    ) -> Result<Changed<LookUp>, Problem> {
+        let Some(caller) = self.entry_to_remove(shared) else {
+            return Err(problem);
+        };
+        let outcome = self.apply(&[caller], &[], &[], shared, who).await;
+        let found = LookUp {
+            fingerprint: Some(caller.to_string()),
+            policies: Vec::new(),
+        };
+        let event = Event {
+            who,
+            action: self.action.name(),
+            policy: self.question.policy.as_deref(),
+            fingerprint: found.fingerprint.as_deref(),
+        };
+        let changed = event.log(outcome, "an entry without effect here", "no entry")?;
+        Ok(Changed::new(shared, changed, found.clone(), found))
+    }
+
+    /// Returns the caller of an entry that this removes, if the document has it under the key or the
+    /// fingerprint that was sent.
+    fn entry_to_remove(&self, shared: &Shared) -> Option<Fingerprint> {
+        let (control, policy) = (shared.control.as_ref()?, self.question.policy.as_ref()?);
+        let own = control.fingerprint(self.question.caller.key()?);
+        let is_removed = |entry: &Entry| match (&entry.action, self.action) {
+            (
+                control::Action::Ban {
+                    policy: of, caller, ..
+                },
+                Action::Unban,
+            )
+            | (
+                control::Action::Override {
+                    policy: of, caller, ..
+                },
+                Action::ClearOverride,
+            ) => (of, *caller) == (policy, own),
+            _ => false,
+        };
+        control.entries().iter().any(is_removed).then_some(own)
     }
 
     async fn states(&self, watched: &[Watched], shared: &Shared) -> Vec<CallerState> {
@@ -158,9 +224,10 @@ impl CallerChange {
         }
     }
 
-    /// Returns whether anything has changed.
+    /// Returns whether anything has changed. `callers`: what stores call the caller.
     async fn apply(
         &self,
+        callers: &[Fingerprint],
         before: &[CallerState],
         watched: &[Watched],
         shared: &Shared,
@@ -169,7 +236,7 @@ impl CallerChange {
         let control = shared.control.as_ref();
         let (Some(policy), false) = (&self.question.policy, matches!(self.action, Action::Reset))
         else {
-            let is_reset = self.reset_all(watched).await?;
+            let is_reset = self.reset_all(watched, false).await?;
             return Ok(is_reset && before.iter().any(has_used));
         };
         let signature = Signature {
@@ -178,15 +245,16 @@ impl CallerChange {
             label: self.label.as_deref(),
         };
         let mut is_changed = false;
-        for caller in fingerprints(before) {
+        for caller in callers {
             let Some(control) = control else {
                 break;
             };
-            is_changed |= self.change(control, policy, caller, &signature).await?;
+            let made = self.change(control, policy, *caller, &signature).await;
+            is_changed |= made.map_err(|failed| failed.after(is_changed))?;
         }
         // The document goes first: if it cannot be changed, nothing is.
         if matches!(self.action, Action::Unban) && has_ban_by_policy(before) {
-            is_changed |= self.reset_all(watched).await?;
+            is_changed |= self.reset_all(watched, is_changed).await?;
         }
         Ok(is_changed)
     }
@@ -212,13 +280,14 @@ impl CallerChange {
     }
 
     /// Resets the caller in all of these. Returns whether it has a bucket that can be reset.
-    async fn reset_all(&self, watched: &[Watched]) -> Result<bool, Failed> {
+    /// `is_changed`: whether the document was changed before.
+    async fn reset_all(&self, watched: &[Watched], is_changed: bool) -> Result<bool, Failed> {
         let Question { caller, policy, .. } = &self.question;
         let mut is_any = false;
         for (done, one) in watched.iter().enumerate() {
             let reset = one.reset(caller, policy.as_deref()).await;
-            let reset = reset.map_err(|error| Failed::of_reset(&error, done))?;
-            is_any |= !reset.is_empty();
+            let failed = |error| Failed::of_reset(&error, done).after(is_changed);
+            is_any |= !reset.map_err(failed)?.is_empty();
         }
         Ok(is_any)
     }

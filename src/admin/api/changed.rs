@@ -59,7 +59,7 @@ impl Failed {
     /// Creates the failure of a reset, after that many layers and limiters were done.
     pub(super) fn of_reset(error: &StoreError, done: usize) -> Self {
         let others = match done {
-            0 => "nothing else was changed".to_owned(),
+            0 => "no other layer or limiter was changed".to_owned(),
             1 => "another layer or limiter was changed before".to_owned(),
             done => format!("{done} other layers or limiters were changed before"),
         };
@@ -72,6 +72,19 @@ impl Failed {
             problem: Problem::new(Code::StoreUnavailable)
                 .detail(format!("the caller {what} ({error}); {others}")),
             may_have_happened,
+        }
+    }
+
+    /// Adds whether the document was changed before.
+    pub(super) fn after(self, is_changed: bool) -> Self {
+        if !is_changed {
+            return self;
+        }
+        let what = self.problem.message();
+        let what = format!("{what}; the control document was changed before");
+        Self {
+            problem: self.problem.detail(what),
+            may_have_happened: true,
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The page shows the same facts, from the same functions.
 
-mod body;
+pub(super) mod body;
 mod caller_change;
 mod changed;
 pub(super) mod look_up;
@@ -21,13 +21,15 @@ use axum::{
     body::Body,
     extract::{RawQuery, State},
     response::Response,
-    routing::{get, post},
+    routing::{MethodRouter, get, post},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
 use serde::{Serialize, Serializer};
 
-use self::{caller_change::CallerChange, look_up::Question, mode_change::ModeChange};
+use self::{
+    caller_change::CallerChange, changed::Changed, look_up::Question, mode_change::ModeChange,
+};
 use super::{
     Who,
     problem::{Code, Problem},
@@ -49,19 +51,16 @@ pub(super) fn routes() -> Router<Handle> {
         .route("/api/v1/denials", get(get_denials))
         .route("/api/v1/stream", get(get_stream))
         .route("/api/v1/lookup", post(look_up))
-        .route("/api/v1/reset", change_of_caller(CallerChange::reset))
-        .route("/api/v1/ban", change_of_caller(CallerChange::ban))
-        .route("/api/v1/unban", change_of_caller(CallerChange::unban))
-        .route(
-            "/api/v1/override",
-            change_of_caller(CallerChange::set_quota),
-        )
+        .route("/api/v1/reset", of_caller(CallerChange::reset))
+        .route("/api/v1/ban", of_caller(CallerChange::ban))
+        .route("/api/v1/unban", of_caller(CallerChange::unban))
+        .route("/api/v1/override", of_caller(CallerChange::set_quota))
         .route(
             "/api/v1/clear-override",
-            change_of_caller(CallerChange::clear_quota),
+            of_caller(CallerChange::clear_quota),
         )
-        .route("/api/v1/mode", change_of_mode(ModeChange::set))
-        .route("/api/v1/clear-mode", change_of_mode(ModeChange::clear))
+        .route("/api/v1/mode", of_mode(ModeChange::set))
+        .route("/api/v1/clear-mode", of_mode(ModeChange::clear))
 }
 
 type Answered = Result<Response, Problem>;
@@ -108,29 +107,29 @@ async fn look_up(State(shared): State<Handle>, body: Bytes) -> Answered {
     Ok(json(&question.look_up(&shared).await?))
 }
 
-/// Returns the route of a change of one caller.
-fn change_of_caller(
-    read: fn(&[u8]) -> Result<CallerChange, Problem>,
-) -> axum::routing::MethodRouter<Handle> {
-    post(
-        async move |State(shared): State<Handle>, Extension(who): Extension<Who>, body: Bytes| {
-            let change = read(&body)?;
-            // It is logged also if the client hangs up.
-            let changed = run_to_completion(change.make(shared, who)).await?;
-            Answered::Ok(json(&changed))
-        },
-    )
+fn of_caller(read: Read<CallerChange>) -> MethodRouter<Handle> {
+    change(read, CallerChange::make)
 }
 
-/// Returns the route of a change of a policy's mode.
-fn change_of_mode(
-    read: fn(&[u8]) -> Result<ModeChange, Problem>,
-) -> axum::routing::MethodRouter<Handle> {
+fn of_mode(read: Read<ModeChange>) -> MethodRouter<Handle> {
+    change(read, ModeChange::make)
+}
+
+/// Reads the body of a call.
+type Read<T> = fn(&[u8]) -> Result<T, Problem>;
+
+/// Returns the route of a change: what it reads, and how that is made.
+fn change<C, S, F>(read: Read<C>, make: fn(C, Handle, Who) -> F) -> MethodRouter<Handle>
+where
+    C: 'static,
+    S: Serialize + Send + 'static,
+    F: Future<Output = Result<Changed<S>, Problem>> + Send + 'static,
+{
     post(
         async move |State(shared): State<Handle>, Extension(who): Extension<Who>, body: Bytes| {
-            let change = read(&body)?;
-            let changed = run_to_completion(change.make(shared, who)).await?;
-            Answered::Ok(json(&changed))
+            // It is logged also if the client hangs up.
+            let made = run_to_completion(make(read(&body)?, shared, who));
+            Answered::Ok(json(&made.await?))
         },
     )
 }
@@ -173,6 +172,9 @@ fn epoch_ms(at: SystemTime) -> u64 {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
+
+/// Numbers with names.
+type Counts = Vec<(&'static str, u64)>;
 
 /// Writes values with names as an object.
 fn named<T: Serialize, S: Serializer>(

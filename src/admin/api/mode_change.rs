@@ -10,8 +10,8 @@ use crate::{
     admin::{
         Who,
         problem::{Code, Problem},
-        shared::Handle,
-        watched::Watched,
+        shared::{Handle, Shared},
+        watched::{Watched, mode_entry},
     },
     control::{Control, End, Mode},
 };
@@ -56,9 +56,12 @@ impl ModeChange {
         shared: Handle,
         who: Who,
     ) -> Result<Changed<Vec<Policy>>, Problem> {
-        let watched = with_policy(shared.targets.all(), &self.policy)?;
-        let control = control_for(shared.control.as_ref(), &self.policy)?;
-        self.check(&watched)?;
+        let concerned = self.concerned(&shared);
+        // An entry can be removed whatever became of its policy.
+        let (watched, control) = match (concerned, self.entry_to_remove(&shared)) {
+            (Err(_), Some(control)) => (Vec::new(), control),
+            (concerned, _) => concerned?,
+        };
         let before = self.policies(&watched, control);
         let outcome = self.apply(control, &who).await;
         // The change has replaced their settings.
@@ -76,6 +79,20 @@ impl ModeChange {
         };
         let changed = event.log(outcome, &summary(&before), &summary(&after))?;
         Ok(Changed::new(&shared, changed, before, after))
+    }
+
+    /// Returns the layers and limiters that the change concerns, and the document.
+    fn concerned<'a>(&self, shared: &'a Shared) -> Result<(Vec<Watched>, &'a Control), Problem> {
+        let watched = with_policy(shared.targets.all(), &self.policy)?;
+        let control = control_for(shared.control.as_ref(), &self.policy)?;
+        self.check(&watched)?;
+        Ok((watched, control))
+    }
+
+    /// Returns the document, if this removes an entry that it has.
+    fn entry_to_remove<'a>(&self, shared: &'a Shared) -> Option<&'a Control> {
+        let control = shared.control.as_ref().filter(|_| self.mode.is_none())?;
+        mode_entry(&control.entries(), &self.policy).map(|_| control)
     }
 
     fn policies(&self, watched: &[Watched], control: &Control) -> Vec<Policy> {
@@ -116,6 +133,9 @@ impl ModeChange {
 
 /// Describes the modes of a policy for the log.
 fn summary(policies: &[Policy]) -> String {
+    if policies.is_empty() {
+        return "no policy of this name here".to_owned();
+    }
     let each = policies.iter();
     let each = each.map(|policy| format!("{}/{}: {}", policy.limiter, policy.name, policy.mode));
     each.collect::<Vec<_>>().join("; ")

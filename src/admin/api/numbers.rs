@@ -2,14 +2,12 @@
 
 use serde::Serialize;
 
-use super::{epoch_ms, ms, named};
+use super::{Counts, epoch_ms, ms, named, status::StoreStatus};
 use crate::{
     DenialReason, Offender, RecentDenial,
     admin::watched::Watched,
     metrics::{Histogram, Snapshot, StoreMetrics},
 };
-
-type Counts = Vec<(&'static str, u64)>;
 
 /// All numbers of a layer or limiter, since it was built.
 #[derive(Debug, Serialize)]
@@ -35,18 +33,11 @@ pub(in crate::admin) struct PolicyMetrics {
 /// The numbers of a store.
 #[derive(Debug, Serialize)]
 pub(in crate::admin) struct Store {
-    pub(in crate::admin) name: String,
-    pub(in crate::admin) up: bool,
-    pub(in crate::admin) breakers_open: Option<u64>,
-    pub(in crate::admin) in_flight: Option<u64>,
-    pub(in crate::admin) buckets: Option<u64>,
-    pub(in crate::admin) local_buckets: u64,
-    pub(in crate::admin) cached_denials: Option<u64>,
+    #[serde(flatten)]
+    pub(in crate::admin) status: StoreStatus,
     pub(in crate::admin) leased_units: Option<u64>,
     pub(in crate::admin) held_units: u64,
     pub(in crate::admin) unsettled_units: u64,
-    #[serde(serialize_with = "named")]
-    pub(in crate::admin) failures: Counts,
     #[serde(serialize_with = "named")]
     pub(in crate::admin) settlements: Counts,
     pub(in crate::admin) call_seconds: Option<Values>,
@@ -143,17 +134,10 @@ fn of(snapshot: Snapshot) -> Metrics {
 impl From<StoreMetrics> for Store {
     fn from(store: StoreMetrics) -> Self {
         Self {
-            name: store.name,
-            up: store.is_up,
-            breakers_open: store.breakers_open,
-            in_flight: store.in_flight,
-            buckets: store.memory_buckets,
-            local_buckets: store.local_buckets,
-            cached_denials: store.cached_denials,
+            status: StoreStatus::from(&store),
             leased_units: store.leased_units,
             held_units: store.held_units,
             unsettled_units: store.unsettled_units,
-            failures: store.failures.by_kind().collect(),
             settlements: store.settlements.by_result().collect(),
             call_seconds: store.call_seconds.map(Values::from),
             checks_per_call: store.checks_per_call.map(Values::from),

@@ -33,6 +33,9 @@ const LINGER: Duration = Duration::from_secs(15 * 60);
 pub(super) const MOST_VIEWERS: usize = 32;
 /// How many events wait for a viewer: all of a stream.
 const MOST_LATE: usize = 16;
+/// The pieces of an event. All viewers share the texts of samples: one that does not read keeps
+/// only those from being forgotten that it waits for.
+pub(super) type Event = Vec<Bytes>;
 /// How long a stream lasts: a server that shuts down gracefully waits for it. A browser opens another
 /// one, which goes on where this one ended, and its access is checked again.
 const LONGEST_STREAM: Duration = Duration::from_secs(8);
@@ -62,7 +65,7 @@ struct State {
 }
 
 struct Viewer {
-    events: mpsc::Sender<Bytes>,
+    events: mpsc::Sender<Event>,
     since: Instant,
 }
 
@@ -83,7 +86,7 @@ impl Sampler {
 
     /// Returns the events for another viewer: at first those after the one with the ID `last`, or the
     /// history if that is not known. `None` if there are too many viewers.
-    pub(super) fn view(&self, last: Option<&str>) -> Option<mpsc::Receiver<Bytes>> {
+    pub(super) fn view(&self, last: Option<&str>) -> Option<mpsc::Receiver<Event>> {
         let mut state = lock(&self.0.state);
         state.viewers.retain(|viewer| !viewer.events.is_closed());
         if state.viewers.len() >= MOST_VIEWERS {
@@ -147,9 +150,10 @@ impl State {
         let now = Instant::now();
         let text = text(&sample);
         self.taken += 1;
-        let event: Bytes = event("sample", &id(page, self.taken), [&text[..]]).into();
+        let event = event("sample", &id(page, self.taken), [text.clone()]);
+        let event = Bytes::from(event.concat());
         self.viewers.retain(|viewer| {
-            viewer.events.try_send(event.clone()).is_ok()
+            viewer.events.try_send(vec![event.clone()]).is_ok()
                 && now.duration_since(viewer.since) < LONGEST_STREAM
         });
         if !self.viewers.is_empty() {
@@ -197,7 +201,7 @@ impl State {
 
     /// Returns the events after the one with this ID, none if that is the latest. `None` if the ID is
     /// of another page, or some of them are not kept.
-    fn events_after(&self, page: u64, last: &str) -> Option<Bytes> {
+    fn events_after(&self, page: u64, last: &str) -> Option<Event> {
         let (_, number) = last.split_once('-')?;
         let number = number
             .parse()
@@ -207,28 +211,23 @@ impl State {
         let known = self.history.len().checked_sub(missed)?;
         let texts = self.history.iter().skip(known);
         let events = (number + 1..).zip(texts);
-        let events =
-            events.flat_map(|(number, (_, text))| event("sample", &id(page, number), [&text[..]]));
-        Some(
-            format!("{RETRY}\n\n")
-                .into_bytes()
-                .into_iter()
-                .chain(events)
-                .collect(),
-        )
+        let events = events
+            .flat_map(|(number, (_, text))| event("sample", &id(page, number), [text.clone()]));
+        let retry = Bytes::from(format!("{RETRY}\n\n"));
+        Some([retry].into_iter().chain(events).collect())
     }
 
-    fn history_event(&self, page: u64) -> Bytes {
-        let mut parts: Vec<&[u8]> = vec![b"["];
+    fn history_event(&self, page: u64) -> Event {
+        let mut texts = vec![Bytes::from_static(b"[")];
         for (_, text) in &self.history {
-            if parts.len() > 1 {
-                parts.push(b",");
+            if texts.len() > 1 {
+                texts.push(Bytes::from_static(b","));
             }
-            parts.push(text);
+            texts.push(text.clone());
         }
-        parts.push(b"]");
+        texts.push(Bytes::from_static(b"]"));
         let name = format!("history\n{RETRY}");
-        event(&name, &id(page, self.taken), parts).into()
+        event(&name, &id(page, self.taken), texts)
     }
 }
 
@@ -247,12 +246,10 @@ fn text(sample: &Sample) -> Bytes {
 }
 
 /// Returns a server-sent event.
-fn event<'a>(name: &str, id: &str, data: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
-    let mut event = format!("event: {name}\nid: {id}\ndata: ").into_bytes();
-    data.into_iter()
-        .for_each(|part| event.extend_from_slice(part));
-    event.extend_from_slice(b"\n\n");
-    event
+fn event(name: &str, id: &str, data: impl IntoIterator<Item = Bytes>) -> Event {
+    let head = Bytes::from(format!("event: {name}\nid: {id}\ndata: "));
+    let end = Bytes::from_static(b"\n\n");
+    [head].into_iter().chain(data).chain([end]).collect()
 }
 
 impl fmt::Debug for Sampler {

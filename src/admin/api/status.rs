@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
-use super::{epoch_ms, named};
+use super::{Counts, epoch_ms, named};
 #[cfg(feature = "config")]
 use crate::config;
 use crate::{
@@ -48,7 +48,7 @@ pub(in crate::admin) struct StoreStatus {
     pub(in crate::admin) local_buckets: u64,
     pub(in crate::admin) cached_denials: Option<u64>,
     #[serde(serialize_with = "named")]
-    pub(in crate::admin) failures: Vec<(&'static str, u64)>,
+    pub(in crate::admin) failures: Counts,
 }
 
 /// The control document.
@@ -101,7 +101,7 @@ pub(in crate::admin) fn status(shared: &Shared, watched: &[Watched], who: &Who) 
             .collect(),
         stores: StoreMetrics::by_name(snapshots.iter().map(|snapshot| &snapshot.store))
             .into_iter()
-            .map(StoreStatus::from)
+            .map(|store| StoreStatus::from(&store))
             .collect(),
         control: shared
             .control
@@ -114,10 +114,10 @@ pub(in crate::admin) fn status(shared: &Shared, watched: &[Watched], who: &Who) 
     }
 }
 
-impl From<StoreMetrics> for StoreStatus {
-    fn from(store: StoreMetrics) -> Self {
+impl From<&StoreMetrics> for StoreStatus {
+    fn from(store: &StoreMetrics) -> Self {
         Self {
-            name: store.name,
+            name: store.name.clone(),
             up: store.is_up,
             breakers_open: store.breakers_open,
             in_flight: store.in_flight,

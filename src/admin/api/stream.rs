@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use axum::{
@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE};
 use http_body::Frame;
 use tokio::sync::mpsc;
 
-use super::sampler::Sampler;
+use super::sampler::{Event, Sampler};
 use crate::admin::problem::{Code, Problem};
 
 const HEADERS: [(HeaderName, HeaderValue); 2] = [
@@ -35,11 +35,16 @@ pub(super) fn stream(sampler: &Sampler, headers: &HeaderMap) -> Result<Response,
     let events = sampler
         .view(last)
         .ok_or(Problem::new(Code::TooManyStreams))?;
-    Ok((HEADERS, Body::new(Events(events))).into_response())
+    let pieces = Event::new().into_iter();
+    Ok((HEADERS, Body::new(Events { events, pieces })).into_response())
 }
 
 /// A body of events. It ends when the sampler drops the viewer.
-struct Events(mpsc::Receiver<Bytes>);
+struct Events {
+    events: mpsc::Receiver<Event>,
+    /// What is left of the present event.
+    pieces: std::vec::IntoIter<Bytes>,
+}
 
 impl http_body::Body for Events {
     type Data = Bytes;
@@ -49,7 +54,14 @@ impl http_body::Body for Events {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let next = self.0.poll_recv(cx);
-        next.map(|event| event.map(|event| Ok(Frame::data(event))))
+        loop {
+            if let Some(piece) = self.pieces.next() {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+            match ready!(self.events.poll_recv(cx)) {
+                Some(event) => self.pieces = event.into_iter(),
+                None => return Poll::Ready(None),
+            }
+        }
     }
 }

@@ -28,16 +28,16 @@ use http::header::CONTENT_TYPE;
 use self::render::{Asked, View};
 use super::{
     api::{
+        body::caller as read_caller,
         look_up::{LookUp, Question},
         numbers, policies, status,
     },
     base::Base,
     form,
-    problem::{Code, Problem},
+    problem::Problem,
     shared::{Handle, Shared},
     who::Who,
 };
-use crate::control::Caller;
 
 pub(super) use self::render::login_page;
 
@@ -45,8 +45,6 @@ pub(super) use self::render::login_page;
 const MOST_OFFENDERS: usize = 20;
 /// How many denials are shown.
 const MOST_DENIALS: usize = 50;
-/// The longest key that is looked up, in bytes: that of the API.
-const LONGEST_KEY: usize = 4 * 1024;
 
 /// Returns the page, its assets, and the look-up of browsers without scripts.
 pub(super) fn routes() -> Router<Handle> {
@@ -90,15 +88,9 @@ async fn look_up(
 }
 
 async fn answer_to(shared: &Shared, caller: &str, policy: &str) -> Result<LookUp, Problem> {
-    if caller.len() > LONGEST_KEY {
-        return Err(Problem::new(Code::KeyTooLong));
-    }
-    let caller = Caller::parse(&parts_of(caller))
-        .map_err(|error| Problem::new(Code::Malformed).detail(error.to_string()))?;
-    let policy = (!policy.is_empty()).then(|| policy.to_owned());
     let question = Question {
-        caller,
-        policy,
+        caller: read_caller(&parts_of(caller))?,
+        policy: (!policy.is_empty()).then(|| policy.to_owned()),
         limiter: None,
     };
     question.look_up(shared).await
@@ -116,13 +108,14 @@ const PARTS: [&str; 8] = [
     "method:",
 ];
 
-/// Returns the parts of a caller, if all words are some. Otherwise it is one text.
+/// Returns the parts of a caller, if all words are some. Otherwise it is one text, without the spaces
+/// around it, which are pasted in by mistake.
 fn parts_of(caller: &str) -> Vec<&str> {
     let words: Vec<&str> = caller.split_whitespace().collect();
     let is_part = |word: &&str| PARTS.iter().any(|part| word.starts_with(part));
     match words.len() > 1 && words.iter().all(is_part) {
         true => words,
-        false => vec![caller],
+        false => vec![caller.trim()],
     }
 }
 

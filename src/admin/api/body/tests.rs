@@ -115,7 +115,9 @@ fn a_problem_names_the_field_and_what_is_wrong_with_it() {
             r#"{"caller":["a",7]}"#,
             "`caller` has to be a text, or a list of texts",
         ),
-        (r#"{"caller":[]}"#, "`caller`: "),
+        (r#"{"caller":[]}"#, "`caller` is empty"),
+        (r#"{"caller":""}"#, "`caller` is empty"),
+        (r#"{"caller":["",""]}"#, "`caller` is empty"),
         (r#"{"caller":"ip:nowhere"}"#, "`caller`: "),
         (
             r#"{"caller":"header:x"}"#,

@@ -1,12 +1,17 @@
 //! What is logged of changes, and that no key is in a log or an answer.
 
+use std::time::Duration;
+
 use http::Method;
 use serde_json::json;
 use tokio::{runtime::Runtime, task::yield_now};
 use tower::ServiceExt;
 use tower_throttle::{
-    Fingerprint, FixedWindow, Key, Limiter, MemoryStore, Policy, RateLimitLayer, control::Control,
+    Decision, Fingerprint, FixedWindow, Key, Limiter, MemoryStore, Penalty, Policy, RateLimitLayer,
+    StoreError,
+    control::Control,
     key,
+    store::{Answer, Charge, Check, Store},
 };
 
 use crate::{
@@ -110,6 +115,53 @@ fn each_change_is_one_line_with_author_before_and_after() {
             assert!(line.contains(part), "{line} has not {part}");
         }
     }
+}
+
+/// A store that decides, and resets nothing.
+#[derive(Clone, Debug)]
+struct NoResets(MemoryStore);
+
+impl Store for NoResets {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        self.0.check(check)
+    }
+
+    fn reset(&self, _: &[Charge<'_>]) -> Answer<()> {
+        Answer::Now(Err(StoreError::unavailable("no route")))
+    }
+}
+
+/// The document is changed first. The store may fail then.
+#[test]
+fn a_change_that_is_made_in_part_is_logged_and_answered_so() {
+    let (store, _) = standing_store();
+    let control = store.control();
+    let minute = Duration::from_secs(60);
+    let bans = Policy::new("bans", Penalty::after(1).lasting(minute)).key(key::header("x-api-key"));
+    let plan = Policy::new("plan", FixedWindow::per_hour(1)).key(key::header("x-api-key"));
+    let layer = RateLimitLayer::builder()
+        .store(NoResets(store))
+        .policy(plan)
+        .policy(bans.strike_on_denial())
+        .control(control.clone())
+        .build()
+        .expect("a layer");
+    let ann = Operator::new(&layer).with(&control);
+    let log = logged(|| {
+        (0..2).for_each(|_| drop(ask(&layer, get([("x-api-key", KEY)]))));
+        runtime().block_on(async {
+            control.ban("bans", KEY, minute).await.expect("made");
+            let unban = json!({ "caller": KEY, "policy": "bans" });
+            let (status, code, detail) = ann.fails("/api/v1/unban", unban).await;
+            assert_eq!((status, &*code), (503, "store-unavailable"));
+            assert!(detail.contains("the control document was changed before"));
+        });
+    });
+    assert_eq!(control.entries(), []);
+    let lines = admin_lines(&log);
+    assert_eq!(lines.len(), 1, "{log:#?}");
+    let is_told = lines[0].contains(r#"action="unban""#) && lines[0].contains("not confirmed");
+    assert!(is_told, "{lines:?}");
 }
 
 #[test]

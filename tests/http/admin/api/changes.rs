@@ -5,13 +5,16 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tower_throttle::{
     Concurrency, Fingerprint, FixedWindow, Key, Penalty, Policy, RateLimitLayer, TokenBucket,
-    control::Control, key,
+    control::{Control, Mode},
+    key,
 };
 
 use crate::support::{
     operator::Operator,
     web::{Down, NOW_S, ask, get, layer_of, layer_on, standing_store},
 };
+
+const HOUR: Duration = Duration::from_secs(3_600);
 
 fn plan() -> Policy {
     Policy::new("plan", FixedWindow::per_hour(2)).key(key::header("x-api-key"))
@@ -364,5 +367,66 @@ async fn a_store_that_is_down_is_said_to_be() {
     let ann = Operator::new(&layer);
     let (status, code, detail) = ann.fails("/api/v1/reset", json!({ "caller": "k1" })).await;
     assert_eq!((status, &*code), (503, "store-unavailable"));
-    assert!(detail.contains("nothing else was changed"), "{detail}");
+    assert!(
+        detail.contains("no other layer or limiter was changed"),
+        "{detail}"
+    );
+}
+
+/// A document outlives policies: one of another version of the application, for example.
+#[tokio::test]
+async fn entries_of_policies_that_are_gone_can_be_removed() {
+    let (_, control, ann) = page([plan()]);
+    let quota: tower_throttle::Quota = "9 per hour".parse().expect("a quota");
+    for policy in ["gone", "plan"] {
+        control.ban(policy, "k1", HOUR).await.expect("made");
+        let given = control.override_quota(policy, "k2", quota);
+        given.until(HOUR).await.expect("made");
+        control.set_mode(policy, Mode::Shadow).await.expect("made");
+    }
+    // As the page names them: what an entry says.
+    let remove = async |ann: &Operator, entry: &Value| {
+        let path = match entry["kind"].as_str().expect("a kind") {
+            "ban" => "unban",
+            "override" => "clear-override",
+            _ => "clear-mode",
+        };
+        let mut body = json!({ "policy": entry["policy"] });
+        if let Some(caller) = entry["fingerprint"].as_str() {
+            body["caller"] = format!("fingerprint:{caller}").into();
+        }
+        let path = format!("/api/v1/{path}");
+        assert_eq!(ann.post(&path, body.clone()).await["changed"], true);
+        (path, body)
+    };
+    let entries = ann.get("/api/v1/entries").await;
+    let entries = entries.as_array().expect("a list");
+    let of_gone = entries.iter().filter(|entry| entry["policy"] == "gone");
+    for entry in of_gone {
+        let (path, body) = remove(&ann, entry).await;
+        assert_eq!(ann.fails(&path, body).await.1, "unknown-policy");
+    }
+    assert_eq!(control.entries().len(), 3);
+    // A layer that was built without the document, too.
+    let (layer, _) = layer_of([plan()]);
+    let bob = Operator::new(&layer).with(&control);
+    for entry in entries.iter().filter(|entry| entry["policy"] == "plan") {
+        remove(&bob, entry).await;
+    }
+    assert_eq!(control.entries(), []);
+}
+
+/// An entry of one caller is left over if the policy has one bucket for all now.
+#[tokio::test]
+async fn an_entry_of_one_caller_of_a_shared_bucket_can_be_removed() {
+    let (_, control, ann) = page([Policy::new("all", TokenBucket::per_day(10)).shared()]);
+    for key in [Key::from("k1"), Key::everyone()] {
+        control.ban("all", key, HOUR).await.expect("made");
+    }
+    let unban = json!({ "caller": "k1", "policy": "all" });
+    assert_eq!(ann.post("/api/v1/unban", unban).await["changed"], true);
+    let entries = ann.get("/api/v1/entries").await;
+    let everyone = control.fingerprint(Key::everyone()).to_string();
+    assert_eq!(entries.as_array().map(Vec::len), Some(1));
+    assert_eq!(entries[0]["fingerprint"], everyone);
 }

@@ -156,10 +156,12 @@ async fn sample(ann: &Operator) -> Value {
         .await
         .expect("a response")
         .into_body();
-    body.frame().await.expect("the history").expect("a frame");
-    let frame = body.frame().await.expect("a sample").expect("a frame");
-    let bytes = frame.into_data().expect("data");
-    let text = std::str::from_utf8(&bytes).expect("text");
+    let mut text = String::new();
+    while !text.starts_with("event: sample\n") {
+        let frame = body.frame().await.expect("a frame").expect("a frame");
+        let bytes = frame.into_data().expect("data");
+        text = String::from_utf8(bytes.to_vec()).expect("text");
+    }
     let (event, data) = text.split_once("\ndata: ").expect("an event with data");
     assert!(event.starts_with("event: sample\nid: "), "{event}");
     serde_json::from_str(data).expect("JSON")

@@ -1,6 +1,7 @@
 //! The stream of samples. Its seconds are those of a paused clock.
 
 use std::{
+    fmt::Debug,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -9,7 +10,9 @@ use std::{
 };
 
 use axum::{Router, body::Body};
+use bytes::Bytes;
 use http::{Method, Response};
+use http_body::Frame;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::{
@@ -28,7 +31,7 @@ use tower_throttle::{
 
 use crate::support::{
     operator::{Operator, request},
-    web::{ask, get},
+    web::{ask, get, layer_on},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -92,10 +95,11 @@ async fn open_again(router: &Router, last: &str) -> Vec<(String, String)> {
     let response = router.clone().oneshot(asked).await.expect("a response");
     let mut body = response.into_body();
     let mut text = String::new();
-    for _ in 0..2 {
-        let frame = body.frame().await.expect("a frame").expect("a frame");
-        text += std::str::from_utf8(&frame.into_data().expect("data")).expect("text");
+    // What was missed is there at once. The next sample takes until the next second.
+    while let Ok(Some(frame)) = timeout(Duration::from_millis(1), body.frame()).await {
+        text += &text_of(frame);
     }
+    text += &text_of(body.frame().await.expect("a sample"));
     let events = text.split("\n\n").filter(|event| event.contains("data: "));
     let field = |event: &str, name| {
         let mut lines = event.lines();
@@ -128,11 +132,17 @@ async fn viewer(router: &Router) -> (Body, Vec<Value>) {
     (body, history.as_array().expect("a list").clone())
 }
 
-/// The next event. Each is a frame, and its data are one line.
+fn text_of<E: Debug>(frame: Result<Frame<Bytes>, E>) -> String {
+    let bytes = frame.expect("a frame").into_data().expect("data");
+    String::from_utf8(bytes.to_vec()).expect("text")
+}
+
+/// The next event. Its data are one line.
 async fn next(body: &mut Body) -> Option<(String, Value)> {
-    let frame = body.frame().await?.expect("a frame");
-    let bytes = frame.into_data().expect("data");
-    let text = std::str::from_utf8(&bytes).expect("text");
+    let mut text = text_of(body.frame().await?);
+    while !text.ends_with("\n\n") {
+        text += &text_of(body.frame().await.expect("the rest of an event"));
+    }
     let text = text.strip_suffix("\n\n").expect("the end of an event");
     let lines: Vec<_> = text.lines().collect();
     let field = |name: &str| {
@@ -313,6 +323,70 @@ async fn a_page_with_many_policies_keeps_fewer_seconds_than_five_minutes() {
     let bytes: usize = history.iter().map(|sample| sample.to_string().len()).sum();
     assert!((7 << 20..=8 << 20).contains(&bytes), "{bytes}");
     assert!((50..149).contains(&history.len()), "{}", history.len());
+}
+
+/// The first event of each viewer has all of the history, which is up to 8 MiB.
+#[tokio::test(start_paused = true)]
+async fn viewers_that_do_not_read_share_one_history() {
+    let (_, router) = layer();
+    drop(viewer(&router).await);
+    sleep(Duration::from_millis(3_500)).await;
+    let history = async || {
+        let mut body = open(&router).await.into_body();
+        let mut texts = Vec::new();
+        while texts
+            .last()
+            .is_none_or(|text: &Bytes| !text.ends_with(b"\n\n"))
+        {
+            let frame = body.frame().await.expect("a frame").expect("a frame");
+            texts.push(frame.into_data().expect("data"));
+        }
+        texts.retain(|text| text.len() > 100);
+        texts
+    };
+    let (one, other) = (history().await, history().await);
+    let places = |texts: &[Bytes]| texts.iter().map(|text| text.as_ptr()).collect::<Vec<_>>();
+    assert_eq!(one.len(), 3);
+    assert_eq!(places(&one), places(&other));
+}
+
+/// A store whose numbers the application makes, and fails to.
+#[derive(Clone, Debug)]
+struct Panics(MemoryStore);
+
+impl Store for Panics {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        self.0.check(check)
+    }
+
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        self.0.reset(charges)
+    }
+
+    fn metrics(&self) -> StoreMetrics {
+        panic!("on purpose")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_whose_numbers_panic_leaves_those_of_requests() {
+    let layer = layer_on(Panics(MemoryStore::new()), plan());
+    let ann = Operator::new(&layer);
+    let router = ann.router();
+    let (mut body, _) = viewer(&router).await;
+    sample(&mut body).await;
+    ask_times(&layer, "k1", 3);
+    let busy = sample(&mut body).await;
+    let limiter = &busy["limiters"][0];
+    assert_eq!(
+        (&limiter["allowed"], &limiter["denied"]),
+        (&json!(2.0), &json!(1.0))
+    );
+    assert_eq!(busy["stores"][0]["name"], "custom");
+    for path in ["status", "metrics"] {
+        ann.get(&format!("/api/v1/{path}")).await;
+    }
+    assert_eq!(ann.send(Method::GET, "/", "").await.status, 200);
 }
 
 #[tokio::test(start_paused = true)]
