@@ -1,8 +1,7 @@
 //! An application with limits and an admin page, on a port of its own.
 
 use std::{
-    io::{Read, Write},
-    net::{Ipv4Addr, SocketAddr, TcpStream},
+    net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -13,7 +12,7 @@ use axum::{
     middleware::{Next, from_fn},
     routing::get,
 };
-use tokio::{net::TcpListener, runtime::Runtime};
+use tokio::{net::TcpListener, runtime::Runtime, sync::watch};
 use tower_throttle::{
     FixedWindow, Limiter, MemoryStore, Policy, RateLimitLayer, RedisStore, RequestHead,
     TokenBucket,
@@ -23,7 +22,10 @@ use tower_throttle::{
     store::Store,
 };
 
-use crate::support::{DEADLINE, RedisServer};
+use crate::{
+    client::ask,
+    support::{DEADLINE, RedisServer},
+};
 
 /// What differs between applications.
 pub(crate) struct Options {
@@ -53,6 +55,24 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// A store that an outage can reach, on a server of its own.
+    pub(crate) fn with_redis() -> Self {
+        Self {
+            redis: true,
+            ..Self::default()
+        }
+    }
+
+    /// The same, of which an outage shows soon.
+    pub(crate) fn with_outages() -> Self {
+        Self {
+            timeout: Duration::from_millis(200),
+            ..Self::with_redis()
+        }
+    }
+}
+
 /// A running application. Each key has five requests, and one more in a minute. The admin page
 /// is at `/admin`.
 pub(crate) struct App {
@@ -61,6 +81,8 @@ pub(crate) struct App {
     jobs: Limiter,
     pub(crate) redis: Option<RedisServer>,
     answers: Answers,
+    /// Whether streams that a browser opens again wait.
+    holds_streams: watch::Sender<bool>,
     runtime: Runtime,
 }
 
@@ -123,10 +145,14 @@ impl App {
         }
         let answers = Answers::default();
         let kept = Arc::clone(&answers);
+        let (holds_streams, held) = watch::channel(false);
         let keep = move |request: Request, next: Next| {
-            let kept = Arc::clone(&kept);
+            let (kept, mut held) = (Arc::clone(&kept), held.clone());
             let call = format!("{} {}", request.method(), request.uri().path());
             async move {
+                if request.headers().contains_key("last-event-id") {
+                    let _ = held.wait_for(|held| !held).await;
+                }
                 let response = next.run(request).await;
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 kept.push((call, response.status().as_u16()));
@@ -149,8 +175,20 @@ impl App {
             jobs,
             redis,
             answers,
+            holds_streams,
             runtime,
         }
+    }
+
+    /// Lets streams that a browser opens again wait, or go on.
+    pub(crate) fn hold_streams(&self, hold: bool) {
+        self.holds_streams.send_replace(hold);
+    }
+
+    /// Kills the Redis server, and sends a request that meets the outage.
+    pub(crate) fn lose_redis(&mut self) {
+        self.redis.as_mut().expect("its server").kill();
+        self.ask("ann");
     }
 
     /// Returns the status of each answer to such a call so far: `POST /admin/session`.
@@ -166,19 +204,22 @@ impl App {
 
     /// Sends a request with this API key and returns the status.
     pub(crate) fn ask(&self, api_key: &str) -> u16 {
-        ask(
-            self.address,
-            "GET",
-            "/items/1",
-            &[("x-api-key", api_key)],
-            "",
-        )
-        .0
+        self.ask_with(&[("x-api-key", api_key)])
+    }
+
+    /// Sends a request with these header fields and returns the status.
+    pub(crate) fn ask_with(&self, fields: &[(&str, &str)]) -> u16 {
+        ask(self.address, "GET", "/items/1", fields, "").0
     }
 
     /// Sends requests with this API key until one is denied.
     pub(crate) fn exhaust(&self, api_key: &str) {
-        while self.ask(api_key) != 429 {}
+        self.exhaust_with(&[("x-api-key", api_key)]);
+    }
+
+    /// Sends requests with these header fields until one is denied.
+    pub(crate) fn exhaust_with(&self, fields: &[(&str, &str)]) {
+        while self.ask_with(fields) != 429 {}
     }
 
     /// Takes from the limiter of jobs, and returns what is left there.
@@ -207,32 +248,4 @@ impl App {
             })
             .collect()
     }
-}
-
-/// Sends a request over a connection of its own. Returns the status and the body.
-pub(crate) fn ask(
-    address: SocketAddr,
-    method: &str,
-    path: &str,
-    fields: &[(&str, &str)],
-    body: &str,
-) -> (u16, String) {
-    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
-    for (name, value) in fields {
-        head.push_str(&format!("{name}: {value}\r\n"));
-    }
-    let mut stream = TcpStream::connect_timeout(&address, DEADLINE).expect("a connection");
-    stream
-        .set_read_timeout(Some(DEADLINE))
-        .expect("a time limit");
-    let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
-    stream.write_all(request.as_bytes()).expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("an end of the head");
-    let status = head
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok());
-    (status.expect("a status"), body.to_owned())
 }

@@ -8,13 +8,6 @@ use crate::{
     page::{self, button, card, change, look_up, submit},
 };
 
-fn with_redis() -> Options {
-    Options {
-        redis: true,
-        ..Options::default()
-    }
-}
-
 #[track_caller]
 fn wait_for_verdict(tab: &Tab, policy: &str, verdict: &str) {
     tab.wait_until(&format!(
@@ -85,7 +78,7 @@ fn a_look_up_shows_what_peek_returns() {
 
 #[test]
 fn a_click_on_a_denial_leads_to_a_reset_that_lets_the_next_request_in() {
-    let Some((app, mut tab)) = page::open(with_redis()) else {
+    let Some((app, mut tab)) = page::open(Options::with_redis()) else {
         return;
     };
     app.exhaust("ann");
@@ -100,7 +93,7 @@ fn a_click_on_a_denial_leads_to_a_reset_that_lets_the_next_request_in() {
 
 #[test]
 fn a_ban_denies_a_caller_until_it_is_removed() {
-    let Some((app, mut tab)) = page::open(with_redis()) else {
+    let Some((app, mut tab)) = page::open(Options::with_redis()) else {
         return;
     };
     assert_eq!(app.ask("ann"), 200);
@@ -129,7 +122,7 @@ fn a_ban_denies_a_caller_until_it_is_removed() {
 
 #[test]
 fn an_override_gives_a_caller_another_limit_until_it_is_removed() {
-    let Some((app, mut tab)) = page::open(with_redis()) else {
+    let Some((app, mut tab)) = page::open(Options::with_redis()) else {
         return;
     };
     app.exhaust("ann");
@@ -162,7 +155,7 @@ fn an_override_gives_a_caller_another_limit_until_it_is_removed() {
 
 #[test]
 fn a_policy_in_shadow_mode_denies_nothing() {
-    let Some((app, mut tab)) = page::open(with_redis()) else {
+    let Some((app, mut tab)) = page::open(Options::with_redis()) else {
         return;
     };
     app.exhaust("ann");

@@ -16,8 +16,9 @@ use fantoccini::key::Key;
 use serde_json::json;
 
 use crate::{
-    app::{App, Options, ask},
+    app::{App, Options},
     browser::Tab,
+    client::ask,
     page::{self, NARROW, WIDE, button, change, css, look_up},
     signing_in::with_secret,
 };
@@ -158,12 +159,7 @@ fn unreadable(tab: &Tab) -> serde_json::Value {
 
 #[test]
 fn the_page_is_in_order_with_traffic_a_look_up_and_a_dialog() {
-    let redis = Options {
-        redis: true,
-        timeout: Duration::from_millis(200),
-        ..Options::default()
-    };
-    let Some((mut app, mut tab)) = page::open(redis) else {
+    let Some((mut app, mut tab)) = page::open(Options::with_outages()) else {
         return;
     };
     assert_in_order(&mut tab, "without traffic");
@@ -208,8 +204,7 @@ fn the_page_is_in_order_with_traffic_a_look_up_and_a_dialog() {
     tab.wait_until("document.querySelector('dialog') === null");
     tab.click(&button("document.getElementById('result')", "Close"));
 
-    app.redis.as_mut().expect("its server").kill();
-    app.ask("ann");
+    app.lose_redis();
     tab.wait_until("document.getElementById('tile-store').innerText.includes('No: it fails')");
     assert_in_order(&mut tab, "in an outage");
     if pictures().is_some() {

@@ -4,12 +4,14 @@ mod app;
 #[path = "../support/browser/mod.rs"]
 mod browser;
 mod changing;
+mod client;
 mod harness;
 mod hostile;
 mod layout;
 mod origins;
 mod page;
 mod plain;
+mod reconnecting;
 mod signing_in;
 mod site;
 #[path = "../support/mod.rs"]

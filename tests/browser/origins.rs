@@ -3,14 +3,22 @@
 use serde_json::json;
 
 use crate::{
-    app::{App, Options, ask},
+    app::{App, Options},
     browser::Tab,
-    page::{WIDE, css},
+    client::ask,
+    page::{WIDE, css, wait_until_live},
     signing_in::{SECRET, sign_in, with_secret},
     site,
 };
 
 const CHANGE: &str = r#"{"caller":"ann","policy":"burst"}"#;
+
+/// Starts an application, an empty tab, and another site on the port that it returns.
+fn start(options: Options) -> Option<(App, Tab, u16)> {
+    let tab = Tab::open(WIDE.0, WIDE.1)?;
+    let site = site::serve("<!doctype html><title>elsewhere</title><p>hello");
+    Some((App::start(options), tab, site.port()))
+}
 
 /// Tries each way in which a page can send a change to `target`, and to read from it.
 fn attack(tab: &mut Tab, from: &str, target: &str) {
@@ -78,12 +86,10 @@ fn assert_unchanged(app: &App) {
 
 #[test]
 fn pages_of_other_origins_change_and_read_nothing() {
-    let Some(mut tab) = Tab::open(WIDE.0, WIDE.1) else {
+    let Some((app, mut tab, port)) = start(Options::default()) else {
         return;
     };
-    let app = App::start(Options::default());
     app.exhaust("ann");
-    let port = site::serve("<!doctype html><title>elsewhere</title><p>hello").port();
     let own = app.address.port();
     for (from, target) in [
         (
@@ -121,14 +127,12 @@ fn pages_of_other_origins_change_and_read_nothing() {
 
 #[test]
 fn a_session_is_of_no_use_to_another_origin() {
-    let Some(mut tab) = Tab::open(WIDE.0, WIDE.1) else {
+    let Some((app, mut tab, port)) = start(with_secret()) else {
         return;
     };
-    let app = App::start(with_secret());
     app.exhaust("ann");
     tab.navigate(&app.admin());
     sign_in(&tab, SECRET);
-    let port = site::serve("<!doctype html><title>elsewhere</title><p>hello").port();
     let target = format!("http://127.0.0.1:{}/admin", app.address.port());
     for host in ["127.0.0.1", "localhost"] {
         attack(&mut tab, &format!("http://{host}:{port}/"), &target);
@@ -136,16 +140,14 @@ fn a_session_is_of_no_use_to_another_origin() {
     }
     // The session itself still works.
     tab.navigate(&app.admin());
-    tab.wait_until("document.getElementById('live')?.textContent === 'live'");
+    wait_until_live(&tab);
 }
 
 #[test]
 fn no_page_can_frame_the_admin_page() {
-    let Some(mut tab) = Tab::open(WIDE.0, WIDE.1) else {
+    let Some((app, mut tab, port)) = start(Options::default()) else {
         return;
     };
-    let app = App::start(Options::default());
-    let port = site::serve("<!doctype html><title>elsewhere</title><p>hello").port();
     for from in [
         format!("http://127.0.0.1:{port}/"),
         format!("http://{}/items/1", app.address),

@@ -38,11 +38,7 @@ fn a_denial_of_another_client_shows_within_two_seconds() {
 
 #[test]
 fn charts_and_counts_move_while_requests_arrive() {
-    let redis = Options {
-        redis: true,
-        ..Options::default()
-    };
-    let Some((app, mut tab)) = page::open(redis) else {
+    let Some((app, mut tab)) = page::open(Options::with_redis()) else {
         return;
     };
     let line = "document.querySelector('#traffic-chart .plot path.line.allowed').getAttribute('d')";
@@ -73,19 +69,13 @@ fn charts_and_counts_move_while_requests_arrive() {
 
 #[test]
 fn an_outage_of_redis_shows_and_ends() {
-    let redis = Options {
-        redis: true,
-        timeout: Duration::from_millis(200),
-        ..Options::default()
-    };
-    let Some((mut app, mut tab)) = page::open(redis) else {
+    let Some((mut app, mut tab)) = page::open(Options::with_outages()) else {
         return;
     };
     app.ask("ann");
     let store = "document.getElementById('tile-store').innerText";
     tab.wait_until(&format!("{store}.includes('Yes')"));
-    app.redis.as_mut().expect("its server").kill();
-    app.ask("ann");
+    app.lose_redis();
     tab.wait_until(&format!("{store}.includes('No: it fails')"));
     app.redis.as_mut().expect("its server").run();
     eventually("Redis decides again", || {
