@@ -1,6 +1,11 @@
-//! The share of a quota that one of several processes uses by itself.
+//! Quotas that are made of another: the share that one of several processes uses by itself, and what
+//! callers have that share a bucket.
 
-use super::{EXACT, Params, Quota, token_bucket::SLACK_NS};
+use super::{
+    EXACT, Params, Quota,
+    token_bucket::SLACK_NS,
+    window::{Start, WindowParams},
+};
 
 impl Quota {
     /// Returns one of `nodes` shares. Rates are divided exactly. Capacities are rounded up,
@@ -34,5 +39,21 @@ impl Quota {
             Params::Hold(_) => {}
         }
         quota
+    }
+
+    /// Returns the quota for callers that share a bucket, if it differs. If each caller's
+    /// windows start at an instant of its own, a shared window ends after all of them.
+    pub(crate) fn of_newcomers(&self) -> Option<Self> {
+        match self.0 {
+            Params::FixedWindow(rule) if rule.spread => {
+                Some(Self(Params::FixedWindow(WindowParams {
+                    start: Start::FirstUse,
+                    spread: false,
+                    ..rule
+                })))
+            }
+            // Nothing else has windows that could be spread.
+            _ => None,
+        }
     }
 }

@@ -3,7 +3,7 @@
 mod code;
 mod message;
 
-use std::{error::Error, fmt, ops::Range, time::Duration};
+use std::{convert::Infallible, error::Error, fmt, ops::Range, time::Duration};
 
 /// An error in the configuration, found before the first request.
 ///
@@ -423,5 +423,12 @@ impl ConfigError {
             name: name.to_owned(),
             error: Box::new(self),
         }
+    }
+}
+
+/// A [`Quota`](crate::Quota) is taken where a type that has to be checked is: it cannot fail.
+impl From<Infallible> for ConfigError {
+    fn from(never: Infallible) -> Self {
+        match never {}
     }
 }
