@@ -1,0 +1,161 @@
+//! The token bucket, as users set it.
+
+mod params;
+
+use std::time::Duration;
+
+pub(super) use self::params::SLACK_NS;
+pub(crate) use self::params::TokenBucketParams;
+use super::{
+    Params, Quota, per_period,
+    window::{LONGEST_WINDOW_MS, WindowParams},
+};
+use crate::ConfigError;
+
+/// `limit` tokens flow in evenly per period, up to `burst` tokens. A request takes its cost.
+///
+/// Choose it for most APIs: bursts pass, the sustained rate holds, and no caller waits longer
+/// than until the missing tokens have flowed in. The rate is never above what is configured, and
+/// at most 0.1% below it.
+///
+/// Defaults: `burst` equals the limit; a new caller starts with a full bucket.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_throttle::TokenBucket;
+///
+/// let _ten_a_second_at_most_twenty_at_once = TokenBucket::per_second(10).burst(20);
+/// let _one_every_two_seconds = TokenBucket::new(1, Duration::from_secs(2));
+/// let _five_by_hand = TokenBucket::without_refill(5);
+/// ```
+///
+/// **Limits**, checked when the quota is used: at most 1,000,000 a second, and a bucket that
+/// fills from empty in at most 104 days, which is 2^53 nanoseconds. A limit of 0 denies every
+/// request that costs more than 0.
+///
+/// **Changed numbers.** An existing bucket keeps the time until it is full, but at most the
+/// time that an empty one takes under the new numbers. So no old state locks out a caller,
+/// and no caller gets more than the new burst. Debts and reservations are paid in the time
+/// they had. With [`refill_at_once`](Self::refill_at_once), taken tokens count up to twice
+/// the new burst, and a debt counts in full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub struct TokenBucket {
+    limit: u64,
+    period: Duration,
+    burst: Option<u64>,
+    initial: Option<u64>,
+    refill: Refill,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Refill {
+    Evenly,
+    AtOnce,
+    Never,
+}
+
+impl TokenBucket {
+    /// Creates a bucket of `limit` tokens per `period`.
+    pub const fn new(limit: u64, period: Duration) -> Self {
+        Self {
+            limit,
+            period,
+            burst: None,
+            initial: None,
+            refill: Refill::Evenly,
+        }
+    }
+
+    /// Creates a bucket without refill. Tokens come back only by
+    /// [`Limiter::credit`](crate::Limiter::credit) or [`reset`](crate::Limiter::reset).
+    ///
+    /// A caller is remembered for 100 years. Waiting cannot help a denied caller, so no
+    /// `Retry-After` is sent.
+    pub const fn without_refill(burst: u64) -> Self {
+        Self {
+            limit: 0,
+            period: Duration::from_millis(LONGEST_WINDOW_MS),
+            burst: Some(burst),
+            initial: None,
+            refill: Refill::Never,
+        }
+    }
+
+    /// Adds the whole `limit` at once, each time a period ends. The first
+    /// period starts with the first token that is taken from a full bucket, even
+    /// if a credit filled it.
+    ///
+    /// Default: evenly, one token after another. With this, periods are whole
+    /// milliseconds of at most 100 years, and the rate has no upper bound.
+    pub const fn refill_at_once(mut self) -> Self {
+        self.refill = Refill::AtOnce;
+        self
+    }
+
+    /// Sets how many tokens the bucket holds, so how many can be taken at once.
+    /// Default: the limit. At least 1; 1 paces callers one by one.
+    pub const fn burst(mut self, burst: u64) -> Self {
+        self.burst = Some(burst);
+        self
+    }
+
+    /// Sets how many tokens an unknown caller has. Default: a full bucket.
+    ///
+    /// The first request starts the caller's refill, even if it is denied. A caller is forgotten
+    /// once its bucket has been full for as long as it takes to fill from empty, and at least a
+    /// minute. After that, it starts with `initial` tokens again. So beside another policy with a
+    /// longer wait, `retry_after` is enough only if `initial` covers the cost.
+    pub const fn initial(mut self, initial: u64) -> Self {
+        self.initial = Some(initial);
+        self
+    }
+}
+
+per_period!(TokenBucket);
+
+impl TryFrom<TokenBucket> for Quota {
+    type Error = ConfigError;
+
+    fn try_from(bucket: TokenBucket) -> Result<Self, ConfigError> {
+        let rule = match bucket.refill {
+            Refill::Evenly => Params::TokenBucket(bucket.evenly()?),
+            Refill::AtOnce | Refill::Never => Params::IntervalBucket(bucket.at_once()?),
+        };
+        Ok(Self(rule))
+    }
+}
+
+impl TokenBucket {
+    fn evenly(self) -> Result<TokenBucketParams, ConfigError> {
+        let limit = self.limit;
+        let burst = match (limit, self.burst) {
+            (0, Some(burst @ 1..)) => return Err(ConfigError::BurstWithoutRefill { burst }),
+            (1.., Some(0)) => return Err(ConfigError::Zero { setting: "burst" }),
+            (_, burst) => burst.unwrap_or(limit),
+        };
+        let initial = self.initial.unwrap_or(burst);
+        if initial > burst {
+            return Err(ConfigError::InitialAboveBurst { initial, burst });
+        }
+        let rule = TokenBucketParams::new(limit, self.period, burst)?;
+        Ok(rule.with_initial(initial))
+    }
+
+    fn at_once(self) -> Result<WindowParams, ConfigError> {
+        let burst = self.burst.unwrap_or(self.limit);
+        let initial = self.initial.unwrap_or(burst);
+        if initial > burst {
+            return Err(ConfigError::InitialAboveBurst { initial, burst });
+        }
+        let never = self.refill == Refill::Never;
+        if burst == 0 && (self.limit > 0 || never) {
+            return Err(ConfigError::Zero { setting: "burst" });
+        }
+        if self.limit == 0 && burst > 0 && !never {
+            return Err(ConfigError::BurstWithoutRefill { burst });
+        }
+        let rule = WindowParams::new(burst, self.period)?;
+        Ok(rule.with_refill(self.limit, burst - initial))
+    }
+}
