@@ -1,5 +1,5 @@
-//! Rate limiting for Tower and axum. Limits are kept in memory, or in Redis, where all your
-//! processes share them.
+//! Rate limiting for axum, tonic and every other service of Tower. Limits are kept in memory, or
+//! in Redis, where all your processes share them.
 //!
 //! A named limit is a policy. For each request, the layer reads who is asking, and asks the
 //! store once whether all policies have room. If they do, the request is forwarded. If not, it
@@ -22,7 +22,14 @@
 //!
 //! Serve with `app.into_make_service_with_connect_info::<SocketAddr>()`. Otherwise the layer
 //! cannot see the client's address, and answers every request with 500. Behind a proxy all
-//! requests have the proxy's address: use [`key::client_ip`].
+//! requests have the proxy's address, so name your proxies with [`key::client_ip`]:
+//!
+//! ```
+//! use tower_throttle::{Policy, RateLimitLayer, TokenBucket, key};
+//!
+//! let client = key::client_ip(["10.0.0.7"]); // the proxy, as the application sees it
+//! let limits = RateLimitLayer::new(Policy::new("api", TokenBucket::per_second(10)).key(client));
+//! ```
 //!
 //! # In Redis
 //!
@@ -70,6 +77,11 @@
 //!
 //! | To | use |
 //! |---|---|
+//! | limit single routes | a layer on the route: [single routes] |
+//! | limit gRPC calls of tonic | [`key::PeerAddr`]: [gRPC] |
+//! | write limits into a file, and change it while requests are served | [`config`] |
+//! | change one caller's limit in a fleet, or ban it | [`control`](mod@control) |
+//! | see who is denied and why, in a browser | [`admin`](mod@admin) |
 //! | save round trips for a key that is checked thousands of times a second | [`lease`](Policy::lease) |
 //! | let requests wait instead of denying them | [`wait_up_to`](RateLimitLayerBuilder::wait_up_to), [`LeakyBucket::queue`], [`Limiter::acquire`] |
 //! | limit without HTTP | [`Limiter`] |
@@ -107,15 +119,20 @@
 //!   otherwise. A flood of new callers does not let a caller that is over its limit pass.
 //! * **In memory** each process counts by itself: *n* processes admit *n* times the quota.
 //!
-//! The [guarantees] have the bound and the test of each. More guides: [behind a proxy],
-//! [choosing a quota], [when Redis is down], [testing], and [all others].
+//! The [guarantees] have the bound and the test of each. More guides: [choosing a quota],
+//! [behind a proxy], [with authentication], [when Redis is down], [testing], [before you go live],
+//! and [all others].
 //!
+//! [with authentication]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/authentication.md
+//! [before you go live]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/production.md
+//! [single routes]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/routes.md
+//! [gRPC]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/grpc.md
 //! [guarantees]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/guarantees.md
 //! [behind a proxy]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/behind-a-proxy.md
 //! [choosing a quota]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/choosing-a-quota.md
 //! [when Redis is down]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/redis-down.md
 //! [testing]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/testing.md
-//! [all others]: https://github.com/tower-throttle/tower-throttle/tree/main/docs
+//! [all others]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/README.md
 //!
 //! # Features
 //!
