@@ -7,7 +7,7 @@ use crate::{
     policy_name::Name,
     quota::{
         EXACT, Params,
-        arithmetic::{Arithmetic, BucketState, Change, HoldReading, Offence, ReadContext, Reading},
+        arithmetic::{Arithmetic, BucketState, Change, HoldReading, Offense, ReadContext, Reading},
         each,
         statement::Statement,
     },
@@ -426,7 +426,7 @@ impl Demand {
                 _ => 0,
             },
             is_refund: matches!(operation, Operation::Refund),
-            offence: Offence {
+            offense: Offense {
                 strikes: match operation {
                     Operation::Take => self.strikes.unwrap_or(0),
                     _ => 0,

@@ -59,12 +59,12 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) give: u64,
     pub(crate) is_refund: bool,
     /// For [`Penalty`](crate::Penalty): what the check does to it by being made.
-    pub(crate) offence: Offence,
+    pub(crate) offense: Offense,
 }
 
 /// What a check does to a penalty by being made.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Offence {
+pub(crate) struct Offense {
     /// Strikes that the sender counted by itself. They come before the check is decided.
     pub(crate) strikes: u64,
     /// Bans for at least so long.

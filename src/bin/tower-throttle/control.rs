@@ -20,7 +20,7 @@ pub(crate) async fn ban(arguments: &Ban) -> Result<Answer, Failure> {
     let change = live.control.ban(policy, caller, arguments.time);
     make(
         &live,
-        labelled(change, arguments.label.as_ref()),
+        labeled(change, arguments.label.as_ref()),
         &arguments.signature,
         None,
     )
@@ -46,7 +46,7 @@ pub(crate) async fn set_quota(arguments: &Override) -> Result<Answer, Failure> {
     let (policy, caller) = of(&live, &arguments.policy, caller)?;
     live.check_quota(policy, quota)?;
     let change = live.control.override_quota(policy, caller, quota);
-    let change = labelled(change, arguments.label.as_ref());
+    let change = labeled(change, arguments.label.as_ref());
     make(&live, change, &arguments.signature, arguments.until).await
 }
 
@@ -83,7 +83,7 @@ fn of<'a>(
     Ok((policy, live.fingerprint(&caller)))
 }
 
-fn labelled(change: Change, label: Option<&String>) -> Change {
+fn labeled(change: Change, label: Option<&String>) -> Change {
     match label {
         Some(label) => change.label(label),
         None => change,

@@ -119,13 +119,13 @@ impl Arithmetic for PenaltyParams {
     fn read(&self, stored: Option<&[u64]>, at: &ReadContext<'_>) -> BucketState {
         let now_ms = at.now_ms();
         let mut standing = self.stored(stored, now_ms);
-        standing = self.struck(standing, at.offence.strikes, now_ms);
-        if at.offence.ban_ms > 0 {
-            let until_ms = now_ms.saturating_add(at.offence.ban_ms).min(LAST_END_MS);
+        standing = self.struck(standing, at.offense.strikes, now_ms);
+        if at.offense.ban_ms > 0 {
+            let until_ms = now_ms.saturating_add(at.offense.ban_ms).min(LAST_END_MS);
             if !self.is_banned(&standing) || until_ms > standing.mark {
                 standing = self.ban(until_ms, standing.bans());
             }
-        } else if at.offence.prolongs && self.prolongs && self.is_banned(&standing) {
+        } else if at.offense.prolongs && self.prolongs && self.is_banned(&standing) {
             let length_ms = self.length_ms(standing.bans());
             let until_ms = now_ms.saturating_add(length_ms).min(LAST_END_MS);
             if until_ms > standing.mark {
