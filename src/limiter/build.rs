@@ -81,6 +81,7 @@ impl LimiterBuilder {
                 store
             }
         };
+        store.report_to(&recorder);
         Ok(Limits {
             store,
             policies,

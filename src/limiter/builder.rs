@@ -135,8 +135,8 @@ impl LimiterBuilder {
         self
     }
 
-    /// Sets what sees each check after it was counted. Default: nothing. It runs in the path of
-    /// the check.
+    /// Sets what sees each check after it was counted, and each change of the store.
+    /// Default: nothing. It runs in the path of the check.
     pub fn observe(mut self, observer: impl Observe) -> Self {
         self.observer = Some(Arc::new(observer));
         self

@@ -98,7 +98,8 @@
 //! * [OpenTelemetry](https://github.com/tower-throttle/tower-throttle/blob/main/examples/opentelemetry/instruments.rs):
 //!   an example registers instruments that read a snapshot when they are collected. The crate
 //!   does not depend on OpenTelemetry, whose versions cannot be mixed in one process.
-//! * Anything else: a [`Snapshot`] is plain numbers, and [`Observe`] sees each decision.
+//! * Anything else: a [`Snapshot`] is plain numbers, and [`Observe`] sees each decision and each
+//!   change of the store.
 //!
 //! # Beside ASP.NET Core
 //!
@@ -156,7 +157,7 @@ pub(crate) use self::{
 };
 pub use self::{
     histogram::Histogram,
-    observe::{Observe, Observed, RequestResult},
+    observe::{Observe, Observed, RequestResult, StoreEvent},
     prometheus::{
         OPENMETRICS_CONTENT_TYPE, PROMETHEUS_CONTENT_TYPE, to_openmetrics, to_prometheus,
     },

@@ -1,8 +1,8 @@
-//! [`Observe`]: what an application does with each decision.
+//! [`Observe`]: what an application does with each decision, and with each change of the store.
 
 use std::{fmt, sync::Arc};
 
-use crate::Decision;
+use crate::{Decision, StoreError};
 
 /// What became of a request. The [text](Self::as_str) of each is a value of the label `result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,8 +50,8 @@ impl RequestResult {
     }
 }
 
-/// Sees each request of a layer, and each check of a limiter, after it was counted:
-/// for numbers that a [`Snapshot`](super::Snapshot) does not have.
+/// Sees each request of a layer, and each check of a limiter, after it was counted, and each change
+/// of the store: for numbers that a [`Snapshot`](super::Snapshot) does not have.
 ///
 /// **The danger**: it runs in the path of the request, on the thread that decides it. It must
 /// not block. If it panics, the request panics.
@@ -95,12 +95,36 @@ pub trait Observe: fmt::Debug + Send + Sync + 'static {
     fn decided(&self, observed: &Observed<'_>) {
         let _ = observed;
     }
+
+    /// The store of a layer or limiter changed: each event is also a line of the log, under
+    /// `tower_throttle::store`. `limiter`: the name of the layer or limiter. If several of them
+    /// have this observer and use the store, it is called for each. Default: does nothing.
+    fn store_changed(&self, limiter: &str, event: StoreEvent<'_>) {
+        let _ = (limiter, event);
+    }
 }
 
 impl<T: Observe + ?Sized> Observe for Arc<T> {
     fn decided(&self, observed: &Observed<'_>) {
         (**self).decided(observed);
     }
+
+    fn store_changed(&self, limiter: &str, event: StoreEvent<'_>) {
+        (**self).store_changed(limiter, event);
+    }
+}
+
+/// What happened to a store, for [`Observe::store_changed`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum StoreEvent<'a> {
+    /// The store fails for the first time since it decided, or in another way than before.
+    Failed(&'a StoreError),
+    /// The store works, and left a check undecided: because of an overload, or of unexpected data
+    /// in a bucket. At most one event in ten seconds.
+    LeftUndecided(&'a StoreError),
+    /// The store decides again, and has done so for five seconds without another failure.
+    Recovered,
 }
 
 /// A request that was counted, for [`Observe::decided`].

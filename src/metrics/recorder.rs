@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     counter::{Adder, Counters},
-    observe::{Observe, Observed, RequestResult},
+    observe::{Observe, Observed, RequestResult, StoreEvent},
     snapshot::{Checks, Decisions, Requests, Snapshot},
     store::StoreMetrics,
     versions::{Former, Totals, Version},
@@ -315,6 +315,23 @@ impl Recorder {
             decision,
             policy_without_key: policy_without_key.map(|name| &*name.text),
         });
+    }
+
+    /// Returns the number of the layer or limiter, which all its versions have.
+    pub(crate) const fn id(&self) -> usize {
+        self.id
+    }
+
+    pub(crate) const fn has_observer(&self) -> bool {
+        self.observer.is_some()
+    }
+
+    /// Tells the observer of a change of the store. A request whose thread panics may find one: a
+    /// second panic would end the process.
+    pub(crate) fn store_changed(&self, event: StoreEvent<'_>) {
+        if let Some(observer) = self.observer.as_ref().filter(|_| !thread::panicking()) {
+            observer.store_changed(&self.name, event);
+        }
     }
 
     /// Returns the numbers as they are now, with those of the store.

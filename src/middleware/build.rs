@@ -89,6 +89,7 @@ impl RateLimitLayerBuilder {
             None => Recorder::new(name, &names, self.observer.clone()),
         };
         let store = former.map_or_else(|| self.store_handle(), |former| former.store.clone());
+        store.report_to(&recorder);
         let offenders = match former {
             Some(former) => Arc::clone(&former.offenders),
             None => Offenders::new(store.memory().map(MemoryStore::clock)),

@@ -399,8 +399,8 @@ impl RateLimitLayerBuilder {
         self
     }
 
-    /// Sets what sees each request after it was counted. Default: nothing. It runs in the path
-    /// of the request.
+    /// Sets what sees each request after it was counted, and each change of the store.
+    /// Default: nothing. It runs in the path of the request.
     pub fn observe(mut self, observer: impl Observe) -> Self {
         self.observer = Some(Arc::new(observer));
         self

@@ -58,8 +58,10 @@ impl RateLimitLayer {
     pub fn store(self, store: impl Store) -> Self {
         let store = StoreHandle::new(Arc::new(store));
         let former = self.settings.load();
+        let recorder = former.recorder.restarted();
+        store.report_to(&recorder);
         let settings = Settings {
-            recorder: former.recorder.restarted(),
+            recorder,
             offenders: Offenders::new(store.memory().map(MemoryStore::clock)),
             store,
             ..Settings::clone(&former)

@@ -223,6 +223,11 @@ impl StoreHandle {
         }
     }
 
+    /// Tells the observer of a layer or limiter of each change of the store.
+    pub(crate) fn report_to(&self, recorder: &Arc<Recorder>) {
+        self.fallback.health().report_to(recorder);
+    }
+
     /// Returns what a control document gives a caller of a policy.
     #[inline]
     pub(crate) fn find_override<'a>(&self, policy: &'a Compiled, key: &Key) -> Found<'a> {

@@ -1,16 +1,24 @@
-//! Remembers what was logged about the store's failures, so that each change is logged once.
+//! Remembers what was logged about the store's failures, so that each change is logged once, and
+//! tells observers of it.
 
 use std::{
     fmt,
-    sync::atomic::{AtomicU8, AtomicU64, Ordering},
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    },
 };
 
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
     Decision, Source, StoreError,
-    metrics::store::{FailureCounts, StoreFailures},
+    metrics::{
+        Recorder, StoreEvent,
+        store::{FailureCounts, StoreFailures},
+    },
     telemetry,
+    util::lock::lock,
 };
 
 /// The health of the store, as it was logged.
@@ -25,6 +33,8 @@ pub(super) struct Health {
     /// Counts replies from a failure on until the store counts as recovered.
     replies: watch::Sender<u64>,
     failures: FailureCounts,
+    /// The recorders of layers and limiters on this store that have an observer.
+    observed: Mutex<Vec<Weak<Recorder>>>,
 }
 
 /// The bit of any failure, beside those of the kinds.
@@ -54,6 +64,7 @@ impl Default for Health {
             overload_logged_ms: AtomicU64::new(0),
             replies: watch::Sender::new(0),
             failures: FailureCounts::default(),
+            observed: Mutex::default(),
         }
     }
 }
@@ -86,6 +97,31 @@ impl Health {
             telemetry::store_failed(error);
         } else if kind_bit & !logged_kinds != 0 && !is_vague {
             telemetry::store_fails_otherwise(error);
+        } else {
+            return;
+        }
+        self.tell(StoreEvent::Failed(error));
+    }
+
+    /// Tells the observer of this recorder of changes, as long as the recorder lives.
+    pub(super) fn report_to(&self, recorder: &Arc<Recorder>) {
+        if recorder.has_observer() {
+            let mut observed = lock(&self.observed);
+            observed.retain(|known| known.strong_count() > 0);
+            observed.push(Arc::downgrade(recorder));
+        }
+    }
+
+    /// Tells each layer and limiter once: of two versions of its settings, the latest.
+    fn tell(&self, event: StoreEvent<'_>) {
+        // Used without the lock: an observer may build a limiter on this store.
+        let observed = lock(&self.observed).clone();
+        let mut told: Vec<usize> = Vec::new();
+        for recorder in observed.iter().rev().filter_map(Weak::upgrade) {
+            if !told.contains(&recorder.id()) {
+                told.push(recorder.id());
+                recorder.store_changed(event);
+            }
         }
     }
 
@@ -104,6 +140,7 @@ impl Health {
                 .is_ok()
         {
             telemetry::shed(error);
+            self.tell(StoreEvent::LeftUndecided(error));
         }
     }
 
@@ -120,6 +157,7 @@ impl Health {
             && self.logged_kinds.swap(0, Ordering::Relaxed) != 0
         {
             telemetry::store_recovered();
+            self.tell(StoreEvent::Recovered);
         }
     }
 

@@ -27,6 +27,8 @@ mod shadow;
 #[cfg(feature = "testing")]
 mod simulated;
 #[cfg(feature = "testing")]
+mod store_events;
+#[cfg(feature = "testing")]
 mod store_metrics;
 #[path = "../support/mod.rs"]
 mod support;
