@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{admin::Stopping, history::History, limits::Limits, outage::Outage, traffic::Traffic};
+use crate::{history::History, limits::Limits, outage::Outage, traffic::Traffic};
 
 #[derive(Clone)]
 pub(crate) struct App {
@@ -10,5 +10,4 @@ pub(crate) struct App {
     pub(crate) history: Arc<History>,
     pub(crate) traffic: Traffic,
     pub(crate) outage: Outage,
-    pub(crate) stopping: Stopping,
 }

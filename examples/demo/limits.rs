@@ -2,9 +2,10 @@
 
 use std::{error::Error, sync::Arc, time::Duration};
 
+use axum::Router;
 use tower_throttle::{
     Buckets, Outcome, RateLimitLayer, RequestHead, Settle,
-    admin::Admin,
+    admin::{Access, Admin},
     config::{self, Config, Readers},
     control::Control,
     key::KeyError,
@@ -78,18 +79,22 @@ impl Limits {
         layer.ok_or_else(|| format!("the route {route} has no limit").into())
     }
 
-    /// Returns the admin page, of which the application chooses who may see it.
-    pub(crate) fn admin(&self) -> Result<Admin, Box<dyn Error>> {
-        if let Some(file) = &self.file {
-            return Ok(Admin::new(file));
-        }
+    /// Returns the admin page, for browsers and programs on this machine.
+    pub(crate) fn admin(&self) -> Result<Router, Box<dyn Error>> {
         let mut layers = self.layers.values();
-        let first = layers.next().ok_or("there are no limits")?;
-        let admin = layers.fold(Admin::new(first), |admin, layer| admin.target(layer));
-        Ok(match &self.control {
+        let admin = match &self.file {
+            Some(file) => Admin::new(file),
+            None => {
+                let first = layers.next().ok_or("there are no limits")?;
+                layers.fold(Admin::new(first), |admin, layer| admin.target(layer))
+            }
+        };
+        let admin = match &self.control {
             Some(control) => admin.control(control),
             None => admin,
-        })
+        };
+        let admin = admin.access(Access::loopback()).allow_changes();
+        Ok(admin.into_router())
     }
 
     /// Returns the buckets of a request's caller, on all routes.

@@ -34,7 +34,6 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
-mod admin;
 mod answers;
 mod app;
 mod guard;
@@ -53,13 +52,12 @@ mod traffic;
 
 use std::{error::Error, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
-use admin::Stopping;
 use app::App;
 use history::History;
 use limits::Limits;
 use options::Options;
 use outage::Outage;
-use tokio::{net::TcpListener, sync::watch, time::timeout};
+use tokio::{net::TcpListener, sync::oneshot, time::timeout};
 use tower_throttle::{MemoryStore, RedisStore, store::Store};
 use tracing_subscriber::{
     Layer,
@@ -123,25 +121,25 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let address = listener.local_addr()?;
     println!("listening on http://{address}");
     println!("buckets are in {}; stop with Ctrl-C", limits.store_name);
+    println!("the admin page is at /admin, for this machine only");
 
     let traffic = Traffic::start(address, options.traffic);
-    let (stop, stopping) = watch::channel(false);
+    let (stop, stopping) = oneshot::channel::<()>();
     let app = routes::router(App {
         limits,
         history: Arc::new(History::default()),
         traffic: traffic.clone(),
         outage,
-        stopping: stopping.clone(),
     })?;
     let server = axum::serve(
         listener,
         app.into_make_service_with_connect_info::<SocketAddr>(),
     )
-    .with_graceful_shutdown(stopped(stopping));
+    .with_graceful_shutdown(async { drop(stopping.await) });
     let mut server = pin!(server.into_future());
     tokio::select! {
         served = &mut server => return Ok(served?),
-        () = stop_signal() => drop(stop.send_replace(true)),
+        () = stop_signal() => drop(stop.send(())),
     }
     traffic.stop();
     println!("stopping when all is answered; at once with another Ctrl-C");
@@ -161,16 +159,12 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     }
 }
 
-async fn stopped(mut stopping: Stopping) {
-    drop(stopping.wait_for(|stops| *stops).await);
-}
-
 /// Connects to Redis, if that is wanted, through the proxy of the outage switch.
 async fn connect(options: &Options) -> Result<(Outage, Option<RedisStore>), Box<dyn Error>> {
     let Some(url) = &options.redis_url else {
         let why = match options.config {
             Some(_) => {
-                "The store is that of the file. Start the demo with --redis URL to get this switch."
+                "The store is that of the file. Start the demo with --redis URL in place of --config to get this switch."
             }
             None => {
                 "The buckets are in memory, which has no outages. Start the demo with --redis redis://127.0.0.1/ to get this switch."

@@ -10,7 +10,6 @@ use axum::{
 use serde_json::json;
 
 use crate::{
-    admin,
     answers::{add_decided_by, admitted, metrics},
     app::App,
     guard::only_this_page,
@@ -46,7 +45,6 @@ pub(crate) fn router(app: App) -> Result<Router, Box<dyn Error>> {
     let limited = limited
         .layer(map_response(add_decided_by))
         .layer(from_fn_with_state(app.clone(), record));
-    let admin = admin::router(app.limits.admin()?, app.stopping.clone());
     let switches = Router::new()
         .route("/traffic", post(switches::traffic))
         .route("/outage", post(switches::outage))
@@ -58,6 +56,6 @@ pub(crate) fn router(app: App) -> Result<Router, Box<dyn Error>> {
         .route("/api/remaining", get(remaining))
         .nest("/api", limited)
         .nest("/switches", switches)
-        .nest_service("/admin", admin)
+        .nest_service("/admin", app.limits.admin()?)
         .with_state(app))
 }

@@ -84,9 +84,8 @@ fn an_operator_resets_and_bans_a_visitor() {
     }
 }
 
-/// A stream of events has no end of its own.
 #[test]
-fn a_demo_that_is_stopped_ends_the_streams_of_its_admin_page() {
+fn a_demo_that_is_stopped_waits_for_no_more_than_the_end_of_a_stream() {
     let demo = Demo::start(&[]);
     let mut stream = send_with(demo.address, "GET", "/admin/api/v1/stream", &[], "");
     let mut begun = [0; 15];

@@ -154,7 +154,7 @@ export function makeCard(route, look) {
   const meters = Object.fromEntries(route.policies.map((policy) => [policy, meter(policy)]));
   const picture = route.picture && pictureOf(route);
   const command = element("pre");
-  const lookUp = element("a", { target: "admin", hidden: true, "aria-label": `Look yourself up in the admin page: ${route.name}` }, "look yourself up");
+  const lookUp = element("a", { target: "admin", hidden: true, "aria-label": `You on the admin page: ${route.name}` }, "you on the admin page");
   const node = element("li", { className: "card" },
     element("div", { className: "head" }, element("h3", {}, route.name), element("code", {}, name)),
     element("div", {}, ...(picture ? [picture.node] : []), element("p", {}, route.text)),

@@ -21,8 +21,9 @@ let latest = 0;
 function show(body, asked) {
   const seen = performance.now();
   setText(byId("store"), body.store);
-  setText(byId("decided"), body.decided_by);
-  byId("decided").className = body.decided_by.startsWith("store") ? "allowed" : "failed";
+  const isByStore = body.decided_by === "store";
+  setText(byId("decided"), isByStore ? body.store : body.decided_by);
+  byId("decided").className = isByStore ? "allowed" : "failed";
   showSwitches(body, asked);
   for (const policy of body.policies) known[policy.name] = { at_ms: Date.now(), ...policy, seen };
   // Those that an operator switched off, or to shadow, are not there.

@@ -5,7 +5,7 @@ import { level } from "./stage.js";
 import { road } from "./drops.js";
 import { big } from "./buckets.js";
 
-const [GATE, Y, STEP] = [240, 68, 20];
+const [GATE, Y, STEP] = [234, 68, 20];
 
 export function queue(name) {
   const way = road([160]);

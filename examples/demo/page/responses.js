@@ -28,7 +28,7 @@ export async function request(route) {
     const waitS = Number(response.headers.get("retry-after"));
     return {
       // A wrong password and a missing page were allowed, too.
-      kind: response.ok || [401, 404].includes(response.status) ? "allowed" : "denied",
+      kind: response.ok ? "allowed" : [401, 404].includes(response.status) ? "charged" : "denied",
       status: `${response.status} ${response.statusText}`.trim(),
       // The body has ended, too.
       ms: Math.round(performance.now() - started),
@@ -96,7 +96,7 @@ export function responsePanel(name) {
       return (response) => {
         mark.className = response.kind;
         mark.disabled = false;
-        mark.textContent = { allowed: "✓", denied: "✕", failed: "!" }[response.kind];
+        mark.textContent = { allowed: "✓", charged: "✓", denied: "✕", failed: "!" }[response.kind];
         mark.setAttribute("aria-label", `${response.status} after ${response.ms} ms`);
         mark.title = mark.getAttribute("aria-label");
         mark.addEventListener("click", () => show(response, mark));

@@ -12,7 +12,7 @@ export const ROUTES = [
   { name: "Leaky bucket", method: "GET", path: "/api/leaky-bucket", policies: ["leaky"], picture: leakyBucket,
     text: "Each request pours one in, one leaks out each second, and what would overflow is denied." },
   { name: "Leaky bucket as a queue", method: "GET", path: "/api/paced", policies: ["paced"], picture: queue,
-    text: "Requests wait in line and go on evenly spaced, two each second; up to ten wait." },
+    text: "One goes on at once, and up to ten wait in line: they go on evenly spaced, two each second." },
   { name: "Fixed window", method: "GET", path: "/api/fixed-window", policies: ["window"], picture: fixedWindow,
     text: "Your first request starts a window of 10 seconds: five fit in, and its end clears the counter." },
   { name: "Sliding window", method: "GET", path: "/api/sliding-window", policies: ["sliding"], picture: slidingWindow,

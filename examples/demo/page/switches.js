@@ -54,7 +54,7 @@ const EXPLAINED = {
   off: "No requests but yours.",
   steady: "A request now and then.",
   burst: "Eight at once, one card after another.",
-  attack: "One caller floods, others invent a key each time.",
+  attack: "One caller floods, others invent keys.",
 };
 
 /** Shows the switches as they were when the server was asked. */
@@ -69,8 +69,8 @@ export function showSwitches({ traffic, outage, why_no_switches: why }, asked) {
   showLink(outage.link);
   const links = {
     up: "Cut the link to Redis, and see who decides.",
-    closed: "Connections to Redis are closed at once.",
-    frozen: "Connections to Redis hang, without a word.",
+    closed: "No connection to Redis: this process decides by itself.",
+    frozen: "Redis does not answer: after 0.5 s, this process decides by itself.",
   };
   setText(byId("outage-note"), outage.why_not ?? why ?? links[outage.link]);
 }

@@ -52,7 +52,7 @@ export function fixedWindow(name) {
   const line = axis();
   const count = label(12, 18, "count");
   const ends = label(0, TOP - 12, "caption");
-  const hint = label(NOW - PERIOD * .78, 68, "caption", "the next request starts a window");
+  const hint = label(NOW - PERIOD * .85, 68, "caption", "the next request starts a window");
   const frames = [0, 1].map(() => svg("rect", { y: TOP, height: BOTTOM - TOP, width: PERIOD, rx: 4 }));
   line.moving.append(...frames, ends);
   const dots = marks(line.moving);
@@ -95,7 +95,7 @@ export function fixedWindow(name) {
         }));
       });
       dots(all);
-      set(ends, { x: Math.min(278, NOW + PERIOD * left / policy.period_ms), visibility: isOpen ? "visible" : "hidden" });
+      set(ends, { x: Math.min(274, NOW + PERIOD * left / policy.period_ms), visibility: isOpen ? "visible" : "hidden" });
       ends.textContent = "window ends";
       count.textContent = isOpen
         ? `${counted} of ${policy.limit} · ends in ${duration(left)}`
