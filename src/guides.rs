@@ -15,7 +15,6 @@ pages! {
     bans: "../docs/bans.md",
     behind_a_proxy: "../docs/behind-a-proxy.md",
     choosing_a_quota: "../docs/choosing-a-quota.md",
-    configuration: "../docs/configuration.md",
     costs_and_tiers: "../docs/costs-and-tiers.md",
     denied: "../docs/denied.md",
     from_tower_governor: "../docs/from-tower-governor.md",
@@ -40,6 +39,7 @@ pages! {
 
 #[cfg(feature = "config")]
 pages! {
+    configuration: "../docs/configuration.md",
     reload: "../docs/reload.md",
 }
 

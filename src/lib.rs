@@ -6,23 +6,33 @@
 //! is denied with 429. A store keeps one bucket for each policy and caller, whatever the
 //! algorithm.
 //!
+//! Guides: [choosing a quota], [behind a proxy], [with authentication], [single routes],
+//! [when Redis is down], [testing], [before you go live], and [all others].
+//!
 //! # In memory
 //!
 //! This allows each client address ten requests a second, and bursts of twenty. Each process
 //! counts by itself.
 //!
-//! ```
+//! ```no_run
+//! use std::net::SocketAddr;
+//!
 //! use axum::{Router, routing::get};
 //! use tower_throttle::{RateLimitLayer, TokenBucket};
 //!
-//! let app: Router = Router::new()
+//! # async fn serve(listener: tokio::net::TcpListener) -> std::io::Result<()> {
+//! let app = Router::new()
 //!     .route("/", get(|| async { "hello" }))
 //!     .layer(RateLimitLayer::new(TokenBucket::per_second(10).burst(20)));
+//!
+//! // Passes the client's address on. Without it, every request is answered with 500.
+//! let service = app.into_make_service_with_connect_info::<SocketAddr>();
+//! axum::serve(listener, service).await
+//! # }
 //! ```
 //!
-//! Serve with `app.into_make_service_with_connect_info::<SocketAddr>()`. Otherwise the layer
-//! cannot see the client's address, and answers every request with 500. Behind a proxy all
-//! requests have the proxy's address, so name your proxies with [`key::client_ip`]:
+//! Behind a proxy all requests have the proxy's address, so name your proxies with
+//! [`key::client_ip`]:
 //!
 //! ```
 //! use tower_throttle::{Policy, RateLimitLayer, TokenBucket, key};
@@ -119,9 +129,7 @@
 //!   otherwise. A flood of new callers does not let a caller that is over its limit pass.
 //! * **In memory** each process counts by itself: *n* processes admit *n* times the quota.
 //!
-//! The [guarantees] have the bound and the test of each. More guides: [choosing a quota],
-//! [behind a proxy], [with authentication], [when Redis is down], [testing], [before you go live],
-//! and [all others].
+//! The [guarantees] have the bound and the test of each.
 //!
 //! [with authentication]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/authentication.md
 //! [before you go live]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/production.md

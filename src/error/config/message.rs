@@ -100,7 +100,7 @@ impl fmt::Display for ConfigError {
             ),
             Self::CannotStrike { conflict } => write!(
                 f,
-                "`strike_on_denial()` cannot be combined with {conflict}; drop one of them",
+                "`strike_on_denial()` cannot be combined with {conflict}; drop it, or change that",
             ),
             Self::SharedAndKeyed => f.write_str(
                 "`shared()` and `key(..)` contradict each other; drop one of them",
