@@ -150,16 +150,16 @@
 //! | `redis` | yes | [`RedisStore`], on the client fred 10 |
 //! | `redis-client` | no | `RedisStoreBuilder::client`: a store on a fred client of your own. Unstable until 1.0: a new major version of fred breaks code that uses it |
 //! | `axum` | yes | peer addresses from `ConnectInfo`, routes from `MatchedPath` |
-//! | `tracing` | yes | events under `tower_throttle::{denied, store, wiring}`, and a span under `tower_throttle::check`. Without it, an outage of the store is silent |
-//! | `metrics` | no | [`metrics::Publisher`]: passes the numbers on to the facade `metrics` 0.24 |
-//! | `redis-rustls` | no | `rediss://` |
-//! | `control` | no | [`control`](mod@control): limits that an operator changes at run time, for a fleet |
-//! | `admin` | no | [`admin`](mod@admin): a page and an API for operators, for axum |
-//! | `testing` | no | [`testing`](mod@testing): a test suite for a store of your own, and a simulated Redis |
-//! | `unstable-store` | no | [`store::BucketWords`] and `Check::decide`, for a store of your own; they may change in any release |
+//! | `tracing` | yes | log events of denials, store failures and mistakes in the set-up; without it an outage is silent: [which](https://github.com/tower-throttle/tower-throttle/blob/main/docs/logs.md) |
 //! | `config` | no | [`config`]: limits from a TOML file, or any format that has a crate for serde |
+//! | `control` | no | [`control`](mod@control): limits that an operator changes at run time, for a fleet. `config` has it, too |
+//! | `admin` | no | [`admin`](mod@admin): a page and an API for operators, for axum |
 //! | `schema` | no | `config`, and `Config::json_schema`: the JSON Schema of the file, for editors |
 //! | `cli` | no | the binary `tower-throttle`, which checks files and looks at running limits: [how](https://github.com/tower-throttle/tower-throttle/blob/main/docs/cli.md) |
+//! | `metrics` | no | [`metrics::Publisher`]: passes the numbers on to the facade `metrics` 0.24. Text for Prometheus needs no feature |
+//! | `redis-rustls` | no | `rediss://` |
+//! | `testing` | no | [`testing`](mod@testing): a test suite for a store of your own, and a simulated Redis |
+//! | `unstable-store` | no | [`store::BucketWords`] and `Check::decide`, for a store of your own; they may change in any release |
 //! | `compat` | no | [`compat`]: answers in the form of redis-cell |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -202,7 +202,8 @@ impl Check<'_> {
                 }
                 (Need::Required, None) => {
                     let form = known.form.kind();
-                    let message = format!("the field {:?} is missing; add it: {form}", known.name);
+                    let name = known.name;
+                    let message = format!("the field {name:?} is missing; add it: {name} = {form}");
                     self.report(field, Code::MissingField, message);
                 }
                 (Need::One, Some(entry)) => match one {

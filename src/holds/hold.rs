@@ -6,9 +6,11 @@ use smallvec::SmallVec;
 
 use super::{Holds, Settlement};
 
-/// What a request holds of the policies that [hold units](crate::Policy::hold_for): in the
-/// extensions of each request that a layer with such policies forwards, also if it holds nothing:
-/// no such policy applies, a [list](crate::Lists) allows the caller, or the store failed.
+/// Settles what a request holds, from its handler.
+///
+/// It is in the extensions of each request that a layer with policies that
+/// [hold units](crate::Policy::hold_for) forwards, also if the request holds nothing: no such policy
+/// applies, a [list](crate::Lists) allows the caller, or the store failed.
 ///
 /// A handler that knows what the request used settles it. The first settlement of a policy wins.
 /// What is not settled when the last clone is dropped and the response has ended is charged in

@@ -206,7 +206,7 @@ pub(crate) fn check_strikes<'a>(
     let conflict = if waits {
         "`wait_up_to(..)`, because a caller that waits is not denied yet"
     } else if !policies.clone().any(can_deny) {
-        "being the only policy, because the denials of others are the strikes"
+        "being the only policy that denies, because the denials of others are the strikes"
     } else {
         return Ok(());
     };

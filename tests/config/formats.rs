@@ -29,7 +29,7 @@ fn json_is_read_and_its_mistakes_have_paths() {
             r#"policy "burst": unknown field "qouta"; did you mean "quota"? (unknown-field)"#,
             r#"policy "burst".shared: no value; write `true` or `false`, or leave the field out (wrong-type)"#,
             r#"policy "burst".cost: expected a whole number or a table, found a number with a fraction (wrong-type)"#,
-            r#"policy "burst": the field "quota" is missing; add it: a quota such as "10 per second, burst 20" or a table (missing-field)"#,
+            r#"policy "burst": the field "quota" is missing; add it: quota = a quota such as "10 per second, burst 20" or a table (missing-field)"#,
             r#"policy: no policy; add at least one with `[[policy]]` (no-policies)"#,
             r#"peer: "ipv6_prefix" is there twice; keep one (duplicate-field)"#,
         ]

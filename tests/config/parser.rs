@@ -141,14 +141,14 @@ fn a_file_that_is_not_there_is_an_error() {
         "{errors}"
     );
     assert!(
-        errors.ends_with("); make it readable (file-unreadable)"),
+        errors.ends_with("); correct the path, or make it readable (file-unreadable)"),
         "{errors}"
     );
     let errors = Config::from_path(std::env::temp_dir())
         .expect_err("no file")
         .to_string();
     assert!(
-        errors.ends_with("; make it readable (file-unreadable)"),
+        errors.ends_with("make it readable (file-unreadable)"),
         "{errors}"
     );
 }

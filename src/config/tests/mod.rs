@@ -38,7 +38,7 @@ timeout = "50ms"
         found,
         r#"5:8: policy "burst".cost: expected a whole number or a table, found a text (wrong-type)
 6:1: policy "burst": unknown field "keys"; did you mean "key"? (unknown-field)
-7:1: policy 2: the field "name" is missing; add it: a text (missing-field)
+7:1: policy 2: the field "name" is missing; add it: name = a text (missing-field)
 9:8: policy 2.mode: unknown word "shadows"; did you mean "shadow"? (unknown-word)
 10:8: policy 2.key[0]: unknown word "heeder:x-api-key"; did you mean "header:x-api-key"? (unknown-word)
 11:1: store: one of "redis", "memory" or "reader" is missing; add it (not-exactly-one)

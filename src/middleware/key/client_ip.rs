@@ -22,8 +22,8 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
 const NO_PEER: &str = "the request carries no peer address: serve the router with \
-     `into_make_service_with_connect_info::<SocketAddr>()`, or put a \
-     `tower_throttle::key::PeerAddr` into the request's extensions";
+     `into_make_service_with_connect_info::<SocketAddr>()`; with another server, such as tonic's, \
+     put a `tower_throttle::key::PeerAddr` into the request's extensions";
 
 /// Reads the address of the socket's peer. This is the default key.
 ///

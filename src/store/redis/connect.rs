@@ -264,7 +264,7 @@ fn mistake(error: &FredError) -> ConfigError {
     unusable(format!(
         "{}; write redis://user:password@host:port/database, with # / ? @ % in a password \
          percent-encoded",
-        error.details()
+        error.details().trim_end_matches('.')
     ))
 }
 

@@ -161,7 +161,7 @@ strike_on_denial = true
 [layer.b]
 "#,
         &[
-            r#"5:20: policy "stubborn".strike_on_denial: `strike_on_denial` cannot be combined with being the only policy, because the denials of others are the strikes; drop one of them (cannot-strike)"#,
+            r#"5:20: policy "stubborn".strike_on_denial: `strike_on_denial` cannot be combined with being the only policy that denies, because the denials of others are the strikes; drop it, or change that (cannot-strike)"#,
         ],
     );
 }
