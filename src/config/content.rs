@@ -91,7 +91,9 @@ impl Content {
         match &self.main {
             Ok(bytes) => Config::from_bytes(&self.path, bytes),
             Err(error) => {
-                let message = format!("cannot read the file ({error}); correct the path, or make it readable");
+                let message = format!(
+                    "cannot read the file ({error}); correct the path, or make it readable"
+                );
                 Err(super::alone(Some(&self.path), Code::Unreadable, message))
             }
         }

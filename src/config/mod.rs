@@ -128,7 +128,9 @@ impl Config {
         match read {
             Ok(_) => Self::from_bytes(path, &bytes),
             Err(error) => {
-                let message = format!("cannot read the file ({error}); correct the path, or make it readable");
+                let message = format!(
+                    "cannot read the file ({error}); correct the path, or make it readable"
+                );
                 Err(alone(Some(path), Code::Unreadable, message))
             }
         }
