@@ -8,6 +8,7 @@ mod client;
 mod harness;
 mod hostile;
 mod layout;
+mod many;
 mod origins;
 mod page;
 mod plain;

@@ -56,17 +56,19 @@ impl ModeChange {
         shared: Handle,
         who: Who,
     ) -> Result<Changed<Vec<Policy>>, Problem> {
-        let concerned = self.concerned(&shared);
-        // An entry can be removed whatever became of its policy.
-        let (watched, control) = match (concerned, self.entry_to_remove(&shared)) {
-            (Err(_), Some(control)) => (Vec::new(), control),
-            (concerned, _) => concerned?,
+        let control = match (self.check(&shared), self.entry_to_remove(&shared)) {
+            // An entry can be removed whatever became of its policy.
+            (Err(_), Some(control)) => control,
+            (checked, _) => checked?,
         };
-        let before = self.policies(&watched, control);
+        let policies = || {
+            let watched = shared.targets.all();
+            policies(&watched, Some(control), Some(&self.policy))
+        };
+        let before = policies();
         let outcome = self.apply(control, &who).await;
         // The change has replaced their settings.
-        let watched = with_policy(shared.targets.all(), &self.policy);
-        let after = self.policies(&watched.unwrap_or_default(), control);
+        let after = policies();
         let event = Event {
             who: &who,
             action: if self.mode.is_some() {
@@ -81,26 +83,10 @@ impl ModeChange {
         Ok(Changed::new(&shared, changed, before, after))
     }
 
-    /// Returns the layers and limiters that the change concerns, and the document.
-    fn concerned<'a>(&self, shared: &'a Shared) -> Result<(Vec<Watched>, &'a Control), Problem> {
+    /// Returns the document, or a problem if a policy cannot have the mode.
+    fn check<'a>(&self, shared: &'a Shared) -> Result<&'a Control, Problem> {
         let watched = with_policy(shared.targets.all(), &self.policy)?;
         let control = control_for(shared.control.as_ref(), &self.policy)?;
-        self.check(&watched)?;
-        Ok((watched, control))
-    }
-
-    /// Returns the document, if this removes an entry that it has.
-    fn entry_to_remove<'a>(&self, shared: &'a Shared) -> Option<&'a Control> {
-        let control = shared.control.as_ref().filter(|_| self.mode.is_none())?;
-        mode_entry(&control.entries(), &self.policy).map(|_| control)
-    }
-
-    fn policies(&self, watched: &[Watched], control: &Control) -> Vec<Policy> {
-        policies(watched, Some(control), Some(&self.policy))
-    }
-
-    /// Returns a problem if a policy cannot have the mode.
-    fn check(&self, watched: &[Watched]) -> Result<(), Problem> {
         let states = watched.iter().flat_map(Watched::policies);
         let mut own = states.filter(|state| state.name == self.policy);
         let conflict = match self.mode {
@@ -109,8 +95,14 @@ impl ModeChange {
         };
         match conflict {
             Some(error) => Err(Problem::new(Code::CannotShadow).detail(error.to_string())),
-            None => Ok(()),
+            None => Ok(control),
         }
+    }
+
+    /// Returns the document, if this removes an entry that it has.
+    fn entry_to_remove<'a>(&self, shared: &'a Shared) -> Option<&'a Control> {
+        let control = shared.control.as_ref().filter(|_| self.mode.is_none())?;
+        mode_entry(&control.entries(), &self.policy).map(|_| control)
     }
 
     async fn apply(&self, control: &Control, author: &Who) -> Result<bool, Failed> {

@@ -100,6 +100,9 @@ pub(in crate::admin) fn top(watched: &[Watched], most: usize) -> Vec<Top> {
     all
 }
 
+/// The most denials of all layers.
+const MOST_DENIALS: usize = 1_000;
+
 /// Returns the denials after a time, the latest first.
 pub(in crate::admin) fn denials(watched: &[Watched], since_ms: u64) -> Vec<Denial> {
     let mut all: Vec<Denial> = Vec::new();
@@ -110,6 +113,7 @@ pub(in crate::admin) fn denials(watched: &[Watched], since_ms: u64) -> Vec<Denia
         all.extend(recent.filter(|found| found.at_ms > since_ms));
     }
     all.sort_by_key(|found| std::cmp::Reverse(found.at_ms));
+    all.truncate(MOST_DENIALS);
     all
 }
 
@@ -187,7 +191,7 @@ pub(super) fn denial(limiter: &str, denial: RecentDenial) -> Denial {
     }
 }
 
-const fn reason(reason: DenialReason) -> &'static str {
+pub(in crate::admin) const fn reason(reason: DenialReason) -> &'static str {
     match reason {
         DenialReason::QuotaExceeded => "quota_exceeded",
         DenialReason::Banned => "banned",

@@ -1,5 +1,7 @@
 //! The policies as they are now, and the entries of the control document.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use super::epoch_ms;
@@ -7,7 +9,6 @@ use crate::{
     List,
     admin::watched::{Watched, mode_entry},
     control::{Action, Control, Entry, Mode},
-    look_up::PolicyState,
 };
 
 /// A policy as it is now.
@@ -15,12 +16,16 @@ use crate::{
 pub(in crate::admin) struct Policy {
     pub(in crate::admin) limiter: String,
     pub(in crate::admin) kind: &'static str,
+    /// The place of the layer or limiter in other lists: others may have its name.
+    pub(in crate::admin) index: usize,
     pub(in crate::admin) name: String,
     pub(in crate::admin) quota: Option<String>,
     pub(in crate::admin) mode: &'static str,
     pub(in crate::admin) enforced_percent: u8,
     /// The mode that an operator has set.
     pub(in crate::admin) by_hand: Option<ControlEntry>,
+    /// Whether what the document says of it has an effect here. `None` without a document.
+    pub(in crate::admin) followed: Option<bool>,
     pub(in crate::admin) shared: bool,
     pub(in crate::admin) overrides: usize,
     pub(in crate::admin) bans: usize,
@@ -51,29 +56,30 @@ pub(in crate::admin) fn policies(
     name: Option<&str>,
 ) -> Vec<Policy> {
     let entries = control.map(Control::entries).unwrap_or_default();
-    let each = watched.iter().flat_map(|one| {
-        let states = one.policies().into_iter();
-        let states = states.filter(|state| name.is_none_or(|name| name == state.name));
-        states.map(|state| policy(one, state, &entries))
-    });
-    each.collect()
-}
-
-fn policy(of: &Watched, state: PolicyState, entries: &[Entry]) -> Policy {
-    let by_hand = mode_entry(entries, &state.name);
-    Policy {
-        limiter: of.name(),
-        kind: of.kind(),
-        by_hand: by_hand.map(ControlEntry::from),
-        quota: state.quota.map(|quota| quota.to_string()),
-        mode: mode(state.mode),
-        enforced_percent: state.enforced_percent,
-        shared: state.is_shared,
-        overrides: state.overrides,
-        bans: state.bans,
-        on_store_failure: state.on_store_failure.to_string(),
-        name: state.name,
+    let mut known = HashMap::new();
+    let mut all = Vec::new();
+    for (index, of) in watched.iter().enumerate() {
+        let states = of.policies().into_iter();
+        for state in states.filter(|state| name.is_none_or(|name| name == state.name)) {
+            let is_followed = || control.map(|control| control.has_policy(&state.name));
+            all.push(Policy {
+                limiter: of.name(),
+                kind: of.kind(),
+                index,
+                by_hand: mode_entry(&entries, &state.name).map(ControlEntry::from),
+                followed: *known.entry(state.name.clone()).or_insert_with(is_followed),
+                quota: state.quota.map(|quota| quota.to_string()),
+                mode: mode(state.mode),
+                enforced_percent: state.enforced_percent,
+                shared: state.is_shared,
+                overrides: state.overrides,
+                bans: state.bans,
+                on_store_failure: state.on_store_failure.to_string(),
+                name: state.name,
+            });
+        }
     }
+    all
 }
 
 /// Returns the entries in force, the oldest first.

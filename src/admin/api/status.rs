@@ -1,6 +1,6 @@
 //! The state of all in one answer: which limits there are, and whether their stores decide.
 
-use std::time::SystemTime;
+use std::{collections::BTreeSet, time::SystemTime};
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use super::{Counts, epoch_ms, named};
 use crate::config;
 use crate::{
     admin::{Who, shared::Shared, watched::Watched},
-    control,
+    control::Control,
     metrics::StoreMetrics,
 };
 
@@ -59,6 +59,8 @@ pub(in crate::admin) struct ControlStatus {
     pub(in crate::admin) entries: usize,
     pub(in crate::admin) problem: Option<String>,
     pub(in crate::admin) unknown_policies: Vec<String>,
+    /// The policies that are shown, and that no layer or limiter of the document has.
+    pub(in crate::admin) not_followed: Vec<String>,
 }
 
 /// The configuration file.
@@ -81,32 +83,31 @@ pub(in crate::admin) struct Rejected {
 pub(in crate::admin) fn status(shared: &Shared, watched: &[Watched], who: &Who) -> Status {
     let snapshots: Vec<_> = watched.iter().map(Watched::metrics).collect();
     let limiters = watched.iter().zip(&snapshots);
+    let limiters: Vec<_> = limiters
+        .map(|(one, snapshot)| LimiterStatus {
+            name: one.name(),
+            kind: one.kind(),
+            policies: one
+                .policies()
+                .into_iter()
+                .map(|policy| policy.name)
+                .collect(),
+            store: snapshot.store.name.clone(),
+        })
+        .collect();
+    let control = shared.control.as_ref();
     Status {
         api: 1,
         version: env!("CARGO_PKG_VERSION"),
         now_ms: epoch_ms(SystemTime::now()),
         changes: shared.changes,
         who: who.name().to_owned(),
-        limiters: limiters
-            .map(|(one, snapshot)| LimiterStatus {
-                name: one.name(),
-                kind: one.kind(),
-                policies: one
-                    .policies()
-                    .into_iter()
-                    .map(|policy| policy.name)
-                    .collect(),
-                store: snapshot.store.name.clone(),
-            })
-            .collect(),
+        control: control.map(|control| control_status(control, &limiters)),
+        limiters,
         stores: StoreMetrics::by_name(snapshots.iter().map(|snapshot| &snapshot.store))
             .into_iter()
             .map(|store| StoreStatus::from(&store))
             .collect(),
-        control: shared
-            .control
-            .as_ref()
-            .map(|control| control.status().into()),
         #[cfg(feature = "config")]
         config: shared.targets.config_status().map(ConfigStatus::from),
         #[cfg(not(feature = "config"))]
@@ -129,15 +130,19 @@ impl From<&StoreMetrics> for StoreStatus {
     }
 }
 
-impl From<control::Status> for ControlStatus {
-    fn from(status: control::Status) -> Self {
-        Self {
-            version: status.version,
-            since_ms: status.applied_at.map(epoch_ms),
-            entries: status.entries,
-            problem: status.problem,
-            unknown_policies: status.unknown_policies,
-        }
+/// `limiters`: those that are shown.
+fn control_status(control: &Control, limiters: &[LimiterStatus]) -> ControlStatus {
+    let status = control.status();
+    let shown = limiters.iter().flat_map(|limiter| &limiter.policies);
+    let shown: BTreeSet<_> = shown.collect();
+    let not_followed = shown.into_iter().filter(|name| !control.has_policy(name));
+    ControlStatus {
+        version: status.version,
+        since_ms: status.applied_at.map(epoch_ms),
+        entries: status.entries,
+        problem: status.problem,
+        unknown_policies: status.unknown_policies,
+        not_followed: not_followed.cloned().collect(),
     }
 }
 

@@ -29,9 +29,22 @@ pub(super) fn all() -> [Asset; 3] {
     ]
 }
 
-/// No text in it looks like the end of a rule.
-static STYLE: LazyLock<String> =
-    LazyLock::new(|| lean(include_str!("assets/admin.css")).replace("; }", "}"));
+/// Its texts and selectors have none of these.
+const SPACES: [(&str, &str); 7] = [
+    ("\n", ""),
+    ("; }", "}"),
+    (" { ", "{"),
+    (" {", "{"),
+    ("; ", ";"),
+    (": ", ":"),
+    (", ", ","),
+];
+
+static STYLE: LazyLock<String> = LazyLock::new(|| {
+    let style = lean(include_str!("assets/admin.css"));
+    let replace = |style: String, (long, short)| style.replace(long, short);
+    SPACES.into_iter().fold(style, replace)
+});
 
 /// One module of all parts: browsers ask for one file, and the parts need no imports.
 static SCRIPT: LazyLock<String> = LazyLock::new(|| {

@@ -3,7 +3,7 @@
 use super::{
     html::Html,
     tables::{author, none},
-    words::{ago, ahead, duration},
+    words::{ago, ahead, count, duration},
 };
 use crate::admin::api::{
     numbers::{Denial, Top},
@@ -50,7 +50,7 @@ pub(super) fn denials(denials: &[Denial], now_ms: u64) -> Html {
 }
 
 /// Returns why a request was denied, in words.
-fn reason(reason: &'static str) -> &'static str {
+pub(super) fn reason(reason: &'static str) -> &'static str {
     match reason {
         "quota_exceeded" => "no room",
         "cost_impossible" => "can never fit",
@@ -90,11 +90,23 @@ pub(super) fn top(top: &[Top], now_ms: u64) -> Html {
     })
 }
 
+/// How many entries are shown. A document may have 10,000.
+pub(super) const MOST_ENTRIES: usize = 500;
+
+/// Says that there are more entries than are shown.
+pub(super) fn entries_note(entries: usize) -> String {
+    match entries > MOST_ENTRIES {
+        true => format!("the latest {MOST_ENTRIES} of {}", count(entries as u64)),
+        false => String::new(),
+    }
+}
+
 pub(super) fn entries(entries: &[ControlEntry], now_ms: u64) -> Html {
     if entries.is_empty() {
         return none(4, "Nothing is changed by hand.");
     }
-    Html::new().each(entries, |html, entry| {
+    let older = entries.len().saturating_sub(MOST_ENTRIES);
+    Html::new().each(entries.iter().skip(older), |html, entry| {
         let html = html.markup("<tr><th scope=\"row\">");
         let html = what(html, entry).markup("<small>");
         let html = html.maybe(

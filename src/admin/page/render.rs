@@ -65,6 +65,7 @@ impl View {
             "denials" => callers::denials(&self.denials, now_ms),
             "top" => callers::top(&self.top, now_ms),
             "entries" => callers::entries(&self.entries, now_ms),
+            "entries_note" => html.text(&callers::entries_note(self.entries.len())),
             // The script adds a button to each row.
             "entries_action" if status.changes => {
                 html.markup("<th scope=\"col\"><span class=\"hidden\">Remove</span></th>")

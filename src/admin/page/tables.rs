@@ -68,6 +68,10 @@ fn remarks(policy: &Policy) -> String {
         (policy.on_store_failure != "local", fails),
         (policy.shared, "one bucket for all callers".to_owned()),
         (
+            policy.followed == Some(false),
+            "does not follow the control document".to_owned(),
+        ),
+        (
             policy.overrides > 0,
             number(policy.overrides, "override", "overrides"),
         ),
@@ -107,11 +111,9 @@ pub(super) fn author(html: Html, entry: &ControlEntry) -> Html {
 
 /// Returns how many checks of a policy were allowed, denied, and would have been denied.
 fn checks(policy: &Policy, metrics: &[Metrics]) -> (u64, u64, u64) {
-    let mut of_limiter = metrics.iter().filter(|one| one.limiter == policy.limiter);
-    let found = of_limiter.find_map(|one| {
-        let mut policies = one.policies.iter();
-        policies.find(|found| found.name == policy.name)
-    });
+    let of_limiter = metrics.get(policy.index).into_iter();
+    let mut policies = of_limiter.flat_map(|one| &one.policies);
+    let found = policies.find(|found| found.name == policy.name);
     let sum = |results: &[&str]| {
         let checks = found.into_iter().flat_map(|found| &found.checks);
         let counted = checks.filter(|(result, _)| results.contains(result));
@@ -125,7 +127,7 @@ fn checks(policy: &Policy, metrics: &[Metrics]) -> (u64, u64, u64) {
 }
 
 /// The sources of decisions, as the script names them.
-const SOURCES: [(&str, &str); 6] = [
+pub(super) const SOURCES: [(&str, &str); 6] = [
     ("store", "Redis or memory"),
     ("cache", "Cached denials"),
     ("lease", "Leased units"),
@@ -182,7 +184,14 @@ pub(super) fn stores(stores: &[StoreStatus]) -> Html {
         };
         let failures = store.failures.iter().map(|(_, number)| number).sum();
         let html = number(html, failures).markup("<td class=\"number\">");
-        let html = html.number(store.buckets.unwrap_or(0).saturating_add(store.local_buckets));
+        let html = match store.buckets {
+            Some(buckets) => html.number(buckets),
+            None => html.markup("-"),
+        };
+        let local = Some(store.local_buckets).filter(|local| *local > 0);
+        let html = html.maybe(local, |html, local| {
+            html.markup("<small>").number(local).markup(" local</small>")
+        });
         html.markup("</td></tr>")
     })
 }

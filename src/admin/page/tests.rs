@@ -3,12 +3,15 @@
 use proptest::prelude::*;
 
 use super::{
+    PARTS,
     assets::{self, LOGIN, PAGE},
+    callers,
     html::{Html, fill},
-    parts_of,
+    numbers, parts_of,
     render::login_page,
+    tables::SOURCES,
 };
-use crate::admin::base::Base;
+use crate::{DenialReason, admin::base::Base, metrics::Decisions};
 
 const MOST_BYTES: usize = 60 * 1024;
 
@@ -112,6 +115,78 @@ fn the_guide_has_all_parts_of_the_page() {
     parts.sort_unstable();
     titles.sort_unstable();
     assert_eq!(parts, titles);
+}
+
+fn script() -> &'static str {
+    let files = assets::all().into_iter();
+    let mut scripts = files.filter(|(path, ..)| *path == "/admin.js");
+    scripts.next().unwrap().2
+}
+
+/// Returns what is between two texts of the script.
+fn in_script(start: &str, end: &str) -> &'static str {
+    let (_, rest) = script().split_once(start).unwrap();
+    rest.split_once(end).unwrap().0
+}
+
+/// The page is in the same words before and after the script takes over.
+#[test]
+fn the_script_has_the_words_of_the_server() {
+    let sources = in_script("const SOURCES = [", "];");
+    let sources = sources.split("[\"").skip(1).map(|row| {
+        let mut texts = row.split('"').step_by(2);
+        (texts.next().unwrap(), texts.next().unwrap())
+    });
+    assert_eq!(sources.collect::<Vec<_>>(), SOURCES);
+    let mut known: Vec<_> = Decisions::default()
+        .by_source()
+        .map(|(name, _)| name)
+        .collect();
+    let mut named = SOURCES.map(|(name, _)| name);
+    known.sort_unstable();
+    named.sort_unstable();
+    assert_eq!(known, named);
+
+    let reasons = [
+        DenialReason::QuotaExceeded,
+        DenialReason::Banned,
+        DenialReason::CostImpossible,
+        DenialReason::KeyMissing,
+        DenialReason::Listed,
+        DenialReason::StoreFailed,
+        DenialReason::Misconfigured,
+    ];
+    let reasons = reasons.map(|reason| {
+        let name = numbers::reason(reason);
+        format!("{name}: \"{}\",", callers::reason(name))
+    });
+    let written = in_script("const REASONS = {", "};");
+    let written: Vec<_> = written.split_whitespace().collect();
+    assert_eq!(written.join(" "), reasons.join(" "));
+
+    let parts = PARTS.map(|part| part.trim_end_matches(':')).join("|");
+    assert_eq!(in_script("const PART = /^(", "):/;"), parts);
+}
+
+#[test]
+fn the_script_hides_the_characters_that_the_server_hides() {
+    let written = in_script("const HIDDEN = /[\\p{Cc}", "]/gu;");
+    let codes = written.split("\\u").skip(1).map(|code| {
+        let (code, dash) = code.split_at(4);
+        (u32::from_str_radix(code, 16).unwrap(), dash == "-")
+    });
+    let codes: Vec<_> = codes.collect();
+    let is_hidden = |character: char| {
+        let mut ranges = codes.iter().zip(1..).map(|(&(first, is_range), next)| {
+            let last = if is_range { codes[next].0 } else { first };
+            first..=last
+        });
+        character.is_control() || ranges.any(|range| range.contains(&u32::from(character)))
+    };
+    for character in '\0'..'\u{fffd}' {
+        let shown = Html::new().text(&character.to_string()).into_string();
+        assert_eq!(shown == "\u{fffd}", is_hidden(character), "{character:?}");
+    }
 }
 
 #[test]

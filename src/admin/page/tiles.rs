@@ -132,8 +132,13 @@ pub(super) fn document(status: &Status) -> Html {
         None => note(html, "Nothing was changed yet"),
     };
     let unknown = control.unknown_policies.first();
-    html.maybe(unknown, |html, name| {
+    let html = html.maybe(unknown, |html, name| {
         html.markup("<p class=\"note\">No such policy here: ")
+            .foreign(name)
+            .markup("</p>")
+    });
+    html.maybe(control.not_followed.first(), |html, name| {
+        html.markup("<p class=\"warn\">Not followed under ")
             .foreign(name)
             .markup("</p>")
     })

@@ -14,7 +14,10 @@ use tower_throttle::{
     key,
 };
 
-use crate::support::operator::{Operator, request};
+use crate::support::{
+    operator::{Operator, request},
+    web::{Down, layer_on},
+};
 
 const HOSTILE: &str = "\"><img src=x onerror=alert(1)>\u{202e}<!--'&amp;";
 
@@ -351,4 +354,43 @@ async fn somebody_unknown_sees_the_form_for_the_token() {
     for file in ["/admin.css", "/admin.svg"] {
         assert_eq!(fetch(&router, file).await.0, StatusCode::OK, "{file}");
     }
+}
+
+/// Layers that are given no name have one name, and so have their policies.
+#[tokio::test]
+async fn namesakes_have_their_own_counts() {
+    let layers = [2, 4].map(|burst| {
+        let bucket = TokenBucket::per_hour(1).burst(burst);
+        RateLimitLayer::new(Policy::new("burst", bucket).key(key::header("x-api-key")))
+    });
+    send(&layers[0], "ann", 3).await;
+    send(&layers[1], "ann", 9).await;
+    let page = page(&Operator::new(&layers[0]).also(&layers[1])).await;
+    let rows = rows(&page, "policies");
+    let counts = rows.iter().map(|row| [&*row[3], &*row[4]]);
+    assert_eq!(counts.collect::<Vec<_>>(), [["2", "1"], ["4", "5"]]);
+}
+
+/// A store that does not say how many buckets it has is none without buckets.
+#[tokio::test]
+async fn unknown_numbers_of_a_store_are_no_zeros() {
+    let layer = layer_on(Down, Policy::new("plan", TokenBucket::per_hour(2)).shared());
+    let operator = Operator::new(&layer);
+    let stores = async || rows(&page(&operator).await, "stores").remove(0);
+    assert_eq!(stores().await[2..], ["-", "0", "-"]);
+    send(&layer, "ann", 1).await;
+    assert_eq!(stores().await[2..], ["-", "1", "-1 local"]);
+}
+
+#[tokio::test]
+async fn of_many_entries_the_latest_are_shown() {
+    let control = Control::in_memory();
+    for number in 0..501 {
+        let ban = control.ban("burst", number, Duration::from_secs(60));
+        ban.label(format!("caller {number}")).await.expect("a ban");
+    }
+    let page = page(&Operator::new(&limits(&control)).with(&control)).await;
+    assert!(page.contains("the latest 500 of 501"));
+    assert!(!page.contains("caller 0<") && page.contains("caller 1<"));
+    assert!(page.contains("caller 500<"));
 }

@@ -11,7 +11,7 @@ use tower_throttle::{
 
 use crate::support::{
     operator::Operator,
-    web::{Down, NOW_S, ask, get, layer_on, standing_store},
+    web::{Down, NOW_S, ask, get, layer_of, layer_on, standing_store},
 };
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -130,8 +130,9 @@ async fn policies_are_listed_as_they_are_and_as_operators_made_them() {
     assert_eq!(
         of("plan"),
         json!({
-            "limiter": "api", "kind": "layer", "name": "plan", "quota": "fixed window of 2 per hour",
-            "mode": "enforce", "enforced_percent": 100, "by_hand": null, "shared": false,
+            "limiter": "api", "kind": "layer", "index": 0, "name": "plan",
+            "quota": "fixed window of 2 per hour", "mode": "enforce", "enforced_percent": 100,
+            "by_hand": null, "followed": true, "shared": false,
             "overrides": 1, "bans": 1, "on_store_failure": "local",
         })
     );
@@ -140,6 +141,7 @@ async fn policies_are_listed_as_they_are_and_as_operators_made_them() {
         (&json!("shadow"), &json!(true))
     );
     let mails = of("mails");
+    assert_eq!(mails["index"], 1);
     assert_eq!(
         (&mails["mode"], &mails["kind"]),
         (&json!("off"), &json!("limiter"))
@@ -263,4 +265,46 @@ async fn a_query_that_is_not_understood_is_a_problem() {
             "{path}"
         );
     }
+}
+
+/// The first ban would be answered by an error. An operator is to see it before.
+#[tokio::test]
+async fn a_layer_that_does_not_follow_the_document_is_named() {
+    let (layer, limiter, control) = both();
+    let alone = Policy::new("alone", FixedWindow::per_day(5)).shared();
+    let (alone, _) = layer_of([plan(), alone]);
+    let ann = Operator::new(&layer).also(&limiter).also(&alone);
+    let followed = async |ann: &Operator| -> Vec<Value> {
+        let policies = ann.get("/api/v1/policies").await;
+        let policies = policies.as_array().expect("a list").iter();
+        policies.map(|policy| policy["followed"].clone()).collect()
+    };
+    assert_eq!(followed(&ann).await, vec![Value::Null; 5]);
+    let ann = ann.with(&control);
+    let expected = [true, true, true, true, false].map(Value::from);
+    assert_eq!(followed(&ann).await, expected);
+    let status = ann.get("/api/v1/status").await;
+    assert_eq!(status["control"]["not_followed"], json!(["alone"]));
+    let page = ann.send(http::Method::GET, "/", "").await.text;
+    for text in [
+        "Not followed under <bdi>alone</bdi>",
+        "does not follow the control document",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn of_all_denials_the_latest_thousand_are_listed() {
+    let day = || Policy::new("day", FixedWindow::per_day(1)).key(key::header("k"));
+    let layers = [(); 5].map(|()| layer_of([day()]).0);
+    for layer in &layers {
+        for caller in 0..256 {
+            (0..2).for_each(|_| drop(ask(layer, get([("k", caller)]))));
+        }
+    }
+    let (first, others) = layers.split_first().expect("layers");
+    let ann = others.iter().fold(Operator::new(first), Operator::also);
+    let denials = ann.get("/api/v1/denials").await;
+    assert_eq!(denials.as_array().map(Vec::len), Some(1_000));
 }

@@ -31,7 +31,7 @@ const CHANGES = {
 // Describes a look-up or policies, for before and after.
 function describe(state) {
   const [first] = state.policies ?? [state].flat();
-  if (!first) return "nothing";
+  if (!first) return "not shown here";
   if (!("remaining" in first)) return `mode ${first.mode}`;
   return [first.limit === null ? "unknown" : left(first), first.quota, first.banned && "banned"].filter(Boolean).join(", ");
 }

@@ -166,11 +166,12 @@ function mean(values) {
   return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : null;
 }
 
-// Draws the denials of a policy small, ten seconds a step.
+// Draws the denials of a policy small, ten seconds a step. Nothing if there are none.
 function sparkline(values, kind) {
   const steps = Array.from({ length: 30 }, () => 0);
   values.forEach((value, index) => { steps[29 - Math.min(29, Math.floor((values.length - 1 - index) / 10))] += value; });
-  const most = Math.max(1, ...steps);
+  const most = Math.max(...steps);
+  if (!most) return "";
   const path = steps.map((value, index) => `${index ? "L" : "M"}${(index * 2 + 1)} ${(15 - value / most * 13).toFixed(1)}`).join("");
   return svg(`path.line.${kind}`, { d: path });
 }

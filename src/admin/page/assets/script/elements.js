@@ -56,6 +56,7 @@ const say = (text) => setText(byId("said"), text);
 
 const number = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 const count = (value) => number.format(value);
+const share = (part, whole) => `${count(whole ? 100 * part / whole : 0)} %`;
 const plural = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
 
 const UNITS = [["day", 86_400], ["h", 3_600], ["min", 60], ["s", 1]];
@@ -106,16 +107,31 @@ async function send(path, body) {
     headers: { "content-type": "application/json", "x-tower-throttle": "1" },
     body: JSON.stringify(body),
   };
-  const response = await fetch(new URL(path, base), { cache: "no-store", ...post }).catch(() => {
+  const signal = AbortSignal.timeout(30_000);
+  const response = await fetch(new URL(path, base), { cache: "no-store", signal, ...post }).catch(() => {
     throw new Error("The application does not answer. Try again in a moment.");
   });
   const content = await response.json().catch(() => null);
-  if (response.ok) return content;
+  if (response.ok && content) return content;
   const wait = Number(response.headers.get("retry-after"));
   const what = content?.detail ?? `the application answered with status ${response.status}`;
   const error = new Error(`${what}${wait ? `; try again in ${duration(wait * 1000)}` : ""}`);
   error.status = response.status;
   throw error;
+}
+
+// Returns a function that does the work once at a time, and again if it was asked for meanwhile. A
+// hidden page does nothing.
+function once(work) {
+  let isBusy = false;
+  let isDue = false;
+  return async function run() {
+    isDue = isBusy;
+    if (isBusy || document.hidden) return;
+    isBusy = true;
+    await work().finally(() => { isBusy = false; });
+    if (isDue) run();
+  };
 }
 
 // Calls the API. A session that ended leads to the form for the token.
@@ -130,6 +146,16 @@ async function call(path, body) {
 
 // Lists
 
+// Returns items by their keys. Layers and limiters may have one name: equal keys are told apart.
+function byKey(items, keyOf) {
+  const all = new Map();
+  for (const item of items) {
+    const key = keyOf(item);
+    all.set(all.has(key) ? `${key} ${all.size}` : key, item);
+  }
+  return all;
+}
+
 const kept = new WeakMap();
 
 // Shows one node for each item. A node stays as long as its item is the same, and the focus stays
@@ -137,8 +163,8 @@ const kept = new WeakMap();
 function sync(parent, items, keyOf, make) {
   const former = kept.get(parent) ?? new Map();
   const present = new Map();
-  for (const item of items) {
-    const [key, content] = [keyOf(item), JSON.stringify(item)];
+  for (const [key, item] of byKey(items, keyOf)) {
+    const content = JSON.stringify(item);
     const old = former.get(key);
     present.set(key, old?.content === content ? old : { content, node: make(item) });
   }

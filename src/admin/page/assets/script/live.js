@@ -7,18 +7,30 @@ let samples = [];
 let heardAt = null;
 let version = null;
 
-const plain = (sample) => ({ allowed: sample?.allowed ?? 0, denied: sample?.denied ?? 0, shadow: sample?.shadow_denied ?? 0 });
+// Names a limiter, or one of its policies.
+const nameOf = (...names) => JSON.stringify(names);
 
-// Returns the points of all limiters, of one, or of one of its policies.
-function seriesOf(limiter, policy) {
-  return samples.map(({ at_ms, limiters }) => {
-    const some = limiters.filter(({ name }) => limiter === undefined || name === limiter);
-    const parts = policy === undefined ? some : some.flatMap(({ policies }) => policies.filter(({ name }) => name === policy));
-    const sum = { at: at_ms, ...plain() };
-    for (const part of parts.map(plain)) for (const key of ["allowed", "denied", "shadow"]) sum[key] += part[key];
-    return sum;
-  });
+const NONE = { allowed: 0, denied: 0, shadow: 0 };
+
+// Returns what is shown of a sample: there may be a thousand policies, and most of them idle.
+function digest({ at_ms: at, limiters, stores }) {
+  const [rates, sources] = [new Map(), {}];
+  const add = (name, { allowed, denied, shadow_denied: shadow }) => {
+    if (!(allowed + denied + shadow)) return;
+    const sum = rates.get(name) ?? NONE;
+    rates.set(name, { allowed: sum.allowed + allowed, denied: sum.denied + denied, shadow: sum.shadow + shadow });
+  };
+  for (const limiter of limiters) {
+    add("", limiter);
+    add(nameOf(limiter.name), limiter);
+    for (const policy of limiter.policies) add(nameOf(limiter.name, policy.name), policy);
+    addSources(sources, limiter.sources);
+  }
+  return { at, rates, sources, stores };
 }
+
+// Returns the points of all requests, of a limiter, or of one of its policies.
+const seriesOf = (name) => samples.map(({ at, rates }) => ({ at, ...(rates.get(name) ?? NONE) }));
 
 function choose(select, options) {
   const chosen = select.value;
@@ -27,11 +39,12 @@ function choose(select, options) {
 }
 
 function showChoices(limiters) {
+  const isOne = limiters.length < 2;
   const options = limiters.flatMap(({ name, policies }) => [
-    ...(limiters.length > 1 ? [[JSON.stringify([name]), short(name)]] : []),
-    ...policies.map((policy) => [JSON.stringify([name, policy]), limiters.length > 1 ? `${short(name)}: ${short(policy)}` : short(policy)]),
+    ...(isOne ? [] : [[nameOf(name), short(name)]]),
+    ...policies.map((policy) => [nameOf(name, policy), isOne ? short(policy) : `${short(name)}: ${short(policy)}`]),
   ]);
-  choose(byId("traffic-of"), [["", limiters.length > 1 ? "all limiters" : "all requests"], ...options]);
+  choose(byId("traffic-of"), [...new Map([["", isOne ? "all requests" : "all limiters"], ...options])]);
   choose(byId("policy"), [["", "all"], ...[...new Set(limiters.flatMap(({ policies }) => policies))].map((name) => [name, short(name)])]);
 }
 
@@ -40,30 +53,30 @@ let drawCalls;
 
 function showSamples() {
   if (document.hidden || samples.length === 0) return;
-  const end = samples.at(-1).at_ms;
-  drawTraffic(seriesOf(...(byId("traffic-of").value ? JSON.parse(byId("traffic-of").value) : [])), end);
-  const lately = samples.filter(({ at_ms }) => at_ms > end - 10_000);
+  const end = samples.at(-1).at;
+  drawTraffic(seriesOf(byId("traffic-of").value), end);
+  const lately = samples.filter(({ at }) => at > end - 10_000);
   if (seen.status) showStoreTile(seen.status.stores.map((store) => ({ ...store, up: samples.at(-1).stores.find(({ name }) => name === store.name)?.up ?? store.up })), sumSources(lately));
   showSources();
-  const latest = seriesOf().at(-1);
+  const latest = seriesOf("").at(-1);
   showTile("tile-traffic", "quiet", `${count(latest.allowed + latest.denied)} per second`,
     [`${count(latest.allowed)} allowed, ${count(latest.denied)} denied${latest.shadow ? `, ${count(latest.shadow)} would be denied` : ""}`]);
   const timed = samples.findLast(({ stores }) => stores.some(({ p50_ms }) => p50_ms != null))?.stores.find(({ p50_ms }) => p50_ms != null);
   byId("calls").hidden = !timed;
   if (timed) {
     setText(byId("calls-note"), `${short(timed.name)}: ${plural(timed.checks_per_call ?? 0, "check")} per call`);
-    drawCalls(samples.map(({ at_ms, stores }) => {
+    drawCalls(samples.map(({ at, stores }) => {
       const store = stores.find(({ name }) => name === timed.name);
-      return { at: at_ms, p50: store?.p50_ms, p99: store?.p99_ms };
+      return { at, p50: store?.p50_ms, p99: store?.p99_ms };
     }), end);
   }
-  showCounts();
 }
 
 function take(more) {
   heardAt = performance.now();
   const latest = more.at(-1);
-  samples = [...samples, ...more].filter(({ at_ms }) => at_ms > latest.at_ms - SPAN_MS);
+  // The clock of the server may step.
+  samples = [...samples, ...more.map(digest)].filter(({ at }) => at <= latest.at_ms && at > latest.at_ms - SPAN_MS);
   if (latest.denials.length) {
     // The list that was asked for may have some of them.
     const all = new Map([...latest.denials, ...seen.denials].map((denial) => [JSON.stringify(denial), denial]));
@@ -101,22 +114,22 @@ function connect() {
 // Shows whether the page is live. Only a change of that is said, not each second of it.
 function showLive() {
   const silent = heardAt === null ? null : performance.now() - heardAt;
-  const isLive = silent !== null && silent < STALE_MS;
-  const state = isLive ? "live" : silent === null ? "connecting" : "not live: reconnecting";
+  const isStale = silent >= STALE_MS;
+  const [kind, state] = silent === null ? ["", "connecting"] : isStale ? ["bad", "not live: reconnecting"]
+    : outdated ? ["bad", `not up to date: ${outdated}`] : ["good", "live"];
   const node = byId("live");
   if (node.dataset.state && node.dataset.state !== state) say(`This page is ${state}`);
   node.dataset.state = state;
-  node.className = `live ${isLive ? "good" : silent === null ? "" : "bad"}`;
-  setText(node, isLive || silent === null ? state : `${state}. Shown: ${duration(silent)} ago`);
+  node.className = `live ${kind}`;
+  setText(node, isStale ? `${state}. Shown: ${duration(silent)} ago` : state);
 }
 
-let refreshing = false;
 let hasDenials = false;
+// Why the tables are not up to date.
+let outdated = null;
 
 // Reads what the stream does not have.
-async function refresh() {
-  if (refreshing || document.hidden) return;
-  refreshing = true;
+const refresh = once(async () => {
   try {
     const names = ["status", "policies", "entries", "metrics", "top?limit=20"];
     const [status, policies, entries, metrics, top] = await Promise.all(names.map((name) => call(name)));
@@ -134,12 +147,11 @@ async function refresh() {
     showEntries();
     showTop();
     showDenials();
-  } catch {
-    // The head says that the page is not live; the next look comes in a moment.
-  } finally {
-    refreshing = false;
+    outdated = null;
+  } catch (error) {
+    outdated = error.message;
   }
-}
+});
 
 // Looks up the caller that a link names: `#caller=ip:192.0.2.1&policy=api`. No server sees this part.
 function lookUpLinked() {
@@ -156,7 +168,7 @@ function startPage() {
     { key: "p50", label: "median", area: true }, { key: "p99", label: "99 %" }] });
   byId("ask").addEventListener("submit", (event) => {
     event.preventDefault();
-    const [text, policy] = [byId("caller").value, byId("policy").value];
+    const [text, policy] = [byId("caller").value.trim(), byId("policy").value];
     lookUp({ caller: callerOf(text), ...(policy && { policy }) }, text, true);
   });
   lookUpLinked();

@@ -47,13 +47,14 @@ function entryLine(entry) {
     until_ms ? [", ends ", when(until_ms, "in")] : ", until it is removed", reason && [": ", foreign(reason, 256)]);
 }
 
-function actionsOf({ banned, banned_by, entries, error, fingerprint: print }) {
+function actionsOf({ policy, banned, banned_by, entries, error, fingerprint: print }) {
   if (!canChange || print === null) return [];
+  const followed = isFollowed(policy);
   const has = (kind) => entries.some((entry) => entry.kind === kind);
   const isBanned = has("ban") || (banned && banned_by === "policy");
   return [
     error === null && "reset", isBanned && "unban",
-    hasControl() && !has("ban") && "ban", hasControl() && "override", hasControl() && has("override") && "clear-override",
+    followed && !has("ban") && "ban", followed && "override", has("override") && "clear-override",
   ].filter(Boolean);
 }
 
@@ -105,8 +106,8 @@ function headline(states) {
 }
 
 function showAnswer({ policies }, at) {
-  const states = [...policies].sort((one, other) => isDenied(other) - isDenied(one));
-  const [kind, text] = headline(states);
+  const states = byKey(policies, keyOfState);
+  const [kind, text] = headline(policies);
   const { question, name } = asked;
   const result = byId("result");
   if (!byId("answer-title")) {
@@ -119,8 +120,9 @@ function showAnswer({ policies }, at) {
   }
   sync(byId("answer-title"), [[name, question, text]], () => "title", () =>
     el("span", foreign(name), " ", el(`span.${kind}`, signed(kind, text))));
-  for (const state of states) {
-    const key = keyOfState(state);
+  // A policy may be gone: another version of a file has others.
+  for (const key of cards.keys()) if (!states.has(key)) cards.delete(key);
+  for (const [key, state] of [...states].sort(([, one], [, other]) => isDenied(other) - isDenied(one))) {
     if (!cards.has(key)) cards.set(key, makeCard(state));
     cards.get(key).show(state, at);
   }
@@ -133,7 +135,7 @@ const PART = /^(text|number|ip|fingerprint|header|cookie|bearer|method):/;
 
 // Returns the parts of a caller, if all words are some. Otherwise it is one text.
 function callerOf(text) {
-  const words = text.trim().split(/\s+/);
+  const words = text.split(/\s+/);
   return words.length > 1 && words.every((word) => PART.test(word)) ? words : text;
 }
 
@@ -156,9 +158,9 @@ async function lookUp(question, name, stay = false) {
   }
 }
 
-async function lookAgain() {
+const lookAgain = once(async () => {
   const own = asked;
-  if (!own || document.hidden) return;
+  if (!own) return;
   try {
     const answer = await call("lookup", own.question);
     if (asked !== own) return;
@@ -167,7 +169,7 @@ async function lookAgain() {
   } catch (error) {
     if (asked === own) setText(byId("ask-problem"), `This is not up to date: ${error.message}`);
   }
-}
+});
 
 function close() {
   asked = null;

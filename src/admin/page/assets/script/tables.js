@@ -3,7 +3,8 @@
 const canChange = document.body.dataset.changes === "true";
 // What the API said last.
 const seen = { status: null, policies: [], entries: [], metrics: [], top: [], denials: [] };
-const hasControl = () => canChange && seen.status?.control != null;
+// Whether changes by hand have an effect on a policy.
+const isFollowed = (policy) => canChange && seen.policies.some(({ name, followed }) => followed && name === policy);
 
 const SOURCES = [
   ["store", "Redis or memory", "good"],
@@ -32,15 +33,13 @@ function showTile(id, kind, value, ...notes) {
 }
 
 const total = (numbers) => Object.values(numbers).reduce((sum, value) => sum + value, 0);
-const share = (part, whole) => `${count(whole ? 100 * part / whole : 0)} %`;
 
-function sumSources(some) {
-  const sums = {};
-  for (const { sources } of some.flatMap(({ limiters }) => limiters)) {
-    for (const [source, amount] of Object.entries(sources)) sums[source] = (sums[source] ?? 0) + amount;
-  }
+function addSources(sums, sources) {
+  for (const [source, amount] of Object.entries(sources)) sums[source] = (sums[source] ?? 0) + amount;
   return sums;
 }
+
+const sumSources = (some) => some.reduce((sums, { sources }) => addSources(sums, sources), {});
 
 // Answers whether Redis decides, from the stores' state and what decided lately.
 function showStoreTile(stores, sources) {
@@ -71,7 +70,8 @@ function showStatus({ control, config }) {
     showTile("tile-document", control.problem ? "warn" : "quiet", control.problem ? "Not up to date" : plural(control.entries, "entry", "entries"),
       control.problem && ["bad", "", control.problem],
       control.since_ms ? [`Version ${count(control.version)}, applied `, control.since_ms] : ["Nothing was changed yet"],
-      ...(control.unknown_policies ?? []).slice(0, 1).map((name) => ["note", "No such policy here: ", name]));
+      ...control.unknown_policies.slice(0, 1).map((name) => ["note", "No such policy here: ", name]),
+      ...control.not_followed.slice(0, 1).map((name) => ["warn", "Not followed under ", name]));
   }
 }
 
@@ -86,12 +86,12 @@ function caller(limiter, policy, print, name) {
   return link;
 }
 
-const keyOfPolicy = ({ limiter, name }) => JSON.stringify([limiter, name]);
+const keyOfPolicy = ({ limiter, name }) => nameOf(limiter, name);
 const hasOneLimiter = () => new Set(seen.policies.map(({ limiter }) => limiter)).size < 2;
 
 function showPolicies() {
   const one = hasOneLimiter();
-  const items = seen.policies.map((policy) => ({ ...policy, one, change: hasControl() }));
+  const items = seen.policies.map((policy) => ({ ...policy, one }));
   showRows(byId("policies"), items, keyOfPolicy, (policy) => {
     const { mode, enforced_percent: percent, by_hand: entry } = policy;
     const word = percent > 0 && percent < 100 ? `enforce for ${count(percent)} %` : mode;
@@ -99,9 +99,9 @@ function showPolicies() {
       head(foreign(policy.name), !one && small(foreign(policy.limiter))),
       cell(policy.quota ?? "chosen for each request", small([
         policy.on_store_failure !== "local" && `if the store fails: ${policy.on_store_failure}`, policy.shared && "one bucket for all callers",
-        policy.overrides > 0 && plural(policy.overrides, "override"), policy.bans > 0 && plural(policy.bans, "ban")].filter(Boolean).join(" · "))),
+        policy.followed === false && "does not follow the control document", policy.overrides > 0 && plural(policy.overrides, "override"), policy.bans > 0 && plural(policy.bans, "ban")].filter(Boolean).join(" · "))),
       el("td.mode", badge(mode === "shadow" ? "warn" : "quiet", word),
-        policy.change && button("Change…", () => askMode(policy), "mode", `Change the mode of ${policy.name}`),
+        isFollowed(policy.name) && button("Change…", () => askMode(policy), "mode", `Change the mode of ${policy.name}`),
         entry && small("by ", foreign(entry.author ?? "an operator", 30), entry.until_ms && [", ends ", when(entry.until_ms, "in")])),
       numberCell(), numberCell(), numberCell(),
       el("td.number.scripted", svg("svg.spark", { viewBox: "0 0 60 18", "aria-hidden": "true" }), el("span")));
@@ -111,17 +111,15 @@ function showPolicies() {
 
 // Puts the numbers, which change all the time, into rows that stay.
 function showCounts() {
-  const rows = kept.get(byId("policies").tBodies[0]);
-  for (const policy of seen.policies) {
-    const cells = rows?.get(keyOfPolicy(policy))?.node.cells;
-    if (!cells) continue;
-    const metrics = seen.metrics.find(({ limiter }) => limiter === policy.limiter);
-    const checks = metrics?.policies.find(({ name }) => name === policy.name)?.checks ?? {};
-    amounts(checks).forEach((value, index) => setText(cells[index + 3], count(value)));
-    const values = seriesOf(policy.limiter, policy.name).map(({ denied, shadow }) => denied + shadow);
-    cells[6].firstChild.replaceChildren(sparkline(values, policy.mode === "shadow" ? "shadow" : "denied"));
+  const rows = [...kept.get(byId("policies").tBodies[0]).values()];
+  seen.policies.forEach(({ index, limiter, name, mode }, row) => {
+    const { cells } = rows[row].node;
+    const checks = seen.metrics[index]?.policies.find((policy) => policy.name === name)?.checks ?? {};
+    amounts(checks).forEach((value, column) => setText(cells[column + 3], count(value)));
+    const values = seriesOf(nameOf(limiter, name)).map(({ denied, shadow }) => denied + shadow);
+    cells[6].firstChild.replaceChildren(sparkline(values, mode === "shadow" ? "shadow" : "denied"));
     setText(cells[6].lastChild, count(Math.round(values.reduce((sum, value) => sum + value, 0))));
-  }
+  });
 }
 
 function showSources() {
@@ -146,10 +144,11 @@ function showStores(stores) {
     return el("tr", head(foreign(store.name), store.cached_denials > 0 && small(plural(store.cached_denials, "cached denial"))),
       cell(el(`span.${kind}`, signed(kind, store.up ? "up" : "down")), store.breakers_open > 0 && small(plural(store.breakers_open, "open breaker"))),
       numberCell(store.in_flight === null ? "-" : count(store.in_flight)), numberCell(count(total(store.failures))),
-      numberCell(count((store.buckets ?? 0) + store.local_buckets)));
+      numberCell(store.buckets === null ? "-" : count(store.buckets), store.local_buckets > 0 && small(`${count(store.local_buckets)} local`)));
   }, "No store is shown.");
 }
 
+const MOST_ENTRIES = 500;
 const WHAT = {
   ban: () => "denies all requests",
   override: ({ quota }) => quota,
@@ -161,7 +160,9 @@ const what = (entry) => [badge(entry.kind === "ban" ? "bad" : "quiet", entry.kin
 
 function showEntries() {
   const keyOf = ({ kind, policy, fingerprint: print, range }) => JSON.stringify([kind, policy, print, range]);
-  showRows(byId("entries"), seen.entries, keyOf, (entry) => {
+  const latest = seen.entries.slice(-MOST_ENTRIES);
+  setText(byId("entries-note"), latest.length < seen.entries.length ? `the latest ${count(MOST_ENTRIES)} of ${count(seen.entries.length)}` : "");
+  showRows(byId("entries"), latest, keyOf, (entry) => {
     const { kind, policy, fingerprint: print, range, author, reason, created_ms, until_ms } = entry;
     const label = entry.label ?? range;
     return el("tr",
