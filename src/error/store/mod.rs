@@ -1,6 +1,10 @@
 //! Failures of a store at run time.
 
+mod kind;
+
 use std::{error::Error, fmt, sync::Arc};
+
+pub(crate) use self::kind::StoreErrorKind;
 
 type Source = Box<dyn Error + Send + Sync>;
 
@@ -31,32 +35,6 @@ pub struct StoreError {
     server: Option<Arc<str>>,
     /// Permits were taken or buckets reset before the failure.
     has_taken: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StoreErrorKind {
-    Timeout,
-    Unavailable,
-    /// Unavailable, and nothing was sent.
-    NotSent,
-    /// Nothing was sent, because there is no connection. The source says why.
-    #[cfg_attr(not(feature = "redis"), allow(dead_code))]
-    NotConnected,
-    Overloaded,
-    /// It was sent, and was late because of this process's refunds.
-    Crowded,
-    Refused,
-    /// Another server has the slot. Nothing ran.
-    Redirected,
-    ForeignReply,
-    CorruptState,
-    Unsupported,
-    WouldWait,
-    HoldsNothing,
-    /// Nothing but penalties was asked for units.
-    OnlyPenalties,
-    /// A ban or a strike without a penalty.
-    NoPenalty,
 }
 
 impl StoreError {
@@ -219,68 +197,23 @@ impl StoreError {
         )
     }
 
+    /// The [sign](Self::sign) of a missing answer, which says the least about the cause.
+    pub(crate) const SILENCE: u8 = StoreErrorKind::SILENCE;
+
     /// Returns whether every other check would fail now, too.
     pub(crate) const fn is_of_the_store(&self) -> bool {
-        match self.kind {
-            StoreErrorKind::Timeout
-            | StoreErrorKind::Unavailable
-            | StoreErrorKind::NotSent
-            | StoreErrorKind::NotConnected
-            | StoreErrorKind::Refused
-            | StoreErrorKind::ForeignReply => true,
-            StoreErrorKind::Overloaded
-            | StoreErrorKind::Crowded
-            | StoreErrorKind::Redirected
-            | StoreErrorKind::CorruptState
-            | StoreErrorKind::Unsupported
-            | StoreErrorKind::WouldWait
-            | StoreErrorKind::HoldsNothing
-            | StoreErrorKind::OnlyPenalties
-            | StoreErrorKind::NoPenalty => false,
-        }
+        self.kind.is_of_the_store()
     }
-
-    /// The sign of a missing answer, which says the least about the cause.
-    pub(crate) const SILENCE: u8 = 1;
 
     /// Returns the bit of this kind of failure, or 0 for failures that only follow from another
     /// or are not failures of the store.
     pub(crate) const fn sign(&self) -> u8 {
-        match self.kind {
-            StoreErrorKind::Timeout => Self::SILENCE,
-            StoreErrorKind::Unavailable | StoreErrorKind::NotConnected => 2,
-            StoreErrorKind::Refused | StoreErrorKind::Redirected => 4,
-            StoreErrorKind::ForeignReply => 8,
-            StoreErrorKind::NotSent
-            | StoreErrorKind::Overloaded
-            | StoreErrorKind::Crowded
-            | StoreErrorKind::CorruptState
-            | StoreErrorKind::Unsupported
-            | StoreErrorKind::WouldWait
-            | StoreErrorKind::HoldsNothing
-            | StoreErrorKind::OnlyPenalties
-            | StoreErrorKind::NoPenalty => 0,
-        }
+        self.kind.sign()
     }
 
     /// Returns a word for logs and metrics, one of a fixed set.
-    pub(crate) fn kind_name(&self) -> &'static str {
-        match self.kind {
-            StoreErrorKind::Timeout => "timeout",
-            StoreErrorKind::Unavailable => "unavailable",
-            StoreErrorKind::NotSent => "not_sent",
-            StoreErrorKind::NotConnected => "not_connected",
-            StoreErrorKind::Overloaded | StoreErrorKind::Crowded => "overloaded",
-            StoreErrorKind::Refused => "refused",
-            StoreErrorKind::Redirected => "redirected",
-            StoreErrorKind::ForeignReply => "foreign_reply",
-            StoreErrorKind::CorruptState => "corrupt_state",
-            StoreErrorKind::Unsupported => "unsupported",
-            StoreErrorKind::WouldWait => "would_wait",
-            StoreErrorKind::HoldsNothing => "holds_nothing",
-            StoreErrorKind::OnlyPenalties => "only_penalties",
-            StoreErrorKind::NoPenalty => "no_penalty",
-        }
+    pub(crate) const fn kind_name(&self) -> &'static str {
+        self.kind.name()
     }
 }
 
@@ -299,31 +232,7 @@ impl fmt::Display for StoreError {
         if let Some(server) = &self.server {
             write!(f, "{server}: ")?;
         }
-        f.write_str(match self.kind {
-            StoreErrorKind::Timeout => "the store did not answer before the deadline",
-            StoreErrorKind::Unavailable
-            | StoreErrorKind::NotSent
-            | StoreErrorKind::NotConnected => "the store cannot be reached",
-            StoreErrorKind::Overloaded => "too many checks wait for the store",
-            StoreErrorKind::Crowded => "too many refunds are on their way to the store",
-            StoreErrorKind::Refused => "the store refused the check",
-            StoreErrorKind::Redirected => {
-                "the server is one of a cluster; connect with redis-cluster://"
-            }
-            StoreErrorKind::ForeignReply => "the store's reply does not belong to this check",
-            StoreErrorKind::CorruptState => "unexpected data stored under the bucket's key",
-            StoreErrorKind::Unsupported => {
-                "permits of a `Concurrency` policy can only be acquired; use `acquire(..)`"
-            }
-            StoreErrorKind::WouldWait => "the store cannot answer at once; await `check(..)`",
-            StoreErrorKind::HoldsNothing => {
-                "no policy of this limiter holds units; add `Policy::hold_for(..)`"
-            }
-            StoreErrorKind::OnlyPenalties => {
-                "a `Penalty` grants no units; use `check(..)`, `strike(..)` or `reset(..)`"
-            }
-            StoreErrorKind::NoPenalty => "no policy is a `Penalty`; add one to ban callers",
-        })?;
+        f.write_str(self.kind.message())?;
         match &self.source {
             Some(source) => write!(f, ": {source}"),
             None => Ok(()),
@@ -334,63 +243,5 @@ impl fmt::Display for StoreError {
 impl Error for StoreError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.source.as_ref().map(|source| &**source as _)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use super::{StoreError, StoreErrorKind as Kind};
-    use crate::metrics::store::FailureCounts;
-
-    const KINDS: [Kind; 15] = [
-        Kind::Timeout,
-        Kind::Unavailable,
-        Kind::NotSent,
-        Kind::NotConnected,
-        Kind::Overloaded,
-        Kind::Crowded,
-        Kind::Refused,
-        Kind::Redirected,
-        Kind::ForeignReply,
-        Kind::CorruptState,
-        Kind::Unsupported,
-        Kind::WouldWait,
-        Kind::HoldsNothing,
-        Kind::OnlyPenalties,
-        Kind::NoPenalty,
-    ];
-
-    /// All but mistakes of the caller.
-    #[test]
-    fn every_kind_of_failure_is_counted() {
-        for error in KINDS.map(StoreError::new) {
-            let counts = FailureCounts::default();
-            counts.record(error.kind_name());
-            let expected = u64::from(!error.is_unsupported());
-            assert_eq!(counts.snapshot().total(), expected, "{error:?}");
-        }
-    }
-
-    /// One row of the page for each kind, and no others.
-    #[test]
-    #[allow(clippy::expect_used)]
-    fn the_page_of_errors_lists_every_kind_once() {
-        let names = KINDS.map(|kind| StoreError::new(kind).kind_name());
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/errors.md");
-        let page = std::fs::read_to_string(page).expect("the page of errors");
-        let table = page
-            .split("## ")
-            .find(|part| part.starts_with("At run time"));
-        let rows = table.expect("its table").lines();
-        let listed = rows.filter_map(|row| row.strip_prefix("| `")?.split('`').next());
-        let listed: Vec<_> = listed.collect();
-        assert_eq!(
-            listed.iter().copied().collect::<HashSet<_>>(),
-            HashSet::from(names)
-        );
-        // Both kinds of overload have one name.
-        assert_eq!(listed.len(), KINDS.len() - 1);
     }
 }

@@ -1,0 +1,177 @@
+//! The kinds of failures, and what sets them apart.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreErrorKind {
+    Timeout,
+    Unavailable,
+    /// Unavailable, and nothing was sent.
+    NotSent,
+    /// Nothing was sent, because there is no connection. The source says why.
+    #[cfg_attr(not(feature = "redis"), allow(dead_code))]
+    NotConnected,
+    Overloaded,
+    /// It was sent, and was late because of this process's refunds.
+    Crowded,
+    Refused,
+    /// Another server has the slot. Nothing ran.
+    Redirected,
+    ForeignReply,
+    CorruptState,
+    Unsupported,
+    WouldWait,
+    HoldsNothing,
+    /// Nothing but penalties was asked for units.
+    OnlyPenalties,
+    /// A ban or a strike without a penalty.
+    NoPenalty,
+}
+
+// A `match` names all kinds, so that none gets the answer of another by default.
+impl StoreErrorKind {
+    /// The [sign](Self::sign) of a missing answer, which says the least about the cause.
+    pub(super) const SILENCE: u8 = 1;
+
+    /// Returns what happened, for people.
+    pub(super) const fn message(self) -> &'static str {
+        match self {
+            Self::Timeout => "the store did not answer before the deadline",
+            Self::Unavailable | Self::NotSent | Self::NotConnected => "the store cannot be reached",
+            Self::Overloaded => "too many checks wait for the store",
+            Self::Crowded => "too many refunds are on their way to the store",
+            Self::Refused => "the store refused the check",
+            Self::Redirected => "the server is one of a cluster; connect with redis-cluster://",
+            Self::ForeignReply => "the store's reply does not belong to this check",
+            Self::CorruptState => "unexpected data stored under the bucket's key",
+            Self::Unsupported => {
+                "permits of a `Concurrency` policy can only be acquired; use `acquire(..)`"
+            }
+            Self::WouldWait => "the store cannot answer at once; await `check(..)`",
+            Self::HoldsNothing => {
+                "no policy of this limiter holds units; add `Policy::hold_for(..)`"
+            }
+            Self::OnlyPenalties => {
+                "a `Penalty` grants no units; use `check(..)`, `strike(..)` or `reset(..)`"
+            }
+            Self::NoPenalty => "no policy is a `Penalty`; add one to ban callers",
+        }
+    }
+
+    /// Returns whether every other check would fail now, too.
+    pub(super) const fn is_of_the_store(self) -> bool {
+        match self {
+            Self::Timeout
+            | Self::Unavailable
+            | Self::NotSent
+            | Self::NotConnected
+            | Self::Refused
+            | Self::ForeignReply => true,
+            Self::Overloaded
+            | Self::Crowded
+            | Self::Redirected
+            | Self::CorruptState
+            | Self::Unsupported
+            | Self::WouldWait
+            | Self::HoldsNothing
+            | Self::OnlyPenalties
+            | Self::NoPenalty => false,
+        }
+    }
+
+    /// Returns the bit of this kind of failure, or 0 for failures that only follow from another
+    /// or are not failures of the store.
+    pub(super) const fn sign(self) -> u8 {
+        match self {
+            Self::Timeout => Self::SILENCE,
+            Self::Unavailable | Self::NotConnected => 2,
+            Self::Refused | Self::Redirected => 4,
+            Self::ForeignReply => 8,
+            Self::NotSent
+            | Self::Overloaded
+            | Self::Crowded
+            | Self::CorruptState
+            | Self::Unsupported
+            | Self::WouldWait
+            | Self::HoldsNothing
+            | Self::OnlyPenalties
+            | Self::NoPenalty => 0,
+        }
+    }
+
+    /// Returns a word for logs and metrics, one of a fixed set.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Unavailable => "unavailable",
+            Self::NotSent => "not_sent",
+            Self::NotConnected => "not_connected",
+            Self::Overloaded | Self::Crowded => "overloaded",
+            Self::Refused => "refused",
+            Self::Redirected => "redirected",
+            Self::ForeignReply => "foreign_reply",
+            Self::CorruptState => "corrupt_state",
+            Self::Unsupported => "unsupported",
+            Self::WouldWait => "would_wait",
+            Self::HoldsNothing => "holds_nothing",
+            Self::OnlyPenalties => "only_penalties",
+            Self::NoPenalty => "no_penalty",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::StoreErrorKind as Kind;
+    use crate::{StoreError, metrics::store::FailureCounts};
+
+    const KINDS: [Kind; 15] = [
+        Kind::Timeout,
+        Kind::Unavailable,
+        Kind::NotSent,
+        Kind::NotConnected,
+        Kind::Overloaded,
+        Kind::Crowded,
+        Kind::Refused,
+        Kind::Redirected,
+        Kind::ForeignReply,
+        Kind::CorruptState,
+        Kind::Unsupported,
+        Kind::WouldWait,
+        Kind::HoldsNothing,
+        Kind::OnlyPenalties,
+        Kind::NoPenalty,
+    ];
+
+    /// All but mistakes of the caller.
+    #[test]
+    fn every_kind_of_failure_is_counted() {
+        for error in KINDS.map(StoreError::new) {
+            let counts = FailureCounts::default();
+            counts.record(error.kind_name());
+            let expected = u64::from(!error.is_unsupported());
+            assert_eq!(counts.snapshot().total(), expected, "{error:?}");
+        }
+    }
+
+    /// One row of the page for each kind, and no others.
+    #[test]
+    #[allow(clippy::expect_used)]
+    fn the_page_of_errors_lists_every_kind_once() {
+        let names = KINDS.map(|kind| StoreError::new(kind).kind_name());
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/errors.md");
+        let page = std::fs::read_to_string(page).expect("the page of errors");
+        let table = page
+            .split("## ")
+            .find(|part| part.starts_with("At run time"));
+        let rows = table.expect("its table").lines();
+        let listed = rows.filter_map(|row| row.strip_prefix("| `")?.split('`').next());
+        let listed: Vec<_> = listed.collect();
+        assert_eq!(
+            listed.iter().copied().collect::<HashSet<_>>(),
+            HashSet::from(names)
+        );
+        // Both kinds of overload have one name.
+        assert_eq!(listed.len(), KINDS.len() - 1);
+    }
+}
