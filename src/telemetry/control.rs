@@ -1,0 +1,133 @@
+//! Under `tower_throttle::control`: the control document.
+
+#[cfg(feature = "control")]
+use std::fmt;
+
+#[cfg(feature = "control")]
+use crate::StoreError;
+
+/// Logs a new version of the control document.
+#[cfg(feature = "control")]
+pub(crate) fn control_applied(version: u64, entries: usize) {
+    tell!(
+        info,
+        "control",
+        version,
+        entries,
+        "control document applied"
+    );
+}
+
+/// Logs an entry that does not apply, once for each version.
+#[cfg(feature = "control")]
+pub(crate) fn control_not_taken(why: &str, version: u64) {
+    tell!(
+        warn,
+        "control",
+        version,
+        "part of the control document not applied ({why}); the rest applies"
+    );
+}
+
+/// Logs that a layer or limiter limits nothing, because operators have switched its policies off.
+pub(crate) fn all_policies_off(limiter: &str) {
+    tell!(
+        warn,
+        "control",
+        limiter,
+        "control document switches all policies off; requests are not limited",
+    );
+}
+
+/// Logs that listed addresses do not matter in a layer.
+#[cfg(all(feature = "http", feature = "control"))]
+pub(crate) fn listed_addresses_unread(limiter: &str) {
+    tell!(
+        warn,
+        "control",
+        limiter,
+        "control document lists addresses that this layer does not read; they do not matter here",
+    );
+}
+
+/// Logs policies that may be those of other processes, once for each version.
+#[cfg(feature = "control")]
+pub(crate) fn control_unknown_policies(version: u64, policies: &[String]) {
+    tell!(
+        info,
+        "control",
+        version,
+        ?policies,
+        "control document names policies that this process does not have"
+    );
+}
+
+#[cfg(feature = "control")]
+pub(crate) fn control_unread(error: &StoreError, version: u64) {
+    tell!(
+        warn,
+        "control",
+        kind = error.kind_name(),
+        "control document cannot be read ({error}); keeping version {version}"
+    );
+}
+
+#[cfg(feature = "control")]
+pub(crate) fn control_read_again(version: u64) {
+    tell!(
+        info,
+        "control",
+        version,
+        "control document can be read again"
+    );
+}
+
+/// Logs a stored document that does not apply, once for each content.
+#[cfg(feature = "control")]
+pub(crate) fn control_rejected(why: &impl fmt::Display, version: u64) {
+    tell!(
+        warn,
+        "control",
+        "control document not applied ({why}); keeping version {version}"
+    );
+}
+
+#[cfg(feature = "control")]
+pub(crate) fn control_lost(version: u64) {
+    tell!(
+        warn,
+        "control",
+        "control document is gone from the store; keeping version {version}, and storing it again"
+    );
+}
+
+/// Logs that this process stored what Redis had lost.
+#[cfg(feature = "control")]
+pub(crate) fn control_restored(former: u64, version: u64, entries: usize) {
+    tell!(
+        warn,
+        "control",
+        entries,
+        "control document had lost changes of version {former}; stored again as version {version}"
+    );
+}
+
+/// Logs that lost changes cannot be stored again.
+#[cfg(feature = "control")]
+pub(crate) fn control_lacks_changes(why: &impl fmt::Display, former: u64, version: u64) {
+    tell!(
+        warn,
+        "control",
+        "control document lacks changes of version {former}, which cannot be stored again ({why}); version {version} applies"
+    );
+}
+
+/// Logs that a lost document cannot be stored again, once for each reason.
+#[cfg(feature = "control")]
+pub(crate) fn control_not_stored(why: &str, version: u64) {
+    tell!(
+        warn,
+        "control",
+        "control document cannot be stored again ({why}); keeping version {version}"
+    );
+}

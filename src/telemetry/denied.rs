@@ -1,0 +1,53 @@
+//! Under `tower_throttle::denied`: denials, and those of shadow policies.
+
+#[cfg(feature = "http")]
+use std::fmt;
+use std::time::Duration;
+
+#[cfg(feature = "http")]
+use crate::decision::DenialReason;
+
+#[cfg(feature = "http")]
+pub(crate) fn denied<'a, P: Iterator<Item = &'a str>>(
+    reason: DenialReason,
+    retry_after: Option<Duration>,
+    missing: Option<&impl fmt::Display>,
+    policies: impl Fn() -> P,
+) {
+    tell!(
+        debug,
+        "denied",
+        policies = ?policies().collect::<Vec<_>>(),
+        ?reason,
+        ?retry_after,
+        cause = missing.map(tracing::field::display),
+        "denied",
+    );
+}
+
+/// Logs that a shadow policy would have denied a request. `reason`: as of a denial.
+pub(crate) fn shadow_denied(policy: &str, reason: &'static str, retry_after: Option<Duration>) {
+    tell!(
+        debug,
+        "denied",
+        policies = ?[policy],
+        reason = %reason,
+        ?retry_after,
+        shadow = true,
+        "would be denied",
+    );
+}
+
+/// Logs that a shadow policy would have denied a request because it lacks the key.
+#[cfg(feature = "http")]
+pub(crate) fn shadow_key_missing(policy: &str, missing: &impl fmt::Display) {
+    tell!(
+        debug,
+        "denied",
+        policies = ?[policy],
+        reason = %"KeyMissing",
+        cause = %missing,
+        shadow = true,
+        "would be denied",
+    );
+}

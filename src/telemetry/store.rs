@@ -1,0 +1,47 @@
+//! Under `tower_throttle::store`: outages of the store, and their ends.
+
+use crate::StoreError;
+
+#[cfg(feature = "redis")]
+pub(crate) fn not_connected(error: &StoreError) {
+    tell!(
+        error,
+        "store",
+        kind = error.kind_name(),
+        "cannot connect to Redis ({error}); retrying in the background"
+    );
+}
+
+pub(crate) fn store_failed(error: &StoreError) {
+    tell!(
+        error,
+        "store",
+        kind = error.kind_name(),
+        "rate-limit store unavailable ({error}); applying `on_store_failure`"
+    );
+}
+
+/// Logs another cause of the same outage. The first cause may say least: a server that has just
+/// died is silent at first.
+pub(crate) fn store_fails_otherwise(error: &StoreError) {
+    tell!(
+        error,
+        "store",
+        kind = error.kind_name(),
+        "rate-limit store still unavailable, new error ({error})"
+    );
+}
+
+pub(crate) fn store_recovered() {
+    tell!(info, "store", "rate-limit store recovered");
+}
+
+/// Logs checks without a decision while the store is healthy: an overload, or unexpected data.
+pub(crate) fn shed(error: &StoreError) {
+    tell!(
+        warn,
+        "store",
+        kind = error.kind_name(),
+        "rate-limit store left checks undecided ({error}); allowing none unchecked"
+    );
+}
