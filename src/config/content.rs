@@ -90,12 +90,7 @@ impl Content {
     pub(super) fn config(&self) -> Result<Config, ConfigErrors> {
         match &self.main {
             Ok(bytes) => Config::from_bytes(&self.path, bytes),
-            Err(error) => {
-                let message = format!(
-                    "cannot read the file ({error}); correct the path, or make it readable"
-                );
-                Err(super::alone(Some(&self.path), Code::Unreadable, message))
-            }
+            Err(error) => Err(super::unreadable(&self.path, error)),
         }
     }
 

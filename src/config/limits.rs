@@ -68,7 +68,7 @@ impl Config {
     ///
     /// Returns all mistakes.
     pub fn build(self) -> Result<Limits, ConfigErrors> {
-        let shared = Arc::new(Shared::new(self)?);
+        let shared = Arc::new(Shared::new(&self)?);
         Ok(Limits {
             _in_use: shared.in_use(),
             shared,

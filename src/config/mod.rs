@@ -33,6 +33,7 @@ mod field;
 mod form;
 mod from_serde;
 mod from_toml;
+mod in_force;
 mod limits;
 mod matching;
 mod named;
@@ -127,12 +128,7 @@ impl Config {
         let read = file.and_then(|file| file.take(most).read_to_end(&mut bytes));
         match read {
             Ok(_) => Self::from_bytes(path, &bytes),
-            Err(error) => {
-                let message = format!(
-                    "cannot read the file ({error}); correct the path, or make it readable"
-                );
-                Err(alone(Some(path), Code::Unreadable, message))
-            }
+            Err(error) => Err(unreadable(path, &error)),
         }
     }
 
@@ -220,6 +216,11 @@ impl Config {
 
 fn name(path: Option<&Path>) -> Option<Arc<str>> {
     path.map(|path| path.display().to_string().into())
+}
+
+fn unreadable(path: &Path, error: &impl fmt::Display) -> ConfigErrors {
+    let message = format!("cannot read the file ({error}); correct the path, or make it readable");
+    alone(Some(path), Code::Unreadable, message)
 }
 
 /// Makes an error of one problem with a whole file.

@@ -1,28 +1,27 @@
-//! What the clones of [`Limits`](super::Limits) share: the version in force, and how another one
-//! takes its place.
+//! What the clones of [`Limits`](super::Limits) share: the version in force, the files that it is
+//! read from, and the control document that applies on top of it.
 
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::{Arc, Mutex, MutexGuard, OnceLock},
-    time::{SystemTime, UNIX_EPOCH},
+    time::SystemTime,
 };
 
 use blake3::Hash;
 use tokio::task::AbortHandle;
 
 use super::{
-    Changes, Config, ConfigErrors, ConfigProblem, Rejected, ReloadError, Status,
+    Changes, Config, ConfigErrors, ReloadError, Status,
     builders::{Builders, OpenControl, Opened},
-    changes::{Change, Effect},
     content::{Content, Files},
-    named::Named,
+    in_force::InForce,
     poll::{Due, Poller, Reading},
-    problem::{Code, Problems},
+    problem::Problems,
 };
 use crate::{
-    ConfigError, Limiter, RateLimitLayer,
+    Limiter, RateLimitLayer,
     control::{Control, Subscriber},
     metrics::ConfigNumbers,
     overlay::Overlay,
@@ -54,19 +53,8 @@ struct Watched {
     is_restless: bool,
 }
 
-/// The version in force.
 struct State {
-    config: Config,
-    layers: Named<RateLimitLayer>,
-    limiters: Named<Limiter>,
-    /// What the control document says.
-    overlay: Arc<Overlay>,
-    version: u64,
-    /// Of the files. `None`: the version is not from there.
-    hash: Option<Hash>,
-    applied_at: SystemTime,
-    changes: Changes,
-    rejected: Option<(Hash, Rejected)>,
+    in_force: InForce,
     read_at: Option<SystemTime>,
     watcher: Option<AbortHandle>,
     /// Keeps what follows the control document while it is used.
@@ -81,24 +69,20 @@ pub(super) enum Reloaded {
 }
 
 impl Shared {
-    pub(super) fn new(config: Config) -> Result<Self, ConfigErrors> {
+    pub(super) fn new(config: &Config) -> Result<Self, ConfigErrors> {
         let mut files = config.path().map(|path| Files::new(Arc::from(path)));
         // Before the builders read the file of lists, so that no change of it is missed.
         let content = files.as_mut().map(Files::read);
         let is_of = |content: &Content| content.config().is_ok_and(|read| read.root == config.root);
         let hash = content.filter(is_of).map(|content| content.hash);
-        let builders = Builders::read(&config)?;
-        let whole = |error: &ConfigError| problems(&config, [config.root().error(error)]);
-        let Opened { store, control } = builders.store.open().map_err(|error| whole(&error))?;
-        let (mut layers, mut limiters) = (Named::none(), Named::none());
-        let (mut wrong, overlay) = (Vec::new(), Arc::<Overlay>::default());
-        let new_layers = layers.replacement(builders.layers, &store, &overlay, &mut wrong);
-        let new_limiters = limiters.replacement(builders.limiters, &store, &overlay, &mut wrong);
-        if !wrong.is_empty() {
-            return Err(problems(&config, wrong));
-        }
-        layers.replace(new_layers);
-        limiters.replace(new_limiters);
+        let builders = Builders::read(config)?;
+        let Opened { store, control } = builders.store.open().map_err(|error| {
+            let mut problems = Problems::default();
+            problems.push(config.root().error(&error));
+            problems.into_errors(config.file_name().as_ref())
+        })?;
+        let builders = (builders.layers, builders.limiters);
+        let in_force = InForce::first(config, builders, &store, hash)?;
         let files = files.map(|files| {
             let poller = Poller::new(hash);
             Mutex::new(Watched {
@@ -116,15 +100,7 @@ impl Shared {
             files,
             turn: Mutex::default(),
             state: Mutex::new(State {
-                config,
-                layers,
-                limiters,
-                overlay,
-                version: 1,
-                hash,
-                applied_at: SystemTime::now(),
-                changes: Changes::default(),
-                rejected: None,
+                in_force,
                 read_at: None,
                 watcher: None,
                 follower: None,
@@ -143,11 +119,11 @@ impl Shared {
     }
 
     pub(super) fn layers(&self) -> BTreeMap<String, RateLimitLayer> {
-        self.state().layers.all()
+        self.state().in_force.layers()
     }
 
     pub(super) fn limiters(&self) -> BTreeMap<String, Limiter> {
-        self.state().limiters.all()
+        self.state().in_force.limiters()
     }
 
     pub(super) fn in_use(&self) -> Arc<()> {
@@ -157,9 +133,7 @@ impl Shared {
     /// Returns whether anything outside has these limits, one of the layers, or one of the limiters.
     pub(super) fn is_used(&self) -> bool {
         let state = self.state();
-        Arc::strong_count(&self.in_use) > 1
-            || state.layers.are_shared()
-            || state.limiters.are_shared()
+        Arc::strong_count(&self.in_use) > 1 || state.in_force.is_used()
     }
 
     /// Returns the control document of the store, which the limits follow from then on.
@@ -197,21 +171,19 @@ impl Shared {
             return;
         };
         let mut watched = lock(files);
-        let content = watched.files.read();
-        self.state().read_at = Some(SystemTime::now());
+        let content = self.read(&mut watched);
         let due = watched.poller.is_due(Reading {
             main: content.main_hash,
             all: content.hash,
         });
-        let was_restless = watched.is_restless;
-        match due {
-            Due::No => return,
-            Due::Yes => watched.is_restless = false,
-            Due::Restless => watched.is_restless = true,
+        if due == Due::No {
+            return;
         }
-        if watched.is_restless && !was_restless {
+        let is_restless = due == Due::Restless;
+        if is_restless && !watched.is_restless {
             telemetry::config_restless();
         }
+        watched.is_restless = is_restless;
         // The status and the log say what was wrong.
         let _ = self.take(&mut watched, &content);
     }
@@ -220,12 +192,17 @@ impl Shared {
     pub(super) fn reload(&self, before: Option<Hash>) -> Result<Reloaded, ReloadError> {
         let files = self.files.as_ref().ok_or(ReloadError::NoFile)?;
         let mut watched = lock(files);
-        let content = watched.files.read();
-        self.state().read_at = Some(SystemTime::now());
+        let content = self.read(&mut watched);
         if before != Some(content.hash) {
             return Ok(Reloaded::Read(content.hash));
         }
         Ok(Reloaded::Taken(self.take(&mut watched, &content)?))
+    }
+
+    fn read(&self, watched: &mut Watched) -> Content {
+        let content = watched.files.read();
+        self.state().read_at = Some(SystemTime::now());
+        content
     }
 
     fn take(&self, watched: &mut Watched, content: &Content) -> Result<Changes, ConfigErrors> {
@@ -244,27 +221,20 @@ impl Shared {
 
     fn apply_content(&self, content: &Content) -> Result<Changes, ConfigErrors> {
         let _turn = lock(&self.turn);
-        {
-            let mut state = self.state();
-            if state.hash == Some(content.hash) {
-                // The files are as they were before they were rejected.
-                if state.rejected.take().is_some() {
-                    telemetry::config_restored(state.version);
-                }
-                return Ok(Changes::default());
-            }
+        if self.state().in_force.keeps(content.hash) {
+            return Ok(Changes::default());
         }
         let check = || content.config().and_then(|config| self.apply(config));
         // A panic in a task of its own would be seen by nobody.
         let applied = catch_unwind(AssertUnwindSafe(check));
         let applied = applied.unwrap_or_else(|panic| Err(content.panicked(&*panic)));
-        let mut state = self.state();
+        let in_force = &mut self.state().in_force;
         match &applied {
-            Ok(changes) => {
-                state.hash = Some(content.hash);
-                telemetry::config_applied(state.version, &changes.summary());
+            Ok(_) => {
+                in_force.is_from(content.hash);
+                in_force.log_applied();
             }
-            Err(errors) => state.reject(content.hash, errors),
+            Err(errors) => in_force.reject(content.hash, errors),
         }
         applied
     }
@@ -272,7 +242,7 @@ impl Shared {
     pub(super) fn replace(&self, config: Config) -> Result<Changes, ConfigErrors> {
         let turn = lock(&self.turn);
         let changes = self.apply(config)?;
-        telemetry::config_applied(self.state().version, &changes.summary());
+        self.state().in_force.log_applied();
         drop(turn);
         self.tell_control(&changes);
         Ok(changes)
@@ -280,137 +250,34 @@ impl Shared {
 
     /// Replaces the version in force. It stays if there is any mistake. Its caller has the turn.
     fn apply(&self, config: Config) -> Result<Changes, ConfigErrors> {
-        let former = self.state().config.clone();
+        let former = self.state().in_force.config().clone();
         let config = config.readers(former.readers.clone());
         let builders = Builders::read(&config)?;
+        let builders = (builders.layers, builders.limiters);
         let changes = Config::diff(&former, &config);
-        self.state().apply(&self.store, config, builders, changes)
+        let in_force = &mut self.state().in_force;
+        in_force.apply(config, builders, &self.store, changes.clone())?;
+        Ok(changes)
     }
 
     pub(super) fn status(&self) -> Status {
         let state = self.state();
-        Status {
-            version: state.version,
-            hash: state.hash.map(|hash| hash.to_hex()[..16].to_owned()),
-            applied_at: state.applied_at,
-            changes: state.changes.clone(),
-            rejected: state
-                .rejected
-                .as_ref()
-                .map(|(_, rejected)| rejected.clone()),
-            is_watching: state
-                .watcher
-                .as_ref()
-                .is_some_and(|task| !task.is_finished()),
-            read_at: state.read_at,
-        }
+        let watcher = state.watcher.as_ref();
+        let is_watching = watcher.is_some_and(|task| !task.is_finished());
+        state.in_force.status(is_watching, state.read_at)
     }
 
     pub(super) fn numbers(&self) -> ConfigNumbers {
-        let state = self.state();
-        let applied = state.applied_at.duration_since(UNIX_EPOCH);
-        ConfigNumbers {
-            file: Arc::clone(&self.name),
-            version: state.version,
-            is_rejected: state.rejected.is_some(),
-            applied_at: applied.unwrap_or_default(),
-        }
+        self.state().in_force.numbers(&self.name)
     }
 }
 
 impl Subscriber for Shared {
     fn apply(&self, overlay: &Arc<Overlay>) -> Vec<String> {
-        let mut state = self.state();
-        state.overlay = Arc::clone(overlay);
-        let mut not_taken = state.layers.apply(overlay);
-        not_taken.extend(state.limiters.apply(overlay));
-        not_taken
+        self.state().in_force.follow(overlay)
     }
 
     fn has_policy(&self, name: &str) -> bool {
-        let state = self.state();
-        let policies = state.config.root().get("policy");
-        let policies = policies
-            .map(|policies| policies.items())
-            .unwrap_or_default();
-        let mut names = policies.iter().filter_map(|policy| policy.get("name"));
-        names.any(|field| field.text() == Some(name))
+        self.state().in_force.has_policy(name)
     }
-}
-
-impl State {
-    fn apply(
-        &mut self,
-        store: &Arc<dyn Store>,
-        config: Config,
-        builders: Builders,
-        changes: Changes,
-    ) -> Result<Changes, ConfigErrors> {
-        let mut wrong: Vec<_> = changes
-            .iter()
-            .filter_map(|change| not_reloadable(&config, change))
-            .collect();
-        let overlay = &self.overlay;
-        let layers = self
-            .layers
-            .replacement(builders.layers, store, overlay, &mut wrong);
-        let limiters = self
-            .limiters
-            .replacement(builders.limiters, store, overlay, &mut wrong);
-        if !wrong.is_empty() {
-            return Err(problems(&config, wrong));
-        }
-        self.layers.replace(layers);
-        self.limiters.replace(limiters);
-        self.config = config;
-        self.version += 1;
-        self.hash = None;
-        self.applied_at = SystemTime::now();
-        self.changes = changes.clone();
-        self.rejected = None;
-        Ok(changes)
-    }
-
-    fn reject(&mut self, content: Hash, errors: &ConfigErrors) {
-        let known = self.rejected.as_ref();
-        if known.is_some_and(|(known, _)| *known == content) {
-            return;
-        }
-        let since = known.map_or_else(SystemTime::now, |(_, rejected)| rejected.since);
-        telemetry::config_rejected(self.version, errors);
-        let errors = errors.clone();
-        self.rejected = Some((content, Rejected { since, errors }));
-    }
-}
-
-/// Makes a problem of a change that needs a restart.
-fn not_reloadable(config: &Config, change: &Change) -> Option<ConfigProblem> {
-    if change.effect != Effect::NeedsRestart {
-        return None;
-    }
-    let fields: Vec<_> = change
-        .fields
-        .iter()
-        .map(|field| format!("{:?}", field.name))
-        .collect();
-    let what = match fields.is_empty() {
-        true => "it".to_owned(),
-        false => fields.join(", "),
-    };
-    let message =
-        format!("{what} cannot change while the process runs; restart it, or change it back");
-    let root = config.root();
-    let place = root.get(&change.path);
-    Some(
-        place
-            .as_ref()
-            .unwrap_or(&root)
-            .problem(Code::NotReloadable, message),
-    )
-}
-
-fn problems(config: &Config, found: impl IntoIterator<Item = ConfigProblem>) -> ConfigErrors {
-    let mut problems = Problems::default();
-    problems.extend(found);
-    problems.into_errors(config.file_name().as_ref())
 }

@@ -19,8 +19,8 @@ use crate::{
 /// The layer of a file that has no table for one.
 const DEFAULT: &str = "default";
 
-pub(super) type Layers = BTreeMap<String, RateLimitLayerBuilder>;
-pub(super) type Limiters = BTreeMap<String, LimiterBuilder>;
+pub(in crate::config) type Layers = BTreeMap<String, RateLimitLayerBuilder>;
+pub(in crate::config) type Limiters = BTreeMap<String, LimiterBuilder>;
 
 /// Reads all layers and limiters. Without any, there is one layer with all policies.
 pub(super) fn read_all(

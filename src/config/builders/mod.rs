@@ -26,20 +26,20 @@ mod store;
 mod tests;
 mod tiers;
 
-use std::collections::BTreeMap;
-
-pub(super) use self::store::{OpenControl, Opened, StoreChoice};
 use self::{addresses::Addresses, reading::Reading};
+pub(super) use self::{
+    layer::{Layers, Limiters},
+    store::{OpenControl, Opened, StoreChoice},
+};
 use super::{Config, ConfigErrors};
-use crate::{LimiterBuilder, RateLimitLayerBuilder};
 
 /// What a file says, as the builders that say the same in code. They have no store yet: all of
 /// them get the one of the file.
 #[derive(Debug)]
 pub(super) struct Builders {
     pub(super) store: StoreChoice,
-    pub(super) layers: BTreeMap<String, RateLimitLayerBuilder>,
-    pub(super) limiters: BTreeMap<String, LimiterBuilder>,
+    pub(super) layers: Layers,
+    pub(super) limiters: Limiters,
 }
 
 impl Builders {
