@@ -118,6 +118,22 @@ fn every_link_between_documents_leads_somewhere() {
 }
 
 #[test]
+fn the_index_links_to_every_guide() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let index = fs::read_to_string(docs.join("README.md")).expect("the index");
+    let mut pages = Vec::new();
+    documents(&docs, &mut pages);
+    let names = pages
+        .iter()
+        .map(|page| page.strip_prefix(&docs).expect("a page of the folder"))
+        .filter(|name| *name != Path::new("README.md"));
+    let missing: Vec<_> = names
+        .filter(|name| !index.contains(&format!("]({})", name.display())))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
 fn every_file_that_the_architecture_names_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = fs::read_to_string(root.join("ARCHITECTURE.md")).expect("the page");
