@@ -281,6 +281,8 @@ struct Version {
     period: Duration,
     /// The time from empty to full.
     full: Duration,
+    /// Its periods start at multiples of their length.
+    is_aligned: bool,
 }
 
 impl Version {
@@ -293,7 +295,13 @@ impl Version {
             refill,
             period,
             full: periods * period,
+            is_aligned: false,
         }
+    }
+
+    /// Returns how many of its periods may have begun, beside the first.
+    fn begun_in(&self, took: Duration) -> u64 {
+        u64::try_from(took.as_nanos() / self.period.as_nanos()).expect("few") + 1
     }
 }
 
@@ -323,9 +331,11 @@ async fn two_versions(old: &Version, new: &Version) {
     server.assert_all_keys_expire();
     let last = last.expect("a decision");
     let took = Duration::from_micros(decided_at_us(&last) - first_us);
-    let period = old.period.min(new.period);
-    // If periods start by the clock, one more may have begun.
-    let periods = u64::try_from(took.as_nanos() / period.as_nanos()).expect("few") + 1;
+    let mut periods = old.begun_in(took).max(new.begun_in(took));
+    if old.is_aligned && old.period != new.period {
+        // Each end of either's begins a new one for both.
+        periods = old.begun_in(took) + new.begun_in(took);
+    }
     let most = old.capacity.max(new.capacity) + periods * old.refill.max(new.refill);
     assert!(admitted <= most, "{admitted} > {most} in {took:?}\n{shown}");
 
@@ -396,10 +406,15 @@ async fn two_versions_of_an_interval_bucket() {
 
 #[tokio::test]
 async fn two_versions_of_a_fixed_window() {
-    for start in [|window| window, FixedWindow::aligned] {
+    for is_aligned in [false, true] {
         let window = |limit, period| {
-            let quota = start(FixedWindow::new(limit, period));
-            Version::new(Policy::new("api", quota), limit, limit, period)
+            let quota = FixedWindow::new(limit, period);
+            let quota = if is_aligned { quota.aligned() } else { quota };
+            let version = Version::new(Policy::new("api", quota), limit, limit, period);
+            Version {
+                is_aligned,
+                ..version
+            }
         };
         both_orders(window(10, ms(300)), window(5, ms(300))).await;
         both_orders(window(10, ms(200)), window(5, ms(300))).await;
