@@ -1,0 +1,151 @@
+//! [`Caller`]: a caller as an operator types it.
+
+mod key;
+mod request;
+#[cfg(test)]
+#[allow(clippy::expect_used)]
+mod tests;
+
+use std::{fmt, net::IpAddr};
+
+use http::Request;
+
+use self::request::set_peer;
+#[cfg(feature = "admin")]
+use crate::key::PeerAddr;
+use crate::{
+    ConfigError, Key, RequestHead,
+    key::{KeyError, key_of_address, request_head::made_up},
+};
+
+/// A caller as an operator types it: on the command line, or on a page for operators.
+///
+/// | written as | is |
+/// |---|---|
+/// | `ann`, `text:ann` | a text: a header, a cookie, a token |
+/// | `number:42` | a number |
+/// | `ip:203.0.113.9` | an address, in IPv6 of the prefix that the policy uses |
+/// | 22 characters, `fingerprint:..` | the [`Fingerprint`] of a key |
+/// | `text:ann`, `number:7` | a key of several parts |
+/// | `everyone:` | the key of a bucket that all callers share |
+/// | `header:x-api-key=k1`, `cookie:session=s1`, `bearer:TOKEN`, `method:GET` | parts of a request, from which a policy reads its key. `ip:203.0.113.9` may stand beside them |
+///
+/// A text of 22 characters that is a fingerprint is taken for one; `text:` before it makes it a text.
+///
+/// **The danger**: never read what a client sends as a `Caller`, as it may name any other. A key of
+/// a request is `Key::from(text)`.
+///
+/// ```
+/// use tower_throttle::{Key, RequestHead, control::Caller, key::{self, KeyExtractor}};
+///
+/// let caller = Caller::parse(&["number:42"])?;
+/// assert_eq!(caller.key(), Some(Key::from(42)));
+///
+/// // A policy that groups IPv6 addresses finds the group.
+/// let peer = key::peer().ipv6_prefix(48);
+/// let read = |head: &RequestHead<'_>| peer.extract(head);
+/// let [one, other] = [["ip:2001:db8:0:1::1"], ["ip:2001:db8:0:2::2"]];
+/// assert_eq!(Caller::parse(&one)?.key_by(read)?, Caller::parse(&other)?.key_by(read)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Caller(Named);
+
+#[derive(Clone)]
+enum Named {
+    Key(Key),
+    Address(IpAddr),
+    Request(Box<Request<()>>),
+}
+
+impl Caller {
+    /// Reads the parts of a caller. Most have one.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ConfigError::CallerText`], which repeats nothing of the text: it may be a
+    /// credential.
+    pub fn parse<T: AsRef<str>>(parts: &[T]) -> Result<Self, ConfigError> {
+        let parts = parts.iter().map(AsRef::as_ref);
+        let named = match request::has_places(parts.clone()) {
+            true => request::request(parts).map(|request| Named::Request(Box::new(request))),
+            false => key::key(parts),
+        };
+        named
+            .map(Self)
+            .map_err(|reason| ConfigError::CallerText { reason })
+    }
+
+    /// Returns the key where nothing reads requests, as that of a [`Limiter`](crate::Limiter). `None`
+    /// if the caller is parts of a request.
+    ///
+    /// An IPv6 address is grouped as by [`key::peer`](crate::key::peer).
+    #[must_use]
+    pub fn key(&self) -> Option<Key> {
+        match &self.0 {
+            Named::Key(key) => Some(key.clone()),
+            Named::Address(address) => Some(key_of_address(*address)),
+            Named::Request(_) => None,
+        }
+    }
+
+    /// Returns the key for a policy. `read` reads its key from a request.
+    ///
+    /// Parts of a request are read. So is an address, as the peer of a request, unless the policy
+    /// does not ask for it. Any other caller is its key.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of `read`, if the parts lack the key.
+    pub fn key_by(
+        &self,
+        read: impl Fn(&RequestHead<'_>) -> Result<Key, KeyError>,
+    ) -> Result<Key, KeyError> {
+        match &self.0 {
+            Named::Key(key) => Ok(key.clone()),
+            Named::Request(request) => read(&RequestHead::from(&**request)),
+            Named::Address(address) => {
+                let mut request = made_up();
+                let without = read(&RequestHead::from(&request));
+                set_peer(&mut request, *address);
+                match read(&RequestHead::from(&request)) {
+                    key if key == without => Ok(key_of_address(*address)),
+                    key => key,
+                }
+            }
+        }
+    }
+
+    /// Returns the parts of a request, if the caller is that.
+    #[cfg(feature = "admin")]
+    pub(crate) fn request(&self) -> Option<&Request<()>> {
+        match &self.0 {
+            Named::Request(request) => Some(request),
+            _ => None,
+        }
+    }
+
+    /// Returns the address, if the caller has one.
+    #[cfg(feature = "admin")]
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        match &self.0 {
+            Named::Address(address) => Some(*address),
+            Named::Request(request) => {
+                let peer = request.extensions().get::<PeerAddr>();
+                peer.map(|peer| peer.0.ip().to_canonical())
+            }
+            Named::Key(_) => None,
+        }
+    }
+}
+
+impl fmt::Debug for Caller {
+    /// Shows how the caller is named. What it is named is secret, as it may be a credential.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.0 {
+            Named::Key(_) => "Caller(key)",
+            Named::Address(_) => "Caller(address)",
+            Named::Request(_) => "Caller(request)",
+        })
+    }
+}
