@@ -77,18 +77,14 @@ impl From<&Entry> for WireEntry {
             Action::Ban { caller, .. } => wire.key = Some(caller.to_string()),
             Action::Mode { mode, .. } => {
                 wire.kind = Kind::Mode;
-                wire.mode = Some(match mode {
-                    Mode::Enforce => WireMode::Enforce,
-                    Mode::Shadow => WireMode::Shadow,
-                    Mode::Off => WireMode::Off,
-                });
+                wire.mode = Some((*mode).into());
             }
             Action::ListIp { list, range } => {
-                wire.kind = kind(*list);
+                wire.kind = (*list).into();
                 wire.ip = Some(range.clone());
             }
             Action::ListKey { list, key } => {
-                wire.kind = kind(*list);
+                wire.kind = (*list).into();
                 wire.key = Some(key.to_string());
             }
         }
@@ -96,10 +92,32 @@ impl From<&Entry> for WireEntry {
     }
 }
 
-const fn kind(list: List) -> Kind {
-    match list {
-        List::Allow => Kind::Allow,
-        List::Deny => Kind::Deny,
+impl From<List> for Kind {
+    fn from(list: List) -> Self {
+        match list {
+            List::Allow => Self::Allow,
+            List::Deny => Self::Deny,
+        }
+    }
+}
+
+impl From<Mode> for WireMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Enforce => Self::Enforce,
+            Mode::Shadow => Self::Shadow,
+            Mode::Off => Self::Off,
+        }
+    }
+}
+
+impl From<WireMode> for Mode {
+    fn from(mode: WireMode) -> Self {
+        match mode {
+            WireMode::Enforce => Self::Enforce,
+            WireMode::Shadow => Self::Shadow,
+            WireMode::Off => Self::Off,
+        }
     }
 }
 
@@ -113,51 +131,10 @@ impl WireEntry {
         let at = |ms: u64| time(ms).ok_or_else(|| format!("{ms} is no time of this century"));
         let until = self.until_ms.map(at).transpose()?;
         let created = at(self.created_ms)?;
-        let fields = (self.policy, self.key, self.ip, self.quota, self.mode);
-        let action = match (self.kind, fields) {
-            (Kind::Override, (Some(policy), Some(key), None, Some(quota), None)) => {
-                Action::Override {
-                    policy: policy_name(policy)?,
-                    caller: fingerprint(&key)?,
-                    quota: quota.parse().map_err(|error| format!("{error}"))?,
-                }
-            }
-            (Kind::Ban, (Some(policy), Some(key), None, None, None)) => {
-                until.ok_or("a ban without an end")?;
-                Action::Ban {
-                    policy: policy_name(policy)?,
-                    caller: fingerprint(&key)?,
-                }
-            }
-            (Kind::Mode, (Some(policy), None, None, None, Some(mode))) => Action::Mode {
-                policy: policy_name(policy)?,
-                mode: match mode {
-                    WireMode::Enforce => Mode::Enforce,
-                    WireMode::Shadow => Mode::Shadow,
-                    WireMode::Off => Mode::Off,
-                },
-            },
-            (kind @ (Kind::Allow | Kind::Deny), (None, key, ip, None, None)) => {
-                let list = match kind {
-                    Kind::Allow => List::Allow,
-                    _ => List::Deny,
-                };
-                match (key, ip) {
-                    (Some(key), None) => Action::ListKey {
-                        list,
-                        key: fingerprint(&key)?,
-                    },
-                    (None, Some(ip)) => Action::ListIp {
-                        list,
-                        range: lists::range(&ip)
-                            .map_err(|error| error.to_string())?
-                            .to_string(),
-                    },
-                    _ => return Err("a list has either keys or addresses".to_owned()),
-                }
-            }
-            _ => return Err("an entry with the fields of another kind".to_owned()),
-        };
+        let action = self.action()?;
+        if until.is_none() && matches!(action, Action::Ban { .. }) {
+            return Err("a ban without an end".to_owned());
+        }
         Ok(Entry {
             action,
             until,
@@ -166,6 +143,45 @@ impl WireEntry {
             reason: self.reason,
             label: self.label,
         })
+    }
+
+    fn action(&self) -> Result<Action, String> {
+        let fields = (&self.policy, &self.key, &self.ip, &self.quota, self.mode);
+        Ok(match (self.kind, fields) {
+            (Kind::Override, (Some(policy), Some(key), None, Some(quota), None)) => {
+                Action::Override {
+                    policy: policy_name(policy)?,
+                    caller: fingerprint(key)?,
+                    quota: quota.parse().map_err(|error| format!("{error}"))?,
+                }
+            }
+            (Kind::Ban, (Some(policy), Some(key), None, None, None)) => Action::Ban {
+                policy: policy_name(policy)?,
+                caller: fingerprint(key)?,
+            },
+            (Kind::Mode, (Some(policy), None, None, None, Some(mode))) => Action::Mode {
+                policy: policy_name(policy)?,
+                mode: mode.into(),
+            },
+            (Kind::Allow, (None, key, ip, None, None)) => listed(List::Allow, key, ip)?,
+            (Kind::Deny, (None, key, ip, None, None)) => listed(List::Deny, key, ip)?,
+            _ => return Err("an entry with the fields of another kind".to_owned()),
+        })
+    }
+}
+
+fn listed(list: List, key: &Option<String>, ip: &Option<String>) -> Result<Action, String> {
+    match (key, ip) {
+        (Some(key), None) => Ok(Action::ListKey {
+            list,
+            key: fingerprint(key)?,
+        }),
+        (None, Some(ip)) => {
+            let range = lists::range(ip).map_err(|error| error.to_string())?;
+            let range = range.to_string();
+            Ok(Action::ListIp { list, range })
+        }
+        _ => Err("a list has either keys or addresses".to_owned()),
     }
 }
 
@@ -183,9 +199,9 @@ pub(super) fn check_text(text: &str) -> Result<(), String> {
     }
 }
 
-fn policy_name(name: String) -> Result<String, String> {
-    match is_name(&name) {
-        true => Ok(name),
+fn policy_name(name: &str) -> Result<String, String> {
+    match is_name(name) {
+        true => Ok(name.to_owned()),
         false => Err(format!("{name:?} is no name of a policy")),
     }
 }
