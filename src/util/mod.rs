@@ -8,6 +8,8 @@ pub(crate) mod file;
 pub(crate) mod hash;
 pub(crate) mod interned;
 pub(crate) mod lock;
+#[cfg(all(test, feature = "tracing"))]
+pub(crate) mod log;
 pub(crate) mod network;
 pub(crate) mod random;
 #[cfg(any(test, feature = "testing"))]

@@ -1,52 +1,19 @@
 //! What is logged: each content and each reason once.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
 use super::{Layer, Shelf, modes};
-use crate::{ManualClock, StoreError, error::StoreErrorKind, util::lock::lock};
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        lock(&self.0).extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    /// Returns the lines since the last call.
-    fn take(&self) -> Vec<String> {
-        let text = std::mem::take(&mut *lock(&self.0));
-        let text = String::from_utf8(text).expect("a text");
-        let target = "tower_throttle::control: ";
-        let line = |line: &str| line.trim_start().replacen(target, "", 1);
-        text.lines().map(line).collect()
-    }
-}
+use crate::{
+    ManualClock, StoreError,
+    error::StoreErrorKind,
+    util::{lock::lock, log::Log},
+};
 
 #[tokio::test(start_paused = true)]
 async fn each_content_and_each_reason_is_logged_once() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .without_time()
-        .with_writer(move || writer.clone())
-        .finish();
-    let _logging = tracing::subscriber::set_default(subscriber);
-
+    let log = Log::start();
     let shelf = Shelf::default();
     let control = shelf.held(&Arc::new(ManualClock::new()));
     let layer = Arc::new(Layer {
@@ -60,7 +27,9 @@ async fn each_content_and_each_reason_is_logged_once() {
             // The log says what is wrong.
             let _ = control.refresh().await;
         }
-        log.take()
+        let target = "tower_throttle::control: ";
+        let line = |line: String| line.trim_start().replacen(target, "", 1);
+        log.take().into_iter().map(line).collect::<Vec<_>>()
     };
     assert_eq!(look().await, [""; 0]);
     shelf.put(modes(3, &["a"]));

@@ -1,7 +1,10 @@
+mod answers;
+mod changes;
 mod documents;
 mod following;
 #[cfg(feature = "tracing")]
 mod log;
+mod looks;
 mod losses;
 #[cfg(all(feature = "redis", feature = "testing"))]
 mod processes;
@@ -11,10 +14,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{Control, held::Held, source::Source};
+use super::{Control, ControlError, held::Held, source::Source};
 use crate::{
-    Clock, Fingerprint, Key, ManualClock, Quota, StoreError, TokenBucket, fingerprint::Secret,
-    overlay::Overlay, store::StoreFuture, util::lock::lock,
+    Clock, Fingerprint, Key, ManualClock, Quota, StoreError, TokenBucket,
+    fingerprint::Secret,
+    overlay::{Overlay, Override},
+    store::StoreFuture,
+    util::lock::lock,
 };
 
 fn quota(per_second: u64) -> Quota {
@@ -135,6 +141,28 @@ impl Layer {
     fn times(&self) -> usize {
         lock(&self.told).len()
     }
+}
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Makes a change, or removes an entry.
+async fn made<T>(change: impl IntoFuture<Output = Result<T, ControlError>>) -> T {
+    change.await.expect("it is made")
+}
+
+/// The quota of a caller, and the end of its ban.
+fn gets(given: &Override) -> (Option<Quota>, Option<u64>) {
+    (
+        given.quota.as_ref().map(|quota| **quota),
+        given.banned_until_ms,
+    )
+}
+
+/// Returns the policies that the entries are about, in their order.
+fn policies(control: &Control) -> Vec<String> {
+    let entries = control.entries().into_iter();
+    let policies = entries.filter_map(|entry| entry.action.policy().map(str::to_owned));
+    policies.collect()
 }
 
 fn start() -> SystemTime {

@@ -1,0 +1,186 @@
+//! Changes, one after the other: what they write, and what cannot be written.
+
+use std::{
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use super::{HOUR, Layer, Shelf, fingerprint, gets, made, modes, quota, start};
+use crate::{
+    Key, List, ManualClock,
+    control::{Action, Mode},
+};
+
+#[tokio::test]
+async fn every_kind_of_change_is_made_and_taken_back() {
+    let clock = Arc::new(ManualClock::new());
+    let control = Shelf::default().held(&clock);
+    let layer = Arc::new(Layer::default());
+    control.held().subscribe(&layer);
+    let (ann, bob) = (fingerprint("ann"), fingerprint("bob"));
+
+    let change = control
+        .override_quota("plan", "ann", quota(5))
+        .until(2 * HOUR);
+    let change = change.author("eve").because("ticket").label("customer 17");
+    made(change).await;
+    made(control.ban("plan", "bob", HOUR)).await;
+    made(control.set_mode("burst", Mode::Shadow)).await;
+    made(control.allow_ip("192.0.2.1")).await;
+    made(control.deny_key(bob)).await;
+    assert_eq!(control.status().version, 5);
+
+    let entries = control.entries();
+    assert_eq!(entries[0].until, Some(start() + 2 * HOUR));
+    assert_eq!(entries[0].created, start());
+    let texts = [&entries[0].author, &entries[0].reason, &entries[0].label];
+    assert_eq!(
+        texts.map(|text| text.as_deref()),
+        [Some("eve"), Some("ticket"), Some("customer 17")]
+    );
+    assert_eq!(
+        entries[3].action,
+        Action::ListIp {
+            list: List::Allow,
+            range: "192.0.2.1/32".to_owned(),
+        }
+    );
+
+    let overlay = layer.last();
+    let callers = overlay.callers("plan").expect("two callers");
+    assert_eq!(gets(&callers[&ann]), (Some(quota(5)), None));
+    let until_ms = u64::try_from(
+        (start() + HOUR)
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_millis(),
+    );
+    assert_eq!(gets(&callers[&bob]), (None, until_ms.ok()));
+    assert_eq!(overlay.mode("burst"), Some(Mode::Shadow));
+    assert_eq!(overlay.mode("plan"), None);
+    let lists = overlay.lists_beside(None).expect("lists");
+    let lists = lists.by_hand.expect("those of the document");
+    assert_eq!(
+        lists.addresses.find_address("192.0.2.1".parse().unwrap()),
+        Some(List::Allow)
+    );
+    assert_eq!(lists.keys[&bob], List::Deny);
+
+    assert!(made(control.clear_override("plan", "ann")).await);
+    assert!(
+        !control
+            .clear_override("plan", "ann")
+            .await
+            .expect("nothing to do")
+    );
+    assert!(made(control.unban("plan", bob)).await);
+    assert!(made(control.clear_mode("burst")).await);
+    assert!(made(control.unlist_ip("192.0.2.1/32")).await);
+    assert!(made(control.unlist_key("bob")).await);
+    assert_eq!(
+        (control.entries(), control.status().version),
+        (Vec::new(), 10)
+    );
+    assert!(layer.last().callers("plan").is_none());
+    assert!(!control.remove_all().await.expect("nothing to do"));
+}
+
+#[tokio::test]
+async fn a_later_entry_replaces_one_about_the_same() {
+    let clock = Arc::new(ManualClock::new());
+    let control = Shelf::default().held(&clock);
+    made(control.override_quota("plan", "ann", quota(5))).await;
+    made(control.override_quota("plan", "ann", quota(6))).await;
+    made(control.deny_ip("10.0.0.0/8")).await;
+    made(control.allow_ip("10.0.0.0/8")).await;
+    let actions: Vec<_> = control
+        .entries()
+        .into_iter()
+        .map(|entry| entry.action)
+        .collect();
+    assert_eq!(
+        actions,
+        [
+            Action::Override {
+                policy: "plan".to_owned(),
+                caller: fingerprint("ann"),
+                quota: quota(6),
+            },
+            Action::ListIp {
+                list: List::Allow,
+                range: "10.0.0.0/8".to_owned(),
+            },
+        ]
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_written_is_an_error_and_writes_nothing() {
+    let clock = Arc::new(ManualClock::new());
+    let shelf = Shelf::default();
+    let control = shelf.held(&clock);
+    let errors = [
+        control.set_mode("", Mode::Off).await,
+        control.ban("plan", "ann", Duration::ZERO).await,
+        control.ban("plan", "ann", start() - HOUR).await,
+        control.set_mode("plan", Mode::Off).until(start()).await,
+        control
+            .set_mode("plan", Mode::Off)
+            .because("x".repeat(257))
+            .await,
+        control.set_mode("plan", Mode::Off).author("a\u{7}").await,
+        control.deny_ip("0.0.0.0/0").await,
+        control.deny_ip("10.0.0.1/8").await,
+        control.allow_key(Key::everyone()).await,
+    ];
+    let errors = errors.map(|error| error.expect_err("an error").to_string());
+    for (error, expected) in errors.iter().zip([
+        "policy name",
+        "the end has passed already",
+        "the end has passed already",
+        "the end has passed already",
+        "a text of 257 bytes; the longest has 256",
+        "control characters",
+        "every address",
+        "bits set",
+        "all callers",
+    ]) {
+        assert!(error.contains(expected), "{error}");
+    }
+    assert_eq!(shelf.text(), b"");
+}
+
+#[tokio::test]
+async fn a_full_document_takes_no_more_until_something_is_removed() {
+    let names: Vec<_> = (0..10_000).map(|number| number.to_string()).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let clock = Arc::new(ManualClock::new());
+    let shelf = Shelf::default();
+    shelf.put(modes(1, &names));
+    let control = shelf.held(&clock);
+    let full = control
+        .set_mode("one-more", Mode::Off)
+        .await
+        .expect_err("it is full");
+    assert_eq!(
+        full.to_string(),
+        "the control document cannot take this change: it has 10001 entries; the most are 10000; remove entries"
+    );
+    assert!(!full.may_have_happened());
+    assert!(made(control.clear_mode("0")).await);
+    control
+        .set_mode("one-more", Mode::Off)
+        .await
+        .expect("there is room");
+}
+
+#[tokio::test]
+async fn a_ban_whose_end_no_clock_can_express_can_be_read_again() {
+    let control = Shelf::default().held(&Arc::new(ManualClock::new()));
+    made(control.ban("plan", "ann", Duration::MAX)).await;
+    assert_eq!(control.status().problem, None);
+    let entries = control.entries();
+    assert!(entries[0].until > Some(start() + 365 * 24 * HOUR));
+    control.deny_key("bob").await.expect("the next one, too");
+    assert_eq!(control.entries().len(), 2);
+}

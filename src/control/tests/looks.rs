@@ -1,0 +1,163 @@
+//! What a process does with what it finds in the store.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::sleep;
+
+use super::{HOUR, Layer, Shelf, made, modes, policies};
+use crate::{
+    ManualClock, StoreError,
+    control::{Mode, document::Document},
+    error::StoreErrorKind,
+};
+
+#[tokio::test]
+async fn a_look_reads_the_text_only_if_its_head_is_new() {
+    let clock = Arc::new(ManualClock::new());
+    let shelf = Shelf::default();
+    let control = shelf.held(&clock);
+    control.refresh().await.expect("nothing is stored");
+    assert_eq!(shelf.reads(), (1, 0));
+    shelf.put(modes(1, &["a"]));
+    control.refresh().await.expect("it is read");
+    assert_eq!(
+        (shelf.reads(), policies(&control)),
+        ((1, 1), vec!["a".to_owned()])
+    );
+    control.refresh().await.expect("nothing is new");
+    assert_eq!(shelf.reads(), (1, 0));
+    shelf.put(modes(2, &["b"]));
+    control.refresh().await.expect("it is read");
+    assert_eq!(policies(&control), ["b"]);
+    // What is no document is read once, too, and not at all if its head says so.
+    let mut cut = modes(3, &["c"]);
+    cut.pop();
+    shelf.put(cut);
+    shelf.reads();
+    for expected in [(1, 1), (1, 0)] {
+        control.refresh().await.expect_err("it is cut off");
+        assert_eq!(shelf.reads(), expected);
+    }
+    shelf.put("garbage");
+    control.refresh().await.expect_err("it is no document");
+    assert_eq!(shelf.reads(), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_changes_nothing_and_is_not_overwritten() {
+    let clock = Arc::new(ManualClock::new());
+    let shelf = Shelf::default();
+    let control = shelf.held(&clock);
+    let layer = Arc::new(Layer::default());
+    control.held().subscribe(&layer);
+    shelf.put(modes(3, &["a"]));
+    control.refresh().await.expect("it is read");
+    let too_large = [modes(9, &["b"]), vec![b' '; 1 << 20]].concat();
+    let newer = String::from_utf8(modes(9, &["b"]))
+        .unwrap()
+        .replace(r#""format":1"#, r#""format":2"#);
+    for (stored, expected) in [
+        (b"garbage".to_vec(), "it is no control document"),
+        (
+            newer.into_bytes(),
+            "it has format 2, and this version reads format 1",
+        ),
+        (too_large, "it is larger than 1048576 bytes"),
+    ] {
+        shelf.put(stored.clone());
+        let error = control
+            .refresh()
+            .await
+            .expect_err("it cannot be read")
+            .to_string();
+        assert!(error.contains(expected), "{error}");
+        let status = control.status();
+        assert_eq!(
+            (status.version, policies(&control)),
+            (3, vec!["a".to_owned()])
+        );
+        let problem = status.problem.expect("a problem");
+        assert!(problem.contains(expected), "{problem}");
+        assert_eq!(status.age, Some(Duration::ZERO));
+
+        let error = control
+            .set_mode("c", Mode::Off)
+            .await
+            .expect_err("it cannot be read");
+        assert!(error.to_string().contains(expected), "{error}");
+        assert_eq!(shelf.text(), stored);
+    }
+    assert_eq!(layer.times(), 2);
+    shelf.put(modes(10, &["c"]));
+    control.refresh().await.expect("it is read");
+    assert_eq!(
+        (control.status().problem, policies(&control)),
+        (None, vec!["c".to_owned()])
+    );
+}
+
+#[tokio::test]
+async fn a_lost_document_is_kept_and_the_next_change_stores_it_again() {
+    let clock = Arc::new(ManualClock::new());
+    let shelf = Shelf::default();
+    let control = shelf.held(&clock);
+    shelf.put(modes(3, &["a"]));
+    control.refresh().await.expect("it is read");
+    shelf.put("");
+    control.refresh().await.expect_err("it is gone");
+    assert_eq!(
+        (policies(&control), control.status().version),
+        (vec!["a".to_owned()], 3)
+    );
+    made(control.set_mode("b", Mode::Off)).await;
+    assert_eq!(
+        (policies(&control), control.status().version),
+        (vec!["a".into(), "b".into()], 4)
+    );
+    assert_eq!(control.status().problem, None);
+
+    assert!(!control.restore().await.expect("it is there"));
+    shelf.put("");
+    assert!(control.restore().await.expect("it is stored"));
+    let stored = Document::parse(&shelf.text()).expect("a document");
+    assert_eq!((stored.version, stored.entries.len()), (5, 2));
+    // One that was emptied by intent is empty.
+    assert!(made(control.remove_all()).await);
+    control.refresh().await.expect("nothing is new");
+    assert_eq!((policies(&control).len(), control.status().version), (0, 6));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_keeps_what_is_known() {
+    let clock = Arc::new(ManualClock::new());
+    let shelf = Shelf::default();
+    let control = shelf.held(&clock);
+    assert_eq!(control.status().age, None);
+    made(control.ban("plan", "ann", HOUR)).await;
+    let layer = Arc::new(Layer::default());
+    control.held().subscribe(&layer);
+    shelf.fail(Some(StoreError::new(StoreErrorKind::Unavailable)));
+    sleep(Duration::from_secs(20)).await;
+    control.refresh().await.expect_err("an outage");
+    let status = control.status();
+    assert_eq!(
+        (status.version, status.entries, status.age),
+        (1, 1, Some(Duration::from_secs(20)))
+    );
+    assert_eq!(
+        status.problem.as_deref(),
+        Some("the store cannot be reached")
+    );
+    control.unban("plan", "ann").await.expect_err("an outage");
+    assert_eq!(layer.times(), 1);
+
+    // A ban ends in an outage, too.
+    clock.advance(HOUR);
+    control.refresh().await.expect_err("an outage");
+    assert!(layer.last().callers("plan").is_none());
+    assert_eq!(control.entries(), []);
+
+    shelf.fail(None);
+    control.refresh().await.expect("it is back");
+    assert_eq!(control.status().problem, None);
+}
