@@ -41,7 +41,7 @@ pub(super) struct Entry {
     newer: Batch,
     /// The units that must be refunded.
     ended: u64,
-    /// The charge of the last lease.
+    /// The charge of the last lease, or of the first one while that is under way.
     charge: Option<Box<Charge<'static>>>,
     /// Whether a round trip is under way. There is at most one.
     in_flight: bool,
@@ -143,7 +143,13 @@ impl Entry {
         }
         let mut charge = charge.clone().into_owned();
         charge.demand = Cow::Owned(demand(&charge.demand.quota, wanted - left, wanted));
+        self.charge.get_or_insert_with(|| Box::new(charge.clone()));
         Some(self.begin(Operation::Take, charge, now_us))
+    }
+
+    /// Returns the charge of the last lease, or of the first one while that is under way.
+    pub(super) fn charge(&self) -> Option<&Charge<'static>> {
+        self.charge.as_deref()
     }
 
     pub(super) const fn in_flight(&self) -> bool {

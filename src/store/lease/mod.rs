@@ -74,6 +74,18 @@ impl LeasingStore {
         Leased::No(lookup.id, charge.demand.cost)
     }
 
+    /// Returns the entries of a bucket. Units are leased under the key of a caller, which an operator
+    /// may name by its fingerprint.
+    fn ids(&self, charge: &Charge<'_>) -> Vec<Id> {
+        match Fingerprint::of_key(&charge.key) {
+            None => vec![self.leases.id(charge)],
+            Some(named) => {
+                let is_named = |key: &Key| self.store.fingerprint(key) == named;
+                self.leases.ids_of(charge, is_named)
+            }
+        }
+    }
+
     /// Records the store's answer to a check that leased units may decide the next time.
     fn recorded(&self, id: Id, cost: u64, answer: Answer<Decision>) -> Answer<Decision> {
         match answer {
@@ -180,10 +192,7 @@ impl Store for LeasingStore {
             // Nothing was reset.
             now => return now,
         };
-        let ids = charges
-            .iter()
-            .map(|charge| self.leases.id(charge))
-            .collect();
+        let ids = charges.iter().flat_map(|charge| self.ids(charge)).collect();
         let leases = Arc::clone(&self.leases);
         Answer::Later(Box::pin(reset(leases, ids, answer, self.timeout)))
     }

@@ -12,7 +12,8 @@ use tokio::{runtime::Handle, sync::Notify};
 
 use super::entry::{Entry, Grant, RoundTrip, SweepResult};
 use crate::{
-    Decision, StoreError, charge::Charge, clock, store::process::ProcessContext, util::lock::lock,
+    Decision, Key, StoreError, charge::Charge, clock, store::process::ProcessContext,
+    util::lock::lock,
 };
 
 /// The callers with leases: at most 4,096 at a time. While there is no room for one more, the
@@ -234,6 +235,24 @@ impl Leases {
             charge.demand.quota.letter(),
             charge.key_bytes(),
         )
+    }
+
+    /// Returns the entries of this charge's policy and algorithm, of callers with such a key.
+    pub(super) fn ids_of(&self, charge: &Charge<'_>, is_such: impl Fn(&Key) -> bool) -> Vec<Id> {
+        let is_meant = |leased: &Charge<'_>| {
+            let letter = |charge: &Charge<'_>| charge.demand.quota.letter();
+            leased.policy == charge.policy
+                && letter(leased) == letter(charge)
+                && is_such(&leased.key)
+        };
+        let mut ids = vec![self.id(charge)];
+        for set in &self.sets {
+            let set = lock(set);
+            let entries = set.entries.iter();
+            let entries = entries.filter(|(_, entry)| entry.charge().is_some_and(is_meant));
+            ids.extend(entries.map(|(id, _)| *id));
+        }
+        ids
     }
 
     #[cfg(test)]

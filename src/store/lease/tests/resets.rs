@@ -14,8 +14,8 @@ use tokio::{
 };
 
 use crate::{
-    Decision, Key, ManualClock, MemoryStore, OnStoreFailure, Policy, Source, StoreError,
-    TokenBucket,
+    Decision, Fingerprint, Key, ManualClock, MemoryStore, OnStoreFailure, Policy, Source,
+    StoreError, TokenBucket,
     charge::{Charge, Check, Demand, Operation},
     error::StoreErrorKind,
     policy::Compiled,
@@ -191,6 +191,14 @@ impl Server {
         assert!(self.leases().in_flight(self.id()));
     }
 
+    /// The same caller, by what is in the names of its buckets.
+    fn by_fingerprint(&self) -> Self {
+        Self {
+            key: Fingerprint::from(&self.key).into(),
+            ..self.clone()
+        }
+    }
+
     fn begin_reset(&self) -> JoinHandle<Result<(), StoreError>> {
         let server = self.clone();
         let reset = async move { now(server.gated.memory.reset(&[server.charge()])) };
@@ -227,6 +235,31 @@ async fn a_reset_waits_for_a_lease_that_is_under_way() {
     reset.await.expect("no panic").expect("a reset");
     assert_eq!(server.left(), UNITS);
     assert!(server.check_leased().is_none(), "a void lease is used");
+}
+
+/// An operator may know only the fingerprint. Units are leased under the key.
+#[tokio::test(start_paused = true)]
+async fn a_reset_by_fingerprint_voids_leases() {
+    let server = Server::new();
+    server.warm_up().await;
+    server.begin_lease().await;
+    let others = Server {
+        key: Key::from("bob"),
+        ..server.clone()
+    };
+    let reset = server.by_fingerprint().begin_reset();
+    for _ in 0..10 {
+        yield_now().await;
+    }
+    assert!(!reset.is_finished());
+    server.open();
+    reset.await.expect("no panic").expect("a reset");
+    assert!(server.check_leased().is_none(), "a void lease is used");
+    // Those of others stay.
+    others.warm_up().await;
+    let reset = server.by_fingerprint().begin_reset();
+    reset.await.expect("no panic").expect("a reset");
+    assert!(others.check_leased().is_some());
 }
 
 #[tokio::test(start_paused = true)]
