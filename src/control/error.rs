@@ -19,6 +19,8 @@ pub(super) enum ErrorKind {
     Unreadable(Unreadable),
     NotApplied(String),
     Contended,
+    /// The store failed before anything was to be written.
+    NotRead(StoreError),
     Store(StoreError),
 }
 
@@ -36,7 +38,7 @@ impl ControlError {
     #[must_use]
     pub fn store_error(&self) -> Option<&StoreError> {
         match &self.0 {
-            ErrorKind::Store(error) => Some(error),
+            ErrorKind::Store(error) | ErrorKind::NotRead(error) => Some(error),
             _ => None,
         }
     }
@@ -44,7 +46,7 @@ impl ControlError {
     /// Returns what is wrong, without what it means for a change.
     pub(super) fn cause(&self) -> String {
         match &self.0 {
-            ErrorKind::Store(error) => error.to_string(),
+            ErrorKind::Store(error) | ErrorKind::NotRead(error) => error.to_string(),
             ErrorKind::Unwritable(why) => why.to_string(),
             _ => self.to_string(),
         }
@@ -96,6 +98,9 @@ impl fmt::Display for ControlError {
             ErrorKind::Contended => f.write_str(
                 "the control document was not changed, because others changed it each time; try again",
             ),
+            ErrorKind::NotRead(error) => {
+                write!(f, "the control document cannot be read: {error}")
+            }
             ErrorKind::Store(error) if error.may_have_run() => write!(
                 f,
                 "the control document may have been changed, because no answer came: {error}"
@@ -111,7 +116,7 @@ impl Error for ControlError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.0 {
             ErrorKind::Config(error) => Some(error),
-            ErrorKind::Store(error) => Some(error),
+            ErrorKind::Store(error) | ErrorKind::NotRead(error) => Some(error),
             _ => None,
         }
     }

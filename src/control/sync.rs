@@ -26,7 +26,7 @@ impl Held {
             Ok(stored) => stored,
             Err(error) => {
                 self.state().fail(&error);
-                return Err(error.into());
+                return Err(ErrorKind::NotRead(error).into());
             }
         };
         if self.state().is_seen(&stored) {
@@ -50,7 +50,7 @@ impl Held {
             },
             Err(error) => {
                 self.state().fail(&error);
-                Err(error.into())
+                Err(ErrorKind::NotRead(error).into())
             }
         }
     }

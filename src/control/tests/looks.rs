@@ -138,7 +138,12 @@ async fn an_outage_keeps_what_is_known() {
     control.held().subscribe(&layer);
     shelf.fail(Some(StoreError::new(StoreErrorKind::Unavailable)));
     sleep(Duration::from_secs(20)).await;
-    control.refresh().await.expect_err("an outage");
+    let error = control.refresh().await.expect_err("an outage");
+    assert_eq!(
+        error.to_string(),
+        "the control document cannot be read: the store cannot be reached"
+    );
+    assert!(!error.may_have_happened() && error.store_error().is_some());
     let status = control.status();
     assert_eq!(
         (status.version, status.entries, status.age),
