@@ -6,7 +6,7 @@ mod overlaid;
 
 use std::time::Duration;
 
-#[cfg(feature = "control")]
+#[cfg(feature = "admin")]
 pub(crate) use self::overlaid::cannot_override;
 pub(crate) use self::{
     check::{check_names, check_strikes},
