@@ -1,9 +1,8 @@
 //! Each state of the page is in order: in both themes, on a wide and a narrow screen, and by
-//! keyboard. With `TT_PICTURES`, these tests write the pictures of the documentation.
+//! keyboard. With `TT_PICTURES`, these tests also write a picture of each.
 
 use std::{
     net::SocketAddr,
-    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -17,27 +16,11 @@ use serde_json::json;
 
 use crate::{
     app::{App, Options},
-    browser::Tab,
+    browser::{Tab, picture},
     client::ask,
     page::{self, NARROW, WIDE, button, change, css, look_up},
     signing_in::with_secret,
 };
-
-fn pictures() -> Option<PathBuf> {
-    std::env::var_os("TT_PICTURES").map(PathBuf::from)
-}
-
-/// Writes the page down to this height, if pictures are wanted.
-fn picture(tab: &mut Tab, name: &str, (width, most): (u32, u32)) {
-    let Some(folder) = pictures() else { return };
-    tab.resize(width, most);
-    tab.evaluate("(document.activeElement.blur(), scrollTo(0, 0))");
-    // The next sample draws the charts in their new size.
-    thread::sleep(Duration::from_secs(2));
-    let path = folder.join(format!("{name}.png"));
-    std::fs::write(path, tab.screenshot()).expect("a folder");
-    tab.resize(WIDE.0, WIDE.1);
-}
 
 /// Requests of many callers, of which some ask too often: a few, or if pictures are wanted, for
 /// five minutes and then on until this is dropped.
@@ -49,7 +32,7 @@ struct Traffic {
 impl Traffic {
     fn start(address: SocketAddr) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
-        if pictures().is_none() {
+        if picture::folder().is_none() {
             (0..40).for_each(|number| send_one(address, number, 0.0));
             return Self { ends, thread: None };
         }
@@ -187,19 +170,23 @@ fn the_page_is_in_order_with_traffic_a_look_up_and_a_dialog() {
     tab.wait_until("document.querySelectorAll('#entries tbody button').length === 4");
     tab.wait_until("document.getElementById('result').innerText.includes('No room')");
     assert_in_order(&mut tab, "with a look-up");
-    picture(&mut tab, "admin-look-up", (1440, 960));
+    tab.picture("admin-look-up", (1440, 960));
+    tab.picture("admin-look-up-narrow", (390, 1_600));
     tab.click(&button("document.getElementById('result')", "Close"));
     assert_in_order(&mut tab, "with traffic");
-    picture(&mut tab, "admin-wide", (1440, 1_230));
+    tab.picture("admin-wide", (1440, 1_230));
     tab.prefer("dark");
-    picture(&mut tab, "admin-dark", (1440, 960));
+    tab.picture("admin-dark", (1440, 960));
     tab.prefer("light");
-    picture(&mut tab, "admin-narrow", (390, 1_600));
+    tab.picture("admin-narrow", (390, 1_600));
+    tab.picture("admin-narrow-whole", (390, 3_200));
 
     look_up(&tab, "k-4711");
     tab.click(&button(&page::card("burst"), "Ban… burst"));
     tab.wait_until("document.querySelector('dialog[open]') !== null");
     assert_in_order(&mut tab, "with a dialog");
+    tab.picture("admin-dialog", WIDE);
+    tab.picture("admin-dialog-narrow", NARROW);
     tab.press(Key::Escape.into());
     tab.wait_until("document.querySelector('dialog') === null");
     tab.click(&button("document.getElementById('result')", "Close"));
@@ -207,10 +194,11 @@ fn the_page_is_in_order_with_traffic_a_look_up_and_a_dialog() {
     app.lose_redis();
     tab.wait_until("document.getElementById('tile-store').innerText.includes('No: it fails')");
     assert_in_order(&mut tab, "in an outage");
-    if pictures().is_some() {
+    if picture::folder().is_some() {
         thread::sleep(Duration::from_secs(20));
     }
-    picture(&mut tab, "admin-outage", (1440, 1_230));
+    tab.picture("admin-outage", (1440, 1_230));
+    tab.picture("admin-outage-narrow", (390, 1_600));
     drop(traffic);
 }
 
@@ -236,6 +224,8 @@ fn a_page_for_looking_only_has_no_buttons_of_change() {
             .contains("read-only")
     );
     assert_in_order(&mut tab, "read-only");
+    tab.picture("admin-read-only", (1440, 1_230));
+    tab.picture("admin-read-only-narrow", (390, 1_600));
 }
 
 #[test]
@@ -247,4 +237,8 @@ fn the_form_for_the_token_is_in_order() {
     tab.navigate(&app.admin());
     tab.wait_until(&format!("{} !== null", css("#token")));
     assert_in_order(&mut tab, "signing in");
+    tab.picture("admin-login", WIDE);
+    tab.picture("admin-login-narrow", NARROW);
+    tab.prefer("dark");
+    tab.picture("admin-login-dark", NARROW);
 }

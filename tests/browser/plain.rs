@@ -46,6 +46,7 @@ fn tables_and_the_look_up_work_without_scripts() {
         tab.resize(width, height);
         assert_eq!(tab.overflow(), 0, "at {width}");
     }
+    tab.picture("admin-plain", (1440, 1_600));
     let (_, faults) = tab.walk_focus();
     assert_eq!(faults, [""; 0]);
     assert_eq!(tab.problems(), [""; 0]);

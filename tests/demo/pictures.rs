@@ -104,6 +104,11 @@ fn each_picture_changes_with_a_request_and_moves_by_itself() {
         tab.wait_until("mostBetweenPolls() > 3");
         tab.evaluate("clearInterval(again)");
     }
+    tab.picture("demo-wide", (1440, 1_500));
+    tab.picture("demo-whole", (1440, 3_600));
+    tab.prefer("dark");
+    tab.picture("demo-dark", (1440, 3_600));
+    tab.picture("demo-narrow", (390, 8_000));
     assert_no_problems(&mut tab);
 }
 

@@ -3,6 +3,7 @@
 mod command;
 mod driver;
 mod focus;
+pub(crate) mod picture;
 
 use std::{
     fs,

@@ -32,6 +32,16 @@ const SECRET: &str = "correct-horse-battery-staple";
 const RESET: &str = "/admin/api/v1/reset";
 const ANN: &str = r#"{"caller":"ann"}"#;
 const STATUS: &str = "/admin/api/v1/status";
+/// All changes.
+const CHANGES: [&str; 7] = [
+    "reset",
+    "ban",
+    "unban",
+    "override",
+    "clear-override",
+    "mode",
+    "clear-mode",
+];
 
 /// An admin page at `/admin`, of a limiter that denies `ann`.
 struct App {

@@ -4,7 +4,7 @@ use http::{Method, StatusCode};
 use tower::ServiceExt;
 use tower_http::cors::CorsLayer;
 
-use super::{ANN, Answer, App, Asked, RESET, SECRET, STATUS, ask, form, get, post};
+use super::{ANN, Answer, App, Asked, CHANGES, RESET, SECRET, STATUS, ask, form, get, post};
 
 /// What browsers say of a request that another site sends.
 fn from_other_sites(asked: &Asked) -> Vec<Asked> {
@@ -126,15 +126,7 @@ async fn only_json_with_a_field_of_its_own_changes_anything() {
 #[tokio::test]
 async fn a_link_changes_nothing() {
     let app = App::loopback();
-    for action in [
-        "reset",
-        "ban",
-        "unban",
-        "override",
-        "clear-override",
-        "mode",
-        "clear-mode",
-    ] {
+    for action in CHANGES {
         for method in [Method::GET, Method::HEAD] {
             let target = format!("/admin/api/v1/{action}?caller=ann&policy=once");
             let answer = app.ask(&ask(method, &target)).await;

@@ -8,7 +8,7 @@ use tower_throttle::{
     admin::{Access, Admin},
 };
 
-use super::{ANN, Answer, App, RESET, SECRET, STATUS, ask, form, get, post};
+use super::{ANN, Answer, App, CHANGES, RESET, SECRET, STATUS, ask, form, get, post};
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; \
@@ -121,16 +121,7 @@ async fn other_methods_are_not_allowed() {
 #[tokio::test]
 async fn nothing_changes_unless_changes_are_allowed() {
     let app = App::with(Access::loopback(), |admin| admin);
-    for action in [
-        "reset",
-        "ban",
-        "unban",
-        "override",
-        "clear-override",
-        "mode",
-        "clear-mode",
-        "x",
-    ] {
+    for action in CHANGES.into_iter().chain(["unknown"]) {
         let answer = app
             .ask(&post(&format!("/admin/api/v1/{action}"), ANN))
             .await;
