@@ -15,12 +15,15 @@ const JS: &str = "text/javascript; charset=utf-8";
 
 macro_rules! files {
     ($($path:literal $kind:ident),* $(,)?) => {
-        [$((concat!("/", $path), $kind, include_str!(concat!("page/", $path)))),*]
+        [
+            ("/colors.css", CSS, include_str!("../../src/admin/page/assets/colors.css")),
+            $((concat!("/", $path), $kind, include_str!(concat!("page/", $path)))),*
+        ]
     };
 }
 
 /// Path, type and text.
-const FILES: [(&str, &str, &str); 15] = files![
+const FILES: [(&str, &str, &str); 16] = files![
     "page.css" CSS,
     "pictures.css" CSS,
     "page.js" JS,

@@ -41,7 +41,10 @@ const SPACES: [(&str, &str); 7] = [
 ];
 
 static STYLE: LazyLock<String> = LazyLock::new(|| {
-    let style = lean(include_str!("assets/admin.css"));
+    let style = lean(concat!(
+        include_str!("assets/colors.css"),
+        include_str!("assets/admin.css")
+    ));
     let replace = |style: String, (long, short)| style.replace(long, short);
     SPACES.into_iter().fold(style, replace)
 });

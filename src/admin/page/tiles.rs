@@ -66,8 +66,10 @@ pub(super) fn store(status: &Status, metrics: &[Metrics]) -> Html {
     {
         return note(answer("good", "Yes"), &decided);
     }
-    let html = answer("", "No Redis: in memory");
-    note(note(html, "Each process counts for itself"), &decided)
+    note(
+        answer("", "No Redis: in memory"),
+        "Each process counts for itself",
+    )
 }
 
 pub(super) fn traffic(metrics: &[Metrics]) -> Html {

@@ -53,7 +53,7 @@ function showStoreTile(stores, sources) {
       ...down.map(({ name }) => ["bad", "Down: ", name]), ["Each policy goes by its setting for failures"]);
   }
   if (stores.some(({ breakers_open }) => breakers_open !== null)) return showTile("tile-store", "good", "Yes", decided);
-  return showTile("tile-store", "quiet", "No Redis: in memory", ["Each process counts for itself"], decided);
+  return showTile("tile-store", "quiet", "No Redis: in memory", ["Each process counts for itself"]);
 }
 
 function showStatus({ control, config }) {
