@@ -158,7 +158,7 @@ async fn a_page_without_traffic_says_that_there_is_none() {
         "No denial yet.",
         "No caller has been denied.",
         "Nothing is changed by hand.",
-        "No decision yet",
+        "Each process counts for itself",
         "In code",
         "Not in use",
     ] {
