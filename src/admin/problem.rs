@@ -152,6 +152,7 @@ codes! {
     NotFollowed => CONFLICT "not-followed" "no layer and no limiter follows the control document under this policy; build them with `.control(..)`",
     NotChanged => CONFLICT "not-changed" "the control document was not changed",
     StoreUnavailable => SERVICE_UNAVAILABLE "store-unavailable" "the store does not answer",
+    Panicked => INTERNAL_SERVER_ERROR "panicked" "code of the application panicked while it was asked: a key extractor or a store, for example",
     TooManyStreams => SERVICE_UNAVAILABLE "too-many-streams" "32 streams are open, which are the most; close one",
 }
 

@@ -16,7 +16,13 @@
 //! in [`READS`], is a change: the guards deny it without `allow_changes()`. No path has other methods
 //! than `GET` and `POST`.
 
-use std::sync::Arc;
+use std::{
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+};
 
 use axum::{
     Router,
@@ -68,11 +74,28 @@ pub(super) fn build(shared: Shared) -> Router {
 }
 
 async fn guard(State(shared): State<Handle>, request: Request, next: Next) -> Response {
-    let response = match admit(&shared, request).await {
-        Ok(request) => next.run(request).await,
-        Err(problem) => problem.into_response(),
+    let answer = async {
+        match admit(&shared, request).await {
+            Ok(request) => next.run(request).await,
+            Err(problem) => problem.into_response(),
+        }
     };
-    secure(response)
+    let answer = unless_panicking(answer).await;
+    secure(answer.unwrap_or_else(|| Problem::new(Code::Panicked).into_response()))
+}
+
+/// Returns the output of a future, or `None` if it panics. The application's closures read requests
+/// here that an operator made up, and lack what the application adds to each.
+async fn unless_panicking<F: Future>(future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        let poll = AssertUnwindSafe(|| future.as_mut().poll(context));
+        match catch_unwind(poll) {
+            Ok(polled) => polled.map(Some),
+            Err(_) => Poll::Ready(None),
+        }
+    })
+    .await
 }
 
 /// Checks a request, in the order in which the checks are written here.

@@ -1,5 +1,7 @@
 //! What an admin page is about.
 
+use std::collections::HashSet;
+
 use super::watched::Watched;
 #[cfg(feature = "config")]
 use crate::config::{self, Limits};
@@ -59,12 +61,10 @@ impl Targets {
     /// Returns the layers and limiters as they are now. One that is in several targets is there
     /// once. They keep their settings: ask for them anew for each request.
     pub(super) fn all(&self) -> Vec<Watched> {
-        let mut all: Vec<Watched> = Vec::new();
-        for found in self.0.iter().flat_map(Target::all) {
-            if !all.iter().any(|known| known.is_same(&found)) {
-                all.push(found);
-            }
-        }
+        // All of them live until each is compared.
+        let mut all: Vec<Watched> = self.0.iter().flat_map(Target::all).collect();
+        let mut known = HashSet::new();
+        all.retain(|found| known.insert(found.identity()));
         all
     }
 

@@ -24,12 +24,13 @@ impl Watched {
         Self::Limiter(limiter.pinned())
     }
 
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Layer(one), Self::Layer(other)) => one.is_same(other),
-            (Self::Limiter(one), Self::Limiter(other)) => one.is_same(other),
-            _ => false,
-        }
+    /// Returns what no other one has, as long as this one lives.
+    pub(super) fn identity(&self) -> (&'static str, usize) {
+        let place = match self {
+            Self::Layer(layer) => layer.place_of_settings(),
+            Self::Limiter(limiter) => limiter.place_of_settings(),
+        };
+        (self.kind(), place)
     }
 
     /// Returns its name, which others may have, too.

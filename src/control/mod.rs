@@ -293,10 +293,10 @@ impl Control {
         self.0.status()
     }
 
-    /// Returns whether a layer or limiter of this process follows it under a policy of this name.
+    /// Returns whether a layer or limiter of this process follows it under a policy of a name.
     #[cfg(feature = "admin")]
-    pub(crate) fn has_policy(&self, name: &str) -> bool {
-        self.0.known_policies()(name)
+    pub(crate) fn known_policies(&self) -> impl Fn(&str) -> bool + use<> {
+        self.0.known_policies()
     }
 
     /// Returns the document, for layers and limiters that follow it.

@@ -230,9 +230,9 @@ impl State {
 
     fn unknown_policies(&self, is_known: impl Fn(&str) -> bool) -> Vec<String> {
         let entries = self.document.entries.iter();
-        let named = entries.filter_map(|entry| entry.action.policy());
-        let unknown: BTreeSet<_> = named.filter(|name| !is_known(name)).collect();
-        unknown.into_iter().map(str::to_owned).collect()
+        let named: BTreeSet<_> = entries.filter_map(|entry| entry.action.policy()).collect();
+        let unknown = named.into_iter().filter(|name| !is_known(name));
+        unknown.map(str::to_owned).collect()
     }
 
     pub(super) fn status(&self, now: SystemTime, is_known: impl Fn(&str) -> bool) -> Status {

@@ -154,7 +154,7 @@ pub(super) fn control_for<'a>(
     policy: &str,
 ) -> Result<&'a Control, Problem> {
     let control = control.ok_or_else(|| Problem::new(Code::NoControl))?;
-    match control.has_policy(policy) {
+    match control.known_policies()(policy) {
         true => Ok(control),
         false => Err(Problem::new(Code::NotFollowed)),
     }

@@ -56,12 +56,17 @@ pub(in crate::admin) fn policies(
     name: Option<&str>,
 ) -> Vec<Policy> {
     let entries = control.map(Control::entries).unwrap_or_default();
+    let known_policies = control.map(Control::known_policies);
     let mut known = HashMap::new();
     let mut all = Vec::new();
     for (index, of) in watched.iter().enumerate() {
         let states = of.policies().into_iter();
         for state in states.filter(|state| name.is_none_or(|name| name == state.name)) {
-            let is_followed = || control.map(|control| control.has_policy(&state.name));
+            let is_followed = || {
+                known_policies
+                    .as_ref()
+                    .map(|is_known| is_known(&state.name))
+            };
             all.push(Policy {
                 limiter: of.name(),
                 kind: of.kind(),

@@ -135,7 +135,8 @@ fn control_status(control: &Control, limiters: &[LimiterStatus]) -> ControlStatu
     let status = control.status();
     let shown = limiters.iter().flat_map(|limiter| &limiter.policies);
     let shown: BTreeSet<_> = shown.collect();
-    let not_followed = shown.into_iter().filter(|name| !control.has_policy(name));
+    let is_followed = control.known_policies();
+    let not_followed = shown.into_iter().filter(|name| !is_followed(name));
     ControlStatus {
         version: status.version,
         since_ms: status.applied_at.map(epoch_ms),

@@ -228,6 +228,22 @@ async fn lists_are_named() {
     }
 }
 
+/// An extractor may expect what the application adds to each request.
+#[tokio::test]
+async fn an_extractor_that_panics_is_a_problem_of_the_call_alone() {
+    let expects = |head: &RequestHead<'_>| {
+        let user: Option<&u64> = head.extensions().get();
+        Ok(Key::from(*user.expect("a user")))
+    };
+    let layer = layer_of([Policy::new("user", FixedWindow::per_day(2)).key(expects)]).0;
+    let ann = Operator::new(&layer);
+    let of_request = json!({ "caller": "header:x-user=7" });
+    let (status, code, _) = ann.fails("/api/v1/lookup", of_request).await;
+    assert_eq!((status, &*code), (500, "panicked"));
+    let found = ann.post("/api/v1/lookup", json!({ "caller": "number:7" }));
+    assert_eq!(found.await["policies"][0]["remaining"], 2);
+}
+
 /// What an operator makes up lacks what the application adds, which is no mistake in it.
 #[test]
 fn look_ups_are_no_sign_of_a_mistake_in_the_application() {
