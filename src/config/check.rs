@@ -26,10 +26,7 @@ pub(super) fn check(root: &Node, problems: &mut Problems) {
     }
     let policies = file.get("policy").map(|field| field.items());
     let policies = policies.iter().flatten();
-    let names = policies.filter_map(|policy| match &policy.node.get("name")?.node.value {
-        Value::Text(name) => Some(&**name),
-        _ => None,
-    });
+    let names = policies.filter_map(|policy| policy.node.get("name")?.node.text());
     let mut check = Check {
         policies: names.collect(),
         problems,
@@ -151,11 +148,12 @@ impl Check<'_> {
             let Some(Entry { node, .. }) = item.node.get("name") else {
                 continue;
             };
-            let Value::Text(name) = &node.value else {
+            let Some(name) = node.text() else {
                 continue;
             };
-            if !names.insert(&**name) {
-                let error = ConfigError::DuplicatePolicy { name: name.clone() };
+            if !names.insert(name) {
+                let name = name.to_owned();
+                let error = ConfigError::DuplicatePolicy { name };
                 let name = ConfigProblem::of_error(node.place, item.path, &error);
                 self.problems.push(name);
             }

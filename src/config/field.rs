@@ -86,9 +86,9 @@ impl<'a> Field<'a> {
             Form::Tables(form) => Self {
                 node,
                 form,
-                path: match node.get("name").map(|entry| &entry.node.value) {
-                    Some(Value::Text(name)) => format!("{} {name:?}", self.path),
-                    _ => format!("{} {}", self.path, index + 1),
+                path: match node.get("name").and_then(|entry| entry.node.text()) {
+                    Some(name) => format!("{} {name:?}", self.path),
+                    None => format!("{} {}", self.path, index + 1),
                 },
             },
             Form::List(form) => Self {
@@ -106,10 +106,7 @@ impl<'a> Field<'a> {
     }
 
     pub(super) fn text(&self) -> Option<&'a str> {
-        match &self.node.value {
-            Value::Text(text) => Some(text),
-            _ => None,
-        }
+        self.node.text()
     }
 
     /// Returns a text with the values of the variables of the environment that it names.

@@ -80,6 +80,9 @@ use self::{
     tree::{Node, Place},
 };
 
+/// The layer of a file that has no table for a layer or limiter.
+const DEFAULT_LAYER: &str = "default";
+
 /// The size of the largest file.
 const MAX_BYTES: usize = 1 << 20;
 

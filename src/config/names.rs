@@ -1,6 +1,6 @@
 //! What a file names: its policies, layers and limiters, and the readers that it needs.
 
-use super::{Config, field::Field, form::Form};
+use super::{Config, DEFAULT_LAYER, field::Field, form::Form};
 
 /// The names in a file, in its order: [`Config::names`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Config {
             .filter_map(|policy| policy.get("name")?.text());
         let (mut layers, limiters) = (named("layer"), named("limiter"));
         if layers.is_empty() && limiters.is_empty() {
-            layers.push("default".to_owned());
+            layers.push(DEFAULT_LAYER.to_owned());
         }
         Names {
             policies: policies.map(str::to_owned).collect(),

@@ -50,6 +50,13 @@ impl Node {
         self.entries().iter().find(|entry| entry.name == name)
     }
 
+    pub(super) fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
     /// Returns what a table has. It is empty for other values.
     pub(super) fn entries(&self) -> &[Entry] {
         match &self.value {

@@ -3,7 +3,7 @@
 use super::{
     addresses::Addresses,
     conditions, keys, lists,
-    policy::{self, FilePolicy},
+    policy::{self, FilePolicy, chosen_by},
     reading::Reading,
     tiers,
 };
@@ -58,52 +58,35 @@ impl Config {
         let is_known = self.names().layers.iter().any(|name| name == layer);
         let layers = file.get("layer");
         let mut tables = layers.iter().flat_map(Field::entries);
-        let table = tables
-            .find(|(name, _)| *name == layer)
-            .map(|(_, table)| table);
-        let chosen = chosen(&policies, table.as_ref());
-        let mut explained = Vec::new();
-        for policy in chosen {
-            explained.extend(explain(&mut reading, policy, &addresses, head));
-        }
-        if table
-            .as_ref()
-            .is_some_and(|table| table.is_set("shadow_all"))
-        {
+        let table = tables.find(|(name, _)| *name == layer);
+        let table = table.map(|(_, table)| table);
+        // The layer of a file without layers has no table.
+        let table = table.or_else(|| file.empty_entry("layer", layer));
+        let Some(table) = table.filter(|_| is_known) else {
+            reading.problems.finish(self.file_name().as_ref())?;
+            return Ok(None);
+        };
+        let chosen = chosen_by(&table, &policies).into_iter();
+        let explained = chosen.filter_map(|policy| explain(&mut reading, policy, &addresses, head));
+        let mut explained: Vec<_> = explained.collect();
+        if table.is_set("shadow_all") {
             for policy in &mut explained {
                 policy.is_enforced = false;
             }
         }
-        let conditions = found(&mut reading, table.as_ref(), head);
+        let conditions = found(&mut reading, &table, head);
         reading.problems.finish(self.file_name().as_ref())?;
-        let uses_lists = table
-            .and_then(|table| table.get("lists")?.flag())
-            .unwrap_or(true);
-        let lists = lists.filter(|_| uses_lists);
+        let uses_lists = table.get("lists").and_then(|field| field.flag());
+        let lists = lists.filter(|_| uses_lists.unwrap_or(true));
         let keys = explained.iter().filter_map(|policy| policy.caller.as_ref());
         let listed = lists.map_or(Ok(None), |lists| listed(&lists, head, keys));
-        Ok(is_known.then(|| Explanation {
+        Ok(Some(Explanation {
             conditions,
             list: listed.as_ref().ok().copied().flatten(),
             address_error: listed.err().map(|error| in_words(&error)),
             policies: explained,
         }))
     }
-}
-
-/// Returns the policies of a layer, in its order.
-fn chosen<'a, 'f>(
-    policies: &'a [FilePolicy<'f>],
-    layer: Option<&Field<'_>>,
-) -> Vec<&'a FilePolicy<'f>> {
-    let Some(names) = layer.and_then(|layer| layer.get("policies")) else {
-        return policies.iter().collect();
-    };
-    let names = names.items();
-    let names = names.iter().filter_map(Field::text);
-    names
-        .filter_map(|name| policies.iter().find(|policy| policy.name == name))
-        .collect()
 }
 
 fn explain(
@@ -114,7 +97,7 @@ fn explain(
 ) -> Option<ExplainedPolicy> {
     let table = &policy.field;
     let of_layers = &policy.policies.as_ref()?.of_layers;
-    let conditions = found(reading, Some(table), head);
+    let conditions = found(reading, table, head);
     let amount = tiers::read(reading, &table.get("quota")?)?;
     let quota = amount.quota_of(policy.name, head);
     let compiled = of_layers.compile(OnStoreFailure::default()).ok()?;
@@ -206,10 +189,10 @@ fn keys_of(
 /// Asks each condition of a table by itself.
 fn found(
     reading: &mut Reading<'_>,
-    table: Option<&Field<'_>>,
+    table: &Field<'_>,
     head: &RequestHead<'_>,
 ) -> Vec<FoundCondition> {
-    let Some(when) = table.and_then(|table| table.get("when")) else {
+    let Some(when) = table.get("when") else {
         return Vec::new();
     };
     let mut found = Vec::new();

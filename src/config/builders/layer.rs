@@ -7,17 +7,14 @@ use std::{
 
 use super::{
     blame, conditions,
-    policy::{FilePolicy, Policies, on_store_failure},
+    policy::{FilePolicy, Policies, chosen_by, on_store_failure},
     reading::Reading,
 };
 use crate::{
     ConfigError, GrpcDenials, HeaderFormat, Limiter, LimiterBuilder, Lists, Policy, RateLimitLayer,
     RateLimitLayerBuilder, TokenBucket,
-    config::{code::Code, field::Field},
+    config::{DEFAULT_LAYER, code::Code, field::Field},
 };
-
-/// The layer of a file that has no table for one.
-const DEFAULT: &str = "default";
 
 pub(in crate::config) type Layers = BTreeMap<String, RateLimitLayerBuilder>;
 pub(in crate::config) type Limiters = BTreeMap<String, LimiterBuilder>;
@@ -44,9 +41,9 @@ pub(super) fn read_all(
         );
     }
     if file.get("layer").is_none() && file.get("limiter").is_none() {
-        let table = file.empty_entry("layer", DEFAULT);
-        let layer = table.and_then(|table| all.layer(reading, DEFAULT, &table));
-        layers.extend(layer.map(|layer| (DEFAULT.to_owned(), layer)));
+        let table = file.empty_entry("layer", DEFAULT_LAYER);
+        let layer = table.and_then(|table| all.layer(reading, DEFAULT_LAYER, &table));
+        layers.extend(layer.map(|layer| (DEFAULT_LAYER.to_owned(), layer)));
     } else {
         report_unused(reading, file, policies);
     }
@@ -113,16 +110,6 @@ macro_rules! with_common_settings {
 }
 
 impl<'a> All<'a> {
-    /// Returns the policies of a layer or limiter, in the order in which it names them.
-    fn chosen(&self, table: &Field<'_>) -> Vec<&'a FilePolicy<'a>> {
-        let Some(names) = table.get("policies") else {
-            return self.policies.iter().collect();
-        };
-        let names = names.items();
-        let names = names.iter().filter_map(Field::text);
-        names.filter_map(|name| self.policy(name)).collect()
-    }
-
     fn policy(&self, name: &str) -> Option<&'a FilePolicy<'a>> {
         self.policies.iter().find(|policy| policy.name == name)
     }
@@ -133,7 +120,9 @@ impl<'a> All<'a> {
         name: &str,
         table: &Field<'_>,
     ) -> Option<RateLimitLayerBuilder> {
-        let chosen = Chosen::new(&self.chosen(table), |policies| &policies.of_layers);
+        let chosen = Chosen::new(&chosen_by(table, self.policies), |policies| {
+            &policies.of_layers
+        });
         let builder = RateLimitLayer::builder();
         let builder =
             with_common_settings!(builder, self, reading, table, name, chosen.policies.clone());
@@ -149,7 +138,9 @@ impl<'a> All<'a> {
         name: &str,
         table: &Field<'_>,
     ) -> Option<LimiterBuilder> {
-        let chosen = Chosen::new(&self.chosen(table), |policies| &policies.of_limiters);
+        let chosen = Chosen::new(&chosen_by(table, self.policies), |policies| {
+            &policies.of_limiters
+        });
         let builder = Limiter::builder();
         let builder =
             with_common_settings!(builder, self, reading, table, name, chosen.policies.clone());
@@ -208,38 +199,45 @@ fn with_layer_settings(
     mut builder: RateLimitLayerBuilder,
     table: &Field<'_>,
 ) -> RateLimitLayerBuilder {
-    let readers = reading.readers;
+    builder = builder
+        .headers(headers(table))
+        .grpc_denials(grpc_denials(table));
     if let Some(field) = table.get("when") {
         let when = conditions::read(reading, &field);
         builder = builder.when(move |head| when.applies(head));
     }
-    builder = builder
-        .headers(headers(table))
-        .grpc_denials(grpc_denials(table));
-    let field = table.get("headers_when");
-    if let Some(wanted) = reading.named(field.as_ref(), &readers.headers_when, "headers_when") {
-        let wanted = Arc::clone(&wanted.0);
-        builder = builder.headers_when(move |status, headers| wanted(status, headers));
+    let secret = table.get("partition_key_secret");
+    let secret = secret.and_then(|field| reading.problems.keep(field.expanded()));
+    if let Some(secret) = secret {
+        builder = builder.partition_key_secret(secret.as_bytes());
     }
-    if let Some(secret) = table.get("partition_key_secret") {
-        if let Some(secret) = reading.problems.keep(secret.expanded()) {
-            builder = builder.partition_key_secret(secret.as_bytes());
-        }
-    }
-    if let Some(most) = table
-        .get("retry_after_jitter")
-        .and_then(|field| field.duration())
-    {
+    let time = |name: &str| table.get(name)?.duration();
+    if let Some(most) = time("retry_after_jitter") {
         builder = builder.retry_after_jitter(most);
+    }
+    if let Some(most) = time("wait_up_to") {
+        builder = builder.wait_up_to(most);
     }
     if table.is_set("decision_in_extensions") {
         builder = builder.decision_in_extensions();
     }
-    if let Some(most) = table.get("wait_up_to").and_then(|field| field.duration()) {
-        builder = builder.wait_up_to(most);
-    }
     if table.is_set("shadow_with_headers") {
         builder = builder.shadow_with_headers();
+    }
+    with_layer_readers(reading, builder, table)
+}
+
+/// Applies the readers that only layers have.
+fn with_layer_readers(
+    reading: &mut Reading<'_>,
+    mut builder: RateLimitLayerBuilder,
+    table: &Field<'_>,
+) -> RateLimitLayerBuilder {
+    let readers = reading.readers;
+    let field = table.get("headers_when");
+    if let Some(wanted) = reading.named(field.as_ref(), &readers.headers_when, "headers_when") {
+        let wanted = Arc::clone(&wanted.0);
+        builder = builder.headers_when(move |status, headers| wanted(status, headers));
     }
     let field = table.get("on_denied");
     if let Some(respond) = reading.named(field.as_ref(), &readers.on_denied, "on_denied") {

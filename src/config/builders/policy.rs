@@ -50,6 +50,22 @@ pub(super) fn read_all<'a>(
     policies
 }
 
+/// Returns the policies of a layer or limiter, in the order in which it names them: all, if it
+/// names none.
+pub(super) fn chosen_by<'a, 'f>(
+    table: &Field<'_>,
+    policies: &'a [FilePolicy<'f>],
+) -> Vec<&'a FilePolicy<'f>> {
+    let Some(names) = table.get("policies") else {
+        return policies.iter().collect();
+    };
+    let names = names.items();
+    let names = names.iter().filter_map(Field::text);
+    names
+        .filter_map(|name| policies.iter().find(|policy| policy.name == name))
+        .collect()
+}
+
 fn read(reading: &mut Reading<'_>, table: &Field<'_>, addresses: &Addresses) -> Option<Policies> {
     let before = reading.problems.len();
     let amount = table

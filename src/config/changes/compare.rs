@@ -6,7 +6,7 @@ use super::{Change, Effect, FieldChange};
 use crate::{
     Quota,
     config::{
-        Config,
+        Config, DEFAULT_LAYER,
         text::{is_same, write},
         tree::{Entry, Node, Value},
     },
@@ -32,16 +32,13 @@ pub(super) fn files(old: &Config, new: &Config) -> Vec<Change> {
     let mut changes = Vec::new();
     for before in &old {
         let after = new.iter().find(|after| after.is(before));
-        changes.push(match after {
-            Some(after) => before.compare(Some(after)),
-            None => before.compare(None),
-        });
+        changes.push((before.order(), before.compare(after)));
     }
     let added = new
         .iter()
         .filter(|after| !old.iter().any(|before| before.is(after)));
-    changes.extend(added.map(Part::added));
-    changes.sort_by_key(|change| change.0);
+    changes.extend(added.map(|after| (after.order(), after.added())));
+    changes.sort_by_key(|(order, _)| *order);
     changes.into_iter().map(|(_, change)| change).collect()
 }
 
@@ -50,11 +47,16 @@ fn parts(file: &Node) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let node = |name| file.get(name).map(|entry: &Entry| &entry.node);
     if let Some(Value::List(policies)) = node("policy").map(|node| &node.value) {
-        parts.extend(policies.iter().map(|policy| Part {
-            kind: "policy",
-            name: text(policy, "name").unwrap_or_default(),
-            node: Some(policy),
-            beside: prefixes(file, policy),
+        parts.extend(policies.iter().map(|policy| {
+            Part {
+                kind: "policy",
+                name: policy
+                    .get("name")
+                    .and_then(|entry| entry.node.text())
+                    .unwrap_or_default(),
+                node: Some(policy),
+                beside: prefixes(file, policy),
+            }
         }));
     }
     for kind in ["layer", "limiter"] {
@@ -69,7 +71,7 @@ fn parts(file: &Node) -> Vec<Part<'_>> {
     if node("layer").is_none() && node("limiter").is_none() {
         parts.push(Part {
             kind: "layer",
-            name: "default",
+            name: DEFAULT_LAYER,
             node: None,
             beside: BTreeMap::new(),
         });
@@ -121,16 +123,6 @@ fn has_word(key: &Node, word: &str) -> bool {
     }
 }
 
-fn text<'a>(table: &'a Node, name: &str) -> Option<&'a str> {
-    match &table.get(name)?.node.value {
-        Value::Text(text) => Some(text),
-        _ => None,
-    }
-}
-
-/// Where a part is in the list of changes.
-type Order = usize;
-
 impl Part<'_> {
     fn is(&self, other: &Part<'_>) -> bool {
         (self.kind, self.name) == (other.kind, other.name)
@@ -147,19 +139,20 @@ impl Part<'_> {
         self.node.map_or(&[], Node::entries)
     }
 
-    fn order(&self) -> Order {
+    /// Returns where it is in the list of changes.
+    fn order(&self) -> usize {
         let kinds = ["policy", "layer", "limiter"].into_iter().chain(TABLES);
         kinds.take_while(|kind| *kind != self.kind).count()
     }
 
-    fn compare(&self, after: Option<&Self>) -> (Order, Change) {
+    fn compare(&self, after: Option<&Self>) -> Change {
         let Some(after) = after else {
             return self.change(match self.kind {
                 "store" => Effect::NeedsRestart,
                 _ => Effect::Gone,
             });
         };
-        let (order, mut change) = self.change(Effect::Kept);
+        let mut change = self.change(Effect::Kept);
         for entry in self.entries() {
             let found = after.node.and_then(|node| node.get(&entry.name));
             if !found.is_some_and(|found| is_same(&entry.node, &found.node)) {
@@ -184,24 +177,22 @@ impl Part<'_> {
         if !change.fields.is_empty() {
             change.effect = self.effect(after, &change);
         }
-        (order, change)
+        change
     }
 
-    fn added(&self) -> (Order, Change) {
+    fn added(&self) -> Change {
         self.change(match self.kind {
             "store" => Effect::NeedsRestart,
             _ => Effect::New,
         })
     }
 
-    fn change(&self, effect: Effect) -> (Order, Change) {
-        let (path, fields) = (self.path(), Vec::new());
-        let change = Change {
-            path,
+    fn change(&self, effect: Effect) -> Change {
+        Change {
+            path: self.path(),
             effect,
-            fields,
-        };
-        (self.order(), change)
+            fields: Vec::new(),
+        }
     }
 
     /// Returns what changed fields do to the whole.
@@ -234,9 +225,9 @@ impl Part<'_> {
     /// Returns the algorithm of each tier of a policy. That without a name is of the policy, or of
     /// its other callers.
     fn algorithms(&self) -> BTreeMap<&str, u8> {
-        let letter = |node: &Node| match &node.value {
-            Value::Text(text) => text.parse::<Quota>().ok().map(|quota| quota.letter()),
-            _ => None,
+        let letter = |node: &Node| {
+            let quota = node.text()?.parse::<Quota>().ok()?;
+            Some(quota.letter())
         };
         let Some(Entry { node: quota, .. }) = self.node.and_then(|node| node.get("quota")) else {
             return BTreeMap::new();
@@ -245,7 +236,8 @@ impl Part<'_> {
         let tiers = tiers.unwrap_or_default().iter();
         let tiers = tiers.filter_map(|tier| Some((&*tier.name, letter(&tier.node)?)));
         let mut algorithms: BTreeMap<_, _> = tiers.collect();
-        let otherwise = text(quota, "otherwise").and_then(|name| algorithms.get(name).copied());
+        let otherwise = quota.get("otherwise").and_then(|entry| entry.node.text());
+        let otherwise = otherwise.and_then(|name| algorithms.get(name).copied());
         algorithms.extend(
             otherwise
                 .or_else(|| letter(quota))
