@@ -1,0 +1,129 @@
+//! What the algorithms are asked with, and what they answer: a bucket as it was read, what is held of
+//! it, and how it changes.
+
+use crate::quota::statement::Statement;
+
+/// A bucket as it was read at one instant, before a change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BucketState {
+    /// How much is taken, in the algorithm's own unit.
+    pub(crate) level: u64,
+    /// A second number of the algorithm's own, or 0.
+    pub(crate) mark: u64,
+    /// A third number of the algorithm's own, or 0. The algorithm's file names it.
+    pub(crate) more: u64,
+    /// Must be written even if nothing is taken: the first check of a caller that does not
+    /// start full, or a stored time too far ahead.
+    pub(crate) unsaved: bool,
+}
+
+/// A bucket as it was read, and what requests hold of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    pub(crate) standing: BucketState,
+    /// `None` if the bucket's policy does not hold.
+    pub(crate) hold: Option<HoldReading>,
+}
+
+impl Reading {
+    #[inline]
+    pub(crate) const fn of_no_hold(standing: BucketState) -> Self {
+        Self {
+            standing,
+            hold: None,
+        }
+    }
+}
+
+/// The context in which a bucket is read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReadContext<'a> {
+    pub(crate) now_us: u64,
+    /// The highest level at which the demand fits.
+    pub(crate) most: u64,
+    /// How much later this caller's windows start.
+    pub(crate) offset_ms: u64,
+    /// For [`Concurrency`](crate::Concurrency): the permits that the sender states it holds.
+    pub(crate) statement: Option<&'a Statement>,
+    /// Refunds only units that were taken at this mark; 0 for any.
+    pub(crate) taken_at: u64,
+    /// How much to refund.
+    pub(crate) give: u64,
+    pub(crate) is_refund: bool,
+    /// For [`Penalty`](crate::Penalty): what the check does to it by being made.
+    pub(crate) offense: Offense,
+}
+
+/// What a check does to a penalty by being made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Offense {
+    /// Strikes that the sender counted by itself. They come before the check is decided.
+    pub(crate) strikes: u64,
+    /// Bans for at least so long.
+    pub(crate) ban_ms: u64,
+    /// Whether it prolongs a ban, if the penalty does.
+    pub(crate) prolongs: bool,
+}
+
+impl ReadContext<'_> {
+    /// Returns the context of a bucket of which `hold` is held, in units of this level.
+    #[inline(always)]
+    pub(crate) fn beside(mut self, hold: Option<&HoldReading>, unit: u64) -> Self {
+        if let Some(hold) = hold {
+            self.most = self.most.saturating_sub(hold.level(unit));
+            // What was held was not charged, so it is not refunded.
+            if self.is_refund {
+                self.give = self.give.saturating_sub(hold.asked.saturating_mul(unit));
+            }
+        }
+        self
+    }
+
+    pub(crate) const fn now_ms(&self) -> u64 {
+        self.now_us / 1_000
+    }
+}
+
+/// What requests hold of a bucket, for the charge that comes behind. In units of the bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HoldReading {
+    /// All that is held, before the check.
+    pub(crate) held: u64,
+    /// What has lapsed since the last check, and is charged by this one.
+    pub(crate) lapsed: u64,
+    /// The units that the check is to hold; for a settlement, those that were held.
+    pub(crate) asked: u64,
+    /// For a settlement, a refund and a renewal: how many of those are still held.
+    pub(crate) found: u64,
+    /// The generation of units that are held now.
+    pub(crate) generation: u64,
+}
+
+impl HoldReading {
+    /// Returns the level of what is held, and of what has lapsed, in units of this level.
+    #[inline]
+    pub(crate) fn level(&self, unit: u64) -> u64 {
+        self.held.saturating_add(self.lapsed).saturating_mul(unit)
+    }
+}
+
+/// How a bucket changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Takes this much. 0 only saves what was read.
+    Take(u64),
+    /// Refunds this much, no more than was taken.
+    Give(u64),
+    /// Renews the sender's permits, or moves units that are held into the present generation.
+    Renew,
+}
+
+impl Change {
+    pub(crate) const fn applied_to(self, level: u64) -> u64 {
+        match self {
+            Self::Take(more) => level.saturating_add(more),
+            Self::Give(less) => level.saturating_sub(less),
+            Self::Renew => level,
+        }
+    }
+}
