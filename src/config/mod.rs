@@ -6,10 +6,10 @@
 //    each value.
 // 2. `check` compares the tree with the `descriptor`, the one home of what a file may say, and
 //    collects all mistakes as `problem::Problems`. A `Config` has passed it.
-// 3. `builders::Builders::read` makes builders of the tree, without a store and without connecting:
-//    whoever builds opens `Builders::store` once, and gives it to all of them. It reads the tree by `field::Field`, which starts at
-//    `Config::root`, and need not look for mistakes of form: a field that is there has the form of
-//    its descriptor. Whatever a builder says is a problem at its field:
+// 3. `builders::Builders::read` makes builders of the tree, without a store and without connecting.
+//    It reads the tree by `field::Field`, which starts at `Config::root`, and need not look for
+//    mistakes of form: a field that is there has the form of its descriptor. What a builder reports
+//    is a problem at its field:
 //
 //        let mut policy = Policy::new(name, quota);
 //        if let Some(lifetime) = field.get("hold_for").and_then(|field| field.duration()) { .. }
@@ -19,8 +19,11 @@
 //        problems.push(field.problem(Code::UnknownReader, message));   // one that only files have
 //        problems.finish(config.file_name().as_ref())?;                // all of them, if any
 //
-//    A new field is a line in `descriptor/`, and a new mistake that only files have is a line of
-//    `codes!` in `code.rs` and a row in `docs/errors.md`.
+// 4. `shared::Shared` opens `Builders::store` once, and `in_force::InForce` builds all layers and
+//    limiters with it. A later version of the file replaces the one in force.
+//
+// A new field is a line in `descriptor/`, and a new mistake that only files have is a line of
+// `codes!` in `code.rs` and a row in `docs/errors.md`.
 
 mod builders;
 mod changes;

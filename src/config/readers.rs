@@ -43,8 +43,8 @@ pub(super) type TierBy = dyn for<'a> Fn(&RequestHead<'a>) -> Option<&'a str> + S
 ///     .when("paying", |head| head.extensions().get().is_some_and(|tenant: &Tenant| tenant.plan != "free"));
 /// ```
 ///
-/// Each kind has names of its own. A name in the file that is not registered is an error. A registered name that the file does not use is none, so
-/// that a file may be changed and reloaded.
+/// Each kind has names of its own. A name in the file that is not registered is an error. A
+/// registered name that the file does not use is none, so that a file may be changed and reloaded.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Readers {

@@ -13,7 +13,7 @@ use std::{fmt, net::IpAddr, path::Path, sync::Arc};
 
 use arc_swap::{ArcSwap, Guard};
 
-#[cfg(feature = "admin")]
+#[cfg(any(feature = "admin", feature = "config"))]
 pub(crate) use self::by_hand::stronger;
 pub use self::list::List;
 #[cfg(feature = "control")]

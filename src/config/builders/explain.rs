@@ -17,6 +17,7 @@ use crate::{
         tree::{Node, Value},
     },
     key::{KeyError, KeyExtractor, Reason},
+    lists::stronger,
 };
 
 impl Config {
@@ -225,11 +226,8 @@ fn listed<'a>(
         Some(reader) => entries.find_address(reader.address(head)?),
         None => None,
     };
-    let by_key = keys.filter_map(|key| entries.find_key(key));
-    // An allowed address or key counts more than all that are denied.
-    let mut found = by_address.into_iter().chain(by_key).collect::<Vec<_>>();
-    found.sort_by_key(|list| *list == List::Deny);
-    Ok(found.first().copied())
+    let by_key = keys.map(|key| entries.find_key(key));
+    Ok(by_key.fold(by_address, stronger))
 }
 
 fn in_words(error: &KeyError) -> String {
