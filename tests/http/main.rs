@@ -14,6 +14,7 @@ mod overrides;
 mod penalties;
 #[cfg(feature = "config")]
 mod reload;
+mod routes;
 mod settle;
 mod shadow;
 mod standards;
