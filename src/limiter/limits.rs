@@ -41,9 +41,7 @@ impl AsRef<Recorder> for Limits {
 impl Limits {
     pub(super) fn check_now(&self, key: &Key) -> Result<Decision, StoreError> {
         if let Some((policy, memory)) = self.direct() {
-            let decision = memory.take(&charge(policy, key));
-            self.recorder.decided(&decision);
-            return Ok(decision);
+            return Ok(self.take(policy, memory, key));
         }
         match self.ask(Operation::Take, key, None) {
             Answer::Now(answer) => self.counted(answer),
@@ -70,6 +68,13 @@ impl Limits {
             }
             _ => None,
         }
+    }
+
+    /// Decides, and counts the decision.
+    pub(super) fn take(&self, policy: &Compiled, memory: &MemoryStore, key: &Key) -> Decision {
+        let decision = memory.take(&charge(policy, key));
+        self.recorder.decided(&decision);
+        decision
     }
 
     pub(super) fn ask(

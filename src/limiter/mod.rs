@@ -14,7 +14,7 @@ mod settle;
 mod wait;
 
 pub use self::builder::LimiterBuilder;
-use self::{charges::charge, limits::Limits};
+use self::limits::Limits;
 #[cfg(doc)]
 use crate::{ConfigError, OnStoreFailure};
 use crate::{
@@ -100,9 +100,7 @@ impl Limiter {
             let key = key.into();
             let limits = self.limits.load();
             if let Some((policy, memory)) = limits.direct() {
-                let decision = memory.take(&charge(policy, &key));
-                limits.recorder.decided(&decision);
-                return Ok(decision);
+                return Ok(limits.take(policy, memory, &key));
             }
             match limits.ask(Operation::Take, &key, None) {
                 Answer::Now(answer) => return limits.counted(answer),

@@ -18,7 +18,6 @@ use super::{
     denied::Denial,
     headers::{Fields, SetBy},
     plan::{Callers, PartitionKeys},
-    respond::respond,
     settings::{HeadersWhen, Settings},
     settling::{Settling, Taken},
 };
@@ -158,18 +157,13 @@ where
         settings
             .recorder
             .denied_without_decision(denial.reason, policy);
-        settings.record(denial, |_| None, &RequestHead::from(request));
-        Self::denied(denial, settings, request)
+        Self::denied(settings.deny(denial, &|_| None, &RequestHead::from(request)))
     }
 
     /// Does not call the inner service. The denial is recorded already.
-    pub(super) fn denied(
-        denial: Denial<'_>,
-        settings: &Settings,
-        request: &Request<ReqBody>,
-    ) -> Self {
+    pub(super) const fn denied(response: Response<Bytes>) -> Self {
         Self {
-            state: State::denied(denial, settings, request),
+            state: State::denied(response),
         }
     }
 
@@ -181,10 +175,9 @@ where
 }
 
 impl<S, F, ReqBody> State<S, F, ReqBody> {
-    fn denied(denial: Denial<'_>, settings: &Settings, request: &Request<ReqBody>) -> Self {
-        let head = RequestHead::from(request);
+    const fn denied(response: Response<Bytes>) -> Self {
         Self::Denied {
-            response: Some(respond(denial, &settings.response, &settings.fields, &head)),
+            response: Some(response),
         }
     }
 
@@ -222,8 +215,8 @@ where
         }) = answered
         else {
             let denial = DenialReason::StoreFailed.into();
-            settings.record(denial, |_| None, &RequestHead::from(&request));
-            return State::denied(denial, settings, &request);
+            let head = RequestHead::from(&request);
+            return State::denied(settings.deny(denial, &|_| None, &head));
         };
         if let Some(partition_keys) = self.partition_keys {
             decision.give_partitions(&partition_keys);
@@ -235,8 +228,8 @@ where
                 let caller = callers.find(|(charged_by, _)| charged_by == policy);
                 caller.map(|(_, key)| key)
             };
-            settings.record(denial, key_of, &RequestHead::from(&request));
-            let denied = State::denied(denial, settings, &request);
+            let head = RequestHead::from(&request);
+            let denied = State::denied(settings.deny(denial, &key_of, &head));
             if let Some(holds) = holds {
                 denied.settle_shadows(holds, settings);
             }

@@ -1,5 +1,8 @@
 //! Whether the caller of a request is on one of the lists.
 
+use bytes::Bytes;
+use http::Response;
+
 use super::{denied::Denial, settings::Settings};
 use crate::{
     Decision, Key, List, RequestHead,
@@ -9,9 +12,9 @@ use crate::{
 };
 
 /// What the lists decide.
-pub(super) enum Listed<'a> {
+pub(super) enum Listed {
     Allowed(Decision),
-    Denied(Denial<'a>),
+    Denied(Response<Bytes>),
     /// Addresses are listed, and the request has none.
     Unknown(KeyError),
 }
@@ -22,7 +25,7 @@ type Found<'a> = (List, Option<(&'a Name, Key)>);
 impl Settings {
     /// Decides a request by the lists, and records it. `None` if its caller is on neither.
     #[inline(never)]
-    pub(super) fn listed(&self, lists: &AllLists, head: &RequestHead<'_>) -> Option<Listed<'_>> {
+    pub(super) fn listed(&self, lists: &AllLists, head: &RequestHead<'_>) -> Option<Listed> {
         if self.plan.when.as_ref().is_some_and(|when| !(when.0)(head)) {
             return None;
         }
@@ -37,8 +40,7 @@ impl Settings {
             List::Deny => {
                 let denial = Denial::by_list(caller.as_ref().map(|(policy, _)| &*policy.text));
                 let key = caller.as_ref().map(|(_, key)| key);
-                self.record(denial, |_| key, head);
-                Listed::Denied(denial)
+                Listed::Denied(self.deny(denial, &|_| key, head))
             }
         })
     }

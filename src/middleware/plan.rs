@@ -325,15 +325,15 @@ impl Rule {
     }
 
     /// Decides a request from one bucket in memory. Nothing that it reads is copied: the copies
-    /// would take longer than the decision. Counts it. `record_denial` gets the decision before it is
-    /// copied, and the key.
+    /// would take longer than the decision. Counts it. `deny` is called if it is a denial, with the
+    /// key.
     #[inline(always)]
     pub(super) fn decide(
         &self,
         memory: &MemoryStore,
         recorder: &Recorder,
         head: &RequestHead<'_>,
-        record_denial: impl Fn(&Decision, &Key),
+        deny: impl FnOnce(&Decision, &Key),
     ) -> Result<Decision, MissingKey<'_>> {
         let without_policy = || {
             let decision = Decision::of_no_policy();
@@ -361,7 +361,7 @@ impl Rule {
         let decision = memory.take(&charge);
         recorder.decided(&decision);
         if !decision.is_allowed() {
-            record_denial(&decision, key);
+            deny(&decision, key);
         }
         Ok(decision)
     }

@@ -1,8 +1,11 @@
-//! Records a denial in the layer's lists.
+//! Denies a request: the denial is recorded in the layer's lists, and answered.
 
 use std::borrow::Cow;
 
-use super::{denied::Denial, key::known_method, settings::Settings};
+use bytes::Bytes;
+use http::Response;
+
+use super::{denied::Denial, key::known_method, respond::respond, settings::Settings};
 use crate::{
     Decision, Fingerprint, Key, PolicyDecision, RequestHead,
     offenders::{Identity, NewDenial, Route},
@@ -10,17 +13,21 @@ use crate::{
 };
 
 impl Settings {
-    /// Records a denial. `key_of`: returns the key that a policy would have charged.
-    #[inline]
-    pub(super) fn record<'a>(
+    /// Denies a request: records the denial, and makes the response. `key_of`: returns the key that
+    /// a policy would have charged.
+    ///
+    /// `inline(never)`: once in each place that denies, it took 4 % of the rows of cached denials.
+    #[inline(never)]
+    pub(super) fn deny<'a>(
         &self,
         denial: Denial<'_>,
-        key_of: impl Fn(&Name) -> Option<&'a Key>,
+        key_of: &dyn Fn(&Name) -> Option<&'a Key>,
         head: &RequestHead<'_>,
-    ) {
-        if !self.is_repeated(denial, &key_of) {
-            self.record_new(denial, &key_of, head);
+    ) -> Response<Bytes> {
+        if !self.is_repeated(denial, key_of) {
+            self.record_new(denial, key_of, head);
         }
+        respond(denial, &self.response, &self.fields, head)
     }
 
     /// Counts a denial like the last one.
@@ -28,7 +35,7 @@ impl Settings {
     fn is_repeated<'a>(
         &self,
         denial: Denial<'_>,
-        key_of: impl Fn(&Name) -> Option<&'a Key>,
+        key_of: &dyn Fn(&Name) -> Option<&'a Key>,
     ) -> bool {
         denial.decision.is_some_and(|decision| {
             let denied_by = || decision.denied_by().map(PolicyDecision::interned_name);

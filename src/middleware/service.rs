@@ -83,20 +83,23 @@ where
         {
             match listed {
                 Listed::Allowed(decision) => decision,
-                Listed::Denied(denial) => {
-                    return ResponseFuture::denied(denial, settings, &request);
-                }
+                Listed::Denied(response) => return ResponseFuture::denied(response),
                 Listed::Unknown(error) => {
                     return ResponseFuture::without_key(None, &error, settings, &request);
                 }
             }
         } else if let Some((rule, memory)) = settings.direct() {
             let head = head();
-            let record_denial = |decision: &Decision, key: &Key| {
-                settings.record(decision.into(), |_| Some(key), &head);
+            let mut denied = None;
+            let deny = |decision: &Decision, key: &Key| {
+                let denial = Denial::from(decision);
+                denied = Some(settings.deny(denial, &|_| Some(key), &head));
             };
-            match rule.decide(memory, &settings.recorder, &head, record_denial) {
-                Ok(decision) => decision,
+            match rule.decide(memory, &settings.recorder, &head, deny) {
+                Ok(decision) => match denied {
+                    None => decision,
+                    Some(response) => return ResponseFuture::denied(response),
+                },
                 Err(MissingKey { policy, error }) => {
                     return ResponseFuture::without_key(Some(policy), &error, settings, &request);
                 }
@@ -115,8 +118,8 @@ where
                 if let Some(decision) = settings.decide_by_bans(&mut charges) {
                     settings.recorder.decided(&decision);
                     let denial = Denial::from(&decision);
-                    settings.record(denial, |policy| charges.key_of(policy), &head);
-                    return ResponseFuture::denied(denial, settings, &request);
+                    let response = settings.deny(denial, &|policy| charges.key_of(policy), &head);
+                    return ResponseFuture::denied(response);
                 }
             }
             let (enforced, shadows) = (&*charges.enforced, charges.shadows());
@@ -144,8 +147,7 @@ where
                     settings.recorder.answered(&answer);
                     let Ok(decision) = answer else {
                         let denial = DenialReason::StoreFailed.into();
-                        settings.record(denial, |_| None, &head);
-                        return ResponseFuture::denied(denial, settings, &request);
+                        return ResponseFuture::denied(settings.deny(denial, &|_| None, &head));
                     };
                     decision
                 }
@@ -163,8 +165,8 @@ where
             }
             if !decision.is_allowed() {
                 let denial = Denial::from(&decision);
-                settings.record(denial, |policy| charges.key_of(policy), &head);
-                let denied = ResponseFuture::denied(denial, settings, &request);
+                let response = settings.deny(denial, &|policy| charges.key_of(policy), &head);
+                let denied = ResponseFuture::denied(response);
                 if let Some(holds) = holds {
                     denied.settle_shadows(holds, settings);
                 }
@@ -172,9 +174,6 @@ where
             }
             decision
         };
-        if !decision.is_allowed() {
-            return ResponseFuture::denied((&decision).into(), settings, &request);
-        }
         let extensions = settings.share(&decision, request.extensions_mut());
         let settling = Settling::new(settings, holds, &mut request);
         let future = inner.call(request);

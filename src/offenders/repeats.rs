@@ -30,7 +30,7 @@ pub(super) struct Repeats {
 struct Repeated {
     /// The number of the list of offenders.
     list: usize,
-    denied: SmallVec<[(Name, Key); 1]>,
+    denied: Box<[(Name, Box<[u8]>)]>,
     reason: DenialReason,
     /// When it was remembered, by the clock of the store, and by that of this process.
     decided_us: u64,
@@ -92,7 +92,8 @@ impl Repeated {
         let mut known = self.denied.iter();
         for (policy, key) in denied {
             match (known.next(), key) {
-                (Some((name, caller)), Some(key)) if name == policy && caller == key => {}
+                (Some((name, caller)), Some(key))
+                    if name == policy && **caller == *key.as_bytes() => {}
                 _ => return false,
             }
         }
@@ -135,7 +136,8 @@ where
             return;
         }
         let denied = (self.denied)();
-        let denied = denied.filter_map(|(policy, key)| Some((policy.clone(), key?.clone())));
+        let denied =
+            denied.filter_map(|(policy, key)| Some((policy.clone(), key?.as_bytes().into())));
         let repeated = Repeated {
             list: self.list,
             denied: denied.collect(),
