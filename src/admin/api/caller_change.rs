@@ -1,11 +1,12 @@
 //! Changes for one caller: reset, ban, unban, another quota.
 
-use std::fmt::Write;
+mod read;
+mod summary;
 
+use self::summary::summary;
 use super::{
-    body::Fields,
     changed::{Changed, Event, Failed, Signature, control_for},
-    look_up::{CallerPolicy, LookUp, Question, states},
+    look_up::{LookUp, Question, states},
 };
 use crate::{
     Fingerprint, Key, Quota,
@@ -37,63 +38,6 @@ enum Action {
 }
 
 impl CallerChange {
-    pub(super) fn reset(body: &[u8]) -> Result<Self, Problem> {
-        Ok(Self::of(Question::read(body)?, Action::Reset))
-    }
-
-    pub(super) fn ban(body: &[u8]) -> Result<Self, Problem> {
-        let mut fields = Fields::read(body)?;
-        let question = question(&mut fields)?;
-        let action = Action::Ban(fields.required_until()?);
-        let mut change = Self::of(question, action);
-        change.read_notes(&mut fields)?;
-        fields.end(&["caller", "policy", "for", "until_ms", "reason", "label"])?;
-        Ok(change)
-    }
-
-    pub(super) fn unban(body: &[u8]) -> Result<Self, Problem> {
-        Self::of_caller_and_policy(body, Action::Unban)
-    }
-
-    pub(super) fn set_quota(body: &[u8]) -> Result<Self, Problem> {
-        let mut fields = Fields::read(body)?;
-        let question = question(&mut fields)?;
-        let action = Action::Override(fields.quota()?, fields.required_until()?);
-        let mut change = Self::of(question, action);
-        change.read_notes(&mut fields)?;
-        let known = [
-            "caller", "policy", "quota", "for", "until_ms", "reason", "label",
-        ];
-        fields.end(&known)?;
-        Ok(change)
-    }
-
-    pub(super) fn clear_quota(body: &[u8]) -> Result<Self, Problem> {
-        Self::of_caller_and_policy(body, Action::ClearOverride)
-    }
-
-    fn of_caller_and_policy(body: &[u8], action: Action) -> Result<Self, Problem> {
-        let mut fields = Fields::read(body)?;
-        let question = question(&mut fields)?;
-        fields.end(&["caller", "policy"])?;
-        Ok(Self::of(question, action))
-    }
-
-    const fn of(question: Question, action: Action) -> Self {
-        Self {
-            question,
-            action,
-            reason: None,
-            label: None,
-        }
-    }
-
-    fn read_notes(&mut self, fields: &mut Fields) -> Result<(), Problem> {
-        self.reason = fields.note("reason")?;
-        self.label = fields.note("label")?;
-        Ok(())
-    }
-
     /// Makes the change, and logs it.
     pub(super) async fn make(self, shared: Handle, who: Who) -> Result<Changed<LookUp>, Problem> {
         let (watched, before) = match self.concerned(&shared).await {
@@ -305,14 +249,6 @@ impl Action {
     }
 }
 
-fn question(fields: &mut Fields) -> Result<Question, Problem> {
-    Ok(Question {
-        caller: fields.caller()?,
-        policy: Some(fields.required_policy()?),
-        limiter: None,
-    })
-}
-
 /// Returns what stores call the caller: mostly one.
 fn fingerprints(states: &[CallerState]) -> Vec<Fingerprint> {
     let mut all: Vec<_> = states
@@ -345,33 +281,4 @@ fn check_quota(watched: &[Watched], policy: &str, quota: &Quota) -> Result<(), P
         Some(error) => Err(Problem::new(Code::CannotOverride).detail(error.to_string())),
         None => Ok(()),
     }
-}
-
-/// Describes a caller's state for the log.
-fn summary(found: &LookUp) -> String {
-    let mut text = String::new();
-    for policy in &found.policies {
-        if !text.is_empty() {
-            text.push_str("; ");
-        }
-        // A text takes all that is written to it.
-        let _ = describe(policy, &mut text);
-    }
-    text
-}
-
-fn describe(found: &CallerPolicy, text: &mut String) -> std::fmt::Result {
-    write!(text, "{}/{}: ", found.limiter, found.policy)?;
-    if let Some(quota) = &found.quota {
-        write!(text, "{quota}, ")?;
-    }
-    match (found.remaining, found.limit, &found.error) {
-        (Some(remaining), Some(limit), _) => write!(text, "{remaining} of {limit} left")?,
-        (.., Some(error)) => write!(text, "unknown, because {error}")?,
-        _ => text.push_str("unknown"),
-    }
-    if let (Some(by), Some(until_ms)) = (found.banned_by, found.banned_until_ms) {
-        write!(text, ", banned by {by} until {until_ms}")?;
-    }
-    Ok(())
 }

@@ -12,6 +12,7 @@ pub(super) mod policies;
 mod sample;
 pub(super) mod sampler;
 pub(super) mod status;
+pub(super) mod stores;
 mod stream;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

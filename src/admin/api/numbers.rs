@@ -2,12 +2,11 @@
 
 use serde::Serialize;
 
-use super::{Counts, epoch_ms, ms, named, status::StoreStatus};
-use crate::{
-    DenialReason, Offender, RecentDenial,
-    admin::watched::Watched,
-    metrics::{Histogram, Snapshot, StoreMetrics},
+use super::{
+    Counts, epoch_ms, ms, named,
+    stores::{Store, Values},
 };
+use crate::{DenialReason, Offender, RecentDenial, admin::watched::Watched, metrics::Snapshot};
 
 /// All numbers of a layer or limiter, since it was built.
 #[derive(Debug, Serialize)]
@@ -28,28 +27,6 @@ pub(in crate::admin) struct PolicyMetrics {
     pub(in crate::admin) name: String,
     #[serde(serialize_with = "named")]
     pub(in crate::admin) checks: Counts,
-}
-
-/// The numbers of a store.
-#[derive(Debug, Serialize)]
-pub(in crate::admin) struct Store {
-    #[serde(flatten)]
-    pub(in crate::admin) status: StoreStatus,
-    pub(in crate::admin) leased_units: Option<u64>,
-    pub(in crate::admin) held_units: u64,
-    pub(in crate::admin) unsettled_units: u64,
-    #[serde(serialize_with = "named")]
-    pub(in crate::admin) settlements: Counts,
-    pub(in crate::admin) call_seconds: Option<Values>,
-    pub(in crate::admin) checks_per_call: Option<Values>,
-}
-
-/// How many values were up to each bound, and above the last one.
-#[derive(Debug, Serialize)]
-pub(in crate::admin) struct Values {
-    pub(in crate::admin) bounds: Vec<f64>,
-    pub(in crate::admin) counts: Vec<u64>,
-    pub(in crate::admin) sum: f64,
 }
 
 /// A caller that a policy often denies.
@@ -132,30 +109,6 @@ fn of(snapshot: Snapshot) -> Metrics {
         waiting: snapshot.waiting,
         wait_seconds: snapshot.wait_seconds.into(),
         store: snapshot.store.into(),
-    }
-}
-
-impl From<StoreMetrics> for Store {
-    fn from(store: StoreMetrics) -> Self {
-        Self {
-            status: StoreStatus::from(&store),
-            leased_units: store.leased_units,
-            held_units: store.held_units,
-            unsettled_units: store.unsettled_units,
-            settlements: store.settlements.by_result().collect(),
-            call_seconds: store.call_seconds.map(Values::from),
-            checks_per_call: store.checks_per_call.map(Values::from),
-        }
-    }
-}
-
-impl From<Histogram> for Values {
-    fn from(values: Histogram) -> Self {
-        Self {
-            bounds: values.bounds,
-            counts: values.counts,
-            sum: values.sum,
-        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::SystemTime};
 
 use serde::Serialize;
 
-use super::{Counts, epoch_ms, named};
+use super::{epoch_ms, stores::StoreStatus};
 #[cfg(feature = "config")]
 use crate::config;
 use crate::{
@@ -35,20 +35,6 @@ pub(in crate::admin) struct LimiterStatus {
     pub(in crate::admin) kind: &'static str,
     pub(in crate::admin) policies: Vec<String>,
     pub(in crate::admin) store: String,
-}
-
-/// A store, or all of one name.
-#[derive(Debug, Serialize)]
-pub(in crate::admin) struct StoreStatus {
-    pub(in crate::admin) name: String,
-    pub(in crate::admin) up: bool,
-    pub(in crate::admin) breakers_open: Option<u64>,
-    pub(in crate::admin) in_flight: Option<u64>,
-    pub(in crate::admin) buckets: Option<u64>,
-    pub(in crate::admin) local_buckets: u64,
-    pub(in crate::admin) cached_denials: Option<u64>,
-    #[serde(serialize_with = "named")]
-    pub(in crate::admin) failures: Counts,
 }
 
 /// The control document.
@@ -112,21 +98,6 @@ pub(in crate::admin) fn status(shared: &Shared, watched: &[Watched], who: &Who) 
         config: shared.targets.config_status().map(ConfigStatus::from),
         #[cfg(not(feature = "config"))]
         config: None,
-    }
-}
-
-impl From<&StoreMetrics> for StoreStatus {
-    fn from(store: &StoreMetrics) -> Self {
-        Self {
-            name: store.name.clone(),
-            up: store.is_up,
-            breakers_open: store.breakers_open,
-            in_flight: store.in_flight,
-            buckets: store.memory_buckets,
-            local_buckets: store.local_buckets,
-            cached_denials: store.cached_denials,
-            failures: store.failures.by_kind().collect(),
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
 use crate::admin::api::{
     numbers::Metrics,
     policies::{ControlEntry, Policy},
-    status::StoreStatus,
+    stores::StoreStatus,
 };
 
 /// Returns the only row of a table that is empty.
