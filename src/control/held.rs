@@ -89,7 +89,7 @@ impl Held {
     }
 
     pub(super) fn document(&self) -> Arc<Document> {
-        Arc::clone(&self.state().document)
+        Arc::clone(&self.state().applied.document)
     }
 
     pub(super) fn status(&self) -> Status {
@@ -123,7 +123,7 @@ impl Held {
     /// Leaves out what has ended.
     fn expire(&self) {
         let now = self.now();
-        let has_changed = self.state().expire(now);
+        let has_changed = self.state().applied.expire(now);
         if has_changed {
             self.publish();
         }
@@ -136,12 +136,12 @@ impl Held {
         let new = Arc::downgrade(subscriber);
         subscribers.push(new);
         let problems = subscriber.apply(&overlay);
-        self.state().add_not_taken(problems);
+        self.state().applied.add_not_taken(problems);
     }
 
     /// Returns what the document says now.
     pub(crate) fn overlay(&self) -> Arc<Overlay> {
-        Arc::clone(&self.state().overlay)
+        Arc::clone(&self.state().applied.overlay)
     }
 
     /// Tells all layers and limiters what the document says now, and records what they do not take.
@@ -157,7 +157,7 @@ impl Held {
             problems.extend(subscriber.iter().flat_map(|one| one.apply(&overlay)));
             subscriber.is_some()
         });
-        self.state().set_not_taken(problems);
+        self.state().applied.set_not_taken(problems);
     }
 
     /// Returns whether a policy is one of this process.

@@ -11,6 +11,7 @@
 //!
 //! [guide]: https://github.com/tower-throttle/tower-throttle/blob/main/docs/control.md
 
+mod applied;
 #[cfg(feature = "http")]
 mod caller;
 mod change;

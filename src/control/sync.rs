@@ -61,7 +61,7 @@ impl Held {
         let mut state = self.state();
         state.find_same();
         if has_subscribers {
-            state.check_policies(is_known);
+            state.applied.check_policies(is_known);
         }
     }
 

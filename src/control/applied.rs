@@ -1,0 +1,105 @@
+//! The version that applies in this process: its document, and the overlay of what has not ended.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use super::{compile::compile, document::Document};
+use crate::{overlay::Overlay, telemetry};
+
+/// A version, and what of it does not apply.
+#[derive(Default)]
+pub(super) struct Applied {
+    pub(super) document: Arc<Document>,
+    pub(super) overlay: Arc<Overlay>,
+    pub(super) since: Option<SystemTime>,
+    /// When the first of the entries that apply ends.
+    next_end: Option<SystemTime>,
+    /// When the last of the entries that are left out ended.
+    last_end: Option<SystemTime>,
+    /// What could not be made an overlay.
+    not_compiled: Vec<String>,
+    /// What the layers and limiters of this process could not take.
+    not_taken: Vec<String>,
+    /// Whether it is known which of its policies this process has.
+    is_checked: bool,
+}
+
+impl Applied {
+    /// Creates a version that makes its document apply.
+    pub(super) fn new(document: Document, now: SystemTime) -> Self {
+        Self {
+            document: Arc::new(document),
+            since: Some(now),
+            ..Self::default()
+        }
+    }
+
+    /// Makes the overlay of what has not ended now.
+    pub(super) fn compile(&mut self, now: SystemTime) {
+        let (overlay, problems) = compile(&self.document, now);
+        self.log_new(&self.not_compiled, &problems);
+        self.not_compiled = problems;
+        self.overlay = Arc::new(overlay);
+        let ends = self.document.entries.iter().filter_map(|entry| entry.until);
+        self.next_end = ends.clone().filter(|end| *end > now).min();
+        self.last_end = ends.filter(|end| *end <= now).max();
+    }
+
+    /// Leaves out what has ended, and takes back what has not, if the clock was ahead. Returns
+    /// whether anything changes.
+    pub(super) fn expire(&mut self, now: SystemTime) -> bool {
+        let has_ended = self.next_end.is_some_and(|end| end <= now);
+        let is_back = self.last_end.is_some_and(|end| end > now);
+        if has_ended || is_back {
+            self.compile(now);
+        }
+        has_ended || is_back
+    }
+
+    /// Records what the layers and limiters of this process do not take of this version.
+    pub(super) fn set_not_taken(&mut self, mut problems: Vec<String>) {
+        let mut seen = HashSet::new();
+        problems.retain(|problem| seen.insert(problem.clone()));
+        self.log_new(&self.not_taken, &problems);
+        self.not_taken = problems;
+    }
+
+    /// Records what a new layer or limiter does not take of this version.
+    pub(super) fn add_not_taken(&mut self, problems: Vec<String>) {
+        let all = self.not_taken.iter().cloned().chain(problems);
+        self.set_not_taken(all.collect());
+    }
+
+    fn log_new(&self, known: &[String], problems: &[String]) {
+        let known: HashSet<_> = known.iter().collect();
+        for problem in problems.iter().filter(|problem| !known.contains(problem)) {
+            telemetry::control_not_taken(problem, self.document.version);
+        }
+    }
+
+    /// Returns what of it does not apply.
+    pub(super) fn not_applied(&self) -> impl Iterator<Item = &String> {
+        self.not_compiled.iter().chain(&self.not_taken)
+    }
+
+    /// Logs its unknown policies, once.
+    pub(super) fn check_policies(&mut self, is_known: impl Fn(&str) -> bool) {
+        if !self.is_checked {
+            self.is_checked = true;
+            let unknown = self.unknown_policies(is_known);
+            if !unknown.is_empty() {
+                telemetry::control_unknown_policies(self.document.version, &unknown);
+            }
+        }
+    }
+
+    pub(super) fn unknown_policies(&self, is_known: impl Fn(&str) -> bool) -> Vec<String> {
+        let entries = self.document.entries.iter();
+        let named: BTreeSet<_> = entries.filter_map(|entry| entry.action.policy()).collect();
+        let unknown = named.into_iter().filter(|name| !is_known(name));
+        unknown.map(str::to_owned).collect()
+    }
+}
