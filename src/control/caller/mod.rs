@@ -25,7 +25,7 @@ use crate::{
 /// | `ann`, `text:ann` | a text: a header, a cookie, a token |
 /// | `number:42` | a number |
 /// | `ip:203.0.113.9` | an address, in IPv6 of the prefix that the policy uses |
-/// | 22 characters, `fingerprint:..` | the [`Fingerprint`] of a key |
+/// | 22 characters, `fingerprint:..` | the [`Fingerprint`](crate::Fingerprint) of a key |
 /// | `text:ann`, `number:7` | a key of several parts |
 /// | `everyone:` | the key of a bucket that all callers share |
 /// | `header:x-api-key=k1`, `cookie:session=s1`, `bearer:TOKEN`, `method:GET` | parts of a request, from which a policy reads its key. `ip:203.0.113.9` may stand beside them |
