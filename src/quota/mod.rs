@@ -168,6 +168,12 @@ pub(crate) use each;
 // Where algorithms differ, a `match` names all of them, so that none gets the answer of another
 // by default: the compiler asks what a new one does. `properties.rs` has the other questions.
 impl Quota {
+    /// Returns the algorithm.
+    #[must_use]
+    pub const fn algorithm(&self) -> Algorithm {
+        self.properties().algorithm
+    }
+
     /// Returns the units per [`period`](Self::period): the rate as it was configured. For
     /// [`Concurrency`], these are units at a time, and for [`Penalty`], strikes.
     #[must_use]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::{Algorithm, Params, Quota, penalty::PenaltyParams};
 
 /// The answers of one algorithm. None has a default, so a new algorithm answers each question.
-struct Properties {
-    algorithm: Algorithm,
+pub(super) struct Properties {
+    pub(super) algorithm: Algorithm,
     /// The letter of its form of state.
     letter: u8,
     refill: Refill,
@@ -30,7 +30,7 @@ enum Refill {
 
 impl Quota {
     #[inline]
-    const fn properties(&self) -> Properties {
+    pub(super) const fn properties(&self) -> Properties {
         match self.0 {
             Params::TokenBucket(_) => Properties {
                 algorithm: Algorithm::TokenBucket,
@@ -115,12 +115,6 @@ impl Quota {
                 shared_rows: 2,
             },
         }
-    }
-
-    /// Returns the algorithm.
-    #[must_use]
-    pub const fn algorithm(&self) -> Algorithm {
-        self.properties().algorithm
     }
 
     /// Returns the letter of the form of state, so that state of one form is never read as
