@@ -174,7 +174,7 @@ fn the_page_is_in_order_with_traffic_a_look_up_and_a_dialog() {
     tab.picture("admin-look-up-narrow", (390, 1_600));
     tab.click(&button("document.getElementById('result')", "Close"));
     assert_in_order(&mut tab, "with traffic");
-    tab.picture("admin-wide", (1440, 1_230));
+    tab.picture("admin-wide", (1440, 1_270));
     tab.prefer("dark");
     tab.picture("admin-dark", (1440, 960));
     tab.prefer("light");
@@ -197,7 +197,7 @@ fn the_page_is_in_order_with_traffic_a_look_up_and_a_dialog() {
     if picture::folder().is_some() {
         thread::sleep(Duration::from_secs(20));
     }
-    tab.picture("admin-outage", (1440, 1_230));
+    tab.picture("admin-outage", (1440, 1_270));
     tab.picture("admin-outage-narrow", (390, 1_600));
     drop(traffic);
 }
@@ -224,7 +224,7 @@ fn a_page_for_looking_only_has_no_buttons_of_change() {
             .contains("read-only")
     );
     assert_in_order(&mut tab, "read-only");
-    tab.picture("admin-read-only", (1440, 1_230));
+    tab.picture("admin-read-only", (1440, 1_270));
     tab.picture("admin-read-only-narrow", (390, 1_600));
 }
 
