@@ -17,7 +17,7 @@ use super::{
     body::ResponseBody,
     denied::Denial,
     headers::{Fields, SetBy},
-    plan::{Callers, PartitionKeys},
+    plan::PartitionKeys,
     settings::{HeadersWhen, Settings},
     settling::{Settling, Taken},
 };
@@ -65,8 +65,6 @@ pin_project! {
 pub(super) struct Pending<S, ReqBody> {
     pub(super) asked: Asked,
     pub(super) partition_keys: PartitionKeys,
-    /// The caller whom each policy charges, for a denial.
-    pub(super) callers: Callers,
     pub(super) request: Request<ReqBody>,
     /// Was polled ready.
     pub(super) service: S,
@@ -223,12 +221,13 @@ where
         }
         if !decision.is_allowed() {
             let denial = Denial::from(&decision);
+            let head = RequestHead::from(&request);
+            let callers = settings.plan.denied_callers(&decision, &head);
             let key_of = |policy: &Name| {
-                let mut callers = self.callers.iter();
+                let mut callers = callers.iter();
                 let caller = callers.find(|(charged_by, _)| charged_by == policy);
                 caller.map(|(_, key)| key)
             };
-            let head = RequestHead::from(&request);
             let denied = State::denied(settings.deny(denial, &key_of, &head));
             if let Some(holds) = holds {
                 denied.settle_shadows(holds, settings);

@@ -103,18 +103,7 @@ impl<'a> Charges<'a> {
         let charge = charges.find(|charge| charge.policy == *policy && !charge.is_hold());
         charge.map(|charge| &*charge.key)
     }
-
-    /// Returns the caller whom each enforced policy charges.
-    pub(super) fn into_callers(self) -> Callers {
-        let charges = self.enforced.into_iter();
-        let charges = charges.filter(|charge| !charge.is_hold());
-        let callers = charges.map(|charge| (charge.policy, charge.key.into_owned()));
-        callers.collect()
-    }
 }
-
-/// The caller whom each policy charges.
-pub(super) type Callers = SmallVec<[(Name, Key); 1]>;
 
 /// The partition key of each charge, if the layer sends them.
 pub(super) type PartitionKeys = Option<Box<[[u8; 12]]>>;
@@ -142,6 +131,22 @@ impl Plan {
             rule.add_charge(head, store, charges)?;
         }
         Ok(())
+    }
+
+    /// Returns the callers whom the policies that denied a request charge. They are read from the
+    /// request again, as few requests are denied after a round trip to the store. To keep them until
+    /// the answer took each request more memory.
+    pub(super) fn denied_callers(
+        &self,
+        decision: &Decision,
+        head: &RequestHead<'_>,
+    ) -> SmallVec<[(Name, Key); 1]> {
+        let policies = decision.denied_by().map(PolicyDecision::interned_name);
+        let callers = policies.filter_map(|policy| {
+            let rule = self.rule(&policy.text)?;
+            Some((policy.clone(), rule.charged_key(head).ok()??))
+        });
+        callers.collect()
     }
 
     /// Returns the rule of a policy.
@@ -249,13 +254,10 @@ impl Rule {
         if !self.applies(head) {
             return Ok(());
         }
-        let key = match self.key.0.extract(head) {
-            Ok(key) => key,
-            Err(error) => match self.key_in_place_of(error) {
-                Ok(Some(key)) => key,
-                Ok(None) => return Ok(()),
-                Err(missing) => return self.add_unchecked(missing, charges),
-            },
+        let key = match self.charged_key(head) {
+            Ok(Some(key)) => key,
+            Ok(None) => return Ok(()),
+            Err(missing) => return self.add_unchecked(missing, charges),
         };
         let Found { quota, ban } = store.find_override(&self.base, &key);
         let demand = self.chosen_demand(head, quota);
@@ -370,6 +372,16 @@ impl Rule {
     pub(super) fn own_key(&self, head: &RequestHead<'_>) -> Option<Key> {
         let key = self.applies(head).then(|| self.key.0.extract(head));
         key?.ok()
+    }
+
+    /// Returns the key that the policy charges for a request that it applies to. `None`: it does not
+    /// apply to those without a key.
+    #[inline(always)]
+    fn charged_key(&self, head: &RequestHead<'_>) -> Result<Option<Key>, MissingKey<'_>> {
+        match self.key.0.extract(head) {
+            Ok(key) => Ok(Some(key)),
+            Err(error) => self.key_in_place_of(error),
+        }
     }
 
     #[inline]

@@ -15,7 +15,7 @@ use super::{
     denied::Denial,
     future::{Pending, ResponseFuture},
     listed::Listed,
-    plan::{Callers, Charges, MissingKey, PartitionKeys},
+    plan::{Charges, MissingKey, PartitionKeys},
     settings::Settings,
     settling::{Settling, Taken},
 };
@@ -134,8 +134,7 @@ where
                 let waits = settings.recorder.waits();
                 let admission = Admission::new(held, shadows, patience, bound, most, waits);
                 let asked = Unanswered::may_hold(Asked::Admission(admission), &charges, settings);
-                let callers = charges.into_callers();
-                return wait(inner, settings, asked, partition_keys, callers, request);
+                return wait(inner, settings, asked, partition_keys, request);
             } else {
                 let (take, recorder) = (Operation::Take, &settings.recorder);
                 let store = &settings.store;
@@ -153,8 +152,7 @@ where
                 }
                 Answer::Later(answer) => {
                     let asked = Unanswered::may_hold(Asked::Answer(answer), &charges, settings);
-                    let callers = charges.into_callers();
-                    return wait(inner, settings, asked, partition_keys, callers, request);
+                    return wait(inner, settings, asked, partition_keys, request);
                 }
             };
             if let Some(partition_keys) = partition_keys {
@@ -187,7 +185,6 @@ fn wait<S, ReqBody>(
     settings: &Arc<Settings>,
     asked: Asked,
     partition_keys: PartitionKeys,
-    callers: Callers,
     request: Request<ReqBody>,
 ) -> ResponseFuture<S, ReqBody>
 where
@@ -199,7 +196,6 @@ where
     ResponseFuture::deciding(Pending {
         asked,
         partition_keys,
-        callers,
         request,
         service: mem::replace(inner, clone),
         awaited: Awaited::new(Arc::clone(settings)),

@@ -119,7 +119,8 @@ pub(crate) use crate::caller_key::Key;
     note = "use a function of `tower_throttle::key`, or a closure `|head: &RequestHead<'_>| -> Option<Key>`"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
-    /// Returns the key of the caller.
+    /// Returns the key of the caller: the same one each time for the same request. It is asked once
+    /// for each request and policy, and once more if a store denies the request after a round trip.
     ///
     /// # Errors
     ///
