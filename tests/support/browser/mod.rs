@@ -51,8 +51,20 @@ pub(crate) struct Tab {
 impl Tab {
     /// Opens an empty tab. `None` without a browser; see [`Driver::shared`].
     pub(crate) fn open(width: u32, height: u32) -> Option<Self> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
         let driver = Driver::shared()?;
+        // Rarely, a browser that has just started answers nothing.
+        let mut starts = (0..3).map(|_| Self::start(&driver));
+        let tab = starts.find(Self::answers).expect("a browser that answers");
+        tab.resize(width, height);
+        tab.call(
+            "Page.addScriptToEvaluateOnNewDocument",
+            &json!({ "source": COLLECTOR }),
+        );
+        Some(tab)
+    }
+
+    fn start(driver: &Arc<Driver>) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("tower-throttle-browser-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
@@ -74,19 +86,24 @@ impl Tab {
             // A browser that starts while others are compiled is slow.
             timeout(3 * DEADLINE, connecting).await
         });
-        let tab = Self {
+        Self {
             runtime,
             client: client.expect("a session in time").expect("a session"),
             problems: Vec::new(),
             folder,
-            _driver: driver,
-        };
-        tab.resize(width, height);
-        tab.call(
-            "Page.addScriptToEvaluateOnNewDocument",
-            &json!({ "source": COLLECTOR }),
-        );
-        Some(tab)
+            _driver: Arc::clone(driver),
+        }
+    }
+
+    /// Returns whether the browser answers.
+    fn answers(&self) -> bool {
+        let body = json!({ "cmd": "Runtime.evaluate", "params": { "expression": "0" } });
+        let path = "goog/cdp/execute";
+        let answer = self.client.issue_cmd(Command { path, body });
+        let answer = self
+            .runtime
+            .block_on(async { timeout(DEADLINE, answer).await });
+        matches!(answer, Ok(Ok(_)))
     }
 
     #[track_caller]
