@@ -50,8 +50,8 @@ const ALLOWED: usize = 0;
 const DENIED: usize = 1;
 const IMPOSSIBLE: usize = 2;
 /// The lines of requests of which all policies say the same, in the order of [`Unanimous`]. One counter
-/// stands for the request and for the check of each policy. With a counter for each of them, the
-/// row of denials by two policies took 3 % longer.
+/// stands for the request and for the check of each policy. To count a denial by the only policy takes
+/// 41 instructions so, and took 107 with a counter for each of them.
 const UNANIMOUS: usize = 3;
 const FIRST_POLICY: usize = 5;
 

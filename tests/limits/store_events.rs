@@ -1,4 +1,4 @@
-//! What observers of layers and limiters are told of a store: each change once, as it is logged.
+//! Observers of layers and limiters see each change of a store once, as the log does.
 
 use std::{
     sync::{Arc, Mutex},
