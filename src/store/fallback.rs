@@ -16,6 +16,7 @@ use super::{
     Answer, Charge, Check, Operation, Store,
     health::Health,
     known_policies::KnownPolicies,
+    last_numbers::LastNumbers,
     memory::buckets::Buckets,
     monitored::MonitoredStore,
     permits::{Holders, Take},
@@ -51,6 +52,7 @@ struct Inner {
     local_id: StoreId,
     tasks: Tasks,
     policies: KnownPolicies,
+    last_numbers: LastNumbers,
     /// The permits that this process holds in the store, and in its own buckets.
     holders: Holders,
     local_holders: Holders,
@@ -127,14 +129,16 @@ impl Fallback {
         })
     }
 
-    /// Adds what layers and limiters know of the store. All that share this fallback share it.
-    pub(super) fn complete(&self, metrics: StoreMetrics) -> StoreMetrics {
+    /// Returns the numbers of the store, with what layers and limiters know of it. All that share
+    /// this fallback share that.
+    pub(super) fn metrics_of(&self, store: &dyn Store) -> StoreMetrics {
         let Inner {
             health,
             holders,
             local_holders,
             unsettled,
             local_unsettled,
+            last_numbers,
             ..
         } = &*self.0;
         let local = self.used_local().map(Store::metrics);
@@ -146,7 +150,7 @@ impl Fallback {
             settlements: unsettled.settlements().plus(&local_unsettled.settlements()),
             local_buckets: local.and_then(|local| local.memory_buckets).unwrap_or(0),
             id: Some(self.local_id().0),
-            ..metrics
+            ..last_numbers.or_last(|| store.metrics())
         }
     }
 

@@ -1,10 +1,6 @@
 //! A store, with everything that a limiter or layer needs around it.
 
-use std::{
-    fmt, mem,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::{fmt, mem, sync::Arc};
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
@@ -285,9 +281,7 @@ impl StoreHandle {
 
     /// Returns the numbers of the store, with what its layers and limiters count.
     pub(crate) fn metrics(&self) -> StoreMetrics {
-        // A panic in the application's code must not end what looks at all numbers.
-        let own = catch_unwind(AssertUnwindSafe(|| self.store.store.metrics()));
-        self.fallback.complete(own.unwrap_or_default())
+        self.fallback.metrics_of(&*self.store.store)
     }
 
     /// Returns the handle of this process's own buckets, to refund a decision that was made

@@ -14,6 +14,7 @@ mod guarded;
 pub(crate) mod handle;
 mod health;
 mod known_policies;
+mod last_numbers;
 #[cfg(feature = "redis")]
 mod lease;
 pub(crate) mod memory;
@@ -108,6 +109,10 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// Layers and limiters count what they see themselves: failures, whether the store is up, held
     /// permits, what is held and settled, and local buckets. They replace these.
+    ///
+    /// If it panics, this is logged once for each store. Counts (`call_seconds`, `checks_per_call`)
+    /// and the name then stay as they were last returned, so that no counter looks as if it had been
+    /// reset. All other numbers are left out until it returns again, because they may have changed.
     fn metrics(&self) -> StoreMetrics {
         StoreMetrics::default()
     }

@@ -1,6 +1,12 @@
 //! What layers and limiters report of their store: on a simulated server, in paused time.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::{task::yield_now, time::sleep};
 use tower_throttle::{
@@ -249,6 +255,71 @@ async fn a_wrapper_does_not_hide_the_numbers_of_its_store() {
     assert!(expected.iter().any(|line| line == calls), "{expected:?}");
     assert_eq!(found([&wrapped, &bare]), expected);
     assert_eq!(found([&bare, &wrapped]), expected);
+}
+
+/// A store of the application, whose numbers panic while it is told so.
+#[derive(Clone, Debug)]
+struct Buggy {
+    store: RedisStore,
+    panics: Arc<AtomicBool>,
+}
+
+impl Store for Buggy {
+    fn check(&self, check: &Check<'_>) -> Answer<Decision> {
+        self.store.check(check)
+    }
+
+    fn reset(&self, charges: &[Charge<'_>]) -> Answer<()> {
+        self.store.reset(charges)
+    }
+
+    fn fallback(&self) -> Option<Fallback> {
+        self.store.fallback()
+    }
+
+    fn metrics(&self) -> StoreMetrics {
+        assert!(!self.panics.load(Ordering::Relaxed), "a bug");
+        let mut numbers = self.store.metrics();
+        numbers.name = "mine".to_owned();
+        numbers
+    }
+}
+
+/// To Prometheus, a counter that goes down has started again from zero.
+#[tokio::test(start_paused = true)]
+async fn no_count_goes_down_while_the_numbers_of_a_store_panic() {
+    let redis = SimulatedRedis::new();
+    let buggy = Buggy {
+        store: store(&redis),
+        panics: Arc::default(),
+    };
+    // Both layers have the same store.
+    let limiters = [denying(buggy.clone()), denying(buggy.clone())];
+    let ask = async |times| {
+        for _ in 0..times {
+            let _ = limiters[0].check("ann").await.expect("a decision");
+        }
+    };
+    let calls = |limiter| filled(of(limiter).call_seconds.as_ref())[0].1;
+    let panics = |panics| buggy.panics.store(panics, Ordering::Relaxed);
+
+    ask(3).await;
+    assert_eq!(calls(&limiters[0]), 3);
+    panics(true);
+    ask(2).await;
+    redis.set_connected(false);
+    limiters[0].check("ann").await.expect_err("no connection");
+    for limiter in &limiters {
+        let found = of(limiter);
+        assert_eq!((&*found.name, calls(limiter)), ("mine", 3));
+        // What may have changed is left out, and what the limiter counts goes on.
+        assert_eq!((found.in_flight, found.breakers_open), (None, None));
+        assert_eq!((found.failures.total(), found.is_up), (1, false));
+    }
+    panics(false);
+    // The call without a reply is counted, too.
+    assert_eq!(calls(&limiters[1]), 6);
+    assert_eq!(of(&limiters[1]).in_flight, Some(0));
 }
 
 /// A store that always fails at once.
