@@ -65,7 +65,9 @@ pub(crate) struct CallerState {
     pub(crate) bucket: Result<Bucket, String>,
     /// The name of the bucket in Redis.
     pub(crate) storage_key: Option<String>,
-    /// What a control document says of the policy and the caller.
+    /// Whether its layer or limiter follows the control document that is asked. `None`: none is.
+    pub(crate) is_followed: Option<bool>,
+    /// What the document says of the policy and the caller, if it is followed.
     pub(crate) entries: Vec<Entry>,
 }
 
@@ -231,6 +233,7 @@ impl<'a> Asked<'a> {
             banned_until: self.ban.as_ref().map(end_of_ban),
             storage_key: own.and_then(|charge| store.storage_key(charge)),
             bucket,
+            is_followed: None,
             entries: Vec::new(),
         }
     }

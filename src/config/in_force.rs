@@ -15,6 +15,8 @@ use super::{
     named::Named,
     problem::{Code, Problems},
 };
+#[cfg(feature = "admin")]
+use crate::util::current::SettingsId;
 use crate::{
     Limiter, RateLimitLayer, metrics::ConfigNumbers, overlay::Overlay, store::Store, telemetry,
 };
@@ -140,6 +142,15 @@ impl InForce {
             .unwrap_or_default();
         let mut names = policies.iter().filter_map(|policy| policy.get("name"));
         names.any(|field| field.text() == Some(name))
+    }
+
+    /// Returns the settings of all layers and limiters.
+    #[cfg(feature = "admin")]
+    pub(super) fn settings(&self) -> Vec<SettingsId> {
+        self.layers
+            .settings()
+            .chain(self.limiters.settings())
+            .collect()
     }
 
     pub(super) fn layers(&self) -> BTreeMap<String, RateLimitLayer> {

@@ -3,6 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{ConfigProblem, problem::Code};
+#[cfg(feature = "admin")]
+use crate::util::current::SettingsId;
 use crate::{
     ConfigError, Limiter, LimiterBuilder, RateLimitLayer, RateLimitLayerBuilder, overlay::Overlay,
     store::Store,
@@ -28,6 +30,10 @@ pub(super) trait Replaceable: Clone {
 
     /// Returns whether anything else has it.
     fn is_shared(&self) -> bool;
+
+    /// Returns what tells its settings from others in all their versions.
+    #[cfg(feature = "admin")]
+    fn settings_id(&self) -> Option<SettingsId>;
 }
 
 /// Lets settings that were checked take effect.
@@ -53,6 +59,12 @@ impl<L: Replaceable> Named<L> {
         let all = self.0.iter();
         all.map(|(name, (one, _))| (name.clone(), one.clone()))
             .collect()
+    }
+
+    /// Returns the settings of each.
+    #[cfg(feature = "admin")]
+    pub(super) fn settings(&self) -> impl Iterator<Item = SettingsId> {
+        self.0.values().filter_map(|(one, _)| one.settings_id())
     }
 
     /// Returns whether anything has one of them.
@@ -165,6 +177,11 @@ macro_rules! replaceable {
 
                 fn is_shared(&self) -> bool {
                     Self::is_shared(self)
+                }
+
+                #[cfg(feature = "admin")]
+                fn settings_id(&self) -> Option<SettingsId> {
+                    Self::settings_id(self)
                 }
             }
         )+

@@ -20,6 +20,8 @@ use super::{
     poll::{Due, Poller, Reading},
     problem::Problems,
 };
+#[cfg(feature = "admin")]
+use crate::util::current::SettingsId;
 use crate::{
     Limiter, RateLimitLayer,
     control::{Control, Subscriber},
@@ -279,5 +281,10 @@ impl Subscriber for Shared {
 
     fn has_policy(&self, name: &str) -> bool {
         self.state().in_force.has_policy(name)
+    }
+
+    #[cfg(feature = "admin")]
+    fn settings(&self) -> Vec<SettingsId> {
+        self.state().in_force.settings()
     }
 }

@@ -1,6 +1,8 @@
 //! The document as a process holds it, and who follows it. `sync.rs` has how it is read and
 //! changed.
 
+#[cfg(feature = "admin")]
+use std::collections::HashSet;
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, Weak},
@@ -16,6 +18,8 @@ use super::{
     state::State,
     status::Status,
 };
+#[cfg(feature = "admin")]
+use crate::util::current::SettingsId;
 use crate::{
     Clock, clock,
     fingerprint::Secret,
@@ -34,6 +38,10 @@ pub(crate) trait Subscriber: Send + Sync {
 
     /// Returns whether it has a policy of this name.
     fn has_policy(&self, name: &str) -> bool;
+
+    /// Returns the settings that it replaces.
+    #[cfg(feature = "admin")]
+    fn settings(&self) -> Vec<SettingsId>;
 }
 
 /// A document, and what follows it in this process.
@@ -162,9 +170,20 @@ impl Held {
 
     /// Returns whether a policy is one of this process.
     pub(super) fn known_policies(&self) -> impl Fn(&str) -> bool + use<> {
-        let subscribers = lock(&self.subscribers);
-        let subscribers: Vec<_> = subscribers.iter().filter_map(Weak::upgrade).collect();
+        let subscribers = self.live_subscribers();
         move |name| subscribers.iter().any(|one| one.has_policy(name))
+    }
+
+    /// Returns the settings of all that follow the document.
+    #[cfg(feature = "admin")]
+    pub(super) fn followers(&self) -> HashSet<SettingsId> {
+        let subscribers = self.live_subscribers();
+        subscribers.iter().flat_map(|one| one.settings()).collect()
+    }
+
+    fn live_subscribers(&self) -> Vec<Arc<dyn Subscriber>> {
+        let subscribers = lock(&self.subscribers);
+        subscribers.iter().filter_map(Weak::upgrade).collect()
     }
 }
 

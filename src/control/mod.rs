@@ -37,6 +37,8 @@ mod sync;
 mod tests;
 mod wire;
 
+#[cfg(feature = "admin")]
+use std::collections::HashSet;
 use std::{fmt, sync::Arc};
 
 #[cfg(feature = "http")]
@@ -56,6 +58,8 @@ pub(crate) use self::{
 };
 use self::{edit::Edit, entry::Subject, source::Memory};
 pub use crate::overlay::Mode;
+#[cfg(feature = "admin")]
+use crate::util::current::SettingsId;
 use crate::{
     Clock, ConfigError, Fingerprint, Key, List, Quota, clock::WallClock, fingerprint::Secret,
     lists, policy_name::is_name,
@@ -294,10 +298,10 @@ impl Control {
         self.0.status()
     }
 
-    /// Returns whether a layer or limiter of this process follows it under a policy of a name.
+    /// Returns the settings of the layers and limiters of this process that follow it.
     #[cfg(feature = "admin")]
-    pub(crate) fn known_policies(&self) -> impl Fn(&str) -> bool + use<> {
-        self.0.known_policies()
+    pub(crate) fn followers(&self) -> HashSet<SettingsId> {
+        self.0.followers()
     }
 
     /// Returns the document, for layers and limiters that follow it.

@@ -3,6 +3,8 @@
 use std::sync::{Arc, Weak};
 
 use super::{Limiter, LimiterBuilder, limits::Limits};
+#[cfg(feature = "admin")]
+use crate::util::current::SettingsId;
 use crate::{
     ConfigError, Key,
     control::{Control, Subscriber},
@@ -68,5 +70,10 @@ impl Subscriber for Following {
         let limits = limiter.limits.load();
         let mut policies = limits.policies.iter().chain(&limits.off);
         policies.any(|policy| *policy.name.text == *name)
+    }
+
+    #[cfg(feature = "admin")]
+    fn settings(&self) -> Vec<SettingsId> {
+        vec![Weak::clone(&self.limits).into()]
     }
 }

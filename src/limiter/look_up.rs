@@ -9,7 +9,7 @@ use crate::{
     lists::AllLists,
     look_up::{self, Asked, CallerState, PolicyState, ResetBucket, Terms},
     policy::Compiled,
-    util::current::Current,
+    util::current::{Current, SettingsId},
 };
 
 impl Limiter {
@@ -24,6 +24,11 @@ impl Limiter {
     /// Returns a number of the present settings, which no others have at the same time.
     pub(crate) fn place_of_settings(&self) -> usize {
         Arc::as_ptr(&self.limits.load()).addr()
+    }
+
+    /// Returns what tells its settings from others in all their versions, if they can be replaced.
+    pub(crate) fn settings_id(&self) -> Option<SettingsId> {
+        self.limits.id()
     }
 
     /// Returns the name of this limiter, which others may have, too.

@@ -3,6 +3,8 @@
 use std::sync::{Arc, Weak};
 
 use super::{builder::RateLimitLayerBuilder, layer::RateLimitLayer, settings::Settings};
+#[cfg(feature = "admin")]
+use crate::util::current::SettingsId;
 use crate::{
     ConfigError, Key,
     control::{Control, Subscriber},
@@ -72,5 +74,10 @@ impl Subscriber for Following {
         let settings = layer.settings.load();
         let mut rules = settings.plan.rules.iter().chain(&settings.plan.off);
         rules.any(|rule| *rule.base.name.text == *name)
+    }
+
+    #[cfg(feature = "admin")]
+    fn settings(&self) -> Vec<SettingsId> {
+        vec![Weak::clone(&self.settings).into()]
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     lists::{LoadedLists, stronger},
     look_up::{self, Asked, CallerState, PolicyState, ResetBucket, Terms},
     store::handle::StoreHandle,
-    util::current::Current,
+    util::current::{Current, SettingsId},
 };
 
 impl RateLimitLayer {
@@ -27,6 +27,11 @@ impl RateLimitLayer {
     /// Returns a number of the present settings, which no others have at the same time.
     pub(crate) fn place_of_settings(&self) -> usize {
         Arc::as_ptr(&self.settings.load()).addr()
+    }
+
+    /// Returns what tells its settings from others in all their versions, if they can be replaced.
+    pub(crate) fn settings_id(&self) -> Option<SettingsId> {
+        self.settings.id()
     }
 
     /// Returns the name of this layer, which others may have, too.

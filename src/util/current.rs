@@ -5,6 +5,11 @@ use std::{
     any::Any,
     sync::{OnceLock, Weak},
 };
+#[cfg(feature = "admin")]
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+};
 use std::{ops::Deref, sync::Arc};
 
 use arc_swap::{ArcSwap, Guard};
@@ -25,6 +30,12 @@ pub(crate) struct Replaceable<T> {
     #[cfg(feature = "control")]
     kept: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
+
+/// Tells settings that may be replaced from all others, whatever version they have. It does not keep
+/// them. No others get the same one while it exists.
+#[cfg(feature = "admin")]
+#[derive(Clone)]
+pub(crate) struct SettingsId(Weak<dyn Any + Send + Sync>);
 
 /// The settings at one moment. What is done with them sees no other version.
 pub(crate) enum Loaded<'a, T> {
@@ -56,6 +67,15 @@ impl<T> Current<T> {
             Self::Fixed(_) => None,
             Self::Replaceable(shared) => Some(Arc::downgrade(shared)),
         }
+    }
+
+    /// Returns what tells the settings from others in all their versions. `None`: they never change.
+    #[cfg(feature = "admin")]
+    pub(crate) fn id(&self) -> Option<SettingsId>
+    where
+        T: Send + Sync + 'static,
+    {
+        self.downgrade().map(SettingsId::from)
     }
 
     /// Keeps something for as long as something has the settings. Once.
@@ -107,6 +127,45 @@ impl<T> Clone for Current<T> {
             Self::Fixed(settings) => Self::Fixed(Arc::clone(settings)),
             Self::Replaceable(settings) => Self::Replaceable(Arc::clone(settings)),
         }
+    }
+}
+
+#[cfg(feature = "admin")]
+impl SettingsId {
+    /// Returns the address, which stays taken while this exists.
+    fn address(&self) -> usize {
+        self.0.as_ptr().cast::<()>().addr()
+    }
+}
+
+#[cfg(feature = "admin")]
+impl<T: Send + Sync + 'static> From<Weak<Replaceable<T>>> for SettingsId {
+    fn from(settings: Weak<Replaceable<T>>) -> Self {
+        Self(settings)
+    }
+}
+
+#[cfg(feature = "admin")]
+impl PartialEq for SettingsId {
+    fn eq(&self, other: &Self) -> bool {
+        self.address() == other.address()
+    }
+}
+
+#[cfg(feature = "admin")]
+impl Eq for SettingsId {}
+
+#[cfg(feature = "admin")]
+impl Hash for SettingsId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.address().hash(state);
+    }
+}
+
+#[cfg(feature = "admin")]
+impl fmt::Debug for SettingsId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SettingsId({:#x})", self.address())
     }
 }
 

@@ -155,14 +155,14 @@ impl CallerChange {
         };
         match self.action {
             Action::Override(quota, _) => {
-                control_for(shared.control.as_ref(), policy)?;
+                control_for(shared.control.as_ref(), watched)?;
                 check_quota(watched, policy, &quota)
             }
             Action::Ban(_) | Action::ClearOverride => {
-                control_for(shared.control.as_ref(), policy).map(drop)
+                control_for(shared.control.as_ref(), watched).map(drop)
             }
             Action::Unban if !has_ban_by_policy(before) => {
-                control_for(shared.control.as_ref(), policy).map(drop)
+                control_for(shared.control.as_ref(), watched).map(drop)
             }
             Action::Unban | Action::Reset => Ok(()),
         }

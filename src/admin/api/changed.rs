@@ -8,6 +8,7 @@ use crate::{
         Who,
         problem::{Code, Problem},
         shared::Shared,
+        watched::Watched,
     },
     control::{Change, Control, ControlError},
     telemetry,
@@ -148,13 +149,14 @@ impl Signature<'_> {
     }
 }
 
-/// Returns the document, if its entries about a policy have an effect in this process.
+/// Returns the document, if one of these layers and limiters follows it.
 pub(super) fn control_for<'a>(
     control: Option<&'a Control>,
-    policy: &str,
+    watched: &[Watched],
 ) -> Result<&'a Control, Problem> {
     let control = control.ok_or_else(|| Problem::new(Code::NoControl))?;
-    match control.known_policies()(policy) {
+    let followers = control.followers();
+    match watched.iter().any(|one| one.is_among(&followers)) {
         true => Ok(control),
         false => Err(Problem::new(Code::NotFollowed)),
     }

@@ -51,6 +51,8 @@ pub(in crate::admin) struct CallerPolicy {
     pub(in crate::admin) source: Option<&'static str>,
     /// Why the bucket is not known.
     pub(in crate::admin) error: Option<String>,
+    /// Whether its layer or limiter follows the control document. `None` without a document.
+    pub(in crate::admin) followed: Option<bool>,
     pub(in crate::admin) entries: Vec<ControlEntry>,
     pub(in crate::admin) storage_key: Option<String>,
 }
@@ -150,9 +152,19 @@ pub(super) async fn states(
     control: Option<&Control>,
 ) -> Vec<CallerState> {
     let entries = control.map(Control::entries).unwrap_or_default();
+    let followers = control.map(Control::followers);
     let mut all = Vec::new();
     for one in watched {
-        all.extend(one.look_up(caller, policy, &entries).await);
+        let followed = followers.as_ref().map(|followers| one.is_among(followers));
+        let mut states = one.look_up(caller, policy).await;
+        for state in &mut states {
+            state.is_followed = followed;
+            // Entries have no effect on one that does not follow.
+            if followed == Some(true) {
+                state.add_entries(&entries, caller.address());
+            }
+        }
+        all.append(&mut states);
     }
     all
 }
@@ -203,6 +215,7 @@ impl From<&CallerState> for CallerPolicy {
             },
             source: bucket.map(|bucket| bucket.source.name()),
             error: state.bucket.as_ref().err().cloned(),
+            followed: state.is_followed,
             entries: state.entries.iter().map(ControlEntry::from).collect(),
             storage_key: state.storage_key.clone(),
         }

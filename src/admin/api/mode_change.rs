@@ -86,7 +86,7 @@ impl ModeChange {
     /// Returns the document, or a problem if a policy cannot have the mode.
     fn check<'a>(&self, shared: &'a Shared) -> Result<&'a Control, Problem> {
         let watched = with_policy(shared.targets.all(), &self.policy)?;
-        let control = control_for(shared.control.as_ref(), &self.policy)?;
+        let control = control_for(shared.control.as_ref(), &watched)?;
         let states = watched.iter().flat_map(Watched::policies);
         let mut own = states.filter(|state| state.name == self.policy);
         let conflict = match self.mode {

@@ -1,7 +1,5 @@
 //! The policies as they are now, and the entries of the control document.
 
-use std::collections::HashMap;
-
 use serde::Serialize;
 
 use super::epoch_ms;
@@ -24,7 +22,7 @@ pub(in crate::admin) struct Policy {
     pub(in crate::admin) enforced_percent: u8,
     /// The mode that an operator has set.
     pub(in crate::admin) by_hand: Option<ControlEntry>,
-    /// Whether what the document says of it has an effect here. `None` without a document.
+    /// Whether its layer or limiter follows the document. `None` without a document.
     pub(in crate::admin) followed: Option<bool>,
     pub(in crate::admin) shared: bool,
     pub(in crate::admin) overrides: usize,
@@ -56,23 +54,22 @@ pub(in crate::admin) fn policies(
     name: Option<&str>,
 ) -> Vec<Policy> {
     let entries = control.map(Control::entries).unwrap_or_default();
-    let known_policies = control.map(Control::known_policies);
-    let mut known = HashMap::new();
+    let followers = control.map(Control::followers);
     let mut all = Vec::new();
     for (index, of) in watched.iter().enumerate() {
+        let followed = followers.as_ref().map(|followers| of.is_among(followers));
         let states = of.policies().into_iter();
         for state in states.filter(|state| name.is_none_or(|name| name == state.name)) {
-            let is_followed = || {
-                known_policies
-                    .as_ref()
-                    .map(|is_known| is_known(&state.name))
-            };
+            // Entries for a policy of this name have no effect on one that does not follow.
+            let entry = followed
+                .filter(|is_followed| *is_followed)
+                .and_then(|_| mode_entry(&entries, &state.name));
             all.push(Policy {
                 limiter: of.name(),
                 kind: of.kind(),
                 index,
-                by_hand: mode_entry(&entries, &state.name).map(ControlEntry::from),
-                followed: *known.entry(state.name.clone()).or_insert_with(is_followed),
+                by_hand: entry.map(ControlEntry::from),
+                followed,
                 quota: state.quota.map(|quota| quota.to_string()),
                 mode: mode(state.mode),
                 enforced_percent: state.enforced_percent,

@@ -45,7 +45,7 @@ pub(in crate::admin) struct ControlStatus {
     pub(in crate::admin) entries: usize,
     pub(in crate::admin) problem: Option<String>,
     pub(in crate::admin) unknown_policies: Vec<String>,
-    /// The policies that are shown, and that no layer or limiter of the document has.
+    /// The policies of those layers and limiters that are shown and do not follow the document.
     pub(in crate::admin) not_followed: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ pub(in crate::admin) fn status(shared: &Shared, watched: &[Watched], who: &Who) 
         now_ms: epoch_ms(SystemTime::now()),
         changes: shared.changes,
         who: who.name().to_owned(),
-        control: control.map(|control| control_status(control, &limiters)),
+        control: control.map(|control| control_status(control, watched)),
         limiters,
         stores: StoreMetrics::by_name(snapshots.iter().map(|snapshot| &snapshot.store))
             .into_iter()
@@ -101,20 +101,19 @@ pub(in crate::admin) fn status(shared: &Shared, watched: &[Watched], who: &Who) 
     }
 }
 
-/// `limiters`: those that are shown.
-fn control_status(control: &Control, limiters: &[LimiterStatus]) -> ControlStatus {
+fn control_status(control: &Control, watched: &[Watched]) -> ControlStatus {
     let status = control.status();
-    let shown = limiters.iter().flat_map(|limiter| &limiter.policies);
-    let shown: BTreeSet<_> = shown.collect();
-    let is_followed = control.known_policies();
-    let not_followed = shown.into_iter().filter(|name| !is_followed(name));
+    let followers = control.followers();
+    let others = watched.iter().filter(|one| !one.is_among(&followers));
+    let not_followed = others.flat_map(Watched::policies).map(|policy| policy.name);
+    let not_followed: BTreeSet<_> = not_followed.collect();
     ControlStatus {
         version: status.version,
         since_ms: status.applied_at.map(epoch_ms),
         entries: status.entries,
         problem: status.problem,
         unknown_policies: status.unknown_policies,
-        not_followed: not_followed.cloned().collect(),
+        not_followed: not_followed.into_iter().collect(),
     }
 }
 

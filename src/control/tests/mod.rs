@@ -131,6 +131,11 @@ impl super::Subscriber for Layer {
     fn has_policy(&self, name: &str) -> bool {
         self.policies.contains(&name)
     }
+
+    #[cfg(feature = "admin")]
+    fn settings(&self) -> Vec<crate::util::current::SettingsId> {
+        Vec::new()
+    }
 }
 
 impl Layer {

@@ -11,7 +11,7 @@ use tower_throttle::{
 
 use crate::support::{
     operator::Operator,
-    web::{Down, NOW_S, ask, get, layer_of, layer_on, standing_store},
+    web::{Down, NOW_S, ask, get, layer_of, layer_on, layer_with, standing_store},
 };
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -347,6 +347,16 @@ async fn without_a_document_callers_can_be_reset_and_nothing_else() {
         assert_eq!((status, &*code), (409, "not-followed"), "{path}");
     }
     assert_eq!(other.status().version, 0);
+}
+
+/// One of two layers with a policy of this name follows the document.
+#[tokio::test]
+async fn a_change_has_an_effect_where_the_document_is_followed() {
+    let (layer, _, ann) = page([plan()]);
+    let (deaf, _) = layer_with([plan()], |builder| builder.name("deaf"));
+    let body = json!({ "caller": "k1", "policy": "plan", "for": "1h" });
+    ann.also(&deaf).post("/api/v1/ban", body).await;
+    assert_eq!([status(&layer, "k1"), status(&deaf, "k1")], [429, 200]);
 }
 
 #[tokio::test]

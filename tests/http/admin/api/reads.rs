@@ -5,13 +5,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tower_throttle::{
     Fingerprint, FixedWindow, Key, Limiter, Policy, RateLimitLayer, TokenBucket,
+    config::Config,
     control::{Control, Mode},
     key,
 };
 
 use crate::support::{
     operator::Operator,
-    web::{Down, NOW_S, ask, get, layer_of, layer_on, standing_store},
+    web::{Down, NOW_S, ask, get, layer_of, layer_on, layer_with, standing_store},
 };
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -281,16 +282,91 @@ async fn a_layer_that_does_not_follow_the_document_is_named() {
     };
     assert_eq!(followed(&ann).await, vec![Value::Null; 5]);
     let ann = ann.with(&control);
-    let expected = [true, true, true, true, false].map(Value::from);
+    let expected = [true, true, true, false, false].map(Value::from);
     assert_eq!(followed(&ann).await, expected);
     let status = ann.get("/api/v1/status").await;
-    assert_eq!(status["control"]["not_followed"], json!(["alone"]));
+    assert_eq!(status["control"]["not_followed"], json!(["alone", "plan"]));
     let page = ann.send(http::Method::GET, "/", "").await.text;
     for text in [
         "Not followed under <bdi>alone</bdi>",
         "does not follow the control document",
     ] {
         assert!(page.contains(text), "{text}");
+    }
+}
+
+/// An entry for a policy of this name has an effect on the other layer alone.
+#[tokio::test]
+async fn of_two_policies_of_one_name_the_one_that_does_not_follow_is_named() {
+    let (layer, limiter, control) = both();
+    let (deaf, _) = layer_with([plan()], |builder| builder.name("deaf"));
+    let ann = Operator::new(&layer).also(&limiter).also(&deaf);
+    let ann = ann.with(&control);
+    control.ban("plan", "k1", HOUR).await.expect("made");
+    control.set_mode("plan", Mode::Shadow).await.expect("made");
+
+    let policies = ann.get("/api/v1/policies").await;
+    let policies = policies.as_array().expect("a list").iter();
+    let plans = policies.filter(|policy| policy["name"] == "plan");
+    let plans: Vec<_> = plans
+        .map(|plan| {
+            let is_by_hand = !plan["by_hand"].is_null();
+            (
+                &plan["limiter"],
+                &plan["mode"],
+                &plan["followed"],
+                is_by_hand,
+            )
+        })
+        .collect();
+    assert_eq!(
+        plans,
+        [
+            (&json!("api"), &json!("shadow"), &json!(true), true),
+            (&json!("deaf"), &json!("enforce"), &json!(false), false),
+        ]
+    );
+    let status = ann.get("/api/v1/status").await;
+    assert_eq!(status["control"]["not_followed"], json!(["plan"]));
+
+    let question = json!({ "caller": "k1", "policy": "plan" });
+    let found = ann.post("/api/v1/lookup", question).await;
+    let found = found["policies"].as_array().expect("a list").iter();
+    let found: Vec<_> = found
+        .map(|state| {
+            (
+                &state["followed"],
+                &state["banned"],
+                &state["entries"][0]["kind"],
+            )
+        })
+        .collect();
+    let (yes, no) = (json!(true), json!(false));
+    assert_eq!(
+        found,
+        [(&yes, &yes, &json!("ban")), (&no, &no, &Value::Null)]
+    );
+}
+
+/// A layer of a file follows in each of its versions.
+#[tokio::test]
+async fn the_layers_of_a_file_follow_its_document() {
+    let text = |quota: &str| {
+        let text = format!(
+            "version = 1\n[[policy]]\nname = \"plan\"\nquota = {quota:?}\n[layer.api]\n[limiter.jobs]"
+        );
+        Config::from_toml(&text).expect("a file")
+    };
+    let limits = text("2 per hour").build().expect("limits");
+    let control = limits.control().expect("in memory");
+    let (deaf, _) = layer_of([plan()]);
+    let ann = Operator::new(&limits).also(&deaf).with(&control);
+    for quota in ["2 per hour", "3 per hour"] {
+        limits.replace(text(quota)).expect("a version");
+        let policies = ann.get("/api/v1/policies").await;
+        let policies = policies.as_array().expect("a list").iter();
+        let followed: Vec<_> = policies.map(|policy| policy["followed"].clone()).collect();
+        assert_eq!(followed, [true, true, false]);
     }
 }
 

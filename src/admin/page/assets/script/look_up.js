@@ -47,9 +47,8 @@ function entryLine(entry) {
     until_ms ? [", ends ", when(until_ms, "in")] : ", until it is removed", reason && [": ", foreign(reason, 256)]);
 }
 
-function actionsOf({ policy, banned, banned_by, entries, error, fingerprint: print }) {
+function actionsOf({ banned, banned_by, followed, entries, error, fingerprint: print }) {
   if (!canChange || print === null) return [];
-  const followed = isFollowed(policy);
   const has = (kind) => entries.some((entry) => entry.kind === kind);
   const isBanned = has("ban") || (banned && banned_by === "policy");
   return [

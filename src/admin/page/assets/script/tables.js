@@ -3,8 +3,6 @@
 const canChange = document.body.dataset.changes === "true";
 // What the API said last.
 const seen = { status: null, policies: [], entries: [], metrics: [], top: [], denials: [] };
-// Whether changes by hand have an effect on a policy.
-const isFollowed = (policy) => canChange && seen.policies.some(({ name, followed }) => followed && name === policy);
 
 const SOURCES = [
   ["store", "Redis or memory", "good"],
@@ -101,7 +99,7 @@ function showPolicies() {
         policy.on_store_failure !== "local" && `if the store fails: ${policy.on_store_failure}`, policy.shared && "one bucket for all callers",
         policy.followed === false && "does not follow the control document", policy.overrides > 0 && plural(policy.overrides, "override"), policy.bans > 0 && plural(policy.bans, "ban")].filter(Boolean).join(" · "))),
       el("td.mode", badge(mode === "shadow" ? "warn" : "quiet", word),
-        isFollowed(policy.name) && button("Change…", () => askMode(policy), "mode", `Change the mode of ${policy.name}`),
+        canChange && policy.followed && button("Change…", () => askMode(policy), "mode", `Change the mode of ${policy.name}`),
         entry && small("by ", foreign(entry.author ?? "an operator", 30), entry.until_ms && [", ends ", when(entry.until_ms, "in")])),
       numberCell(), numberCell(), numberCell(),
       el("td.number.scripted", svg("svg.spark", { viewBox: "0 0 60 18", "aria-hidden": "true" }), el("span")));
